@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training kernels: one table of functions per backend, one context per process.
+//
+// Backends
+//   kernels_cpu            float, packed GEMM core, best instruction set chosen when opened
+//   kernels_reference      float, plain loops, what tests compare the others with
+//   kernels_reference_f64  the same loops in double, for finite-difference gradient checks
+// All have the same table, so code that drives one drives the others. Buffers of numbers are
+// `void *` to `real_bytes`-sized elements: float, or double for kernels_reference_f64. Whoever
+// allocates a tensor of n elements asks for n * backend->real_bytes bytes. Scalars are double.
+//
+// Layouts
+//   activation  NHWC: x[n][h][w][c], no gaps           conv weight    w[out][kh][kw][in]
+//   matrix      row-major with a leading dimension     linear weight  w[out][in]
+//   batch norm, bias: a matrix of rows = n*h*w and cols = channels
+//   image       bytes, HWC                             label          int32, 0 .. classes-1
+// torchvision's OIHW and our out,kh,kw,in differ only in the order on disk.
+//
+// Rules
+//   - Ops never allocate and never fail: a wrong shape is a programming error (assert). All memory
+//     is planned before the first step: ask the *_workspace function of every shape that will run,
+//     and give the maximum to kernel_ctx_reserve once.
+//   - Outputs may not overlap inputs unless the op says so; out of place otherwise.
+//   - `accumulate` nonzero adds to the output, zero overwrites it (its old content is never read,
+//     so it may be uninitialised memory).
+//   - Results do not depend on the number of threads, and repeat bit for bit with the same
+//     backend, instruction set and shapes.
+//   - A context is used by one thread at a time.
+//   - Finite data is assumed: products with padding are skipped, so inf * 0 makes no NaN there.
+#ifndef DTCTL_KERNELS_KERNELS_H
+#define DTCTL_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct kernel_ctx;
+
+// How to open a context. Zero-initialised = one thread, not pinned, best instruction set.
+struct kernel_config {
+    int threads;     // workers including the calling thread; 0 or 1: everything runs inline
+    const int *cpus; // one CPU number per worker to pin to (also pins the caller), or NULL
+    const char *isa; // "base", "avx2", "avx512", or NULL for the best one this machine has
+};
+
+// C = alpha * op(A) * op(B) + beta * C, then + bias per column, then ReLU.
+// op(A) is m x k, op(B) is k x n, C is m x n. With trans_a, A is stored k x m; with trans_b, B is
+// stored n x k. lda, ldb, ldc are elements between two stored rows. beta == 0 never reads C.
+struct gemm_args {
+    int m, n, k;
+    int trans_a, trans_b;
+    const void *a, *b;
+    void *c;
+    int lda, ldb, ldc;
+    double alpha, beta;
+    const void *bias; // n elements, or NULL
+    int relu;
+};
+
+// Square stride and padding, no dilation, no groups. Output size: kernel_conv_out.
+struct conv2d_shape {
+    int n, h, w, c; // input
+    int o, kh, kw;  // filters and their size
+    int stride, pad;
+};
+
+// Max pooling window k x k (k <= 15). Output size: kernel_conv_out. Padding never wins.
+struct pool2d_shape {
+    int n, h, w, c;
+    int k, stride, pad;
+};
+
+// Batch normalisation over rows x channels, optionally fused: y = relu(bn(x) + residual).
+struct batchnorm_args {
+    int64_t rows;
+    int channels;
+    double eps;           // 1e-5 in torchvision
+    double momentum;      // 0.1: running = 0.9 * running + 0.1 * batch
+    const void *x;        // rows x channels
+    const void *residual; // rows x channels added before the ReLU, or NULL
+    const void *gamma;    // channels
+    const void *beta;     // channels
+    void *running_mean;   // channels; updated in training, read in evaluation
+    void *running_var;    // channels; the update takes the unbiased variance
+    void *save_mean;      // channels; written by forward_train for backward
+    void *save_invstd;    // channels; 1 / sqrt(biased variance + eps)
+    void *y;              // rows x channels; may be x (in evaluation only) or residual
+    int relu;
+};
+
+// Gradient of batchnorm_forward_train. dz = dy, or dy where y > 0 when relu is set.
+struct batchnorm_grad_args {
+    int64_t rows;
+    int channels;
+    const void *x;           // the forward input
+    const void *y;           // the forward output; only read when relu is set, else may be NULL
+    const void *dy;          // rows x channels
+    const void *gamma;       // channels
+    const void *save_mean;   // from forward_train
+    const void *save_invstd; // from forward_train
+    void *dx;                // rows x channels, overwritten; may be dy
+    void *dresidual;         // rows x channels, gets dz (overwritten), or NULL; may be dy if dx
+                             // is not
+    void *dgamma, *dbeta;    // channels
+    int accumulate;          // for dgamma and dbeta
+    int relu;
+};
+
+// Softmax and cross-entropy over rows x classes, with label smoothing as PyTorch defines it:
+// loss of a row = (1 - smoothing) * -log p[label] + smoothing / classes * sum of -log p.
+struct softmax_xent_args {
+    int rows, classes;
+    const void *logits;    // rows x classes
+    const int32_t *labels; // rows
+    double smoothing;      // 0 .. 1
+    double grad_scale;     // dlogits = grad_scale * d(sum of row losses); 1 / batch for a mean
+    void *dlogits;         // rows x classes, overwritten, or NULL (evaluation); may be logits
+};
+
+struct loss_totals {
+    double loss_sum;          // sum over rows, not scaled
+    int64_t top1, top5, rows; // rows whose label is among the 1 / 5 largest logits
+};
+
+// A part of the flat parameter buffer with settings of its own. Ranges are disjoint; elements in
+// no range are left alone.
+struct optim_range {
+    size_t begin, end; // elements, [begin, end)
+    double weight_decay;
+    double lr_scale; // usually 1
+};
+
+// Flat buffers of parameters p, gradients g and state, all of the same length. g is read as
+// grad_scale * g (clipping or averaging at no cost) and left unchanged.
+struct sgd_args {
+    const struct optim_range *ranges;
+    size_t nranges;
+    void *p;
+    const void *g;
+    void *momentum_buf; // zero before the first step; NULL when momentum is 0
+    double lr, momentum, grad_scale;
+    int nesterov; // dampening is 0
+};
+
+// Adam as in torch.optim: m and v corrected for bias, eps outside the square root.
+// decoupled = 0: weight decay is added to the gradient (Adam); 1: AdamW.
+struct adam_args {
+    const struct optim_range *ranges;
+    size_t nranges;
+    void *p;
+    const void *g;
+    void *m, *v; // zero before the first step
+    double lr, beta1, beta2, eps, grad_scale;
+    int64_t step; // 1 for the first one
+    int decoupled;
+};
+
+// Bytes to normalised numbers: out = (src / 255 - mean) / std, cropped and mirrored per image.
+struct image_args {
+    int n;
+    int src_h, src_w, channels;                     // channels <= 4
+    int dst_h, dst_w;
+    const uint8_t *const *src;                      // n images, each src_h x src_w x channels
+    const int16_t *offset_y, *offset_x;             // n each; source pixel of output (0, 0); may
+                                                    // be negative. NULL: 0
+    const uint8_t *flip;                            // n; nonzero mirrors left-right. NULL: none
+    double mean[4], std[4];
+    void *out; // n x dst_h x dst_w x channels; outside the source counts as byte 0
+};
+
+struct kernel_backend {
+    const char *name;
+    size_t real_bytes; // 4 or 8: size of one element of every numeric buffer
+
+    // Context. open returns 0 or a negative errno (-EINVAL: bad config or an unknown isa,
+    // -ENOTSUP: this machine lacks that isa, -ENOMEM, -EAGAIN: no thread).
+    int (*open)(struct kernel_ctx **out, const struct kernel_config *cfg);
+    void (*close)(struct kernel_ctx *ctx); // NULL is allowed
+    // Grows the workspace to at least `bytes`; never inside a step. 0 or -ENOMEM.
+    int (*reserve)(struct kernel_ctx *ctx, size_t bytes);
+    const char *(*isa)(const struct kernel_ctx *ctx); // what was chosen, for the log
+
+    // Memory where this backend computes: zeroed, 64-byte aligned or better, large pages where
+    // the system gives them. NULL when there is none left. write and read copy from and to the
+    // host and return when done.
+    void *(*mem_alloc)(struct kernel_ctx *ctx, size_t bytes);
+    void (*mem_free)(struct kernel_ctx *ctx, void *p, size_t bytes); // bytes as in mem_alloc
+    void (*mem_write)(struct kernel_ctx *ctx, void *dst, const void *host_src, size_t bytes);
+    void (*mem_read)(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
+
+    // Workspace in bytes that the op family needs for this shape (all three conv passes; any
+    // transposes of an m, n, k GEMM; train and backward of a batch norm; bias_backward).
+    size_t (*gemm_workspace)(const struct kernel_ctx *ctx, int m, int n, int k);
+    size_t (*conv2d_workspace)(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+    size_t (*batchnorm_workspace)(const struct kernel_ctx *ctx, int64_t rows, int channels);
+    size_t (*bias_workspace)(const struct kernel_ctx *ctx, int64_t rows, int cols);
+
+    void (*gemm)(struct kernel_ctx *ctx, const struct gemm_args *a);
+
+    // y = conv(x, w) + bias (bias: o elements or NULL), then ReLU when relu is set.
+    void (*conv2d_forward)(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
+                           const void *w, const void *bias, int relu, void *y);
+    // dx from dy (n, oh, ow, o). accumulate lets a residual join add without another pass.
+    void (*conv2d_backward_data)(struct kernel_ctx *ctx, const struct conv2d_shape *s,
+                                 const void *dy, const void *w, void *dx, int accumulate);
+    void (*conv2d_backward_weight)(struct kernel_ctx *ctx, const struct conv2d_shape *s,
+                                   const void *x, const void *dy, void *dw, int accumulate);
+    // db[col] = sum over rows of dy[row][col]; for linear and conv biases.
+    void (*bias_backward)(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
+                          int accumulate);
+
+    void (*batchnorm_forward_train)(struct kernel_ctx *ctx, const struct batchnorm_args *a);
+    void (*batchnorm_forward_eval)(struct kernel_ctx *ctx, const struct batchnorm_args *a);
+    void (*batchnorm_backward)(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a);
+
+    // index: one byte per output element, dy * k + dx of the winner inside its window.
+    void (*maxpool_forward)(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
+                            void *y, uint8_t *index);
+    void (*maxpool_backward)(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *dy,
+                             const uint8_t *index, void *dx); // dx is overwritten
+    // Mean over the hw positions: x[n][hw][c] -> y[n][c].
+    void (*avgpool_forward)(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y);
+    void (*avgpool_backward)(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy,
+                             void *dx); // dx is overwritten
+
+    // *out is overwritten. A row with a NaN logit is never among the top 1 or 5.
+    void (*softmax_xent)(struct kernel_ctx *ctx, const struct softmax_xent_args *a,
+                         struct loss_totals *out);
+
+    // Elementwise over n elements. Any output may be any input.
+    void (*relu_forward)(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
+    void (*relu_backward)(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy,
+                          void *dx); // dx = y > 0 ? dy : 0
+    void (*add)(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
+    void (*axpy)(struct kernel_ctx *ctx, size_t n, double alpha, const void *x,
+                 void *y); // y += alpha * x
+    void (*scale)(struct kernel_ctx *ctx, size_t n, double alpha, void *x); // x *= alpha
+    void (*zero)(struct kernel_ctx *ctx, size_t n, void *x);
+    // Sum of squares, in double and in an order that depends on n alone.
+    double (*sum_squares)(struct kernel_ctx *ctx, size_t n, const void *x);
+
+    void (*sgd)(struct kernel_ctx *ctx, const struct sgd_args *a);
+    void (*adam)(struct kernel_ctx *ctx, const struct adam_args *a);
+
+    // Whole step of work over independent items: calls fn(arg, worker, workers) once on every
+    // worker, for host-side jobs that want the same threads (decoding, packing a bucket).
+    void (*parallel)(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
+                     void *arg);
+
+    void (*image_normalize)(struct kernel_ctx *ctx, const struct image_args *a);
+};
+
+extern const struct kernel_backend kernels_cpu;
+extern const struct kernel_backend kernels_reference;
+extern const struct kernel_backend kernels_reference_f64;
+
+// "cpu", "reference" or "reference-f64"; NULL when there is no such backend.
+const struct kernel_backend *kernels_find(const char *name);
+// The i-th backend, NULL after the last.
+const struct kernel_backend *kernels_at(int i);
+
+// Output length of a convolution or pooling window along one axis.
+static inline int kernel_conv_out(int in, int k, int stride, int pad)
+{
+    return (in + 2 * pad - k) / stride + 1;
+}
+
+#endif
