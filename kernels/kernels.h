@@ -157,12 +157,12 @@ struct adam_args {
 // Bytes to normalised numbers: out = (src / 255 - mean) / std, cropped and mirrored per image.
 struct image_args {
     int n;
-    int src_h, src_w, channels;                     // channels <= 4
+    int src_h, src_w, channels; // channels <= 4
     int dst_h, dst_w;
-    const uint8_t *const *src;                      // n images, each src_h x src_w x channels
-    const int16_t *offset_y, *offset_x;             // n each; source pixel of output (0, 0); may
-                                                    // be negative. NULL: 0
-    const uint8_t *flip;                            // n; nonzero mirrors left-right. NULL: none
+    const uint8_t *const *src;          // n images, each src_h x src_w x channels
+    const int16_t *offset_y, *offset_x; // n each; source pixel of output (0, 0); may
+                                        // be negative. NULL: 0
+    const uint8_t *flip;                // n; nonzero mirrors left-right. NULL: none
     double mean[4], std[4];
     void *out; // n x dst_h x dst_w x channels; outside the source counts as byte 0
 };
@@ -232,7 +232,7 @@ struct kernel_backend {
                           void *dx); // dx = y > 0 ? dy : 0
     void (*add)(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
     void (*axpy)(struct kernel_ctx *ctx, size_t n, double alpha, const void *x,
-                 void *y); // y += alpha * x
+                 void *y);                                                  // y += alpha * x
     void (*scale)(struct kernel_ctx *ctx, size_t n, double alpha, void *x); // x *= alpha
     void (*zero)(struct kernel_ctx *ctx, size_t n, void *x);
     // Sum of squares, in double and in an order that depends on n alone.
@@ -259,8 +259,7 @@ const struct kernel_backend *kernels_find(const char *name);
 const struct kernel_backend *kernels_at(int i);
 
 // Output length of a convolution or pooling window along one axis.
-static inline int kernel_conv_out(int in, int k, int stride, int pad)
-{
+static inline int kernel_conv_out(int in, int k, int stride, int pad) {
     return (in + 2 * pad - k) / stride + 1;
 }
 

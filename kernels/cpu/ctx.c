@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/ctx.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/cpu/pool.h"
+
+enum { workers_max = 1024, align_bytes = 64 };
+// From this size on memory comes straight from the system, aligned for large pages.
+static const size_t map_bytes_min = 1 << 20;
+static const size_t large_page_bytes = 2 << 20;
+
+static size_t round_up(size_t n, size_t to) {
+    return (n + to - 1) / to * to;
+}
+
+// Maps whole large pages: takes one more than needed and gives back both ends.
+static void *map_large(size_t bytes) {
+    size_t size = round_up(bytes, large_page_bytes), all = size + large_page_bytes;
+    if (all < bytes)
+        return NULL;
+    unsigned char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t head = (large_page_bytes - (uintptr_t)p % large_page_bytes) % large_page_bytes;
+    if (head > 0)
+        munmap(p, head);
+    if (large_page_bytes - head > 0)
+        munmap(p + head + size, large_page_bytes - head);
+    madvise(p + head, size, MADV_HUGEPAGE); // advice: without it the pages are small
+    return p + head;
+}
+
+void *ctx_mem_alloc(struct kernel_ctx *ctx, size_t bytes) {
+    (void)ctx;
+    if (bytes >= map_bytes_min)
+        return map_large(bytes);
+    size_t size = round_up(bytes ? bytes : 1, align_bytes);
+    void *p = aligned_alloc(align_bytes, size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
+void ctx_mem_free(struct kernel_ctx *ctx, void *p, size_t bytes) {
+    (void)ctx;
+    if (p && bytes >= map_bytes_min)
+        munmap(p, round_up(bytes, large_page_bytes));
+    else
+        free(p);
+}
+
+void ctx_mem_write(struct kernel_ctx *ctx, void *dst, const void *host_src, size_t bytes) {
+    (void)ctx;
+    memcpy(dst, host_src, bytes);
+}
+
+void ctx_mem_read(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes) {
+    (void)ctx;
+    memcpy(host_dst, src, bytes);
+}
+
+int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const struct cpu_isa *isa,
+             const char *isa_name) {
+    int workers = cfg->threads < 1 ? 1 : cfg->threads;
+    if (workers > workers_max)
+        return -EINVAL;
+    struct kernel_ctx *ctx = calloc(1, sizeof *ctx);
+    if (!ctx)
+        return -ENOMEM;
+    ctx->workers = workers;
+    ctx->isa = isa;
+    ctx->isa_name = isa_name;
+    // A pool of one is only made to pin the caller.
+    int rc = workers > 1 || cfg->cpus ? pool_open(&ctx->pool, workers, cfg->cpus) : 0;
+    if (rc < 0) {
+        free(ctx);
+        return rc;
+    }
+    *out = ctx;
+    return 0;
+}
+
+void ctx_close(struct kernel_ctx *ctx) {
+    if (!ctx)
+        return;
+    pool_close(ctx->pool);
+    ctx_mem_free(ctx, ctx->work, ctx->work_bytes);
+    free(ctx);
+}
+
+int ctx_reserve(struct kernel_ctx *ctx, size_t bytes) {
+    if (bytes <= ctx->work_bytes)
+        return 0;
+    unsigned char *work = ctx_mem_alloc(ctx, bytes);
+    if (!work)
+        return -ENOMEM;
+    ctx_mem_free(ctx, ctx->work, ctx->work_bytes);
+    ctx->work = work;
+    ctx->work_bytes = bytes;
+    return 0;
+}
+
+const char *ctx_isa(const struct kernel_ctx *ctx) {
+    return ctx->isa_name;
+}
+
+void ctx_parallel(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
+                  void *arg) {
+    if (ctx->workers == 1)
+        fn(arg, 0, 1);
+    else
+        pool_run(ctx->pool, fn, arg);
+}

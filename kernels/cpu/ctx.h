@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The context of the CPU backends: worker threads, workspace, chosen instruction set.
+// Owned by whoever opened it; used by one thread at a time. Sizes in bytes.
+#ifndef DTCTL_KERNELS_CPU_CTX_H
+#define DTCTL_KERNELS_CPU_CTX_H
+
+#include "kernels/kernels.h"
+
+struct pool;
+struct cpu_isa;
+
+struct kernel_ctx {
+    struct pool *pool;         // NULL with one worker
+    int workers;               // >= 1
+    const struct cpu_isa *isa; // NULL in the reference backends
+    const char *isa_name;
+    unsigned char *work; // scratch of the op that runs now
+    size_t work_bytes;
+};
+
+// What every CPU backend's table holds for its context and memory.
+int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const struct cpu_isa *isa,
+             const char *isa_name);
+void ctx_close(struct kernel_ctx *ctx);
+int ctx_reserve(struct kernel_ctx *ctx, size_t bytes);
+const char *ctx_isa(const struct kernel_ctx *ctx);
+void *ctx_mem_alloc(struct kernel_ctx *ctx, size_t bytes);
+void ctx_mem_free(struct kernel_ctx *ctx, void *p, size_t bytes);
+void ctx_mem_write(struct kernel_ctx *ctx, void *dst, const void *host_src, size_t bytes);
+void ctx_mem_read(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
+void ctx_parallel(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
+                  void *arg);
+
+#endif

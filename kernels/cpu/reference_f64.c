@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference backend in double, for finite-difference gradient checks.
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/ctx.h"
+
+#define REAL      double
+#define REF_TABLE kernels_reference_f64
+#define REF_NAME  "reference-f64"
+#include "kernels/cpu/reference_body.h"
