@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+# dtctl. `make help` lists the targets; objects go to $(BUILD)/<mode>/, programs to $(BIN)/.
+# Parts: lib/third_party/deps.mk (pinned libraries), tests/tests.mk, tests/lint/lint.mk.
+
+VERSION ?= 0.1.0
+
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+BUILD ?= build
+BIN ?= $(if $(filter build,$(BUILD)),bin,$(BUILD)/bin)
+PREFIX ?= /usr/local
+MANDIR ?= $(PREFIX)/share/man
+MODE ?= release
+O := $(BUILD)/$(MODE)
+
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' '$(1)' '$(2)';)
+
+all: programs ## Build bin/dtctl, bin/dtrun and bin/dttrain (default)
+
+# ---- compilers: one set per mode; the user's CFLAGS and LDFLAGS come last --------------------
+CC_release := musl-gcc
+CC_debug := gcc
+CC_san := clang
+CC_fuzz := clang
+AR := ar
+TOOL := $(CC_$(MODE))
+$(if $(TOOL),,$(error MODE=$(MODE): choose release, debug, san or fuzz))
+
+WARN := -Wall -Wextra -Wvla -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
+    -Wformat=2 -Wdouble-promotion
+WARN_lib := -Wconversion -Wno-sign-conversion
+MODE_CFLAGS_release := -O2 -fno-pie -idirafter $(O)/linux-headers
+MODE_CFLAGS_debug := -O1 -g
+MODE_CFLAGS_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer
+MODE_CFLAGS_fuzz := $(MODE_CFLAGS_san) -fsanitize=fuzzer-no-link
+MODE_LDFLAGS_release := -static
+MODE_LDFLAGS_debug :=
+MODE_LDFLAGS_san := -fsanitize=address,undefined
+MODE_LDFLAGS_fuzz := $(MODE_LDFLAGS_san)
+FINAL_CFLAGS = -std=gnu11 -D_GNU_SOURCE= -Ilib -I. -I$(O)/gen $(WARN) -fno-common -pthread \
+    -ffunction-sections -fdata-sections -ffile-prefix-map=$(CURDIR)=. -MMD -MP \
+    $(MODE_CFLAGS_$(MODE)) $(DEPS_CFLAGS) $(CFLAGS)
+FINAL_LDFLAGS = -pthread -Wl,--gc-sections -Wl,--build-id=none $(MODE_LDFLAGS_$(MODE)) \
+    $(DEPS_LDFLAGS) $(LDFLAGS)
+
+# Kernels: optimised in every mode but san; instruction sets by the end of the file's name, and the
+# choice between them is made at run time.
+KERNEL_CFLAGS := $(if $(filter san fuzz,$(MODE)),-O1,-O3) -ffp-contract=off
+AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
+isa = $(if $(filter %_avx2,$*),-mavx2 -mfma,$(if $(filter %_avx512,$*),$(AVX512),$(if \
+    $(filter %_bf16,$*),$(AVX512) -mavx512bf16)))
+
+# ---- sources: every .c under lib/<layer>/ is that layer's library ----------------------------
+LAYERS := $(filter-out third_party,$(sort $(patsubst lib/%/,%,$(dir $(wildcard lib/*/*.c)))))
+KERNELS := $(wildcard kernels/cpu/*.c)
+objects = $(patsubst %.c,$(O)/%.o,$(1))
+archive = $(patsubst %,$(O)/libdt_%.a,$(1))
+LIBS_ALL := $(LAYERS) $(if $(KERNELS),kernels)
+
+define layer_rule
+$(call archive,$(1)): $(call objects,$(sort $(wildcard lib/$(1)/*.c lib/$(1)/*/*.c)))
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
+$(call archive,kernels): $(call objects,$(sort $(KERNELS)))
+
+$(O)/libdt_%.a:
+	$(call say,AR,$@)mkdir -p $(@D) && rm -f $@ && $(AR) rcsD $@ $^
+
+$(O)/kernels/%.o: kernels/%.c Makefile | $(O)/.prepared
+	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(KERNEL_CFLAGS) $(isa) -c -o $@ $<
+
+$(O)/tests/%.o: tests/%.c Makefile | $(O)/.prepared
+	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) -c -o $@ $<
+
+$(O)/%.o: %.c Makefile | $(O)/.prepared
+	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(WARN_lib) -c -o $@ $<
+
+# ---- programs -------------------------------------------------------------------------------
+# Which layers a program may draw from (static archives: only what it uses gets linked), and which
+# third-party libraries. A program whose main is not there yet is left out.
+LAYERS_dtctl := base sys conf cluster remote elastic job
+LAYERS_dtrun := base sys conf elastic remote
+LAYERS_dttrain := base sys conf elastic comm data nn kernels
+THIRD_dtctl := ssh2 crypto zstd
+THIRD_dtrun := crypto zstd
+THIRD_dttrain := jpeg zstd crypto
+
+PROGRAMS := $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))
+EMBEDDED := $(filter dtrun dttrain,$(PROGRAMS))
+BIN_MODE := $(if $(filter release,$(MODE)),$(BIN),$(O)/bin)
+archives = $(call archive,$(filter $(LIBS_ALL),$(1)))
+group = -Wl,--start-group $(1) -Wl,--end-group
+
+programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS)) cuda
+
+define program_rule
+$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(LAYERS_$(1))) \
+    $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) Makefile
+	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(TOOL) -o $$@.new $$(filter %.o,$$^) \
+	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \
+	    $(if $(filter release,$(MODE)),strip -s $$@.new && tests/build/is-static $$@.new &&) \
+	    mv $$@.new $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
+
+CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
+cuda:
+ifeq ($(CUDA_SOURCES),)
+	@echo '  skip    CUDA part: there are no kernels/cuda sources'
+else ifeq ($(shell command -v nvcc),)
+	@echo '  skip    CUDA part: nvcc is not installed'
+endif
+
+# ---- generated files ------------------------------------------------------------------------
+# musl-gcc hides the kernel's headers; these links show it only linux/, asm/ and asm-generic/.
+$(O)/.prepared: Makefile
+	$(Q)mkdir -p $(O)/gen $(O)/linux-headers && for d in linux asm asm-generic; do \
+	    for p in /usr/include/$$d /usr/include/$$(uname -m)-linux-gnu/$$d; do \
+	        if [ -d $$p ]; then ln -sfn $$p $(O)/linux-headers/$$d; break; fi; done; done
+	$(Q)touch $@
+
+include lib/third_party/deps.mk
+include tests/tests.mk
+include tests/lint/lint.mk
+
+# What dtctl carries: name=path pairs, each compressed, named with its size and SHA-256.
+EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
+EMBED += $(foreach f,$(wildcard infra/*.tf infra/*/*.tf infra/*/*/*.tf cloud-init/*),$(f)=$(f))
+$(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/job/embed.sh Makefile
+	$(call say,EMBED,$@)mkdir -p $(@D) && lib/job/embed.sh $(@D) $(EMBED)
+$(O)/embed/embed.o: $(O)/embed/embed.S
+	$(Q)cd $(@D) && $(TOOL) -c -o data.o embed.S && $(TOOL) -I$(CURDIR)/lib -std=gnu11 -c -o \
+	    table.o embed.c && ld -r -o embed.o data.o table.o
+
+# Only the file that prints the version includes it.
+$(O)/gen/build_info.h: FORCE | $(O)/.prepared
+	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions > $@.new && \
+	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)
+$(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
+
+# ---- install, dist, housekeeping -------------------------------------------------------------
+install: all ## Install programs and man pages below $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+
+clean: ## Remove objects and programs (the cache of third-party libraries stays)
+	rm -rf $(BUILD)/release $(BUILD)/debug $(BUILD)/san $(BUILD)/fuzz $(BUILD)/lint $(patsubst %,$(BIN)/%,$(PROGRAMS))
+
+help: ## Show this list
+	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+FORCE:
+.PHONY: all programs cuda install clean help FORCE
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

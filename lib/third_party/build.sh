@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# build.sh: compiles the fetched archives with musl-gcc into OUT/{include,lib,licenses,versions}.
+# Sourced by deps (pinned, die, cc). Every library is static, position dependent, in sections, and
+# carries no path of the machine it was built on.
+
+jobs=2
+
+build_log() { # NAME COMMAND…: runs the command quietly; on failure shows its last lines
+    local name=$1
+    shift
+    echo "deps: $name" >&2
+    if ! nice -n 5 "$@" >>"$work/log" 2>&1; then
+        tail -n 30 "$work/log" >&2
+        cp "$work/log" "$cache/failed.log"
+        die "building $name failed; the full log is $cache/failed.log"
+    fi
+}
+
+unpack() { # NAME DIR
+    local file
+    file=$(pinned "$1" | while read -r _ _ _ f _; do [ ! -f "$work/archives/$f" ] || echo "$f"; done)
+    mkdir -p "$2"
+    tar -xf "$work/archives/$(head -n 1 <<<"$file")" -C "$2" --strip-components=1 --no-same-owner
+}
+
+# musl-gcc hides the kernel's headers; OpenSSL wants linux/mman.h.
+build_headers() {
+    local dir path
+    mkdir -p "$work/linux"
+    for dir in linux asm asm-generic; do
+        for path in /usr/include/$dir "/usr/include/$(uname -m)-linux-gnu/$dir"; do
+            if [ -d "$path" ]; then ln -sfn "$path" "$work/linux/$dir" && break; fi
+        done
+    done
+}
+
+openssl_target() {
+    case $(uname -m) in
+    x86_64) echo linux-x86_64 ;;
+    aarch64) echo linux-aarch64 ;;
+    *) die "no OpenSSL target is known for $(uname -m)" ;;
+    esac
+}
+
+# libcrypto only, with what SSH and hashing use. Not no-deprecated: libssh2 uses RSA types, and the
+# low-level SHA-256 calls spare small programs the whole EVP machinery.
+build_openssl() {
+    local src=$work/openssl
+    unpack openssl "$src"
+    cd "$src"
+    build_log 'openssl: configure' ./Configure "$(openssl_target)" --prefix=/usr --libdir=lib \
+        --openssldir=/etc/ssl no-shared no-module no-dso no-engine no-async no-tests no-apps \
+        no-docs no-ui-console no-autoload-config no-legacy no-ssl3 no-dtls no-quic no-comp no-cms \
+        no-cmp no-ct no-ocsp no-ts no-srp no-srtp no-psk no-aria no-bf no-camellia no-cast no-dsa \
+        no-ec2m no-gost no-idea no-md4 no-mdc2 no-ml-dsa no-ml-kem no-slh-dsa no-rc2 no-rc4 \
+        no-rc5 no-rmd160 no-scrypt no-seed no-siphash no-siv no-sm2 no-sm3 no-sm4 no-whirlpool \
+        no-afalgeng CC="$cc" CFLAGS="$cflags"
+    build_log 'openssl: generate' make -s -j $jobs build_generated
+    build_log 'openssl: compile libcrypto (about two minutes)' make -s -j $jobs libcrypto.a
+    mkdir -p "$out/include/openssl"
+    cp include/openssl/*.h "$out/include/openssl/"
+    cp libcrypto.a "$out/lib/"
+    cp LICENSE.txt "$out/licenses/openssl"
+}
+
+# Debian's security patches, in the order of their series file; each is named in versions.
+libssh2_patch() { # SRC
+    local archive patch version
+    archive=$(find "$work/archives" -name 'libssh2_*.debian.tar.xz' | head -n 1)
+    [ -n "$archive" ] || die 'the security patches for libssh2 are missing'
+    version=${archive##*/libssh2_} version=${version%.debian.tar.xz}
+    mkdir -p "$work/libssh2-debian"
+    tar -xf "$archive" -C "$work/libssh2-debian" --no-same-owner
+    echo "libssh2 patches $version $(sha256sum <"$archive" | cut -d' ' -f1)" >>"$out/versions"
+    while read -r patch _; do
+        [[ $patch != \#* && -n $patch ]] || continue
+        build_log "libssh2: $patch" patch -d "$1" -p1 --forward --batch \
+            -i "$work/libssh2-debian/debian/patches/$patch"
+        echo "libssh2 patch $patch" >>"$out/versions"
+    done <"$work/libssh2-debian/debian/patches/series"
+}
+
+# Old ciphers, MACs and key types are left out; files that others #include are not compiled by themselves.
+build_libssh2() {
+    local src=$work/libssh2 files
+    unpack libssh2 "$src"
+    libssh2_patch "$src"
+    cp "$here/libssh2_config.h" "$src/src/libssh2_config.h"
+    cd "$src/src"
+    mapfile -t files < <(printf '%s\n' ./*.c |
+        grep -vE '/(agent_win|blowfish|libgcrypt|mbedtls|openssl|os400qc3|wincng)\.c$')
+    # shellcheck disable=SC2086 # flags are words
+    build_log 'libssh2: compile' $cc $cflags -DHAVE_CONFIG_H -DLIBSSH2_OPENSSL -DLIBSSH2_NO_DSA \
+        -DLIBSSH2_NO_RC4 -DLIBSSH2_NO_BLOWFISH -DLIBSSH2_NO_CAST -DLIBSSH2_NO_3DES \
+        -DLIBSSH2_NO_HMAC_RIPEMD -DLIBSSH2_NO_MD5 -I. -I../include -isystem "$out/include" -c \
+        "${files[@]}"
+    ar rcsD "$out/lib/libssh2.a" ./*.o
+    cp ../include/libssh2*.h "$out/include/"
+    cp ../COPYING "$out/licenses/libssh2"
+}
+
+build_jpeg() {
+    local src=$work/jpeg
+    unpack libjpeg-turbo "$src"
+    mkdir -p "$src/build"
+    cd "$src/build"
+    build_log 'libjpeg-turbo: configure' cmake .. -DCMAKE_C_COMPILER="$cc" \
+        -DCMAKE_C_FLAGS="$cflags -no-pie" -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF -DENABLE_STATIC=ON \
+        -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=ON -DWITH_JAVA=OFF -DBUILD=dtctl
+    build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static turbojpeg-static
+    cp libjpeg.a libturbojpeg.a "$out/lib/"
+    cp jconfig.h ../jpeglib.h ../jmorecfg.h ../jerror.h ../turbojpeg.h "$out/include/"
+    cp ../LICENSE.md "$out/licenses/libjpeg-turbo"
+}
+
+build_zstd() {
+    local src=$work/zstd
+    unpack zstd "$src"
+    build_log 'zstd: compile' make -C "$src/lib" -j $jobs libzstd.a CC="$cc" CFLAGS="$cflags" \
+        ZSTD_LEGACY_SUPPORT=0 ZSTD_LIB_DICTBUILDER=0 ZSTD_LIB_DEPRECATED=0
+    cp "$src/lib/libzstd.a" "$out/lib/"
+    cp "$src/lib/zstd.h" "$src/lib/zstd_errors.h" "$out/include/"
+    cp "$src/LICENSE" "$out/licenses/zstd"
+}
+
+build_versions() {
+    local name version hash file
+    while read -r name version hash file _; do
+        [[ $name != \#* && $name != *-debian && -f $work/archives/$file ]] || continue
+        echo "$name $version $hash" >>"$out/versions"
+    done <"$here/pins"
+}
+
+build_all() { # WORK OUT
+    work=$1 out=$2
+    cflags="-O2 -g0 -fno-pie -ffunction-sections -fdata-sections -ffile-prefix-map=$work=. \
+-idirafter $work/linux"
+    mkdir -p "$out/include" "$out/lib" "$out/licenses"
+    build_headers
+    build_versions
+    (build_zstd)
+    (build_jpeg)
+    (build_openssl)
+    (build_libssh2)
+}

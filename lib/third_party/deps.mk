@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# Third-party libraries for the shipped programs: built by `make deps` into a cache outside the
+# tree, in a folder named by the hash of pins, flags and compiler. Other modes use the system's.
+
+ifeq ($(MODE),release)
+DEPS := $(shell lib/third_party/deps path)
+DEPS_CFLAGS := -isystem $(DEPS)/include -ffile-prefix-map=$(DEPS)=third_party
+DEPS_LDFLAGS := -L$(DEPS)/lib
+$(O)/.prepared: $(DEPS)/versions
+$(DEPS)/versions:
+	@echo "the pinned libraries are not built yet: run 'make deps' (or 'make demo')" >&2; exit 1
+endif
+
+deps: ## Fetch, verify and build the pinned libraries (the only step that downloads)
+	$(Q)lib/third_party/deps build
+
+.PHONY: deps

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# fetch.sh: gets one pinned archive and verifies it. Sourced by deps (pinned, die).
+# Looked for in the folder DTCTL_ARCHIVES, at the upstream address, and in the distribution's source
+# packages. A file has its final name only after its SHA-256 was compared with the pin.
+
+fetch_seconds_max=600
+
+hash_is() { # FILE SHA256
+    [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]
+}
+
+# verified FILE SHA256 TARGET ORIGIN: moves or refuses; a wrong hash ends the whole build.
+verified() {
+    local got
+    got=$(sha256sum <"$1" | cut -d' ' -f1)
+    if [ "$got" != "$2" ]; then
+        rm -f "$1"
+        die "$(basename "$3") from $4 has SHA-256 $got, pinned is $2; nothing was built"
+    fi
+    mv "$1" "$3"
+    echo "deps: $(basename "$3") from $4, verified" >&2
+}
+
+fetch_archives() { # FILE SHA256 DIR
+    [ -n "${DTCTL_ARCHIVES-}" ] && [ -f "$DTCTL_ARCHIVES/$1" ] || return 1
+    cp "$DTCTL_ARCHIVES/$1" "$3/$1.part"
+    verified "$3/$1.part" "$2" "$3/$1" 'DTCTL_ARCHIVES'
+}
+
+fetch_upstream() { # FILE SHA256 DIR URL
+    [ "$4" != - ] && [ -z "${DTCTL_NO_UPSTREAM-}" ] && command -v curl >/dev/null || return 1
+    curl -fsSL --proto '=https' --proto-redir '=https' --connect-timeout 10 \
+        --max-time $fetch_seconds_max -o "$3/$1.part" "$4" 2>/dev/null || {
+        rm -f "$3/$1.part"
+        return 1
+    }
+    verified "$3/$1.part" "$2" "$3/$1" "$4"
+}
+
+# ---- the distribution's source packages --------------------------------------------------------
+# A private apt state, and source lists derived from the machine's own: same site, the suite of
+# Debian 13. A dated snapshot of the archive is tried as it is and then without its date.
+
+apt_private() { # DIR COMMAND…
+    local dir=$1
+    shift
+    "$1" -q -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=- \
+        -o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=root \
+        -o Debug::NoLocking=true -o Acquire::Check-Valid-Until=false -o Acquire::Retries=2 \
+        -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "${@:2}"
+}
+
+# Prints "SITE SUITE" for each repository of this machine that carries its distribution.
+apt_sites() {
+    local codename
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+    # shellcheck disable=SC2016 # $(…) is apt's own notation
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 2>/dev/null |
+        awk -v name="$codename" '$1 ~ /^(https?|file|copy):/ &&
+            index($2, name) == 1 || $2 ~ /^(stable|oldstable|testing)/' | sort -u
+}
+
+# apt_sources FILTER: sources.list lines for Debian 13, each site passed through sed FILTER.
+apt_sources() {
+    local site suite keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=''
+    [ ! -f $keyring ] || options="[signed-by=$keyring] "
+    apt_sites | while read -r site suite; do
+        site=$(sed -E "$1" <<<"${site%/}")
+        case $suite in
+        *-security*) echo "deb-src $options$site trixie-security main" ;;
+        *) printf "deb-src $options%s %s main\n" "$site" trixie "$site" trixie-updates ;;
+        esac
+    done | sort -u
+}
+
+# Prepares apt states under DIR, one for each way to derive the sites; prints those that work.
+apt_prepare() { # DIR
+    local filter state n=0
+    for filter in '' 's,/[0-9]{8}T[0-9]{6}Z(/|$),\1,' 's,/ubuntu(-security)?$,/debian\1,'; do
+        n=$((n + 1)) state=$1/apt$n
+        mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
+        apt_sources "$filter" >"$state/sources.list"
+        [ -s "$state/sources.list" ] || continue
+        [ $n -eq 1 ] || ! cmp -s "$state/sources.list" "$1/apt1/sources.list" || continue
+        apt_private "$state" apt-get update >"$state/log" 2>&1 || true
+        if grep -qE '^(Get|Hit).* trixie' "$state/log"; then echo "$state"; fi
+    done
+}
+
+# Lines "version sha256 file" of every version of a source package.
+apt_files() { # STATE PACKAGE
+    apt_private "$1" apt-cache showsrc --only-source "$2" 2>/dev/null | awk '
+        function flush() { for (i = 0; i < n; i++) print version, row[i]; n = 0 }
+        /^Package:/ { flush() } /^Version:/ { version = $2 }
+        /^[A-Za-z-]+:/ { inside = 0 } /^(Checksums-Sha256|Files):/ { inside = 1 }
+        inside && /^ / && length($1) == 64 { row[n++] = $1 " " $3 } END { flush() }' | sort -u
+}
+
+# apt_get STATE PACKAGE VERSION FILE SHA256 TARGET: apt-get fails when any file of the package is
+# missing at the mirror; only the wanted one matters, and its hash decides.
+apt_get() {
+    local work=$1/download
+    mkdir -p "$work"
+    (cd "$work" && timeout $fetch_seconds_max apt-get --version >/dev/null &&
+        apt_private "$1" apt-get source --download-only "$2=$3" >"$1/log" 2>&1) || true
+    [ -f "$work/$4" ] || return 1
+    verified "$work/$4" "$5" "$6" "Debian's source package $2 $3"
+}
+
+source_package() { # NAME
+    case $1 in
+    libssh2-debian) echo libssh2 ;;
+    zstd) echo libzstd ;;
+    *) echo "$1" ;;
+    esac
+}
+
+fetch_distribution() { # NAME FILE SHA256 DIR
+    local package state version hash file
+    command -v apt-get >/dev/null || return 1
+    [ -f "$4/.apt/states" ] || {
+        mkdir -p "$4/.apt"
+        apt_prepare "$4/.apt" >"$4/.apt/states"
+    }
+    package=$(source_package "$1")
+    while read -r state; do
+        while read -r version hash file; do
+            [ "$hash" = "$3" ] || continue
+            apt_get "$state" "$package" "$version" "$file" "$3" "$4/$2" && return 0
+        done < <(apt_files "$state" "$package")
+    done <"$4/.apt/states"
+    return 1
+}
+
+# The security patches may be newer than the pin: then apt's signed package index vouches for them.
+fetch_newer_patches() { # PINNED_VERSION DIR
+    local state version hash file
+    while read -r state; do
+        while read -r version hash file; do
+            [[ $file == *.debian.tar.xz && $version == 1.11.1-* ]] || continue
+            dpkg --compare-versions "$version" gt "$1" || continue
+            apt_get "$state" libssh2 "$version" "$file" "$hash" "$2/$file" && return 0
+        done < <(apt_files "$state" libssh2 | sort -rV)
+    done <"$2/.apt/states"
+    return 1
+}
+
+fetch() { # NAME DIR
+    local name version hash file url
+    mkdir -p "$2"
+    while read -r name version hash file url; do
+        [ -f "$2/$file" ] && hash_is "$2/$file" "$hash" && return 0
+        fetch_archives "$file" "$hash" "$2" && return 0
+    done < <(pinned "$1")
+    while read -r name version hash file url; do
+        fetch_upstream "$file" "$hash" "$2" "$url" && return 0
+        fetch_distribution "$name" "$file" "$hash" "$2" && return 0
+    done < <(pinned "$1")
+    [ "$1" = libssh2-debian ] && fetch_newer_patches "$version" "$2" && return 0
+    die "cannot get $file: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not to be had at" \
+        "$url, and not among Debian 13's source packages of this machine's apt site." \
+        "Put it (SHA-256 $hash) into a folder and set DTCTL_ARCHIVES to it."
+}

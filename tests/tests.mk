@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# Test programs. tests/{unit,sim}/{test,sim}_*.c each become one TAP program; tests/tools/*.c are
+# helper programs for scripts; tests/fuzz/fuzz_*.c are libFuzzer targets; executable *.t files under
+# tests/ are test scripts (*.sh are libraries for them).
+
+TEST_C := $(sort $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/sim/sim_*.c))
+TOOL_C := $(sort $(wildcard tests/tools/*.c))
+FUZZ_C := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+
+# A test draws from the layers it includes and from what those may include, and from nothing else,
+# so one layer that does not compile stops only the tests that need it.
+UP_base := base
+UP_sys := base sys
+UP_conf := base sys conf
+UP_kernels := base kernels
+UP_third_party :=
+$(foreach l,cluster remote elastic comm data,$(eval UP_$(l) := base sys conf $(l)))
+UP_nn := base sys conf elastic comm data kernels nn
+UP_job := base sys conf cluster remote elastic job
+
+# "file:layer" for each layer, and "file:cmd/program" for each program, that a test includes.
+TEST_USES := $(shell awk -F'"' '/^[ \t]*\#[ \t]*include[ \t]*"/ { n = split($$2, p, "/"); \
+    if (p[1] == "lib") p[1] = p[2]; \
+    if (p[1] == "cmd" && n > 2) print FILENAME ":cmd/" p[2]; \
+    else if (n > 1 && p[1] != "tests") print FILENAME ":" p[1] }' \
+    /dev/null $(TEST_C) $(TOOL_C) $(FUZZ_C) | sort -u)
+uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
+test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
+test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(UP_$(l))) \
+    $(foreach p,$(test_programs_used),$(LAYERS_$(p))))
+test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
+    cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
+TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lm
+
+define test_rule
+$(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(test_cmd_objects) $(call archives,$(test_layers))
+	$$(call say,LINK,$$@)$(TOOL) -o $$@ $$(filter %.o,$$^) $$(call group,$$(filter %.a,$$^)) \
+	    $$(FINAL_LDFLAGS) -Wl,--as-needed $(2) $(TEST_THIRD)
+endef
+$(foreach t,$(TEST_C) $(TOOL_C),$(eval $(call test_rule,$(t))))
+$(foreach t,$(FUZZ_C),$(eval $(call test_rule,$(t),-fsanitize=fuzzer)))
+
+test-programs: $(patsubst %.c,$(O)/%,$(TEST_C) $(TOOL_C))
+fuzz-programs: $(patsubst %.c,$(O)/%,$(FUZZ_C))
+
+# One name: T=toml runs tests/*/{test_,sim_,fuzz_,}toml.{c,t}; fuzz targets replay their corpus.
+ifdef T
+TEST_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/test_$(n).c %/sim_$(n).c,$(TEST_C)))
+FUZZ_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/fuzz_$(n).c,$(FUZZ_C)))
+SCRIPTS_CHOSEN := $(foreach n,$(T),$(wildcard tests/*/$(n).t))
+$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN)$(SCRIPTS_CHOSEN),,$(error no test is called '$(T)'; see tests/))
+else
+TEST_C_CHOSEN := $(TEST_C)
+FUZZ_C_CHOSEN := $(FUZZ_C)
+SCRIPTS_CHOSEN := $(sort $(wildcard tests/*/*.t))
+endif
+names = $(patsubst %.c,$(BUILD)/$(1)/%,$(2))
+SUBMAKE = +$(Q)$(MAKE) --no-print-directory
+
+test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
+	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
+	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))
+	$(if $(TEST_C_CHOSEN),$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN)))
+	$(if $(SCRIPTS_CHOSEN),$(SUBMAKE) MODE=release programs test-programs)
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
+	    tests/run $(call names,san,$(TEST_C_CHOSEN)) $(call names,release,$(TEST_C_CHOSEN)) \
+	    $(call names,san,$(FUZZ_C_CHOSEN)) $(SCRIPTS_CHOSEN)
+
+FUZZ_SECONDS ?= 30
+fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
+	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
+	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
+
+.PHONY: test test-programs fuzz-programs fuzz
