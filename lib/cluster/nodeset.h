@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Node sets: `user@gpu[01-04,07].lab:2222` to a list of logins, and names back to a folded set.
+//
+//     struct nodeset set;
+//     nodeset_parse(&arena, "root@10.0.0.[1-4], [fe80::1]:2222", &set, e);   // 5 nodes
+//
+// Grammar: sets are separated by commas or white space; a set is [user@]host[:port]. In a host,
+// `[1-4,07]` stands for each number; numbers of a range keep the width of the first one (01-04).
+// Several brackets multiply, the last one runs fastest. Brackets that hold a colon are an IPv6
+// address. Duplicates (same user, host and port) are errors. Pure: no names are resolved.
+#ifndef CLUSTER_NODESET_H
+#define CLUSTER_NODESET_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    NODESET_NODES_MAX = 4096,
+    NODESET_TEXT_BYTES_MAX = 64 * 1024,
+    NODESET_HOST_BYTES_MAX = 255, // a DNS name
+    NODESET_USER_BYTES_MAX = 64,
+    NODESET_BRACKETS_MAX = 4,
+    NODESET_DIGITS_MAX = 9,
+};
+
+struct nodeset_login {
+    const char *user; // NULL when not given
+    const char *host; // name or numeric address, no brackets
+    int port;         // 0 when not given
+};
+
+struct nodeset {
+    struct nodeset_login *logins; // in the order written
+    size_t count;
+};
+
+// All memory is in the arena. ERR_CONFIG names the set and the place, ERR_LIMIT the limit.
+int nodeset_parse(struct arena *a, const char *text, struct nodeset *out, struct err *e);
+// Appends the sets of `more` (one element of a configuration array each) to out; checks duplicates.
+int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count,
+                       struct nodeset *out, struct err *e);
+
+// Expands a list of plain names with brackets (`node[0-3],node7`), for --node; no user, no port.
+int nodeset_parse_names(struct arena *a, const char *text, char ***names, size_t *count,
+                        struct err *e);
+
+// Names in natural order, folded: {"n1","n2","n3","x"} -> "n[1-3],x". names is sorted in place.
+char *nodeset_fold(struct arena *a, const char **names, size_t count);
+
+#endif

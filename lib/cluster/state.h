@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operator's folder of one cluster, `.dtctl/<cluster>/`: paths, lock, inventory, list of runs.
+//
+//     struct cluster c;
+//     cluster_open(&c, &arena, ".", "demo", e);      // only names; nothing is created
+//     cluster_lock(&c, "up", CLUSTER_LOCK_WAIT_MS_MAX, e);
+//     cluster_save(&c, &inventory, e);
+//     cluster_close(&c);
+//
+// Writes are atomic. Two programs on one cluster: the second waits, then ERR_BUSY names the holder.
+#ifndef CLUSTER_STATE_H
+#define CLUSTER_STATE_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "cluster/inventory.h"
+
+#include <stdbool.h>
+
+enum {
+    CLUSTER_LOCK_WAIT_MS_MAX = 30 * 1000,
+    CLUSTER_RUNS_MAX = 100 * 1000,
+    CLUSTER_RUN_NAME_BYTES_MAX = 128,
+};
+
+struct cluster {
+    struct arena *arena;
+    const char *name;
+    const char *base;           // absolute folder that holds .dtctl
+    const char *dir;            // <base>/.dtctl/<name>
+    const char *inventory_path; // <dir>/cluster.toml
+    const char *known_hosts_path, *key_path, *runs_dir, *nodes_dir, *lock_path;
+    int lock_fd; // -1 while not locked
+};
+
+int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
+                 struct err *e);
+void cluster_close(struct cluster *c);         // gives the lock back
+int cluster_create(struct cluster *c, struct err *e); // makes the folder, 0700
+// wait_ms 0: one try. While it waits, one line in the log says for whom.
+int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e);
+void cluster_unlock(struct cluster *c);
+
+bool cluster_exists(const struct cluster *c);
+// ERR_NOT_FOUND, with the next step, when the cluster is not up.
+int cluster_load(const struct cluster *c, struct inventory *out, struct err *e);
+int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e);
+int cluster_forget(const struct cluster *c, struct err *e); // removes the inventory only
+
+// Names of all clusters below base/.dtctl, sorted; NULL-terminated.
+int cluster_list(struct arena *a, const char *base, char ***names, struct err *e);
+
+// Runs, newest first (their names carry the time); NULL-terminated.
+int cluster_runs(const struct cluster *c, char ***runs, size_t *count, struct err *e);
+char *cluster_run_dir(const struct cluster *c, const char *run);
+// A run by full name, by unique beginning, or the newest one (text NULL or "").
+int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e);
+// When the run was made, from its name <task>-<YYYYmmdd>T<HHMMSS>Z-<rand>; NULL when it has none.
+const char *cluster_run_stamp(const char *run);
+
+#endif
