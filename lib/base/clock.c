@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/clock.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static int64_t read_ns(clockid_t id) {
+    struct timespec ts;
+    must(clock_gettime(id, &ts) == 0);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+int64_t clock_mono_ns(void) {
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+int64_t clock_mono_ms(void) {
+    return clock_mono_ns() / 1000000;
+}
+
+int64_t clock_wall_ms(void) {
+    return read_ns(CLOCK_REALTIME) / 1000000;
+}
+
+const char *clock_iso(char out[CLOCK_ISO_BYTES], int64_t wall_ms) {
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm tm = {0};
+    gmtime_r(&seconds, &tm);
+    char day[32];
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(out, CLOCK_ISO_BYTES, "%.19s.%03uZ", day, (unsigned)(wall_ms % 1000) % 1000u);
+    return out;
+}

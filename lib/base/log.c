@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    char role[64];
+    enum log_level level;
+    enum log_style style;
+} state = {"", LOG_INFO, LOG_PLAIN};
+
+void log_open(const char *role, enum log_level level, enum log_style style) {
+    snprintf(state.role, sizeof state.role, "%s", role);
+    state.level = level;
+    state.style = style;
+}
+
+enum log_level log_level(void) {
+    return state.level;
+}
+
+void log_write(enum log_level level, const char *message, const char *fmt, ...) {
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    if (level > state.level)
+        return;
+    int saved = errno;
+    struct arena a = {0};
+    struct strbuf line = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    char *pairs = arena_vprintf(&a, fmt, ap);
+    va_end(ap);
+    if (state.style == LOG_STAMPED) {
+        char stamp[CLOCK_ISO_BYTES];
+        strbuf_addf(&line, "%s %s %s ", clock_iso(stamp, clock_wall_ms()), state.role,
+                    names[level]);
+    } else {
+        if (state.role[0])
+            strbuf_addf(&line, "%s: ", state.role);
+        if (level != LOG_INFO)
+            strbuf_addf(&line, "%s: ", names[level]);
+    }
+    strbuf_adds(&line, str_printable(&a, message, strlen(message)));
+    if (pairs[0])
+        strbuf_addf(&line, " %s", str_printable(&a, pairs, strlen(pairs)));
+    strbuf_addc(&line, '\n');
+    // One write, so that lines of several processes on one file do not mix.
+    ssize_t ignored = write(STDERR_FILENO, line.data, line.len);
+    (void)ignored;
+    strbuf_fini(&line);
+    arena_fini(&a);
+    errno = saved;
+}

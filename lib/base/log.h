@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logging: one line per event on standard error, message then key=value pairs.
+//
+//     log_info("node is ready", "node=%s time_ms=%ld", name, ms);
+//
+// Control characters are escaped. The role ("dtctl", "agent gpu01") is bound once. Results never go
+// through here: they belong on standard output.
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_style {
+    LOG_PLAIN,  // "role: message key=value": for a person at a terminal
+    LOG_STAMPED // "2026-01-02T03:04:05.678Z role level message key=value": for files
+};
+
+void log_open(const char *role, enum log_level level, enum log_style style);
+enum log_level log_level(void);
+
+// fmt gives the key=value part and may be "".
+void log_write(enum log_level level, const char *message, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define log_error(message, ...) log_write(LOG_ERROR, message, __VA_ARGS__)
+#define log_warn(message, ...)  log_write(LOG_WARN, message, __VA_ARGS__)
+#define log_info(message, ...)  log_write(LOG_INFO, message, __VA_ARGS__)
+#define log_debug(message, ...) log_write(LOG_DEBUG, message, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: whole reads with a cap, atomic writes (temporary file, fsync, rename, fsync of the
+// folder), folders, locks, removal of trees without following links.
+#ifndef SYS_FILE_H
+#define SYS_FILE_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { FILE_PATH_BYTES_MAX = 4096 };
+
+// Whole file into the arena, NUL-terminated; ERR_NOT_FOUND, ERR_LIMIT above bytes_max.
+int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+              struct err *e);
+int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);
+int file_append(const char *path, const void *p, size_t len, struct err *e); // one write, O_APPEND
+int file_write_all(int fd, const void *p, size_t len, struct err *e);        // blocking fd
+int file_read_all(int fd, void *p, size_t len, struct err *e);               // exactly len
+int file_make_dirs(const char *path, mode_t mode, struct err *e);            // mkdir -p
+int file_remove_tree(const char *path, struct err *e);                       // absent is fine
+bool file_exists(const char *path);
+int file_sync_dir(const char *path, struct err *e);
+
+// Joins with exactly one '/'; an absolute b wins.
+char *file_join(struct arena *a, const char *dir, const char *name);
+const char *file_base(const char *path); // after the last '/'
+char *file_dir(struct arena *a, const char *path);
+char *file_absolute(struct arena *a, const char *path, struct err *e); // no link resolution
+// A relative path from outside that stays below its folder: no "", ".", "..", no leading '/', no
+// NUL, no double slash, components of at most 255 bytes.
+bool file_is_safe_relative(const char *path, size_t len);
+
+// Advisory whole-file lock (flock) with the holder's pid and purpose inside. wait_ms 0: one try;
+// ERR_BUSY names the holder. The fd holds the lock until closed.
+int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e);
+
+// Free bytes for an ordinary user on the file system of path.
+int file_disk_free(const char *path, uint64_t *bytes, struct err *e);
+
+// Closes at scope end: `auto_close int fd = open(…);`
+#define auto_close __attribute__((cleanup(file_close_scope)))
+void file_close_scope(int *fd);
+
+#endif
