@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A manifest: the list of files, folders and symbolic links to bring somewhere, each file with its
+// SHA-256. Built once from local paths and from memory, hashed once, used for any number of nodes.
+//
+//     struct manifest *m = manifest_new();
+//     manifest_add_path(m, ".", "", &(struct manifest_rules){.ignore_default = true}, e);
+//     manifest_add_bytes(m, "bin/dttrain", data, size, 0755, e);
+//     manifest_hash(m, cache_path, NULL, NULL, e);
+//     …; manifest_free(m);
+//
+// Sockets, devices and fifos are skipped with a warning. Not thread-safe. Paths are below the
+// destination folder, with '/', checked by file_is_safe_relative.
+#ifndef REMOTE_MANIFEST_H
+#define REMOTE_MANIFEST_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MANIFEST_ENTRIES_MAX = 4000000,
+    MANIFEST_LINK_BYTES_MAX = 4095,
+    MANIFEST_DEPTH_MAX = 128, // folders within folders
+};
+
+enum manifest_kind { MANIFEST_FILE = 1, MANIFEST_FOLDER = 2, MANIFEST_LINK = 3 };
+
+struct manifest_entry {
+    const char *path;   // at the destination
+    const char *source; // FILE: local path, or NULL when the content is `bytes`
+    const void *bytes;
+    const char *target; // LINK
+    uint64_t size;      // FILE
+    int64_t mtime_ns;
+    uint32_t mode; // permission bits 07777 without setuid, setgid and sticky
+    enum manifest_kind kind;
+    bool hashed;
+    unsigned char hash[HASH_BYTES]; // FILE, after manifest_hash
+};
+
+struct manifest {
+    struct arena arena;
+    struct manifest_entry *entries; // sorted by path after manifest_hash
+    size_t count, room;
+    uint64_t bytes; // of all files
+    size_t files;   // number of FILE entries
+    size_t ignored; // paths that ignore rules left out
+    bool sorted;
+};
+
+struct manifest_rules {
+    bool ignore_default;       // ".git", ".dtctl", ".dtctlignore" rules of each folder (ignore.h)
+    const char *const *ignore; // further patterns, NULL-terminated; NULL: none
+};
+
+struct manifest *manifest_new(void);
+void manifest_free(struct manifest *m);
+
+// A file, or a folder with everything in it ("" as path: its content goes right below the
+// destination). A symbolic link given as local_path itself is followed; those inside are kept as
+// links, and refused with ERR_FORMAT when they lead out of the tree only if they are absolute.
+int manifest_add_path(struct manifest *m, const char *local_path, const char *path,
+                      const struct manifest_rules *rules, struct err *e);
+// The bytes stay the caller's and must outlive the manifest.
+int manifest_add_bytes(struct manifest *m, const char *path, const void *bytes, size_t len,
+                       uint32_t mode, struct err *e);
+
+// Fills in all hashes, in up to `MANIFEST_THREADS_MAX` threads, taking from and adding to the cache
+// file (NULL: none; hash_cache.h). Blocking; on_progress (may be NULL) is called from this thread
+// at least every 100 ms and stops the work by returning non-zero (ERR_INTERRUPTED).
+enum { MANIFEST_THREADS_MAX = 8 };
+typedef int manifest_progress_cb(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
+int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_cb *on_progress,
+                  void *ctx, struct err *e);
+
+// Appends an entry made by hand (decoder, tests). The path must be safe and is copied.
+int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e);
+// Sorts by path and checks: no path twice, none below a file. ERR_EXISTS names the path.
+int manifest_sort(struct manifest *m, struct err *e);
+// One digest of everything that is in it (paths, modes, links, hashes; not mtimes).
+void manifest_digest(const struct manifest *m, unsigned char out[HASH_BYTES]);
+
+#endif

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transports: reach a node and run commands there, over SSH (libssh2) or as local processes, behind
+// one table of functions. Everything runs on one event loop and never blocks it; any number of
+// links and of commands per link go on at once.
+//
+//     struct transport_env env = {.loop = loop, .known_hosts_path = "…/known_hosts"};
+//     struct transport_link *l = transport_open(&transport_ssh, &env, &target, &link_events, ctx,
+//     e);
+//     // in on_open:
+//     struct transport_run *r = transport_run(l, &(struct transport_command){.line = "uname -m"},
+//                                             &run_events, ctx, e);
+//
+// Ownership: links and runs are heap objects of this module. Strings passed in are copied. A run is
+// valid until its on_end returns or transport_run_close; a link until transport_close. Both may be
+// closed inside any callback, also their own. Closing never calls back.
+//
+// A link that cannot be opened, or is lost later, tells it by on_down once; each run that was going
+// on has then had its on_end with how == TRANSPORT_LOST first. No exit status is ever made up.
+//
+// Errors name the node, the address and what to do. ERR_NET, ERR_TIMEOUT, ERR_AUTH, ERR_HOSTKEY.
+#ifndef REMOTE_TRANSPORT_H
+#define REMOTE_TRANSPORT_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "sys/loop.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT = 15000, // from open to logged in
+    TRANSPORT_KEEPALIVE_MS_DEFAULT = 5000,        // three unanswered: the link is down
+    TRANSPORT_RUNS_PER_LINK_MAX = 9,              // OpenSSH's MaxSessions is 10 unless set
+    TRANSPORT_INPUT_BYTES_MAX = 512 << 10,        // buffered per run, see transport_run_send
+};
+
+// Shared by all links of this process; the caller keeps it unchanged while a link is open. Zero or
+// NULL takes the default.
+struct transport_env {
+    struct loop *loop;
+    const char *home;             // for "~"; NULL: $HOME
+    const char *user;             // NULL: this user's name
+    const char *ssh_config_path;  // NULL: ~/.ssh/config, then /etc/ssh/ssh_config; "none": neither
+    const char *known_hosts_path; // the cluster's own, looked at first; accepted keys go there
+    const char *identity_path;    // the cluster's own private key, tried first; NULL: none
+    bool accept_host_keys;        // unknown keys are accepted and recorded; changed ones never
+    int64_t connect_timeout_ms;
+    int64_t keepalive_ms;
+};
+
+// One node. For ssh, `host` is what one would give to ssh(1): an alias of ~/.ssh/config, a name or
+// an address; the fields set here win over the configuration file, as ssh's flags do.
+struct transport_target {
+    const char *node;       // name for messages
+    const char *host;       // ssh only
+    const char *user;       // NULL: configuration, else this user
+    int port;               // 0: configuration, else 22
+    const char *host_key;   // "ssh-ed25519 AAAA…" pins the key; NULL: known_hosts
+    const char *proxy_jump; // "[user@]host[:port][,…]"; NULL: configuration; "none": none
+    const char *folder;     // local only: where commands start (ssh: the login folder)
+};
+
+enum transport_how {
+    TRANSPORT_EXITED,   // status
+    TRANSPORT_SIGNALED, // signal name
+    TRANSPORT_LOST,     // the connection ended, or the far end closed, before a status came
+};
+
+struct transport_end {
+    enum transport_how how;
+    int status;            // TRANSPORT_EXITED: 0…255; TRANSPORT_SIGNALED: 128 + number; else -1
+    char signal[16];       // "KILL" …, TRANSPORT_SIGNALED only
+    const struct err *err; // TRANSPORT_LOST: why; else NULL
+};
+
+struct transport_link;
+struct transport_run;
+
+struct transport_link_events {
+    void (*on_open)(struct transport_link *l, void *ctx); // logged in
+    void (*on_down)(struct transport_link *l, void *ctx,
+                    const struct err *e); // once; then close it
+};
+
+// Callbacks come from the loop, never from inside a call into this module. All may be NULL but
+// on_end.
+struct transport_run_events {
+    void (*on_output)(struct transport_run *r, void *ctx, const void *p, size_t len); // stdout
+    void (*on_error)(struct transport_run *r, void *ctx, const void *p, size_t len);  // stderr
+    void (*on_room)(struct transport_run *r, void *ctx); // the input buffer went half empty
+    void (*on_end)(struct transport_run *r, void *ctx, const struct transport_end *end); // last one
+};
+
+struct transport_command {
+    const char *line; // for the node's shell (sh -c), quote words with str_shell_quote; NULL: a
+                      // login shell (with pty)
+    bool pty;         // a terminal on the node; stdout and stderr are then one stream
+    const char *term; // "xterm-256color"
+    int columns, rows;
+};
+
+// The table behind the calls below: one row per kind of transport.
+struct transport {
+    const char *name; // "ssh", "local"
+    struct transport_link *(*open)(const struct transport_env *env,
+                                   const struct transport_target *target, struct err *e);
+    void (*close)(struct transport_link *l);
+    int (*run)(struct transport_run *r, const struct transport_command *c, struct err *e);
+    void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
+    void (*run_resize)(struct transport_run *r, int columns, int rows);
+    void (*run_close)(struct transport_run *r); // stop the command as far as possible, free
+};
+
+extern const struct transport transport_ssh;
+extern const struct transport transport_local;
+
+// NULL on an error that is known at once; otherwise on_open or on_down follows. A host name is
+// resolved here (blocking) unless it is numeric or reached through a jump host.
+struct transport_link *transport_open(const struct transport *t, const struct transport_env *env,
+                                      const struct transport_target *target,
+                                      const struct transport_link_events *events, void *ctx,
+                                      struct err *e);
+void transport_close(struct transport_link *l); // NULL is fine; ends its runs without callbacks
+// A second connection to the same node with its own events, for more throughput at long distance.
+struct transport_link *transport_open_again(const struct transport_link *l,
+                                            const struct transport_link_events *events, void *ctx,
+                                            struct err *e);
+const char *transport_node(const struct transport_link *l);
+bool transport_is_up(const struct transport_link *l);
+bool transport_is_local(const struct transport_link *l);
+struct loop *transport_loop(const struct transport_link *l);
+
+// Starts a command on a link that is up; NULL when it is not, or with TRANSPORT_RUNS_PER_LINK_MAX
+// running (ERR_LIMIT).
+struct transport_run *transport_run(struct transport_link *l, const struct transport_command *c,
+                                    const struct transport_run_events *events, void *ctx,
+                                    struct err *e);
+// Adds to the command's standard input; returns how many bytes were taken (0…len). When less than
+// len was taken, on_room tells when there is room again.
+size_t transport_run_send(struct transport_run *r, const void *p, size_t len);
+size_t transport_run_room(const struct transport_run *r);
+size_t transport_run_unsent(const struct transport_run *r);
+void transport_run_send_end(struct transport_run *r);           // end of file after what is queued
+void transport_run_pause(struct transport_run *r, bool paused); // stop taking output for a while
+void transport_run_resize(struct transport_run *r, int columns, int rows); // pty only
+void transport_run_close(struct transport_run *r);                         // hangs up; no callback
+struct transport_link *transport_run_link(const struct transport_run *r);
+
+// Runs a short command to its end and gives all its output at once, capped.
+enum { TRANSPORT_COLLECT_BYTES_MAX = 1 << 20 };
+struct transport_result {
+    struct transport_end end;
+    const char *out, *err_text; // NUL-terminated, valid during the callback
+    size_t out_len, err_len;
+};
+typedef void transport_collect_cb(void *ctx, const struct transport_result *result);
+int transport_collect(struct transport_link *l, const char *line, const void *input,
+                      size_t input_len, transport_collect_cb *done, void *ctx, struct err *e);
+
+// A path on the node as one shell word; a leading "~/" stays the login folder.
+char *transport_path_word(struct arena *a, const char *path);
+
+#endif

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node's side of push, fetch and hello, linked into dtrun. Each takes the arguments after
+// `--node` (argv[0] is the verb), speaks on standard input and output, and returns the exit status
+// for main. Blocking; needs neither libssh2 nor the network.
+//
+//     dtrun --node hello --root DIR
+//     dtrun --node push --root DIR
+//     dtrun --node fetch --root DIR
+#ifndef REMOTE_XFER_NODE_H
+#define REMOTE_XFER_NODE_H
+
+int xfer_node_hello(int argc, char **argv); // one line of JSON (agent_install.h names the fields)
+int xfer_node_push(int argc, char **argv);
+int xfer_node_fetch(int argc, char **argv);
+
+#endif
