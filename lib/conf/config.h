@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything dtctl can be told, as one struct: from flags, DTCTL_* variables, dtctl.toml, defaults.
+//
+//     struct config c;
+//     config_open(&c, &arena, "dtctl");
+//     if (config_verb(&c, argc, argv, &verb, &used, e) < 0) …       // flags in front of the verb
+//     struct config_verb v = {.verb = "logs", .rows = &logs_rows, .target = &logs_flags};
+//     if (config_load(&c, &v, argc - used, argv + used, environ, &rest, e) < 0) …
+//
+// After config_load the struct is not changed any more; the arena owns all it points to. An error
+// has every problem of file, environment and command line, one line each (ERR_CONFIG or ERR_USAGE).
+#ifndef CONF_CONFIG_H
+#define CONF_CONFIG_H
+
+#include "conf/cli.h"
+#include "conf/option.h"
+#include "conf/train_config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
+
+enum config_provider { CONFIG_LOCAL, CONFIG_HOSTS, CONFIG_AWS };
+enum config_input_mode { CONFIG_REPLICATED, CONFIG_SHARDED };
+enum { CONFIG_NPROC_AUTO = -1, CONFIG_NPROC_CPU = -2, CONFIG_NPROC_GPU = -3 };
+
+// [[hosts.host]]: what is special about one host. It adds the host, or completes the one in
+// hosts.list that has the same address.
+struct config_host {
+    const char *address;  // without user and port
+    const char *name;     // node name; "": from the address
+    const char *user;     // "": ssh.user
+    int64_t port;         // 0: ssh.port
+    const char *host_key; // "ssh-ed25519 AAAA…" or "SHA256:…"; "": known_hosts decides
+    struct option_place place;
+};
+
+// [inputs.NAME], --input NAME=SOURCE[:mode]
+struct config_input {
+    const char *name;
+    const char *source; // a file or folder on the operator's side
+    int mode;           // enum config_input_mode
+    struct option_place place;
+};
+
+struct config_cluster {
+    const char *name;
+    int provider; // enum config_provider
+    int64_t nodes;
+};
+
+struct config_hosts {
+    struct option_list list;    // "user@address[:port]", node sets allowed
+    struct option_records host; // struct config_host
+};
+
+struct config_ssh {
+    const char *user; // "": ssh_config, else the login name
+    int64_t port;     // 0: ssh_config, else 22
+    struct option_list identity_files;
+    bool agent;              // ask the agent at SSH_AUTH_SOCK
+    const char *config_file; // "": none
+    const char *known_hosts; // the user's, besides the cluster's own; "": none
+    bool accept_host_keys;
+    const char *proxy_jump; // "": as ssh_config says
+    int64_t connect_timeout_ms;
+    int64_t keepalive_ms; // 0: off
+};
+
+// How a command is run on the nodes ([train] without the trainer's own keys).
+struct config_job {
+    struct option_list command; // empty: the native trainer
+    struct option_range nodes;  // {0,0}: every node of the cluster
+    int64_t nproc_per_node;     // > 0, or CONFIG_NPROC_*
+    const char *name;           // task; "": from the command or the model
+    bool detach;
+    int64_t max_restarts;
+    struct option_list files; // sent to the working folder of the command
+    bool exit_code;
+};
+
+// torchrun's own flags; rows carry OPTION_PASS_ON ([train.torchrun]). Strings as torchrun takes
+// them.
+struct config_torchrun {
+    const char *redirects, *tee, *local_ranks_filter;
+    const char *duplicate_stdout_filters, *duplicate_stderr_filters;
+    const char *log_line_prefix_template, *rdzv_conf, *signals_to_handle, *role;
+    int64_t shutdown_timeout; // seconds
+    double monitor_interval;  // seconds
+};
+
+struct config {
+    // flags of every command
+    const char *file; // -f
+    bool file_found;
+    bool json, yes, verbose, quiet, dry_run, help;
+
+    struct config_cluster cluster;
+    struct config_hosts hosts;
+    struct config_ssh ssh;
+    struct config_job job;
+    struct config_torchrun torchrun;
+    struct train_config train;
+    struct option_records inputs; // struct config_input
+    struct option_map metrics;    // name -> POSIX extended regex with one group, the number
+    struct option_map env;
+    const char *output_dir; // "": output/ of the run's folder
+
+    struct option_set set; // places, problems
+};
+
+// Defaults only.
+void config_open(struct config *c, struct arena *a, const char *program);
+// Scans the flags in front of the verb. argv without the program's name; *verb NULL when there is
+// none; *used counts the arguments up to and with the verb.
+int config_verb(struct config *c, int argc, const char *const *argv, const char **verb, int *used,
+                struct err *e);
+
+struct config_verb {
+    const char *verb;
+    const struct option_table *rows; // the verb's own flags; NULL: none
+    void *target;
+};
+// File, environment, flags. `dtctl.toml` that does not exist is fine unless it was named.
+// With --help among the flags nothing is read and c->help is set.
+int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
+                char *const *environ, struct cli_rest *rest, struct err *e);
+
+const struct config_host *config_host(const struct config *c, size_t i);
+const struct config_input *config_input(const struct config *c, size_t i);
+// For errors found later: "dtctl.toml:12:9: hosts.list" (or "--host: hosts.list", …).
+const char *config_where(const struct config *c, const char *key);
+
+// The tables, for help, manual and tests: globals and file keys; job; torchrun.
+extern const struct option_table options_config;
+extern const struct option_table options_job;
+extern const struct option_table options_torchrun;
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the native trainer can be told: the [train] rows that dtctl and dttrain share
+// (options_train.c). Times in epochs or steps as named; every count is per rank unless it says
+// otherwise. The arena of the option_set owns strings and lists.
+#ifndef CONF_TRAIN_CONFIG_H
+#define CONF_TRAIN_CONFIG_H
+
+#include "conf/option.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum train_model { TRAIN_MLP, TRAIN_RESNET18 };
+enum train_stem { TRAIN_STEM_IMAGENET, TRAIN_STEM_CIFAR };
+enum train_dataset {
+    TRAIN_DATA_AUTO, // by looking at `data`; without one: shapes
+    TRAIN_DATA_SHAPES,
+    TRAIN_DATA_CIFAR10,     // binary files of 3,073-byte records
+    TRAIN_DATA_IMAGEFOLDER, // train/<class>/*.jpg, folder or tar
+    TRAIN_DATA_PACKED
+};
+enum train_optimizer { TRAIN_SGD, TRAIN_ADAM, TRAIN_ADAMW };
+enum train_schedule { TRAIN_CONSTANT, TRAIN_STEP, TRAIN_COSINE };
+enum train_normalize { TRAIN_NORM_IMAGENET, TRAIN_NORM_CIFAR10, TRAIN_NORM_NONE };
+enum train_kernels { TRAIN_KERNELS_CPU, TRAIN_KERNELS_REFERENCE };
+
+struct train_config {
+    // model
+    int model;                 // enum train_model
+    int stem;                  // enum train_stem; resnet18
+    struct option_ints hidden; // mlp: width of each hidden layer
+    int64_t classes;           // 0: as many as the data has
+    // data
+    int dataset;              // enum train_dataset
+    const char *data;         // name of an input (DTCTL_INPUT_<NAME>), or a path; "": input `data`
+    int64_t image_size;       // pixels per side; 0: that of the data
+    int64_t train_size;       // shapes: images in the training part
+    int64_t test_size;        // shapes: images in the test part
+    int64_t decode_threads;   // 0: as many as there are spare cores
+    bool flip;                // mirror half of the training images
+    int64_t crop_pad;         // pixels of padding before a random crop back; 0: none
+    int normalize;            // enum train_normalize
+    struct option_reals mean; // three numbers in 0…1; empty: by normalize
+    struct option_reals std;
+    bool drop_last; // sampler: leave out the tail instead of repeating the head
+    // optimisation
+    int64_t epochs;
+    int64_t batch; // images per rank and step
+    int optimizer; // enum train_optimizer
+    double lr;
+    double momentum; // sgd
+    bool nesterov;   // sgd
+    double weight_decay;
+    double beta1, beta2, eps; // adam, adamw
+    int schedule;             // enum train_schedule
+    int64_t step_epochs;      // step: epochs between two reductions
+    double gamma;             // step: factor
+    double warmup_epochs;     // linear warm-up, for every schedule
+    double min_lr;            // cosine: lr at the end
+    double label_smoothing;
+    int64_t seed;
+    // evaluation, output, checkpoints
+    bool eval;
+    int64_t eval_batch;
+    int64_t print_every;             // steps between two lines of metrics
+    int64_t checkpoint_every_epochs; // 0: none in between; the end is always written
+    int64_t checkpoint_every_steps;  // 0: none
+    int64_t keep_last;               // state files kept
+    const char *resume;              // "auto", "never", or a folder (dtctl: also a run)
+    // machine
+    int kernels;          // enum train_kernels
+    int64_t threads;      // compute threads; 0: the rank's share of the cores
+    int64_t bucket_bytes; // gradient bucket
+    int64_t comm_sockets; // TCP connections to each ring neighbour
+    int64_t comm_timeout; // ms without progress until a collective fails
+};
+
+extern const struct option_table options_train;
+
+// dttrain's command line: --config FILE (-f), --set train.key=value…, --help (-h), --version.
+// A whole dtctl.toml is fine: keys of the other tables are known and left alone.
+struct train_flags {
+    const char *file; // "": none
+    bool help, version;
+    struct option_list set;
+};
+// environ NULL: DTCTL_* are not read (under a launcher dtctl has resolved them already). set is the
+// caller's, for render_help and places. With --help or --version nothing is read.
+int train_config_load(struct train_config *t, struct train_flags *flags, struct option_set *set,
+                      struct arena *a, int argc, const char *const *argv, char *const *environ,
+                      struct err *e);
+
+#endif
