@@ -33,7 +33,7 @@ struct conn {
     size_t out_sent;     // bytes of out already written
     int64_t idle_ms_max; // 0: none; counted since the last byte in either direction
     size_t in_bytes_max;
-    bool connecting, closing, eof;
+    bool connecting, closing, eof, drain_due;
     void *ctx; // caller's
 };
 

@@ -35,7 +35,7 @@ char *file_absolute(struct arena *a, const char *path, struct err *e); // no lin
 // NUL, no double slash, components of at most 255 bytes.
 bool file_is_safe_relative(const char *path, size_t len);
 
-// Advisory whole-file lock (flock) with the holder's pid and purpose inside. wait_ms 0: one try;
+// Advisory whole-file lock with the holder's pid and purpose inside. wait_ms 0: one try;
 // ERR_BUSY names the holder. The fd holds the lock until closed.
 int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e);
 

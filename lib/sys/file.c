@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sys/file.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+void file_close_scope(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+}
+
+int file_write_all(int fd, const void *p, size_t len, struct err *e) {
+    const char *c = p;
+    while (len) {
+        ssize_t n = write(fd, c, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(e, ERR_SYS, "cannot write");
+        c += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_read_all(int fd, void *p, size_t len, struct err *e) {
+    char *c = p;
+    while (len) {
+        ssize_t n = read(fd, c, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno(e, ERR_SYS, "cannot read");
+        if (n == 0)
+            return err_set(e, ERR_FORMAT, "file ends %zu bytes early", len);
+        c += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+              struct err *e) {
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "cannot read '%s'", path);
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", path);
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, ERR_SYS, "cannot read '%s': it is a folder", path);
+    if ((uint64_t)st.st_size > bytes_max)
+        return err_set(e, ERR_LIMIT, "'%s' has %lld bytes, limit %zu", path, (long long)st.st_size,
+                       bytes_max);
+    struct strbuf buf;
+    strbuf_init(&buf, bytes_max);
+    for (;;) { // not only st_size bytes: pipes and /proc files say 0
+        char chunk[65536];
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            err_errno(e, ERR_SYS, "cannot read '%s'", path);
+            strbuf_fini(&buf);
+            return -1;
+        }
+        if (n == 0)
+            break;
+        strbuf_add(&buf, chunk, (size_t)n);
+        if (buf.overflow) {
+            strbuf_fini(&buf);
+            return err_set(e, ERR_LIMIT, "'%s' has more than %zu bytes", path, bytes_max);
+        }
+    }
+    *data = arena_strndup(a, strbuf_cstr(&buf), buf.len);
+    *len = buf.len;
+    strbuf_fini(&buf);
+    return 0;
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+int file_sync_dir(const char *path, struct err *e) {
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL && errno != EROFS))
+        return err_errno(e, ERR_SYS, "cannot sync folder '%s'", path);
+    return 0;
+}
+
+static int write_temporary(const char *tmp, const void *p, size_t len, mode_t mode, struct err *e) {
+    auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot create '%s'", tmp);
+    if (fchmod(fd, mode) < 0)
+        return err_errno(e, ERR_SYS, "cannot set the mode of '%s'", tmp);
+    if (file_write_all(fd, p, len, e) < 0)
+        return err_wrap(e, "'%s'", tmp);
+    if (fsync(fd) < 0)
+        return err_errno(e, ERR_SYS, "cannot sync '%s'", tmp);
+    return 0;
+}
+
+int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e) {
+    struct arena a = {0};
+    uint64_t random;
+    hash_random(&random, sizeof random);
+    char *tmp = arena_printf(&a, "%s.tmp-%016llx", path, (unsigned long long)random);
+    int rc = write_temporary(tmp, p, len, mode, e);
+    if (rc == 0 && rename(tmp, path) < 0)
+        rc = err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", tmp, path);
+    if (rc < 0)
+        unlink(tmp);
+    else
+        rc = file_sync_dir(file_dir(&a, path), e);
+    arena_fini(&a);
+    return rc;
+}
+
+int file_append(const char *path, const void *p, size_t len, struct err *e) {
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot open '%s'", path);
+    if (file_write_all(fd, p, len, e) < 0)
+        return err_wrap(e, "'%s'", path);
+    return 0;
+}
+
+int file_make_dirs(const char *path, mode_t mode, struct err *e) {
+    char part[FILE_PATH_BYTES_MAX];
+    size_t n = strlen(path);
+    if (n == 0 || n >= sizeof part)
+        return err_set(e, ERR_LIMIT, "path of %zu bytes, limit %d", n, FILE_PATH_BYTES_MAX - 1);
+    for (size_t i = 1; i <= n; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, mode) < 0 && errno != EEXIST)
+            return err_errno(e, ERR_SYS, "cannot create folder '%s'", part);
+    }
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return err_errno(e, ERR_SYS, "cannot create folder '%s'", path);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, ERR_EXISTS, "'%s' exists and is not a folder", path);
+    return 0;
+}
+
+// ---- removing -----------------------------------------------------------------------------------
+
+enum { REMOVE_DEPTH_MAX = 256 };
+
+static int remove_at(int dir, const char *name, int depth, struct err *e);
+
+static int remove_children(int fd, const char *name, int depth, struct err *e) {
+    if (depth >= REMOVE_DEPTH_MAX) {
+        close(fd);
+        return err_set(e, ERR_LIMIT, "'%s' lies deeper than %d folders", name, REMOVE_DEPTH_MAX);
+    }
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return err_errno(e, ERR_SYS, "cannot read folder '%s'", name);
+    }
+    int rc = 0;
+    struct dirent *ent;
+    while (rc == 0 && (ent = readdir(d)))
+        if (strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0)
+            rc = remove_at(dirfd(d), ent->d_name, depth + 1, e);
+    closedir(d);
+    return rc;
+}
+
+static int remove_at(int dir, const char *name, int depth, struct err *e) {
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return err_errno(e, ERR_SYS, "cannot remove '%s'", name);
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES && fchmodat(dir, name, 0700, 0) == 0) // our own, made read-only
+        fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot remove '%s'", name);
+    if (remove_children(fd, name, depth, e) < 0)
+        return err_wrap(e, "%s", name);
+    if (unlinkat(dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return err_errno(e, ERR_SYS, "cannot remove folder '%s'", name);
+    return 0;
+}
+
+int file_remove_tree(const char *path, struct err *e) {
+    return remove_at(AT_FDCWD, path, 0, e);
+}
+
+bool file_exists(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+// ---- paths --------------------------------------------------------------------------------------
+
+char *file_join(struct arena *a, const char *dir, const char *name) {
+    if (name[0] == '/' || dir[0] == '\0')
+        return arena_strdup(a, name);
+    size_t n = strlen(dir);
+    return arena_printf(a, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
+}
+
+const char *file_base(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+char *file_dir(struct arena *a, const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return arena_strdup(a, ".");
+    return arena_strndup(a, path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+char *file_absolute(struct arena *a, const char *path, struct err *e) {
+    char cwd[FILE_PATH_BYTES_MAX];
+    if (path[0] == '/')
+        return arena_strdup(a, path);
+    if (!getcwd(cwd, sizeof cwd)) {
+        err_errno(e, ERR_SYS, "cannot find the working folder");
+        return NULL;
+    }
+    return str_eq(path, ".") ? arena_strdup(a, cwd) : file_join(a, cwd, path);
+}
+
+bool file_is_safe_relative(const char *path, size_t len) {
+    enum { COMPONENT_BYTES_MAX = 255 };
+    if (len == 0 || len >= FILE_PATH_BYTES_MAX || memchr(path, '\0', len))
+        return false;
+    size_t start = 0;
+    for (size_t i = 0; i <= len; i++) {
+        if (i < len && path[i] != '/')
+            continue;
+        size_t n = i - start;
+        if (n == 0 || n > COMPONENT_BYTES_MAX)
+            return false;
+        if (path[start] == '.' && (n == 1 || (n == 2 && path[start + 1] == '.')))
+            return false;
+        start = i + 1;
+    }
+    return true;
+}
+
+// ---- locks and space ----------------------------------------------------------------------------
+
+int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e) {
+    enum { RETRY_MS = 20, HOLDER_BYTES_MAX = 200 };
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot open lock '%s'", path);
+    int64_t deadline_ms = clock_mono_ms() + wait_ms;
+    // An open-file-description lock: it ends with the descriptor, and works over NFS as well.
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    while (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+            err_errno(e, ERR_SYS, "cannot lock '%s'", path);
+            close(fd);
+            return -1;
+        }
+        if (clock_mono_ms() >= deadline_ms) {
+            char holder[HOLDER_BYTES_MAX + 1];
+            ssize_t n = pread(fd, holder, HOLDER_BYTES_MAX, 0);
+            holder[n > 0 ? n : 0] = '\0';
+            holder[strcspn(holder, "\n")] = '\0';
+            close(fd);
+            return err_set(e, ERR_BUSY, "'%s' is locked by %s", path,
+                           holder[0] ? holder : "another process");
+        }
+        // There is no timed form; a lock is contended by people, not by loops.
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
+    }
+    char text[HOLDER_BYTES_MAX];
+    int n = snprintf(text, sizeof text, "pid %d: %s\n", (int)getpid(), purpose);
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0) {
+        err_errno(e, ERR_SYS, "cannot write lock '%s'", path);
+        close(fd);
+        return -1;
+    }
+    *fd_out = fd;
+    return 0;
+}
+
+int file_disk_free(const char *path, uint64_t *bytes, struct err *e) {
+    struct statvfs v;
+    if (statvfs(path, &v) < 0)
+        return err_errno(e, ERR_SYS, "cannot ask for free space at '%s'", path);
+    *bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    return 0;
+}
