@@ -11,7 +11,13 @@ $(DEPS)/versions:
 	@echo "the pinned libraries are not built yet: run 'make deps' (or 'make demo')" >&2; exit 1
 endif
 
+setup: ## Install the tools that this machine lacks (asks only for what is missing)
+	$(Q)lib/third_party/setup
+
+setup-quiet:
+	$(Q)lib/third_party/setup --quiet
+
 deps: ## Fetch, verify and build the pinned libraries (the only step that downloads)
 	$(Q)lib/third_party/deps build
 
-.PHONY: deps
+.PHONY: setup setup-quiet deps
