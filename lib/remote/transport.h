@@ -107,7 +107,8 @@ struct transport {
     struct transport_link *(*open)(const struct transport_env *env,
                                    const struct transport_target *target, struct err *e);
     void (*close)(struct transport_link *l);
-    int (*run)(struct transport_run *r, const struct transport_command *c, struct err *e);
+    struct transport_run *(*run)(struct transport_link *l, const struct transport_command *c,
+                                 struct err *e);
     void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
     void (*run_resize)(struct transport_run *r, int columns, int rows);
     void (*run_close)(struct transport_run *r); // stop the command as far as possible, free
