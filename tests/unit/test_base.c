@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/base: errors, arenas, strings, hashing, time.
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "tests/tap.h"
+
+#include <errno.h>
+
+static void test_err(void) {
+    struct err e = {0};
+    is_int(err_set(&e, ERR_TIMEOUT, "no answer from '%s'", "gpu03"), -1, "err_set returns -1");
+    is_str(e.text, "no answer from 'gpu03'", "text is formatted");
+    err_wrap(&e, "node %d", 3);
+    is_str(e.text, "node 3: no answer from 'gpu03'", "a wrap goes in front");
+    is_int(e.code, ERR_TIMEOUT, "a wrap keeps the code");
+    err_set(&e, ERR_FAILED, "again: %s", e.text);
+    is_str(e.text, "again: node 3: no answer from 'gpu03'", "an argument may be the old text");
+    errno = ENOENT;
+    err_errno(&e, ERR_SYS, "cannot open '%s'", "x");
+    is_str(e.text, "cannot open 'x': No such file or directory", "errno's text follows");
+    char longer[2 * ERR_TEXT_BYTES_MAX];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    err_set(&e, ERR_FAILED, "%s", longer);
+    ok(str_ends(e.text, "x\xE2\x80\xA6"), "an overlong text ends with an ellipsis");
+    is_int(err_status(ERR_CONFIG), 2, "configuration errors exit with 2");
+    is_int(err_status(ERR_NO_STATUS), 4, "absence of status exits with 4");
+}
+
+static void test_arena(void) {
+    struct arena a = {0};
+    for (size_t i = 1; i < 200; i++) {
+        uint64_t *p = arena_new(&a, uint64_t, i);
+        bool zero = (uintptr_t)p % _Alignof(uint64_t) == 0;
+        for (size_t k = 0; k < i; k++)
+            zero = zero && p[k] == 0;
+        memset(p, 0xFF, i * sizeof *p);
+        if (!zero)
+            fail("allocation %zu is aligned and zeroed", i);
+    }
+    pass("allocations are aligned and zeroed");
+    is_str(arena_printf(&a, "%s-%d", "a", 7), "a-7", "printf into an arena");
+    is_str(arena_strndup(&a, "abcdef", 3), "abc", "strndup");
+    char *big = arena_alloc(&a, 1, 64, 1 << 20);
+    is_int((uintptr_t)big % 64, 0, "a large block is aligned too");
+    arena_fini(&a);
+    is_int(a.total_bytes, 0, "fini leaves an empty arena");
+}
+
+static void test_strbuf(void) {
+    struct strbuf b;
+    strbuf_init(&b, 10);
+    strbuf_adds(&b, "12345");
+    strbuf_addf(&b, "%s", "67890");
+    ok(!b.overflow, "a full buffer is no overflow");
+    strbuf_addc(&b, 'x');
+    ok(b.overflow, "one byte more is");
+    is_str(strbuf_cstr(&b), "1234567890", "what did not fit was dropped whole");
+    strbuf_consume(&b, 4);
+    is_str(strbuf_cstr(&b), "567890", "consume drops from the front");
+    strbuf_fini(&b);
+    is_str(strbuf_cstr(&b), "", "an empty buffer reads as an empty string");
+}
+
+static void test_numbers(void) {
+    struct err e;
+    int64_t v;
+    uint64_t u;
+    double d;
+    is_int(str_parse_i64("-17", -20, 20, &v, &e), 0, "a number");
+    is_int(v, -17, "is read");
+    is_int(str_parse_i64("0", 1, 8, &v, &e), -1, "below the minimum");
+    is_str(e.text, "0 is below the minimum 1", "says so");
+    is_int(str_parse_i64("9", 1, 8, &v, &e), -1, "above the maximum");
+    is_str(e.text, "9 is above the maximum 8", "says so");
+    is_int(str_parse_i64("99999999999999999999", 1, 8, &v, &e), -1, "more than 64 bits");
+    is_int(e.code, ERR_LIMIT, "is a limit error");
+    is_int(str_parse_i64("-99999999999999999999", INT64_MIN, 8, &v, &e), -1, "less than 64 bits");
+    static const char *const bad[] = {"", " 1", "1 ", "1x", "x", "--1", "0x10"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        is_int(str_parse_i64(bad[i], -99, 99, &v, &e), -1, "'%s' is no whole number", bad[i]);
+    is_int(str_parse_f64("nan", -1, 1, &d, &e), -1, "nan is no number");
+    is_int(str_parse_f64("1e-3", 0, 1, &d, &e), 0, "an exponent");
+    near(d, 0.001, 1e-18, "is read");
+    is_int(str_parse_bytes("1.5GiB", &u, &e), 0, "a size");
+    is_uint(u, 1610612736u, "in bytes");
+    is_int(str_parse_bytes("64 MB", &u, &e), 0, "a size with a space");
+    is_uint(u, 64u << 20, "in bytes");
+    is_int(str_parse_bytes("1 parsec", &u, &e), -1, "an unknown unit");
+    is_int(str_parse_bytes("9e30", &u, &e), -1, "an absurd size");
+    is_int(str_parse_duration_ms("1.5h", &v, &e), 0, "a duration");
+    is_int(v, 5400000, "in milliseconds");
+    is_int(str_parse_duration_ms("250ms", &v, &e), 0, "milliseconds");
+    is_int(v, 250, "are not minutes");
+}
+
+static void test_words(void) {
+    struct arena a = {0};
+    static const char *const verbs[] = {"up", "status", "train", "down", NULL};
+    is_str(str_nearest("trian", verbs), "train", "a transposition is near");
+    is_str(str_nearest("stats", verbs), "status", "a missing letter is near");
+    is_str(str_nearest("xyzzy", verbs), NULL, "nothing is near nonsense");
+    ok(str_natural_cmp("host2", "host10") < 0, "numbers compare by value");
+    ok(str_natural_cmp("host02", "host2") > 0, "leading zeros decide last");
+    is_int(str_natural_cmp("a", "a"), 0, "equal is equal");
+    ok(str_natural_cmp("a", "ab") < 0, "a prefix comes first");
+    is_str(str_shell_quote(&a, "a b'c"), "'a b'\\''c'", "shell quoting");
+    is_str(str_shell_quote(&a, ""), "''", "an empty word is quoted");
+    is_str(str_shell_quote(&a, "/a/b-c.d"), "/a/b-c.d", "a plain word is not");
+    is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\x0a\xC3\xA9\\xff",
+           "escapes cannot reach a terminal, UTF-8 can");
+    is_str(str_printable(&a, "\xC2\x9b", 2), "\\xc2\\x9b", "nor can the eight-bit control codes");
+    char **parts;
+    is_int(str_split(&a, "a,,b", ',', &parts), 3, "split counts empty parts");
+    is_str(parts[1], "", "which are empty");
+    is_str(parts[3], NULL, "and ends with NULL");
+    char h[STR_HUMAN_BYTES_MAX];
+    is_str(str_human_bytes(h, 999), "999 B", "bytes");
+    is_str(str_human_bytes(h, 1536000), "1.5 MB", "megabytes");
+    is_str(str_human_bytes(h, 999999), "1.0 MB", "rounding carries into the next unit");
+    is_str(str_human_ms(h, 245000), "4:05", "minutes");
+    is_str(str_human_ms(h, 7384000), "2:03:04", "hours");
+    ok(str_is_name("run-1.a_b", 64), "a name");
+    ok(!str_is_name("../x", 64) && !str_is_name("", 64) && !str_is_name(".x", 64), "no names");
+    arena_fini(&a);
+}
+
+static void test_hash(void) {
+    unsigned char d[HASH_BYTES];
+    char hex[HASH_HEX_BYTES];
+    hash_of(d, "abc", 3);
+    hash_hex(hex, d);
+    is_str(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+           "FIPS 180-4 example");
+    unsigned char key[131];
+    memset(key, 0xaa, sizeof key);
+    hash_hmac(d, "Jefe", 4, "what do ya want for nothing?", 28);
+    hash_hex(hex, d);
+    is_str(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+           "RFC 4231 case 2");
+    const char *text = "Test Using Larger Than Block-Size Key - Hash Key First";
+    hash_hmac(d, key, sizeof key, text, strlen(text));
+    hash_hex(hex, d);
+    is_str(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+           "RFC 4231 case 6");
+    ok(hash_is_hex(hex) && !hash_is_hex("abc"), "hex digests are told from others");
+    unsigned char back[HASH_BYTES];
+    struct err e;
+    is_int(str_unhex(back, sizeof back, hex, &e), 0, "hex reads back");
+    ok(hash_equal(back, d, HASH_BYTES), "to the same bytes");
+    is_int(str_unhex(back, sizeof back, "zz", &e), -1, "a wrong length is refused");
+}
+
+static void test_bytes(void) {
+    unsigned char b[8];
+    bytes_store(b, 0x1122334455667788u, 8);
+    is_int(b[0], 0x88, "little-endian");
+    struct bytes_reader r = bytes_reader(b, sizeof b);
+    is_uint(bytes_u32(&r), 0x55667788, "first half");
+    is_uint(bytes_u16(&r), 0x3344, "then two bytes");
+    is_uint(bytes_u32(&r), 0, "a short read gives zero");
+    ok(r.bad, "and is remembered");
+    is_uint(bytes_u8(&r), 0, "nothing is read after it");
+}
+
+static void test_clock(void) {
+    char out[CLOCK_ISO_BYTES];
+    is_str(clock_iso(out, 1767323045678), "2026-01-02T03:04:05.678Z", "ISO 8601");
+    int64_t a = clock_mono_ns();
+    ok(clock_mono_ns() >= a, "monotonic");
+}
+
+int main(void) {
+    test_err();
+    test_arena();
+    test_strbuf();
+    test_numbers();
+    test_words();
+    test_hash();
+    test_bytes();
+    test_clock();
+    return done_testing();
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/sys/file and proc: atomic writes, trees, locks, starting programs.
+#include "base/str.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+#include "tests/tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct arena a;
+static struct err e;
+static char *dir;
+
+static char *in_dir(const char *name) {
+    return file_join(&a, dir, name);
+}
+
+static void test_files(void) {
+    char *data;
+    size_t len;
+    char *path = in_dir("x/y/file");
+    is_int(file_make_dirs(in_dir("x/y"), 0755, &e), 0, "folders are made");
+    is_int(file_make_dirs(in_dir("x/y"), 0755, &e), 0, "twice");
+    is_int(file_write_atomic(path, "hello", 5, 0600, &e), 0, "atomic write");
+    struct stat st;
+    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "with its mode");
+    is_int(file_read(&a, path, 100, &data, &len, &e), 0, "read");
+    is_mem(data, len, "hello", 5, "back");
+    is_int(file_read(&a, path, 4, &data, &len, &e), -1, "not above the limit");
+    is_int(e.code, ERR_LIMIT, "which is named");
+    is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "absent");
+    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(file_append(path, "!", 1, &e), 0, "append");
+    is_int(file_make_dirs(path, 0755, &e), -1, "a file is no folder");
+    is_int(file_write_atomic(in_dir("none/f"), "x", 1, 0600, &e), -1, "no folder, no file");
+}
+
+static void test_remove(void) {
+    file_make_dirs(in_dir("tree/a/b"), 0755, &e);
+    file_write_atomic(in_dir("keep"), "x", 1, 0600, &e);
+    ok(symlink(in_dir("keep"), in_dir("tree/a/link")) == 0, "a link out of the tree");
+    ok(symlink(dir, in_dir("tree/up")) == 0, "a link to a folder above");
+    chmod(in_dir("tree/a/b"), 0);
+    is_int(file_remove_tree(in_dir("tree"), &e), 0, "the tree goes");
+    ok(!file_exists(in_dir("tree")) && file_exists(in_dir("keep")), "what links lead to stays");
+    is_int(file_remove_tree(in_dir("tree"), &e), 0, "an absent tree is fine");
+}
+
+static void test_safe_paths(void) {
+    static const char *const good[] = {"a", "a/b", "a..b/.c", "..."};
+    static const char *const bad[] = {"", "/a", "a/", "a//b", "..", "a/../b", "./a", "a/."};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        ok(file_is_safe_relative(good[i], strlen(good[i])), "safe: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ok(!file_is_safe_relative(bad[i], strlen(bad[i])), "not safe: '%s'", bad[i]);
+    ok(!file_is_safe_relative("a\0b", 3), "not safe: a NUL inside");
+}
+
+static void test_lock(void) {
+    int fd;
+    char *path = in_dir("lock");
+    is_int(file_lock(path, "test run", 0, &fd, &e), 0, "locked");
+    pid_t pid = fork();
+    if (pid == 0) {
+        int other;
+        struct err why;
+        int rc = file_lock(path, "second", 30, &other, &why);
+        _exit(rc < 0 && why.code == ERR_BUSY && strstr(why.text, "test run") ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(pid, &status, 0);
+    is_int(status, 0, "a second process is told who holds it");
+    close(fd);
+    is_int(file_lock(path, "again", 0, &fd, &e), 0, "closing releases it");
+    close(fd);
+}
+
+static void test_proc(void) {
+    char *out;
+    int status;
+    const char *argv[] = {"sh", "-c", "echo $X; pwd; exit 3", NULL};
+    const char *env[] = {"X=hello", "PATH=/usr/bin:/bin", NULL};
+    struct proc_spec spec = {.argv = argv, .env = env, .cwd = "/", .in = -1, .out = -1, .err = 2};
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), 0, "ran");
+    is_str(out, "hello\n/\n", "with its environment and folder");
+    is_int(proc_status_code(status), 3, "and its status");
+    free(out);
+    spec.argv = (const char *[]){"no-such-program", NULL};
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing program");
+    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    has_str(e.text, "no-such-program", "and named");
+    spec.argv = argv;
+    spec.cwd = "/no/such/folder";
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing folder");
+    has_str(e.text, "/no/such/folder", "is named");
+    spec.cwd = NULL;
+    spec.argv = (const char *[]){"sleep", "10", NULL};
+    is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "a deadline");
+    is_int(e.code, ERR_TIMEOUT, "ends it");
+    spec.argv = (const char *[]){"sh", "-c", "yes | head -c 5000", NULL};
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "too much output");
+    is_int(e.code, ERR_LIMIT, "is cut off");
+    is_int(proc_signal_parse("TERM", &e), SIGTERM, "signal by short name");
+    is_int(proc_signal_parse("SIGUSR1", &e), SIGUSR1, "signal by name");
+    is_int(proc_signal_parse("9", &e), 9, "signal by number");
+    is_int(proc_signal_parse("SIGNONE", &e), -1, "no signal");
+    is_str(proc_signal_name(SIGKILL), "SIGKILL", "signal name");
+}
+
+static void test_detach(void) {
+    char *path = in_dir("detached");
+    pid_t pid = proc_detach(-1, &e);
+    if (pid == 0) {
+        char text[32];
+        int n = snprintf(text, sizeof text, "%d", (int)(getsid(0) != getpid() && getppid() >= 1));
+        struct err why;
+        file_write_atomic(path, text, (size_t)n, 0600, &why);
+        _exit(0);
+    }
+    ok(pid > 0, "detached as %d", (int)pid);
+    bool seen = false;
+    for (int i = 0; i < 500 && !(seen = file_exists(path)); i++)
+        usleep(10000);
+    ok(seen, "the detached process ran");
+}
+
+int main(void) {
+    char name[] = "/tmp/dtctl-test-XXXXXX";
+    dir = mkdtemp(name);
+    test_files();
+    test_remove();
+    test_safe_paths();
+    test_lock();
+    test_proc();
+    test_detach();
+    is_int(file_remove_tree(dir, &e), 0, "cleaned up");
+    arena_fini(&a);
+    return done_testing();
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/sys/loop: watches, timers, children, signals, and stopping inside callbacks.
+#include "base/clock.h"
+#include "sys/loop.h"
+#include "sys/proc.h"
+#include "tests/tap.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct loop *loop;
+static struct err e;
+
+// ---- timers run in order, and one may stop another of the same batch ----
+static int order[8], order_len;
+static struct timer t1, t2, t3, t4;
+
+static void note(int id) {
+    order[order_len++] = id;
+}
+static void on_t1(struct timer *t) {
+    (void)t;
+    note(1);
+    timer_stop(&t3);
+}
+static void on_t2(struct timer *t) {
+    note(2);
+    if (order_len < 5)
+        timer_start(loop, t, 0, on_t2); // restart from inside
+}
+static void on_t3(struct timer *t) {
+    (void)t;
+    note(3);
+}
+static void on_t4(struct timer *t) {
+    (void)t;
+    note(4);
+}
+
+static void test_timers(void) {
+    timer_start(loop, &t4, 40, on_t4);
+    timer_start(loop, &t2, 10, on_t2);
+    timer_start(loop, &t1, 1, on_t1);
+    timer_start(loop, &t3, 20, on_t3);
+    loop_run(loop); // ends by itself: nothing is left
+    is_int(order[0], 1, "the earliest first");
+    is_int(order[1], 2, "then the next");
+    is_int(order[order_len - 1], 4, "the latest last");
+    is_int(order_len, 6, "a stopped timer does not run, a restarted one does");
+}
+
+static void test_many_timers(void) {
+    enum { COUNT = 2000 };
+    static struct timer many[COUNT];
+    uint32_t seed = 7;
+    for (int i = 0; i < COUNT; i++) {
+        seed = seed * 1664525 + 1013904223;
+        timer_start(loop, &many[i], 100000 + seed % 1000, on_t3);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        seed = seed * 1664525 + 1013904223;
+        timer_stop(&many[seed % COUNT]);
+    }
+    int running = 0, broken = 0;
+    for (int i = 0; i < COUNT; i++)
+        running += many[i].loop != NULL;
+    for (int i = 0; i < COUNT; i++) {
+        if (many[i].loop && many[i].heap_index >= (size_t)running)
+            broken++;
+        timer_stop(&many[i]);
+    }
+    is_int(broken, 0, "the heap stays dense under random removal");
+}
+
+// ---- two watches are ready in one batch; the first stops the second ----
+static struct watch wa, wb;
+static int fired;
+
+static void on_either(struct watch *w, unsigned events) {
+    (void)events;
+    fired++;
+    watch_stop(w == &wa ? &wb : &wa);
+    watch_stop(w);
+}
+
+static void test_stop_in_batch(void) {
+    int p[2], q[2];
+    ok(pipe(p) == 0 && pipe(q) == 0, "pipes");
+    is_int(write(p[1], "x", 1) + write(q[1], "x", 1), 2, "both readable");
+    watch_start(loop, &wa, p[0], LOOP_READ, on_either, &e);
+    watch_start(loop, &wb, q[0], LOOP_READ, on_either, &e);
+    loop_run(loop);
+    is_int(fired, 1, "a watch stopped by another one of the same batch does not run");
+    close(p[0]), close(p[1]), close(q[0]), close(q[1]);
+}
+
+// ---- children ----
+static int child_status = -1;
+static void on_child(struct child *c, int status) {
+    (void)c;
+    child_status = status;
+}
+
+static void test_child(void) {
+    struct child c = {0};
+    const char *argv[] = {"sh", "-c", "exit 7", NULL};
+    pid_t pid = proc_start(&(struct proc_spec){.argv = argv, .in = -1, .out = 1, .err = 2}, &e);
+    ok(pid > 0, "started");
+    is_int(child_start(loop, &c, pid, on_child, &e), 0, "followed");
+    loop_run(loop);
+    is_int(proc_status_code(child_status), 7, "its status arrives once, and the loop ends");
+}
+
+// ---- signals ----
+static int got_signal;
+static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
+    (void)ctx;
+    got_signal = (int)info->ssi_signo;
+    loop_stop(loop);
+}
+static void on_raise(struct timer *t) {
+    (void)t;
+    kill(getpid(), SIGUSR1);
+    static struct timer guard;
+    timer_start(loop, &guard, 5000, on_t4); // keeps the loop alive for the signal
+}
+
+static void test_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    is_int(loop_signals(loop, &set, on_signal, NULL, &e), 0, "signals");
+    timer_start(loop, &t1, 0, on_raise);
+    loop_run(loop);
+    is_int(got_signal, SIGUSR1, "a signal is an event");
+    loop_signals(loop, NULL, NULL, NULL, &e);
+}
+
+int main(void) {
+    loop = loop_open(&e);
+    test_timers();
+    test_many_timers();
+    test_stop_in_batch();
+    test_child();
+    test_signals();
+    return done_testing();
+}
