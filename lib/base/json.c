@@ -153,7 +153,8 @@ static int parse_number(struct parser *s, struct json *v) {
     v->number = strtod(text, NULL);
     errno = 0;
     v->integer = whole ? strtoll(text, NULL, 10) : 0;
-    v->type = whole && errno == 0 ? JSON_INT : JSON_NUM;
+    bool minus_zero = v->integer == 0 && text[0] == '-'; // only a double can hold it
+    v->type = whole && errno == 0 && !minus_zero ? JSON_INT : JSON_NUM;
     return 0;
 }
 
