@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets around the store. A client costs one small object; bytes are read into one buffer for
+// all, and replies are written at once, so that an idle client has no buffers at all.
+#include "elastic/store_server.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    READ_BYTES = 256 << 10,
+    ACCEPT_BATCH_MAX = 128,
+    UNSENT_PAUSE_BYTES = 1 << 20, // a client that does not read its replies is not read either
+    REFUSALS_LOGGED_MAX = 20,
+};
+
+struct client {
+    struct watch watch;
+    struct store_server *server;
+    struct store_session *session;
+    struct client *prev, *next;
+    unsigned events;
+};
+
+struct store_server {
+    struct loop *loop;
+    struct store *store;
+    struct watch listen;
+    int listen_fd, spare_fd; // the spare one is given up to say no when descriptors run out
+    int port;
+    struct client *clients;
+    bool restricted;
+    struct net_address *allowed;
+    size_t allowed_count;
+    int refusals;
+    char *buffer;
+};
+
+static void client_close(struct client *c) {
+    struct store_server *s = c->server;
+    int fd = c->watch.fd;
+    watch_stop(&c->watch);
+    close(fd);
+    store_session_close(c->session);
+    *(c->prev ? &c->prev->next : &s->clients) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    free(c);
+}
+
+static void client_refuse(struct client *c, const struct err *e) {
+    log_warn("store: a client was closed", "reason=%s", e->text);
+    client_close(c);
+}
+
+static void client_watch(struct client *c) {
+    size_t unsent = c->session->out.len;
+    unsigned events = (unsent < UNSENT_PAUSE_BYTES ? LOOP_READ : 0) | (unsent ? LOOP_WRITE : 0);
+    if (events != c->events)
+        watch_modify(&c->watch, events);
+    c->events = events;
+}
+
+// Sends what it can; the rest waits for the socket. False when that ended the client.
+static bool client_flush(struct client *c) {
+    struct strbuf *out = &c->session->out;
+    size_t sent = 0;
+    while (sent < out->len) {
+        ssize_t n = send(c->watch.fd, out->data + sent, out->len - sent, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN) {
+            client_close(c);
+            return false;
+        }
+        if (n <= 0)
+            break;
+        sent += (size_t)n;
+    }
+    if (sent == out->len && out->room > READ_BYTES)
+        strbuf_fini(out);
+    else
+        strbuf_consume(out, sent);
+    client_watch(c);
+    return true;
+}
+
+static void flush_ready(struct store_server *s) {
+    for (struct store_session *c; (c = store_ready(s->store));)
+        client_flush(c->ctx);
+}
+
+static void client_event(struct watch *w, unsigned events) {
+    struct client *c = container_of(w, struct client, watch);
+    struct store_server *s = c->server;
+    if ((events & LOOP_WRITE) && !client_flush(c))
+        return;
+    if (!(events & (LOOP_READ | LOOP_HANGUP)))
+        return;
+    ssize_t n = recv(w->fd, s->buffer, READ_BYTES, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        client_close(c);
+        return;
+    }
+    struct err e;
+    if (store_feed(c->session, s->buffer, (size_t)n, &e) < 0)
+        client_refuse(c, &e);
+    flush_ready(s);
+}
+
+static bool is_allowed(const struct store_server *s, const struct net_address *peer) {
+    if (!s->restricted || net_is_loopback(peer) || net_address_is_local(peer))
+        return true;
+    for (size_t i = 0; i < s->allowed_count; i++)
+        if (net_same_host(&s->allowed[i], peer))
+            return true;
+    return false;
+}
+
+void store_server_adopt(struct store_server *s, int fd, const struct net_address *peer) {
+    char text[NET_ADDRESS_BYTES_MAX];
+    struct err e;
+    if (!is_allowed(s, peer)) {
+        if (s->refusals++ < REFUSALS_LOGGED_MAX)
+            log_warn("store: refused a host that is not a member", "peer=%s",
+                     net_format(peer, text));
+        close(fd);
+        return;
+    }
+    struct client *c = heap_alloc(sizeof *c);
+    c->server = s;
+    c->session = store_session_open(s->store, c, &e);
+    if (!c->session || watch_start(s->loop, &c->watch, fd, LOOP_READ, client_event, &e) < 0) {
+        log_warn("store: refused a client", "peer=%s reason=%s", net_format(peer, text), e.text);
+        store_session_close(c->session);
+        free(c);
+        close(fd);
+        return;
+    }
+    int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    c->events = LOOP_READ;
+    c->next = s->clients;
+    if (c->next)
+        c->next->prev = c;
+    s->clients = c;
+}
+
+// Out of descriptors: takes one client off the queue with the spare descriptor and hangs up, since
+// an untaken connection would keep the listening socket ready for ever.
+static void listen_shed(struct store_server *s) {
+    struct net_address peer;
+    struct err e;
+    close(s->spare_fd);
+    int fd = net_accept(s->listen_fd, &peer, &e);
+    if (fd >= 0)
+        close(fd);
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (s->refusals++ < REFUSALS_LOGGED_MAX)
+        log_warn("store: no file descriptor left for a client", "raise=%s", "ulimit -n");
+}
+
+static void listen_event(struct watch *w, unsigned events) {
+    (void)events;
+    struct store_server *s = container_of(w, struct store_server, listen);
+    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
+        struct net_address peer;
+        struct err e = {0};
+        int fd = net_accept(s->listen_fd, &peer, &e);
+        if (fd < 0 && e.code == ERR_NONE)
+            return;
+        if (fd < 0) {
+            listen_shed(s);
+            return;
+        }
+        store_server_adopt(s, fd, &peer);
+    }
+}
+
+struct store_server *store_server_open(struct loop *loop, const char *host, int port,
+                                       const struct store_limits *limits, struct err *e) {
+    struct store_server *s = heap_alloc(sizeof *s);
+    s->loop = loop;
+    s->listen_fd = -1;
+    s->store = store_open(limits);
+    s->buffer = heap_alloc(READ_BYTES);
+    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (port >= 0 &&
+        (net_listen(host, port, &s->listen_fd, &s->port, e) < 0 ||
+         watch_start(loop, &s->listen, s->listen_fd, LOOP_READ, listen_event, e) < 0)) {
+        err_wrap(e, "store");
+        store_server_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+void store_server_close(struct store_server *s) {
+    if (!s)
+        return;
+    watch_stop(&s->listen);
+    if (s->listen_fd >= 0)
+        close(s->listen_fd);
+    close(s->spare_fd);
+    while (s->clients)
+        client_close(s->clients);
+    store_close(s->store);
+    free(s->allowed);
+    free(s->buffer);
+    free(s);
+}
+
+int store_server_port(const struct store_server *s) {
+    return s->port;
+}
+
+void store_server_allow(struct store_server *s, const struct net_address *hosts, size_t count) {
+    free(s->allowed);
+    s->allowed = heap_alloc((count ? count : 1) * sizeof *hosts);
+    memcpy(s->allowed, hosts, count * sizeof *hosts);
+    s->allowed_count = count;
+    s->restricted = true;
+}
+
+struct store_figures store_server_figures(const struct store_server *s) {
+    return store_figures(s->store);
+}
