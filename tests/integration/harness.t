@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The namespace hosts themselves: logins work, statuses come back, hosts are apart, nothing stays.
+source "${0%/*}/../lib.sh"
+hosts_up 2 ada
+
+run ssh_to 1 'exit 7'
+is "$status" 7 'an exit status comes back through ssh'
+run ssh_to 1 hostname
+is "$out" node1 'node1 knows its name'
+run ssh_to ada@2 'id -un; pwd'
+is "$out" $'ada\n/home/ada' 'another user logs in, in a home of its own'
+run ssh_to nobody@2 true
+is "$status" 255 'a user without a key is refused'
+
+ssh_to 1 'echo one >/root/mark; echo one >/tmp/mark; echo one >/dev/shm/mark; echo one >/run/mark'
+run ssh_to 2 'cat /root/mark /tmp/mark /dev/shm/mark /run/mark'
+is "$out" '' 'hosts share no files'
+ok 'hosts reach each other by name' ssh_to 1 'exec 3<>/dev/tcp/node2/22 && head -c 4 <&3 | grep SSH-'
+run ip route show default
+is "$out" '' 'there is no way out for the operator'
+run ssh_to 1 'ip route show default'
+is "$out" '' 'nor for a host'
+
+host_stop 2
+run ssh_to 2 true
+is "$status" 255 'a stopped host refuses'
+ok 'but can be reached without ssh' on 2 true
+host_start 2
+ok 'and comes back' wait_for 5 ssh_to 2 true
+
+ssh_to 1 'sleep 30' &
+sleeping=$!
+wait_for 5 ssh_to 1 'pgrep -x sleep'
+ssh_cut 1
+wait $sleeping
+is $? 255 'a cut connection is noticed'
+ok 'and a new one works' ssh_to 1 true
+
+link_down 1
+run ssh -F none -o BatchMode=yes -o ConnectTimeout=1 root@10.77.0.1 true
+is "$status" 255 'an unplugged host is not reached'
+link_up 1
+ok 'a plugged one is' wait_for 10 ssh_to 1 true
+
+# The same script once more, as a child that leaves processes behind on purpose.
+cat >"$WORK/leave.t" <<EOF
+#!/usr/bin/env bash
+source "$SRC/tests/lib.sh"
+hosts_up 1
+ssh_to 1 'setsid sleep 98765 >/dev/null 2>&1 </dev/null &'
+ok 'it runs' wait_for 5 pgrep -f 'sleep 98765'
+echo "work \$WORK"
+done_testing
+EOF
+chmod +x "$WORK/leave.t"
+run env -u TEST_INSIDE -u TEST_WORK "$WORK/leave.t"
+is "$status" 0 'a nested run passes'
+like "$out" 'ok 1 - it runs' 'with a process left on its host'
+left=$(sed -n 's/^work //p' <<<"$out")
+run pgrep -f 'sleep 98765'
+is "$out" '' 'which is gone afterwards'
+ok 'its folder is gone' test ! -e "${left:-/}"
+hosts_down
+run ip netns list
+is "$out" '' 'hosts_down leaves no namespace'
+run ip -br link show type bridge
+is "$out" '' 'and no bridge'
+done_testing

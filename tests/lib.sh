@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# lib.sh: what a test script (an executable tests/*/NAME.t) sources first:
+#
+#     #!/usr/bin/env bash
+#     source "${0%/*}/../lib.sh"
+#     hosts_up 2                  # only where the test needs hosts; see hosts.sh
+#     run ssh_to 1 'exit 7'
+#     is "$status" 7 'the exit status comes back'
+#     done_testing
+#
+# It prints TAP, gives the script a folder of its own ($WORK, current directory, with HOME in it) and
+# removes it at the end, unless a test failed: then it stays and the way to rerun is printed.
+# Programs under test: dtctl, dtrun and dttrain are found first on PATH. Namespace hosts: hosts.sh.
+
+SRC=${DTCTL_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+BUILD=${DTCTL_BUILD:-$SRC/build}
+BIN=${DTCTL_BIN:-$SRC/bin}
+SCRIPT=$(cd "$(dirname "$0")" && pwd)/$(basename "$0")
+# shellcheck disable=SC2034 # a python3 that has torch, or empty; for scripts and hosts.sh
+PYTHON=${DTCTL_PYTHON:-}
+export DTCTL_SRC=$SRC DTCTL_BUILD=$BUILD DTCTL_BIN=$BIN
+
+tap_count=0 tap_failed=0
+unset "${!DTCTL_CLUSTER@}" "${!DTCTL_TRAIN@}"
+
+WORK=${TEST_WORK:-$(mktemp -d "${TMPDIR:-/tmp}/dtctl-$(basename "$0" .t).XXXXXX")}
+export HOME=$WORK/home PATH=$BIN:$PATH
+mkdir -p "$HOME" "$WORK/out"
+cd "$WORK" || exit 1
+
+# ---- TAP ----------------------------------------------------------------------------------------
+diag() {
+    printf '%s\n' "$*" | sed 's/^/# /'
+}
+
+# result HELD DESCRIPTION: prints one test point; false when it did not hold.
+result() {
+    tap_count=$((tap_count + 1))
+    if [ "$1" = 1 ]; then
+        echo "ok $tap_count - $2"
+        return 0
+    fi
+    tap_failed=$((tap_failed + 1))
+    echo "not ok $tap_count - $2"
+    diag "  at ${BASH_SOURCE[2]##*/}:${BASH_LINENO[1]}"
+    return 1
+}
+
+# ok DESCRIPTION COMMAND…: holds when the command succeeds; shows its output when it does not.
+ok() {
+    local what=$1 log=$WORK/out/ok.log code
+    shift
+    "$@" >"$log" 2>&1
+    code=$?
+    result "$((code == 0))" "$what" && return 0
+    diag "  status $code from: $*"
+    diag "$(tail -n 40 "$log")"
+    return 1
+}
+
+is() { # GOT WANT DESCRIPTION
+    if [ "$1" = "$2" ]; then result 1 "$3" && return 0; fi
+    result 0 "$3" || diag "   got: $1" && diag "  want: $2"
+    return 1
+}
+
+like() { # GOT EXTENDED_REGEX DESCRIPTION
+    if [[ $1 =~ $2 ]]; then result 1 "$3" && return 0; fi
+    result 0 "$3" || diag "   got: $1" && diag "  want: /$2/"
+    return 1
+}
+
+unlike() { # GOT EXTENDED_REGEX DESCRIPTION
+    if ! [[ $1 =~ $2 ]]; then result 1 "$3" && return 0; fi
+    result 0 "$3" || diag "       got: $1" && diag "  must not: /$2/"
+    return 1
+}
+
+# run COMMAND…: leaves its output in $out and $err and its exit status in $status; never fails.
+# shellcheck disable=SC2034 # they are for the caller
+run() {
+    "$@" >"$WORK/out/run.out" 2>"$WORK/out/run.err"
+    status=$?
+    out=$(cat "$WORK/out/run.out")
+    err=$(cat "$WORK/out/run.err")
+    return 0
+}
+
+skip() { # N REASON
+    local i
+    for ((i = 0; i < $1; i++)); do
+        tap_count=$((tap_count + 1))
+        echo "ok $tap_count # SKIP $2"
+    done
+}
+
+skip_all() { # REASON: ends the script
+    echo "1..0 # SKIP $1"
+    tap_count=0 tap_done=1
+    exit 0
+}
+
+bail_out() { # REASON: ends the whole test run
+    echo "Bail out! $1"
+    tap_failed=$((tap_failed + 1))
+    exit 255
+}
+
+done_testing() {
+    echo "1..$tap_count"
+    tap_done=1
+    [ "$tap_failed" -eq 0 ] && [ "$tap_count" -gt 0 ]
+    exit
+}
+
+# wait_for SECONDS COMMAND…: polls until the command succeeds; fails, and says so, at the deadline.
+wait_for() {
+    local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) seconds=$1
+    shift
+    until "$@" >"$WORK/out/wait.log" 2>&1; do
+        if [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; then
+            diag "  still not true after $seconds s: $*"
+            diag "$(tail -n 5 "$WORK/out/wait.log")"
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# ---- the end ------------------------------------------------------------------------------------
+at_exit() {
+    local code=$?
+    trap - EXIT INT TERM
+    type hosts_down >/dev/null 2>&1 && hosts_down
+    if [ -z "${tap_done-}" ] && [ "$code" -eq 0 ]; then
+        diag "$SCRIPT ended before done_testing"
+        code=1
+    fi
+    cd /
+    if [ "$tap_failed" -gt 0 ] || [ "$code" -ne 0 ]; then
+        diag "logs are kept in $WORK; run it again with: make test T=$(basename "$SCRIPT" .t)"
+    else
+        rm -rf --one-file-system "$WORK"
+    fi
+    exit "$code"
+}
+trap at_exit EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# shellcheck source=hosts.sh
+source "$SRC/tests/hosts.sh"
