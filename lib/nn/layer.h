@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kinds of layers: one table entry each, with everything the planner and the step need to know.
+#ifndef NN_LAYER_H
+#define NN_LAYER_H
+
+#include "kernels/kernels.h"
+#include "nn/model.h"
+
+// What one call works on. Pointers are into the net's one allocation.
+struct nn_call {
+    const struct kernel_backend *k;
+    struct kernel_ctx *ctx;
+    const struct nn_layer *layer;
+    const struct nn_layer *input; // record of in[0]
+    int n;                        // samples
+    bool training;
+    const void *x[2];           // inputs; [1] NULL without a residual
+    void *y;                    // output
+    void *dy;                   // gradient of the output (backward); may be scribbled on
+    void *dx[2];                // gradients of the inputs; NULL where none is wanted
+    bool dx_add[2];             // add to dx instead of overwriting it
+    void *saved;                // kept from forward to backward
+    void *param[2], *dparam[2]; // parameters and their gradients
+    bool dparam_add;            // add to the gradients (micro-batches)
+    void *stat_mean, *stat_var; // running statistics
+};
+
+struct nn_op {
+    const char *name;
+    // Shape of the output and the layer's parameters, from the record and its inputs' records.
+    void (*shape)(struct nn_model *m, struct nn_layer *l);
+    size_t (*workspace)(const struct nn_call *c);                        // bytes; NULL: none
+    size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real); // NULL: none
+    void (*forward)(const struct nn_call *c);
+    void (*backward)(const struct nn_call *c); // NULL: no gradient flows (the input)
+    bool keeps_input, keeps_output;            // backward reads x[0], y
+    bool adds;                                 // backward can add to dx[0]
+    // Input whose gradient may take the place of dy: 0 or 1, or -1.
+    int (*in_place)(const struct nn_layer *l);
+};
+
+extern const struct nn_op nn_op_input, nn_op_conv, nn_op_batchnorm, nn_op_maxpool, nn_op_avgpool,
+    nn_op_linear;
+
+// Elements of the layer's output for n samples.
+static inline size_t layer_elements(const struct nn_layer *l, int n) {
+    return (size_t)n * (size_t)l->h * (size_t)l->w * (size_t)l->c;
+}
+
+// For the shape functions: appends a parameter of layer l.
+struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const char *suffix);
+void model_add_stat(struct nn_model *m, struct nn_layer *l, int channels);
+void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/model.h"
+
+#include "nn/layer.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...) {
+    if (m->err.code != ERR_NONE)
+        return;
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err_set(&m->err, ERR_CONFIG, "model: layer '%s': %s", l->name, text);
+}
+
+static size_t aligned(size_t elements) {
+    return (elements + NN_TENSOR_ALIGN - 1) / NN_TENSOR_ALIGN * NN_TENSOR_ALIGN;
+}
+
+struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const char *suffix) {
+    must(m->params < NN_PARAMS_MAX && l->nparams < NN_LAYER_PARAMS_MAX);
+    struct nn_param *p = &m->param[m->params];
+    if (l->nparams++ == 0)
+        l->param = m->params;
+    m->params++;
+    *p = (struct nn_param){.kh = 1, .kw = 1, .in = 1};
+    int n = snprintf(p->name, sizeof p->name, "%s.%s", l->name, suffix);
+    must(n > 0 && n < (int)sizeof p->name);
+    return p;
+}
+
+void model_add_stat(struct nn_model *m, struct nn_layer *l, int channels) {
+    struct nn_stat *s = &m->stat[m->stats];
+    l->stat = m->stats++;
+    snprintf(s->name, sizeof s->name, "%s", l->name);
+    s->channels = channels;
+    s->mean = m->stat_elements;
+    s->var = s->mean + aligned((size_t)channels);
+    m->stat_elements = s->var + aligned((size_t)channels);
+}
+
+void model_begin(struct nn_model *m) {
+    memset(m, 0, sizeof *m);
+}
+
+// Places the new layer's parameters behind the others in the flat buffer.
+static void place_params(struct nn_model *m, const struct nn_layer *l) {
+    for (int i = 0; i < l->nparams; i++) {
+        struct nn_param *p = &m->param[l->param + i];
+        size_t count = (size_t)p->out;
+        count = p->vector ? count : count * (size_t)p->kh * (size_t)p->kw * (size_t)p->in;
+        if (count > INT_MAX)
+            model_fault(m, l, "%zu weights, more than %d", count, INT_MAX);
+        p->count = count;
+        p->begin = m->param_elements;
+        m->param_elements += aligned(count);
+        m->param_count += count;
+    }
+}
+
+static int append(struct nn_model *m, const struct nn_layer *record, const char *name) {
+    must(m->layers < NN_LAYERS_MAX);
+    struct nn_layer *l = &m->layer[m->layers];
+    *l = *record;
+    l->stat = -1;
+    int n = snprintf(l->name, sizeof l->name, "%s", name);
+    must(n > 0 && n < (int)sizeof l->name);
+    must(l->in[0] < m->layers && l->in[1] < m->layers);
+    // After a first mistake shapes mean nothing: records are appended, but not looked at.
+    if (m->err.code == ERR_NONE)
+        l->op->shape(m, l);
+    if (m->err.code == ERR_NONE && (l->h < 1 || l->w < 1 || l->c < 1))
+        model_fault(m, l, "output would be %d x %d x %d: the input is too small", l->h, l->w, l->c);
+    if (m->err.code == ERR_NONE)
+        place_params(m, l);
+    return m->layers++;
+}
+
+int model_input(struct nn_model *m, int h, int w, int c) {
+    struct nn_layer l = {.op = &nn_op_input, .in = {-1, -1}, .h = h, .w = w, .c = c};
+    return append(m, &l, "input");
+}
+
+int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel, int stride,
+               int pad, bool bias) {
+    struct nn_layer l = {.op = &nn_op_conv,
+                         .in = {in, -1},
+                         .c = out,
+                         .kernel = kernel,
+                         .stride = stride,
+                         .pad = pad,
+                         .bias = bias};
+    return append(m, &l, name);
+}
+
+int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, bool relu) {
+    struct nn_layer l = {.op = &nn_op_batchnorm, .in = {in, residual}, .relu = relu};
+    return append(m, &l, name);
+}
+
+int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad) {
+    struct nn_layer l = {
+        .op = &nn_op_maxpool, .in = {in, -1}, .kernel = kernel, .stride = stride, .pad = pad};
+    return append(m, &l, name);
+}
+
+int model_avgpool(struct nn_model *m, const char *name, int in) {
+    struct nn_layer l = {.op = &nn_op_avgpool, .in = {in, -1}};
+    return append(m, &l, name);
+}
+
+int model_linear(struct nn_model *m, const char *name, int in, int out, bool relu) {
+    struct nn_layer l = {.op = &nn_op_linear, .in = {in, -1}, .c = out, .bias = true, .relu = relu};
+    return append(m, &l, name);
+}
+
+int model_end(struct nn_model *m, struct err *e) {
+    if (m->err.code != ERR_NONE) {
+        *e = m->err;
+        return -1;
+    }
+    must(m->layers > 1);
+    const struct nn_layer *last = &m->layer[m->layers - 1];
+    must(last->h == 1 && last->w == 1);
+    m->classes = last->c;
+    return 0;
+}
+
+int model_disk_shape(const struct nn_param *p, int dim[4]) {
+    dim[0] = p->out;
+    if (p->vector)
+        return 1;
+    dim[1] = p->in;
+    dim[2] = p->kh;
+    dim[3] = p->kw;
+    if (!p->linear)
+        return 4;
+    dim[1] *= p->kh * p->kw;
+    return 2;
+}
+
+// Memory has the channel innermost, disk has it outside of the positions.
+void model_to_disk(const struct nn_param *p, const float *memory, float *disk) {
+    size_t positions = (size_t)p->kh * (size_t)p->kw, in = (size_t)p->in;
+    if (p->vector || positions == 1 || in == 1) {
+        memcpy(disk, memory, p->count * sizeof *disk);
+        return;
+    }
+    for (size_t o = 0; o < (size_t)p->out; o++, memory += positions * in, disk += positions * in)
+        for (size_t i = 0; i < in; i++)
+            for (size_t k = 0; k < positions; k++)
+                disk[i * positions + k] = memory[k * in + i];
+}
+
+void model_from_disk(const struct nn_param *p, const float *disk, float *memory) {
+    size_t positions = (size_t)p->kh * (size_t)p->kw, in = (size_t)p->in;
+    if (p->vector || positions == 1 || in == 1) {
+        memcpy(memory, disk, p->count * sizeof *memory);
+        return;
+    }
+    for (size_t o = 0; o < (size_t)p->out; o++, memory += positions * in, disk += positions * in)
+        for (size_t k = 0; k < positions; k++)
+            for (size_t i = 0; i < in; i++)
+                memory[k * in + i] = disk[i * positions + k];
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model: a static list of layer records in execution order, and the parameters they own.
+//
+// Each record names the layers whose outputs it reads, so residual connections are edges of the
+// list, not a kind of control flow. What a kind of layer is (shapes, parameters, forward, backward,
+// saved tensors, workspace) is one `struct nn_op` in a table of layer.c. Building is pure: no
+// numbers are held here, only shapes and offsets, so a model can be inspected, planned and printed
+// without a backend. Owned by the caller; no heap.
+//
+// Layouts in memory are those of kernels.h (activations NHWC, conv weights o,kh,kw,i). On disk
+// names and shapes are torchvision's (weights o,i,kh,kw); model_disk_shape gives them.
+#ifndef NN_MODEL_H
+#define NN_MODEL_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    NN_LAYERS_MAX = 192,
+    NN_PARAMS_MAX = 256,
+    NN_NAME_BYTES_MAX = 64,
+    NN_LAYER_PARAMS_MAX = 2,
+    NN_MLP_HIDDEN_MAX = 8,
+    NN_TENSOR_ALIGN = 16, // elements; parameters begin at multiples of a cache line
+};
+
+enum nn_init { NN_INIT_ZERO, NN_INIT_ONE, NN_INIT_NORMAL, NN_INIT_UNIFORM };
+
+// One parameter tensor, a part of the flat parameter buffer.
+struct nn_param {
+    char name[NN_NAME_BYTES_MAX];
+    // In memory: out, kh, kw, in; kh = kw = 1 for a linear layer on a vector. Vectors: out only.
+    int out, kh, kw, in;
+    bool vector;  // bias, gamma, beta
+    bool linear;  // two dimensions on disk: [out][in * kh * kw]
+    size_t begin; // elements from the start of the flat buffer
+    size_t count;
+    enum nn_init init;
+    double scale; // deviation or bound of the initial values
+};
+
+// Running mean and variance of one batch norm, a part of the flat statistics buffer.
+struct nn_stat {
+    char name[NN_NAME_BYTES_MAX]; // of the layer: "layer1.0.bn1"
+    int channels;
+    size_t mean, var; // elements from the start of the flat buffer
+};
+
+struct nn_op;
+
+struct nn_layer {
+    const struct nn_op *op;
+    char name[NN_NAME_BYTES_MAX];
+    int in[2];   // layers read: in[0] always (-1 for the input layer), in[1] a residual or -1
+    int h, w, c; // output per sample
+    int kernel, stride, pad;
+    bool relu, bias;
+    int param, nparams; // first parameter and how many
+    int stat;           // batch norm: index of its statistics, else -1
+};
+
+struct nn_model {
+    struct nn_layer layer[NN_LAYERS_MAX];
+    int layers;
+    struct nn_param param[NN_PARAMS_MAX];
+    int params;
+    struct nn_stat stat[NN_LAYERS_MAX];
+    int stats;
+    size_t param_elements; // of the flat buffer, alignment gaps included
+    size_t stat_elements;
+    size_t param_count; // numbers that are trained
+    int classes;
+    struct err err; // first mistake made while building; the builders below keep going
+};
+
+// Builders append one layer and return its index. A wrong shape is noted in m->err.
+void model_begin(struct nn_model *m);
+int model_input(struct nn_model *m, int h, int w, int c);
+int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel, int stride,
+               int pad, bool bias);
+// y = bn(x) (+ residual) (then ReLU); residual is a layer or -1.
+int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, bool relu);
+int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad);
+int model_avgpool(struct nn_model *m, const char *name, int in); // over all positions
+int model_linear(struct nn_model *m, const char *name, int in, int out, bool relu);
+int model_end(struct nn_model *m, struct err *e); // reports m->err; the last layer gives the logits
+
+// What a user chooses.
+struct nn_model_spec {
+    const char *name; // "mlp", "resnet18"
+    const char *stem; // resnet: "imagenet" (7x7/2 and max pooling) or "cifar" (3x3)
+    int hidden[NN_MLP_HIDDEN_MAX], nhidden;
+    int h, w, c, classes;
+};
+int model_build(struct nn_model *m, const struct nn_model_spec *spec, struct err *e);
+const char *model_name(int i); // i-th model's name, NULL after the last
+
+// Shape on disk; returns the number of dimensions.
+int model_disk_shape(const struct nn_param *p, int dim[4]);
+// Between memory order and disk order; count elements each, never the same buffer.
+void model_to_disk(const struct nn_param *p, const float *memory, float *disk);
+void model_from_disk(const struct nn_param *p, const float *disk, float *memory);
+
+// Initial values of one parameter, in memory order: torchvision's rules, numbers from the seed and
+// the parameter's index alone.
+void model_init_param(const struct nn_model *m, int param, uint64_t seed, float *values);
+
+#endif

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/network.h"
+
+#include "base/arena.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SECTION_ALIGN_BYTES = 4096 };
+
+static size_t section(size_t *total, size_t bytes) {
+    size_t at = *total;
+    *total += (bytes + SECTION_ALIGN_BYTES - 1) / SECTION_ALIGN_BYTES * SECTION_ALIGN_BYTES;
+    return at;
+}
+
+// Lays out the one allocation and makes it.
+static int allocate(struct network *net, struct err *e) {
+    const struct nn_model *m = net->model;
+    size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX];
+    size_t most = net->train.bytes > net->eval.bytes ? net->train.bytes : net->eval.bytes;
+    size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
+    size_t params = section(&total, m->param_elements * real);
+    size_t grads = section(&total, (m->param_elements + NETWORK_TAIL) * real);
+    for (int i = 0; i < net->states; i++)
+        state[i] = section(&total, m->param_elements * real);
+    size_t stats = section(&total, m->stat_elements * real);
+    size_t apart = section(&total, m->stat_elements * real);
+    size_t arena = section(&total, most);
+    size_t labels = section(&total, labels_max * sizeof *net->labels);
+    net->memory_bytes = total;
+    net->memory = net->k->mem_alloc(net->ctx, total);
+    if (!net->memory) {
+        char text[STR_HUMAN_BYTES_MAX];
+        return err_set(e, ERR_LIMIT, "no memory for %s of weights and activations: lower the batch",
+                       str_human_bytes(text, total));
+    }
+    net->params = net->memory + params;
+    net->grads = net->memory + grads;
+    for (int i = 0; i < net->states; i++)
+        net->state[i] = net->memory + state[i];
+    net->stats = net->memory + stats;
+    net->apart = net->memory + apart;
+    net->arena = net->memory + arena;
+    net->labels = (int32_t *)(void *)(net->memory + labels);
+    return 0;
+}
+
+static char *at_element(const struct network *net, char *buffer, size_t element) {
+    return buffer + element * net->k->real_bytes;
+}
+
+// Everything a layer's functions need, from the plan that is in use.
+static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode) {
+    const struct nn_model *m = net->model;
+    const struct nn_layer *l = &m->layer[i];
+    const struct nn_plan *p = mode == NETWORK_EVAL ? &net->eval : &net->train;
+    struct nn_call c = {.k = net->k,
+                        .ctx = net->ctx,
+                        .layer = l,
+                        .n = n,
+                        .training = mode != NETWORK_EVAL,
+                        .y = net->arena + p->output[i],
+                        .saved = net->arena + p->saved[i]};
+    if (l->in[0] >= 0)
+        c.input = &m->layer[l->in[0]];
+    for (int s = 0; s < 2; s++) {
+        if (l->in[s] < 0)
+            continue;
+        c.x[s] = net->arena + p->output[l->in[s]];
+        if (c.training && p->wanted[l->in[s]])
+            c.dx[s] = net->arena + p->gradient[l->in[s]];
+    }
+    c.dy = c.training && i > 0 ? net->arena + p->gradient[i] : NULL;
+    c.dx_add[0] = p->add[i];
+    for (int s = 0; s < l->nparams; s++) {
+        c.param[s] = at_element(net, net->params, m->param[l->param + s].begin);
+        c.dparam[s] = at_element(net, net->grads, m->param[l->param + s].begin);
+    }
+    if (l->stat >= 0) {
+        char *stats = mode == NETWORK_TRAIN_APART ? net->apart : net->stats;
+        c.stat_mean = at_element(net, stats, m->stat[l->stat].mean);
+        c.stat_var = at_element(net, stats, m->stat[l->stat].var);
+    }
+    return c;
+}
+
+static size_t workspace(struct network *net) {
+    size_t most = 0;
+    for (int i = 0; i < net->model->layers; i++) {
+        int n[2] = {net->batch, net->eval_batch};
+        for (int j = 0; j < 2; j++) {
+            struct nn_call c = call_of(net, i, n[j], NETWORK_TRAIN);
+            size_t bytes = n[j] && c.layer->op->workspace ? c.layer->op->workspace(&c) : 0;
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+int network_open(struct network *net, const struct network_config *config, struct err *e) {
+    must(config->states <= NETWORK_STATES_MAX && config->batch > 0);
+    *net = (struct network){.model = config->model,
+                            .k = config->backend,
+                            .batch = config->batch,
+                            .eval_batch = config->eval_batch,
+                            .states = config->states};
+    int r = net->k->open(&net->ctx, &config->kernel);
+    if (r < 0) {
+        errno = -r;
+        return err_errno(e, ERR_SYS, "%s kernels with %d threads", net->k->name,
+                         config->kernel.threads);
+    }
+    plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true);
+    if (net->eval_batch)
+        plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false);
+    if (allocate(net, e) < 0) {
+        network_close(net);
+        return -1;
+    }
+    if (net->k->reserve(net->ctx, workspace(net)) < 0) {
+        network_close(net);
+        return err_set(e, ERR_LIMIT, "no memory for the kernels' workspace");
+    }
+    const struct nn_model *m = net->model;
+    for (int i = 0; i < m->stats; i++)
+        for (int c = 0; c < m->stat[i].channels; c++)
+            network_set(net, net->stats, m->stat[i].var + (size_t)c, 1, &(float){1});
+    return 0;
+}
+
+void network_close(struct network *net) {
+    if (!net->k)
+        return;
+    if (net->memory)
+        net->k->mem_free(net->ctx, net->memory, net->memory_bytes);
+    net->k->close(net->ctx);
+    *net = (struct network){0};
+}
+
+struct init_work {
+    struct network *net;
+    uint64_t seed;
+    float *flat;
+};
+
+// Parameters are dealt out to the workers; which one fills a parameter does not change its values.
+static void init_some(void *arg, int worker, int workers) {
+    struct init_work *w = arg;
+    const struct nn_model *m = w->net->model;
+    for (int i = worker; i < m->params; i += workers)
+        model_init_param(m, i, w->seed, w->flat + m->param[i].begin);
+}
+
+void network_init(struct network *net, uint64_t seed) {
+    size_t elements = net->model->param_elements;
+    struct init_work w = {net, seed, heap_alloc(elements * sizeof(float))};
+    net->k->parallel(net->ctx, init_some, &w);
+    network_set(net, net->params, 0, elements, w.flat);
+    free(w.flat);
+}
+
+void *network_input(struct network *net, enum network_mode mode) {
+    return net->arena + (mode == NETWORK_EVAL ? net->eval : net->train).output[0];
+}
+
+void network_labels(struct network *net, const int32_t *labels, int n) {
+    net->k->mem_write(net->ctx, net->labels, labels, (size_t)n * sizeof *labels);
+}
+
+void network_forward(struct network *net, int n, enum network_mode mode) {
+    must(n > 0 && n <= (mode == NETWORK_EVAL ? net->eval_batch : net->batch));
+    net->ran_train = mode != NETWORK_EVAL;
+    for (int i = 1; i < net->model->layers; i++) {
+        struct nn_call c = call_of(net, i, n, mode);
+        c.layer->op->forward(&c);
+    }
+    if (mode == NETWORK_TRAIN)
+        net->tracked++;
+}
+
+const void *network_logits(const struct network *net) {
+    const struct nn_plan *p = net->ran_train ? &net->train : &net->eval;
+    return net->arena + p->output[net->model->layers - 1];
+}
+
+void network_loss(struct network *net, int n, double smoothing, double grad_scale,
+                  struct loss_totals *out) {
+    struct softmax_xent_args a = {.rows = n,
+                                  .classes = net->model->classes,
+                                  .logits = network_logits(net),
+                                  .labels = net->labels,
+                                  .smoothing = smoothing,
+                                  .grad_scale = grad_scale};
+    if (net->ran_train)
+        a.dlogits = net->arena + net->train.gradient[net->model->layers - 1];
+    net->k->softmax_xent(net->ctx, &a, out);
+}
+
+void network_backward(struct network *net, int n, bool add, void (*ready)(void *ctx, size_t begin),
+                      void *ready_ctx) {
+    must(net->ran_train);
+    const struct nn_model *m = net->model;
+    for (int i = m->layers - 1; i > 0; i--) {
+        struct nn_call c = call_of(net, i, n, NETWORK_TRAIN);
+        c.dparam_add = add;
+        c.layer->op->backward(&c);
+        if (ready && c.layer->nparams)
+            ready(ready_ctx, m->param[c.layer->param].begin);
+    }
+}
+
+void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,
+                 float *out) {
+    size_t real = net->k->real_bytes;
+    const char *from = buffer + begin * real;
+    if (real == sizeof(float)) {
+        net->k->mem_read(net->ctx, out, from, count * sizeof *out);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        double v;
+        net->k->mem_read(net->ctx, &v, from + i * sizeof v, sizeof v);
+        out[i] = (float)v;
+    }
+}
+
+void network_set(struct network *net, char *buffer, size_t begin, size_t count, const float *in) {
+    size_t real = net->k->real_bytes;
+    char *to = buffer + begin * real;
+    if (real == sizeof(float)) {
+        net->k->mem_write(net->ctx, to, in, count * sizeof *in);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        double v = (double)in[i];
+        net->k->mem_write(net->ctx, to + i * sizeof v, &v, sizeof v);
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model that runs: one backend, one allocation, forward, loss and backward without any further
+// allocation. Parameters, gradients, optimizer state and running statistics are flat buffers of the
+// backend's numbers (float, or double with the double-precision reference).
+//
+//     network_open(&net, &config, e);
+//     … fill network_input(&net) with n samples, network_labels(&net, labels, n) …
+//     network_forward(&net, n, NETWORK_TRAIN);
+//     network_loss(&net, n, smoothing, 1.0 / n, &totals);
+//     network_backward(&net, n, false, on_ready, ctx);
+//     network_close(&net);
+#ifndef NN_NETWORK_H
+#define NN_NETWORK_H
+
+#include "kernels/kernels.h"
+#include "nn/layer.h"
+#include "nn/model.h"
+#include "nn/plan.h"
+
+enum {
+    NETWORK_TAIL = NN_TENSOR_ALIGN, // numbers behind the gradients that are reduced with them
+    NETWORK_STATES_MAX = 2,
+};
+
+enum network_mode {
+    NETWORK_EVAL,       // running statistics are used
+    NETWORK_TRAIN,      // batch statistics are used, running ones updated
+    NETWORK_TRAIN_APART // batch statistics are used, running ones left as they are
+};
+
+struct network_config {
+    const struct nn_model *model; // must outlive the network
+    const struct kernel_backend *backend;
+    struct kernel_config kernel;
+    int batch;      // most samples in a training step
+    int eval_batch; // most samples in an evaluation step; 0: none
+    int states;     // optimizer buffers as long as the parameters: 0 … NETWORK_STATES_MAX
+};
+
+struct network {
+    const struct nn_model *model;
+    const struct kernel_backend *k;
+    struct kernel_ctx *ctx;
+    int batch, eval_batch;
+    struct nn_plan train, eval;
+    char *memory;
+    size_t memory_bytes;
+    char *params;                    // model->param_elements
+    char *grads;                     // model->param_elements + NETWORK_TAIL
+    char *state[NETWORK_STATES_MAX]; // model->param_elements each
+    int states;
+    char *stats; // model->stat_elements: running means and variances
+    char *apart; // the same, written by NETWORK_TRAIN_APART
+    char *arena; // activations and their gradients
+    int32_t *labels;
+    int64_t tracked; // training passes that updated the running statistics
+    bool ran_train;  // which plan the arena follows now
+};
+
+// Everything zero but running variances, which are 1. ERR_LIMIT when there is not enough memory.
+int network_open(struct network *net, const struct network_config *config, struct err *e);
+void network_close(struct network *net);               // safe on a zeroed one
+void network_init(struct network *net, uint64_t seed); // initial parameters
+
+void *network_input(struct network *net, enum network_mode mode); // n x h x w x c numbers
+void network_labels(struct network *net, const int32_t *labels, int n);
+void network_forward(struct network *net, int n, enum network_mode mode);
+const void *network_logits(const struct network *net); // n x classes, of the last forward
+
+// Cross-entropy on the logits of the last forward; after a training forward it also sets their
+// gradient, scaled by grad_scale.
+void network_loss(struct network *net, int n, double smoothing, double grad_scale,
+                  struct loss_totals *out);
+// add: to the gradients that are there (micro-batches). ready may be NULL; it is called when all
+// gradients from element `begin` of the flat buffer on are final, begin falling towards 0.
+void network_backward(struct network *net, int n, bool add, void (*ready)(void *ctx, size_t begin),
+                      void *ready_ctx);
+
+// Numbers to and from host floats, whatever the backend's number is.
+void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,
+                 float *out);
+void network_set(struct network *net, char *buffer, size_t begin, size_t count, const float *in);
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/plan.h"
+
+#include "base/arena.h"
+#include "nn/layer.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct planner {
+    const struct nn_model *m;
+    struct nn_plan *plan;
+    int n;
+    size_t real;
+    bool training;
+    struct plan_block block[PLAN_BLOCKS_MAX];
+    size_t *result[PLAN_BLOCKS_MAX]; // where the block's offset goes
+    int blocks;
+    int gradient_block[NN_LAYERS_MAX];
+};
+
+// The timeline: forward of layer i at i, the loss at L, backward of layer i at 2L - i.
+static int backward_at(const struct nn_model *m, int layer) {
+    return 2 * m->layers - layer;
+}
+
+static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *result) {
+    must(p->blocks < PLAN_BLOCKS_MAX);
+    bytes = (bytes + PLAN_ALIGN_BYTES - 1) / PLAN_ALIGN_BYTES * PLAN_ALIGN_BYTES;
+    p->block[p->blocks] = (struct plan_block){bytes, from, to, 0};
+    p->result[p->blocks] = result;
+    return p->blocks++;
+}
+
+static void plan_output(struct planner *p, int i) {
+    const struct nn_model *m = p->m;
+    const struct nn_layer *l = &m->layer[i];
+    int to = i == m->layers - 1 ? m->layers : i;
+    if (p->training && l->op->keeps_output && l->relu)
+        to = backward_at(m, i);
+    for (int j = i + 1; j < m->layers; j++) {
+        const struct nn_layer *reader = &m->layer[j];
+        if (reader->in[0] != i && reader->in[1] != i)
+            continue;
+        int last =
+            p->training && reader->in[0] == i && reader->op->keeps_input ? backward_at(m, j) : j;
+        to = last > to ? last : to;
+    }
+    add_block(p, layer_elements(l, p->n) * p->real, i, to, &p->plan->output[i]);
+}
+
+static void plan_saved(struct planner *p, int i) {
+    const struct nn_layer *l = &p->m->layer[i];
+    if (!l->op->saved_bytes)
+        return;
+    int to = p->training ? backward_at(p->m, i) : i;
+    add_block(p, l->op->saved_bytes(l, p->n, p->real), i, to, &p->plan->saved[i]);
+}
+
+// The gradient of layer i's output: written first by its last reader, whose backward pass comes
+// first; the other readers add to it.
+static void plan_gradient(struct planner *p, int i) {
+    const struct nn_model *m = p->m;
+    const struct nn_layer *l = &m->layer[i];
+    int first = -1;
+    for (int j = m->layers - 1; j > i; j--) {
+        const struct nn_layer *reader = &m->layer[j];
+        if (reader->in[0] != i && reader->in[1] != i)
+            continue;
+        must(reader->in[0] != reader->in[1]);
+        if (first >= 0) {
+            must(reader->in[0] == i && reader->op->adds);
+            p->plan->add[j] = true;
+        } else {
+            first = j;
+        }
+    }
+    must(first >= 0 || i == m->layers - 1); // an output that nobody reads
+    p->plan->wanted[i] = true;
+    if (first >= 0) {
+        const struct nn_layer *writer = &m->layer[first];
+        int slot = writer->op->in_place(writer);
+        if (slot >= 0 && writer->in[slot] == i &&
+            layer_elements(writer, 1) == layer_elements(l, 1)) {
+            p->gradient_block[i] = p->gradient_block[first];
+            p->block[p->gradient_block[i]].to = backward_at(m, i);
+            return;
+        }
+    }
+    int from = first >= 0 ? backward_at(m, first) : m->layers;
+    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from, backward_at(m, i),
+                                     &p->plan->gradient[i]);
+}
+
+static size_t most_alive(const struct plan_block *blocks, int count, int end) {
+    size_t most = 0;
+    for (int t = 0; t <= end; t++) {
+        size_t alive = 0;
+        for (int b = 0; b < count; b++)
+            alive += blocks[b].from <= t && t <= blocks[b].to ? blocks[b].bytes : 0;
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
+               bool training) {
+    static const struct nn_plan empty;
+    *plan = empty;
+    struct planner *p = heap_alloc(sizeof *p);
+    p->m = m;
+    p->plan = plan;
+    p->n = n;
+    p->real = real_bytes;
+    p->training = training;
+    for (int i = 0; i < m->layers; i++) {
+        plan_output(p, i);
+        plan_saved(p, i);
+    }
+    if (training)
+        for (int i = m->layers - 1; i > 0; i--)
+            plan_gradient(p, i);
+    plan->bytes_least = most_alive(p->block, p->blocks, backward_at(m, 0));
+    plan->bytes = plan_place(p->block, p->blocks);
+    for (int b = 0; b < p->blocks; b++)
+        *p->result[b] = p->block[b].offset;
+    if (training)
+        for (int i = m->layers - 1; i > 0; i--)
+            plan->gradient[i] = p->block[p->gradient_block[i]].offset;
+    free(p);
+}
+
+static int larger_first(const void *a, const void *b) {
+    const struct plan_block *const *x = a, *const *y = b;
+    if ((*x)->bytes != (*y)->bytes)
+        return (*x)->bytes > (*y)->bytes ? -1 : 1;
+    return *x < *y ? -1 : *x > *y;
+}
+
+// The lowest gap that holds b among the placed blocks, which are sorted by offset.
+static size_t lowest_gap(const struct plan_block *b, struct plan_block *const *placed, int count) {
+    size_t at = 0;
+    for (int i = 0; i < count; i++) {
+        const struct plan_block *o = placed[i];
+        if (o->to < b->from || b->to < o->from)
+            continue;
+        if (o->offset >= at + b->bytes)
+            return at;
+        size_t end = o->offset + o->bytes;
+        at = end > at ? end : at;
+    }
+    return at;
+}
+
+// "Greedy by size" of Pisarchyk and Lee, "Efficient memory management for deep neural net
+// inference", MLSys 2020 workshop: the largest block first, each as low as it fits.
+size_t plan_place(struct plan_block *blocks, int count) {
+    must(count <= PLAN_BLOCKS_MAX);
+    struct plan_block *order[PLAN_BLOCKS_MAX], *placed[PLAN_BLOCKS_MAX];
+    size_t total = 0;
+    for (int i = 0; i < count; i++)
+        order[i] = &blocks[i];
+    qsort(order, (size_t)count, sizeof *order, larger_first);
+    for (int i = 0; i < count; i++) {
+        struct plan_block *b = order[i];
+        b->offset = lowest_gap(b, placed, i);
+        int at = i;
+        for (; at > 0 && placed[at - 1]->offset > b->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = b;
+        total = b->offset + b->bytes > total ? b->offset + b->bytes : total;
+    }
+    return total;
+}

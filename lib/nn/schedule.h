@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning rate as a pure function of progress. Progress is counted in epochs (2.5 = half of the
+// third epoch is done), not in steps, so that a run resumed on another world size, whose epochs
+// have another number of steps, goes on along the same curve.
+#ifndef NN_SCHEDULE_H
+#define NN_SCHEDULE_H
+
+enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_KINDS };
+
+struct schedule {
+    enum schedule_kind kind;
+    double lr;            // the peak
+    double lr_min;        // cosine ends here
+    double epochs;        // length of the whole run
+    double warmup_epochs; // linear from 0 to the peak; 0: none
+    int step_epochs;      // step: multiply by gamma every so many epochs
+    double gamma;
+};
+
+const char *schedule_name(enum schedule_kind kind);
+int schedule_find(const char *name); // kind, or -1
+double schedule_lr(const struct schedule *s, double progress_epochs);
+
+#endif

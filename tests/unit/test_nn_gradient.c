@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every layer's gradient, and those of whole residual networks, against central differences of the
+// loss in double precision. Two kinds of probes: single elements of every parameter, and one random
+// direction through all parameters at once.
+#include "base/arena.h"
+#include "nn/network.h"
+#include "tests/tap.h"
+
+enum { PROBES = 6, BATCH_MAX = 8 };
+static const double STEP = 1e-5, SMOOTHING = 0.1;
+
+static uint64_t random_state = 88172645463325252u;
+static double random_unit(void) { // xorshift64 of Marsaglia; in [-1, 1)
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (double)(random_state >> 11) * 0x1p-52 - 1;
+}
+
+struct probe {
+    struct network net;
+    int n;
+    double *input;
+    size_t input_count;
+};
+
+static double loss_of(struct probe *p) {
+    struct loss_totals t;
+    memcpy(network_input(&p->net, NETWORK_TRAIN_APART), p->input, p->input_count * sizeof(double));
+    network_forward(&p->net, p->n, NETWORK_TRAIN_APART);
+    network_loss(&p->net, p->n, SMOOTHING, 1.0 / p->n, &t);
+    return t.loss_sum / p->n;
+}
+
+static void begin(struct probe *p, const struct nn_model *m, int n) {
+    struct err e;
+    struct network_config c = {.model = m, .backend = &kernels_reference_f64, .batch = n};
+    if (network_open(&p->net, &c, &e) < 0)
+        bail_out("%s", e.text);
+    network_init(&p->net, 7);
+    double *params = (double *)(void *)p->net.params;
+    for (int i = 0; i < m->params; i++) // off the special values 0 and 1 of batch norm and biases
+        for (size_t j = 0; j < m->param[i].count; j++)
+            params[m->param[i].begin + j] += 0.1 * random_unit() * (m->param[i].vector ? 1 : 0.1);
+    p->n = n;
+    p->input_count = layer_elements(&m->layer[0], n);
+    p->input = heap_alloc(p->input_count * sizeof *p->input);
+    for (size_t i = 0; i < p->input_count; i++)
+        p->input[i] = random_unit();
+    int32_t labels[BATCH_MAX];
+    for (int i = 0; i < n; i++)
+        labels[i] = (3 * i + 1) % m->classes;
+    network_labels(&p->net, labels, n);
+}
+
+static double relative(double got, double want, double floor) {
+    return fabs(got - want) / (fabs(got) + fabs(want) + floor);
+}
+
+// The worst of some elements of one parameter.
+static double probe_elements(struct probe *p, const struct nn_param *param, const double *grads) {
+    double *params = (double *)(void *)p->net.params, worst = 0;
+    for (int i = 0; i < PROBES; i++) {
+        size_t at = param->begin + (size_t)((random_unit() + 1) / 2 * (double)param->count);
+        double old = params[at];
+        params[at] = old + STEP;
+        double up = loss_of(p);
+        params[at] = old - STEP;
+        double down = loss_of(p);
+        params[at] = old;
+        double r = relative(grads[at], (up - down) / (2 * STEP), 1e-4);
+        worst = r > worst ? r : worst;
+    }
+    return worst;
+}
+
+static double probe_direction(struct probe *p, const double *grads) {
+    const struct nn_model *m = p->net.model;
+    double *params = (double *)(void *)p->net.params;
+    double *old = heap_alloc(m->param_elements * sizeof *old);
+    double *v = heap_alloc(m->param_elements * sizeof *v), want = 0, side[2];
+    double step = 1e-5 / sqrt((double)m->param_elements * (double)m->layers);
+    memcpy(old, params, m->param_elements * sizeof *old);
+    for (size_t i = 0; i < m->param_elements; i++) {
+        v[i] = random_unit();
+        want += v[i] * grads[i];
+    }
+    for (int s = 0; s < 2; s++) {
+        for (size_t i = 0; i < m->param_elements; i++)
+            params[i] = old[i] + (s ? -1 : 1) * step * v[i];
+        side[s] = loss_of(p);
+    }
+    memcpy(params, old, m->param_elements * sizeof *old);
+    free(old);
+    free(v);
+    return relative((side[0] - side[1]) / (2 * step), want, 1e-4);
+}
+
+static void check(struct nn_model *m, const char *title, int n, bool elements) {
+    struct err e;
+    struct probe p = {0};
+    if (model_end(m, &e) < 0)
+        bail_out("%s", e.text);
+    begin(&p, m, n);
+    loss_of(&p);
+    network_backward(&p.net, n, false, NULL, NULL);
+    size_t bytes = m->param_elements * sizeof(double);
+    double *grads = heap_alloc(bytes);
+    memcpy(grads, p.net.grads, bytes);
+    loss_of(&p);
+    network_backward(&p.net, n, true, NULL, NULL);
+    double doubled = 0;
+    for (size_t i = 0; i < m->param_elements; i++) {
+        double d = fabs(((double *)(void *)p.net.grads)[i] - 2 * grads[i]);
+        doubled = d > doubled ? d : doubled;
+    }
+    ok(doubled < 1e-9, "%s: adding twice the same gradient doubles it", title);
+    for (int i = 0; elements && i < m->params; i++)
+        near(probe_elements(&p, &m->param[i], grads), 0, 1e-5, "%s: %s", title, m->param[i].name);
+    near(probe_direction(&p, grads), 0, 1e-5, "%s: a direction through all parameters", title);
+    free(grads);
+    free(p.input);
+    network_close(&p.net);
+}
+
+static void check_linear(struct nn_model *m) {
+    model_begin(m);
+    int at = model_input(m, 3, 2, 4);
+    at = model_linear(m, "fc1", at, 7, true);
+    at = model_linear(m, "fc2", at, 6, true);
+    model_linear(m, "fc3", at, 5, false);
+    check(m, "linear with relu", 5, true);
+}
+
+static void check_conv(struct nn_model *m) {
+    model_begin(m);
+    int at = model_input(m, 7, 6, 3);
+    at = model_conv(m, "a", at, 4, 3, 1, 1, true);
+    at = model_conv(m, "b", at, 5, 3, 2, 1, true);
+    at = model_conv(m, "c", at, 6, 1, 2, 0, false);
+    at = model_avgpool(m, "pool", at);
+    model_linear(m, "fc", at, 4, false);
+    check(m, "convolutions", 3, true);
+}
+
+static void check_norm(struct nn_model *m) {
+    model_begin(m);
+    int at = model_input(m, 6, 6, 3);
+    at = model_conv(m, "conv", at, 4, 3, 1, 1, false);
+    at = model_batchnorm(m, "plain", at, -1, false);
+    at = model_batchnorm(m, "relu", at, -1, true);
+    at = model_maxpool(m, "max", at, 3, 2, 1);
+    model_linear(m, "fc", at, 4, false);
+    check(m, "batch norm and max pooling", 4, true);
+}
+
+static int small_block(struct nn_model *m, const char *prefix, int in, int planes, int stride) {
+    char name[32];
+    snprintf(name, sizeof name, "%s.conv1", prefix);
+    int at = model_conv(m, name, in, planes, 3, stride, 1, false);
+    snprintf(name, sizeof name, "%s.bn1", prefix);
+    at = model_batchnorm(m, name, at, -1, true);
+    snprintf(name, sizeof name, "%s.conv2", prefix);
+    at = model_conv(m, name, at, planes, 3, 1, 1, false);
+    int shortcut = in;
+    if (stride != 1) {
+        snprintf(name, sizeof name, "%s.down", prefix);
+        shortcut = model_conv(m, name, in, planes, 1, stride, 0, false);
+        snprintf(name, sizeof name, "%s.downbn", prefix);
+        shortcut = model_batchnorm(m, name, shortcut, -1, false);
+    }
+    snprintf(name, sizeof name, "%s.bn2", prefix);
+    return model_batchnorm(m, name, at, shortcut, true);
+}
+
+static void check_small_resnet(struct nn_model *m) {
+    model_begin(m);
+    int at = model_input(m, 16, 16, 3);
+    at = model_conv(m, "conv1", at, 4, 7, 2, 3, false);
+    at = model_batchnorm(m, "bn1", at, -1, true);
+    at = model_maxpool(m, "maxpool", at, 3, 2, 1);
+    at = small_block(m, "one", at, 4, 1);
+    at = small_block(m, "two", at, 4, 1);
+    at = small_block(m, "three", at, 8, 2);
+    at = model_avgpool(m, "avgpool", at);
+    model_linear(m, "fc", at, 5, false);
+    check(m, "small resnet", 4, true);
+}
+
+int main(void) {
+    static struct nn_model m;
+    struct err e;
+    check_linear(&m);
+    check_conv(&m);
+    check_norm(&m);
+    check_small_resnet(&m);
+    static const char *const stems[] = {"imagenet", "cifar"};
+    for (int i = 0; i < 2; i++) {
+        struct nn_model_spec spec = {.name = "resnet18",
+                                     .stem = stems[i],
+                                     .h = i ? 16 : 48,
+                                     .w = i ? 16 : 48,
+                                     .c = 3,
+                                     .classes = 10};
+        if (model_build(&m, &spec, &e) < 0)
+            bail_out("%s", e.text);
+        is_uint(m.param_count, i ? 11173962 : 11181642, "resnet18, stem %s: parameters", stems[i]);
+        check(&m, stems[i], 4, false);
+    }
+    return done_testing();
+}
