@@ -34,7 +34,7 @@ enum {
     INVENTORY_NODES_MAX = 4096,
     INVENTORY_BYTES_MAX = 8 * 1024 * 1024,
     INVENTORY_NAME_BYTES_MAX = 64,
-    INVENTORY_TEXT_BYTES_MAX = 4095,
+    INVENTORY_TEXT_BYTES_MAX = 2047,
 };
 
 enum inventory_transport { INVENTORY_LOCAL, INVENTORY_SSH };
@@ -51,7 +51,6 @@ struct inventory_node {
     const char *arch;     // "" when not known yet
     const char *dtrun;    // sha256 of the agent that `up` put there, or ""
     int64_t cpus, gpus, memory_bytes;
-    bool made_root; // the root folder did not exist before `up`
 };
 
 struct inventory {

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a command's words go.
+#include "job/screen.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { WRITE_WAIT_MS_MAX = 60 * 1000 };
+
+void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet)
+{
+    *s = (struct screen){.out_fd = out_fd, .note_fd = note_fd, .style = style, .quiet = quiet};
+    s->out_is_terminal = isatty(out_fd);
+}
+
+void screen_fini(struct screen *s)
+{
+    screen_keep(s);
+}
+
+static void write_all(struct screen *s, int fd, const char *p, size_t len)
+{
+    while (len > 0 && !s->broken) {
+        ssize_t n = write(fd, p, len);
+        if (n > 0) {
+            p += n;
+            len -= (size_t)n;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        struct pollfd wait = {.fd = fd, .events = POLLOUT};
+        if (n < 0 && errno == EAGAIN && poll(&wait, 1, WRITE_WAIT_MS_MAX) == 1)
+            continue;
+        s->broken = true; // nobody reads: say no more
+    }
+}
+
+void screen_write(struct screen *s, const void *p, size_t len)
+{
+    if (s->out_is_terminal)
+        screen_erase(s);
+    write_all(s, s->out_fd, p, len);
+}
+
+void screen_out(struct screen *s, const char *fmt, ...)
+{
+    if (s->style == SCREEN_JSON)
+        return;
+    struct strbuf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    strbuf_vaddf(&text, fmt, ap);
+    va_end(ap);
+    screen_write(s, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+}
+
+void screen_note(struct screen *s, const char *fmt, ...)
+{
+    if (s->style == SCREEN_JSON || s->quiet)
+        return;
+    struct strbuf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    strbuf_vaddf(&text, fmt, ap);
+    va_end(ap);
+    strbuf_addc(&text, '\n');
+    screen_erase(s);
+    write_all(s, s->note_fd, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+}
+
+void screen_json(struct screen *s, const struct strbuf *text)
+{
+    if (s->style != SCREEN_JSON)
+        return;
+    struct strbuf line = {0};
+    strbuf_add(&line, strbuf_cstr(text), text->len);
+    strbuf_addc(&line, '\n');
+    write_all(s, s->out_fd, line.data, line.len);
+    strbuf_fini(&line);
+}
+
+void screen_event(struct strbuf *text, struct json_out *j, const char *kind)
+{
+    json_open(j, text);
+    json_object(j, NULL);
+    json_str(j, "event", kind);
+    json_int(j, "time_ms", clock_wall_ms());
+}
+
+void screen_event_end(struct screen *s, struct strbuf *text, struct json_out *j)
+{
+    json_end(j);
+    screen_json(s, text);
+    strbuf_fini(text);
+}
+
+// ---- live block --------------------------------------------------------------------------------
+
+void screen_erase(struct screen *s)
+{
+    if (s->live_lines == 0)
+        return;
+    char text[32];
+    int n = snprintf(text, sizeof text, "\r\033[%dA\033[J", s->live_lines);
+    s->live_lines = 0;
+    write_all(s, s->note_fd, text, (size_t)n);
+}
+
+void screen_live(struct screen *s, const char *text)
+{
+    if (s->style != SCREEN_TERMINAL || s->quiet)
+        return;
+    struct strbuf out = {0};
+    if (s->live_lines)
+        strbuf_addf(&out, "\r\033[%dA", s->live_lines);
+    s->live_lines = 0;
+    for (const char *p = text; *p;) {
+        const char *end = strchr(p, '\n');
+        size_t len = end ? (size_t)(end - p) : strlen(p);
+        strbuf_add(&out, p, len);
+        strbuf_adds(&out, "\033[K\n");
+        s->live_lines++;
+        p += len + (end != NULL);
+    }
+    strbuf_adds(&out, "\033[J");
+    write_all(s, s->note_fd, out.data, out.len);
+    strbuf_fini(&out);
+}
+
+void screen_keep(struct screen *s)
+{
+    s->live_lines = 0;
+}
+
+static int terminal_size(const struct screen *s, bool columns, int absent)
+{
+    struct winsize size = {0};
+    if (ioctl(s->note_fd, TIOCGWINSZ, &size) < 0)
+        return absent;
+    int n = columns ? size.ws_col : size.ws_row;
+    return n > 0 ? n : absent;
+}
+
+int screen_columns(const struct screen *s)
+{
+    return terminal_size(s, true, SCREEN_COLUMNS_DEFAULT);
+}
+
+int screen_rows(const struct screen *s)
+{
+    return terminal_size(s, false, SCREEN_ROWS_DEFAULT);
+}
+
+// ---- foreign text ------------------------------------------------------------------------------
+
+// Length of a colour sequence ESC [ digits-and-semicolons m at p, or 0.
+static size_t colour_length(const char *p, size_t len)
+{
+    if (len < 3 || p[0] != '\033' || p[1] != '[')
+        return 0;
+    for (size_t i = 2; i < len && i < 32; i++) {
+        if (p[i] == 'm')
+            return i + 1;
+        if (!strchr("0123456789;", p[i]) || !p[i])
+            return 0;
+    }
+    return 0;
+}
+
+// Length of the UTF-8 character at p (RFC 3629), or 0 when it is malformed.
+static size_t utf8_length(const unsigned char *p, size_t len)
+{
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
+             : p[0] < 0xf5 ? 4 : 0;
+    if (n == 0 || n > len)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    // C1 controls drive some terminals.
+    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
+}
+
+void screen_foreign(struct strbuf *out, const char *line, size_t len)
+{
+    while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == '\n'))
+        len--;
+    const char *again = memrchr(line, '\r', len);
+    if (again) {
+        len -= (size_t)(again + 1 - line);
+        line = again + 1;
+    }
+    bool coloured = false;
+    for (size_t i = 0; i < len;) {
+        size_t n = colour_length(line + i, len - i);
+        coloured |= n > 0;
+        if (n == 0)
+            n = utf8_length((const unsigned char *)line + i, len - i);
+        unsigned char c = (unsigned char)line[i];
+        if (n == 0 || (n == 1 && (c < 0x20 || c == 0x7f) && c != '\t')) {
+            strbuf_addf(out, "\\x%02x", c);
+            i++;
+        } else {
+            strbuf_add(out, line + i, n);
+            i += n;
+        }
+    }
+    if (coloured)
+        strbuf_adds(out, "\033[0m");
+}
