@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
