@@ -4,6 +4,7 @@
 #include "kernels/kernels.h"
 
 static const struct kernel_backend *const backends[] = {
+    &kernels_cpu,
     &kernels_reference,
     &kernels_reference_f64,
 };

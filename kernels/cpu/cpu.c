@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/cpu.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "kernels/cpu/conv_work.h"
+#include "kernels/cpu/ctx.h"
+#include "kernels/cpu/isa.h"
+
+// Best first.
+static const struct cpu_isa *const isas[] = {
+#if defined(__x86_64__)
+    &isa_avx512,
+    &isa_avx2,
+#endif
+    &isa_base,
+};
+enum { isa_count = sizeof isas / sizeof isas[0] };
+
+static int cpu_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
+    for (int i = 0; i < isa_count; i++) {
+        int named = cfg->isa && strcmp(cfg->isa, isas[i]->name) == 0;
+        if (named && !isas[i]->usable())
+            return -ENOTSUP;
+        if (named || (!cfg->isa && isas[i]->usable()))
+            return ctx_open(out, cfg, isas[i], isas[i]->name);
+    }
+    return -EINVAL;
+}
+
+size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(s);
+    return rows > weight ? rows : weight;
+}
+
+const struct kernel_backend kernels_cpu = {
+    .name = "cpu",
+    .real_bytes = sizeof(float),
+    .open = cpu_open,
+    .close = ctx_close,
+    .reserve = ctx_reserve,
+    .isa = ctx_isa,
+    .mem_alloc = ctx_mem_alloc,
+    .mem_free = ctx_mem_free,
+    .mem_write = ctx_mem_write,
+    .mem_read = ctx_mem_read,
+    .gemm_workspace = cpu_gemm_workspace,
+    .conv2d_workspace = cpu_conv2d_workspace,
+    .batchnorm_workspace = cpu_batchnorm_workspace,
+    .bias_workspace = cpu_bias_workspace,
+    .gemm = cpu_gemm,
+    .conv2d_forward = cpu_conv2d_forward,
+    .conv2d_backward_data = cpu_conv2d_backward_data,
+    .conv2d_backward_weight = cpu_conv2d_backward_weight,
+    .bias_backward = cpu_bias_backward,
+    .batchnorm_forward_train = cpu_batchnorm_forward_train,
+    .batchnorm_forward_eval = cpu_batchnorm_forward_eval,
+    .batchnorm_backward = cpu_batchnorm_backward,
+    .maxpool_forward = cpu_maxpool_forward,
+    .maxpool_backward = cpu_maxpool_backward,
+    .avgpool_forward = cpu_avgpool_forward,
+    .avgpool_backward = cpu_avgpool_backward,
+    .softmax_xent = cpu_softmax_xent,
+    .relu_forward = cpu_relu_forward,
+    .relu_backward = cpu_relu_backward,
+    .add = cpu_add,
+    .axpy = cpu_axpy,
+    .scale = cpu_scale,
+    .zero = cpu_zero,
+    .sum_squares = cpu_sum_squares,
+    .sgd = cpu_sgd,
+    .adam = cpu_adam,
+    .parallel = ctx_parallel,
+    .image_normalize = cpu_image_normalize,
+};

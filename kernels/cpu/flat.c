@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations on flat buffers: elementwise, reductions, optimizers.
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/ctx.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/share.h"
+
+// Below this length an op is not worth waking the workers for.
+enum { parallel_elements_min = 16 * 1024, line_floats = 16 };
+
+struct flat_job {
+    const struct cpu_isa *isa;
+    size_t n;
+    float alpha;
+    const float *a, *b;
+    float *out;
+};
+
+// A worker's part of n elements, whole cache lines but for the end.
+static struct share lines_of(size_t n, int worker, int workers) {
+    struct share s = share_of(div_up((int64_t)n, line_floats), worker, workers);
+    s.begin *= line_floats;
+    s.end = clamp64(s.end * line_floats, 0, (int64_t)n);
+    return s;
+}
+
+static void run(struct kernel_ctx *ctx, void (*fn)(void *arg, int worker, int workers),
+                struct flat_job *job) {
+    job->isa = ctx->isa;
+    if (job->n < parallel_elements_min)
+        fn(job, 0, 1);
+    else
+        ctx_parallel(ctx, fn, job);
+}
+
+static void relu_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->relu((size_t)(s.end - s.begin), j->a + s.begin, j->out + s.begin);
+}
+
+static void relu_grad_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->relu_grad((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+}
+
+static void add_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->add((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+}
+
+static void axpy_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->axpy((size_t)(s.end - s.begin), j->alpha, j->a + s.begin, j->out + s.begin);
+}
+
+static void scale_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->scale((size_t)(s.end - s.begin), j->alpha, j->out + s.begin);
+}
+
+static void zero_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    memset(j->out + s.begin, 0, (size_t)(s.end - s.begin) * sizeof(float));
+}
+
+void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
+    run(ctx, relu_part, &(struct flat_job){.n = n, .a = x, .out = y});
+}
+
+void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx) {
+    run(ctx, relu_grad_part, &(struct flat_job){.n = n, .a = y, .b = dy, .out = dx});
+}
+
+void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {
+    run(ctx, add_part, &(struct flat_job){.n = n, .a = a, .b = b, .out = y});
+}
+
+void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y) {
+    run(ctx, axpy_part, &(struct flat_job){.n = n, .alpha = (float)alpha, .a = x, .out = y});
+}
+
+void cpu_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x) {
+    run(ctx, scale_part, &(struct flat_job){.n = n, .alpha = (float)alpha, .out = x});
+}
+
+void cpu_zero(struct kernel_ctx *ctx, size_t n, void *x) {
+    run(ctx, zero_part, &(struct flat_job){.n = n, .out = x});
+}
+
+enum { square_parts = 256 }; // summed one by one, then in order: the same for any workers
+
+struct square_job {
+    const struct cpu_isa *isa;
+    size_t n;
+    const float *x;
+    double part[square_parts];
+};
+
+static void square_rows(void *arg, int worker, int workers) {
+    struct square_job *job = arg;
+    struct share mine = share_of(square_parts, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+        struct share s = lines_of(job->n, (int)i, square_parts);
+        job->part[i] = job->isa->sum_squares((size_t)(s.end - s.begin), job->x + s.begin);
+    }
+}
+
+double cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x) {
+    struct square_job job = {.isa = ctx->isa, .n = n, .x = x};
+    if (n < parallel_elements_min)
+        square_rows(&job, 0, 1);
+    else
+        ctx_parallel(ctx, square_rows, &job);
+    double sum = 0;
+    for (int i = 0; i < square_parts; i++)
+        sum += job.part[i];
+    return sum;
+}
+
+struct sgd_job {
+    const struct cpu_isa *isa;
+    const struct sgd_args *a;
+};
+
+static void sgd_part(void *arg, int worker, int workers) {
+    const struct sgd_job *job = arg;
+    const struct sgd_args *a = job->a;
+    for (size_t i = 0; i < a->nranges; i++) {
+        const struct optim_range *r = &a->ranges[i];
+        struct share s = lines_of(r->end - r->begin, worker, workers);
+        size_t at = r->begin + (size_t)s.begin;
+        struct sgd_step step = {.grad_scale = (float)a->grad_scale, .nesterov = a->nesterov};
+        step.decay = (float)r->weight_decay;
+        step.lr = (float)(a->lr * r->lr_scale);
+        step.momentum = (float)a->momentum;
+        job->isa->sgd((size_t)(s.end - s.begin), &step, (float *)a->p + at,
+                      (const float *)a->g + at,
+                      a->momentum != 0 ? (float *)a->momentum_buf + at : NULL);
+    }
+}
+
+void cpu_sgd(struct kernel_ctx *ctx, const struct sgd_args *a) {
+    ctx_parallel(ctx, sgd_part, &(struct sgd_job){.isa = ctx->isa, .a = a});
+}
+
+struct adam_job {
+    const struct cpu_isa *isa;
+    const struct adam_args *a;
+    double correct1, correct2; // bias corrections of this step
+};
+
+static void adam_part(void *arg, int worker, int workers) {
+    const struct adam_job *job = arg;
+    const struct adam_args *a = job->a;
+    for (size_t i = 0; i < a->nranges; i++) {
+        const struct optim_range *r = &a->ranges[i];
+        struct share s = lines_of(r->end - r->begin, worker, workers);
+        size_t at = r->begin + (size_t)s.begin;
+        double lr = a->lr * r->lr_scale;
+        struct adam_step step = {.grad_scale = (float)a->grad_scale, .eps = (float)a->eps};
+        step.decay = a->decoupled ? 0 : (float)r->weight_decay;
+        step.shrink = a->decoupled ? (float)(1 - lr * r->weight_decay) : 1;
+        step.lr = (float)(lr / job->correct1);
+        step.beta1 = (float)a->beta1;
+        step.beta2 = (float)a->beta2;
+        step.inv_sqrt_correct2 = (float)(1 / sqrt(job->correct2));
+        job->isa->adam((size_t)(s.end - s.begin), &step, (float *)a->p + at,
+                       (const float *)a->g + at, (float *)a->m + at, (float *)a->v + at);
+    }
+}
+
+void cpu_adam(struct kernel_ctx *ctx, const struct adam_args *a) {
+    struct adam_job job = {.isa = ctx->isa, .a = a};
+    job.correct1 = 1 - pow(a->beta1, (double)a->step);
+    job.correct2 = 1 - pow(a->beta2, (double)a->step);
+    ctx_parallel(ctx, adam_part, &job);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between instruction sets: the inner loops. One table per set, all built from
+// micro_body.h and span_body.h; drivers (gemm.c, conv_rows.c, …) hold the blocking and threads.
+// Nothing here allocates or owns memory; sizes are in elements (float).
+#ifndef DTCTL_KERNELS_CPU_ISA_H
+#define DTCTL_KERNELS_CPU_ISA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    tile_rows_max = 12, // of any instruction set
+    tile_cols_max = 32,
+};
+
+// What happens to a finished tile: c = alpha * acc + beta * c + bias, then ReLU.
+struct tile_out {
+    float *const *c; // one pointer per row, at the tile's first column
+    int rows, cols;  // part of the tile that exists: 1..tile_rows, 1..tile_cols
+    float alpha, beta;
+    const float *bias; // at the tile's first column, or NULL
+    int relu;
+};
+
+// acc[i][j] = sum over segments and k of a[seg * tile_rows + i][k] * b[seg][k][j].
+// Rows of A are read where they lie; B is a packed panel of tile_cols columns.
+struct rows_tile {
+    const float *const *a; // [segs][tile_rows]; only out.rows of each are read
+    const float *b;        // first segment of the panel
+    ptrdiff_t b_seg;       // from one segment of the panel to the next
+    int segs, k;
+    struct tile_out out;
+};
+
+// acc[i][j] = sum over p of a[a_at[p] + i] * b[b_at[p] + j]: both operands in place, a row of each
+// per term. Nothing beyond rows and cols is read.
+struct cols_tile {
+    const float *a, *b;
+    const int32_t *a_at, *b_at;
+    int k;
+    struct tile_out out;
+};
+
+// A matrix operation of batch norm over a few rows; see norm.c for the meaning of the vectors.
+struct bn_span {
+    int64_t rows;
+    int cols;
+    const float *x, *y, *dy, *residual;
+    const float *mean, *scale, *shift, *slope; // per column
+    float *out, *out2;
+    int relu;
+};
+
+struct adam_step {
+    float grad_scale, decay, shrink, lr; // decay: added to the gradient; shrink: p *= shrink
+    float beta1, beta2, inv_sqrt_correct2, eps;
+};
+
+struct sgd_step {
+    float grad_scale, decay, lr, momentum;
+    int nesterov;
+};
+
+struct cpu_isa {
+    const char *name;
+    int tile_rows, tile_cols;
+    int (*usable)(void); // by this processor and system
+    void (*rows)(const struct rows_tile *t);
+    void (*cols)(const struct cols_tile *t);
+    // dst[k][j] = src[j * stride + k] for j < cols, zero up to tile_cols: a packed panel from rows.
+    void (*pack_transposed)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
+
+    // Column sums of a block, and moments: mean of the block and sum of squared differences.
+    void (*column_sums)(int64_t rows, int cols, const float *x, float *sum);
+    void (*column_moments)(int64_t rows, int cols, const float *x, float *mean, float *m2);
+    void (*bn_apply)(const struct bn_span *s);
+    void (*bn_grad_sums)(const struct bn_span *s);
+    void (*bn_grad_apply)(const struct bn_span *s);
+
+    void (*relu)(size_t n, const float *x, float *y);
+    void (*relu_grad)(size_t n, const float *y, const float *dy, float *dx);
+    void (*add)(size_t n, const float *a, const float *b, float *y);
+    void (*axpy)(size_t n, float alpha, const float *x, float *y);
+    void (*scale)(size_t n, float alpha, float *x);
+    double (*sum_squares)(size_t n, const float *x);
+    // best = x, which = tap where x > best; for c channels.
+    void (*max_into)(int c, const float *x, uint8_t tap, float *best, uint8_t *which);
+    // dx += dy where which == tap.
+    void (*add_where)(int c, const float *dy, const uint8_t *which, uint8_t tap, float *dx);
+    void (*sgd)(size_t n, const struct sgd_step *s, float *p, const float *g, float *buf);
+    void (*adam)(size_t n, const struct adam_step *s, float *p, const float *g, float *m, float *v);
+};
+
+extern const struct cpu_isa isa_base, isa_avx2, isa_avx512;
+
+#endif

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two GEMM microkernels for one instruction set; included by isa_*.c after they define
+// VL (floats per vector), MR (rows of a tile), NV (vectors per row), vec, vmask and the V_* macros.
+// A tile of MR x NV vectors stays in registers; each step broadcasts one element per row.
+// Blocking after Goto and van de Geijn (2008) and BLIS (Van Zee and van de Geijn 2015); reading A
+// through row pointers instead of packing patches after Dukhan's indirect convolution (2019).
+// Not a header to include anywhere else.
+
+#ifdef MR
+
+#define NR     (NV * VL)
+#define INLINE static inline __attribute__((always_inline))
+
+// Finishes one vector of a tile: what lies beyond the mask is neither read nor written.
+INLINE void store_vec(const struct tile_out *o, float *c, const float *bias, vec acc, vmask mask) {
+    vec v = o->alpha * acc;
+    if (o->beta != 0)
+        v = V_FMA(V_SET1(o->beta), V_LOADM(c, mask), v);
+    if (bias)
+        v += V_LOADM(bias, mask);
+    if (o->relu)
+        v = V_RELU(v);
+    V_STOREM(c, mask, v);
+}
+
+INLINE void store_tile(const struct tile_out *o, vec (*acc)[NV], const int mr, const int nv) {
+    vmask tail = V_MASK(o->cols - (nv - 1) * VL);
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++) {
+        float *c = o->c[i];
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++)
+            store_vec(o, c + j * VL, o->bias ? o->bias + j * VL : NULL, acc[i][j],
+                      j == nv - 1 ? tail : V_FULL);
+    }
+}
+
+INLINE void zero_tile(vec (*acc)[NV], const int mr, const int nv) {
+#pragma GCC unroll 16
+    for (int i = 0; i < mr; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++)
+            acc[i][j] = V_SET1(0.0F);
+}
+
+INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv) {
+    vec acc[MR][NV];
+    zero_tile(acc, mr, nv);
+    for (int s = 0; s < t->segs; s++) {
+        const float *a[MR], *b = t->b + s * t->b_seg;
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++)
+            a[i] = t->a[s * MR + i];
+        for (ptrdiff_t p = 0, k = t->k; p < k; p++, b += NR) {
+            vec bv[NV];
+#pragma GCC unroll 4
+            for (int j = 0; j < nv; j++)
+                bv[j] = V_LOAD(b + j * VL);
+#pragma GCC unroll 16
+            for (int i = 0; i < mr; i++) {
+                vec x = V_SET1(a[i][p]);
+#pragma GCC unroll 4
+                for (int j = 0; j < nv; j++)
+                    acc[i][j] = V_FMA(x, bv[j], acc[i][j]);
+            }
+        }
+    }
+    store_tile(&t->out, acc, mr, nv);
+}
+
+INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv) {
+    vec acc[MR][NV];
+    vmask tail = V_MASK(t->out.cols - (nv - 1) * VL);
+    zero_tile(acc, mr, nv);
+    for (int p = 0; p < t->k; p++) {
+        const float *a = t->a + t->a_at[p], *b = t->b + t->b_at[p];
+        vec bv[NV];
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++)
+            bv[j] = j == nv - 1 ? V_LOADM(b + j * VL, tail) : V_LOAD(b + j * VL);
+#pragma GCC unroll 16
+        for (int i = 0; i < mr; i++) {
+            vec x = V_SET1(a[i]);
+#pragma GCC unroll 4
+            for (int j = 0; j < nv; j++)
+                acc[i][j] = V_FMA(x, bv[j], acc[i][j]);
+        }
+    }
+    store_tile(&t->out, acc, mr, nv);
+}
+
+// One function per number of rows, so that a tile at the edge costs only its own rows.
+#define TILE_FN(kind, r)                                                                           \
+    static void kind##_##r##x1(const struct kind##_tile *t) {                                      \
+        kind##_tile_n(t, r, 1);                                                                    \
+    }                                                                                              \
+    static void kind##_##r##x2(const struct kind##_tile *t) {                                      \
+        kind##_tile_n(t, r, NV);                                                                   \
+    }
+#define TILE_FNS_4(kind) TILE_FN(kind, 1) TILE_FN(kind, 2) TILE_FN(kind, 3) TILE_FN(kind, 4)
+#define TILE_FNS_6(kind) TILE_FNS_4(kind) TILE_FN(kind, 5) TILE_FN(kind, 6)
+#define TILE_FNS_12(kind)                                                                          \
+    TILE_FNS_6(kind)                                                                               \
+    TILE_FN(kind, 7)                                                                               \
+    TILE_FN(kind, 8) TILE_FN(kind, 9) TILE_FN(kind, 10) TILE_FN(kind, 11) TILE_FN(kind, 12)
+#define TILE_ROW_4(kind, v) kind##_1x##v, kind##_2x##v, kind##_3x##v, kind##_4x##v
+#define TILE_ROW_6(kind, v) TILE_ROW_4(kind, v), kind##_5x##v, kind##_6x##v
+#define TILE_ROW_12(kind, v)                                                                       \
+    TILE_ROW_6(kind, v), kind##_7x##v, kind##_8x##v, kind##_9x##v, kind##_10x##v, kind##_11x##v,   \
+        kind##_12x##v
+
+TILE_FNS(rows)
+TILE_FNS(cols)
+
+static void micro_rows(const struct rows_tile *t) {
+    static void (*const table[2][MR])(const struct rows_tile *) = {{TILE_ROW(rows, 1)},
+                                                                   {TILE_ROW(rows, 2)}};
+    table[t->out.cols > VL][t->out.rows - 1](t);
+}
+
+static void micro_cols(const struct cols_tile *t) {
+    static void (*const table[2][MR])(const struct cols_tile *) = {{TILE_ROW(cols, 1)},
+                                                                   {TILE_ROW(cols, 2)}};
+    table[t->out.cols > VL][t->out.rows - 1](t);
+}
+
+// Sixteen k at a time, so that every line of the source is used at once while it is near.
+static void micro_pack_transposed(int k, int cols, const float *src, ptrdiff_t stride, float *dst) {
+    enum { step = 16 };
+    for (int p = 0; p < k; p += step) {
+        int n = k - p < step ? k - p : step;
+        for (int j = 0; j < NR; j++) {
+            const float *s = src + j * stride + p;
+            float *d = dst + (size_t)p * NR + j;
+            for (int q = 0; q < n; q++)
+                d[q * NR] = j < cols ? s[q] : 0;
+        }
+    }
+}
+
+#endif
