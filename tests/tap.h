@@ -120,8 +120,8 @@ TAP_UNUSED static bool tap_same_mem(const void *a, size_t na, const void *b, siz
 
 // Assertions. A macro argument is evaluated once. The description may be left out of none of them.
 #define ok(cond, ...) tap_result(!!(cond), __FILE__, __LINE__, __VA_ARGS__)
-#define pass(...) tap_result(true, __FILE__, __LINE__, __VA_ARGS__)
-#define fail(...) tap_result(false, __FILE__, __LINE__, __VA_ARGS__)
+#define pass(...)     tap_result(true, __FILE__, __LINE__, __VA_ARGS__)
+#define fail(...)     tap_result(false, __FILE__, __LINE__, __VA_ARGS__)
 
 #define is_int(got, want, ...)                                                                     \
     __extension__({                                                                                \
@@ -155,8 +155,7 @@ TAP_UNUSED static bool tap_same_mem(const void *a, size_t na, const void *b, siz
 #define has_str(got, want, ...)                                                                    \
     __extension__({                                                                                \
         const char *tap_g = (got), *tap_w = (want);                                                \
-        tap_mem(tap_result(tap_g && tap_w && strstr(tap_g, tap_w), __FILE__, __LINE__,             \
-                           __VA_ARGS__),                                                           \
+        tap_mem(tap_result(tap_g &&tap_w &&strstr(tap_g, tap_w), __FILE__, __LINE__, __VA_ARGS__), \
                 tap_g, tap_g ? strlen(tap_g) : 0, tap_w, tap_w ? strlen(tap_w) : 0);               \
     })
 
@@ -183,7 +182,7 @@ TAP_UNUSED __attribute__((format(printf, 2, 3))) static void skip(int n, const c
 
 // Stops this program, and the whole run under prove, at once.
 TAP_UNUSED __attribute__((format(printf, 1, 2), noreturn)) static void bail_out(const char *fmt,
-                                                                               ...) {
+                                                                                ...) {
     va_list ap;
     printf("Bail out! ");
     va_start(ap, fmt);

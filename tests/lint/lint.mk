@@ -1,1 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
+# make lint: each file is checked when it, or a header it includes, has changed since it last passed.
+
+LINT := $(BUILD)/lint
+LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c))
+LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/cpu/*.h cmd/*/*.h tests/*.h \
+    tests/*/*.h))
+LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
+# Every tracked or new text file whose first line asks for a shell, and the libraries they source.
+LINT_SH := $(shell { git ls-files -co --exclude-standard 2>/dev/null || find . -type f; } | sort | \
+    xargs -d '\n' awk 'FNR == 1 && /^\#!.*(bash|\/sh|env sh)/ { print FILENAME } \
+    FNR == 2 && /shellcheck shell=/ { print FILENAME } FNR == 3 { nextfile }' 2>/dev/null)
+CLANG_FORMAT := $(firstword $(shell command -v clang-format-14 clang-format))
+
+LINT_FLAGS = -std=gnu11 -D_GNU_SOURCE= -Ilib -I. -I$(LINT)/gen -fno-common -pthread $(WARN) -Werror \
+    $(if $(filter lib/% cmd/%,$<),$(WARN_lib)) $(if $(filter kernels/%,$<),$(isa))
+
+lint: ## Check format, warnings, layers, sizes, banned calls, headers, shell; clang-tidy, cppcheck
+	+$(Q)$(MAKE) --no-print-directory -s -k -j2 lint-all && echo 'lint: clean'
+
+lint-all: lint-whole $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH)) lint-cppcheck
+
+lint-whole: $(LINT)/measure
+	$(Q)tests/lint/layers && tests/lint/names && tests/lint/calls $(LINT_C) $(LINT_H) && \
+	    $(LINT)/measure $(LINT_C) $(LINT_H) $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk))
+
+$(LINT)/measure: tests/lint/measure.c
+	$(Q)mkdir -p $(@D) && gcc -O1 -Wall -Wextra -Werror -o $@ $<
+
+$(LINT)/gen/build_info.h: lib/third_party/build_info.sh
+	$(Q)mkdir -p $(@D) && $< $(VERSION) > $@
+
+$(LINT)/%.c.ok: %.c .clang-format .clang-tidy | $(LINT)/gen/build_info.h
+	$(Q)mkdir -p $(@D) && $(CLANG_FORMAT) --dry-run -Werror $< && \
+	    gcc $(LINT_FLAGS) -O2 -MMD -MP -MF $@.d -MT $@ -c -o $@.o $< && rm -f $@.o && \
+	    clang $(LINT_FLAGS) -fsyntax-only $< && \
+	    clang-tidy --quiet $< -- $(LINT_FLAGS) 2>/dev/null && touch $@
+
+$(LINT)/%.h.ok: %.h .clang-format | $(LINT)/gen/build_info.h
+	$(Q)mkdir -p $(@D) && $(CLANG_FORMAT) --dry-run -Werror $< && \
+	    printf '#include "%s"\n' $< | gcc $(LINT_FLAGS) -Wno-unused-macros -MMD -MP -MF $@.d \
+	    -MT $@ -fsyntax-only -x c - && touch $@
+
+$(LINT)/%.ok: %
+	$(Q)mkdir -p $(@D) && shellcheck -x $< && touch $@
+
+lint-cppcheck:
+	$(Q)mkdir -p $(LINT)/cppcheck && cppcheck --quiet --std=c11 --platform=unix64 \
+	    --enable=warning,portability --error-exitcode=1 --cppcheck-build-dir=$(LINT)/cppcheck \
+	    --suppress=missingInclude --template='{file}:{line}: {id}: {message}' -Ilib -I. \
+	    -D__x86_64__ $(filter-out tests/%,$(LINT_C))
+
+-include $(shell find $(LINT) -name '*.ok.d' 2>/dev/null)
+.PHONY: lint lint-all lint-whole lint-cppcheck
