@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fast CPU backend, with every instruction set this machine has, against the plain reference:
+// products and convolutions over many shapes, odd ones included. Outputs lie between guards.
+#include "kernels/kernels.h"
+#include "tests/tap.h"
+
+enum { guard = 32 };
+static const float guard_value = -12345.0F;
+static uint64_t random_state = 88172645463325252U;
+
+static float random_float(void) { // uniform in [-1, 1)
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (float)(random_state >> 40) / (float)(1 << 23) - 1;
+}
+
+static float *new_random(size_t n) {
+    float *p = malloc((n ? n : 1) * sizeof *p);
+    if (!p)
+        bail_out("out of memory");
+    for (size_t i = 0; i < n; i++)
+        p[i] = random_float();
+    return p;
+}
+
+// An output of n elements between guards, all set to the start values.
+static float *new_output(size_t n, const float *start) {
+    float *p = malloc((n + 2 * guard) * sizeof *p);
+    if (!p)
+        bail_out("out of memory");
+    for (size_t i = 0; i < n + 2 * guard; i++)
+        p[i] = guard_value;
+    memcpy(p + guard, start, n * sizeof *p);
+    return p + guard;
+}
+
+static bool guards_whole(const float *out, size_t n) {
+    for (int i = 1; i <= guard; i++)
+        if (out[-i] != guard_value || out[n + i - 1] != guard_value)
+            return false;
+    return true;
+}
+
+static double worst_difference(size_t n, const float *got, const float *want) {
+    double worst = 0, scale = 1;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - (double)want[i]), size = fabs((double)want[i]);
+        worst = d <= worst ? worst : d; // a NaN counts
+        scale = size > scale ? size : scale;
+    }
+    return worst / scale;
+}
+
+// Compares and frees both outputs.
+static void check(float *got, float *want, size_t n, const char *isa, const char *what) {
+    double d = worst_difference(n, got, want);
+    if (!ok(d < 2e-5 && guards_whole(got, n), "%s: %s", isa, what))
+        diag("worst difference %.3g, guards %s", d, guards_whole(got, n) ? "whole" : "broken");
+    free(got - guard);
+    free(want - guard);
+}
+
+static struct kernel_ctx *open_ctx(const struct kernel_backend *b, const char *isa, int threads) {
+    struct kernel_ctx *ctx;
+    struct kernel_config cfg = {.threads = threads, .isa = isa};
+    int rc = b->open(&ctx, &cfg);
+    if (rc == -95) // ENOTSUP
+        return NULL;
+    if (rc != 0)
+        bail_out("cannot open %s: %d", b->name, rc);
+    return ctx;
+}
+
+static void reserve(struct kernel_ctx *ctx, size_t bytes) {
+    if (kernels_cpu.reserve(ctx, bytes) != 0)
+        bail_out("out of memory");
+}
+
+static struct kernel_ctx *plain;
+
+static void one_gemm(struct kernel_ctx *ctx, const char *isa, const int size[3], int variant) {
+    struct gemm_args g = {.m = size[0], .n = size[1], .k = size[2]};
+    g.trans_a = variant & 1;
+    g.trans_b = variant >> 1 & 1;
+    g.alpha = variant & 4 ? 0.5 : 1;
+    g.beta = variant & 8 ? -1.5 : variant & 4 ? 1 : 0;
+    g.relu = variant >> 4 & 1;
+    g.lda = (g.trans_a ? g.m : g.k) + (variant & 4 ? 3 : 0);
+    g.ldb = (g.trans_b ? g.k : g.n) + (variant & 8 ? 5 : 0);
+    g.ldc = g.n + (variant & 1 ? 2 : 0);
+    size_t rows_a = g.trans_a ? g.k : g.m, rows_b = g.trans_b ? g.n : g.k;
+    float *a = new_random((rows_a - 1) * g.lda + (g.trans_a ? g.m : g.k));
+    float *b = new_random((rows_b - 1) * g.ldb + (g.trans_b ? g.k : g.n));
+    float *bias = new_random(g.n), *start = new_random((size_t)g.m * g.ldc);
+    size_t size_c = (size_t)(g.m - 1) * g.ldc + g.n;
+    float *got = new_output(size_c, start), *want = new_output(size_c, start);
+    g.a = a, g.b = b, g.bias = variant & 16 ? bias : NULL;
+    g.c = want;
+    kernels_reference.gemm(plain, &g);
+    g.c = got;
+    reserve(ctx, kernels_cpu.gemm_workspace(ctx, g.m, g.n, g.k));
+    kernels_cpu.gemm(ctx, &g);
+    char what[96];
+    snprintf(what, sizeof what, "gemm %dx%dx%d variant %d", g.m, g.n, g.k, variant);
+    check(got, want, size_c, isa, what);
+    free(a), free(b), free(bias), free(start);
+}
+
+static void test_gemm(struct kernel_ctx *ctx, const char *isa) {
+    static const int sizes[][3] = {{1, 1, 1},     {3, 5, 7},     {12, 32, 16},
+                                   {13, 33, 17},  {64, 10, 96},  {100, 31, 40},
+                                   {17, 64, 530}, {200, 48, 20}, {7, 130, 1030}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int variant = 0; variant < 32; variant += i % 2 ? 1 : 3)
+            one_gemm(ctx, isa, sizes[i], variant);
+}
+
+struct conv_data {
+    size_t nx, nw, ny;
+    float *x, *w, *y, *bias, *out_x, *out_w, *out_y; // y: the gradient that comes in
+};
+
+static struct conv_data new_conv(const struct conv2d_shape *s) {
+    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    struct conv_data d = {.nx = (size_t)s->n * s->h * s->w * s->c,
+                          .nw = (size_t)s->o * s->kh * s->kw * s->c,
+                          .ny = (size_t)s->n * oh * ow * s->o};
+    d.x = new_random(d.nx), d.w = new_random(d.nw), d.y = new_random(d.ny);
+    d.bias = new_random(s->o);
+    d.out_x = new_random(d.nx), d.out_w = new_random(d.nw), d.out_y = new_random(d.ny);
+    return d;
+}
+
+static void free_conv(struct conv_data *d) {
+    free(d->x), free(d->w), free(d->y), free(d->bias);
+    free(d->out_x), free(d->out_w), free(d->out_y);
+}
+
+static void one_conv(struct kernel_ctx *ctx, const char *isa, const struct conv2d_shape *s,
+                     int variant) {
+    struct conv_data d = new_conv(s);
+    int plus = variant & 1;
+    const float *bias = plus ? d.bias : NULL;
+    char what[128], pass[160];
+    snprintf(what, sizeof what, "%dx%dx%dx%d to %d, %dx%d stride %d pad %d%s", s->n, s->h, s->w,
+             s->c, s->o, s->kh, s->kw, s->stride, s->pad, plus ? ", bias, relu, accumulate" : "");
+    reserve(ctx, kernels_cpu.conv2d_workspace(ctx, s));
+    float *got = new_output(d.ny, d.out_y), *want = new_output(d.ny, d.out_y);
+    kernels_reference.conv2d_forward(plain, s, d.x, d.w, bias, plus, want);
+    kernels_cpu.conv2d_forward(ctx, s, d.x, d.w, bias, plus, got);
+    snprintf(pass, sizeof pass, "conv forward %s", what);
+    check(got, want, d.ny, isa, pass);
+    got = new_output(d.nx, d.out_x), want = new_output(d.nx, d.out_x);
+    kernels_reference.conv2d_backward_data(plain, s, d.y, d.w, want, plus);
+    kernels_cpu.conv2d_backward_data(ctx, s, d.y, d.w, got, plus);
+    snprintf(pass, sizeof pass, "conv data gradient %s", what);
+    check(got, want, d.nx, isa, pass);
+    got = new_output(d.nw, d.out_w), want = new_output(d.nw, d.out_w);
+    kernels_reference.conv2d_backward_weight(plain, s, d.x, d.y, want, plus);
+    kernels_cpu.conv2d_backward_weight(ctx, s, d.x, d.y, got, plus);
+    snprintf(pass, sizeof pass, "conv weight gradient %s", what);
+    check(got, want, d.nw, isa, pass);
+    free_conv(&d);
+}
+
+static void test_conv(struct kernel_ctx *ctx, const char *isa) {
+    // n, h, w, c, o, kh, kw, stride, pad
+    static const struct conv2d_shape shapes[] = {
+        {3, 32, 32, 3, 16, 7, 7, 2, 3}, // the ImageNet stem
+        {2, 8, 8, 3, 64, 3, 3, 1, 1},   // the CIFAR stem
+        {2, 8, 8, 64, 64, 3, 3, 1, 1},   {2, 8, 8, 64, 40, 3, 3, 2, 1},
+        {3, 8, 8, 32, 33, 1, 1, 2, 0},   {3, 4, 4, 48, 64, 3, 3, 1, 1},
+        {13, 2, 2, 64, 70, 3, 3, 1, 1},  {13, 2, 2, 64, 48, 3, 3, 2, 1},
+        {30, 1, 1, 96, 64, 3, 3, 1, 1},  {2, 1, 1, 700, 20, 3, 3, 1, 1},
+        {2, 3, 3, 400, 20, 3, 3, 1, 1}, // longer than one pass
+        {1, 5, 7, 1, 1, 3, 3, 1, 1},     {2, 9, 6, 5, 7, 3, 5, 1, 2},
+        {2, 9, 6, 9, 35, 5, 3, 2, 0},    {1, 11, 10, 17, 19, 3, 3, 3, 1},
+        {2, 6, 6, 12, 12, 1, 1, 1, 0},   {2, 7, 7, 20, 24, 2, 2, 2, 0},
+        {1, 9, 9, 10, 10, 2, 2, 3, 0}, // gaps: some inputs are never read
+        {1, 4, 4, 9, 9, 1, 1, 1, 1},   // some outputs see nothing but padding
+        {1, 12, 12, 16, 16, 3, 3, 4, 1}, {5, 1, 1, 8, 300, 1, 1, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int variant = 0; variant < 2; variant++)
+            one_conv(ctx, isa, &shapes[i], variant);
+}
+
+// The same bits from any number of threads.
+static void test_threads(const char *isa) {
+    static const struct conv2d_shape s = {5, 8, 8, 40, 72, 3, 3, 1, 1};
+    static const int counts[] = {1, 2, 3, 7};
+    struct conv_data d = new_conv(&s);
+    float *y[4], *dx[4], *dw[4], *c[4], *ab = new_random(600 * 72);
+    for (int i = 0; i < 4; i++) {
+        struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isa, counts[i]);
+        reserve(ctx, kernels_cpu.conv2d_workspace(ctx, &s));
+        reserve(ctx, kernels_cpu.gemm_workspace(ctx, 50, 600, 72));
+        y[i] = new_output(d.ny, d.out_y), dx[i] = new_output(d.nx, d.out_x);
+        dw[i] = new_output(d.nw, d.out_w), c[i] = new_output(50 * 600, ab);
+        kernels_cpu.conv2d_forward(ctx, &s, d.x, d.w, NULL, 0, y[i]);
+        kernels_cpu.conv2d_backward_data(ctx, &s, d.y, d.w, dx[i], 1);
+        kernels_cpu.conv2d_backward_weight(ctx, &s, d.x, d.y, dw[i], 1);
+        struct gemm_args g = {.m = 50, .n = 600, .k = 72, .trans_a = 1, .a = ab, .b = ab};
+        g.lda = 50, g.ldb = 72, g.trans_b = 1, g.c = c[i], g.ldc = 600, g.alpha = 1;
+        kernels_cpu.gemm(ctx, &g);
+        kernels_cpu.close(ctx);
+    }
+    for (int i = 1; i < 4; i++)
+        ok(memcmp(y[0], y[i], d.ny * sizeof(float)) == 0 &&
+               memcmp(dx[0], dx[i], d.nx * sizeof(float)) == 0 &&
+               memcmp(dw[0], dw[i], d.nw * sizeof(float)) == 0 &&
+               memcmp(c[0], c[i], 50 * 600 * sizeof(float)) == 0,
+           "%s: %d threads give the bits of one", isa, counts[i]);
+    for (int i = 0; i < 4; i++)
+        free(y[i] - guard), free(dx[i] - guard), free(dw[i] - guard), free(c[i] - guard);
+    free(ab);
+    free_conv(&d);
+}
+
+int main(void) {
+    static const char *const isas[] = {"avx512", "avx2", "base"};
+    struct kernel_ctx *bad;
+    plain = open_ctx(&kernels_reference, NULL, 1);
+    ok(kernels_find("cpu") == &kernels_cpu && kernels_find("reference") == &kernels_reference &&
+           kernels_find("reference-f64") == &kernels_reference_f64 && !kernels_find("gpu"),
+       "backends are found by name");
+    is_int(kernels_cpu.open(&bad, &(struct kernel_config){.isa = "mmx"}), -22,
+           "an unknown instruction set is refused");
+    for (int i = 0; i < 3; i++) {
+        struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isas[i], 2);
+        if (!ctx) {
+            skip(1, "this machine has no %s", isas[i]);
+            continue;
+        }
+        is_str(kernels_cpu.isa(ctx), isas[i], "%s opens", isas[i]);
+        test_gemm(ctx, isas[i]);
+        test_conv(ctx, isas[i]);
+        kernels_cpu.close(ctx);
+        test_threads(isas[i]);
+    }
+    kernels_reference.close(plain);
+    return done_testing();
+}
