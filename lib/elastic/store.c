@@ -245,6 +245,17 @@ static ssize_t feed_requests(struct store_session *c, const char *p, size_t len,
     return (ssize_t)done;
 }
 
+// Counts what is buffered for this client, either way, against the store's limit.
+static int session_charge(struct store_session *c, struct err *e) {
+    size_t held = c->in.len + c->out.len;
+    c->store->bytes -= c->charged;
+    c->charged = 0;
+    if (store_map_charge(c->store, held, e) < 0)
+        return -1;
+    c->charged = held;
+    return 0;
+}
+
 int store_feed(struct store_session *c, const void *p, size_t len, struct err *e) {
     if (len == 0)
         return 0;

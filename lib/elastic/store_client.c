@@ -24,7 +24,8 @@
 enum { RETRY_FIRST_MS = 10, RETRY_MS_MAX = 500, REPLY_MS_MAX = 60000 };
 
 static int broken(struct store_client *c, struct err *e) {
-    return err_wrap(e, "store at %s", c->peer);
+    err_wrap(e, "store at %s", c->peer);
+    return -1;
 }
 
 static void request_key(struct strbuf *b, const char *key) {
@@ -45,7 +46,9 @@ static int request_send(struct store_client *c, struct strbuf *b, struct err *e)
     int rc = c->fd < 0 ? err_set(e, ERR_NET, "the connection is closed")
                        : net_send_all(c->fd, b->data, b->len, c->reply_ms_max, e);
     strbuf_fini(b);
-    return rc < 0 ? broken(c, e) : 0;
+    if (rc < 0)
+        return broken(c, e);
+    return 0;
 }
 
 static int reply_uint(struct store_client *c, uint64_t *v, size_t width, struct err *e) {
