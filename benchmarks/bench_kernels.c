@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// How near the CPU kernels come to the machine. Every line is one op and shape, timed next to its
+// floor in the same run: a loop of fused multiply-adds for products, a copy of memory for the rest.
+//
+//   bench_kernels [--threads N] [--isa NAME] [--only TEXT]
+//
+// JSON lines: ms (median), gflops (done, without products with padding), peak_gflops, ratio; or
+// gbytes per second against copy_gbytes. The last line adds up one ResNet-18 training step.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/kernels.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { runs_max = 200, runs_min = 5 };
+static const double seconds_per_op = 0.15;
+
+static const struct kernel_backend *const k = &kernels_cpu;
+static struct kernel_ctx *ctx;
+static const char *only = "";
+static int threads = 2;
+static double step_ms;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Ten independent chains: more than any core's latency times its units.
+enum { chains = 12, peak_rounds = 400000 };
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static float spin_avx512(int rounds) {
+    __m512 acc[chains], x = _mm512_set1_ps(0.999F), y = _mm512_set1_ps(0.001F);
+#pragma GCC unroll 16
+    for (int i = 0; i < chains; i++)
+        acc[i] = _mm512_set1_ps((float)i);
+    for (int r = 0; r < rounds; r++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < chains; i++)
+            acc[i] = _mm512_fmadd_ps(acc[i], x, y);
+    }
+#pragma GCC unroll 16
+    for (int i = 1; i < chains; i++)
+        acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    return _mm512_reduce_add_ps(acc[0]);
+}
+
+__attribute__((target("avx2,fma"))) static float spin_avx2(int rounds) {
+    __m256 acc[chains], x = _mm256_set1_ps(0.999F), y = _mm256_set1_ps(0.001F);
+#pragma GCC unroll 16
+    for (int i = 0; i < chains; i++)
+        acc[i] = _mm256_set1_ps((float)i);
+    for (int r = 0; r < rounds; r++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < chains; i++)
+            acc[i] = _mm256_fmadd_ps(acc[i], x, y);
+    }
+#pragma GCC unroll 16
+    for (int i = 1; i < chains; i++)
+        acc[0] = _mm256_add_ps(acc[0], acc[i]);
+    float out[8];
+    _mm256_storeu_ps(out, acc[0]);
+    return out[0];
+}
+#endif
+
+static float spin_base(int rounds) {
+    typedef float vec __attribute__((vector_size(16)));
+    vec acc[chains], x = {0.999F, 0.999F, 0.999F, 0.999F}, y = {0.001F, 0.001F, 0.001F, 0.001F};
+#pragma GCC unroll 16
+    for (int i = 0; i < chains; i++)
+        acc[i] = x * (float)i;
+    for (int r = 0; r < rounds; r++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < chains; i++)
+            acc[i] = acc[i] * x + y;
+    }
+#pragma GCC unroll 16
+    for (int i = 1; i < chains; i++)
+        acc[0] += acc[i];
+    return acc[0][0];
+}
+
+static volatile float sink;
+
+static void spin_worker(void *arg, int worker, int workers) {
+    (void)arg, (void)worker, (void)workers;
+#if defined(__x86_64__)
+    if (strcmp(k->isa(ctx), "avx512") == 0) {
+        sink = spin_avx512(peak_rounds);
+        return;
+    }
+    if (strcmp(k->isa(ctx), "avx2") == 0) {
+        sink = spin_avx2(peak_rounds);
+        return;
+    }
+#endif
+    sink = spin_base(peak_rounds);
+}
+
+static double peak_gflops(void) {
+    int lanes = strcmp(k->isa(ctx), "avx512") == 0 ? 16 : strcmp(k->isa(ctx), "avx2") == 0 ? 8 : 4;
+    double best = 0;
+    for (int i = 0; i < 3; i++) {
+        double start = now();
+        k->parallel(ctx, spin_worker, NULL);
+        double gflops = 2.0 * threads * lanes * chains * peak_rounds / (now() - start) * 1e-9;
+        best = gflops > best ? gflops : best;
+    }
+    return best;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct job {
+    void (*run)(void *arg);
+    void *arg;
+};
+
+static double median_seconds(struct job job) {
+    double took[runs_max], start = now();
+    int n = 0;
+    job.run(job.arg);
+    while (n < runs_min || (n < runs_max && now() - start < seconds_per_op)) {
+        double t = now();
+        job.run(job.arg);
+        took[n++] = now() - t;
+    }
+    qsort(took, (size_t)n, sizeof took[0], by_value);
+    return took[n / 2];
+}
+
+static void *new_real(size_t n) {
+    float *p = k->mem_alloc(ctx, n * sizeof *p);
+    if (!p) {
+        fprintf(stderr, "bench_kernels: out of memory (%zu floats)\n", n);
+        exit(1);
+    }
+    for (size_t i = 0; i < n; i++)
+        p[i] = (float)((i * 2654435761U >> 8) & 0xffff) / 65536.0F - 0.5F;
+    return p;
+}
+
+static void reserve(size_t bytes) {
+    if (k->reserve(ctx, bytes) != 0) {
+        fprintf(stderr, "bench_kernels: out of memory (workspace of %zu bytes)\n", bytes);
+        exit(1);
+    }
+}
+
+static void line_flops(const char *op, const char *shape, double seconds, double flops, int times) {
+    double peak = peak_gflops(), rate = flops / seconds * 1e-9;
+    step_ms += seconds * 1e3 * times;
+    printf("{\"bench\":\"kernels\",\"op\":\"%s\",\"shape\":\"%s\",\"threads\":%d,\"isa\":\"%s\","
+           "\"ms\":%.4f,\"gflops\":%.1f,\"peak_gflops\":%.1f,\"ratio\":%.3f,\"per_step\":%d}\n",
+           op, shape, threads, k->isa(ctx), seconds * 1e3, rate, peak, rate / peak, times);
+    fflush(stdout);
+}
+
+static int wanted(const char *op, const char *shape) {
+    return strstr(op, only) || strstr(shape, only);
+}
+
+static void run_gemm(void *arg) {
+    k->gemm(ctx, arg);
+}
+
+static void bench_gemm(int m, int n, int kk, int trans_a, int trans_b) {
+    struct gemm_args g = {.m = m, .n = n, .k = kk, .trans_a = trans_a, .trans_b = trans_b};
+    char shape[64];
+    snprintf(shape, sizeof shape, "%dx%dx%d %c%c", m, n, kk, trans_a ? 't' : 'n',
+             trans_b ? 't' : 'n');
+    if (!wanted("gemm", shape))
+        return;
+    g.alpha = 1, g.lda = trans_a ? m : kk, g.ldb = trans_b ? kk : n, g.ldc = n;
+    size_t na = (size_t)m * kk, nb = (size_t)kk * n, nc = (size_t)m * n;
+    void *a = new_real(na), *b = new_real(nb), *c = new_real(nc);
+    g.a = a, g.b = b, g.c = c;
+    reserve(k->gemm_workspace(ctx, m, n, kk));
+    double s = median_seconds((struct job){run_gemm, &g});
+    line_flops("gemm", shape, s, 2.0 * m * n * kk, 0);
+    k->mem_free(ctx, a, na * sizeof(float)), k->mem_free(ctx, b, nb * sizeof(float));
+    k->mem_free(ctx, c, nc * sizeof(float));
+}
+
+struct conv_bench {
+    struct conv2d_shape s;
+    void *x, *w, *y;
+};
+
+static void run_conv_forward(void *arg) {
+    struct conv_bench *b = arg;
+    k->conv2d_forward(ctx, &b->s, b->x, b->w, NULL, 0, b->y);
+}
+
+static void run_conv_data(void *arg) {
+    struct conv_bench *b = arg;
+    k->conv2d_backward_data(ctx, &b->s, b->y, b->w, b->x, 0);
+}
+
+static void run_conv_weight(void *arg) {
+    struct conv_bench *b = arg;
+    k->conv2d_backward_weight(ctx, &b->s, b->x, b->y, b->w, 0);
+}
+
+// How many pairs of output position and tap along one axis see the input.
+static double seen(int in, int out, int taps, int stride, int pad) {
+    double n = 0;
+    for (int o = 0; o < out; o++)
+        for (int t = 0; t < taps; t++)
+            n += o * stride - pad + t >= 0 && o * stride - pad + t < in;
+    return n;
+}
+
+static void bench_conv(struct conv2d_shape s, int times) {
+    int oh = kernel_conv_out(s.h, s.kh, s.stride, s.pad);
+    int ow = kernel_conv_out(s.w, s.kw, s.stride, s.pad);
+    double flops = 2.0 * s.n * s.c * s.o * seen(s.h, oh, s.kh, s.stride, s.pad) *
+                   seen(s.w, ow, s.kw, s.stride, s.pad);
+    char shape[96];
+    snprintf(shape, sizeof shape, "%dx%dx%dx%d-%d k%d s%d", s.n, s.h, s.w, s.c, s.o, s.kh,
+             s.stride);
+    if (!wanted("conv", shape))
+        return;
+    size_t nx = (size_t)s.n * s.h * s.w * s.c, nw = (size_t)s.o * s.kh * s.kw * s.c;
+    size_t ny = (size_t)s.n * oh * ow * s.o;
+    struct conv_bench b = {s, new_real(nx), new_real(nw), new_real(ny)};
+    reserve(k->conv2d_workspace(ctx, &s));
+    line_flops("conv_forward", shape, median_seconds((struct job){run_conv_forward, &b}), flops,
+               times);
+    if (s.c > 3)
+        line_flops("conv_backward_data", shape, median_seconds((struct job){run_conv_data, &b}),
+                   flops, times);
+    line_flops("conv_backward_weight", shape, median_seconds((struct job){run_conv_weight, &b}),
+               flops, times);
+    k->mem_free(ctx, b.x, nx * sizeof(float)), k->mem_free(ctx, b.w, nw * sizeof(float));
+    k->mem_free(ctx, b.y, ny * sizeof(float));
+}
+
+struct flat_bench {
+    size_t n;
+    int64_t rows;
+    int channels;
+    float *a, *b, *c, *d, *vec[6];
+    uint8_t *index;
+    struct pool2d_shape pool;
+};
+
+static void run_copy(void *arg) {
+    struct flat_bench *f = arg;
+    k->scale(ctx, f->n, 1.0, f->a);
+}
+
+static void run_adam(void *arg) {
+    struct flat_bench *f = arg;
+    struct optim_range all = {0, f->n, 0, 1};
+    struct adam_args a = {.ranges = &all, .nranges = 1, .p = f->a, .g = f->b, .m = f->c, .v = f->d};
+    a.lr = 1e-3, a.beta1 = 0.9, a.beta2 = 0.999, a.eps = 1e-8, a.grad_scale = 1, a.step = 7;
+    k->adam(ctx, &a);
+}
+
+static void run_bn_forward(void *arg) {
+    struct flat_bench *f = arg;
+    struct batchnorm_args a = {.rows = f->rows, .channels = f->channels, .eps = 1e-5};
+    a.momentum = 0.1, a.x = f->a, a.y = f->b, a.gamma = f->vec[0], a.beta = f->vec[1];
+    a.running_mean = f->vec[2], a.running_var = f->vec[3], a.save_mean = f->vec[4];
+    a.save_invstd = f->vec[5], a.relu = 1;
+    k->batchnorm_forward_train(ctx, &a);
+}
+
+static void run_bn_backward(void *arg) {
+    struct flat_bench *f = arg;
+    struct batchnorm_grad_args a = {.rows = f->rows, .channels = f->channels, .relu = 1};
+    a.x = f->a, a.y = f->b, a.dy = f->c, a.dx = f->d, a.gamma = f->vec[0];
+    a.save_mean = f->vec[4], a.save_invstd = f->vec[5], a.dgamma = f->vec[2], a.dbeta = f->vec[3];
+    k->batchnorm_backward(ctx, &a);
+}
+
+static void run_pool_forward(void *arg) {
+    struct flat_bench *f = arg;
+    k->maxpool_forward(ctx, &f->pool, f->a, f->b, f->index);
+}
+
+static void run_pool_backward(void *arg) {
+    struct flat_bench *f = arg;
+    k->maxpool_backward(ctx, &f->pool, f->b, f->index, f->c);
+}
+
+static double copy_gbytes; // read and written in place, a buffer larger than the caches
+
+static void line_bytes(const char *op, const char *shape, double seconds, double bytes, int times) {
+    double rate = bytes / seconds * 1e-9;
+    step_ms += seconds * 1e3 * times;
+    printf("{\"bench\":\"kernels\",\"op\":\"%s\",\"shape\":\"%s\",\"threads\":%d,\"isa\":\"%s\","
+           "\"ms\":%.4f,\"gbytes\":%.1f,\"copy_gbytes\":%.1f,\"ratio\":%.3f,\"per_step\":%d}\n",
+           op, shape, threads, k->isa(ctx), seconds * 1e3, rate, copy_gbytes, rate / copy_gbytes,
+           times);
+    fflush(stdout);
+}
+
+static struct flat_bench new_flat(size_t n, int channels) {
+    struct flat_bench f = {.n = n, .channels = channels};
+    f.rows = (int64_t)(n / (size_t)channels);
+    f.a = new_real(n), f.b = new_real(n), f.c = new_real(n), f.d = new_real(n);
+    for (int i = 0; i < 6; i++)
+        f.vec[i] = new_real((size_t)channels);
+    for (size_t i = 0; i < n; i++) // variances are not negative
+        f.d[i] *= f.d[i];
+    f.index = calloc(n, 1);
+    return f;
+}
+
+static void free_flat(struct flat_bench *f) {
+    size_t bytes = f->n * sizeof(float);
+    k->mem_free(ctx, f->a, bytes), k->mem_free(ctx, f->b, bytes);
+    k->mem_free(ctx, f->c, bytes), k->mem_free(ctx, f->d, bytes);
+    for (int i = 0; i < 6; i++)
+        k->mem_free(ctx, f->vec[i], (size_t)f->channels * sizeof(float));
+    free(f->index);
+}
+
+static void bench_batchnorm(int64_t rows, int channels, int times) {
+    char shape[64];
+    snprintf(shape, sizeof shape, "%ldx%d", (long)rows, channels);
+    if (!wanted("batchnorm", shape))
+        return;
+    struct flat_bench f = new_flat((size_t)(rows * channels), channels);
+    double bytes = (double)f.n * sizeof(float);
+    reserve(k->batchnorm_workspace(ctx, rows, channels));
+    line_bytes("batchnorm_forward", shape, median_seconds((struct job){run_bn_forward, &f}),
+               3 * bytes, times);
+    line_bytes("batchnorm_backward", shape, median_seconds((struct job){run_bn_backward, &f}),
+               7 * bytes, times);
+    free_flat(&f);
+}
+
+// One training step of ResNet-18 with the ImageNet stem on 32x32 images, batch 64, with Adam.
+static void bench_step(int n) {
+    bench_conv((struct conv2d_shape){n, 32, 32, 3, 64, 7, 7, 2, 3}, 1);
+    bench_conv((struct conv2d_shape){n, 8, 8, 64, 64, 3, 3, 1, 1}, 4);
+    bench_batchnorm((int64_t)n * 256, 64, 1);
+    bench_batchnorm((int64_t)n * 64, 64, 4);
+    for (int c = 64, h = 8; c < 512; c *= 2, h /= 2) {
+        bench_conv((struct conv2d_shape){n, h, h, c, 2 * c, 3, 3, 2, 1}, 1);
+        bench_conv((struct conv2d_shape){n, h, h, c, 2 * c, 1, 1, 2, 0}, 1);
+        bench_conv((struct conv2d_shape){n, h / 2, h / 2, 2 * c, 2 * c, 3, 3, 1, 1}, 3);
+        bench_batchnorm((int64_t)n * h * h / 4, 2 * c, 5);
+    }
+    if (wanted("maxpool", "")) {
+        struct flat_bench f = new_flat((size_t)n * 16 * 16 * 64, 64);
+        f.pool = (struct pool2d_shape){n, 16, 16, 64, 3, 2, 1};
+        double bytes = (double)f.n * sizeof(float);
+        line_bytes("maxpool_forward", "16x16x64",
+                   median_seconds((struct job){run_pool_forward, &f}), bytes * 1.3125, 1);
+        line_bytes("maxpool_backward", "16x16x64",
+                   median_seconds((struct job){run_pool_backward, &f}), bytes * 1.3125, 1);
+        free_flat(&f);
+    }
+    if (wanted("adam", "")) {
+        struct flat_bench f = new_flat(11181642, 1);
+        line_bytes("adam", "11181642", median_seconds((struct job){run_adam, &f}),
+                   7.0 * (double)f.n * sizeof(float), 1);
+        free_flat(&f);
+    }
+    printf(
+        "{\"bench\":\"kernels\",\"op\":\"sum of a step\",\"shape\":\"resnet18 imagenet stem 32x32 "
+        "batch %d\",\"threads\":%d,\"isa\":\"%s\",\"ms\":%.2f,\"images_per_s\":%.0f}\n",
+        n, threads, k->isa(ctx), step_ms, n / step_ms * 1e3);
+}
+
+static void bench_other(void) {
+    bench_gemm(1024, 1024, 1024, 0, 0);
+    bench_gemm(1024, 1024, 1024, 0, 1);
+    bench_gemm(1024, 1024, 1024, 1, 0);
+    bench_gemm(2048, 2048, 2048, 0, 0);
+    bench_gemm(64, 4096, 1024, 0, 1);
+    bench_gemm(64, 10, 512, 0, 1);
+    bench_conv((struct conv2d_shape){64, 32, 32, 3, 64, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){64, 32, 32, 64, 64, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){64, 16, 16, 128, 128, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){64, 4, 4, 512, 512, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){8, 56, 56, 64, 64, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){8, 7, 7, 512, 512, 3, 3, 1, 1}, 0);
+    bench_conv((struct conv2d_shape){8, 28, 28, 512, 128, 1, 1, 1, 0}, 0);
+}
+
+int main(int argc, char **argv) {
+    struct kernel_config cfg = {0};
+    int cpus[64];
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--threads") == 0)
+            threads = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--isa") == 0)
+            cfg.isa = argv[i + 1];
+        else if (strcmp(argv[i], "--only") == 0)
+            only = argv[i + 1];
+        else
+            threads = 0;
+    }
+    if (argc % 2 == 0 || threads < 1 || threads > 64) {
+        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--only TEXT]\n");
+        return 2;
+    }
+    for (int i = 0; i < threads; i++)
+        cpus[i] = i;
+    cfg.threads = threads;
+    cfg.cpus = cpus;
+    int rc = k->open(&ctx, &cfg);
+    if (rc != 0) {
+        fprintf(stderr, "bench_kernels: cannot open the cpu backend: %s\n", strerror(-rc));
+        return 1;
+    }
+    struct flat_bench f = new_flat(16 << 20, 1);
+    copy_gbytes =
+        2.0 * (double)f.n * sizeof(float) / 1e9 / median_seconds((struct job){run_copy, &f});
+    free_flat(&f);
+    bench_step(64);
+    bench_other();
+    k->close(ctx);
+    return 0;
+}
