@@ -8,6 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DELETE_ON_ERROR:
 SHELL := /bin/bash
+HASH := \#
 
 BUILD ?= build
 BIN ?= $(if $(filter build,$(BUILD)),bin,$(BUILD)/bin)
@@ -144,17 +145,47 @@ $(O)/gen/build_info.h: FORCE | $(O)/.prepared
 BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)
 $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 
-# ---- install, dist, housekeeping -------------------------------------------------------------
-install: all ## Install programs and man pages below $(DESTDIR)$(PREFIX)
+# ---- install, dist, demo, housekeeping --------------------------------------------------------
+install: all ## Install programs, man pages and completions below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 
+DIST ?= dist
+dist: ## Pack the committed sources into dist/dtctl-VERSION.tar.gz with SHA256SUMS
+	$(Q)lib/third_party/dist $(VERSION) $(DIST)
+
+demo: ## From nothing to two trained nodes: setup, deps, build, up, train, down
+	$(SUBMAKE) setup
+	$(SUBMAKE) deps
+	$(SUBMAKE) MODE=release programs
+	$(Q)tests/demo.sh $(BIN)/dtctl
+
+N ?= 4
+hosts: programs ## A shell inside a cluster of N=4 namespace hosts with sshd (needs root)
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BIN=$(abspath $(BIN)) tests/hosts $(N)
+
+# Programs and scripts benchmarks/bench_*; each prints JSON lines, which also go to one file.
+BENCH_C := $(sort $(wildcard benchmarks/bench_*.c))
+BENCH := $(foreach b,$(sort $(wildcard benchmarks/bench_*)),$(if $(filter %.c,$(b)),$(abspath \
+    $(O)/$(basename $(b))),$(if $(filter %.sh %.py,$(b)),$(b))))
+$(foreach b,$(BENCH_C),$(eval $(call test_rule,$(b))))
+bench: programs $(patsubst %.c,$(O)/%,$(BENCH_C)) ## Measure against named peers (B=name for one)
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
+	    tests/bench $(if $(B),$(filter $(foreach b,$(B),%/bench_$(b) %/bench_$(b).%),$(BENCH)),\
+	    $(BENCH))
+
+compile_commands.json: FORCE ## For editors: how each file is compiled
+	$(Q)$(MAKE) --no-print-directory -Bn MODE=debug all test-programs | tests/lint/commands > $@
+
 clean: ## Remove objects and programs (the cache of third-party libraries stays)
-	rm -rf $(BUILD)/release $(BUILD)/debug $(BUILD)/san $(BUILD)/fuzz $(BUILD)/lint $(patsubst %,$(BIN)/%,$(PROGRAMS))
+	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap) $(patsubst %,$(BIN)/%,$(PROGRAMS))
 
 help: ## Show this list
-	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | sort | expand -t 32
+	@echo 'Modes: MODE=release (musl, static), debug, san (clang, ASan+UBSan), fuzz; objects in BUILD.'
+	@echo 'Tests: tests/*/test_*.c and sim_*.c (TAP by tests/tap.h), executable tests/*/*.t (tests/lib.sh),'
+	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs those of one name.'
 
 FORCE:
-.PHONY: all programs cuda install clean help FORCE
+.PHONY: all programs cuda install dist demo hosts bench clean help FORCE
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -19,7 +19,7 @@ UP_nn := base sys conf elastic comm data kernels nn
 UP_job := base sys conf cluster remote elastic job
 
 # "file:layer" for each layer, and "file:cmd/program" for each program, that a test includes.
-TEST_USES := $(shell awk -F'"' '/^[ \t]*\#[ \t]*include[ \t]*"/ { n = split($$2, p, "/"); \
+TEST_USES := $(shell awk -F'"' '/^[ \t]*$(HASH)[ \t]*include[ \t]*"/ { n = split($$2, p, "/"); \
     if (p[1] == "lib") p[1] = p[2]; \
     if (p[1] == "cmd" && n > 2) print FILENAME ":cmd/" p[2]; \
     else if (n > 1 && p[1] != "tests") print FILENAME ":" p[1] }' \

@@ -18,7 +18,7 @@ shift
 n=0
 {
     echo '#include "job/embed.h"'
-    for pair; do echo "extern const unsigned char embed_data_$n[];" && n=$((n + 1)); done
+    for pair; do echo "extern const unsigned char embed_data_${n}[];" && n=$((n + 1)); done
     echo 'extern const struct embed_file embed_files[];'
     echo 'const struct embed_file embed_files[] = {'
     n=0

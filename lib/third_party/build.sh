@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # build.sh: compiles the fetched archives with musl-gcc into OUT/{include,lib,licenses,versions}.
-# Sourced by deps (pinned, die, cc). Every library is static, position dependent, in sections, and
+# Sourced by deps, which sets here, cache and cc, and defines pinned and die. Every library is static, position dependent, in sections, and
 # carries no path of the machine it was built on.
 
 jobs=2
+: "${here:?}" "${cache:?}" "${cc:?}"
 
 build_log() { # NAME COMMAND…: runs the command quietly; on failure shows its last lines
     local name=$1
@@ -48,7 +49,7 @@ openssl_target() {
 build_openssl() {
     local src=$work/openssl
     unpack openssl "$src"
-    cd "$src"
+    cd "$src" || return
     build_log 'openssl: configure' ./Configure "$(openssl_target)" --prefix=/usr --libdir=lib \
         --openssldir=/etc/ssl no-shared no-module no-dso no-engine no-async no-tests no-apps \
         no-docs no-ui-console no-autoload-config no-legacy no-ssl3 no-dtls no-quic no-comp no-cms \
@@ -87,7 +88,7 @@ build_libssh2() {
     unpack libssh2 "$src"
     libssh2_patch "$src"
     cp "$here/libssh2_config.h" "$src/src/libssh2_config.h"
-    cd "$src/src"
+    cd "$src/src" || return
     mapfile -t files < <(printf '%s\n' ./*.c |
         grep -vE '/(agent_win|blowfish|libgcrypt|mbedtls|openssl|os400qc3|wincng)\.c$')
     # shellcheck disable=SC2086 # flags are words
@@ -104,13 +105,14 @@ build_jpeg() {
     local src=$work/jpeg
     unpack libjpeg-turbo "$src"
     mkdir -p "$src/build"
-    cd "$src/build"
+    cd "$src/build" || return
     build_log 'libjpeg-turbo: configure' cmake .. -DCMAKE_C_COMPILER="$cc" \
-        -DCMAKE_C_FLAGS="$cflags -no-pie" -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF -DENABLE_STATIC=ON \
-        -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=ON -DWITH_JAVA=OFF -DBUILD=dtctl
-    build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static turbojpeg-static
-    cp libjpeg.a libturbojpeg.a "$out/lib/"
-    cp jconfig.h ../jpeglib.h ../jmorecfg.h ../jerror.h ../turbojpeg.h "$out/include/"
+        -DCMAKE_C_FLAGS="$cflags -no-pie" -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF \
+        -DENABLE_STATIC=ON \
+        -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_JAVA=OFF -DBUILD=dtctl
+    build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static
+    cp libjpeg.a "$out/lib/"
+    cp jconfig.h ../jpeglib.h ../jmorecfg.h ../jerror.h "$out/include/"
     cp ../LICENSE.md "$out/licenses/libjpeg-turbo"
 }
 

@@ -15,6 +15,6 @@ fi
 date=''
 [ -z "${SOURCE_DATE_EPOCH-}" ] || date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
 printf '#define DTCTL_VERSION "%s"\n#define DTCTL_BUILD_DATE "%s"\n' "$version" "$date"
-echo '#define DTCTL_THIRD_PARTY \'
+printf '#define DTCTL_THIRD_PARTY \\\n'
 [ -z "${2-}" ] || [ ! -f "$2" ] || sed 's/["\\]/\\&/g; s/.*/    "&\\n" \\/' "$2"
 echo '    ""'

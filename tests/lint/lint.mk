@@ -8,7 +8,7 @@ LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/cpu/*.h cm
 LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
 # Every tracked or new text file whose first line asks for a shell, and the libraries they source.
 LINT_SH := $(shell { git ls-files -co --exclude-standard 2>/dev/null || find . -type f; } | sort | \
-    xargs -d '\n' awk 'FNR == 1 && /^\#!.*(bash|\/sh|env sh)/ { print FILENAME } \
+    xargs -d '\n' awk 'FNR == 1 && /^$(HASH)!.*(bash|\/sh|env sh)/ { print FILENAME } \
     FNR == 2 && /shellcheck shell=/ { print FILENAME } FNR == 3 { nextfile }' 2>/dev/null)
 CLANG_FORMAT := $(firstword $(shell command -v clang-format-14 clang-format))
 
@@ -46,7 +46,7 @@ $(LINT)/%.ok: %
 
 lint-cppcheck:
 	$(Q)mkdir -p $(LINT)/cppcheck && cppcheck --quiet --std=c11 --platform=unix64 \
-	    --enable=warning,portability --error-exitcode=1 --cppcheck-build-dir=$(LINT)/cppcheck \
+	    --enable=warning,performance --error-exitcode=1 --cppcheck-build-dir=$(LINT)/cppcheck \
 	    --suppress=missingInclude --template='{file}:{line}: {id}: {message}' -Ilib -I. \
 	    -D__x86_64__ $(filter-out tests/%,$(LINT_C))
 

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# make install, make dist and make help do what they say.
+source "${0%/*}/../lib.sh"
+home=$(getent passwd "$(id -u)" | cut -d: -f6)
+# shellcheck disable=SC2317 # called through ok and run
+build() { # TARGET…
+    env HOME="$home" make --no-print-directory -C "$SRC" BUILD="$BUILD" BIN="$BIN" MAKEFLAGS= "$@"
+}
+
+ok 'make install' build install DESTDIR="$WORK/stage" PREFIX=/opt/dtctl
+ok 'it puts dtctl below DESTDIR and PREFIX' cmp "$WORK/stage/opt/dtctl/bin/dtctl" "$BIN/dtctl"
+run "$WORK/stage/opt/dtctl/bin/dtctl" version
+is "$status" 0 'the installed dtctl runs'
+run find "$WORK/stage" -type f -not -path '*/opt/dtctl/*'
+is "$out" '' 'nothing goes elsewhere'
+
+if git -C "$SRC" rev-parse HEAD >/dev/null 2>&1; then
+    ok 'make dist' build dist DIST="$WORK/one"
+    ok 'make dist, again' build dist DIST="$WORK/two"
+    ok 'both are the same, byte for byte' diff -r "$WORK/one" "$WORK/two"
+    ok 'SHA256SUMS holds' bash -c "cd '$WORK/one' && sha256sum -c SHA256SUMS"
+    mkdir unpacked
+    tar -xzf "$WORK"/one/dtctl-*.tar.gz -C unpacked
+    ok 'it holds the sources' test -f unpacked/dtctl-*/Makefile
+    run cat unpacked/dtctl-*/.version
+    like "$out" '^[0-9]+\.[0-9]+\.[0-9]+' 'and its version'
+else
+    skip 6 'make dist needs a git checkout'
+fi
+
+run build help
+for target in all deps setup demo test bench lint fuzz install dist hosts clean; do
+    like "$out" "make $target " "help names $target"
+done
+done_testing

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every check of our own that `make lint` runs refuses what it is there to refuse, and nothing else.
+source "${0%/*}/../lib.sh"
+lint=$SRC/tests/lint
+
+mkdir -p tree/lib/base tree/lib/sys tree/lib/odd tree/cmd/x
+cp "$SRC/lib/README.md" tree/lib/
+echo '#include "base/err.h"' >tree/lib/sys/good.c
+run "$lint/layers" tree
+is "$status" 0 'layers: an arrow that points down passes'
+echo '#include "sys/loop.h"' >tree/lib/base/bad.c
+echo '#include "../base/err.h"' >tree/lib/sys/dots.c
+echo 'int x;' >tree/lib/odd/x.c
+run "$lint/layers" tree
+is "$status" 123 'layers: it refuses'
+like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
+like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots'
+like "$out" 'layer odd is not in' 'layers: an unknown folder'
+
+mkdir -p lib/x cmd
+printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}\n' >lib/x/a.c
+printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n}\n' >cmd/a.c
+run "$lint/calls" lib/x/a.c cmd/a.c
+is "$status" 1 'calls: it refuses'
+is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\nlib/x/a.c:3: puts() is banned in libraries' \
+    'calls: exactly the two, not those in comments, strings, members and programs'
+
+measure=$WORK/measure
+ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"
+body() { # LINES
+    echo '// SPDX-License-Identifier: Apache-2.0'
+    printf 'static int f(int a,\n             int b) {\n'
+    yes '    a++;' | head -n "$1"
+    echo '}'
+}
+body 67 >edge.c
+run "$measure" edge.c
+is "$status:$err" 0: 'measure: a function of 70 lines passes'
+body 68 >long.c
+run "$measure" long.c
+like "$err" 'long.c:2: lines in this function: 71' 'measure: one of 71 does not'
+printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "$(printf 'é%.0s' {1..97})" >wide.c
+run "$measure" wide.c
+is "$status:$err" 0: 'measure: 100 columns of wide characters pass'
+printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "$(printf 'é%.0s' {1..98})" >wide.c
+run "$measure" wide.c
+like "$err" 'wide.c:2: columns: 101' 'measure: 101 do not'
+{ echo '// SPDX-License-Identifier: Apache-2.0' && yes '' | head -n 500; } >file.c
+run "$measure" file.c
+like "$err" 'lines in this file: 501' 'measure: nor a file of 501 lines'
+echo 'int x;' >bare.c
+run "$measure" bare.c
+like "$err" 'SPDX' 'measure: nor one without a licence line'
+done_testing

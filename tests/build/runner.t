@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The test runner counts what happened and believes nobody: a crash, a missing plan, a hang or a
+# script that stops early is a failure.
+source "${0%/*}/../lib.sh"
+mkdir -p tests/x build
+cp -r "$SRC/tests/run" "$SRC/tests/lib.sh" "$SRC/tests/hosts.sh" tests/
+
+script() { # NAME BODY
+    printf '#!/usr/bin/env bash\n%s\n' "$2" >"tests/x/$1.t"
+    chmod +x "tests/x/$1.t"
+}
+runner() { # FILE…
+    run env DTCTL_SRC="$WORK" DTCTL_BUILD="$WORK/build" TEST_SECONDS_MAX="${seconds-60}" \
+        tests/run "$@"
+    last=$(tail -n 1 <<<"$out")
+}
+script good 'echo "ok 1 - a"; echo "ok 2 # SKIP no camera"; echo 1..2'
+script bad 'echo "ok 1 - a"; echo "not ok 2 - b"; echo 1..2; exit 1'
+script crash 'echo "ok 1 - a"; kill -SEGV $$'
+script planless 'echo "ok 1 - a"'
+script short 'echo 1..3; echo "ok 1 - a"'
+script silent 'exit 0'
+script absent 'echo "1..0 # SKIP no root"'
+script hang 'echo "ok 1 - a"; sleep 60'
+
+runner tests/x/good.t
+is "$status:$last" '0:1 passed, 0 failed, 1 skipped' 'success and a skip'
+like "$out" '1x no camera' 'a skip is shown with its reason'
+runner tests/x/absent.t
+is "$status:$last" '0:0 passed, 0 failed, 1 skipped' 'a script skipped as a whole counts'
+runner tests/x/bad.t tests/x/good.t
+is "$status:$last" '1:2 passed, 1 failed, 1 skipped' 'a failure'
+like "$out" 'x/bad.t' 'is named'
+runner tests/x/crash.t
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a crash is a failure'
+runner tests/x/planless.t
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'so is a missing plan'
+runner tests/x/short.t
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a plan not kept'
+runner tests/x/silent.t
+is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'and silence'
+seconds=1 runner tests/x/hang.t
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a hang'
+
+# The assertions for C and for shell themselves.
+cat >c.c <<'EOF'
+#include "tests/tap.h"
+int main(int argc, char **argv) {
+    (void)argv;
+    is_int(argc, 1, "int");
+    is_str("a\nb", argc > 1 ? "other" : "a\nb", "str");
+    is_mem("ab", 2, argc > 1 ? "ac" : "ab", 2, "mem");
+    near(1.0, argc > 1 ? NAN : 1.0, 1e-9, "near");
+    return done_testing();
+}
+EOF
+ok 'tap.h compiles' gcc -Wall -Wextra -Werror -I"$SRC" -o c c.c -lm
+run ./c
+is "$status" 0 'C assertions that hold'
+run ./c more
+is "$status" 1 'C assertions that do not'
+is "$(grep -c '^not ok' <<<"$out")" 4 'all four of them'
+like "$out" 'got: "a\\nb" \(3 bytes\)' 'values are shown'
+like "$out" 'c.c:4' 'and the place'
+
+script early "source '$WORK/tests/lib.sh'; ok one true; exit 0"
+run env -u TEST_WORK tests/x/early.t
+is "$status" 1 'a shell test that ends before done_testing fails'
+script false "source '$WORK/tests/lib.sh'; ok one false; is a b two; done_testing"
+run env -u TEST_WORK tests/x/false.t
+is "$status" 1 'shell assertions that do not hold fail'
+is "$(grep -c '^not ok' <<<"$out")" 2 'both of them'
+kept=$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")
+ok 'and the folder with the logs stays' test -d "${kept:?}"
+rm -rf "${kept:?}"
+done_testing

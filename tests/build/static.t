@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The shipped programs: static, stripped, no larger than promised, and carrying no path of the build.
+source "${0%/*}/../lib.sh"
+check=$SRC/tests/build/is-static
+
+run "$check" /bin/sh
+is "$status" 1 'the check refuses a dynamic program'
+like "$err" 'program interpreter' 'and says why'
+
+declare -A bytes_max=([dtctl]=12000000 [dtrun]=4000000 [dttrain]=8000000)
+for program in dtctl dtrun dttrain; do
+    file=$BIN/$program
+    ok "$program is built" test -x "$file" || continue
+    ok "$program is static" "$check" "$file"
+    run readelf -SW "$file"
+    unlike "$out" '\.symtab|\.debug' "$program is stripped"
+    size=$(stat -c %s "$file")
+    ok "$program: $size bytes, at most ${bytes_max[$program]}" test "$size" -le "${bytes_max[$program]}"
+    run grep -aoE "$SRC/[a-z./_]*|/\.cache/dtctl[a-z./_]*" "$file"
+    is "$out" '' "$program holds no path of the machine that built it"
+done
+run chroot "$(mkdir -p root && cp "$BIN/dtctl" root/ && echo root)" /dtctl version
+is "$status" 0 'dtctl alone runs in an empty root file system'
+done_testing
