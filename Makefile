@@ -63,22 +63,25 @@ objects = $(patsubst %.c,$(O)/%.o,$(1))
 archive = $(patsubst %,$(O)/libdt_%.a,$(1))
 LIBS_ALL := $(LAYERS) $(if $(KERNELS),kernels)
 
+# An archive is made again also when a file has left it.
 define layer_rule
-$(call archive,$(1)): $(call objects,$(sort $(wildcard lib/$(1)/*.c lib/$(1)/*/*.c)))
+$(call archive,$(1)): $(2) $(if $(filter-out $(2),$(file <$(O)/libdt_$(1).list)),FORCE)
 endef
-$(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l))))
-$(call archive,kernels): $(call objects,$(sort $(KERNELS)))
+$(foreach l,$(LAYERS),$(eval $(call layer_rule,$(l),$(call objects,$(sort \
+    $(wildcard lib/$(l)/*.c lib/$(l)/*/*.c))))))
+$(eval $(call layer_rule,kernels,$(call objects,$(sort $(KERNELS)))))
 
 $(O)/libdt_%.a:
-	$(call say,AR,$@)mkdir -p $(@D) && rm -f $@ && $(AR) rcsD $@ $^
+	$(call say,AR,$@)mkdir -p $(@D) && rm -f $@ && $(AR) rcsD $@ $(filter %.o,$^) && \
+	    echo $(filter %.o,$^) > $(@:.a=.list)
 
-$(O)/kernels/%.o: kernels/%.c Makefile | $(O)/.prepared
+$(O)/kernels/%.o: kernels/%.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(KERNEL_CFLAGS) $(isa) -c -o $@ $<
 
-$(O)/tests/%.o: tests/%.c Makefile | $(O)/.prepared
+$(O)/tests/%.o: tests/%.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) -c -o $@ $<
 
-$(O)/%.o: %.c Makefile | $(O)/.prepared
+$(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(WARN_lib) -c -o $@ $<
 
 # ---- programs -------------------------------------------------------------------------------
@@ -101,7 +104,7 @@ programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS)) cuda
 
 define program_rule
 $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(LAYERS_$(1))) \
-    $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) Makefile
+    $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(TOOL) -o $$@.new $$(filter %.o,$$^) \
 	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \
 	    $(if $(filter release,$(MODE)),strip -s $$@.new && tests/build/is-static $$@.new &&) \
@@ -118,12 +121,14 @@ else ifeq ($(shell command -v nvcc),)
 endif
 
 # ---- generated files ------------------------------------------------------------------------
-# musl-gcc hides the kernel's headers; these links show it only linux/, asm/ and asm-generic/.
-$(O)/.prepared: Makefile
+# Objects are made again when the flags change, not when the Makefile does. musl-gcc hides the
+# kernel's headers; the links show it only linux/, asm/ and asm-generic/.
+$(O)/.flags: FORCE
 	$(Q)mkdir -p $(O)/gen $(O)/linux-headers && for d in linux asm asm-generic; do \
 	    for p in /usr/include/$$d /usr/include/$$(uname -m)-linux-gnu/$$d; do \
 	        if [ -d $$p ]; then ln -sfn $$p $(O)/linux-headers/$$d; break; fi; done; done
-	$(Q)touch $@
+	$(Q)echo '$(TOOL) $(KERNEL_CFLAGS) $(AVX512) $(FINAL_CFLAGS) $(FINAL_LDFLAGS)' > $@.new && \
+	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 include lib/third_party/deps.mk
 include tests/tests.mk
@@ -139,7 +144,7 @@ $(O)/embed/embed.o: $(O)/embed/embed.S
 	    table.o embed.c && ld -r -o embed.o data.o table.o
 
 # Only the file that prints the version includes it.
-$(O)/gen/build_info.h: FORCE | $(O)/.prepared
+$(O)/gen/build_info.h: FORCE | $(O)/.flags
 	$(Q)lib/third_party/build_info.sh $(VERSION) $(DEPS)/versions > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.c)

@@ -6,7 +6,7 @@ ifeq ($(MODE),release)
 DEPS := $(shell lib/third_party/deps path)
 DEPS_CFLAGS := -isystem $(DEPS)/include -ffile-prefix-map=$(DEPS)=third_party
 DEPS_LDFLAGS := -L$(DEPS)/lib
-$(O)/.prepared: $(DEPS)/versions
+$(O)/.flags: $(DEPS)/versions
 $(DEPS)/versions:
 	@echo "the pinned libraries are not built yet: run 'make deps' (or 'make demo')" >&2; exit 1
 endif
