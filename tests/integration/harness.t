@@ -29,7 +29,7 @@ ok 'but can be reached without ssh' on 2 true
 host_start 2
 ok 'and comes back' wait_for 5 ssh_to 2 true
 
-ssh_to 1 'sleep 30' &
+ssh_to 1 'sleep 30' 2>/dev/null &
 sleeping=$!
 wait_for 5 ssh_to 1 'pgrep -x sleep'
 ssh_cut 1
