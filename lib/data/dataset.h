@@ -43,7 +43,7 @@ struct dataset_config {
     const char *cache_dir; // for packed files, made if absent; NULL: keep it in memory
     int threads;           // for decoding; 0: one per CPU
     uint64_t seed;         // shapes only
-    uint32_t samples_max;  // shapes: how many (0: DATASET_SHAPES_*); others: 0, or only the first
+    uint32_t samples_max;  // shapes only: how many (0: DATASET_SHAPES_*)
     // Called now and then from the opening thread while decoding; may be NULL.
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ImageFolder layout, whatever holds it: paths like [top/]train/<class>/[more/]name.jpg become
+// a sorted list of labelled items. Pure: it is given paths and never looks at a disk.
+#ifndef DATA_LAYOUT_H
+#define DATA_LAYOUT_H
+
+#include "base/arena.h"
+#include "data/dataset.h"
+
+enum { LAYOUT_DEPTH_MAX = 16, LAYOUT_ITEMS_MAX = 1 << 30 };
+
+struct layout_item {
+    const char *path;  // as given, in the arena
+    const char *class; // in the arena
+    uint64_t offset, size;
+    uint32_t archive;
+    int32_t label; // after layout_finish
+};
+
+struct layout {
+    struct arena *arena;
+    enum dataset_split split;
+    int preference; // of the split's folder names: a better one drops the items of a worse one
+    struct layout_item *items; // sorted by layout_finish
+    size_t count, room;
+    struct layout_names {
+        const char **name;
+        size_t count, room;
+    } classes[DATASET_SPLITS]; // with repetitions until layout_finish
+    const char **class_names;  // after layout_finish, sorted
+    int class_count;
+};
+
+// Which split a folder name belongs to, and how much it is preferred (0 best); -1 none.
+int layout_split(const char *name, size_t len, enum dataset_split *split);
+
+void layout_init(struct layout *l, struct arena *arena, enum dataset_split split);
+void layout_fini(struct layout *l);
+// Takes an item, or ignores a path that is none. ERR_FORMAT for an image that is not a JPEG,
+// ERR_LIMIT. Returns 1 when it was added.
+int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t size, uint32_t archive,
+               struct err *e);
+int layout_finish(struct layout *l, struct err *e);
+
+#endif

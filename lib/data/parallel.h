@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function over many items on several threads, for decoding. The caller's thread takes part and
+// is the only one that reports progress.
+#ifndef DATA_PARALLEL_H
+#define DATA_PARALLEL_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+enum { PARALLEL_THREADS_MAX = 256 };
+
+struct parallel {
+    int threads; // including the caller; 0: one per CPU
+    uint64_t count;
+    // Item i on thread 0 … threads-1. After an error no further items are begun.
+    int (*item)(void *ctx, uint64_t i, int thread, struct err *e);
+    void *ctx;
+    void (*progress)(void *ctx, uint64_t done, uint64_t total); // or NULL
+    void *progress_ctx;
+    uint64_t progress_base, progress_total; // when these items are a part of a larger job
+};
+
+int parallel_threads(int wanted); // 1 … PARALLEL_THREADS_MAX
+// Of several errors the one with the lowest item is given.
+int parallel_run(const struct parallel *p, struct err *e);
+
+#endif

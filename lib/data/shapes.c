@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in data set: one filled figure per image, of ten classes, with random place, size,
+// angle and colours before a random texture, and noise on top. Brighter or darker than its
+// background with equal chance, so no linear function of the pixels tells the classes apart.
+//
+// All arithmetic is on integers: the images are the same bits on every machine and compiler.
+#include "data/parallel.h"
+#include "data/philox.h"
+#include "data/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIDE = 32,
+    SUB = 4,           // samples per pixel and axis
+    STEP = 2 * SUB,    // positions are counted in 1/8 pixels, samples lie at odd ones
+    UNIT = 4096,       // circumradius of a figure in its own coordinates
+    RADIUS_MIN = 52,   // 6.5 pixels, in 1/8
+    RADIUS_RANGE = 44, // up to 12 pixels
+    CONTRAST_MIN = 56, // of 255, between the mean of figure and background
+    NOISE = 36,        // peak to peak
+    GRID = 5           // value noise: control points per axis
+};
+
+// ---- figures: whether a point (u, v) lies inside; all fit into the circle of radius UNIT
+// ---------
+
+static bool in_disc(int u, int v) {
+    return u * u + v * v < UNIT * UNIT * 81 / 100;
+}
+
+static bool in_ring(int u, int v) {
+    int d = u * u + v * v;
+    return d < UNIT * UNIT && d > UNIT / 10 * 6 * (UNIT / 10 * 6);
+}
+
+static bool in_square(int u, int v) {
+    return abs(u) < UNIT * 3 / 4 && abs(v) < UNIT * 3 / 4;
+}
+
+static bool in_bar(int u, int v) {
+    return abs(u) < UNIT && abs(v) < UNIT / 4;
+}
+
+static bool in_triangle(int u, int v) {
+    return v < UNIT / 2 && abs(u) * 1774 / 1024 < v + UNIT; // 1774/1024: root of three
+}
+
+// A pentagram: inside all of its five lines but at most one.
+static bool in_star(int u, int v) {
+    static const int normal[5][2] = {
+        {0, 4096}, {3896, 1266}, {2408, -3314}, {-2408, -3314}, {-3896, 1266}};
+    int outside = 0;
+    for (int i = 0; i < 5; i++)
+        outside += (u * normal[i][0] + v * normal[i][1]) / UNIT > UNIT * 36 / 100;
+    return outside <= 1 && u * u + v * v < UNIT * UNIT * 121 / 100;
+}
+
+static bool in_cross(int u, int v) {
+    return (abs(u) < UNIT * 3 / 10 || abs(v) < UNIT * 3 / 10) && abs(u) < UNIT && abs(v) < UNIT;
+}
+
+static bool in_crescent(int u, int v) {
+    int w = u - UNIT / 2;
+    return u * u + v * v < UNIT * UNIT && w * w + v * v > UNIT * UNIT * 64 / 100;
+}
+
+static bool in_hourglass(int u, int v) {
+    return abs(u) < abs(v) + UNIT / 16 && abs(v) < UNIT * 3 / 4;
+}
+
+static bool in_half_disc(int u, int v) {
+    v += UNIT * 4 / 10;
+    return v > 0 && u * u + v * v < UNIT * UNIT;
+}
+
+static const struct {
+    const char *name;
+    bool (*inside)(int u, int v);
+} shapes_classes[] = {
+    {"bar", in_bar},           {"crescent", in_crescent},   {"cross", in_cross},
+    {"disc", in_disc},         {"half_disc", in_half_disc}, {"hourglass", in_hourglass},
+    {"ring", in_ring},         {"square", in_square},       {"star", in_star},
+    {"triangle", in_triangle},
+};
+
+enum { CLASSES = sizeof shapes_classes / sizeof shapes_classes[0] };
+
+// ---- random draws
+// --------------------------------------------------------------------------------
+
+struct stream {
+    uint64_t key, image;
+    uint32_t block;
+    struct philox words;
+    int used; // words taken of the block
+};
+
+static uint32_t draw(struct stream *r, uint32_t bound) {
+    if (r->used == 4) {
+        r->words = philox(r->key, r->image, r->block++);
+        r->used = 0;
+    }
+    return philox_below(r->words.word[r->used++], bound);
+}
+
+// A rotation by a random angle, times UNIT: a rational point of a quarter circle, then quarter
+// turns.
+static void draw_angle(struct stream *r, int *cosine, int *sine) {
+    int t = (int)draw(r, 1024);
+    int square = t * t, d = (1 << 20) + square;
+    int c = (int)((int64_t)UNIT * ((1 << 20) - square) / d);
+    int s = (int)((int64_t)UNIT * 2 * 1024 * t / d);
+    uint32_t turns = draw(r, 4);
+    *cosine = turns == 0 ? c : turns == 1 ? -s : turns == 2 ? -c : s;
+    *sine = turns == 0 ? s : turns == 1 ? c : turns == 2 ? -s : -c;
+}
+
+struct colour {
+    int c[3];
+};
+
+static struct colour draw_colour(struct stream *r) {
+    struct colour k;
+    for (int i = 0; i < 3; i++)
+        k.c[i] = 20 + (int)draw(r, 216);
+    return k;
+}
+
+static int brightness(struct colour k) {
+    return (k.c[0] * 77 + k.c[1] * 150 + k.c[2] * 29) >> 8;
+}
+
+// ---- backgrounds: a weight 0 … 256 between two colours for every pixel
+// ----------------------------
+
+static void texture_gradient(struct stream *r, int *weight) {
+    int c, s;
+    draw_angle(r, &c, &s);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        int along = ((i % SIDE - SIDE / 2) * c + (i / SIDE - SIDE / 2) * s) / UNIT;
+        weight[i] = 128 + along * 5;
+    }
+}
+
+static void texture_stripes(struct stream *r, int *weight) {
+    int c, s;
+    draw_angle(r, &c, &s);
+    int period = 24 + (int)draw(r, 72), phase = (int)draw(r, 1024); // in 1/8 pixels
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        int along = (i % SIDE * c + i / SIDE * s) / (UNIT / 8) + phase + 4096;
+        int saw = along % period * 512 / period; // 0 … 511
+        weight[i] = saw < 256 ? saw : 511 - saw;
+    }
+}
+
+static void texture_checks(struct stream *r, int *weight) {
+    int c, s;
+    draw_angle(r, &c, &s);
+    int size = 24 + (int)draw(r, 40);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        int x = i % SIDE, y = i / SIDE;
+        int a = (x * c + y * s) / (UNIT / 8) + 4096, b = (y * c - x * s) / (UNIT / 8) + 4096;
+        weight[i] = (a / size + b / size) % 2 ? 224 : 32;
+    }
+}
+
+static void texture_clouds(struct stream *r, int *weight) {
+    int grid[GRID][GRID];
+    for (int i = 0; i < GRID * GRID; i++)
+        grid[i / GRID][i % GRID] = (int)draw(r, 257);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        int x = i % SIDE, y = i / SIDE, gx = x / 8, gy = y / 8, fx = x % 8, fy = y % 8;
+        int top = grid[gy][gx] * (8 - fx) + grid[gy][gx + 1] * fx;
+        int low = grid[gy + 1][gx] * (8 - fx) + grid[gy + 1][gx + 1] * fx;
+        weight[i] = (top * (8 - fy) + low * fy) / 64;
+    }
+}
+
+static void (*const textures[])(struct stream *r, int *weight) = {texture_gradient, texture_stripes,
+                                                                  texture_checks, texture_clouds};
+
+// ---- one image
+// -----------------------------------------------------------------------------------
+
+// Share of every pixel that the figure covers, 0 … SUB * SUB.
+static void shapes_cover(struct stream *r, int class, uint8_t *cover) {
+    int radius = RADIUS_MIN + (int)draw(r, RADIUS_RANGE);
+    int room = SIDE * STEP - 2 * radius; // the circle stays in the picture
+    int cx = radius + (int)draw(r, (uint32_t)room), cy = radius + (int)draw(r, (uint32_t)room);
+    int c, s;
+    draw_angle(r, &c, &s);
+    int reach = radius * 3 / 2; // corners of a cross lie outside the circle
+    memset(cover, 0, SIDE * SIDE);
+    for (int y = 0; y < SIDE * STEP; y += 2) {
+        int dy = y + 1 - cy;
+        if (abs(dy) > reach)
+            continue;
+        for (int x = 0; x < SIDE * STEP; x += 2) {
+            int dx = x + 1 - cx;
+            if (abs(dx) > reach)
+                continue;
+            int u = (dx * c + dy * s) / radius, v = (dy * c - dx * s) / radius;
+            cover[y / STEP * SIDE + x / STEP] += shapes_classes[class].inside(u, v);
+        }
+    }
+}
+
+static void shapes_image(uint64_t seed, enum dataset_split split, uint32_t index, int class,
+                         uint8_t *out) {
+    struct stream r = {.key = seed, .image = (uint64_t)split << 32 | index, .used = 4};
+    uint8_t cover[SIDE * SIDE];
+    int weight[SIDE * SIDE];
+    shapes_cover(&r, class, cover);
+    textures[draw(&r, sizeof textures / sizeof textures[0])](&r, weight);
+
+    struct colour back[2], front;
+    back[0] = draw_colour(&r);
+    for (int i = 0; i < 3; i++) { // the texture itself is of low contrast
+        int c = back[0].c[i] + (int)draw(&r, 97) - 48;
+        back[1].c[i] = c < 0 ? 0 : c > 255 ? 255 : c;
+    }
+    int mean = (brightness(back[0]) + brightness(back[1])) / 2;
+    for (int tries = 0; tries < 64; tries++) {
+        front = draw_colour(&r);
+        if (abs(brightness(front) - mean) >= CONTRAST_MIN)
+            break;
+    }
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        for (int k = 0; k < 3; k++) {
+            int ground = back[0].c[k] + (back[1].c[k] - back[0].c[k]) * weight[i] / 256;
+            int v = ground + (front.c[k] - ground) * cover[i] / (SUB * SUB);
+            v += (int)draw(&r, NOISE + 1) - NOISE / 2;
+            out[i * 3 + k] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+        }
+    }
+}
+
+// ---- source
+// --------------------------------------------------------------------------------------
+
+static bool shapes_detect(const char *path) {
+    return strcmp(path, "shapes") == 0;
+}
+
+static int shapes_identify(struct source *s, struct err *e) {
+    (void)e;
+    const uint64_t numbers[] = {s->config->seed, s->config->samples_max};
+    hash_add(&s->identity, numbers, sizeof numbers);
+    return 0;
+}
+
+static int shapes_open(struct source *s, struct err *e) {
+    const struct dataset_config *c = s->config;
+    if (c->image_size != 0 && c->image_size != SIDE)
+        return err_set(e, ERR_CONFIG, "data set shapes has images of %d pixels, not %d", SIDE,
+                       c->image_size);
+    uint32_t usual = c->split == DATASET_TRAIN ? DATASET_SHAPES_TRAIN : DATASET_SHAPES_TEST;
+    s->samples = c->samples_max > 0 ? c->samples_max : usual;
+    s->height = s->width = SIDE;
+    s->channels = 3;
+    s->classes = CLASSES;
+    s->class_names = arena_new(&s->arena, const char *, CLASSES);
+    for (int i = 0; i < CLASSES; i++)
+        s->class_names[i] = shapes_classes[i].name;
+    return 0;
+}
+
+struct shapes_fill {
+    const struct source *source;
+    uint8_t *pixels;
+    int32_t *labels;
+};
+
+static int shapes_item(void *ctx, uint64_t i, int thread, struct err *e) {
+    const struct shapes_fill *f = ctx;
+    (void)thread, (void)e;
+    int class = (int)(i % CLASSES);
+    f->labels[i] = class;
+    shapes_image(f->source->config->seed, f->source->config->split, (uint32_t)i, class,
+                 f->pixels + i * SIDE * SIDE * 3);
+    return 0;
+}
+
+static int shapes_fill(struct source *s, uint8_t *pixels, int32_t *labels, struct err *e) {
+    struct shapes_fill f = {s, pixels, labels};
+    const struct parallel p = {.threads = s->config->threads,
+                               .count = s->samples,
+                               .item = shapes_item,
+                               .ctx = &f,
+                               .progress = s->config->progress,
+                               .progress_ctx = s->config->progress_ctx,
+                               .progress_total = s->samples};
+    return parallel_run(&p, e);
+}
+
+const struct source_kind source_shapes = {.name = "shapes",
+                                          .detect = shapes_detect,
+                                          .wanted = "the word shapes",
+                                          .identify = shapes_identify,
+                                          .open = shapes_open,
+                                          .fill = shapes_fill};
