@@ -163,10 +163,9 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 
 // ---- connecting --------------------------------------------------------------------------------
 
-static void on_link_down(struct transport_link *l, void *ctx, const struct err *e)
+static void link_lost(struct fleet_node *n, const struct err *e)
 {
-    struct fleet_node *n = ctx;
-    transport_close(l);
+    transport_close(n->link);
     n->link = NULL;
     n->up = false;
     if (n->busy)
@@ -177,14 +176,30 @@ static void on_link_down(struct transport_link *l, void *ctx, const struct err *
         fleet_fail(n, e);
 }
 
+static void on_link_down(struct transport_link *l, void *ctx, const struct err *e)
+{
+    (void)l;
+    link_lost(ctx, e);
+}
+
+static void link_ready(struct fleet_node *n)
+{
+    if (n->busy)
+        fleet_done(n, NULL);
+    else if (n->fleet->on_back)
+        n->fleet->on_back(n);
+}
+
 static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e)
 {
     struct fleet_node *n = ctx;
     struct arena *a = n->fleet->session->arena;
-    if (!facts) {
+    if (!facts && n->busy)
         fleet_done(n, e);
+    else if (!facts)
+        link_lost(n, e);
+    if (!facts)
         return;
-    }
     n->facts = *facts;
     n->facts.program = arena_strdup(a, facts->program);
     n->facts.root = arena_strdup(a, facts->root);
@@ -195,7 +210,7 @@ static void on_installed(void *ctx, const struct node_facts *facts, const struct
     n->facts.hostname = arena_strdup(a, facts->hostname);
     n->facts.user = arena_strdup(a, facts->user);
     n->ready = true;
-    fleet_done(n, NULL);
+    link_ready(n);
 }
 
 static void on_install_progress(void *ctx, uint64_t done, uint64_t total)
@@ -218,12 +233,10 @@ static void on_link_open(struct transport_link *l, void *ctx)
     struct fleet_node *n = ctx;
     struct err e = {0};
     n->up = true;
-    if (!n->busy)
-        return;
-    if (!n->fleet->agent)
-        fleet_done(n, NULL);
+    if (!n->fleet->agent || n->ready)
+        link_ready(n);
     else if (start_install(n, &e) < 0)
-        fleet_done(n, &e);
+        link_lost(n, &e);
 }
 
 static const struct transport_link_events LINK_EVENTS = {on_link_open, on_link_down};

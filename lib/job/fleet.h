@@ -43,8 +43,10 @@ struct fleet {
     struct progress progress;
     bool has_progress;
     struct timer tick;
-    // A link that was lost outside a step; NULL: the node is marked as failed.
+    // A link that was lost, or could not be made, outside a step; NULL: the node is marked failed.
     void (*on_lost)(struct fleet_node *n, const struct err *e);
+    // A link that fleet_link made outside a step is up, and the agent is there; may be NULL.
+    void (*on_back)(struct fleet_node *n);
     const void *agent; // dtrun's bytes, unpacked at need
     size_t agent_size;
     const char *agent_sha256;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// One command of dtctl: what it is called, what it takes, what it does.
+//
+// Each cmd_<verb>.c defines one `const struct command`; commands.c holds the table of pointers.
+// Help, manual, completions and the check of arguments come from these and from the option tables.
+#ifndef DTCTL_COMMAND_H
+#define DTCTL_COMMAND_H
+
+#include "conf/render.h"
+#include "job/session.h"
+
+#include <stddef.h>
+
+enum {
+    COMMAND_ANY_CONFIG = 1, // runs even when the configuration is wrong
+    COMMAND_REST = 2,       // takes a command after "--" (or from the first argument on)
+};
+
+// What a run function returns: 0 good, -1 with e set, or a process exit status of its own.
+struct command {
+    struct render_verb verb;
+    const struct option_table *rows; // own flags; NULL: none
+    size_t flags_bytes;              // size of the struct that rows fill
+    unsigned marks;
+    size_t args_min, args_max;
+    int (*run)(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e);
+};
+
+extern const struct command *const commands[]; // NULL-terminated
+extern const struct render_program command_program;
+
+const struct command *command_find(const char *name);
+const char *const *command_names(void); // NULL-terminated
+// All option tables, with the flags of every command: for the manual and completions.
+void command_all_options(struct option_set *set, struct arena *a);
+
+#endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl: flags, command, configuration, then the command's own function.
+#include "base/clock.h"
+#include "base/log.h"
+#include "command.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct program {
+    struct arena arena;
+    struct config config;
+    struct screen screen;
+    struct session session;
+};
+
+static int usage(const struct err *e)
+{
+    log_error(e->text, "%s", "");
+    return err_status(e->code);
+}
+
+static int print_and_free(struct strbuf *text)
+{
+    struct err e = {0};
+    int failed = file_write_all(STDOUT_FILENO, strbuf_cstr(text), text->len, &e);
+    strbuf_fini(text);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int help_top(struct program *p)
+{
+    struct strbuf text = {0};
+    render_help(&text, &p->config.set, &command_program, screen_columns(&p->screen));
+    return print_and_free(&text);
+}
+
+static int help_verb(struct program *p, const struct command *c)
+{
+    struct strbuf text = {0};
+    render_help_verb(&text, &p->config.set, &command_program, &c->verb,
+                     screen_columns(&p->screen));
+    return print_and_free(&text);
+}
+
+static void on_signal(void *ctx, const struct signalfd_siginfo *info)
+{
+    struct session *s = ctx;
+    if (info->ssi_signo != SIGWINCH) {
+        s->interrupts++;
+        s->last_signal = (int)info->ssi_signo;
+    }
+    if (s->on_signal)
+        s->on_signal(s->signal_ctx, (int)info->ssi_signo);
+}
+
+// Many nodes need many descriptors: take what the system allows.
+static void raise_file_limit(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+static int open_session(struct program *p, struct err *e)
+{
+    struct session *s = &p->session;
+    const struct config *c = &p->config;
+    enum screen_style style = c->json                  ? SCREEN_JSON
+                              : isatty(STDERR_FILENO) ? SCREEN_TERMINAL
+                                                       : SCREEN_PLAIN;
+    screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO, style, c->quiet);
+    *s = (struct session){.arena = &p->arena, .config = c, .screen = &p->screen};
+    const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";
+    if (cluster_open(&s->cluster, &p->arena, base, c->cluster.name, e) < 0)
+        return -1;
+    s->loop = loop_open(e);
+    if (!s->loop)
+        return -1;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGWINCH);
+    return loop_signals(s->loop, &set, on_signal, s, e);
+}
+
+// The error as a person or a program reads it.
+static void tell_error(struct program *p, const struct err *e)
+{
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_erase(&p->screen);
+    // Several problems come as one line each.
+    char *copy = arena_strdup(&p->arena, e->text), *save = NULL;
+    for (char *line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+        log_error(line, "%s", "");
+    screen_event(&text, &j, "error");
+    json_str(&j, "code", err_name(e->code));
+    json_str(&j, "text", e->text);
+    json_int(&j, "exit_status", err_status(e->code));
+    screen_event_end(&p->screen, &text, &j);
+}
+
+static int check_arguments(const struct command *c, const struct cli_rest *rest, struct err *e)
+{
+    if (rest->count < c->args_min)
+        return err_set(e, ERR_USAGE, "'%s' needs %s (try: dtctl %s --help)", c->verb.name,
+                       c->verb.args ? c->verb.args : "an argument", c->verb.name);
+    if (rest->count > c->args_max)
+        return err_set(e, ERR_USAGE, "'%s' does not take '%s' (try: dtctl %s --help)", c->verb.name,
+                       rest->args[c->args_max], c->verb.name);
+    if (rest->dashes && !(c->marks & COMMAND_REST))
+        return err_set(e, ERR_USAGE, "'%s' takes no command after '--'", c->verb.name);
+    return 0;
+}
+
+static int run_command(struct program *p, const struct command *c, int argc,
+                       const char *const *argv)
+{
+    struct err e = {0};
+    struct cli_rest rest = {0};
+    void *flags = arena_alloc(&p->arena, c->flags_bytes ? c->flags_bytes : 1, 16, 1);
+    struct config_verb verb = {c->verb.name, c->rows, flags};
+    int bad = config_load(&p->config, &verb, argc, argv, environ, &rest, &e);
+    if (p->config.help)
+        return help_verb(p, c);
+    log_open("dtctl",
+             p->config.verbose ? LOG_DEBUG
+             : p->config.quiet ? LOG_WARN
+                               : LOG_INFO,
+             LOG_PLAIN);
+    if (bad && !((c->marks & COMMAND_ANY_CONFIG) && e.code == ERR_CONFIG)) {
+        screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO,
+                    p->config.json ? SCREEN_JSON : SCREEN_PLAIN, false);
+        tell_error(p, &e);
+        return err_status(e.code);
+    }
+    err_clear(&e);
+    int result = check_arguments(c, &rest, &e);
+    if (result == 0)
+        result = open_session(p, &e);
+    if (result == 0)
+        result = c->run(&p->session, &rest, flags, &e);
+    screen_fini(&p->screen);
+    if (result < 0) {
+        tell_error(p, &e);
+        result = err_status(e.code);
+        result = result ? result : EXIT_FAILURE;
+    }
+    cluster_close(&p->session.cluster);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    struct err e = {0};
+    const char *name = NULL;
+    int used = 0;
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    log_open("dtctl", LOG_INFO, LOG_PLAIN);
+    screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);
+    config_open(&p.config, &p.arena, "dtctl");
+    const char *const *args = (const char *const *)argv + 1;
+    if (config_verb(&p.config, argc - 1, args, &name, &used, &e) < 0)
+        return usage(&e);
+    if (!name && cli_has(&p.config.set, "version", NULL))
+        name = "version";
+    if (!name) {
+        int status = help_top(&p);
+        return cli_has(&p.config.set, "help", NULL) ? status : err_status(ERR_USAGE);
+    }
+    if (strcmp(name, "help") == 0 && used < argc - 1) {
+        name = argv[1 + used];
+        const struct command *about = command_find(name);
+        if (about)
+            return run_command(&p, about, 1, (const char *const[]){"--help", NULL});
+    } else if (strcmp(name, "help") == 0) {
+        return help_top(&p);
+    }
+    const struct command *c = command_find(name);
+    if (!c) {
+        err_set(&e, ERR_USAGE, "there is no command '%s'%s (try: dtctl --help)", name,
+                cli_nearest(&p.arena, name, command_names()));
+        return usage(&e);
+    }
+    return run_command(&p, c, argc - 1 - used, args + used);
+}

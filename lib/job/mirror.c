@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operator's copy of one node's files of a run.
+#include "job/mirror.h"
+
+#include "base/json.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { REPLAY_BYTES = 64 * 1024 };
+
+static struct mirror_file *add_file(struct mirror *m, const char *name,
+                                    const struct follow_file *file)
+{
+    struct mirror_file *f = arena_new(m->arena, struct mirror_file, 1);
+    f->name = arena_strdup(m->arena, name);
+    f->path = file_join(m->arena, m->dir, name);
+    f->file = *file;
+    strbuf_init(&f->line, MIRROR_LINE_BYTES_MAX);
+    f->next = m->files;
+    m->files = f;
+    m->count++;
+    return f;
+}
+
+// Puts the unfinished last line of a file that was here before into f->line.
+static int read_tail(struct mirror_file *f, struct err *e)
+{
+    char tail[8192];
+    auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
+    uint64_t from = f->size > sizeof tail ? f->size - sizeof tail : 0;
+    ssize_t n = pread(fd, tail, sizeof tail, (off_t)from);
+    if (n < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
+    const char *end = memrchr(tail, '\n', (size_t)n);
+    const char *begin = end ? end + 1 : tail;
+    strbuf_add(&f->line, begin, (size_t)(tail + n - begin));
+    return 0;
+}
+
+static int adopt(struct mirror *m, const char *name, struct err *e)
+{
+    struct follow_file file;
+    struct stat st;
+    if (!follow_file_parse(name, &file) || m->count == MIRROR_FILES_MAX)
+        return 0;
+    struct mirror_file *f = add_file(m, name, &file);
+    if (stat(f->path, &st) < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
+    f->size = (uint64_t)st.st_size;
+    return read_tail(f, e);
+}
+
+// depth 0: the node's folder; 1: attempt_N, output; 2: the local rank.
+static int scan(struct mirror *m, const char *below, int depth, struct err *e)
+{
+    DIR *d = opendir(*below ? file_join(m->arena, m->dir, below) : m->dir);
+    struct dirent *entry;
+    int result = 0;
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read the folder '%s'", m->dir);
+    while (result == 0 && (entry = readdir(d))) {
+        struct stat st;
+        if (entry->d_name[0] == '.')
+            continue;
+        char *name = *below ? file_join(m->arena, below, entry->d_name)
+                            : arena_strdup(m->arena, entry->d_name);
+        if (lstat(file_join(m->arena, m->dir, name), &st) < 0)
+            continue;
+        if (S_ISDIR(st.st_mode) && depth < 2)
+            result = scan(m, name, depth + 1, e);
+        else if (S_ISREG(st.st_mode))
+            result = adopt(m, name, e);
+    }
+    closedir(d);
+    return result;
+}
+
+int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e)
+{
+    *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
+    return scan(m, "", 0, e);
+}
+
+void mirror_close(struct mirror *m)
+{
+    for (struct mirror_file *f = m->files; f; f = f->next)
+        strbuf_fini(&f->line);
+    m->files = NULL;
+    m->count = 0;
+}
+
+void mirror_offsets(const struct mirror *m, struct strbuf *out)
+{
+    struct json_out j;
+    json_open(&j, out);
+    json_object(&j, NULL);
+    for (const struct mirror_file *f = m->files; f; f = f->next)
+        json_int(&j, f->name, (int64_t)f->size);
+    json_end(&j);
+}
+
+static struct mirror_file *find(struct mirror *m, const struct follow_record *r)
+{
+    for (struct mirror_file *f = m->files; f; f = f->next)
+        if (strcmp(f->name, r->name) == 0)
+            return f;
+    return NULL;
+}
+
+static int append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
+                  struct err *e)
+{
+    auto_close int fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == ENOENT) {
+        if (file_make_dirs(file_dir(m->arena, f->path), 0700, e) < 0)
+            return -1;
+        fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    }
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
+    if (file_write_all(fd, p, len, e) < 0)
+        return err_wrap(e, "'%s'", f->path);
+    f->size += len;
+    return 0;
+}
+
+static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
+                       void *ctx)
+{
+    while (len > 0) {
+        const char *end = memchr(p, '\n', len);
+        size_t part = end ? (size_t)(end - p) : len;
+        if (f->line.len == 0 && end) {
+            cb(ctx, f, p, part < MIRROR_LINE_BYTES_MAX ? part : MIRROR_LINE_BYTES_MAX);
+        } else {
+            strbuf_add(&f->line, p, part); // what is over the cap is dropped
+            if (end) {
+                cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
+                strbuf_clear(&f->line);
+            }
+        }
+        part += end != NULL;
+        p += part;
+        len -= part;
+    }
+}
+
+int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
+                 struct err *e)
+{
+    struct mirror_file *f = find(m, r);
+    if (!f && m->count == MIRROR_FILES_MAX)
+        return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
+    if (!f)
+        f = add_file(m, r->name, &r->file);
+    if (r->offset > f->size)
+        return err_set(e, ERR_FORMAT, "bytes of '%s' are missing: got %llu, want %llu", r->name,
+                       (unsigned long long)r->offset, (unsigned long long)f->size);
+    uint64_t known = f->size - r->offset;
+    if (known >= r->len)
+        return 0;
+    const unsigned char *p = r->data + known;
+    size_t len = r->len - (size_t)known;
+    if (append(m, f, p, len, e) < 0)
+        return -1;
+    give_lines(f, (const char *)p, len, cb, ctx);
+    return 0;
+}
+
+void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx)
+{
+    for (struct mirror_file *f = m->files; f; f = f->next) {
+        if (f->line.len)
+            cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
+        strbuf_clear(&f->line);
+    }
+}
+
+static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, struct err *e)
+{
+    char part[REPLAY_BYTES];
+    struct mirror_file copy = *f;
+    uint64_t left = f->size;
+    auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
+    strbuf_init(&copy.line, MIRROR_LINE_BYTES_MAX);
+    while (left > 0) {
+        ssize_t n = read(fd, part, left < sizeof part ? (size_t)left : sizeof part);
+        if (n <= 0)
+            break;
+        give_lines(&copy, part, (size_t)n, cb, ctx);
+        left -= (uint64_t)n;
+    }
+    strbuf_fini(&copy.line);
+    return 0;
+}
+
+int mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
+                  struct err *e)
+{
+    for (struct mirror_file *f = m->files; f; f = f->next)
+        if (f->file.kind == kind && replay_file(f, cb, ctx, e) < 0)
+            return -1;
+    return 0;
+}

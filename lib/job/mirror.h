@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operator's exact copy of one node's log and event files of a run, below
+// `runs/<run>/nodes/<node>/`, under the names they have on the node.
+//
+// The size of each local file is the offset to go on from, so a dtctl that was killed loses and
+// repeats nothing. Lines are put together across records and across restarts.
+#ifndef JOB_MIRROR_H
+#define JOB_MIRROR_H
+
+#include "base/arena.h"
+#include "job/follow_record.h"
+#include "base/str.h"
+
+enum { MIRROR_LINE_BYTES_MAX = 64 * 1024, MIRROR_FILES_MAX = 65536 };
+
+struct mirror_file {
+    const char *name, *path;
+    struct follow_file file;
+    uint64_t size;      // bytes that are here
+    struct strbuf line; // beginning of a line that is not complete
+    struct mirror_file *next;
+};
+
+struct mirror {
+    struct arena *arena;
+    const char *dir;
+    struct mirror_file *files;
+    size_t count;
+};
+
+// One complete line without its newline (or MIRROR_LINE_BYTES_MAX bytes of a longer one).
+typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *line, size_t len);
+
+// Finds the files that an earlier dtctl left.
+int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e);
+void mirror_close(struct mirror *m);
+// {"events.jsonl": 123, …}: what `follow --from` takes.
+void mirror_offsets(const struct mirror *m, struct strbuf *out);
+// Appends what is new in the record, then hands out the lines that it completed. Bytes that are
+// here already are passed over; a gap is ERR_FORMAT.
+int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
+                 struct err *e);
+// Hands out the incomplete last lines, when nothing more will come.
+void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx);
+// Hands out every complete line of the files of one kind that are here.
+int mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
+                  struct err *e);
+
+#endif

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all providers share: the table, comparing, bringing up and taking down.
+#include "job/provider.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/nodeset.h"
+#include "job/programs.h"
+#include "job/send.h"
+
+#include <string.h>
+
+// In the order of enum config_provider.
+static const struct provider *const PROVIDERS[] = {&provider_local, &provider_hosts, &provider_aws};
+
+const struct provider *provider_of(const struct config *c)
+{
+    return PROVIDERS[c->cluster.provider];
+}
+
+const struct provider *provider_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
+        if (strcmp(PROVIDERS[i]->name, name) == 0)
+            return PROVIDERS[i];
+    return NULL;
+}
+
+int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
+                  struct err *e)
+{
+    *out = (struct provider_diff){0};
+    char stamp[CLOCK_ISO_BYTES];
+    out->wanted.name = s->cluster.name;
+    out->wanted.provider = p->name;
+    out->wanted.created = arena_strdup(s->arena, clock_iso(stamp, clock_wall_ms()));
+    if (p->plan(s, &out->wanted, e) < 0)
+        return -1;
+    if (cluster_exists(&s->cluster)) {
+        if (cluster_load(&s->cluster, &out->current, e) < 0)
+            return -1;
+        if (strcmp(out->current.provider, p->name) != 0)
+            return err_set(e, ERR_EXISTS,
+                           "cluster '%s' is up with provider %s; bring it down first (dtctl down) "
+                           "or choose another name with -c",
+                           s->cluster.name, out->current.provider);
+        out->wanted.created = out->current.created;
+    }
+    out->added = arena_new(s->arena, const char *, out->wanted.count + 1);
+    out->kept = arena_new(s->arena, const char *, out->wanted.count + 1);
+    out->removed = arena_new(s->arena, const char *, out->current.count + 1);
+    for (size_t i = 0; i < out->wanted.count; i++) {
+        const char *name = out->wanted.nodes[i].name;
+        if (inventory_find(&out->current, name) < 0)
+            out->added[out->added_count++] = name;
+        else
+            out->kept[out->kept_count++] = name;
+    }
+    for (size_t i = 0; i < out->current.count; i++)
+        if (inventory_find(&out->wanted, out->current.nodes[i].name) < 0)
+            out->removed[out->removed_count++] = out->current.nodes[i].name;
+    return 0;
+}
+
+// ---- up ----------------------------------------------------------------------------------------
+
+// What was found on the nodes goes into the inventory.
+static void keep_facts(struct fleet *f, size_t *uploaded)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        struct fleet_node *n = &f->nodes[i];
+        n->info->dtrun = n->failed ? "" : n->facts.sha256;
+        if (n->failed)
+            continue;
+        n->info->arch = n->facts.arch;
+        n->info->cpus = n->facts.cpus;
+        n->info->gpus = n->facts.gpus;
+        n->info->memory_bytes = (int64_t)n->facts.memory_bytes;
+        *uploaded += n->facts.uploaded;
+    }
+}
+
+static int bring_up(struct session *s, const struct provider *p, struct fleet *f, struct err *e)
+{
+    struct manifest *m = manifest_new();
+    int result = fleet_connect(f, true, e);
+    if (result == 0)
+        result = p->check(s, f, e);
+    if (result == 0 && programs_path(s->arena, "dttrain")) {
+        result = programs_add_trainer(m, s->arena, e);
+        if (result == 0)
+            result = manifest_hash(m, NULL, NULL, NULL, e);
+        if (result == 0)
+            result = send_manifest(f, "programs", m, "", XFER_MERGE, e);
+    }
+    manifest_free(m);
+    return result;
+}
+
+int provider_up(struct session *s, struct provider_up_result *out, struct err *e)
+{
+    const struct provider *p = provider_of(s->config);
+    struct provider_diff diff;
+    struct fleet f;
+    int64_t started = clock_mono_ms();
+    *out = (struct provider_up_result){0};
+    if (provider_diff(s, p, &diff, e) < 0 ||
+        cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+        return -1;
+    if (diff.removed_count) {
+        struct provider_down_result down;
+        const char *names = nodeset_fold(s->arena, diff.removed, diff.removed_count);
+        if (provider_down(s, names, false, false, &down, e) < 0)
+            return err_wrap(e, "nodes that are no longer wanted");
+    }
+    // The file is there before anything is made, so that `down` always knows what to take away.
+    out->inventory = diff.wanted;
+    if (cluster_save(&s->cluster, &out->inventory, e) < 0 || p->make(s, &out->inventory, e) < 0)
+        return -1;
+    fleet_open(&f, s, &out->inventory, NULL, 0);
+    int result = bring_up(s, p, &f, e);
+    keep_facts(&f, &out->uploaded);
+    struct err saving = {0};
+    if (cluster_save(&s->cluster, &out->inventory, &saving) < 0 && result == 0) {
+        *e = saving;
+        result = -1;
+    }
+    fleet_report(&f);
+    if (result == 0)
+        result = fleet_verdict(&f, "up", e);
+    fleet_close(&f);
+    out->took_ms = clock_mono_ms() - started;
+    return result;
+}
+
+// ---- down --------------------------------------------------------------------------------------
+
+struct down_work {
+    bool force;
+    uint64_t bytes;
+};
+
+static void on_cleaned(void *ctx, const struct transport_result *r)
+{
+    struct fleet_node *n = ctx;
+    struct down_work *w = n->work;
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err e = {0}, ignored = {0};
+    if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0)
+        w->bytes = (uint64_t)json_get_int(j, "removed_bytes", 0);
+    if (e.code == ERR_BUSY)
+        err_wrap(&e, "it still works (dtctl stop, or dtctl down --force)");
+    arena_fini(&a);
+    fleet_done(n, &e);
+}
+
+static int start_clean(struct fleet_node *n, struct err *e)
+{
+    struct down_work *w = n->work;
+    return transport_collect(n->link, fleet_line(n, "clean", w->force ? "--all --force" : "--all"),
+                             NULL, 0, on_cleaned, n, e);
+}
+
+// Drops the nodes that were cleaned from the inventory; the rest stays known.
+static int forget_nodes(struct session *s, struct inventory *inv, const struct fleet *f,
+                        bool forget, struct err *e)
+{
+    struct inventory rest = *inv;
+    rest.nodes = arena_new(s->arena, struct inventory_node, inv->count);
+    rest.count = 0;
+    for (size_t i = 0; i < inv->count; i++) {
+        bool gone = false;
+        for (size_t k = 0; k < f->count; k++)
+            gone |= f->nodes[k].info == &inv->nodes[i] && (!f->nodes[k].failed || forget);
+        if (!gone)
+            rest.nodes[rest.count++] = inv->nodes[i];
+    }
+    return rest.count ? cluster_save(&s->cluster, &rest, e) : cluster_forget(&s->cluster, e);
+}
+
+int provider_down(struct session *s, const char *nodes, bool force, bool forget,
+                  struct provider_down_result *out, struct err *e)
+{
+    struct inventory inv;
+    struct fleet f;
+    size_t *indices = NULL, count = 0;
+    char **runs = NULL;
+    *out = (struct provider_down_result){0};
+    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
+        return -1;
+    if (!cluster_exists(&s->cluster))
+        return 0; // down already
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, nodes, &indices, &count, e) < 0)
+        return -1;
+    const struct provider *p = provider_named(inv.provider);
+    if (!p)
+        return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
+                       s->cluster.inventory_path, inv.provider);
+    fleet_open(&f, s, &inv, indices, count);
+    struct down_work *work = arena_new(s->arena, struct down_work, count ? count : 1);
+    for (size_t i = 0; i < count; i++) {
+        work[i].force = force;
+        f.nodes[i].work = &work[i];
+    }
+    int result = fleet_connect(&f, true, e);
+    if (result == 0)
+        result = fleet_each(&f, "clean", start_clean, e);
+    for (size_t i = 0; i < count && result == 0; i++) {
+        struct err why = {0};
+        if (!f.nodes[i].failed && p->give_back(s, f.nodes[i].info, &why) < 0)
+            fleet_fail(&f.nodes[i], &why);
+        out->removed += !f.nodes[i].failed;
+        out->bytes += work[i].bytes;
+    }
+    if (result == 0)
+        result = forget_nodes(s, &inv, &f, forget, e);
+    fleet_report(&f);
+    if (result == 0 && !forget)
+        result = fleet_verdict(&f, "down", e);
+    fleet_close(&f);
+    return result;
+}

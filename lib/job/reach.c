@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reachability matrix.
+#include "job/reach.h"
+
+#include "cluster/nodeset.h"
+
+#include <string.h>
+
+enum { REASONS_SHOWN_MAX = 4, ANSWER_BYTES_MAX = 4096 };
+
+struct reach_node {
+    struct transport_run *run; // the listener
+    struct strbuf out;
+    int port; // 0 until it listens
+};
+
+// ---- listening ---------------------------------------------------------------------------------
+
+static void on_listen_output(struct transport_run *r, void *ctx, const void *p, size_t len)
+{
+    (void)r;
+    struct fleet_node *n = ctx;
+    struct reach_node *w = n->work;
+    strbuf_add(&w->out, p, len);
+    if (w->out.len > ANSWER_BYTES_MAX || !memchr(w->out.data, '\n', w->out.len) || w->port)
+        return;
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err e = {0};
+    if (json_parse(&a, w->out.data, strcspn(w->out.data, "\n"), &j, &e) == 0) {
+        w->port = (int)json_get_int(j, "port", 0);
+        if (w->port == 0)
+            err_set(&e, ERR_FAILED, "it cannot listen on %s: %s", n->info->address,
+                    json_get_str(j, "text", "no reason given"));
+    }
+    arena_fini(&a);
+    fleet_done(n, &e);
+}
+
+static void on_listen_end(struct transport_run *r, void *ctx, const struct transport_end *end)
+{
+    (void)r;
+    struct fleet_node *n = ctx;
+    struct reach_node *w = n->work;
+    struct err e = {0};
+    w->run = NULL;
+    err_set(&e, ERR_FAILED, "the check of its ports ended early (%s)",
+            end->err ? end->err->text : "by itself");
+    fleet_done(n, &e);
+}
+
+static int start_listening(struct fleet_node *n, struct err *e)
+{
+    static const struct transport_run_events events = {.on_output = on_listen_output,
+                                                       .on_end = on_listen_end};
+    struct arena *a = n->fleet->session->arena;
+    struct reach_node *w = arena_new(a, struct reach_node, 1);
+    n->work = w;
+    char *line = fleet_line(n, "probe",
+                            arena_printf(a, "--listen %s --name %s", n->info->address,
+                                         n->info->name));
+    w->run = transport_run(n->link, &(struct transport_command){.line = line}, &events, n, e);
+    return w->run ? 0 : -1;
+}
+
+// ---- connecting --------------------------------------------------------------------------------
+
+// One line of a prober's answer; adds to the list of what failed.
+static void read_answer(struct arena *a, const char *line, struct strbuf *bad, size_t *bad_count)
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    if (!line[0] || json_parse(a, line, strlen(line), &j, &e) < 0 || json_get_bool(j, "ok", false))
+        return;
+    if ((*bad_count)++ < REASONS_SHOWN_MAX)
+        strbuf_addf(bad, "%s%s (%s)", bad->len ? ", " : "", json_get_str(j, "peer", "?"),
+                    json_get_str(j, "why", "no reason given"));
+}
+
+static void on_connected(void *ctx, const struct transport_result *r)
+{
+    struct fleet_node *n = ctx;
+    struct arena a = {0};
+    struct err e = {0};
+    struct strbuf bad = {0};
+    size_t bad_count = 0;
+    char **lines = NULL;
+    if (fleet_answer(r, &e) == 0) {
+        size_t count = str_split(&a, r->out, '\n', &lines);
+        for (size_t i = 0; i < count; i++)
+            read_answer(&a, lines[i], &bad, &bad_count);
+        if (bad_count)
+            err_set(&e, ERR_NET, "it does not reach %zu of its peers: %s%s; open all TCP ports "
+                    "between the nodes", bad_count, strbuf_cstr(&bad),
+                    bad_count > REASONS_SHOWN_MAX ? " …" : "");
+    }
+    strbuf_fini(&bad);
+    arena_fini(&a);
+    fleet_done(n, &e);
+}
+
+static int start_connecting(struct fleet_node *n, struct err *e)
+{
+    struct fleet *f = n->fleet;
+    struct strbuf peers = {0};
+    for (size_t i = 0; i < f->count; i++) {
+        const struct fleet_node *to = &f->nodes[i];
+        const struct reach_node *w = to->work;
+        if (to != n && !to->failed && w && w->port)
+            strbuf_addf(&peers, "%s %s %d\n", to->info->name, to->info->address, w->port);
+    }
+    int result = transport_collect(n->link, fleet_line(n, "probe", "--connect"),
+                                   strbuf_cstr(&peers), peers.len, on_connected, n, e);
+    strbuf_fini(&peers);
+    return result;
+}
+
+int reach_check(struct fleet *f, struct err *e)
+{
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].work = NULL;
+    int result = fleet_each(f, NULL, start_listening, e);
+    if (result == 0)
+        result = fleet_each(f, NULL, start_connecting, e);
+    for (size_t i = 0; i < f->count; i++) {
+        struct reach_node *w = f->nodes[i].work;
+        if (w && w->run)
+            transport_run_close(w->run);
+        if (w)
+            strbuf_fini(&w->out);
+        f->nodes[i].work = NULL;
+    }
+    return result;
+}

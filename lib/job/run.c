@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one run on the operator's side.
+#include "job/run.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "conf/toml.h"
+#include "elastic/node_protocol.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <time.h>
+
+char *run_make_id(struct arena *a, const char *name, int64_t wall_ms)
+{
+    unsigned char random[3];
+    char hex[sizeof random * 2 + 1], stamp[32];
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm tm;
+    hash_random(random, sizeof random);
+    str_hex(hex, random, sizeof random);
+    gmtime_r(&seconds, &tm);
+    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
+    return arena_printf(a, "%s-%s-%s", name, stamp, hex);
+}
+
+char *run_make_name(struct arena *a, const char *text)
+{
+    char *name = arena_strndup(a, text, strnlen(text, RUN_TASK_BYTES_MAX));
+    for (char *p = name; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
+            *p = '-';
+    while (*name && strchr("._-", *name))
+        name++;
+    return *name ? name : arena_strdup(a, "run");
+}
+
+char *run_path(const struct cluster *c, const struct run *r, const char *name)
+{
+    return file_join(c->arena, cluster_run_dir(c, r->id), name);
+}
+
+char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
+                    const char *name)
+{
+    return arena_printf(c->arena, "%s/nodes/%s/%s", cluster_run_dir(c, r->id), node, name);
+}
+
+bool run_is_over(const struct run *r)
+{
+    for (int i = 0; i <= NODE_LOST; i++)
+        if (strcmp(node_state_name((enum node_state)i), r->state) == 0)
+            return node_state_is_final((enum node_state)i);
+    return false;
+}
+
+int run_save(const struct cluster *c, const struct run *r, struct err *e)
+{
+    struct strbuf out = {0};
+    strbuf_adds(&out, "# One run, as dtctl keeps it. Written by dtctl.\n");
+    toml_write_str(&out, "id", r->id);
+    toml_write_str(&out, "name", r->name);
+    toml_write_str(&out, "cluster", r->cluster);
+    toml_write_str(&out, "provider", r->provider);
+    toml_write_int(&out, "created_ms", r->created_ms);
+    toml_write_strs(&out, "command", r->command, r->command_count);
+    toml_write_bool(&out, "native", r->native);
+    toml_write_strs(&out, "nodes", r->nodes, r->node_count);
+    toml_write_int(&out, "nodes_min", r->nodes_min);
+    toml_write_int(&out, "nodes_max", r->nodes_max);
+    toml_write_str(&out, "nproc_per_node", r->nproc);
+    toml_write_int(&out, "max_restarts", r->max_restarts);
+    toml_write_str(&out, "output_dir", r->output_dir);
+    toml_write_str(&out, "state", r->state);
+    toml_write_bool(&out, "fetched", r->fetched);
+    toml_write_int(&out, "exit_status", r->exit_status);
+    toml_write_int(&out, "push_ms", r->push_ms);
+    toml_write_int(&out, "start_ms", r->start_ms);
+    toml_write_int(&out, "train_ms", r->train_ms);
+    toml_write_int(&out, "fetch_ms", r->fetch_ms);
+    toml_write_int(&out, "push_bytes", (int64_t)r->push_bytes);
+    toml_write_int(&out, "fetch_bytes", (int64_t)r->fetch_bytes);
+    if (r->metrics.count)
+        toml_write_table(&out, "metrics", NULL);
+    for (size_t i = 0; i < r->metrics.count; i++)
+        toml_write_str(&out, r->metrics.items[i].name, r->metrics.items[i].value);
+    char *dir = cluster_run_dir(c, r->id);
+    int result = file_make_dirs(dir, 0700, e);
+    if (result == 0)
+        result = file_write_atomic(file_join(c->arena, dir, "run.toml"), strbuf_cstr(&out),
+                                   out.len, 0600, e);
+    strbuf_fini(&out);
+    return result;
+}
+
+static int read_lists(struct arena *a, const struct toml *t, struct run *r, struct err *e)
+{
+    if (toml_need_strs(a, t, "command", (char ***)&r->command, &r->command_count, e) < 0 ||
+        toml_need_strs(a, t, "nodes", (char ***)&r->nodes, &r->node_count, e) < 0)
+        return -1;
+    if (r->node_count == 0 || r->node_count > RUN_NODES_MAX)
+        return err_set(e, ERR_FORMAT, "nodes: 1 to %d names belong here", RUN_NODES_MAX);
+    for (size_t i = 0; i < r->node_count; i++)
+        if (!str_is_name(r->nodes[i], INVENTORY_NAME_BYTES_MAX))
+            return err_set(e, ERR_FORMAT, "nodes: '%.80s' is no node name", r->nodes[i]);
+    const struct toml *m = toml_member(t, "metrics");
+    size_t count = m && m->type == TOML_TABLE ? m->len : 0;
+    r->metrics.items = arena_new(a, struct option_pair, count + 1);
+    for (const struct toml *v = count ? m->child : NULL; v; v = v->next)
+        if (v->type == TOML_STRING)
+            r->metrics.items[r->metrics.count++] = (struct option_pair){v->key, v->str};
+    return 0;
+}
+
+int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e)
+{
+    struct arena *a = c->arena;
+    char *path = file_join(a, cluster_run_dir(c, id), "run.toml"), *text = NULL;
+    size_t len = 0;
+    struct toml *t = NULL;
+    int64_t created = 0;
+    *r = (struct run){0};
+    if (file_read(a, path, RUN_RECORD_BYTES_MAX, &text, &len, e) < 0 ||
+        toml_parse(a, path, text, len, &t, e) < 0)
+        return err_wrap(e, "run '%s'", id);
+    if (toml_need_str(t, "id", &r->id, e) < 0 || toml_need_str(t, "name", &r->name, e) < 0 ||
+        toml_need_int(t, "created_ms", 0, INT64_MAX, &created, e) < 0 ||
+        toml_need_str(t, "output_dir", &r->output_dir, e) < 0 || read_lists(a, t, r, e) < 0)
+        return err_wrap(e, "'%s'", path);
+    if (strcmp(r->id, id) != 0)
+        return err_set(e, ERR_FORMAT, "'%s' is the record of another run, '%.80s'", path, r->id);
+    r->created_ms = created;
+    r->cluster = toml_get_str(t, "cluster", c->name);
+    r->provider = toml_get_str(t, "provider", "");
+    r->native = toml_get_bool(t, "native", false);
+    r->nodes_min = (int)toml_get_int(t, "nodes_min", (int64_t)r->node_count);
+    r->nodes_max = (int)toml_get_int(t, "nodes_max", (int64_t)r->node_count);
+    r->nproc = toml_get_str(t, "nproc_per_node", "auto");
+    r->max_restarts = (int)toml_get_int(t, "max_restarts", 0);
+    r->state = toml_get_str(t, "state", "made");
+    r->fetched = toml_get_bool(t, "fetched", false);
+    r->exit_status = (int)toml_get_int(t, "exit_status", 0);
+    r->push_ms = toml_get_int(t, "push_ms", 0);
+    r->start_ms = toml_get_int(t, "start_ms", 0);
+    r->train_ms = toml_get_int(t, "train_ms", 0);
+    r->fetch_ms = toml_get_int(t, "fetch_ms", 0);
+    r->push_bytes = (uint64_t)toml_get_int(t, "push_bytes", 0);
+    r->fetch_bytes = (uint64_t)toml_get_int(t, "fetch_bytes", 0);
+    return 0;
+}

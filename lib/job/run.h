@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one run on the operator's side: `runs/<run>/run.toml` and the paths around it.
+//
+// Written when the run is made and again when its state is known better, so that a dtctl that was
+// killed, or another one, finds everything it needs to follow, stop and fetch. The per-run key is
+// never in it. All memory is in the cluster's arena.
+#ifndef JOB_RUN_H
+#define JOB_RUN_H
+
+#include "cluster/state.h"
+#include "conf/option.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    RUN_TASK_BYTES_MAX = 48,
+    RUN_RECORD_BYTES_MAX = 4 << 20,
+    RUN_NODES_MAX = 4096,
+    RUN_COMMAND_WORDS_MAX = 4096,
+};
+
+struct run {
+    const char *id, *name;
+    const char *cluster, *provider;
+    int64_t created_ms;
+    const char **command; // NULL-terminated; as the operator gave it, or the trainer's
+    size_t command_count;
+    bool native;
+    const char **nodes; // index is the node's rank
+    size_t node_count;
+    int nodes_min, nodes_max, max_restarts;
+    const char *nproc;
+    const char *output_dir; // absolute: where results go
+    struct option_map metrics;
+    const char *state; // "made", "started", or a final state of node_protocol.h
+    bool fetched;      // results are on this side
+    int exit_status;   // of the run, when it is over
+    int64_t push_ms, start_ms, train_ms, fetch_ms; // phases, 0: not yet
+    uint64_t push_bytes, fetch_bytes;
+};
+
+// A new id: <name>-<YYYYmmddTHHMMSSZ>-<6 hex>.
+char *run_make_id(struct arena *a, const char *name, int64_t wall_ms);
+// A task name from anything: letters, digits, '.', '_', '-'.
+char *run_make_name(struct arena *a, const char *text);
+
+int run_load(const struct cluster *c, const char *id, struct run *out, struct err *e);
+int run_save(const struct cluster *c, const struct run *r, struct err *e);
+bool run_is_over(const struct run *r); // a final state
+
+// Paths in the run's folder; in the cluster's arena.
+char *run_path(const struct cluster *c, const struct run *r, const char *name);
+char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
+                    const char *name); // nodes/<node>/<name>: exact copies of the node's files
+
+#endif

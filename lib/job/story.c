@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The story of a run from its agents' events.
+#include "job/story.h"
+
+#include "elastic/node_protocol.h"
+
+#include <string.h>
+
+enum { ROUND_MAX = 1 << 30 };
+
+void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count)
+{
+    *s = (struct story){.arena = a, .node_count = count, .round = -1};
+    s->nodes = arena_new(a, struct story_node, count ? count : 1);
+    for (size_t i = 0; i < count; i++) {
+        s->nodes[i].name = nodes[i];
+        s->nodes[i].round = -1;
+    }
+}
+
+static int number(const struct json *j, const char *key, int absent, int max)
+{
+    int64_t v = json_get_int(j, key, absent);
+    return v < -1 || v > max ? absent : (int)v;
+}
+
+static const char *text(struct story *s, const struct json *j, const char *key)
+{
+    const struct json *v = json_get(j, key);
+    if (!v || v->type != JSON_STR)
+        return NULL;
+    size_t len = v->len < STORY_TAIL_BYTES_MAX ? v->len : STORY_TAIL_BYTES_MAX;
+    return arena_strndup(s->arena, v->str, strnlen(v->str, len));
+}
+
+static int peer(const struct story *s, const struct json *j)
+{
+    const char *name = json_get_str(j, "peer", "");
+    for (size_t i = 0; i < s->node_count; i++)
+        if (strcmp(s->nodes[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+// ---- one function per kind of event that changes something -------------------------------------
+
+static void on_round(struct story *s, struct story_node *n, const struct json *j)
+{
+    int round = number(j, "round", -1, ROUND_MAX), count = number(j, "nproc", 0, STORY_LOCAL_MAX);
+    if (round < 0 || count < 0)
+        return;
+    n->round = round;
+    n->first_rank = number(j, "rank", 0, STORY_RANKS_MAX);
+    n->rank_count = count;
+    n->world_size = number(j, "world_size", 0, STORY_RANKS_MAX);
+    n->ranks = arena_new(s->arena, struct story_rank, (size_t)(count ? count : 1));
+    for (int i = 0; i < count; i++) {
+        n->ranks[i].rank = n->first_rank + i;
+        n->ranks[i].local_rank = i;
+    }
+    s->restarts = number(j, "restarts", s->restarts, ROUND_MAX);
+    if (round >= s->round) {
+        const struct json *nodes = json_get(j, "nodes");
+        s->round = round;
+        s->world_size = n->world_size;
+        s->nodes_in_round = nodes && nodes->type == JSON_ARRAY ? (int)nodes->len
+                                                               : number(j, "nodes", 0, 1 << 20);
+    }
+    s->waiting = NULL;
+}
+
+static void on_started(struct story *s, struct story_node *n, const struct json *j)
+{
+    const struct json *pids = json_get(j, "pids");
+    int64_t now = json_get_int(j, "time_ms", 0);
+    const struct json *pid = pids && pids->type == JSON_ARRAY ? pids->child : NULL;
+    for (int i = 0; i < n->rank_count; i++) {
+        n->ranks[i].started = true;
+        n->ranks[i].pid = pid && pid->type == JSON_INT ? (int)pid->integer : 0;
+        pid = pid ? pid->next : NULL;
+    }
+    if (!s->first_started_ms)
+        s->first_started_ms = now;
+    s->all_started_ms = now > s->all_started_ms ? now : s->all_started_ms;
+}
+
+static void on_exited(struct story *s, struct story_node *n, const struct json *j)
+{
+    int local = number(j, "local_rank", -1, STORY_LOCAL_MAX);
+    if (local < 0 || local >= n->rank_count || number(j, "round", -1, ROUND_MAX) != n->round)
+        return;
+    struct story_rank *r = &n->ranks[local];
+    r->ended = true;
+    r->status = number(j, "status", 1, 255);
+    r->signal = text(s, j, "signal");
+    r->reason = text(s, j, "reason");
+    r->ms = json_get_int(j, "ms", 0);
+}
+
+static void on_failure(struct story *s, struct story_node *n, const struct json *j)
+{
+    if (s->failure_count == STORY_FAILURES_MAX)
+        return;
+    int at = peer(s, j);
+    struct story_failure f = {
+        .node = at >= 0 ? s->nodes[at].name : n->name,
+        .round = number(j, "round", 0, ROUND_MAX),
+        .rank = number(j, "rank", -1, STORY_RANKS_MAX),
+        .local_rank = number(j, "local_rank", -1, STORY_LOCAL_MAX),
+        .pid = number(j, "pid", 0, 1 << 30),
+        .status = number(j, "status", 1, 255),
+        .signal = text(s, j, "signal"),
+        .message = text(s, j, "message"),
+        .tail = text(s, j, "tail"),
+        .failed_ms = json_get_int(j, "failed_ms", json_get_int(j, "time_ms", 0)),
+        .root = json_get_bool(j, "root", false),
+    };
+    s->failures[s->failure_count++] = f;
+}
+
+static void on_waiting(struct story *s, struct story_node *n, const struct json *j)
+{
+    (void)n;
+    const struct json *missing = json_get(j, "missing");
+    struct strbuf out = {0};
+    strbuf_init(&out, 512);
+    if (missing && missing->type == JSON_STR)
+        strbuf_adds(&out, missing->str);
+    for (const struct json *m = missing && missing->type == JSON_ARRAY ? missing->child : NULL; m;
+         m = m->next)
+        if (m->type == JSON_STR)
+            strbuf_addf(&out, "%s%s", out.len ? ", " : "", m->str);
+    s->waiting = out.len ? arena_strdup(s->arena, strbuf_cstr(&out)) : NULL;
+    strbuf_fini(&out);
+}
+
+static void on_joined(struct story *s, struct story_node *n, const struct json *j)
+{
+    n->joined = true;
+    const char *leader = text(s, j, "coordinator");
+    s->coordinator = leader ? leader : s->coordinator;
+}
+
+static void on_leader(struct story *s, struct story_node *n, const struct json *j)
+{
+    (void)n;
+    const char *leader = text(s, j, "peer");
+    s->coordinator = leader ? leader : s->coordinator;
+}
+
+static void on_lost(struct story *s, struct story_node *n, const struct json *j)
+{
+    (void)n;
+    int at = peer(s, j);
+    if (at >= 0)
+        s->nodes[at].lost = true;
+}
+
+static void on_left(struct story *s, struct story_node *n, const struct json *j)
+{
+    (void)n;
+    int at = peer(s, j);
+    if (at >= 0)
+        s->nodes[at].left = true;
+}
+
+static void on_present(struct story *s, struct story_node *n, const struct json *j)
+{
+    (void)n;
+    int at = peer(s, j);
+    if (at >= 0) {
+        s->nodes[at].lost = s->nodes[at].left = false;
+        s->nodes[at].joined = true;
+    }
+}
+
+static void on_ended(struct story *s, struct story_node *n, const struct json *j)
+{
+    n->state = text(s, j, "kind");
+    n->why = text(s, j, "reason");
+    n->ended_ms = json_get_int(j, "time_ms", 0);
+    s->restarts = number(j, "restarts", s->restarts, ROUND_MAX);
+}
+
+typedef void story_step(struct story *s, struct story_node *n, const struct json *j);
+static story_step *const STEPS[NODE_EVENT_COUNT] = {
+    [EVENT_JOINED] = on_joined,   [EVENT_PRESENT] = on_present, [EVENT_WAITING] = on_waiting,
+    [EVENT_ROUND] = on_round,     [EVENT_STARTED] = on_started, [EVENT_EXITED] = on_exited,
+    [EVENT_FAILURE] = on_failure, [EVENT_NODE_LOST] = on_lost,  [EVENT_NODE_LEFT] = on_left,
+    [EVENT_LEADER] = on_leader,   [EVENT_FINISHED] = on_ended,  [EVENT_FAILED] = on_ended,
+    [EVENT_ENDED] = on_ended,
+};
+
+const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
+                      size_t len, const struct json **event)
+{
+    struct json *j = NULL;
+    struct err e = {0};
+    *event = NULL;
+    if (node >= s->node_count || json_parse(scratch, line, len, &j, &e) < 0 ||
+        j->type != JSON_OBJECT)
+        return NULL;
+    const char *kind = json_get_str(j, "kind", "");
+    for (int k = 0; k < NODE_EVENT_COUNT; k++) {
+        const char *name = node_event_name((enum node_event)k);
+        if (strcmp(name, kind) != 0)
+            continue;
+        if (STEPS[k])
+            STEPS[k](s, &s->nodes[node], j);
+        *event = j;
+        return name;
+    }
+    return NULL;
+}
+
+int story_first_rank(const struct story *s, size_t node, int round)
+{
+    if (node >= s->node_count || s->nodes[node].round != round)
+        return -1;
+    return s->nodes[node].first_rank;
+}
+
+const struct story_failure *story_root(const struct story *s)
+{
+    const struct story_failure *first = NULL;
+    // Of several rounds the last one ended the run; in it, the marked one, else the earliest.
+    for (size_t i = 0; i < s->failure_count; i++) {
+        const struct story_failure *f = &s->failures[i];
+        if (!first || f->round > first->round ||
+            (f->round == first->round &&
+             (f->root > first->root ||
+              (f->root == first->root && f->failed_ms < first->failed_ms))))
+            first = f;
+    }
+    return first;
+}
+
+void story_count(const struct story *s, int *started, int *ended)
+{
+    *started = *ended = 0;
+    for (size_t i = 0; i < s->node_count; i++) {
+        const struct story_node *n = &s->nodes[i];
+        if (n->round != s->round)
+            continue;
+        for (int k = 0; k < n->rank_count; k++) {
+            *started += n->ranks[k].started;
+            *ended += n->ranks[k].ended;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The story of a run, put together from the agents' events (elastic/node_protocol.h): rounds, where
+// each rank ran and how it ended, what failed first. Pure: events in, facts out; nothing is
+// trusted. All memory is in the arena.
+#ifndef JOB_STORY_H
+#define JOB_STORY_H
+
+#include "base/arena.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    STORY_RANKS_MAX = 65536,
+    STORY_FAILURES_MAX = 64,
+    STORY_TAIL_BYTES_MAX = 16 * 1024,
+    STORY_LOCAL_MAX = 1024, // ranks of one node
+};
+
+struct story_rank {
+    int rank, local_rank;
+    int pid;
+    bool started, ended;
+    int status;         // shell's convention, when it has ended
+    const char *signal; // NULL: none
+    const char *reason; // why it was stopped, NULL: by itself
+    int64_t ms;
+};
+
+struct story_node {
+    const char *name;
+    int round; // -1: no round yet
+    int first_rank, rank_count, world_size;
+    struct story_rank *ranks; // of the latest round, by local rank
+    bool joined, left, lost;
+    const char *state, *why; // of its own "finished", "failed", "stopped" event; NULL: none yet
+    int64_t ended_ms;
+};
+
+struct story_failure {
+    const char *node;
+    int round, rank, local_rank, pid, status;
+    const char *signal, *message, *tail;
+    int64_t failed_ms; // wall clock
+    bool root;
+};
+
+struct story {
+    struct arena *arena;
+    struct story_node *nodes;
+    size_t node_count;
+    int round, restarts, world_size, nodes_in_round;
+    const char *coordinator;
+    const char *waiting; // who is missing while nodes join, NULL: nobody
+    struct story_failure failures[STORY_FAILURES_MAX];
+    size_t failure_count;
+    int64_t first_started_ms, all_started_ms; // wall clock; 0: not yet
+};
+
+void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count);
+// One line of a node's events.jsonl. Returns its kind, or NULL when it is no event. *event is valid
+// until the arena given here is reset.
+const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
+                      size_t len, const struct json **event);
+// The first rank of a node in a round; -1 when not known.
+int story_first_rank(const struct story *s, size_t node, int round);
+const struct story_failure *story_root(const struct story *s); // NULL: nothing failed
+// How many ranks of the latest round have started; how many have ended.
+void story_count(const struct story *s, int *started, int *ended);
+
+#endif
