@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session from the first packet to the last: connecting, key exchange, login, keepalive, bytes in
+// and out. What libssh2 calls to read and write is here too.
+#include "base/log.h"
+#include "base/str.h"
+#include "remote/ssh.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// AES-GCM first: authenticated in one pass, in hardware nearly everywhere.
+static const char ciphers[] = "aes256-gcm@openssh.com,aes128-gcm@openssh.com,"
+                              "aes256-ctr,aes192-ctr,aes128-ctr,chacha20-poly1305@openssh.com";
+
+static const char *const doing[] = {
+    [SSH_CONNECTING] = "connecting", [SSH_HANDSHAKE] = "exchanging keys",
+    [SSH_METHODS] = "logging in",    [SSH_LOGIN] = "logging in",
+    [SSH_OPEN] = "talking",          [SSH_DOWN] = "closing",
+};
+
+static void enter(struct ssh *s) {
+    s->busy++;
+}
+
+static void leave(struct ssh *s) {
+    if (--s->busy == 0)
+        s->events->on_idle(s); // may free s
+}
+
+// ---- bytes ------------------------------------------------------------------------------------
+
+static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int flags, void **ctx) {
+    struct ssh *s = *ctx;
+    (void)fd;
+    (void)flags;
+    if (s->state == SSH_DOWN)
+        return -EPIPE;
+    if (s->out_start == s->out_len)
+        s->out_start = s->out_len = 0;
+    if (s->out_len + len > s->out_room) {
+        memmove(s->out, s->out + s->out_start, s->out_len - s->out_start);
+        s->out_len -= s->out_start;
+        s->out_start = 0;
+    }
+    if (s->out_len + len > s->out_room) {
+        s->out_room = s->out_len + len + 2 * (size_t)SSH_OUT_BYTES_MAX;
+        s->out = heap_realloc(s->out, s->out_room);
+    }
+    memcpy(s->out + s->out_len, p, len);
+    s->out_len += len;
+    return (ssize_t)len;
+}
+
+static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, void **ctx) {
+    struct ssh *s = *ctx;
+    ssize_t n;
+    (void)fd;
+    (void)flags;
+    if (s->state == SSH_DOWN || s->far_end_closed)
+        return 0;
+    if (s->tunnel)
+        n = ssh_tunnel_read(s->tunnel, p, len);
+    else if ((n = recv(s->fd, p, len, 0)) < 0)
+        n = -errno;
+    if (n > 0) {
+        s->heard_ms = loop_now_ms(s->env->loop);
+    } else if (n == 0) {
+        s->far_end_closed = true;
+    } else if (n == -EINTR || n == -EWOULDBLOCK) {
+        n = -EAGAIN;
+    } else if (n != -EAGAIN) {
+        s->far_end_closed = true;
+        s->io_error = (int)-n;
+    }
+    return n;
+}
+
+static void flush(struct ssh *s) {
+    while (s->out_start < s->out_len && !s->io_error) {
+        const char *p = s->out + s->out_start;
+        size_t len = s->out_len - s->out_start;
+        ssize_t n;
+        if (s->tunnel)
+            n = ssh_tunnel_write(s->tunnel, p, len);
+        else if ((n = send(s->fd, p, len, MSG_NOSIGNAL)) < 0)
+            n = -errno;
+        if (n > 0)
+            s->out_start += (size_t)n;
+        else if (n == -EAGAIN || n == 0)
+            break;
+        else if (n != -EINTR)
+            s->io_error = (int)-n;
+    }
+    if (s->watch.loop)
+        watch_modify(&s->watch, LOOP_READ | (s->out_start < s->out_len ? LOOP_WRITE : 0));
+}
+
+bool ssh_has_room(const struct ssh *s) {
+    return s->out_len - s->out_start < SSH_OUT_BYTES_MAX;
+}
+
+// ---- the end ----------------------------------------------------------------------------------
+
+int ssh_error(struct ssh *s, const char *what, struct err *e) {
+    char *text = NULL;
+    int len = 0;
+    if (s->far_end_closed || s->io_error)
+        return err_set(e, ERR_NET, "%s: the connection was lost while %s%s%s", s->host.label, what,
+                       s->io_error ? ": " : " (closed by the far end)",
+                       s->io_error ? strerror(s->io_error) : "");
+    (void)libssh2_session_last_error(s->session, &text, &len, 0);
+    return err_set(e, ERR_NET, "%s: %s: %s", s->host.label, what,
+                   text ? str_printable(&s->arena, text, (size_t)len) : "no reason given");
+}
+
+static void shut(struct ssh *s) {
+    timer_stop(&s->deadline);
+    timer_stop(&s->keepalive);
+    timer_stop(&s->kick);
+    if (s->state == SSH_OPEN && !s->io_error) {
+        (void)libssh2_session_disconnect(s->session, "done");
+        flush(s);
+    }
+    s->state = SSH_DOWN;
+    watch_stop(&s->watch);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+void ssh_fail(struct ssh *s, const struct err *e) {
+    if (s->state == SSH_DOWN)
+        return;
+    enter(s);
+    s->err = *e;
+    shut(s);
+    s->events->on_down(s, &s->err);
+    leave(s);
+}
+
+void ssh_fini(struct ssh *s) {
+    must(s->busy == 0);
+    shut(s);
+    ssh_auth_fini(s);
+    if (s->session)
+        // With the state DOWN every read and write of libssh2 fails at once, so it frees all.
+        for (int i = 0; i < 1000 && libssh2_session_free(s->session) == LIBSSH2_ERROR_EAGAIN; i++)
+            ;
+    if (s->tunnel)
+        ssh_tunnel_close(s->tunnel);
+    free(s->out);
+    arena_fini(&s->arena);
+}
+
+// ---- steps ------------------------------------------------------------------------------------
+
+static int handshake(struct ssh *s, struct err *e) {
+    int rc = libssh2_session_handshake(s->session, s->fd >= 0 ? s->fd : 0);
+    if (rc == LIBSSH2_ERROR_EAGAIN)
+        return 0;
+    if (rc)
+        return ssh_error(s, "exchanging keys", e);
+    if (ssh_hostkey_check(s, e) < 0)
+        return -1;
+    s->state = SSH_METHODS;
+    return 1;
+}
+
+static int methods(struct ssh *s, struct err *e) {
+    const char *list =
+        libssh2_userauth_list(s->session, s->host.user, (unsigned)strlen(s->host.user));
+    if (!list && libssh2_userauth_authenticated(s->session)) {
+        s->state = SSH_OPEN; // the server asks for nothing
+        return 1;
+    }
+    if (!list && libssh2_session_last_errno(s->session) == LIBSSH2_ERROR_EAGAIN)
+        return 0;
+    if (!list)
+        return ssh_error(s, "logging in", e);
+    if (!strstr(list, "publickey"))
+        return err_set(e, ERR_AUTH,
+                       "%s: the server takes no public keys (it offers: %s); put your key into "
+                       "~/.ssh/authorized_keys there and allow PubkeyAuthentication",
+                       s->host.label, str_printable(&s->arena, list, strlen(list)));
+    s->state = SSH_LOGIN;
+    return 1;
+}
+
+static void on_keepalive(struct timer *t);
+
+static int64_t keepalive_ms(const struct ssh *s) {
+    return s->env->keepalive_ms > 0 ? s->env->keepalive_ms : TRANSPORT_KEEPALIVE_MS_DEFAULT;
+}
+
+static int login(struct ssh *s, struct err *e) {
+    int rc = ssh_auth_step(s, e);
+    if (rc > 0)
+        s->state = SSH_OPEN;
+    return rc;
+}
+
+static void opened(struct ssh *s) {
+    timer_stop(&s->deadline);
+    ssh_auth_fini(s);
+    int seconds = (int)((keepalive_ms(s) + 999) / 1000);
+    libssh2_keepalive_config(s->session, 1, (unsigned)seconds);
+    timer_start(s->env->loop, &s->keepalive, keepalive_ms(s), on_keepalive);
+    log_debug("connected", "host=\"%s\" cipher=%s", s->host.label,
+              libssh2_session_methods(s->session, LIBSSH2_METHOD_CRYPT_CS));
+    s->events->on_open(s);
+}
+
+void ssh_step(struct ssh *s) {
+    struct err e;
+    int rc = 1;
+    enter(s);
+    while (rc > 0 && s->state > SSH_CONNECTING && s->state < SSH_OPEN) {
+        rc = s->state == SSH_HANDSHAKE ? handshake(s, &e)
+             : s->state == SSH_METHODS ? methods(s, &e)
+                                       : login(s, &e);
+        if (rc > 0 && s->state == SSH_OPEN)
+            opened(s);
+    }
+    if (rc < 0) {
+        flush(s);
+        ssh_fail(s, &e);
+    }
+    if (s->state == SSH_OPEN) {
+        flush(s); // makes room
+        s->events->on_step(s);
+    }
+    if (s->state > SSH_CONNECTING && s->state < SSH_DOWN) {
+        bool was_full = !ssh_has_room(s);
+        flush(s);
+        if (was_full && ssh_has_room(s))
+            ssh_kick(s);
+        if (s->far_end_closed || s->io_error) {
+            (void)ssh_error(s, doing[s->state], &e);
+            ssh_fail(s, &e);
+        }
+    }
+    leave(s);
+}
+
+static void on_kick(struct timer *t) {
+    ssh_step(container_of(t, struct ssh, kick));
+}
+
+void ssh_kick(struct ssh *s) {
+    if (s->state != SSH_DOWN)
+        timer_start(s->env->loop, &s->kick, 0, on_kick);
+}
+
+static void on_keepalive(struct timer *t) {
+    struct ssh *s = container_of(t, struct ssh, keepalive);
+    struct err e;
+    int next;
+    int64_t silent_ms = loop_now_ms(s->env->loop) - s->heard_ms;
+    enter(s);
+    if (silent_ms > SSH_KEEPALIVES_MISSED_MAX * keepalive_ms(s) + keepalive_ms(s) / 2) {
+        (void)err_set(&e, ERR_TIMEOUT,
+                      "%s: nothing was heard for %lld s, the connection counts as lost; the node "
+                      "may be down or its network cut",
+                      s->host.label, (long long)silent_ms / 1000);
+        ssh_fail(s, &e);
+    } else {
+        (void)libssh2_keepalive_send(s->session, &next);
+        flush(s);
+        timer_start(s->env->loop, t, keepalive_ms(s), on_keepalive);
+    }
+    leave(s);
+}
+
+static void on_deadline(struct timer *t) {
+    struct ssh *s = container_of(t, struct ssh, deadline);
+    struct err e;
+    int64_t ms = s->env->connect_timeout_ms > 0 ? s->env->connect_timeout_ms
+                                                : TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT;
+    (void)err_set(&e, ERR_TIMEOUT,
+                  "%s: no answer within %.1f s while %s; is the node up, and does a firewall let "
+                  "port %d through?",
+                  s->host.label, (double)ms / 1000.0, doing[s->state], s->host.port);
+    ssh_fail(s, &e);
+}
+
+// ---- connecting -------------------------------------------------------------------------------
+
+static void on_socket(struct watch *w, unsigned events) {
+    (void)events;
+    ssh_step(container_of(w, struct ssh, watch));
+}
+
+static int start_session(struct ssh *s, struct err *e) {
+    s->session = libssh2_session_init_ex(NULL, NULL, NULL, s);
+    if (!s->session)
+        return err_set(e, ERR_FAILED, "%s: libssh2 cannot make a session", s->host.label);
+#if LIBSSH2_VERSION_NUM >= 0x010b01
+    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_SEND,
+                                  (libssh2_cb_generic *)take_bytes);
+    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_RECV,
+                                  (libssh2_cb_generic *)give_bytes);
+#else
+    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_SEND, (void *)take_bytes);
+    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_RECV, (void *)give_bytes);
+#endif
+    libssh2_session_set_blocking(s->session, 0);
+    (void)libssh2_session_method_pref(s->session, LIBSSH2_METHOD_CRYPT_CS, ciphers);
+    (void)libssh2_session_method_pref(s->session, LIBSSH2_METHOD_CRYPT_SC, ciphers);
+    if (ssh_hostkey_prefer(s, e) < 0)
+        return -1;
+    s->state = SSH_HANDSHAKE;
+    return 0;
+}
+
+static int connect_next(struct ssh *s, struct err *e);
+
+static void on_connect(struct watch *w, unsigned events) {
+    struct ssh *s = container_of(w, struct ssh, watch);
+    struct err e;
+    int error = 0, one = 1;
+    socklen_t len = sizeof error;
+    (void)events;
+    enter(s);
+    (void)getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    watch_stop(w);
+    int rc = 0;
+    if (error) {
+        close(s->fd);
+        s->fd = -1;
+        (void)err_set(&e, ERR_NET, "%s: cannot connect: %s", s->host.label, net_why(error));
+        rc = connect_next(s, &e);
+    } else {
+        (void)setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        (void)setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+        s->heard_ms = loop_now_ms(s->env->loop);
+        rc = watch_start(s->env->loop, &s->watch, s->fd, LOOP_READ, on_socket, &e);
+        if (rc == 0 && (rc = start_session(s, &e)) == 0)
+            ssh_step(s);
+    }
+    if (rc < 0)
+        ssh_fail(s, &e);
+    leave(s);
+}
+
+// Starts the next address; keeps the error in e when there is none left.
+static int connect_next(struct ssh *s, struct err *e) {
+    while (s->address_next < s->address_count) {
+        s->fd = net_connect_start(&s->addresses[s->address_next++], e);
+        if (s->fd < 0) {
+            (void)err_wrap(e, "%s", s->host.label);
+            continue;
+        }
+        if (watch_start(s->env->loop, &s->watch, s->fd, LOOP_WRITE, on_connect, e) < 0)
+            return -1;
+        return 0;
+    }
+    return -1;
+}
+
+void ssh_tunnel_ready(struct ssh *s) {
+    struct err e;
+    enter(s);
+    s->heard_ms = loop_now_ms(s->env->loop);
+    if (start_session(s, &e) < 0)
+        ssh_fail(s, &e);
+    else
+        ssh_step(s);
+    leave(s);
+}
+
+static int resolve(struct ssh *s, struct err *e) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    char port[8];
+    snprintf(port, sizeof port, "%d", s->host.port);
+    int rc = getaddrinfo(s->host.host_name, port, &hints, &list);
+    if (rc)
+        return err_set(e, ERR_NET, "%s: cannot find the address of '%s': %s", s->host.label,
+                       s->host.host_name, gai_strerror(rc));
+    for (struct addrinfo *i = list; i && s->address_count < SSH_ADDRESSES_MAX; i = i->ai_next) {
+        struct net_address *a = &s->addresses[s->address_count];
+        if (i->ai_addrlen > sizeof a->ss)
+            continue;
+        memcpy(&a->ss, i->ai_addr, i->ai_addrlen);
+        a->len = i->ai_addrlen;
+        s->address_count++;
+    }
+    freeaddrinfo(list);
+    return 0;
+}
+
+int ssh_open(struct ssh *s, const struct transport_env *env, const struct transport_target *t,
+             const struct ssh_events *events, struct err *e) {
+    static bool ready; // libssh2_init is to be called once, before any thread uses it
+    if (!ready && libssh2_init(0))
+        return err_set(e, ERR_FAILED, "libssh2 cannot start");
+    ready = true;
+    s->env = env;
+    s->events = events;
+    s->fd = -1;
+    s->state = SSH_CONNECTING;
+    if (ssh_host_resolve(&s->arena, env, t, &s->host, e) < 0)
+        return -1;
+    if (s->host.jump) {
+        s->tunnel = ssh_tunnel_open(s, e);
+        if (!s->tunnel)
+            return -1;
+    } else if (resolve(s, e) < 0 || connect_next(s, e) < 0) {
+        return -1;
+    }
+    timer_start(env->loop, &s->deadline,
+                env->connect_timeout_ms > 0 ? env->connect_timeout_ms
+                                            : TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT,
+                on_deadline);
+    return 0;
+}
