@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+// Theory of operation: members sit in slots (their ids); events change one member or the phase, and
+// then rendezvous_settle looks whether the phase is complete. Actions go into a queue that the
+// owner empties. Nothing here blocks, allocates per event (actions aside), or looks at a clock.
+#include "elastic/rendezvous.h"
+
+#include "base/arena.h"
+#include "elastic/rendezvous_order.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Silence is looked for so often, over all members at once, whatever their number.
+enum { SCANS_PER_SILENCE = 8 };
+
+struct rendezvous {
+    struct rendezvous_config config;
+    enum rendezvous_phase phase;
+    enum rendezvous_verdict verdict, verdict_next; // next: what STOP leads to, if final
+    int round, restarts, world_size;
+    int64_t gather_ms, min_ms, fence_ms, stop_ms, note_ms, scan_ms, now_ms; // min_ms -1: not yet
+    int64_t seq;
+    char reason[RENDEZVOUS_REASON_BYTES_MAX];
+    struct rendezvous_member **slots;
+    int slot_count, member_count;
+    int *active; // ids by group rank, -1 when lost
+    int active_count;
+    struct rendezvous_action *queue;
+    size_t queue_first, queue_len, queue_room;
+};
+
+static void settle(struct rendezvous *r);
+
+static struct rendezvous_action *push(struct rendezvous *r, enum rendezvous_action_kind kind) {
+    if (r->queue_len == r->queue_room) {
+        r->queue_room = r->queue_room ? r->queue_room * 2 : 8;
+        r->queue = heap_realloc(r->queue, r->queue_room * sizeof *r->queue);
+    }
+    struct rendezvous_action *a = &r->queue[r->queue_len++];
+    memset(a, 0, sizeof *a);
+    a->kind = kind;
+    a->id = -1;
+    return a;
+}
+
+bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out) {
+    if (r->queue_first == r->queue_len) {
+        r->queue_first = r->queue_len = 0;
+        return false;
+    }
+    *out = r->queue[r->queue_first++];
+    return true;
+}
+
+struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms) {
+    struct rendezvous *r = heap_alloc(sizeof *r);
+    r->config = *c;
+    r->round = -1;
+    r->min_ms = -1;
+    r->gather_ms = r->note_ms = r->scan_ms = r->now_ms = now_ms;
+    r->fence_ms = INT64_MIN;
+    return r;
+}
+
+void rendezvous_close(struct rendezvous *r) {
+    if (!r)
+        return;
+    for (int i = 0; i < r->slot_count; i++)
+        free(r->slots[i]);
+    free(r->slots);
+    free(r->active);
+    free(r->queue);
+    free(r);
+}
+
+static struct rendezvous_member *member_of(const struct rendezvous *r, int id) {
+    return id >= 0 && id < r->slot_count ? r->slots[id] : NULL;
+}
+
+static void set_reason(struct rendezvous *r, const char *why) {
+    snprintf(r->reason, sizeof r->reason, "%s", why);
+}
+
+static int count_in(const struct rendezvous *r, enum rendezvous_state state) {
+    int n = 0;
+    for (int i = 0; i < r->slot_count; i++)
+        n += r->slots[i] && r->slots[i]->state == state;
+    return n;
+}
+
+// ---- joining ----
+
+static int free_slot(struct rendezvous *r) {
+    if (r->member_count == r->slot_count) {
+        int old = r->slot_count;
+        r->slot_count = old ? old * 2 : 16;
+        r->slots = heap_realloc(r->slots, (size_t)r->slot_count * sizeof *r->slots);
+        memset(r->slots + old, 0, (size_t)(r->slot_count - old) * sizeof *r->slots);
+        return old;
+    }
+    int i = 0;
+    while (r->slots[i])
+        i++;
+    return i;
+}
+
+static int check_join(struct rendezvous *r, const struct rendezvous_node *n, struct err *e) {
+    if (r->phase == PHASE_OVER || r->verdict_next != VERDICT_NONE)
+        return err_set(e, ERR_FAILED, "the run is over: %s", r->reason);
+    if (r->member_count >= RENDEZVOUS_MEMBERS_MAX)
+        return err_set(e, ERR_LIMIT, "the run has %d nodes already", RENDEZVOUS_MEMBERS_MAX);
+    for (int i = 0; i < r->slot_count && n->node_rank >= 0; i++) {
+        const struct rendezvous_member *m = r->slots[i];
+        if (m && m->node_rank == n->node_rank)
+            return err_set(e, ERR_BUSY, "node rank %d is taken by %s at %s", n->node_rank, m->name,
+                           m->address);
+    }
+    return 0;
+}
+
+int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvous_node *n, int *id,
+                    struct err *e) {
+    r->now_ms = now_ms;
+    if (check_join(r, n, e) < 0)
+        return -1;
+    int at = free_slot(r);
+    struct rendezvous_member *m = heap_alloc(sizeof *m);
+    m->id = *id = at;
+    m->state = MEMBER_WAITING;
+    snprintf(m->name, sizeof m->name, "%s", n->name);
+    snprintf(m->address, sizeof m->address, "%s", n->address);
+    snprintf(m->role, sizeof m->role, "%s", n->role);
+    m->node_rank = n->node_rank;
+    m->port = n->port;
+    m->store_port = n->store_port;
+    m->nproc = n->nproc;
+    m->incarnation = n->incarnation;
+    m->seq = r->seq++;
+    m->heard_ms = now_ms;
+    m->group_rank = -1;
+    r->slots[at] = m;
+    r->member_count++;
+    struct rendezvous_action *a = push(r, ACTION_JOINED);
+    a->id = at;
+    a->present = r->member_count;
+    a->expected = r->config.nodes_max;
+    settle(r);
+    return 0;
+}
+
+// ---- starting a round ----
+
+static void start_round(struct rendezvous *r) {
+    struct rendezvous_member **all = heap_alloc((size_t)r->member_count * sizeof(void *));
+    int count = 0;
+    for (int i = 0; i < r->slot_count; i++)
+        if (r->slots[i] && !r->slots[i]->leaving)
+            all[count++] = r->slots[i];
+    count = rendezvous_order_choose(all, count, r->config.nodes_max);
+    r->world_size = rendezvous_order_rank(all, count);
+    r->active = heap_realloc(r->active, (size_t)count * sizeof *r->active);
+    r->active_count = count;
+    for (int i = 0; i < count; i++) {
+        all[i]->state = MEMBER_ACTIVE;
+        r->active[i] = all[i]->id;
+    }
+    free(all);
+    r->round++;
+    r->phase = PHASE_RUN;
+    push(r, ACTION_START);
+}
+
+// ---- ending ----
+
+static void end_run(struct rendezvous *r, enum rendezvous_verdict verdict) {
+    r->phase = PHASE_OVER;
+    r->verdict = verdict;
+    struct rendezvous_action *a = push(r, ACTION_OVER);
+    snprintf(a->reason, sizeof a->reason, "%s", r->reason);
+}
+
+static void begin_gather(struct rendezvous *r) {
+    r->phase = PHASE_GATHER;
+    r->gather_ms = r->note_ms = r->now_ms;
+    r->min_ms = -1;
+}
+
+// Stops the round. verdict VERDICT_NONE: to start another one.
+static void begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
+                       const char *why) {
+    if (r->phase == PHASE_OVER || (r->phase == PHASE_STOP && r->verdict_next != VERDICT_NONE))
+        return;
+    bool again = r->phase == PHASE_STOP; // a final stop overtakes one for a restart
+    if (again && verdict == VERDICT_NONE)
+        return;
+    set_reason(r, why);
+    r->verdict_next = verdict;
+    if (r->phase == PHASE_GATHER) {
+        if (verdict != VERDICT_NONE)
+            end_run(r, verdict);
+        return;
+    }
+    if (counted && verdict == VERDICT_NONE)
+        r->restarts++;
+    r->phase = PHASE_STOP;
+    r->stop_ms = r->now_ms;
+    for (int i = 0; i < r->slot_count; i++)
+        if (r->slots[i] &&
+            (r->slots[i]->state == MEMBER_ACTIVE || r->slots[i]->state == MEMBER_DONE))
+            r->slots[i]->state = MEMBER_STOPPING;
+    struct rendezvous_action *a = push(r, ACTION_STOP);
+    a->final = verdict != VERDICT_NONE;
+    a->counted = counted;
+    snprintf(a->reason, sizeof a->reason, "%s", why);
+}
+
+// A member goes. Whether its workers may still run decides about the fence.
+static void drop(struct rendezvous *r, struct rendezvous_member *m) {
+    bool running = m->state == MEMBER_ACTIVE || m->state == MEMBER_STOPPING;
+    if (running && m->heard_ms + r->config.lease_ms > r->fence_ms)
+        r->fence_ms = m->heard_ms + r->config.lease_ms;
+    if (m->group_rank >= 0 && m->group_rank < r->active_count && r->active[m->group_rank] == m->id)
+        r->active[m->group_rank] = -1;
+    r->slots[m->id] = NULL;
+    r->member_count--;
+    free(m);
+}
+
+// What a member's going means for the round. Called before it is dropped.
+static void member_going(struct rendezvous *r, const struct rendezvous_member *m, const char *why) {
+    char text[RENDEZVOUS_REASON_BYTES_MAX];
+    bool harmless = m->state == MEMBER_WAITING || m->state == MEMBER_STOPPING ||
+                    (m->state == MEMBER_DONE && m->group_rank != 0);
+    if (r->phase != PHASE_RUN || harmless)
+        return;
+    bool enough = r->member_count - 1 >= r->config.nodes_min;
+    bool may_wait = r->config.max_restarts > 0 || r->config.nodes_min < r->config.nodes_max;
+    snprintf(text, sizeof text, "node %s is gone: %s", m->name, why);
+    if (!enough && !may_wait)
+        begin_stop(r, VERDICT_FAILED, false, text);
+    else
+        begin_stop(r, VERDICT_NONE, false, text);
+}
+
+void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (!m)
+        return;
+    r->now_ms = now_ms;
+    struct rendezvous_action *a = push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
+    a->id = id;
+    a->silent_ms = now_ms - m->heard_ms;
+    snprintf(a->name, sizeof a->name, "%s", m->name);
+    snprintf(a->reason, sizeof a->reason, "%s", why);
+    member_going(r, m, why);
+    drop(r, m);
+    settle(r);
+}
+
+void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (!m || m->leaving)
+        return;
+    r->now_ms = now_ms;
+    m->leaving = true;
+    if (m->state == MEMBER_WAITING || m->state == MEMBER_DONE) {
+        rendezvous_lost(r, now_ms, id, why);
+        return;
+    }
+    member_going(r, m, why); // it stays until its workers are stopped
+    settle(r);
+}
+
+void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (!m || round != r->round || r->phase != PHASE_RUN || m->state != MEMBER_ACTIVE)
+        return;
+    r->now_ms = now_ms;
+    bool again = r->restarts < r->config.max_restarts;
+    begin_stop(r, again ? VERDICT_NONE : VERDICT_FAILED, true, why);
+    settle(r);
+}
+
+void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (!m || round != r->round || r->phase != PHASE_RUN || m->state != MEMBER_ACTIVE)
+        return;
+    r->now_ms = now_ms;
+    m->state = MEMBER_DONE;
+    settle(r);
+}
+
+void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (!m || round != r->round || m->state != MEMBER_STOPPING)
+        return;
+    r->now_ms = now_ms;
+    m->state = MEMBER_WAITING;
+    m->store_port = store_port;
+    if (m->leaving)
+        rendezvous_lost(r, now_ms, id, "it left");
+    else
+        settle(r);
+}
+
+void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
+                     const char *why) {
+    r->now_ms = now_ms;
+    begin_stop(r, verdict, false, why);
+    settle(r);
+}
+
+void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id) {
+    struct rendezvous_member *m = member_of(r, id);
+    if (m)
+        m->heard_ms = now_ms;
+}
+
+// ---- phases ----
+
+static int64_t last_call(const struct rendezvous *r) {
+    return r->round < 0 ? r->config.last_call_ms : r->config.regroup_call_ms;
+}
+
+static int64_t gather_limit(const struct rendezvous *r) {
+    return r->round < 0 ? r->config.join_timeout_ms : r->config.rejoin_timeout_ms;
+}
+
+static int ready_count(const struct rendezvous *r) {
+    int n = 0;
+    for (int i = 0; i < r->slot_count; i++)
+        n += r->slots[i] && !r->slots[i]->leaving;
+    return n;
+}
+
+static void settle_gather(struct rendezvous *r) {
+    int ready = ready_count(r);
+    const struct rendezvous_config *c = &r->config;
+    if (ready < c->nodes_min) {
+        r->min_ms = -1;
+        if (r->now_ms - r->gather_ms < gather_limit(r))
+            return;
+        char text[RENDEZVOUS_REASON_BYTES_MAX];
+        snprintf(text, sizeof text, "%d of %d nodes came within %lld s%s%.300s", ready,
+                 c->nodes_min, (long long)(gather_limit(r) / 1000),
+                 r->reason[0] ? "; before that: " : "", r->reason);
+        begin_stop(r, VERDICT_FAILED, false, text);
+        return;
+    }
+    if (r->min_ms < 0)
+        r->min_ms = r->now_ms;
+    bool all = ready >= c->nodes_max || (c->nodes_expected > 0 && ready >= c->nodes_expected);
+    if (r->now_ms >= r->fence_ms && (all || r->now_ms - r->min_ms >= last_call(r)))
+        start_round(r);
+}
+
+static void settle_run(struct rendezvous *r) {
+    int active = count_in(r, MEMBER_ACTIVE), done = count_in(r, MEMBER_DONE);
+    if (active == 0) {
+        set_reason(r, "every worker ended with 0");
+        end_run(r, VERDICT_FINISHED);
+        return;
+    }
+    if (done > 0 || active >= r->config.nodes_max || ready_count(r) <= active)
+        return;
+    for (int i = 0; i < r->slot_count; i++) {
+        char text[RENDEZVOUS_REASON_BYTES_MAX];
+        const struct rendezvous_member *m = r->slots[i];
+        if (!m || m->state != MEMBER_WAITING || m->leaving)
+            continue;
+        snprintf(text, sizeof text, "node %s has joined", m->name);
+        begin_stop(r, VERDICT_NONE, false, text);
+        return;
+    }
+}
+
+static void settle_stop(struct rendezvous *r) {
+    if (count_in(r, MEMBER_STOPPING) > 0)
+        return;
+    if (r->verdict_next != VERDICT_NONE)
+        end_run(r, r->verdict_next);
+    else
+        begin_gather(r);
+}
+
+static void settle(struct rendezvous *r) {
+    enum rendezvous_phase before;
+    do {
+        before = r->phase;
+        switch (r->phase) {
+        case PHASE_GATHER: settle_gather(r); break;
+        case PHASE_RUN: settle_run(r); break;
+        case PHASE_STOP: settle_stop(r); break;
+        case PHASE_OVER: break;
+        }
+    } while (r->phase != before);
+}
+
+static void tick_silence(struct rendezvous *r) {
+    for (int i = 0; i < r->slot_count; i++) {
+        const struct rendezvous_member *m = r->slots[i];
+        if (!m)
+            continue;
+        bool stuck = m->state == MEMBER_STOPPING && r->now_ms - r->stop_ms > r->config.stop_ms_max;
+        if (r->now_ms - m->heard_ms > r->config.silent_ms_max)
+            rendezvous_lost(r, r->now_ms, i, "it is silent");
+        else if (stuck)
+            rendezvous_lost(r, r->now_ms, i, "it did not stop its workers in time");
+    }
+}
+
+void rendezvous_tick(struct rendezvous *r, int64_t now_ms) {
+    r->now_ms = now_ms;
+    if (r->phase == PHASE_OVER)
+        return;
+    if (now_ms - r->scan_ms >= r->config.silent_ms_max / SCANS_PER_SILENCE) {
+        r->scan_ms = now_ms;
+        tick_silence(r);
+    }
+    settle(r);
+    if (r->phase == PHASE_GATHER && now_ms - r->note_ms >= r->config.note_ms) {
+        r->note_ms = now_ms;
+        struct rendezvous_action *a = push(r, ACTION_WAITING);
+        a->present = ready_count(r);
+        a->expected = r->config.nodes_max;
+    }
+}
+
+static void earlier(int64_t *at, int64_t candidate) {
+    if (candidate < *at)
+        *at = candidate;
+}
+
+int64_t rendezvous_deadline(const struct rendezvous *r) {
+    int64_t at = INT64_MAX;
+    if (r->phase == PHASE_OVER)
+        return at;
+    if (r->member_count > 0)
+        earlier(&at, r->scan_ms + r->config.silent_ms_max / SCANS_PER_SILENCE);
+    if (r->phase == PHASE_STOP)
+        earlier(&at, r->stop_ms + r->config.stop_ms_max + 1);
+    if (r->phase != PHASE_GATHER)
+        return at;
+    earlier(&at, r->note_ms + r->config.note_ms);
+    if (r->min_ms < 0)
+        earlier(&at, r->gather_ms + gather_limit(r));
+    else if (r->now_ms < r->fence_ms)
+        earlier(&at, r->fence_ms);
+    else
+        earlier(&at, r->min_ms + last_call(r));
+    return at;
+}
+
+// ---- what is the case ----
+
+enum rendezvous_phase rendezvous_phase(const struct rendezvous *r) {
+    return r->phase;
+}
+enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r) {
+    return r->verdict;
+}
+const char *rendezvous_reason(const struct rendezvous *r) {
+    return r->reason;
+}
+int rendezvous_round(const struct rendezvous *r) {
+    return r->round;
+}
+int rendezvous_restarts(const struct rendezvous *r) {
+    return r->restarts;
+}
+int rendezvous_world_size(const struct rendezvous *r) {
+    return r->world_size;
+}
+int rendezvous_member_count(const struct rendezvous *r) {
+    return r->member_count;
+}
+int rendezvous_active_count(const struct rendezvous *r) {
+    return r->active_count;
+}
+
+const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id) {
+    return member_of(r, id);
+}
+
+const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank) {
+    return group_rank >= 0 && group_rank < r->active_count ? member_of(r, r->active[group_rank])
+                                                           : NULL;
+}

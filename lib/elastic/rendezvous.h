@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rendezvous: who takes part, in which order, and when everybody starts and stops. Pure: events and
+// the time go in, actions come out; no clock, no socket. The coordinator's agent owns one.
+//
+//     rendezvous_join(r, now, &node, &id, e);  …  rendezvous_failed(r, now, id, round);
+//     while (rendezvous_next(r, &action)) { carry it out }
+//     wake up again at rendezvous_deadline(r) and call rendezvous_tick(r, now)
+//
+// A run is a sequence of rounds. Phases:
+//     GATHER    nodes join; a round starts when nodes_max are there, or all that are expected, or
+//               nodes_min and the last call is over
+//     RUN       workers run on every active member
+//     STOP      every active member has been told to stop its workers; the phase ends when each has
+//               said so or is lost
+//     OVER      finished, failed or stopped
+//
+// Rules:
+// - One worker that fails, one node that is lost or leaves, or one that joins while there is room
+//   stops the round on every member. Only failures of workers count against max_restarts.
+// - A lost node may still run workers until its lease is over (its own guard ends them then, see
+//   guard.h). No new round starts before that: two groups never train at the same time.
+// - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
+// - A node whose workers are all done no longer matters to the others unless it hosts the store.
+#ifndef ELASTIC_RENDEZVOUS_H
+#define ELASTIC_RENDEZVOUS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    RENDEZVOUS_NAME_BYTES_MAX = 256,
+    RENDEZVOUS_ADDRESS_BYTES_MAX = 64,
+    RENDEZVOUS_ROLE_BYTES_MAX = 64,
+    RENDEZVOUS_REASON_BYTES_MAX = 512,
+    RENDEZVOUS_MEMBERS_MAX = 16384,
+    RENDEZVOUS_ROLES_MAX = 64,
+};
+
+struct rendezvous_config {
+    int nodes_min, nodes_max;
+    int nodes_expected; // nodes that are known to come (a roster); 0: unknown
+    int max_restarts;
+    int64_t join_timeout_ms;   // for nodes_min to come, from the start of a gathering
+    int64_t rejoin_timeout_ms; // the same after a loss
+    int64_t last_call_ms;      // after nodes_min, for more to come: the first round
+    int64_t regroup_call_ms;   // and later rounds
+    int64_t silent_ms_max;     // a member that says nothing for longer is lost
+    int64_t lease_ms;          // and its workers are gone after this, counted from its last word
+    int64_t stop_ms_max;       // from STOP to its answer
+    int64_t note_ms;           // between two WAITING notes
+};
+
+struct rendezvous_node { // what a joining node says of itself; copied
+    const char *name, *address, *role;
+    int node_rank; // -1: none given
+    int64_t incarnation;
+    int port, store_port, nproc;
+};
+
+enum rendezvous_state {
+    MEMBER_WAITING, // joined, takes part in the next round if there is room
+    MEMBER_ACTIVE,  // workers run
+    MEMBER_DONE,    // workers have all ended with 0
+    MEMBER_STOPPING // told to stop
+};
+
+struct rendezvous_member {
+    int id;
+    enum rendezvous_state state;
+    char name[RENDEZVOUS_NAME_BYTES_MAX];
+    char address[RENDEZVOUS_ADDRESS_BYTES_MAX];
+    char role[RENDEZVOUS_ROLE_BYTES_MAX];
+    int node_rank, port, store_port, nproc;
+    int64_t incarnation, seq, heard_ms;
+    bool leaving;
+    bool in_round; // of the current or last round
+    // of the current round
+    int group_rank, rank, role_rank, role_world;
+};
+
+enum rendezvous_phase { PHASE_GATHER, PHASE_RUN, PHASE_STOP, PHASE_OVER };
+enum rendezvous_verdict { VERDICT_NONE, VERDICT_FINISHED, VERDICT_FAILED, VERDICT_STOPPED };
+
+enum rendezvous_action_kind {
+    ACTION_NONE,
+    ACTION_JOINED,  // id was accepted
+    ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
+    ACTION_START,   // a round starts: tell every active member (rendezvous_active)
+    ACTION_STOP,    // tell every stopping member: reason, final
+    ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,    // id left on its own
+    ACTION_OVER     // the run is over: verdict, reason; tell every member
+};
+
+struct rendezvous_action {
+    enum rendezvous_action_kind kind;
+    int id;
+    int present, expected;
+    int64_t silent_ms;
+    bool final, counted;
+    char name[RENDEZVOUS_NAME_BYTES_MAX];
+    char reason[RENDEZVOUS_REASON_BYTES_MAX];
+};
+
+struct rendezvous;
+
+struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms);
+void rendezvous_close(struct rendezvous *r);
+
+// ERR_BUSY: may be tried again later (the node rank is taken by an agent that is still alive);
+// other errors are final.
+int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvous_node *n, int *id,
+                    struct err *e);
+// The following ignore what does not fit: an unknown id, another round.
+void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
+void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);
+void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round);
+void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port);
+void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
+                     const char *why); // the whole run, on request
+void rendezvous_tick(struct rendezvous *r, int64_t now_ms);
+int64_t rendezvous_deadline(const struct rendezvous *r); // when to tick next; INT64_MAX: never
+
+// Next action in order; false when there is none.
+bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out);
+
+// What is the case.
+enum rendezvous_phase rendezvous_phase(const struct rendezvous *r);
+enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r);
+const char *rendezvous_reason(const struct rendezvous *r); // of the last stop or of the end
+int rendezvous_round(const struct rendezvous *r);          // 0 is the first; -1 before it
+int rendezvous_restarts(const struct rendezvous *r);
+int rendezvous_world_size(const struct rendezvous *r);
+int rendezvous_member_count(const struct rendezvous *r);
+const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id); // or NULL
+// Members of the current round by group rank; NULL past the end or where one was lost.
+const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank);
+int rendezvous_active_count(const struct rendezvous *r);
+
+#endif

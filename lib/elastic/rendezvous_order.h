@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of nodes and ranks in a round. Pure; works on arrays of pointers owned by rendezvous.c.
+#ifndef ELASTIC_RENDEZVOUS_ORDER_H
+#define ELASTIC_RENDEZVOUS_ORDER_H
+
+#include "elastic/rendezvous.h"
+
+// Puts those who take part in front, in rank order, and returns their number (at most places).
+// Nodes of the last round come before newcomers when there are more nodes than places.
+int rendezvous_order_choose(struct rendezvous_member **all, int count, int places);
+// Gives group ranks, ranks and role ranks; returns the world size.
+int rendezvous_order_rank(struct rendezvous_member **chosen, int count);
+
+#endif
