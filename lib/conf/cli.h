@@ -33,7 +33,7 @@ struct cli_rest {
 // argv is without the program's name. Errors go into the set's problems.
 void cli_scan(struct option_set *s, const char *verb, unsigned how, int argc,
               const char *const *argv, struct cli_rest *rest);
-// Parses and stores every flag scanned so far. Applying twice gives the same.
+// Parses and stores every flag scanned so far; once, after file and environment.
 void cli_apply(struct option_set *s);
 // Whether a flag was scanned, before or after cli_apply ("help", "file"); its last value in *value
 // (value may be NULL; a bool gives "true" or "false").

@@ -95,6 +95,7 @@ struct config {
     const char *file; // -f
     bool file_found;
     bool json, yes, verbose, quiet, dry_run, help;
+    struct option_list set_list; // --set, as typed
 
     struct config_cluster cluster;
     struct config_hosts hosts;

@@ -33,7 +33,7 @@
 
 enum {
     OPTION_TABLES_MAX = 8,    // in one set
-    OPTION_ITEMS_MAX = 65536, // elements of one list, map or set of records
+    OPTION_ITEMS_MAX = 16384, // elements of one list, map or set of records
     OPTION_NAME_BYTES_MAX = 128,
     OPTION_PROBLEMS_MAX = 200 // described; further ones are counted
 };
@@ -225,13 +225,8 @@ int option_parse(struct arena *a, const struct option_row *r, const char *text, 
 // One more element for a LIST, PATHS, MAP or RECORDS; a name that is there already is replaced.
 int option_append(struct arena *a, const struct option_row *r, const char *text, void *dest,
                   struct err *e);
-// Reads a TOML value. dir is the folder that relative paths are taken from ("" or NULL: as they
-// are).
-int option_from_toml(struct arena *a, const struct option_row *r, const struct toml *v,
-                     const char *dir, void *dest, struct err *e);
-// The value in TOML's syntax (also what option_parse reads).
+// The value in TOML's syntax, as a file has it.
 void option_format(struct strbuf *out, const struct option_row *r, const void *value);
-// Bounds, choices and checks of the row on a value that is in place.
 bool option_is_scalar(enum option_type type); // one flag gives the whole value
 
 // Finds contradictions inside the tables: two rows with one name, a default that does not parse or

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags. Scanning finds the row and the value's text of each; applying parses them, after the file
+// and the environment were read. A flag of the verb itself goes before one of every verb.
+#include "conf/cli.h"
+
+#include "conf/option_value.h"
+
+#include <ctype.h>
+#include <string.h>
+
+struct option_given {
+    const struct option_bound *bound;
+    const struct option_row *row;
+    const char *typed; // "--nodes", "-c"
+    const char *value;
+    struct option_given *next;
+};
+
+struct found {
+    const struct option_bound *bound;
+    const struct option_row *row;
+    bool negated;  // --no-x
+    int ambiguous; // how many a prefix could be
+};
+
+const char *cli_nearest(struct arena *a, const char *typed, const char *const *names) {
+    const char *near = str_nearest(typed, names);
+    return near ? arena_printf(a, " (did you mean '%s'?)", near) : "";
+}
+
+static struct option_place place_of(const char *typed) {
+    return (struct option_place){OPTION_FLAG, typed, 0, 0};
+}
+
+// ---- looking for rows ------------------------------------------------------------------------
+static bool is_own(const struct option_row *r) {
+    return r->verbs && strcmp(r->verbs, "*") != 0;
+}
+
+static bool same_flag(const struct option_row *r, const char *name, size_t len) {
+    return r->flag && strlen(r->flag) == len && memcmp(r->flag, name, len) == 0;
+}
+
+// The row for a long name or (name NULL) a letter. Later tables and rows of the verb's own win.
+static struct found find_exact(const struct option_set *s, const char *verb, const char *name,
+                               size_t len, char letter) {
+    struct found f = {0};
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            bool same = name ? same_flag(r, name, len) : r->letter == letter;
+            if (same && s->tables[t].target && option_row_has_verb(r, verb) &&
+                (!f.row || is_own(r)))
+                f = (struct found){.bound = &s->tables[t], .row = r};
+        }
+    return f;
+}
+
+static struct found find_prefix(const struct option_set *s, const char *verb, const char *name,
+                                size_t len) {
+    struct found f = {0};
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            if (r->flag && option_row_has_verb(r, verb) && strncmp(r->flag, name, len) == 0)
+                f = (struct found){&s->tables[t], r, false, f.ambiguous + 1};
+        }
+    return f;
+}
+
+static struct found find_long(const struct option_set *s, const char *verb, const char *name,
+                              size_t len) {
+    struct found f = find_exact(s, verb, name, len, 0);
+    if (!f.row && len > 3 && memcmp(name, "no-", 3) == 0) {
+        f = find_exact(s, verb, name + 3, len - 3, 0);
+        f.negated = true;
+        if (f.row && f.row->type != OPTION_BOOL)
+            f.row = NULL;
+    }
+    if (!f.row && (s->style & OPTION_STYLE_PREFIXES) && len > 0)
+        f = find_prefix(s, verb, name, len);
+    return f;
+}
+
+// ---- unknown flags ---------------------------------------------------------------------------
+// A flag of that name that other verbs take.
+static const struct option_row *other_verbs(const struct option_set *s, const char *name,
+                                            size_t len) {
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++)
+            if (s->tables[t].target && same_flag(&s->tables[t].table->rows[i], name, len))
+                return &s->tables[t].table->rows[i];
+    return NULL;
+}
+
+// A key whose last part is the flag's name, where the verb has --set.
+static const char *settable(const struct option_set *s, const char *verb, const char *name) {
+    struct found set = find_exact(s, verb, "set", 3, 0);
+    char *last = arena_strdup(s->arena, name);
+    for (char *p = last; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    for (size_t t = 0; set.row && t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const char *key = s->tables[t].table->rows[i].key;
+            const char *dot = key ? strrchr(key, '.') : NULL;
+            if (dot && s->tables[t].target && strcmp(dot + 1, last) == 0)
+                return key;
+        }
+    return NULL;
+}
+
+static const char *nearest_flag(const struct option_set *s, const char *verb, const char *name) {
+    size_t count = 0, n = 0;
+    for (size_t t = 0; t < s->table_count; t++)
+        count += s->tables[t].table->count;
+    const char **names = arena_new(s->arena, const char *, count + 1);
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            if (r->flag && s->tables[t].target && option_row_has_verb(r, verb) &&
+                !(r->marks & OPTION_HIDDEN))
+                names[n++] = r->flag;
+        }
+    const char *near = str_nearest(name, names);
+    return near ? arena_printf(s->arena, " (did you mean '--%s'?)", near) : "";
+}
+
+static void unknown_flag(struct option_set *s, const char *verb, const char *typed,
+                         const char *name, size_t len) {
+    const char *word = arena_strndup(s->arena, name, len);
+    const struct option_row *other = other_verbs(s, name, len);
+    const char *key = settable(s, verb, word);
+    if (key)
+        option_problem(s, place_of(typed), "unknown flag; write --set %s=VALUE", key);
+    else if (other && other->verbs && verb)
+        option_problem(s, place_of(typed), "'%s %s' does not take this flag; it is for: %s",
+                       s->program, verb, other->verbs);
+    else if (other && other->verbs)
+        option_problem(s, place_of(typed), "this flag goes behind the command; it is for: %s",
+                       other->verbs);
+    else
+        option_problem(s, place_of(typed), "unknown flag%s", nearest_flag(s, verb, word));
+}
+
+static void ambiguous_flag(struct option_set *s, const char *verb, const char *typed,
+                           const char *name, size_t len) {
+    struct strbuf b = {0};
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            if (r->flag && option_row_has_verb(r, verb) && strncmp(r->flag, name, len) == 0)
+                strbuf_addf(&b, "%s--%s", b.len ? ", " : "", r->flag);
+        }
+    option_problem(s, place_of(typed), "this could be %s", strbuf_cstr(&b));
+    strbuf_fini(&b);
+}
+
+// ---- scanning --------------------------------------------------------------------------------
+struct scan {
+    struct option_set *s;
+    const char *verb;
+    int argc, at;
+    const char *const *argv;
+    const char **args;
+    size_t count;
+};
+
+static void remember(struct scan *c, const struct found *f, const char *typed, const char *value) {
+    struct option_given *g = arena_new(c->s->arena, struct option_given, 1);
+    *g = (struct option_given){f->bound, f->row, typed, value, NULL};
+    if (c->s->given_last)
+        c->s->given_last->next = g;
+    else
+        c->s->given = g;
+    c->s->given_last = g;
+}
+
+// The next argument as a value; NULL after a complaint. "-5" is a value, "-x" is not.
+static const char *next_value(struct scan *c, const struct found *f, const char *typed) {
+    const char *v = c->at + 1 < c->argc ? c->argv[c->at + 1] : NULL;
+    bool dash = v && v[0] == '-' && v[1] && !isdigit((unsigned char)v[1]) && v[1] != '.';
+    if (v && !dash) {
+        c->at++;
+        return v;
+    }
+    const char *what = f->row->arg ? f->row->arg : option_type_text(f->row->type);
+    if (dash)
+        option_problem(c->s, place_of(typed),
+                       "needs a value (%s); one that starts with '-' is joined with '='", what);
+    else
+        option_problem(c->s, place_of(typed), "needs a value (%s)", what);
+    return NULL;
+}
+
+// Hyphens for underscores in a name, where the program takes both.
+static const char *plain_name(struct scan *c, const char *name, size_t len) {
+    char *plain = arena_strndup(c->s->arena, name, len);
+    for (char *p = plain; *p && (c->s->style & OPTION_STYLE_UNDERSCORES); p++)
+        *p = *p == '_' ? '-' : *p;
+    return plain;
+}
+
+static void scan_long(struct scan *c, const char *arg) {
+    size_t len = strcspn(arg + 2, "=");
+    const char *name = plain_name(c, arg + 2, len);
+    const char *typed = arena_strndup(c->s->arena, arg, len + 2);
+    const char *value = arg[len + 2] == '=' ? arg + len + 3 : NULL;
+    struct found f = find_long(c->s, c->verb, name, len);
+    if (!f.row) {
+        unknown_flag(c->s, c->verb, typed, name, len);
+    } else if (f.ambiguous > 1) {
+        ambiguous_flag(c->s, c->verb, typed, name, len);
+    } else if (f.row->type == OPTION_BOOL) {
+        if (f.negated && value)
+            option_problem(c->s, place_of(typed), "takes no value");
+        else
+            remember(c, &f, typed, value ? value : f.negated ? "false" : "true");
+    } else if (value || (value = next_value(c, &f, typed))) {
+        remember(c, &f, typed, value);
+    }
+}
+
+// -y, -yv, -c NAME, -cNAME, -c=NAME
+static void scan_letters(struct scan *c, const char *arg) {
+    for (const char *p = arg + 1; *p; p++) {
+        const char *typed = arena_printf(c->s->arena, "-%c", *p);
+        struct found f = find_exact(c->s, c->verb, NULL, 0, *p);
+        if (!f.row) {
+            option_problem(c->s, place_of(typed), "unknown flag%s%s", p > arg + 1 ? " in " : "",
+                           p > arg + 1 ? arg : "");
+            return;
+        }
+        if (f.row->type == OPTION_BOOL) {
+            remember(c, &f, typed, "true");
+            continue;
+        }
+        const char *value = p[1] == '=' ? p + 2 : p[1] ? p + 1 : next_value(c, &f, typed);
+        if (value)
+            remember(c, &f, typed, value);
+        return;
+    }
+}
+
+static void take_command(struct scan *c, int from, struct cli_rest *rest) {
+    rest->command = c->argv + from;
+    rest->command_count = (size_t)(c->argc - from);
+    for (size_t t = 0; t < c->s->table_count; t++)
+        for (size_t i = 0; i < c->s->tables[t].table->count; i++) {
+            const struct option_row *r = &c->s->tables[t].table->rows[i];
+            struct found f = {.bound = &c->s->tables[t], .row = r};
+            if ((r->marks & OPTION_REST) && f.bound->target && option_row_has_verb(r, c->verb))
+                for (int k = from; k < c->argc; k++)
+                    remember(c, &f, "--", c->argv[k]);
+        }
+}
+
+void cli_scan(struct option_set *s, const char *verb, unsigned how, int argc,
+              const char *const *argv, struct cli_rest *rest) {
+    static const char *const none[] = {NULL};
+    struct scan c = {.s = s, .verb = verb, .argc = argc, .argv = argv};
+    c.args = arena_new(s->arena, const char *, (size_t)argc + 1);
+    *rest = (struct cli_rest){.args = c.args, .command = none, .used = argc};
+    for (; c.at < argc; c.at++) {
+        const char *arg = argv[c.at];
+        bool flag = arg[0] == '-' && arg[1];
+        if (flag && strcmp(arg, "--") == 0) {
+            rest->dashes = true;
+            take_command(&c, c.at + 1, rest);
+            break;
+        }
+        if (!flag && (how & CLI_UNTIL_VERB)) {
+            rest->used = c.at;
+            break;
+        }
+        if (!flag && (s->style & OPTION_STYLE_REMAINDER)) {
+            take_command(&c, c.at, rest);
+            break;
+        }
+        if (!flag)
+            c.args[rest->count++] = arg;
+        else if (arg[1] == '-')
+            scan_long(&c, arg);
+        else
+            scan_letters(&c, arg);
+    }
+}
+
+void cli_apply(struct option_set *s) {
+    for (const struct option_given *g = s->given; g; g = g->next) {
+        option_apply(s, g->bound, g->row, g->value, true, place_of(g->typed));
+        if (g->row->marks & OPTION_ASSIGN)
+            option_set_text(s, g->value, place_of(g->typed));
+    }
+}
+
+bool cli_has(const struct option_set *s, const char *flag, const char **value) {
+    bool has = false;
+    for (const struct option_given *g = s->given; g; g = g->next)
+        if (str_eq(g->row->flag, flag)) {
+            has = true;
+            if (value)
+                *value = g->value;
+        }
+    return has;
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conf/config.h"
+
+#include "sys/file.h"
+
+#include <string.h>
+
+void config_open(struct config *c, struct arena *a, const char *program) {
+    *c = (struct config){0};
+    option_set_init(&c->set, a, program, "DTCTL_");
+    option_set_add(&c->set, &options_config, c);
+    option_set_add(&c->set, &options_job, c);
+    option_set_add(&c->set, &options_train, &c->train);
+    option_set_add(&c->set, &options_torchrun, c);
+}
+
+int config_verb(struct config *c, int argc, const char *const *argv, const char **verb, int *used,
+                struct err *e) {
+    struct cli_rest rest;
+    cli_scan(&c->set, NULL, CLI_UNTIL_VERB, argc, argv, &rest);
+    *verb = rest.used < argc && !rest.dashes ? argv[rest.used] : NULL;
+    *used = rest.used + (*verb != NULL);
+    return option_set_finish(&c->set, e);
+}
+
+static const char *env_value(char *const *environ, const char *name) {
+    size_t len = strlen(name);
+    for (char *const *v = environ; v && *v; v++)
+        if (strncmp(*v, name, len) == 0 && (*v)[len] == '=' && (*v)[len + 1])
+            return *v + len + 1;
+    return NULL;
+}
+
+// The file may be absent, unless somebody named it.
+static int read_file(struct config *c, char *const *environ, struct err *e) {
+    const char *name = env_value(environ, "DTCTL_CONFIG");
+    bool named = cli_has(&c->set, "config", &name) || name;
+    char *text;
+    size_t len;
+    c->file = name ? name : c->file;
+    if (file_read(c->set.arena, c->file, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+        if (e->code == ERR_NOT_FOUND && !named) {
+            err_clear(e);
+            return 0;
+        }
+        e->code = ERR_CONFIG;
+        return err_wrap(e, "configuration");
+    }
+    c->file_found = true;
+    option_set_file(&c->set, c->file, text, len);
+    return 0;
+}
+
+int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
+                char *const *environ, struct cli_rest *rest, struct err *e) {
+    if (v->rows)
+        option_set_add(&c->set, v->rows, v->target);
+    cli_scan(&c->set, v->verb, 0, argc, argv, rest);
+    if (cli_has(&c->set, "help", NULL)) {
+        c->help = true;
+        return 0;
+    }
+    if (read_file(c, environ, e) < 0)
+        return -1;
+    option_set_env(&c->set, environ);
+    cli_apply(&c->set);
+    return option_set_finish(&c->set, e);
+}
+
+const struct config_host *config_host(const struct config *c, size_t i) {
+    must(i < c->hosts.host.count);
+    return (const struct config_host *)c->hosts.host.items + i;
+}
+
+const struct config_input *config_input(const struct config *c, size_t i) {
+    must(i < c->inputs.count);
+    return (const struct config_input *)c->inputs.items + i;
+}
+
+const char *config_where(const struct config *c, const char *key) {
+    const char *place = option_place_text(c->set.arena, option_place(&c->set, key));
+    return arena_printf(c->set.arena, "%s: %s", place, key);
+}

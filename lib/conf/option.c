@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sets of options: rows bound to structs, filled from defaults, a file, the environment and flags.
+#include "conf/option.h"
+
+#include "conf/cli.h"
+#include "conf/option_value.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+void option_set_init(struct option_set *s, struct arena *a, const char *program,
+                     const char *env_prefix) {
+    *s = (struct option_set){.arena = a, .program = program, .env_prefix = env_prefix};
+}
+
+void option_set_add(struct option_set *s, const struct option_table *table, void *target) {
+    must(s->table_count < OPTION_TABLES_MAX);
+    struct option_bound *b = &s->tables[s->table_count++];
+    *b = (struct option_bound){table, target,
+                               arena_new(s->arena, struct option_place, table->count)};
+    for (size_t i = 0; i < table->count && target; i++) {
+        const struct option_row *r = &table->rows[i];
+        void *dest = (char *)target + r->offset;
+        struct err e;
+        option_value_unset(r->type, dest);
+        if (r->text && option_parse(s->arena, r, r->text, dest, &e) < 0) {
+            fprintf(stderr, "%s: %s\n", option_row_name(r), e.text);
+            must(false); // every default parses
+        }
+    }
+}
+
+// ---- problems --------------------------------------------------------------------------------
+static void add_problem(struct option_set *s, struct option_place place, const char *text) {
+    if (s->problem_count++ >= OPTION_PROBLEMS_MAX)
+        return;
+    struct option_problem *p = arena_new(s->arena, struct option_problem, 1);
+    *p = (struct option_problem){place, text, NULL};
+    // Those of one file by line; everything else in order of discovery.
+    struct option_problem **at = &s->problems;
+    while (*at && !(place.source == OPTION_FILE && (*at)->place.source == OPTION_FILE &&
+                    str_eq((*at)->place.name, place.name) && (*at)->place.line > place.line))
+        at = &(*at)->next;
+    p->next = *at;
+    *at = p;
+}
+
+void option_problem(struct option_set *s, struct option_place place, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    add_problem(s, place, arena_vprintf(s->arena, fmt, ap));
+    va_end(ap);
+}
+
+const char *option_place_text(struct arena *a, const struct option_place *p) {
+    if (p->source == OPTION_FILE)
+        return arena_printf(a, "%s:%d:%d", p->name, p->line, p->column);
+    return p->source == OPTION_DEFAULT ? "default" : p->name;
+}
+
+const char *option_problem_line(struct arena *a, const struct option_problem *p) {
+    if (!p->place.name)
+        return p->text;
+    return arena_printf(a, "%s: %s", option_place_text(a, &p->place), p->text);
+}
+
+int option_set_finish(struct option_set *s, struct err *e) {
+    if (s->problem_count == 0)
+        return 0;
+    struct strbuf b;
+    strbuf_init(&b, ERR_TEXT_BYTES_MAX - 64);
+    bool usage = true;
+    int shown = 0;
+    for (const struct option_problem *p = s->problems; p; p = p->next) {
+        usage = usage && p->place.source == OPTION_FLAG;
+        const char *line = option_problem_line(s->arena, p);
+        if (b.overflow || b.len + strlen(line) + 1 > b.cap_max) {
+            b.overflow = true;
+            continue;
+        }
+        strbuf_addf(&b, "%s%s", shown++ ? "\n" : "", line);
+    }
+    if (shown < s->problem_count)
+        err_set(e, ERR_CONFIG, "%s\nand %d more", strbuf_cstr(&b), s->problem_count - shown);
+    else
+        err_set(e, ERR_CONFIG, "%s", strbuf_cstr(&b));
+    e->code = usage ? ERR_USAGE : ERR_CONFIG;
+    strbuf_fini(&b);
+    return -1;
+}
+
+// ---- rows ------------------------------------------------------------------------------------
+const char *option_row_name(const struct option_row *r) {
+    return r->key ? r->key : r->flag ? r->flag : "?";
+}
+
+bool option_row_has_verb(const struct option_row *r, const char *verb) {
+    if (!r->verbs || strcmp(r->verbs, "*") == 0)
+        return true;
+    size_t len = verb ? strlen(verb) : 0;
+    for (const char *p = r->verbs; verb && (p = strstr(p, verb)); p += len)
+        if ((p == r->verbs || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+            return true;
+    return false;
+}
+
+const char *option_row_env(struct arena *a, const struct option_set *s,
+                           const struct option_row *r) {
+    const char *base = r->key ? r->key : r->flag;
+    if (r->env || (r->marks & OPTION_NO_ENV) || !base || !s->env_prefix)
+        return r->env;
+    char *name = arena_printf(a, "%s%s", s->env_prefix, base);
+    for (char *p = name; *p; p++)
+        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    return name;
+}
+
+const struct option_row *option_find(const struct option_set *s, const char *key,
+                                     struct option_bound const **bound) {
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            if (r->key && strcmp(r->key, key) == 0) {
+                if (bound)
+                    *bound = &s->tables[t];
+                return r;
+            }
+        }
+    return NULL;
+}
+
+const struct option_place *option_place(const struct option_set *s, const char *key) {
+    const struct option_bound *b;
+    const struct option_row *r = option_find(s, key, &b);
+    must(r != NULL);
+    return &b->places[r - b->table->rows];
+}
+
+bool option_given(const struct option_set *s, const char *key) {
+    return option_place(s, key)->source != OPTION_DEFAULT;
+}
+
+const char *option_nearest_key(const struct option_set *s, const char *key) {
+    size_t count = 0, n = 0;
+    for (size_t t = 0; t < s->table_count; t++)
+        count += s->tables[t].table->count;
+    const char **names = arena_new(s->arena, const char *, count + 1);
+    const char *last = strrchr(key, '.');
+    last = last ? last + 1 : key;
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const char *name = s->tables[t].table->rows[i].key;
+            const char *dot = name ? strrchr(name, '.') : NULL;
+            if (dot && strcmp(dot + 1, last) == 0) // the right key in the wrong table
+                return arena_printf(s->arena, " (did you mean '%s'?)", name);
+            if (name)
+                names[n++] = name;
+        }
+    return cli_nearest(s->arena, key, names);
+}
+
+// ---- values ----------------------------------------------------------------------------------
+// One flag of a list starts a new list, the next one adds to it; maps and records always grow.
+static int apply_element(struct option_set *s, const struct option_row *r, const char *text,
+                         bool fresh, void *dest, struct err *e) {
+    if (fresh && (r->type == OPTION_LIST || r->type == OPTION_PATHS))
+        option_value_unset(r->type, dest);
+    return option_append(s->arena, r, text, dest, e);
+}
+
+// Environment and --set: the whole list at once; maps and named records are merged with what is
+// there.
+static int apply_whole(struct option_set *s, const struct option_row *r, const char *text,
+                       void *dest, struct err *e) {
+    bool merge = r->type == OPTION_MAP || (r->type == OPTION_RECORDS && r->record->named);
+    if (!merge || text[0] == '{')
+        return option_parse(s->arena, r, text, dest, e);
+    char **parts;
+    size_t count = str_split(s->arena, text, ',', &parts);
+    for (size_t i = 0; i < count; i++)
+        if (option_append(s->arena, r, parts[i], dest, e) < 0)
+            return -1;
+    return 0;
+}
+
+void option_apply(struct option_set *s, const struct option_bound *b, const struct option_row *r,
+                  const char *text, bool element, struct option_place place) {
+    struct option_place *known = &b->places[r - b->table->rows];
+    void *dest = (char *)b->target + r->offset;
+    struct err e;
+    if (!b->target)
+        return;
+    if (r->marks & OPTION_UNSERVED) {
+        option_problem(s, place, "torchrun knows this, %s does not serve it", s->program);
+        return;
+    }
+    bool fresh = known->source != OPTION_FLAG;
+    int failed = element && !option_is_scalar(r->type) ? apply_element(s, r, text, fresh, dest, &e)
+                                                       : apply_whole(s, r, text, dest, &e);
+    if (failed < 0)
+        add_problem(s, place, arena_strdup(s->arena, e.text));
+    else
+        *known = place;
+}
+
+void option_set_text(struct option_set *s, const char *assignment, struct option_place place) {
+    const char *equals = strchr(assignment, '=');
+    if (!equals) {
+        option_problem(s, place, "'%.100s' is not KEY=VALUE", assignment);
+        return;
+    }
+    const char *key = arena_strndup(s->arena, assignment, (size_t)(equals - assignment));
+    const struct option_bound *b;
+    const struct option_row *r = option_find(s, key, &b);
+    if (!r)
+        option_problem(s, place, "unknown key '%.100s'%s", key, option_nearest_key(s, key));
+    else
+        option_apply(s, b, r, equals + 1, false,
+                     (struct option_place){place.source,
+                                           arena_printf(s->arena, "%s %s", place.name, key), 0, 0});
+}
+
+void option_set_env(struct option_set *s, char *const *environ) {
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            const char *name = option_row_env(s->arena, s, r);
+            size_t len = name ? strlen(name) : 0;
+            for (char *const *v = environ; name && *v; v++)
+                if (strncmp(*v, name, len) == 0 && (*v)[len] == '=' && (*v)[len + 1])
+                    option_apply(s, &s->tables[t], r, *v + len + 1, false,
+                                 (struct option_place){OPTION_ENV, name, 0, 0});
+        }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A set from the text of a file: every key is looked up in the tables; what no row knows is an
+// error.
+#include "conf/option.h"
+
+#include "conf/option_value.h"
+
+#include <string.h>
+
+struct file_reader {
+    struct option_set *set;
+    const char *file;
+    struct option_reader values;
+};
+
+static struct option_place place_of(const struct file_reader *f, int line, int column) {
+    return (struct option_place){OPTION_FILE, f->file, line, column};
+}
+
+static void fail_value(void *ctx, const struct toml *at, const char *name, const char *text) {
+    struct file_reader *f = ctx;
+    option_problem(f->set, place_of(f, at->line, at->column), "%s: %s", name, text);
+}
+
+// Whether some row's key lies below the table `path`.
+static bool is_table(const struct option_set *s, const char *path) {
+    size_t len = strlen(path);
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const char *key = s->tables[t].table->rows[i].key;
+            if (key && strncmp(key, path, len) == 0 && key[len] == '.')
+                return true;
+        }
+    return false;
+}
+
+static void unknown(struct file_reader *f, const struct toml *c, const char *path) {
+    bool table = c->type == TOML_TABLE ||
+                 (c->type == TOML_ARRAY && c->child && c->child->type == TOML_TABLE);
+    if (f->set->problem_count >= OPTION_PROBLEMS_MAX) { // no more looking for near names
+        f->set->problem_count++;
+        return;
+    }
+    option_problem(f->set, place_of(f, c->key_line, c->key_column), "%s: unknown %s%s", path,
+                   table ? "table" : "key", option_nearest_key(f->set, path));
+}
+
+// Depth is bounded by the parser's limit, and by that of keys in rows.
+static void read_table(struct file_reader *f, const struct toml *table, const char *prefix) {
+    struct option_set *s = f->set;
+    for (const struct toml *c = table->child; c; c = c->next) {
+        const char *part = str_printable(s->arena, c->key, c->key_len);
+        const char *path = *prefix ? arena_printf(s->arena, "%s.%s", prefix, part) : part;
+        const struct option_bound *b;
+        const struct option_row *r = option_find(s, path, &b);
+        if (memchr(c->key, '.', c->key_len) || memchr(c->key, '\0', c->key_len)) {
+            unknown(f, c, path); // "a.b" in quotes is not the key b of table a
+        } else if (r && b->target) {
+            if (option_read_toml(&f->values, r, c, path, (char *)b->target + r->offset) == 0)
+                b->places[r - b->table->rows] = place_of(f, c->line, c->column);
+        } else if (!r && !is_table(s, path)) {
+            unknown(f, c, path);
+        } else if (!r && c->type != TOML_TABLE) {
+            option_problem(s, place_of(f, c->line, c->column), "%s: expected a table, found %s",
+                           path, toml_type_name(c->type));
+        } else if (!r) {
+            read_table(f, c, path);
+        }
+    }
+}
+
+void option_set_file(struct option_set *s, const char *name, const char *text, size_t len) {
+    struct toml *root;
+    struct toml_error *x;
+    const char *slash = strrchr(name, '/');
+    size_t dir_len = slash ? (size_t)(slash - name) : 0;
+    const char *dir = arena_strndup(s->arena, name, dir_len + (slash == name));
+    struct file_reader f = {.set = s, .file = arena_strdup(s->arena, name)};
+    f.values = (struct option_reader){
+        .a = s->arena, .dir = dir, .file = f.file, .fail = fail_value, .ctx = &f};
+    int count = toml_parse_all(s->arena, text, len, &root, &x);
+    for (; x; x = x->next, count--)
+        option_problem(s, place_of(&f, x->line, x->column), "%s", x->text);
+    s->problem_count += count; // those beyond TOML_ERRORS_MAX
+    read_table(&f, root, "");
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values made of many elements: lists, maps and records.
+#include "conf/option_value.h"
+
+#include <string.h>
+
+// Room for one more element and a zeroed one behind it. Arrays have 2^n places in the arena: with
+// count + 1 of them in use (the zeroed one too), they are full when count + 1 is 2^n.
+static void *grow(struct arena *a, void *items, size_t count, size_t size) {
+    if (count & (count + 1))
+        return items;
+    char *more = arena_alloc(a, 1, _Alignof(max_align_t), (2 * (count + 1)) * size);
+    if (count)
+        memcpy(more, items, count * size);
+    return more;
+}
+
+static int check_room(size_t count, struct err *e) {
+    if (count < OPTION_ITEMS_MAX)
+        return 0;
+    return err_set(e, ERR_CONFIG, "more than %d items", OPTION_ITEMS_MAX);
+}
+
+int option_put_item(struct arena *a, const struct option_row *r, const char *text, void *dest,
+                    struct err *e) {
+    struct option_list *list = dest;
+    if (check_room(list->count, e) < 0 || (r->check && r->check(text, e) < 0))
+        return -1;
+    list->items = grow(a, list->items, list->count, sizeof *list->items);
+    list->items[list->count++] =
+        r->type == OPTION_PATHS ? option_expand_path(a, NULL, text) : arena_strdup(a, text);
+    list->items[list->count] = NULL;
+    return 0;
+}
+
+int option_put_pair(struct arena *a, const struct option_row *r, const char *name,
+                    const char *value, size_t before, void *dest, struct err *e) {
+    struct option_map *map = dest;
+    if (check_room(map->count, e) < 0 || (r->check_name && r->check_name(name, e) < 0) ||
+        (r->check && r->check(value, e) < 0))
+        return -1;
+    size_t i = 0;
+    while (i < before && strcmp(map->items[i].name, name) != 0)
+        i++;
+    if (i >= before) {
+        map->items = grow(a, map->items, map->count, sizeof *map->items);
+        i = map->count++;
+    }
+    map->items[i] = (struct option_pair){arena_strdup(a, name), arena_strdup(a, value)};
+    return 0;
+}
+
+const char *option_record_name(const struct option_record *record, const void *element) {
+    return *(const char *const *)((const char *)element + record->rows[0].offset);
+}
+
+void *option_new_record(struct arena *a, const struct option_record *record) {
+    char *element = arena_alloc(a, 1, _Alignof(max_align_t), record->size);
+    struct err e;
+    for (size_t i = 0; i < record->count; i++) {
+        const struct option_row *f = &record->rows[i];
+        option_value_unset(f->type, element + f->offset);
+        if (f->text)
+            must(option_parse(a, f, f->text, element + f->offset, &e) == 0);
+    }
+    return element;
+}
+
+int option_put_record(struct arena *a, const struct option_row *r, const void *element,
+                      size_t before, void *dest, struct err *e) {
+    struct option_records *all = dest;
+    size_t size = r->record->size, i = before;
+    if (check_room(all->count, e) < 0)
+        return -1;
+    if (r->record->named)
+        for (i = 0; i < before; i++)
+            if (strcmp(option_record_name(r->record, (char *)all->items + i * size),
+                       option_record_name(r->record, element)) == 0)
+                break;
+    if (i >= before) {
+        all->items = grow(a, all->items, all->count, size);
+        i = all->count++;
+    }
+    memcpy((char *)all->items + i * size, element, size);
+    return 0;
+}
+
+static int append_pair(struct arena *a, const struct option_row *r, const char *text, void *dest,
+                       struct err *e) {
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return err_set(e, ERR_CONFIG, "'%.100s' is not NAME=VALUE", text);
+    const char *name = arena_strndup(a, text, (size_t)(equals - text));
+    const struct option_map *map = dest;
+    return option_put_pair(a, r, name, equals + 1, map->count, dest, e);
+}
+
+static int append_record(struct arena *a, const struct option_row *r, const char *text, void *dest,
+                         struct err *e) {
+    const struct option_record *rec = r->record;
+    void *element = option_new_record(a, rec);
+    if (!rec->from_text)
+        return err_set(e, ERR_CONFIG, "'%.100s': only a file can give this", text);
+    if (rec->from_text(a, text, element, e) < 0)
+        return -1;
+    if (rec->named && r->check_name && r->check_name(option_record_name(rec, element), e) < 0)
+        return -1;
+    const struct option_records *all = dest;
+    return option_put_record(a, r, element, all->count, dest, e);
+}
+
+int option_append(struct arena *a, const struct option_row *r, const char *text, void *dest,
+                  struct err *e) {
+    if (r->type == OPTION_MAP)
+        return append_pair(a, r, text, dest, e);
+    if (r->type == OPTION_RECORDS)
+        return append_record(a, r, text, dest, e);
+    return option_put_item(a, r, text, dest, e);
+}

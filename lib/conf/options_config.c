@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of every command, and the tables of dtctl.toml that are not about one run.
+#include "conf/config.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field)       .offset = offsetof(struct config, field)
+#define AT_HOST(field)  .offset = offsetof(struct config_host, field)
+#define AT_INPUT(field) .offset = offsetof(struct config_input, field)
+
+enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536 };
+
+static const char *const providers[] = {"local", "hosts", "aws", NULL};
+static const char *const input_modes[] = {"replicated", "sharded", NULL};
+
+// ---- checks ----------------------------------------------------------------------------------
+static int check_name(const char *name, struct err *e) {
+    if (str_is_name(name, NAME_BYTES_MAX))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is no name: letters, digits, '.', '_' and '-', at most %d, and the "
+                   "first a letter or digit",
+                   name, NAME_BYTES_MAX);
+}
+
+// Input names become part of a variable (DTCTL_INPUT_<NAME>) and of a path.
+static int check_input_name(const char *name, struct err *e) {
+    size_t len = strlen(name);
+    bool fine = len && len <= NAME_BYTES_MAX && isalpha((unsigned char)name[0]);
+    for (size_t i = 0; i < len; i++)
+        fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-');
+    if (fine)
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is no name of an input: letters, digits, '_' and '-', at most %d, "
+                   "and the first a letter",
+                   name, NAME_BYTES_MAX);
+}
+
+static int check_variable(const char *name, struct err *e) {
+    size_t len = strlen(name);
+    bool fine = len && !isdigit((unsigned char)name[0]);
+    for (size_t i = 0; i < len; i++)
+        fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_');
+    return fine ? 0
+                : err_set(e, ERR_CONFIG, "'%.100s' is no name of a variable: letters, digits, '_'",
+                          name);
+}
+
+static int check_value(const char *value, struct err *e) {
+    if (strlen(value) <= VALUE_BYTES_MAX)
+        return 0;
+    return err_set(e, ERR_CONFIG, "the value has %zu bytes; the maximum is %d", strlen(value),
+                   VALUE_BYTES_MAX);
+}
+
+static int check_regex(const char *text, struct err *e) {
+    regex_t re;
+    char why[128];
+    int code = regcomp(&re, text, REG_EXTENDED);
+    if (code) {
+        regerror(code, &re, why, sizeof why);
+        return err_set(e, ERR_CONFIG, "'%.100s' is no extended regular expression: %s", text, why);
+    }
+    size_t groups = re.re_nsub;
+    regfree(&re);
+    if (groups == 0)
+        return err_set(e, ERR_CONFIG, "'%.100s' has no group: put the number between parentheses",
+                       text);
+    return 0;
+}
+
+static int check_host(const char *text, struct err *e) {
+    const char *at = strrchr(text, '@');
+    const char *address = at ? at + 1 : text;
+    if (!*address || at == text || strpbrk(text, " \t\r\n;|&$`'\"\\") || text[0] == '-' ||
+        address[0] == '-')
+        return err_set(e, ERR_CONFIG, "'%.100s' is not [USER@]ADDRESS[:PORT]", text);
+    return 0;
+}
+
+static int check_source(const char *text, struct err *e) {
+    return *text ? 0 : err_set(e, ERR_CONFIG, "the source is empty");
+}
+
+// ---- records ---------------------------------------------------------------------------------
+static const struct option_row host_rows[] = {
+    {.key = "address",
+     .type = OPTION_STRING,
+     .marks = OPTION_REQUIRED,
+     AT_HOST(address),
+     .check = check_host,
+     .help = "Name or address to reach it at."},
+    {.key = "name",
+     .type = OPTION_STRING,
+     AT_HOST(name),
+     .check = check_name,
+     .help = "Name of the node; empty makes one from the address."},
+    {.key = "user", .type = OPTION_STRING, AT_HOST(user), .help = "Login; empty: ssh.user."},
+    {.key = "port",
+     .type = OPTION_INT,
+     AT_HOST(port),
+     .text = "0",
+     .min = 0,
+     .max = 65535,
+     .help = "SSH port; 0: ssh.port."},
+    {.key = "host_key",
+     .type = OPTION_STRING,
+     AT_HOST(host_key),
+     .arg = "KEY",
+     .help = "Its public host key (\"ssh-ed25519 AAAA…\") or fingerprint (\"SHA256:…\"), which "
+             "it has to show; empty: known_hosts decides."},
+};
+
+static const struct option_record host_record = {
+    .size = sizeof(struct config_host),
+    .rows = host_rows,
+    .count = sizeof host_rows / sizeof host_rows[0],
+    .place_offset = offsetof(struct config_host, place),
+};
+
+static const struct option_row input_rows[] = {
+    {.key = "name", .type = OPTION_STRING, AT_INPUT(name), .help = "Name of the input."},
+    {.key = "source",
+     .type = OPTION_PATH,
+     .marks = OPTION_REQUIRED,
+     AT_INPUT(source),
+     .check = check_source,
+     .help = "File or folder on this computer."},
+    {.key = "mode",
+     .type = OPTION_CHOICE,
+     AT_INPUT(mode),
+     .text = "replicated",
+     .choices = input_modes,
+     .help = "replicated: every node gets all of it; sharded: every node gets a part."},
+};
+
+// NAME=SOURCE[:replicated|:sharded]
+static int input_from_text(struct arena *a, const char *text, void *element, struct err *e) {
+    struct config_input *in = element;
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return err_set(e, ERR_CONFIG, "'%.100s' is not NAME=SOURCE[:replicated|:sharded]", text);
+    in->name = arena_strndup(a, text, (size_t)(equals - text));
+    in->source = arena_strdup(a, equals + 1);
+    for (int i = 0; input_modes[i]; i++) {
+        const char *suffix = arena_printf(a, ":%s", input_modes[i]);
+        if (str_ends(in->source, suffix)) {
+            in->source = arena_strndup(a, in->source, strlen(in->source) - strlen(suffix));
+            in->mode = i;
+            break;
+        }
+    }
+    if (in->source[0] == '\0')
+        return check_source(in->source, e);
+    return option_parse(a, &input_rows[1], in->source, &in->source, e);
+}
+
+static const struct option_record input_record = {
+    .size = sizeof(struct config_input),
+    .rows = input_rows,
+    .count = sizeof input_rows / sizeof input_rows[0],
+    .named = true,
+    .place_offset = offsetof(struct config_input, place),
+    .from_text = input_from_text,
+};
+
+// Commands that talk to nodes.
+#define CONNECTING "plan up status train exec ssh push fetch logs ps stop down gc doctor"
+
+static const struct option_row rows[] = {
+    // ---- flags of every command
+    {.flag = "config",
+     .letter = 'f',
+     .type = OPTION_PATH,
+     AT(file),
+     .text = "dtctl.toml",
+     .arg = "FILE",
+     .help = "Configuration file."},
+    {.key = "cluster.name",
+     .flag = "cluster",
+     .letter = 'c',
+     .env = "DTCTL_CLUSTER",
+     .type = OPTION_STRING,
+     AT(cluster.name),
+     .text = "default",
+     .arg = "CLUSTER",
+     .check = check_name,
+     .help = "Name of the cluster; its state is in .dtctl/CLUSTER."},
+    {.flag = "json",
+     .type = OPTION_BOOL,
+     AT(json),
+     .text = "false",
+     .help = "Results and events as JSON."},
+    {.flag = "yes",
+     .letter = 'y',
+     .type = OPTION_BOOL,
+     AT(yes),
+     .text = "false",
+     .help = "Do not ask."},
+    {.flag = "verbose",
+     .letter = 'v',
+     .type = OPTION_BOOL,
+     AT(verbose),
+     .text = "false",
+     .help = "Say more about what is done."},
+    {.flag = "quiet",
+     .letter = 'q',
+     .type = OPTION_BOOL,
+     AT(quiet),
+     .text = "false",
+     .help = "Say nothing but errors and results."},
+    {.flag = "dry-run",
+     .type = OPTION_BOOL,
+     AT(dry_run),
+     .text = "false",
+     .help = "Say what would be done, and do nothing."},
+    {.flag = "help",
+     .letter = 'h',
+     .type = OPTION_BOOL,
+     .marks = OPTION_NO_ENV,
+     AT(help),
+     .text = "false",
+     .help = "Show help."},
+    {.flag = "set",
+     .verbs = "train config",
+     .type = OPTION_LIST,
+     .marks = OPTION_ASSIGN | OPTION_NO_ENV,
+     AT(set_list),
+     .arg = "KEY=VALUE",
+     .help = "Set any key of the file, such as train.epochs=3; may be repeated."},
+    // ---- [cluster]
+    {.key = "cluster.provider",
+     .flag = "provider",
+     .verbs = "init plan up",
+     .type = OPTION_CHOICE,
+     AT(cluster.provider),
+     .text = "local",
+     .choices = providers,
+     .help = "Where nodes come from: local are folders and loopback addresses of this computer, "
+             "hosts are the machines in [hosts]."},
+    {.key = "cluster.nodes",
+     .flag = "nodes",
+     .verbs = "init plan up",
+     .type = OPTION_INT,
+     AT(cluster.nodes),
+     .text = "2",
+     .min = 1,
+     .max = 10000,
+     .help = "Number of nodes to make; provider hosts takes all that are listed."},
+    // ---- [hosts]
+    {.key = "hosts.list",
+     .flag = "host",
+     .verbs = "init plan up",
+     .type = OPTION_LIST,
+     AT(hosts.list),
+     .arg = "[USER@]ADDRESS[:PORT]",
+     .check = check_host,
+     .help = "Machines of provider hosts; node sets such as gpu[01-04].lab are expanded; the "
+             "flag may be repeated."},
+    {.key = "hosts.host",
+     .type = OPTION_RECORDS,
+     .marks = OPTION_NO_ENV,
+     AT(hosts.host),
+     .record = &host_record,
+     .help = "What is special about one machine; one that is not in hosts.list is added."},
+    // ---- [ssh]
+    {.key = "ssh.user",
+     .type = OPTION_STRING,
+     AT(ssh.user),
+     .arg = "USER",
+     .help = "Login; empty takes it from the ssh configuration, else the name of this user."},
+    {.key = "ssh.port",
+     .type = OPTION_INT,
+     AT(ssh.port),
+     .text = "0",
+     .min = 0,
+     .max = 65535,
+     .help = "Port; 0 takes it from the ssh configuration, else 22."},
+    {.key = "ssh.identity_files",
+     .type = OPTION_PATHS,
+     AT(ssh.identity_files),
+     .arg = "FILE",
+     .help = "Private keys; without any those of the ssh configuration and the usual ones in "
+             "~/.ssh."},
+    {.key = "ssh.agent",
+     .type = OPTION_BOOL,
+     AT(ssh.agent),
+     .text = "true",
+     .help = "Use the keys of the agent at SSH_AUTH_SOCK."},
+    {.key = "ssh.config",
+     .type = OPTION_PATH,
+     AT(ssh.config_file),
+     .text = "~/.ssh/config",
+     .arg = "FILE",
+     .help = "The ssh configuration to honour; empty: none."},
+    {.key = "ssh.known_hosts",
+     .type = OPTION_PATH,
+     AT(ssh.known_hosts),
+     .text = "~/.ssh/known_hosts",
+     .arg = "FILE",
+     .help = "Host keys to trust, besides those of the cluster; empty: none."},
+    {.key = "ssh.accept_host_keys",
+     .flag = "accept-host-keys",
+     .verbs = CONNECTING,
+     .type = OPTION_BOOL,
+     AT(ssh.accept_host_keys),
+     .text = "false",
+     .help = "Trust host keys seen for the first time, and remember them; a changed key always "
+             "stops."},
+    {.key = "ssh.proxy_jump",
+     .type = OPTION_STRING,
+     AT(ssh.proxy_jump),
+     .arg = "[USER@]HOST[:PORT]",
+     .check = check_host,
+     .help = "Host to go through; empty: as the ssh configuration says."},
+    {.key = "ssh.connect_timeout",
+     .type = OPTION_DURATION,
+     AT(ssh.connect_timeout_ms),
+     .text = "10s",
+     .min = 100,
+     .max = 3600000,
+     .arg = "TIME",
+     .help = "Time to reach a node and log in."},
+    {.key = "ssh.keepalive",
+     .type = OPTION_DURATION,
+     AT(ssh.keepalive_ms),
+     .text = "15s",
+     .min = 0,
+     .max = 3600000,
+     .arg = "TIME",
+     .help = "Interval of the signs of life on idle connections; 0: none."},
+    // ---- what goes in and what comes out
+    {.key = "inputs",
+     .flag = "input",
+     .verbs = "train",
+     .type = OPTION_RECORDS,
+     AT(inputs),
+     .arg = "NAME=SOURCE[:replicated|:sharded]",
+     .record = &input_record,
+     .check_name = check_input_name,
+     .help = "Data that is sent to the nodes; a worker finds it at DTCTL_INPUT_<NAME>; may be "
+             "repeated."},
+    {.key = "outputs.dir",
+     .flag = "output",
+     .verbs = "train",
+     .type = OPTION_PATH,
+     AT(output_dir),
+     .arg = "DIR",
+     .help = "Where outputs are brought to; empty: output/ in the folder of the run."},
+    {.key = "metrics",
+     .flag = "metric",
+     .verbs = "train",
+     .type = OPTION_MAP,
+     AT(metrics),
+     .arg = "NAME=REGEX",
+     .check_name = check_name,
+     .check = check_regex,
+     .help = "Number to take out of the workers' lines: an extended regular expression, whose "
+             "first group is the number; may be repeated."},
+    {.key = "env",
+     .flag = "env",
+     .verbs = "train",
+     .type = OPTION_MAP,
+     AT(env),
+     .arg = "NAME=VALUE",
+     .check_name = check_variable,
+     .check = check_value,
+     .help = "Variable of the workers' environment; may be repeated."},
+};
+
+const struct option_table options_config = {"dtctl", rows, sizeof rows / sizeof rows[0]};

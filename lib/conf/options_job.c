@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a command is run on the nodes: the rest of [train], and torchrun's own flags, which go to the
+// agent under their own names.
+#include "conf/config.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field)          .offset = offsetof(struct config, job.field)
+#define AT_TORCHRUN(field) .offset = offsetof(struct config, torchrun.field)
+#define TORCHRUN(name, dashed)                                                                     \
+    .key = "train.torchrun." name, .flag = dashed, .verbs = "train", .marks = OPTION_PASS_ON
+
+enum { TASK_BYTES_MAX = 64 };
+
+static const char *const devices[] = {"auto", "cpu", "gpu", NULL};
+
+static int check_task(const char *name, struct err *e) {
+    if (str_is_name(name, TASK_BYTES_MAX))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is no name: letters, digits, '.', '_' and '-', at most %d, and the "
+                   "first a letter or digit",
+                   name, TASK_BYTES_MAX);
+}
+
+static const struct option_row job_rows[] = {
+    {.key = "train.command",
+     .verbs = "train",
+     .type = OPTION_LIST,
+     .marks = OPTION_REST,
+     AT(command),
+     .arg = "COMMAND…",
+     .help = "Program and arguments that every rank runs, on the command line after --; empty "
+             "runs the native trainer."},
+    {.key = "train.nodes",
+     .flag = "nodes",
+     .verbs = "train",
+     .type = OPTION_RANGE,
+     AT(nodes),
+     .min = 1,
+     .max = 10000,
+     .arg = "N|MIN:MAX",
+     .help = "Nodes to run on; empty takes all of the cluster; with MIN:MAX the run goes on "
+             "while at least MIN are there."},
+    {.key = "train.nproc_per_node",
+     .flag = "nproc-per-node",
+     .verbs = "train",
+     .type = OPTION_COUNT,
+     AT(nproc_per_node),
+     .text = "1",
+     .min = 1,
+     .max = 1024,
+     .choices = devices,
+     .arg = "N|auto|cpu|gpu",
+     .help = "Processes per node: a number; gpu or cpu for one per device of the node; auto for "
+             "gpu where there are some and cpu elsewhere."},
+    {.key = "train.name",
+     .flag = "name",
+     .verbs = "train",
+     .type = OPTION_STRING,
+     AT(name),
+     .arg = "TASK",
+     .check = check_task,
+     .help = "Name that runs of this task begin with; empty takes it from the command or model."},
+    {.key = "train.detach",
+     .flag = "detach",
+     .letter = 'd',
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     AT(detach),
+     .text = "false",
+     .help = "Return as soon as every rank has started; the run goes on."},
+    {.key = "train.max_restarts",
+     .flag = "max-restarts",
+     .verbs = "train",
+     .type = OPTION_INT,
+     AT(max_restarts),
+     .text = "0",
+     .min = 0,
+     .max = 1000000,
+     .help = "How often a failed group of ranks is started again."},
+    {.key = "train.files",
+     .flag = "file",
+     .verbs = "train",
+     .type = OPTION_PATHS,
+     AT(files),
+     .arg = "PATH",
+     .help = "File or folder that is sent to the folder the command runs in; may be repeated."},
+    {.key = "train.exit_code",
+     .flag = "exit-code",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     AT(exit_code),
+     .text = "false",
+     .help = "End with the exit status of the first rank that failed."},
+};
+
+const struct option_table options_job = {"Run", job_rows, sizeof job_rows / sizeof job_rows[0]};
+
+// "0" to "3" for all, or "LOCAL_RANK:0…3" separated by commas.
+static int check_streams(const char *text, struct err *e) {
+    bool fine = strlen(text) == 1 && text[0] >= '0' && text[0] <= '3';
+    for (const char *p = text; !fine; p++) {
+        size_t digits = strspn(p, "0123456789");
+        p += digits;
+        if (digits == 0 || p[0] != ':' || p[1] < '0' || p[1] > '3')
+            return err_set(e, ERR_CONFIG,
+                           "'%.100s' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", text);
+        p += 2;
+        fine = !*p;
+        if (!fine && *p != ',')
+            return err_set(e, ERR_CONFIG, "'%.100s': expected ',' before '%.20s'", text, p);
+    }
+    return 0;
+}
+
+static int check_local_ranks(const char *text, struct err *e) {
+    if (text[strspn(text, "0123456789, ")])
+        return err_set(e, ERR_CONFIG, "'%.100s' is not a list of local ranks such as 0,1", text);
+    return 0;
+}
+
+static const struct option_row torchrun_rows[] = {
+    {TORCHRUN("redirects", "redirects"), .letter = 'r', .type = OPTION_STRING,
+     AT_TORCHRUN(redirects), .text = "0", .arg = "STREAMS", .check = check_streams,
+     .help = "Streams that go to files only: 0 none, 1 stdout, 2 stderr, 3 both; or per local "
+             "rank, such as 0:3,1:1."},
+    {TORCHRUN("tee", "tee"), .letter = 't', .type = OPTION_STRING, AT_TORCHRUN(tee), .text = "0",
+     .arg = "STREAMS", .check = check_streams,
+     .help = "Streams that go to files and the console, in the form of --redirects."},
+    {TORCHRUN("local_ranks_filter", "local-ranks-filter"), .type = OPTION_STRING,
+     AT_TORCHRUN(local_ranks_filter), .arg = "RANKS", .check = check_local_ranks,
+     .help = "Local ranks, separated by commas, whose output the console shows; empty shows all."},
+    {TORCHRUN("duplicate_stdout_filters", "duplicate-stdout-filters"), .type = OPTION_STRING,
+     AT_TORCHRUN(duplicate_stdout_filters), .arg = "TEXTS",
+     .help = "Texts, separated by commas; lines of stdout that have one are copied to a file of "
+             "their own."},
+    {TORCHRUN("duplicate_stderr_filters", "duplicate-stderr-filters"), .type = OPTION_STRING,
+     AT_TORCHRUN(duplicate_stderr_filters), .arg = "TEXTS",
+     .help = "The same for lines of stderr."},
+    {TORCHRUN("log_line_prefix_template", "log-line-prefix-template"), .type = OPTION_STRING,
+     AT_TORCHRUN(log_line_prefix_template), .arg = "TEMPLATE",
+     .help = "Prefix of console lines, with ${role_name}, ${rank}, ${local_rank}, ${hostname}."},
+    {TORCHRUN("rdzv_conf", "rdzv-conf"), .type = OPTION_STRING, AT_TORCHRUN(rdzv_conf),
+     .arg = "K=V,K=V", .help = "Settings of the rendezvous, such as join_timeout=120."},
+    {TORCHRUN("signals_to_handle", "signals-to-handle"), .type = OPTION_STRING,
+     AT_TORCHRUN(signals_to_handle), .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNALS",
+     .help = "Signals that the agent passes on to its workers before it ends."},
+    {TORCHRUN("shutdown_timeout", "shutdown-timeout"), .type = OPTION_INT,
+     AT_TORCHRUN(shutdown_timeout), .text = "30", .min = 0, .max = 86400, .arg = "SECONDS",
+     .help = "Seconds from the signal to stop until workers are killed."},
+    {TORCHRUN("monitor_interval", "monitor-interval"), .type = OPTION_REAL,
+     AT_TORCHRUN(monitor_interval), .text = "0.1", .min = 0, .max = 3600, .arg = "SECONDS",
+     .help = "Longest time, in seconds, until the agent notices a change."},
+    {TORCHRUN("role", "role"), .type = OPTION_STRING, AT_TORCHRUN(role), .text = "default",
+     .arg = "NAME", .help = "Role of the workers, in ROLE_NAME and in prefixes."},
+};
+
+const struct option_table options_torchrun = {"torchrun", torchrun_rows,
+                                              sizeof torchrun_rows / sizeof torchrun_rows[0]};

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// dttrain's command line.
+#include "conf/train_config.h"
+
+#include "conf/cli.h"
+#include "conf/config.h"
+#include "sys/file.h"
+
+#include <stddef.h>
+
+#define AT(field) .offset = offsetof(struct train_flags, field)
+
+static const struct option_row rows[] = {
+    {.flag = "config",
+     .letter = 'f',
+     .type = OPTION_PATH,
+     .marks = OPTION_NO_ENV,
+     AT(file),
+     .arg = "FILE",
+     .help = "Configuration: a TOML file with a [train] table."},
+    {.flag = "set",
+     .type = OPTION_LIST,
+     .marks = OPTION_ASSIGN | OPTION_NO_ENV,
+     AT(set),
+     .arg = "KEY=VALUE",
+     .help = "Set a key, such as train.epochs=3; may be repeated."},
+    {.flag = "help",
+     .letter = 'h',
+     .type = OPTION_BOOL,
+     .marks = OPTION_NO_ENV,
+     AT(help),
+     .text = "false",
+     .help = "Show help."},
+    {.flag = "version",
+     .type = OPTION_BOOL,
+     .marks = OPTION_NO_ENV,
+     AT(version),
+     .text = "false",
+     .help = "Show the version."},
+};
+
+static const struct option_table flags_table = {"dttrain", rows, sizeof rows / sizeof rows[0]};
+
+static int read_file(struct option_set *set, const char *name, struct err *e) {
+    char *text;
+    size_t len;
+    if (file_read(set->arena, name, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
+        e->code = ERR_CONFIG;
+        return err_wrap(e, "configuration");
+    }
+    option_set_file(set, name, text, len);
+    return 0;
+}
+
+int train_config_load(struct train_config *t, struct train_flags *flags, struct option_set *set,
+                      struct arena *a, int argc, const char *const *argv, char *const *environ,
+                      struct err *e) {
+    struct cli_rest rest;
+    *t = (struct train_config){0};
+    *flags = (struct train_flags){0};
+    option_set_init(set, a, "dttrain", "DTCTL_");
+    option_set_add(set, &flags_table, flags);
+    option_set_add(set, &options_train, t);
+    option_set_add(set, &options_config, NULL); // dtctl's other keys: known, not ours
+    option_set_add(set, &options_job, NULL);
+    option_set_add(set, &options_torchrun, NULL);
+    cli_scan(set, NULL, 0, argc, argv, &rest);
+    flags->help = cli_has(set, "help", NULL);
+    flags->version = cli_has(set, "version", NULL);
+    if (flags->help || flags->version)
+        return 0;
+    if (rest.count || rest.command_count)
+        return err_set(e, ERR_USAGE, "'%s': dttrain takes flags only",
+                       rest.count ? rest.args[0] : rest.command[0]);
+    const char *file;
+    if (cli_has(set, "config", &file) && read_file(set, file, e) < 0)
+        return -1;
+    if (environ)
+        option_set_env(set, environ);
+    cli_apply(set);
+    return option_set_finish(set, e);
+}
