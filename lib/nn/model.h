@@ -23,7 +23,7 @@ enum {
     NN_PARAMS_MAX = 256,
     NN_NAME_BYTES_MAX = 64,
     NN_LAYER_PARAMS_MAX = 2,
-    NN_MLP_HIDDEN_MAX = 8,
+    NN_MLP_HIDDEN_MAX = 16,
     NN_TENSOR_ALIGN = 16, // elements; parameters begin at multiples of a cache line
 };
 

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// dttrain: one rank of the native trainer. Reads the [train] options and the launcher's
+// environment, connects to the other ranks through the launcher's store, and trains.
+#include "base/clock.h"
+#include "base/log.h"
+#include "build_info.h"
+#include "conf/render.h"
+#include "conf/train_config.h"
+#include "elastic/store_client.h"
+#include "nn/trainer.h"
+#include "rank_env.h"
+#include "sys/net.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { STORE_TIMEOUT_MS = 60 * 1000, STATUS_SIGTERM = 128 + SIGTERM };
+
+static volatile sig_atomic_t stop_wanted;
+
+// The first signal asks for a checkpoint at the next step boundary, a second one kills.
+static void on_stop(int signal) {
+    (void)signal;
+    stop_wanted = 1;
+}
+
+static void catch_stop(void) {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction sa = {.sa_handler = on_stop, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+    sigemptyset(&sa.sa_mask);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &sa, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void say(void *ctx, const char *line) {
+    (void)ctx;
+    puts(line);
+    fflush(stdout);
+}
+
+static int kv_set(void *ctx, const char *key, const void *value, size_t len, struct err *e) {
+    return store_client_set(ctx, key, value, len, e);
+}
+
+static int kv_get(void *ctx, const char *key, void *value, size_t cap, size_t *len, int timeout_ms,
+                  struct err *e) {
+    return store_client_get(ctx, key, value, cap, len, timeout_ms, e);
+}
+
+// The address of this node that the others reach: the one it uses itself towards the master.
+static int own_address(const struct rank_env *r, char out[NET_ADDRESS_BYTES_MAX], struct err *e) {
+    struct net_address master, local;
+    if (net_resolve(r->master_host, r->master_port, &master, e) < 0 ||
+        net_route_source(&master, &local, e) < 0)
+        return err_wrap(e, "own address towards %s", r->master_host);
+    net_format(&local, out);
+    return 0;
+}
+
+struct rendezvous {
+    struct store_client store;
+    char address[NET_ADDRESS_BYTES_MAX];
+    char prefix[64];
+};
+
+static int connect_ranks(const struct rank_env *r, struct rendezvous *v, struct comm_config *comm,
+                         struct err *e) {
+    *comm = (struct comm_config){.rank = r->rank,
+                                 .world = r->world,
+                                 .local_rank = r->local_rank,
+                                 .local_world = r->local_world,
+                                 .node = r->node,
+                                 .nodes = r->nodes};
+    v->store.fd = -1;
+    if (r->world == 1)
+        return 0;
+    if (store_client_open(&v->store, r->master_host, r->master_port, STORE_TIMEOUT_MS, e) < 0)
+        return err_wrap(e, "the launcher's store");
+    if (own_address(r, v->address, e) < 0)
+        return -1;
+    snprintf(v->prefix, sizeof v->prefix, "dttrain/%d", r->restart);
+    comm->kv = (struct comm_kv){kv_set, kv_get, &v->store};
+    comm->prefix = v->prefix;
+    comm->address = v->address;
+    return 0;
+}
+
+static int train(const struct train_config *options, struct arena *a, int64_t started_ms,
+                 struct err *e) {
+    struct rank_env env;
+    struct rendezvous v;
+    struct trainer_result result;
+    if (rank_env_read(&env, a, e) < 0)
+        return -1;
+    struct trainer_config config = {
+        .options = options,
+        .data = rank_env_data(a, options->data),
+        .output_dir = env.output_dir,
+        .model_dir = env.model_dir,
+        .state_dir = env.state_dir,
+        .cache_dir = env.cache_dir,
+        .started_ms = started_ms,
+        .stop = &stop_wanted,
+        .say = say,
+    };
+    char role[32];
+    snprintf(role, sizeof role, "dttrain rank %d", env.rank);
+    log_open(role, LOG_INFO, LOG_PLAIN);
+    catch_stop();
+    int r = connect_ranks(&env, &v, &config.comm, e);
+    if (r == 0)
+        r = trainer_run(&config, &result, e);
+    store_client_close(&v.store);
+    return r == 0 && result.stopped ? STATUS_SIGTERM : r;
+}
+
+static const struct render_program program = {
+    .name = "dttrain",
+    .summary = "one rank of the native trainer",
+    .version = DTCTL_VERSION,
+    .synopsis = "[--config FILE] [--set train.KEY=VALUE]...",
+    .text = "Trains the model that the [train] table of FILE describes; without a file, the "
+            "built-in demonstration. Started once per rank by dtctl, dtrun or torchrun; alone, it "
+            "trains in one process and writes below dttrain-output/.",
+};
+
+static int print_help(const struct option_set *set) {
+    struct strbuf text = {0};
+    render_help(&text, set, &program, 0);
+    fputs(strbuf_cstr(&text), stdout);
+    strbuf_fini(&text);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    int64_t started_ms = clock_mono_ms();
+    struct arena a = {0};
+    struct train_config options;
+    struct train_flags flags;
+    struct option_set set;
+    struct err e;
+    log_open("dttrain", LOG_INFO, LOG_PLAIN);
+    char *const *variables = getenv("RANK") ? NULL : environ;
+    int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),
+                              variables, &e);
+    if (r == 0 && flags.help)
+        r = print_help(&set);
+    else if (r == 0 && flags.version)
+        puts("dttrain " DTCTL_VERSION);
+    else if (r == 0)
+        r = train(&options, &a, started_ms, &e);
+    if (r < 0) {
+        fprintf(stderr, "dttrain: %s\n", e.text);
+        r = err_status(e.code);
+    }
+    arena_fini(&a);
+    return r;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank_env.h"
+
+#include "base/str.h"
+#include "comm/comm.h"
+#include "sys/file.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+static int env_int(const char *name, int absent, int min, int max, int *out, struct err *e) {
+    const char *text = getenv(name);
+    int64_t value = absent;
+    if (text && *text && str_parse_i64(text, min, max, &value, e) < 0) {
+        e->code = ERR_USAGE;
+        return err_wrap(e, "environment variable %s", name);
+    }
+    *out = (int)value;
+    return 0;
+}
+
+static int env_must(const char *name, struct err *e) {
+    const char *text = getenv(name);
+    if (text && *text)
+        return 0;
+    return err_set(e, ERR_USAGE,
+                   "RANK is set but %s is not: start dttrain with dtctl, dtrun or torchrun, or "
+                   "without RANK",
+                   name);
+}
+
+static const char *env_dir(struct arena *a, const char *name, const char *absent) {
+    const char *text = getenv(name);
+    if (text && *text)
+        return text;
+    return file_join(a, "dttrain-output", absent);
+}
+
+static int read_ranks(struct rank_env *r, struct err *e) {
+    enum { WORLD_MAX = COMM_WORLD_MAX, LOCAL_MAX = COMM_LOCAL_WORLD_MAX, PORT_MAX = 65535 };
+    if (env_must("WORLD_SIZE", e) < 0 || env_int("WORLD_SIZE", 1, 1, WORLD_MAX, &r->world, e) < 0 ||
+        env_int("RANK", 0, 0, r->world - 1, &r->rank, e) < 0 ||
+        env_int("LOCAL_WORLD_SIZE", r->world, 1, LOCAL_MAX, &r->local_world, e) < 0 ||
+        env_int("LOCAL_RANK", r->rank % r->local_world, 0, r->local_world - 1, &r->local_rank, e) <
+            0 ||
+        env_int("GROUP_WORLD_SIZE", (r->world + r->local_world - 1) / r->local_world, 1, r->world,
+                &r->nodes, e) < 0 ||
+        env_int("GROUP_RANK", r->rank / r->local_world, 0, r->nodes - 1, &r->node, e) < 0 ||
+        env_int("TORCHELASTIC_RESTART_COUNT", 0, 0, INT32_MAX, &r->restart, e) < 0)
+        return -1;
+    if (r->world == 1)
+        return 0;
+    if (env_must("MASTER_ADDR", e) < 0 || env_must("MASTER_PORT", e) < 0)
+        return -1;
+    r->master_host = getenv("MASTER_ADDR");
+    return env_int("MASTER_PORT", 0, 1, PORT_MAX, &r->master_port, e);
+}
+
+int rank_env_read(struct rank_env *r, struct arena *a, struct err *e) {
+    *r = (struct rank_env){.world = 1, .local_world = 1, .nodes = 1};
+    r->launched = getenv("RANK") != NULL;
+    r->output_dir = env_dir(a, "DTCTL_OUTPUT_DIR", ".");
+    r->model_dir = env_dir(a, "DTCTL_MODEL_DIR", "model");
+    r->state_dir = env_dir(a, "DTCTL_STATE_DIR", "state");
+    r->cache_dir = getenv("DTCTL_CACHE_DIR");
+    if (!r->cache_dir || !*r->cache_dir)
+        r->cache_dir = file_join(a, r->state_dir, "cache");
+    return r->launched ? read_ranks(r, e) : 0;
+}
+
+const char *rank_env_data(struct arena *a, const char *data) {
+    const char *name = *data ? data : "data";
+    char *variable = arena_printf(a, "DTCTL_INPUT_%s", name);
+    for (char *p = variable; *p; p++)
+        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    const char *path = getenv(variable);
+    if (path && *path)
+        return path;
+    return *data ? data : NULL;
+}

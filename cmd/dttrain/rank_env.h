@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launcher tells a worker through its environment: torchrun's variables and dtctl's.
+// Strings belong to the environment or to the arena.
+#ifndef DTTRAIN_RANK_ENV_H
+#define DTTRAIN_RANK_ENV_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+
+struct rank_env {
+    bool launched; // RANK is set; else one process by itself
+    int rank, world, local_rank, local_world, node, nodes;
+    int restart; // which attempt this is
+    const char *master_host;
+    int master_port;
+    const char *output_dir, *model_dir, *state_dir, *cache_dir;
+};
+
+int rank_env_read(struct rank_env *r, struct arena *a, struct err *e);
+
+// Where the data is: option `data` as the name of an input or a path; "" is the input called
+// "data" when there is one. NULL: none.
+const char *rank_env_data(struct arena *a, const char *data);
+
+#endif

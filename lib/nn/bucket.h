@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradient buckets: backward produces gradients from the last layer to the first, so the flat
+// gradient buffer is cut into ranges from its end, and each is averaged over the ranks while
+// backward goes on with the layers before it (Li et al., "PyTorch distributed: experiences on
+// accelerating data parallel training", VLDB 2020).
+//
+// The numbers behind the gradients (NETWORK_TAIL: loss, accuracy, a request to stop) belong to the
+// first bucket, so that every rank knows their mean at no cost.
+#ifndef NN_BUCKET_H
+#define NN_BUCKET_H
+
+#include "comm/comm.h"
+#include "nn/network.h"
+
+enum {
+    BUCKET_FIRST_BYTES = 1 << 20, // small, so that the first transfer starts early
+    BUCKETS_MAX = NN_PARAMS_MAX,
+};
+
+struct bucket {
+    size_t begin, end; // elements of the flat gradient buffer
+};
+
+struct bucket_list {
+    struct bucket bucket[BUCKETS_MAX];
+    int count;
+};
+
+// Whole layers; a bucket is closed when it has reached its size. Together they cover everything.
+void bucket_cut(struct bucket_list *list, const struct nn_model *m, size_t first_bytes,
+                size_t bytes);
+
+struct bucket_reducer {
+    struct bucket_list list;
+    struct comm *comm;
+    float *grads;
+    int started;
+    uint64_t ticket[BUCKETS_MAX];
+    bool failed; // a start failed; bucket_wait reports err
+    struct err err;
+};
+
+void bucket_begin(struct bucket_reducer *r);                     // before backward
+void bucket_ready(void *reducer, size_t begin);                  // network_backward's callback
+int bucket_wait(struct bucket_reducer *r, int i, struct err *e); // i-th bucket is averaged
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: folders <state>/checkpoint-<step> with two safetensors files that no rank owns more
+// than another:
+//   model.safetensors  parameters and running statistics under torchvision's names and shapes
+//   state.safetensors  optimizer state under the same names, and the position in its metadata
+// A folder is written under a temporary name, synced, and renamed, so one that has its name is
+// whole. The position counts samples, not steps per rank, so any world size can go on from it.
+#ifndef NN_CHECKPOINT_H
+#define NN_CHECKPOINT_H
+
+#include "nn/network.h"
+#include "nn/optimizer.h"
+
+#include <sched.h>
+
+enum { CHECKPOINT_EPOCHS_MAX = 65536, CHECKPOINT_TEXT_BYTES_MAX = 64 };
+
+// What happened in one epoch, kept so that a resumed run can still tell the whole story.
+struct epoch_record {
+    double train_loss, train_top1; // means over the epoch; percent
+    double test_loss, test_top1, test_top5;
+    double seconds, images; // of training
+};
+
+// Where training stands. Everything in it is the same on all ranks.
+struct train_position {
+    int64_t step;     // optimizer updates done
+    int64_t epoch;    // from 0
+    int64_t consumed; // samples of that epoch, over all ranks
+    int64_t samples;  // of the training set: consumed means nothing for another one
+    int64_t seed;
+    int64_t tracked;        // network.tracked
+    int64_t optimizer_kind; // enum optimizer_kind
+    int64_t epochs_done;    // records that are filled
+    double best_top1;       // percent; -1 before the first evaluation
+    // Sums over the running epoch, so that its record is right after a resume in its middle.
+    double epoch_loss_sum, epoch_top1_sum, epoch_images, epoch_seconds;
+};
+
+// A copy of everything a checkpoint holds, made between two steps.
+struct checkpoint_image {
+    const struct nn_model *model;
+    float *params, *stats, *state[NETWORK_STATES_MAX];
+    int states;
+    struct optimizer optimizer;
+    struct train_position at;
+    struct epoch_record *epochs; // at.epochs_done
+    char model_name[CHECKPOINT_TEXT_BYTES_MAX], stem[CHECKPOINT_TEXT_BYTES_MAX];
+};
+
+void checkpoint_image_init(struct checkpoint_image *c, const struct network *net);
+void checkpoint_image_fini(struct checkpoint_image *c);
+void checkpoint_image_take(struct checkpoint_image *c, const struct network *net,
+                           const struct optimizer *o, const struct train_position *at,
+                           const struct epoch_record *epochs);
+
+// The model alone, for whoever uses it afterwards.
+int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e);
+// The folder <dir>/checkpoint-<step>; then all but the keep_last newest are removed (0: none is).
+int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep_last,
+                     struct err *e);
+
+// The thread that writes in the background, at most one checkpoint at a time.
+struct checkpoint_writer;
+// cpus: where the thread may run, or NULL for where the caller may.
+int checkpoint_writer_open(struct checkpoint_writer **out, const struct network *net,
+                           const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e);
+struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w); // while idle
+// Waits for the one before, copies, and returns. A failure of the one before is reported here.
+int checkpoint_writer_start(struct checkpoint_writer *w, const struct network *net,
+                            const struct optimizer *o, const struct train_position *at,
+                            const struct epoch_record *epochs, struct err *e);
+int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e);
+void checkpoint_writer_close(struct checkpoint_writer *w); // NULL is allowed; waits
+
+// Steps of the checkpoints in dir, newest first, at most max; 0 when there is none.
+int checkpoint_list(const char *dir, int64_t *steps, int max);
+void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes);
+
+// Reads a model file into the network: every tensor must be there with the model's shape.
+int checkpoint_read_model(struct network *net, const char *path, struct err *e);
+// Reads a whole checkpoint folder. epochs receives up to CHECKPOINT_EPOCHS_MAX records.
+int checkpoint_read(struct network *net, struct optimizer *o, const char *folder,
+                    struct train_position *at, struct epoch_record *epochs, struct err *e);
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that writes checkpoints while training goes on.
+#include "nn/checkpoint.h"
+
+#include "base/arena.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct checkpoint_writer {
+    struct checkpoint_image image;
+    char *dir;
+    int keep_last;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool busy, closing; // under lock
+    int result;         // of the last write, until it is reported
+    struct err err;
+};
+
+static void *writer_main(void *arg) {
+    struct checkpoint_writer *w = arg;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        while (!w->busy && !w->closing)
+            pthread_cond_wait(&w->changed, &w->lock);
+        if (!w->busy)
+            break;
+        pthread_mutex_unlock(&w->lock);
+        struct err e;
+        int r = checkpoint_write(&w->image, w->dir, w->keep_last, &e);
+        pthread_mutex_lock(&w->lock);
+        if (r < 0) {
+            w->result = -1;
+            w->err = e;
+        }
+        w->busy = false;
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+int checkpoint_writer_open(struct checkpoint_writer **out, const struct network *net,
+                           const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e) {
+    struct checkpoint_writer *w = heap_alloc(sizeof *w);
+    pthread_attr_t attr;
+    checkpoint_image_init(&w->image, net);
+    w->dir = heap_alloc(strlen(dir) + 1);
+    memcpy(w->dir, dir, strlen(dir));
+    w->keep_last = keep_last;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    pthread_attr_init(&attr);
+    if (cpus)
+        pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus);
+    int r = pthread_create(&w->thread, &attr, writer_main, w);
+    pthread_attr_destroy(&attr);
+    if (r == 0) {
+        *out = w;
+        return 0;
+    }
+    checkpoint_image_fini(&w->image);
+    free(w->dir);
+    free(w);
+    errno = r;
+    return err_errno(e, ERR_SYS, "thread that writes checkpoints");
+}
+
+struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w) {
+    return &w->image;
+}
+
+int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e) {
+    pthread_mutex_lock(&w->lock);
+    while (w->busy)
+        pthread_cond_wait(&w->changed, &w->lock);
+    int r = w->result;
+    w->result = 0;
+    if (r < 0)
+        *e = w->err;
+    pthread_mutex_unlock(&w->lock);
+    return r;
+}
+
+int checkpoint_writer_start(struct checkpoint_writer *w, const struct network *net,
+                            const struct optimizer *o, const struct train_position *at,
+                            const struct epoch_record *epochs, struct err *e) {
+    if (checkpoint_writer_wait(w, e) < 0)
+        return -1;
+    checkpoint_image_take(&w->image, net, o, at, epochs);
+    pthread_mutex_lock(&w->lock);
+    w->busy = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    return 0;
+}
+
+void checkpoint_writer_close(struct checkpoint_writer *w) {
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->changed);
+    checkpoint_image_fini(&w->image);
+    free(w->dir);
+    free(w);
+}

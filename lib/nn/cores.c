@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/cores.h"
+
+#include "base/hash.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+void cores_identify(struct cores_id *id, const cpu_set_t *allowed) {
+    char boot[64] = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0) // no /proc: the host's name is the next best
+        gethostname(boot, sizeof boot - 1);
+    struct hash h;
+    hash_init(&h);
+    hash_add(&h, boot, sizeof boot);
+    hash_add(&h, allowed, sizeof *allowed);
+    hash_final(&h, id->digest);
+}
+
+void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores_id *ids, int world,
+                 int rank, int threads_wanted) {
+    int index = 0, sharing = 0, cpus[CORES_MAX], count = 0;
+    for (int r = 0; r < world; r++) {
+        if (memcmp(&ids[r], &ids[rank], sizeof *ids) != 0)
+            continue;
+        index += r < rank;
+        sharing++;
+    }
+    for (int c = 0; c < CPU_SETSIZE && count < CORES_MAX; c++)
+        if (CPU_ISSET(c, allowed))
+            cpus[count++] = c;
+    int share = count / sharing;
+    *out = (struct cores){.threads = threads_wanted > 0 ? threads_wanted : share > 0 ? share : 1};
+    if (out->threads > share)
+        return;
+    out->pinned = true;
+    for (int i = 0; i < out->threads; i++)
+        out->cpu[i] = cpus[index * share + i];
+}

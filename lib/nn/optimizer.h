@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers over the network's flat buffers, with torch.optim's formulas.
+#ifndef NN_OPTIMIZER_H
+#define NN_OPTIMIZER_H
+
+#include "nn/network.h"
+
+enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_KINDS };
+
+struct optimizer {
+    enum optimizer_kind kind;
+    double momentum; // sgd
+    bool nesterov;   // sgd
+    double weight_decay;
+    double beta1, beta2, eps; // adam, adamw
+    int64_t step;             // updates done; raised by optimizer_begin
+};
+
+const char *optimizer_name(enum optimizer_kind kind);
+int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
+// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq".
+const char *optimizer_state_name(const struct optimizer *o, int i);
+
+// One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together
+// cover the parameters, in any order.
+void optimizer_begin(struct optimizer *o);
+void optimizer_apply(const struct optimizer *o, struct network *net, double lr, size_t begin,
+                     size_t end);
+
+#endif

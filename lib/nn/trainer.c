@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/trainer.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "nn/trainer_state.h"
+#include "sys/file.h"
+
+#include <stdlib.h>
+
+// Closes the books of an epoch that is over.
+static void record_epoch(struct trainer *t) {
+    struct train_position *at = &t->at;
+    double images = at->epoch_images > 0 ? at->epoch_images : 1;
+    if (at->epochs_done < CHECKPOINT_EPOCHS_MAX)
+        t->epochs[at->epochs_done++] =
+            (struct epoch_record){.train_loss = at->epoch_loss_sum / images,
+                                  .train_top1 = at->epoch_top1_sum / images,
+                                  .test_loss = t->last_eval.loss,
+                                  .test_top1 = t->last_eval.top1,
+                                  .test_top5 = t->last_eval.top5,
+                                  .seconds = at->epoch_seconds,
+                                  .images = at->epoch_images};
+    at->epoch++;
+    at->consumed = 0;
+    at->epoch_loss_sum = at->epoch_top1_sum = at->epoch_images = at->epoch_seconds = 0;
+}
+
+static int checkpoint(struct trainer *t, struct err *e) {
+    if (!t->writer)
+        return 0;
+    int64_t since = clock_mono_ns();
+    t->at.tracked = t->net.tracked;
+    int r = checkpoint_writer_start(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e);
+    trainer_phase(t, PHASE_CHECKPOINT, &since);
+    return r;
+}
+
+static int train(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    while (t->at.epoch < o->epochs && !t->stop_seen) {
+        if (trainer_epoch(t, e) < 0)
+            return -1;
+        if (t->stop_seen)
+            break;
+        if (o->eval && trainer_eval(t, e) < 0)
+            return -1;
+        record_epoch(t);
+        bool due = o->checkpoint_every_epochs > 0 && t->at.epoch % o->checkpoint_every_epochs == 0;
+        if (due && t->at.epoch < o->epochs && checkpoint(t, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void fill_result(const struct trainer *t, struct trainer_result *r) {
+    *r = (struct trainer_result){.stopped = t->stop_seen,
+                                 .steps = t->at.step,
+                                 .epochs = t->at.epochs_done,
+                                 .best_top1 = t->at.best_top1};
+    if (t->train_ns > 0)
+        r->images_per_s = (double)t->images / ((double)t->train_ns / 1e9);
+    if (t->at.epochs_done == 0)
+        return;
+    const struct epoch_record *last = &t->epochs[t->at.epochs_done - 1];
+    bool eval = t->options->eval;
+    r->final_loss = eval ? last->test_loss : last->train_loss;
+    r->final_top1 = eval ? last->test_top1 : last->train_top1;
+    r->final_top5 = eval ? last->test_top5 : 0;
+}
+
+// The last checkpoint, the model, the summary: rank 0's part of the end.
+static int conclude(struct trainer *t, struct trainer_result *result, struct err *e) {
+    struct arena a = {0};
+    if (checkpoint(t, e) < 0)
+        return -1;
+    int64_t since = clock_mono_ns();
+    const char *path = file_join(&a, t->config->model_dir, "model.safetensors");
+    int r = checkpoint_writer_wait(t->writer, e);
+    if (r == 0 && !t->stop_seen)
+        r = checkpoint_write_model(checkpoint_writer_image(t->writer), path, e);
+    trainer_phase(t, PHASE_CHECKPOINT, &since);
+    if (r == 0)
+        r = trainer_report_summary(t, result, e);
+    if (r == 0 && t->stop_seen)
+        trainer_say(t, "stopped by a signal: checkpoint of epoch %lld, step %lld is in %s",
+                    (long long)t->at.epoch, (long long)t->at.step, t->config->state_dir);
+    else if (r == 0)
+        trainer_say(t, "done: %lld epochs, %lld steps, %.1f images/s, model in %s",
+                    (long long)t->at.epoch, (long long)t->at.step, result->images_per_s, path);
+    arena_fini(&a);
+    return r;
+}
+
+int trainer_run(const struct trainer_config *config, struct trainer_result *result, struct err *e) {
+    struct trainer *t = heap_alloc(sizeof *t);
+    int r = trainer_open(t, config, e);
+    if (r == 0) {
+        t->phase_ns[PHASE_START] = (clock_mono_ms() - config->started_ms) * 1000000;
+        r = train(t, e);
+    }
+    if (r == 0) {
+        fill_result(t, result);
+        if (t->rank == 0)
+            r = conclude(t, result, e);
+    }
+    trainer_close(t);
+    free(t);
+    return r;
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a training run, from its options to the finished model.
+//
+// Every rank calls trainer_run with the same options. Training is data-parallel and synchronous:
+// each step, every rank takes its own batch and gradients are averaged. Rank 0 writes everything
+// that is written: metrics.jsonl and summary.json to output_dir, model.safetensors to model_dir,
+// checkpoints to state_dir.
+#ifndef NN_TRAINER_H
+#define NN_TRAINER_H
+
+#include "comm/comm.h"
+#include "conf/train_config.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRAINER_SHARDS_MAX = 64 };
+
+struct trainer_config {
+    const struct train_config *options;
+    struct comm_config comm;
+    const char *data;       // path of the training data; NULL: the built-in shapes
+    const char *output_dir; // made if absent
+    const char *model_dir;
+    const char *state_dir;
+    const char *cache_dir; // for decoded data sets; NULL: kept in memory
+    int64_t started_ms;    // monotonic, when the process began
+    // Set to nonzero by a signal handler: write a checkpoint at the next step boundary and return.
+    const volatile sig_atomic_t *stop;
+    // Lines for people, without newline (rank 0 only). NULL: none.
+    void (*say)(void *ctx, const char *line);
+    void *say_ctx;
+    // After every step, on every rank, with the mean loss over all ranks. NULL: none.
+    void (*on_step)(void *ctx, int64_t step, double loss);
+    void *on_step_ctx;
+    // Checks of data parallelism: with world 1, do the work of so many ranks one after the other,
+    // each shard normalised by its own batch statistics. 0 and 1: the ordinary single process.
+    int shards;
+};
+
+struct trainer_result {
+    bool stopped; // by config.stop, after a checkpoint
+    int64_t steps, epochs;
+    double final_loss, final_top1, final_top5; // of the last evaluation, else of the last epoch
+    double best_top1;
+    double images_per_s;
+};
+
+int trainer_run(const struct trainer_config *config, struct trainer_result *result, struct err *e);
+
+#endif

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rank 0 tells people and programs.
+#include "base/clock.h"
+#include "base/json.h"
+#include "nn/trainer_state.h"
+#include "sys/file.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char *const phase_names[PHASES] = {[PHASE_START] = "start",
+                                                [PHASE_DATA] = "data",
+                                                [PHASE_TRAIN] = "train",
+                                                [PHASE_EVAL] = "eval",
+                                                [PHASE_CHECKPOINT] = "checkpoint"};
+
+void trainer_phase(struct trainer *t, enum trainer_phase phase, int64_t *since_ns) {
+    int64_t now = clock_mono_ns();
+    t->phase_ns[phase] += now - *since_ns;
+    *since_ns = now;
+}
+
+void trainer_say(struct trainer *t, const char *fmt, ...) {
+    if (!t->config->say || t->rank != 0)
+        return;
+    struct strbuf line = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    strbuf_vaddf(&line, fmt, ap);
+    va_end(ap);
+    t->config->say(t->config->say_ctx, strbuf_cstr(&line));
+    strbuf_fini(&line);
+}
+
+static int append_metrics(struct trainer *t, struct strbuf *line, struct err *e) {
+    int r = file_write_all(t->metrics_fd, line->data, line->len, e);
+    strbuf_fini(line);
+    return r < 0 ? err_wrap(e, "%s/metrics.jsonl", t->config->output_dir) : 0;
+}
+
+static void say_hello(struct trainer *t) {
+    const struct train_config *o = t->options;
+    const char *stem = trainer_stem_name(o);
+    char bytes[STR_HUMAN_BYTES_MAX];
+    trainer_say(t, "model %s%s%s, %zu parameters, %d classes, %s planned once",
+                trainer_model_name(o), stem[0] ? ", stem " : "", stem, t->model->param_count,
+                t->model->classes, str_human_bytes(bytes, t->net.memory_bytes));
+    trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
+                t->train.samples, t->test.samples, t->train.width, t->train.height,
+                t->train.from_cache ? ", decoded before" : "");
+    trainer_say(
+        t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s, batch %lld on each rank",
+        t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
+        t->cores.pinned ? "" : ", not pinned", t->net.k->name, t->net.k->isa(t->net.ctx),
+        comm_backend_name(t->comm), (long long)o->batch);
+}
+
+int trainer_report_open(struct trainer *t, struct err *e) {
+    struct arena a = {0};
+    const char *path = file_join(&a, t->config->output_dir, "metrics.jsonl");
+    t->metrics_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int r = t->metrics_fd < 0 ? err_errno(e, ERR_SYS, "%s: open", path) : 0;
+    arena_fini(&a);
+    if (r == 0)
+        say_hello(t);
+    return r;
+}
+
+static int report_interval(struct trainer *t, struct err *e) {
+    double steps = (double)t->interval_steps;
+    struct meter_interval m = {
+        .step = t->at.step,
+        .epoch = t->at.epoch,
+        .loss = t->interval_loss / steps,
+        .lr = schedule_lr(&t->schedule,
+                          (double)t->at.epoch + (double)t->at.consumed / (double)t->at.samples),
+        .images_per_s = (double)t->interval_images / ((double)t->interval.total_ns / 1e9),
+        .data_ms = (double)t->interval.data_ns / 1e6 / steps,
+        .compute_ms = (double)t->interval.compute_ns / 1e6 / steps,
+        .comm_ms = (double)t->interval.comm_ns / 1e6 / steps,
+        .top1 = t->interval_top1 / steps,
+        .top5 = t->interval_top5 / steps,
+    };
+    t->interval = (struct step_times){0};
+    t->interval_steps = t->interval_images = 0;
+    t->interval_loss = t->interval_top1 = t->interval_top5 = 0;
+    struct strbuf line = {0};
+    meter_interval_json(&line, &m);
+    return append_metrics(t, &line, e);
+}
+
+int trainer_report_step(struct trainer *t, int64_t batch, int64_t batches, struct err *e) {
+    int64_t every = t->options->print_every;
+    if (t->rank != 0 || (batch != batches && batch != 1 && (every == 0 || batch % every != 0)))
+        return 0;
+    struct strbuf line = {0};
+    meter_train_line(&line, t->at.epoch, batch, batches, &t->meters);
+    trainer_say(t, "%s", strbuf_cstr(&line));
+    strbuf_fini(&line);
+    return report_interval(t, e);
+}
+
+int trainer_report_eval(struct trainer *t, struct err *e) {
+    if (t->rank != 0)
+        return 0;
+    struct strbuf line = {0};
+    meter_eval_line(&line, t->last_eval.top1, t->last_eval.top5);
+    trainer_say(t, "%s", strbuf_cstr(&line));
+    strbuf_clear(&line);
+    meter_eval_json(&line, &t->last_eval);
+    return append_metrics(t, &line, e);
+}
+
+static void summary_epochs(struct json_out *j, const struct trainer *t) {
+    json_array(j, "epochs");
+    for (int64_t i = 0; i < t->at.epochs_done; i++) {
+        const struct epoch_record *r = &t->epochs[i];
+        json_object(j, NULL);
+        json_int(j, "epoch", i);
+        json_num(j, "train_loss", r->train_loss);
+        json_num(j, "train_acc1", r->train_top1);
+        if (t->options->eval) {
+            json_num(j, "test_loss", r->test_loss);
+            json_num(j, "test_acc1", r->test_top1);
+            json_num(j, "test_acc5", r->test_top5);
+        }
+        json_num(j, "seconds", r->seconds);
+        json_num(j, "images_per_s", r->seconds > 0 ? r->images / r->seconds : 0);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void summary_setup(struct json_out *j, const struct trainer *t) {
+    const struct train_config *o = t->options;
+    json_str(j, "model", trainer_model_name(o));
+    if (trainer_stem_name(o)[0])
+        json_str(j, "stem", trainer_stem_name(o));
+    json_int(j, "parameters", (int64_t)t->model->param_count);
+    json_str(j, "dataset", t->train.kind);
+    json_int(j, "train_images", t->train.samples);
+    json_int(j, "test_images", t->test.samples);
+    json_int(j, "classes", t->model->classes);
+    json_int(j, "world_size", t->world);
+    json_int(j, "threads", t->cores.threads);
+    json_int(j, "batch", o->batch);
+    json_str(j, "optimizer", optimizer_name(t->optimizer.kind));
+    json_str(j, "kernels", t->net.k->name);
+    json_str(j, "isa", t->net.k->isa(t->net.ctx));
+    json_str(j, "collectives", comm_backend_name(t->comm));
+    json_int(j, "memory_bytes", (int64_t)t->net.memory_bytes);
+}
+
+int trainer_report_summary(struct trainer *t, const struct trainer_result *r, struct err *e) {
+    struct strbuf text = {0};
+    struct json_out j;
+    struct arena a = {0};
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    json_str(&j, "state", r->stopped ? "stopped" : "finished");
+    summary_setup(&j, t);
+    json_int(&j, "steps", r->steps);
+    json_int(&j, "epochs_done", t->at.epochs_done);
+    json_num(&j, "final_loss", r->final_loss);
+    json_num(&j, "final_acc1", r->final_top1);
+    json_num(&j, "final_acc5", r->final_top5);
+    if (r->best_top1 >= 0)
+        json_num(&j, "best_acc1", r->best_top1);
+    json_num(&j, "images_per_s", r->images_per_s);
+    json_object(&j, "phase_ms");
+    for (int p = 0; p < PHASES; p++)
+        json_num(&j, phase_names[p], (double)(t->phase_ns[p] / 1000) / 1e3);
+    json_num(&j, "total", (double)(clock_mono_ms() - t->config->started_ms));
+    json_end(&j);
+    summary_epochs(&j, t);
+    json_end(&j);
+    strbuf_addc(&text, '\n');
+    int w = file_write_atomic(file_join(&a, t->config->output_dir, "summary.json"), text.data,
+                              text.len, 0644, e);
+    strbuf_fini(&text);
+    arena_fini(&a);
+    return w;
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// From options to a trainer that is ready to step.
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "nn/trainer_state.h"
+#include "sys/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DECODE_LINE_EVERY_MS = 2000 };
+
+static const char *const model_names[] = {[TRAIN_MLP] = "mlp", [TRAIN_RESNET18] = "resnet18"};
+static const char *const stem_names[] = {
+    [TRAIN_STEM_IMAGENET] = "imagenet", [TRAIN_STEM_CIFAR] = "cifar"};
+// Kinds of lib/data; NULL: look at the source.
+static const char *const data_kinds[] = {[TRAIN_DATA_AUTO] = NULL,
+                                         [TRAIN_DATA_SHAPES] = "shapes",
+                                         [TRAIN_DATA_CIFAR10] = "cifar10",
+                                         [TRAIN_DATA_IMAGEFOLDER] = NULL,
+                                         [TRAIN_DATA_PACKED] = "packed"};
+static const char *const kernel_names[] = {
+    [TRAIN_KERNELS_CPU] = "cpu", [TRAIN_KERNELS_REFERENCE] = "reference"};
+static const enum optimizer_kind optimizer_kinds[] = {
+    [TRAIN_SGD] = OPTIMIZER_SGD, [TRAIN_ADAM] = OPTIMIZER_ADAM, [TRAIN_ADAMW] = OPTIMIZER_ADAMW};
+static const enum schedule_kind schedule_kinds[] = {[TRAIN_CONSTANT] = SCHEDULE_CONSTANT,
+                                                    [TRAIN_STEP] = SCHEDULE_STEP,
+                                                    [TRAIN_COSINE] = SCHEDULE_COSINE};
+// Means and deviations of ImageNet's and of CIFAR-10's training images.
+static const struct {
+    float mean[3], std[3];
+} norms[] = {
+    [TRAIN_NORM_IMAGENET] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+    [TRAIN_NORM_CIFAR10] = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
+    [TRAIN_NORM_NONE] = {{0, 0, 0}, {1, 1, 1}},
+};
+
+const char *trainer_model_name(const struct train_config *o) {
+    return model_names[o->model];
+}
+
+const char *trainer_stem_name(const struct train_config *o) {
+    return o->model == TRAIN_RESNET18 ? stem_names[o->stem] : "";
+}
+
+static int open_comm(struct trainer *t, struct err *e) {
+    const struct trainer_config *c = t->config;
+    struct comm_config comm = c->comm;
+    comm.cpu = -1;
+    comm.sockets = (int)t->options->comm_sockets;
+    comm.stall_timeout_ms_max = (int)t->options->comm_timeout;
+    if (comm_open(&t->comm, NULL, &comm, e) < 0)
+        return err_wrap(e, "connecting to the other ranks");
+    struct cores_id mine, *ids = heap_alloc((size_t)t->world * sizeof *ids);
+    cores_identify(&mine, &t->allowed);
+    int r = comm_all_gather(t->comm, &mine, ids, sizeof mine, e);
+    if (r == 0)
+        cores_share(&t->cores, &t->allowed, ids, t->world, t->rank, (int)t->options->threads);
+    free(ids);
+    return r;
+}
+
+struct decode_line {
+    struct trainer *t;
+    int64_t next_ms;
+    const char *what;
+};
+
+static void say_decoding(void *ctx, uint64_t done, uint64_t total) {
+    struct decode_line *l = ctx;
+    int64_t now = clock_mono_ms();
+    if (now < l->next_ms)
+        return;
+    l->next_ms = now + DECODE_LINE_EVERY_MS;
+    trainer_say(l->t, "decoding %s: %llu of %llu images", l->what, (unsigned long long)done,
+                (unsigned long long)total);
+}
+
+static int open_split(struct trainer *t, struct dataset *d, enum dataset_split split,
+                      struct err *e) {
+    const struct train_config *o = t->options;
+    bool shapes = o->dataset == TRAIN_DATA_SHAPES || !t->config->data;
+    bool train = split == DATASET_TRAIN;
+    struct decode_line line = {t, clock_mono_ms() + DECODE_LINE_EVERY_MS,
+                               train ? "training data" : "test data"};
+    struct dataset_config c = {
+        .source = shapes ? "shapes" : t->config->data,
+        .kind = shapes ? "shapes" : data_kinds[o->dataset],
+        .split = split,
+        .image_size = (int)o->image_size,
+        .cache_dir = t->config->cache_dir,
+        .threads = (int)o->decode_threads,
+        .seed = (uint64_t)o->seed,
+        .samples_max = shapes ? (uint32_t)(train ? o->train_size : o->test_size) : 0,
+        .progress = say_decoding,
+        .progress_ctx = &line,
+    };
+    if (o->dataset != TRAIN_DATA_AUTO && !shapes && !t->config->data)
+        return err_set(e, ERR_CONFIG, "train.dataset needs train.data or an input named 'data'");
+    if (dataset_open(d, &c, e) < 0)
+        return err_wrap(e, "%s", line.what);
+    if (o->dataset == TRAIN_DATA_IMAGEFOLDER && !shapes && !str_eq(d->kind, "imagefolder") &&
+        !str_eq(d->kind, "tar"))
+        return err_set(e, ERR_CONFIG, "%s is a data set of kind '%s', not an image folder",
+                       t->config->data, d->kind);
+    return 0;
+}
+
+static void set_augment(struct trainer *t) {
+    const struct train_config *o = t->options;
+    t->augment = (struct augment_config){
+        .flip = o->flip, .crop_pad = (int)o->crop_pad, .seed = (uint64_t)o->seed};
+    for (size_t i = 0; i < 3; i++) {
+        t->augment.mean[i] =
+            i < o->mean.count ? (float)o->mean.items[i] : norms[o->normalize].mean[i];
+        t->augment.std[i] = i < o->std.count ? (float)o->std.items[i] : norms[o->normalize].std[i];
+    }
+}
+
+static int open_shard(struct trainer *t, struct shard *s, const struct dataset *d, int rank,
+                      int world, bool eval, struct err *e) {
+    const struct train_config *o = t->options;
+    struct sampler_config sampler = {
+        .samples = d->samples,
+        .rank = rank,
+        .world = world,
+        .shuffle = !eval,
+        .tail = eval           ? SAMPLER_EXACT
+                : o->drop_last ? SAMPLER_DROP
+                               : SAMPLER_PAD,
+        .seed = (uint64_t)o->seed,
+    };
+    // Pixels are in memory already and the backend normalises them: nothing to do ahead of time.
+    struct loader_config loader = {.data = d,
+                                   .augment = t->augment,
+                                   .batch = (int)(eval ? o->eval_batch : o->batch),
+                                   .raw = true};
+    if (sampler_open(&s->sampler, &sampler, e) < 0)
+        return -1;
+    return loader_open(&s->loader, &loader, e);
+}
+
+static int open_data(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
+        return -1;
+    if (o->eval && open_split(t, &t->test, DATASET_TEST, e) < 0)
+        return -1;
+    if (o->eval && (t->test.height != t->train.height || t->test.width != t->train.width))
+        return err_set(e, ERR_CONFIG,
+                       "training images are %dx%d, test images %dx%d: set "
+                       "train.image_size",
+                       t->train.width, t->train.height, t->test.width, t->test.height);
+    if (o->eval && t->test.classes > t->train.classes)
+        return err_set(e, ERR_CONFIG, "the test data has %d classes, the training data %d",
+                       t->test.classes, t->train.classes);
+    set_augment(t);
+    int local = t->shards == t->world ? 1 : t->shards;
+    for (int i = 0; i < local; i++)
+        if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->rank : i, t->shards, false, e) <
+            0)
+            return -1;
+    return o->eval ? open_shard(t, &t->eval, &t->test, t->rank, t->world, true, e) : 0;
+}
+
+static int open_model(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    struct nn_model_spec spec = {.name = model_names[o->model],
+                                 .stem = stem_names[o->stem],
+                                 .h = t->train.height,
+                                 .w = t->train.width,
+                                 .c = t->train.channels,
+                                 .classes = o->classes ? (int)o->classes : t->train.classes};
+    if (spec.classes < t->train.classes)
+        return err_set(e, ERR_CONFIG, "train.classes is %d, the data has %d", spec.classes,
+                       t->train.classes);
+    if (o->hidden.count > NN_MLP_HIDDEN_MAX)
+        return err_set(e, ERR_CONFIG, "train.hidden: %zu layers, more than %d", o->hidden.count,
+                       NN_MLP_HIDDEN_MAX);
+    for (size_t i = 0; i < o->hidden.count; i++)
+        spec.hidden[spec.nhidden++] = (int)o->hidden.items[i];
+    t->model = heap_alloc(sizeof *t->model);
+    return model_build(t->model, &spec, e);
+}
+
+static int open_network(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    t->optimizer = (struct optimizer){.kind = optimizer_kinds[o->optimizer],
+                                      .momentum = o->momentum,
+                                      .nesterov = o->nesterov,
+                                      .weight_decay = o->weight_decay,
+                                      .beta1 = o->beta1,
+                                      .beta2 = o->beta2,
+                                      .eps = o->eps};
+    t->schedule = (struct schedule){.kind = schedule_kinds[o->schedule],
+                                    .lr = o->lr,
+                                    .lr_min = o->min_lr,
+                                    .epochs = (double)o->epochs,
+                                    .warmup_epochs = o->warmup_epochs,
+                                    .step_epochs = (int)o->step_epochs,
+                                    .gamma = o->gamma};
+    struct network_config c = {
+        .model = t->model,
+        .backend = kernels_find(kernel_names[o->kernels]),
+        .kernel = {.threads = t->cores.threads, .cpus = t->cores.pinned ? t->cores.cpu : NULL},
+        .batch = (int)o->batch,
+        .eval_batch = o->eval ? (int)o->eval_batch : 0,
+        .states = optimizer_states(&t->optimizer),
+    };
+    must(c.backend);
+    if (network_open(&t->net, &c, e) < 0)
+        return -1;
+    bucket_cut(&t->reducer.list, t->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
+    t->reducer.comm = t->comm;
+    t->reducer.grads = (float *)(void *)t->net.grads;
+    return 0;
+}
+
+static int make_dirs(const struct trainer_config *c, struct err *e) {
+    if (file_make_dirs(c->output_dir, 0755, e) < 0 || file_make_dirs(c->model_dir, 0755, e) < 0 ||
+        file_make_dirs(c->state_dir, 0755, e) < 0)
+        return -1;
+    return c->cache_dir ? file_make_dirs(c->cache_dir, 0755, e) : 0;
+}
+
+int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e) {
+    *t = (struct trainer){.config = config,
+                          .options = config->options,
+                          .rank = config->comm.rank,
+                          .world = config->comm.world,
+                          .metrics_fd = -1};
+    t->shards = config->shards > 1 ? config->shards : t->world;
+    must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
+    t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
+    if (sched_getaffinity(0, sizeof t->allowed, &t->allowed) < 0)
+        return err_errno(e, ERR_SYS, "sched_getaffinity");
+    if (make_dirs(config, e) < 0 || open_comm(t, e) < 0 || open_data(t, e) < 0 ||
+        open_model(t, e) < 0 || open_network(t, e) < 0 || trainer_resume(t, e) < 0)
+        return -1;
+    if (t->rank != 0)
+        return 0;
+    if (checkpoint_writer_open(&t->writer, &t->net, config->state_dir, (int)t->options->keep_last,
+                               &t->allowed, e) < 0)
+        return -1;
+    struct checkpoint_image *image = checkpoint_writer_image(t->writer);
+    strcpy(image->model_name, trainer_model_name(t->options));
+    strcpy(image->stem, trainer_stem_name(t->options));
+    return trainer_report_open(t, e);
+}
+
+void trainer_close(struct trainer *t) {
+    checkpoint_writer_close(t->writer);
+    comm_close(t->comm);
+    for (int i = 0; i < TRAINER_SHARDS_MAX; i++) {
+        loader_close(t->shard[i].loader);
+        sampler_close(&t->shard[i].sampler);
+    }
+    loader_close(t->eval.loader);
+    sampler_close(&t->eval.sampler);
+    dataset_close(&t->train);
+    dataset_close(&t->test);
+    network_close(&t->net);
+    if (t->metrics_fd >= 0)
+        close(t->metrics_fd);
+    free(t->model);
+    free(t->epochs);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the trainer share (trainer*.c); nobody else includes this.
+#ifndef NN_TRAINER_STATE_H
+#define NN_TRAINER_STATE_H
+
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "nn/bucket.h"
+#include "nn/checkpoint.h"
+#include "nn/cores.h"
+#include "nn/meter.h"
+#include "nn/network.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+#include "nn/trainer.h"
+
+// The numbers that travel behind the gradients; their means come back.
+enum { TAIL_LOSS, TAIL_TOP1, TAIL_TOP5, TAIL_STOP };
+
+enum trainer_phase { PHASE_START, PHASE_DATA, PHASE_TRAIN, PHASE_EVAL, PHASE_CHECKPOINT, PHASES };
+
+struct shard {
+    struct sampler sampler;
+    struct loader *loader;
+};
+
+struct step_times {
+    int64_t data_ns, compute_ns, comm_ns, total_ns;
+};
+
+struct trainer {
+    const struct trainer_config *config;
+    const struct train_config *options;
+    struct comm *comm;
+    int rank, world;
+    int shards; // world, or what config.shards pretends
+    cpu_set_t allowed;
+    struct cores cores;
+
+    struct dataset train, test;
+    struct augment_config augment;
+    struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
+    struct shard eval;
+
+    struct nn_model *model;
+    struct network net;
+    struct optimizer optimizer;
+    struct schedule schedule;
+    struct bucket_reducer reducer;
+
+    struct train_position at;
+    struct epoch_record *epochs;
+    struct checkpoint_writer *writer; // rank 0
+    bool stop_seen;
+
+    struct meter_set meters;
+    struct step_times interval; // since the last line
+    int64_t interval_steps, interval_images;
+    double interval_loss, interval_top1, interval_top5; // sums over steps
+    int metrics_fd;
+    int64_t phase_ns[PHASES];
+    int64_t images, train_ns; // trained on in this process
+    struct meter_eval last_eval;
+};
+
+// trainer_setup.c
+int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);
+void trainer_close(struct trainer *t);
+// trainer_resume.c: everything that is the same on all ranks comes from one of them.
+int trainer_resume(struct trainer *t, struct err *e);
+// trainer_step.c
+void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
+                  enum network_mode mode);           // a batch into the network's input
+int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
+// trainer_eval.c
+int trainer_eval(struct trainer *t, struct err *e);
+// trainer_report.c
+int trainer_report_open(struct trainer *t, struct err *e);
+int trainer_report_step(struct trainer *t, int64_t batch, int64_t batches, struct err *e);
+int trainer_report_eval(struct trainer *t, struct err *e);
+int trainer_report_summary(struct trainer *t, const struct trainer_result *r, struct err *e);
+void trainer_say(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// Adds the time since *since_ns to a phase and moves *since_ns to now.
+void trainer_phase(struct trainer *t, enum trainer_phase phase, int64_t *since_ns);
+const char *trainer_model_name(const struct train_config *o);
+const char *trainer_stem_name(const struct train_config *o);
+
+#endif

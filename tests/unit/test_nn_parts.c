@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's pure parts: schedules, memory plan, buckets, models and their shapes on disk,
+// initial values, shares of CPUs, progress lines.
+#include "base/arena.h"
+#include "base/json.h"
+#include "nn/bucket.h"
+#include "nn/cores.h"
+#include "nn/meter.h"
+#include "nn/plan.h"
+#include "nn/schedule.h"
+#include "tests/tap.h"
+
+static struct nn_model model;
+
+static void build(const char *name, const char *stem, int size) {
+    struct nn_model_spec spec = {.name = name,
+                                 .stem = stem,
+                                 .hidden = {32, 16},
+                                 .nhidden = 2,
+                                 .h = size,
+                                 .w = size,
+                                 .c = 3,
+                                 .classes = 10};
+    struct err e;
+    if (model_build(&model, &spec, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static void test_schedule(void) {
+    struct schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.1, .epochs = 10};
+    near(schedule_lr(&s, 7.5), 0.1, 0, "constant");
+    s = (struct schedule){
+        .kind = SCHEDULE_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
+    near(schedule_lr(&s, 29.999), 1, 0, "step: before the first drop");
+    near(schedule_lr(&s, 30), 0.1, 1e-15, "step: at the drop");
+    near(schedule_lr(&s, 60.5), 0.01, 1e-15, "step: after the second");
+    s = (struct schedule){
+        .kind = SCHEDULE_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
+    near(schedule_lr(&s, 0), 0, 0, "warm-up starts at 0");
+    near(schedule_lr(&s, 1), 0.5, 1e-15, "half of the warm-up");
+    near(schedule_lr(&s, 2), 1, 1e-15, "the peak");
+    near(schedule_lr(&s, 7), 0.6, 1e-15, "half of the cosine");
+    near(schedule_lr(&s, 12), 0.2, 1e-15, "the end");
+    near(schedule_lr(&s, 13), 0.2, 1e-15, "past the end");
+}
+
+static bool overlap(const struct plan_block *a, const struct plan_block *b) {
+    bool together = a->from <= b->to && b->from <= a->to;
+    return together && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static void test_plan(void) {
+    struct plan_block block[200];
+    uint32_t x = 12345;
+    bool good = true;
+    for (int i = 0; i < 200; i++) {
+        x = x * 1664525 + 1013904223;
+        int from = (int)(x >> 8) % 100;
+        block[i] = (struct plan_block){
+            .bytes = 64 * (1 + (x >> 16) % 50), .from = from, .to = from + (int)(x >> 24) % 20};
+    }
+    size_t total = plan_place(block, 200);
+    for (int i = 0; i < 200; i++) {
+        good = good && block[i].offset + block[i].bytes <= total && block[i].offset % 64 == 0;
+        for (int j = 0; j < i; j++)
+            good = good && !overlap(&block[i], &block[j]);
+    }
+    ok(good, "200 random tensors: none overlaps another that is alive");
+    struct nn_plan *p = heap_alloc(sizeof *p);
+    static const char *const stems[] = {"imagenet", "cifar"};
+    for (int i = 0; i < 2; i++) {
+        build("resnet18", stems[i], 32);
+        plan_make(p, &model, 64, 4, true);
+        ok(p->bytes >= p->bytes_least && (double)p->bytes <= 1.1 * (double)p->bytes_least,
+           "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i],
+           p->bytes, p->bytes_least);
+        size_t trained = p->bytes;
+        plan_make(p, &model, 64, 4, false);
+        ok(p->bytes * 4 < trained, "evaluation needs %zu bytes, less than a quarter", p->bytes);
+    }
+    free(p);
+}
+
+static void test_buckets(void) {
+    struct bucket_list list;
+    build("resnet18", "imagenet", 32);
+    bucket_cut(&list, &model, 1 << 20, 25 << 20);
+    size_t end = model.param_elements + NETWORK_TAIL;
+    bool good = true;
+    for (int i = 0; i < list.count; i++) {
+        good = good && list.bucket[i].end == end && list.bucket[i].begin < end;
+        end = list.bucket[i].begin;
+    }
+    ok(good && end == 0, "buckets cover everything from the end to the start, once");
+    ok(list.count >= 3, "%d buckets: 1 MiB, then 25 MiB", list.count);
+    ok((list.bucket[0].end - list.bucket[0].begin) * 4 >= 1 << 20, "the first has its size");
+    bucket_cut(&list, &model, 1, 1);
+    ok(list.count > 40, "tiny buckets: one per layer (%d)", list.count);
+    build("mlp", NULL, 4);
+    bucket_cut(&list, &model, 1 << 20, 25 << 20);
+    is_int(list.count, 1, "a small model is one bucket");
+}
+
+static const struct nn_param *param(const char *name) {
+    for (int i = 0; i < model.params; i++)
+        if (strcmp(model.param[i].name, name) == 0)
+            return &model.param[i];
+    bail_out("no parameter %s", name);
+}
+
+static void test_models(void) {
+    int dim[4];
+    build("resnet18", "imagenet", 224);
+    is_uint(model.param_count, 11181642, "resnet18 with 10 classes: 11,181,642 parameters");
+    is_int(model_disk_shape(param("layer2.0.downsample.0.weight"), dim), 4, "a convolution");
+    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1, "is out, in, 1, 1 on disk");
+    is_int(model_disk_shape(param("fc.weight"), dim), 2, "a linear layer has two dimensions");
+    ok(dim[0] == 10 && dim[1] == 512, "out and in");
+    build("mlp", NULL, 4);
+    is_uint(model.param_count, 48 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10, "mlp: parameters");
+    const struct nn_param *p = param("fc1.weight");
+    is_int(model_disk_shape(p, dim), 2, "a linear layer on an image has two dimensions too");
+    is_int(dim[1], 48, "channels times positions");
+    float memory[48 * 32], disk[48 * 32], back[48 * 32];
+    for (int i = 0; i < 48 * 32; i++)
+        memory[i] = (float)i;
+    model_to_disk(p, memory, disk);
+    near(disk[1], 3, 0, "on disk the position runs fastest");
+    near(disk[16], 1, 0, "and the channel around it");
+    model_from_disk(p, disk, back);
+    is_mem(back, sizeof back, memory, sizeof memory, "there and back");
+    struct nn_model_spec spec = {.name = "vgg", .h = 4, .w = 4, .c = 3, .classes = 10};
+    struct err e;
+    is_int(model_build(&model, &spec, &e), -1, "an unknown model");
+    spec = (struct nn_model_spec){
+        .name = "resnet18", .stem = "none", .h = 32, .w = 32, .c = 3, .classes = 10};
+    is_int(model_build(&model, &spec, &e), -1, "an unknown stem");
+}
+
+static void test_init(void) {
+    build("resnet18", "imagenet", 32);
+    int conv = (int)(param("layer4.1.conv2.weight") - model.param);
+    int fc = (int)(param("fc.weight") - model.param);
+    size_t n = model.param[conv].count;
+    float *v = heap_alloc(n * sizeof *v), *w = heap_alloc(n * sizeof *w);
+    double sum = 0, squares = 0, most = 0;
+    model_init_param(&model, conv, 1, v);
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)v[i];
+        squares += (double)v[i] * (double)v[i];
+    }
+    near(sum / (double)n, 0, 1e-4, "convolution: mean 0");
+    near(sqrt(squares / (double)n) / sqrt(2.0 / (512 * 9)), 1, 2e-3, "deviation sqrt(2 / fan_out)");
+    model_init_param(&model, conv, 1, w);
+    is_mem(v, n * sizeof *v, w, n * sizeof *w, "the same seed gives the same numbers");
+    model_init_param(&model, conv, 2, w);
+    ok(memcmp(v, w, n * sizeof *v) != 0, "another seed gives others");
+    n = model.param[fc].count;
+    model_init_param(&model, fc, 1, v);
+    squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
+        squares += (double)v[i] * (double)v[i];
+    }
+    ok(most <= 1 / sqrt(512.0) && most > 0.99 / sqrt(512.0), "linear: within 1 / sqrt(fan_in)");
+    near(sqrt(squares / (double)n) * sqrt(3 * 512.0), 1, 0.02, "and uniform there");
+    free(v);
+    free(w);
+}
+
+static void test_cores(void) {
+    cpu_set_t four, one;
+    struct cores c;
+    struct cores_id id[4] = {{{1}}, {{2}}, {{1}}, {{2}}};
+    CPU_ZERO(&four);
+    CPU_ZERO(&one);
+    for (int i = 0; i < 4; i++)
+        CPU_SET(2 * i, &four);
+    CPU_SET(3, &one);
+    cores_share(&c, &four, id, 1, 0, 0);
+    ok(c.threads == 4 && c.pinned && c.cpu[3] == 6, "alone: every CPU");
+    cores_share(&c, &four, id, 4, 2, 0);
+    ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
+       "two of four ranks on this machine: the second half");
+    cores_share(&c, &four, id, 4, 1, 1);
+    ok(c.threads == 1 && c.pinned && c.cpu[0] == 0, "fewer threads than the share");
+    cores_share(&c, &four, id, 4, 1, 3);
+    ok(c.threads == 3 && !c.pinned, "more than the share: not pinned");
+    cores_share(&c, &one, id, 4, 2, 0);
+    ok(c.threads == 1 && !c.pinned, "more ranks than CPUs: one thread, not pinned");
+}
+
+static void test_lines(void) {
+    struct strbuf out = {0};
+    struct meter_set m = {0};
+    meter_add(&m.time_s, 0.127, 1);
+    meter_add(&m.time_s, 0.123, 1);
+    meter_add(&m.data_s, 0.001, 1);
+    meter_add(&m.loss, 2.5, 64);
+    meter_add(&m.loss, 1.2345, 64);
+    meter_add(&m.top1, 43.75, 64);
+    meter_add(&m.top5, 100, 64);
+    meter_train_line(&out, 0, 10, 782, &m);
+    is_str(strbuf_cstr(&out),
+           "Epoch: [0][ 10/782]\tTime  0.123 ( 0.125)\tData  0.001 ( 0.001)\t"
+           "Loss 1.2345e+00 (1.8673e+00)\tAcc@1  43.75 ( 43.75)\tAcc@5 100.00 (100.00)",
+           "a line of training");
+    strbuf_clear(&out);
+    meter_eval_line(&out, 46.34, 72.484);
+    is_str(strbuf_cstr(&out), " * Acc@1 46.340 Acc@5 72.484", "a line of evaluation");
+    strbuf_clear(&out);
+    struct meter_interval i = {.step = 7, .loss = 0.5, .lr = NAN};
+    meter_interval_json(&out, &i);
+    struct arena a = {0};
+    struct json *j;
+    struct err e;
+    is_int(json_parse(&a, out.data, out.len, &j, &e), 0, "a line of metrics is JSON");
+    is_int(json_get_int(j, "step", 0), 7, "with the step");
+    is_int(json_get(j, "lr")->type, JSON_NULL, "what is no number is null");
+    arena_fini(&a);
+    strbuf_fini(&out);
+}
+
+int main(void) {
+    test_schedule();
+    test_plan();
+    test_buckets();
+    test_models();
+    test_init();
+    test_cores();
+    test_lines();
+    return done_testing();
+}
