@@ -50,8 +50,9 @@ INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv) {
         const float *a[MR], *b = t->b + s * t->b_seg;
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++)
-            a[i] = t->a[s * MR + i];
-        for (ptrdiff_t p = 0, k = t->k; p < k; p++, b += NR) {
+            a[i] = t->a[s * MR + i] + t->k;
+        // Counting up to zero saves the register that an end would take: all rows fit.
+        for (ptrdiff_t p = -(ptrdiff_t)t->k; p != 0; p++, b += NR) {
             vec bv[NV];
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
