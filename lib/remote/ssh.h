@@ -30,6 +30,7 @@ enum {
     SSH_JUMPS_MAX = 8,             // hosts in a ProxyJump chain
     SSH_KEEPALIVES_MISSED_MAX = 3,
     SSH_AGENT_KEYS_MAX = 32,
+    SSH_AGENT_ANSWER_MS_MAX = 10000, // the loop stands still meanwhile; agents answer at once
     SSH_KEY_FILE_BYTES_MAX = 64 << 10,
 };
 
@@ -112,6 +113,9 @@ void ssh_fail(struct ssh *s, const struct err *e); // ends it, tells on_down
 bool ssh_has_room(const struct ssh *s);            // to write to channels
 // What libssh2 said last, as an error of this session.
 int ssh_error(struct ssh *s, const char *doing, struct err *e);
+
+// Sets the order of preference of a LIBSSH2_METHOD_…; names end with NULL.
+int ssh_prefer(struct ssh *s, int method, const char *const *names, struct err *e);
 
 // Host key: which types to ask for, and the verdict. ssh_hostkey.c
 int ssh_hostkey_prefer(struct ssh *s, struct err *e);

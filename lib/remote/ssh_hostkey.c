@@ -30,7 +30,8 @@ static int search(struct ssh *s, const void *blob, size_t blob_len, struct known
 // compare with anything.
 int ssh_hostkey_prefer(struct ssh *s, struct err *e) {
     struct known_hosts_found f = {0};
-    struct strbuf list = {0};
+    const char *names[KNOWN_HOSTS_TYPE_COUNT + 3];
+    int count = 0;
     if (s->host.pinned) {
         const char *type = known_hosts_blob_type(&s->arena, s->host.pinned, s->host.pinned_len);
         for (unsigned t = 0; t < KNOWN_HOSTS_TYPE_COUNT; t++)
@@ -43,15 +44,15 @@ int ssh_hostkey_prefer(struct ssh *s, struct err *e) {
         for (unsigned t = 0; t < KNOWN_HOSTS_TYPE_COUNT; t++) {
             if ((int)(f.types >> t & 1) != listed)
                 continue;
-            if (t == KNOWN_HOSTS_RSA)
-                strbuf_addf(&list, "%srsa-sha2-512,rsa-sha2-256", list.len ? "," : "");
-            else
-                strbuf_addf(&list, "%s%s", list.len ? "," : "",
-                            known_hosts_type_name((enum known_hosts_type)t));
+            if (t == KNOWN_HOSTS_RSA) { // sign with SHA-2 only: names of RFC 8332
+                names[count++] = "rsa-sha2-512";
+                names[count++] = "rsa-sha2-256";
+            } else {
+                names[count++] = known_hosts_type_name((enum known_hosts_type)t);
+            }
         }
-    int rc = libssh2_session_method_pref(s->session, LIBSSH2_METHOD_HOSTKEY, strbuf_cstr(&list));
-    strbuf_fini(&list);
-    return rc ? ssh_error(s, "choosing host key types", e) : 0;
+    names[count] = NULL;
+    return ssh_prefer(s, LIBSSH2_METHOD_HOSTKEY, names, e);
 }
 
 static int accept_key(struct ssh *s, const void *blob, size_t len, const char *fingerprint,

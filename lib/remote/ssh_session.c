@@ -6,17 +6,24 @@
 #include "remote/ssh.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 // AES-GCM first: authenticated in one pass, in hardware nearly everywhere.
-static const char ciphers[] = "aes256-gcm@openssh.com,aes128-gcm@openssh.com,"
-                              "aes256-ctr,aes192-ctr,aes128-ctr,chacha20-poly1305@openssh.com";
+static const char *const ciphers[] = {"aes256-gcm@openssh.com",
+                                      "aes128-gcm@openssh.com",
+                                      "aes256-ctr",
+                                      "aes192-ctr",
+                                      "aes128-ctr",
+                                      "chacha20-poly1305@openssh.com",
+                                      NULL};
 
 static const char *const doing[] = {
     [SSH_CONNECTING] = "connecting", [SSH_HANDSHAKE] = "exchanging keys",
@@ -33,17 +40,39 @@ static void leave(struct ssh *s) {
         s->events->on_idle(s); // may free s
 }
 
+// ---- the agent's socket: libssh2 uses the same two functions for it
+// ------------------------------
+
+static ssize_t agent_send(int fd, const void *p, size_t len) {
+    ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+    return n < 0 ? -errno : n;
+}
+
+static ssize_t agent_receive(int fd, void *p, size_t len) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (poll(&wait, 1, SSH_AGENT_ANSWER_MS_MAX) <= 0)
+        return -ETIMEDOUT;
+    ssize_t n = recv(fd, p, len, 0);
+    return n < 0 ? -errno : n;
+}
+
 // ---- bytes ------------------------------------------------------------------------------------
+
+// The number libssh2 knows the session's own stream by; over a jump host there is no socket.
+static int session_fd(const struct ssh *s) {
+    return s->tunnel ? INT_MAX : s->fd;
+}
 
 static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int flags, void **ctx) {
     struct ssh *s = *ctx;
-    (void)fd;
     (void)flags;
+    if (fd != session_fd(s))
+        return agent_send(fd, p, len);
     if (s->state == SSH_DOWN)
         return -EPIPE;
     if (s->out_start == s->out_len)
         s->out_start = s->out_len = 0;
-    if (s->out_len + len > s->out_room) {
+    if (s->out_start && s->out_len + len > s->out_room) {
         memmove(s->out, s->out + s->out_start, s->out_len - s->out_start);
         s->out_len -= s->out_start;
         s->out_start = 0;
@@ -60,8 +89,9 @@ static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int fl
 static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, void **ctx) {
     struct ssh *s = *ctx;
     ssize_t n;
-    (void)fd;
     (void)flags;
+    if (fd != session_fd(s))
+        return agent_receive(fd, p, len);
     if (s->state == SSH_DOWN || s->far_end_closed)
         return 0;
     if (s->tunnel)
@@ -161,7 +191,7 @@ void ssh_fini(struct ssh *s) {
 // ---- steps ------------------------------------------------------------------------------------
 
 static int handshake(struct ssh *s, struct err *e) {
-    int rc = libssh2_session_handshake(s->session, s->fd >= 0 ? s->fd : 0);
+    int rc = libssh2_session_handshake(s->session, session_fd(s));
     if (rc == LIBSSH2_ERROR_EAGAIN)
         return 0;
     if (rc)
@@ -296,6 +326,22 @@ static void on_socket(struct watch *w, unsigned events) {
     ssh_step(container_of(w, struct ssh, watch));
 }
 
+// libssh2 is given nothing that it does not have: releases before 1.11 damage the list otherwise.
+int ssh_prefer(struct ssh *s, int method, const char *const *names, struct err *e) {
+    const char **supported = NULL;
+    struct strbuf list = {0};
+    int count = libssh2_session_supported_algs(s->session, method, &supported);
+    for (; *names; names++)
+        for (int i = 0; i < count; i++)
+            if (str_eq(supported[i], *names))
+                strbuf_addf(&list, "%s%s", list.len ? "," : "", *names);
+    if (count > 0)
+        libssh2_free(s->session, supported);
+    int rc = libssh2_session_method_pref(s->session, method, strbuf_cstr(&list));
+    strbuf_fini(&list);
+    return rc ? ssh_error(s, "choosing algorithms", e) : 0;
+}
+
 static int start_session(struct ssh *s, struct err *e) {
     s->session = libssh2_session_init_ex(NULL, NULL, NULL, s);
     if (!s->session)
@@ -310,9 +356,8 @@ static int start_session(struct ssh *s, struct err *e) {
     libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_RECV, (void *)give_bytes);
 #endif
     libssh2_session_set_blocking(s->session, 0);
-    (void)libssh2_session_method_pref(s->session, LIBSSH2_METHOD_CRYPT_CS, ciphers);
-    (void)libssh2_session_method_pref(s->session, LIBSSH2_METHOD_CRYPT_SC, ciphers);
-    if (ssh_hostkey_prefer(s, e) < 0)
+    if (ssh_prefer(s, LIBSSH2_METHOD_CRYPT_CS, ciphers, e) < 0 ||
+        ssh_prefer(s, LIBSSH2_METHOD_CRYPT_SC, ciphers, e) < 0 || ssh_hostkey_prefer(s, e) < 0)
         return -1;
     s->state = SSH_HANDSHAKE;
     return 0;

@@ -359,6 +359,7 @@ int main(int argc, char **argv) {
     d.loop = d.env.loop = loop_open(&e);
     if (!d.loop || prepare(&d, &e) < 0) {
         fprintf(stderr, "error: %s: %s\n", err_name(e.code), e.text);
+        loop_close(d.loop);
         return 1;
     }
     size_t count = str_split(&d.arena, argv[i + 1], ',', &names);
