@@ -101,7 +101,8 @@ static const char *settable(const struct option_set *s, const char *verb, const 
         *p = *p == '-' ? '_' : *p;
     for (size_t t = 0; set.row && t < s->table_count; t++)
         for (size_t i = 0; i < s->tables[t].table->count; i++) {
-            const char *key = s->tables[t].table->rows[i].key;
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            const char *key = r->type == OPTION_RECORDS ? NULL : r->key;
             const char *dot = key ? strrchr(key, '.') : NULL;
             if (dot && s->tables[t].target && strcmp(dot + 1, last) == 0)
                 return key;

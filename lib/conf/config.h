@@ -120,7 +120,7 @@ int config_verb(struct config *c, int argc, const char *const *argv, const char 
 
 struct config_verb {
     const char *verb;
-    const struct option_table *rows; // the verb's own flags; NULL: none
+    const struct option_table *rows; // the verb's own flags (.verbs = "logs"); NULL: none
     void *target;
 };
 // File, environment, flags. `dtctl.toml` that does not exist is fine unless it was named.

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 enum {
-    OPTION_TABLES_MAX = 8,    // in one set
+    OPTION_TABLES_MAX = 32,   // in one set
     OPTION_ITEMS_MAX = 16384, // elements of one list, map or set of records
     OPTION_NAME_BYTES_MAX = 128,
     OPTION_PROBLEMS_MAX = 200 // described; further ones are counted

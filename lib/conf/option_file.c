@@ -3,6 +3,7 @@
 // error.
 #include "conf/option.h"
 
+#include "conf/cli.h"
 #include "conf/option_value.h"
 
 #include <string.h>
@@ -34,6 +35,24 @@ static bool is_table(const struct option_set *s, const char *path) {
     return false;
 }
 
+// The table of some row that is nearest to what was written.
+static const char *nearest_table(const struct option_set *s, const char *path) {
+    size_t count = 0, n = 0;
+    for (size_t t = 0; t < s->table_count; t++)
+        count += s->tables[t].table->count;
+    const char **names = arena_new(s->arena, const char *, count + 1);
+    for (size_t t = 0; t < s->table_count; t++)
+        for (size_t i = 0; i < s->tables[t].table->count; i++) {
+            const struct option_row *r = &s->tables[t].table->rows[i];
+            const char *dot = r->key ? strrchr(r->key, '.') : NULL;
+            if (dot)
+                names[n++] = arena_strndup(s->arena, r->key, (size_t)(dot - r->key));
+            else if (r->key)
+                names[n++] = r->key;
+        }
+    return cli_nearest(s->arena, path, names);
+}
+
 static void unknown(struct file_reader *f, const struct toml *c, const char *path) {
     bool table = c->type == TOML_TABLE ||
                  (c->type == TOML_ARRAY && c->child && c->child->type == TOML_TABLE);
@@ -42,7 +61,8 @@ static void unknown(struct file_reader *f, const struct toml *c, const char *pat
         return;
     }
     option_problem(f->set, place_of(f, c->key_line, c->key_column), "%s: unknown %s%s", path,
-                   table ? "table" : "key", option_nearest_key(f->set, path));
+                   table ? "table" : "key",
+                   table ? nearest_table(f->set, path) : option_nearest_key(f->set, path));
 }
 
 // Depth is bounded by the parser's limit, and by that of keys in rows.

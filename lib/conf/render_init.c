@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files made from the tables: `dtctl init`, and one table's share with its values.
+#include "conf/option_value.h"
+#include "conf/render.h"
+#include "conf/render_row.h"
+
+#include <string.h>
+
+enum { WIDTH = 96 };
+
+// "train.torchrun" of "train.torchrun.tee"; "" of "env".
+static const char *table_of(struct arena *a, const struct option_row *r) {
+    const char *dot = strrchr(r->key, '.');
+    return dot ? arena_strndup(a, r->key, (size_t)(dot - r->key)) : "";
+}
+
+static const char *last_part(const struct option_row *r) {
+    const char *dot = strrchr(r->key, '.');
+    return dot ? dot + 1 : r->key;
+}
+
+static void comment(struct strbuf *out, const char *text) {
+    struct strbuf b = {0};
+    render_wrap(&b, text, 2, 0, WIDTH - 2);
+    for (const char *p = strbuf_cstr(&b); *p;) {
+        size_t len = strcspn(p, "\n");
+        strbuf_addf(out, "# %.*s\n", (int)len, p);
+        p += len + (p[len] == '\n');
+    }
+    strbuf_fini(&b);
+}
+
+static void words_comment(struct strbuf *out, struct arena *a, const struct option_row *r) {
+    const char *text = r->help;
+    if (r->type == OPTION_CHOICE)
+        text = arena_printf(
+            a, "%s One of: %s.", r->help,
+            render_arg(a, &(struct option_row){.type = OPTION_CHOICE, .choices = r->choices}));
+    comment(out, text);
+}
+
+// ---- tables of a name: [env], [metrics], [inputs.NAME], [[hosts.host]] -------------------------
+static void write_fields(struct strbuf *out, const struct option_record *rec, const char *element) {
+    for (size_t i = rec->named ? 1 : 0; i < rec->count; i++) {
+        strbuf_addf(out, "%s = ", rec->rows[i].key);
+        option_format(out, &rec->rows[i], element + rec->rows[i].offset);
+        strbuf_addc(out, '\n');
+    }
+}
+
+static void write_tables(struct strbuf *out, const struct render_each *x) {
+    const struct option_row *r = x->row;
+    if (r->type == OPTION_MAP) {
+        const struct option_map *map = x->value;
+        toml_write_table(out, r->key, NULL);
+        for (size_t i = 0; i < map->count; i++)
+            toml_write_str(out, map->items[i].name, map->items[i].value);
+        return;
+    }
+    const struct option_records *all = x->value;
+    for (size_t i = 0; i < all->count; i++) {
+        const char *element = (const char *)all->items + i * r->record->size;
+        if (r->record->named)
+            toml_write_table(out, r->key, option_record_name(r->record, element));
+        else
+            toml_write_element(out, r->key);
+        write_fields(out, r->record, element);
+    }
+}
+
+static void example_tables(struct strbuf *out, struct arena *a, const struct option_row *r) {
+    strbuf_addc(out, '\n');
+    comment(out, r->help);
+    if (r->type == OPTION_MAP) {
+        const char *equals = r->arg ? strchr(r->arg, '=') : NULL;
+        strbuf_addf(out, "#[%s]\n", r->key);
+        if (equals)
+            strbuf_addf(out, "#%.*s = \"%s\"\n", (int)(equals - r->arg), r->arg, equals + 1);
+        return;
+    }
+    strbuf_addf(out, r->record->named ? "#[%s.NAME]\n" : "#[[%s]]\n", r->key);
+    for (size_t i = r->record->named ? 1 : 0; i < r->record->count; i++) {
+        const struct option_row *f = &r->record->rows[i];
+        comment(out, arena_printf(a, "%s: %s", f->key, f->help));
+    }
+}
+
+// ---- init ------------------------------------------------------------------------------------
+static bool is_table_row(const struct option_row *r) {
+    return r->type == OPTION_MAP || r->type == OPTION_RECORDS;
+}
+
+static void write_key(struct strbuf *out, struct arena *a, const struct render_each *x) {
+    words_comment(out, a, x->row);
+    strbuf_addf(out, "%s%s = ", x->place->source == OPTION_DEFAULT ? "#" : "", last_part(x->row));
+    if (x->place->source == OPTION_DEFAULT && x->row->type == OPTION_PATH)
+        toml_write_quoted(out, x->row->text ? x->row->text : "", // "~/" as written
+                          x->row->text ? strlen(x->row->text) : 0);
+    else
+        option_format(out, x->row, x->value);
+    strbuf_addc(out, '\n');
+}
+
+// The keys of one table, in the order of the rows. False when there are none.
+static bool write_table(struct strbuf *out, struct arena *a, const struct option_set *s,
+                        const char *table) {
+    bool any = false;
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (!x.row->key || !x.value || is_table_row(x.row) ||
+            strcmp(table_of(a, x.row), table) != 0)
+            continue;
+        if (!any)
+            strbuf_addf(out, "\n[%s]\n", table);
+        any = true;
+        write_key(out, a, &x);
+    }
+    return any;
+}
+
+void render_init(struct strbuf *out, const struct option_set *s) {
+    struct arena a = {0};
+    comment(out, arena_printf(&a,
+                              "Configuration of %s. Every key is here, with its default behind "
+                              "a '#'. Flags and %s… variables go before this file; '%s config "
+                              "show' prints what holds.",
+                              s->program, s->env_prefix, s->program));
+    struct strbuf done = {0}; // "[table]" of those that were written
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (!x.row->key || !x.value || is_table_row(x.row))
+            continue;
+        const char *table = table_of(&a, x.row);
+        const char *mark = arena_printf(&a, "[%s]", table);
+        if (strstr(strbuf_cstr(&done), mark))
+            continue;
+        strbuf_adds(&done, mark);
+        write_table(out, &a, s, table);
+    }
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (!x.row->key || !x.value || !is_table_row(x.row))
+            continue;
+        if (x.place->source == OPTION_DEFAULT)
+            example_tables(out, &a, x.row);
+        else
+            write_tables(out, &x);
+    }
+    strbuf_fini(&done);
+    arena_fini(&a);
+}
+
+void render_toml(struct strbuf *out, const struct option_set *s, const struct option_table *table) {
+    struct arena a = {0};
+    const char *open = "";
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (x.bound->table != table || !x.row->key || !x.value || is_table_row(x.row))
+            continue;
+        const char *name = table_of(&a, x.row);
+        if (strcmp(name, open) != 0)
+            strbuf_addf(out, "%s[%s]\n", out->len ? "\n" : "", name);
+        open = name;
+        strbuf_addf(out, "%s = ", last_part(x.row));
+        option_format(out, x.row, x.value);
+        strbuf_addc(out, '\n');
+    }
+    arena_fini(&a);
+}
