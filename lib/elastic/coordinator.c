@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Theory of operation: each frame of a peer becomes an event of the rendezvous; coordinator_pump
+// then carries out the actions that came of it and sets the timer for the next one. The failures of
+// the current round are kept here, in order of time, for the verdict.
+#include "elastic/coordinator.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "elastic/coordinator_state.h"
+#include "sys/proc.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct link_events link_table;
+
+struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
+                                     struct events *events,
+                                     void (*on_idle)(struct coordinator *c), void *ctx) {
+    struct coordinator *c = heap_alloc(sizeof *c);
+    c->loop = loop;
+    c->config = *config;
+    c->events = events;
+    c->on_idle = on_idle;
+    c->ctx = ctx;
+    c->stop_signal = SIGTERM;
+    c->stop_grace_ms = config->shutdown_timeout_ms;
+    c->rendezvous = rendezvous_open(&config->rendezvous, loop_now_ms(loop));
+    coordinator_pump(c);
+    return c;
+}
+
+static void free_dead(struct coordinator *c) {
+    for (struct peer *p = c->dead, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+    c->dead = NULL;
+}
+
+static void on_bury(struct timer *t) { free_dead(container_of(t, struct coordinator, bury)); }
+
+// The memory goes later: a callback of the peer's own connection may be running.
+static void peer_free(struct peer *p) {
+    struct coordinator *c = p->coordinator;
+    link_close(&p->link);
+    *(p->prev ? &p->prev->next : &c->peers) = p->next;
+    if (p->next)
+        p->next->prev = p->prev;
+    c->greeting_count -= p->id < 0;
+    p->next = c->dead;
+    c->dead = p;
+    timer_start(c->loop, &c->bury, 0, on_bury);
+}
+
+void coordinator_close(struct coordinator *c) {
+    if (!c)
+        return;
+    timer_stop(&c->timer);
+    while (c->peers)
+        peer_free(c->peers);
+    timer_stop(&c->bury);
+    free_dead(c);
+    rendezvous_close(c->rendezvous);
+    arena_fini(&c->arena);
+    free(c->failures);
+    free(c);
+}
+
+const struct rendezvous *coordinator_rendezvous(const struct coordinator *c) {
+    return c->rendezvous;
+}
+
+void *coordinator_ctx(const struct coordinator *c) {
+    return c->ctx;
+}
+
+struct peer *coordinator_peer(struct coordinator *c, int id) {
+    for (struct peer *p = c->peers; p; p = p->next)
+        if (p->id == id)
+            return p;
+    return NULL;
+}
+
+void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
+    struct err e;
+    if (c->greeting_count >= COORDINATOR_GREETINGS_MAX) {
+        close(fd);
+        return;
+    }
+    struct peer *p = heap_alloc(sizeof *p);
+    p->coordinator = c;
+    p->id = -1;
+    p->local = peer == NULL;
+    if (peer)
+        p->address = *peer;
+    p->link.ctx = p;
+    if (link_open(&p->link, c->loop, fd, LINK_COORDINATOR, false, &c->config.secret, &link_table,
+                  &e) < 0) {
+        log_warn("an agent could not be served", "reason=%s", e.text);
+        close(fd);
+        free(p);
+        return;
+    }
+    p->next = c->peers;
+    if (p->next)
+        p->next->prev = p;
+    c->peers = p;
+    c->greeting_count++;
+}
+
+void coordinator_stop_run(struct coordinator *c, const char *reason, int signal, int64_t grace_ms) {
+    c->stop_signal = signal;
+    c->stop_grace_ms = grace_ms;
+    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), VERDICT_STOPPED, reason);
+    coordinator_pump(c);
+}
+
+// ---- what agents say ----
+
+static void on_join(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    char observed[NET_ADDRESS_BYTES_MAX];
+    struct err e;
+    struct rendezvous_node n = {.name = m->name,
+                                .address = m->address,
+                                .role = m->role,
+                                .node_rank = (int)m->node_rank,
+                                .incarnation = m->incarnation,
+                                .port = (int)m->port,
+                                .store_port = (int)m->store_port,
+                                .nproc = (int)m->nproc};
+    if (!n.address[0] && !p->local)
+        n.address = net_format(&p->address, observed);
+    if (p->id >= 0 || m->nproc < 1 || m->nproc > 1 << 16 || m->node_rank < -1 ||
+        m->node_rank > 1 << 24 || !n.name[0] || !net_is_numeric(n.address)) {
+        link_refuse(&p->link, true, "a malformed request to join");
+        peer_free(p);
+        return;
+    }
+    int id;
+    if (rendezvous_join(c->rendezvous, loop_now_ms(c->loop), &n, &id, &e) < 0) {
+        link_refuse(&p->link, e.code != ERR_BUSY, e.text);
+        peer_free(p);
+        return;
+    }
+    p->id = id;
+    c->greeting_count--;
+}
+
+static int compare_failures(const void *pa, const void *pb) {
+    const struct failure *a = pa, *b = pb;
+    return (a->at_ms > b->at_ms) - (a->at_ms < b->at_ms);
+}
+
+static void keep_failure(struct coordinator *c, const struct rendezvous_member *m,
+                         const struct wire_failure *f) {
+    if (c->failure_count >= WIRE_FAILURES_MAX)
+        return;
+    c->failures = heap_realloc(c->failures, (size_t)(c->failure_count + 1) * sizeof *c->failures);
+    struct failure *k = &c->failures[c->failure_count++];
+    k->f = *f;
+    k->f.group_rank = m->group_rank;
+    k->f.host = arena_strdup(&c->arena, f->host[0] ? f->host : m->name);
+    k->f.error_file = arena_strdup(&c->arena, f->error_file);
+    k->f.message = arena_strdup(&c->arena, f->message);
+    k->f.tail = arena_strdup(&c->arena, f->tail);
+    k->at_ms = loop_now_ms(c->loop) - (f->age_ms > 0 ? f->age_ms : 0);
+    qsort(c->failures, (size_t)c->failure_count, sizeof *c->failures, compare_failures);
+    struct json_out *j = events_begin(c->events, EVENT_FAILURE);
+    json_str(j, "peer", m->name);
+    json_int(j, "round", rendezvous_round(c->rendezvous));
+    json_int(j, "rank", f->rank);
+    json_int(j, "local_rank", f->local_rank);
+    json_int(j, "pid", f->pid);
+    json_int(j, "status", f->status);
+    json_str(j, "signal", f->signal ? proc_signal_name((int)f->signal) : NULL);
+    json_int(j, "failed_ms", f->wall_ms);
+    json_str(j, "message", f->message);
+    json_str(j, "tail", f->tail);
+    json_bool(j, "root", c->failures[0].f.rank == f->rank);
+    events_end(c->events);
+}
+
+static void on_failed(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    const struct rendezvous_member *member = rendezvous_member(c->rendezvous, p->id);
+    char why[RENDEZVOUS_REASON_BYTES_MAX];
+    if (!member || m->round != rendezvous_round(c->rendezvous) || m->failure_count < 1 ||
+        member->group_rank < 0)
+        return;
+    for (int64_t i = 0; i < m->failure_count; i++)
+        keep_failure(c, member, &m->failures[i]);
+    const struct wire_failure *f = &m->failures[0];
+    if (f->signal)
+        snprintf(why, sizeof why, "rank %lld on %s was killed by %s", (long long)f->rank,
+                 member->name, proc_signal_name((int)f->signal));
+    else
+        snprintf(why, sizeof why, "rank %lld on %s ended with %lld", (long long)f->rank,
+                 member->name, (long long)f->status);
+    rendezvous_failed(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round, why);
+}
+
+static void on_done(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    const struct rendezvous_member *member = rendezvous_member(c->rendezvous, p->id);
+    if (member && m->round == rendezvous_round(c->rendezvous)) {
+        struct json_out *j = events_begin(c->events, EVENT_DONE);
+        json_str(j, "peer", member->name);
+        json_int(j, "round", m->round);
+        events_end(c->events);
+    }
+    rendezvous_done(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round);
+}
+
+static void on_stopped(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    rendezvous_stopped(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round,
+                       (int)m->store_port);
+}
+
+static void on_leave(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    rendezvous_leave(c->rendezvous, loop_now_ms(c->loop), p->id, m->reason);
+}
+
+static void on_stop_run(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    if (m->signal > 0 && m->signal < NSIG)
+        c->stop_signal = (int)m->signal;
+    if (m->grace_ms >= 0)
+        c->stop_grace_ms = m->grace_ms;
+    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), VERDICT_STOPPED, m->reason);
+}
+
+static void on_beat(struct peer *p, const struct wire_msg *m) {
+    struct wire_msg r = {.type = WIRE_BEAT, .seq = m->seq};
+    link_send(&p->link, &r);
+}
+
+typedef void peer_handler(struct peer *p, const struct wire_msg *m);
+static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
+    [WIRE_JOIN] = on_join,   [WIRE_BEAT] = on_beat,       [WIRE_FAILED] = on_failed,
+    [WIRE_DONE] = on_done,   [WIRE_STOPPED] = on_stopped, [WIRE_STOP_RUN] = on_stop_run,
+    [WIRE_LEAVE] = on_leave,
+};
+
+static void on_message(struct link *l, const struct wire_msg *m) {
+    struct peer *p = l->ctx;
+    struct coordinator *c = p->coordinator;
+    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN)) {
+        link_refuse(l, true, "a message out of turn");
+        coordinator_peer_gone(p, "it broke the protocol");
+        return;
+    }
+    rendezvous_heard(c->rendezvous, loop_now_ms(c->loop), p->id);
+    handlers[m->type](p, m);
+    coordinator_pump(c);
+}
+
+static void on_ready(struct link *l) {
+    (void)l;
+}
+
+void coordinator_peer_gone(struct peer *p, const char *why) {
+    struct coordinator *c = p->coordinator;
+    int id = p->id;
+    peer_free(p);
+    if (id >= 0)
+        rendezvous_lost(c->rendezvous, loop_now_ms(c->loop), id, why);
+    coordinator_pump(c);
+}
+
+static void on_end(struct link *l, const struct err *e) {
+    struct peer *p = l->ctx;
+    char text[NET_ADDRESS_BYTES_MAX];
+    if (p->id < 0 && e->code != ERR_NONE && !p->local)
+        log_warn("a connection was not an agent of this run", "peer=%s reason=%s",
+                 net_format(&p->address, text), e->text);
+    coordinator_peer_gone(p, e->code == ERR_NONE ? "its agent's connection closed" : e->text);
+}
+
+static const struct link_events link_table = {on_ready, on_message, on_end};

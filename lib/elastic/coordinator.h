@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator: the rendezvous of a run behind the agents' connections. It lives inside the
+// agent of one node and serves that agent over a socket pair like any other.
+//
+//     c = coordinator_open(loop, &config, events, on_idle, ctx);
+//     coordinator_adopt(c, fd, &peer);            // each accepted connection of an agent
+//     … on_idle when the run is over and every agent has been told …
+//     coordinator_close(c);                       // not inside on_idle
+#ifndef ELASTIC_COORDINATOR_H
+#define ELASTIC_COORDINATOR_H
+
+#include "elastic/events.h"
+#include "elastic/link.h"
+#include "elastic/rendezvous.h"
+#include "sys/loop.h"
+#include "sys/net.h"
+
+enum {
+    COORDINATOR_GREETINGS_MAX = 1024, // connections that have not joined yet
+    COORDINATOR_LINGER_MS_MAX = 3000, // for agents to take the verdict
+    COORDINATOR_STAND_INS_MAX = 16,   // members whose addresses every agent learns
+};
+
+struct coordinator;
+
+struct coordinator_config {
+    struct rendezvous_config rendezvous;
+    struct link_secret secret;
+    int64_t shutdown_timeout_ms;
+    const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
+};
+
+struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
+                                     struct events *events,
+                                     void (*on_idle)(struct coordinator *c), void *ctx);
+void coordinator_close(struct coordinator *c); // NULL is fine
+// A connected socket whose first bytes are unread. peer NULL: this process.
+void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer);
+void coordinator_stop_run(struct coordinator *c, const char *reason, int signal, int64_t grace_ms);
+const struct rendezvous *coordinator_rendezvous(const struct coordinator *c);
+void *coordinator_ctx(const struct coordinator *c);
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rendezvous wants, carried out: frames to agents, events, the timer.
+#include "base/arena.h"
+#include "base/log.h"
+#include "elastic/coordinator_state.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_BYTES_MAX = 1024 };
+
+static void send_to(struct coordinator *c, int id, const struct wire_msg *m) {
+    struct peer *p = coordinator_peer(c, id);
+    if (p)
+        link_send(&p->link, m);
+}
+
+static void do_joined(struct coordinator *c, const struct rendezvous_action *a) {
+    const struct rendezvous_member *m = rendezvous_member(c->rendezvous, a->id);
+    if (!m)
+        return;
+    struct wire_msg r = {.type = WIRE_JOINED,
+                         .present = a->present,
+                         .expected = a->expected,
+                         .name = c->events->node};
+    // The peer gets its id when rendezvous_join has returned; pump runs after that.
+    send_to(c, a->id, &r);
+    log_info("a node has joined", "node=%s address=%s present=%d of=%d", m->name, m->address,
+             a->present, a->expected);
+    struct json_out *j = events_begin(c->events, EVENT_PRESENT);
+    json_str(j, "peer", m->name);
+    json_str(j, "address", m->address);
+    json_int(j, "present", a->present);
+    json_int(j, "expected", a->expected);
+    events_end(c->events);
+}
+
+static bool rank_is_here(const struct coordinator *c, int rank) {
+    for (const struct peer *p = c->peers; p; p = p->next) {
+        const struct rendezvous_member *m = rendezvous_member(c->rendezvous, p->id);
+        if (m && m->node_rank == rank)
+            return true;
+    }
+    return false;
+}
+
+// "here: a b; missing: c"
+static void describe_members(const struct coordinator *c, struct strbuf *out) {
+    strbuf_adds(out, "here:");
+    for (const struct peer *p = c->peers; p; p = p->next) {
+        const struct rendezvous_member *m = rendezvous_member(c->rendezvous, p->id);
+        if (m)
+            strbuf_addf(out, " %s", m->name);
+    }
+    if (!c->config.expected_names)
+        return;
+    strbuf_adds(out, "; missing:");
+    for (int i = 0; c->config.expected_names[i]; i++)
+        if (!rank_is_here(c, i))
+            strbuf_addf(out, " %s", c->config.expected_names[i]);
+}
+
+static void do_waiting(struct coordinator *c, const struct rendezvous_action *a) {
+    struct strbuf text;
+    strbuf_init(&text, NAMES_BYTES_MAX);
+    describe_members(c, &text);
+    struct wire_msg m = {.type = WIRE_WAITING,
+                         .present = a->present,
+                         .expected = a->expected,
+                         .reason = strbuf_cstr(&text)};
+    for (struct peer *p = c->peers; p; p = p->next)
+        if (p->id >= 0)
+            link_send(&p->link, &m);
+    strbuf_fini(&text);
+}
+
+static void do_start(struct coordinator *c) {
+    const struct rendezvous *r = c->rendezvous;
+    int count = rendezvous_active_count(r);
+    struct wire_node *nodes = heap_alloc((size_t)count * sizeof *nodes);
+    const struct rendezvous_member *host = rendezvous_active(r, 0);
+    for (int i = 0; i < count; i++) {
+        const struct rendezvous_member *m = rendezvous_active(r, i);
+        nodes[i] = (struct wire_node){m->node_rank, m->port, m->name, m->address};
+    }
+    c->failure_count = 0;
+    arena_reset(&c->arena);
+    struct wire_msg allow = {
+        .type = WIRE_ALLOW, .round = rendezvous_round(r), .nodes = nodes, .node_count = count};
+    send_to(c, host->id, &allow);
+    struct wire_msg m = {.type = WIRE_ROUND,
+                         .round = rendezvous_round(r),
+                         .restarts = rendezvous_restarts(r),
+                         .max_restarts = c->config.rendezvous.max_restarts,
+                         .group_world = count,
+                         .world_size = rendezvous_world_size(r),
+                         .master_addr = host->address,
+                         .master_port = host->store_port,
+                         .members = count,
+                         .reason = rendezvous_reason(r),
+                         .nodes = nodes,
+                         .node_count =
+                             count < COORDINATOR_STAND_INS_MAX ? count : COORDINATOR_STAND_INS_MAX};
+    for (struct peer *p = c->peers; p; p = p->next) {
+        const struct rendezvous_member *x = rendezvous_member(r, p->id);
+        if (!x || x->state != MEMBER_ACTIVE)
+            continue;
+        m.group_rank = x->group_rank;
+        m.rank = x->rank;
+        m.role_rank = x->role_rank;
+        m.role_world = x->role_world;
+        link_send(&p->link, &m);
+    }
+    free(nodes);
+    log_info("a round starts", "round=%d nodes=%d world_size=%d leader=%s restarts=%d",
+             rendezvous_round(r), count, rendezvous_world_size(r), host->name,
+             rendezvous_restarts(r));
+}
+
+static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
+    struct wire_msg m = {.type = WIRE_STOP,
+                         .round = rendezvous_round(c->rendezvous),
+                         .final = a->final,
+                         .reason = a->reason,
+                         .signal = a->final ? c->stop_signal : SIGTERM,
+                         .grace_ms = a->final ? c->stop_grace_ms : c->config.shutdown_timeout_ms};
+    for (struct peer *p = c->peers; p; p = p->next) {
+        const struct rendezvous_member *x = rendezvous_member(c->rendezvous, p->id);
+        if (x && x->state == MEMBER_STOPPING)
+            link_send(&p->link, &m);
+    }
+    log_info(a->final ? "the run is being stopped" : "the round is stopped to start again",
+             "reason=%s", a->reason);
+    if (a->final)
+        return;
+    struct json_out *j = events_begin(c->events, EVENT_RESTART);
+    json_int(j, "round", rendezvous_round(c->rendezvous));
+    json_int(j, "restarts", rendezvous_restarts(c->rendezvous));
+    json_int(j, "max_restarts", c->config.rendezvous.max_restarts);
+    json_str(j, "reason", a->reason);
+    events_end(c->events);
+}
+
+static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
+    bool lost = a->kind == ACTION_LOST;
+    struct peer *p = coordinator_peer(c, a->id);
+    if (rendezvous_phase(c->rendezvous) != PHASE_OVER) {
+        log_warn(lost ? "a node is lost" : "a node has left", "node=%s silent_ms=%lld reason=%s",
+                 a->name, (long long)a->silent_ms, a->reason);
+        struct json_out *j = events_begin(c->events, lost ? EVENT_NODE_LOST : EVENT_NODE_LEFT);
+        json_str(j, "peer", a->name);
+        if (lost)
+            json_int(j, "silent_ms", a->silent_ms);
+        json_str(j, "reason", a->reason);
+        events_end(c->events);
+    }
+    if (p) {
+        p->id = -1; // the rendezvous has forgotten it
+        c->greeting_count++;
+        link_refuse(&p->link, false, a->reason);
+        coordinator_peer_gone(p, a->reason);
+    }
+}
+
+static const enum node_state verdict_states[] = {[VERDICT_FINISHED] = NODE_FINISHED,
+                                                 [VERDICT_FAILED] = NODE_FAILED,
+                                                 [VERDICT_STOPPED] = NODE_STOPPED};
+
+static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
+    const struct rendezvous *r = c->rendezvous;
+    struct wire_failure *list =
+        heap_alloc((size_t)(c->failure_count ? c->failure_count : 1) * sizeof *list);
+    for (int i = 0; i < c->failure_count; i++) {
+        list[i] = c->failures[i].f;
+        list[i].age_ms = loop_now_ms(c->loop) - c->failures[i].at_ms;
+    }
+    bool failed = rendezvous_verdict(r) == VERDICT_FAILED;
+    struct wire_msg m = {.type = WIRE_FINISH,
+                         .state = verdict_states[rendezvous_verdict(r)],
+                         .restarts = rendezvous_restarts(r),
+                         .round = rendezvous_round(r),
+                         .reason = a->reason,
+                         .failures = list,
+                         .failure_count = failed ? c->failure_count : 0};
+    for (struct peer *p = c->peers; p; p = p->next)
+        if (p->id >= 0)
+            link_send(&p->link, &m);
+    free(list);
+    c->over = true;
+    c->linger_until_ms = loop_now_ms(c->loop) + COORDINATOR_LINGER_MS_MAX;
+}
+
+static void carry_out(struct coordinator *c, const struct rendezvous_action *a) {
+    switch (a->kind) {
+    case ACTION_JOINED: do_joined(c, a); break;
+    case ACTION_WAITING: do_waiting(c, a); break;
+    case ACTION_START: do_start(c); break;
+    case ACTION_STOP: do_stop(c, a); break;
+    case ACTION_LOST:
+    case ACTION_LEFT: do_gone(c, a); break;
+    case ACTION_OVER: do_over(c, a); break;
+    case ACTION_NONE: break;
+    }
+}
+
+static void on_timer(struct timer *t) {
+    struct coordinator *c = container_of(t, struct coordinator, timer);
+    if (!c->over)
+        rendezvous_tick(c->rendezvous, loop_now_ms(c->loop));
+    coordinator_pump(c);
+}
+
+static void set_timer(struct coordinator *c) {
+    int64_t at = c->over ? c->linger_until_ms : rendezvous_deadline(c->rendezvous);
+    int64_t now = loop_now_ms(c->loop);
+    if (at == INT64_MAX)
+        timer_stop(&c->timer);
+    else if (!c->timer.loop || c->timer.due_ms != at)
+        timer_start(c->loop, &c->timer, at > now ? at - now : 0, on_timer);
+}
+
+void coordinator_pump(struct coordinator *c) {
+    if (c->pumping)
+        return;
+    c->pumping = true;
+    struct rendezvous_action a;
+    while (rendezvous_next(c->rendezvous, &a))
+        carry_out(c, &a);
+    c->pumping = false;
+    if (c->over && !c->idle && (!c->peers || loop_now_ms(c->loop) >= c->linger_until_ms)) {
+        c->idle = true;
+        timer_stop(&c->timer);
+        c->on_idle(c);
+        return;
+    }
+    if (!c->idle)
+        set_timer(c);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the coordinator. Only coordinator*.c includes this.
+#ifndef ELASTIC_COORDINATOR_STATE_H
+#define ELASTIC_COORDINATOR_STATE_H
+
+#include "elastic/coordinator.h"
+
+struct peer {
+    struct link link;
+    struct coordinator *coordinator;
+    struct peer *prev, *next;
+    int id; // member; -1: has not joined
+    bool local;
+    struct net_address address;
+};
+
+struct failure {
+    struct wire_failure f; // texts in the coordinator's arena
+    int64_t at_ms;         // monotonic, here
+};
+
+struct coordinator {
+    struct loop *loop;
+    struct coordinator_config config;
+    struct rendezvous *rendezvous;
+    struct events *events;
+    void (*on_idle)(struct coordinator *c);
+    struct peer *peers, *dead;
+    int greeting_count;
+    struct timer timer, bury;
+    int64_t linger_until_ms;
+    struct arena arena;       // texts of failures of this round
+    struct failure *failures; // by time
+    int failure_count;
+    int stop_signal;
+    int64_t stop_grace_ms;
+    bool pumping, over, idle;
+    void *ctx;
+};
+
+// Carries out what the rendezvous wants and sets the timer.
+void coordinator_pump(struct coordinator *c);
+struct peer *coordinator_peer(struct coordinator *c, int id);
+void coordinator_peer_gone(struct peer *p, const char *why);
+
+#endif
