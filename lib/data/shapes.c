@@ -16,10 +16,10 @@ enum {
     SUB = 4,           // samples per pixel and axis
     STEP = 2 * SUB,    // positions are counted in 1/8 pixels, samples lie at odd ones
     UNIT = 4096,       // circumradius of a figure in its own coordinates
-    RADIUS_MIN = 52,   // 6.5 pixels, in 1/8
-    RADIUS_RANGE = 44, // up to 12 pixels
-    CONTRAST_MIN = 56, // of 255, between the mean of figure and background
-    NOISE = 36,        // peak to peak
+    RADIUS_MIN = 76,   // 9.5 pixels, in 1/8
+    RADIUS_RANGE = 36, // up to 14 pixels
+    CONTRAST_MIN = 72, // of 255, between the mean of figure and background
+    NOISE = 24,        // peak to peak
     GRID = 5           // value noise: control points per axis
 };
 
@@ -218,7 +218,7 @@ static void shapes_image(uint64_t seed, enum dataset_split split, uint32_t index
     struct colour back[2], front;
     back[0] = draw_colour(&r);
     for (int i = 0; i < 3; i++) { // the texture itself is of low contrast
-        int c = back[0].c[i] + (int)draw(&r, 97) - 48;
+        int c = back[0].c[i] + (int)draw(&r, 65) - 32;
         back[1].c[i] = c < 0 ? 0 : c > 255 ? 255 : c;
     }
     int mean = (brightness(back[0]) + brightness(back[1])) / 2;

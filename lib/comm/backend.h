@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to lib/comm: what a backend gives to comm.c. Every collective is an all-reduce of some
+// kind of element, so a backend has one operation. It is never entered by two threads at once.
+#ifndef COMM_BACKEND_H
+#define COMM_BACKEND_H
+
+#include "comm/comm.h"
+#include "comm/element.h"
+
+#include <stdatomic.h>
+
+struct comm_work {
+    const struct element *type;
+    void *buf;
+    size_t count; // elements
+    double factor;
+};
+
+// What every waiting loop looks at.
+struct comm_watch {
+    _Atomic bool cancel; // comm_close wants the operation to end
+    int stall_timeout_ms_max;
+};
+
+enum { COMM_SLICE_MS = 50 }; // longest wait before looking at peers again
+
+struct comm_backend {
+    const char *name;
+    int (*open)(void **impl, const struct comm_config *config, struct comm_watch *watch,
+                struct err *e);
+    int (*run)(void *impl, const struct comm_work *work, struct err *e);
+    void (*close)(void *impl);
+};
+
+extern const struct comm_backend comm_self, comm_ring;
+
+#endif

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be reduced: kinds of elements and how to combine them. Combining bytes by OR carries
+// data that only one rank has (the others give zeros), which is how broadcast and all-gather are
+// made.
+#ifndef COMM_ELEMENT_H
+#define COMM_ELEMENT_H
+
+#include <stddef.h>
+
+enum { ELEMENT_SOURCES_MAX = 256 };
+
+struct element {
+    const char *name;
+    size_t bytes;
+    void (*add)(void *into, const void *from, size_t n);
+    // a and b added and scaled into one or two places (second may be NULL). Places may be a or b.
+    void (*sum2)(void *out, void *second, const void *a, const void *b, size_t n, double factor);
+    void (*scale)(void *p, size_t n, double factor);
+};
+
+extern const struct element element_f32, element_f64, element_byte;
+
+// out[i] = factor * (((src[0][i] + src[1][i]) + src[2][i]) + …), always in that order, so the bits
+// do not depend on who computes it. `second` gets a copy, or is NULL; it may be one of the sources.
+void element_reduce(const struct element *t, void *out, void *second, const void *const *src,
+                    int sources, size_t n, double factor);
+
+#endif

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to lib/comm: the ring between nodes, run by the first rank of each. Node i sends to node
+// i+1 and receives from node i-1, over several TCP connections at a time plus one control
+// connection per neighbour, which carries nothing but the news of a fault and, by keep-alive
+// probes, tells that a host has vanished.
+//
+// All-reduce is the bandwidth-optimal ring (Patarasuk and Yuan, 2009): nodes-1 steps of
+// reduce-scatter, nodes-1 steps of all-gather. Segment s is summed starting at node s and in ring
+// order, so the order depends on nothing but the counts.
+//
+// On the wire, little-endian, before every part: u32 step number, u32 stripe, u64 bytes. Fault: u32
+// magic, u32 code, 240 bytes of text.
+#ifndef COMM_RING_H
+#define COMM_RING_H
+
+#include "comm/backend.h"
+
+#include <stdint.h>
+
+enum {
+    RING_PART_BYTES = 16,
+    RING_STRIPE_BYTES_MIN = 64 << 10,   // below that a step uses fewer connections
+    RING_STAGE_BYTES = 128 << 10,       // received bytes wait here to be added
+    RING_EXCHANGE_BYTES_MAX = 32 << 10, // two nodes: up to here both send all at once
+    RING_FAULT_TEXT_BYTES = 240,
+    RING_NAME_BYTES_MAX = 128,
+    RING_GRACE_MS = 300 // for the reason to arrive after a connection closed
+};
+
+struct ring_lane { // one data connection, one direction
+    int fd;
+    unsigned char part[RING_PART_BYTES];
+    size_t part_done, done, len; // of the part's head, of its data
+    char *data;                  // where its data comes from or goes to
+    char *stage;                 // receiving lanes only
+    size_t staged;
+};
+
+struct ring_peer {
+    int node, rank; // rank: of its first rank, in the world
+    char address[64];
+    int port;
+};
+
+struct ring {
+    int node, nodes, sockets, rank;
+    struct ring_lane send[COMM_SOCKETS_MAX], recv[COMM_SOCKETS_MAX];
+    int control_right, control_left;
+    struct ring_peer right, left;
+    uint32_t step; // counts exchanges, in the same way on both sides
+    struct comm_watch *watch;
+    // Looks at the local ranks while the ring waits; -1 with e ends it.
+    int (*check)(void *ctx, struct err *e);
+    void *check_ctx;
+    bool faulted;
+};
+
+// In ring_open.c. Collective among the first ranks of all nodes.
+int ring_open(struct ring *r, const struct comm_config *config, struct comm_watch *watch,
+              struct err *e);
+void ring_close(struct ring *r); // safe on a zeroed one
+
+// In place; the result is the same bits on every node.
+int ring_all_reduce(struct ring *r, const struct element *type, void *buf, size_t count,
+                    double factor, struct err *e);
+// Tells both neighbours why this node stops. Best effort, does not wait.
+void ring_fault(struct ring *r, const struct err *e);
+
+#endif

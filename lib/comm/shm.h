@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to lib/comm: the ranks of one node, joined by a piece of shared memory.
+//
+// The memory is an unnamed file (memfd) of the node's first rank, passed on over an abstract unix
+// socket, so nothing depends on the size of /dev/shm and nothing is left behind. Data moves in
+// chunks; chunk q uses buffer q % SHM_DEPTH of every rank. Counters only grow, are written by one
+// rank each, and tell how far it is:
+//     arrived  its part of chunk q lies in its buffer
+//     reduced  it has summed its slice of chunk q and reads nothing of it any more
+//     taken    it has copied the result of chunk q
+// Waiting spins for a moment, then sleeps in a futex for COMM_SLICE_MS at a time; between two
+// sleeps it looks whether the peers live (pidfd), whether one reported a fault, and at the time
+// limit.
+#ifndef COMM_SHM_H
+#define COMM_SHM_H
+
+#include "comm/backend.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    SHM_DEPTH = 4, // chunks in flight
+    SHM_CHUNK_BYTES_LOCAL = 256 << 10,
+    SHM_CHUNK_BYTES_NODES = 2 << 20, // with a network stage per chunk: fewer, larger ones
+    SHM_FAULT_BYTES = 256
+};
+
+struct shm_counter {
+    _Alignas(64) _Atomic uint32_t value;
+    _Atomic uint32_t sleepers;
+};
+
+enum shm_state { SHM_ABSENT, SHM_JOINED, SHM_LEFT };
+
+struct shm_rank {
+    struct shm_counter arrived, reduced, taken;
+    struct shm_claim { // what this rank believes chunk q to be
+        uint32_t element, total_low;
+        uint64_t bytes;
+    } claim[SHM_DEPTH];
+    _Atomic int32_t pid, rank; // rank: in the world
+    _Atomic uint32_t state;    // enum shm_state
+};
+
+struct shm_head {
+    struct shm_counter final; // chunk whose result came back from the other nodes
+    _Atomic uint32_t fault;   // 0 none, 1 being written, 2 readable
+    int32_t fault_code;
+    char fault_text[SHM_FAULT_BYTES];
+};
+
+struct shm {
+    struct shm_head *head;
+    struct shm_rank *ranks; // local_world of them
+    char *slots, *results;  // buffers: ranks * SHM_DEPTH, and SHM_DEPTH
+    size_t chunk_bytes, map_bytes;
+    void *map;
+    int local_rank, local_world;
+    int *pidfd; // per local rank, -1 for this one
+    struct comm_watch *watch;
+    int64_t limit_ms; // for one wait
+};
+
+int shm_open_group(struct shm *s, const struct comm_config *config, struct comm_watch *watch,
+                   struct err *e);
+void shm_close_group(struct shm *s); // tells the others; safe on a zeroed one
+
+static inline char *shm_slot(const struct shm *s, int local_rank, uint32_t q) {
+    return s->slots + ((size_t)local_rank * SHM_DEPTH + q % SHM_DEPTH) * s->chunk_bytes;
+}
+
+static inline char *shm_result(const struct shm *s, uint32_t q) {
+    return s->results + (size_t)(q % SHM_DEPTH) * s->chunk_bytes;
+}
+
+void shm_set(struct shm_counter *c, uint32_t q); // by the only writer; wakes who sleeps
+// Until the counter has reached q. peer: the local rank it depends on, for the error's text.
+int shm_wait(struct shm *s, struct shm_counter *c, uint32_t q, int peer, struct err *e);
+// shm_wait for the same counter (at this offset in struct shm_rank) of all ranks.
+int shm_wait_all(struct shm *s, size_t offset, uint32_t q, struct err *e);
+
+// Makes a fault known to the local ranks; the first one counts. Always returns -1.
+int shm_fault(struct shm *s, const struct err *e);
+// 0, or -1 with e when a fault is known, a local rank has died, or close was called. Cheap enough
+// for every COMM_SLICE_MS.
+int shm_check(struct shm *s, struct err *e);
+
+#endif

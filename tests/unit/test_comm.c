@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives among real processes: every topology of up to four ranks on up to four "nodes" (their
+// addresses are 127.0.0.2, 127.0.0.3, …), all sizes that take different ways, agreement to the bit,
+// death, departure and disagreement of a rank.
+#include "comm/comm.h"
+#include "comm/element.h"
+
+#include "base/clock.h"
+#include "tests/tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 8, RUN_SECONDS_MAX = 60 };
+
+// ---- a store of files, as every rank of a test sees it
+// -------------------------------------------
+
+static char store_dir[64];
+
+static void store_path(char *out, size_t room, const char *key) {
+    snprintf(out, room, "%s/%s", store_dir, key);
+    for (char *p = out + strlen(store_dir) + 1; *p; p++)
+        if (*p == '/')
+            *p = '%';
+}
+
+static int store_set(void *ctx, const char *key, const void *value, size_t len, struct err *e) {
+    char path[512], temporary[600];
+    (void)ctx;
+    store_path(path, sizeof path, key);
+    snprintf(temporary, sizeof temporary, "%s.%d", path, getpid());
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, value, len) != (ssize_t)len || close(fd) < 0 ||
+        rename(temporary, path) < 0)
+        return err_errno(e, ERR_SYS, "store '%s'", path);
+    return 0;
+}
+
+static int store_get(void *ctx, const char *key, void *value, size_t cap, size_t *len,
+                     int timeout_ms, struct err *e) {
+    char path[512];
+    (void)ctx;
+    store_path(path, sizeof path, key);
+    for (int64_t end = clock_mono_ms() + timeout_ms; clock_mono_ms() < end; usleep(1000)) {
+        int fd = open(path, O_RDONLY);
+        if (fd < 0)
+            continue;
+        ssize_t n = read(fd, value, cap);
+        close(fd);
+        *len = n > 0 ? (size_t)n : 0;
+        return 0;
+    }
+    return err_set(e, ERR_TIMEOUT, "no key '%s' within %d ms", key, timeout_ms);
+}
+
+// ---- running ranks
+// -------------------------------------------------------------------------------
+
+struct topology {
+    int nodes, per_node[4];
+};
+
+struct shared { // what ranks report, in memory that fork shares
+    char text[RANKS_MAX][512];
+    uint64_t digest[RANKS_MAX];
+    int64_t ms[RANKS_MAX];
+    int code[RANKS_MAX];
+};
+static struct shared *shared;
+static int run_number;
+
+struct rank {
+    int rank, world;
+    struct comm *comm;
+    int sockets;
+};
+
+typedef int rank_fn(struct rank *r, struct err *e);
+
+static void place(const struct topology *t, int rank, struct comm_config *c) {
+    int world = 0;
+    for (int n = 0; n < t->nodes; n++) {
+        if (rank >= world && rank < world + t->per_node[n]) {
+            c->node = n;
+            c->local_rank = rank - world;
+            c->local_world = t->per_node[n];
+        }
+        world += t->per_node[n];
+    }
+    c->rank = rank;
+    c->world = world;
+    c->nodes = t->nodes;
+}
+
+static int world_of(const struct topology *t) {
+    int world = 0;
+    for (int n = 0; n < t->nodes; n++)
+        world += t->per_node[n];
+    return world;
+}
+
+static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) {
+    struct comm_config c = {.kv = {store_set, store_get, NULL},
+                            .sockets = sockets,
+                            .cpu = -1,
+                            .connect_timeout_ms_max = 20000,
+                            .stall_timeout_ms_max = 5000};
+    char address[32], prefix[32];
+    struct err e;
+    err_clear(&e);
+    alarm(RUN_SECONDS_MAX);
+    place(t, rank, &c);
+    snprintf(address, sizeof address, "127.0.0.%d", 2 + c.node);
+    snprintf(prefix, sizeof prefix, "run%d", run_number);
+    c.address = address;
+    c.prefix = prefix;
+    struct rank r = {.rank = rank, .world = c.world, .sockets = sockets};
+    int bad = comm_open(&r.comm, NULL, &c, &e);
+    if (bad == 0)
+        bad = fn(&r, &e);
+    snprintf(shared->text[rank], sizeof shared->text[rank], "%.500s", bad ? e.text : "");
+    shared->code[rank] = bad ? (int)e.code : 0;
+    comm_close(r.comm);
+    _exit(bad ? 1 : 0);
+}
+
+// Runs fn in every rank; the number of ranks that did not exit with 0. A rank may die on purpose.
+static int run(const struct topology *t, int sockets, rank_fn *fn) {
+    int world = world_of(t), failed = 0;
+    pid_t pid[RANKS_MAX];
+    memset(shared, 0, sizeof *shared);
+    run_number++;
+    fflush(stdout);
+    for (int i = 0; i < world; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0)
+            child(t, i, sockets, fn);
+    }
+    for (int i = 0; i < world; i++) {
+        int status;
+        if (waitpid(pid[i], &status, 0) < 0 || status != 0)
+            failed++;
+        if (shared->text[i][0])
+            diag("rank %d: %s", i, shared->text[i]);
+    }
+    return failed;
+}
+
+// ---- sums
+// ----------------------------------------------------------------------------------------
+
+// Values with rounding errors of their own, so that a different order gives different bits.
+static float value(int rank, size_t i) {
+    return (float)((i * 2654435761U + (size_t)rank * 40503U) % 1000003U) / 1000.0F - 300.0F;
+}
+
+static uint64_t digest(const void *p, size_t len, uint64_t h) {
+    const unsigned char *c = p;
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ c[i]) * UINT64_C(1099511628211);
+    return h;
+}
+
+static const size_t counts[] = {1,      2,      3,      7,      63,     64,    1000,
+                                2047,   2048,   2049,   8191,   8193,   65536, 65537,
+                                100003, 131072, 524288, 524289, 1500001};
+enum { COUNTS = sizeof counts / sizeof counts[0] };
+
+static int sum_once(struct rank *r, size_t n, bool asynchronous, struct err *e) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = value(r->rank, i);
+    uint64_t ticket = 0;
+    int bad = asynchronous ? comm_all_reduce_start(r->comm, x, n, COMM_MEAN, &ticket, e)
+                           : comm_all_reduce(r->comm, x, n, COMM_MEAN, e);
+    if (bad == 0 && asynchronous)
+        bad = comm_wait(r->comm, ticket, e);
+    for (size_t i = 0; i < n && bad == 0; i++) {
+        double want = 0;
+        for (int k = 0; k < r->world; k++)
+            want += (double)value(k, i);
+        want /= r->world;
+        if (fabs((double)x[i] - want) > 1e-3)
+            bad = err_set(e, ERR_FAILED, "%zu elements: [%zu] is %g, not %g", n, i, (double)x[i],
+                          want);
+    }
+    shared->digest[r->rank] = digest(x, n * sizeof *x, shared->digest[r->rank]);
+    free(x);
+    return bad;
+}
+
+static int sums(struct rank *r, struct err *e) {
+    for (int k = 0; k < COUNTS; k++)
+        if (sum_once(r, counts[k], k % 2, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int others(struct rank *r, struct err *e) {
+    double d[5] = {r->rank + 1, 0.5, -1, 1e300, 1};
+    if (comm_all_reduce_f64(r->comm, d, 5, COMM_SUM, e) < 0)
+        return -1;
+    int w = r->world;
+    if (fabs(d[0] - w * (w + 1) / 2.0) > 0 || fabs(d[1] - w * 0.5) > 0 || fabs(d[4] - w) > 0)
+        return err_set(e, ERR_FAILED, "double sums are %g %g %g", d[0], d[1], d[4]);
+    for (int root = 0; root < w; root++) {
+        size_t n = root % 2 ? 300001 : 5;
+        unsigned char *b = malloc(n);
+        for (size_t i = 0; i < n; i++)
+            b[i] = (unsigned char)(r->rank == root ? i * 7 + (size_t)root : 0xee);
+        if (comm_broadcast(r->comm, b, n, root, e) < 0)
+            return -1;
+        for (size_t i = 0; i < n; i++)
+            if (b[i] != (unsigned char)(i * 7 + (size_t)root))
+                return err_set(e, ERR_FAILED, "broadcast from %d: byte %zu is wrong", root, i);
+        free(b);
+    }
+    char mine[7], all[RANKS_MAX * 7];
+    memset(mine, 'a' + r->rank, sizeof mine);
+    if (comm_all_gather(r->comm, mine, all, sizeof mine, e) < 0)
+        return -1;
+    for (int i = 0; i < w * 7; i++)
+        if (all[i] != 'a' + i / 7)
+            return err_set(e, ERR_FAILED, "all-gather: byte %d is wrong", i);
+    memset(all, 0, sizeof all);
+    memcpy(all + r->rank * 7, mine, 7); // in place
+    if (comm_all_gather(r->comm, all + r->rank * 7, all, 7, e) < 0)
+        return -1;
+    return all[7 * (w - 1)] == 'a' + w - 1 ? comm_barrier(r->comm, e)
+                                           : err_set(e, ERR_FAILED, "all-gather in place");
+}
+
+// Buckets as a trainer uses them: several on their way, waited for in another order.
+static int buckets(struct rank *r, struct err *e) {
+    enum { N = 6, EACH = 70001 };
+    float *x = malloc(N * EACH * sizeof *x);
+    for (int step = 0; step < 5; step++) {
+        uint64_t ticket[N];
+        for (size_t i = 0; i < (size_t)N * EACH; i++)
+            x[i] = value(r->rank + step, i);
+        for (int b = 0; b < N; b++) {
+            if (comm_all_reduce_start(r->comm, x + b * EACH, EACH, COMM_SUM, &ticket[b], e) < 0)
+                return -1;
+            if ((b + r->rank) % 3 == 0)
+                usleep(500); // ranks are never in step
+        }
+        for (int b = N - 1; b >= 0; b--)
+            if (comm_wait(r->comm, ticket[b], e) < 0)
+                return -1;
+        shared->digest[r->rank] = digest(x, N * EACH * sizeof *x, shared->digest[r->rank]);
+    }
+    struct comm_stats stats;
+    comm_stats(r->comm, &stats);
+    free(x);
+    return stats.operations == 5 * N && stats.bytes == 5U * N * EACH * 4
+               ? 0
+               : err_set(e, ERR_FAILED, "%llu operations are counted",
+                         (unsigned long long)stats.operations);
+}
+
+static bool same_digests(int world) {
+    for (int i = 1; i < world; i++)
+        if (shared->digest[i] != shared->digest[0])
+            return false;
+    return true;
+}
+
+static void test_topologies(void) {
+    static const struct topology all[] = {
+        {1, {1}},       {1, {2}},          {1, {3}},    {1, {4}},    {2, {1, 1}},
+        {3, {1, 1, 1}}, {4, {1, 1, 1, 1}}, {2, {2, 2}}, {2, {3, 1}}, {3, {1, 2, 1}}};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        const struct topology *t = &all[k];
+        int world = world_of(t), sockets = k % 2 ? 3 : 1;
+        char name[64];
+        snprintf(name, sizeof name, "%d ranks on %d nodes", world, t->nodes);
+        is_int(run(t, sockets, sums), 0, "%s: means of all sizes", name);
+        ok(same_digests(world), "%s: the same bits on every rank", name);
+        uint64_t first = shared->digest[0];
+        is_int(run(t, 4, sums), 0, "%s: again, over 4 connections", name);
+        ok(shared->digest[0] == first, "%s: the same bits in every run", name);
+        is_int(run(t, sockets, others), 0, "%s: double, broadcast, all-gather, barrier", name);
+        is_int(run(t, sockets, buckets), 0, "%s: overlapping buckets", name);
+        ok(same_digests(world), "%s: buckets agree to the bit", name);
+    }
+    run(&all[1], 1, sums);
+    uint64_t local = shared->digest[0];
+    run(&all[4], 1, sums);
+    ok(shared->digest[0] == local, "two ranks give the same bits on one node and on two");
+}
+
+// ---- faults
+// --------------------------------------------------------------------------------------
+
+static int victim, long_count = 3000000;
+
+static int dies(struct rank *r, struct err *e) {
+    if (comm_barrier(r->comm, e) < 0)
+        return -1;
+    if (r->rank == victim) {
+        usleep(100000); // the others wait already
+        kill(getpid(), SIGKILL);
+    }
+    float *x = calloc((size_t)long_count, sizeof *x);
+    int64_t start = clock_mono_ms();
+    int bad = comm_all_reduce(r->comm, x, (size_t)long_count, COMM_SUM, e);
+    shared->ms[r->rank] = clock_mono_ms() - start;
+    free(x);
+    return bad;
+}
+
+static int leaves(struct rank *r, struct err *e) {
+    if (comm_barrier(r->comm, e) < 0)
+        return -1;
+    if (r->rank == victim) {
+        usleep(50000);
+        return 0; // comm_close, and the process goes on for a while
+    }
+    float x[3] = {0};
+    int bad = comm_all_reduce(r->comm, x, 3, COMM_SUM, e);
+    return bad;
+}
+
+static int miscounts(struct rank *r, struct err *e) {
+    float x[4000] = {0};
+    return comm_all_reduce(r->comm, x, r->rank == victim ? 3000 : 4000, COMM_SUM, e);
+}
+
+static int hangs(struct rank *r, struct err *e) {
+    if (r->rank == victim) {
+        sleep(7); // above the stall limit of 5 s, below that of a died process
+        return 0;
+    }
+    return comm_barrier(r->comm, e);
+}
+
+static void test_faults(void) {
+    static const struct topology all[] = {{1, {2}},       {1, {4}},    {2, {1, 1}},
+                                          {3, {1, 1, 1}}, {2, {2, 2}}, {2, {1, 2}}};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        int world = world_of(&all[k]);
+        for (victim = 0; victim<world; victim += world> 1 ? world - 1 : 1) {
+            char name[64], who[32];
+            snprintf(name, sizeof name, "rank %d of %d on %d nodes", victim, world, all[k].nodes);
+            snprintf(who, sizeof who, "rank %d ", victim);
+            is_int(run(&all[k], 2, dies), world, "%s killed: nobody goes on", name);
+            for (int i = 0; i < world; i++) {
+                if (i == victim)
+                    continue;
+                is_int(shared->code[i], ERR_NET, "%s killed: rank %d has a network error", name, i);
+                has_str(shared->text[i], who, "%s killed: rank %d names it", name, i);
+                ok(shared->ms[i] < 2000, "%s killed: rank %d knows after %d ms", name, i,
+                   (int)shared->ms[i]);
+            }
+        }
+        victim = world - 1;
+        run(&all[k], 2, leaves);
+        is_int(shared->code[0], ERR_NET, "a rank of %d on %d nodes leaves: an error", world,
+               all[k].nodes);
+        run(&all[k], 2, miscounts);
+        ok(shared->code[0] != 0, "a rank of %d on %d nodes with another count: an error", world,
+           all[k].nodes);
+    }
+    victim = 1;
+    run(&all[0], 1, hangs);
+    is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, locally");
+    has_str(shared->text[0], "rank 1", "and its name");
+    run(&all[2], 1, hangs);
+    is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, over TCP");
+}
+
+// ---- configuration
+// -------------------------------------------------------------------------------
+
+static void test_config(void) {
+    struct err e;
+    struct comm *c;
+    struct comm_config good = {.rank = 0, .world = 1, .cpu = -1};
+    err_clear(&e);
+    is_int(comm_open(&c, NULL, &good, &e), 0, "one rank needs nothing");
+    is_str(comm_backend_name(c), "self", "and uses self");
+    float x[2] = {1, 2};
+    uint64_t ticket;
+    is_int(comm_all_reduce_start(c, x, 2, COMM_MEAN, &ticket, &e), 0, "starting");
+    ok(comm_done(c, ticket) && comm_wait(c, ticket, &e) == 0 && x[1] == 2.0F, "done at once");
+    comm_close(c);
+    is_int(comm_open(&c, "nccl2", &good, &e), -1, "an unknown backend");
+    has_str(e.text, "nccl2", "is named");
+    struct comm_config bad = {.rank = 3, .world = 2, .cpu = -1};
+    is_int(comm_open(&c, NULL, &bad, &e), -1, "rank 3 of 2");
+    struct comm_config odd = {
+        .rank = 0, .world = 4, .local_rank = 0, .local_world = 4, .nodes = 2, .cpu = -1};
+    is_int(comm_open(&c, NULL, &odd, &e), -1, "4 ranks of 4 on the first of 2 nodes");
+    is_int(e.code, ERR_CONFIG, "a configuration error");
+}
+
+static void test_elements(void) {
+    float a[130], b[130], d[130], out[130], copy[130];
+    for (int i = 0; i < 130; i++) {
+        a[i] = value(1, (size_t)i);
+        b[i] = value(2, (size_t)i);
+        d[i] = value(3, (size_t)i);
+    }
+    const void *src[3] = {a, b, d};
+    bool same = true;
+    for (size_t n = 0; n <= 130; n++) {
+        element_reduce(&element_f32, out, copy, src, 3, n, 0.5);
+        for (size_t i = 0; i < n; i++) {
+            float want = ((a[i] + b[i]) + d[i]) * 0.5F;
+            same &= memcmp(&want, &out[i], 4) == 0 && memcmp(&want, &copy[i], 4) == 0;
+        }
+        element_reduce(&element_f32, out, NULL, src, 2, n, 0.25);
+        for (size_t i = 0; i < n; i++) {
+            float want = (a[i] + b[i]) * 0.25F;
+            same &= memcmp(&want, &out[i], 4) == 0;
+        }
+    }
+    ok(same, "sums of 2 and 3 sources at every length, to the bit");
+    float mine[130];
+    memcpy(mine, a, sizeof mine);
+    src[0] = mine;
+    element_reduce(&element_f32, out, mine, src, 3, 130, 1);
+    ok(memcmp(out, mine, sizeof mine) == 0, "the second place may be a source");
+}
+
+int main(void) {
+    snprintf(store_dir, sizeof store_dir, "/tmp/dtctl-comm-test.XXXXXX");
+    if (!mkdtemp(store_dir))
+        bail_out("no temporary folder");
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    test_elements();
+    test_config();
+    test_topologies();
+    test_faults();
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", store_dir);
+    if (system(command) != 0)
+        diag("could not remove %s", store_dir);
+    return done_testing();
+}
