@@ -79,6 +79,10 @@ static void on_started(struct story *s, struct story_node *n, const struct json 
         n->ranks[i].pid = pid && pid->type == JSON_INT ? (int)pid->integer : 0;
         pid = pid ? pid->next : NULL;
     }
+    struct story_attempt *a = arena_new(s->arena, struct story_attempt, 1);
+    *a = (struct story_attempt){number(j, "attempt", n->round, ROUND_MAX), n->first_rank,
+                                n->rank_count, n->attempts};
+    n->attempts = a;
     if (!s->first_started_ms)
         s->first_started_ms = now;
     s->all_started_ms = now > s->all_started_ms ? now : s->all_started_ms;
@@ -213,11 +217,14 @@ const char *story_add(struct story *s, struct arena *scratch, size_t node, const
     return NULL;
 }
 
-int story_first_rank(const struct story *s, size_t node, int round)
+int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank)
 {
-    if (node >= s->node_count || s->nodes[node].round != round)
+    if (node >= s->node_count)
         return -1;
-    return s->nodes[node].first_rank;
+    for (const struct story_attempt *a = s->nodes[node].attempts; a; a = a->next)
+        if (a->attempt == attempt)
+            return local_rank < a->rank_count ? a->first_rank + local_rank : -1;
+    return -1;
 }
 
 const struct story_failure *story_root(const struct story *s)

@@ -28,8 +28,15 @@ struct story_rank {
     int64_t ms;
 };
 
+// Log folders are called by attempts; which ranks an attempt had on this node.
+struct story_attempt {
+    int attempt, first_rank, rank_count;
+    struct story_attempt *next;
+};
+
 struct story_node {
     const char *name;
+    struct story_attempt *attempts; // newest first
     int round; // -1: no round yet
     int first_rank, rank_count, world_size;
     struct story_rank *ranks; // of the latest round, by local rank
@@ -63,8 +70,8 @@ void story_init(struct story *s, struct arena *a, const char *const *nodes, size
 // until the arena given here is reset.
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
                       size_t len, const struct json **event);
-// The first rank of a node in a round; -1 when not known.
-int story_first_rank(const struct story *s, size_t node, int round);
+// The rank behind a log folder attempt_N/<local rank>; -1 when not known.
+int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank);
 const struct story_failure *story_root(const struct story *s); // NULL: nothing failed
 // How many ranks of the latest round have started; how many have ended.
 void story_count(const struct story *s, int *started, int *ended);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl down: take back what up put on the nodes.
+#include "command.h"
+
+#include "job/provider.h"
+
+struct down_flags {
+    const char *node;
+    bool force, forget;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "node", .verbs = "down", .type = OPTION_STRING, .arg = "NODES",
+     .offset = offsetof(struct down_flags, node), .marks = OPTION_NO_ENV,
+     .help = "Only these nodes, such as node[0-3]."},
+    {.flag = "force", .verbs = "down", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct down_flags, force), .marks = OPTION_NO_ENV,
+     .help = "End runs that are still going."},
+    {.flag = "forget", .verbs = "down", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct down_flags, forget), .marks = OPTION_NO_ENV,
+     .help = "Drop nodes that cannot be reached from the cluster; what is on them stays."},
+};
+static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+static int dry_run(struct session *s, const struct down_flags *f, struct err *e)
+{
+    struct inventory inv;
+    size_t *indices = NULL, count = 0;
+    if (!cluster_exists(&s->cluster)) {
+        screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
+        return 0;
+    }
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        screen_out(s->screen, "would clean %s: %s\n", inv.nodes[indices[i]].name,
+                   inv.nodes[indices[i]].root);
+    return 0;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    (void)rest;
+    const struct down_flags *f = flags;
+    struct provider_down_result down;
+    char freed[STR_HUMAN_BYTES_MAX];
+    if (s->config->dry_run)
+        return dry_run(s, f, e);
+    bool was_up = cluster_exists(&s->cluster);
+    if (provider_down(s, f->node, f->force, f->forget, &down, e) < 0)
+        return -1;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "down");
+    json_str(&j, "cluster", s->cluster.name);
+    json_int(&j, "nodes_removed", (int64_t)down.removed);
+    json_int(&j, "freed_bytes", (int64_t)down.bytes);
+    json_int(&j, "runs_left", (int64_t)down.runs_left);
+    screen_event_end(s->screen, &text, &j);
+    if (was_up)
+        screen_out(s->screen, "%zu node%s cleaned, %s freed there\n", down.removed,
+                   down.removed == 1 ? "" : "s", str_human_bytes(freed, down.bytes));
+    else
+        screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
+    if (down.runs_left)
+        screen_note(s->screen, "left on this side: results of %zu run%s in %s", down.runs_left,
+                    down.runs_left == 1 ? "" : "s", s->cluster.runs_dir);
+    return 0;
+}
+
+const struct command cmd_down = {
+    .verb = {.name = "down",
+             .summary = "remove from the nodes what up put there",
+             .text = "Removes dtctl's folder from every node and, where up made them, the nodes. "
+                     "Results on this side stay. Doing it again does no harm."},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct down_flags),
+    .run = run,
+};

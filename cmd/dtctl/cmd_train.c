@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl train: start a run, follow it, bring its results home.
+#include "command.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/attend.h"
+#include "job/launch.h"
+#include "job/provider.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *command_text(struct arena *a, const struct run *r)
+{
+    struct strbuf text = {0};
+    for (size_t i = 0; i < r->command_count; i++)
+        strbuf_addf(&text, "%s%s", i ? " " : "", str_shell_quote(a, r->command[i]));
+    char *copy = arena_strdup(a, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return copy;
+}
+
+static void tell_plan(const struct launch *l)
+{
+    struct session *s = l->session;
+    const struct run *r = &l->run;
+    char size[STR_HUMAN_BYTES_MAX];
+    screen_note(s->screen, "run      %s", r->id);
+    screen_note(s->screen, "command  %s", l->native ? "native trainer"
+                                                    : command_text(s->arena, r));
+    if (r->nodes_min != r->nodes_max)
+        screen_note(s->screen, "nodes    %zu (at least %d), %s processes each", r->node_count,
+                    r->nodes_min, r->nproc);
+    else
+        screen_note(s->screen, "nodes    %zu, %s process%s each", r->node_count, r->nproc,
+                    strcmp(r->nproc, "1") == 0 ? "" : "es");
+    screen_note(s->screen, "sends    %zu files, %s%s", l->common->files,
+                str_human_bytes(size, l->common->bytes),
+                l->work_is_implicit ? ", the current folder among them" : "");
+    for (size_t i = 0; i < l->input_count; i++)
+        screen_note(s->screen, "input    %s: %zu files, %s, %s", l->inputs[i].name,
+                    l->inputs[i].manifest->files,
+                    str_human_bytes(size, l->inputs[i].manifest->bytes),
+                    l->inputs[i].sharded ? "a share to every node" : "all to every node");
+    if (l->resume_run)
+        screen_note(s->screen, "resumes  %s", l->resume_run);
+}
+
+static void tell_plan_json(const struct launch *l, const char *kind)
+{
+    const struct run *r = &l->run;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, kind);
+    json_str(&j, "run", r->id);
+    json_str(&j, "name", r->name);
+    json_str(&j, "cluster", r->cluster);
+    json_bool(&j, "native", l->native);
+    json_array(&j, "command");
+    for (size_t i = 0; i < r->command_count; i++)
+        json_str(&j, NULL, r->command[i]);
+    json_end(&j);
+    json_array(&j, "nodes");
+    for (size_t i = 0; i < r->node_count; i++)
+        json_str(&j, NULL, r->nodes[i]);
+    json_end(&j);
+    json_int(&j, "files", (int64_t)l->common->files);
+    json_int(&j, "bytes", (int64_t)l->common->bytes);
+    json_str(&j, "resumes", l->resume_run);
+    screen_event_end(l->session->screen, &text, &j);
+}
+
+static int bring_up_local(struct session *s, struct err *e)
+{
+    struct provider_up_result up;
+    if (cluster_exists(&s->cluster) || s->config->cluster.provider != CONFIG_LOCAL)
+        return 0;
+    if (s->config->dry_run)
+        return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)",
+                       s->cluster.name);
+    return provider_up(s, &up, e);
+}
+
+// Sends and starts; afterwards the run goes on by itself.
+static int start(struct launch *l, struct fleet *f, struct err *e)
+{
+    struct session *s = l->session;
+    struct run *r = &l->run;
+    if (run_save(&s->cluster, r, e) < 0)
+        return -1;
+    attend_note(s, r, "made", "run", r->id, NULL);
+    fleet_open(f, s, &l->inventory, l->indices, l->node_count);
+    int64_t began = clock_mono_ms();
+    if (fleet_connect(f, true, e) < 0 || launch_send(l, f, e) < 0)
+        return -1;
+    r->push_ms = clock_mono_ms() - began;
+    r->push_bytes = l->sent.bytes_sent;
+    if (fleet_failures(f) && f->count - fleet_failures(f) < (size_t)r->nodes_min) {
+        fleet_report(f);
+        return fleet_verdict(f, "push", e);
+    }
+    attend_note(s, r, "pushed", NULL);
+    began = clock_mono_ms();
+    int result = launch_start(l, f, e);
+    fleet_report(f);
+    if (result < 0)
+        return -1;
+    r->start_ms = clock_mono_ms() - began;
+    r->state = "started";
+    attend_note(s, r, "started", NULL);
+    return run_save(&s->cluster, r, e);
+}
+
+static int give_up(struct launch *l, struct err *e)
+{
+    struct err ignored = {0};
+    l->run.state = "failed";
+    l->run.exit_status = err_status(e->code);
+    l->run.fetched = true; // there is nothing to fetch
+    attend_note(l->session, &l->run, "not-started", "reason", e->text, NULL);
+    run_save(&l->session->cluster, &l->run, &ignored);
+    return -1;
+}
+
+static void tell_detached(const struct launch *l)
+{
+    const char *id = l->run.id;
+    screen_note(l->session->screen, "run %s has started on %zu nodes", id, l->run.node_count);
+    screen_note(l->session->screen, "  follow:  dtctl logs -f %s", id);
+    screen_note(l->session->screen, "  stop:    dtctl stop %s", id);
+    screen_out(l->session->screen, "%s\n", id);
+}
+
+static int train(struct session *s, struct launch *l, struct fleet *f, struct err *e)
+{
+    const struct config *c = s->config;
+    int status = 0;
+    if (launch_files(l, e) < 0)
+        return -1;
+    tell_plan(l);
+    tell_plan_json(l, "plan");
+    if (c->dry_run)
+        return 0;
+    if (cluster_lock(&s->cluster, "train", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+        return -1;
+    int result = start(l, f, e);
+    cluster_unlock(&s->cluster); // others may use the cluster while this run goes on
+    if (result < 0)
+        return give_up(l, e);
+    tell_plan_json(l, "started");
+    if (c->job.detach) {
+        tell_detached(l);
+        return 0;
+    }
+    struct attend_options o = {
+        .only_rank = -1,
+        .exit_code = c->job.exit_code,
+        .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
+    };
+    result = attend_run(f, &l->run, &o, &status, e);
+    return result < 0 ? -1 : status;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    (void)flags;
+    struct launch l = {0};
+    struct fleet f = {0};
+    struct launch_request request = {rest->command, rest->command_count};
+    if (bring_up_local(s, e) < 0)
+        return -1;
+    int result = launch_plan(&l, s, &request, e);
+    if (result == 0)
+        result = train(s, &l, &f, e);
+    fleet_close(&f);
+    launch_close(&l);
+    return result;
+}
+
+const struct command cmd_train = {
+    .verb = {.name = "train",
+             .summary = "run a command, or the native trainer, on the cluster",
+             .args = "[-- COMMAND…]",
+             .text =
+                 "Sends what the run needs, starts an agent on every node, follows the run, and "
+                 "brings its results back, verified. The command sees what torchrun would give "
+                 "it. Without a command the native trainer runs, as [train] says.\n\n"
+                 "The run does not depend on this program: Ctrl-C on a terminal leaves it going "
+                 "and says how to come back; a second one within two seconds stops it. Elsewhere "
+                 "the first one stops it.",
+             .examples = "dtctl train   # the trainer, as dtctl.toml says\n"
+                         "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
+                         "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"},
+    .marks = COMMAND_REST,
+    .run = run,
+};

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attending to a run: following it, signals, the end.
+#include "job/attend.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/attend_view.h"
+#include "job/collect.h"
+#include "job/summary.h"
+#include "sys/file.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { TRAINER_SUMMARY_BYTES_MAX = 4 << 20 };
+
+void attend_note(const struct session *s, const struct run *run, const char *kind, ...)
+{
+    struct strbuf text = {0};
+    struct json_out j;
+    struct err e = {0};
+    char stamp[CLOCK_ISO_BYTES];
+    int64_t now = clock_wall_ms();
+    va_list ap;
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    json_int(&j, "time_ms", now);
+    json_str(&j, "time", clock_iso(stamp, now));
+    json_str(&j, "node", "operator");
+    json_str(&j, "kind", kind);
+    va_start(ap, kind);
+    for (const char *name = va_arg(ap, const char *); name; name = va_arg(ap, const char *))
+        json_str(&j, name, va_arg(ap, const char *));
+    va_end(ap);
+    json_end(&j);
+    strbuf_addc(&text, '\n');
+    static const char *const files[] = {"operator.jsonl", "events.jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (file_append(run_path(&s->cluster, run, files[i]), text.data, text.len, &e) < 0)
+            log_warn("cannot note what happens", "reason=\"%s\"", e.text);
+    strbuf_fini(&text);
+}
+
+// ---- signals -----------------------------------------------------------------------------------
+
+struct attention {
+    struct follow follow;
+    struct attend_view view;
+    const struct attend_options *options;
+    struct timer leave; // fires when no second Ctrl-C came
+    bool asked_to_stop;
+    int64_t first_ms;
+};
+
+static void on_leave(struct timer *t)
+{
+    struct attention *a = container_of(t, struct attention, leave);
+    a->follow.leave = true;
+}
+
+static void ask_to_stop(struct attention *a, int signal)
+{
+    struct session *s = a->follow.session;
+    timer_stop(&a->leave);
+    if (a->asked_to_stop) { // asked before, and asked again: then at least go away
+        a->follow.leave = true;
+        return;
+    }
+    a->asked_to_stop = true;
+    screen_note(s->screen, "stopping the run on all nodes …");
+    attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
+                NULL);
+    follow_stop_run(&a->follow, "a signal");
+}
+
+static void on_signal(void *ctx, int signal)
+{
+    struct attention *a = ctx;
+    struct session *s = a->follow.session;
+    int64_t now = clock_mono_ms();
+    if (signal == SIGWINCH)
+        return;
+    if (signal == SIGHUP) {
+        a->follow.leave = true;
+    } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
+        ask_to_stop(a, signal);
+    } else if (a->first_ms && now - a->first_ms <= ATTEND_SECOND_MS_MAX) {
+        ask_to_stop(a, signal);
+    } else {
+        a->first_ms = now;
+        screen_note(s->screen,
+                    "\nleaving; the run goes on (Ctrl-C again within 2 s stops it)\n"
+                    "  follow:  dtctl logs -f %s\n"
+                    "  stop:    dtctl stop %s",
+                    a->follow.run->id, a->follow.run->id);
+        timer_start(s->loop, &a->leave, ATTEND_SECOND_MS_MAX, on_leave);
+    }
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+static struct json *read_trainer(const struct session *s, const struct run *run)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct err ignored = {0};
+    struct json *j = NULL;
+    const char *path = file_join(s->arena, run->output_dir, "summary.json");
+    if (!run->native ||
+        file_read(s->arena, path, TRAINER_SUMMARY_BYTES_MAX, &text, &len, &ignored) < 0 ||
+        json_parse(s->arena, text, len, &j, &ignored) < 0 || j->type != JSON_OBJECT)
+        return NULL;
+    return j;
+}
+
+static void emit_summary(const struct summary *sum, struct err *e)
+{
+    struct session *s = sum->follow->session;
+    struct strbuf text = {0};
+    summary_json(sum, &text);
+    const char *path = run_path(&s->cluster, sum->run, "summary.json");
+    if (file_write_atomic(path, text.data, text.len, 0600, e) < 0)
+        log_error(e->text, "%s", "");
+    if (s->screen->style == SCREEN_JSON) {
+        struct strbuf line = {0};
+        strbuf_adds(&line, "{\"event\":\"summary\",");
+        strbuf_add(&line, text.data + 1, text.len > 2 ? text.len - 2 : 0);
+        screen_json(s->screen, &line);
+        strbuf_fini(&line);
+    }
+    strbuf_clear(&text);
+    summary_failure(sum, &text);
+    summary_text(sum, &text);
+    screen_out(s->screen, "%s", strbuf_cstr(&text));
+    strbuf_fini(&text);
+}
+
+// Everything that is done once when a run is over; a run whose results are here already is left.
+static int finish(struct attention *a, struct err *e)
+{
+    struct follow *f = &a->follow;
+    struct session *s = f->session;
+    struct run *run = f->run;
+    struct collect_result got = {0};
+    struct err why = {0};
+    int64_t began = clock_mono_ms();
+    bool fetch = !run->fetched;
+    run->state = follow_state(f, &run->exit_status);
+    if (!run->train_ms && f->story.all_started_ms)
+        run->train_ms = attend_view_ended_ms(f) - f->story.all_started_ms;
+    if (run_save(&s->cluster, run, e) < 0)
+        return -1;
+    if (fetch) {
+        f->fleet->on_lost = NULL; // from here on a node that is lost has failed
+        f->fleet->on_back = NULL;
+        for (size_t i = 0; i < f->count; i++)
+            if (!f->nodes[i].node->up) {
+                err_set(&why, ERR_NO_STATUS, "it cannot be reached");
+                fleet_fail(f->nodes[i].node, &why);
+            }
+        s->on_signal = NULL;
+        if (collect_results(f->fleet, run, &got, e) < 0)
+            return err_wrap(e, "the run is over (%s); fetching its results", run->state);
+        fleet_report(f->fleet);
+        run->fetched = got.missing == 0;
+        run->fetch_bytes += got.bytes;
+        run->fetch_ms += clock_mono_ms() - began;
+        attend_note(s, run, "fetched", "complete", run->fetched ? "yes" : "no", NULL);
+    }
+    if (follow_name_logs(f, e) < 0 || summary_merge_events(f, e) < 0 ||
+        run_save(&s->cluster, run, e) < 0)
+        return -1;
+    struct summary sum = {s, run, f, fetch ? &got : NULL, read_trainer(s, run), s->arena};
+    emit_summary(&sum, e);
+    return e->code ? -1 : 0;
+}
+
+static int judge(const struct attention *a)
+{
+    const struct follow *f = &a->follow;
+    const struct run *run = f->run;
+    const struct story_failure *root = story_root(&f->story);
+    bool finished = strcmp(run->state, "finished") == 0;
+    if (a->options->exit_code && root && !finished)
+        return root->status ? root->status : 1;
+    if (strcmp(run->state, "lost") == 0)
+        return err_status(ERR_NO_STATUS);
+    if (!finished)
+        return run->exit_status ? 1 : 1;
+    return run->fetched ? 0 : err_status(ERR_SOME_FAILED);
+}
+
+int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
+               int *exit_status, struct err *e)
+{
+    struct session *s = fleet->session;
+    struct attention *a = arena_new(s->arena, struct attention, 1);
+    a->options = o;
+    attend_view_init(&a->view, &a->follow, o);
+    int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
+    s->on_signal = on_signal;
+    s->signal_ctx = a;
+    if (result == 0 && o->replay)
+        attend_view_replay(&a->view);
+    if (result == 0)
+        result = follow_wait(&a->follow, e);
+    screen_erase(s->screen);
+    timer_stop(&a->leave);
+    *exit_status = 0;
+    if (result == 0) {
+        result = finish(a, e);
+        *exit_status = judge(a);
+    } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {
+        struct err ignored = {0};
+        follow_name_logs(&a->follow, &ignored);
+        attend_note(s, run, "left", NULL);
+        err_clear(e);
+        result = 0; // leaving is not a failure
+    }
+    follow_close(&a->follow);
+    s->on_signal = NULL;
+    return result;
+}

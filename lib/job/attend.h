@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attending to a run from its start, or from any later moment, to its end: what people see of it,
+// what signals mean, and what happens when it is over (results, summary, last screen).
+//
+//     attend_run(&fleet, &run, &(struct attend_options){…}, &exit_status, e);
+//
+// On a terminal the first Ctrl-C leaves the run going and says how to come back; a second one
+// within ATTEND_SECOND_MS_MAX asks the agents to stop it. Elsewhere the first signal stops it. A
+// hang-up always leaves it going.
+#ifndef JOB_ATTEND_H
+#define JOB_ATTEND_H
+
+#include "job/fleet.h"
+#include "job/run.h"
+
+enum { ATTEND_SECOND_MS_MAX = 2000 };
+
+struct attend_options {
+    bool quiet_lines;     // do not show worker lines (fetch)
+    const char *only_node; // show lines of this node alone; NULL: all
+    int only_rank;         // show lines of this rank alone; -1: all
+    bool replay;           // show what came before, too
+    bool exit_code;        // the first failing rank's own status
+    bool interactive;      // Ctrl-C leaves
+};
+
+// *exit_status is what dtctl should end with. -1 only for errors on this side.
+int attend_run(struct fleet *f, struct run *run, const struct attend_options *o, int *exit_status,
+               struct err *e);
+
+// Adds an event of the operator's to the run: kind, then pairs of name and text, NULL at the end.
+void attend_note(const struct session *s, const struct run *run, const char *kind, ...)
+    __attribute__((sentinel));
+
+#endif

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people see while a run goes on.
+#include "job/attend_view.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o)
+{
+    *v = (struct attend_view){.follow = f, .options = o};
+}
+
+int64_t attend_view_ended_ms(const struct follow *f)
+{
+    int64_t last = 0;
+    for (size_t i = 0; i < f->story.node_count; i++)
+        if (f->story.nodes[i].ended_ms > last)
+            last = f->story.nodes[i].ended_ms;
+    return last ? last : clock_wall_ms();
+}
+
+// ---- worker lines ------------------------------------------------------------------------------
+
+static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
+                      const struct follow_file *file, const char *line, size_t len)
+{
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "line");
+    json_str(&j, "node", n->node->info->name);
+    json_int(&j, "rank", rank);
+    json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
+    json_strn(&j, "text", line, len);
+    screen_event_end(v->follow->session->screen, &text, &j);
+}
+
+static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                    const char *line, size_t len)
+{
+    struct attend_view *v = ctx;
+    const struct attend_options *o = v->options;
+    struct screen *screen = v->follow->session->screen;
+    int rank = story_rank_of(&v->follow->story, n->index, file->attempt, file->local_rank);
+    const struct story_node *story = &v->follow->story.nodes[n->index];
+    if (rank < 0 && story->round >= 0)
+        rank = story->first_rank + file->local_rank; // the round is known, its start not yet
+    if (o->quiet_lines || (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
+        (o->only_rank >= 0 && o->only_rank != rank))
+        return;
+    if (screen->style == SCREEN_JSON) {
+        line_json(v, n, rank, file, line, len);
+        return;
+    }
+    struct strbuf text = {0};
+    // One rank alone needs no label.
+    if (v->follow->story.world_size != 1 && o->only_rank < 0)
+        strbuf_addf(&text, "[%s:%d] ", n->node->info->name, rank);
+    if (screen->out_is_terminal)
+        screen_foreign(&text, line, len);
+    else
+        strbuf_add(&text, line, len);
+    if (file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN) {
+        bool quiet = screen->quiet;
+        screen->quiet = false; // a worker's words are a result
+        screen_note(screen, "%s", strbuf_cstr(&text));
+        screen->quiet = quiet;
+    } else {
+        strbuf_addc(&text, '\n');
+        screen_write(screen, text.data, text.len);
+    }
+    strbuf_fini(&text);
+}
+
+static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len)
+{
+    const struct follow_node *n = ctx;
+    on_line(n->follow->ctx, n, &f->file, line, len);
+}
+
+void attend_view_replay(struct attend_view *v)
+{
+    static const enum follow_file_kind kinds[] = {FOLLOW_STDOUT, FOLLOW_STDERR};
+    for (size_t i = 0; i < v->follow->count; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            struct err e = {0};
+            struct follow_node *n = &v->follow->nodes[i];
+            if (mirror_replay(&n->mirror, kinds[k], show_line, n, &e) < 0)
+                log_warn("an earlier log cannot be shown", "reason=\"%s\"", e.text);
+        }
+}
+
+// ---- events ------------------------------------------------------------------------------------
+
+static void remark_round(struct attend_view *v, const struct json *j)
+{
+    // Every node says it; one of them is enough.
+    struct screen *screen = v->follow->session->screen;
+    if (json_get_int(j, "group_rank", 0) != 0)
+        return;
+    const struct story *s = &v->follow->story;
+    screen_note(screen, "round %lld: %d rank%s on %d node%s%s%s",
+                (long long)json_get_int(j, "round", 0), s->world_size,
+                s->world_size == 1 ? "" : "s", s->nodes_in_round,
+                s->nodes_in_round == 1 ? "" : "s",
+                json_get_int(j, "round", 0) ? "; reason: " : "",
+                json_get_int(j, "round", 0) ? json_get_str(j, "reason", "") : "");
+}
+
+static void remark_waiting(struct attend_view *v, const struct json *j)
+{
+    (void)j;
+    if (v->follow->story.waiting)
+        screen_note(v->follow->session->screen, "waiting for %s", v->follow->story.waiting);
+}
+
+static void remark_restart(struct attend_view *v, const struct json *j)
+{
+    screen_note(v->follow->session->screen, "starting again (%lld of %lld restarts): %s",
+                (long long)json_get_int(j, "restarts", 0),
+                (long long)json_get_int(j, "max_restarts", 0), json_get_str(j, "reason", ""));
+}
+
+static void remark_failure(struct attend_view *v, const struct json *j)
+{
+    const char *signal = json_get_str(j, "signal", NULL);
+    char status[32];
+    snprintf(status, sizeof status, "exit status %lld", (long long)json_get_int(j, "status", 1));
+    screen_note(v->follow->session->screen, "rank %lld on %s failed: %s",
+                (long long)json_get_int(j, "rank", -1), json_get_str(j, "peer", "?"),
+                signal ? signal : status);
+}
+
+static void remark_lost(struct attend_view *v, const struct json *j)
+{
+    screen_note(v->follow->session->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
+                json_get_str(j, "reason", "it was silent"));
+}
+
+static void remark_leader(struct attend_view *v, const struct json *j)
+{
+    screen_note(v->follow->session->screen, "node %s coordinates now",
+                json_get_str(j, "peer", "?"));
+}
+
+static const struct {
+    const char *kind;
+    void (*remark)(struct attend_view *v, const struct json *j);
+} REMARKS[] = {
+    {"round", remark_round},         {"waiting", remark_waiting}, {"restart", remark_restart},
+    {"failure", remark_failure},     {"node-lost", remark_lost},  {"coordinator", remark_leader},
+};
+
+static void on_event(void *ctx, const struct follow_node *n, const char *kind,
+                     const struct json *event)
+{
+    struct attend_view *v = ctx;
+    struct screen *screen = v->follow->session->screen;
+    if (screen->style == SCREEN_JSON) {
+        struct strbuf text = {0};
+        struct json_out j;
+        screen_event(&text, &j, kind);
+        json_str(&j, "node", n->node->info->name);
+        for (const char *const *name =
+                 (const char *const[]){"round", "rank", "world_size", "restarts", "status", NULL};
+             *name; name++)
+            if (json_get(event, *name))
+                json_int(&j, *name, json_get_int(event, *name, 0));
+        for (const char *const *name = (const char *const[]){"peer", "signal", "reason", NULL};
+             *name; name++)
+            if (json_get(event, *name))
+                json_str(&j, *name, json_get_str(event, *name, NULL));
+        screen_event_end(screen, &text, &j);
+        return;
+    }
+    for (size_t i = 0; i < sizeof REMARKS / sizeof REMARKS[0]; i++)
+        if (strcmp(REMARKS[i].kind, kind) == 0)
+            REMARKS[i].remark(v, event);
+}
+
+// ---- figures and the live line -----------------------------------------------------------------
+
+static void set_figure(struct attend_view *v, const char *name, double value)
+{
+    size_t i = 0;
+    while (i < v->figure_count && strncmp(v->figures[i].name, name, VIEW_NAME_BYTES_MAX - 1) != 0)
+        i++;
+    if (i == VIEW_FIGURES_MAX)
+        return;
+    if (i == v->figure_count)
+        snprintf(v->figures[v->figure_count++].name, VIEW_NAME_BYTES_MAX, "%s", name);
+    v->figures[i].value = value;
+}
+
+static void on_metric(void *ctx, const struct follow_node *n, int rank, const char *name,
+                      double value)
+{
+    struct attend_view *v = ctx;
+    struct screen *screen = v->follow->session->screen;
+    set_figure(v, name, value);
+    if (screen->style != SCREEN_JSON)
+        return;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "metric");
+    json_str(&j, "node", n->node->info->name);
+    json_int(&j, "rank", rank);
+    json_str(&j, "name", name);
+    json_num(&j, "value", value);
+    screen_event_end(screen, &text, &j);
+}
+
+static void on_native(void *ctx, const struct json *record)
+{
+    static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
+    struct attend_view *v = ctx;
+    for (size_t i = 0; shown[i]; i++) {
+        const struct json *value = json_get(record, shown[i]);
+        if (value && (value->type == JSON_INT || value->type == JSON_NUM))
+            set_figure(v, shown[i], value->number);
+    }
+}
+
+static void on_lost(void *ctx, const struct follow_node *n, const struct err *e)
+{
+    struct attend_view *v = ctx;
+    screen_note(v->follow->session->screen, "lost sight of %s; the run goes on, trying again (%s)",
+                n->node->info->name, e->text);
+}
+
+static void on_back(void *ctx, const struct follow_node *n)
+{
+    struct attend_view *v = ctx;
+    screen_note(v->follow->session->screen, "%s is in sight again", n->node->info->name);
+}
+
+static void on_tick(void *ctx)
+{
+    struct attend_view *v = ctx;
+    struct follow *f = v->follow;
+    struct screen *screen = f->session->screen;
+    int64_t now = clock_mono_ms();
+    char age[STR_HUMAN_BYTES_MAX];
+    int started = 0, ended = 0;
+    size_t out = 0;
+    if (screen->style != SCREEN_TERMINAL || now - v->drawn_ms < VIEW_DRAW_MS)
+        return;
+    v->drawn_ms = now;
+    for (size_t i = 0; i < f->count; i++)
+        out += f->nodes[i].lost_ms != 0;
+    story_count(&f->story, &started, &ended);
+    struct strbuf line = {0};
+    strbuf_addf(&line, "%s  %s  ", f->run->id,
+                str_human_ms(age, clock_wall_ms() - f->run->created_ms));
+    if (f->story.round < 0)
+        strbuf_adds(&line, f->story.waiting ? "waiting for nodes" : "starting");
+    else
+        strbuf_addf(&line, "%d of %d ranks running", started - ended, f->story.world_size);
+    for (size_t i = 0; i < v->figure_count; i++)
+        strbuf_addf(&line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
+    if (out)
+        strbuf_addf(&line, "  %zu node%s out of sight", out, out == 1 ? "" : "s");
+    int columns = screen_columns(screen);
+    if ((int)line.len >= columns)
+        line.len = (size_t)(columns > 1 ? columns - 1 : 1);
+    struct strbuf block = {0};
+    strbuf_add(&block, line.data, line.len);
+    strbuf_addc(&block, '\n');
+    screen_live(screen, strbuf_cstr(&block));
+    strbuf_fini(&block);
+    strbuf_fini(&line);
+}
+
+const struct follow_view attend_view = {
+    .on_line = on_line,
+    .on_event = on_event,
+    .on_metric = on_metric,
+    .on_native = on_native,
+    .on_lost = on_lost,
+    .on_back = on_back,
+    .on_tick = on_tick,
+};

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bringing the results of a run to this side: output, model and state of every node, verified by
+// hash on the way, then put together into one folder.
+//
+// Every node's part arrives in runs/<run>/incoming/<node>/ first. When two nodes have a file of the
+// same name and different content, nothing is lost: every node keeps a folder of its own, and the
+// result says so.
+#ifndef JOB_COLLECT_H
+#define JOB_COLLECT_H
+
+#include "job/fleet.h"
+#include "job/run.h"
+
+struct collect_result {
+    uint64_t bytes; // that travelled
+    size_t files;
+    bool by_node;         // results are in one folder per node
+    const char *conflict; // which file, when by_node
+    size_t missing;       // nodes whose results could not be fetched
+};
+
+// Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
+int collect_results(struct fleet *f, struct run *run, struct collect_result *out, struct err *e);
+
+#endif

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows a run on all its nodes.
+//
+// Each node goes through: no link -> link (fleet_link) -> `follow` runs -> over. Whatever breaks on
+// the way leads back to "no link" by way of a timer that waits longer each time. The offsets to go
+// on from are the sizes of the local copies, so nothing has to be remembered.
+#include "job/follow.h"
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TICK_MS = 100 };
+
+static void follow_start(struct follow_node *n);
+
+// ---- bytes that come in ------------------------------------------------------------------------
+
+static void keep_write_error(struct follow *f, const struct err *e)
+{
+    if (f->write_err.code)
+        return;
+    f->write_err = *e;
+    log_error("cannot keep what the run says", "reason=\"%s\"", e->text);
+}
+
+static void append_line(struct follow *f, const char *path, const char *line, size_t len)
+{
+    struct strbuf text = {0};
+    struct err e = {0};
+    strbuf_add(&text, line, len);
+    strbuf_addc(&text, '\n');
+    if (file_append(path, text.data, text.len, &e) < 0)
+        keep_write_error(f, &e);
+    strbuf_fini(&text);
+}
+
+struct metric_line {
+    struct follow_node *node;
+    int rank;
+};
+
+static void on_metric(void *ctx, const struct metric *m, double value)
+{
+    struct metric_line *at = ctx;
+    struct follow *f = at->node->follow;
+    struct strbuf text = {0};
+    struct json_out j;
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    json_int(&j, "time_ms", clock_wall_ms());
+    json_str(&j, "node", at->node->node->info->name);
+    json_int(&j, "rank", at->rank);
+    json_str(&j, "name", m->name);
+    json_num(&j, "value", value);
+    json_end(&j);
+    append_line(f, f->metrics_path, text.data, text.len);
+    strbuf_fini(&text);
+    if (f->view->on_metric)
+        f->view->on_metric(f->ctx, at->node, at->rank, m->name, value);
+}
+
+static void take_event(struct follow_node *n, const char *line, size_t len)
+{
+    struct follow *f = n->follow;
+    const struct json *event = NULL;
+    const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
+    if (kind && !f->replaying) {
+        append_line(f, f->events_path, line, len);
+        if (f->view->on_event)
+            f->view->on_event(f->ctx, n, kind, event);
+    }
+    arena_reset(&f->scratch);
+}
+
+static void take_native(struct follow_node *n, const char *line, size_t len)
+{
+    struct follow *f = n->follow;
+    struct json *record = NULL;
+    struct err e = {0};
+    if (json_parse(&f->scratch, line, len, &record, &e) == 0 && record->type == JSON_OBJECT) {
+        if (!f->replaying)
+            append_line(f, f->metrics_path, line, len);
+        if (f->view->on_native)
+            f->view->on_native(f->ctx, record);
+    }
+    arena_reset(&f->scratch);
+}
+
+static void on_line(void *ctx, const struct mirror_file *file, const char *line, size_t len)
+{
+    struct follow_node *n = ctx;
+    struct follow *f = n->follow;
+    if (file->file.kind == FOLLOW_EVENTS) {
+        take_event(n, line, len);
+    } else if (file->file.kind == FOLLOW_METRICS) {
+        take_native(n, line, len);
+    } else if (file->file.kind == FOLLOW_STDOUT || file->file.kind == FOLLOW_STDERR) {
+        int rank = story_rank_of(&f->story, n->index, file->file.attempt, file->file.local_rank);
+        struct metric_line at = {n, rank};
+        metric_match(&f->metrics, line, len, on_metric, &at);
+        if (f->view->on_line)
+            f->view->on_line(f->ctx, n, &file->file, line, len);
+    }
+}
+
+// ---- one node ----------------------------------------------------------------------------------
+
+static void node_over(struct follow_node *n)
+{
+    struct follow *f = n->follow;
+    n->over = true;
+    n->lost_ms = 0;
+    timer_stop(&n->retry);
+    mirror_flush(&n->mirror, on_line, n);
+    if (!f->over_ms && !n->no_status)
+        f->over_ms = clock_mono_ms();
+}
+
+static void node_give_up(struct follow_node *n, const struct err *e)
+{
+    n->no_status = true;
+    n->err = *e;
+    node_over(n);
+}
+
+static void on_retry(struct timer *t)
+{
+    struct follow_node *n = container_of(t, struct follow_node, retry);
+    struct err e = {0};
+    if (n->node->link) {
+        follow_start(n);
+        return;
+    }
+    if (fleet_link(n->node, &e) < 0)
+        n->follow->fleet->on_lost(n->node, &e);
+}
+
+// The node is out of reach: say so once, and try again later.
+static void node_lost(struct follow_node *n, const struct err *e)
+{
+    struct follow *f = n->follow;
+    if (n->over)
+        return;
+    strbuf_clear(&n->in);
+    n->err = *e;
+    if (!n->lost_ms) {
+        n->lost_ms = clock_mono_ms();
+        n->retry_ms = FOLLOW_RETRY_MS_MIN;
+        if (f->view->on_lost)
+            f->view->on_lost(f->ctx, n, e);
+    }
+    timer_start(f->session->loop, &n->retry, n->retry_ms, on_retry);
+    n->retry_ms = n->retry_ms * 2 < FOLLOW_RETRY_MS_MAX ? n->retry_ms * 2 : FOLLOW_RETRY_MS_MAX;
+}
+
+static void on_fleet_lost(struct fleet_node *node, const struct err *e)
+{
+    struct follow_node *n = node->work;
+    // A host key that changed or a refused login will not get better by trying.
+    if (!n->over && (e->code == ERR_HOSTKEY || e->code == ERR_AUTH))
+        node_give_up(n, e);
+    else
+        node_lost(n, e);
+}
+
+static void on_fleet_back(struct fleet_node *node)
+{
+    struct follow_node *n = node->work;
+    if (!n->over)
+        follow_start(n);
+}
+
+static void take_record(struct follow_node *n, const struct follow_record *r)
+{
+    struct follow *f = n->follow;
+    struct err e = {0};
+    if (n->lost_ms) {
+        n->lost_ms = 0;
+        if (f->view->on_back)
+            f->view->on_back(f->ctx, n);
+    }
+    if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, on_line, n, &e) < 0)
+        keep_write_error(f, &e);
+    if (r->kind == FOLLOW_END) {
+        memcpy(n->state, r->state, sizeof n->state);
+        n->exit_status = r->exit_status;
+        node_over(n);
+    }
+}
+
+static void on_output(struct transport_run *run, void *ctx, const void *p, size_t len)
+{
+    struct follow_node *n = ctx;
+    struct err e = {0};
+    if (n->over)
+        return;
+    strbuf_add(&n->in, p, len);
+    size_t used = 0;
+    while (!n->over) {
+        struct follow_record r;
+        if (n->in.len - used >= 1 && used == 0 && n->in.data[0] == '{' &&
+            memchr(n->in.data, '\n', n->in.len))
+            break; // not a record but the line of an error; on_run_end reads it
+        int64_t took = follow_record_read(strbuf_cstr(&n->in) + used, n->in.len - used, &r, &e);
+        if (took == 0)
+            break;
+        if (took < 0) {
+            n->run = NULL;
+            transport_run_close(run);
+            node_lost(n, &e);
+            return;
+        }
+        used += (size_t)took;
+        take_record(n, &r);
+    }
+    strbuf_consume(&n->in, used);
+}
+
+static void on_run_end(struct transport_run *run, void *ctx, const struct transport_end *end)
+{
+    (void)run;
+    struct follow_node *n = ctx;
+    struct err e = {0};
+    n->run = NULL;
+    if (n->over)
+        return;
+    struct transport_result as = {.end = *end, .out = strbuf_cstr(&n->in), .out_len = n->in.len,
+                                  .err_text = "", .err_len = 0};
+    if (fleet_answer(&as, &e) == 0)
+        err_set(&e, ERR_NO_STATUS, "the agent's stream ended without the run's end");
+    if (e.code == ERR_NOT_FOUND)
+        node_give_up(n, &e);
+    else
+        node_lost(n, &e);
+}
+
+static void follow_start(struct follow_node *n)
+{
+    static const struct transport_run_events events = {.on_output = on_output,
+                                                       .on_end = on_run_end};
+    struct follow *f = n->follow;
+    struct strbuf from = {0};
+    struct err e = {0};
+    unsigned char length[4];
+    char *rest = arena_printf(f->session->arena, "--run %s --from -", f->run->id);
+    char *line = fleet_line(n->node, "follow", rest);
+    n->run = transport_run(n->node->link, &(struct transport_command){.line = line}, &events, n,
+                           &e);
+    if (!n->run) {
+        node_lost(n, &e);
+        return;
+    }
+    mirror_offsets(&n->mirror, &from);
+    bytes_store(length, from.len, sizeof length);
+    transport_run_send(n->run, length, sizeof length);
+    size_t sent = transport_run_send(n->run, from.data, from.len);
+    if (sent < from.len) // thousands of files: the buffer takes half a megabyte
+        log_warn("too many log files to go on exactly", "node=%s", n->node->info->name);
+    transport_run_send_end(n->run);
+    strbuf_fini(&from);
+}
+
+// ---- all nodes ---------------------------------------------------------------------------------
+
+int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
+                const struct follow_view *view, void *ctx, struct err *e)
+{
+    *f = (struct follow){.session = s, .fleet = fleet, .run = run, .view = view, .ctx = ctx};
+    f->count = fleet->count;
+    f->nodes = arena_new(s->arena, struct follow_node, f->count + 1);
+    f->events_path = run_path(&s->cluster, run, "events.jsonl");
+    f->metrics_path = run_path(&s->cluster, run, "metrics.jsonl");
+    story_init(&f->story, s->arena, run->nodes, run->node_count);
+    for (size_t i = 0; i < run->metrics.count; i++)
+        if (metric_add(&f->metrics, s->arena, run->metrics.items[i].name,
+                       run->metrics.items[i].value, e) < 0)
+            return -1;
+    f->replaying = true;
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        n->follow = f;
+        n->node = &fleet->nodes[i];
+        n->index = i;
+        n->node->work = n;
+        const char *dir = run_node_path(&s->cluster, run, n->node->info->name, "");
+        if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
+            mirror_replay(&n->mirror, FOLLOW_EVENTS, on_line, n, e) < 0 ||
+            mirror_replay(&n->mirror, FOLLOW_METRICS, on_line, n, e) < 0)
+            return -1;
+    }
+    f->replaying = false;
+    fleet->on_lost = on_fleet_lost;
+    fleet->on_back = on_fleet_back;
+    return 0;
+}
+
+void follow_close(struct follow *f)
+{
+    timer_stop(&f->tick);
+    f->fleet->on_lost = NULL;
+    f->fleet->on_back = NULL;
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        timer_stop(&n->retry);
+        if (n->run)
+            transport_run_close(n->run);
+        n->run = NULL;
+        strbuf_fini(&n->in);
+        mirror_close(&n->mirror);
+        n->node->work = NULL;
+    }
+    metric_fini(&f->metrics);
+    arena_fini(&f->scratch);
+}
+
+// Nodes that stay out of reach while the run is over elsewhere are given up; so is everything when
+// nobody answers for long.
+static void check_limits(struct follow *f)
+{
+    int64_t now = clock_mono_ms();
+    size_t out = 0, open = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        open += !n->over;
+        out += !n->over && n->lost_ms;
+        if (!n->over && n->lost_ms && f->over_ms && now - f->over_ms > FOLLOW_LOST_MS_MAX &&
+            now - n->lost_ms > FOLLOW_LOST_MS_MAX)
+            node_give_up(n, &n->err);
+    }
+    if (out < open || open == 0)
+        f->unreachable_ms = 0;
+    else if (!f->unreachable_ms)
+        f->unreachable_ms = now;
+}
+
+static void on_tick(struct timer *t)
+{
+    struct follow *f = container_of(t, struct follow, tick);
+    check_limits(f);
+    if (f->view->on_tick)
+        f->view->on_tick(f->ctx);
+    timer_start(f->session->loop, t, TICK_MS, on_tick);
+}
+
+static bool all_over(const struct follow *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].over)
+            return false;
+    return true;
+}
+
+int follow_wait(struct follow *f, struct err *e)
+{
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        struct err why = n->node->err;
+        bool reached = n->node->up && n->node->ready;
+        if (!reached && why.code == ERR_NONE)
+            err_set(&why, ERR_NET, "it is not connected");
+        n->node->failed = false;
+        err_clear(&n->node->err);
+        if (reached)
+            follow_start(n);
+        else
+            on_fleet_lost(n->node, &why);
+    }
+    timer_start(f->session->loop, &f->tick, TICK_MS, on_tick);
+    while (!all_over(f) && !f->leave) {
+        loop_once(f->session->loop, -1);
+        if (f->unreachable_ms && clock_mono_ms() - f->unreachable_ms > FOLLOW_UNREACHABLE_MS_MAX)
+            break;
+    }
+    timer_stop(&f->tick);
+    if (all_over(f))
+        return 0;
+    if (f->leave)
+        return err_set(e, ERR_INTERRUPTED, "left the run '%s'", f->run->id);
+    return err_set(e, ERR_NO_STATUS,
+                   "no node of run '%s' has answered for %d minutes; it may still be going "
+                   "(try: dtctl logs -f %s)",
+                   f->run->id, FOLLOW_UNREACHABLE_MS_MAX / 60000, f->run->id);
+}
+
+static void on_stop_answer(void *ctx, const struct transport_result *r)
+{
+    (void)ctx;
+    struct err e = {0};
+    if (fleet_answer(r, &e) < 0)
+        log_debug("a node did not take the wish to stop", "reason=\"%s\"", e.text);
+}
+
+void follow_stop_run(struct follow *f, const char *why)
+{
+    log_debug("asking the agents to stop", "reason=\"%s\"", why);
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        struct err e = {0};
+        if (n->over || !n->node->up || !n->node->ready)
+            continue;
+        char *rest = arena_printf(f->session->arena, "--run %s", f->run->id);
+        if (transport_collect(n->node->link, fleet_line(n->node, "stop", rest), NULL, 0,
+                              on_stop_answer, NULL, &e) < 0)
+            log_warn("a node cannot be asked to stop", "node=%s reason=\"%s\"",
+                     n->node->info->name, e.text);
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows a run on all its nodes: events, worker lines and metrics come in as they are written, and
+// are kept on the operator's side. A connection that drops is made again, and goes on where it was.
+//
+//     struct follow f;
+//     follow_open(&f, session, &fleet, &run, &view, ctx, e);
+//     int over = follow_wait(&f, e);       // until the run is over everywhere, or f.leave is set
+//     follow_close(&f);
+//
+// The fleet's nodes are in the order of the run's node ranks, and it may have failed to reach some:
+// they are tried again. Everything is the caller's; files are written below runs/<run>/.
+#ifndef JOB_FOLLOW_H
+#define JOB_FOLLOW_H
+
+#include "job/fleet.h"
+#include "job/metric.h"
+#include "job/mirror.h"
+#include "job/run.h"
+#include "job/story.h"
+
+enum {
+    FOLLOW_RETRY_MS_MIN = 200,
+    FOLLOW_RETRY_MS_MAX = 5000,
+    FOLLOW_LOST_MS_MAX = 15 * 1000,          // for a node, once the run is over elsewhere
+    FOLLOW_UNREACHABLE_MS_MAX = 600 * 1000, // for all nodes together
+};
+
+struct follow;
+
+struct follow_node {
+    struct follow *follow;
+    struct fleet_node *node;
+    size_t index;
+    struct transport_run *run;
+    struct strbuf in;
+    struct mirror mirror;
+    struct timer retry;
+    int64_t retry_ms;
+    int64_t lost_ms; // monotonic time since when it is out of reach; 0: it is not
+    bool over;       // its end is known, or it was given up
+    bool no_status;  // given up without a word about the end
+    char state[FOLLOW_STATE_BYTES_MAX];
+    int exit_status;
+    struct err err; // why it is out of reach, or was given up
+};
+
+// What a person or a program gets to see; all may be NULL.
+struct follow_view {
+    void (*on_line)(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                    const char *line, size_t len); // stdout and stderr of workers
+    void (*on_event)(void *ctx, const struct follow_node *n, const char *kind,
+                     const struct json *event);
+    void (*on_metric)(void *ctx, const struct follow_node *n, int rank, const char *name,
+                      double value);
+    void (*on_native)(void *ctx, const struct json *record); // a line of the trainer's metrics
+    void (*on_lost)(void *ctx, const struct follow_node *n, const struct err *e);
+    void (*on_back)(void *ctx, const struct follow_node *n);
+    void (*on_tick)(void *ctx); // several times a second
+};
+
+struct follow {
+    struct session *session;
+    struct fleet *fleet;
+    struct run *run;
+    const struct follow_view *view;
+    void *ctx;
+    struct story story;
+    struct metric_set metrics;
+    struct follow_node *nodes;
+    size_t count;
+    struct arena scratch; // of one line
+    struct timer tick;
+    bool replaying; // old events are only told to the story
+    bool leave;     // set by the view or a signal: stop following
+    int64_t over_ms, unreachable_ms; // monotonic; 0: not so
+    const char *events_path, *metrics_path;
+    struct err write_err; // first failure to write on this side
+};
+
+int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
+                const struct follow_view *view, void *ctx, struct err *e);
+// 0 when the run is over on every node (see nodes[].no_status), ERR_INTERRUPTED when leave was set,
+// ERR_NO_STATUS when no node could be reached for too long.
+int follow_wait(struct follow *f, struct err *e);
+void follow_close(struct follow *f);
+// Asks the agents to stop the run on all nodes; returns at once.
+void follow_stop_run(struct follow *f, const char *why);
+// Gives every worker's file its name by rank: logs/<node>/<rank>.{out,err}.
+int follow_name_logs(struct follow *f, struct err *e);
+// The state of the whole run from what the nodes said: "" while it is not over.
+const char *follow_state(const struct follow *f, int *exit_status);
+
+#endif

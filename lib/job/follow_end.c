@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left to do when a run has been followed to its end: the names of logs, its state.
+#include "job/follow.h"
+
+#include "elastic/node_protocol.h"
+#include "sys/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+// logs/<node>/<rank>.out is the newest attempt of that rank; earlier ones are <rank>.attempt<N>.out.
+static int link_log(struct follow *f, const struct follow_node *n, const struct mirror_file *m,
+                    struct err *e)
+{
+    struct arena *a = &f->scratch;
+    const struct story_attempt *newest = f->story.nodes[n->index].attempts;
+    int rank = story_rank_of(&f->story, n->index, m->file.attempt, m->file.local_rank);
+    const char *end = m->file.kind == FOLLOW_STDOUT ? "out" : "err";
+    char *dir = arena_printf(a, "%s/%s", run_path(&f->session->cluster, f->run, "logs"),
+                             n->node->info->name);
+    char *path;
+    if (rank < 0)
+        path = arena_printf(a, "%s/local%d.attempt%d.%s", dir, m->file.local_rank,
+                            m->file.attempt, end);
+    else if (newest && m->file.attempt == newest->attempt)
+        path = arena_printf(a, "%s/%d.%s", dir, rank, end);
+    else
+        path = arena_printf(a, "%s/%d.attempt%d.%s", dir, rank, m->file.attempt, end);
+    if (file_make_dirs(dir, 0700, e) < 0)
+        return -1;
+    if (unlink(path) < 0 && errno != ENOENT)
+        return err_errno(e, ERR_SYS, "cannot replace '%s'", path);
+    if (link(m->path, path) < 0 && symlink(m->path, path) < 0)
+        return err_errno(e, ERR_SYS, "cannot name '%s'", path);
+    return 0;
+}
+
+int follow_name_logs(struct follow *f, struct err *e)
+{
+    int result = 0;
+    for (size_t i = 0; i < f->count && result == 0; i++)
+        for (const struct mirror_file *m = f->nodes[i].mirror.files; m && result == 0; m = m->next)
+            if (m->file.kind == FOLLOW_STDOUT || m->file.kind == FOLLOW_STDERR)
+                result = link_log(f, &f->nodes[i], m, e);
+    arena_reset(&f->scratch);
+    return result;
+}
+
+const char *follow_state(const struct follow *f, int *exit_status)
+{
+    // The run is what its coordinator says: every agent ends with the same state, unless it was cut
+    // off, so a failure beats a stop, a stop beats the end, and "lost" is nobody's word.
+    static const enum node_state ORDER[] = {NODE_FAILED, NODE_STOPPED, NODE_FINISHED, NODE_LOST};
+    *exit_status = 0;
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].over)
+            return "";
+    for (size_t k = 0; k < sizeof ORDER / sizeof ORDER[0]; k++) {
+        const char *name = node_state_name(ORDER[k]);
+        for (size_t i = 0; i < f->count; i++) {
+            if (strcmp(f->nodes[i].state, name) != 0)
+                continue;
+            *exit_status = f->nodes[i].exit_status;
+            return name;
+        }
+    }
+    *exit_status = node_state_exit_status(NODE_LOST);
+    return node_state_name(NODE_LOST);
+}

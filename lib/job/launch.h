@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a run: decide, send, start. What follows is follow.h.
+//
+//     struct launch l;
+//     launch_plan(&l, session, &request, e);      // nothing is touched; l.run says everything
+//     launch_files(&l, e);                        // what will be sent, hashed
+//     launch_connect(&l, &fleet, e); launch_send(&l, e); launch_start(&l, e);
+//     launch_close(&l);
+//
+// All strings are in the session's arena. The per-run key exists in memory and on the agents only.
+#ifndef JOB_LAUNCH_H
+#define JOB_LAUNCH_H
+
+#include "job/fleet.h"
+#include "job/run.h"
+#include "job/send.h"
+#include "elastic/job_spec.h"
+
+enum {
+    LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
+    LAUNCH_START_MS_MAX = 60 * 1000,
+};
+
+struct launch_request {
+    const char *const *command; // NULL-terminated; NULL or empty: the native trainer
+    size_t command_count;
+};
+
+struct launch_input {
+    const char *name, *source;
+    const char *path; // on the nodes, below their root
+    bool sharded;
+    struct manifest *manifest; // replicated, or everything before it is dealt out
+};
+
+struct launch {
+    struct session *session;
+    struct inventory inventory;
+    size_t *indices; // of the chosen nodes in the inventory, by rank
+    size_t node_count;
+    struct run run;
+    struct job_spec spec; // what is the same on every node
+    struct manifest *common;  // programs, work folder, replicated inputs
+    struct manifest **shards; // per node, NULL without sharded inputs
+    struct launch_input *inputs;
+    size_t input_count;
+    const char *resume_run; // whose state goes along; NULL: none
+    bool native;
+    bool work_is_implicit; // the current folder, because the command names a file in it
+    struct send_totals sent;
+};
+
+int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
+                struct err *e);
+int launch_files(struct launch *l, struct err *e);
+void launch_close(struct launch *l);
+
+int launch_send(struct launch *l, struct fleet *f, struct err *e);
+// Starts the agents on every node that has not failed. Between the configured minimum and maximum
+// nodes may fail; otherwise one is enough to call it off everywhere.
+int launch_start(struct launch *l, struct fleet *f, struct err *e);
+
+// ---- parts that are pure ----
+// The folder of a run on a node, below the root.
+char *launch_node_dir(struct arena *a, const char *run, const char *name);
+// Deals the files of a manifest out to `count` nodes so that each gets about the same number of
+// bytes: largest first, always to the node with the least. owner[i] is the node of entry i.
+void launch_deal(const struct manifest *m, size_t count, size_t *owner);
+// What to call a task when nobody named it.
+const char *launch_task_name(struct arena *a, const char *const *command, size_t count);
+
+#endif

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run came to.
+#include "job/summary.h"
+
+#include "sys/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAIL_LINES_SHOWN_MAX = 20, EVENTS_BYTES_MAX = 256 << 20 };
+
+// ---- summary.json ------------------------------------------------------------------------------
+
+static void json_ranks(struct json_out *j, const struct story_node *n)
+{
+    json_array(j, "ranks");
+    for (int i = 0; i < n->rank_count; i++) {
+        const struct story_rank *r = &n->ranks[i];
+        json_object(j, NULL);
+        json_int(j, "rank", r->rank);
+        json_int(j, "local_rank", r->local_rank);
+        json_str(j, "state", r->ended ? "exited" : r->started ? "no-status" : "not-started");
+        if (r->ended)
+            json_int(j, "status", r->status);
+        else
+            json_null(j, "status");
+        json_str(j, "signal", r->signal);
+        json_str(j, "reason", r->reason);
+        json_int(j, "ms", r->ms);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_nodes(const struct summary *s, struct json_out *j)
+{
+    const struct follow *f = s->follow;
+    json_array(j, "nodes");
+    for (size_t i = 0; i < f->count; i++) {
+        const struct follow_node *n = &f->nodes[i];
+        json_object(j, NULL);
+        json_str(j, "name", n->node->info->name);
+        json_int(j, "node_rank", (int64_t)i);
+        json_str(j, "state", n->state[0] ? n->state : n->no_status ? "no-status" : "running");
+        json_str(j, "error", n->no_status ? n->err.text : NULL);
+        json_ranks(j, &f->story.nodes[i]);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_failure(const struct summary *s, struct json_out *j)
+{
+    const struct story_failure *f = story_root(&s->follow->story);
+    if (!f) {
+        json_null(j, "failure");
+        return;
+    }
+    json_object(j, "failure");
+    json_str(j, "node", f->node);
+    json_int(j, "rank", f->rank);
+    json_int(j, "local_rank", f->local_rank);
+    json_int(j, "pid", f->pid);
+    json_int(j, "status", f->status);
+    json_str(j, "signal", f->signal);
+    json_str(j, "message", f->message);
+    json_str(j, "tail", f->tail);
+    json_end(j);
+}
+
+static void json_metrics(const struct summary *s, struct json_out *j)
+{
+    json_object(j, "metrics");
+    for (size_t i = 0; i < s->follow->metrics.count; i++) {
+        const struct metric *m = &s->follow->metrics.metrics[i];
+        json_object(j, m->name);
+        json_int(j, "count", (int64_t)m->count);
+        if (m->count) {
+            json_num(j, "first", m->first);
+            json_num(j, "last", m->last);
+            json_num(j, "min", m->min);
+            json_num(j, "max", m->max);
+        }
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_copy(struct json_out *j, const char *key, const struct json *v)
+{
+    switch (v->type) {
+    case JSON_NULL: json_null(j, key); break;
+    case JSON_BOOL: json_bool(j, key, v->boolean); break;
+    case JSON_INT: json_int(j, key, v->integer); break;
+    case JSON_NUM: json_num(j, key, v->number); break;
+    case JSON_STR: json_strn(j, key, v->str, v->len); break;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        if (v->type == JSON_ARRAY)
+            json_array(j, key);
+        else
+            json_object(j, key);
+        for (const struct json *c = v->child; c; c = c->next)
+            json_copy(j, v->type == JSON_OBJECT ? c->key : NULL, c);
+        json_end(j);
+    }
+}
+
+static void json_head(const struct summary *s, struct json_out *j)
+{
+    const struct run *r = s->run;
+    json_str(j, "run", r->id);
+    json_str(j, "name", r->name);
+    json_str(j, "cluster", r->cluster);
+    json_str(j, "provider", r->provider);
+    json_str(j, "state", r->state);
+    json_int(j, "exit_status", r->exit_status);
+    json_array(j, "command");
+    for (size_t i = 0; i < r->command_count; i++)
+        json_str(j, NULL, r->command[i]);
+    json_end(j);
+    json_int(j, "created_ms", r->created_ms);
+    json_int(j, "world_size", s->follow->story.world_size);
+    json_int(j, "rounds", s->follow->story.round + 1);
+    json_int(j, "restarts", s->follow->story.restarts);
+}
+
+void summary_json(const struct summary *s, struct strbuf *out)
+{
+    const struct run *r = s->run;
+    struct json_out j;
+    json_open(&j, out);
+    json_object(&j, NULL);
+    json_head(s, &j);
+    json_object(&j, "phases_ms");
+    json_int(&j, "push", r->push_ms);
+    json_int(&j, "start", r->start_ms);
+    json_int(&j, "train", r->train_ms);
+    json_int(&j, "fetch", r->fetch_ms);
+    json_end(&j);
+    json_int(&j, "pushed_bytes", (int64_t)r->push_bytes);
+    json_int(&j, "fetched_bytes", (int64_t)r->fetch_bytes);
+    json_bool(&j, "fetched", r->fetched);
+    json_bool(&j, "results_by_node", s->collect && s->collect->by_node);
+    json_str(&j, "output_dir", r->output_dir);
+    if (s->trainer) {
+        json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
+        json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", 0));
+        json_num(&j, "accuracy", json_get_num(s->trainer, "final_acc1", 0));
+        json_copy(&j, "trainer", s->trainer);
+    }
+    json_metrics(s, &j);
+    json_failure(s, &j);
+    json_nodes(s, &j);
+    json_end(&j);
+    strbuf_addc(out, '\n');
+}
+
+// ---- the last screen ---------------------------------------------------------------------------
+
+// A path as seen from the current folder, when that is shorter.
+static const char *near_path(const struct summary *s, const char *path)
+{
+    struct err e = {0};
+    char *here = file_absolute(s->arena, ".", &e);
+    size_t len = here ? strlen(here) : 0;
+    while (len > 1 && here[len - 1] == '/')
+        len--;
+    return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
+}
+
+static void line_file(const struct summary *s, struct strbuf *out, const char *label,
+                      const char *path)
+{
+    if (file_exists(path))
+        strbuf_addf(out, "  %-9s%s\n", label, near_path(s, path));
+}
+
+static void text_figures(const struct summary *s, struct strbuf *out)
+{
+    const struct json *t = s->trainer;
+    if (t)
+        strbuf_addf(out, "  %-9s%.2f %% top-1, loss %.4f, %.1f images/s, %lld steps\n", "result",
+                    json_get_num(t, "final_acc1", 0), json_get_num(t, "final_loss", 0),
+                    json_get_num(t, "images_per_s", 0), (long long)json_get_int(t, "steps", 0));
+    for (size_t i = 0; i < s->follow->metrics.count; i++) {
+        const struct metric *m = &s->follow->metrics.metrics[i];
+        if (m->count)
+            strbuf_addf(out, "  %-9s%g (from %g, %llu values)\n", m->name, m->last, m->first,
+                        (unsigned long long)m->count);
+    }
+}
+
+void summary_text(const struct summary *s, struct strbuf *out)
+{
+    const struct run *r = s->run;
+    const struct cluster *c = &s->session->cluster;
+    char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
+    char fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], got[STR_HUMAN_BYTES_MAX];
+    strbuf_addf(out, "\n%s: %s", r->id, r->state);
+    if (s->follow->story.world_size)
+        strbuf_addf(out, ", %d rank%s on %zu node%s", s->follow->story.world_size,
+                    s->follow->story.world_size == 1 ? "" : "s", s->follow->count,
+                    s->follow->count == 1 ? "" : "s");
+    if (s->follow->story.restarts)
+        strbuf_addf(out, ", %d restart%s", s->follow->story.restarts,
+                    s->follow->story.restarts == 1 ? "" : "s");
+    strbuf_addf(out, "\n  %-9spush %s (%s), start %s, train %s, fetch %s (%s)\n", "time",
+                str_human_ms(push, r->push_ms), str_human_bytes(sent, r->push_bytes),
+                str_human_ms(start, r->start_ms), str_human_ms(train, r->train_ms),
+                str_human_ms(fetch, r->fetch_ms), str_human_bytes(got, r->fetch_bytes));
+    text_figures(s, out);
+    line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
+    line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
+    line_file(s, out, "output", r->output_dir);
+    line_file(s, out, "metrics", run_path(c, r, "metrics.jsonl"));
+    line_file(s, out, "logs", run_path(c, r, "logs"));
+    line_file(s, out, "events", run_path(c, r, "events.jsonl"));
+    strbuf_addf(out, "  %-9s%s\n", "summary", near_path(s, run_path(c, r, "summary.json")));
+    if (s->collect && s->collect->by_node)
+        strbuf_addf(out, "  nodes wrote different files of one name, so results are in a folder "
+                         "per node: %s\n",
+                    s->collect->conflict);
+    if (!r->fetched)
+        strbuf_addf(out, "  results of some nodes are not here yet (try: dtctl fetch %s)\n", r->id);
+}
+
+static void add_tail(const struct summary *s, struct strbuf *out, const char *tail)
+{
+    size_t len = strlen(tail), from = len, lines = 0;
+    while (from > 0 && lines <= TAIL_LINES_SHOWN_MAX)
+        if (tail[--from] == '\n' && from + 1 < len)
+            lines++;
+    if (from > 0 || (len && tail[0] == '\n'))
+        from++;
+    char **parts = NULL;
+    size_t count = str_split(s->arena, tail + from, '\n', &parts);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 == count && !parts[i][0])
+            break;
+        strbuf_adds(out, "    | ");
+        screen_foreign(out, parts[i], strlen(parts[i]));
+        strbuf_addc(out, '\n');
+    }
+}
+
+void summary_failure(const struct summary *s, struct strbuf *out)
+{
+    const struct story_failure *f = story_root(&s->follow->story);
+    if (!f) {
+        for (size_t i = 0; i < s->follow->count; i++)
+            if (s->follow->story.nodes[i].why) {
+                strbuf_addf(out, "\n%s\n", s->follow->story.nodes[i].why);
+                break;
+            }
+        return;
+    }
+    strbuf_addf(out, "\nrank %d on node '%s' failed first: ", f->rank, f->node);
+    if (f->signal)
+        strbuf_addf(out, "ended by %s\n", f->signal);
+    else
+        strbuf_addf(out, "exit status %d\n", f->status);
+    if (f->message && f->message[0])
+        add_tail(s, out, f->message);
+    else if (f->tail && f->tail[0])
+        add_tail(s, out, f->tail);
+    size_t others = 0;
+    for (size_t i = 0; i < s->follow->story.failure_count; i++)
+        others += &s->follow->story.failures[i] != f;
+    if (others)
+        strbuf_addf(out, "  %zu more rank%s failed after it\n", others, others == 1 ? "" : "s");
+    const char *log = arena_printf(s->arena, "%s/%s/%d.err",
+                                   run_path(&s->session->cluster, s->run, "logs"), f->node,
+                                   f->rank);
+    if (!file_exists(log))
+        log = arena_printf(s->arena, "%s/%s/%d.out",
+                           run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
+    strbuf_addf(out, "  all of its output: %s\n", near_path(s, log));
+}
+
+// ---- events.jsonl ------------------------------------------------------------------------------
+
+struct event_line {
+    int64_t time_ms;
+    size_t order; // ties keep the order of their files
+    const char *text;
+};
+
+static int compare_events(const void *x, const void *y)
+{
+    const struct event_line *a = x, *b = y;
+    if (a->time_ms != b->time_ms)
+        return a->time_ms < b->time_ms ? -1 : 1;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static int64_t time_of(const char *line)
+{
+    // "time_ms" is the first member of every event, so the line need not be parsed.
+    const char *at = strstr(line, "\"time_ms\":");
+    return at ? strtoll(at + strlen("\"time_ms\":"), NULL, 10) : 0;
+}
+
+int summary_merge_events(const struct follow *f, struct err *e)
+{
+    struct arena a = {0};
+    struct strbuf out = {0};
+    char ***lines = arena_new(&a, char **, f->count + 1);
+    size_t *counts = arena_new(&a, size_t, f->count + 1), total = 0;
+    for (size_t i = 0; i <= f->count; i++) {
+        char *text = NULL;
+        size_t len = 0;
+        struct err ignored = {0};
+        const char *path = i < f->count
+                               ? file_join(&a, f->nodes[i].mirror.dir, "events.jsonl")
+                               : run_path(&f->session->cluster, f->run, "operator.jsonl");
+        if (file_read(&a, path, EVENTS_BYTES_MAX, &text, &len, &ignored) == 0)
+            counts[i] = str_split(&a, text, '\n', &lines[i]);
+        total += counts[i];
+    }
+    struct event_line *all = arena_new(&a, struct event_line, total + 1);
+    size_t n = 0;
+    for (size_t i = 0; i <= f->count; i++)
+        for (size_t k = 0; k < counts[i]; k++)
+            if (lines[i][k][0]) {
+                all[n] = (struct event_line){time_of(lines[i][k]), n, lines[i][k]};
+                n++;
+            }
+    qsort(all, n, sizeof all[0], compare_events);
+    for (size_t i = 0; i < n; i++)
+        strbuf_addf(&out, "%s\n", all[i].text);
+    int result = file_write_atomic(f->events_path, strbuf_cstr(&out), out.len, 0600, e);
+    strbuf_fini(&out);
+    arena_fini(&a);
+    return result;
+}
