@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data parallelism against the single process: real ranks are forked and meet through the real
+// collectives. Equal losses for W = 1, 2, 4 with the same global batch; with batch norm, equal to
+// one process that normalises shard by shard; the same bits when repeated; exact evaluation on any
+// world size; stop in mid-epoch and resume on another world size.
+#include "nn/trainer.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 4, STEPS_MAX = 64, KEYS_MAX = 64, VALUE_MAX = 4096, RANK_SECONDS_MAX = 120 };
+
+// What the ranks of one run share: a key-value store and their results.
+struct arena_shared {
+    pthread_mutex_t lock;
+    int keys;
+    struct {
+        char key[128], value[VALUE_MAX];
+        size_t len;
+    } entry[KEYS_MAX];
+    double loss[RANKS_MAX][STEPS_MAX + 1]; // by step, from 1
+    int64_t steps[RANKS_MAX];
+    struct trainer_result result[RANKS_MAX];
+};
+static struct arena_shared *shared;
+static char dir[] = "/tmp/test_nn_parallel.XXXXXX";
+
+static int kv_set(void *ctx, const char *key, const void *value, size_t len, struct err *e) {
+    (void)ctx;
+    if (len > VALUE_MAX || strlen(key) >= sizeof shared->entry[0].key)
+        return err_set(e, ERR_LIMIT, "key or value too long");
+    pthread_mutex_lock(&shared->lock);
+    int i = shared->keys < KEYS_MAX ? shared->keys : -1;
+    if (i >= 0) {
+        strcpy(shared->entry[i].key, key);
+        memcpy(shared->entry[i].value, value, len);
+        shared->entry[i].len = len;
+        shared->keys++;
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return i < 0 ? err_set(e, ERR_LIMIT, "too many keys") : 0;
+}
+
+static int kv_try(const char *key, void *value, size_t cap, size_t *len) {
+    int found = -1;
+    pthread_mutex_lock(&shared->lock);
+    for (int i = 0; i < shared->keys && found < 0; i++)
+        if (strcmp(shared->entry[i].key, key) == 0 && shared->entry[i].len <= cap)
+            found = i;
+    if (found >= 0) {
+        *len = shared->entry[found].len;
+        memcpy(value, shared->entry[found].value, *len);
+    }
+    pthread_mutex_unlock(&shared->lock);
+    return found < 0 ? -1 : 0;
+}
+
+static int kv_get(void *ctx, const char *key, void *value, size_t cap, size_t *len, int timeout_ms,
+                  struct err *e) {
+    (void)ctx;
+    for (int ms = 0; ms < timeout_ms; ms++) {
+        if (kv_try(key, value, cap, len) == 0)
+            return 0;
+        usleep(1000);
+    }
+    return err_set(e, ERR_TIMEOUT, "no key '%s'", key);
+}
+
+struct run {
+    int world, nodes, shards;
+    int stop_rank;       // this rank asks to stop …
+    int64_t stop_step;   // … after this step; 0: never
+    const char *name;    // of the folder for its files
+    const char *set[24]; // train.key=value
+};
+
+struct rank_run {
+    const struct run *run;
+    int rank;
+    volatile sig_atomic_t stop;
+};
+
+static void on_step(void *ctx, int64_t step, double loss) {
+    struct rank_run *r = ctx;
+    if (step <= STEPS_MAX)
+        shared->loss[r->rank][step] = loss;
+    shared->steps[r->rank] = step;
+    if (r->run->stop_step == step && r->run->stop_rank == r->rank)
+        r->stop = 1;
+}
+
+static int run_rank(const struct run *run, int rank) {
+    struct arena a = {0};
+    struct train_config options;
+    struct train_flags flags;
+    struct option_set set;
+    struct err e;
+    const char *argv[64];
+    struct rank_run r = {.run = run, .rank = rank};
+    int argc = 0, local = run->world / run->nodes;
+    static const char *const common[] = {
+        "train.dataset=shapes", "train.train_size=256", "train.test_size=130",
+        "train.batch=32",       "train.threads=1",      "train.hidden=32,16",
+        "train.model=mlp",      "train.optimizer=sgd",  "train.lr=0.05",
+        "train.epochs=2",       "train.eval_batch=50",  "train.bucket_bytes=4096"};
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        argv[argc++] = "--set";
+        argv[argc++] = common[i];
+    }
+    for (int i = 0; run->set[i]; i++) {
+        argv[argc++] = "--set";
+        argv[argc++] = run->set[i];
+    }
+    if (train_config_load(&options, &flags, &set, &a, argc, argv, NULL, &e) < 0) {
+        diag("%s", e.text);
+        return 1;
+    }
+    const char *folder = file_join(&a, dir, run->name);
+    struct trainer_config c = {.options = &options,
+                               .comm = {.rank = rank,
+                                        .world = run->world,
+                                        .local_rank = rank % local,
+                                        .local_world = local,
+                                        .node = rank / local,
+                                        .nodes = run->nodes,
+                                        .kv = {kv_set, kv_get, NULL},
+                                        .prefix = run->name,
+                                        .address = "127.0.0.1"},
+                               .output_dir = folder,
+                               .model_dir = folder,
+                               .state_dir = file_join(&a, folder, "state"),
+                               .stop = &r.stop,
+                               .on_step = on_step,
+                               .on_step_ctx = &r,
+                               .shards = run->shards};
+    if (trainer_run(&c, &shared->result[rank], &e) < 0) {
+        diag("rank %d: %s", rank, e.text);
+        return 1;
+    }
+    arena_fini(&a);
+    return 0;
+}
+
+// Forks the ranks and waits; true when all of them ended well.
+static bool run_all(const struct run *run) {
+    pid_t pid[RANKS_MAX];
+    bool good = true;
+    memset(shared->loss, 0, sizeof shared->loss);
+    memset(shared->steps, 0, sizeof shared->steps);
+    shared->keys = 0;
+    fflush(stdout);
+    for (int rank = 0; rank < run->world; rank++) {
+        pid[rank] = fork();
+        if (pid[rank] == 0) {
+            alarm(RANK_SECONDS_MAX);
+            int status = run_rank(run, rank);
+            fflush(stdout);
+            _exit(status);
+        }
+    }
+    for (int rank = 0; rank < run->world; rank++) {
+        int status;
+        waitpid(pid[rank], &status, 0);
+        good = good && status == 0;
+    }
+    return ok(good, "%s: %d rank%s on %d node%s", run->name, run->world, run->world == 1 ? "" : "s",
+              run->nodes, run->nodes == 1 ? "" : "s");
+}
+
+static double losses[STEPS_MAX + 1]; // of the run that others are compared with
+static int64_t steps;
+
+static void keep_losses(void) {
+    memcpy(losses, shared->loss[0], sizeof losses);
+    steps = shared->steps[0];
+}
+
+// Largest difference of rank 0's losses from those kept, over the steps that this run made.
+static double difference(int64_t from) {
+    double most = 0;
+    for (int64_t s = from; s <= shared->steps[0]; s++) {
+        double d = fabs(shared->loss[0][s] - losses[s]);
+        most = d > most || d != d ? d : most;
+    }
+    return most;
+}
+
+static bool ranks_agree(int world) {
+    for (int rank = 1; rank < world; rank++)
+        if (memcmp(shared->loss[rank], shared->loss[0], sizeof losses) != 0)
+            return false;
+    return true;
+}
+
+static void test_plain(void) {
+    struct run one = {.world = 1, .nodes = 1, .name = "one"};
+    struct run two = {.world = 2, .nodes = 1, .name = "two", .set = {"train.batch=16"}};
+    struct run again = {.world = 2, .nodes = 1, .name = "again", .set = {"train.batch=16"}};
+    struct run four = {.world = 4, .nodes = 2, .name = "four", .set = {"train.batch=8"}};
+    double top1;
+    run_all(&one);
+    keep_losses();
+    top1 = shared->result[0].final_top1;
+    is_int(steps, 16, "two epochs of eight steps");
+    ok(losses[16] < losses[1], "the loss falls from %g to %g", losses[1], losses[16]);
+    run_all(&two);
+    is_int(shared->steps[0], steps, "two ranks make as many steps");
+    near(difference(1), 0, 2e-6, "with the same losses to rounding");
+    ok(ranks_agree(2), "both ranks see the same mean loss");
+    near(shared->result[1].final_top1, top1, 1e-9, "and the same exact accuracy");
+    double bits[STEPS_MAX + 1];
+    memcpy(bits, shared->loss[0], sizeof bits);
+    run_all(&again);
+    is_mem(shared->loss[0], sizeof bits, bits, sizeof bits, "the same bits when repeated");
+    run_all(&four);
+    is_int(shared->steps[0], steps, "four ranks on two nodes make as many steps");
+    near(difference(1), 0, 2e-6, "with the same losses to rounding");
+    near(shared->result[3].final_top1, top1, 1e-9, "and the same exact accuracy");
+    near(shared->result[3].final_loss, shared->result[0].final_loss, 0, "known to every rank");
+}
+
+static void test_norm(void) {
+    static const char *const batch[] = {[2] = "train.batch=4", [4] = "train.batch=2"};
+    for (int world = 2; world <= 4; world += 2) {
+        struct run shards = {.world = 1, .nodes = 1, .shards = world, .name = "shards"};
+        struct run ranks = {.world = world, .nodes = 1, .name = "ranks"};
+        const char *set[] = {"train.model=resnet18", "train.train_size=32",
+                             "train.test_size=30",   "train.epochs=1",
+                             "train.lr=0.0003",      batch[world],
+                             "train.resume=never",   "train.crop_pad=4",
+                             "train.stem=cifar",     NULL};
+        memcpy(shards.set, set, sizeof set);
+        memcpy(ranks.set, set, sizeof set);
+        run_all(&shards);
+        keep_losses();
+        double top1 = shared->result[0].final_top1, loss = shared->result[0].final_loss;
+        is_int(steps, 4, "four steps");
+        run_all(&ranks);
+        near(difference(1), 0, 1e-4,
+             "batch norm on %d ranks: losses of one process that normalises per shard", world);
+        near(shared->loss[0][1], losses[1], 1e-5, "the first one to the last digits");
+        near(shared->result[0].final_loss / loss, 1, 1e-3, "and the same evaluation loss");
+        near(shared->result[0].final_top1, top1, 100.0 / 30 + 1e-6, "and accuracy");
+    }
+}
+
+static void test_resume(void) {
+    static const char *const modes[] = {"train.optimizer=sgd", "train.optimizer=adam"};
+    for (int i = 0; i < 2; i++) {
+        const char *lr = i ? "train.lr=0.002" : "train.lr=0.05";
+        struct run whole = {.world = 2,
+                            .nodes = 1,
+                            .name = i ? "whole-adam" : "whole",
+                            .set = {"train.batch=16", modes[i], lr, "train.schedule=cosine",
+                                    "train.warmup_epochs=0.5"}};
+        struct run part = whole, rest = whole;
+        part.name = rest.name = i ? "part-adam" : "part";
+        part.stop_rank = 1;
+        part.stop_step = 10;
+        rest.world = 4;
+        rest.set[0] = "train.batch=8";
+        run_all(&whole);
+        keep_losses();
+        double loss = shared->result[0].final_loss;
+        run_all(&part);
+        is_int(shared->steps[0], 11, "a stop asked for by rank 1 after step 10 stops rank 0 too");
+        is_int(shared->steps[1], 11, "after the same step");
+        ok(shared->result[0].stopped && shared->result[1].stopped, "both say that they stopped");
+        near(difference(1), 0, 0, "until then the same bits as the run that was not stopped");
+        run_all(&rest);
+        is_int(shared->steps[0], steps, "resumed in mid-epoch on four ranks, it makes the rest");
+        ok(shared->loss[0][11] == 0 && shared->loss[0][12] != 0, "beginning with the next step");
+        near(difference(12), 0, 5e-6, "with the losses of the run that was not stopped");
+        near(shared->result[0].final_loss, loss, 5e-6, "and its evaluation");
+        is_int(shared->result[0].epochs, 2, "and both epochs are on record");
+    }
+}
+
+int main(void) {
+    struct err e;
+    pthread_mutexattr_t attr;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || !mkdtemp(dir))
+        bail_out("no shared memory or temporary folder");
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shared->lock, &attr);
+    test_plain();
+    test_norm();
+    test_resume();
+    file_remove_tree(dir, &e);
+    return done_testing();
+}
