@@ -4,7 +4,6 @@
 // padding cuts taps off, positions with the same taps form a class of their own and the missing
 // taps are never touched (a 3x3 filter on a 1x1 image costs one ninth).
 #include <assert.h>
-#include <string.h>
 
 #include "kernels/cpu/conv_plan.h"
 #include "kernels/cpu/conv_work.h"
@@ -46,35 +45,60 @@ size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv
     return panels_size(ctx->isa, s) * sizeof(float);
 }
 
-// The filters of one tap for up to tile_cols output channels: [src_c][tile_cols].
-static void pack_tap(const struct rows_job *job, int panel, int tap, float *dst) {
+// Visits the taps that any class uses, as slots and in the filter.
+static int next_tap(const struct rows_job *job, int slot, int *tap) {
+    int kw = job->s->kw, slots = job->s->kh * kw;
+    for (; slot < slots; slot++)
+        if (job->y.slot_used[slot / kw] && job->x.slot_used[slot % kw]) {
+            *tap = job->y.slot_tap[slot / kw] * kw + job->x.slot_tap[slot % kw];
+            return slot;
+        }
+    return -1;
+}
+
+// Convolution: panels of filters, transposed so that filters are columns. A worker takes panels and
+// reads each of its filters from end to end.
+static void pack_filters(const struct rows_job *job, int worker, int workers) {
     const struct conv2d_shape *s = job->s;
-    int nr = job->isa->tile_cols, first = panel * nr;
-    int cols = job->dst_c - first < nr ? job->dst_c - first : nr;
-    size_t filter = (size_t)s->kh * s->kw * s->c;
-    const float *w = job->w + (size_t)tap * s->c;
-    if (!job->data) {
-        job->isa->pack_transposed(s->c, cols, w + first * filter, (ptrdiff_t)filter, dst);
-        return;
-    }
-    for (int o = 0; o < s->o; o++, dst += nr) {
-        memcpy(dst, w + o * filter + first, (size_t)cols * sizeof(float));
-        memset(dst + cols, 0, (size_t)(nr - cols) * sizeof(float));
+    int nr = job->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
+    size_t filter = (size_t)slots * s->c, tap_size = (size_t)s->c * nr;
+    struct share mine = share_of(div_up(s->o, nr) * slots, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+        int first = (int)(i / slots) * nr, cols = s->o - first < nr ? s->o - first : nr;
+        int slot = next_tap(job, (int)(i % slots), &tap);
+        if (slot != i % slots)
+            continue;
+        job->isa->pack_transposed(s->c, cols, job->w + first * filter + (size_t)tap * s->c,
+                                  (ptrdiff_t)filter, job->panels + i * tap_size);
     }
 }
 
-static void pack_filters(void *arg, int worker, int workers) {
-    const struct rows_job *job = arg;
-    int kh = job->s->kh, kw = job->s->kw, taps = kh * kw;
-    int64_t items = div_up(job->dst_c, job->isa->tile_cols) * taps;
-    struct share mine = share_of(items, worker, workers);
-    size_t tap_size = (size_t)job->src_c * job->isa->tile_cols;
+// Data gradient: columns are input channels, which already lie side by side. A worker takes a few
+// filters at a time and spreads them over all panels.
+static void pack_channels(const struct rows_job *job, int worker, int workers) {
+    enum { filters_at_once = 32 };
+    const struct conv2d_shape *s = job->s;
+    int nr = job->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
+    size_t filter = (size_t)slots * s->c, tap_size = (size_t)s->o * nr;
+    struct share mine = share_of(div_up(s->o, filters_at_once), worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++) {
-        int ys = (int)(i % taps) / kw, xs = (int)(i % taps) % kw;
-        if (job->y.slot_used[ys] && job->x.slot_used[xs])
-            pack_tap(job, (int)(i / taps), job->y.slot_tap[ys] * kw + job->x.slot_tap[xs],
-                     job->panels + i * tap_size);
+        int o = (int)i * filters_at_once;
+        int count = s->o - o < filters_at_once ? s->o - o : filters_at_once;
+        for (int slot = next_tap(job, 0, &tap); slot >= 0; slot = next_tap(job, slot + 1, &tap))
+            for (int c = 0, panel = 0; c < s->c; c += nr, panel++)
+                job->isa->pack_copied(
+                    count, s->c - c < nr ? s->c - c : nr,
+                    job->w + o * filter + (size_t)tap * s->c + c, (ptrdiff_t)filter,
+                    job->panels + ((size_t)panel * slots + slot) * tap_size + (size_t)o * nr);
     }
+}
+
+static void pack(void *arg, int worker, int workers) {
+    const struct rows_job *job = arg;
+    if (job->data)
+        pack_channels(job, worker, workers);
+    else
+        pack_filters(job, worker, workers);
 }
 
 // Where a row of a class reads and writes.
@@ -167,7 +191,7 @@ static void run(struct kernel_ctx *ctx, struct rows_job *job) {
     assert(cpu_conv2d_rows_workspace(ctx, job->s) <= ctx->work_bytes);
     job->isa = ctx->isa;
     job->panels = (float *)ctx->work;
-    ctx_parallel(ctx, pack_filters, job);
+    ctx_parallel(ctx, pack, job);
     ctx_parallel(ctx, multiply, job);
 }
 

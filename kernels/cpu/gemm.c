@@ -37,14 +37,10 @@ static void pack_b_panel(const struct gemm_job *job, int panel) {
     int nr = job->isa->tile_cols, first = panel * nr, cols = g->n - first < nr ? g->n - first : nr;
     float *dst = job->panels + (size_t)panel * g->k * nr;
     const float *b = g->b;
-    if (g->trans_b) {
+    if (g->trans_b)
         job->isa->pack_transposed(g->k, cols, b + (size_t)first * g->ldb, g->ldb, dst);
-        return;
-    }
-    for (int p = 0; p < g->k; p++, dst += nr) {
-        memcpy(dst, b + (size_t)p * g->ldb + first, (size_t)cols * sizeof(float));
-        memset(dst + cols, 0, (size_t)(nr - cols) * sizeof(float));
-    }
+    else
+        job->isa->pack_copied(g->k, cols, b + first, g->ldb, dst);
 }
 
 static void pack_b(void *arg, int worker, int workers) {

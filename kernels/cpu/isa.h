@@ -67,8 +67,10 @@ struct cpu_isa {
     int (*usable)(void); // by this processor and system
     void (*rows)(const struct rows_tile *t);
     void (*cols)(const struct cols_tile *t);
-    // dst[k][j] = src[j * stride + k] for j < cols, zero up to tile_cols: a packed panel from rows.
+    // A packed panel, dst[k][j] for j < tile_cols, zero where j >= cols, from
+    // src[j * stride + k] (transposed) or src[k * stride + j] (copied).
     void (*pack_transposed)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
+    void (*pack_copied)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
 
     // Column sums of a block, and moments: mean of the block and sum of squared differences.
     void (*column_sums)(int64_t rows, int cols, const float *x, float *sum);

@@ -125,18 +125,59 @@ static void micro_cols(const struct cols_tile *t) {
     table[t->out.cols > VL][t->out.rows - 1](t);
 }
 
-// Sixteen k at a time, so that every line of the source is used at once while it is near.
+typedef float quad __attribute__((vector_size(16)));
+
+INLINE quad load_quad(const float *p) {
+    quad v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void store_quad(float *p, quad v) {
+    __builtin_memcpy(p, &v, sizeof v);
+}
+
+// Four k of four rows of the source become four columns of four rows of the panel.
+INLINE void transpose_quad(const float *src, ptrdiff_t stride, float *dst) {
+    quad a = load_quad(src), b = load_quad(src + stride), c = load_quad(src + 2 * stride),
+         d = load_quad(src + 3 * stride);
+    quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    quad cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    store_quad(dst, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store_quad(dst + NR, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    store_quad(dst + 2 * NR, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store_quad(dst + 3 * NR, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+}
+
+// Sixteen k at a time, so that every line of the source is used up while it is near.
 static void micro_pack_transposed(int k, int cols, const float *src, ptrdiff_t stride, float *dst) {
     enum { step = 16 };
     for (int p = 0; p < k; p += step) {
         int n = k - p < step ? k - p : step;
-        for (int j = 0; j < NR; j++) {
+        for (int j = 0; j < NR; j += 4) {
             const float *s = src + j * stride + p;
             float *d = dst + (size_t)p * NR + j;
-            for (int q = 0; q < n; q++)
-                d[q * NR] = j < cols ? s[q] : 0;
+            int q = 0;
+            for (; j + 4 <= cols && q + 4 <= n; q += 4)
+                transpose_quad(s + q, stride, d + q * NR);
+            for (; q < n; q++)
+                for (int i = 0; i < 4; i++)
+                    d[q * NR + i] = j + i < cols ? s[i * stride + q] : 0;
         }
     }
+}
+
+static void micro_pack_copied(int k, int cols, const float *src, ptrdiff_t stride, float *dst) {
+    vmask mask[NV];
+    for (int v = 0; v < NV; v++) {
+        int left = cols - v * VL;
+        mask[v] = V_MASK(left < 0 ? 0 : left > VL ? VL : left);
+    }
+    for (int p = 0; p < k; p++, src += stride, dst += NR)
+        for (int v = 0; v < NV; v++)
+            V_STOREM(dst + v * VL, V_FULL, V_LOADM(src + v * VL, mask[v]));
 }
 
 #endif

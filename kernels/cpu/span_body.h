@@ -212,6 +212,7 @@ static void span_adam(size_t n, const struct adam_step *s, float *p, const float
         .rows = micro_rows,                                                                        \
         .cols = micro_cols,                                                                        \
         .pack_transposed = micro_pack_transposed,                                                  \
+        .pack_copied = micro_pack_copied,                                                          \
         .column_sums = span_column_sums,                                                           \
         .column_moments = span_column_moments,                                                     \
         .bn_apply = span_bn_apply,                                                                 \
