@@ -233,10 +233,21 @@ int toml_parser_pair(struct toml_parser *ps, struct toml *table) {
     struct toml *first = lost ? NULL : member(ps, table, &key);
     if (first)
         duplicate(ps, &key, first);
-    struct toml_pos pos = toml_parser_pos(ps);
-    struct toml *node = lost || first ? toml_parser_add(ps, ps->stray, NULL, TOML_BOOL, pos)
-                                      : toml_parser_add(ps, table, &key, TOML_BOOL, pos);
-    return node ? toml_parser_value(ps, node) : -1;
+    if (lost || first)
+        table = ps->stray;
+    struct toml *before = table->last;
+    struct toml *node = toml_parser_add(ps, table, table == ps->stray ? NULL : &key, TOML_BOOL,
+                                        toml_parser_pos(ps));
+    if (!node || toml_parser_value(ps, node) == 0)
+        return node ? 0 : -1;
+    // No half-read value stays in the tree; a second one of that key is still noticed.
+    if (before)
+        before->next = NULL;
+    else
+        table->child = NULL;
+    table->last = before;
+    table->len--;
+    return -1;
 }
 
 // ---- headers ---------------------------------------------------------------------------------
