@@ -18,8 +18,8 @@
 static const struct link_events link_table;
 
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     struct events *events,
-                                     void (*on_idle)(struct coordinator *c), void *ctx) {
+                                     struct events *events, void (*on_idle)(struct coordinator *c),
+                                     void *ctx) {
     struct coordinator *c = heap_alloc(sizeof *c);
     c->loop = loop;
     c->config = *config;
@@ -41,7 +41,9 @@ static void free_dead(struct coordinator *c) {
     c->dead = NULL;
 }
 
-static void on_bury(struct timer *t) { free_dead(container_of(t, struct coordinator, bury)); }
+static void on_bury(struct timer *t) {
+    free_dead(container_of(t, struct coordinator, bury));
+}
 
 // The memory goes later: a callback of the peer's own connection may be running.
 static void peer_free(struct peer *p) {

@@ -31,12 +31,14 @@ struct coordinator_config {
 };
 
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     struct events *events,
-                                     void (*on_idle)(struct coordinator *c), void *ctx);
+                                     struct events *events, void (*on_idle)(struct coordinator *c),
+                                     void *ctx);
 void coordinator_close(struct coordinator *c); // NULL is fine
 // A connected socket whose first bytes are unread. peer NULL: this process.
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer);
-void coordinator_stop_run(struct coordinator *c, const char *reason, int signal, int64_t grace_ms);
+// Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
+void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
+                         int signal, int64_t grace_ms);
 const struct rendezvous *coordinator_rendezvous(const struct coordinator *c);
 void *coordinator_ctx(const struct coordinator *c);
 

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Theory of operation: one loop. Its inputs are the connection to the coordinator (agent_link.c),
+// the guard's reports about workers (agent_round.c), signals, the control socket, and on the
+// leading node the agents' listening socket. Every message leads to at most one step of one of
+// them.
+#include "elastic/agent_state.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { ACCEPT_BATCH_MAX = 256 };
+
+// One port for agents and, in a static start, for the workers' store: told apart by the first byte,
+// which is a letter for agents and a small number for stores.
+struct door { // an accepted connection that has said nothing yet
+    struct watch watch;
+    struct timer late;
+    struct agent *agent;
+    struct net_address peer;
+    struct door *next_dead;
+};
+
+static void door_close(struct door *d, bool close_fd) {
+    int fd = d->watch.fd;
+    watch_stop(&d->watch);
+    timer_stop(&d->late);
+    if (close_fd)
+        close(fd);
+    free(d);
+}
+
+static void door_hand_over(struct door *d, bool to_store) {
+    struct agent *a = d->agent;
+    int fd = d->watch.fd;
+    struct net_address peer = d->peer;
+    struct store_server *store = a->store ? a->store : a->store_next;
+    bool taken = to_store ? a->config->store_at_endpoint && store : a->coordinator != NULL;
+    door_close(d, !taken);
+    if (taken && to_store)
+        store_server_adopt(store, fd, &peer);
+    else if (taken)
+        coordinator_adopt(a->coordinator, fd, &peer);
+}
+
+static void on_door(struct watch *w, unsigned events) {
+    struct door *d = container_of(w, struct door, watch);
+    unsigned char first;
+    (void)events;
+    ssize_t n = recv(w->fd, &first, 1, MSG_PEEK);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0)
+        door_close(d, true);
+    else
+        door_hand_over(d, first != WIRE_MAGIC[0]);
+}
+
+// Silent for long: an old client's second connection to the store, or nobody of ours.
+static void on_door_late(struct timer *t) {
+    door_hand_over(container_of(t, struct door, late), true);
+}
+
+static void on_listen(struct watch *w, unsigned events) {
+    struct agent *a = container_of(w, struct agent, listen);
+    (void)events;
+    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
+        struct net_address peer;
+        struct err e = {0};
+        int fd = net_accept(w->fd, &peer, &e);
+        if (fd < 0) {
+            if (e.code != ERR_NONE)
+                log_warn("cannot accept a connection", "reason=%s", e.text);
+            return;
+        }
+        struct door *d = heap_alloc(sizeof *d);
+        d->agent = a;
+        d->peer = peer;
+        if (watch_start(a->loop, &d->watch, fd, LOOP_READ, on_door, &e) < 0) {
+            close(fd);
+            free(d);
+            continue;
+        }
+        timer_start(a->loop, &d->late, LINK_GREETING_MS_MAX, on_door_late);
+    }
+}
+
+static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
+    struct agent *a = ctx;
+    int signal = (int)info->ssi_signo;
+    char reason[64];
+    if (signal == SIGPIPE)
+        return;
+    snprintf(reason, sizeof reason, "%s received", proc_signal_name(signal));
+    log_warn("a signal was received", "signal=%s", proc_signal_name(signal));
+    if (a->signals_seen >= 2) { // the guard sees this process end, and kills
+        a->exit_status = 1;
+        loop_stop(a->loop);
+        return;
+    }
+    if (a->signals_seen++ > 0) { // the second one does not wait for workers
+        agent_stop_workers(a, SIGKILL, 0, reason);
+        agent_end(a, NODE_STOPPED, reason, NULL, 0);
+        return;
+    }
+    int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
+    if (a->coordinator) {
+        agent_request_stop(a, reason, signal, grace_ms);
+        return;
+    }
+    struct wire_msg m = {.type = WIRE_LEAVE, .reason = reason};
+    a->leaving = true;
+    agent_send(a, &m);
+    agent_stop_workers(a, signal, grace_ms, reason);
+    agent_end(a, NODE_STOPPED, reason, NULL, 0);
+}
+
+static void on_command(struct control *c, const struct json *command) {
+    struct agent *a = c->ctx;
+    if (!str_eq(json_get_str(command, "op", ""), "stop"))
+        return;
+    int64_t grace_ms = json_get_int(command, "grace_ms", -1);
+    int64_t signal = json_get_int(command, "signal", SIGTERM);
+    if (grace_ms < 0)
+        grace_ms = a->config->coordinator.shutdown_timeout_ms;
+    if (signal < 1 || signal >= NSIG)
+        signal = SIGTERM;
+    agent_request_stop(a, "stopped on request", (int)signal, grace_ms);
+}
+
+static void on_coordinator_idle(struct coordinator *c) {
+    struct agent *a = coordinator_ctx(c);
+    a->coordinator_idle = true;
+    if (!a->over) // its own connection was cut before the verdict could be read
+        agent_end(a, NODE_FAILED, rendezvous_reason(coordinator_rendezvous(c)), NULL, 0);
+    agent_maybe_leave_loop(a);
+}
+
+// One descriptor per client of the store and per agent; workers get the old limit back.
+static uint64_t raise_descriptors(void) {
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
+        return 0;
+    uint64_t before = lim.rlim_cur;
+    lim.rlim_cur = lim.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &lim);
+    return before;
+}
+
+static int open_story(struct agent *a, struct err *e) {
+    const struct agent_config *c = a->config;
+    char path[4096];
+    if (!c->run_dir)
+        return events_open(&a->events, NULL, c->name, e);
+    snprintf(path, sizeof path, "%s/events.jsonl", c->run_dir);
+    a->control.ctx = a;
+    if (events_open(&a->events, path, c->name, e) < 0 ||
+        control_open(&a->control, a->loop, c->run_dir, on_command, e) < 0)
+        return -1;
+    struct json_out *j = events_begin(&a->events, EVENT_LISTENING);
+    json_str(j, "address", a->address);
+    json_int(j, "port", c->listen_port);
+    events_end(&a->events);
+    return 0;
+}
+
+static int agent_open(struct agent *a, struct workers_config *workers, struct err *e) {
+    const struct agent_config *c = a->config;
+    if (guard_subreaper(e) < 0)
+        return -1;
+    *workers = c->workers;
+    workers->descriptors_max = raise_descriptors();
+    a->workers.ctx = a;
+    workers_init(&a->workers, a->loop, workers, &agent_workers_table);
+    sigset_t set = c->signals;
+    sigaddset(&set, SIGPIPE);
+    if (loop_signals(a->loop, &set, on_signal, a, e) < 0 || open_story(a, e) < 0)
+        return -1;
+    if (c->leads)
+        a->coordinator =
+            coordinator_open(a->loop, &c->coordinator, &a->events, on_coordinator_idle, a);
+    if (c->listen_fd >= 0 &&
+        watch_start(a->loop, &a->listen, c->listen_fd, LOOP_READ, on_listen, e) < 0)
+        return -1;
+    agent_set_state(a, NODE_STARTING, "");
+    return agent_link_open(a, e);
+}
+
+static void agent_close(struct agent *a) {
+    agent_link_close(a);
+    watch_stop(&a->listen);
+    if (a->config->listen_fd >= 0)
+        close(a->config->listen_fd);
+    control_close(&a->control);
+    coordinator_close(a->coordinator);
+    store_server_close(a->store);
+    store_server_close(a->store_next);
+    workers_fini(&a->workers);
+    events_close(&a->events);
+    arena_fini(&a->end_arena);
+}
+
+int agent_run(const struct agent_config *config, struct err *e) {
+    struct agent *a = heap_alloc(sizeof *a);
+    struct workers_config workers;
+    a->config = config;
+    a->round = -1;
+    a->begin_ms = clock_mono_ms();
+    snprintf(a->address, sizeof a->address, "%s", config->address ? config->address : "");
+    a->loop = loop_open(e);
+    int rc = a->loop ? agent_open(a, &workers, e) : -1;
+    if (rc == 0) {
+        loop_run(a->loop);
+        rc = a->exit_status;
+    }
+    // The process ends after this; connections that never spoke go with it.
+    if (rc >= 0)
+        agent_close(a);
+    return rc;
+}

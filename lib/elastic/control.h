@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's door for commands on its own node: a unix socket (mode 0600) in the run's folder. One
+// JSON line per command: {"op":"stop","signal":15,"grace_ms":30000}. The answer is {"ok":true}; the
+// connection then stays open until the agent ends, so that its end is news without asking.
+#ifndef ELASTIC_CONTROL_H
+#define ELASTIC_CONTROL_H
+
+#include "base/err.h"
+#include "base/json.h"
+#include "sys/loop.h"
+
+enum { CONTROL_LINE_BYTES_MAX = 4096, CONTROL_CLIENTS_MAX = 64 };
+#define CONTROL_NAME "control.sock"
+
+struct control_client;
+
+struct control {
+    struct loop *loop; // NULL: closed
+    struct watch listen;
+    int dir_fd;
+    struct control_client *clients;
+    struct timer bury;
+    struct control_client *dead;
+    int count;
+    void (*on_command)(struct control *c, const struct json *command);
+    void *ctx;
+};
+
+int control_open(struct control *c, struct loop *loop, const char *run_dir,
+                 void (*on_command)(struct control *c, const struct json *command), struct err *e);
+void control_close(struct control *c);
+// Blocking; a connection to the agent of that run. ERR_NOT_FOUND when it does not run any more.
+int control_connect(const char *run_dir, struct err *e);
+
+#endif
