@@ -114,10 +114,13 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     c->greeting_count++;
 }
 
-void coordinator_stop_run(struct coordinator *c, const char *reason, int signal, int64_t grace_ms) {
+void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
+                         const char *reason, int signal, int64_t grace_ms) {
+    if (c->over)
+        return;
     c->stop_signal = signal;
     c->stop_grace_ms = grace_ms;
-    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), VERDICT_STOPPED, reason);
+    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), verdict, reason);
     coordinator_pump(c);
 }
 
