@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replacing a whole folder: is there anything to do, and the exchange itself.
+#include "base/str.h"
+#include "remote/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Compares like manifest_sort: '/' before everything. `as_folder` appends a '/' to path.
+static int order(const char *a, const char *b) {
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    int ca = *a == '/' ? 1 : *a ? (unsigned char)*a + 1 : 0;
+    int cb = *b == '/' ? 1 : *b ? (unsigned char)*b + 1 : 0;
+    return ca - cb;
+}
+
+// The first entry that is not before path.
+static size_t lower_bound(const struct manifest *m, const char *path) {
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (order(m->entries[mid].path, path) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+// Listed itself, or on the way to something that is.
+static bool is_listed(const struct manifest *m, const char *path) {
+    size_t i = lower_bound(m, path), len = strlen(path);
+    return i < m->count && strncmp(m->entries[i].path, path, len) == 0 &&
+           (m->entries[i].path[len] == '\0' || m->entries[i].path[len] == '/');
+}
+
+// Takes fd.
+static bool folder_listed(const struct manifest *m, int fd, const char *below, int depth) {
+    struct arena a = {0};
+    bool good = depth <= MANIFEST_DEPTH_MAX + 1;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return false;
+    }
+    for (struct dirent *i; good && (i = readdir(d));) {
+        if (strcmp(i->d_name, ".") == 0 || strcmp(i->d_name, "..") == 0)
+            continue;
+        const char *path =
+            *below ? arena_printf(&a, "%s/%s", below, i->d_name) : arena_strdup(&a, i->d_name);
+        good = is_listed(m, path);
+        if (!good || (i->d_type != DT_DIR && i->d_type != DT_UNKNOWN))
+            continue;
+        int next = openat(fd, i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next >= 0)
+            good = folder_listed(m, next, path, depth + 1);
+    }
+    closedir(d);
+    arena_fini(&a);
+    return good;
+}
+
+bool place_names_equal(struct place *p, const struct manifest *m) {
+    int fd = p->dest_fd < 0 ? -1 : openat(p->dest_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && folder_listed(m, fd, "", 0);
+}
+
+int place_switch(struct place *p, struct err *e) {
+    if (!p->replace || !p->ready)
+        return 0;
+    struct err ignored;
+    if (p->dest_fd < 0) {
+        if (rename(p->staging, p->dest) < 0)
+            return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
+        p->ready = false;
+        return 0;
+    }
+    // Both names exist all the time: nobody sees the folder missing (Linux 3.15).
+    if (syscall(SYS_renameat2, AT_FDCWD, p->staging, AT_FDCWD, p->dest, RENAME_EXCHANGE) < 0) {
+        const char *old = arena_printf(&p->arena, "%s.old-%ld", p->dest, (long)getpid());
+        if (rename(p->dest, old) < 0 || rename(p->staging, p->dest) < 0)
+            return err_errno(e, ERR_SYS, "cannot exchange '%s' and '%s'", p->staging, p->dest);
+        p->staging = old;
+    }
+    (void)file_remove_tree(p->staging, &ignored); // place_close tries again
+    return 0;
+}
