@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 static void limit_default(size_t *limit, size_t absent) {
     if (*limit == 0)
