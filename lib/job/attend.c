@@ -186,7 +186,7 @@ static int judge(const struct attention *a)
     if (strcmp(run->state, "lost") == 0)
         return err_status(ERR_NO_STATUS);
     if (!finished)
-        return run->exit_status ? 1 : 1;
+        return err_status(ERR_FAILED);
     return run->fetched ? 0 : err_status(ERR_SOME_FAILED);
 }
 
@@ -202,12 +202,18 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     s->signal_ctx = a;
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
-    if (result == 0)
+    a->follow.until_now = o->until_now;
+    if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     *exit_status = 0;
-    if (result == 0) {
+    if (result == 0 && o->offline) {
+        *exit_status = judge(a);
+    } else if (result == 0 && !follow_state(&a->follow, exit_status)[0]) {
+        *exit_status = 0; // still going: that was a look at it
+        result = follow_name_logs(&a->follow, e);
+    } else if (result == 0) {
         result = finish(a, e);
         *exit_status = judge(a);
     } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {

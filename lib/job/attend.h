@@ -20,6 +20,8 @@ struct attend_options {
     const char *only_node; // show lines of this node alone; NULL: all
     int only_rank;         // show lines of this rank alone; -1: all
     bool replay;           // show what came before, too
+    bool until_now;        // end when everything up to now is here, unless the run is over
+    bool offline;          // only what is on this side already
     bool exit_code;        // the first failing rank's own status
     bool interactive;      // Ctrl-C leaves
 };

@@ -248,7 +248,8 @@ static void follow_start(struct follow_node *n)
     struct strbuf from = {0};
     struct err e = {0};
     unsigned char length[4];
-    char *rest = arena_printf(f->session->arena, "--run %s --from -", f->run->id);
+    char *rest = arena_printf(f->session->arena, "--run %s --from -%s", f->run->id,
+                              f->until_now ? " --once" : "");
     char *line = fleet_line(n->node, "follow", rest);
     n->run = transport_run(n->node->link, &(struct transport_command){.line = line}, &events, n,
                            &e);

@@ -70,6 +70,7 @@ struct follow {
     size_t count;
     struct arena scratch; // of one line
     struct timer tick;
+    bool until_now; // ask the nodes for what they have, and not for more
     bool replaying; // old events are only told to the story
     bool leave;     // set by the view or a signal: stop following
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
@@ -87,7 +88,7 @@ void follow_close(struct follow *f);
 void follow_stop_run(struct follow *f, const char *why);
 // Gives every worker's file its name by rank: logs/<node>/<rank>.{out,err}.
 int follow_name_logs(struct follow *f, struct err *e);
-// The state of the whole run from what the nodes said: "" while it is not over.
+// The state of the whole run from what the nodes said; "" while it is not over.
 const char *follow_state(const struct follow *f, int *exit_status);
 
 #endif

@@ -47,21 +47,36 @@ int follow_name_logs(struct follow *f, struct err *e)
     return result;
 }
 
+static bool is_final(const char *state)
+{
+    for (int i = 0; i <= NODE_LOST; i++)
+        if (strcmp(node_state_name((enum node_state)i), state) == 0)
+            return node_state_is_final((enum node_state)i);
+    return false;
+}
+
 const char *follow_state(const struct follow *f, int *exit_status)
 {
-    // The run is what its coordinator says: every agent ends with the same state, unless it was cut
-    // off, so a failure beats a stop, a stop beats the end, and "lost" is nobody's word.
+    // The coordinator's word counts first. Without it every agent that was not cut off says the
+    // same, so a failure beats a stop, a stop beats the end, and "lost" is nobody's word.
     static const enum node_state ORDER[] = {NODE_FAILED, NODE_STOPPED, NODE_FINISHED, NODE_LOST};
+    const struct follow_node *leader = NULL;
     *exit_status = 0;
-    for (size_t i = 0; i < f->count; i++)
-        if (!f->nodes[i].over)
+    for (size_t i = 0; i < f->count; i++) {
+        const struct follow_node *n = &f->nodes[i];
+        if (!n->over || (n->state[0] && !is_final(n->state)))
             return "";
+        if (str_eq(f->story.coordinator, n->node->info->name) && n->state[0] &&
+            strcmp(n->state, node_state_name(NODE_LOST)) != 0)
+            leader = n;
+    }
     for (size_t k = 0; k < sizeof ORDER / sizeof ORDER[0]; k++) {
         const char *name = node_state_name(ORDER[k]);
         for (size_t i = 0; i < f->count; i++) {
-            if (strcmp(f->nodes[i].state, name) != 0)
+            const struct follow_node *n = leader ? leader : &f->nodes[i];
+            if (strcmp(n->state, name) != 0)
                 continue;
-            *exit_status = f->nodes[i].exit_status;
+            *exit_status = n->exit_status;
             return name;
         }
     }

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl init, config, completion, version: what dtctl can be told, and what it is.
+#include "command.h"
+
+#include "build_info.h"
+#include "job/embed.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+// ---- init --------------------------------------------------------------------------------------
+
+static int run_init(struct session *s, const struct cli_rest *rest, const void *flags,
+                    struct err *e)
+{
+    (void)rest;
+    (void)flags;
+    const char *path = s->config->file;
+    struct strbuf text = {0};
+    render_init(&text, &s->config->set);
+    int result = 0;
+    if (s->config->dry_run)
+        screen_write(s->screen, text.data, text.len);
+    else if (file_exists(path) && !s->config->yes)
+        result = err_set(e, ERR_EXISTS, "'%s' is there already (-y replaces it)", path);
+    else
+        result = file_write_atomic(path, text.data, text.len, 0644, e);
+    if (result == 0 && !s->config->dry_run)
+        screen_out(s->screen, "wrote %s; next: dtctl up\n", path);
+    strbuf_fini(&text);
+    return result;
+}
+
+const struct command cmd_init = {
+    .verb = {.name = "init",
+             .summary = "write a commented dtctl.toml",
+             .text = "Every key with its meaning and default, as comments; keys given as flags or "
+                     "in the environment are set.",
+             .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'\n"},
+    .marks = COMMAND_ANY_CONFIG,
+    .run = run_init,
+};
+
+// ---- config ------------------------------------------------------------------------------------
+
+struct config_flags {
+    bool given;
+};
+
+static const struct option_row CONFIG_ROWS[] = {
+    {.flag = "given", .verbs = "config", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct config_flags, given), .marks = OPTION_NO_ENV,
+     .help = "Leave out what has its default."},
+};
+static const struct option_table CONFIG_TABLE = {"Config", CONFIG_ROWS, 1};
+static const char *const CONFIG_WORDS[] = {"show", "check", NULL};
+
+static int run_config(struct session *s, const struct cli_rest *rest, const void *flags,
+                      struct err *e)
+{
+    const struct config_flags *f = flags;
+    const char *what = rest->count ? rest->args[0] : "show";
+    struct strbuf text = {0};
+    if (strcmp(what, "check") == 0) { // whatever is wrong has stopped dtctl before
+        screen_out(s->screen, "%s\n",
+                   s->config->file_found ? "the configuration is fine"
+                                         : "there is no configuration file; defaults hold");
+        return 0;
+    }
+    if (strcmp(what, "show") != 0)
+        return err_set(e, ERR_USAGE, "config takes show or check, not '%s'", what);
+    if (s->config->json)
+        render_show_json(&text, &s->config->set, f->given);
+    else
+        render_show(&text, &s->config->set, f->given);
+    screen_write(s->screen, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+    return 0;
+}
+
+const struct command cmd_config = {
+    .verb = {.name = "config",
+             .summary = "show every setting and where it came from",
+             .args = "[show|check]",
+             .words = CONFIG_WORDS},
+    .rows = &CONFIG_TABLE,
+    .flags_bytes = sizeof(struct config_flags),
+    .args_max = 1,
+    .run = run_config,
+};
+
+// ---- completion, and manual pages for the build ------------------------------------------------
+
+static int run_completion(struct session *s, const struct cli_rest *rest, const void *flags,
+                          struct err *e)
+{
+    (void)flags;
+    const char *what = rest->args[0];
+    struct option_set set;
+    struct strbuf text = {0};
+    struct config defaults;
+    int result = 0;
+    // A set of its own, with the flags of every command and no values from here.
+    config_open(&defaults, s->arena, "dtctl");
+    set = defaults.set;
+    command_all_options(&set, s->arena);
+    if (strcmp(what, "man") == 0)
+        render_man(&text, &set, &command_program);
+    else if (strcmp(what, "man5") == 0)
+        render_man_file(&text, &set, &command_program, "dtctl.toml");
+    else
+        result = render_completion(&text, &set, &command_program, what, e);
+    screen_write(s->screen, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+    return result;
+}
+
+const struct command cmd_completion = {
+    .verb = {.name = "completion",
+             .summary = "print completions for bash, zsh or fish",
+             .args = "SHELL",
+             .text = "Prints what the shell needs to complete commands, flags and choices. `man` "
+                     "and `man5` instead of a shell print the manual pages dtctl(1) and "
+                     "dtctl.toml(5).",
+             .examples = "source <(dtctl completion bash)\n",
+             .words = render_shells},
+    .marks = COMMAND_ANY_CONFIG,
+    .args_min = 1,
+    .args_max = 1,
+    .run = run_completion,
+};
+
+// ---- version -----------------------------------------------------------------------------------
+
+static int run_version(struct session *s, const struct cli_rest *rest, const void *flags,
+                       struct err *e)
+{
+    (void)rest;
+    (void)flags;
+    (void)e;
+    struct screen *screen = s->screen;
+    struct strbuf text = {0};
+    struct json_out j;
+    char packed[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX];
+    screen_event(&text, &j, "version");
+    json_str(&j, "version", DTCTL_VERSION);
+    json_str(&j, "build_date", DTCTL_BUILD_DATE);
+    json_str(&j, "third_party", DTCTL_THIRD_PARTY);
+    json_array(&j, "carries");
+    for (size_t i = 0; embed_at(i); i++) {
+        json_object(&j, NULL);
+        json_str(&j, "name", embed_at(i)->name);
+        json_str(&j, "sha256", embed_at(i)->sha256);
+        json_int(&j, "bytes", (int64_t)embed_at(i)->size);
+        json_end(&j);
+    }
+    json_end(&j);
+    screen_event_end(screen, &text, &j);
+    screen_out(screen, "dtctl %s%s%s\n", DTCTL_VERSION, DTCTL_BUILD_DATE[0] ? ", " : "",
+               DTCTL_BUILD_DATE);
+    if (!s->config->verbose)
+        return 0;
+    screen_out(screen, "\nlinked libraries and patches:\n%s", DTCTL_THIRD_PARTY);
+    screen_out(screen, "\ncarries:\n");
+    for (size_t i = 0; embed_at(i); i++)
+        screen_out(screen, "  %-28s %10s (%s packed)  sha256 %s\n", embed_at(i)->name,
+                   str_human_bytes(size, embed_at(i)->size),
+                   str_human_bytes(packed, embed_at(i)->size_packed), embed_at(i)->sha256);
+    return 0;
+}
+
+const struct command cmd_version = {
+    .verb = {.name = "version",
+             .summary = "print the version; with -v what is linked and carried"},
+    .marks = COMMAND_ANY_CONFIG,
+    .run = run_version,
+};

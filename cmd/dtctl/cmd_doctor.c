@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl doctor: looks at this computer and at the nodes, and says what is wrong and what helps.
+#include "command.h"
+
+#include "build_info.h"
+#include "job/embed.h"
+#include "job/node_runs.h"
+#include "job/provider.h"
+#include "job/reach.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+enum {
+    DISK_HERE_MIB_MIN = 1024,
+    DISK_NODE_MIB_MIN = 1024,
+    SKEW_MS_MAX = 2000,
+    DESCRIPTORS_MIN = 1024,
+};
+
+enum verdict { GOOD, WARN, BAD };
+
+struct doctor {
+    struct session *session;
+    size_t counts[3];
+};
+
+static const char *const VERDICTS[] = {"ok", "warn", "bad"};
+
+// One finding: what was looked at, what is so, and what helps (NULL when nothing need be done).
+__attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum verdict v,
+                                                       const char *what, const char *remedy,
+                                                       const char *fmt, ...)
+{
+    struct screen *screen = d->session->screen;
+    va_list ap;
+    va_start(ap, fmt);
+    char *fact = arena_vprintf(d->session->arena, fmt, ap);
+    va_end(ap);
+    d->counts[v]++;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "finding");
+    json_str(&j, "verdict", VERDICTS[v]);
+    json_str(&j, "what", what);
+    json_str(&j, "fact", fact);
+    json_str(&j, "remedy", v == GOOD ? NULL : remedy);
+    screen_event_end(screen, &text, &j);
+    screen_out(screen, "%-5s %-22s %s\n", VERDICTS[v], what, fact);
+    if (v != GOOD && remedy)
+        screen_out(screen, "%-5s %-22s -> %s\n", "", "", remedy);
+}
+
+// ---- this computer -----------------------------------------------------------------------------
+
+static void check_machine(struct doctor *d)
+{
+    struct utsname u;
+    struct rlimit r;
+    uint64_t disk = 0;
+    struct err e = {0};
+    char size[STR_HUMAN_BYTES_MAX];
+    uname(&u);
+    find(d, GOOD, "dtctl", NULL, "%s on Linux %s %s, %d cpus", DTCTL_VERSION, u.release, u.machine,
+         proc_cpu_count());
+    bool agent = embed_find("dtrun") != NULL, trainer = embed_find("dttrain") != NULL;
+    find(d, agent && trainer ? GOOD : BAD, "programs inside", "build dtctl with make, all of it",
+         "%s, %s", agent ? "agent" : "no agent", trainer ? "trainer" : "no trainer");
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0)
+        find(d, r.rlim_cur >= DESCRIPTORS_MIN ? GOOD : WARN, "open files",
+             "raise it with ulimit -n for clusters of many nodes", "%llu allowed",
+             (unsigned long long)r.rlim_cur);
+    if (file_disk_free(d->session->cluster.base, &disk, &e) < 0)
+        find(d, BAD, "disk", "choose a folder that can be written", "%s", e.text);
+    else
+        find(d, disk >= (uint64_t)DISK_HERE_MIB_MIN << 20 ? GOOD : WARN, "disk",
+             "results of runs come here; make room", "%s free in %s",
+             str_human_bytes(size, disk), d->session->cluster.base);
+    find(d, access(d->session->cluster.base, W_OK) == 0 ? GOOD : BAD, "working folder",
+         "dtctl keeps its state in .dtctl here; go where you may write", "%s",
+         d->session->cluster.base);
+}
+
+static void check_config(struct doctor *d)
+{
+    const struct config *c = d->session->config;
+    if (c->file_found)
+        find(d, GOOD, "configuration", NULL, "%s, provider %s", c->file, provider_of(c)->name);
+    else
+        find(d, GOOD, "configuration", NULL, "no %s; defaults hold, provider %s", c->file,
+             provider_of(c)->name);
+}
+
+static void check_ssh(struct doctor *d)
+{
+    const struct config *c = d->session->config;
+    const char *agent = getenv("SSH_AUTH_SOCK"), *home = getenv("HOME");
+    static const char *const keys[] = {"id_ed25519", "id_ecdsa", "id_rsa"};
+    struct stat st;
+    size_t found = 0;
+    if (c->cluster.provider == CONFIG_LOCAL)
+        return;
+    for (size_t i = 0; home && i < sizeof keys / sizeof keys[0]; i++)
+        found += file_exists(arena_printf(d->session->arena, "%s/.ssh/%s", home, keys[i]));
+    for (size_t i = 0; i < c->ssh.identity_files.count; i++) {
+        const char *path = c->ssh.identity_files.items[i];
+        if (stat(path, &st) < 0)
+            find(d, BAD, "ssh key", "correct ssh.identity_files", "'%s' is not there", path);
+        else if (st.st_mode & 077)
+            find(d, WARN, "ssh key", "chmod 600 it", "'%s' can be read by others", path);
+        else
+            found++;
+    }
+    bool has_agent = agent && *agent && stat(agent, &st) == 0 && S_ISSOCK(st.st_mode);
+    find(d, found || has_agent ? GOOD : BAD, "ssh login",
+         "make a key with ssh-keygen and put it on the hosts, or start an agent",
+         "%zu key file%s, %s", found, found == 1 ? "" : "s",
+         has_agent ? "an agent" : "no agent");
+}
+
+static void check_cluster(struct doctor *d)
+{
+    struct session *s = d->session;
+    struct err e = {0};
+    char **runs = NULL;
+    size_t count = 0, waiting = 0;
+    int fd = -1;
+    if (!file_exists(s->cluster.dir)) {
+        find(d, GOOD, "cluster", NULL, "'%s' has never been up here", s->cluster.name);
+        return;
+    }
+    if (file_lock(s->cluster.lock_path, "doctor", 0, &fd, &e) == 0) {
+        close(fd);
+        find(d, GOOD, "lock", NULL, "free");
+    } else {
+        find(d, WARN, "lock", "wait for it, or end that process", "%s", e.text);
+    }
+    if (cluster_runs(&s->cluster, &runs, &count, &e) < 0) {
+        find(d, BAD, "runs", "look at the folder", "%s", e.text);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct run r;
+        struct err why = {0};
+        if (run_load(&s->cluster, runs[i], &r, &why) < 0)
+            find(d, WARN, "runs", "move its folder away", "%s", why.text);
+        else
+            waiting += !r.fetched;
+    }
+    find(d, waiting ? WARN : GOOD, "runs", "dtctl ps lists them; dtctl fetch RUN brings them",
+         "%zu here, %zu with results still on nodes", count, waiting);
+}
+
+// ---- the nodes ---------------------------------------------------------------------------------
+
+static void check_node(struct doctor *d, const struct fleet_node *n, const struct node_runs *runs)
+{
+    char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
+    const struct embed_file *agent = embed_find("dtrun");
+    const char *name = n->info->name;
+    size_t lost = 0, going = 0;
+    if (n->failed) {
+        find(d, BAD, name, "try ssh to it; dtctl down --forget drops it", "%s", n->err.text);
+        return;
+    }
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->items[i].node_index == n->index) {
+            lost += strcmp(runs->items[i].state, "lost") == 0;
+            going += !runs->items[i].over;
+        }
+    int64_t off = n->facts.clock_skew_ms < 0 ? -n->facts.clock_skew_ms : n->facts.clock_skew_ms;
+    bool current = agent && strcmp(agent->sha256, n->facts.sha256) == 0;
+    find(d, GOOD, name, NULL, "%s, %s, %d cpus, %d gpus, %zu run%s going", n->facts.hostname,
+         n->facts.arch, n->facts.cpus, n->facts.gpus, going, going == 1 ? "" : "s");
+    if (!current)
+        find(d, WARN, name, "dtctl up", "its agent is another version (%s)", n->facts.version);
+    if (n->facts.disk_free_bytes < (uint64_t)DISK_NODE_MIB_MIN << 20)
+        find(d, WARN, name, "dtctl gc, or make room there", "only %s free in %s",
+             str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root);
+    if (off > SKEW_MS_MAX)
+        find(d, WARN, name, "set its clock (chrony or systemd-timesyncd)", "its clock is %s %s",
+             str_human_ms(skew, off), n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
+    if (lost)
+        find(d, WARN, name, "its log is in the run's folder there: agent.log; dtctl gc clears it",
+             "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
+}
+
+static int check_nodes(struct doctor *d, struct err *e)
+{
+    struct session *s = d->session;
+    struct inventory inv;
+    struct fleet f;
+    struct node_runs runs;
+    struct err why = {0};
+    if (!cluster_exists(&s->cluster))
+        return 0;
+    if (cluster_load(&s->cluster, &inv, &why) < 0) {
+        find(d, BAD, "inventory", "dtctl up writes it anew", "%s", why.text);
+        return 0;
+    }
+    fleet_open(&f, s, &inv, NULL, 0);
+    int result = fleet_connect(&f, true, e);
+    if (result == 0)
+        result = node_runs_ask(&f, NULL, &runs, e);
+    for (size_t i = 0; i < f.count && result == 0; i++)
+        check_node(d, &f.nodes[i], &runs);
+    size_t before = fleet_failures(&f);
+    if (result == 0 && f.count - before > 1) {
+        result = reach_check(&f, e);
+        for (size_t i = 0; i < f.count && result == 0; i++)
+            if (f.nodes[i].failed && f.nodes[i].ready)
+                find(d, BAD, f.nodes[i].info->name, "open TCP between the nodes", "%s",
+                     f.nodes[i].err.text);
+        if (result == 0 && fleet_failures(&f) == before)
+            find(d, GOOD, "network", NULL, "every node reaches every other one");
+    }
+    fleet_close(&f);
+    return result;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    (void)rest;
+    (void)flags;
+    struct doctor d = {.session = s};
+    check_machine(&d);
+    check_config(&d);
+    check_ssh(&d);
+    check_cluster(&d);
+    if (check_nodes(&d, e) < 0)
+        return -1;
+    screen_out(s->screen, "%zu fine, %zu to look at, %zu bad\n", d.counts[GOOD], d.counts[WARN],
+               d.counts[BAD]);
+    return d.counts[BAD] ? err_status(ERR_FAILED) : 0;
+}
+
+const struct command cmd_doctor = {
+    .verb = {.name = "doctor",
+             .summary = "check this computer and the nodes, and say what helps",
+             .text = "Looks at the programs, the configuration, keys, the cluster's folder, and "
+                     "at every node: login, agent, disk, clock, lost runs, and whether nodes "
+                     "reach each other. Changes nothing but an agent that is missing."},
+    .run = run,
+};

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl exec: a command on all nodes at once.
+#include "command.h"
+
+#include "base/log.h"
+#include "cluster/nodeset.h"
+#include "job/fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FOLD_BYTES_MAX = 16 << 20, LINE_BYTES_MAX = 64 * 1024 };
+
+struct exec_flags {
+    const char *node;
+    bool fold, exit_code, no_prefix;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "node", .letter = 'w', .verbs = "exec", .type = OPTION_STRING, .arg = "NODES",
+     .offset = offsetof(struct exec_flags, node), .marks = OPTION_NO_ENV,
+     .help = "Only these nodes, such as gpu[01-04]."},
+    {.flag = "fold", .letter = 'b', .verbs = "exec", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct exec_flags, fold), .marks = OPTION_NO_ENV,
+     .help = "Show equal output of several nodes once, at the end."},
+    {.flag = "no-prefix", .letter = 'N', .verbs = "exec", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct exec_flags, no_prefix), .marks = OPTION_NO_ENV,
+     .help = "Leave out the node's name in front of every line."},
+    {.flag = "exit-code", .verbs = "exec", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct exec_flags, exit_code), .marks = OPTION_NO_ENV,
+     .help = "End with the exit status of the first node, in order, whose command failed."},
+};
+static const struct option_table TABLE = {"Exec", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+struct exec_node {
+    const struct exec_flags *flags;
+    const char *line;
+    struct strbuf out, err_text; // fold: everything; else the unfinished line of each stream
+    struct transport_run *run;
+    bool ended, no_status;
+    int status;
+    char signal[16];
+};
+
+static void show(struct fleet_node *n, const char *line, size_t len, bool is_error)
+{
+    struct exec_node *w = n->work;
+    struct screen *screen = n->fleet->session->screen;
+    struct strbuf text = {0};
+    struct json_out j;
+    if (screen->style == SCREEN_JSON) {
+        screen_event(&text, &j, "line");
+        json_str(&j, "node", n->info->name);
+        json_str(&j, "stream", is_error ? "stderr" : "stdout");
+        json_strn(&j, "text", line, len);
+        screen_event_end(screen, &text, &j);
+        return;
+    }
+    if (!w->flags->no_prefix)
+        strbuf_addf(&text, "%s: ", n->info->name);
+    if (screen->out_is_terminal)
+        screen_foreign(&text, line, len);
+    else
+        strbuf_add(&text, line, len);
+    if (is_error) {
+        bool quiet = screen->quiet;
+        screen->quiet = false; // a command's words are a result
+        screen_note(screen, "%s", strbuf_cstr(&text));
+        screen->quiet = quiet;
+    } else {
+        strbuf_addc(&text, '\n');
+        screen_write(screen, text.data, text.len);
+    }
+    strbuf_fini(&text);
+}
+
+static void take(struct fleet_node *n, struct strbuf *rest, const void *p, size_t len,
+                 bool is_error)
+{
+    struct exec_node *w = n->work;
+    strbuf_add(rest, p, len);
+    if (w->flags->fold)
+        return;
+    size_t used = 0;
+    const char *end;
+    while ((end = memchr(rest->data + used, '\n', rest->len - used))) {
+        show(n, rest->data + used, (size_t)(end - rest->data) - used, is_error);
+        used = (size_t)(end - rest->data) + 1;
+    }
+    strbuf_consume(rest, used);
+    if (rest->len >= LINE_BYTES_MAX) {
+        show(n, rest->data, rest->len, is_error);
+        strbuf_clear(rest);
+    }
+}
+
+static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len)
+{
+    (void)r;
+    struct fleet_node *n = ctx;
+    take(n, &((struct exec_node *)n->work)->out, p, len, false);
+}
+
+static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len)
+{
+    (void)r;
+    struct fleet_node *n = ctx;
+    struct exec_node *w = n->work;
+    // Folding compares what people see: both streams together.
+    take(n, w->flags->fold ? &w->out : &w->err_text, p, len, true);
+}
+
+static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end)
+{
+    (void)r;
+    struct fleet_node *n = ctx;
+    struct exec_node *w = n->work;
+    struct err e = {0};
+    w->run = NULL;
+    w->ended = true;
+    w->status = end->status;
+    if (!w->flags->fold && w->out.len)
+        show(n, w->out.data, w->out.len, false);
+    if (!w->flags->fold && w->err_text.len)
+        show(n, w->err_text.data, w->err_text.len, true);
+    if (end->how == TRANSPORT_LOST) {
+        w->no_status = true;
+        err_set(&e, ERR_NO_STATUS, "no exit status: %s",
+                end->err ? end->err->text : "the connection ended");
+    } else if (end->how == TRANSPORT_SIGNALED) {
+        err_set(&e, ERR_FAILED, "ended by signal %s", end->signal);
+    } else if (end->status != 0) {
+        err_set(&e, ERR_FAILED, "exit status %d", end->status);
+    }
+    fleet_done(n, &e);
+}
+
+static int start(struct fleet_node *n, struct err *e)
+{
+    static const struct transport_run_events events = {
+        .on_output = on_output, .on_error = on_error, .on_end = on_end};
+    struct exec_node *w = n->work;
+    strbuf_init(&w->out, w->flags->fold ? FOLD_BYTES_MAX : 0);
+    w->run = transport_run(n->link, &(struct transport_command){.line = w->line}, &events, n, e);
+    if (!w->run)
+        return -1;
+    transport_run_send_end(w->run);
+    return 0;
+}
+
+// As clush -b does: nodes with the same output share one header.
+static void show_folded(struct session *s, struct fleet *f, const struct exec_node *work)
+{
+    bool *shown = arena_new(s->arena, bool, f->count + 1);
+    const char **names = arena_new(s->arena, const char *, f->count + 1);
+    for (size_t i = 0; i < f->count; i++) {
+        size_t same = 0;
+        if (shown[i] || !work[i].ended)
+            continue;
+        for (size_t k = i; k < f->count; k++) {
+            if (!work[k].ended || work[k].out.len != work[i].out.len ||
+                memcmp(strbuf_cstr(&work[k].out), strbuf_cstr(&work[i].out), work[i].out.len) != 0)
+                continue;
+            shown[k] = true;
+            names[same++] = f->nodes[k].info->name;
+        }
+        struct strbuf text = {0};
+        struct json_out j;
+        const char *folded = nodeset_fold(s->arena, names, same);
+        screen_event(&text, &j, "output");
+        json_str(&j, "nodes", folded);
+        json_int(&j, "count", (int64_t)same);
+        json_strn(&j, "text", strbuf_cstr(&work[i].out), work[i].out.len);
+        screen_event_end(s->screen, &text, &j);
+        screen_out(s->screen, "---------------\n%s (%zu)\n---------------\n", folded, same);
+        if (s->screen->style != SCREEN_JSON)
+            screen_write(s->screen, strbuf_cstr(&work[i].out), work[i].out.len);
+        if (work[i].out.len && work[i].out.data[work[i].out.len - 1] != '\n')
+            screen_out(s->screen, "\n");
+        if (work[i].out.overflow)
+            log_warn("output was cut", "nodes=%s limit_bytes=%d", folded, FOLD_BYTES_MAX);
+    }
+}
+
+static int judge(struct session *s, struct fleet *f, const struct exec_node *work,
+                 const struct exec_flags *flags, struct err *e)
+{
+    size_t none = 0;
+    int first = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        none += work[i].no_status || !work[i].ended;
+        if (first == 0 && work[i].ended && !work[i].no_status)
+            first = work[i].status;
+        struct strbuf text = {0};
+        struct json_out j;
+        screen_event(&text, &j, "exit");
+        json_str(&j, "node", f->nodes[i].info->name);
+        if (work[i].ended && !work[i].no_status)
+            json_int(&j, "status", work[i].status);
+        else
+            json_null(&j, "status");
+        screen_event_end(s->screen, &text, &j);
+    }
+    fleet_report(f);
+    if (flags->exit_code && first)
+        return first;
+    if (none) {
+        fleet_verdict(f, "exec", e);
+        return err_set(e, ERR_NO_STATUS, "exec: %zu of %zu nodes gave no status", none, f->count);
+    }
+    return fleet_verdict(f, "exec", e);
+}
+
+// One argument is a line for the node's shell; several are words, passed on as they are.
+static char *make_line(struct arena *a, const struct cli_rest *rest)
+{
+    const char *const *words = rest->command_count ? rest->command : rest->args;
+    size_t count = rest->command_count ? rest->command_count : rest->count;
+    struct strbuf line = {0};
+    if (count == 1)
+        strbuf_adds(&line, words[0]);
+    for (size_t i = 0; count > 1 && i < count; i++)
+        strbuf_addf(&line, "%s%s", i ? " " : "", str_shell_quote(a, words[i]));
+    char *copy = arena_strdup(a, strbuf_cstr(&line));
+    strbuf_fini(&line);
+    return copy;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    const struct exec_flags *ef = flags;
+    struct inventory inv;
+    struct fleet f;
+    size_t *indices = NULL, count = 0;
+    const char *line = make_line(s->arena, rest);
+    if (!*line)
+        return err_set(e, ERR_USAGE, "exec needs a command (dtctl exec -- COMMAND…)");
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, ef->node, &indices, &count, e) < 0)
+        return -1;
+    if (s->config->dry_run) {
+        screen_out(s->screen, "would run on %zu nodes: %s\n", count, line);
+        return 0;
+    }
+    fleet_open(&f, s, &inv, indices, count);
+    struct exec_node *work = arena_new(s->arena, struct exec_node, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        work[i] = (struct exec_node){.flags = ef, .line = line, .status = -1};
+        f.nodes[i].work = &work[i];
+    }
+    int result = fleet_connect(&f, false, e);
+    if (result == 0)
+        result = fleet_each(&f, NULL, start, e);
+    if (result == 0 && ef->fold)
+        show_folded(s, &f, work);
+    if (result == 0)
+        result = judge(s, &f, work, ef, e);
+    for (size_t i = 0; i < count; i++) {
+        if (work[i].run)
+            transport_run_close(work[i].run);
+        strbuf_fini(&work[i].out);
+        strbuf_fini(&work[i].err_text);
+    }
+    fleet_close(&f);
+    return result;
+}
+
+const struct command cmd_exec = {
+    .verb = {.name = "exec",
+             .summary = "run a command on every node at once",
+             .args = "-- COMMAND…",
+             .text = "Runs the command on every node at the same time. One argument is a line for "
+                     "the node's shell; several are a program and its arguments. Ends with 3 when "
+                     "it failed on some nodes, with 4 when some gave no status.",
+             .examples = "dtctl exec -- nvidia-smi -L   # every node's devices\n"
+                         "dtctl exec -b -- 'uname -r; nproc'   # equal answers folded\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct exec_flags),
+    .marks = COMMAND_REST,
+    .args_max = 4096,
+    .run = run,
+};

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl fetch: results of a run, or any path of the nodes, to this computer.
+#include "command.h"
+
+#include "job/attend.h"
+#include "job/run_fleet.h"
+#include "remote/xfer.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+struct fetch_flags {
+    const char *node, *to;
+    struct option_list paths;
+    bool merge;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "path", .letter = 'p', .verbs = "fetch", .type = OPTION_LIST, .arg = "PATH",
+     .offset = offsetof(struct fetch_flags, paths), .marks = OPTION_NO_ENV,
+     .help = "A path on the nodes instead of a run's results: below dtctl's own folder there "
+             "unless it starts with / or ~/; may be repeated."},
+    {.flag = "node", .letter = 'w', .verbs = "fetch", .type = OPTION_STRING, .arg = "NODES",
+     .offset = offsetof(struct fetch_flags, node), .marks = OPTION_NO_ENV,
+     .help = "With --path: only from these nodes."},
+    {.flag = "to", .verbs = "fetch", .type = OPTION_STRING, .text = "fetched", .arg = "DIR",
+     .offset = offsetof(struct fetch_flags, to), .marks = OPTION_NO_ENV,
+     .help = "With --path: folder here; every node gets a folder of its own in it."},
+    {.flag = "merge", .verbs = "fetch", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct fetch_flags, merge), .marks = OPTION_NO_ENV,
+     .help = "With --path: one folder for all nodes; files that contradict each other are an "
+             "error."},
+};
+static const struct option_table TABLE = {"Fetch", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+struct fetch_node {
+    const struct fetch_flags *flags;
+    const char *dest;
+    struct xfer *xfer;
+    uint64_t bytes;
+    size_t files;
+};
+
+static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p)
+{
+    (void)x;
+    fleet_amount(ctx, p->bytes_done, p->bytes_total);
+    if (p->bytes_total == 0)
+        fleet_state(ctx, p->phase);
+}
+
+static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p)
+{
+    (void)x;
+    struct fleet_node *n = ctx;
+    struct fetch_node *w = n->work;
+    w->xfer = NULL;
+    w->bytes = p->bytes_all;
+    w->files = p->files_all;
+    fleet_amount(n, p->bytes_done, p->bytes_total);
+    fleet_done(n, e);
+}
+
+static int start(struct fleet_node *n, struct err *e)
+{
+    static const struct xfer_events events = {on_progress, on_end};
+    struct fetch_node *w = n->work;
+    struct xfer_fetch_spec spec = {
+        .program = n->facts.program,
+        .root = n->facts.root,
+        .paths = w->flags->paths.items,
+        .dest = w->dest,
+        .hash_cache_path = file_join(n->fleet->session->arena,
+                                     n->fleet->session->cluster.dir, "hashes"),
+    };
+    w->xfer = xfer_fetch(n->link, &spec, &events, n, e);
+    return w->xfer ? 0 : -1;
+}
+
+static int merge(struct session *s, const struct fetch_flags *f, const struct fleet *fleet,
+                 const struct fetch_node *work, struct err *e)
+{
+    const char **folders = arena_new(s->arena, const char *, fleet->count + 1);
+    const char **names = arena_new(s->arena, const char *, fleet->count + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < fleet->count; i++)
+        if (!fleet->nodes[i].failed) {
+            folders[count] = work[i].dest;
+            names[count++] = fleet->nodes[i].info->name;
+        }
+    return count ? xfer_merge_folders(f->to, folders, names, e) : 0;
+}
+
+static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e)
+{
+    struct inventory inv;
+    struct fleet fleet;
+    size_t *indices = NULL, count = 0, files = 0;
+    uint64_t bytes = 0;
+    char size[STR_HUMAN_BYTES_MAX];
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0)
+        return -1;
+    fleet_open(&fleet, s, &inv, indices, count);
+    struct fetch_node *work = arena_new(s->arena, struct fetch_node, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        work[i] = (struct fetch_node){.flags = f,
+                                      .dest = file_join(s->arena, f->to, inv.nodes[indices[i]].name)};
+        fleet.nodes[i].work = &work[i];
+    }
+    int result = fleet_connect(&fleet, true, e);
+    if (result == 0)
+        result = fleet_each(&fleet, "fetch", start, e);
+    for (size_t i = 0; i < count; i++) {
+        if (work[i].xfer)
+            xfer_cancel(work[i].xfer);
+        bytes += work[i].bytes;
+        files += work[i].files;
+    }
+    fleet_report(&fleet);
+    if (result == 0)
+        result = fleet_verdict(&fleet, "fetch", e);
+    if (result == 0 && f->merge)
+        result = merge(s, f, &fleet, work, e);
+    fleet_close(&fleet);
+    if (result < 0)
+        return -1;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "fetched");
+    json_str(&j, "to", f->to);
+    json_int(&j, "files", (int64_t)files);
+    json_int(&j, "bytes", (int64_t)bytes);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "%zu files, %s in %s\n", files, str_human_bytes(size, bytes), f->to);
+    return 0;
+}
+
+static int fetch_run(struct session *s, const char *name, struct err *e)
+{
+    struct run_fleet r;
+    int status = 0;
+    struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
+    if (run_fleet_open(&r, s, name, e) < 0)
+        return -1;
+    o.offline = run_is_over(&r.run) && r.run.fetched;
+    if (o.offline) {
+        screen_out(s->screen, "results of %s are here: %s\n", r.run.id, r.run.output_dir);
+        return 0;
+    }
+    int result = fleet_connect(&r.fleet, true, e);
+    if (result == 0)
+        result = attend_run(&r.fleet, &r.run, &o, &status, e);
+    if (result == 0 && !run_is_over(&r.run))
+        screen_note(s->screen, "run %s is still going; its results come when it is over (its logs "
+                    "up to now are in %s)", r.run.id, run_path(&s->cluster, &r.run, "logs"));
+    fleet_close(&r.fleet);
+    if (result < 0)
+        return -1;
+    // Fetching went well even when the run did not.
+    return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    const struct fetch_flags *f = flags;
+    if (f->paths.count && rest->count)
+        return err_set(e, ERR_USAGE, "fetch takes a run or --path, not both");
+    return f->paths.count ? fetch_paths(s, f, e)
+                          : fetch_run(s, rest->count ? rest->args[0] : NULL, e);
+}
+
+const struct command cmd_fetch = {
+    .verb = {.name = "fetch",
+             .summary = "bring results, or any files, from the nodes",
+             .args = "[RUN]",
+             .text = "Brings output, model and state of a run (the newest one unless named) to "
+                     "this side, verified by hash; what is here already does not travel again. "
+                     "train does it by itself; this is for runs that were left.",
+             .examples = "dtctl fetch   # the newest run's results\n"
+                         "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct fetch_flags),
+    .args_max = 1,
+    .run = run,
+};

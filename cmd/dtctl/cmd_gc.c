@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl gc: remove what nobody needs any more: old runs on the nodes, folders of local nodes that
+// belong to no cluster, and half-fetched leftovers on this side. Results on this side are never
+// touched.
+#include "command.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/node_runs.h"
+#include "job/run.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODE_RUNS_CLEANED_MAX = 1000 }; // in one go
+
+struct gc_flags {
+    int64_t older_than_ms, keep;
+    bool unfetched;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "older-than", .verbs = "gc", .type = OPTION_DURATION, .text = "7d",
+     .max = 315360000000.0, .offset = offsetof(struct gc_flags, older_than_ms),
+     .marks = OPTION_NO_ENV, .arg = "TIME", .help = "Runs that ended longer ago than this."},
+    {.flag = "keep", .verbs = "gc", .type = OPTION_INT, .text = "3", .max = 100000,
+     .offset = offsetof(struct gc_flags, keep), .marks = OPTION_NO_ENV,
+     .help = "The newest runs of each node that stay whatever their age."},
+    {.flag = "unfetched", .verbs = "gc", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct gc_flags, unfetched), .marks = OPTION_NO_ENV,
+     .help = "Remove runs whose results are not on this side, too. They are lost then."},
+};
+static const struct option_table TABLE = {"Gc", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+struct gc_node {
+    struct gc *gc;
+    const char **runs; // to remove
+    size_t count, next;
+    uint64_t bytes;
+};
+
+struct gc {
+    struct session *session;
+    const struct gc_flags *flags;
+    struct fleet fleet;
+    struct gc_node *nodes;
+    size_t runs;
+    uint64_t bytes;
+};
+
+// Whether a run may go: it is over, and its results are here or not wanted.
+static bool may_go(struct gc *g, const struct node_run *r)
+{
+    struct run record;
+    struct err ignored = {0};
+    if (!r->over || clock_wall_ms() - r->updated_ms < g->flags->older_than_ms)
+        return false;
+    if (g->flags->unfetched)
+        return true;
+    return run_load(&g->session->cluster, r->run, &record, &ignored) == 0 && record.fetched;
+}
+
+static int newest_first(const void *x, const void *y)
+{
+    const struct node_run *a = x, *b = y;
+    if (a->node_index != b->node_index)
+        return a->node_index < b->node_index ? -1 : 1;
+    return a->created_ms > b->created_ms ? -1 : a->created_ms < b->created_ms;
+}
+
+static void choose(struct gc *g, struct node_runs *all)
+{
+    struct arena *a = g->session->arena;
+    size_t rank = 0;
+    if (all->count)
+        qsort(all->items, all->count, sizeof all->items[0], newest_first);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct node_run *r = &all->items[i];
+        struct gc_node *w = &g->nodes[r->node_index];
+        rank = i > 0 && all->items[i - 1].node_index == r->node_index ? rank + 1 : 0;
+        if ((int64_t)rank < g->flags->keep || w->count == NODE_RUNS_CLEANED_MAX || !may_go(g, r))
+            continue;
+        if (!w->runs)
+            w->runs = arena_new(a, const char *, NODE_RUNS_CLEANED_MAX);
+        w->runs[w->count++] = r->run;
+        g->runs++;
+    }
+}
+
+static int clean_next(struct fleet_node *n, struct err *e);
+
+static void on_cleaned(void *ctx, const struct transport_result *r)
+{
+    struct fleet_node *n = ctx;
+    struct gc_node *w = n->work;
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err e = {0}, ignored = {0};
+    if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0)
+        w->bytes += (uint64_t)json_get_int(j, "removed_bytes", 0);
+    arena_fini(&a);
+    if (e.code || clean_next(n, &e) < 0)
+        fleet_done(n, &e);
+}
+
+static int clean_next(struct fleet_node *n, struct err *e)
+{
+    struct gc_node *w = n->work;
+    if (w->next == w->count) {
+        fleet_done(n, NULL);
+        return 0;
+    }
+    char *rest = arena_printf(w->gc->session->arena, "--run %s", w->runs[w->next++]);
+    return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
+}
+
+static int clean_nodes(struct gc *g, struct err *e)
+{
+    struct session *s = g->session;
+    struct inventory inv;
+    struct node_runs all;
+    if (!cluster_exists(&s->cluster))
+        return 0;
+    if (cluster_load(&s->cluster, &inv, e) < 0)
+        return -1;
+    fleet_open(&g->fleet, s, &inv, NULL, 0);
+    g->nodes = arena_new(s->arena, struct gc_node, inv.count);
+    if (fleet_connect(&g->fleet, true, e) < 0 || node_runs_ask(&g->fleet, NULL, &all, e) < 0)
+        return -1;
+    choose(g, &all);
+    for (size_t i = 0; i < inv.count; i++) {
+        g->nodes[i].gc = g;
+        g->fleet.nodes[i].work = &g->nodes[i];
+        for (size_t k = 0; s->config->dry_run && k < g->nodes[i].count; k++)
+            screen_out(s->screen, "would remove run %s from %s\n", g->nodes[i].runs[k],
+                       inv.nodes[i].name);
+    }
+    if (!s->config->dry_run && fleet_each(&g->fleet, NULL, clean_next, e) < 0)
+        return -1;
+    for (size_t i = 0; i < inv.count; i++)
+        g->bytes += g->nodes[i].bytes;
+    fleet_report(&g->fleet);
+    return 0;
+}
+
+// Folders below nodes/ that the inventory does not have: an `up` that was killed, a lost inventory.
+static int clean_orphans(struct gc *g, size_t *removed, struct err *e)
+{
+    struct session *s = g->session;
+    struct inventory inv = {0};
+    DIR *d = opendir(s->cluster.nodes_dir);
+    struct dirent *entry;
+    int result = 0;
+    if (!d)
+        return 0;
+    if (cluster_exists(&s->cluster) && cluster_load(&s->cluster, &inv, e) < 0)
+        result = -1;
+    while (result == 0 && (entry = readdir(d))) {
+        if (!str_is_name(entry->d_name, INVENTORY_NAME_BYTES_MAX) ||
+            inventory_find(&inv, entry->d_name) >= 0)
+            continue;
+        const char *path = file_join(s->arena, s->cluster.nodes_dir, entry->d_name);
+        (*removed)++;
+        if (s->config->dry_run)
+            screen_out(s->screen, "would remove the folder %s\n", path);
+        else
+            result = file_remove_tree(path, e);
+    }
+    closedir(d);
+    return result;
+}
+
+// What a fetch that was cut left behind, of runs whose results have come since.
+static int clean_incoming(struct gc *g, size_t *removed, struct err *e)
+{
+    struct session *s = g->session;
+    char **runs = NULL;
+    size_t count = 0;
+    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct run r;
+        struct err ignored = {0};
+        if (run_load(&s->cluster, runs[i], &r, &ignored) < 0 || !r.fetched)
+            continue;
+        const char *path = run_path(&s->cluster, &r, "incoming");
+        if (!file_exists(path))
+            continue;
+        (*removed)++;
+        if (s->config->dry_run)
+            screen_out(s->screen, "would remove the folder %s\n", path);
+        else if (file_remove_tree(path, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    (void)rest;
+    struct gc g = {.session = s, .flags = flags};
+    size_t folders = 0;
+    char freed[STR_HUMAN_BYTES_MAX];
+    if (cluster_lock(&s->cluster, "gc", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+        return -1;
+    int result = clean_nodes(&g, e);
+    if (result == 0)
+        result = clean_orphans(&g, &folders, e);
+    if (result == 0)
+        result = clean_incoming(&g, &folders, e);
+    if (result == 0)
+        result = fleet_verdict(&g.fleet, "gc", e);
+    fleet_close(&g.fleet);
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "gc");
+    json_bool(&j, "dry_run", s->config->dry_run);
+    json_int(&j, "runs", (int64_t)g.runs);
+    json_int(&j, "folders", (int64_t)folders);
+    json_int(&j, "freed_bytes", (int64_t)g.bytes);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "%s %zu run%s on nodes and %zu folder%s here, %s freed on nodes\n",
+               s->config->dry_run ? "would remove" : "removed", g.runs, g.runs == 1 ? "" : "s",
+               folders, folders == 1 ? "" : "s", str_human_bytes(freed, g.bytes));
+    return result;
+}
+
+const struct command cmd_gc = {
+    .verb = {.name = "gc",
+             .summary = "remove old runs from the nodes, and leftovers",
+             .text = "Removes from the nodes the runs that are over, old enough and fetched, and "
+                     "on this side what killed commands left. Results on this side stay."},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct gc_flags),
+    .run = run,
+};

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl logs: what the ranks of a run printed, from the beginning or as it comes.
+#include "command.h"
+
+#include "job/attend.h"
+#include "job/run_fleet.h"
+
+#include <unistd.h>
+
+struct logs_flags {
+    bool follow;
+    int64_t rank;
+    const char *node;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "follow", .letter = 'f', .verbs = "logs", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct logs_flags, follow), .marks = OPTION_NO_ENV,
+     .help = "Go on until the run is over, and bring its results home then."},
+    {.flag = "rank", .verbs = "logs", .type = OPTION_INT, .text = "-1", .min = -1, .max = 1000000,
+     .offset = offsetof(struct logs_flags, rank), .marks = OPTION_NO_ENV, .arg = "RANK",
+     .help = "Only this rank; -1 shows all."},
+    {.flag = "node", .verbs = "logs", .type = OPTION_STRING, .arg = "NODE",
+     .offset = offsetof(struct logs_flags, node), .marks = OPTION_NO_ENV,
+     .help = "Only this node."},
+};
+static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    const struct logs_flags *f = flags;
+    struct run_fleet r;
+    int status = 0;
+    struct attend_options o = {
+        .only_node = f->node && f->node[0] ? f->node : NULL,
+        .only_rank = (int)f->rank,
+        .replay = true,
+        .until_now = !f->follow,
+        .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
+    };
+    if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
+        return -1;
+    if (o.only_node && inventory_find(&r.inventory, o.only_node) < 0)
+        return err_set(e, ERR_NOT_FOUND, "cluster '%s' has no node '%s'", s->cluster.name,
+                       o.only_node);
+    int result = 0;
+    // A run whose end and results are here needs no node any more.
+    if (!(run_is_over(&r.run) && r.run.fetched))
+        result = fleet_connect(&r.fleet, true, e);
+    else
+        o.offline = true;
+    if (result == 0)
+        result = attend_run(&r.fleet, &r.run, &o, &status, e);
+    fleet_close(&r.fleet);
+    return result < 0 ? -1 : status;
+}
+
+const struct command cmd_logs = {
+    .verb = {.name = "logs",
+             .summary = "show what the ranks of a run print",
+             .args = "[RUN]",
+             .text = "Shows the output of every rank of a run (the newest one unless named), each "
+                     "line with its node and rank. With -f it goes on until the run is over, as "
+                     "train does: Ctrl-C leaves the run going.",
+             .examples = "dtctl logs -f   # the newest run, live\n"
+                         "dtctl logs --rank 0 RUN   # one rank of a certain run\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct logs_flags),
+    .args_max = 1,
+    .run = run,
+};

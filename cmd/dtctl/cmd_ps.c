@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl ps: the runs of the cluster; dtctl status: its nodes; dtctl stop: end a run.
+#include "command.h"
+
+#include "base/clock.h"
+#include "cluster/nodeset.h"
+#include "job/node_runs.h"
+#include "job/run_fleet.h"
+
+#include <string.h>
+
+// ---- ps ----------------------------------------------------------------------------------------
+
+struct ps_flags {
+    bool all;
+};
+
+static const struct option_row PS_ROWS[] = {
+    {.flag = "all", .letter = 'a', .verbs = "ps", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct ps_flags, all), .marks = OPTION_NO_ENV,
+     .help = "Runs that are over, too."},
+};
+static const struct option_table PS_TABLE = {"Ps", PS_ROWS, 1};
+
+// What is known about one run, from its record and from every node.
+struct ps_line {
+    struct run run;
+    const char *state, *reason;
+    int nodes_seen, ranks_running, restarts, round;
+};
+
+static void look_up(struct ps_line *line, const struct node_runs *runs)
+{
+    bool going = false;
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct node_run *r = &runs->items[i];
+        if (strcmp(r->run, line->run.id) != 0)
+            continue;
+        line->nodes_seen++;
+        line->ranks_running += r->ranks_running;
+        line->restarts = r->restarts > line->restarts ? r->restarts : line->restarts;
+        line->round = r->round > line->round ? r->round : line->round;
+        if (!going && (!r->over || r->coordinator || line->nodes_seen == 1)) {
+            line->state = r->state;
+            line->reason = r->reason;
+        }
+        going |= !r->over;
+    }
+}
+
+static void show_run(struct session *s, const struct ps_line *l)
+{
+    char age[STR_HUMAN_BYTES_MAX];
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "run");
+    json_str(&j, "run", l->run.id);
+    json_str(&j, "name", l->run.name);
+    json_str(&j, "state", l->state);
+    json_str(&j, "reason", l->reason);
+    json_int(&j, "nodes", (int64_t)l->run.node_count);
+    json_int(&j, "nodes_seen", l->nodes_seen);
+    json_int(&j, "ranks_running", l->ranks_running);
+    json_int(&j, "round", l->round);
+    json_int(&j, "restarts", l->restarts);
+    json_bool(&j, "fetched", l->run.fetched);
+    json_int(&j, "created_ms", l->run.created_ms);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "%-44s %-9s %5zu %5d %8d %8s %s\n", l->run.id, l->state,
+               l->run.node_count, l->ranks_running, l->restarts,
+               str_human_ms(age, clock_wall_ms() - l->run.created_ms),
+               l->run.fetched ? "here" : "on nodes");
+}
+
+static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    (void)rest;
+    const struct ps_flags *f = flags;
+    struct inventory inv;
+    struct fleet fleet = {0};
+    struct node_runs runs = {0};
+    char **ids = NULL;
+    size_t count = 0, shown = 0;
+    if (cluster_runs(&s->cluster, &ids, &count, e) < 0)
+        return -1;
+    bool up = cluster_exists(&s->cluster);
+    if (up) {
+        if (cluster_load(&s->cluster, &inv, e) < 0)
+            return -1;
+        fleet_open(&fleet, s, &inv, NULL, 0);
+        if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0)
+            return -1;
+        fleet_report(&fleet);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct ps_line line = {0};
+        struct err ignored = {0};
+        if (run_load(&s->cluster, ids[i], &line.run, &ignored) < 0)
+            continue;
+        line.state = line.run.state;
+        if (!run_is_over(&line.run))
+            look_up(&line, &runs);
+        // What still needs somebody: it is going, or its results are not here.
+        if (!f->all && run_is_over(&line.run) && line.run.fetched)
+            continue;
+        if (shown++ == 0)
+            screen_out(s->screen, "%-44s %-9s %5s %5s %8s %8s %s\n", "RUN", "STATE", "NODES",
+                       "RANKS", "RESTARTS", "AGE", "RESULTS");
+        show_run(s, &line);
+    }
+    if (shown == 0)
+        screen_note(s->screen, f->all ? "no runs yet" : "no run is going (ps --all shows %zu)",
+                    count);
+    int result = up ? fleet_verdict(&fleet, "ps", e) : 0;
+    fleet_close(&fleet);
+    return result;
+}
+
+const struct command cmd_ps = {
+    .verb = {.name = "ps",
+             .summary = "list runs and what state they are in",
+             .text = "Lists the runs that are going or whose results are still on the nodes."},
+    .rows = &PS_TABLE,
+    .flags_bytes = sizeof(struct ps_flags),
+    .run = run_ps,
+};
+
+// ---- status ------------------------------------------------------------------------------------
+
+static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs)
+{
+    char memory[STR_HUMAN_BYTES_MAX], disk[STR_HUMAN_BYTES_MAX];
+    const char *going = NULL;
+    int ranks = 0, others = 0;
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->items[i].node_index == n->index && !runs->items[i].over) {
+            others += going != NULL;
+            going = runs->items[i].run;
+            ranks += runs->items[i].ranks_running;
+        }
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "node");
+    json_str(&j, "node", n->info->name);
+    json_str(&j, "address", n->info->address);
+    json_str(&j, "state", n->failed ? "unreachable" : going ? "busy" : "idle");
+    json_str(&j, "error", n->failed ? n->err.text : NULL);
+    json_str(&j, "run", going);
+    json_int(&j, "ranks_running", ranks);
+    if (n->ready) {
+        json_str(&j, "version", n->facts.version);
+        json_str(&j, "arch", n->facts.arch);
+        json_int(&j, "cpus", n->facts.cpus);
+        json_int(&j, "gpus", n->facts.gpus);
+        json_int(&j, "memory_bytes", (int64_t)n->facts.memory_bytes);
+        json_int(&j, "disk_free_bytes", (int64_t)n->facts.disk_free_bytes);
+        json_int(&j, "clock_skew_ms", n->facts.clock_skew_ms);
+    }
+    screen_event_end(s->screen, &text, &j);
+    if (n->failed) {
+        screen_out(s->screen, "%-16s %-18s %-11s %s\n", n->info->name, n->info->address,
+                   "unreachable", n->err.text);
+        return;
+    }
+    screen_out(s->screen, "%-16s %-18s %-11s %4d %4d %9s %9s  %s%s\n", n->info->name,
+               n->info->address, going ? "busy" : "idle", n->facts.cpus, n->facts.gpus,
+               str_human_bytes(memory, n->facts.memory_bytes),
+               str_human_bytes(disk, n->facts.disk_free_bytes), going ? going : "",
+               others ? " and more" : "");
+}
+
+static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,
+                      struct err *e)
+{
+    (void)flags;
+    struct inventory inv;
+    struct fleet fleet;
+    struct node_runs runs;
+    size_t *indices = NULL, count = 0;
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, rest->count ? rest->args[0] : NULL, &indices, &count,
+                         e) < 0)
+        return -1;
+    fleet_open(&fleet, s, &inv, indices, count);
+    if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0)
+        return -1;
+    screen_out(s->screen, "cluster %s, provider %s, %zu nodes, up since %s\n", inv.name,
+               inv.provider, inv.count, inv.created);
+    screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
+               "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
+    for (size_t i = 0; i < fleet.count; i++)
+        show_node(s, &fleet.nodes[i], &runs);
+    int result = fleet_verdict(&fleet, "status", e);
+    fleet_close(&fleet);
+    return result;
+}
+
+const struct command cmd_status = {
+    .verb = {.name = "status",
+             .summary = "show the nodes, whether they answer, and what they do",
+             .args = "[NODES]"},
+    .args_max = 1,
+    .run = run_status,
+};

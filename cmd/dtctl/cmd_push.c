@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl push: files of this computer to the nodes.
+#include "command.h"
+
+#include "base/log.h"
+#include "job/send.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LARGE_BYTES_MIB = 1024, ASK_BYTES_MAX = 16 };
+
+struct push_flags {
+    const char *node, *to;
+    bool replace, all_files;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "node", .letter = 'w', .verbs = "push", .type = OPTION_STRING, .arg = "NODES",
+     .offset = offsetof(struct push_flags, node), .marks = OPTION_NO_ENV,
+     .help = "Only to these nodes, such as gpu[01-04]."},
+    {.flag = "to", .verbs = "push", .type = OPTION_STRING, .text = "files", .arg = "DIR",
+     .offset = offsetof(struct push_flags, to), .marks = OPTION_NO_ENV,
+     .help = "Folder on the nodes: below dtctl's own folder there unless it starts with / or ~/."},
+    {.flag = "replace", .verbs = "push", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct push_flags, replace), .marks = OPTION_NO_ENV,
+     .help = "Make the folder exactly what is sent: files that are not in it are removed."},
+    {.flag = "all-files", .verbs = "push", .type = OPTION_BOOL, .text = "false",
+     .offset = offsetof(struct push_flags, all_files), .marks = OPTION_NO_ENV,
+     .help = "Send .git and what .dtctlignore leaves out, too."},
+};
+static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+static int add_paths(struct manifest *m, const struct cli_rest *rest, const struct push_flags *f,
+                     struct err *e)
+{
+    struct manifest_rules rules = {.ignore_default = !f->all_files};
+    for (size_t i = 0; i < rest->count; i++) {
+        const char *path = rest->args[i], *base = file_base(path);
+        struct stat st;
+        if (stat(path, &st) < 0)
+            return err_errno(e, ERR_NOT_FOUND, "'%s'", path);
+        // "DIR/" and "." give their content, "DIR" itself, as rsync does.
+        bool content = S_ISDIR(st.st_mode) &&
+                       (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
+        if (manifest_add_path(m, path, content ? "" : base, &rules, e) < 0)
+            return err_wrap(e, "'%s'", path);
+    }
+    return 0;
+}
+
+// States the size of a large upload before it begins, and asks where somebody can answer.
+static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e)
+{
+    char size[STR_HUMAN_BYTES_MAX], answer[ASK_BYTES_MAX] = "";
+    screen_note(s->screen, "%zu files, %s, to %zu node%s%s", m->files,
+                str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
+                m->ignored ? "; ignored paths are left out" : "");
+    if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->yes || !isatty(STDIN_FILENO))
+        return 0;
+    screen_note(s->screen, "go on? [y/N]");
+    ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
+    if (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    return err_set(e, ERR_INTERRUPTED, "nothing was sent");
+}
+
+static void tell(struct session *s, const struct send_totals *t)
+{
+    char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "pushed");
+    json_int(&j, "files", (int64_t)t->files_all);
+    json_int(&j, "bytes", (int64_t)t->bytes_all);
+    json_int(&j, "files_sent", (int64_t)t->files_sent);
+    json_int(&j, "bytes_sent", (int64_t)t->bytes_sent);
+    json_int(&j, "bytes_wire", (int64_t)t->bytes_wire);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "%zu files, %s in place; sent %zu files, %s, %s on the wire\n",
+               t->files_all, str_human_bytes(all, t->bytes_all), t->files_sent,
+               str_human_bytes(sent, t->bytes_sent), str_human_bytes(wire, t->bytes_wire));
+}
+
+static int push(struct session *s, struct manifest *m, const struct cli_rest *rest,
+                const struct push_flags *f, struct err *e)
+{
+    struct inventory inv;
+    struct fleet fleet;
+    struct send_totals totals = {0};
+    size_t *indices = NULL, count = 0;
+    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+        inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0 ||
+        add_paths(m, rest, f, e) < 0 || confirm(s, m, count, e) < 0)
+        return -1;
+    if (s->config->dry_run)
+        return 0;
+    if (manifest_hash(m, file_join(s->arena, s->cluster.dir, "hashes"), NULL, NULL, e) < 0)
+        return -1;
+    fleet_open(&fleet, s, &inv, indices, count);
+    struct manifest **all = arena_new(s->arena, struct manifest *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        all[i] = m;
+    int result = fleet_connect(&fleet, true, e);
+    if (result == 0)
+        result = send_manifests(&fleet, "push", all, f->to,
+                                f->replace ? XFER_REPLACE : XFER_MERGE, &totals, e);
+    fleet_report(&fleet);
+    if (result == 0)
+        result = fleet_verdict(&fleet, "push", e);
+    fleet_close(&fleet);
+    if (result == 0)
+        tell(s, &totals);
+    return result;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    struct manifest *m = manifest_new();
+    int result = push(s, m, rest, flags, e);
+    manifest_free(m);
+    return result;
+}
+
+const struct command cmd_push = {
+    .verb = {.name = "push",
+             .summary = "send files to the nodes",
+             .args = "PATH…",
+             .text = "Sends files and folders to every node. Only content that a node lacks "
+                     "travels; every file is verified by hash where it arrives. A folder with a "
+                     "slash at its end gives its content.",
+             .examples = "dtctl push data/ --to inputs/data   # the content of data\n"
+                         "dtctl push model.pt --to ~/   # to the login folder\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct push_flags),
+    .args_min = 1,
+    .args_max = 65536,
+    .run = run,
+};

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl stop: end a run on all its nodes.
+#include "command.h"
+
+#include "job/attend.h"
+#include "job/run_fleet.h"
+#include "sys/proc.h"
+
+#include <string.h>
+
+struct stop_flags {
+    int64_t grace_ms;
+    const char *signal;
+};
+
+static int check_signal(const char *name, struct err *e)
+{
+    return proc_signal_parse(name, e) < 0 ? -1 : 0;
+}
+
+static const struct option_row ROWS[] = {
+    {.flag = "grace", .verbs = "stop", .type = OPTION_DURATION, .text = "30s", .max = 86400000,
+     .offset = offsetof(struct stop_flags, grace_ms), .marks = OPTION_NO_ENV, .arg = "TIME",
+     .help = "Time between the signal and the end by force."},
+    {.flag = "signal", .verbs = "stop", .type = OPTION_STRING, .text = "SIGTERM",
+     .offset = offsetof(struct stop_flags, signal), .marks = OPTION_NO_ENV, .arg = "SIGNAL",
+     .check = check_signal, .help = "Signal that asks the workers to end."},
+};
+static const struct option_table TABLE = {"Stop", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+static void on_stopped(void *ctx, const struct transport_result *r)
+{
+    struct err e = {0};
+    fleet_answer(r, &e);
+    if (e.code == ERR_NOT_FOUND) // nothing of the run is on this node
+        err_clear(&e);
+    fleet_done(ctx, &e);
+}
+
+static int start_stop(struct fleet_node *n, struct err *e)
+{
+    fleet_state(n, "stopping");
+    return transport_collect(n->link, fleet_line(n, "stop", n->work), NULL, 0, on_stopped, n, e);
+}
+
+static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, struct err *e)
+{
+    char *rest = arena_printf(s->arena, "--run %s --grace-ms %lld --signal %s", r->run.id,
+                              (long long)f->grace_ms, f->signal);
+    for (size_t i = 0; i < r->fleet.count; i++)
+        r->fleet.nodes[i].work = rest;
+    attend_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
+    if (fleet_connect(&r->fleet, true, e) < 0 ||
+        fleet_each(&r->fleet, "stop", start_stop, e) < 0)
+        return -1;
+    fleet_report(&r->fleet);
+    if (fleet_verdict(&r->fleet, "stop", e) < 0)
+        return -1;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "stopped");
+    json_str(&j, "run", r->run.id);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "run %s: nothing of it is left running\n", r->run.id);
+    if (!r->run.fetched)
+        screen_note(s->screen, "its results are on the nodes: dtctl fetch %s", r->run.id);
+    return 0;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
+{
+    struct run_fleet r;
+    if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
+        return -1;
+    if (run_is_over(&r.run)) {
+        screen_out(s->screen, "run %s is over already: %s\n", r.run.id, r.run.state);
+        return 0;
+    }
+    if (s->config->dry_run) {
+        screen_out(s->screen, "would stop %s on %zu nodes\n", r.run.id, r.run.node_count);
+        return 0;
+    }
+    int result = stop(s, &r, flags, e);
+    fleet_close(&r.fleet);
+    return result;
+}
+
+const struct command cmd_stop = {
+    .verb = {.name = "stop",
+             .summary = "end a run on all its nodes",
+             .args = "[RUN]",
+             .text = "Asks the agents to end the run (the newest one unless named), and waits "
+                     "until nothing of it is left. Its results can be fetched afterwards."},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct stop_flags),
+    .args_max = 1,
+    .run = run,
+};

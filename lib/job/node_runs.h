@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the nodes say about runs: `dtrun --node status` of a whole fleet, as a list.
+#ifndef JOB_NODE_RUNS_H
+#define JOB_NODE_RUNS_H
+
+#include "job/fleet.h"
+
+enum { NODE_RUNS_MAX = 100000 };
+
+struct node_run {
+    const char *run, *name, *node, *state, *reason;
+    size_t node_index; // in the fleet
+    int node_rank, pid, round, restarts, max_restarts;
+    int exit_status; // -1: not over
+    int ranks_running, ranks;
+    int64_t created_ms, updated_ms;
+    bool coordinator, over;
+};
+
+struct node_runs {
+    struct node_run *items;
+    size_t count, room;
+};
+
+// Asks every node that has not failed; run NULL: about all runs. Failures are kept in the fleet;
+// a node that does not know the run is no failure.
+int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e);
+// Pure: adds the lines of one node's answer.
+void node_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
+                     struct node_runs *out);
+
+#endif
