@@ -1,25 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
+// libjpeg reports a fatal error through a callback that must not return; it jumps back to the one
+// setjmp below. Everything it had allocated belongs to the decoder object, so nothing is lost.
 #include "data/jpeg.h"
 
 #include "base/arena.h"
 
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdio.h> // jpeglib.h needs it
 #include <stdlib.h>
-#include <string.h>
-#include <turbojpeg.h>
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+enum { JPEG_SCANS_MAX = 500 }; // a progressive file may not ask for the same pixels without end
 
 struct jpeg {
-    tjhandle turbo;
-    uint8_t *rgb, *cmyk;
-    size_t rgb_room, cmyk_room;
+    struct jpeg_decompress_struct info; // first: libjpeg hands it back as an opaque pointer
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf jump;
+    char text[JMSG_LENGTH_MAX];
+    bool truncated;
+    uint8_t *rgb, *row;
+    size_t rgb_room, row_room;
 };
+
+static _Noreturn void jpeg_fail(j_common_ptr info) {
+    struct jpeg *j = (struct jpeg *)(void *)info;
+    info->err->format_message(info, j->text);
+    longjmp(j->jump, 1);
+}
+
+// Warnings are repairs; only a premature end is remembered.
+static void jpeg_message(j_common_ptr info, int level) {
+    struct jpeg *j = (struct jpeg *)(void *)info;
+    if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF)
+        j->truncated = true;
+}
+
+static void jpeg_watch(j_common_ptr info) {
+    struct jpeg *j = (struct jpeg *)(void *)info;
+    if (info->is_decompressor && j->info.input_scan_number > JPEG_SCANS_MAX) {
+        snprintf(j->text, sizeof j->text, "more than %d scans", JPEG_SCANS_MAX);
+        longjmp(j->jump, 1);
+    }
+}
 
 int jpeg_open(struct jpeg **out, struct err *e) {
     struct jpeg *j = heap_alloc(sizeof *j);
-    j->turbo = tjInitDecompress();
-    if (!j->turbo) {
+    j->info.err = jpeg_std_error(&j->errors);
+    j->errors.error_exit = jpeg_fail;
+    j->errors.emit_message = jpeg_message;
+    j->progress.progress_monitor = jpeg_watch;
+    if (setjmp(j->jump)) {
+        err_set(e, ERR_SYS, "no JPEG decoder: %s", j->text);
         free(j);
-        return err_set(e, ERR_SYS, "no JPEG decoder: %s", tjGetErrorStr2(NULL));
+        return -1;
     }
+    jpeg_create_decompress(&j->info);
+    j->info.progress = &j->progress;
     *out = j;
     return 0;
 }
@@ -27,36 +68,10 @@ int jpeg_open(struct jpeg **out, struct err *e) {
 void jpeg_close(struct jpeg *j) {
     if (!j)
         return;
-    tjDestroy(j->turbo);
+    jpeg_destroy_decompress(&j->info);
     free(j->rgb);
-    free(j->cmyk);
+    free(j->row);
     free(j);
-}
-
-static int jpeg_head(struct jpeg *j, const void *data, size_t len, int *width, int *height,
-                     int *colours, struct err *e) {
-    if (len > JPEG_FILE_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "JPEG of %zu bytes is above the limit of %d", len,
-                       JPEG_FILE_BYTES_MAX);
-    int subsampling;
-    if (tjDecompressHeader3(j->turbo, data, (unsigned long)len, width, height, &subsampling,
-                            colours) < 0 &&
-        tjGetErrorCode(j->turbo) != TJERR_WARNING)
-        return err_set(e, ERR_FORMAT, "not a JPEG image: %s", tjGetErrorStr2(j->turbo));
-    if (*width < 1 || *height < 1)
-        return err_set(e, ERR_FORMAT, "JPEG image without size");
-    if (*width > JPEG_SIDE_MAX || *height > JPEG_SIDE_MAX ||
-        (int64_t)*width * *height > JPEG_PIXELS_MAX)
-        return err_set(e, ERR_LIMIT,
-                       "JPEG image of %d x %d is above the limit of %d pixels (%d along one side)",
-                       *width, *height, JPEG_PIXELS_MAX, JPEG_SIDE_MAX);
-    return 0;
-}
-
-int jpeg_size(struct jpeg *j, const void *data, size_t len, int *width, int *height,
-              struct err *e) {
-    int colours;
-    return jpeg_head(j, data, len, width, height, &colours, e);
 }
 
 static uint8_t *jpeg_room(uint8_t **buf, size_t *room, size_t bytes) {
@@ -68,14 +83,6 @@ static uint8_t *jpeg_room(uint8_t **buf, size_t *room, size_t bytes) {
     return *buf;
 }
 
-// Repairs are fine, a file that ends early is not: half an image is grey.
-static int jpeg_verdict(struct jpeg *j, struct err *e) {
-    const char *why = tjGetErrorStr2(j->turbo);
-    if (tjGetErrorCode(j->turbo) == TJERR_WARNING && !strstr(why, "Premature end"))
-        return 0;
-    return err_set(e, ERR_FORMAT, "damaged JPEG image: %s", why);
-}
-
 // libjpeg gives CMYK as Adobe stores it: inverted.
 static void jpeg_from_cmyk(uint8_t *rgb, const uint8_t *cmyk, size_t pixels) {
     for (size_t i = 0; i < pixels; i++, rgb += 3, cmyk += 4)
@@ -83,25 +90,70 @@ static void jpeg_from_cmyk(uint8_t *rgb, const uint8_t *cmyk, size_t pixels) {
             rgb[k] = (uint8_t)((cmyk[k] * cmyk[3] + 127) / 255);
 }
 
+// The three steps that may jump. 0 or -1 with e; jumps for what libjpeg finds.
+static int jpeg_head(struct jpeg *j, const void *data, size_t len, struct err *e) {
+    j->truncated = false;
+    jpeg_mem_src(&j->info, data, (unsigned long)len);
+    jpeg_read_header(&j->info, TRUE);
+    uint64_t width = j->info.image_width, height = j->info.image_height;
+    if (width > JPEG_SIDE_MAX || height > JPEG_SIDE_MAX || width * height > JPEG_PIXELS_MAX)
+        return err_set(e, ERR_LIMIT,
+                       "JPEG image of %u x %u is above the limit of %d pixels (%d along one side)",
+                       j->info.image_width, j->info.image_height, JPEG_PIXELS_MAX, JPEG_SIDE_MAX);
+    return 0;
+}
+
+static void jpeg_pixels(struct jpeg *j) {
+    bool cmyk = j->info.jpeg_color_space == JCS_CMYK || j->info.jpeg_color_space == JCS_YCCK;
+    size_t width = j->info.image_width, pixels = width * j->info.image_height;
+    uint8_t *at = jpeg_room(&j->rgb, &j->rgb_room, pixels * 3);
+    uint8_t *row = cmyk ? jpeg_room(&j->row, &j->row_room, width * 4) : NULL;
+    j->info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    jpeg_start_decompress(&j->info);
+    while (j->info.output_scanline < j->info.output_height) {
+        JSAMPROW line = cmyk ? row : at;
+        if (jpeg_read_scanlines(&j->info, &line, 1) != 1)
+            continue;
+        if (cmyk)
+            jpeg_from_cmyk(at, row, width);
+        at += width * 3;
+    }
+    jpeg_finish_decompress(&j->info);
+}
+
+static int jpeg_run(struct jpeg *j, const void *data, size_t len, bool pixels, struct err *e) {
+    if (len > JPEG_FILE_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "JPEG of %zu bytes is above the limit of %d", len,
+                       JPEG_FILE_BYTES_MAX);
+    if (len == 0)
+        return err_set(e, ERR_FORMAT, "not a JPEG image: it is empty");
+    if (setjmp(j->jump)) {
+        jpeg_abort_decompress(&j->info);
+        return err_set(e, ERR_FORMAT, "not a readable JPEG image: %s%s", j->text,
+                       j->truncated ? " (and it ends too early)" : "");
+    }
+    int bad = jpeg_head(j, data, len, e);
+    if (bad == 0 && pixels)
+        jpeg_pixels(j);
+    jpeg_abort_decompress(&j->info); // no-op after a complete run; keeps the object
+    if (bad == 0 && pixels && j->truncated)
+        return err_set(e, ERR_FORMAT, "truncated JPEG image: it ends too early");
+    return bad;
+}
+
+int jpeg_size(struct jpeg *j, const void *data, size_t len, int *width, int *height,
+              struct err *e) {
+    int bad = jpeg_run(j, data, len, false, e);
+    *width = (int)j->info.image_width;
+    *height = (int)j->info.image_height;
+    return bad;
+}
+
 int jpeg_decode(struct jpeg *j, const void *data, size_t len, const uint8_t **rgb, int *width,
                 int *height, struct err *e) {
-    int colours;
-    if (jpeg_head(j, data, len, width, height, &colours, e) < 0)
-        return -1;
-    size_t pixels = (size_t)*width * (size_t)*height;
-    uint8_t *out = jpeg_room(&j->rgb, &j->rgb_room, pixels * 3), *to = out;
-    int format = TJPF_RGB;
-    if (colours == TJCS_CMYK || colours == TJCS_YCCK) {
-        format = TJPF_CMYK;
-        to = jpeg_room(&j->cmyk, &j->cmyk_room, pixels * 4);
-    }
-    // LIMITSCANS: a progressive file may not ask for the same pixels hundreds of times.
-    if (tjDecompress2(j->turbo, data, (unsigned long)len, to, *width, 0, *height, format,
-                      TJFLAG_LIMITSCANS) < 0 &&
-        jpeg_verdict(j, e) < 0)
-        return -1;
-    if (format == TJPF_CMYK)
-        jpeg_from_cmyk(out, to, pixels);
-    *rgb = out;
-    return 0;
+    int bad = jpeg_run(j, data, len, true, e);
+    *width = (int)j->info.image_width;
+    *height = (int)j->info.image_height;
+    *rgb = j->rgb;
+    return bad;
 }
