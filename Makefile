@@ -13,7 +13,8 @@ HASH := \#
 BUILD ?= build
 BIN ?= $(if $(filter build,$(BUILD)),bin,$(BUILD)/bin)
 PREFIX ?= /usr/local
-MANDIR ?= $(PREFIX)/share/man
+SHARE = $(PREFIX)/share
+MANDIR ?= $(SHARE)/man
 MODE ?= release
 O := $(BUILD)/$(MODE)
 
@@ -154,6 +155,12 @@ $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 install: all ## Install programs, man pages and completions below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install -d $(addprefix $(DESTDIR),$(MANDIR)/man1 $(SHARE)/bash-completion/completions \
+	    $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d)
+	$(BIN)/dtctl completion man > $(DESTDIR)$(MANDIR)/man1/dtctl.1
+	$(BIN)/dtctl completion bash > $(DESTDIR)$(SHARE)/bash-completion/completions/dtctl
+	$(BIN)/dtctl completion zsh > $(DESTDIR)$(SHARE)/zsh/site-functions/_dtctl
+	$(BIN)/dtctl completion fish > $(DESTDIR)$(SHARE)/fish/vendor_completions.d/dtctl.fish
 
 DIST ?= dist
 dist: ## Pack the committed sources into dist/dtctl-VERSION.tar.gz with SHA256SUMS

@@ -12,6 +12,9 @@ ok 'make install' build install DESTDIR="$WORK/stage" PREFIX=/opt/dtctl
 ok 'it puts dtctl below DESTDIR and PREFIX' cmp "$WORK/stage/opt/dtctl/bin/dtctl" "$BIN/dtctl"
 run "$WORK/stage/opt/dtctl/bin/dtctl" version
 is "$status" 0 'the installed dtctl runs'
+run cat "$WORK/stage/opt/dtctl/share/man/man1/dtctl.1"
+like "$out" '^\.TH' 'there is a manual page'
+ok 'bash takes the completions' bash -n "$WORK/stage/opt/dtctl/share/bash-completion/completions/dtctl"
 run find "$WORK/stage" -type f -not -path '*/opt/dtctl/*'
 is "$out" '' 'nothing goes elsewhere'
 
