@@ -93,7 +93,7 @@ LAYERS_dtrun := base sys conf elastic remote
 LAYERS_dttrain := base sys conf elastic comm data nn kernels
 THIRD_dtctl := ssh2 crypto zstd
 THIRD_dtrun := crypto zstd
-THIRD_dttrain := turbojpeg zstd crypto
+THIRD_dttrain := jpeg zstd crypto
 
 PROGRAMS := $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))
 EMBEDDED := $(filter dtrun dttrain,$(PROGRAMS))

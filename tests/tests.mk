@@ -30,7 +30,7 @@ test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(UP_$(l)
     $(foreach p,$(test_programs_used),$(LAYERS_$(p))))
 test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
     cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
-TEST_THIRD := -lssh2 -lcrypto -lzstd -lturbojpeg -lm
+TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lm
 
 define test_rule
 $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(test_cmd_objects) $(call archives,$(test_layers))

@@ -108,10 +108,11 @@ build_jpeg() {
     cd "$src/build" || return
     build_log 'libjpeg-turbo: configure' cmake .. -DCMAKE_C_COMPILER="$cc" \
         -DCMAKE_C_FLAGS="$cflags -no-pie" -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF \
-        -DENABLE_STATIC=ON -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=ON -DWITH_JAVA=OFF -DBUILD=dtctl
-    build_log 'libjpeg-turbo: compile' make -j $jobs turbojpeg-static
-    cp libturbojpeg.a "$out/lib/"
-    cp ../turbojpeg.h "$out/include/"
+        -DENABLE_STATIC=ON \
+        -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_JAVA=OFF -DBUILD=dtctl
+    build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static
+    cp libjpeg.a "$out/lib/"
+    cp jconfig.h ../jpeglib.h ../jmorecfg.h ../jerror.h "$out/include/"
     cp ../LICENSE.md "$out/licenses/libjpeg-turbo"
 }
 
