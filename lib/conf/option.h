@@ -231,7 +231,8 @@ bool option_is_scalar(enum option_type type); // one flag gives the whole value
 
 // Finds contradictions inside the tables: two rows with one name, a default that does not parse or
 // breaks its own bounds, a missing help sentence, a choice without words. verbs is NULL-terminated.
-// Returns their number and writes one line each.
+// Flags are compared among the tables that are bound to a struct. Returns the number of faults and
+// writes one line each.
 int option_check(const struct option_set *s, const char *const *verbs, struct strbuf *out);
 
 #endif

@@ -37,6 +37,8 @@ static void check_text(struct check *c, const struct option_row *r) {
     bool needs = r->type == OPTION_BOOL || r->type == OPTION_INT || r->type == OPTION_REAL ||
                  r->type == OPTION_DURATION || r->type == OPTION_BYTES ||
                  r->type == OPTION_CHOICE || r->type == OPTION_COUNT;
+    if ((r->type == OPTION_CHOICE || r->type == OPTION_COUNT) && !r->choices)
+        return; // reported already
     if (needs && !r->text)
         fault(c, r, "has no default");
     else if (r->text && option_parse(&c->a, r, r->text, value, &e) < 0)
@@ -81,8 +83,9 @@ static bool same_takers(const struct option_row *a, const struct option_row *b,
     return false;
 }
 
+// flags: both tables are bound, so that both rows' flags are really taken.
 static void check_pair(struct check *c, const struct option_row *a, const struct option_row *b,
-                       const char *const *verbs) {
+                       bool flags, const char *const *verbs) {
     const char *env_a = option_row_env(&c->a, c->s, a), *env_b = option_row_env(&c->a, c->s, b);
     if (a->key && str_eq(a->key, b->key))
         fault(c, a, "two rows have this key");
@@ -90,7 +93,7 @@ static void check_pair(struct check *c, const struct option_row *a, const struct
         fault(c, a, "shares the variable %s with %s", env_a, option_row_name(b));
     if (a->key && b->key && str_starts(b->key, a->key) && b->key[strlen(a->key)] == '.')
         fault(c, a, "is a value, and a table because of %s", b->key);
-    if (!same_takers(a, b, verbs))
+    if (!flags || !same_takers(a, b, verbs))
         return;
     if (a->flag && str_eq(a->flag, b->flag))
         fault(c, a, "shares the flag --%s with %s", a->flag, option_row_name(b));
@@ -123,7 +126,8 @@ int option_check(const struct option_set *s, const char *const *verbs, struct st
             for (size_t u = 0; u < s->table_count; u++)
                 for (size_t k = 0; k < s->tables[u].table->count; k++)
                     if (u != t || k != i)
-                        check_pair(&c, a, &s->tables[u].table->rows[k], verbs);
+                        check_pair(&c, a, &s->tables[u].table->rows[k],
+                                   s->tables[t].target && s->tables[u].target, verbs);
         }
     arena_fini(&c.a);
     return c.count;

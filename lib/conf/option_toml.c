@@ -204,7 +204,9 @@ static void unknown_field(struct option_reader *rd, const struct option_record *
     size_t n = 0;
     for (size_t i = rec->named ? 1 : 0; i < rec->count; i++)
         names[n++] = rec->rows[i].key;
-    complain(rd, c, name, arena_printf(rd->a, "unknown key%s", cli_nearest(rd->a, c->key, names)));
+    const struct toml at = {.line = c->key_line, .column = c->key_column};
+    complain(rd, &at, name,
+             arena_printf(rd->a, "unknown key%s", cli_nearest(rd->a, c->key, names)));
 }
 
 static int read_fields(struct option_reader *rd, const struct option_record *rec,

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/conf/config, train_config and the renderers: every row of dtctl's and dttrain's tables is
+// walked, so that flags, file, environment, help, manual, completions and example cannot drift.
+#include "conf/config.h"
+#include "conf/render.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <ctype.h>
+#include <unistd.h>
+
+static const char *const verbs[] = {
+    "init", "plan", "up",   "status", "train",  "exec",   "ssh",        "push",    "fetch", "logs",
+    "ps",   "stop", "down", "gc",     "doctor", "config", "completion", "version", NULL};
+static struct arena a;
+static struct config c;
+static struct cli_rest rest;
+static const char *folder; // scratch, removed at the end
+
+static const struct render_program *program(void) {
+    static struct render_verb all[32];
+    static const struct render_verb *list[32];
+    static const struct render_program p = {.name = "dtctl",
+                                            .summary = "train on a cluster",
+                                            .version = "1.2",
+                                            .synopsis = "[FLAGS] COMMAND",
+                                            .text = "One.\n\n.Two-\\",
+                                            .verbs = list};
+    for (int i = 0; verbs[i]; i++) {
+        all[i] = (struct render_verb){.name = verbs[i], .summary = "do it's \"thing\""};
+        list[i] = &all[i];
+    }
+    return &p;
+}
+
+// Loads `dtctl VERB WORDS…` with a file's text and one variable (both may be NULL).
+static const char *load(const char *verb, const char *words, const char *text, const char *var) {
+    static char *none[] = {NULL};
+    char *environ_[] = {var ? arena_strdup(&a, var) : NULL, NULL};
+    char **argv = none;
+    size_t argc = words && *words ? str_split(&a, words, '|', &argv) : 0;
+    struct config_verb v = {.verb = verb};
+    struct err e;
+    err_clear(&e);
+    config_open(&c, &a, "dtctl");
+    if (text && (file_write_atomic("dtctl.toml", text, strlen(text), 0600, &e) < 0))
+        bail_out("%s", e.text);
+    if (!text)
+        unlink("dtctl.toml");
+    int r = config_load(&c, &v, (int)argc, (const char *const *)argv, environ_, &rest, &e);
+    ok((r == 0) == (e.code == ERR_NONE), "status and error agree");
+    return arena_strdup(&a, e.text);
+}
+
+static const char *value_of(const struct option_set *s, const struct option_bound *b,
+                            const struct option_row *r) {
+    struct strbuf out = {0};
+    (void)s;
+    option_format(&out, r, (const char *)b->target + r->offset);
+    const char *text = arena_strdup(&a, strbuf_cstr(&out));
+    strbuf_fini(&out);
+    return text;
+}
+
+// A text, other than the default, that the row takes.
+static const char *sample(const struct option_row *r) {
+    switch (r->type) {
+    case OPTION_BOOL: return str_eq(r->text, "true") ? "false" : "true";
+    case OPTION_CHOICE: return r->choices[str_eq(r->text, r->choices[0])];
+    case OPTION_COUNT: return "auto";
+    case OPTION_INT: return arena_printf(&a, "%.0f", r->min + 1);
+    case OPTION_REAL: return arena_printf(&a, "%.17g", (r->min + r->max) / 4);
+    case OPTION_DURATION: return "200ms";
+    case OPTION_BYTES: return "8KiB";
+    case OPTION_RANGE: return "1:3";
+    case OPTION_INTS: return "7,8,9";
+    case OPTION_REALS: return "0.25,0.5,0.75";
+    case OPTION_MAP: return "A=x(1)y";
+    case OPTION_RECORDS: return "in=/data:sharded";
+    case OPTION_PATH:
+    case OPTION_PATHS: return "/some/where";
+    default: return r->check ? "1" : "text";
+    }
+}
+
+// The flag, the variable, the file and --set all bring the same value to the same place.
+static void test_row(const struct option_row *given, const char *verb) {
+    const char *text = sample(given), *values[4] = {0};
+    const struct option_bound *b;
+    const char *name = option_row_name(given);
+    if (given->flag) {
+        const char *word = arena_printf(&a, "--%s=%s", given->flag, text);
+        is_str(load(verb, word, NULL, NULL), "", "%s %s", verb, word);
+        for (size_t t = 0; t < c.set.table_count; t++)
+            for (size_t i = 0; i < c.set.tables[t].table->count; i++)
+                if (&c.set.tables[t].table->rows[i] == given) {
+                    values[0] = value_of(&c.set, &c.set.tables[t], given);
+                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG, "%s: its place", name);
+                }
+    }
+    const char *variable = option_row_env(&a, &c.set, given);
+    if (variable && given->key) {
+        is_str(load(verb, "", NULL, arena_printf(&a, "%s=%s", variable, text)), "", "%s=%s",
+               variable, text);
+        option_find(&c.set, given->key, &b);
+        values[1] = value_of(&c.set, b, given);
+        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "%s: its place", name);
+    }
+    if (!given->key || given->type == OPTION_RECORDS)
+        return;
+    load("train", arena_printf(&a, "--set=%s=%s", given->key, text), NULL, NULL);
+    option_find(&c.set, given->key, &b);
+    values[2] = value_of(&c.set, b, given);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s: by --set", name);
+    is_str(load(verb, "", arena_printf(&a, "%s = %s\n", given->key, values[2]), NULL), "",
+           "%s in the file", name);
+    values[3] = value_of(&c.set, b, given);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s: its place", name);
+    for (int i = 0; i < 4; i++)
+        if (values[i])
+            is_str(values[i], values[3], "%s: the same value in every way (%d)", name, i);
+}
+
+static void test_rows(void) {
+    const struct option_table *tables[] = {&options_config, &options_job, &options_train,
+                                           &options_torchrun};
+    for (int t = 0; t < 4; t++)
+        for (size_t i = 0; i < tables[t]->count; i++) {
+            const struct option_row *r = &tables[t]->rows[i];
+            char **first;
+            bool all = option_row_has_verb(r, NULL);
+            if (!all)
+                str_split(&a, r->verbs, ' ', &first);
+            if (str_eq(r->flag, "help") || str_eq(r->flag, "config") || str_eq(r->flag, "set") ||
+                str_eq(r->key, "hosts.host"))
+                continue; // tested by themselves
+            test_row(r, all ? "status" : first[0]);
+        }
+}
+
+static void test_tables(void) {
+    struct strbuf b = {0};
+    config_open(&c, &a, "dtctl");
+    if (!is_int(option_check(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
+        diag("%s", strbuf_cstr(&b));
+    // Variables that the agent sets for workers are nobody's option.
+    static const char *const taken[] = {"DTCTL_RUN",         "DTCTL_NODE",        "DTCTL_NODES",
+                                        "DTCTL_OUTPUT_DIR",  "DTCTL_MODEL_DIR",   "DTCTL_STATE_DIR",
+                                        "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", NULL};
+    int clashes = 0;
+    for (size_t t = 0; t < c.set.table_count; t++)
+        for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
+            const char *env = option_row_env(&a, &c.set, &c.set.tables[t].table->rows[i]);
+            for (int k = 0; env && taken[k]; k++)
+                clashes += strcmp(env, taken[k]) == 0 || str_starts(env, "DTCTL_INPUT_");
+        }
+    is_int(clashes, 0, "no option's variable is one of the workers'");
+    strbuf_fini(&b);
+}
+
+// ---- texts made from the tables ----------------------------------------------------------------
+static void test_texts(void) {
+    struct strbuf help = {0}, man = {0}, file = {0}, show = {0}, json = {0}, shell[3] = {0};
+    struct err e;
+    struct render_verb train = {.name = "train", .summary = "train"};
+    config_open(&c, &a, "dtctl");
+    const struct render_program *p = program();
+    render_help_verb(&help, &c.set, p, &train, 0);
+    render_man(&man, &c.set, p);
+    render_man_file(&file, &c.set, p, "dtctl.toml");
+    render_show(&show, &c.set, false);
+    render_show_json(&json, &c.set, false);
+    for (int i = 0; render_shells[i]; i++)
+        is_int(render_completion(&shell[i], &c.set, p, render_shells[i], &e), 0, "%s",
+               render_shells[i]);
+    is_int(render_completion(&shell[0], &c.set, p, "csh", &e), -1, "no csh");
+    int missing = 0;
+    for (size_t t = 0; t < c.set.table_count; t++)
+        for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
+            const struct option_row *r = &c.set.tables[t].table->rows[i];
+            const char *flag = r->flag ? arena_printf(&a, "--%s", r->flag) : "";
+            struct strbuf escaped = {0}; // as roff writes hyphens
+            for (const char *q = flag; *q; q++)
+                strbuf_adds(&escaped, *q == '-' ? "\\-" : (char[]){*q, 0});
+            bool fine =
+                !r->flag ||
+                (strstr(strbuf_cstr(&man), strbuf_cstr(&escaped)) &&
+                 strstr(strbuf_cstr(&shell[0]), flag) && strstr(strbuf_cstr(&shell[1]), flag) &&
+                 strstr(strbuf_cstr(&shell[2]), arena_printf(&a, " -l %s", r->flag)));
+            if (r->flag && option_row_has_verb(r, "train"))
+                fine = fine && strstr(strbuf_cstr(&help), flag);
+            if (r->key)
+                fine = fine && strstr(strbuf_cstr(&file), r->key) &&
+                       strstr(strbuf_cstr(&show), arena_printf(&a, "%s = ", r->key)) &&
+                       strstr(strbuf_cstr(&json), arena_printf(&a, "\"key\":\"%s\"", r->key));
+            if (!fine)
+                diag("%s is missing somewhere", option_row_name(r));
+            missing += !fine;
+            strbuf_fini(&escaped);
+        }
+    is_int(missing, 0, "every row is in help, manual, completions and lists");
+    has_str(strbuf_cstr(&man), "\n\\&.Two\\-\\e\n", "roff's own characters are escaped");
+    has_str(strbuf_cstr(&man), ".SH EXIT STATUS", "the manual has the exit status");
+    strbuf_fini(&help), strbuf_fini(&man), strbuf_fini(&file), strbuf_fini(&show);
+    strbuf_fini(&json);
+    for (int i = 0; i < 3; i++)
+        strbuf_fini(&shell[i]);
+}
+
+static void test_help(void) {
+    struct strbuf b = {0};
+    struct render_verb up = {.name = "up",
+                             .summary = "make the cluster",
+                             .args = "[NODE]",
+                             .text = "Some words.\n\nMore words.",
+                             .examples = "  dtctl up --nodes 4"};
+    config_open(&c, &a, "dtctl");
+    render_help_verb(&b, &c.set, program(), &up, 60);
+    has_str(strbuf_cstr(&b), "Usage: dtctl up [FLAGS] [NODE]\n\nSome words.\n\nMore words.\n",
+            "usage and text");
+    has_str(strbuf_cstr(&b),
+            "      --nodes N             Number of nodes to make;\n"
+            "                            provider hosts takes all that\n"
+            "                            are listed. Default: 2.\n",
+            "a flag, wrapped");
+    has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name", "a flag of every command");
+    ok(!strstr(strbuf_cstr(&b), "--detach"), "no flag of another command");
+    has_str(strbuf_cstr(&b), "Examples:\n  dtctl up --nodes 4\n", "examples");
+    size_t widest = 0;
+    for (const char *p = strbuf_cstr(&b); *p; p += strcspn(p, "\n") + 1)
+        widest = strcspn(p, "\n") > widest ? strcspn(p, "\n") : widest;
+    ok(widest <= 60, "no line is wider than asked for (%zu)", widest);
+    strbuf_clear(&b);
+    render_help(&b, &c.set, program(), 0);
+    has_str(strbuf_cstr(&b), "  completion                do it's", "the list of commands");
+    strbuf_fini(&b);
+}
+
+// ---- the example file ------------------------------------------------------------------------
+static void is_default(const char *what) {
+    struct config d;
+    int differ = 0;
+    config_open(&d, &a, "dtctl");
+    for (size_t t = 0; t < c.set.table_count; t++)
+        for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
+            const struct option_row *r = &c.set.tables[t].table->rows[i];
+            const char *got = value_of(&c.set, &c.set.tables[t], r);
+            const char *want = value_of(&d.set, &d.set.tables[t], r);
+            if (r->key && strcmp(got, want) != 0)
+                differ++, diag("%s is %s, not %s", r->key, got, want);
+        }
+    is_int(differ, 0, "%s", what);
+}
+
+static void test_init(void) {
+    struct strbuf b = {0}, active = {0};
+    config_open(&c, &a, "dtctl");
+    render_init(&b, &c.set);
+    is_str(load("status", "", strbuf_cstr(&b), NULL), "", "the example file loads");
+    is_default("and gives the defaults");
+    for (const char *p = strbuf_cstr(&b); *p; p += strcspn(p, "\n") + 1) {
+        size_t name = *p == '#' ? strspn(p + 1, "abcdefghijklmnopqrstuvwxyz_0123456789") : 0;
+        bool key = name && str_starts(p + 1 + name, " = ");
+        strbuf_add(&active, p + key, strcspn(p, "\n") + 1 - key);
+    }
+    is_str(load("status", "", strbuf_cstr(&active), NULL), "", "with every key made active too");
+    is_default("and gives the defaults again");
+    int from_file = 0, keys = 0;
+    for (size_t t = 0; t < c.set.table_count; t++)
+        for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
+            const struct option_row *r = &c.set.tables[t].table->rows[i];
+            bool plain = r->key && r->type != OPTION_MAP && r->type != OPTION_RECORDS;
+            keys += plain;
+            from_file += plain && c.set.tables[t].places[i].source == OPTION_FILE;
+        }
+    is_int(from_file, keys, "every key is in it");
+    is_str(load("train", "--nodes=1:2|--env=A=b c|--input=i=/d:sharded|--metric=l=x(.)|--|echo|a b",
+                "[[hosts.host]]\naddress = 'h'\n", NULL),
+           "", "with values given");
+    strbuf_clear(&b);
+    render_init(&b, &c.set);
+    has_str(strbuf_cstr(&b), "\nnodes = \"1:2\"\n", "they are active");
+    has_str(strbuf_cstr(&b), "\n#epochs = 10\n", "the others are not");
+    is_str(load("status", "", strbuf_cstr(&b), NULL), "", "it loads");
+    ok(c.job.nodes.max == 2 && c.job.command.count == 2 && c.inputs.count == 1 &&
+           config_input(&c, 0)->mode == CONFIG_SHARDED && c.hosts.host.count == 1 &&
+           strcmp(c.env.items[0].value, "b c") == 0,
+       "and gives the same values");
+    strbuf_fini(&b);
+    strbuf_fini(&active);
+}
+
+// ---- dtctl -----------------------------------------------------------------------------------
+static void test_verb(void) {
+    static const char *const argv[] = {"-c", "lab", "--json", "up", "--nodes", "3", NULL};
+    static const char *const no_verb[] = {"--help", NULL};
+    static const char *const wrong[] = {"--jsn", "up", NULL};
+    const char *verb;
+    int used;
+    struct err e;
+    config_open(&c, &a, "dtctl");
+    is_int(config_verb(&c, 6, argv, &verb, &used, &e), 0, "flags in front of the verb");
+    is_str(verb, "up", "the verb");
+    struct config_verb v = {.verb = verb};
+    char *none[] = {NULL};
+    is_int(config_load(&c, &v, 6 - used, argv + used, none, &rest, &e), 0, "and behind it");
+    ok(c.json && c.cluster.nodes == 3 && strcmp(c.cluster.name, "lab") == 0, "both count");
+    config_open(&c, &a, "dtctl");
+    is_int(config_verb(&c, 1, no_verb, &verb, &used, &e), 0, "no verb");
+    ok(!verb && cli_has(&c.set, "help", NULL), "but --help");
+    config_open(&c, &a, "dtctl");
+    is_int(config_verb(&c, 2, wrong, &verb, &used, &e), -1, "a wrong flag");
+    is_str(e.text, "--jsn: unknown flag (did you mean '--json'?)", "suggests the nearest");
+    is_int(err_status(e.code), 2, "usage: status 2");
+}
+
+static void test_load(void) {
+    is_str(load("up", "", NULL, NULL), "", "no file");
+    ok(c.cluster.provider == CONFIG_LOCAL && c.cluster.nodes == 2 && !c.file_found,
+       "gives provider local and two nodes");
+    is_str(load("up", "-f|none.toml", NULL, NULL),
+           "configuration: cannot read 'none.toml': No such file or directory",
+           "a file that was named must exist");
+    is_str(load("up", "", NULL, "DTCTL_CONFIG=none.toml"),
+           "configuration: cannot read 'none.toml': No such file or directory", "by variable too");
+    is_str(load("up", "--nodes=x", "[cluster]\nnodes = 0\n", "DTCTL_SSH_PORT=-1"),
+           "dtctl.toml:2:9: cluster.nodes: 0 is below the minimum 1\n"
+           "DTCTL_SSH_PORT: -1 is below the minimum 0\n"
+           "--nodes: 'x' is not a whole number",
+           "problems of all sources at once");
+    is_str(load("up", "--nodes=x|--help", "[cluster]\nnodes = 0\n", NULL), "",
+           "--help is before all that");
+    ok(c.help, "and is set");
+    is_str(load("up", "--host=u@gpu[01-04].lab:2222", "[hosts]\nlist = ['a']\n", NULL), "",
+           "hosts");
+    ok(c.hosts.list.count == 1 && strcmp(c.hosts.list.items[0], "u@gpu[01-04].lab:2222") == 0,
+       "a flag replaces the list");
+    is_str(config_where(&c, "hosts.list"), "--host: hosts.list", "for errors found later");
+    is_str(load("train", "--input=a=/x|--input=b=y:z:sharded|--input=c=/w:replicated", NULL, NULL),
+           "", "inputs");
+    is_str(config_input(&c, 1)->source, "y:z", "a colon in a source");
+    is_int(config_input(&c, 1)->mode, CONFIG_SHARDED, "its mode");
+    is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "", "processes per device");
+    is_int(c.job.nproc_per_node, CONFIG_NPROC_GPU, "as a number below 0");
+    is_str(load("train", "--tee=0:3,1:1|--redirects=2", NULL, NULL), "", "streams");
+    is_str(load("train", "--tee=0:4", NULL, NULL),
+           "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", "a wrong one");
+    is_str(load("train", "--metric=l=loss", NULL, NULL),
+           "--metric: 'loss' has no group: put the number between parentheses", "a metric");
+    is_str(load("train", "--env=A-B=1", NULL, NULL),
+           "--env: 'A-B' is no name of a variable: letters, digits, '_'", "a variable's name");
+    is_str(load("train", "--input=../x=/d", NULL, NULL),
+           "--input: '../x' is no name of an input: letters, digits, '_' and '-', at most 64, and "
+           "the first a letter",
+           "an input's name becomes a path");
+    is_str(load("up", "-c|../x", NULL, NULL),
+           "-c: '../x' is no name: letters, digits, '.', '_' and '-', at most 64, and the first a "
+           "letter or digit",
+           "so does a cluster's");
+    is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
+           "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
+}
+
+// ---- dttrain ---------------------------------------------------------------------------------
+static const char *train(const char *words, char *const *environ_, struct train_config *t,
+                         struct train_flags *f, struct option_set *s) {
+    char **argv;
+    struct err e;
+    err_clear(&e);
+    size_t argc = str_split(&a, words, '|', &argv);
+    train_config_load(t, f, s, &a, (int)argc, (const char *const *)argv, environ_, &e);
+    return arena_strdup(&a, e.text);
+}
+
+static void test_train(void) {
+    struct train_config t;
+    struct train_flags f;
+    struct option_set s;
+    struct strbuf b = {0}, out = {0};
+    struct err e;
+    char var[] = "DTCTL_TRAIN_LR=0.5", *environ_[] = {var, NULL};
+    load("train", "--nodes=2|--set=train.epochs=3|--set=train.hidden=5,6",
+         "[cluster]\nnodes = 3\n[train]\nlr = 0.25\nmean = [0.5, 0.25, 0.125]\n", NULL);
+    is_str(train("--config|dtctl.toml|--set|train.epochs=4", NULL, &t, &f, &s), "",
+           "a whole dtctl.toml");
+    ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && t.model == TRAIN_RESNET18,
+       "file and --set");
+    is_str(train("--config=dtctl.toml", environ_, &t, &f, &s), "", "with variables");
+    ok(t.lr == 0.5, "when asked for");
+    render_toml(&b, &c.set, &options_train);
+    if (file_write_atomic("share.toml", strbuf_cstr(&b), b.len, 0600, &e) < 0)
+        bail_out("%s", e.text);
+    is_str(train("-f|share.toml", NULL, &t, &f, &s), "", "the share that dtctl writes");
+    ok(t.lr == 0.25 && t.epochs == 3 && t.hidden.count == 2 && t.hidden.items[1] == 6,
+       "has its values");
+    render_toml(&out, &s, &options_train);
+    is_str(strbuf_cstr(&out), strbuf_cstr(&b), "all of them");
+    is_str(train("--set=train.epoch=1|--lr=3|-f|none", NULL, &t, &f, &s),
+           "configuration: cannot read 'none': No such file or directory", "no file");
+    is_str(train("--set=train.epoch=1|--lr=3|--set=train.batch=0", NULL, &t, &f, &s),
+           "--lr: unknown flag; write --set train.lr=VALUE\n"
+           "--set: unknown key 'train.epoch' (did you mean 'train.epochs'?)\n"
+           "--set train.batch: 0 is below the minimum 1",
+           "errors");
+    is_str(train("x", NULL, &t, &f, &s), "'x': dttrain takes flags only", "arguments");
+    is_str(train("--help|--nonsense", NULL, &t, &f, &s), "", "--help");
+    ok(f.help && !f.version, "is first");
+    strbuf_clear(&out);
+    struct render_program p = {"dttrain", "train", "1", "[FLAGS]", NULL, NULL};
+    render_help(&out, &s, &p, 0);
+    has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "its help lists the keys");
+    ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "and not dtctl's");
+    struct strbuf faults = {0};
+    is_int(option_check(&s, NULL, &faults), 0, "no faults %s", strbuf_cstr(&faults));
+    strbuf_fini(&faults), strbuf_fini(&b), strbuf_fini(&out);
+}
+
+int main(void) {
+    char path[] = "/tmp/dtctl-config-XXXXXX";
+    struct err e;
+    folder = mkdtemp(path);
+    if (!folder || chdir(folder) < 0)
+        bail_out("no scratch folder");
+    test_tables();
+    test_rows();
+    test_texts();
+    test_help();
+    test_init();
+    test_verb();
+    test_load();
+    test_train();
+    arena_fini(&a);
+    if (chdir("/") < 0 || file_remove_tree(folder, &e) < 0)
+        bail_out("%s", e.text);
+    return done_testing();
+}

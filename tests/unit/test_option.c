@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/conf/option: every type from text and from TOML, precedence, places, the check of tables.
+#include "tests/unit/option_rows.h"
+
+static const char *file(const char *text) {
+    fresh();
+    option_set_file(&s, "dir/f.toml", text, strlen(text));
+    return problems();
+}
+
+static const char *env(const char *variable) {
+    char *list[] = {arena_strdup(&a, variable), NULL};
+    fresh();
+    option_set_env(&s, list);
+    return problems();
+}
+
+static void test_defaults(void) {
+    fresh();
+    ok(!v.flag && v.on && v.integer == 3 && v.duration == 5000 && v.bytes == 1024, "defaults");
+    ok(v.count == -2 && v.choice == 2 && v.real == 0.5, "words and numbers");
+    ok(v.string && !*v.string && v.path && !*v.path, "an unset string is empty, not NULL");
+    ok(v.range.min == 0 && v.list.count == 0 && v.ints.count == 2, "unset lists, a list's default");
+    is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "their place");
+}
+
+// key, text, what option_format gives; or the error's text.
+static void test_values(void) {
+    static const struct {
+        const char *key, *text, *want;
+    } good[] = {
+        {"t.flag", "yes", "true"},
+        {"t.flag", "0", "false"},
+        {"t.integer", "10", "10"},
+        {"t.duration", "1500ms", "\"1500ms\""},
+        {"t.duration", "60", "\"1m\""},
+        {"t.bytes", "1.5M", "\"1536KiB\""},
+        {"t.bytes", "0", "\"0\""},
+        {"t.count", "4", "4"},
+        {"t.count", "red", "\"red\""},
+        {"t.real", "1", "1.0"},
+        {"t.string", "a\"b", "\"a\\\"b\""},
+        {"t.choice", "red", "\"red\""},
+        {"t.range", "2:5", "\"2:5\""},
+        {"t.range", "4", "4"},
+        {"t.range", "", "\"\""},
+        {"t.list", "a,b", "[\"a\", \"b\"]"},
+        {"t.list", "['a,b']", "[\"a,b\"]"},
+        {"t.ints", "7, 8", "[7, 8]"},
+        {"t.ints", "", "[]"},
+        {"t.reals", "[1, 2.5, 3]", "[1.0, 2.5, 3.0]"},
+        {"map", "a=1,b=2=3", "{ a = \"1\", b = \"2=3\" }"},
+        {"map", "{ 'x y' = 'z' }", "{ \"x y\" = \"z\" }"},
+        {"named", "n=5", "{ n = { port = 5 } }"},
+        {"named", "{ n = { port = 5 } }", "{ n = { port = 5 } }"},
+    };
+    static const struct {
+        const char *key, *text, *want;
+    } bad[] = {
+        {"t.flag", "maybe", "'maybe' is neither true nor false"},
+        {"t.integer", "0", "0 is below the minimum 1"},
+        {"t.integer", "11", "11 is above the maximum 10"},
+        {"t.integer", "3x", "'3x' is not a whole number"},
+        {"t.duration", "61s", "61s is above the maximum 1m"},
+        {"t.duration", "50ms", "50ms is below the minimum 100ms"},
+        {"t.real", "nan", "'nan' is not a number"},
+        {"t.real", "inf", "'inf' is not a finite number"},
+        {"t.choice", "gren", "'gren' is none of red, green, blue (did you mean 'green'?)"},
+        {"t.count", "9", "9 is above the maximum 8"},
+        {"t.count", "pink", "'pink' is none of a number, red, green, blue"},
+        {"t.range", "5:2", "'5:2': the minimum is above the maximum"},
+        {"t.range", "0:2", "0 is below the minimum 1"},
+        {"t.range", "a:b", "'a:b' is not N or MIN:MAX"},
+        {"t.string", "much too long", "'much too long' is too long"},
+        {"t.list", "a,much too long", "'much too long' is too long"},
+        {"t.ints", "1,2,3,4", "4 items are above the maximum 3"},
+        {"t.ints", "1,x", "'x' is not a whole number"},
+        {"t.reals", "1,2", "2 items are below the minimum 3"},
+        {"map", "novalue", "'novalue' is not NAME=VALUE"},
+        {"map", "much too long=1", "'much too long' is too long"},
+        {"t.list", "['a', 1]", "expected a string, found an integer"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        fresh();
+        const struct option_row *r = row(good[i].key);
+        struct err e;
+        err_clear(&e);
+        is_int(option_parse(&a, r, good[i].text, (char *)&v + r->offset, &e), 0, "%s = %s %s",
+               good[i].key, good[i].text, e.text);
+        is_str(formatted(good[i].key), good[i].want, "and as TOML");
+        const char *text = formatted(good[i].key);
+        const char *dot = strchr(good[i].key, '.');
+        is_str(file(arena_printf(&a, "%s%s = %s\n", dot ? "[t]\n" : "", dot ? dot + 1 : good[i].key,
+                                 text)),
+               "", "a file reads that");
+        is_str(formatted(good[i].key), text, "and has the same value");
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fresh();
+        const struct option_row *r = row(bad[i].key);
+        struct err e;
+        is_int(option_parse(&a, r, bad[i].text, (char *)&v + r->offset, &e), -1, "%s = %s",
+               bad[i].key, bad[i].text);
+        is_str(e.text, bad[i].want, "why");
+    }
+}
+
+static void test_file(void) {
+    is_str(
+        file("[t]\ninteger = 0\nstrng = 1\non = \"x\"\n[u]\nx = 1\n[[plain]]\nname='p'\n"
+             "[named.n]\nport = 70000\nprt = 1\n[named.'much too long']\nport=1\n[map]\nx = [1]\n"
+             "'much too long' = 1\n"),
+        "dir/f.toml:2:11: t.integer: 0 is below the minimum 1\n"
+        "dir/f.toml:3:1: t.strng: unknown key (did you mean 't.string'?)\n"
+        "dir/f.toml:4:6: t.on: expected true or false, found a string\n"
+        "dir/f.toml:5:2: u: unknown table (did you mean 't'?)\n"
+        "dir/f.toml:7:1: plain: 'port' is missing\n"
+        "dir/f.toml:10:8: named.n.port: 70000 is above the maximum 65535\n"
+        "dir/f.toml:11:1: named.n.prt: unknown key (did you mean 'port'?)\n"
+        "dir/f.toml:12:1: named.much too long: 'much too long' is too long\n"
+        "dir/f.toml:15:5: map.x: expected a string, found an array\n"
+        "dir/f.toml:16:19: map.much too long: 'much too long' is too long",
+        "all errors at once, each at its place");
+    is_str(file("[t]\npath = 'x/y'\npaths = ['a', '/b', '~/c']\nduration = 2\nbytes = 10\n"
+                "count = 3\nrange = 4\nreals = [1,2,3]\n[[plain]]\nport=1\n[[plain]]\nport=2\n"),
+           "", "a good file");
+    is_str(v.path, "dir/x/y", "paths are relative to the file");
+    ok(strcmp(v.paths.items[0], "dir/a") == 0 && strcmp(v.paths.items[1], "/b") == 0,
+       "in lists too");
+    ok(v.duration == 2000 && v.bytes == 10 && v.count == 3 && v.range.max == 4, "plain numbers");
+    const struct thing *things = v.plain.items;
+    ok(v.plain.count == 2 && things[1].port == 2, "array of tables");
+    is_int(things[1].place.line, 11, "records know their line");
+    is_str(option_place_text(&a, option_place(&s, "t.path")), "dir/f.toml:2:8", "so do values");
+    is_str(file("t = 1\n"), "dir/f.toml:1:5: t: expected a table, found an integer", "no table");
+    is_str(file("'t.integer' = 2\n"),
+           "dir/f.toml:1:1: t.integer: unknown key (did you mean 't.integer'?)",
+           "a quoted dot is not a path");
+    is_str(file("[u]\ninteger = 1\n"), "dir/f.toml:1:2: u: unknown table (did you mean 't'?)",
+           "unknown table");
+    is_str(file("[t]\nstring = \"a\\u0000b\"\n"),
+           "dir/f.toml:2:10: t.string: the string contains a NUL", "NUL");
+}
+
+static void test_many_problems(void) {
+    struct strbuf b = {0};
+    struct err e;
+    strbuf_adds(&b, "[t]\n");
+    for (int i = 0; i < 500; i++)
+        strbuf_addf(&b, "unknown_%d = 1\n", i);
+    fresh();
+    option_set_file(&s, "f", strbuf_cstr(&b), b.len);
+    is_int(option_set_finish(&s, &e), -1, "500 unknown keys");
+    is_int(s.problem_count, 500, "all are counted");
+    int described = 0;
+    for (const struct option_problem *p = s.problems; p; p = p->next)
+        described++;
+    is_int(described, OPTION_PROBLEMS_MAX, "as many as the limit says are described");
+    ok(strlen(e.text) < ERR_TEXT_BYTES_MAX && strstr(e.text, "\nand ") && strstr(e.text, " more"),
+       "the text says how many are not shown");
+    is_int(e.code, ERR_CONFIG, "code of a file");
+    strbuf_fini(&b);
+}
+
+static void test_env(void) {
+    is_str(env("P_T_INTEGER=4"), "", "variable");
+    is_int(v.integer, 4, "its value");
+    is_str(option_place_text(&a, option_place(&s, "t.integer")), "P_T_INTEGER", "its place");
+    is_str(env("P_T_INTEGER="), "", "an empty variable is none");
+    is_int(v.integer, 3, "the default stays");
+    is_str(env("P_T_INTEGER=x"), "P_T_INTEGER: 'x' is not a whole number", "a wrong one");
+    is_str(env("P_MAP=a=1,b=2"), "", "a map");
+    is_int(v.map.count, 2, "both");
+    is_str(env("P_SET=t.integer=9"), "", "--set has no variable");
+    is_int(v.integer, 3, "and nothing happens");
+    is_str(env("P_FLAG=1"), "", "P_FLAG is not P_T_FLAG");
+    ok(!v.flag, "rows with a key are named by it");
+}
+
+static void test_precedence(void) {
+    static const char text[] =
+        "[t]\ninteger = 2\nreal = 0.25\nstring = 'file'\nlist = ['f']\n"
+        "[map]\na = 1\nb = 1\nc = 1\n[named.n]\nport = 1\n[named.m]\nport=1\n";
+    static char e1[] = "P_T_REAL=0.75", e2[] = "P_T_STRING=env", e3[] = "P_MAP=b=2,c=2",
+                e4[] = "P_NAMED=m=2", e5[] = "P_T_LIST=e,e";
+    char *environ_[] = {e1, e2, e3, e4, e5, NULL};
+    static const char *const argv[] = {"--string", "flag", "--map", "c=3", "--list", "g", NULL};
+    fresh();
+    cli_scan(&s, NULL, 0, 6, argv, &rest);
+    option_set_file(&s, "f", text, strlen(text));
+    option_set_env(&s, environ_);
+    cli_apply(&s);
+    is_str(problems(), "", "file, environment and flags");
+    ok(v.integer == 2 && v.real == 0.75 && strcmp(v.string, "flag") == 0 && v.duration == 5000,
+       "flag > environment > file > default");
+    is_int(option_place(&s, "t.integer")->source, OPTION_FILE, "from the file");
+    is_int(option_place(&s, "t.real")->source, OPTION_ENV, "from the environment");
+    is_int(option_place(&s, "t.string")->source, OPTION_FLAG, "from a flag");
+    is_int(option_place(&s, "t.duration")->source, OPTION_DEFAULT, "a default");
+    is_str(formatted("map"), "{ a = \"1\", b = \"2\", c = \"3\" }", "maps are merged");
+    is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }", "named records too");
+    is_str(formatted("t.list"), "[\"g\"]", "lists are replaced");
+}
+
+static void test_check(void) {
+    static const struct option_row wrong[] = {
+        {.key = "w.a",
+         .flag = "dup",
+         .type = OPTION_INT,
+         .text = "0",
+         .min = 1,
+         .max = 2,
+         .help = "H."},
+        {.key = "w.a", .flag = "dup", .letter = 'd', .type = OPTION_STRING, .help = "H."},
+        {.key = "w.a.b", .type = OPTION_CHOICE, .text = "x", .help = "no stop"},
+        {.key = "w.c", .type = OPTION_BOOL, .verbs = "nope", .help = "H."},
+    };
+    static const struct option_table t = {"wrong", wrong, 4};
+    static struct option_place places[4];
+    static const char *const verbs[] = {"go", "other", NULL};
+    struct strbuf b = {0};
+    fresh();
+    is_int(option_check(&s, verbs, &b), 0, "the good table has no faults%s", strbuf_cstr(&b));
+    option_set_init(&s, &a, "prog", "P_");
+    // Bound by hand: option_set_add would abort on the defaults.
+    s.tables[s.table_count++] = (struct option_bound){&t, &v, places};
+    ok(option_check(&s, verbs, &b) > 0, "the wrong one has");
+    static const char *const want[] = {
+        "w.a: its default: 0 is below the minimum 1",
+        "two rows have this key",
+        "shares the flag --dup",
+        "shares the variable P_W_A",
+        "w.a: is a value, and a table because of w.a.b",
+        "has no help that ends",
+        "has words without being a choice",
+        "w.c: has no default",
+        "'nope' is no verb",
+    };
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+        has_str(strbuf_cstr(&b), want[i], "it says: %s", want[i]);
+    strbuf_fini(&b);
+}
+
+int main(void) {
+    test_defaults();
+    test_values();
+    test_file();
+    test_many_problems();
+    test_env();
+    test_precedence();
+    test_check();
+    arena_fini(&a);
+    return done_testing();
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/conf/cli: command lines.
+#include "tests/unit/option_rows.h"
+
+// One command line, words separated by spaces.
+static const char *line_of(const char *verb, unsigned style, const char *words) {
+    char **argv;
+    size_t argc = *words ? str_split(&a, words, ' ', &argv) : 0;
+    fresh();
+    s.style = style;
+    cli_scan(&s, verb, 0, (int)argc, argc ? (const char *const *)argv : NULL, &rest);
+    cli_apply(&s);
+    return problems();
+}
+
+static const char *cli(const char *words) {
+    return line_of(NULL, 0, words);
+}
+
+static void test_flags(void) {
+    is_str(cli("--integer 4 --no-on --flag --string=--x --duration 1m"), "", "long flags");
+    ok(v.integer == 4 && !v.on && v.flag && strcmp(v.string, "--x") == 0 && v.duration == 60000,
+       "their values");
+    is_str(option_place_text(&a, option_place(&s, "t.on")), "--no-on", "their place");
+    is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags");
+    ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "their values");
+    is_str(v.list.items[2], "c", "-l=c");
+    is_str(cli("a --integer 4 b -- c --flag"), "", "arguments");
+    ok(rest.count == 2 && strcmp(rest.args[1], "b") == 0 && rest.command_count == 2 &&
+           rest.dashes && strcmp(rest.command[1], "--flag") == 0,
+       "what is no flag");
+    is_str(line_of("go", 0, "--integer=4 -- python3 --integer 5"), "", "a command");
+    ok(v.rest.count == 3 && strcmp(v.rest.items[2], "5") == 0 && v.integer == 4, "goes to its row");
+    is_str(line_of("go", 0, "-x"), "", "a letter of the verb");
+    ok(v.own_f && !v.flag, "hides that of every verb");
+    is_str(cli("--map a=1 --map b=2 --map a=3 --named n=1 --ints 4,5"), "", "repeated flags");
+    is_str(formatted("map"), "{ a = \"3\", b = \"2\" }", "a name again replaces");
+    is_str(formatted("t.ints"), "[4, 5]", "numbers come at once");
+    is_str(cli("--set t.integer=7 --set t.list=a,b --set named={n={port=3}}"), "", "--set");
+    ok(v.integer == 7 && v.list.count == 2 && v.named.count == 1 && v.set.count == 3, "its values");
+    is_str(option_place_text(&a, option_place(&s, "t.integer")), "--set t.integer", "its place");
+    is_str(cli("--integer -5"), "--integer: -5 is below the minimum 1", "a negative number");
+    ok(cli_has(&s, "integer", NULL) && !cli_has(&s, "real", NULL), "which flags were given");
+}
+
+static void test_flag_errors(void) {
+    static const char *const cases[][2] = {
+        {"--intger 4", "--intger: unknown flag (did you mean '--integer'?)"},
+        {"--integer", "--integer: needs a value (an integer)"},
+        {"--integer --flag", "--integer: needs a value (an integer); one that starts with '-' is "
+                             "joined with '='"},
+        {"--no-integer", "--no-integer: unknown flag (did you mean '--integer'?)"},
+        {"--no-flag=true", "--no-flag: takes no value"},
+        {"--flag=perhaps", "--flag: 'perhaps' is neither true nor false"},
+        {"-z", "-z: unknown flag"},
+        {"-xz", "-z: unknown flag in -xz"},
+        {"--reals 1", "--reals: unknown flag; write --set t.reals=VALUE"},
+        {"--set t.intger=1", "--set: unknown key 't.intger' (did you mean 't.integer'?)"},
+        {"--set flag", "--set: 'flag' is not KEY=VALUE"},
+        {"--set t.integer=0", "--set t.integer: 0 is below the minimum 1"},
+        {"--follow", "--follow: this flag goes behind the command; it is for: go"},
+        {"--integer 0 --real 2", "--integer: 0 is below the minimum 1\n"
+                                 "--real: 2 is above the maximum 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        is_str(cli(cases[i][0]), cases[i][1], "%s", cases[i][0]);
+    struct err e;
+    option_set_finish(&s, &e);
+    is_int(e.code, ERR_USAGE, "flags alone are a usage error");
+    is_str(line_of("other", 0, "--follow"),
+           "--follow: 'prog other' does not take this flag; it is for: go", "another verb's flag");
+    is_str(line_of("go", 0, "--gone x"), "--gone: torchrun knows this, prog does not serve it",
+           "a flag that is not served");
+}
+
+// argparse's rules, for dtrun.
+static void test_styles(void) {
+    unsigned style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
+    is_str(line_of("go", style, "--int=4 x.py --integer 9 -- y"),
+           "--int: this could be --integer, "
+           "--ints",
+           "an ambiguous prefix");
+    is_str(line_of("go", style, "--inte=4 --foll x.py --integer 9 -- y"), "", "prefixes");
+    ok(v.integer == 4 && v.own_f, "their values");
+    is_int(rest.command_count, 5, "all from the first argument on");
+    is_str(rest.command[0], "x.py", "is the command");
+    is_str(line_of("go", style, "--no_on"), "", "underscores");
+    ok(!v.on, "are hyphens");
+    is_str(line_of("go", 0, "--intege=4"), "--intege: unknown flag (did you mean '--integer'?)",
+           "no prefixes without the style");
+}
+
+int main(void) {
+    test_flags();
+    test_flag_errors();
+    test_styles();
+    arena_fini(&a);
+    return done_testing();
+}

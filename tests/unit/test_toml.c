@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/conf/toml: places, recovery after errors, limits, getters, writer. (The suite's cases are in
+// tests/conf/toml.t.)
+#include "conf/toml.h"
+#include "tests/tap.h"
+
+static struct arena a;
+
+static struct toml *parse(const char *text) {
+    struct toml *root;
+    struct err e;
+    err_clear(&e);
+    if (toml_parse(&a, "t", text, strlen(text), &root, &e) < 0)
+        diag("%s", e.text);
+    return root;
+}
+
+static const char *errors_of(const char *text) {
+    struct toml *root;
+    struct err e;
+    err_clear(&e);
+    toml_parse(&a, "t", text, strlen(text), &root, &e);
+    return arena_strdup(&a, e.text);
+}
+
+static void test_places(void) {
+    struct toml *root = parse("# é\n[tä]\n");
+    ok(root->len == 0, "a bare key has no umlauts");
+    root = parse("# é\n\"tä\" = { k = [1,\n  'x'] } # end\n[b.c]\nd.e = 1\n");
+    const struct toml *t = toml_member(root, "tä");
+    is_int(t->key_line, 2, "line of a key");
+    is_int(t->key_column, 1, "column of a key");
+    is_int(t->column, 8, "column of a value counts characters");
+    const struct toml *x = toml_first(t, "k")->next;
+    is_int(x->line, 3, "line of an element");
+    is_int(x->column, 3, "column of an element");
+    const struct toml *e = toml_get(root, "b.c.d.e");
+    is_int(e->line, 5, "line of a dotted key's value");
+    is_int(e->column, 7, "its column");
+    is_int(e->key_column, 3, "column of its last part");
+    is_int(toml_get(root, "b.c")->line, 4, "line of a header");
+}
+
+static void test_errors(void) {
+    is_str(errors_of("a = 1\na = 2\n"), "t:2:1: key 'a' is given twice, first at 1:1", "duplicate");
+    is_str(errors_of("a = [1,\n 2\nb = 1\nb = 2\n"),
+           "t:3:1: expected ',' or ']' in the array that starts at 1:5, found 'b'\n"
+           "t:4:1: key 'b' is given twice, first at 3:1",
+           "an open array does not swallow the statements after it");
+    is_str(errors_of("[x y]\na = 1\n[z]\na = 1\na = 2\n[x y]\na = 1\n"),
+           "t:1:4: expected ']', found 'y'\n"
+           "t:5:1: key 'a' is given twice, first at 4:1\n"
+           "t:6:4: expected ']', found 'y'",
+           "keys below a wrong header belong to nothing");
+    is_str(errors_of("a = \"x\nb = 'y\nc = 1\n"),
+           "t:1:7: the string does not end before the line does\n"
+           "t:2:7: the string does not end before the line does",
+           "open strings");
+    is_str(errors_of("a = \"\"\"\nx = 1\n"), "t:1:5: this string has no end", "open long string");
+    is_str(errors_of("a = \xff\n"), "t:1:5: byte 0xff is not UTF-8", "not UTF-8");
+    is_str(errors_of("a = 012\nb = 1__0\nc = 99999999999999999999\nd = yes\n"),
+           "t:1:5: '012' has a leading zero\n"
+           "t:2:5: '1__0' has an underscore that is not between two digits\n"
+           "t:3:5: '99999999999999999999' does not fit in 64 bits\n"
+           "t:4:5: 'yes' is no value: strings need quotes",
+           "numbers");
+    struct toml *root;
+    struct toml_error *x;
+    const char *text = "a =\nb = 2\n";
+    is_int(toml_parse_all(&a, text, strlen(text), &root, &x), 1, "one error");
+    ok(!toml_member(root, "a") && toml_get_int(root, "b", 0) == 2,
+       "what failed is not in the tree, the rest is");
+}
+
+static void test_limits(void) {
+    struct strbuf b = {0};
+    struct toml *root;
+    struct toml_error *x;
+    for (int depth = TOML_DEPTH_MAX - 1; depth <= TOML_DEPTH_MAX; depth++) {
+        strbuf_clear(&b);
+        strbuf_adds(&b, "a = ");
+        for (int i = 0; i < depth; i++)
+            strbuf_addc(&b, '[');
+        strbuf_addc(&b, '1');
+        for (int i = 0; i < depth; i++)
+            strbuf_addc(&b, ']');
+        int count = toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x);
+        is_int(count, depth >= TOML_DEPTH_MAX, "%d arrays inside each other", depth);
+    }
+    has_str(x->text, "nested more than 96 deep", "the limit is named");
+    strbuf_clear(&b);
+    for (int i = 0; i < 300; i++)
+        strbuf_addf(&b, "x%d =\n", i);
+    is_int(toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x), 300, "every error is counted");
+    int described = 0;
+    for (; x; x = x->next)
+        described++;
+    is_int(described, TOML_ERRORS_MAX, "and a hundred are described");
+    strbuf_clear(&b);
+    for (int i = 0; i < 50000; i++)
+        strbuf_addf(&b, "k%d = [%d, %d]\n", i, i, i);
+    is_int(toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x), 0, "50,000 keys in one table");
+    is_int(root->len, 50000, "all there");
+    char *huge = arena_alloc(&a, 1, 1, TOML_TEXT_BYTES_MAX + 1);
+    memset(huge, '\n', TOML_TEXT_BYTES_MAX + 1);
+    is_int(toml_parse_all(&a, huge, TOML_TEXT_BYTES_MAX + 1, &root, &x), 1, "a text too large");
+    has_str(x->text, "above the maximum", "is refused with the limit");
+    strbuf_fini(&b);
+}
+
+static void test_getters(void) {
+    struct toml *root = parse("[run]\nid = 'x'\nn = 7\nr = 2\nf = true\nc = ['a', 'b']\n"
+                              "nul = \"a\\u0000b\"\n[[node]]\nrank = 0\n[[node]]\nrank = 1\n");
+    struct err e;
+    const char *s;
+    int64_t n;
+    char **list;
+    size_t count;
+    is_str(toml_get_str(root, "run.id", "-"), "x", "string");
+    is_str(toml_get_str(root, "run.n", "-"), "-", "not a string");
+    is_int(toml_get_int(root, "run.n", 0), 7, "integer");
+    near(toml_get_real(root, "run.r", 0), 2.0, 0, "an integer is a number");
+    ok(toml_get_bool(root, "run.f", false), "boolean");
+    is_int(toml_get_int(root, "run.id.x", 3), 3, "a path through a string");
+    is_int(toml_get_int(toml_first(root, "node")->next, "rank", -1), 1, "array of tables");
+    is_int(toml_need_str(root, "run.id", &s, &e), 0, "needed string");
+    is_int(toml_need_str(root, "run.n", &s, &e), -1, "wrong type");
+    is_str(e.text, "line 3: 'run.n' is an integer, not a string", "says which");
+    is_int(toml_need_str(root, "run.nul", &s, &e), -1, "a NUL is refused");
+    is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "out of bounds");
+    is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "says the bounds");
+    is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "missing");
+    is_str(e.text, "'run.zz' is missing", "says so");
+    is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "strings");
+    ok(count == 2 && strcmp(list[1], "b") == 0 && !list[2], "both, and a NULL");
+    is_int(toml_need_strs(&a, root, "run.zz", &list, &count, &e), 0, "an absent list");
+    is_int(count, 0, "is empty");
+}
+
+static void test_writer(void) {
+    struct strbuf b = {0};
+    static const char *const items[] = {"a\nb", "\"", ""};
+    static const double reals[] = {0.1, 1e300, -0.0, 3, 1.0 / 3, 5e-324};
+    toml_write_str(&b, "plain-key", "tab\t quote\" back\\ del\x7f esc\x1b é 😀");
+    toml_write_str(&b, "odd key.é", "\xff!\xed\xa0\x80");
+    toml_write_int(&b, "i", INT64_MIN);
+    toml_write_bool(&b, "b", true);
+    for (int i = 0; i < 6; i++)
+        toml_write_real(&b, arena_printf(&a, "r%d", i), reals[i]);
+    toml_write_table(&b, "inputs", "a b");
+    toml_write_strs(&b, "list", items, 3);
+    toml_write_element(&b, "node");
+    toml_write_int(&b, "rank", 1);
+    struct toml *root = parse(strbuf_cstr(&b));
+    is_str(toml_get_str(root, "plain-key", ""), "tab\t quote\" back\\ del\x7f esc\x1b é 😀",
+           "a string comes back");
+    is_str(toml_member(root, "odd key.é")->str, "\xEF\xBF\xBD!\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
+           "bytes that TOML cannot hold");
+    ok(toml_get_int(root, "i", 0) == INT64_MIN, "the smallest integer comes back");
+    ok(toml_get_bool(root, "b", false), "a boolean comes back");
+    for (int i = 0; i < 6; i++)
+        ok(toml_get_real(root, arena_printf(&a, "r%d", i), 7) == reals[i], "%.17g comes back",
+           reals[i]);
+    const struct toml *list = toml_get(toml_member(toml_get(root, "inputs"), "a b"), "list");
+    ok(list && list->len == 3, "a list in a table with an odd name");
+    is_str(list->child->str, "a\nb", "its first element");
+    is_int(toml_get_int(toml_first(root, "node"), "rank", 0), 1, "an element of [[node]]");
+    strbuf_fini(&b);
+}
+
+int main(void) {
+    test_places();
+    test_errors();
+    test_limits();
+    test_getters();
+    test_writer();
+    arena_fini(&a);
+    return done_testing();
+}
