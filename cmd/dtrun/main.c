@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtrun: starts the workers of a distributed job on this node, with torchrun's command line.
+#include "base/log.h"
+#include "build_info.h"
+#include "conf/cli.h"
+#include "conf/render.h"
+#include "elastic/launch.h"
+#include "node_verbs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern char **environ;
+
+static const struct render_program program = {
+    .name = "dtrun",
+    .summary = "start the workers of a distributed job on this node",
+    .version = DTCTL_VERSION,
+    .synopsis = "[FLAGS] SCRIPT [ARGUMENTS]",
+    .text = "Takes torchrun's command line and gives workers what torchrun gives them. Flags can "
+            "also be set as PET_<FLAG>; a flag on the command line wins. Underscores and hyphens "
+            "in flags are the same, and a flag may be shortened while it is unambiguous.\n\n"
+            "On several nodes: the same command on each, with --nnodes, --rdzv-backend c10d, "
+            "--rdzv-endpoint HOST:PORT and --rdzv-id; or with --node-rank, --master-addr and "
+            "--master-port. DTRUN_KEY holds a secret that all agents of a run share.",
+};
+
+static int print_help(const struct option_set *set) {
+    struct strbuf text = {0};
+    render_help(&text, set, &program, 0);
+    fputs(strbuf_cstr(&text), stdout);
+    strbuf_fini(&text);
+    return 0;
+}
+
+static enum log_level level_wanted(void) {
+    const char *level = getenv("LOGLEVEL"); // torchrun's variable and default
+    if (level && strcmp(level, "DEBUG") == 0)
+        return LOG_DEBUG;
+    if (level && strcmp(level, "INFO") == 0)
+        return LOG_INFO;
+    if (level && (strcmp(level, "ERROR") == 0 || strcmp(level, "CRITICAL") == 0))
+        return LOG_ERROR;
+    return LOG_WARN;
+}
+
+static int fail(const struct err *e) {
+    fprintf(stderr, "dtrun: %s\n", e->text);
+    return err_status(e->code);
+}
+
+static int run(int argc, char **argv) {
+    static struct arena arena; // until the process ends
+    static struct launch launch;
+    struct option_set set;
+    struct cli_rest rest;
+    struct err e;
+    launch_init(&launch, &arena);
+    option_set_init(&set, &arena, "dtrun", "PET_");
+    set.style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
+    option_set_add(&set, &launch_table, &launch.options);
+    cli_scan(&set, NULL, 0, argc - 1, (const char *const *)argv + 1, &rest);
+    option_set_env(&set, environ);
+    cli_apply(&set);
+    if (launch.options.help)
+        return print_help(&set);
+    if (launch.options.version)
+        return printf("dtrun %s\n", DTCTL_VERSION) < 0;
+    if (option_set_finish(&set, &e) < 0)
+        return fail(&e), 2; // every mistake here is one of usage
+    if (launch_by_hand(&launch, rest.command, rest.command_count, &e) < 0)
+        return fail(&e);
+    int status = agent_run(&launch.agent, &e);
+    return status < 0 ? fail(&e) : status;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--node") == 0) {
+        log_open("dtrun", LOG_WARN, LOG_PLAIN);
+        return node_verbs_run(argc - 2, argv + 2);
+    }
+    log_open("dtrun", level_wanted(), LOG_PLAIN);
+    return run(argc, argv);
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// By hand: torchrun's rules for who leads, where, and what the workers run.
+#include "elastic/launch.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "sys/file.h"
+#include "sys/net.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static bool is_local_name(const char *host) {
+    char own[256];
+    struct net_address address;
+    struct err e;
+    if (!host[0] || strcmp(host, "localhost") == 0)
+        return true;
+    if (gethostname(own, sizeof own) == 0 && strcasecmp(own, host) == 0)
+        return true;
+    return net_resolve(host, 0, &address, &e) == 0 &&
+           (net_is_loopback(&address) || net_address_is_local(&address));
+}
+
+static int yes_or_no(const char *text) {
+    static const char *const yes[] = {"1", "true", "t", "yes", "y", NULL};
+    for (int i = 0; yes[i]; i++)
+        if (strcasecmp(yes[i], text) == 0)
+            return 1;
+    return 0;
+}
+
+// The numeric address that this node gives to others; "" leaves it to the route.
+static int own_address(struct launch *l, const char *leader_host, struct err *e) {
+    const char *name = l->options.local_addr[0] ? l->options.local_addr
+                       : l->agent.leads         ? leader_host
+                                                : "";
+    struct net_address address;
+    char text[NET_ADDRESS_BYTES_MAX];
+    if (!name[0] || (l->agent.leads && strcmp(name, "localhost") == 0)) {
+        l->agent.address = l->agent.leads ? "127.0.0.1" : "";
+        return 0;
+    }
+    if (net_resolve(name, 0, &address, e) < 0)
+        return err_wrap(e, "own address");
+    l->agent.address = arena_strdup(l->arena, net_format(&address, text));
+    return 0;
+}
+
+// Binds the port where agents come in. *taken: another process has it.
+static int bind_endpoint(struct launch *l, int port, bool *taken, struct err *e) {
+    *taken = false;
+    if (net_listen(NULL, port, &l->agent.listen_fd, &l->agent.listen_port, e) == 0)
+        return 0;
+    *taken = strstr(e->text, strerror(EADDRINUSE)) != NULL;
+    l->agent.listen_fd = -1;
+    return -1;
+}
+
+static void lead_alone(struct launch *l) {
+    l->agent.leads = true;
+    l->agent.address = "127.0.0.1";
+    l->agent.leader_host = "127.0.0.1";
+}
+
+static int choose_static(struct launch *l, struct err *e) {
+    struct launch_options *o = &l->options;
+    char host[NET_HOST_BYTES_MAX];
+    bool taken;
+    int port = o->master_port ? (int)o->master_port : LAUNCH_PORT_STATIC;
+    snprintf(host, sizeof host, "%s", o->master_addr);
+    if (o->nnodes.min != o->nnodes.max)
+        return err_set(e, ERR_USAGE, "--nnodes %lld:%lld: a range needs --rdzv-backend c10d",
+                       (long long)o->nnodes.min, (long long)o->nnodes.max);
+    if (o->rdzv_endpoint[0] && net_split(o->rdzv_endpoint, port, host, &port, e) < 0)
+        return err_wrap(e, "--rdzv-endpoint");
+    int rank = o->node_rank < 0 ? 0 : (int)o->node_rank;
+    const char *in_conf = launch_conf(l->arena, o->rdzv_conf, "rank");
+    if (o->node_rank < 0 && in_conf)
+        rank = atoi(in_conf);
+    if (rank < 0 || rank >= o->nnodes.max)
+        return err_set(e, ERR_USAGE, "--node-rank %d is not below --nnodes %lld", rank,
+                       (long long)o->nnodes.max);
+    l->agent.node_rank = rank;
+    l->agent.leads = rank == 0;
+    l->agent.store_at_endpoint = true;
+    l->agent.leader_host = arena_strdup(l->arena, host);
+    l->agent.leader_port = port;
+    if (own_address(l, host, e) < 0)
+        return -1;
+    if (l->agent.leads && bind_endpoint(l, port, &taken, e) < 0)
+        return err_wrap(e, "port of node rank 0 (--master-port)");
+    return 0;
+}
+
+static int choose_c10d(struct launch *l, struct err *e) {
+    struct launch_options *o = &l->options;
+    char host[NET_HOST_BYTES_MAX] = "localhost";
+    int port = LAUNCH_PORT_C10D;
+    bool taken = false;
+    if (o->rdzv_endpoint[0] && net_split(o->rdzv_endpoint, port, host, &port, e) < 0)
+        return err_wrap(e, "--rdzv-endpoint");
+    if (!host[0])
+        snprintf(host, sizeof host, "localhost");
+    const char *forced = launch_conf(l->arena, o->rdzv_conf, "is_host");
+    bool host_here = forced ? yes_or_no(forced) : is_local_name(host);
+    l->agent.node_rank = (int)o->node_rank;
+    l->agent.leader_host = arena_strdup(l->arena, host);
+    l->agent.leader_port = port;
+    l->agent.leads = host_here;
+    if (host_here && o->nnodes.max > 1 && bind_endpoint(l, port, &taken, e) < 0) {
+        if (!taken || forced)
+            return err_wrap(e, "rendezvous endpoint");
+        l->agent.leads = false; // another agent of this host leads
+    }
+    return own_address(l, host, e);
+}
+
+static int choose_leader(struct launch *l, struct err *e) {
+    struct launch_options *o = &l->options;
+    bool is_static = strcmp(o->rdzv_backend, "static") == 0;
+    bool alone = is_static && !o->rdzv_endpoint[0] && !o->master_port && o->nnodes.max == 1;
+    if (o->standalone || alone) {
+        if (o->standalone) {
+            unsigned char id[8];
+            char hex[2 * sizeof id + 1];
+            hash_random(id, sizeof id);
+            str_hex(hex, id, sizeof id);
+            o->rdzv_id = arena_strdup(l->arena, hex);
+            o->nnodes = (struct option_range){1, 1};
+        }
+        lead_alone(l);
+        return 0;
+    }
+    if (is_static)
+        return choose_static(l, e);
+    if (strcmp(o->rdzv_backend, "c10d") == 0)
+        return choose_c10d(l, e);
+    if (str_starts(o->rdzv_backend, "etcd"))
+        return err_set(e, ERR_USAGE,
+                       "--rdzv-backend %s: etcd is not served; c10d needs no server at all",
+                       o->rdzv_backend);
+    return err_set(e, ERR_USAGE, "--rdzv-backend '%.40s': only static and c10d are served",
+                   o->rdzv_backend);
+}
+
+// A key from DTRUN_KEY or --rdzv-conf key=…: any text, hashed.
+static void choose_key(struct launch *l) {
+    const char *text = launch_conf(l->arena, l->options.rdzv_conf, "key");
+    if (!text)
+        text = getenv("DTRUN_KEY");
+    if (text && text[0]) {
+        unsigned char *key = arena_new(l->arena, unsigned char, HASH_BYTES);
+        hash_of(key, text, strlen(text));
+        l->agent.coordinator.secret.key = key;
+        l->agent.coordinator.secret.key_len = HASH_BYTES;
+    } else if (l->agent.listen_fd >= 0) {
+        log_warn("agents are not authenticated: no key",
+                 "remedy=set DTRUN_KEY to the same secret on all nodes");
+    }
+}
+
+static bool on_path(const char *name) {
+    const char *path = getenv("PATH");
+    char file[FILE_PATH_BYTES_MAX];
+    for (const char *p = path ? path : ""; *p;) {
+        size_t len = strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)len, p, name);
+        if (len > 0 && access(file, X_OK) == 0)
+            return true;
+        p += len + (p[len] == ':');
+    }
+    return false;
+}
+
+static const char *interpreter(struct arena *a) {
+    const char *chosen = getenv("PYTHON_EXEC"), *venv = getenv("VIRTUAL_ENV");
+    if (chosen && chosen[0])
+        return chosen;
+    if (venv && venv[0])
+        return arena_printf(a, "%s/bin/python", venv);
+    return !on_path("python3") && on_path("python") ? "python" : "python3";
+}
+
+static int make_command(struct launch *l, const char *const *args, size_t count, struct err *e) {
+    struct launch_options *o = &l->options;
+    if (count == 0)
+        return err_set(e, ERR_USAGE, "no training script is given");
+    if (o->no_python && o->module)
+        return err_set(e, ERR_USAGE, "--no-python and --module exclude each other");
+    const char **argv = arena_new(l->arena, const char *, count + 4);
+    size_t n = 0;
+    if (!o->no_python) {
+        argv[n++] = interpreter(l->arena);
+        argv[n++] = "-u";
+        if (o->module)
+            argv[n++] = "-m";
+    }
+    for (size_t i = 0; i < count; i++)
+        argv[n++] = args[i];
+    l->agent.workers.command = argv;
+    l->agent.title = args[0];
+    return 0;
+}
+
+static int make_log_base(struct launch *l, struct err *e) {
+    const char *dir = l->options.log_dir;
+    unsigned char id[4];
+    char hex[2 * sizeof id + 1];
+    if (strcmp(dir, "/dev/null") == 0)
+        return 0;
+    if (!dir[0]) {
+        const char *tmp = getenv("TMPDIR");
+        char *made = arena_printf(l->arena, "%s/torchelastic_XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+        if (!mkdtemp(made))
+            return err_errno(e, ERR_SYS, "cannot create a log folder '%s'", made);
+        dir = made;
+    }
+    hash_random(id, sizeof id);
+    str_hex(hex, id, sizeof id);
+    char *absolute = file_absolute(l->arena, dir, e);
+    if (!absolute)
+        return -1;
+    l->agent.workers.log_base =
+        arena_printf(l->arena, "%s/%s_%s", absolute, l->options.rdzv_id, hex);
+    return 0;
+}
+
+static int refuse_unserved(const struct launch_options *o, struct err *e) {
+    if (o->logs_specs[0])
+        return err_set(e, ERR_USAGE, "--logs-specs: Python plug-ins are not served");
+    if (o->numa_binding[0])
+        return err_set(e, ERR_USAGE, "--numa-binding is not served yet");
+    if (strcmp(o->event_log_handler, "null") != 0)
+        return err_set(e, ERR_USAGE, "--event-log-handler: only null is served");
+    if (strcmp(o->start_method, "spawn") != 0 && strcmp(o->start_method, "fork") != 0 &&
+        strcmp(o->start_method, "forkserver") != 0)
+        return err_set(e, ERR_USAGE, "--start-method '%.40s' is none of spawn, fork, forkserver",
+                       o->start_method);
+    return 0;
+}
+
+int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e) {
+    char host[256] = "localhost";
+    gethostname(host, sizeof host - 1);
+    l->agent.listen_fd = -1;
+    l->agent.name = arena_strdup(l->arena, l->options.local_addr[0] ? l->options.local_addr : host);
+    if (refuse_unserved(&l->options, e) < 0 || make_command(l, args, count, e) < 0 ||
+        choose_leader(l, e) < 0 || launch_fill(l, e) < 0 || make_log_base(l, e) < 0)
+        return -1;
+    l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
+    choose_key(l);
+    struct worker_facts f = {.nproc = l->agent.workers.nproc};
+    if (worker_env_limits_threads(environ, &f))
+        log_warn("OMP_NUM_THREADS is set to 1 for each worker",
+                 "reason=several workers share this node's cores; set it to choose another value");
+    return 0;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// From torchrun's flags, or from a job specification of dtctl, to an agent's config.
+//
+//     struct launch l;
+//     launch_init(&l, &arena);                          // defaults
+//     … cli and environment fill l.options (launch_table, PET_ variables) …
+//     launch_by_hand(&l, command, count, e);             // or launch_job(&l, &spec, &roster, …)
+//     status = agent_run(&l.agent, e);
+//
+// Everything is in the caller's arena. Names are resolved here, blocking, before any loop runs.
+#ifndef ELASTIC_LAUNCH_H
+#define ELASTIC_LAUNCH_H
+
+#include "conf/option.h"
+#include "elastic/agent.h"
+#include "elastic/job_spec.h"
+
+enum {
+    LAUNCH_PORT_STATIC = 29500,
+    LAUNCH_PORT_C10D = 29400,
+    LAUNCH_LAST_CALL_MS = 5000,
+    LAUNCH_REGROUP_CALL_MS = 500,
+    LAUNCH_REJOIN_MS = 30000,
+    LAUNCH_NPROC_MAX = GUARD_WORKERS_MAX,
+};
+
+struct launch_options { // one per row of launch_table
+    struct option_range nnodes;
+    const char *nproc_per_node, *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
+    bool standalone;
+    int64_t max_restarts;
+    double monitor_interval;
+    const char *start_method, *event_log_handler, *role;
+    bool module, no_python, run_path;
+    const char *log_dir, *redirects, *tee, *local_ranks_filter;
+    const char *duplicate_stdout_filters, *duplicate_stderr_filters;
+    const char *log_line_prefix_template, *logs_specs;
+    int64_t node_rank;
+    const char *master_addr;
+    int64_t master_port;
+    const char *local_addr, *numa_binding, *signals_to_handle;
+    int64_t shutdown_timeout;
+    bool virtual_local_rank;
+    int exit_code;
+    bool help, version;
+};
+
+extern const struct option_table launch_table;
+
+struct launch {
+    struct arena *arena;
+    struct launch_options options;
+    struct agent_config agent;
+};
+
+void launch_init(struct launch *l, struct arena *a);
+// args: the script (or program) and its arguments. The rendezvous port is bound in here.
+int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e);
+// A node's part of a run of dtctl. root and run_dir are absolute; listen_fd is the agents' port.
+int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
+               const char *run_dir, int listen_fd, int listen_port, struct err *e);
+
+// launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
+int launch_fill(struct launch *l, struct err *e);
+
+// launch_parts.c: pieces with a grammar of their own, pure but for the devices of this host.
+int launch_nproc(const char *text, int *out, struct err *e); // "4", auto, cpu, gpu, xpu
+int launch_streams(const char *text, int nproc, unsigned char *out,
+                   struct err *e); // "3", "0:3,1:1"
+int launch_ranks_filter(const char *text, int nproc, bool *on_console, struct err *e);
+const char *const *launch_filters(struct arena *a, const char *text); // "a,b,,c" -> a | b,c
+int launch_signals(const char *text, sigset_t *out, struct err *e);
+// Value of a key in "k=v,k=v"; NULL when absent. Odd entries are skipped.
+const char *launch_conf(struct arena *a, const char *conf, const char *key);
+int64_t launch_conf_ms(struct arena *a, const char *conf, const char *key, int64_t absent_ms);
+int launch_gpu_count(void); // NVIDIA devices that CUDA_VISIBLE_DEVICES leaves
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of an agent's config that is the same by hand and from dtctl.
+#include "base/log.h"
+#include "elastic/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STOP_MARGIN_MS = 10000 };
+
+void launch_init(struct launch *l, struct arena *a) {
+    *l = (struct launch){.arena = a};
+    l->agent.listen_fd = -1;
+    l->agent.node_rank = -1;
+}
+
+static int fill_workers(struct launch *l, struct err *e) {
+    const struct launch_options *o = &l->options;
+    struct workers_config *w = &l->agent.workers;
+    if (launch_nproc(o->nproc_per_node, &w->nproc, e) < 0)
+        return -1;
+    unsigned char *to_file = arena_new(l->arena, unsigned char, (size_t)w->nproc);
+    unsigned char *to_both = arena_new(l->arena, unsigned char, (size_t)w->nproc);
+    bool *shown = arena_new(l->arena, bool, (size_t)w->nproc);
+    if (launch_streams(o->redirects, w->nproc, to_file, e) < 0)
+        return err_wrap(e, "--redirects");
+    if (launch_streams(o->tee, w->nproc, to_both, e) < 0)
+        return err_wrap(e, "--tee");
+    if (launch_ranks_filter(o->local_ranks_filter, w->nproc, shown, e) < 0)
+        return -1;
+    w->streams_to_file = to_file;
+    w->streams_to_both = to_both;
+    w->on_console = shown;
+    w->words_out = launch_filters(l->arena, o->duplicate_stdout_filters);
+    w->words_err = launch_filters(l->arena, o->duplicate_stderr_filters);
+    w->prefix = o->log_line_prefix_template[0] ? o->log_line_prefix_template : NULL;
+    w->role = l->agent.role;
+    w->host = l->agent.name;
+    return 0;
+}
+
+static int64_t shutdown_ms(const struct launch_options *o) {
+    const char *env = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"); // the flag's own fallback
+    struct err e;
+    int64_t seconds = o->shutdown_timeout;
+    if (env && seconds == 30)
+        (void)(str_parse_i64(env, 0, 86400, &seconds, &e) < 0);
+    return seconds * 1000;
+}
+
+int launch_fill(struct launch *l, struct err *e) {
+    const struct launch_options *o = &l->options;
+    struct agent_config *c = &l->agent;
+    struct rendezvous_config *r = &c->coordinator.rendezvous;
+    c->role = o->role;
+    c->virtual_local_rank = o->virtual_local_rank;
+    c->signals_text = o->signals_to_handle;
+    c->report = true;
+    c->exit_code_of_worker = o->exit_code == 1;
+    if (fill_workers(l, e) < 0 || launch_signals(o->signals_to_handle, &c->signals, e) < 0)
+        return -1;
+    c->coordinator.shutdown_timeout_ms = shutdown_ms(o);
+    c->join_timeout_ms = launch_conf_ms(l->arena, o->rdzv_conf, "join_timeout", 600 * 1000);
+    *r = (struct rendezvous_config){
+        .nodes_min = (int)o->nnodes.min,
+        .nodes_max = (int)o->nnodes.max,
+        .max_restarts = (int)o->max_restarts,
+        .join_timeout_ms = c->join_timeout_ms,
+        .rejoin_timeout_ms =
+            launch_conf_ms(l->arena, o->rdzv_conf, "rejoin_timeout", LAUNCH_REJOIN_MS),
+        .last_call_ms =
+            launch_conf_ms(l->arena, o->rdzv_conf, "last_call_timeout", LAUNCH_LAST_CALL_MS),
+        .regroup_call_ms = LAUNCH_REGROUP_CALL_MS,
+        .silent_ms_max = AGENT_SILENT_MS_MAX,
+        .lease_ms = AGENT_LEASE_MS,
+        .stop_ms_max = c->coordinator.shutdown_timeout_ms + STOP_MARGIN_MS,
+        .note_ms = AGENT_NOTE_MS};
+    return 0;
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// `dtrun --node status`, `stop` and `clean`: what is known of the runs of this node, and ending
+// them.
+#include "base/clock.h"
+#include "elastic/control.h"
+#include "elastic/node_io.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STOP_MARGIN_MS = 15000, RUNS_MAX = 100000 };
+
+// ---- status ----
+
+struct run_entry {
+    char *name;
+    const struct json *status;
+    enum node_state state;
+    int64_t created_ms;
+};
+
+static int by_age(const void *pa, const void *pb) {
+    const struct run_entry *a = pa, *b = pb;
+    if (a->created_ms != b->created_ms)
+        return a->created_ms < b->created_ms ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static void copy_value(struct json_out *j, const struct json *v) {
+    switch (v->type) {
+    case JSON_NULL: json_null(j, v->key); break;
+    case JSON_BOOL: json_bool(j, v->key, v->boolean); break;
+    case JSON_INT: json_int(j, v->key, v->integer); break;
+    case JSON_NUM: json_num(j, v->key, v->number); break;
+    case JSON_STR: json_strn(j, v->key, v->str, v->len); break;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        v->type == JSON_ARRAY ? json_array(j, v->key) : json_object(j, v->key);
+        for (const struct json *c = v->child; c; c = c->next)
+            copy_value(j, c);
+        json_end(j);
+        break;
+    }
+}
+
+static int print_run(const struct run_entry *r) {
+    struct strbuf line = {0};
+    struct json_out j;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    if (!r->status) {
+        json_str(&j, "run", r->name);
+        json_str(&j, "state", node_state_name(r->state));
+    }
+    for (const struct json *v = r->status ? r->status->child : NULL; v; v = v->next) {
+        if (strcmp(v->key, "state") == 0)
+            json_str(&j, "state", node_state_name(r->state));
+        else
+            copy_value(&j, v);
+    }
+    json_end(&j);
+    int rc = node_answer(&line);
+    strbuf_fini(&line);
+    return rc;
+}
+
+static struct run_entry look_at(struct arena *a, const struct node_args *args, const char *name) {
+    struct run_entry r = {.name = arena_strdup(a, name)};
+    r.status = node_run_state(a, node_run_dir(a, args, name), &r.state, NULL);
+    r.created_ms = r.status ? json_get_int(r.status, "created_ms", 0) : 0;
+    return r;
+}
+
+static bool is_run(struct arena *a, const struct node_args *args, const char *name) {
+    return name[0] != '.' && file_exists(file_join(a, node_run_dir(a, args, name), "job.toml"));
+}
+
+static size_t list_runs(struct arena *a, const struct node_args *args, struct run_entry **out) {
+    DIR *d = opendir(file_join(a, args->root, "runs"));
+    size_t count = 0, room = 0;
+    struct run_entry *list = NULL;
+    for (struct dirent *entry; d && count < RUNS_MAX && (entry = readdir(d));) {
+        if (!is_run(a, args, entry->d_name))
+            continue;
+        if (count == room) {
+            room = room ? room * 2 : 16;
+            list = heap_realloc(list, room * sizeof *list);
+        }
+        list[count++] = look_at(a, args, entry->d_name);
+    }
+    if (d)
+        closedir(d);
+    if (count)
+        qsort(list, count, sizeof *list, by_age);
+    *out = list;
+    return count;
+}
+
+int node_status(int argc, char **argv) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    struct run_entry *list = NULL;
+    size_t count = 0;
+    int rc = 0;
+    if (node_args(&a, argc, argv, false, &args, &e) < 0)
+        return node_fail(&e);
+    if (args.run && !is_run(&a, &args, args.run)) {
+        err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
+        rc = node_fail(&e);
+    } else if (args.run) {
+        struct run_entry one = look_at(&a, &args, args.run);
+        rc = print_run(&one) < 0;
+    } else {
+        count = list_runs(&a, &args, &list);
+    }
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = print_run(&list[i]) < 0;
+    free(list);
+    arena_fini(&a);
+    return rc;
+}
+
+// ---- stop ----
+
+// Waits for the agent's end of the connection to close.
+static int await_end(int fd, int64_t wait_ms, struct err *e) {
+    int64_t end_ms = clock_mono_ms() + wait_ms;
+    char buf[256];
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int64_t left = end_ms - clock_mono_ms();
+        int n = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            return err_set(e, ERR_TIMEOUT, "the agent did not end within %lld ms",
+                           (long long)wait_ms);
+        if (read(fd, buf, sizeof buf) <= 0)
+            return 0;
+    }
+}
+
+static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
+    struct strbuf line = {0};
+    struct json_out j;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    json_str(&j, "op", "stop");
+    json_int(&j, "signal", signal);
+    if (grace_ms >= 0)
+        json_int(&j, "grace_ms", grace_ms);
+    json_end(&j);
+    strbuf_addc(&line, '\n');
+    int rc = file_write_all(fd, line.data, line.len, e);
+    strbuf_fini(&line);
+    if (rc == 0) {
+        node_answer_event("stopping");
+        rc = await_end(fd, (grace_ms >= 0 ? grace_ms : 60000) + STOP_MARGIN_MS, e);
+    }
+    return rc;
+}
+
+int node_stop(int argc, char **argv) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    enum node_state state;
+    int64_t grace_ms = -1;
+    int fd = -1;
+    int signal = SIGTERM;
+    int rc = node_args(&a, argc, argv, true, &args, &e);
+    if (rc == 0 && args.grace_ms)
+        rc = str_parse_i64(args.grace_ms, 0, 7 * 86400 * 1000, &grace_ms, &e);
+    if (rc == 0 && args.signal)
+        rc = (signal = proc_signal_parse(args.signal, &e)) < 0 ? -1 : 0;
+    if (rc == 0 && !is_run(&a, &args, args.run))
+        rc = err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
+    if (rc == 0) {
+        node_run_state(&a, node_run_dir(&a, &args, args.run), &state, &fd);
+        rc = fd < 0 ? 0 : stop_running(fd, signal, grace_ms, &e);
+    }
+    if (fd >= 0)
+        close(fd);
+    arena_fini(&a);
+    if (rc < 0)
+        return node_fail(&e);
+    return node_answer_event("stopped") < 0;
+}
+
+// ---- clean ----
+
+static int64_t removed_bytes;
+
+static int add_size(const char *path, const struct stat *st, int type, struct FTW *f) {
+    (void)path;
+    (void)type;
+    (void)f;
+    removed_bytes += (int64_t)st->st_blocks * 512;
+    return 0;
+}
+
+static int remove_tree(const char *path, struct err *e) {
+    enum { OPEN_FOLDERS_MAX = 32 };
+    nftw(path, add_size, OPEN_FOLDERS_MAX, FTW_PHYS);
+    return file_remove_tree(path, e);
+}
+
+static int end_run(struct arena *a, const struct node_args *args, const char *run, struct err *e) {
+    enum node_state state;
+    int fd = -1;
+    const struct json *status = node_run_state(a, node_run_dir(a, args, run), &state, &fd);
+    if (fd < 0)
+        return 0;
+    int rc = 0;
+    if (!args->force) {
+        rc = err_set(e, ERR_BUSY, "run '%s' is %s (try: dtctl stop %s)", run,
+                     node_state_name(state), run);
+    } else {
+        int64_t pid = status ? json_get_int(status, "pid", 0) : 0;
+        if (pid > 1)
+            kill((pid_t)pid, SIGKILL); // its guard ends the workers
+        rc = await_end(fd, STOP_MARGIN_MS, e);
+    }
+    close(fd);
+    return rc;
+}
+
+static int clean_all(struct arena *a, const struct node_args *args, struct err *e) {
+    static const char *const made[] = {"runs", "cas", "bin", "tmp"};
+    struct run_entry *list;
+    size_t count = list_runs(a, args, &list);
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = end_run(a, args, list[i].name, e);
+    free(list);
+    for (size_t i = 0; i < sizeof made / sizeof *made && rc == 0; i++)
+        rc = remove_tree(file_join(a, args->root, made[i]), e);
+    if (rc == 0)
+        rmdir(args->root); // only when nothing else is there
+    return rc;
+}
+
+int node_clean(int argc, char **argv) {
+    struct arena a = {0};
+    struct node_args args;
+    struct strbuf line = {0};
+    struct err e;
+    removed_bytes = 0;
+    int rc = node_args(&a, argc, argv, false, &args, &e);
+    if (rc == 0 && args.all)
+        rc = clean_all(&a, &args, &e);
+    else if (rc == 0 && args.run)
+        rc = end_run(&a, &args, args.run, &e) < 0
+                 ? -1
+                 : remove_tree(node_run_dir(&a, &args, args.run), &e);
+    else if (rc == 0)
+        rc = err_set(&e, ERR_USAGE, "--node clean: --run or --all is missing");
+    arena_fini(&a);
+    if (rc < 0)
+        return node_fail(&e);
+    strbuf_addf(&line, "{\"event\":\"cleaned\",\"removed_bytes\":%lld}", (long long)removed_bytes);
+    rc = node_answer(&line) < 0;
+    strbuf_fini(&line);
+    return rc;
+}
