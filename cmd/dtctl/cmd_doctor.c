@@ -7,6 +7,7 @@
 #include "job/node_runs.h"
 #include "job/provider.h"
 #include "job/reach.h"
+#include "job/run.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 

@@ -346,7 +346,8 @@ void fleet_report(struct fleet *f)
         if (!n->failed)
             continue;
         screen_erase(f->session->screen);
-        log_error("a node failed", "node=%s reason=\"%s\"", n->info->name, n->err.text);
+        log_error(arena_printf(f->session->arena, "node '%s': %s", n->info->name, n->err.text),
+                  "%s", "");
         struct strbuf text = {0};
         struct json_out j;
         screen_event(&text, &j, "node-failed");

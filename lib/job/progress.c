@@ -123,10 +123,18 @@ static void tell_json(struct progress *p, const struct progress_row *r)
     screen_event_end(p->screen, &text, &j);
 }
 
+static bool moved_nothing(const struct progress_row *r)
+{
+    return r->ended && !r->failed && r->total == 0;
+}
+
 static void tell(struct progress *p, struct progress_row *r, int64_t now_ms)
 {
     r->told_ms = now_ms;
     r->told = r->ended;
+    // What was over in a moment and moved nothing is not worth a line.
+    if (moved_nothing(r) && now_ms - p->started_ms < PROGRESS_PLAIN_MS)
+        return;
     if (p->screen->style == SCREEN_JSON) {
         tell_json(p, r);
         return;
@@ -189,5 +197,11 @@ void progress_fini(struct progress *p, int64_t now_ms)
 {
     p->drawn_ms = now_ms - PROGRESS_DRAW_MS;
     progress_show(p, now_ms);
-    screen_keep(p->screen);
+    bool worth = false;
+    for (size_t i = 0; i < p->count; i++)
+        worth |= !moved_nothing(&p->rows[i]);
+    if (worth)
+        screen_keep(p->screen);
+    else
+        screen_erase(p->screen);
 }

@@ -55,7 +55,8 @@ void progress_set(struct progress *p, size_t row, uint64_t done, uint64_t total)
 void progress_state(struct progress *p, size_t row, const char *state); // state is copied
 void progress_end(struct progress *p, size_t row, bool ok, const char *state);
 void progress_show(struct progress *p, int64_t now_ms);
-void progress_fini(struct progress *p, int64_t now_ms); // last drawing stays
+// The last drawing stays, unless nothing was moved and nothing failed.
+void progress_fini(struct progress *p, int64_t now_ms);
 
 // One row as text without newline, at most columns wide; for tests and plain lines.
 void progress_format(const struct progress *p, const struct progress_row *row, int columns,

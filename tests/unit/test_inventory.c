@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inventory: written and read back, every error with its place, choice of nodes.
+#include "cluster/inventory.h"
+#include "tests/tap.h"
+
+static const char HEAD[] = "format = 1\nname = 'demo'\nprovider = 'hosts'\ncreated = 'now'\n";
+
+static struct inventory sample(struct arena *a)
+{
+    struct inventory inv = {.name = "demo", .provider = "hosts", .created = "2026-01-02T03:04:05Z"};
+    inv.count = 3;
+    inv.nodes = arena_new(a, struct inventory_node, 3);
+    inv.nodes[0] = (struct inventory_node){
+        .name = "gpu01", .transport = INVENTORY_SSH, .user = "ubuntu", .host = "gpu01.lab",
+        .port = 2222, .address = "10.0.0.11", .root = "~/.dtctl", .arch = "x86_64",
+        .host_key = "ssh-ed25519 AAAA\"quoted\"",
+        .dtrun = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        .cpus = 96, .gpus = 8, .memory_bytes = 1152921504606846976};
+    inv.nodes[1] = (struct inventory_node){.name = "gpu02", .transport = INVENTORY_SSH,
+                                           .host = "gpu02", .address = "fe80::1%eth0",
+                                           .root = "/tmp/with space", .arch = "", .dtrun = ""};
+    inv.nodes[2] = (struct inventory_node){.name = "node0", .transport = INVENTORY_LOCAL,
+                                           .address = "127.0.0.2", .root = "/x", .arch = "",
+                                           .dtrun = ""};
+    return inv;
+}
+
+static void round_trip(void)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct strbuf text = {0}, again = {0};
+    struct inventory inv = sample(&a), back;
+    inventory_format(&inv, &text);
+    if (!is_int(inventory_parse(&a, text.data, text.len, "cluster.toml", &back, &e), 0,
+                "what was written is read: %s", e.text))
+        return;
+    inventory_format(&back, &again);
+    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "and written again the same");
+    is_str(back.nodes[0].user, "ubuntu", "user");
+    is_int(back.nodes[0].port, 2222, "port");
+    is_int(back.nodes[0].memory_bytes, 1152921504606846976, "memory");
+    is_str(back.nodes[1].root, "/tmp/with space", "root");
+    ok(back.nodes[1].user == NULL, "no user stays none");
+    is_int(back.nodes[2].transport, INVENTORY_LOCAL, "transport");
+    strbuf_fini(&text);
+    strbuf_fini(&again);
+    arena_fini(&a);
+}
+
+static void refuses(const char *rest, const char *why)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct inventory inv;
+    char *text = arena_printf(&a, "%s%s", HEAD, rest);
+    is_int(inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e), -1, "refused: %s", why);
+    has_str(e.text, why, "says why: %s", why);
+    has_str(e.text, "c.toml:", "says where: %s", why);
+    arena_fini(&a);
+}
+
+static void errors_together(void)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct inventory inv;
+    char *text = arena_printf(&a, "%s[[node]]\nname='a b'\nport=70000\ntransport='ssh'\n"
+                                  "colour='red'\n", HEAD);
+    inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e);
+    has_str(e.text, "c.toml:6:6: name", "bad name with its place");
+    has_str(e.text, "c.toml:7:6: port", "and the port");
+    has_str(e.text, "needs the key 'host'", "and the missing host");
+    has_str(e.text, "c.toml:9:1: unknown key 'colour'", "and the unknown key");
+    arena_fini(&a);
+}
+
+static void selects(void)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct inventory inv = sample(&a);
+    size_t *at = NULL, n = 0;
+    is_int(inventory_select(&a, &inv, NULL, &at, &n, &e), 0, "no wish chooses");
+    is_uint(n, 3, "all");
+    is_int(inventory_select(&a, &inv, "node0,gpu[01-01]", &at, &n, &e), 0, "a set chooses");
+    is_uint(n, 2, "two");
+    is_uint(at[0], 0, "in inventory order");
+    is_uint(at[1], 2, "the second one");
+    is_int(inventory_select(&a, &inv, "gpu1", &at, &n, &e), -1, "an unknown name is refused");
+    has_str(e.text, "did you mean 'gpu01'", "the nearest is suggested");
+    arena_fini(&a);
+}
+
+int main(void)
+{
+    round_trip();
+    refuses("[[node]]\nname='a'\ntransport='ssh'\nhost='-oProxyCommand=x'\naddress='1'\nroot='/'\n",
+            "begins with '-'");
+    refuses("[[node]]\nname='a'\ntransport='ftp'\nhost='h'\naddress='1'\nroot='/'\n",
+            "\"local\" or \"ssh\"");
+    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot=\"a\\u0007b\"\n", "root: a");
+    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\ndtrun='zz'\n",
+            "64 lower-case hex");
+    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\n"
+            "[[node]]\nname='a'\ntransport='local'\naddress='2'\nroot='/'\n", "listed twice");
+    refuses("node = []\n", "tables [[node]] belong here");
+    refuses("node = [1]\n", "a table belongs here");
+    refuses("", "tables [[node]] belong here");
+    struct arena a = {0};
+    struct err e = {0};
+    struct inventory inv;
+    is_int(inventory_parse(&a, "format = 2\n", 11, "c.toml", &inv, &e), -1, "another format");
+    has_str(e.text, "reads format 1", "says which it reads");
+    is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML");
+    arena_fini(&a);
+    errors_together();
+    selects();
+    return done_testing();
+}
