@@ -57,6 +57,7 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
     snprintf(a->master_addr, sizeof a->master_addr, "%s", m->master_addr);
     a->facts = (struct worker_facts){.run = c->run,
                                      .role = c->role,
+                                     .node = c->name,
                                      .nproc = c->workers.nproc,
                                      .group_rank = a->group_rank,
                                      .group_world = a->group_world,

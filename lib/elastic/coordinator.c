@@ -256,7 +256,7 @@ static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
-    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN)) {
+    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT)) {
         link_refuse(l, true, "a message out of turn");
         coordinator_peer_gone(p, "it broke the protocol");
         return;

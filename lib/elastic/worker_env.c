@@ -117,7 +117,9 @@ const char *const *worker_env_build(struct arena *a, char *const *inherited,
         env_default(&l, "OMP_NUM_THREADS", "1");
     if (f->virtual_local_rank)
         set_virtual_device(&l, local_rank);
-    env_set_int(&l, "DTCTL_NODE", f->group_rank);
+    env_set(&l, "DTCTL_NODE", f->node);
+    env_set_int(&l, "DTCTL_SHARD_INDEX", f->group_rank);
+    env_set_int(&l, "DTCTL_SHARD_COUNT", f->group_world);
     env_set_int(&l, "DTCTL_NODES", f->group_world);
     env_set_int(&l, "DTCTL_ROUND", f->round);
     env_set(&l, "DTCTL_RUN", f->run);
