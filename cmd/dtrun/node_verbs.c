@@ -2,6 +2,7 @@
 // One row per verb.
 #include "node_verbs.h"
 
+#include "cluster/probe_node.h"
 #include "elastic/node_io.h"
 #include "elastic/node_protocol.h"
 #include "remote/xfer_node.h"
@@ -12,7 +13,7 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {"hello", xfer_node_hello},
+    {"hello", xfer_node_hello}, {"probe", probe_node},
     {"start", node_start},      {"follow", node_follow},  {"status", node_status},
     {"stop", node_stop},        {"clean", node_clean},
 };

@@ -311,7 +311,7 @@ int node_follow(int argc, char **argv) {
         rc = follow_open(&f, &args, &e);
     if (rc == 0) {
         watch_folder(&f, "");
-        if (f.agent_fd >= 0)
+        if (f.agent_fd >= 0 && !args.once)
             follow_live(&f);
         scan_folder(&f, "", true); // whatever came last
         if (!f.broken)

@@ -45,6 +45,8 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
             out->all = true;
         else if (strcmp(argv[i], "--force") == 0)
             out->force = true;
+        else if (strcmp(argv[i], "--once") == 0)
+            out->once = true;
         else
             return err_set(e, ERR_USAGE, "--node %s: unexpected '%.60s'", argv[0], argv[i]);
     }

@@ -15,7 +15,7 @@
 //           ends by itself if the roster does not come within NODE_ROSTER_WAIT_MS_MAX.
 //           A run that exists already on this node: error "exists".
 //
-// follow    [--from JSON | --from -] [--only events|logs]
+// follow    [--from JSON | --from -] [--only events|logs] [--once]
 //           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on
 //           stdin holds it (for many files). stdout: records, each a JSON header line ending in \n,
 //           then raw bytes to the end of the record:
@@ -29,6 +29,7 @@
 //           nothing. events.jsonl is cut at line ends only; logs at any byte. End of file without
 //           an "end" record: the connection broke, run it again with --from.
 //           --only events: events.jsonl and metrics.jsonl alone. --only logs: the others.
+//           --once: what there is now, then the end record, whose state need not be final.
 //
 // status    [--run RUN]   one JSON line per run, oldest first:
 //               {"run":"…","name":"…","node":"…","node_rank":R,"nnodes":N,"state":"running",
