@@ -220,10 +220,8 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
 
 // ---- order and digest -------------------------------------------------------------------------
 
-// '/' sorts before everything, so that what is below a path follows it at once.
-static int compare(const void *x, const void *y) {
-    const unsigned char *a = (const void *)((const struct manifest_entry *)x)->path;
-    const unsigned char *b = (const void *)((const struct manifest_entry *)y)->path;
+int manifest_order(const char *x, const char *y) {
+    const unsigned char *a = (const void *)x, *b = (const void *)y;
     while (*a && *a == *b) {
         a++;
         b++;
@@ -231,6 +229,11 @@ static int compare(const void *x, const void *y) {
     int ca = *a == '/' ? 1 : *a ? *a + 1 : 0;
     int cb = *b == '/' ? 1 : *b ? *b + 1 : 0;
     return ca - cb;
+}
+
+static int compare(const void *x, const void *y) {
+    return manifest_order(((const struct manifest_entry *)x)->path,
+                          ((const struct manifest_entry *)y)->path);
 }
 
 int manifest_sort(struct manifest *m, struct err *e) {

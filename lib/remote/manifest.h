@@ -81,6 +81,9 @@ int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_
 int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e);
 // Sorts by path and checks: no path twice, none below a file. ERR_EXISTS names the path.
 int manifest_sort(struct manifest *m, struct err *e);
+// Order of paths in a sorted manifest: '/' before everything, so that what is below a folder
+// follows it at once.
+int manifest_order(const char *a, const char *b);
 // One digest of everything that is in it (paths, modes, links, hashes; not mtimes).
 void manifest_digest(const struct manifest *m, unsigned char out[HASH_BYTES]);
 

@@ -299,6 +299,17 @@ int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st,
     return rc;
 }
 
+int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
+    const char *name;
+    int dir = parent(p, n->path, &name, e);
+    if (dir < 0)
+        return -1;
+    auto_close int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fchmod(fd, n->mode) < 0 || fstat(fd, st) < 0)
+        return err_errno(e, ERR_SYS, "cannot set the mode of '%s/%s'", p->dest, n->path);
+    return 0;
+}
+
 int place_folder(struct place *p, const struct manifest_entry *n, struct err *e) {
     const char *name;
     int dir = parent(p, n->path, &name, e);

@@ -51,6 +51,7 @@ int place_file(struct place *p, const struct manifest_entry *n, const char *from
                struct stat *st, struct err *e);
 // Takes over what is at this path in the destination (replace only).
 int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
+int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
 int place_folder(struct place *p, const struct manifest_entry *n, struct err *e);
 int place_link(struct place *p, const struct manifest_entry *n, struct err *e);
 // Modes of folders, after everything is in them.

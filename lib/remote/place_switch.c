@@ -12,23 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Compares like manifest_sort: '/' before everything. `as_folder` appends a '/' to path.
-static int order(const char *a, const char *b) {
-    while (*a && *a == *b) {
-        a++;
-        b++;
-    }
-    int ca = *a == '/' ? 1 : *a ? (unsigned char)*a + 1 : 0;
-    int cb = *b == '/' ? 1 : *b ? (unsigned char)*b + 1 : 0;
-    return ca - cb;
-}
-
 // The first entry that is not before path.
 static size_t lower_bound(const struct manifest *m, const char *path) {
     size_t low = 0, high = m->count;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (order(m->entries[mid].path, path) < 0)
+        if (manifest_order(m->entries[mid].path, path) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -75,6 +64,8 @@ bool place_names_equal(struct place *p, const struct manifest *m) {
 }
 
 int place_switch(struct place *p, struct err *e) {
+    if (!p->ready && p->dest_fd < 0)
+        return file_make_dirs(p->dest, 0755, e); // an empty list
     if (!p->replace || !p->ready)
         return 0;
     struct err ignored;

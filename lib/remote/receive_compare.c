@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does the destination have already, what the store, and what must come?
+#include "remote/receive.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+// A file of the right size: 1 same content, 0 other content, 2 not known yet (call again).
+static int same_content(struct receive *r, const struct manifest_entry *n, const struct stat *st,
+                        struct err *e) {
+    unsigned char real[HASH_BYTES];
+    struct err ignored;
+    (void)e;
+    if (!r->old_open) {
+        if (hash_cache_get(&r->cas.hashes, st, real))
+            return memcmp(real, n->hash, HASH_BYTES) == 0;
+        int fd = place_open_existing(&r->place, n->path);
+        if (fd < 0)
+            return 0;
+        r->old = (struct cas_part){.size = n->size, .fd = fd, .map_fd = -1};
+        hash_init(&r->old.running);
+        r->old_open = true;
+    }
+    int64_t now_ns = hash_cache_now_ns();
+    int rc = cas_part_hash(&r->old, RECEIVE_STEP_BYTES, &ignored);
+    if (rc == 0)
+        return 2;
+    if (rc > 0) {
+        hash_final(&r->old.running, real);
+        hash_cache_put(&r->cas.hashes, st, real, now_ns);
+        rc = memcmp(real, n->hash, HASH_BYTES) == 0;
+    }
+    cas_part_close(&r->old);
+    r->old_open = false;
+    return rc > 0;
+}
+
+static int compare_file(struct receive *r, size_t i, struct err *e) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    struct stat st = {0};
+    int rc = 0;
+    if (place_stat(&r->place, n->path, &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_size == n->size)
+        rc = same_content(r, n, &st, e);
+    if (rc == 2)
+        return 1;
+    // A large file that shares its bytes with the store is read-only, whatever the list says.
+    bool shared = n->size >= PLACE_LINK_BYTES_MIN && st.st_nlink > 1 &&
+                  (st.st_mode & 07777) == (n->mode & 0555);
+    if (rc == 1)
+        r->states[i] = (st.st_mode & 07777) == n->mode || shared ? ENTRY_SAME : ENTRY_MODE;
+    else if (n->size == 0)
+        r->states[i] = ENTRY_STORED;
+    else if (r->config.keep && (receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
+                                                    : cas_has_object(&r->cas, n->hash, n->size)))
+        r->states[i] = ENTRY_STORED;
+    else
+        r->states[i] = ENTRY_NEEDED;
+    return 0;
+}
+
+static void compare_other(struct receive *r, size_t i) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    struct stat st;
+    char target[MANIFEST_LINK_BYTES_MAX + 1];
+    bool same = place_stat(&r->place, n->path, &st) == 0;
+    if (n->kind == MANIFEST_FOLDER) {
+        same = same && S_ISDIR(st.st_mode) &&
+               ((st.st_mode & 07777) == n->mode || (st.st_mode & 07777) == (n->mode | 0700));
+    } else if (same) {
+        ssize_t len = place_read_link(&r->place, n->path, target, sizeof target);
+        same = len >= 0 && (size_t)len == strlen(n->target) &&
+               memcmp(target, n->target, (size_t)len) == 0;
+    }
+    r->states[i] = same ? ENTRY_SAME : ENTRY_NEW;
+}
+
+// The first of several files with the same content speaks for all.
+static void ask_for(struct receive *r, size_t i) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    struct xfer_need need = {.index = (uint32_t)i};
+    for (uint32_t k = receive_find(r, n->hash); k && k - 1 < i; k = r->same[k - 1])
+        if (r->states[k - 1] == ENTRY_NEEDED)
+            return;
+    r->need_files++;
+    r->need_bytes += n->size;
+    if (!receive_is_small(n)) {
+        uint32_t have;
+        struct arena a = {0};
+        need.units = (uint32_t)xfer_unit_count(n->size);
+        need.have = cas_part_have(&r->cas, &a, n->hash, n->size, &have);
+        uint64_t bytes = (uint64_t)have * XFER_UNIT_BYTES;
+        r->need_bytes -= bytes < n->size ? bytes : n->size;
+        xfer_put_need(&r->needs, &need);
+        arena_fini(&a);
+        return;
+    }
+    xfer_put_need(&r->needs, &need);
+}
+
+static void flush_needs(struct receive *r, struct strbuf *out, bool all) {
+    if (r->needs.len && (all || r->needs.len > XFER_BATCH_BYTES)) {
+        xfer_wire_frame(out, XFER_NEED, r->needs.data, r->needs.len);
+        strbuf_clear(&r->needs);
+    }
+    if (all)
+        xfer_wire_frame(out, XFER_NEED_END, NULL, 0);
+}
+
+int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
+    for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
+        size_t i = r->cursor;
+        if (r->m->entries[i].kind != MANIFEST_FILE) {
+            compare_other(r, i);
+        } else if (compare_file(r, i, e)) {
+            return 1; // a large one: the next step goes on with it
+        } else if (r->states[i] == ENTRY_NEEDED) {
+            ask_for(r, i);
+        }
+        r->changes |= r->states[i] != ENTRY_SAME;
+        r->cursor++;
+        flush_needs(r, out, false);
+    }
+    if (r->cursor < r->m->count)
+        return 1;
+    flush_needs(r, out, true);
+    r->phase = RECEIVE_CONTENT;
+    log_debug("compared", "entries=%zu needed=%zu bytes=%llu", r->m->count, r->need_files,
+              (unsigned long long)r->need_bytes);
+    return 0;
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What push and fetch share on the operator's side. Only for lib/remote.
+#ifndef REMOTE_XFER_IMPL_H
+#define REMOTE_XFER_IMPL_H
+
+#include "remote/xfer.h"
+#include "remote/xfer_wire.h"
+
+enum {
+    XFER_TICK_MS = 50,
+    XFER_STDERR_BYTES_MAX = 4096,
+    XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
+};
+
+struct xfer {
+    struct transport_link *link;
+    const struct xfer_events *events;
+    void *ctx;
+    struct arena arena;
+    struct xfer_progress progress;
+    struct err err;
+    struct timer tick, finish;
+    void (*on_tick)(struct xfer *x);
+    void (*stop)(struct xfer *x);    // closes runs and links
+    void (*destroy)(struct xfer *x); // frees, x included
+    bool ended, in_callback, cancelled;
+    int64_t load_wall_ns, load_cpu_ns;
+    int busy_percent; // CPU time of this process per wall time, lately
+};
+
+// One run of the agent and the frames from it.
+struct xfer_channel {
+    struct transport_run *run;
+    struct strbuf in, err_text, out;
+    size_t out_sent;
+    struct xfer_unpacker unpacker;
+    bool in_ended;
+};
+
+void xfer_start(struct xfer *x, struct transport_link *l, const struct xfer_events *events,
+                void *ctx);
+// Ends it soon, with on_end from the loop; only the first call counts.
+void xfer_finish(struct xfer *x, const struct err *e);
+void xfer_free(struct xfer *x); // the common part, then x
+
+int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,
+                      const char *verb, const char *root, const struct transport_run_events *events,
+                      void *ctx, struct err *e);
+void xfer_channel_close(struct xfer_channel *c);
+// Sends what is in c->out as far as there is room; true when all is out.
+bool xfer_channel_flush(struct xfer_channel *c);
+// Why the agent's end came too early.
+void xfer_channel_explain(const struct xfer_channel *c, const struct transport_end *end,
+                          const char *node, struct err *e);
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several per-node folders into one. Checked in full before the first file moves.
+#include "base/log.h"
+#include "remote/xfer.h"
+#include "sys/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool same(const struct manifest_entry *a, const struct manifest_entry *b) {
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind == MANIFEST_FOLDER)
+        return true;
+    return a->kind == MANIFEST_LINK
+               ? strcmp(a->target, b->target) == 0
+               : a->size == b->size && memcmp(a->hash, b->hash, HASH_BYTES) == 0;
+}
+
+static int check_pair(const struct manifest *a, const char *node_a, const struct manifest *b,
+                      const char *node_b, struct err *e) {
+    size_t i = 0, k = 0, clashes = 0;
+    const char *first = NULL;
+    while (i < a->count && k < b->count) {
+        int order = manifest_order(a->entries[i].path, b->entries[k].path);
+        if (order == 0) {
+            if (!same(&a->entries[i], &b->entries[k]) && clashes++ == 0)
+                first = a->entries[i].path;
+            i++;
+            k++;
+        } else if (order < 0) {
+            i++;
+        } else {
+            k++;
+        }
+    }
+    if (!clashes)
+        return 0;
+    return err_set(e, ERR_EXISTS,
+                   "%zu files differ between node %s and node %s, the first one is '%s'; keep the "
+                   "folders of the nodes apart, or let each rank write to a name of its own",
+                   clashes, node_a, node_b, first);
+}
+
+static int move_all(const struct manifest *m, const char *from, const char *dest, struct err *e) {
+    struct arena a = {0};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < m->count; i++) {
+        const struct manifest_entry *n = &m->entries[i];
+        const char *source = file_join(&a, from, n->path), *target = file_join(&a, dest, n->path);
+        if (n->kind == MANIFEST_FOLDER)
+            rc = file_make_dirs(target, 0755, e);
+        else if (rename(source, target) < 0)
+            rc = err_errno(e, ERR_SYS, "cannot move '%s' to '%s'", source, target);
+    }
+    arena_fini(&a);
+    return rc == 0 ? file_remove_tree(from, e) : -1;
+}
+
+int xfer_merge_folders(const char *dest, const char *const *folders, const char *const *nodes,
+                       struct err *e) {
+    enum { FOLDERS_MAX = 4096 };
+    struct arena a = {0};
+    size_t count = 0;
+    int rc = 0;
+    while (folders[count])
+        count++;
+    if (count > FOLDERS_MAX)
+        return err_set(e, ERR_LIMIT, "more than %d folders to merge", FOLDERS_MAX);
+    struct manifest **all = arena_new(&a, struct manifest *, count + 1);
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        all[i] = manifest_new();
+        rc = manifest_add_path(all[i], folders[i], "", NULL, e);
+        if (rc == 0)
+            rc = manifest_hash(all[i], NULL, NULL, NULL, e);
+        for (size_t k = 0; rc == 0 && k < i; k++)
+            rc = check_pair(all[k], nodes[k], all[i], nodes[i], e);
+    }
+    if (rc == 0)
+        rc = file_make_dirs(dest, 0755, e);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = move_all(all[i], folders[i], dest, e);
+    for (size_t i = 0; i < count; i++)
+        manifest_free(all[i]);
+    arena_fini(&a);
+    return rc;
+}
