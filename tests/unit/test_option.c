@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/option: every type from text and from TOML, precedence, places, the check of tables.
+#include "conf/option.h"
 #include "tests/unit/option_rows.h"
 
 static const char *file(const char *text) {
@@ -24,62 +25,65 @@ static void test_defaults(void) {
     is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "their place");
 }
 
-// key, text, what option_format gives; or the error's text.
+// key, text, what option_format gives
+static const struct {
+    const char *key, *text, *want;
+} good[] = {
+    {"t.flag", "yes", "true"},
+    {"t.flag", "0", "false"},
+    {"t.integer", "10", "10"},
+    {"t.duration", "1500ms", "\"1500ms\""},
+    {"t.duration", "60", "\"1m\""},
+    {"t.bytes", "1.5M", "\"1536KiB\""},
+    {"t.bytes", "0", "\"0\""},
+    {"t.count", "4", "4"},
+    {"t.count", "red", "\"red\""},
+    {"t.real", "1", "1.0"},
+    {"t.string", "a\"b", "\"a\\\"b\""},
+    {"t.choice", "red", "\"red\""},
+    {"t.range", "2:5", "\"2:5\""},
+    {"t.range", "4", "4"},
+    {"t.range", "", "\"\""},
+    {"t.list", "a,b", "[\"a\", \"b\"]"},
+    {"t.list", "['a,b']", "[\"a,b\"]"},
+    {"t.ints", "7, 8", "[7, 8]"},
+    {"t.ints", "", "[]"},
+    {"t.reals", "[1, 2.5, 3]", "[1.0, 2.5, 3.0]"},
+    {"map", "a=1,b=2=3", "{ a = \"1\", b = \"2=3\" }"},
+    {"map", "{ 'x y' = 'z' }", "{ \"x y\" = \"z\" }"},
+    {"named", "n=5", "{ n = { port = 5 } }"},
+    {"named", "{ n = { port = 5 } }", "{ n = { port = 5 } }"},
+};
+
+// key, text, the error
+static const struct {
+    const char *key, *text, *want;
+} bad[] = {
+    {"t.flag", "maybe", "'maybe' is neither true nor false"},
+    {"t.integer", "0", "0 is below the minimum 1"},
+    {"t.integer", "11", "11 is above the maximum 10"},
+    {"t.integer", "3x", "'3x' is not a whole number"},
+    {"t.duration", "61s", "61s is above the maximum 1m"},
+    {"t.duration", "50ms", "50ms is below the minimum 100ms"},
+    {"t.real", "nan", "'nan' is not a number"},
+    {"t.real", "inf", "'inf' is not a finite number"},
+    {"t.choice", "gren", "'gren' is none of red, green, blue (did you mean 'green'?)"},
+    {"t.count", "9", "9 is above the maximum 8"},
+    {"t.count", "pink", "'pink' is none of a number, red, green, blue"},
+    {"t.range", "5:2", "'5:2': the minimum is above the maximum"},
+    {"t.range", "0:2", "0 is below the minimum 1"},
+    {"t.range", "a:b", "'a:b' is not N or MIN:MAX"},
+    {"t.string", "much too long", "'much too long' is too long"},
+    {"t.list", "a,much too long", "'much too long' is too long"},
+    {"t.ints", "1,2,3,4", "4 items are above the maximum 3"},
+    {"t.ints", "1,x", "'x' is not a whole number"},
+    {"t.reals", "1,2", "2 items are below the minimum 3"},
+    {"map", "novalue", "'novalue' is not NAME=VALUE"},
+    {"map", "much too long=1", "'much too long' is too long"},
+    {"t.list", "['a', 1]", "expected a string, found an integer"},
+};
+
 static void test_values(void) {
-    static const struct {
-        const char *key, *text, *want;
-    } good[] = {
-        {"t.flag", "yes", "true"},
-        {"t.flag", "0", "false"},
-        {"t.integer", "10", "10"},
-        {"t.duration", "1500ms", "\"1500ms\""},
-        {"t.duration", "60", "\"1m\""},
-        {"t.bytes", "1.5M", "\"1536KiB\""},
-        {"t.bytes", "0", "\"0\""},
-        {"t.count", "4", "4"},
-        {"t.count", "red", "\"red\""},
-        {"t.real", "1", "1.0"},
-        {"t.string", "a\"b", "\"a\\\"b\""},
-        {"t.choice", "red", "\"red\""},
-        {"t.range", "2:5", "\"2:5\""},
-        {"t.range", "4", "4"},
-        {"t.range", "", "\"\""},
-        {"t.list", "a,b", "[\"a\", \"b\"]"},
-        {"t.list", "['a,b']", "[\"a,b\"]"},
-        {"t.ints", "7, 8", "[7, 8]"},
-        {"t.ints", "", "[]"},
-        {"t.reals", "[1, 2.5, 3]", "[1.0, 2.5, 3.0]"},
-        {"map", "a=1,b=2=3", "{ a = \"1\", b = \"2=3\" }"},
-        {"map", "{ 'x y' = 'z' }", "{ \"x y\" = \"z\" }"},
-        {"named", "n=5", "{ n = { port = 5 } }"},
-        {"named", "{ n = { port = 5 } }", "{ n = { port = 5 } }"},
-    };
-    static const struct {
-        const char *key, *text, *want;
-    } bad[] = {
-        {"t.flag", "maybe", "'maybe' is neither true nor false"},
-        {"t.integer", "0", "0 is below the minimum 1"},
-        {"t.integer", "11", "11 is above the maximum 10"},
-        {"t.integer", "3x", "'3x' is not a whole number"},
-        {"t.duration", "61s", "61s is above the maximum 1m"},
-        {"t.duration", "50ms", "50ms is below the minimum 100ms"},
-        {"t.real", "nan", "'nan' is not a number"},
-        {"t.real", "inf", "'inf' is not a finite number"},
-        {"t.choice", "gren", "'gren' is none of red, green, blue (did you mean 'green'?)"},
-        {"t.count", "9", "9 is above the maximum 8"},
-        {"t.count", "pink", "'pink' is none of a number, red, green, blue"},
-        {"t.range", "5:2", "'5:2': the minimum is above the maximum"},
-        {"t.range", "0:2", "0 is below the minimum 1"},
-        {"t.range", "a:b", "'a:b' is not N or MIN:MAX"},
-        {"t.string", "much too long", "'much too long' is too long"},
-        {"t.list", "a,much too long", "'much too long' is too long"},
-        {"t.ints", "1,2,3,4", "4 items are above the maximum 3"},
-        {"t.ints", "1,x", "'x' is not a whole number"},
-        {"t.reals", "1,2", "2 items are below the minimum 3"},
-        {"map", "novalue", "'novalue' is not NAME=VALUE"},
-        {"map", "much too long=1", "'much too long' is too long"},
-        {"t.list", "['a', 1]", "expected a string, found an integer"},
-    };
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         fresh();
         const struct option_row *r = row(good[i].key);
@@ -95,6 +99,9 @@ static void test_values(void) {
                "", "a file reads that");
         is_str(formatted(good[i].key), text, "and has the same value");
     }
+}
+
+static void test_wrong_values(void) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         fresh();
         const struct option_row *r = row(bad[i].key);
@@ -244,6 +251,7 @@ static void test_check(void) {
 int main(void) {
     test_defaults();
     test_values();
+    test_wrong_values();
     test_file();
     test_many_problems();
     test_env();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/cli: command lines.
+#include "conf/cli.h"
 #include "tests/unit/option_rows.h"
 
 // One command line, words separated by spaces.
