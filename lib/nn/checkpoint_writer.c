@@ -47,19 +47,16 @@ static void *writer_main(void *arg) {
 int checkpoint_writer_open(struct checkpoint_writer **out, const struct network *net,
                            const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e) {
     struct checkpoint_writer *w = heap_alloc(sizeof *w);
-    pthread_attr_t attr;
     checkpoint_image_init(&w->image, net);
     w->dir = heap_alloc(strlen(dir) + 1);
     memcpy(w->dir, dir, strlen(dir));
     w->keep_last = keep_last;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    pthread_attr_init(&attr);
-    if (cpus)
-        pthread_attr_setaffinity_np(&attr, sizeof *cpus, cpus);
-    int r = pthread_create(&w->thread, &attr, writer_main, w);
-    pthread_attr_destroy(&attr);
+    int r = pthread_create(&w->thread, NULL, writer_main, w);
     if (r == 0) {
+        if (cpus) // musl has no such attribute for pthread_create
+            pthread_setaffinity_np(w->thread, sizeof *cpus, cpus);
         *out = w;
         return 0;
     }
