@@ -38,15 +38,11 @@ static void line_json(struct attend_view *v, const struct follow_node *n, int ra
 }
 
 static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    const char *line, size_t len)
+                    int rank, const char *line, size_t len)
 {
     struct attend_view *v = ctx;
     const struct attend_options *o = v->options;
     struct screen *screen = v->follow->session->screen;
-    int rank = story_rank_of(&v->follow->story, n->index, file->attempt, file->local_rank);
-    const struct story_node *story = &v->follow->story.nodes[n->index];
-    if (rank < 0 && story->round >= 0)
-        rank = story->first_rank + file->local_rank; // the round is known, its start not yet
     if (o->quiet_lines || (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
         (o->only_rank >= 0 && o->only_rank != rank))
         return;
@@ -77,7 +73,8 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
 static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len)
 {
     const struct follow_node *n = ctx;
-    on_line(n->follow->ctx, n, &f->file, line, len);
+    int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
+    on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
 void attend_view_replay(struct attend_view *v)

@@ -346,7 +346,10 @@ void fleet_report(struct fleet *f)
         if (!n->failed)
             continue;
         screen_erase(f->session->screen);
-        log_error(arena_printf(f->session->arena, "node '%s': %s", n->info->name, n->err.text),
+        // What comes from a transport names the node already.
+        bool named = str_starts(n->err.text, "node ");
+        log_error(arena_printf(f->session->arena, "%s%s%s%s", named ? "" : "node '",
+                               named ? "" : n->info->name, named ? "" : "': ", n->err.text),
                   "%s", "");
         struct strbuf text = {0};
         struct json_out j;

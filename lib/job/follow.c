@@ -9,105 +9,12 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "sys/file.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TICK_MS = 100 };
 
 static void follow_start(struct follow_node *n);
-
-// ---- bytes that come in ------------------------------------------------------------------------
-
-static void keep_write_error(struct follow *f, const struct err *e)
-{
-    if (f->write_err.code)
-        return;
-    f->write_err = *e;
-    log_error("cannot keep what the run says", "reason=\"%s\"", e->text);
-}
-
-static void append_line(struct follow *f, const char *path, const char *line, size_t len)
-{
-    struct strbuf text = {0};
-    struct err e = {0};
-    strbuf_add(&text, line, len);
-    strbuf_addc(&text, '\n');
-    if (file_append(path, text.data, text.len, &e) < 0)
-        keep_write_error(f, &e);
-    strbuf_fini(&text);
-}
-
-struct metric_line {
-    struct follow_node *node;
-    int rank;
-};
-
-static void on_metric(void *ctx, const struct metric *m, double value)
-{
-    struct metric_line *at = ctx;
-    struct follow *f = at->node->follow;
-    struct strbuf text = {0};
-    struct json_out j;
-    json_open(&j, &text);
-    json_object(&j, NULL);
-    json_int(&j, "time_ms", clock_wall_ms());
-    json_str(&j, "node", at->node->node->info->name);
-    json_int(&j, "rank", at->rank);
-    json_str(&j, "name", m->name);
-    json_num(&j, "value", value);
-    json_end(&j);
-    append_line(f, f->metrics_path, text.data, text.len);
-    strbuf_fini(&text);
-    if (f->view->on_metric)
-        f->view->on_metric(f->ctx, at->node, at->rank, m->name, value);
-}
-
-static void take_event(struct follow_node *n, const char *line, size_t len)
-{
-    struct follow *f = n->follow;
-    const struct json *event = NULL;
-    const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
-    if (kind && !f->replaying) {
-        append_line(f, f->events_path, line, len);
-        if (f->view->on_event)
-            f->view->on_event(f->ctx, n, kind, event);
-    }
-    arena_reset(&f->scratch);
-}
-
-static void take_native(struct follow_node *n, const char *line, size_t len)
-{
-    struct follow *f = n->follow;
-    struct json *record = NULL;
-    struct err e = {0};
-    if (json_parse(&f->scratch, line, len, &record, &e) == 0 && record->type == JSON_OBJECT) {
-        if (!f->replaying)
-            append_line(f, f->metrics_path, line, len);
-        if (f->view->on_native)
-            f->view->on_native(f->ctx, record);
-    }
-    arena_reset(&f->scratch);
-}
-
-static void on_line(void *ctx, const struct mirror_file *file, const char *line, size_t len)
-{
-    struct follow_node *n = ctx;
-    struct follow *f = n->follow;
-    if (file->file.kind == FOLLOW_EVENTS) {
-        take_event(n, line, len);
-    } else if (file->file.kind == FOLLOW_METRICS) {
-        take_native(n, line, len);
-    } else if (file->file.kind == FOLLOW_STDOUT || file->file.kind == FOLLOW_STDERR) {
-        int rank = story_rank_of(&f->story, n->index, file->file.attempt, file->file.local_rank);
-        struct metric_line at = {n, rank};
-        metric_match(&f->metrics, line, len, on_metric, &at);
-        if (f->view->on_line)
-            f->view->on_line(f->ctx, n, &file->file, line, len);
-    }
-}
 
 // ---- one node ----------------------------------------------------------------------------------
 
@@ -117,7 +24,8 @@ static void node_over(struct follow_node *n)
     n->over = true;
     n->lost_ms = 0;
     timer_stop(&n->retry);
-    mirror_flush(&n->mirror, on_line, n);
+    mirror_flush(&n->mirror, follow_take_line, n);
+    follow_release(n, true);
     if (!f->over_ms && !n->no_status)
         f->over_ms = clock_mono_ms();
 }
@@ -185,8 +93,8 @@ static void take_record(struct follow_node *n, const struct follow_record *r)
         if (f->view->on_back)
             f->view->on_back(f->ctx, n);
     }
-    if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, on_line, n, &e) < 0)
-        keep_write_error(f, &e);
+    if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, follow_take_line, n, &e) < 0)
+        follow_keep_error(f, &e);
     if (r->kind == FOLLOW_END) {
         memcpy(n->state, r->state, sizeof n->state);
         n->exit_status = r->exit_status;
@@ -291,8 +199,8 @@ int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct
         n->node->work = n;
         const char *dir = run_node_path(&s->cluster, run, n->node->info->name, "");
         if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
-            mirror_replay(&n->mirror, FOLLOW_EVENTS, on_line, n, e) < 0 ||
-            mirror_replay(&n->mirror, FOLLOW_METRICS, on_line, n, e) < 0)
+            mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
+            mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
             return -1;
     }
     f->replaying = false;
@@ -313,6 +221,7 @@ void follow_close(struct follow *f)
             transport_run_close(n->run);
         n->run = NULL;
         strbuf_fini(&n->in);
+        strbuf_fini(&n->held);
         mirror_close(&n->mirror);
         n->node->work = NULL;
     }
