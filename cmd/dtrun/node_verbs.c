@@ -14,6 +14,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } verbs[] = {
     {"hello", xfer_node_hello}, {"probe", probe_node},
+    {"push", xfer_node_push},   {"fetch", xfer_node_fetch},
     {"start", node_start},      {"follow", node_follow},  {"status", node_status},
     {"stop", node_stop},        {"clean", node_clean},
 };
