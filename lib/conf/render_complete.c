@@ -124,7 +124,7 @@ static void zsh_flag(struct strbuf *out, struct arena *a, const struct option_ro
         action = arena_printf(a, "(%s)", strbuf_cstr(&w) + 1);
         strbuf_fini(&w);
     }
-    for (int letter = 0; letter <= (r->letter != 0); letter++) {
+    for (int letter = 0; letter < (r->letter ? 2 : 1); letter++) {
         const char *name = letter ? arena_printf(a, "-%c%s", r->letter, value ? "+" : "")
                                   : arena_printf(a, "--%s%s", r->flag, value ? "=" : "");
         strbuf_adds(out, " \\\n            ");
