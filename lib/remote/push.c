@@ -331,6 +331,8 @@ static void open_extras(struct push *p, uint64_t left) {
 static void on_tick(struct xfer *x) {
     struct push *p = (struct push *)x;
     uint64_t done = p->closed_bytes;
+    if (p->conns[0].state == CONN_FINISHED)
+        return;
     for (int i = 0; i < p->opened; i++)
         if (p->conns[i].has_stream)
             done += p->conns[i].stream.acked;

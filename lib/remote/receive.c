@@ -14,8 +14,10 @@ int receive_open(struct receive *r, const struct receive_config *config, struct 
     r->m = manifest_new();
     if (cas_open(&r->cas, config->store, config->keep, e) < 0)
         return -1;
-    if (!config->keep && config->hash_cache_path)
+    if (!config->keep && config->hash_cache_path) {
+        hash_cache_fini(&r->cas.hashes);
         hash_cache_open(&r->cas.hashes, config->hash_cache_path, false);
+    }
     if (!config->dest) {
         r->phase = RECEIVE_CONTENT;
         return 0;
