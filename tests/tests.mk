@@ -23,7 +23,7 @@ TEST_USES := $(shell awk -F'"' '/^[ \t]*$(HASH)[ \t]*include[ \t]*"/ { n = split
     if (p[1] == "lib") p[1] = p[2]; \
     if (p[1] == "cmd" && n > 2) print FILENAME ":cmd/" p[2]; \
     else if (n > 1 && p[1] != "tests") print FILENAME ":" p[1] }' \
-    /dev/null $(TEST_C) $(TOOL_C) $(FUZZ_C) | sort -u)
+    /dev/null $(TEST_C) $(TOOL_C) $(FUZZ_C) $(wildcard benchmarks/bench_*.c) | sort -u)
 uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
 test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
 test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(UP_$(l))) \
