@@ -155,9 +155,11 @@ $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 install: all ## Install programs, man pages and completions below $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install -d $(addprefix $(DESTDIR),$(MANDIR)/man1 $(SHARE)/bash-completion/completions \
-	    $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d)
+	install -d $(addprefix $(DESTDIR),$(MANDIR)/man1 $(MANDIR)/man5 \
+	    $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+	    $(SHARE)/fish/vendor_completions.d)
 	$(BIN)/dtctl completion man > $(DESTDIR)$(MANDIR)/man1/dtctl.1
+	$(BIN)/dtctl completion man5 > $(DESTDIR)$(MANDIR)/man5/dtctl.toml.5
 	$(BIN)/dtctl completion bash > $(DESTDIR)$(SHARE)/bash-completion/completions/dtctl
 	$(BIN)/dtctl completion zsh > $(DESTDIR)$(SHARE)/zsh/site-functions/_dtctl
 	$(BIN)/dtctl completion fish > $(DESTDIR)$(SHARE)/fish/vendor_completions.d/dtctl.fish

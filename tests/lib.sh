@@ -30,8 +30,8 @@ mkdir -p "$HOME" "$WORK/out"
 cd "$WORK" || exit 1
 
 # ---- TAP ----------------------------------------------------------------------------------------
-diag() {
-    printf '%s\n' "$*" | sed 's/^/# /'
+diag() { # at most 60 lines
+    printf '%s\n' "$*" | sed -n 's/^/# /; 1,60p; 61s/.*/# …/p'
 }
 
 # result HELD DESCRIPTION: prints one test point; false when it did not hold.

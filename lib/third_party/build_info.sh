@@ -7,9 +7,9 @@ set -euo pipefail
 version=$1
 if [ -f .version ]; then
     version=$(cat .version)
-elif described=$(git describe --match 'v[0-9]*' --dirty 2>/dev/null); then
+elif described=$(git --no-optional-locks describe --match 'v[0-9]*' --dirty 2>/dev/null); then
     version=${described#v}
-elif commit=$(git describe --always --dirty 2>/dev/null); then
+elif commit=$(git --no-optional-locks describe --always --dirty 2>/dev/null); then
     version=$1-g$commit
 fi
 date=''
