@@ -381,6 +381,8 @@ static void bench_step(int n) {
                    7.0 * (double)f.n * sizeof(float), 1);
         free_flat(&f);
     }
+    if (only[0] != '\0')
+        return; // a part is no step
     printf(
         "{\"bench\":\"kernels\",\"op\":\"sum of a step\",\"shape\":\"resnet18 imagenet stem 32x32 "
         "batch "

@@ -16,7 +16,7 @@ static float random_float(void) { // uniform in [-1, 1)
 }
 
 static float *new_random(size_t n) {
-    float *p = malloc((n ? n : 1) * sizeof *p);
+    float *p = malloc(n * sizeof *p + 1);
     if (!p)
         bail_out("out of memory");
     for (size_t i = 0; i < n; i++)
@@ -25,7 +25,7 @@ static float *new_random(size_t n) {
 }
 
 static float *copy_of(const float *src, size_t n) {
-    float *p = malloc((n ? n : 1) * sizeof *p);
+    float *p = malloc(n * sizeof *p + 1);
     if (!p)
         bail_out("out of memory");
     return memcpy(p, src, n * sizeof *p);
@@ -40,6 +40,10 @@ static double worst_difference(size_t n, const float *got, const float *want) {
     return worst;
 }
 
+static bool same_bits(const void *a, const void *b, size_t floats) {
+    return memcmp(a, b, floats * sizeof(float)) == 0;
+}
+
 // Three contexts do the same: the reference, the backend with one thread, and with several.
 enum { by_plain, by_one, by_many, runners };
 struct runner {
@@ -52,7 +56,7 @@ static const char *isa_name;
 // got[] are what the three made; two are compared with a tolerance, two must be the same bits.
 static void check(float *const got[runners], size_t n, double tolerance, const char *what) {
     double d = worst_difference(n, got[by_one], got[by_plain]);
-    bool same = memcmp(got[by_one], got[by_many], n * sizeof(float)) == 0;
+    bool same = same_bits(got[by_one], got[by_many], n);
     if (!ok(d <= tolerance && same, "%s: %s", isa_name, what))
         diag("worst difference %.3g; thread counts %s", d, same ? "agree" : "differ");
 }
