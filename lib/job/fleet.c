@@ -44,9 +44,9 @@ void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const
         .connect_timeout_ms = c->ssh.connect_timeout_ms,
         .keepalive_ms = c->ssh.keepalive_ms,
     };
-    if (c->ssh.identity_files.count)
-        f->env.identity_path = c->ssh.identity_files.items[0];
-    else if (file_exists(s->cluster.key_path))
+    f->env.identity_files = c->ssh.identity_files.items;
+    f->env.identity_file_count = c->ssh.identity_files.count;
+    if (file_exists(s->cluster.key_path))
         f->env.identity_path = s->cluster.key_path;
 }
 

@@ -112,9 +112,10 @@ static void on_output(struct transport_run *run, void *ctx, const void *p, size_
     size_t used = 0;
     while (!n->over) {
         struct follow_record r;
-        if (n->in.len - used >= 1 && used == 0 && n->in.data[0] == '{' &&
-            memchr(n->in.data, '\n', n->in.len))
-            break; // not a record but the line of an error; on_run_end reads it
+        // As a length these four bytes would be far over the limit, so they begin no record but
+        // the line of an error, which on_run_end reads.
+        if (used == 0 && n->in.len >= 4 && memcmp(n->in.data, "{\"ev", 4) == 0)
+            break;
         int64_t took = follow_record_read(strbuf_cstr(&n->in) + used, n->in.len - used, &r, &e);
         if (took == 0)
             break;

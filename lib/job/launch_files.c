@@ -7,6 +7,7 @@
 #include "job/programs.h"
 #include "sys/file.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -228,6 +229,17 @@ static int add_trainer(struct launch *l, struct err *e)
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 
+static bool has_state(const char *path)
+{
+    DIR *d = opendir(path);
+    bool found = false;
+    for (struct dirent *entry; d && !found && (entry = readdir(d));)
+        found = entry->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return found;
+}
+
 static int add_state(struct launch *l, struct err *e)
 {
     struct cluster *c = &l->session->cluster;
@@ -238,7 +250,7 @@ static int add_state(struct launch *l, struct err *e)
     if (run_load(c, l->resume_run, &earlier, e) < 0)
         return -1;
     const char *state = file_join(l->session->arena, earlier.output_dir, "state");
-    if (!file_exists(state)) {
+    if (!has_state(state)) {
         l->resume_run = NULL;
         if (strcmp(l->session->config->train.resume, "auto") == 0)
             return 0;
@@ -254,6 +266,7 @@ static int add_state(struct launch *l, struct err *e)
 int launch_files(struct launch *l, struct err *e)
 {
     l->common = manifest_new();
+    // State first: whether there is some decides what the trainer is told.
     if (add_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
         add_inputs(l, e) < 0)
         return -1;

@@ -4,6 +4,7 @@
 
 #include "sys/file.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,10 +170,23 @@ static const char *near_path(const struct summary *s, const char *path)
     return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
 }
 
+// A file, or a folder with something in it.
+static bool is_worth(const char *path)
+{
+    DIR *d = opendir(path);
+    if (!d)
+        return file_exists(path);
+    bool found = false;
+    for (struct dirent *entry; !found && (entry = readdir(d));)
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(d);
+    return found;
+}
+
 static void line_file(const struct summary *s, struct strbuf *out, const char *label,
                       const char *path)
 {
-    if (file_exists(path))
+    if (is_worth(path))
         strbuf_addf(out, "  %-9s%s\n", label, near_path(s, path));
 }
 
