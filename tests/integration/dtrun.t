@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtrun by hand, with shell workers: command line, environment, logs, failures, signals, and that no
+# worker outlives its agent, whatever ends the agent.
+source "${0%/*}/../lib.sh"
+shopt -s nullglob
+
+# shellcheck disable=SC2016 # the workers' shell expands them
+sh_worker() { dtrun --standalone --no-python "$@"; }
+alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+dead() { ! alive "$1"; }
+all_dead() {
+    local pid
+    for pid in $(cat pids.* 2>/dev/null); do dead "$pid" || return 1; done
+}
+has_lines() { [ "$(cat pids.* 2>/dev/null | wc -l)" -ge "$1" ]; }
+fresh() { rm -rf pids.* logs && mkdir logs; }
+
+# ---- command line -------------------------------------------------------------------------------
+run dtrun --standalone --nope x
+is "$status" 2 'an unknown flag is a usage error'
+like "$err" 'nope' 'and is named'
+run dtrun
+is "$status" 2 'no script is a usage error'
+run dtrun --rdzv-backend etcd x
+is "$status" 2 'etcd is refused'
+like "$err" 'etcd is not served' 'with one clear sentence'
+run dtrun --nnodes 2:1 x
+is "$status" 2 'a range backwards is refused'
+run dtrun --standalone --nproc-per-node many x
+is "$status" 2 'an unknown number of workers is refused'
+run dtrun --standalone --no-python -m x
+is "$status" 2 '--no-python and -m exclude each other'
+run dtrun --help
+is "$status" 0 'help'
+like "$out" 'nproc-per-node' 'names the flags'
+run dtrun --stand --nproc_per_node=2 --redirect=0 --no-python echo --not-a-flag
+is "$status $out" $'0 --not-a-flag\n--not-a-flag' 'underscores, abbreviations, and arguments left alone'
+run env PET_NPROC_PER_NODE=3 PET_NO_PYTHON=1 dtrun --standalone echo x
+is "$(wc -l <<<"$out")" 3 'flags come from PET_ variables'
+run env PET_NPROC_PER_NODE=3 dtrun --standalone --nproc-per-node 1 --no-python echo x
+is "$out" x 'and the command line wins'
+ln -s "$(command -v dtrun)" torchrun
+run ./torchrun --standalone --no-python echo same
+is "$out" same 'a link called torchrun behaves the same'
+
+# ---- environment --------------------------------------------------------------------------------
+# shellcheck disable=SC2016
+run sh_worker --nproc-per-node 2 --max-restarts 3 --role trainer sh -c '
+    [ "$RANK" = 1 ] || exit 0
+    for v in LOCAL_RANK RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE \
+        ROLE_WORLD_SIZE GROUP_WORLD_SIZE TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
+        TORCHELASTIC_USE_AGENT_STORE OMP_NUM_THREADS MASTER_ADDR SENTINEL; do
+        eval "echo $v=\$$v"; done
+    [ -n "$TORCHELASTIC_RUN_ID" ] && [ "$MASTER_PORT" -gt 0 ] && echo rest=fine
+    echo "error=$TORCHELASTIC_ERROR_FILE"'
+want='LOCAL_RANK=1 RANK=1 GROUP_RANK=0 ROLE_RANK=1 ROLE_NAME=trainer LOCAL_WORLD_SIZE=2 WORLD_SIZE=2'
+want+=' ROLE_WORLD_SIZE=2 GROUP_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=3'
+want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1 SENTINEL= rest=fine'
+is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
+like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
+# shellcheck disable=SC2016
+run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
+is "$(head -n1 <<<"$out")" '[]' 'no log folder: no error file'
+# shellcheck disable=SC2016
+run sh_worker --nproc-per-node 2 echo 'rank${local_rank}'
+is "$(sort <<<"$out" | paste -sd' ')" 'rank0 rank1' '${local_rank} in arguments is replaced'
+
+# ---- logs ---------------------------------------------------------------------------------------
+# shellcheck disable=SC2016
+noisy='echo "out $RANK"; echo "err $RANK" >&2'
+fresh
+run sh_worker --nproc-per-node 2 --log-dir logs -r 3 sh -c "$noisy"
+is "$out" '' 'redirected output does not reach the console'
+is "$(cat logs/*/attempt_0/0/stdout.log logs/*/attempt_0/1/stderr.log | paste -sd' ')" \
+    'out 0 err 1' 'but the files'
+fresh
+run sh_worker --nproc-per-node 2 --log-dir logs -t 3 sh -c "$noisy"
+is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' 'tee prefixes lines'
+like "$err" '\[default1\]:err 1' 'on both streams'
+is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'and writes files without a prefix'
+fresh
+# shellcheck disable=SC2016
+run sh_worker --nproc-per-node 2 --log-dir logs -t 0:1 --log-line-prefix-template '<${rank}> ' \
+    --local-ranks-filter 0 sh -c "$noisy"
+is "$out" '<0> out 0' 'prefix template, per-rank tee, filter of local ranks'
+fresh
+run sh_worker --log-dir logs -r 1 --duplicate-stdout-filters=needle,x,,y \
+    sh -c 'echo hay; echo a needle; echo x,y; printf last-needle'
+is "$(cat logs/*/attempt_0/filtered_stdout.log | sed 's/^\[default0\]://' | paste -sd'|')" \
+    'a needle|x,y|last-needle' 'filtered lines are duplicated, the last one without its newline too'
+
+# ---- failures and restarts ----------------------------------------------------------------------
+fresh
+# shellcheck disable=SC2016
+run sh_worker --nproc-per-node 2 --log-dir logs -r 2 sh -c '
+    [ "$RANK" = 1 ] && { echo "the reason" >&2; exit 7; }; exec sleep 60'
+is "$status" 1 'a failing worker ends the run with 1'
+like "$err" 'FAILED' 'there is a report'
+like "$err" 'rank      : 1 \(local_rank: 1\)' 'that names the rank'
+like "$err" 'exitcode  : 7 ' 'its exit code'
+like "$err" 'the reason' 'and its last words'
+run sh_worker --exit-code worker sh -c 'exit 7'
+is "$status" 7 '--exit-code worker passes the status on'
+# shellcheck disable=SC2016
+run sh_worker sh -c 'kill -SEGV $$'
+like "$err" 'Signal 11 \(SIGSEGV\) received by PID' 'a signal is named'
+run sh_worker ./does-not-exist
+is "$status" 1 'a program that is not there'
+like "$err" 'does-not-exist' 'is named'
+fresh
+# shellcheck disable=SC2016
+run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
+    echo "count $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
+    [ "$RANK" = 0 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 1
+    sleep 0.2'
+is "$status" 0 'restarts until it works'
+is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f2 | paste -sd' ')" '0 1 2' 'counting them'
+is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
+    'with a fresh store each time'
+run sh_worker --max-restarts 2 false
+is "$status" 1 'restarts are not endless'
+
+# ---- signals ------------------------------------------------------------------------------------
+start_agent() { # FLAGS… -- SCRIPT: agent in the background, its pid in $agent
+    local flags=()
+    while [ "$1" != -- ]; do flags+=("$1") && shift; done
+    fresh
+    dtrun --standalone --no-python "${flags[@]}" sh -c "$2" >agent.out 2>agent.err &
+    agent=$!
+}
+# shellcheck disable=SC2016
+sleeper='echo $$ >pids.$RANK; exec sleep 600'
+# shellcheck disable=SC2016
+stubborn='trap "" TERM INT HUP; echo $$ >pids.$RANK; while :; do sleep 0.1; done'
+# Double fork, own session, all signals but KILL ignored.
+# shellcheck disable=SC2016
+runaway='trap "" TERM INT HUP
+    (setsid sh -c "echo \$\$ >pids.a$RANK; exec sleep 600" &)
+    setsid setsid sh -c "trap \"\" TERM; (sh -c \"echo \\\$\\\$ >pids.b$RANK; sleep 600; :\" &)"
+    echo $$ >pids.c$RANK; exec sleep 600'
+
+for signal in TERM INT HUP QUIT; do
+    start_agent --nproc-per-node 2 -- "$sleeper"
+    ok "workers run ($signal)" wait_for 10 has_lines 2
+    kill -s "$signal" "$agent"
+    wait "$agent"
+    is "$?" 1 "SIG$signal ends the agent with 1"
+    ok "and its workers ($signal)" all_dead
+done
+start_agent --shutdown-timeout 1 -- "$stubborn"
+wait_for 10 has_lines 1
+started=$EPOCHREALTIME
+kill "$agent"
+wait "$agent"
+took=$(((${EPOCHREALTIME/./} - ${started/./}) / 1000))
+ok 'a worker that ignores SIGTERM is killed' all_dead
+ok "after --shutdown-timeout (took $took ms)" test "$took" -ge 900 -a "$took" -lt 5000
+
+# ---- nothing is left ----------------------------------------------------------------------------
+start_agent --nproc-per-node 2 -- "$runaway"
+ok 'runaway processes are there' wait_for 10 has_lines 6
+kill -KILL "$agent"
+wait "$agent" 2>/dev/null
+ok 'agent killed: every process of its workers is gone' wait_for 5 all_dead
+start_agent --nproc-per-node 2 -- "$runaway"
+ok 'again' wait_for 10 has_lines 6
+guard=$(pgrep -P "$agent")
+kill -KILL "$guard"
+ok 'guard killed: the same' wait_for 5 all_dead
+wait "$agent"
+is "$?" 1 'and the agent reports a failure'
+# shellcheck disable=SC2016
+start_agent -- '(setsid sh -c "echo \$\$ >pids.1; exec sleep 600" & ); sleep 0.3; exit 0'
+wait "$agent"
+is "$?" 0 'a worker that leaves a daemon behind ends well'
+ok 'and the daemon is ended' all_dead
+setsid --wait sh -c "echo \$\$ >leader; exec script -qefc \"dtrun --standalone --no-python sh -c \
+'$sleeper'\" typescript" </dev/null >/dev/null 2>&1 &
+fresh
+ok 'under a terminal' wait_for 10 has_lines 1
+kill -KILL "$(cat leader)"
+ok 'terminal closed: nothing is left' wait_for 5 all_dead
+
+# ---- several agents -----------------------------------------------------------------------------
+# shellcheck disable=SC2016
+say='echo "rank $RANK group $GROUP_RANK of $WORLD_SIZE"'
+export DTRUN_KEY=a-shared-secret
+c10d=(--nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id x --no-python)
+port=$((20000 + RANDOM % 10000))
+dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" sh -c "$say" >one.out 2>one.err &
+run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" sh -c "$say"
+wait
+is "$(sort one.out "$WORK/out/run.out" | paste -sd, )" \
+    'rank 0 group 0 of 4,rank 1 group 0 of 4,rank 2 group 1 of 4,rank 3 group 1 of 4' \
+    'two agents of one host share a run (c10d)'
+port=$((port + 1))
+dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=3 true >one.out 2>one.err &
+DTRUN_KEY=another run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
+is "$status" 1 'an agent with another key is refused'
+like "$err" 'key' 'and told so'
+wait
+port=$((port + 1))
+# shellcheck disable=SC2016
+work='[ "$RANK" = 3 ] && { sleep 0.5; exit 9; }; echo $$ >pids.$RANK; exec sleep 600'
+static=(--nnodes 2 --nproc-per-node 2 --master-addr 127.0.0.1 --master-port "$port" --no-python)
+fresh
+dtrun "${static[@]}" --node-rank 0 sh -c "$work" >one.out 2>one.err &
+first=$!
+run dtrun "${static[@]}" --node-rank 1 sh -c "$work"
+is "$status" 1 'a failure on one node ends that agent'
+wait "$first"
+is "$?" 1 'and the other one'
+ok 'and all workers' all_dead
+like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
+
+done_testing
