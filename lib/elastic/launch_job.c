@@ -60,16 +60,20 @@ static const char *input_variable(struct arena *a, const char *name) {
 
 static int take_env(struct launch *l, const struct job_spec *s, const char *root,
                     const char *run_dir, struct err *e) {
-    static const struct {
-        const char *name, *dir;
+    const struct {
+        const char *name, *parent, *dir;
     } folders[] = {
-        {"DTCTL_OUTPUT_DIR", "output"}, {"DTCTL_MODEL_DIR", "model"}, {"DTCTL_STATE_DIR", "state"}};
+        {"DTCTL_OUTPUT_DIR", run_dir, "output"},
+        {"DTCTL_MODEL_DIR", run_dir, "model"},
+        {"DTCTL_STATE_DIR", run_dir, "state"},
+        {"DTCTL_CACHE_DIR", root, "cache"}, // outlives the run, and is never fetched
+    };
     enum { FOLDERS = sizeof folders / sizeof *folders };
     struct job_pair *env =
         arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + s->input_count + s->env_count));
     int n = 0;
     for (int i = 0; i < FOLDERS; i++) {
-        char *path = file_join(l->arena, run_dir, folders[i].dir);
+        char *path = file_join(l->arena, folders[i].parent, folders[i].dir);
         if (file_make_dirs(path, 0755, e) < 0)
             return -1;
         env[n++] = (struct job_pair){folders[i].name, path};

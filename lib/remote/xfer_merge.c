@@ -40,7 +40,7 @@ static int check_pair(const struct manifest *a, const char *node_a, const struct
     if (!clashes)
         return 0;
     return err_set(e, ERR_EXISTS,
-                   "%zu files differ between node %s and node %s, the first one is '%s'; keep the "
+                   "%zu files differ between %s and %s, the first one is '%s'; keep the "
                    "folders of the nodes apart, or let each rank write to a name of its own",
                    clashes, node_a, node_b, first);
 }
