@@ -59,13 +59,11 @@ struct config_ssh {
     const char *user; // "": ssh_config, else the login name
     int64_t port;     // 0: ssh_config, else 22
     struct option_list identity_files;
-    bool agent;              // ask the agent at SSH_AUTH_SOCK
     const char *config_file; // "": none
-    const char *known_hosts; // the user's, besides the cluster's own; "": none
     bool accept_host_keys;
     const char *proxy_jump; // "": as ssh_config says
     int64_t connect_timeout_ms;
-    int64_t keepalive_ms; // 0: off
+    int64_t keepalive_ms;
 };
 
 // How a command is run on the nodes ([train] without the trainer's own keys).

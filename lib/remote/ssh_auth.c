@@ -180,7 +180,7 @@ static int refuse(struct ssh *s, const struct ssh_login *l, struct err *e) {
     if (!l->tried.len)
         return err_set(e, ERR_AUTH,
                        "%s: no key to log in with: none of the identity files exists and no agent "
-                       "answers; set ssh.identity or start ssh-agent",
+                       "answers; set ssh.identity_files or start ssh-agent",
                        s->host.label);
     return err_set(e, ERR_AUTH,
                    "%s: login refused (tried: %s); is the public key in ~/.ssh/authorized_keys "

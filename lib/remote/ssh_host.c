@@ -75,9 +75,12 @@ static void add_identities(struct arena *a, const struct transport_env *env, con
                            const struct ssh_config *c, struct ssh_host *out) {
     static const char *const defaults[] = {"id_ed25519", "id_ecdsa", "id_rsa"};
     enum { DEFAULTS = sizeof defaults / sizeof *defaults };
-    out->identities = arena_new(a, const char *, c->identity_count + DEFAULTS + 1);
+    out->identities =
+        arena_new(a, const char *, env->identity_file_count + c->identity_count + DEFAULTS + 1);
     if (env->identity_path)
         out->identities[out->identity_count++] = env->identity_path;
+    for (size_t i = 0; i < env->identity_file_count; i++)
+        out->identities[out->identity_count++] = env->identity_files[i];
     for (size_t i = 0; i < c->identity_count; i++)
         out->identities[out->identity_count++] = c->identities[i];
     for (size_t i = 0; i < DEFAULTS && c->identity_count == 0; i++)

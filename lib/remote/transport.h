@@ -45,7 +45,9 @@ struct transport_env {
     const char *ssh_config_path;  // NULL: ~/.ssh/config, then /etc/ssh/ssh_config; "none": neither
     const char *known_hosts_path; // the cluster's own, looked at first; accepted keys go there
     const char *identity_path;    // the cluster's own private key, tried first; NULL: none
-    bool accept_host_keys;        // unknown keys are accepted and recorded; changed ones never
+    const char *const *identity_files; // tried next, identity_file_count of them
+    size_t identity_file_count;
+    bool accept_host_keys; // unknown keys are accepted and recorded; changed ones never
     int64_t connect_timeout_ms;
     int64_t keepalive_ms;
 };

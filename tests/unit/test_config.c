@@ -70,7 +70,7 @@ static const char *sample(const struct option_row *r) {
     case OPTION_COUNT: return "auto";
     case OPTION_INT: return arena_printf(&a, "%.0f", r->min + 1);
     case OPTION_REAL: return arena_printf(&a, "%.17g", (r->min + r->max) / 4);
-    case OPTION_DURATION: return "200ms";
+    case OPTION_DURATION: return "1500ms";
     case OPTION_BYTES: return "8KiB";
     case OPTION_RANGE: return "1:3";
     case OPTION_INTS: return "7,8,9";
