@@ -190,6 +190,22 @@ static int judge(const struct attention *a)
     return run->fetched ? 0 : err_status(ERR_SOME_FAILED);
 }
 
+// A dtctl that was killed before it had started the agents leaves a record and nothing else.
+static int check_started(struct attention *a, struct err *e)
+{
+    struct follow *f = &a->follow;
+    struct run *run = f->run;
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].no_status || f->nodes[i].err.code != ERR_NOT_FOUND)
+            return 0;
+    run->state = "failed";
+    run->exit_status = err_status(ERR_FAILED);
+    run->fetched = true; // there is nothing to fetch
+    if (run_save(&f->session->cluster, run, e) < 0)
+        return -1;
+    return err_set(e, ERR_NOT_FOUND, "run '%s' was never started: no node knows it", run->id);
+}
+
 int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
                int *exit_status, struct err *e)
 {
@@ -205,6 +221,8 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     a->follow.until_now = o->until_now;
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
+    if (result == 0 && !o->offline)
+        result = check_started(a, e);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     *exit_status = 0;

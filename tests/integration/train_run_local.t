@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtctl with provider local: up, train with any command and with the trainer, failures, detaching,
+# picking up after dtctl was killed, stopping, fetching, gc, down.
+source "${0%/*}/../lib.sh"
+
+field() { # FILE KEY: the first value of this key in a JSON file
+    grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'
+}
+newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
+runs_on_nodes() { ls .dtctl/default/nodes/*/runs 2>/dev/null | grep -c '^[a-z].*Z-'; }
+going() { dtctl ps --json 2>/dev/null | grep -q '"state":"running"'; }
+agents() { pgrep -f "$WORK/.dtctl/default/nodes/.* --node" | wc -l; }
+none_left() { [ "$(agents)" = 0 ]; }
+
+# ---- before up ----------------------------------------------------------------------------------
+run dtctl status
+is "$status" 1 'status before up fails'
+like "$err" 'is not up .*dtctl up' 'and says what to do'
+run dtctl plan
+is "$status" 0 'plan'
+like "$out" '\+ node0 +127\.0\.0\.2' 'plan lists what would be made'
+ok 'plan makes nothing' test ! -e .dtctl
+run dtctl up --provider aws
+is "$status" 2 'provider aws is refused'
+like "$err" 'does not make instances' 'with one clear sentence'
+run dtctl up --nodes 0
+is "$status" 2 'no nodes is a configuration error'
+
+# ---- up -----------------------------------------------------------------------------------------
+run dtctl up --nodes 3
+is "$status" 0 'up with three nodes'
+is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 3 'the inventory has them'
+is "$(stat -c %a .dtctl/default)" 700 'the folder is the owner'"'"'s alone'
+run dtctl up --nodes 3 --json
+like "$out" '"installed":0' 'up again installs nothing'
+run dtctl up --nodes 2
+is "$status" 0 'up with fewer nodes'
+ok 'takes the third away' test ! -e .dtctl/default/nodes/node2
+run dtctl status --json
+is "$(grep -c '"state":"idle"' <<<"$out")" 2 'two idle nodes'
+
+# ---- any command --------------------------------------------------------------------------------
+mkdir code && cd code
+cat >job.sh <<'END'
+echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR"
+. ./part.sh
+echo "loss=0.$((5 - RANK))"
+echo "to stderr $RANK" >&2
+echo "$RANK" >"$DTCTL_OUTPUT_DIR/rank$RANK.txt"
+[ "$RANK" != 0 ] || echo weights >"$DTCTL_MODEL_DIR/model.bin"
+END
+echo 'echo part of $RANK' >part.sh
+cp -r ../.dtctl . 2>/dev/null && rm -rf .dtctl # state stays where dtctl was called
+cd ..
+(cd code && ln -s ../.dtctl .dtctl)
+run bash -c 'cd code && dtctl train --nproc-per-node 2 --metric "loss=loss=([0-9.]+)" -- sh job.sh'
+is "$status" 0 'a script and the file it needs'
+for r in 0 1 2 3; do
+    like "$out" "\\[node$((r / 2)):$r\\] rank $r of 4 at 127.0.0.2" "rank $r, where it ran"
+done
+like "$out" '\[node1:3\] part of 3' 'the current folder went along'
+unlike "$err" 'node0:-1' 'every line has its rank'
+r=$(newest)
+is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'every rank'"'"'s output came back'
+is "$(cat "$r/output/model/model.bin")" weights 'and the model'
+is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'and the logs by rank'
+is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
+is "$(grep -c '"name":"loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
+like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
+    'events tell the story in order'
+unlike "$(cat "$r"/run.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/job.toml)" \
+    'key *=|"key"' 'the key is written nowhere'
+like "$out" "output +.*output" 'the last screen says where things are'
+
+# ---- failures -----------------------------------------------------------------------------------
+run dtctl train --name fails -- sh -c 'echo before; [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'
+is "$status" 1 'a failing rank fails the run'
+like "$out" "rank 1 on node 'node1' failed first: exit status 7" 'the first failure is named'
+like "$out" '\| boom' 'with its last words'
+unlike "$err" 'lost sight' 'and nothing was lost on the way'
+run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || exit 7; sleep 60'
+is "$status" 7 '--exit-code passes its status on'
+run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 60'
+is "$status" 137 'a signal, too'
+like "$out" 'SIGKILL' 'and names it'
+run dtctl train --name again --max-restarts 2 -- \
+    sh -c 'echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1'
+is "$status" 0 'restarts help'
+is "$(field "$(newest)/summary.json" restarts)" 2 'and are counted'
+run dtctl train -- /no/such/program
+is "$status" 1 'a command that is not there fails'
+run dtctl train --nodes 5 -- true
+is "$status" 2 'more nodes than there are is a configuration error'
+like "$err" 'has 2' 'and says how many there are'
+run dtctl train --file /no/such/file -- true
+is "$status" 1 'a file that is not there'
+run dtctl train --input 'data=/no/such' -- true
+is "$status" 1 'an input that is not there'
+run dtctl train --dry-run -- true
+is "$status" 0 'a dry run'
+
+# ---- inputs -------------------------------------------------------------------------------------
+mkdir -p in/a in/b
+for i in 1 2 3 4 5 6; do head -c $((i * 1000)) /dev/zero >in/a/f$i; done
+echo text >in/b/note
+run dtctl train --name inputs --input all=in --input part=in:sharded -- \
+    sh -c 'cd $DTCTL_INPUT_PART && find . -type f | sort >$DTCTL_OUTPUT_DIR/$RANK; cd $DTCTL_INPUT_ALL && find . -type f | wc -l'
+is "$status" 0 'inputs'
+r=$(newest)
+is "$(grep -h . "$r"/logs/node*/*.out | paste -sd' ')" '7 7' 'replicated: everything everywhere'
+is "$(sort "$r"/output/[01] | paste -sd' ')" "$(cd in && find . -type f | sort | paste -sd' ')" \
+    'sharded: every file on exactly one node'
+sum() { (cd in && cat "$1" | xargs cat | wc -c); }
+a=$(sum "$WORK/$r/output/0") b=$(sum "$WORK/$r/output/1")
+ok "shares are balanced by bytes ($a and $b)" test $((a > b ? a - b : b - a)) -le 6000
+
+# ---- detached, killed, found again --------------------------------------------------------------
+run dtctl train --detach --name long -- sh -c 'for i in 1 2 3; do echo line $i; sleep 0.5; done'
+is "$status" 0 '--detach returns'
+id=$out
+like "$id" '^long-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}$' 'and prints the run'
+run dtctl logs -f "$id"
+is "$status" 0 'logs -f follows it to its end'
+is "$(grep -c '0\] line' <<<"$out")" 3 'and shows everything'
+ok 'and fetched its results' grep -q 'fetched = true' ".dtctl/default/runs/$id/run.toml"
+
+dtctl train --name killed -- sh -c 'echo begun; sleep 3; echo ended $RANK; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
+    >killed.out 2>&1 &
+pid=$!
+wait_for 10 grep -q '^\[node1:1\] begun' killed.out
+kill -9 $pid
+wait $pid 2>/dev/null
+ok 'the run goes on without dtctl' going
+run dtctl ps
+like "$out" 'killed-.*running.*on nodes' 'ps finds it'
+run dtctl status
+like "$out" 'node0.*busy.*killed-' 'status finds it'
+run dtctl logs
+is "$status" 0 'logs shows what there is'
+like "$out" 'begun' 'up to now'
+unlike "$out" 'ended' 'and no more'
+run dtctl logs -f
+is "$status" 0 'logs -f picks it up'
+is "$(grep -c 'ended' <<<"$out")" 2 'to its end'
+is "$(grep -c 'begun' <<<"$out")" 2 'with no line twice'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'with its results'
+run dtctl fetch
+is "$status" 0 'fetch again'
+like "$out" 'are here' 'has nothing to do'
+
+# ---- signals and stop ---------------------------------------------------------------------------
+dtctl train --name signalled -- sh -c 'trap "echo asked; exit 0" TERM; echo ready; sleep 60 & wait' \
+    >signalled.out 2>&1 &
+pid=$!
+wait_for 10 grep -q '^\[node1:1\] ready' signalled.out
+kill -INT $pid
+wait $pid
+is "$?" 1 'not a terminal: the first signal stops the run'
+is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
+like "$(cat signalled.out)" 'asked' 'and workers had their chance'
+dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
+wait_for 5 going
+run dtctl stop
+is "$status" 0 'stop'
+ok 'nothing of it is left' wait_for 5 none_left
+run dtctl stop
+is "$status" 0 'stop again does no harm'
+run dtctl down --dry-run
+is "$status" 0 'down, dry'
+dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
+run dtctl down
+is "$status" 3 'down while a run goes on is refused'
+like "$err" 'dtctl stop' 'with the way out'
+ok 'and leaves the inventory' test -f .dtctl/default/cluster.toml
+dtctl stop -q >/dev/null 2>&1
+
+# ---- lock ---------------------------------------------------------------------------------------
+# The lock of an open file description: struct flock is short type, whence; long start, length; pid.
+perl -e 'open(F, "+>", ".dtctl/default/lock") or die; my $l = pack("ssx4qqix4", 1, 0, 0, 0, 0);
+    fcntl(F, 37, $l) or die "$!"; syswrite(F, "pid 1: a test\n"); print "held\n"; close(STDOUT);
+    sleep 2' >held &
+wait_for 5 grep -q held held
+run dtctl up
+is "$status" 0 'a second dtctl waits for the lock'
+like "$err" 'waiting for another dtctl.*locked by pid 1: a test' 'and says for whom'
+wait
+
+# ---- gc and down --------------------------------------------------------------------------------
+run dtctl gc --keep 1 --older-than 0s
+is "$status" 0 'gc'
+like "$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')" '^[123]$' 'leaves the newest and the unfetched'
+run dtctl doctor
+is "$status" 0 'doctor finds nothing bad'
+like "$out" 'every node reaches every other' 'and the network fine'
+run dtctl down
+is "$status" 0 'down'
+like "$err" 'left on this side: results of' 'says what it leaves'
+is "$(ls -A .dtctl/default/nodes)" '' 'nothing is left of the nodes'
+run dtctl down
+is "$status" 0 'down again does no harm'
+ok 'no process is left' none_left
+done_testing
