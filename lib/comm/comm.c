@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "comm/backend.h"
+#include "sys/net.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -160,12 +161,14 @@ static const struct comm_backend *comm_find(const char *name, int world, struct 
     return NULL;
 }
 
-int comm_open(struct comm **out, const char *backend, const struct comm_config *config,
+int comm_open(struct comm **out, const char *backend, const struct comm_config *given,
               struct err *e) {
     *out = NULL;
-    const struct comm_backend *b = comm_find(backend, config->world, e);
-    if (!b || comm_check(config, e) < 0)
+    const struct comm_backend *b = comm_find(backend, given->world, e);
+    if (!b || comm_check(given, e) < 0)
         return -1;
+    struct comm_config merged = *given, *config = &merged;
+    comm_merge(config);
     struct comm *c = heap_alloc(sizeof *c);
     c->backend = b;
     c->rank = config->rank;

@@ -48,7 +48,10 @@ struct comm_config {
     int node, nodes;             // GROUP_RANK and how many nodes; nodes may have different sizes
     struct comm_kv kv;           // unused when world is 1
     const char *prefix;          // of all keys, fresh for every attempt; NULL: "comm"
-    const char *address; // numeric, of this node, that the others reach; NULL only when nodes is 1
+    const char *address; // numeric, of this node, that the others reach; NULL only when nodes is 1.
+                         // A loopback address says that all nodes are this machine: then they
+                         // share memory like the ranks of one node, unless keep_nodes
+    bool keep_nodes;     // TCP between nodes, also on one machine: for tests
     int sockets;         // data connections per neighbour; 0: COMM_SOCKETS
     int cpu;             // to pin the comm's thread to; -1: not pinned
     int connect_timeout_ms_max; // 0: COMM_CONNECT_TIMEOUT_MS

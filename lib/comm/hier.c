@@ -99,14 +99,14 @@ static int hier_in(struct hier *h, const struct comm_work *w, const struct chunk
     struct shm *s = &h->shm;
     struct shm_rank *me = &s->ranks[s->local_rank];
     size_t bytes = w->type->bytes;
-    if (shm_wait_all(s, offsetof(struct shm_rank, reduced), c->q - SHM_DEPTH, e) < 0)
+    if (shm_wait_all(s, offsetof(struct shm_rank, reduced), c->q - s->depth, e) < 0)
         return -1;
     char *slot = shm_slot(s, s->local_rank, c->q);
     struct slice own = all ? (struct slice){0, 0} : hier_slice(s, s->local_rank, c->count, bytes);
     memcpy(slot, c->data, own.first * bytes); // its own slice nobody else reads
     memcpy(slot + own.last * bytes, c->data + own.last * bytes, (c->count - own.last) * bytes);
-    me->claim[c->q % SHM_DEPTH] = (struct shm_claim){(uint32_t)(unsigned char)w->type->name[0],
-                                                     (uint32_t)w->count, c->count * bytes};
+    me->claim[c->q % s->depth] = (struct shm_claim){(uint32_t)(unsigned char)w->type->name[0],
+                                                    (uint32_t)w->count, c->count * bytes};
     shm_set(&me->arrived, c->q);
     return 0;
 }
@@ -114,9 +114,9 @@ static int hier_in(struct hier *h, const struct comm_work *w, const struct chunk
 // Everyone must be in the same chunk of the same operation.
 static int hier_agree(struct hier *h, uint32_t q, struct err *e) {
     struct shm *s = &h->shm;
-    const struct shm_claim *mine = &s->ranks[s->local_rank].claim[q % SHM_DEPTH];
+    const struct shm_claim *mine = &s->ranks[s->local_rank].claim[q % s->depth];
     for (int i = 0; i < s->local_world; i++) {
-        const struct shm_claim *other = &s->ranks[i].claim[q % SHM_DEPTH];
+        const struct shm_claim *other = &s->ranks[i].claim[q % s->depth];
         if (other->element == mine->element && other->total_low == mine->total_low &&
             other->bytes == mine->bytes)
             continue;
@@ -144,7 +144,7 @@ static int hier_sum(struct hier *h, const struct comm_work *w, const struct chun
     size_t bytes = w->type->bytes;
     if (shm_wait_all(s, offsetof(struct shm_rank, arrived), c->q, e) < 0 ||
         hier_agree(h, c->q, e) < 0 ||
-        shm_wait_all(s, offsetof(struct shm_rank, taken), c->q - SHM_DEPTH, e) < 0)
+        shm_wait_all(s, offsetof(struct shm_rank, taken), c->q - s->depth, e) < 0)
         return -1;
     struct slice own = hier_slice(s, s->local_rank, c->count, bytes);
     size_t at = own.first * bytes;
@@ -205,18 +205,21 @@ static int hier_direct(struct hier *h, const struct comm_work *w, struct err *e)
 static int hier_chunks(struct hier *h, const struct comm_work *w, struct err *e) {
     size_t step = h->shm.chunk_bytes / w->type->bytes;
     size_t chunks = (w->count + step - 1) / step;
-    struct chunk ring[SHM_DEPTH];
-    for (size_t t = 0; t < chunks + 2; t++) {
+    size_t lead = h->shm.lead;
+    struct chunk flight[SHM_DEPTH_MAX];
+    for (size_t t = 0; t < chunks + 2 * lead; t++) {
         if (t < chunks) {
             size_t at = t * step, left = w->count - at;
-            ring[t % SHM_DEPTH] = (struct chunk){h->next++, (char *)w->buf + at * w->type->bytes,
-                                                 left < step ? left : step};
-            if (hier_in(h, w, &ring[t % SHM_DEPTH], false, e) < 0)
+            struct chunk *c = &flight[t % SHM_DEPTH_MAX];
+            *c = (struct chunk){h->next++, (char *)w->buf + at * w->type->bytes,
+                                left < step ? left : step};
+            if (hier_in(h, w, c, false, e) < 0)
                 return -1;
         }
-        if (t >= 1 && t <= chunks && hier_sum(h, w, &ring[(t - 1) % SHM_DEPTH], e) < 0)
+        if (t >= lead && t - lead < chunks &&
+            hier_sum(h, w, &flight[(t - lead) % SHM_DEPTH_MAX], e) < 0)
             return -1;
-        if (t >= 2 && hier_out(h, w, &ring[(t - 2) % SHM_DEPTH], e) < 0)
+        if (t >= 2 * lead && hier_out(h, w, &flight[(t - 2 * lead) % SHM_DEPTH_MAX], e) < 0)
             return -1;
     }
     return 0;

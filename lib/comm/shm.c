@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHM_SPINS = 4000 }; // about 50 microseconds: longer than a neighbour needs for a chunk
+// A few microseconds: where ranks and their compute threads share cores, the one waited for may
+// need this very core.
+enum { SHM_SPINS = 200 };
 
 static inline void shm_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -3,7 +3,7 @@
 //
 // The memory is an unnamed file (memfd) of the node's first rank, passed on over an abstract unix
 // socket, so nothing depends on the size of /dev/shm and nothing is left behind. Data moves in
-// chunks; chunk q uses buffer q % SHM_DEPTH of every rank. Counters only grow, are written by one
+// chunks; chunk q uses buffer q % depth of every rank. Counters only grow, are written by one
 // rank each, and tell how far it is:
 //     arrived  its part of chunk q lies in its buffer
 //     reduced  it has summed its slice of chunk q and reads nothing of it any more
@@ -22,8 +22,14 @@
 #include <sys/types.h>
 
 enum {
-    SHM_DEPTH = 4, // chunks in flight
+    // Chunks in flight, and how many a rank copies in before it sums the first of them: where ranks
+    // share cores, one that runs does so much before it must wait for another to run.
+    SHM_DEPTH_MAX = 16,
+    SHM_DEPTH_LOCAL = 16,
+    SHM_LEAD_LOCAL = 6,
     SHM_CHUNK_BYTES_LOCAL = 256 << 10,
+    SHM_DEPTH_NODES = 4,
+    SHM_LEAD_NODES = 1,
     SHM_CHUNK_BYTES_NODES = 2 << 20, // with a network stage per chunk: fewer, larger ones
     SHM_FAULT_BYTES = 256
 };
@@ -40,7 +46,7 @@ struct shm_rank {
     struct shm_claim { // what this rank believes chunk q to be
         uint32_t element, total_low;
         uint64_t bytes;
-    } claim[SHM_DEPTH];
+    } claim[SHM_DEPTH_MAX];
     _Atomic int32_t pid, rank; // rank: in the world
     _Atomic uint32_t state;    // enum shm_state
 };
@@ -55,8 +61,9 @@ struct shm_head {
 struct shm {
     struct shm_head *head;
     struct shm_rank *ranks; // local_world of them
-    char *slots, *results;  // buffers: ranks * SHM_DEPTH, and SHM_DEPTH
+    char *slots, *results;  // buffers: ranks * depth, and depth
     size_t chunk_bytes, map_bytes;
+    uint32_t depth, lead;
     void *map;
     int local_rank, local_world;
     int *pidfd; // per local rank, -1 for this one
@@ -69,11 +76,11 @@ int shm_open_group(struct shm *s, const struct comm_config *config, struct comm_
 void shm_close_group(struct shm *s); // tells the others; safe on a zeroed one
 
 static inline char *shm_slot(const struct shm *s, int local_rank, uint32_t q) {
-    return s->slots + ((size_t)local_rank * SHM_DEPTH + q % SHM_DEPTH) * s->chunk_bytes;
+    return s->slots + ((size_t)local_rank * s->depth + q % s->depth) * s->chunk_bytes;
 }
 
 static inline char *shm_result(const struct shm *s, uint32_t q) {
-    return s->results + (size_t)(q % SHM_DEPTH) * s->chunk_bytes;
+    return s->results + (size_t)(q % s->depth) * s->chunk_bytes;
 }
 
 void shm_set(struct shm_counter *c, uint32_t q); // by the only writer; wakes who sleeps

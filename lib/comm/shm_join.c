@@ -33,15 +33,18 @@ static size_t shm_align(size_t v) {
 
 static void shm_place(struct shm *s, const struct comm_config *config) {
     size_t world = (size_t)config->local_world;
-    s->chunk_bytes = config->nodes > 1 ? SHM_CHUNK_BYTES_NODES : SHM_CHUNK_BYTES_LOCAL;
+    bool local = config->nodes == 1;
+    s->chunk_bytes = local ? SHM_CHUNK_BYTES_LOCAL : SHM_CHUNK_BYTES_NODES;
+    s->depth = local ? SHM_DEPTH_LOCAL : SHM_DEPTH_NODES;
+    s->lead = local ? SHM_LEAD_LOCAL : SHM_LEAD_NODES;
     size_t head = shm_align(sizeof(struct shm_head) + world * sizeof(struct shm_rank));
-    s->map_bytes = head + (world + 1) * SHM_DEPTH * s->chunk_bytes;
+    s->map_bytes = head + (world + 1) * s->depth * s->chunk_bytes;
     if (!s->map)
         return;
     s->head = s->map;
     s->ranks = (struct shm_rank *)(s->head + 1);
     s->slots = (char *)s->map + head;
-    s->results = s->slots + world * SHM_DEPTH * s->chunk_bytes;
+    s->results = s->slots + world * s->depth * s->chunk_bytes;
 }
 
 static int shm_map(struct shm *s, int fd, struct err *e) {

@@ -74,6 +74,7 @@ struct shared { // what ranks report, in memory that fork shares
 };
 static struct shared *shared;
 static int run_number;
+static bool merge; // let nodes with loopback addresses share memory
 
 struct rank {
     int rank, world;
@@ -108,6 +109,7 @@ static int world_of(const struct topology *t) {
 static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) {
     struct comm_config c = {.kv = {store_set, store_get, NULL},
                             .sockets = sockets,
+                            .keep_nodes = !merge,
                             .cpu = -1,
                             .connect_timeout_ms_max = 20000,
                             .stall_timeout_ms_max = 5000};
@@ -293,6 +295,13 @@ static void test_topologies(void) {
     uint64_t local = shared->digest[0];
     run(&all[4], 1, sums);
     ok(shared->digest[0] == local, "two ranks give the same bits on one node and on two");
+    merge = true;
+    is_int(run(&all[7], 1, sums), 0, "4 ranks on 2 nodes of one machine share memory");
+    ok(same_digests(4), "and agree");
+    uint64_t merged = shared->digest[0];
+    run(&all[3], 1, sums);
+    ok(shared->digest[0] == merged, "to the bit with 4 ranks on one node");
+    merge = false;
 }
 
 // ---- faults
