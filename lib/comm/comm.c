@@ -63,6 +63,20 @@ static int comm_check(const struct comm_config *c, struct err *e) {
     return 0;
 }
 
+// "Nodes" with loopback addresses are all this machine, and shared memory is the better network.
+static void comm_merge(struct comm_config *c) {
+    struct net_address address;
+    struct err ignored;
+    if (c->nodes < 2 || c->keep_nodes || c->world > COMM_LOCAL_WORLD_MAX || !c->address ||
+        !net_is_numeric(c->address) || net_resolve(c->address, 0, &address, &ignored) < 0 ||
+        !net_is_loopback(&address))
+        return;
+    c->node = 0;
+    c->nodes = 1;
+    c->local_rank = c->rank;
+    c->local_world = c->world;
+}
+
 // ---- running
 // -------------------------------------------------------------------------------------
 
