@@ -77,8 +77,7 @@ static void comm_merge(struct comm_config *c) {
     c->local_world = c->world;
 }
 
-// ---- running
-// -------------------------------------------------------------------------------------
+// ---- running -----------------------------------------------------------------------------------
 
 // Called and returns with the lock; not held meanwhile. `busy` keeps everyone else out.
 static void comm_run(struct comm *c, const struct comm_work *w) {
@@ -162,8 +161,7 @@ static int comm_do(struct comm *c, const struct comm_work *w, struct err *e) {
     return comm_start(c, w, &ticket, e) < 0 ? -1 : comm_wait(c, ticket, e);
 }
 
-// ---- opening and closing
-// -------------------------------------------------------------------------
+// ---- opening and closing -----------------------------------------------------------------------
 
 static const struct comm_backend *comm_find(const char *name, int world, struct err *e) {
     if (!name)
@@ -227,8 +225,7 @@ void comm_close(struct comm *c) {
     free(c);
 }
 
-// ---- the collectives
-// -----------------------------------------------------------------------------
+// ---- the collectives ---------------------------------------------------------------------------
 
 static double comm_factor(const struct comm *c, enum comm_op op) {
     return op == COMM_MEAN ? 1.0 / c->world : 1.0;
@@ -309,8 +306,7 @@ void comm_stats(struct comm *c, struct comm_stats *out) {
     pthread_mutex_unlock(&c->lock);
 }
 
-// ---- self: one rank
-// ------------------------------------------------------------------------------
+// ---- self: one rank ----------------------------------------------------------------------------
 
 static int self_open(void **impl, const struct comm_config *config, struct comm_watch *watch,
                      struct err *e) {

@@ -72,8 +72,7 @@ static int hier_open(void **impl, const struct comm_config *given, struct comm_w
     return 0;
 }
 
-// ---- stages of a chunk
-// ---------------------------------------------------------------------------
+// ---- stages of a chunk -------------------------------------------------------------------------
 
 struct chunk {
     uint32_t q;

@@ -23,8 +23,7 @@ struct exchange {
     const struct element *add; // NULL: store what comes; else add it to what is there
 };
 
-// ---- faults
-// --------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 void ring_fault(struct ring *r, const struct err *e) {
     unsigned char m[RING_FAULT_BYTES] = {0};
@@ -86,8 +85,7 @@ static int ring_lost(struct ring *r, const struct ring_peer *peer, int *control,
     return -1;
 }
 
-// ---- one exchange
-// --------------------------------------------------------------------------------
+// ---- one exchange ------------------------------------------------------------------------------
 
 static int ring_stripes(const struct ring *r, size_t bytes) {
     size_t n = bytes / RING_STRIPE_BYTES_MIN;
@@ -257,8 +255,7 @@ static int ring_exchange(struct ring *r, const struct exchange *x, struct err *e
     return 0;
 }
 
-// ---- all-reduce
-// ----------------------------------------------------------------------------------
+// ---- all-reduce --------------------------------------------------------------------------------
 
 // First element of segment s of `nodes` nearly equal ones.
 static size_t ring_segment(const struct ring *r, size_t count, int s) {

@@ -59,8 +59,7 @@ static int *ring_left_fd(struct ring *r, int lane) {
     return lane < r->sockets ? &r->recv[lane].fd : &r->control_left;
 }
 
-// ---- the store
-// -----------------------------------------------------------------------------------
+// ---- the store ---------------------------------------------------------------------------------
 
 static int ring_token(struct joining *j, struct err *e) {
     const struct comm_config *c = j->config;
@@ -101,8 +100,7 @@ static int ring_find(const struct joining *j, int node, struct ring_peer *peer, 
     return 0;
 }
 
-// ---- connections
-// ---------------------------------------------------------------------------------
+// ---- connections -------------------------------------------------------------------------------
 
 static void ring_tune(int fd, bool control) {
     int on = 1, idle_s = 1, interval_s = 1, probes = 4;

@@ -64,8 +64,7 @@ static void shm_address(struct sockaddr_un *to, socklen_t *len,
     *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n + 2 * SHM_NAME_BYTES);
 }
 
-// ---- the first rank
-// ------------------------------------------------------------------------------
+// ---- the first rank ----------------------------------------------------------------------------
 
 static int shm_make(struct shm *s, struct err *e) {
     int fd = memfd_create("dtctl-comm", MFD_CLOEXEC);
@@ -178,8 +177,7 @@ static int shm_lead(struct shm *s, const struct comm_config *config, const char 
     return bad;
 }
 
-// ---- the others
-// ----------------------------------------------------------------------------------
+// ---- the others --------------------------------------------------------------------------------
 
 static int shm_receive_fd(int from, struct err *e) {
     char byte;
@@ -241,8 +239,7 @@ static int shm_follow(struct shm *s, const struct comm_config *config, const cha
     return bad;
 }
 
-// ---- both
-// ----------------------------------------------------------------------------------------
+// ---- both --------------------------------------------------------------------------------------
 
 // Everyone opens a handle on everyone, then shows that it is done: whoever passes the second step
 // was alive when its handles were opened, so they are the right processes.

@@ -60,8 +60,7 @@ static bool archive_is(const char *path, mode_t type) {
     return stat(path, &st) == 0 && (st.st_mode & S_IFMT) == type;
 }
 
-// ---- finding the archives
-// ------------------------------------------------------------------------
+// ---- finding the archives ----------------------------------------------------------------------
 
 static struct archive_file *archive_add(struct archive *a, const char *path) {
     if (a->count == a->room) {
@@ -159,8 +158,7 @@ static int archive_identify(struct source *s, struct err *e) {
     return 0;
 }
 
-// ---- the first pass
-// ------------------------------------------------------------------------------
+// ---- the first pass ----------------------------------------------------------------------------
 
 // Offers a member to the layout under the path it has or would have in a folder.
 static int archive_place(struct source *s, uint32_t file, const struct tar_entry *entry,
@@ -234,8 +232,7 @@ static int archive_open(struct source *s, struct err *e) {
     return 0;
 }
 
-// ---- the second pass
-// -----------------------------------------------------------------------------
+// ---- the second pass ---------------------------------------------------------------------------
 
 static int archive_wrap(struct source *s, size_t item, struct err *e) {
     struct archive *a = s->impl;

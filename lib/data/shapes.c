@@ -87,8 +87,7 @@ static const struct {
 
 enum { CLASSES = sizeof shapes_classes / sizeof shapes_classes[0] };
 
-// ---- random draws
-// --------------------------------------------------------------------------------
+// ---- random draws ------------------------------------------------------------------------------
 
 struct stream {
     uint64_t key, image;
@@ -132,8 +131,7 @@ static int brightness(struct colour k) {
     return (k.c[0] * 77 + k.c[1] * 150 + k.c[2] * 29) >> 8;
 }
 
-// ---- backgrounds: a weight 0 … 256 between two colours for every pixel
-// ----------------------------
+// ---- backgrounds: a weight 0 … 256 between two colours for every pixel -------------------------
 
 static void texture_gradient(struct stream *r, int *weight) {
     int c, s;
@@ -181,8 +179,7 @@ static void texture_clouds(struct stream *r, int *weight) {
 static void (*const textures[])(struct stream *r, int *weight) = {texture_gradient, texture_stripes,
                                                                   texture_checks, texture_clouds};
 
-// ---- one image
-// -----------------------------------------------------------------------------------
+// ---- one image ---------------------------------------------------------------------------------
 
 // Share of every pixel that the figure covers, 0 … SUB * SUB.
 static void shapes_cover(struct stream *r, int class, uint8_t *cover) {
@@ -237,8 +234,7 @@ static void shapes_image(uint64_t seed, enum dataset_split split, uint32_t index
     }
 }
 
-// ---- source
-// --------------------------------------------------------------------------------------
+// ---- source ------------------------------------------------------------------------------------
 
 static bool shapes_detect(const char *path) {
     return strcmp(path, "shapes") == 0;

@@ -18,8 +18,7 @@
 
 enum { RANKS_MAX = 8, RUN_SECONDS_MAX = 60 };
 
-// ---- a store of files, as every rank of a test sees it
-// -------------------------------------------
+// ---- a store of files, as every rank of a test sees it -----------------------------------------
 
 static char store_dir[64];
 
@@ -59,8 +58,7 @@ static int store_get(void *ctx, const char *key, void *value, size_t cap, size_t
     return err_set(e, ERR_TIMEOUT, "no key '%s' within %d ms", key, timeout_ms);
 }
 
-// ---- running ranks
-// -------------------------------------------------------------------------------
+// ---- running ranks -----------------------------------------------------------------------------
 
 struct topology {
     int nodes, per_node[4];
@@ -154,8 +152,7 @@ static int run(const struct topology *t, int sockets, rank_fn *fn) {
     return failed;
 }
 
-// ---- sums
-// ----------------------------------------------------------------------------------------
+// ---- sums --------------------------------------------------------------------------------------
 
 // Values with rounding errors of their own, so that a different order gives different bits.
 static float value(int rank, size_t i) {
@@ -304,8 +301,7 @@ static void test_topologies(void) {
     merge = false;
 }
 
-// ---- faults
-// --------------------------------------------------------------------------------------
+// ---- faults ------------------------------------------------------------------------------------
 
 static int victim, long_count = 3000000;
 
@@ -384,8 +380,7 @@ static void test_faults(void) {
     is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, over TCP");
 }
 
-// ---- configuration
-// -------------------------------------------------------------------------------
+// ---- configuration -----------------------------------------------------------------------------
 
 static void test_config(void) {
     struct err e;

@@ -85,8 +85,7 @@ static const char *digest(const void *p, size_t len, char hex[HASH_HEX_BYTES]) {
     return hex;
 }
 
-// ---- parts
-// ---------------------------------------------------------------------------------------
+// ---- parts -------------------------------------------------------------------------------------
 
 static void test_jpeg(void) {
     struct jpeg *j;
@@ -251,8 +250,7 @@ static void test_packed(void) {
     is_int(e.code, ERR_NOT_FOUND, "is not found");
 }
 
-// ---- folders and archives
-// ------------------------------------------------------------------------
+// ---- folders and archives ----------------------------------------------------------------------
 
 static void make_folder(void) {
     char name[64];
