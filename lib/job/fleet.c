@@ -38,14 +38,16 @@ void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const
     }
     f->env = (struct transport_env){
         .loop = s->loop,
-        .ssh_config_path = c->ssh.config_file[0] ? c->ssh.config_file : "none",
+        .ssh_config_path = !option_given(&c->set, "ssh.config") ? NULL
+                           : c->ssh.config_file[0]                   ? c->ssh.config_file
+                                                                     : "none",
+        .identity_files = c->ssh.identity_files.items,
+        .identity_file_count = c->ssh.identity_files.count,
         .known_hosts_path = s->cluster.known_hosts_path,
         .accept_host_keys = c->ssh.accept_host_keys,
         .connect_timeout_ms = c->ssh.connect_timeout_ms,
         .keepalive_ms = c->ssh.keepalive_ms,
     };
-    f->env.identity_files = c->ssh.identity_files.items;
-    f->env.identity_file_count = c->ssh.identity_files.count;
     if (file_exists(s->cluster.key_path))
         f->env.identity_path = s->cluster.key_path;
 }

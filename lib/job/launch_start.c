@@ -109,21 +109,6 @@ static void on_limit(struct timer *t)
     fleet_done(w->node, &e);
 }
 
-// Decoded data outlives a run: a folder of the node's, beside the runs.
-static void add_cache(struct job_spec *spec, const struct fleet_node *n)
-{
-    struct arena *a = n->fleet->session->arena;
-    struct job_pair *env = arena_new(a, struct job_pair, (size_t)spec->env_count + 1);
-    for (int i = 0; i < spec->env_count; i++) {
-        env[i] = spec->env[i];
-        if (strcmp(env[i].name, "DTCTL_CACHE_DIR") == 0)
-            return;
-    }
-    env[spec->env_count++] =
-        (struct job_pair){"DTCTL_CACHE_DIR", arena_printf(a, "%s/cache", n->facts.root)};
-    spec->env = env;
-}
-
 static int start_agent(struct fleet_node *n, struct err *e)
 {
     static const struct transport_run_events events = {
@@ -134,7 +119,6 @@ static int start_agent(struct fleet_node *n, struct err *e)
     spec.node = n->info->name;
     spec.node_rank = (int)n->index;
     spec.address = n->info->address;
-    add_cache(&spec, n);
     strbuf_init(&w->out, ANSWER_BYTES_MAX);
     strbuf_init(&w->err_text, ANSWER_BYTES_MAX);
     char *rest = arena_printf(n->fleet->session->arena, "--run %s", spec.run);

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Provider hosts: what up checks on real SSH servers, and what it says of each node that is wrong.
+source "${0%/*}/../lib.sh"
+HOSTS_SSHD_OPTIONS='LogLevel VERBOSE'
+hosts_up 3 worker
+
+net=$HOSTS_NET
+config() { # HOSTS…: a dtctl.toml that lists them
+    printf '[cluster]\nprovider = "hosts"\n[ssh]\nconnect_timeout = "4s"\n[hosts]\nlist = [%s]\n' \
+        "$(printf '"%s",' "$@")" >dtctl.toml
+}
+agent_at() { on "$1" sh -c 'ls /root/.dtctl/bin 2>/dev/null' | grep -c dtrun; }
+
+# ---- plan, up, status ---------------------------------------------------------------------------
+config "root@node[1-3]"
+run dtctl plan
+is "$status" 0 'plan'
+is "$(grep -c '+ node[123]' <<<"$out")" 3 'expands the node set'
+run dtctl up
+is "$status" 0 'up'
+for i in 1 2 3; do
+    is "$(agent_at $i)" 1 "the agent is on node$i"
+    like "$out" "node$i +$net.$i " "node$i is known by the address it was reached at"
+done
+run dtctl up --json
+like "$out" '"installed":0' 'up again installs nothing'
+run dtctl status
+is "$status" 0 'status'
+is "$(grep -c idle <<<"$out")" 3 'three nodes answer'
+run dtctl exec -b -- 'echo same'
+is "$status" 0 'exec'
+like "$out" 'node\[1-3\] \(3\)' 'equal output is folded'
+run dtctl exec -- 'exit $(hostname | tr -d node)'
+is "$status" 3 'exec: some nodes failed'
+like "$err" "node 'node2': exit status 2" 'and says which, and how'
+run dtctl exec -w node2 --exit-code -- 'exit 42'
+is "$status" 42 'exec --exit-code'
+
+# ---- a node that is away ------------------------------------------------------------------------
+link_down 3
+run dtctl exec -- hostname
+is "$status" 4 'a node without an answer: no status'
+like "$out" 'node1: node1' 'the others answer'
+like "$err" 'node3: .*no answer within 4' 'the missing one is named'
+run dtctl status
+is "$status" 3 'status with a node away'
+like "$out" 'node3 .*unreachable' 'says so'
+run dtctl up
+is "$status" 3 'up with a node away'
+run dtctl down
+is "$status" 3 'down with a node away'
+is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 1 'keeps only that node in mind'
+link_up 3
+run dtctl down
+is "$status" 0 'down when it is back'
+ok 'nothing is left there' on 3 test ! -e /root/.dtctl
+ok 'nor on the first' on 1 test ! -e /root/.dtctl
+ok 'the inventory is gone' test ! -e .dtctl/default/cluster.toml
+
+# ---- what can be wrong with a node --------------------------------------------------------------
+cp "$HOME/.ssh/known_hosts" known.all
+sed -i '/node2/d' "$HOME/.ssh/known_hosts"
+config root@node1 root@node2
+run dtctl up
+is "$status" 3 'an unknown host key stops'
+like "$err" 'node2.*SHA256:' 'and shows its fingerprint'
+like "$err" 'accept-host-keys' 'and the way to accept it'
+is "$(agent_at 2)" 0 'nothing was put there'
+run dtctl up --accept-host-keys
+is "$status" 0 'accepted'
+ok 'and kept for this cluster' grep -q "$net.2\|node2" .dtctl/default/known_hosts
+run dtctl up
+is "$status" 0 'known from then on'
+dtctl down -q >/dev/null 2>&1
+sed "s/^node2,$net.2 /node9 /; s/^node1,$net.1 /node2,$net.2 /" known.all >"$HOME/.ssh/known_hosts"
+rm -rf .dtctl
+run dtctl up --accept-host-keys
+is "$status" 3 'a changed host key always stops'
+like "$err" 'node2.*(changed|mismatch|another)' 'and says so'
+cp known.all "$HOME/.ssh/known_hosts"
+rm -rf .dtctl
+
+config root@node1 worker@node2 nobody@node3
+run dtctl up
+is "$status" 3 'a login that is refused'
+like "$err" "node3.*" 'is told of its node'
+unlike "$err" "node '?node2'?: " 'another user is fine'
+dtctl down -q --forget >/dev/null 2>&1
+
+config worker@node1 worker@node2
+on 2 chown root:root /home/worker
+run dtctl up
+is "$status" 3 'a home without permission'
+like "$err" 'node2.*([Pp]ermission|denied)' 'is told as what it is'
+on 2 chown worker:worker /home/worker
+run dtctl up
+is "$status" 0 'and works when that is mended'
+dtctl down -q >/dev/null 2>&1
+
+on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=8m tmpfs /root/.dtctl'
+config root@node1 root@node2
+run dtctl up
+is "$status" 3 'a disk with too little room'
+like "$err" "node2.*free.*needed" 'says how much is there and needed'
+on 2 sh -c 'dd if=/dev/zero of=/root/.dtctl/fill bs=64k 2>/dev/null; true'
+run dtctl up
+is "$status" 3 'a full disk'
+like "$err" "node2.*([Nn]o space|free)" 'is told as what it is'
+on 2 umount /root/.dtctl
+rm -rf .dtctl
+
+# Packets from node1 to node2 vanish: login works everywhere, the nodes do not reach each other.
+config root@node1 root@node2 root@node3
+if on 2 sh -c "ip route add blackhole $net.1/32" 2>/dev/null; then
+    run dtctl up
+    is "$status" 3 'nodes that do not reach each other'
+    like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' 'names both ends and the reason'
+    unlike "$err" "'node3':" 'and not the one that is fine'
+    on 2 ip route del blackhole "$net.1/32"
+else
+    skip 3 'no blackhole routes here'
+fi
+config root@node1 "root@$net.1" root@node3
+run dtctl up
+is "$status" 3 'two names of one machine'
+like "$err" "same machine and login as node 'node1'" 'are found out'
+config root@node1 root@nosuchhost.invalid
+run dtctl up
+is "$status" 3 'a name that does not resolve'
+like "$err" 'nosuchhost.invalid' 'is named'
+config 'root@node[1-'
+run dtctl up
+is "$status" 2 'a node set that is wrong is a configuration error'
+like "$err" 'dtctl.toml:6:' 'with its place'
+done_testing
