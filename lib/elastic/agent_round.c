@@ -119,6 +119,9 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         agent_end(a, NODE_FAILED, "a round began while the last one was not over", NULL, 0);
         return;
     }
+    // News from before a long silence (a frozen agent): by now others may run without this node.
+    if (!a->coordinator && clock_mono_ms() >= a->acked_ms + AGENT_LEASE_MS)
+        return;
     a->round_failed = a->stop_told = a->done_told = a->rejoin = false;
     a->round_ms = clock_mono_ms();
     store_server_close(a->store);

@@ -151,11 +151,16 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
 
 // ---- starting a round ----
 
+// After a stall of this process some may be silent for long and not yet be known as lost.
+static bool is_ready(const struct rendezvous *r, const struct rendezvous_member *m) {
+    return !m->leaving && r->now_ms - m->heard_ms <= r->config.silent_ms_max;
+}
+
 static void start_round(struct rendezvous *r) {
     struct rendezvous_member **all = heap_alloc((size_t)r->member_count * sizeof(void *));
     int count = 0;
     for (int i = 0; i < r->slot_count; i++)
-        if (r->slots[i] && !r->slots[i]->leaving)
+        if (r->slots[i] && is_ready(r, r->slots[i]))
             all[count++] = r->slots[i];
     count = rendezvous_order_choose(all, count, r->config.nodes_max);
     r->world_size = rendezvous_order_rank(all, count);
@@ -243,18 +248,22 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
         begin_stop(r, VERDICT_NONE, false, text);
 }
 
+static void lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
+    struct rendezvous_action *a = push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
+    a->id = m->id;
+    a->silent_ms = r->now_ms - m->heard_ms;
+    snprintf(a->name, sizeof a->name, "%s", m->name);
+    snprintf(a->reason, sizeof a->reason, "%s", why);
+    member_going(r, m, why);
+    drop(r, m);
+}
+
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
     struct rendezvous_member *m = member_of(r, id);
     if (!m)
         return;
     r->now_ms = now_ms;
-    struct rendezvous_action *a = push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
-    a->id = id;
-    a->silent_ms = now_ms - m->heard_ms;
-    snprintf(a->name, sizeof a->name, "%s", m->name);
-    snprintf(a->reason, sizeof a->reason, "%s", why);
-    member_going(r, m, why);
-    drop(r, m);
+    lose(r, m, why);
     settle(r);
 }
 
@@ -330,7 +339,7 @@ static int64_t gather_limit(const struct rendezvous *r) {
 static int ready_count(const struct rendezvous *r) {
     int n = 0;
     for (int i = 0; i < r->slot_count; i++)
-        n += r->slots[i] && !r->slots[i]->leaving;
+        n += r->slots[i] && is_ready(r, r->slots[i]);
     return n;
 }
 
@@ -397,16 +406,17 @@ static void settle(struct rendezvous *r) {
     } while (r->phase != before);
 }
 
+// Loses all of them before the phase is looked at: no round may start with one of them.
 static void tick_silence(struct rendezvous *r) {
     for (int i = 0; i < r->slot_count; i++) {
-        const struct rendezvous_member *m = r->slots[i];
+        struct rendezvous_member *m = r->slots[i];
         if (!m)
             continue;
         bool stuck = m->state == MEMBER_STOPPING && r->now_ms - r->stop_ms > r->config.stop_ms_max;
         if (r->now_ms - m->heard_ms > r->config.silent_ms_max)
-            rendezvous_lost(r, r->now_ms, i, "it is silent");
+            lose(r, m, "it is silent");
         else if (stuck)
-            rendezvous_lost(r, r->now_ms, i, "it did not stop its workers in time");
+            lose(r, m, "it did not stop its workers in time");
     }
 }
 

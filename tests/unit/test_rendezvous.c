@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous, step by step: who starts when, in which order, and what ends or restarts a round.
+#include "elastic/rendezvous.h"
+#include "tests/tap.h"
+
+static const struct rendezvous_config base = {.nodes_min = 2,
+                                              .nodes_max = 2,
+                                              .join_timeout_ms = 60000,
+                                              .rejoin_timeout_ms = 30000,
+                                              .last_call_ms = 5000,
+                                              .regroup_call_ms = 500,
+                                              .silent_ms_max = 1500,
+                                              .lease_ms = 2000,
+                                              .stop_ms_max = 40000,
+                                              .note_ms = 5000};
+static struct err e;
+
+static int join(struct rendezvous *r, int64_t now, const char *name, int node_rank, int nproc) {
+    struct rendezvous_node n = {.name = name,
+                                .address = "10.0.0.1",
+                                .role = "default",
+                                .node_rank = node_rank,
+                                .nproc = nproc,
+                                .store_port = 7};
+    int id = -1;
+    return rendezvous_join(r, now, &n, &id, &e) < 0 ? -1 : id;
+}
+
+// Drains the actions; true when one of that kind was there (its copy in *out).
+static bool did(struct rendezvous *r, enum rendezvous_action_kind kind,
+                struct rendezvous_action *out) {
+    struct rendezvous_action a;
+    bool found = false;
+    while (rendezvous_next(r, &a)) {
+        if (a.kind == kind) {
+            found = true;
+            if (out)
+                *out = a;
+        }
+    }
+    return found;
+}
+
+static const char *order(struct rendezvous *r) {
+    static char text[256];
+    text[0] = '\0';
+    for (int i = 0; i < rendezvous_active_count(r); i++) {
+        const struct rendezvous_member *m = rendezvous_active(r, i);
+        char one[64];
+        snprintf(one, sizeof one, "%s%s:%d", i ? " " : "", m ? m->name : "-", m ? m->rank : -1);
+        strcat(text, one);
+    }
+    return text;
+}
+
+static void test_start_and_finish(void) {
+    struct rendezvous *r = rendezvous_open(&base, 0);
+    int b = join(r, 10, "b", -1, 2);
+    ok(!did(r, ACTION_START, NULL), "one of two: nothing starts");
+    int a = join(r, 20, "a", -1, 3);
+    ok(did(r, ACTION_START, NULL), "two of two: the round starts at once");
+    is_str(order(r), "a:0 b:3", "ranks follow names; unequal numbers of workers are fine");
+    is_int(rendezvous_world_size(r), 5, "world size");
+    rendezvous_done(r, 100, a, 0);
+    is_int(rendezvous_phase(r), PHASE_RUN, "one done: the run goes on");
+    rendezvous_lost(r, 150, b, "gone");
+    is_int(rendezvous_phase(r), PHASE_STOP, "the other lost before it was done: no finish");
+    rendezvous_stopped(r, 160, a, 0, 0);
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "fixed size and no restarts: it fails");
+    rendezvous_close(r);
+    r = rendezvous_open(&base, 0);
+    a = join(r, 1, "a", 1, 1), b = join(r, 2, "b", 0, 1);
+    is_str(order(r), "b:0 a:1", "given node ranks come before names");
+    rendezvous_done(r, 10, a, 0);
+    rendezvous_lost(r, 11, a, "shut down");
+    is_int(rendezvous_phase(r), PHASE_RUN, "a node that was done may go");
+    rendezvous_done(r, 12, b, 0);
+    is_int(rendezvous_verdict(r), VERDICT_FINISHED, "all done: finished");
+    ok(did(r, ACTION_OVER, NULL), "and everybody is told");
+    is_int(join(r, 20, "c", -1, 1), -1, "nobody joins a run that is over");
+    has_str(e.text, "over", "and it is told why");
+    rendezvous_close(r);
+}
+
+static void test_natural_order(void) {
+    struct rendezvous_config c = base;
+    c.nodes_min = c.nodes_max = 4;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    join(r, 1, "host10", -1, 1), join(r, 2, "host2", -1, 1);
+    join(r, 3, "host1", -1, 1), join(r, 4, "first", 9, 1);
+    is_str(order(r), "first:0 host1:1 host2:2 host10:3", "natural order, given ranks first");
+    is_int(join(r, 5, "x", 9, 1), -1, "a node rank that is taken");
+    is_int(e.code, ERR_BUSY, "may be tried again later");
+    rendezvous_close(r);
+}
+
+static void test_restarts(void) {
+    struct rendezvous_config c = base;
+    struct rendezvous_action act;
+    c.max_restarts = 1;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    int a = join(r, 1, "a", -1, 1), b = join(r, 2, "b", -1, 1);
+    rendezvous_failed(r, 100, b, 0, "rank 1 ended with 3");
+    ok(did(r, ACTION_STOP, &act), "a failure stops the round");
+    ok(act.counted && !act.final, "to start again, counted");
+    rendezvous_failed(r, 101, a, 0, "rank 0 too");
+    is_int(rendezvous_restarts(r), 1, "a second failure of the same round is not counted");
+    rendezvous_stopped(r, 200, a, 0, 8);
+    is_int(rendezvous_phase(r), PHASE_STOP, "it waits for every node to have stopped");
+    rendezvous_stopped(r, 300, b, 0, 9);
+    ok(did(r, ACTION_START, NULL), "then the next round starts");
+    is_int(rendezvous_round(r), 1, "round 1");
+    is_int(rendezvous_active(r, 0)->store_port, 8, "with the new store");
+    rendezvous_failed(r, 350, a, 0, "late news of round 0");
+    is_int(rendezvous_phase(r), PHASE_RUN, "news of an old round are ignored");
+    rendezvous_failed(r, 400, a, 1, "again");
+    ok(did(r, ACTION_STOP, &act) && act.final, "no restart is left: stop for good");
+    rendezvous_stopped(r, 500, a, 1, 0), rendezvous_stopped(r, 501, b, 1, 0);
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "failed");
+    is_str(rendezvous_reason(r), "again", "with the reason");
+    rendezvous_close(r);
+}
+
+static void test_loss_and_fence(void) {
+    struct rendezvous_config c = base;
+    struct rendezvous_action act;
+    c.nodes_min = 1;
+    c.nodes_max = 3;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    int a = join(r, 0, "a", -1, 1), b = join(r, 0, "b", -1, 1), d = join(r, 0, "d", -1, 1);
+    ok(did(r, ACTION_START, NULL), "three run");
+    rendezvous_heard(r, 1000, a), rendezvous_heard(r, 1000, b), rendezvous_heard(r, 1000, d);
+    for (int64_t now = 1100; now <= 2900; now += 100) {
+        rendezvous_heard(r, now, a), rendezvous_heard(r, now, b);
+        rendezvous_tick(r, now);
+    }
+    ok(did(r, ACTION_LOST, &act), "a silent node is lost");
+    ok(act.silent_ms > 1500 && act.silent_ms < 2000, "within 2 s (%d ms)", (int)act.silent_ms);
+    rendezvous_stopped(r, 2910, a, 0, 1), rendezvous_stopped(r, 2920, b, 0, 1);
+    is_int(rendezvous_phase(r), PHASE_GATHER, "all others stopped: gathering");
+    for (int64_t now = 2930; now < 3000; now += 10) {
+        rendezvous_heard(r, now, a), rendezvous_heard(r, now, b);
+        rendezvous_tick(r, now);
+    }
+    ok(!did(r, ACTION_START, NULL), "not before the lost node's lease is over");
+    rendezvous_heard(r, 3420, a), rendezvous_heard(r, 3420, b);
+    rendezvous_tick(r, 3420);
+    ok(did(r, ACTION_START, NULL), "then it goes on");
+    is_str(order(r), "a:0 b:1", "without the lost one");
+    is_int(rendezvous_restarts(r), 0, "and that is no restart");
+    d = join(r, 3500, "d", -1, 1);
+    ok(did(r, ACTION_STOP, &act) && !act.final, "it comes back: the group stops to grow");
+    rendezvous_stopped(r, 3600, a, 1, 1), rendezvous_stopped(r, 3600, b, 1, 1);
+    is_str(order(r), "a:0 b:1 d:2", "and has its old rank again");
+    rendezvous_leave(r, 3700, d, "SIGTERM");
+    ok(did(r, ACTION_STOP, NULL), "a node that leaves stops the group");
+    rendezvous_stopped(r, 3800, d, 2, 1), rendezvous_stopped(r, 3800, a, 2, 1);
+    rendezvous_stopped(r, 3800, b, 2, 1);
+    rendezvous_tick(r, 4300);
+    ok(did(r, ACTION_START, NULL), "no fence is needed for one that stopped its workers itself");
+    is_str(order(r), "a:0 b:1", "without it");
+    rendezvous_close(r);
+}
+
+static void test_range_and_spares(void) {
+    struct rendezvous_config c = base;
+    c.nodes_min = 2;
+    c.nodes_max = 3;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    join(r, 0, "a", -1, 1), join(r, 100, "b", -1, 1);
+    ok(!did(r, ACTION_START, NULL), "the minimum is there: last call");
+    int64_t at = rendezvous_deadline(r);
+    ok(at <= 5100, "a deadline is set");
+    for (int64_t now = 1000; now <= 5000; now += 500)
+        rendezvous_heard(r, now, 0), rendezvous_heard(r, now, 1), rendezvous_tick(r, now);
+    ok(!did(r, ACTION_START, NULL), "not yet");
+    rendezvous_tick(r, 5100);
+    ok(did(r, ACTION_START, NULL), "last call over: two start");
+    int d = join(r, 5200, "d", -1, 1);
+    rendezvous_stopped(r, 5300, 0, 0, 1), rendezvous_stopped(r, 5300, 1, 0, 1);
+    ok(did(r, ACTION_START, NULL), "a third makes the group grow");
+    int spare = join(r, 5400, "a0", -1, 1);
+    is_int(rendezvous_phase(r), PHASE_RUN, "a fourth waits as a spare");
+    rendezvous_lost(r, 5500, d, "killed");
+    rendezvous_stopped(r, 5600, 0, 1, 1), rendezvous_stopped(r, 5600, 1, 1, 1);
+    for (int64_t now = 5700; now <= 7600; now += 100)
+        for (int id = 0; id < 4; id++)
+            rendezvous_heard(r, now, id), rendezvous_tick(r, now);
+    ok(did(r, ACTION_START, NULL), "and takes the place of one that is lost");
+    is_int(rendezvous_active_count(r), 3, "three again");
+    ok(rendezvous_member(r, spare)->state == MEMBER_ACTIVE, "with the spare");
+    rendezvous_close(r);
+}
+
+static void test_timeouts_and_stop(void) {
+    struct rendezvous_config c = base;
+    struct rendezvous_action act;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    int a = join(r, 0, "a", -1, 1);
+    for (int64_t now = 500; now <= 5000; now += 500)
+        rendezvous_heard(r, now, a), rendezvous_tick(r, now);
+    ok(did(r, ACTION_WAITING, &act), "every few seconds it says who is missing");
+    is_int(act.present, 1, "one is present");
+    for (int64_t now = 5500; now <= 60000; now += 500)
+        rendezvous_heard(r, now, a), rendezvous_tick(r, now);
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "and gives up when the time is over");
+    has_str(rendezvous_reason(r), "1 of 2 nodes", "saying so");
+    rendezvous_close(r);
+    r = rendezvous_open(&c, 0);
+    a = join(r, 0, "a", -1, 1);
+    int b = join(r, 0, "b", -1, 1);
+    rendezvous_stop(r, 10, VERDICT_STOPPED, "Ctrl-C");
+    ok(did(r, ACTION_STOP, &act) && act.final, "a stop on request is final");
+    rendezvous_failed(r, 11, a, 0, "died of it");
+    rendezvous_stopped(r, 12, a, 0, 0);
+    for (int64_t now = 1000; now <= 42000; now += 1000)
+        rendezvous_heard(r, now, a), rendezvous_heard(r, now, b), rendezvous_tick(r, now);
+    is_int(rendezvous_verdict(r), VERDICT_STOPPED, "a node that does not stop is not waited for");
+    rendezvous_close(r);
+}
+
+static void test_roles(void) {
+    struct rendezvous_config c = base;
+    c.nodes_min = c.nodes_max = 3;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    const char *roles[] = {"t", "p", "t"};
+    for (int i = 0; i < 3; i++) {
+        struct rendezvous_node n = {
+            .name = "n", .address = "::1", .role = roles[i], .node_rank = i, .nproc = 2};
+        int id;
+        rendezvous_join(r, 1, &n, &id, &e);
+    }
+    const struct rendezvous_member *m = rendezvous_active(r, 2);
+    is_int(m->role_rank, 2, "ranks inside a role");
+    is_int(m->role_world, 4, "and its size");
+    is_int(rendezvous_active(r, 1)->role_world, 2, "another role");
+    rendezvous_close(r);
+}
+
+int main(void) {
+    test_start_and_finish();
+    test_natural_order();
+    test_restarts();
+    test_loss_and_fence();
+    test_range_and_spares();
+    test_timeouts_and_stop();
+    test_roles();
+    return done_testing();
+}
