@@ -237,7 +237,7 @@ static int end_run(struct arena *a, const struct node_args *args, const char *ru
 
 static int clean_all(struct arena *a, const struct node_args *args, struct err *e) {
     static const char *const made[] = {"runs", "cas", "bin", "tmp",
-                                       "inputs", "files", "cache"};
+                                       "inputs", "files", "cache", "hashes"};
     struct run_entry *list;
     size_t count = list_runs(a, args, &list);
     int rc = 0;
