@@ -7,7 +7,6 @@
 // JSON lines: ms (median), ms_best, gflops (done, without products with padding), peak_gflops,
 // ratio; or gbytes per second against copy_gbytes. The last line adds up one ResNet-18 training
 // step.
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,7 +410,7 @@ int main(int argc, char **argv) {
     int cpus[64];
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
-            threads = atoi(argv[i + 1]);
+            threads = (int)strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--isa") == 0)
             cfg.isa = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)

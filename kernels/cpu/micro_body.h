@@ -69,7 +69,8 @@ INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv) {
     store_tile(&t->out, acc, mr, nv);
 }
 
-INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv) {
+// full: all columns exist, so nothing has to be masked.
+INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, const int full) {
     vec acc[MR][NV];
     vmask tail = V_MASK(t->out.cols - (nv - 1) * VL);
     zero_tile(acc, mr, nv);
@@ -78,7 +79,7 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv) {
         vec bv[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
-            bv[j] = j == nv - 1 ? V_LOADM(b + j * VL, tail) : V_LOAD(b + j * VL);
+            bv[j] = full || j < nv - 1 ? V_LOAD(b + j * VL) : V_LOADM(b + j * VL, tail);
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++) {
             vec x = V_SET1(a[i]);
@@ -90,39 +91,47 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv) {
     store_tile(&t->out, acc, mr, nv);
 }
 
-// One function per number of rows, so that a tile at the edge costs only its own rows.
-#define TILE_FN(kind, r)                                                                           \
-    static void kind##_##r##x1(const struct kind##_tile *t) {                                      \
-        kind##_tile_n(t, r, 1);                                                                    \
+// One function per number of rows, so that a tile at the edge costs only its own rows, and per
+// width: one vector, all vectors with a masked tail, all vectors whole.
+#define TILE_FN(r)                                                                                 \
+    static void rows_##r##x1(const struct rows_tile *t) {                                          \
+        rows_tile_n(t, r, 1);                                                                      \
     }                                                                                              \
-    static void kind##_##r##x2(const struct kind##_tile *t) {                                      \
-        kind##_tile_n(t, r, NV);                                                                   \
+    static void rows_##r##x2(const struct rows_tile *t) {                                          \
+        rows_tile_n(t, r, NV);                                                                     \
+    }                                                                                              \
+    static void cols_##r##x1(const struct cols_tile *t) {                                          \
+        cols_tile_n(t, r, 1, 0);                                                                   \
+    }                                                                                              \
+    static void cols_##r##x2(const struct cols_tile *t) {                                          \
+        cols_tile_n(t, r, NV, 0);                                                                  \
+    }                                                                                              \
+    static void cols_##r##x3(const struct cols_tile *t) {                                          \
+        cols_tile_n(t, r, NV, 1);                                                                  \
     }
-#define TILE_FNS_4(kind) TILE_FN(kind, 1) TILE_FN(kind, 2) TILE_FN(kind, 3) TILE_FN(kind, 4)
-#define TILE_FNS_6(kind) TILE_FNS_4(kind) TILE_FN(kind, 5) TILE_FN(kind, 6)
-#define TILE_FNS_12(kind)                                                                          \
-    TILE_FNS_6(kind)                                                                               \
-    TILE_FN(kind, 7)                                                                               \
-    TILE_FN(kind, 8) TILE_FN(kind, 9) TILE_FN(kind, 10) TILE_FN(kind, 11) TILE_FN(kind, 12)
+#define TILE_FNS_4 TILE_FN(1) TILE_FN(2) TILE_FN(3) TILE_FN(4)
+#define TILE_FNS_6 TILE_FNS_4 TILE_FN(5) TILE_FN(6)
+#define TILE_FNS_12                                                                                \
+    TILE_FNS_6                                                                                     \
+    TILE_FN(7) TILE_FN(8) TILE_FN(9) TILE_FN(10) TILE_FN(11) TILE_FN(12)
 #define TILE_ROW_4(kind, v) kind##_1x##v, kind##_2x##v, kind##_3x##v, kind##_4x##v
 #define TILE_ROW_6(kind, v) TILE_ROW_4(kind, v), kind##_5x##v, kind##_6x##v
 #define TILE_ROW_12(kind, v)                                                                       \
     TILE_ROW_6(kind, v), kind##_7x##v, kind##_8x##v, kind##_9x##v, kind##_10x##v, kind##_11x##v,   \
         kind##_12x##v
 
-TILE_FNS(rows)
-TILE_FNS(cols)
+TILE_FNS
 
 static void micro_rows(const struct rows_tile *t) {
-    static void (*const table[2][MR])(const struct rows_tile *) = {{TILE_ROW(rows, 1)},
-                                                                   {TILE_ROW(rows, 2)}};
+    static void (*const table[][MR])(const struct rows_tile *) = {{TILE_ROW(rows, 1)},
+                                                                  {TILE_ROW(rows, 2)}};
     table[t->out.cols > VL][t->out.rows - 1](t);
 }
 
 static void micro_cols(const struct cols_tile *t) {
-    static void (*const table[2][MR])(const struct cols_tile *) = {{TILE_ROW(cols, 1)},
-                                                                   {TILE_ROW(cols, 2)}};
-    table[t->out.cols > VL][t->out.rows - 1](t);
+    static void (*const table[][MR])(const struct cols_tile *) = {
+        {TILE_ROW(cols, 1)}, {TILE_ROW(cols, 2)}, {TILE_ROW(cols, 3)}};
+    table[(t->out.cols > VL) + (t->out.cols == NR)][t->out.rows - 1](t);
 }
 
 typedef float quad __attribute__((vector_size(16)));
