@@ -289,7 +289,7 @@ static void bad_luck(struct sim *s) {
     int node = (int)between(s, 0, NODES - 1);
     struct agent *a = &s->agents[node];
     s->trouble++;
-    switch (between(s, 0, 4)) {
+    switch (between(s, 0, 5)) {
     case 0: // the agent is killed; its guard ends the workers at once; the kernel closes the socket
         if (a->state == AGENT_DOWN)
             break;
@@ -297,6 +297,10 @@ static void bad_luck(struct sim *s) {
         hang_up(s, node);
         a->state = AGENT_DOWN;
         a->up_at = s->now + between(s, 100, 8000);
+        break;
+    case 4: // the connection is reset, the coordinator sees it first: workers run until the lease
+            // ends
+        post(s, TO_CLOSED, node, 0, 0);
         break;
     case 1: a->cut = !a->cut; break;
     case 2: a->frozen = !a->frozen; break;
