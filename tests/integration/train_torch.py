@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PyTorch side of train_torch.t: a ResNet-18 with torchvision's names, safetensors files by
+hand, and the same training run that dttrain makes, so that losses and logits can be compared.
+
+    train_torch.py make DIR STEM SEED       weights.safetensors and CIFAR-10 binary files in DIR
+    train_torch.py train DIR OPTIMIZER LR EPOCHS LOSSES   from these weights; one loss per line
+    train_torch.py compare LOSSES METRICS TOLERANCE
+    train_torch.py logits DIR MODEL STEM TOOL      dttrain's model in PyTorch against nn_logits
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SAMPLES, TEST, BATCH = 320, 160, 32
+MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
+STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
+TYPES = {"F32": torch.float32, "I64": torch.int64}
+
+
+class Block(nn.Module):
+    def __init__(self, inside, planes, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, planes, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.downsample = None
+        if stride != 1 or inside != planes:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inside, planes, 1, stride, bias=False), nn.BatchNorm2d(planes))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet18(nn.Module):
+    def __init__(self, stem, classes=10):
+        super().__init__()
+        self.small = stem == "cifar"
+        self.conv1 = (nn.Conv2d(3, 64, 3, 1, 1, bias=False) if self.small
+                      else nn.Conv2d(3, 64, 7, 2, 3, bias=False))
+        self.bn1 = nn.BatchNorm2d(64)
+        inside = 64
+        for i, planes in enumerate((64, 128, 256, 512)):
+            stage = nn.Sequential(Block(inside, planes, 2 if i else 1), Block(planes, planes, 1))
+            setattr(self, f"layer{i + 1}", stage)
+            inside = planes
+        self.fc = nn.Linear(512, classes)
+        for m in self.modules():
+            if isinstance(m, nn.Conv2d):
+                nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        if not self.small:
+            x = F.max_pool2d(x, 3, 2, 1)
+        for i in range(4):
+            x = getattr(self, f"layer{i + 1}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def write_safetensors(path, tensors):
+    header, at, chunks = {"__metadata__": {"format": "pt"}}, 0, []
+    for name, t in tensors.items():
+        kind = next(k for k, v in TYPES.items() if v == t.dtype)
+        raw = t.detach().contiguous().numpy().tobytes()
+        header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [at, at + len(raw)]}
+        at += len(raw)
+        chunks.append(raw)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(chunks))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, body = json.loads(data[8:8 + size]), data[8 + size:]
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, h in header.items():
+        raw = bytearray(body[h["data_offsets"][0]:h["data_offsets"][1]])
+        tensors[name] = torch.frombuffer(raw, dtype=TYPES[h["dtype"]]).reshape(h["shape"])
+    return tensors
+
+
+def records(seed, count):
+    """Images that can be learnt: a class is a coarse pattern under noise."""
+    g = torch.Generator().manual_seed(seed)
+    patterns = torch.rand(10, 3, 4, 4, generator=torch.Generator().manual_seed(99))
+    labels = torch.randint(0, 10, (count,), generator=g)
+    base = F.interpolate(patterns, scale_factor=8)[labels]
+    noise = torch.rand(count, 3, 32, 32, generator=g)
+    pixels = ((0.5 * base + 0.5 * noise) * 255).to(torch.uint8)
+    return labels, pixels
+
+
+def write_cifar(path, labels, pixels):
+    rows = torch.cat([labels.to(torch.uint8).view(-1, 1), pixels.view(len(labels), -1)], 1)
+    with open(path, "wb") as f:
+        f.write(rows.numpy().tobytes())
+
+
+def make(folder, stem, seed):
+    torch.manual_seed(int(seed))
+    model = ResNet18(stem)
+    torch.save(stem, os.path.join(folder, "stem.pt"))
+    write_safetensors(os.path.join(folder, "weights.safetensors"), model.state_dict())
+    labels, pixels = records(1, SAMPLES)
+    for i in range(5):
+        part = slice(i * SAMPLES // 5, (i + 1) * SAMPLES // 5)
+        write_cifar(os.path.join(folder, f"data_batch_{i + 1}.bin"), labels[part], pixels[part])
+    write_cifar(os.path.join(folder, "test_batch.bin"), *records(2, TEST))
+
+
+OPTIMIZERS = {
+    "sgd": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    "adam": lambda p, lr: torch.optim.Adam(p, lr, weight_decay=1e-4),
+    "adamw": lambda p, lr: torch.optim.AdamW(p, lr, weight_decay=0.05),
+}
+
+
+def train(folder, optimizer, lr, epochs, out):
+    model = ResNet18(torch.load(os.path.join(folder, "stem.pt")))
+    model.load_state_dict(read_safetensors(os.path.join(folder, "weights.safetensors")))
+    step = OPTIMIZERS[optimizer](model.parameters(), float(lr))
+    labels, pixels = records(1, SAMPLES)
+    images = (pixels.float() / 255 - MEAN) / STD
+    model.train()
+    with open(out, "w", encoding="ascii") as f:
+        for epoch in range(int(epochs)):
+            order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
+            for at in range(0, SAMPLES, BATCH):
+                pick = order[at:at + BATCH]
+                loss = F.cross_entropy(model(images[pick]), labels[pick], label_smoothing=0.1)
+                step.zero_grad()
+                loss.backward()
+                step.step()
+                print(f"{loss.item():.9g}", file=f)
+        model.eval()
+        labels, pixels = records(2, TEST)
+        with torch.no_grad():
+            y = model((pixels.float() / 255 - MEAN) / STD)
+            print(f"{F.cross_entropy(y, labels).item():.9g}", file=f)
+
+
+def compare(losses, metrics, tolerance):
+    with open(losses, encoding="ascii") as f:
+        want = [float(x) for x in f]
+    got = []
+    with open(metrics, encoding="utf-8") as f:
+        for line in f:
+            row = json.loads(line)
+            if row["event"] == "train":
+                got.append(row["loss"])
+            else:
+                last = row["loss"]
+    got.append(last)
+    worst = max(abs(a - b) for a, b in zip(got, want))
+    print(f"steps {len(got) - 1}, worst difference {worst:.2e}, "
+          f"evaluation {abs(got[-1] - want[-1]):.2e}, loss {want[0]:.4f} to {want[-2]:.4f}")
+    sys.exit(0 if len(got) == len(want) and worst <= float(tolerance) else 1)
+
+
+def logits(folder, path, stem, tool):
+    model = ResNet18(stem)
+    model.load_state_dict(read_safetensors(path), strict=True)
+    model.eval()
+    _, pixels = records(3, 16)
+    images = (pixels.float() / 255 - MEAN) / STD
+    raw = images.permute(0, 2, 3, 1).contiguous().numpy().tobytes()
+    run = subprocess.run([tool, path, stem, "32", "10", "16"], input=raw, stdout=subprocess.PIPE,
+                         check=True)
+    got = torch.tensor([[float(v) for v in line.split()]
+                        for line in run.stdout.decode().splitlines()])
+    with torch.no_grad():
+        want = model(images)
+    worst = (got - want).abs().max().item()
+    print(f"logits up to {want.abs().max().item():.2f}, worst difference {worst:.2e}, {folder}")
+    sys.exit(0 if worst <= 1e-4 else 1)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # more only wait for each other on a busy machine
+    {"make": make, "train": train, "compare": compare, "logits": logits}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dttrain against PyTorch on the same weights and images: losses over 100 steps, and the model it
+# writes loaded into a ResNet-18 in PyTorch.
+source "${0%/*}/../lib.sh"
+
+[ -n "$PYTHON" ] || skip_all 'no python3 with PyTorch here (make setup installs one)'
+helper="$SRC/tests/integration/train_torch.py"
+tool=$BUILD/release/tests/tools/nn_logits
+[ -x "$tool" ] || tool=$(find "$BUILD" -path '*/tests/tools/nn_logits' -type f | head -n 1)
+
+# train DIR STEM OPTIMIZER LR KEY=VALUE…: the run that train_torch.py makes, by dttrain.
+train() {
+    local dir=$1 stem=$2 optimizer=$3 lr=$4 key sets=()
+    shift 4
+    for key in "$@" dataset=cifar10 "data=$dir" "resume=$dir/weights.safetensors" seed=0 \
+        "stem=$stem" "optimizer=$optimizer" "lr=$lr" batch=32 label_smoothing=0.1 \
+        flip=false normalize=imagenet print_every=1 checkpoint_every_epochs=0; do
+        sets+=(--set "train.$key")
+    done
+    env -u RANK DTCTL_OUTPUT_DIR="$dir/$optimizer" DTCTL_MODEL_DIR="$dir/$optimizer" \
+        DTCTL_STATE_DIR="$dir/$optimizer/state" dttrain "${sets[@]}"
+}
+
+mkdir imagenet
+ok 'PyTorch makes weights and images' "$PYTHON" "$helper" make imagenet imagenet 5
+# Learning rates are low: after that batch norm multiplies rounding errors within a few steps, in
+# PyTorch's own float against its own double as well.
+for case in "sgd 0.000002 10 weight_decay=1e-4 momentum=0.9 nesterov=true" \
+    "adam 0.000001 10 weight_decay=1e-4" "adamw 0.000001 3 weight_decay=0.05"; do
+    read -r optimizer lr epochs rest <<<"$case"
+    ok "$optimizer: PyTorch trains" "$PYTHON" "$helper" train imagenet "$optimizer" "$lr" \
+        "$epochs" losses
+    # shellcheck disable=SC2086 # several words
+    ok "$optimizer: dttrain trains" train imagenet imagenet "$optimizer" "$lr" \
+        "epochs=$epochs" $rest
+    run "$PYTHON" "$helper" compare losses "imagenet/$optimizer/metrics.jsonl" 1e-4
+    diag "$out"
+    is "$status" 0 "$optimizer: every loss and the evaluation agree to 1e-4"
+done
+run "$PYTHON" "$helper" logits imagenet imagenet/adam/model.safetensors imagenet "$tool"
+diag "$out" "$err"
+is "$status" 0 'the model that dttrain wrote gives the same logits in PyTorch'
+
+mkdir cifar
+ok 'stem cifar: PyTorch makes weights' "$PYTHON" "$helper" make cifar cifar 6
+sets=()
+for key in dataset=cifar10 data=cifar resume=cifar/weights.safetensors stem=cifar epochs=0; do
+    sets+=(--set "train.$key")
+done
+ok 'stem cifar: dttrain reads them and writes a model' env -u RANK DTCTL_OUTPUT_DIR=cifar/out \
+    DTCTL_MODEL_DIR=cifar/out DTCTL_STATE_DIR=cifar/state dttrain "${sets[@]}"
+run "$PYTHON" "$helper" logits cifar cifar/out/model.safetensors cifar "$tool"
+diag "$out" "$err"
+is "$status" 0 'stem cifar: the same logits in PyTorch'
+done_testing
