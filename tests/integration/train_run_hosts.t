@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A run on real SSH servers: push, train, logs, stop, fetch, down; SSH dropped in mid-run, operator
+# gone in mid-run, a worker killed, a busy port, a node that goes away.
+source "${0%/*}/../lib.sh"
+hosts_up 2
+
+newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
+field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+on_all() {
+    local i
+    for i in 1 2; do on "$i" "$@"; done
+}
+none_left() { ! pgrep -f "dtrun-[0-9a-f]* --node start" >/dev/null; }
+has() { grep -q "$2" "$1"; }
+
+cat >dtctl.toml <<'END'
+[cluster]
+provider = "hosts"
+[hosts]
+list = ["root@node[1-2]"]
+END
+run dtctl up
+is "$status" 0 'up'
+
+# ---- push and fetch -----------------------------------------------------------------------------
+mkdir -p tree/sub tree/.git
+for i in $(seq 1 200); do echo "$i" >"tree/sub/$i"; done
+head -c 3000000 /dev/urandom >tree/big
+ln -s big tree/link
+echo secret >tree/.git/config
+run dtctl push tree --to /tmp/put
+is "$status" 0 'push'
+is "$(on 2 sh -c 'cd /tmp/put/tree && find . -type f | wc -l')" 201 'everything but .git arrived'
+is "$(on 1 sha256sum </dev/null /tmp/put/tree/big | cut -d' ' -f1)" \
+    "$(sha256sum <tree/big | cut -d' ' -f1)" 'with the right content'
+run dtctl push tree --to /tmp/put --json
+like "$out" '"bytes_sent":0,' 'pushed again nothing travels'
+on 2 sh -c 'echo other >/tmp/put/tree/sub/1'
+run dtctl fetch --path /tmp/put/tree --to got
+is "$status" 0 'fetch of a path'
+ok 'gives what is there' diff -r --exclude=.git tree got/node1/tree
+run dtctl fetch --path /tmp/put/tree --to got2 --merge
+is "$status" 1 'files that contradict each other are an error'
+like "$err" 'sub/1' 'which names the file'
+
+# ---- train --------------------------------------------------------------------------------------
+run dtctl train --name hello -- sh -c 'echo "$RANK of $WORLD_SIZE, master $MASTER_ADDR"; hostname >$DTCTL_OUTPUT_DIR/$RANK'
+is "$status" 0 'train'
+like "$out" '\[node2:1\] 1 of 2, master 10\.77\.0\.1' 'rank 1 is on node2 and sees the master'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes'
+
+# ---- SSH dropped in mid-run ---------------------------------------------------------------------
+dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1; done' \
+    >dropped.out 2>dropped.err &
+pid=$!
+wait_for 10 has dropped.out '1:3$'
+ssh_cut 1
+ssh_cut 2
+wait $pid
+is "$?" 0 'a dropped connection does not end the run'
+like "$(cat dropped.err)" 'lost sight of node1' 'it is told'
+like "$(cat dropped.err)" 'in sight again' 'and that it is back'
+is "$(grep -c '^.node2:1.' dropped.out)" 40 'no line is lost or shown twice'
+is "$(cut -d' ' -f2 dropped.out | grep '^1:' | paste -sd' ')" \
+    "$(seq -f '1:%g' 1 40 | paste -sd' ')" 'and they are in order'
+is "$(cat "$(newest)/logs/node1/0.out" | wc -l)" 40 'nor in the log'
+
+# ---- operator gone in mid-run -------------------------------------------------------------------
+dtctl train --name gone -- sh -c 'for i in $(seq 1 20); do echo "$RANK:$i"; sleep 0.1; done; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
+    >gone.out 2>&1 &
+pid=$!
+wait_for 10 has gone.out '1:3$'
+kill -9 $pid
+wait $pid 2>/dev/null
+run dtctl ps
+like "$out" 'gone-.*running' 'a killed dtctl leaves the run going'
+run dtctl logs -f
+is "$status" 0 'logs -f picks it up'
+is "$(grep -c ':[0-9]*$' <<<"$out")" 40 'with every line once'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'and its results'
+
+# ---- a link down for a while --------------------------------------------------------------------
+dtctl train --name away -- sh -c '[ $RANK = 0 ] || for i in $(seq 1 4); do echo $i; sleep 0.5; done; [ $RANK = 1 ] || sleep 3' \
+    >away.out 2>away.err &
+pid=$!
+wait_for 10 has away.out ' 1$'
+ssh_cut 2
+wait $pid
+is "$?" 0 'one node cut off for a moment'
+is "$(grep -c '\[node2:1\]' away.out)" 4 'and all its lines'
+
+# ---- a worker killed, and nothing left ----------------------------------------------------------
+dtctl train --name victim -- sh -c 'echo $$ >/tmp/victim; echo here; sleep 300' >victim.out 2>&1 &
+pid=$!
+wait_for 10 has victim.out '\[node2:1\] here'
+kill -9 "$(on 2 cat /tmp/victim)"
+wait $pid
+is "$?" 1 'a killed worker fails the run'
+like "$(cat victim.out)" "on node 'node2' failed first" 'on the right node'
+ok 'nothing of it is left anywhere' wait_for 10 none_left
+
+# ---- stop ---------------------------------------------------------------------------------------
+run dtctl train --detach --name stopme -- sleep 300
+id=$out
+run dtctl stop "$id"
+is "$status" 0 'stop'
+ok 'nothing of it is left' wait_for 10 none_left
+run dtctl fetch "$id"
+is "$status" 0 'its results can be fetched'
+
+# ---- the master's port is taken -----------------------------------------------------------------
+on 1 sh -c 'python3 -m http.server 29500 --bind 10.77.0.1 >/dev/null 2>&1 &' 2>/dev/null
+run dtctl train --name port -- sh -c 'echo "port $MASTER_PORT"'
+is "$status" 0 'a port in use elsewhere does not matter'
+unlike "$out" 'port 29500$' 'another one is taken'
+
+# ---- exit codes of ssh --------------------------------------------------------------------------
+run bash -c 'echo "hostname; exit 5" | dtctl ssh node2'
+is "$status" 5 'ssh gives the shell its status'
+is "$out" node2 'on the node asked for'
+
+# ---- down ---------------------------------------------------------------------------------------
+run dtctl down
+is "$status" 0 'down'
+is "$(on_all find /root/.dtctl 2>/dev/null)" '' 'nothing is left on the nodes'
+ok 'what was pushed elsewhere stays' on 1 test -e /tmp/put/tree/big
+done_testing
