@@ -67,6 +67,7 @@ static void ask_to_stop(struct attention *a, int signal)
         return;
     }
     a->asked_to_stop = true;
+    a->view.muted = false;
     screen_note(s->screen, "stopping the run on all nodes …");
     attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
                 NULL);
@@ -88,6 +89,7 @@ static void on_signal(void *ctx, int signal)
         ask_to_stop(a, signal);
     } else {
         a->first_ms = now;
+        a->view.muted = true;
         screen_note(s->screen,
                     "\nleaving; the run goes on (Ctrl-C again within 2 s stops it)\n"
                     "  follow:  dtctl logs -f %s\n"

@@ -43,7 +43,7 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     struct attend_view *v = ctx;
     const struct attend_options *o = v->options;
     struct screen *screen = v->follow->session->screen;
-    if (o->quiet_lines || (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
+    if (o->quiet_lines || v->muted || (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
         (o->only_rank >= 0 && o->only_rank != rank))
         return;
     if (screen->style == SCREEN_JSON) {
@@ -51,8 +51,9 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
         return;
     }
     struct strbuf text = {0};
-    // One rank alone needs no label.
-    if (v->follow->story.world_size != 1 && o->only_rank < 0)
+    // One rank alone needs no label, and of the trainer's only rank 0 speaks.
+    if (v->follow->story.world_size != 1 && o->only_rank < 0 &&
+        !(v->follow->run->native && rank == 0))
         strbuf_addf(&text, "[%s:%d] ", n->node->info->name, rank);
     if (screen->out_is_terminal)
         screen_foreign(&text, line, len);
@@ -242,7 +243,7 @@ static void on_tick(void *ctx)
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
     size_t out = 0;
-    if (screen->style != SCREEN_TERMINAL || now - v->drawn_ms < VIEW_DRAW_MS)
+    if (screen->style != SCREEN_TERMINAL || v->muted || now - v->drawn_ms < VIEW_DRAW_MS)
         return;
     v->drawn_ms = now;
     for (size_t i = 0; i < f->count; i++)

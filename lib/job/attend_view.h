@@ -18,6 +18,7 @@ struct attend_view {
     } figures[VIEW_FIGURES_MAX]; // newest value of each metric
     size_t figure_count;
     int64_t drawn_ms;
+    bool muted; // somebody is leaving: what comes is kept, and not shown
 };
 
 void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);

@@ -79,7 +79,7 @@ void progress_format(const struct progress *p, const struct progress_row *r, int
         width = len > width ? len : width;
     }
     width = width > NAME_CELLS_MAX ? NAME_CELLS_MAX : width;
-    strbuf_addf(&line, "%-*s  ", (int)width, r->name);
+    strbuf_addf(&line, "%s  %-*s  ", p->operation, (int)width, r->name);
     if (r->state[0]) {
         strbuf_addf(&line, "%s%s", r->failed ? "failed: " : "", r->state);
     } else {
@@ -141,7 +141,7 @@ static void tell(struct progress *p, struct progress_row *r, int64_t now_ms)
     }
     struct strbuf line = {0};
     progress_format(p, r, 0, &line);
-    screen_note(p->screen, "%s: %s", p->operation, strbuf_cstr(&line));
+    screen_note(p->screen, "%s", strbuf_cstr(&line));
     strbuf_fini(&line);
 }
 

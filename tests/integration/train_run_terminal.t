@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a person sees, in a real terminal (tmux): the demonstration with its live line, Ctrl-C that
+# leaves and Ctrl-C twice that stops, a shell on a node that follows the window's size.
+source "${0%/*}/../lib.sh"
+command -v tmux >/dev/null || skip_all 'there is no tmux here'
+
+tm() { tmux -L "dtctl-test-$$" -f /dev/null "$@"; }
+screen_text() { tm capture-pane -p -J -S -200; }
+shows() { screen_text | grep -qE -- "$1"; }
+type_line() { tm send-keys "$1" Enter; }
+trap 'code=$?; tm kill-server 2>/dev/null; (exit $code); at_exit' EXIT
+tm new-session -d -x 100 -y 30 "cd '$WORK'; exec env HOME='$HOME' PATH='$PATH' PS1='ready> ' bash --norc --noprofile"
+wait_for 5 shows '^ready> '
+
+# ---- the demonstration, cut short ---------------------------------------------------------------
+cat >dtctl.toml <<'END'
+[train]
+model = "mlp"
+dataset = "shapes"
+train_size = 4000
+test_size = 500
+epochs = 2
+END
+type_line 'dtctl up && dtctl train; echo "ended with $?"'
+ok 'the agent is put there, with a row per node' wait_for 10 shows '(connect|programs) +node1 .* in '
+ok 'a live line with the run, its age and its ranks' \
+    wait_for 20 shows 'mlp-[0-9TZ]+-[0-9a-f]{6}  [0-9.]+ m?s  2 of 2 ranks running'
+ok 'it ends well' wait_for 60 shows 'ended with 0'
+ok 'the trainer'"'"'s lines have no label' shows '^Epoch: \[0\]\['
+ok 'one screen says where everything is' shows 'model +\.dtctl/default/runs/mlp-.*/output/model'
+ok 'with the result' shows 'result +[0-9.]+ % top-1'
+is "$(screen_text | grep -c 'ranks running')" 0 'the live line is gone'
+
+# ---- Ctrl-C leaves ------------------------------------------------------------------------------
+tm clear-history
+type_line 'clear; dtctl train --name left -- sh -c "for i in 1 2 3 4 5 6; do echo turn \$i; sleep 0.5; done"; echo "left with $?"'
+wait_for 10 shows 'turn 2'
+tm send-keys C-c
+ok 'Ctrl-C says that it leaves' wait_for 2 shows 'leaving; the run goes on'
+ok 'how to follow' shows 'follow:  dtctl logs -f left-'
+ok 'and how to stop' shows 'stop:    dtctl stop left-'
+ok 'and is no failure' wait_for 4 shows 'left with 0'
+run dtctl ps
+like "$out" 'left-.*running' 'the run goes on'
+run dtctl logs -f
+is "$status" 0 'and can be followed again'
+is "$(grep -c 'turn' <<<"$out")" 12 'with all its lines'
+
+# ---- Ctrl-C twice stops -------------------------------------------------------------------------
+tm clear-history
+type_line 'clear; dtctl train --name stopped -- sh -c "echo begun; sleep 60"; echo "stopped with $?"'
+wait_for 10 shows '1\] begun'
+tm send-keys C-c
+wait_for 2 shows 'Ctrl-C again'
+tm send-keys C-c
+ok 'a second Ctrl-C asks to stop' wait_for 2 shows 'stopping the run on all nodes'
+ok 'and follows it to its end' wait_for 20 shows 'stopped with 1'
+ok 'which says so' shows 'stopped-.*: stopped, 2 ranks'
+
+# ---- a shell on a node --------------------------------------------------------------------------
+tm clear-history
+type_line 'clear; dtctl ssh node1; echo "shell gave $?"'
+ok 'a shell with a terminal' wait_for 10 bash -c "sleep 0.3; tmux -L dtctl-test-$$ send-keys 'tty; pwd; stty size' Enter; sleep 0.3; tmux -L dtctl-test-$$ capture-pane -p | grep -q 'dev/pts'"
+ok 'in the node'"'"'s folder' shows 'nodes/node1$'
+ok 'as large as the window' shows '^30 100'
+tm resize-window -x 80 -y 24
+sleep 0.3
+type_line 'stty size'
+ok 'and larger or smaller when it changes' wait_for 5 shows '^24 80'
+type_line 'sleep 100'
+tm send-keys C-c
+type_line 'echo "interrupted: $?"'
+ok 'Ctrl-C reaches the node' wait_for 5 shows '^interrupted: 130'
+type_line 'exit 3'
+ok 'the shell'"'"'s status comes back' wait_for 5 shows 'shell gave 3'
+type_line 'stty -a | grep -o " icanon"'
+ok 'and the terminal is as before' wait_for 5 shows '^ icanon'
+done_testing
