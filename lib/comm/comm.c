@@ -173,14 +173,14 @@ static const struct comm_backend *comm_find(const char *name, int world, struct 
     return NULL;
 }
 
-int comm_open(struct comm **out, const char *backend, const struct comm_config *given,
+int comm_open(struct comm **out, const char *backend, const struct comm_config *config,
               struct err *e) {
     *out = NULL;
-    const struct comm_backend *b = comm_find(backend, given->world, e);
-    if (!b || comm_check(given, e) < 0)
+    const struct comm_backend *b = comm_find(backend, config->world, e);
+    if (!b || comm_check(config, e) < 0)
         return -1;
-    struct comm_config merged = *given, *config = &merged;
-    comm_merge(config);
+    struct comm_config merged = *config;
+    comm_merge(&merged);
     struct comm *c = heap_alloc(sizeof *c);
     c->backend = b;
     c->rank = config->rank;
@@ -191,7 +191,7 @@ int comm_open(struct comm **out, const char *backend, const struct comm_config *
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->work, NULL);
     pthread_cond_init(&c->finished, NULL);
-    int bad = b->open(&c->impl, config, &c->watch, e);
+    int bad = b->open(&c->impl, &merged, &c->watch, e);
     if (bad == 0 && c->world > 1) {
         int error = pthread_create(&c->thread, NULL, comm_thread, c);
         c->threaded = error == 0;

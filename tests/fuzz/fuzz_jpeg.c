@@ -24,8 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     if (jpeg_decode(j, data, size, &rgb, &width, &height, &e) < 0)
         return 0;
-    uint8_t *copy = malloc((size_t)(width * height * 3)); // every byte must be there
-    memcpy(copy, rgb, (size_t)(width * height * 3));
+    size_t bytes = (size_t)width * (size_t)height * 3;
+    uint8_t *copy = malloc(bytes); // every byte must be there
+    memcpy(copy, rgb, bytes);
     free(copy);
     resize_square(&r, rgb, width, height, 24, small);
     return 0;

@@ -19,8 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t before = 0;
     layout_init(&l, &arena, size % 2 ? DATASET_TRAIN : DATASET_TEST);
     tar_open_input(&t, tar_input_memory(data, size));
-    int r;
-    while ((r = tar_next(&t, &entry, &e)) > 0) {
+    while (tar_next(&t, &entry, &e) > 0) {
         must(entry.offset > before && entry.offset <= size);
         must(strnlen(entry.path, sizeof entry.path) < sizeof entry.path);
         before = entry.offset;

@@ -6,6 +6,7 @@
 #include "comm/element.h"
 
 #include "base/clock.h"
+#include "sys/file.h"
 #include "tests/tap.h"
 
 #include <errno.h>
@@ -404,6 +405,13 @@ static void test_config(void) {
     is_int(e.code, ERR_CONFIG, "a configuration error");
 }
 
+static bool same_bits(float a, float b) {
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
 static void test_elements(void) {
     float a[130], b[130], d[130], out[130], copy[130];
     for (int i = 0; i < 130; i++) {
@@ -417,12 +425,12 @@ static void test_elements(void) {
         element_reduce(&element_f32, out, copy, src, 3, n, 0.5);
         for (size_t i = 0; i < n; i++) {
             float want = ((a[i] + b[i]) + d[i]) * 0.5F;
-            same &= memcmp(&want, &out[i], 4) == 0 && memcmp(&want, &copy[i], 4) == 0;
+            same &= same_bits(want, out[i]) && same_bits(want, copy[i]);
         }
         element_reduce(&element_f32, out, NULL, src, 2, n, 0.25);
         for (size_t i = 0; i < n; i++) {
             float want = (a[i] + b[i]) * 0.25F;
-            same &= memcmp(&want, &out[i], 4) == 0;
+            same &= same_bits(want, out[i]);
         }
     }
     ok(same, "sums of 2 and 3 sources at every length, to the bit");
@@ -430,7 +438,10 @@ static void test_elements(void) {
     memcpy(mine, a, sizeof mine);
     src[0] = mine;
     element_reduce(&element_f32, out, mine, src, 3, 130, 1);
-    ok(memcmp(out, mine, sizeof mine) == 0, "the second place may be a source");
+    same = true;
+    for (int i = 0; i < 130; i++)
+        same &= same_bits(out[i], mine[i]);
+    ok(same, "the second place may be a source");
 }
 
 int main(void) {
@@ -442,9 +453,8 @@ int main(void) {
     test_config();
     test_topologies();
     test_faults();
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", store_dir);
-    if (system(command) != 0)
-        diag("could not remove %s", store_dir);
+    struct err e;
+    if (file_remove_tree(store_dir, &e) < 0)
+        diag("%s", e.text);
     return done_testing();
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "sys/file.h"
+#include "sys/proc.h"
 #include "tests/tap.h"
 
 #include <fcntl.h>
@@ -43,7 +44,7 @@ static size_t make_jpeg(unsigned char **out, int w, int h, int tone, int channel
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     unsigned long len = 0;
-    unsigned char *row = malloc((size_t)(w * channels));
+    unsigned char *row = malloc((size_t)w * (size_t)channels);
     c.err = jpeg_std_error(&errors);
     jpeg_create_compress(&c);
     *out = NULL;
@@ -271,7 +272,14 @@ static int shell(const char *format, const char *a, const char *b) {
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     snprintf(command, sizeof command, format, a, b);
 #pragma GCC diagnostic pop
-    return system(command);
+    const char *const argv[] = {"sh", "-c", command, NULL};
+    const struct proc_spec spec = {.argv = argv, .in = -1, .out = -1, .err = 2};
+    char *out = NULL;
+    int status = 0;
+    if (proc_run(&spec, &out, 65536, 60000, &status, &e) < 0)
+        bail_out("%s", e.text);
+    free(out);
+    return status;
 }
 
 static void is_same(const char *source, const char *kind, enum dataset_split split,
