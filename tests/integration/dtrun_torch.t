@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# PyTorch's own workers under dtrun: collectives, DDP, dist.TCPStore with every method, failures and
+# restarts, on one agent and on two; and the same programs under torchrun, side by side.
+source "${0%/*}/../lib.sh"
+
+PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}
+[ -n "$PYTHON" ] || skip_all 'no Python with PyTorch here (make setup, or set DTCTL_TEST_PYTHON)'
+"$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip_all "$PYTHON has no PyTorch"
+diag "PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
+export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 DTRUN_KEY=secret
+worker=$SRC/tests/integration/dtrun_torch.py
+port=$((21000 + RANDOM % 8000))
+
+one() { # CASE [FLAGS…]
+    local what=$1
+    shift
+    run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" "$worker" "$what"
+}
+
+two() { # CASE: two agents, their output in $out sorted; static start
+    port=$((port + 1))
+    local flags=(--nnodes 2 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port "$port")
+    timeout 100 dtrun "${flags[@]}" --node-rank 1 "$worker" "$1" >two.out 2>two.err &
+    local other=$!
+    run timeout 100 dtrun "${flags[@]}" --node-rank 0 "$worker" "$1"
+    wait "$other"
+    other_status=$?
+    out=$(sort - two.out <<<"$out")
+}
+
+one collectives
+is "$status" 0 'one agent: collectives' || diag "$err"
+is "$(sort <<<"$out" | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' 'on both ranks'
+one store
+is "$status" 0 'dist.TCPStore, every method' || diag "$err"
+one ddp
+single=$(sort -u <<<"$out")
+is "$status $(wc -l <<<"$single")" '0 1' 'DDP: both ranks have the same weights'
+two ddp
+is "$status $other_status $out" "0 0 $single"$'\n'"$single" \
+    'two agents: the same weights as on one' || diag "$err"
+two collectives
+is "$status $other_status" '0 0' 'two agents: collectives' || diag "$err"
+one restart --max-restarts 2
+is "$status" 0 'a rank that dies once: restarted' || diag "$err"
+is "$(sort -u <<<"$out")" 'restarted 1 2' 'with a fresh store'
+one fail -r 3 --log-dir logs
+is "$status" 1 'a rank that raises ends the run'
+like "$err" 'rank      : 1 \(local_rank: 1\)' 'the report names it'
+like "$err" 'a reason in rank 1' 'and shows the exception of its error file'
+unlike "$err" 'rank      : 0 ' 'and not the rank that was stopped because of it'
+
+# ---- side by side with torchrun -----------------------------------------------------------------
+torchrun() { "$PYTHON" -m torch.distributed.run "$@"; }
+timeout 100 "$PYTHON" -m torch.distributed.run --help >/dev/null 2>&1 ||
+    { skip 3 'this PyTorch has no torchrun' && done_testing; }
+flags=(--standalone --nproc-per-node 2 --max-restarts 1 --role r --log-dir side)
+mask() { sed -E 's/(TORCHELASTIC_RUN_ID)=[^ ]*/\1=/' | sort; }
+run timeout 100 dtrun "${flags[@]}" "$worker" environment
+ours=$(mask <<<"$out")
+rm -rf side
+run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" "$worker" environment
+is "$ours" "$(mask <<<"$out")" 'the environment is what torchrun gives'
+tree() { find side -type f | sed -E 's!side/[^/]+/!!; /attempt_[0-9]+$/d' | sort; }
+for how in '-r 3' '-t 3' '-r 0:1,1:2' '-t 1:3 --local-ranks-filter 1'; do
+    rm -rf side
+    # shellcheck disable=SC2086
+    run timeout 100 dtrun "${flags[@]}" $how "$worker" environment
+    ours=$(tree) ours_lines=$(wc -l <<<"$out")
+    rm -rf side
+    # shellcheck disable=SC2086
+    run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" $how "$worker" environment
+    is "$ours"$'\n'"console $ours_lines" "$(tree)"$'\n'"console $(wc -l <<<"$out")" \
+        "the same log files and console lines with $how"
+done
+done_testing
