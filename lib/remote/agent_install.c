@@ -157,7 +157,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
         return;
     }
     // What is there does not work, or is not what its name says: replace it.
-    if (!in->uploading && end->how == TRANSPORT_EXITED && end->status != INSTALL_WRONG_ARCH) {
+    if (!in->uploading && end->how != TRANSPORT_LOST && end->status != INSTALL_WRONG_ARCH) {
         in->uploading = true;
         if (start(in, &e) == 0)
             return;

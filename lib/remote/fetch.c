@@ -24,8 +24,7 @@ static void on_step(struct timer *t);
 
 static void fail(struct fetch *f, const struct err *e) {
     struct err named = *e;
-    if (!strstr(named.text, transport_node(f->x.link)))
-        (void)err_wrap(&named, "node %s", transport_node(f->x.link));
+    (void)err_wrap(&named, "node %s", f->x.node);
     xfer_finish(&f->x, &named);
 }
 
@@ -72,7 +71,7 @@ static void work(struct fetch *f) {
         return;
     }
     if (rc > 0) {
-        timer_start(transport_loop(f->x.link), &f->step, 0, on_step);
+        timer_start(f->x.loop, &f->step, 0, on_step);
         return;
     }
     if (f->receive.phase == RECEIVE_FINISHED)
@@ -101,7 +100,7 @@ static int take_frame(struct fetch *f, const struct xfer_frame *frame, struct er
     if (receive_frame(&f->receive, frame, &f->channel.out, e) < 0)
         return -1;
     if (!f->step.loop && f->receive.phase != RECEIVE_LIST && f->receive.phase != RECEIVE_CONTENT)
-        timer_start(transport_loop(f->x.link), &f->step, 0, on_step);
+        timer_start(f->x.loop, &f->step, 0, on_step);
     return 0;
 }
 
@@ -147,11 +146,11 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     if (f->x.ended)
         return;
     if (f->result) { // everything is in place here, however the other side ended
-        xfer_finish(&f->x, NULL);
+        xfer_finish_now(&f->x, NULL);
         return;
     }
-    xfer_channel_explain(&f->channel, end, transport_node(f->x.link), &e);
-    fail(f, &e);
+    xfer_channel_explain(&f->channel, end, f->x.node, &e);
+    xfer_finish_now(&f->x, &e);
 }
 
 static const struct transport_run_events run_events = {

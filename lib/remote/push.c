@@ -58,8 +58,7 @@ static bool is_main(const struct push_conn *c) {
 
 static void fail(struct push *p, const struct err *e) {
     struct err named = *e;
-    if (!strstr(named.text, transport_node(p->x.link)))
-        (void)err_wrap(&named, "node %s", transport_node(p->x.link));
+    (void)err_wrap(&named, "node %s", p->x.node);
     xfer_finish(&p->x, &named);
 }
 
@@ -216,8 +215,7 @@ static void conn_fail(struct push_conn *c, const struct err *e) {
         fail(p, e);
         return;
     }
-    log_debug("a further connection failed", "node=%s error=\"%s\"", transport_node(p->x.link),
-              e->text);
+    log_debug("a further connection failed", "node=%s error=\"%s\"", p->x.node, e->text);
     conn_close(c);
     pump(&p->conns[0]);
 }
@@ -261,15 +259,21 @@ static void on_room(struct transport_run *r, void *ctx) {
 
 static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     struct push_conn *c = ctx;
+    struct push *p = c->push;
     struct err e;
     (void)r;
     c->channel.in_ended = true;
-    if (is_main(c) && c->state == CONN_FINISHED)
-        xfer_finish(&c->push->x, NULL);
-    if (c->push->x.ended || c->state == CONN_FINISHED)
+    if (p->x.ended || (c->state == CONN_FINISHED && !is_main(c)))
         return;
-    xfer_channel_explain(&c->channel, end, transport_node(c->push->x.link), &e);
-    conn_fail(c, &e);
+    if (c->state == CONN_FINISHED) {
+        xfer_finish_now(&p->x, NULL);
+        return;
+    }
+    xfer_channel_explain(&c->channel, end, p->x.node, &e);
+    if (is_main(c))
+        xfer_finish_now(&p->x, &e);
+    else
+        conn_fail(c, &e);
 }
 
 static const struct transport_run_events run_events = {

@@ -21,7 +21,7 @@ static void on_tick(struct timer *t) {
         x->busy_percent = (int)((cpu - x->load_cpu_ns) * 100 / (wall - x->load_wall_ns));
     x->load_wall_ns = wall;
     x->load_cpu_ns = cpu;
-    timer_start(transport_loop(x->link), t, XFER_TICK_MS, on_tick);
+    timer_start(x->loop, t, XFER_TICK_MS, on_tick);
     x->on_tick(x);
     if (x->ended || !x->events->on_progress)
         return;
@@ -35,18 +35,24 @@ static void on_tick(struct timer *t) {
 void xfer_start(struct xfer *x, struct transport_link *l, const struct xfer_events *events,
                 void *ctx) {
     x->link = l;
+    x->loop = transport_loop(l);
+    x->node = arena_strdup(&x->arena, transport_node(l));
     x->events = events;
     x->ctx = ctx;
     x->load_wall_ns = clock_mono_ns();
     x->load_cpu_ns = cpu_ns();
-    timer_start(transport_loop(l), &x->tick, XFER_TICK_MS, on_tick);
+    timer_start(x->loop, &x->tick, XFER_TICK_MS, on_tick);
 }
 
-static void deliver(struct timer *t) {
-    struct xfer *x = container_of(t, struct xfer, finish);
+static void deliver(struct xfer *x) {
+    timer_stop(&x->finish);
     x->in_callback = true;
     x->events->on_end(x, x->ctx, &x->err, &x->progress);
     x->destroy(x);
+}
+
+static void on_finish(struct timer *t) {
+    deliver(container_of(t, struct xfer, finish));
 }
 
 void xfer_finish(struct xfer *x, const struct err *e) {
@@ -56,8 +62,13 @@ void xfer_finish(struct xfer *x, const struct err *e) {
     if (e)
         x->err = *e;
     timer_stop(&x->tick);
-    timer_start(transport_loop(x->link), &x->finish, 0, deliver);
+    timer_start(x->loop, &x->finish, 0, on_finish);
     x->stop(x);
+}
+
+void xfer_finish_now(struct xfer *x, const struct err *e) {
+    xfer_finish(x, e);
+    deliver(x);
 }
 
 void xfer_cancel(struct xfer *x) {
@@ -82,7 +93,7 @@ void xfer_free(struct xfer *x) {
 }
 
 const char *xfer_node_name(const struct xfer *x) {
-    return transport_node(x->link);
+    return x->node;
 }
 
 // ---- channels ---------------------------------------------------------------------------------
@@ -129,8 +140,9 @@ void xfer_channel_explain(const struct xfer_channel *c, const struct transport_e
         len--;
     const char *said = len ? str_printable(&a, c->err_text.data, len) : "nothing";
     if (end->how == TRANSPORT_LOST) {
-        *e = *end->err;
-        (void)err_wrap(e, "the transfer was cut; the next attempt goes on where this one stopped");
+        (void)err_set(e, end->err->code,
+                      "%s; the transfer was cut, the next attempt goes on where this one stopped",
+                      end->err->text);
     } else if (end->how == TRANSPORT_SIGNALED) {
         (void)err_set(e, ERR_FAILED, "node %s: the agent was ended by signal %s; it said: %s", node,
                       end->signal, said);

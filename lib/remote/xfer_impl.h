@@ -13,7 +13,9 @@ enum {
 };
 
 struct xfer {
-    struct transport_link *link;
+    struct transport_link *link; // not to be used once `ended`: the caller may close it first
+    struct loop *loop;
+    const char *node;
     const struct xfer_events *events;
     void *ctx;
     struct arena arena;
@@ -41,6 +43,9 @@ void xfer_start(struct xfer *x, struct transport_link *l, const struct xfer_even
                 void *ctx);
 // Ends it soon, with on_end from the loop; only the first call counts.
 void xfer_finish(struct xfer *x, const struct err *e);
+// The same at once, for the last callback of a run: a caller that hears of a lost link has then
+// heard of the transfers on it before. x is gone afterwards.
+void xfer_finish_now(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x); // the common part, then x
 
 int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Getting in: host keys, keys, agents, jump hosts, ~/.ssh/config, and commands and their ends.
+source "${0%/*}/../lib.sh"
+hosts_up 2 ada
+source "$SRC/tests/integration/push_remote.sh"
+N1=10.77.0.1 N2=10.77.0.2
+plain() { timeout 60 "$DRIVE" "$@"; }
+
+# ---- commands and how they end
+run drive exec $N1 'echo out; echo err >&2; exit 7'
+is "$status/$out/$err" '7/out/err' 'output, errors and the status come back'
+run drive exec $N1 'kill -9 $$'
+is "$status/$err" '137/signal: KILL' 'so does a signal'
+run drive exec $N1 'kill -9 $PPID; sleep 5'
+is "$status" 4 'a lost connection is no status'
+like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost" 'and says so'
+run drive --pty exec $N1 'stty size; tty'
+like "$out" '31 91.*/dev/pts' 'a terminal has the size that was asked for'
+is "$(drive exec $N1,$N2 'head -c 3000000 /dev/zero' | wc -c)" 6000000 'all output of two nodes comes'
+is "$(drive --input "$(head -c 100000 /dev/zero | tr '\0' x)" exec $N1 'wc -c' | tr -d ' ')" 100000 \
+    'all input goes'
+
+# ---- host keys
+known=$HOME/.ssh/known_hosts
+mv "$known" all_hosts
+fingerprint=$(ssh-keygen -lf node1/keys/ed25519.pub | cut -d' ' -f2)
+run drive exec $N1 true
+is "$status" 1 'an unknown host key stops'
+like "${err/"$fingerprint"/PRINT}" "hostkey: node $N1: .*PRINT.*--accept-host-keys" \
+    'with its fingerprint and the way on'
+run drive --known-hosts cluster/known_hosts --accept exec $N1 true
+is "$status" 0 'it can be accepted'
+run drive --known-hosts cluster/known_hosts exec $N1 true
+is "$status" 0 'and is known then'
+is "$(cat cluster/known_hosts)" "$N1 $(cut -d' ' -f1,2 node1/keys/ed25519.pub)" 'in the cluster file'
+sed "s/^/$N1 /" node2/keys/ed25519.pub >changed
+run drive --known-hosts changed --accept exec $N1 true
+is "$status" 1 'a changed key stops, accepted or not'
+like "$err" 'HAS CHANGED.*changed:1' 'and says where the other one is'
+sed "s/^/$N1 /" node1/keys/ecdsa.pub >ecdsa
+run drive --known-hosts ecdsa exec $N1 true
+is "$status" 0 'the type that is on file is asked for'
+{ sed "s/^/@revoked * /" node1/keys/ed25519.pub; sed "s/^/$N1 /" node1/keys/ed25519.pub; } >revoked
+run drive --known-hosts revoked exec $N1 true
+like "$status $err" '^1 .*@revoked' 'a revoked key stops'
+cp all_hosts hashed && ssh-keygen -q -H -f hashed 2>/dev/null
+run drive --known-hosts hashed exec $N1 true
+is "$status" 0 'hashed names are found'
+run drive --host-key "$(cat node1/keys/ed25519.pub)" exec $N1 true
+is "$status" 0 'a pinned key is enough'
+run drive --host-key "$(cat node2/keys/ed25519.pub)" exec $N1 true
+like "$status $err" '^1 .*not the one in host_key' 'another one is not'
+mv all_hosts "$known"
+
+# ---- keys
+ssh-keygen -q -t ecdsa -N '' -f ecdsa_key && ssh-keygen -q -t rsa -b 2048 -N '' -f rsa_key
+ssh-keygen -q -t ed25519 -N secret -f locked_key && ssh-keygen -q -t ed25519 -N '' -f stranger_key
+ssh-keygen -q -t rsa -b 2048 -m PEM -N '' -f pem_key
+on 1 sh -c "cat >>/root/.ssh/authorized_keys" <<<"$(cat ecdsa_key.pub rsa_key.pub locked_key.pub pem_key.pub)"
+mv "$HOME/.ssh/id_ed25519" own_key
+for key in own_key ecdsa_key rsa_key pem_key; do
+    run drive --identity $key exec $N1 true
+    is "$status" 0 "a login with $key"
+done
+run drive --identity stranger_key exec $N1 true
+like "$status $err" '^1 error: auth: .*refused .tried: stranger_key' 'a strange key is refused'
+run drive exec $N1 true
+like "$status $err" '^1 error: auth: .*no key to log in with' 'no key at all is told apart'
+run drive --identity locked_key exec $N1 true
+like "$status $err" '^1 error: auth: .*passphrase.*locked_key.*ssh-add' 'a locked key needs the agent'
+printf '#!/bin/sh\necho secret\n' >ask && chmod +x ask
+eval "$(ssh-agent -s)" >/dev/null
+SSH_ASKPASS=$WORK/ask SSH_ASKPASS_REQUIRE=force DISPLAY=x ssh-add locked_key 2>/dev/null
+run drive --identity locked_key exec $N1 true
+is "$status" 0 'which opens it'
+run drive exec $N1 true
+is "$status" 0 'the agent alone will do'
+ssh-agent -k >/dev/null
+unset SSH_AUTH_SOCK
+mv own_key "$HOME/.ssh/id_ed25519"
+
+# ---- unreachable
+run drive --timeout-ms 800 exec 10.77.0.99 true
+like "$status $err" '^1 .*node 10.77.0.99: ' 'a node that is not there'
+run drive --port 2222 exec $N1 true
+like "$status $err" '^1 .*:2222: cannot connect: refused' 'a port where nothing listens'
+drive --keepalive-ms 300 exec $N1 'sleep 31' >down.out 2>down.err &
+sleeping=$!
+wait_for 5 on 1 pgrep -fx 'sleep 31'
+link_down 1
+wait $sleeping
+is $? 4 'an unplugged node is noticed'
+like "$(cat down.err)" 'timeout: .*nothing was heard' 'by its silence'
+link_up 1
+wait_for 10 ssh_to 1 true
+
+# ---- jump hosts: node2 is reached from node1 only
+ip route add blackhole $N2
+run drive --timeout-ms 3000 --jump root@$N1 exec $N2,$N2,$N2 hostname
+is "$status $(sort -u <<<"$out")" '0 node2' 'three connections over one jump host'
+run drive --jump root@$N1 --port 23 exec $N2 true
+like "$status $err" '^1 .*jump host cannot reach it' 'the jump host cannot reach everything'
+run drive --jump root@10.77.0.1:2222 exec $N2 true
+like "$status $err" '^1 .*jump host: root@10.77.0.1:2222: cannot connect' 'nor be reached on every port'
+run drive --jump root@$N1 --replace push $N2 "$DTRUN" '~/.dtctl' work "$SRC/tests/integration/"
+is "$status" 0 'a push over a jump host'
+ok 'arrives' same "$SRC/tests/integration" 2 /root/.dtctl/work
+
+# ---- ~/.ssh/config
+mkdir -p "$HOME/.ssh/conf.d"
+cat >"$HOME/.ssh/config" <<END
+Include conf.d/*
+Host far
+    HostName $N2
+    ProxyJump near
+Host *
+    User nobody
+END
+printf 'Host near n?ar\n  HostName %s\n  User ada\n  IdentityFile ~/.ssh/%%h.key\n' $N1 >"$HOME/.ssh/conf.d/near"
+cp "$HOME/.ssh/id_ed25519" "$HOME/.ssh/$N1.key"
+run plain exec near 'id -un'
+is "$status $out" '0 ada' 'a name of ~/.ssh/config, through Include'
+run plain --user root exec far 'id -un; hostname'
+is "$status $out" $'0 root\nnode2' 'ProxyJump by name'
+run plain exec far true
+like "$status $err" '^1 error: auth: .*nobody@' 'the last resort applies too'
+
+done_testing

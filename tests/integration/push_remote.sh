@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# push_remote.sh: what the push_*.t scripts share. Sourced after lib.sh and hosts_up.
+
+DRIVE=$BUILD/release/tests/tools/remote_drive
+DTRUN=$BIN/dtrun
+[ -x "$DRIVE" ] || skip_all 'tests/tools/remote_drive is not built'
+[ -x "$DTRUN" ] || skip_all 'dtrun is not built'
+
+# drive ARGUMENTS…: remote_drive with the operator's key and known hosts.
+drive() {
+    timeout 120 "$DRIVE" --config none --cache "$WORK/hashes" "$@"
+}
+
+# field NAME: a number of the last line of $out.
+field() {
+    tail -n 1 <<<"$out" | sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"
+}
+
+# same FOLDER I FOLDER_THERE: content, modes of files and links are equal.
+same() {
+    diff <(cd "$1" && find . -name .git -prune -o -type f -printf '%m %p ' -exec sha256sum {} \; -o \
+        -type l -printf '%p -> %l\n' | sort) \
+        <(on "$2" sh -c "cd '$3' && find . -type f -printf '%m %p ' -exec sha256sum {} \; -o \
+        -type l -printf '%p -> %l\n'" | sort)
+}
