@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "sys/file.h"
+#include "sys/net.h"
 #include "tests/tap.h"
 
 #include <errno.h>
@@ -105,6 +106,31 @@ static int world_of(const struct topology *t) {
     return world;
 }
 
+// Before rank 1 joins: others find the port of rank 0 and knock.
+static bool strangers;
+
+static void knock(const char *prefix, int sockets) {
+    char key[64], text[128] = "", address[64], junk[80];
+    struct net_address to;
+    struct err e;
+    size_t len;
+    int rank, port, fd[3];
+    snprintf(key, sizeof key, "%s/node/0", prefix);
+    if (store_get(NULL, key, text, sizeof text - 1, &len, 10000, &e) < 0 ||
+        sscanf(text, "%d %d %63s", &rank, &port, address) != 3 ||
+        net_resolve(address, port, &to, &e) < 0)
+        return;
+    for (int i = 0; i < 3; i++)
+        fd[i] = net_connect(&to, 5000, &e);
+    memset(junk, 'x', sizeof junk);
+    (void)!send(fd[0], junk, sizeof junk, MSG_NOSIGNAL);
+    // A hello in the right form, from "node 1", with a proof of nothing.
+    const uint32_t hello[4] = {0x676e6972, 1, 0, (uint32_t)sockets + 1};
+    memcpy(junk, hello, sizeof hello);
+    (void)!send(fd[1], junk, sizeof junk, MSG_NOSIGNAL);
+    close(fd[0]); // and the third one stays, silent
+}
+
 static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) {
     struct comm_config c = {.kv = {store_set, store_get, NULL},
                             .sockets = sockets,
@@ -122,6 +148,8 @@ static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) 
     c.address = address;
     c.prefix = prefix;
     struct rank r = {.rank = rank, .world = c.world, .sockets = sockets};
+    if (strangers && rank == 1)
+        knock(prefix, sockets);
     int bad = comm_open(&r.comm, NULL, &c, &e);
     if (bad == 0)
         bad = fn(&r, &e);
@@ -381,6 +409,13 @@ static void test_faults(void) {
     is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, over TCP");
 }
 
+static void test_strangers(void) {
+    static const struct topology two = {2, {1, 1}};
+    strangers = true;
+    is_int(run(&two, 2, sums), 0, "strangers at the port, loud, forging and silent, do no harm");
+    strangers = false;
+}
+
 // ---- configuration -----------------------------------------------------------------------------
 
 static void test_config(void) {
@@ -452,6 +487,7 @@ int main(void) {
     test_elements();
     test_config();
     test_topologies();
+    test_strangers();
     test_faults();
     struct err e;
     if (file_remove_tree(store_dir, &e) < 0)
