@@ -120,6 +120,7 @@ static int compare_names(const void *x, const void *y)
 static int compare_runs(const void *x, const void *y)
 {
     const char *a = *(const char *const *)x, *b = *(const char *const *)y;
+    // The stamp and what follows it: runs of one second differ there.
     const char *sa = cluster_run_stamp(a), *sb = cluster_run_stamp(b);
     int c = strcmp(sb ? sb : "", sa ? sa : "");
     return c ? c : strcmp(b, a);

@@ -13,15 +13,16 @@
 
 char *run_make_id(struct arena *a, const char *name, int64_t wall_ms)
 {
-    unsigned char random[3];
-    char hex[sizeof random * 2 + 1], stamp[32];
+    uint16_t random;
+    char stamp[32];
     time_t seconds = (time_t)(wall_ms / 1000);
     struct tm tm;
-    hash_random(random, sizeof random);
-    str_hex(hex, random, sizeof random);
+    hash_random(&random, sizeof random);
     gmtime_r(&seconds, &tm);
     strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
-    return arena_printf(a, "%s-%s-%s", name, stamp, hex);
+    // The milliseconds come first, so that runs of one second sort by age, too.
+    return arena_printf(a, "%s-%s-%03x%03x", name, stamp, (unsigned)(wall_ms % 1000),
+                        random & 0xfffu);
 }
 
 char *run_make_name(struct arena *a, const char *text)

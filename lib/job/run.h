@@ -40,7 +40,7 @@ struct run {
     uint64_t push_bytes, fetch_bytes;
 };
 
-// A new id: <name>-<YYYYmmddTHHMMSSZ>-<6 hex>.
+// A new id: <name>-<YYYYmmddTHHMMSSZ>-<6 hex>; later ones of a name sort behind earlier ones.
 char *run_make_id(struct arena *a, const char *name, int64_t wall_ms);
 // A task name from anything: letters, digits, '.', '_', '-'.
 char *run_make_name(struct arena *a, const char *text);
