@@ -3,8 +3,9 @@
 """All-reduce of dttrain's collectives against torch.distributed's gloo, in one run, in turns.
 
 Two ranks (or --ranks) on this machine; one JSON line per size and topology: median microseconds of
-both, and ratio = gloo / ours, above 1 when ours is faster. With --nodes 2 ours goes over loopback
-TCP, as gloo always does. Without PyTorch it says so and measures nothing.
+both, and ratio = gloo / ours, above 1 when ours is faster; cpu_us is processor time of one rank,
+which says more where other work shares the machine. With nodes > 1 ours goes over loopback TCP, as
+gloo always does. Without PyTorch it says so and measures nothing.
 """
 import argparse
 import json
@@ -20,29 +21,35 @@ ROUNDS = 3
 
 
 def gloo_rank(rank, ranks, sizes, store):
-    """One gloo rank; rank 0 prints {bytes: microseconds}."""
+    """One gloo rank; rank 0 prints {bytes: [microseconds, processor microseconds]}."""
+    import resource
     import time
     import torch
     import torch.distributed as dist
+
+    def cpu_us():
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return (used.ru_utime + used.ru_stime) * 1e6
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
     medians = {}
     for size in sizes:
         x = torch.arange(size // 4, dtype=torch.float32) * 1e-6
-        runs, took = 3, []
+        runs, took, cpu = 3, [], 0
         for _ in range(2):
-            took = []
+            took, cpu = [], cpu_us()
             for _ in range(runs):
                 dist.barrier()
                 start = time.perf_counter()
                 dist.all_reduce(x)
                 x /= ranks  # ours gives the mean too
                 took.append((time.perf_counter() - start) * 1e6)
+            cpu = (cpu_us() - cpu) / runs
             agreed = torch.tensor([SECONDS_PER_SIZE * 1e6 / (statistics.median(took) + 1)])
             dist.broadcast(agreed, 0)
             runs = int(min(400, max(5, agreed.item())))
-        medians[size] = statistics.median(took)
+        medians[size] = [statistics.median(took), cpu]
     if rank == 0:
         print(json.dumps(medians), flush=True)
     dist.barrier()
@@ -72,7 +79,7 @@ def run_ours(program, ranks, nodes, sizes):
         command += ["--bytes", str(size)]
     lines = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300).stdout
     records = [json.loads(line) for line in lines.splitlines()]
-    return {record["bytes"]: record["us"] for record in records}
+    return {record["bytes"]: [record["us"], record["cpu_us"]] for record in records}
 
 
 def main():
@@ -104,11 +111,14 @@ def main():
             gloo[size].append(us)
     for nodes in topologies:
         for size in sizes:
-            mine, theirs = statistics.median(ours[nodes, size]), statistics.median(gloo[size])
+            mine, mine_cpu = (statistics.median(v) for v in zip(*ours[nodes, size]))
+            theirs, theirs_cpu = (statistics.median(v) for v in zip(*gloo[size]))
             print(json.dumps({
                 "bench": "allreduce-gloo", "ranks": arguments.ranks, "nodes": nodes, "bytes": size,
                 "us": round(mine, 2), "gloo_us": round(theirs, 2),
-                "ratio": round(theirs / mine, 2), "rounds": ROUNDS, "torch": torch.__version__,
+                "ratio": round(theirs / mine, 2), "cpu_us": round(mine_cpu, 2),
+                "gloo_cpu_us": round(theirs_cpu, 2), "cpu_ratio": round(theirs_cpu / mine_cpu, 2),
+                "rounds": ROUNDS, "torch": torch.__version__,
             }), flush=True)
 
 
