@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of `dtrun --node follow`: whole, split, hostile; names of files; copies of files that go
+// on where they stopped.
+#include "base/bytes.h"
+#include "job/follow_record.h"
+#include "job/mirror.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <unistd.h>
+
+static void record(struct strbuf *out, const char *header, const char *data)
+{
+    unsigned char length[4];
+    bytes_store(length, strlen(header) + 1 + strlen(data), 4);
+    strbuf_add(out, length, 4);
+    strbuf_addf(out, "%s\n%s", header, data);
+}
+
+static void whole(void)
+{
+    struct strbuf b = {0};
+    struct follow_record r;
+    struct err e = {0};
+    record(&b, "{\"file\":\"attempt_2/11/stderr.log\",\"offset\":7,\"bytes\":5}", "hello");
+    for (size_t n = 0; n < b.len; n++)
+        if (follow_record_read(b.data, n, &r, &e) != 0)
+            fail("%zu of %zu bytes are no record yet", n, b.len);
+    is_int(follow_record_read(b.data, b.len, &r, &e), (intmax_t)b.len, "a whole one is");
+    is_int(r.kind, FOLLOW_BYTES, "bytes");
+    is_int(r.file.kind, FOLLOW_STDERR, "of stderr");
+    is_int(r.file.attempt, 2, "of attempt 2");
+    is_int(r.file.local_rank, 11, "of local rank 11");
+    is_mem(r.data, r.len, "hello", 5, "the bytes");
+    strbuf_clear(&b);
+    record(&b, "{\"end\":\"finished\",\"exit_status\":0}", "");
+    ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end");
+    is_str(r.state, "finished", "its state");
+    strbuf_clear(&b);
+    record(&b, "{\"beat\":1}", "");
+    ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.kind == FOLLOW_BEAT, "a beat");
+    strbuf_fini(&b);
+}
+
+static void refused(const char *header, const char *data)
+{
+    struct strbuf b = {0};
+    struct follow_record r;
+    struct err e = {0};
+    record(&b, header, data);
+    is_int(follow_record_read(b.data, b.len, &r, &e), -1, "refused: %s", header);
+    is_int(e.code, ERR_FORMAT, "as malformed");
+    strbuf_fini(&b);
+}
+
+static void names(void)
+{
+    struct follow_file f;
+    static const char *const bad[] = {
+        "", "/etc/passwd", "../events.jsonl", "attempt_/0/stdout.log", "attempt_0//stdout.log",
+        "attempt_0/0/../../x", "attempt_01/0/stdout.log", "attempt_0/0/stdout.log/x",
+        "attempt_999999999/0/stdout.log", "attempt_0/stdout.log", "output/summary.json",
+        "stdout.log", "attempt_0/0/events.jsonl", "attempt_-1/0/stdout.log",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ok(!follow_file_parse(bad[i], &f), "'%s' is no file of a run", bad[i]);
+    ok(follow_file_parse("output/metrics.jsonl", &f) && f.kind == FOLLOW_METRICS, "metrics are");
+    ok(follow_file_parse("attempt_0/0/error.json", &f), "and an error file");
+}
+
+struct lines {
+    struct strbuf text;
+};
+
+static void on_line(void *ctx, const struct mirror_file *f, const char *line, size_t len)
+{
+    struct lines *l = ctx;
+    (void)f;
+    strbuf_addf(&l->text, "%.*s|", (int)len, line);
+}
+
+static struct follow_record bytes_at(const char *name, uint64_t offset, const char *data)
+{
+    struct follow_record r = {.kind = FOLLOW_BYTES, .offset = offset,
+                              .data = (const unsigned char *)data, .len = strlen(data)};
+    snprintf(r.name, sizeof r.name, "%s", name);
+    follow_file_parse(name, &r.file);
+    return r;
+}
+
+static void mirrors(void)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct mirror m;
+    struct lines l = {0};
+    char dir[] = "/tmp/dtctl-mirror-XXXXXX";
+    const char *name = "attempt_0/0/stdout.log";
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+    is_int(mirror_open(&m, &a, dir, &e), 0, "an empty folder opens %s", e.text);
+    struct follow_record r = bytes_at(name, 0, "one\ntw");
+    is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "bytes are written %s", e.text);
+    r = bytes_at(name, 4, "two\n");
+    is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "bytes that overlap are taken once");
+    is_str(strbuf_cstr(&l.text), "one|two|", "lines come out whole");
+    r = bytes_at(name, 100, "x");
+    is_int(mirror_write(&m, &r, on_line, &l, &e), -1, "a gap is an error");
+    r = bytes_at(name, 8, "thr");
+    mirror_write(&m, &r, on_line, &l, &e);
+    mirror_close(&m);
+    is_int(mirror_open(&m, &a, dir, &e), 0, "opened again");
+    struct strbuf from = {0};
+    mirror_offsets(&m, &from);
+    is_str(strbuf_cstr(&from), "{\"attempt_0/0/stdout.log\":11}", "it knows where it stopped");
+    r = bytes_at(name, 11, "ee\nfour");
+    mirror_write(&m, &r, on_line, &l, &e);
+    is_str(strbuf_cstr(&l.text), "one|two|three|", "the line that was cut is whole");
+    mirror_flush(&m, on_line, &l);
+    is_str(strbuf_cstr(&l.text), "one|two|three|four|", "and the last one comes at the end");
+    strbuf_clear(&l.text);
+    mirror_replay(&m, FOLLOW_STDOUT, on_line, &l, &e);
+    is_str(strbuf_cstr(&l.text), "one|two|three|", "complete lines can be told again");
+    char *big = arena_new(&a, char, 300001);
+    memset(big, 'x', 300000);
+    strbuf_clear(&l.text);
+    r = bytes_at(name, 18, big);
+    is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "a line without end is kept in the file");
+    is_uint(l.text.len, 0, "and not in memory");
+    mirror_close(&m);
+    strbuf_fini(&from);
+    strbuf_fini(&l.text);
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+}
+
+int main(void)
+{
+    whole();
+    refused("{\"file\":\"../../etc/passwd\",\"offset\":0,\"bytes\":1}", "x");
+    refused("{\"file\":\"events.jsonl\",\"offset\":-1,\"bytes\":1}", "x");
+    refused("{\"file\":\"events.jsonl\",\"offset\":0,\"bytes\":2}", "x");
+    refused("{\"file\":\"events.jsonl\",\"offset\":9223372036854775807,\"bytes\":1}", "x");
+    refused("{\"end\":\"exploded\"}", "");
+    refused("[]", "");
+    refused("not json", "");
+    struct follow_record r;
+    struct err e = {0};
+    is_int(follow_record_read("\xff\xff\xff\xff", 4, &r, &e), -1, "a length over the limit");
+    is_int(follow_record_read("\0\0\0\0", 4, &r, &e), -1, "a length of nothing");
+    names();
+    mirrors();
+    return done_testing();
+}
