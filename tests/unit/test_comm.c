@@ -108,6 +108,7 @@ static int world_of(const struct topology *t) {
 
 // Before rank 1 joins: others find the port of rank 0 and knock.
 static bool strangers;
+static int absent = -1, connect_ms = 20000; // a rank that never comes; how long others wait
 
 static void knock(const char *prefix, int sockets) {
     char key[64], text[128] = "", address[64], junk[80];
@@ -136,7 +137,7 @@ static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) 
                             .sockets = sockets,
                             .keep_nodes = !merge,
                             .cpu = -1,
-                            .connect_timeout_ms_max = 20000,
+                            .connect_timeout_ms_max = connect_ms,
                             .stall_timeout_ms_max = 5000};
     char address[32], prefix[32];
     struct err e;
@@ -148,6 +149,8 @@ static void child(const struct topology *t, int rank, int sockets, rank_fn *fn) 
     c.address = address;
     c.prefix = prefix;
     struct rank r = {.rank = rank, .world = c.world, .sockets = sockets};
+    if (rank == absent)
+        _exit(0);
     if (strangers && rank == 1)
         knock(prefix, sockets);
     int bad = comm_open(&r.comm, NULL, &c, &e);
@@ -409,6 +412,23 @@ static void test_faults(void) {
     is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, over TCP");
 }
 
+static void test_absent(void) {
+    static const struct topology local = {1, {3}}, remote = {2, {1, 1}};
+    connect_ms = 700;
+    absent = 2;
+    is_int(run(&local, 1, sums), 2, "a rank of the node that never comes");
+    is_int(shared->code[0], ERR_TIMEOUT, "is a time limit");
+    has_str(shared->text[0], "local rank 2", "and named");
+    absent = 0;
+    is_int(run(&local, 1, sums), 2, "nor does the first one");
+    has_str(shared->text[1], "waiting for local rank 0", "named as well");
+    absent = 1;
+    is_int(run(&remote, 1, sums), 1, "a node that never comes");
+    has_str(shared->text[0], "waiting for node 1", "named too");
+    absent = -1;
+    connect_ms = 20000;
+}
+
 static void test_strangers(void) {
     static const struct topology two = {2, {1, 1}};
     strangers = true;
@@ -488,6 +508,7 @@ int main(void) {
     test_config();
     test_topologies();
     test_strangers();
+    test_absent();
     test_faults();
     struct err e;
     if (file_remove_tree(store_dir, &e) < 0)
