@@ -25,8 +25,14 @@ static int run_init(struct session *s, const struct cli_rest *rest, const void *
         result = err_set(e, ERR_EXISTS, "'%s' is there already (-y replaces it)", path);
     else
         result = file_write_atomic(path, text.data, text.len, 0644, e);
-    if (result == 0 && !s->config->dry_run)
+    strbuf_clear(&text);
+    if (result == 0 && !s->config->dry_run) {
+        struct json_out j;
+        screen_event(&text, &j, "wrote");
+        json_str(&j, "file", path);
+        screen_event_end(s->screen, &text, &j);
         screen_out(s->screen, "wrote %s; next: dtctl up\n", path);
+    }
     strbuf_fini(&text);
     return result;
 }

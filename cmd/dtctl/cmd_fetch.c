@@ -101,6 +101,13 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     if (cluster_load(&s->cluster, &inv, e) < 0 ||
         inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0)
         return -1;
+    if (s->config->dry_run) {
+        for (size_t i = 0; i < count; i++)
+            screen_out(s->screen, "would fetch %zu path%s of %s to %s/%s\n", f->paths.count,
+                       f->paths.count == 1 ? "" : "s", inv.nodes[indices[i]].name, f->to,
+                       inv.nodes[indices[i]].name);
+        return 0;
+    }
     fleet_open(&fleet, s, &inv, indices, count);
     struct fetch_node *work = arena_new(s->arena, struct fetch_node, count + 1);
     for (size_t i = 0; i < count; i++) {
@@ -146,6 +153,11 @@ static int fetch_run(struct session *s, const char *name, struct err *e)
     o.offline = run_is_over(&r.run) && r.run.fetched;
     if (o.offline) {
         screen_out(s->screen, "results of %s are here: %s\n", r.run.id, r.run.output_dir);
+        return 0;
+    }
+    if (s->config->dry_run) {
+        screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id,
+                   r.run.node_count, r.run.output_dir);
         return 0;
     }
     int result = fleet_connect(&r.fleet, true, e);

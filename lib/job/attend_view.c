@@ -243,6 +243,8 @@ static void on_tick(void *ctx)
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
     size_t out = 0;
+    if (screen->broken && v->options->replay)
+        f->leave = true; // `dtctl logs -f | head`: nobody reads any more
     if (screen->style != SCREEN_TERMINAL || v->muted || now - v->drawn_ms < VIEW_DRAW_MS)
         return;
     v->drawn_ms = now;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs: names and ids, records written and read back, the newest of several, dealing out files.
+#include "base/clock.h"
+#include "job/launch.h"
+#include "job/run.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <unistd.h>
+
+static void named(const char *want, const char *const *command)
+{
+    struct arena a = {0};
+    size_t n = 0;
+    while (command[n])
+        n++;
+    is_str(launch_task_name(&a, command, n), want, "'%s …' is called %s", command[0], want);
+    arena_fini(&a);
+}
+
+#define NAMED(want, ...) named(want, (const char *const[]){__VA_ARGS__, NULL})
+
+static void ids(void)
+{
+    struct arena a = {0};
+    int64_t ms = 1767323045678; // 2026-01-02T03:04:05.678Z
+    char *id = run_make_id(&a, "task", ms);
+    is_mem(id, 21, "task-20260102T030405Z", 21, "an id has name and time");
+    is_uint(strlen(id), 28, "and six digits");
+    ok(strcmp(run_make_id(&a, "task", ms), run_make_id(&a, "task", ms + 1)) < 0,
+       "a millisecond later sorts later");
+    is_str(cluster_run_stamp(id) - 5, id, "the time is found again");
+    ok(cluster_run_stamp("short") == NULL, "where there is none, none is found");
+    is_str(run_make_name(&a, "..odd name/with\nthings"), "odd-name-with-things", "odd names");
+    is_str(run_make_name(&a, ""), "run", "no name");
+    arena_fini(&a);
+}
+
+static void records(const char *dir)
+{
+    struct arena a = {0};
+    struct err e = {0};
+    struct cluster c;
+    const char *command[] = {"sh", "-c", "echo \"$X\"\n", NULL}, *nodes[] = {"n0", "n1", NULL};
+    const char *run = NULL;
+    struct option_pair metrics[] = {{"loss", "Loss ([0-9.]+)"}};
+    struct run r = {.name = "t", .cluster = "c", .provider = "local", .command = command,
+                    .command_count = 3, .nodes = nodes, .node_count = 2, .nodes_min = 1,
+                    .nodes_max = 2, .nproc = "auto", .output_dir = "/out", .state = "started",
+                    .metrics = {metrics, 1}, .created_ms = 5},
+               back;
+    is_int(cluster_open(&c, &a, dir, "c", &e), 0, "a cluster's folder %s", e.text);
+    is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run yet");
+    has_str(e.text, "dtctl train", "and what to do");
+    const char *first = run_make_id(&a, "t", 1767323045678), *second =
+        run_make_id(&a, "a", 1767323045679);
+    r.id = first;
+    is_int(run_save(&c, &r, &e), 0, "a record is written %s", e.text);
+    r.id = second;
+    is_int(run_save(&c, &r, &e), 0, "and another");
+    is_int(run_load(&c, first, &back, &e), 0, "and read %s", e.text);
+    is_str(back.command[2], "echo \"$X\"\n", "with the command as it was");
+    is_str(back.nodes[1], "n1", "the nodes");
+    is_str(back.metrics.items[0].value, "Loss ([0-9.]+)", "the metrics");
+    ok(!run_is_over(&back), "it is not over");
+    back.state = "stopped";
+    ok(run_is_over(&back), "a final state is");
+    is_int(cluster_find_run(&c, NULL, &run, &e), 0, "the newest");
+    is_str(run, second, "is the later one, whatever its name");
+    is_int(cluster_find_run(&c, "t", &run, &e), 0, "a beginning");
+    is_str(run, first, "finds its run");
+    is_int(cluster_find_run(&c, "x", &run, &e), -1, "what is not there");
+    char *path = file_join(&a, cluster_run_dir(&c, first), "run.toml");
+    static const char *const broken[] = {"", "id = 5", "id = \"other\"\nname=\"t\"", "\xff",
+                                         "id = 't'\nnodes = ['../x']"};
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        file_write_atomic(path, broken[i], strlen(broken[i]), 0600, &e);
+        is_int(run_load(&c, first, &back, &e), -1, "a broken record is refused (%zu)", i);
+    }
+    arena_fini(&a);
+}
+
+static void deal(void)
+{
+    struct manifest *m = manifest_new();
+    struct err e = {0};
+    size_t owner[16] = {0};
+    uint64_t load[3] = {0}, sizes[] = {100, 1, 90, 80, 5, 70, 60, 50};
+    for (size_t i = 0; i < 8; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "f%zu", i);
+        struct manifest_entry entry = {.path = path, .source = "x", .size = sizes[i],
+                                       .kind = MANIFEST_FILE, .mode = 0644};
+        if (manifest_append(m, &entry, &e) < 0)
+            bail_out("%s", e.text);
+    }
+    launch_deal(m, 3, owner);
+    for (size_t i = 0; i < 8; i++)
+        load[owner[i]] += m->entries[i].size;
+    is_uint(load[0] + load[1] + load[2], 456, "every file has one owner");
+    for (int i = 0; i < 3; i++)
+        ok(load[i] >= 140 && load[i] <= 165, "node %d has its share: %llu", i,
+           (unsigned long long)load[i]);
+    manifest_free(m);
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/dtctl-launch-XXXXXX";
+    struct err e = {0};
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+    NAMED("train", "python3", "train.py", "--epochs", "3");
+    NAMED("train", "/usr/bin/python3", "-u", "src/train.py");
+    NAMED("sh", "sh", "-c", "echo $RANK");
+    NAMED("job", "./job.sh");
+    NAMED("python3", "python3");
+    ids();
+    records(dir);
+    deal();
+    file_remove_tree(dir, &e);
+    return done_testing();
+}
