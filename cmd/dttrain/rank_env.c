@@ -62,9 +62,7 @@ int rank_env_read(struct rank_env *r, struct arena *a, struct err *e) {
     r->output_dir = env_dir(a, "DTCTL_OUTPUT_DIR", ".");
     r->model_dir = env_dir(a, "DTCTL_MODEL_DIR", "model");
     r->state_dir = env_dir(a, "DTCTL_STATE_DIR", "state");
-    r->cache_dir = getenv("DTCTL_CACHE_DIR");
-    if (!r->cache_dir || !*r->cache_dir)
-        r->cache_dir = file_join(a, r->state_dir, "cache");
+    r->cache_dir = env_dir(a, "DTCTL_CACHE_DIR", "cache");
     return r->launched ? read_ranks(r, e) : 0;
 }
 

@@ -61,9 +61,6 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
     option_set_init(set, a, "dttrain", "DTCTL_");
     option_set_add(set, &flags_table, flags);
     option_set_add(set, &options_train, t);
-    option_set_add(set, &options_config, NULL); // dtctl's other keys: known, not ours
-    option_set_add(set, &options_job, NULL);
-    option_set_add(set, &options_torchrun, NULL);
     cli_scan(set, NULL, 0, argc, argv, &rest);
     flags->help = cli_has(set, "help", NULL);
     flags->version = cli_has(set, "version", NULL);
@@ -72,6 +69,9 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
     if (rest.count || rest.command_count)
         return err_set(e, ERR_USAGE, "'%s': dttrain takes flags only",
                        rest.count ? rest.args[0] : rest.command[0]);
+    option_set_add(set, &options_config, NULL); // dtctl's keys are known; its flags are not ours
+    option_set_add(set, &options_job, NULL);
+    option_set_add(set, &options_torchrun, NULL);
     const char *file;
     if (cli_has(set, "config", &file) && read_file(set, file, e) < 0)
         return -1;

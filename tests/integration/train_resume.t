@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dttrain under dtrun: a run that is asked to stop leaves a checkpoint and goes on from it on
+# another number of ranks; a rank that is killed costs a restart, not the run.
+source "${0%/*}/../lib.sh"
+
+command -v dtrun >/dev/null || skip_all 'there is no dtrun yet'
+
+# start RANKS RESTARTS EPOCHS: in the background, all files below $WORK/run.
+start() {
+    local key sets=()
+    for key in model=mlp hidden=64 dataset=shapes train_size=4096 test_size=512 "epochs=$3" \
+        optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 checkpoint_every_steps=20; do
+        sets+=(--set "train.$key")
+    done
+    env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_MODEL_DIR="$WORK/run" DTCTL_STATE_DIR="$WORK/run/state" \
+        dtrun --standalone --nproc-per-node "$1" --max-restarts "$2" --no-python dttrain \
+        "${sets[@]}" >"$WORK/out/train.log" 2>&1 &
+    agent=$!
+}
+steps() { wc -l <"$WORK/run/metrics.jsonl"; }
+at_least() { [ "$(steps)" -ge "$1" ]; }
+
+start 2 0 1000
+ok 'two ranks train' wait_for 60 at_least 30
+kill -TERM "$agent"
+wait "$agent"
+isnt_zero=$?
+is "$((isnt_zero != 0))" 1 'a stopped run is no success'
+like "$(cat "$WORK/out/train.log")" 'stopped by a signal: checkpoint of epoch [0-9]+, step [0-9]+' \
+    'and says where its checkpoint is'
+is "$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l)" 2 'the last two are kept'
+is "$(find "$WORK/run/state" -maxdepth 1 -name '.checkpoint.new' | wc -l)" 0 'none is unfinished'
+step=$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
+step=$((10#${step##*-}))
+# shellcheck disable=SC2016 # no expansion is meant
+epoch=$(sed -n 's/.*checkpoint of epoch \([0-9]*\),.*/\1/p' "$WORK/out/train.log")
+
+start 3 1 "$((epoch + 2))"
+ok 'three ranks go on' wait_for 60 grep -q "resuming from .* step $step\$" "$WORK/out/train.log"
+before=$(steps)
+ok 'and train' wait_for 60 at_least "$((before + 45))"
+victim=$(pgrep -P "$agent" | tail -n 1)
+[ -z "$victim" ] || kill -KILL "$victim"
+wait "$agent"
+is "$?" 0 'with one rank killed, the run ends well all the same'
+like "$(cat "$WORK/run/summary.json")" '"state":"finished"' 'the summary says so'
+is "$(grep -c 'resuming from' "$WORK/out/train.log")" 2 'it went on from a checkpoint twice'
+ok 'there is a model' test -s "$WORK/run/model.safetensors"
+done_testing

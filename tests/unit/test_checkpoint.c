@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: what is written is what is read, on disk it has torchvision's names and shapes, old
+// ones go, and what does not fit is refused.
+#include "base/arena.h"
+#include "nn/checkpoint.h"
+#include "nn/safetensors.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/test_checkpoint.XXXXXX";
+static struct nn_model model, other;
+
+static void open_network(struct network *net, const struct nn_model *m) {
+    struct err e;
+    struct network_config c = {.model = m, .backend = &kernels_reference, .batch = 1, .states = 2};
+    if (network_open(net, &c, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static void build(struct nn_model *m, int classes) {
+    struct err e;
+    struct nn_model_spec spec = {
+        .name = "resnet18", .stem = "imagenet", .h = 32, .w = 32, .c = 3, .classes = classes};
+    if (model_build(m, &spec, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static const struct nn_param *param(const char *name) {
+    for (int i = 0; i < model.params; i++)
+        if (strcmp(model.param[i].name, name) == 0)
+            return &model.param[i];
+    bail_out("no parameter %s", name);
+}
+
+static bool same(const char *a, const char *b, size_t elements) {
+    return memcmp(a, b, elements * sizeof(float)) == 0;
+}
+
+// Every number of the network is given a value of its own, alignment gaps excepted.
+static void fill(struct network *net) {
+    float *state[2] = {(float *)(void *)net->state[0], (float *)(void *)net->state[1]};
+    network_init(net, 3);
+    for (int i = 0; i < model.params; i++)
+        for (size_t j = 0; j < model.param[i].count; j++) {
+            size_t at = model.param[i].begin + j;
+            state[0][at] = (float)at * 1e-7f;
+            state[1][at] = (float)at * 2e-7f + 1;
+        }
+    for (int i = 0; i < model.stats; i++)
+        for (int j = 0; j < model.stat[i].channels; j++) {
+            float mean = (float)(i + j), var = (float)(i + 2 * j) + 0.5f;
+            network_set(net, net->stats, model.stat[i].mean + (size_t)j, 1, &mean);
+            network_set(net, net->stats, model.stat[i].var + (size_t)j, 1, &var);
+        }
+    net->tracked = 77;
+}
+
+static void test_round_trip(const struct checkpoint_image *image, struct network *net) {
+    struct network back;
+    struct optimizer o = {.kind = OPTIMIZER_ADAM};
+    struct train_position at;
+    struct epoch_record epochs[4];
+    struct err e;
+    char path[FILE_PATH_BYTES_MAX];
+    open_network(&back, &model);
+    is_int(checkpoint_write(image, dir, 2, &e), 0, "a checkpoint is written");
+    checkpoint_path(dir, image->at.step, path, sizeof path);
+    is_int(checkpoint_read(&back, &o, path, &at, epochs, &e), 0, "and read");
+    ok(same(back.params, net->params, model.param_elements), "parameters");
+    ok(same(back.stats, net->stats, model.stat_elements), "running statistics");
+    ok(same(back.state[0], net->state[0], model.param_elements), "first moments");
+    ok(same(back.state[1], net->state[1], model.param_elements), "second moments");
+    is_int(back.tracked, 77, "batches tracked");
+    ok(at.step == 1234 && at.epoch == 3 && at.consumed == 640 && at.samples == 1000 && at.seed == 9,
+       "position");
+    is_int(o.step, 1230, "optimizer step");
+    near(at.best_top1, 61.25, 0, "best accuracy");
+    is_int(at.epochs_done, 3, "epochs on record");
+    near(epochs[2].test_top5, 99.5, 0, "with their numbers");
+    o.kind = OPTIMIZER_SGD;
+    is_int(checkpoint_read(&back, &o, path, &at, epochs, &e), -1, "another optimizer is refused");
+    has_str(e.text, "train.optimizer", "with the remedy");
+    network_close(&back);
+}
+
+static void test_on_disk(struct network *net) {
+    struct arena a = {0};
+    struct safetensors_file f;
+    struct err e;
+    char path[FILE_PATH_BYTES_MAX];
+    checkpoint_path(dir, 1234, path, sizeof path);
+    is_int(safetensors_open(&f, &a, file_join(&a, path, "model.safetensors"), &e), 0, "model file");
+    is_uint(f.header.count, 62 + 3 * 20, "62 parameters, 20 batch norms with three tensors each");
+    const struct safetensors_tensor *t = safetensors_find(&f.header, "layer1.0.conv1.weight");
+    ok(t && t->ndim == 4 && t->dim[0] == 64 && t->dim[1] == 64 && t->dim[2] == 3 && t->dim[3] == 3,
+       "a convolution is out, in, 3, 3");
+    float *w = arena_new(&a, float, 64 * 64 * 9);
+    is_int(safetensors_read(&f, t, w, 64 * 64 * 9 * sizeof *w, &e), 0, "read");
+    const float *memory = (float *)(void *)net->params + param("layer1.0.conv1.weight")->begin;
+    near(w[(5 * 64 + 7) * 9 + 2 * 3 + 1], memory[((5 * 3 + 2) * 3 + 1) * 64 + 7], 0,
+         "one weight in its place");
+    t = safetensors_find(&f.header, "bn1.num_batches_tracked");
+    ok(t && t->type == SAFETENSORS_I64 && t->ndim == 0 && t->begin % 8 == 0,
+       "num_batches_tracked is one 64-bit integer");
+    is_str(safetensors_get_meta(&f.header, "format"), "pt", "metadata names the format");
+    safetensors_close(&f);
+    arena_fini(&a);
+}
+
+static void test_refused(void) {
+    struct network net;
+    struct arena a = {0};
+    struct err e;
+    char path[FILE_PATH_BYTES_MAX];
+    build(&other, 7);
+    open_network(&net, &other);
+    checkpoint_path(dir, 1234, path, sizeof path);
+    const char *file = file_join(&a, path, "model.safetensors");
+    is_int(checkpoint_read_model(&net, file, &e), -1, "a model with other classes is refused");
+    has_str(e.text, "fc.weight", "by the tensor that differs");
+    network_close(&net);
+    arena_fini(&a);
+}
+
+static void test_writer(struct network *net, struct train_position *at) {
+    struct checkpoint_writer *w;
+    struct optimizer o = {.kind = OPTIMIZER_ADAM};
+    struct epoch_record epochs[3] = {{0}};
+    struct stat st;
+    struct err e;
+    int64_t steps[8];
+    is_int(checkpoint_writer_open(&w, net, dir, 2, NULL, &e), 0, "the writing thread");
+    for (at->step = 2000; at->step < 2003; at->step++) {
+        is_int(checkpoint_writer_start(w, net, &o, at, epochs, &e), 0, "step %d", (int)at->step);
+        float changed = (float)at->step; // the copy is taken: training goes on at once
+        network_set(net, net->params, 0, 1, &changed);
+    }
+    is_int(checkpoint_writer_wait(w, &e), 0, "all written");
+    is_int(checkpoint_list(dir, steps, 8), 2, "two are kept");
+    ok(steps[0] == 2002 && steps[1] == 2001, "the newest two");
+    char path[FILE_PATH_BYTES_MAX];
+    snprintf(path, sizeof path, "%s/.checkpoint.new", dir);
+    ok(stat(path, &st) < 0, "and no unfinished one is left");
+    chmod(dir, 0555);
+    if (geteuid() == 0) {
+        skip(2, "root may write anywhere");
+    } else {
+        is_int(checkpoint_writer_start(w, net, &o, at, epochs, &e), 0, "one that cannot be made");
+        is_int(checkpoint_writer_wait(w, &e), -1, "is reported");
+    }
+    chmod(dir, 0755);
+    checkpoint_writer_close(w);
+}
+
+int main(void) {
+    struct network net;
+    struct checkpoint_image image;
+    struct err e;
+    struct optimizer o = {.kind = OPTIMIZER_ADAM, .step = 1230};
+    struct train_position at = {.step = 1234,
+                                .epoch = 3,
+                                .consumed = 640,
+                                .samples = 1000,
+                                .seed = 9,
+                                .tracked = 77,
+                                .epochs_done = 3,
+                                .best_top1 = 61.25};
+    struct epoch_record epochs[3] = {[2] = {.test_top5 = 99.5}};
+    if (!mkdtemp(dir))
+        bail_out("mkdtemp");
+    build(&model, 10);
+    open_network(&net, &model);
+    fill(&net);
+    checkpoint_image_init(&image, &net);
+    checkpoint_image_take(&image, &net, &o, &at, epochs);
+    test_round_trip(&image, &net);
+    test_on_disk(&net);
+    test_refused();
+    test_writer(&net, &at);
+    checkpoint_image_fini(&image);
+    network_close(&net);
+    file_remove_tree(dir, &e);
+    return done_testing();
+}
