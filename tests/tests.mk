@@ -55,7 +55,8 @@ FUZZ_C_CHOSEN := $(FUZZ_C)
 SCRIPTS_CHOSEN := $(sort $(wildcard tests/*/*.t))
 endif
 names = $(patsubst %.c,$(BUILD)/$(1)/%,$(2))
-SUBMAKE = +$(Q)$(MAKE) --no-print-directory
+SUBMAKE = +$(Q)$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+JOBS := $(shell nproc)
 
 test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
