@@ -15,9 +15,9 @@ typedef int vmask; // how many lanes from the first
 #define V_SET1(x)         ((vec){(x), (x), (x), (x)})
 #define V_LOAD(p)         load_first(p, VL)
 #define V_LOADM(p, m)     load_first(p, m)
+#define V_STORE(p, v)     store_first(p, VL, v)
 #define V_STOREM(p, m, v) store_first(p, m, v)
 #define V_MASK(n)         ((n) < VL ? (n) : VL)
-#define V_FULL            VL
 #define V_FMA(a, b, c)    ((a) * (b) + (c))
 #define V_RELU(v)         relu_lanes(v)
 #define V_SQRT(v)         sqrt_lanes(v)

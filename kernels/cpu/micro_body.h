@@ -11,19 +11,29 @@
 #define NR     (NV * VL)
 #define INLINE static inline __attribute__((always_inline))
 
-// Finishes one vector of a tile: what lies beyond the mask is neither read nor written.
-INLINE void store_vec(const struct tile_out *o, float *c, const float *bias, vec acc, vmask mask) {
-    vec v = o->alpha * acc;
-    if (o->beta != 0)
-        v = V_FMA(V_SET1(o->beta), V_LOADM(c, mask), v);
-    if (bias)
-        v += V_LOADM(bias, mask);
-    if (o->relu)
-        v = V_RELU(v);
-    V_STOREM(c, mask, v);
+INLINE vec load_part(const float *p, const int whole, vmask mask) {
+    return whole ? V_LOAD(p) : V_LOADM(p, mask);
 }
 
-INLINE void store_tile(const struct tile_out *o, vec (*acc)[NV], const int mr, const int nv) {
+// Finishes one vector of a tile: what lies beyond the mask is neither read nor written. Whole ones
+// go without: masked stores are slow on some processors.
+INLINE void store_vec(const struct tile_out *o, float *c, const float *bias, vec acc,
+                      const int whole, vmask mask) {
+    vec v = o->alpha * acc;
+    if (o->beta != 0)
+        v = V_FMA(V_SET1(o->beta), load_part(c, whole, mask), v);
+    if (bias)
+        v += load_part(bias, whole, mask);
+    if (o->relu)
+        v = V_RELU(v);
+    if (whole)
+        V_STORE(c, v);
+    else
+        V_STOREM(c, mask, v);
+}
+
+INLINE void store_tile(const struct tile_out *o, vec (*acc)[NV], const int mr, const int nv,
+                       const int whole) {
     vmask tail = V_MASK(o->cols - (nv - 1) * VL);
 #pragma GCC unroll 16
     for (int i = 0; i < mr; i++) {
@@ -31,7 +41,7 @@ INLINE void store_tile(const struct tile_out *o, vec (*acc)[NV], const int mr, c
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
             store_vec(o, c + j * VL, o->bias ? o->bias + j * VL : NULL, acc[i][j],
-                      j == nv - 1 ? tail : V_FULL);
+                      whole || j < nv - 1, tail);
     }
 }
 
@@ -43,7 +53,8 @@ INLINE void zero_tile(vec (*acc)[NV], const int mr, const int nv) {
             acc[i][j] = V_SET1(0.0F);
 }
 
-INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv) {
+// whole: all columns exist, so nothing has to be masked.
+INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv, const int whole) {
     vec acc[MR][NV];
     zero_tile(acc, mr, nv);
     for (int s = 0; s < t->segs; s++) {
@@ -66,11 +77,10 @@ INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv) {
             }
         }
     }
-    store_tile(&t->out, acc, mr, nv);
+    store_tile(&t->out, acc, mr, nv, whole);
 }
 
-// full: all columns exist, so nothing has to be masked.
-INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, const int full) {
+INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, const int whole) {
     vec acc[MR][NV];
     vmask tail = V_MASK(t->out.cols - (nv - 1) * VL);
     zero_tile(acc, mr, nv);
@@ -79,7 +89,7 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, c
         vec bv[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
-            bv[j] = full || j < nv - 1 ? V_LOAD(b + j * VL) : V_LOADM(b + j * VL, tail);
+            bv[j] = load_part(b + j * VL, whole || j < nv - 1, tail);
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++) {
             vec x = V_SET1(a[i]);
@@ -88,27 +98,22 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, c
                 acc[i][j] = V_FMA(x, bv[j], acc[i][j]);
         }
     }
-    store_tile(&t->out, acc, mr, nv);
+    store_tile(&t->out, acc, mr, nv, whole);
 }
 
 // One function per number of rows, so that a tile at the edge costs only its own rows, and per
 // width: one vector, all vectors with a masked tail, all vectors whole.
-#define TILE_FN(r)                                                                                 \
-    static void rows_##r##x1(const struct rows_tile *t) {                                          \
-        rows_tile_n(t, r, 1);                                                                      \
+#define TILE_FN_KIND(kind, r)                                                                      \
+    static void kind##_##r##x1(const struct kind##_tile *t) {                                      \
+        kind##_tile_n(t, r, 1, 0);                                                                 \
     }                                                                                              \
-    static void rows_##r##x2(const struct rows_tile *t) {                                          \
-        rows_tile_n(t, r, NV);                                                                     \
+    static void kind##_##r##x2(const struct kind##_tile *t) {                                      \
+        kind##_tile_n(t, r, NV, 0);                                                                \
     }                                                                                              \
-    static void cols_##r##x1(const struct cols_tile *t) {                                          \
-        cols_tile_n(t, r, 1, 0);                                                                   \
-    }                                                                                              \
-    static void cols_##r##x2(const struct cols_tile *t) {                                          \
-        cols_tile_n(t, r, NV, 0);                                                                  \
-    }                                                                                              \
-    static void cols_##r##x3(const struct cols_tile *t) {                                          \
-        cols_tile_n(t, r, NV, 1);                                                                  \
+    static void kind##_##r##x3(const struct kind##_tile *t) {                                      \
+        kind##_tile_n(t, r, NV, 1);                                                                \
     }
+#define TILE_FN(r) TILE_FN_KIND(rows, r) TILE_FN_KIND(cols, r)
 #define TILE_FNS_4 TILE_FN(1) TILE_FN(2) TILE_FN(3) TILE_FN(4)
 #define TILE_FNS_6 TILE_FNS_4 TILE_FN(5) TILE_FN(6)
 #define TILE_FNS_12                                                                                \
@@ -122,16 +127,21 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, c
 
 TILE_FNS
 
+// Which of the three a tile needs.
+INLINE int width_of(const struct tile_out *o) {
+    return (o->cols > VL) + (o->cols == NR);
+}
+
 static void micro_rows(const struct rows_tile *t) {
-    static void (*const table[][MR])(const struct rows_tile *) = {{TILE_ROW(rows, 1)},
-                                                                  {TILE_ROW(rows, 2)}};
-    table[t->out.cols > VL][t->out.rows - 1](t);
+    static void (*const table[][MR])(const struct rows_tile *) = {
+        {TILE_ROW(rows, 1)}, {TILE_ROW(rows, 2)}, {TILE_ROW(rows, 3)}};
+    table[width_of(&t->out)][t->out.rows - 1](t);
 }
 
 static void micro_cols(const struct cols_tile *t) {
     static void (*const table[][MR])(const struct cols_tile *) = {
         {TILE_ROW(cols, 1)}, {TILE_ROW(cols, 2)}, {TILE_ROW(cols, 3)}};
-    table[(t->out.cols > VL) + (t->out.cols == NR)][t->out.rows - 1](t);
+    table[width_of(&t->out)][t->out.rows - 1](t);
 }
 
 typedef float quad __attribute__((vector_size(16)));
@@ -186,7 +196,7 @@ static void micro_pack_copied(int k, int cols, const float *src, ptrdiff_t strid
     }
     for (int p = 0; p < k; p++, src += stride, dst += NR)
         for (int v = 0; v < NV; v++)
-            V_STOREM(dst + v * VL, V_FULL, V_LOADM(src + v * VL, mask[v]));
+            V_STORE(dst + v * VL, load_part(src + v * VL, cols == NR, mask[v]));
 }
 
 #endif

@@ -193,13 +193,22 @@ static void span_adam(size_t n, const struct adam_step *s, float *p, const float
     float keep1 = s->beta1, take1 = 1 - s->beta1, keep2 = s->beta2, take2 = 1 - s->beta2;
     float root = s->inv_sqrt_correct2, eps = s->eps;
     for (size_t i = 0; i < n; i += VL) {
-        vmask lanes = V_MASK(n - i < VL ? (int)(n - i) : VL);
-        vec x = V_LOADM(p + i, lanes), d = scale * V_LOADM(g + i, lanes) + decay * x;
-        vec first = keep1 * V_LOADM(m + i, lanes) + take1 * d;
-        vec second = keep2 * V_LOADM(v + i, lanes) + take2 * (d * d);
-        V_STOREM(m + i, lanes, first);
-        V_STOREM(v + i, lanes, second);
-        V_STOREM(p + i, lanes, x * shrink - lr * (first / (V_SQRT(second) * root + eps)));
+        int whole = n - i >= VL;
+        vmask lanes = V_MASK(whole ? VL : (int)(n - i));
+        vec x = load_part(p + i, whole, lanes), d = scale * load_part(g + i, whole, lanes);
+        d += decay * x;
+        vec first = keep1 * load_part(m + i, whole, lanes) + take1 * d;
+        vec second = keep2 * load_part(v + i, whole, lanes) + take2 * (d * d);
+        vec moved = x * shrink - lr * (first / (V_SQRT(second) * root + eps));
+        if (whole) {
+            V_STORE(m + i, first);
+            V_STORE(v + i, second);
+            V_STORE(p + i, moved);
+        } else {
+            V_STOREM(m + i, lanes, first);
+            V_STOREM(v + i, lanes, second);
+            V_STOREM(p + i, lanes, moved);
+        }
     }
 }
 
