@@ -52,7 +52,7 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     }
     struct strbuf text = {0};
     // One rank alone needs no label, and of the trainer's only rank 0 speaks.
-    if (v->follow->story.world_size != 1 && o->only_rank < 0 &&
+    if ((v->follow->story.world_size != 1 || v->follow->count > 1) && o->only_rank < 0 &&
         !(v->follow->run->native && rank == 0))
         strbuf_addf(&text, "[%s:%d] ", n->node->info->name, rank);
     if (screen->out_is_terminal)

@@ -89,6 +89,8 @@ void fleet_done(struct fleet_node *n, const struct err *e)
         else
             snprintf(words, sizeof words, "done in %s", took);
         progress_end(&f->progress, n->index, well, well ? words : n->err.text);
+        // In plain lines a failure is said once, by fleet_report.
+        row->told |= !well && f->session->screen->style == SCREEN_PLAIN;
     }
 }
 

@@ -95,7 +95,11 @@ static void take_record(struct follow_node *n, const struct follow_record *r)
     }
     if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, follow_take_line, n, &e) < 0)
         follow_keep_error(f, &e);
-    if (r->kind == FOLLOW_END) {
+    if (r->kind == FOLLOW_END && !f->until_now && !follow_is_final(r->state)) {
+        // The agent is dying, and what it held open is not closed yet: ask again.
+        err_set(&e, ERR_NO_STATUS, "the agent ended while the run was %s", r->state);
+        node_lost(n, &e);
+    } else if (r->kind == FOLLOW_END) {
         memcpy(n->state, r->state, sizeof n->state);
         n->exit_status = r->exit_status;
         node_over(n);

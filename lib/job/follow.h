@@ -99,5 +99,6 @@ void follow_take_line(void *ctx, const struct mirror_file *file, const char *lin
 // Hands out the lines that waited for their rank; all: also those whose rank nobody ever told.
 void follow_release(struct follow_node *n, bool all);
 void follow_keep_error(struct follow *f, const struct err *e);
+bool follow_is_final(const char *state);
 
 #endif

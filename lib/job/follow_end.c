@@ -47,7 +47,7 @@ int follow_name_logs(struct follow *f, struct err *e)
     return result;
 }
 
-static bool is_final(const char *state)
+bool follow_is_final(const char *state)
 {
     for (int i = 0; i <= NODE_LOST; i++)
         if (strcmp(node_state_name((enum node_state)i), state) == 0)
@@ -64,7 +64,7 @@ const char *follow_state(const struct follow *f, int *exit_status)
     *exit_status = 0;
     for (size_t i = 0; i < f->count; i++) {
         const struct follow_node *n = &f->nodes[i];
-        if (!n->over || (n->state[0] && !is_final(n->state)))
+        if (!n->over || (n->state[0] && !follow_is_final(n->state)))
             return "";
         if (str_eq(f->story.coordinator, n->node->info->name) && n->state[0] &&
             strcmp(n->state, node_state_name(NODE_LOST)) != 0)

@@ -213,9 +213,9 @@ void summary_text(const struct summary *s, struct strbuf *out)
     char fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], got[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "\n%s: %s", r->id, r->state);
     if (s->follow->story.world_size)
-        strbuf_addf(out, ", %d rank%s on %zu node%s", s->follow->story.world_size,
-                    s->follow->story.world_size == 1 ? "" : "s", s->follow->count,
-                    s->follow->count == 1 ? "" : "s");
+        strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->story.world_size,
+                    s->follow->story.world_size == 1 ? "" : "s", s->follow->story.nodes_in_round,
+                    s->follow->story.nodes_in_round == 1 ? "" : "s");
     if (s->follow->story.restarts)
         strbuf_addf(out, ", %d restart%s", s->follow->story.restarts,
                     s->follow->story.restarts == 1 ? "" : "s");

@@ -175,6 +175,56 @@ like "$err" 'dtctl stop' 'with the way out'
 ok 'and leaves the inventory' test -f .dtctl/default/cluster.toml
 dtctl stop -q >/dev/null 2>&1
 
+# ---- a node's agent dies ------------------------------------------------------------------------
+agent_of() { # NODE RUN-PREFIX: the pid of its agent
+    cat .dtctl/default/nodes/"$1"/runs/"$2"*/status.json 2>/dev/null | grep -o '"pid":[0-9]*' |
+        head -n 1 | cut -d: -f2
+}
+dtctl train --name shrinks --nodes 1:2 -- sh -c 'echo start of $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || sleep 60; echo $RANK >$DTCTL_OUTPUT_DIR/end' \
+    >shrinks.out 2>shrinks.err &
+pid=$!
+wait_for 10 grep -q '^\[node1:1\] start of 2' shrinks.out
+kill -9 "$(agent_of node1 shrinks)"
+wait $pid
+is "$?" 0 'with MIN:MAX nodes the run goes on without it'
+like "$(cat shrinks.err)" 'node node1 is lost' 'says so'
+like "$(cat shrinks.out)" '\[node0:0\] start of 1' 'and starts again with what is left'
+is "$(cat "$(newest)/output/end")" 0 'to the end'
+dtctl train --name breaks -- sh -c 'echo start; sleep 60' >breaks.out 2>&1 &
+pid=$!
+wait_for 10 grep -q '^\[node1:1\] start' breaks.out
+kill -9 "$(agent_of node1 breaks)"
+wait $pid
+is "$?" 1 'with a fixed number of nodes it fails'
+ok 'and leaves nothing behind' wait_for 10 none_left
+
+# ---- the trainer, stopped and resumed -----------------------------------------------------------
+cat >dtctl.toml <<'END'
+[train]
+model = "mlp"
+hidden = [32]
+dataset = "shapes"
+train_size = 4000
+test_size = 200
+epochs = 200
+END
+dtctl train --name resumed >resumed.out 2>&1 &
+pid=$!
+wait_for 30 grep -q '^Epoch: \[3\]' resumed.out
+kill -INT $pid
+wait $pid
+run dtctl train --name resumed --set train.epochs=6 --json
+is "$status" 0 'the trainer goes on'
+like "$out" '"event":"plan".*"resumes":"resumed-' 'with the state of the run that was stopped'
+unlike "$out" '"text":"Epoch: \[0\]' 'not from the beginning'
+r=$(newest)
+ok 'and gives a model' test -s "$r/output/model/model.safetensors"
+like "$(cat "$r/summary.json")" '"accuracy":[0-9.]+' 'and an accuracy in the summary'
+run dtctl train --name resumed --set train.epochs=1 --resume never
+is "$status" 0 '--resume never'
+like "$out" 'Epoch: \[0\]' 'starts afresh'
+rm dtctl.toml
+
 # ---- lock ---------------------------------------------------------------------------------------
 # The lock of an open file description: struct flock is short type, whence; long start, length; pid.
 perl -e 'open(F, "+>", ".dtctl/default/lock") or die; my $l = pack("ssx4qqix4", 1, 0, 0, 0, 0);
