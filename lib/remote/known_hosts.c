@@ -62,6 +62,13 @@ static bool hashed_matches(struct word w, const char *name) {
            got_len == SHA1_BYTES && memcmp(got, want, SHA1_BYTES) == 0;
 }
 
+// Host names have no case; hashed ones were lowered before they were hashed.
+static void lower(char *out, const char *s, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        out[i] = (char)tolower((unsigned char)s[i]);
+    out[len] = '\0';
+}
+
 // A list of patterns "a,b*,!c", or one hashed name.
 static bool names_match(struct word w, const char *name) {
     if (w.len > 3 && memcmp(w.p, "|1|", 3) == 0)
@@ -74,8 +81,7 @@ static bool names_match(struct word w, const char *name) {
         char pattern[NAME_BYTES_MAX];
         bool negated = len && *p == '!';
         if (len - negated < sizeof pattern) {
-            memcpy(pattern, p + negated, len - negated);
-            pattern[len - negated] = '\0';
+            lower(pattern, p + negated, len - negated);
             if (ssh_config_glob(pattern, name)) {
                 if (negated)
                     return false;
@@ -141,20 +147,21 @@ static void search_line(const char *path, int number, const char *p, const char 
 
 void known_hosts_search(const char *path, const char *text, size_t len, const char *name, int port,
                         const void *blob, size_t blob_len, struct known_hosts_found *f) {
-    char full[NAME_BYTES_MAX];
-    int n = port == 22 ? snprintf(full, sizeof full, "%s", name)
-                       : snprintf(full, sizeof full, "[%s]:%d", name, port);
-    if (n < 0 || (size_t)n >= sizeof full)
+    char full[NAME_BYTES_MAX + 16], plain[NAME_BYTES_MAX];
+    if (strlen(name) >= sizeof plain)
         return;
-    for (char *c = full; *c; c++) // host names have no case; hashed ones were lowered first
-        *c = (char)tolower((unsigned char)*c);
+    lower(plain, name, strlen(name));
+    if (port == 22)
+        snprintf(full, sizeof full, "%s", plain);
+    else
+        snprintf(full, sizeof full, "[%s]:%d", plain, port);
     const char *end = text + len;
     int number = 1;
     for (const char *p = text; p < end; number++) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
         const char *stop = nl ? nl : end;
         if (stop - p <= KNOWN_HOSTS_LINE_BYTES_MAX)
-            search_line(path, number, p, stop, full, port == 22 ? NULL : name, blob, blob_len, f);
+            search_line(path, number, p, stop, full, port == 22 ? NULL : plain, blob, blob_len, f);
         p = stop + 1;
     }
     if (f->match)
@@ -206,9 +213,8 @@ char *known_hosts_format(struct arena *a, const char *name, int port, const void
     char *key = arena_new(a, char, BASE64_ENCODED_BYTES(len));
     const char *type = known_hosts_blob_type(a, blob, len);
     base64_encode(key, blob, len);
-    char *lower = arena_strdup(a, name);
-    for (char *c = lower; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
-    return port == 22 ? arena_printf(a, "%s %s %s\n", lower, type ? type : "?", key)
-                      : arena_printf(a, "[%s]:%d %s %s\n", lower, port, type ? type : "?", key);
+    char *host = arena_new(a, char, strlen(name) + 1);
+    lower(host, name, strlen(name));
+    return port == 22 ? arena_printf(a, "%s %s %s\n", host, type ? type : "?", key)
+                      : arena_printf(a, "[%s]:%d %s %s\n", host, port, type ? type : "?", key);
 }

@@ -16,8 +16,7 @@ bool ssh_config_glob(const char *pattern, const char *text) {
         if (*pattern == '*') {
             star = pattern++;
             mark = text;
-        } else if (*pattern == '?' || (*pattern && tolower((unsigned char)*pattern) ==
-                                                       tolower((unsigned char)*text))) {
+        } else if (*pattern == '?' || (*pattern && *pattern == *text)) {
             pattern++;
             text++;
         } else if (star) {

@@ -265,7 +265,7 @@ static void collect_error(struct transport_run *r, void *ctx, const void *p, siz
 static void collect_room(struct transport_run *r, void *ctx) {
     struct collect *c = ctx;
     c->input_sent +=
-        transport_run_send(r, c->input.data + c->input_sent, c->input.len - c->input_sent);
+        transport_run_send(r, strbuf_cstr(&c->input) + c->input_sent, c->input.len - c->input_sent);
     if (c->input_sent == c->input.len)
         transport_run_send_end(r);
 }

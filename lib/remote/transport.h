@@ -17,6 +17,8 @@
 // A link that cannot be opened, or is lost later, tells it by on_down once; each run that was going
 // on has then had its on_end with how == TRANSPORT_LOST first. No exit status is ever made up.
 //
+// The program must ignore SIGPIPE: local commands need not read what they are sent.
+//
 // Errors name the node, the address and what to do. ERR_NET, ERR_TIMEOUT, ERR_AUTH, ERR_HOSTKEY.
 #ifndef REMOTE_TRANSPORT_H
 #define REMOTE_TRANSPORT_H

@@ -237,10 +237,8 @@ static void opened(struct transport_link *l, void *ctx) {
         start_exec(n);
         return;
     }
-    struct agent_install_spec spec = {.root = d->args[1],
-                                      .data = d->program,
-                                      .size = d->program_len,
-                                      .sha256 = d->program_hash};
+    struct agent_install_spec spec = {
+        .root = d->args[1], .data = d->program, .size = d->program_len, .sha256 = d->program_hash};
     if (agent_install(l, &spec, &install_events, n, &e) < 0)
         fail(n, &e);
 }
@@ -320,8 +318,8 @@ static int prepare(struct drive *d, struct err *e) {
         return 0;
     if (d->arg_count < (str_eq(d->verb, "hello") ? 2 : 4))
         return err_set(e, ERR_USAGE, "too few arguments");
-    if (file_read(&d->arena, d->args[0], DRIVE_PROGRAM_BYTES_MAX, &d->program, &d->program_len,
-                  e) < 0)
+    if (file_read(&d->arena, d->args[0], DRIVE_PROGRAM_BYTES_MAX, &d->program, &d->program_len, e) <
+        0)
         return -1;
     hash_of(digest, d->program, d->program_len);
     hash_hex(d->program_hash, digest);
@@ -336,8 +334,8 @@ static void open_node(struct drive *d, struct node *n, struct err *e) {
         t.folder = n->name + 6;
     n->d = d;
     n->start_ms = clock_mono_ms();
-    n->link = transport_open(local ? &transport_local : &transport_ssh, &d->env, &t, &link_events,
-                             n, e);
+    n->link =
+        transport_open(local ? &transport_local : &transport_ssh, &d->env, &t, &link_events, n, e);
     if (!n->link)
         fail(n, e);
 }
@@ -352,6 +350,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: see the top of tests/tools/remote_drive.c\n");
         return 2;
     }
+    signal(SIGPIPE, SIG_IGN);
     log_open("remote_drive", getenv("DRIVE_DEBUG") ? LOG_DEBUG : LOG_WARN, LOG_PLAIN);
     d.verb = argv[i];
     d.args = argv + i + 2;

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any text as known_hosts, as a key and as an ignore file.
+#include "base/hash.h"
+#include "remote/ignore.h"
+#include "remote/known_hosts.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct arena a = {0};
+    struct known_hosts_found f = {0}, port = {0};
+    struct err e;
+    void *blob = NULL;
+    size_t len = 0;
+    char *text = arena_strndup(&a, (const char *)data, size);
+    if (known_hosts_parse_key(&a, text, &blob, &len, &e) == 0) {
+        void *again;
+        size_t again_len;
+        char *line = known_hosts_format(&a, "h", 22, blob, len);
+        must(known_hosts_parse_key(&a, line + 2, &again, &again_len, &e) == 0);
+        must(again_len == len && memcmp(again, blob, len) == 0);
+        known_hosts_search("f", line, strlen(line), "h", 22, blob, len, &f);
+        must(f.match && !f.differs);
+    }
+    memset(&f, 0, sizeof f);
+    known_hosts_search("f", (const char *)data, size, "gpu01", 22, blob, len, &f);
+    known_hosts_search("f", (const char *)data, size, "gpu01", 2200, blob, len, &port);
+    must(!(f.match && f.differs) && (blob || (!f.match && !f.revoked)));
+    struct ignore ig = {0};
+    if (ignore_add(&a, &ig, "base", text, strlen(text), &e) == 0) {
+        (void)ignore_match(&ig, "base/a/b.c", false);
+        (void)ignore_match(&ig, "base/a", true);
+    }
+    arena_fini(&a);
+    return 0;
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifests of real folders, their order and digest, and the cache of hashes.
+#include "base/str.h"
+#include "remote/hash_cache.h"
+#include "remote/manifest.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/test_manifest.XXXXXX";
+
+static void put(const char *name, const char *text, mode_t mode) {
+    struct err e;
+    struct arena a = {0};
+    char *path = arena_printf(&a, "%s/%s", folder, name);
+    if (file_make_dirs(file_dir(&a, path), 0755, &e) < 0 ||
+        file_write_atomic(path, text, strlen(text), mode, &e) < 0)
+        bail_out("%s", e.text);
+    arena_fini(&a);
+}
+
+static const struct manifest_entry *find(const struct manifest *m, const char *path) {
+    for (size_t i = 0; i < m->count; i++)
+        if (strcmp(m->entries[i].path, path) == 0)
+            return &m->entries[i];
+    return NULL;
+}
+
+static struct manifest *scan(const char *prefix, bool ignore_default, const char *cache) {
+    struct manifest *m = manifest_new();
+    struct err e;
+    struct manifest_rules rules = {.ignore_default = ignore_default};
+    if (manifest_add_path(m, folder, prefix, &rules, &e) < 0 ||
+        manifest_hash(m, cache, NULL, NULL, &e) < 0)
+        bail_out("%s", e.text);
+    return m;
+}
+
+static void test_scan(void) {
+    put("a/one", "1", 0644);
+    put("a.b", "2", 0755);
+    put("a/z/deep", "3", 0600);
+    put(".git/config", "x", 0644);
+    put("logs/a.log", "x", 0644);
+    put("logs/.dtctlignore", "*.log\n", 0644);
+    put("empty", "", 0644);
+    char link[256];
+    snprintf(link, sizeof link, "%s/link", folder);
+    if (symlink("a/one", link) < 0)
+        bail_out("symlink");
+    struct manifest *m = scan("", true, NULL);
+    is_uint(m->files, 5, "files are counted");
+    is_uint(m->ignored, 2, "what is left out too");
+    ok(!find(m, ".git") && !find(m, "logs/a.log"), ".git and ignored files are left out");
+    ok(find(m, "logs/.dtctlignore"), "the rules themselves go along");
+    is_str(find(m, "link")->target, "a/one", "a link stays one");
+    is_int(find(m, "a.b")->mode, 0755, "modes");
+    char hex[HASH_HEX_BYTES];
+    hash_hex(hex, find(m, "a/one")->hash);
+    is_str(hex, "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b", "sha256sum's");
+    is_str(m->entries[0].path, "a", "sorted");
+    is_str(m->entries[1].path, "a/one", "so that what is in a folder follows it");
+    is_str(m->entries[m->count - 1].path, "logs/.dtctlignore", "to the end");
+    unsigned char before[HASH_BYTES], after[HASH_BYTES];
+    manifest_digest(m, before);
+    manifest_free(m);
+    m = scan("", true, NULL);
+    manifest_digest(m, after);
+    is_mem(after, HASH_BYTES, before, HASH_BYTES, "the same folder has the same digest");
+    manifest_free(m);
+    put("a/one", "changed", 0644);
+    m = scan("", true, NULL);
+    manifest_digest(m, after);
+    ok(memcmp(before, after, HASH_BYTES) != 0, "another content another one");
+    manifest_free(m);
+    m = scan("top/x", false, NULL);
+    ok(find(m, "top/x/.git/config") && find(m, "top/x/logs/a.log"), "without rules all of it");
+    manifest_free(m);
+}
+
+static int append(struct manifest *m, const char *path, enum manifest_kind kind, struct err *e) {
+    struct manifest_entry n = {.path = path, .kind = kind, .target = "x", .bytes = ""};
+    return manifest_append(m, &n, e);
+}
+
+static void test_order(void) {
+    struct manifest *m = manifest_new();
+    struct err e;
+    append(m, "d", MANIFEST_FOLDER, &e);
+    append(m, "d", MANIFEST_FOLDER, &e);
+    append(m, "d/x", MANIFEST_FILE, &e);
+    append(m, "d.x", MANIFEST_FILE, &e);
+    is_int(manifest_sort(m, &e), 0, "a folder may be named twice");
+    is_uint(m->count, 3, "and counts once");
+    append(m, "d/x", MANIFEST_FILE, &e);
+    is_int(manifest_sort(m, &e), -1, "a file may not");
+    has_str(e.text, "'d/x'", "it is named");
+    manifest_free(m);
+    m = manifest_new();
+    append(m, "l/x", MANIFEST_FILE, &e);
+    append(m, "l!", MANIFEST_FILE, &e);
+    append(m, "l", MANIFEST_LINK, &e);
+    is_int(manifest_sort(m, &e), -1, "nothing goes through a link");
+    manifest_free(m);
+    static const char *const bad[] = {"/x", "../x", "a/../b", "a//b", "", ".", "a/", "a/./b"};
+    m = manifest_new();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        is_int(append(m, bad[i], MANIFEST_FILE, &e), -1, "'%s' is refused", bad[i]);
+    manifest_free(m);
+}
+
+static void test_cache(void) {
+    struct arena a = {0};
+    struct hash_cache c;
+    struct stat st;
+    struct err e;
+    unsigned char hash[HASH_BYTES], got[HASH_BYTES];
+    char *path = arena_printf(&a, "%s/cache", folder), *file = arena_printf(&a, "%s/a.b", folder);
+    memset(hash, 7, sizeof hash);
+    stat(file, &st);
+    hash_cache_open(&c, path, true);
+    hash_cache_put(&c, &st, hash, hash_cache_now_ns() - 1000000000);
+    ok(!hash_cache_get(&c, &st, got), "a file hashed just after it was made is not remembered");
+    hash_cache_put(&c, &st, hash, hash_cache_now_ns() + 1000000000);
+    ok(hash_cache_get(&c, &st, got), "one that has settled is");
+    is_int(hash_cache_save(&c, path, &e), 0, "it is saved");
+    hash_cache_fini(&c);
+    hash_cache_open(&c, path, true);
+    ok(hash_cache_get(&c, &st, got) && memcmp(got, hash, HASH_BYTES) == 0, "and read again");
+    st.st_ctim.tv_nsec ^= 1;
+    ok(!hash_cache_get(&c, &st, got), "another ctime is another file");
+    for (uint64_t i = 1; i < 5000; i++) {
+        st.st_ino = i;
+        hash_cache_put(&c, &st, hash, HASH_CACHE_OWN);
+    }
+    st.st_ino = 4321;
+    ok(hash_cache_get(&c, &st, got), "it grows");
+    is_int(hash_cache_save(&c, path, &e), 0, "and is saved");
+    hash_cache_fini(&c);
+    int fd = open(path, O_WRONLY);
+    ok(pwrite(fd, "x", 1, 3000) == 1, "a damaged file");
+    close(fd);
+    hash_cache_open(&c, path, true);
+    ok(!hash_cache_get(&c, &st, got), "is not believed");
+    hash_cache_fini(&c);
+    arena_fini(&a);
+}
+
+static int stop_at_once(void *ctx, uint64_t done, uint64_t total) {
+    (void)ctx;
+    (void)done;
+    (void)total;
+    return 1;
+}
+
+static void test_threads(void) {
+    struct err e;
+    struct manifest *m;
+    char *text = heap_alloc(3000001);
+    memset(text, 'x', 3000000);
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "large/%d", i);
+        text[0] = (char)('a' + i);
+        put(name, text, 0644);
+    }
+    m = scan("", true, NULL);
+    unsigned char want[HASH_BYTES];
+    text[0] = 'd';
+    hash_of(want, text, 3000000);
+    is_mem(find(m, "large/3")->hash, HASH_BYTES, want, HASH_BYTES, "threads hash each its file");
+    manifest_free(m);
+    m = manifest_new();
+    ok(manifest_add_path(m, folder, "", NULL, &e) == 0, "once more");
+    int rc = manifest_hash(m, NULL, stop_at_once, NULL, &e);
+    ok(rc == 0 || e.code == ERR_INTERRUPTED, "the callback can stop it");
+    manifest_free(m);
+    m = manifest_new();
+    is_int(manifest_add_path(m, "/nonexistent/x", "", NULL, &e), -1, "a missing folder");
+    is_int(e.code, ERR_NOT_FOUND, "is told");
+    manifest_free(m);
+    free(text);
+}
+
+int main(void) {
+    struct err e;
+    if (!mkdtemp(folder))
+        bail_out("mkdtemp");
+    test_scan();
+    test_order();
+    test_cache();
+    test_threads();
+    is_int(file_remove_tree(folder, &e), 0, "cleaned up");
+    return done_testing();
+}

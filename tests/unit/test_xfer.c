@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends of a transfer without a network: sender and receiver exchange frames in memory, are cut
+// at every kind of place, and go on; and frames that nobody should send.
+#include "base/str.h"
+#include "remote/receive.h"
+#include "remote/send.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/test_xfer.XXXXXX";
+static struct arena arena;
+
+static char *path_of(const char *name) {
+    return arena_printf(&arena, "%s/%s", folder, name);
+}
+
+static void put(const char *name, const void *p, size_t len, mode_t mode) {
+    struct err e;
+    char *path = path_of(name);
+    if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
+        file_write_atomic(path, p, len, mode, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static bool same_file(const char *a, const char *b) {
+    char *command = arena_printf(&arena, "cmp -s %s %s", path_of(a), path_of(b));
+    return system(command) == 0;
+}
+
+static bool same_tree(const char *a, const char *b) {
+    char *command =
+        arena_printf(&arena, "diff -r --no-dereference %s %s >&2", path_of(a), path_of(b));
+    return system(command) == 0;
+}
+
+static struct manifest *scan(const char *name) {
+    struct manifest *m = manifest_new();
+    struct err e;
+    if (manifest_add_path(m, path_of(name), "", NULL, &e) < 0 ||
+        manifest_hash(m, NULL, NULL, NULL, &e) < 0)
+        bail_out("%s", e.text);
+    return m;
+}
+
+// ---- a transfer in memory ---------------------------------------------------------------------
+
+struct run {
+    struct receive r;
+    struct send_plan plan;
+    struct xfer_packer packer;
+    struct xfer_unpacker to_r, to_s;
+    struct strbuf forth, back;
+    size_t frames_max; // content frames before the cut; 0: no cut
+    bool compress, planned, ready, result;
+    struct err err;
+};
+
+static int steps(struct run *t) {
+    int rc;
+    while ((rc = receive_step(&t->r, &t->back, &t->err)) > 0)
+        ;
+    return rc;
+}
+
+// Everything in `forth` goes to the receiver.
+static int deliver(struct run *t) {
+    struct xfer_frame f;
+    size_t used = 0;
+    int rc = 0;
+    while ((rc = xfer_wire_take(&t->to_r, strbuf_cstr(&t->forth) + used, t->forth.len - used, &f,
+                                &t->err)) > 0) {
+        used += f.wire_bytes;
+        if (receive_frame(&t->r, &f, &t->back, &t->err) < 0 || steps(t) < 0)
+            return -1;
+    }
+    strbuf_clear(&t->forth);
+    return rc;
+}
+
+// Everything in `back` goes to the sender.
+static int answer(struct run *t, struct send_stream *s) {
+    struct xfer_frame f;
+    size_t used = 0;
+    int rc = 0;
+    while ((rc = xfer_wire_take(&t->to_s, strbuf_cstr(&t->back) + used, t->back.len - used, &f,
+                                &t->err)) > 0) {
+        used += f.wire_bytes;
+        if (f.type == XFER_NEED && send_plan_need(&t->plan, &f, &t->err) < 0)
+            return -1;
+        if (f.type == XFER_ACK && s && send_stream_ack(s, bytes_load(f.data, 8), &t->err) < 0)
+            return -1;
+        t->ready |= f.type == XFER_NEED_END;
+        t->result |= f.type == XFER_RESULT;
+    }
+    strbuf_clear(&t->back);
+    return rc;
+}
+
+static int run_list(struct run *t, const struct manifest *m) {
+    struct strbuf b = {0};
+    for (size_t next = 0; next < m->count;) {
+        strbuf_clear(&b);
+        xfer_put_entries(&b, m, &next, 1000);
+        xfer_wire_put(&t->packer, &t->forth, XFER_ENTRIES, b.data, b.len, t->compress);
+    }
+    strbuf_clear(&b);
+    xfer_put_uint(&b, m->count, 8);
+    xfer_wire_frame(&t->forth, XFER_ENTRIES_END, b.data, b.len);
+    strbuf_fini(&b);
+    send_plan_init(&t->plan, m);
+    t->planned = true;
+    return deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
+}
+
+static int run_content(struct run *t) {
+    struct send_stream s;
+    int rc = 0;
+    send_plan_ready(&t->plan);
+    send_stream_init(&s, &t->plan, false);
+    for (size_t n = 0; rc == 0 && send_stream_fill(&s, &t->forth, t->compress, &t->err) > 0; n++) {
+        if (t->frames_max && n == t->frames_max) {
+            rc = err_set(&t->err, ERR_NET, "cut");
+            break;
+        }
+        rc = deliver(t) < 0 || answer(t, &s) < 0 ? -1 : 0;
+    }
+    send_stream_fini(&s);
+    if (rc == 0) {
+        xfer_wire_frame(&t->forth, XFER_DONE, NULL, 0);
+        rc = deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
+    }
+    return rc;
+}
+
+static int transfer(struct run *t, const struct manifest *m, const char *dest, const char *store,
+                    bool replace, bool keep) {
+    struct receive_config config = {.dest = path_of(dest),
+                                    .store = path_of(store),
+                                    .replace = replace,
+                                    .keep = keep,
+                                    .acks = true};
+    int rc = receive_open(&t->r, &config, &t->err);
+    if (rc == 0)
+        rc = run_list(t, m);
+    if (rc == 0 && !t->ready)
+        rc = err_set(&t->err, ERR_FAILED, "no answer to the list");
+    if (rc == 0)
+        rc = run_content(t);
+    if (rc == 0 && !t->result)
+        rc = err_set(&t->err, ERR_FAILED, "no result");
+    receive_close(&t->r);
+    if (t->planned && rc < 0)
+        t->result = false;
+    xfer_packer_fini(&t->packer);
+    xfer_unpacker_fini(&t->to_r);
+    xfer_unpacker_fini(&t->to_s);
+    strbuf_fini(&t->forth);
+    strbuf_fini(&t->back);
+    return rc;
+}
+
+static uint64_t plan_bytes(struct run *t) {
+    uint64_t bytes = t->plan.bytes;
+    send_plan_fini(&t->plan);
+    return bytes;
+}
+
+// ---- tests ------------------------------------------------------------------------------------
+
+static void make_tree(void) {
+    size_t len = 13 << 20;
+    unsigned char *p = heap_alloc(len);
+    uint32_t x = 1;
+    for (size_t i = 0; i < len; i++) {
+        x = x * 1664525 + 1013904223;
+        p[i] = (unsigned char)(x >> 24);
+    }
+    put("src/big", p, len, 0644);
+    put("src/copy/big", p, len, 0600);
+    put("src/edge", p + 7, XFER_SMALL_BYTES_MAX, 0644);
+    put("src/edge1", p + 9, XFER_SMALL_BYTES_MAX + 1, 0644);
+    put("src/unit", p + 11, XFER_UNIT_BYTES, 0644);
+    put("src/unit1", p + 13, XFER_UNIT_BYTES + 1, 0644);
+    put("src/empty", "", 0, 0644);
+    memset(p, 'z', len);
+    put("src/flat", p, 5 << 20, 0644);
+    for (int i = 0; i < 300; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "src/many/%d/%d", i % 7, i);
+        put(name, p, (size_t)i * 3, i % 2 ? 0644 : 0755);
+    }
+    if (symlink("many/1", path_of("src/link")) < 0)
+        bail_out("symlink");
+    free(p);
+}
+
+static void test_whole(const struct manifest *m, bool replace, bool keep, bool compress) {
+    const char *dest = arena_printf(&arena, "to-%d%d%d", replace, keep, compress);
+    const char *store = arena_printf(&arena, "%s/store", keep ? "kept" : dest);
+    struct run t = {.compress = compress};
+    is_int(transfer(&t, m, dest, store, replace, keep), 0, "a transfer: %s%s", dest,
+           t.err.text[0] ? t.err.text : "");
+    ok(same_tree("src", dest), "all is there");
+    struct stat st;
+    ok(stat(path_of(arena_printf(&arena, "%s/copy/big", dest)), &st) == 0 &&
+           (st.st_mode & 0777) == 0600,
+       "modes too");
+    (void)plan_bytes(&t);
+    struct run again = {.compress = compress};
+    is_int(transfer(&again, m, dest, store, replace, keep), 0, "once more");
+    is_uint(plan_bytes(&again), 0, "nothing travels");
+}
+
+// Cuts after n content frames, again and again: each attempt must bring it further.
+static void test_cuts(const struct manifest *m, bool keep) {
+    const char *dest = keep ? "cut-kept" : "cut";
+    const char *store = keep ? "cut-store" : "cut/.part";
+    uint64_t left = UINT64_MAX;
+    int attempts = 0, rc = -1;
+    bool shrinks = true;
+    while (rc < 0 && attempts++ < 30) {
+        struct run t = {.compress = attempts % 2, .frames_max = 24};
+        rc = transfer(&t, m, dest, store, false, keep);
+        uint64_t bytes = plan_bytes(&t);
+        shrinks &= bytes < left;
+        left = bytes;
+    }
+    is_int(rc, 0, "a transfer that is cut %d times comes to its end", attempts - 1);
+    ok(attempts > 2, "and was cut more than once");
+    ok(shrinks, "each attempt has less to do");
+    ok(same_tree("src", dest), "all is there");
+}
+
+static void test_damage(const struct manifest *m) {
+    struct run t = {.frames_max = 40};
+    is_int(transfer(&t, m, "hurt", "hurt-store", true, true), -1, "a cut");
+    (void)plan_bytes(&t);
+    ok(access(path_of("hurt"), F_OK) < 0, "leaves nothing half done to be seen");
+    ok(system(arena_printf(&arena,
+                           "for f in %s/tmp/*.part; do printf X | dd of=$f bs=1 seek=99 "
+                           "conv=notrunc 2>/dev/null; done",
+                           path_of("hurt-store"))) == 0,
+       "bytes rot");
+    struct run again = {0};
+    is_int(transfer(&again, m, "hurt", "hurt-store", true, true), -1, "that is noticed");
+    is_int(again.err.code, ERR_HASH, "by the hash");
+    (void)plan_bytes(&again);
+    ok(access(path_of("hurt"), F_OK) < 0, "and nothing is put in place");
+    struct run third = {0};
+    is_int(transfer(&third, m, "hurt", "hurt-store", true, true), 0, "the next one is good");
+    (void)plan_bytes(&third);
+    ok(same_tree("src", "hurt"), "all is there");
+    ok(system(arena_printf(&arena,
+                           "for f in %s/packs/*.pack; do printf X | dd of=$f bs=1 seek=4000 "
+                           "conv=notrunc 2>/dev/null; done",
+                           path_of("hurt-store"))) == 0,
+       "a pack rots");
+    int tries = 0, rc = -1;
+    while (rc < 0 && tries++ < 4) {
+        struct run other = {0};
+        rc = transfer(&other, m, "hurt2", "hurt-store", true, true);
+        (void)plan_bytes(&other);
+    }
+    ok(rc == 0 && tries > 1, "that is noticed, and put right");
+    ok(same_tree("src", "hurt2"), "all is there");
+}
+
+static void test_changing_source(void) {
+    put("moving/log", "0123456789", 10, 0644);
+    put("moving/gone", "x", 1, 0644);
+    put("moving/other", "aaaa", 4, 0644);
+    struct manifest *m = scan("moving");
+    put("moving/log", "0123456789 and more", 19, 0644);
+    put("moving/other", "bbbb", 4, 0644);
+    unlink(path_of("moving/gone"));
+    struct run t = {0};
+    is_int(transfer(&t, m, "moved", "moved/.part", false, false), -1, "files change meanwhile");
+    has_str(t.err.text, "2 files are missing", "those that cannot be had are counted");
+    ok(same_file("moved/log", "moved/log") && access(path_of("moved/log"), F_OK) == 0,
+       "one that only grew is there");
+    ok(access(path_of("moved/other"), F_OK) < 0, "one with another content is not");
+    (void)plan_bytes(&t);
+    manifest_free(m);
+}
+
+// Two streams on one plan; the second dies and gives its work back.
+static void test_streams(const struct manifest *m) {
+    struct run main_run = {0}, extra = {0};
+    struct receive_config config = {.dest = path_of("two"),
+                                    .store = path_of("two-store"),
+                                    .replace = true,
+                                    .keep = true,
+                                    .acks = true};
+    struct receive_config other = {.store = path_of("two-store"), .keep = true, .acks = true};
+    struct send_stream a, b;
+    struct err e;
+    ok(receive_open(&main_run.r, &config, &e) == 0 && receive_open(&extra.r, &other, &e) == 0,
+       "two connections");
+    is_int(run_list(&main_run, m), 0, "one list");
+    send_plan_ready(&main_run.plan);
+    uint64_t total = main_run.plan.bytes;
+    send_stream_init(&a, &main_run.plan, false);
+    send_stream_init(&b, &main_run.plan, true);
+    for (int i = 0; i < 20; i++) {
+        ok(send_stream_fill(&b, &extra.forth, false, &e) == 1, "the second sends");
+        if (i < 17 && (deliver(&extra) < 0 || answer(&extra, &b) < 0))
+            fail("%s", extra.err.text);
+    }
+    send_stream_return(&b);
+    receive_close(&extra.r);
+    int rc = 0;
+    while (rc == 0 && send_stream_fill(&a, &main_run.forth, true, &e) > 0)
+        rc = deliver(&main_run) < 0 || answer(&main_run, &a) < 0 ? -1 : 0;
+    is_int(rc, 0, "the first does the rest");
+    ok(a.sent < total, "but not what the second had got through");
+    ok(send_plan_empty(&main_run.plan), "nothing is left to do");
+    xfer_wire_frame(&main_run.forth, XFER_DONE, NULL, 0);
+    ok(deliver(&main_run) == 0 && answer(&main_run, NULL) == 0 && main_run.result, "it ends: %s",
+       main_run.err.text);
+    receive_close(&main_run.r);
+    ok(same_tree("src", "two"), "all is there");
+    send_stream_fini(&a);
+    send_stream_fini(&b);
+    send_plan_fini(&main_run.plan);
+    struct run *both[] = {&main_run, &extra};
+    for (int i = 0; i < 2; i++) {
+        xfer_packer_fini(&both[i]->packer);
+        xfer_unpacker_fini(&both[i]->to_r);
+        xfer_unpacker_fini(&both[i]->to_s);
+        strbuf_fini(&both[i]->forth);
+        strbuf_fini(&both[i]->back);
+    }
+}
+
+static void test_hostile(void) {
+    static const struct {
+        const char *name;
+        enum xfer_type type;
+        const char *bytes;
+        size_t len;
+    } frames[] = {
+        {"content before a list", XFER_BATCH, "x", 1},
+        {"an end without a list", XFER_ENTRIES_END, "\1\0\0\0\0\0\0\0", 8},
+        {"a cut list", XFER_ENTRIES, "\1\2", 2},
+        {"an unknown kind", XFER_ENTRIES, "\7\0\0........\1\0x", 14},
+        {"a path that leads out", XFER_ENTRIES, "\2\0\0........\4\0../x", 17},
+        {"an absolute path", XFER_ENTRIES, "\2\0\0........\2\0/x", 15},
+        {"an answer", XFER_NEED, "", 0},
+    };
+    for (size_t i = 0; i < sizeof frames / sizeof *frames; i++) {
+        struct receive r;
+        struct strbuf out = {0};
+        struct err e;
+        struct receive_config config = {.dest = path_of("bad"), .store = path_of("bad/.part")};
+        struct xfer_frame f = {frames[i].type, (const unsigned char *)frames[i].bytes,
+                               frames[i].len, 0};
+        ok(receive_open(&r, &config, &e) == 0, "a receiver");
+        is_int(receive_frame(&r, &f, &out, &e), -1, "%s is refused", frames[i].name);
+        receive_close(&r);
+        strbuf_fini(&out);
+    }
+    struct xfer_unpacker u = {0};
+    struct xfer_frame f;
+    struct err e;
+    is_int(xfer_wire_take(&u, "Last login: today", 17, &f, &e), -1, "chatter is no frame");
+    has_str(e.text, "login script", "and is explained");
+    is_int(xfer_wire_take(&u, "\4\0\0\0\6\1\0\0\377\377\377\377", 12, &f, &e), -1,
+           "a bomb is refused");
+    is_int(xfer_wire_take(&u, "\4\0\0\0\6\0\0", 7, &f, &e), 0, "half a head waits");
+    xfer_unpacker_fini(&u);
+}
+
+int main(void) {
+    struct err e;
+    if (!mkdtemp(folder))
+        bail_out("mkdtemp");
+    make_tree();
+    struct manifest *m = scan("src");
+    test_whole(m, false, false, false);
+    test_whole(m, false, true, true);
+    test_whole(m, true, true, false);
+    test_cuts(m, false);
+    test_cuts(m, true);
+    test_damage(m);
+    test_changing_source();
+    test_streams(m);
+    test_hostile();
+    manifest_free(m);
+    is_int(file_remove_tree(folder, &e), 0, "cleaned up");
+    arena_fini(&arena);
+    return done_testing();
+}
