@@ -11,8 +11,7 @@
 // ---- init --------------------------------------------------------------------------------------
 
 static int run_init(struct session *s, const struct cli_rest *rest, const void *flags,
-                    struct err *e)
-{
+                    struct err *e) {
     (void)rest;
     (void)flags;
     const char *path = s->config->file;
@@ -54,16 +53,19 @@ struct config_flags {
 };
 
 static const struct option_row CONFIG_ROWS[] = {
-    {.flag = "given", .verbs = "config", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct config_flags, given), .marks = OPTION_NO_ENV,
+    {.flag = "given",
+     .verbs = "config",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct config_flags, given),
+     .marks = OPTION_NO_ENV,
      .help = "Leave out what has its default."},
 };
 static const struct option_table CONFIG_TABLE = {"Config", CONFIG_ROWS, 1};
 static const char *const CONFIG_WORDS[] = {"show", "check", NULL};
 
 static int run_config(struct session *s, const struct cli_rest *rest, const void *flags,
-                      struct err *e)
-{
+                      struct err *e) {
     const struct config_flags *f = flags;
     const char *what = rest->count ? rest->args[0] : "show";
     struct strbuf text = {0};
@@ -98,8 +100,7 @@ const struct command cmd_config = {
 // ---- completion, and manual pages for the build ------------------------------------------------
 
 static int run_completion(struct session *s, const struct cli_rest *rest, const void *flags,
-                          struct err *e)
-{
+                          struct err *e) {
     (void)flags;
     const char *what = rest->args[0];
     struct option_set set;
@@ -139,8 +140,7 @@ const struct command cmd_completion = {
 // ---- version -----------------------------------------------------------------------------------
 
 static int run_version(struct session *s, const struct cli_rest *rest, const void *flags,
-                       struct err *e)
-{
+                       struct err *e) {
     (void)rest;
     (void)flags;
     (void)e;
@@ -176,8 +176,7 @@ static int run_version(struct session *s, const struct cli_rest *rest, const voi
 }
 
 const struct command cmd_version = {
-    .verb = {.name = "version",
-             .summary = "print the version; with -v what is linked and carried"},
+    .verb = {.name = "version", .summary = "print the version; with -v what is linked and carried"},
     .marks = COMMAND_ANY_CONFIG,
     .run = run_version,
 };

@@ -35,10 +35,8 @@ struct doctor {
 static const char *const VERDICTS[] = {"ok", "warn", "bad"};
 
 // One finding: what was looked at, what is so, and what helps (NULL when nothing need be done).
-__attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum verdict v,
-                                                       const char *what, const char *remedy,
-                                                       const char *fmt, ...)
-{
+__attribute__((format(printf, 5, 6))) static void
+find(struct doctor *d, enum verdict v, const char *what, const char *remedy, const char *fmt, ...) {
     struct screen *screen = d->session->screen;
     va_list ap;
     va_start(ap, fmt);
@@ -60,8 +58,7 @@ __attribute__((format(printf, 5, 6))) static void find(struct doctor *d, enum ve
 
 // ---- this computer -----------------------------------------------------------------------------
 
-static void check_machine(struct doctor *d)
-{
+static void check_machine(struct doctor *d) {
     struct utsname u;
     struct rlimit r;
     uint64_t disk = 0;
@@ -81,15 +78,14 @@ static void check_machine(struct doctor *d)
         find(d, BAD, "disk", "choose a folder that can be written", "%s", e.text);
     else
         find(d, disk >= (uint64_t)DISK_HERE_MIB_MIN << 20 ? GOOD : WARN, "disk",
-             "results of runs come here; make room", "%s free in %s",
-             str_human_bytes(size, disk), d->session->cluster.base);
+             "results of runs come here; make room", "%s free in %s", str_human_bytes(size, disk),
+             d->session->cluster.base);
     find(d, access(d->session->cluster.base, W_OK) == 0 ? GOOD : BAD, "working folder",
          "dtctl keeps its state in .dtctl here; go where you may write", "%s",
          d->session->cluster.base);
 }
 
-static void check_config(struct doctor *d)
-{
+static void check_config(struct doctor *d) {
     const struct config *c = d->session->config;
     if (c->file_found)
         find(d, GOOD, "configuration", NULL, "%s, provider %s", c->file, provider_of(c)->name);
@@ -98,8 +94,7 @@ static void check_config(struct doctor *d)
              provider_of(c)->name);
 }
 
-static void check_ssh(struct doctor *d)
-{
+static void check_ssh(struct doctor *d) {
     const struct config *c = d->session->config;
     const char *agent = getenv("SSH_AUTH_SOCK"), *home = getenv("HOME");
     static const char *const keys[] = {"id_ed25519", "id_ecdsa", "id_rsa"};
@@ -121,12 +116,10 @@ static void check_ssh(struct doctor *d)
     bool has_agent = agent && *agent && stat(agent, &st) == 0 && S_ISSOCK(st.st_mode);
     find(d, found || has_agent ? GOOD : BAD, "ssh login",
          "make a key with ssh-keygen and put it on the hosts, or start an agent",
-         "%zu key file%s, %s", found, found == 1 ? "" : "s",
-         has_agent ? "an agent" : "no agent");
+         "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
 }
 
-static void check_cluster(struct doctor *d)
-{
+static void check_cluster(struct doctor *d) {
     struct session *s = d->session;
     struct err e = {0};
     char **runs = NULL;
@@ -160,8 +153,7 @@ static void check_cluster(struct doctor *d)
 
 // ---- the nodes ---------------------------------------------------------------------------------
 
-static void check_node(struct doctor *d, const struct fleet_node *n, const struct node_runs *runs)
-{
+static void check_node(struct doctor *d, const struct fleet_node *n, const struct node_runs *runs) {
     char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
     const struct embed_file *agent = embed_find("dtrun");
     const char *name = n->info->name;
@@ -192,8 +184,7 @@ static void check_node(struct doctor *d, const struct fleet_node *n, const struc
              "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
 }
 
-static int check_nodes(struct doctor *d, struct err *e)
-{
+static int check_nodes(struct doctor *d, struct err *e) {
     struct session *s = d->session;
     struct inventory inv;
     struct fleet f;
@@ -225,8 +216,7 @@ static int check_nodes(struct doctor *d, struct err *e)
     return result;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     (void)flags;
     struct doctor d = {.session = s};

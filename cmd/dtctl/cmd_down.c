@@ -10,20 +10,31 @@ struct down_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "node", .verbs = "down", .type = OPTION_STRING, .arg = "NODES",
-     .offset = offsetof(struct down_flags, node), .marks = OPTION_NO_ENV,
+    {.flag = "node",
+     .verbs = "down",
+     .type = OPTION_STRING,
+     .arg = "NODES",
+     .offset = offsetof(struct down_flags, node),
+     .marks = OPTION_NO_ENV,
      .help = "Only these nodes, such as node[0-3]."},
-    {.flag = "force", .verbs = "down", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct down_flags, force), .marks = OPTION_NO_ENV,
+    {.flag = "force",
+     .verbs = "down",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct down_flags, force),
+     .marks = OPTION_NO_ENV,
      .help = "End runs that are still going."},
-    {.flag = "forget", .verbs = "down", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct down_flags, forget), .marks = OPTION_NO_ENV,
+    {.flag = "forget",
+     .verbs = "down",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct down_flags, forget),
+     .marks = OPTION_NO_ENV,
      .help = "Drop nodes that cannot be reached from the cluster; what is on them stays."},
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int dry_run(struct session *s, const struct down_flags *f, struct err *e)
-{
+static int dry_run(struct session *s, const struct down_flags *f, struct err *e) {
     struct inventory inv;
     size_t *indices = NULL, count = 0;
     if (!cluster_exists(&s->cluster)) {
@@ -39,8 +50,7 @@ static int dry_run(struct session *s, const struct down_flags *f, struct err *e)
     return 0;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     const struct down_flags *f = flags;
     struct provider_down_result down;

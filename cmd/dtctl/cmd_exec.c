@@ -17,17 +17,36 @@ struct exec_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "node", .letter = 'w', .verbs = "exec", .type = OPTION_STRING, .arg = "NODES",
-     .offset = offsetof(struct exec_flags, node), .marks = OPTION_NO_ENV,
+    {.flag = "node",
+     .letter = 'w',
+     .verbs = "exec",
+     .type = OPTION_STRING,
+     .arg = "NODES",
+     .offset = offsetof(struct exec_flags, node),
+     .marks = OPTION_NO_ENV,
      .help = "Only these nodes, such as gpu[01-04]."},
-    {.flag = "fold", .letter = 'b', .verbs = "exec", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct exec_flags, fold), .marks = OPTION_NO_ENV,
+    {.flag = "fold",
+     .letter = 'b',
+     .verbs = "exec",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct exec_flags, fold),
+     .marks = OPTION_NO_ENV,
      .help = "Show equal output of several nodes once, at the end."},
-    {.flag = "no-prefix", .letter = 'N', .verbs = "exec", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct exec_flags, no_prefix), .marks = OPTION_NO_ENV,
+    {.flag = "no-prefix",
+     .letter = 'N',
+     .verbs = "exec",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct exec_flags, no_prefix),
+     .marks = OPTION_NO_ENV,
      .help = "Leave out the node's name in front of every line."},
-    {.flag = "exit-code", .verbs = "exec", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct exec_flags, exit_code), .marks = OPTION_NO_ENV,
+    {.flag = "exit-code",
+     .verbs = "exec",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct exec_flags, exit_code),
+     .marks = OPTION_NO_ENV,
      .help = "End with the exit status of the first node, in order, whose command failed."},
 };
 static const struct option_table TABLE = {"Exec", ROWS, sizeof ROWS / sizeof ROWS[0]};
@@ -42,8 +61,7 @@ struct exec_node {
     char signal[16];
 };
 
-static void show(struct fleet_node *n, const char *line, size_t len, bool is_error)
-{
+static void show(struct fleet_node *n, const char *line, size_t len, bool is_error) {
     struct exec_node *w = n->work;
     struct screen *screen = n->fleet->session->screen;
     struct strbuf text = {0};
@@ -75,8 +93,7 @@ static void show(struct fleet_node *n, const char *line, size_t len, bool is_err
 }
 
 static void take(struct fleet_node *n, struct strbuf *rest, const void *p, size_t len,
-                 bool is_error)
-{
+                 bool is_error) {
     struct exec_node *w = n->work;
     strbuf_add(rest, p, len);
     if (w->flags->fold)
@@ -94,15 +111,13 @@ static void take(struct fleet_node *n, struct strbuf *rest, const void *p, size_
     }
 }
 
-static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct fleet_node *n = ctx;
     take(n, &((struct exec_node *)n->work)->out, p, len, false);
 }
 
-static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct fleet_node *n = ctx;
     struct exec_node *w = n->work;
@@ -110,8 +125,7 @@ static void on_error(struct transport_run *r, void *ctx, const void *p, size_t l
     take(n, w->flags->fold ? &w->out : &w->err_text, p, len, true);
 }
 
-static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end)
-{
+static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     (void)r;
     struct fleet_node *n = ctx;
     struct exec_node *w = n->work;
@@ -135,8 +149,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     fleet_done(n, &e);
 }
 
-static int start(struct fleet_node *n, struct err *e)
-{
+static int start(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {
         .on_output = on_output, .on_error = on_error, .on_end = on_end};
     struct exec_node *w = n->work;
@@ -149,8 +162,7 @@ static int start(struct fleet_node *n, struct err *e)
 }
 
 // As clush -b does: nodes with the same output share one header.
-static void show_folded(struct session *s, struct fleet *f, const struct exec_node *work)
-{
+static void show_folded(struct session *s, struct fleet *f, const struct exec_node *work) {
     bool *shown = arena_new(s->arena, bool, f->count + 1);
     const char **names = arena_new(s->arena, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
@@ -183,8 +195,7 @@ static void show_folded(struct session *s, struct fleet *f, const struct exec_no
 }
 
 static int judge(struct session *s, struct fleet *f, const struct exec_node *work,
-                 const struct exec_flags *flags, struct err *e)
-{
+                 const struct exec_flags *flags, struct err *e) {
     size_t none = 0;
     int first = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -212,8 +223,7 @@ static int judge(struct session *s, struct fleet *f, const struct exec_node *wor
 }
 
 // One argument is a line for the node's shell; several are words, passed on as they are.
-static char *make_line(struct arena *a, const struct cli_rest *rest)
-{
+static char *make_line(struct arena *a, const struct cli_rest *rest) {
     const char *const *words = rest->command_count ? rest->command : rest->args;
     size_t count = rest->command_count ? rest->command_count : rest->count;
     struct strbuf line = {0};
@@ -226,8 +236,7 @@ static char *make_line(struct arena *a, const struct cli_rest *rest)
     return copy;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct exec_flags *ef = flags;
     struct inventory inv;
     struct fleet f;

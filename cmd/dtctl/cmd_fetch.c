@@ -16,18 +16,37 @@ struct fetch_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "path", .letter = 'p', .verbs = "fetch", .type = OPTION_LIST, .arg = "PATH",
-     .offset = offsetof(struct fetch_flags, paths), .marks = OPTION_NO_ENV,
+    {.flag = "path",
+     .letter = 'p',
+     .verbs = "fetch",
+     .type = OPTION_LIST,
+     .arg = "PATH",
+     .offset = offsetof(struct fetch_flags, paths),
+     .marks = OPTION_NO_ENV,
      .help = "A path on the nodes instead of a run's results: below dtctl's own folder there "
              "unless it starts with / or ~/; may be repeated."},
-    {.flag = "node", .letter = 'w', .verbs = "fetch", .type = OPTION_STRING, .arg = "NODES",
-     .offset = offsetof(struct fetch_flags, node), .marks = OPTION_NO_ENV,
+    {.flag = "node",
+     .letter = 'w',
+     .verbs = "fetch",
+     .type = OPTION_STRING,
+     .arg = "NODES",
+     .offset = offsetof(struct fetch_flags, node),
+     .marks = OPTION_NO_ENV,
      .help = "With --path: only from these nodes."},
-    {.flag = "to", .verbs = "fetch", .type = OPTION_STRING, .text = "fetched", .arg = "DIR",
-     .offset = offsetof(struct fetch_flags, to), .marks = OPTION_NO_ENV,
+    {.flag = "to",
+     .verbs = "fetch",
+     .type = OPTION_STRING,
+     .text = "fetched",
+     .arg = "DIR",
+     .offset = offsetof(struct fetch_flags, to),
+     .marks = OPTION_NO_ENV,
      .help = "With --path: folder here; every node gets a folder of its own in it."},
-    {.flag = "merge", .verbs = "fetch", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct fetch_flags, merge), .marks = OPTION_NO_ENV,
+    {.flag = "merge",
+     .verbs = "fetch",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct fetch_flags, merge),
+     .marks = OPTION_NO_ENV,
      .help = "With --path: one folder for all nodes; files that contradict each other are an "
              "error."},
 };
@@ -41,16 +60,14 @@ struct fetch_node {
     size_t files;
 };
 
-static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p)
-{
+static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
     (void)x;
     fleet_amount(ctx, p->bytes_done, p->bytes_total);
     if (p->bytes_total == 0)
         fleet_state(ctx, p->phase);
 }
 
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p)
-{
+static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
     (void)x;
     struct fleet_node *n = ctx;
     struct fetch_node *w = n->work;
@@ -61,8 +78,7 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     fleet_done(n, e);
 }
 
-static int start(struct fleet_node *n, struct err *e)
-{
+static int start(struct fleet_node *n, struct err *e) {
     static const struct xfer_events events = {on_progress, on_end};
     struct fetch_node *w = n->work;
     struct xfer_fetch_spec spec = {
@@ -70,16 +86,15 @@ static int start(struct fleet_node *n, struct err *e)
         .root = n->facts.root,
         .paths = w->flags->paths.items,
         .dest = w->dest,
-        .hash_cache_path = file_join(n->fleet->session->arena,
-                                     n->fleet->session->cluster.dir, "hashes"),
+        .hash_cache_path =
+            file_join(n->fleet->session->arena, n->fleet->session->cluster.dir, "hashes"),
     };
     w->xfer = xfer_fetch(n->link, &spec, &events, n, e);
     return w->xfer ? 0 : -1;
 }
 
 static int merge(struct session *s, const struct fetch_flags *f, const struct fleet *fleet,
-                 const struct fetch_node *work, struct err *e)
-{
+                 const struct fetch_node *work, struct err *e) {
     const char **folders = arena_new(s->arena, const char *, fleet->count + 1);
     const char **names = arena_new(s->arena, const char *, fleet->count + 1);
     size_t count = 0;
@@ -91,8 +106,7 @@ static int merge(struct session *s, const struct fetch_flags *f, const struct fl
     return count ? xfer_merge_folders(f->to, folders, names, e) : 0;
 }
 
-static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e)
-{
+static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
     size_t *indices = NULL, count = 0, files = 0;
@@ -111,8 +125,8 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     fleet_open(&fleet, s, &inv, indices, count);
     struct fetch_node *work = arena_new(s->arena, struct fetch_node, count + 1);
     for (size_t i = 0; i < count; i++) {
-        work[i] = (struct fetch_node){.flags = f,
-                                      .dest = file_join(s->arena, f->to, inv.nodes[indices[i]].name)};
+        work[i] = (struct fetch_node){
+            .flags = f, .dest = file_join(s->arena, f->to, inv.nodes[indices[i]].name)};
         fleet.nodes[i].work = &work[i];
     }
     int result = fleet_connect(&fleet, true, e);
@@ -143,8 +157,7 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     return 0;
 }
 
-static int fetch_run(struct session *s, const char *name, struct err *e)
-{
+static int fetch_run(struct session *s, const char *name, struct err *e) {
     struct run_fleet r;
     int status = 0;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
@@ -156,16 +169,18 @@ static int fetch_run(struct session *s, const char *name, struct err *e)
         return 0;
     }
     if (s->config->dry_run) {
-        screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id,
-                   r.run.node_count, r.run.output_dir);
+        screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id, r.run.node_count,
+                   r.run.output_dir);
         return 0;
     }
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
         result = attend_run(&r.fleet, &r.run, &o, &status, e);
     if (result == 0 && !run_is_over(&r.run))
-        screen_note(s->screen, "run %s is still going; its results come when it is over (its logs "
-                    "up to now are in %s)", r.run.id, run_path(&s->cluster, &r.run, "logs"));
+        screen_note(s->screen,
+                    "run %s is still going; its results come when it is over (its logs "
+                    "up to now are in %s)",
+                    r.run.id, run_path(&s->cluster, &r.run, "logs"));
     fleet_close(&r.fleet);
     if (result < 0)
         return -1;
@@ -173,8 +188,7 @@ static int fetch_run(struct session *s, const char *name, struct err *e)
     return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct fetch_flags *f = flags;
     if (f->paths.count && rest->count)
         return err_set(e, ERR_USAGE, "fetch takes a run or --path, not both");

@@ -22,14 +22,29 @@ struct gc_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "older-than", .verbs = "gc", .type = OPTION_DURATION, .text = "7d",
-     .max = 315360000000.0, .offset = offsetof(struct gc_flags, older_than_ms),
-     .marks = OPTION_NO_ENV, .arg = "TIME", .help = "Runs that ended longer ago than this."},
-    {.flag = "keep", .verbs = "gc", .type = OPTION_INT, .text = "3", .max = 100000,
-     .offset = offsetof(struct gc_flags, keep), .marks = OPTION_NO_ENV,
+    {.flag = "older-than",
+     .verbs = "gc",
+     .type = OPTION_DURATION,
+     .text = "7d",
+     .max = 315360000000.0,
+     .offset = offsetof(struct gc_flags, older_than_ms),
+     .marks = OPTION_NO_ENV,
+     .arg = "TIME",
+     .help = "Runs that ended longer ago than this."},
+    {.flag = "keep",
+     .verbs = "gc",
+     .type = OPTION_INT,
+     .text = "3",
+     .max = 100000,
+     .offset = offsetof(struct gc_flags, keep),
+     .marks = OPTION_NO_ENV,
      .help = "The newest runs of each node that stay whatever their age."},
-    {.flag = "unfetched", .verbs = "gc", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct gc_flags, unfetched), .marks = OPTION_NO_ENV,
+    {.flag = "unfetched",
+     .verbs = "gc",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct gc_flags, unfetched),
+     .marks = OPTION_NO_ENV,
      .help = "Remove runs whose results are not on this side, too. They are lost then."},
 };
 static const struct option_table TABLE = {"Gc", ROWS, sizeof ROWS / sizeof ROWS[0]};
@@ -51,8 +66,7 @@ struct gc {
 };
 
 // Whether a run may go: it is over, and its results are here or not wanted.
-static bool may_go(struct gc *g, const struct node_run *r)
-{
+static bool may_go(struct gc *g, const struct node_run *r) {
     struct run record;
     struct err ignored = {0};
     if (!r->over || clock_wall_ms() - r->updated_ms < g->flags->older_than_ms)
@@ -62,16 +76,14 @@ static bool may_go(struct gc *g, const struct node_run *r)
     return run_load(&g->session->cluster, r->run, &record, &ignored) == 0 && record.fetched;
 }
 
-static int newest_first(const void *x, const void *y)
-{
+static int newest_first(const void *x, const void *y) {
     const struct node_run *a = x, *b = y;
     if (a->node_index != b->node_index)
         return a->node_index < b->node_index ? -1 : 1;
     return a->created_ms > b->created_ms ? -1 : a->created_ms < b->created_ms;
 }
 
-static void choose(struct gc *g, struct node_runs *all)
-{
+static void choose(struct gc *g, struct node_runs *all) {
     struct arena *a = g->session->arena;
     size_t rank = 0;
     if (all->count)
@@ -91,8 +103,7 @@ static void choose(struct gc *g, struct node_runs *all)
 
 static int clean_next(struct fleet_node *n, struct err *e);
 
-static void on_cleaned(void *ctx, const struct transport_result *r)
-{
+static void on_cleaned(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct gc_node *w = n->work;
     struct arena a = {0};
@@ -105,8 +116,7 @@ static void on_cleaned(void *ctx, const struct transport_result *r)
         fleet_done(n, &e);
 }
 
-static int clean_next(struct fleet_node *n, struct err *e)
-{
+static int clean_next(struct fleet_node *n, struct err *e) {
     struct gc_node *w = n->work;
     if (w->next == w->count) {
         fleet_done(n, NULL);
@@ -116,8 +126,7 @@ static int clean_next(struct fleet_node *n, struct err *e)
     return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
 }
 
-static int clean_nodes(struct gc *g, struct err *e)
-{
+static int clean_nodes(struct gc *g, struct err *e) {
     struct session *s = g->session;
     struct inventory inv;
     struct node_runs all;
@@ -146,8 +155,7 @@ static int clean_nodes(struct gc *g, struct err *e)
 }
 
 // Folders below nodes/ that the inventory does not have: an `up` that was killed, a lost inventory.
-static int clean_orphans(struct gc *g, size_t *removed, struct err *e)
-{
+static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
     struct session *s = g->session;
     struct inventory inv = {0};
     DIR *d = opendir(s->cluster.nodes_dir);
@@ -173,8 +181,7 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e)
 }
 
 // What a fetch that was cut left behind, of runs whose results have come since.
-static int clean_incoming(struct gc *g, size_t *removed, struct err *e)
-{
+static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     struct session *s = g->session;
     char **runs = NULL;
     size_t count = 0;
@@ -197,8 +204,7 @@ static int clean_incoming(struct gc *g, size_t *removed, struct err *e)
     return 0;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     struct gc g = {.session = s, .flags = flags};
     size_t folders = 0;

@@ -14,20 +14,35 @@ struct logs_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "follow", .letter = 'f', .verbs = "logs", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct logs_flags, follow), .marks = OPTION_NO_ENV,
+    {.flag = "follow",
+     .letter = 'f',
+     .verbs = "logs",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct logs_flags, follow),
+     .marks = OPTION_NO_ENV,
      .help = "Go on until the run is over, and bring its results home then."},
-    {.flag = "rank", .verbs = "logs", .type = OPTION_INT, .text = "-1", .min = -1, .max = 1000000,
-     .offset = offsetof(struct logs_flags, rank), .marks = OPTION_NO_ENV, .arg = "RANK",
+    {.flag = "rank",
+     .verbs = "logs",
+     .type = OPTION_INT,
+     .text = "-1",
+     .min = -1,
+     .max = 1000000,
+     .offset = offsetof(struct logs_flags, rank),
+     .marks = OPTION_NO_ENV,
+     .arg = "RANK",
      .help = "Only this rank; -1 shows all."},
-    {.flag = "node", .verbs = "logs", .type = OPTION_STRING, .arg = "NODE",
-     .offset = offsetof(struct logs_flags, node), .marks = OPTION_NO_ENV,
+    {.flag = "node",
+     .verbs = "logs",
+     .type = OPTION_STRING,
+     .arg = "NODE",
+     .offset = offsetof(struct logs_flags, node),
+     .marks = OPTION_NO_ENV,
      .help = "Only this node."},
 };
 static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct logs_flags *f = flags;
     struct run_fleet r;
     int status = 0;

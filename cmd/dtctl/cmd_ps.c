@@ -16,8 +16,13 @@ struct ps_flags {
 };
 
 static const struct option_row PS_ROWS[] = {
-    {.flag = "all", .letter = 'a', .verbs = "ps", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct ps_flags, all), .marks = OPTION_NO_ENV,
+    {.flag = "all",
+     .letter = 'a',
+     .verbs = "ps",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct ps_flags, all),
+     .marks = OPTION_NO_ENV,
      .help = "Runs that are over, too."},
 };
 static const struct option_table PS_TABLE = {"Ps", PS_ROWS, 1};
@@ -29,8 +34,7 @@ struct ps_line {
     int nodes_seen, ranks_running, restarts, round;
 };
 
-static void look_up(struct ps_line *line, const struct node_runs *runs)
-{
+static void look_up(struct ps_line *line, const struct node_runs *runs) {
     bool going = false;
     for (size_t i = 0; i < runs->count; i++) {
         const struct node_run *r = &runs->items[i];
@@ -48,8 +52,7 @@ static void look_up(struct ps_line *line, const struct node_runs *runs)
     }
 }
 
-static void show_run(struct session *s, const struct ps_line *l)
-{
+static void show_run(struct session *s, const struct ps_line *l) {
     char age[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -72,8 +75,8 @@ static void show_run(struct session *s, const struct ps_line *l)
                l->run.fetched ? "here" : "on nodes");
 }
 
-static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,
+                  struct err *e) {
     (void)rest;
     const struct ps_flags *f = flags;
     struct inventory inv;
@@ -127,8 +130,7 @@ const struct command cmd_ps = {
 
 // ---- status ------------------------------------------------------------------------------------
 
-static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs)
-{
+static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs) {
     char memory[STR_HUMAN_BYTES_MAX], disk[STR_HUMAN_BYTES_MAX];
     const char *going = NULL;
     int ranks = 0, others = 0;
@@ -170,16 +172,15 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
 }
 
 static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,
-                      struct err *e)
-{
+                      struct err *e) {
     (void)flags;
     struct inventory inv;
     struct fleet fleet;
     struct node_runs runs;
     size_t *indices = NULL, count = 0;
     if (cluster_load(&s->cluster, &inv, e) < 0 ||
-        inventory_select(s->arena, &inv, rest->count ? rest->args[0] : NULL, &indices, &count,
-                         e) < 0)
+        inventory_select(s->arena, &inv, rest->count ? rest->args[0] : NULL, &indices, &count, e) <
+            0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
     if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0)

@@ -18,24 +18,41 @@ struct push_flags {
 };
 
 static const struct option_row ROWS[] = {
-    {.flag = "node", .letter = 'w', .verbs = "push", .type = OPTION_STRING, .arg = "NODES",
-     .offset = offsetof(struct push_flags, node), .marks = OPTION_NO_ENV,
+    {.flag = "node",
+     .letter = 'w',
+     .verbs = "push",
+     .type = OPTION_STRING,
+     .arg = "NODES",
+     .offset = offsetof(struct push_flags, node),
+     .marks = OPTION_NO_ENV,
      .help = "Only to these nodes, such as gpu[01-04]."},
-    {.flag = "to", .verbs = "push", .type = OPTION_STRING, .text = "files", .arg = "DIR",
-     .offset = offsetof(struct push_flags, to), .marks = OPTION_NO_ENV,
+    {.flag = "to",
+     .verbs = "push",
+     .type = OPTION_STRING,
+     .text = "files",
+     .arg = "DIR",
+     .offset = offsetof(struct push_flags, to),
+     .marks = OPTION_NO_ENV,
      .help = "Folder on the nodes: below dtctl's own folder there unless it starts with / or ~/."},
-    {.flag = "replace", .verbs = "push", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct push_flags, replace), .marks = OPTION_NO_ENV,
+    {.flag = "replace",
+     .verbs = "push",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct push_flags, replace),
+     .marks = OPTION_NO_ENV,
      .help = "Make the folder exactly what is sent: files that are not in it are removed."},
-    {.flag = "all-files", .verbs = "push", .type = OPTION_BOOL, .text = "false",
-     .offset = offsetof(struct push_flags, all_files), .marks = OPTION_NO_ENV,
+    {.flag = "all-files",
+     .verbs = "push",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct push_flags, all_files),
+     .marks = OPTION_NO_ENV,
      .help = "Send .git and what .dtctlignore leaves out, too."},
 };
 static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 static int add_paths(struct manifest *m, const struct cli_rest *rest, const struct push_flags *f,
-                     struct err *e)
-{
+                     struct err *e) {
     struct manifest_rules rules = {.ignore_default = !f->all_files};
     for (size_t i = 0; i < rest->count; i++) {
         const char *path = rest->args[i], *base = file_base(path);
@@ -43,8 +60,8 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
         if (stat(path, &st) < 0)
             return err_errno(e, ERR_NOT_FOUND, "'%s'", path);
         // "DIR/" and "." give their content, "DIR" itself, as rsync does.
-        bool content = S_ISDIR(st.st_mode) &&
-                       (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
+        bool content =
+            S_ISDIR(st.st_mode) && (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
         if (manifest_add_path(m, path, content ? "" : base, &rules, e) < 0)
             return err_wrap(e, "'%s'", path);
     }
@@ -52,8 +69,7 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
 }
 
 // States the size of a large upload before it begins, and asks where somebody can answer.
-static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e)
-{
+static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX], answer[ASK_BYTES_MAX] = "";
     screen_note(s->screen, "%zu files, %s, to %zu node%s%s", m->files,
                 str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
@@ -67,8 +83,7 @@ static int confirm(struct session *s, const struct manifest *m, size_t nodes, st
     return err_set(e, ERR_INTERRUPTED, "nothing was sent");
 }
 
-static void tell(struct session *s, const struct send_totals *t)
-{
+static void tell(struct session *s, const struct send_totals *t) {
     char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -85,8 +100,7 @@ static void tell(struct session *s, const struct send_totals *t)
 }
 
 static int push(struct session *s, struct manifest *m, const struct cli_rest *rest,
-                const struct push_flags *f, struct err *e)
-{
+                const struct push_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
     struct send_totals totals = {0};
@@ -105,8 +119,8 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
         all[i] = m;
     int result = fleet_connect(&fleet, true, e);
     if (result == 0)
-        result = send_manifests(&fleet, "push", all, f->to,
-                                f->replace ? XFER_REPLACE : XFER_MERGE, &totals, e);
+        result = send_manifests(&fleet, "push", all, f->to, f->replace ? XFER_REPLACE : XFER_MERGE,
+                                &totals, e);
     fleet_report(&fleet);
     if (result == 0)
         result = fleet_verdict(&fleet, "push", e);
@@ -116,8 +130,7 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
     return result;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     struct manifest *m = manifest_new();
     int result = push(s, m, rest, flags, e);
     manifest_free(m);

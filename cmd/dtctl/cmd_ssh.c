@@ -32,15 +32,13 @@ struct shell {
     int status;
 };
 
-static void restore(struct shell *sh)
-{
+static void restore(struct shell *sh) {
     if (sh->raw)
         tcsetattr(STDIN_FILENO, TCSADRAIN, &sh->before);
     sh->raw = false;
 }
 
-static int go_raw(struct shell *sh, struct err *e)
-{
+static int go_raw(struct shell *sh, struct err *e) {
     if (!sh->terminal)
         return 0;
     if (tcgetattr(STDIN_FILENO, &sh->before) < 0)
@@ -53,8 +51,7 @@ static int go_raw(struct shell *sh, struct err *e)
     return 0;
 }
 
-static void push_pending(struct shell *sh)
-{
+static void push_pending(struct shell *sh) {
     size_t taken = transport_run_send(sh->run, sh->pending, sh->pending_len);
     memmove(sh->pending, sh->pending + taken, sh->pending_len - taken);
     sh->pending_len -= taken;
@@ -63,8 +60,7 @@ static void push_pending(struct shell *sh)
 }
 
 // Feeds from a plain file as long as the transport takes it.
-static void feed_file(struct shell *sh)
-{
+static void feed_file(struct shell *sh) {
     while (sh->plain_file && sh->pending_len == 0) {
         ssize_t n = read(STDIN_FILENO, sh->pending, sizeof sh->pending);
         if (n <= 0) {
@@ -77,16 +73,14 @@ static void feed_file(struct shell *sh)
     }
 }
 
-static void on_room(struct transport_run *r, void *ctx)
-{
+static void on_room(struct transport_run *r, void *ctx) {
     (void)r;
     struct shell *sh = ((struct fleet_node *)ctx)->work;
     push_pending(sh);
     feed_file(sh);
 }
 
-static void on_input(struct watch *w, unsigned events)
-{
+static void on_input(struct watch *w, unsigned events) {
     (void)events;
     struct shell *sh = container_of(w, struct shell, input);
     ssize_t n = read(w->fd, sh->pending + sh->pending_len, sizeof sh->pending - sh->pending_len);
@@ -101,23 +95,20 @@ static void on_input(struct watch *w, unsigned events)
     push_pending(sh);
 }
 
-static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct shell *sh = ((struct fleet_node *)ctx)->work;
     screen_write(sh->session->screen, p, len);
 }
 
-static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     (void)ctx;
     ssize_t n = write(STDERR_FILENO, p, len);
     (void)n;
 }
 
-static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end)
-{
+static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     (void)r;
     struct fleet_node *n = ctx;
     struct shell *sh = n->work;
@@ -132,16 +123,14 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     fleet_done(n, NULL);
 }
 
-static void on_signal(void *ctx, int signal)
-{
+static void on_signal(void *ctx, int signal) {
     struct shell *sh = ctx;
     if (signal == SIGWINCH && sh->run && sh->terminal)
         transport_run_resize(sh->run, screen_columns(sh->session->screen),
                              screen_rows(sh->session->screen));
 }
 
-static int start(struct fleet_node *n, struct err *e)
-{
+static int start(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {
         .on_output = on_output, .on_error = on_error, .on_room = on_room, .on_end = on_end};
     struct shell *sh = n->work;
@@ -168,8 +157,7 @@ static int start(struct fleet_node *n, struct err *e)
     return watch_start(sh->session->loop, &sh->input, STDIN_FILENO, LOOP_READ, on_input, e);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)flags;
     struct inventory inv;
     struct fleet f;
@@ -181,8 +169,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (count != 1)
         return err_set(e, ERR_USAGE, "ssh takes one node, '%s' are %zu", rest->args[0], count);
     struct shell *sh = arena_new(s->arena, struct shell, 1);
-    *sh = (struct shell){.session = s,
-                         .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    *sh = (struct shell){.session = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     fleet_open(&f, s, &inv, indices, count);
     sh->node = &f.nodes[0];
     f.nodes[0].work = sh;

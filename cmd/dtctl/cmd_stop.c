@@ -13,23 +13,33 @@ struct stop_flags {
     const char *signal;
 };
 
-static int check_signal(const char *name, struct err *e)
-{
+static int check_signal(const char *name, struct err *e) {
     return proc_signal_parse(name, e) < 0 ? -1 : 0;
 }
 
 static const struct option_row ROWS[] = {
-    {.flag = "grace", .verbs = "stop", .type = OPTION_DURATION, .text = "30s", .max = 86400000,
-     .offset = offsetof(struct stop_flags, grace_ms), .marks = OPTION_NO_ENV, .arg = "TIME",
+    {.flag = "grace",
+     .verbs = "stop",
+     .type = OPTION_DURATION,
+     .text = "30s",
+     .max = 86400000,
+     .offset = offsetof(struct stop_flags, grace_ms),
+     .marks = OPTION_NO_ENV,
+     .arg = "TIME",
      .help = "Time between the signal and the end by force."},
-    {.flag = "signal", .verbs = "stop", .type = OPTION_STRING, .text = "SIGTERM",
-     .offset = offsetof(struct stop_flags, signal), .marks = OPTION_NO_ENV, .arg = "SIGNAL",
-     .check = check_signal, .help = "Signal that asks the workers to end."},
+    {.flag = "signal",
+     .verbs = "stop",
+     .type = OPTION_STRING,
+     .text = "SIGTERM",
+     .offset = offsetof(struct stop_flags, signal),
+     .marks = OPTION_NO_ENV,
+     .arg = "SIGNAL",
+     .check = check_signal,
+     .help = "Signal that asks the workers to end."},
 };
 static const struct option_table TABLE = {"Stop", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void on_stopped(void *ctx, const struct transport_result *r)
-{
+static void on_stopped(void *ctx, const struct transport_result *r) {
     struct err e = {0};
     fleet_answer(r, &e);
     if (e.code == ERR_NOT_FOUND) // nothing of the run is on this node
@@ -37,21 +47,18 @@ static void on_stopped(void *ctx, const struct transport_result *r)
     fleet_done(ctx, &e);
 }
 
-static int start_stop(struct fleet_node *n, struct err *e)
-{
+static int start_stop(struct fleet_node *n, struct err *e) {
     fleet_state(n, "stopping");
     return transport_collect(n->link, fleet_line(n, "stop", n->work), NULL, 0, on_stopped, n, e);
 }
 
-static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, struct err *e)
-{
+static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, struct err *e) {
     char *rest = arena_printf(s->arena, "--run %s --grace-ms %lld --signal %s", r->run.id,
                               (long long)f->grace_ms, f->signal);
     for (size_t i = 0; i < r->fleet.count; i++)
         r->fleet.nodes[i].work = rest;
     attend_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
-    if (fleet_connect(&r->fleet, true, e) < 0 ||
-        fleet_each(&r->fleet, "stop", start_stop, e) < 0)
+    if (fleet_connect(&r->fleet, true, e) < 0 || fleet_each(&r->fleet, "stop", start_stop, e) < 0)
         return -1;
     fleet_report(&r->fleet);
     if (fleet_verdict(&r->fleet, "stop", e) < 0)
@@ -67,8 +74,7 @@ static int stop(struct session *s, struct run_fleet *r, const struct stop_flags 
     return 0;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     struct run_fleet r;
     if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;

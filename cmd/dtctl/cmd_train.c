@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *command_text(struct arena *a, const struct run *r)
-{
+static const char *command_text(struct arena *a, const struct run *r) {
     struct strbuf text = {0};
     for (size_t i = 0; i < r->command_count; i++)
         strbuf_addf(&text, "%s%s", i ? " " : "", str_shell_quote(a, r->command[i]));
@@ -21,14 +20,12 @@ static const char *command_text(struct arena *a, const struct run *r)
     return copy;
 }
 
-static void tell_plan(const struct launch *l)
-{
+static void tell_plan(const struct launch *l) {
     struct session *s = l->session;
     const struct run *r = &l->run;
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "run      %s", r->id);
-    screen_note(s->screen, "command  %s", l->native ? "native trainer"
-                                                    : command_text(s->arena, r));
+    screen_note(s->screen, "command  %s", l->native ? "native trainer" : command_text(s->arena, r));
     if (r->nodes_min != r->nodes_max)
         screen_note(s->screen, "nodes    %zu (at least %d), %s processes each", r->node_count,
                     r->nodes_min, r->nproc);
@@ -47,8 +44,7 @@ static void tell_plan(const struct launch *l)
         screen_note(s->screen, "resumes  %s", l->resume_run);
 }
 
-static void tell_plan_json(const struct launch *l, const char *kind)
-{
+static void tell_plan_json(const struct launch *l, const char *kind) {
     const struct run *r = &l->run;
     struct strbuf text = {0};
     struct json_out j;
@@ -71,20 +67,17 @@ static void tell_plan_json(const struct launch *l, const char *kind)
     screen_event_end(l->session->screen, &text, &j);
 }
 
-static int bring_up_local(struct session *s, struct err *e)
-{
+static int bring_up_local(struct session *s, struct err *e) {
     struct provider_up_result up;
     if (cluster_exists(&s->cluster) || s->config->cluster.provider != CONFIG_LOCAL)
         return 0;
     if (s->config->dry_run)
-        return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)",
-                       s->cluster.name);
+        return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", s->cluster.name);
     return provider_up(s, &up, e);
 }
 
 // Sends and starts; afterwards the run goes on by itself.
-static int start(struct launch *l, struct fleet *f, struct err *e)
-{
+static int start(struct launch *l, struct fleet *f, struct err *e) {
     struct session *s = l->session;
     struct run *r = &l->run;
     if (run_save(&s->cluster, r, e) < 0)
@@ -112,8 +105,7 @@ static int start(struct launch *l, struct fleet *f, struct err *e)
     return run_save(&s->cluster, r, e);
 }
 
-static int give_up(struct launch *l, struct err *e)
-{
+static int give_up(struct launch *l, struct err *e) {
     struct err ignored = {0};
     l->run.state = "failed";
     l->run.exit_status = err_status(e->code);
@@ -123,8 +115,7 @@ static int give_up(struct launch *l, struct err *e)
     return -1;
 }
 
-static void tell_detached(const struct launch *l)
-{
+static void tell_detached(const struct launch *l) {
     const char *id = l->run.id;
     screen_note(l->session->screen, "run %s has started on %zu nodes", id, l->run.node_count);
     screen_note(l->session->screen, "  follow:  dtctl logs -f %s", id);
@@ -132,8 +123,7 @@ static void tell_detached(const struct launch *l)
     screen_out(l->session->screen, "%s\n", id);
 }
 
-static int train(struct session *s, struct launch *l, struct fleet *f, struct err *e)
-{
+static int train(struct session *s, struct launch *l, struct fleet *f, struct err *e) {
     const struct config *c = s->config;
     int status = 0;
     if (launch_files(l, e) < 0)
@@ -162,8 +152,7 @@ static int train(struct session *s, struct launch *l, struct fleet *f, struct er
     return result < 0 ? -1 : status;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)flags;
     struct launch l = {0};
     struct fleet f = {0};

@@ -5,16 +5,14 @@
 #include "cluster/nodeset.h"
 #include "job/provider.h"
 
-static void names_json(struct json_out *j, const char *key, const char **names, size_t count)
-{
+static void names_json(struct json_out *j, const char *key, const char **names, size_t count) {
     json_array(j, key);
     for (size_t i = 0; i < count; i++)
         json_str(j, NULL, names[i]);
     json_end(j);
 }
 
-static int tell_plan(struct session *s, struct err *e)
-{
+static int tell_plan(struct session *s, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff d;
     if (provider_diff(s, p, &d, e) < 0)
@@ -44,15 +42,13 @@ static int tell_plan(struct session *s, struct err *e)
 }
 
 static int run_plan(struct session *s, const struct cli_rest *rest, const void *flags,
-                    struct err *e)
-{
+                    struct err *e) {
     (void)rest;
     (void)flags;
     return tell_plan(s, e);
 }
 
-static void tell_up(struct session *s, const struct provider_up_result *up)
-{
+static void tell_up(struct session *s, const struct provider_up_result *up) {
     char took[STR_HUMAN_BYTES_MAX], memory[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -74,8 +70,8 @@ static void tell_up(struct session *s, const struct provider_up_result *up)
                 str_human_ms(took, up->took_ms));
 }
 
-static int run_up(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e)
-{
+static int run_up(struct session *s, const struct cli_rest *rest, const void *flags,
+                  struct err *e) {
     (void)rest;
     (void)flags;
     struct provider_up_result up;

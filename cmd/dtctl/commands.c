@@ -11,17 +11,32 @@ extern const struct command cmd_init, cmd_plan, cmd_up, cmd_status, cmd_train, c
     cmd_completion, cmd_version;
 
 const struct command *const commands[] = {
-    &cmd_init, &cmd_plan, &cmd_up,     &cmd_status, &cmd_train,      &cmd_exec,    &cmd_ssh,
-    &cmd_push, &cmd_fetch, &cmd_logs,  &cmd_ps,     &cmd_stop,       &cmd_down,    &cmd_gc,
+    &cmd_init,   &cmd_plan,   &cmd_up,         &cmd_status,  &cmd_train, &cmd_exec, &cmd_ssh,
+    &cmd_push,   &cmd_fetch,  &cmd_logs,       &cmd_ps,      &cmd_stop,  &cmd_down, &cmd_gc,
     &cmd_doctor, &cmd_config, &cmd_completion, &cmd_version, NULL,
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] - 1 };
 
 static const struct render_verb *const VERBS[COMMAND_COUNT + 1] = {
-    &cmd_init.verb, &cmd_plan.verb, &cmd_up.verb,     &cmd_status.verb, &cmd_train.verb,
-    &cmd_exec.verb, &cmd_ssh.verb,  &cmd_push.verb,   &cmd_fetch.verb,  &cmd_logs.verb,
-    &cmd_ps.verb,   &cmd_stop.verb, &cmd_down.verb,   &cmd_gc.verb,     &cmd_doctor.verb,
-    &cmd_config.verb, &cmd_completion.verb, &cmd_version.verb, NULL,
+    &cmd_init.verb,
+    &cmd_plan.verb,
+    &cmd_up.verb,
+    &cmd_status.verb,
+    &cmd_train.verb,
+    &cmd_exec.verb,
+    &cmd_ssh.verb,
+    &cmd_push.verb,
+    &cmd_fetch.verb,
+    &cmd_logs.verb,
+    &cmd_ps.verb,
+    &cmd_stop.verb,
+    &cmd_down.verb,
+    &cmd_gc.verb,
+    &cmd_doctor.verb,
+    &cmd_config.verb,
+    &cmd_completion.verb,
+    &cmd_version.verb,
+    NULL,
 };
 
 const struct render_program command_program = {
@@ -35,24 +50,21 @@ const struct render_program command_program = {
     .verbs = VERBS,
 };
 
-const struct command *command_find(const char *name)
-{
+const struct command *command_find(const char *name) {
     for (size_t i = 0; commands[i]; i++)
         if (strcmp(commands[i]->verb.name, name) == 0)
             return commands[i];
     return NULL;
 }
 
-const char *const *command_names(void)
-{
+const char *const *command_names(void) {
     static const char *names[COMMAND_COUNT + 1];
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         names[i] = commands[i]->verb.name;
     return names;
 }
 
-void command_all_options(struct option_set *set, struct arena *a)
-{
+void command_all_options(struct option_set *set, struct arena *a) {
     for (size_t i = 0; commands[i]; i++) {
         if (!commands[i]->rows)
             continue;

@@ -22,37 +22,31 @@ struct program {
     struct session session;
 };
 
-static int usage(const struct err *e)
-{
+static int usage(const struct err *e) {
     log_error(e->text, "%s", "");
     return err_status(e->code);
 }
 
-static int print_and_free(struct strbuf *text)
-{
+static int print_and_free(struct strbuf *text) {
     struct err e = {0};
     int failed = file_write_all(STDOUT_FILENO, strbuf_cstr(text), text->len, &e);
     strbuf_fini(text);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int help_top(struct program *p)
-{
+static int help_top(struct program *p) {
     struct strbuf text = {0};
     render_help(&text, &p->config.set, &command_program, screen_columns(&p->screen));
     return print_and_free(&text);
 }
 
-static int help_verb(struct program *p, const struct command *c)
-{
+static int help_verb(struct program *p, const struct command *c) {
     struct strbuf text = {0};
-    render_help_verb(&text, &p->config.set, &command_program, &c->verb,
-                     screen_columns(&p->screen));
+    render_help_verb(&text, &p->config.set, &command_program, &c->verb, screen_columns(&p->screen));
     return print_and_free(&text);
 }
 
-static void on_signal(void *ctx, const struct signalfd_siginfo *info)
-{
+static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
     struct session *s = ctx;
     if (info->ssi_signo != SIGWINCH) {
         s->interrupts++;
@@ -63,8 +57,7 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info)
 }
 
 // Many nodes need many descriptors: take what the system allows.
-static void raise_file_limit(void)
-{
+static void raise_file_limit(void) {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
         r.rlim_cur = r.rlim_max;
@@ -72,13 +65,12 @@ static void raise_file_limit(void)
     }
 }
 
-static int open_session(struct program *p, struct err *e)
-{
+static int open_session(struct program *p, struct err *e) {
     struct session *s = &p->session;
     const struct config *c = &p->config;
-    enum screen_style style = c->json                  ? SCREEN_JSON
+    enum screen_style style = c->json                 ? SCREEN_JSON
                               : isatty(STDERR_FILENO) ? SCREEN_TERMINAL
-                                                       : SCREEN_PLAIN;
+                                                      : SCREEN_PLAIN;
     screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO, style, c->quiet);
     *s = (struct session){.arena = &p->arena, .config = c, .screen = &p->screen};
     const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";
@@ -97,8 +89,7 @@ static int open_session(struct program *p, struct err *e)
 }
 
 // The error as a person or a program reads it.
-static void tell_error(struct program *p, const struct err *e)
-{
+static void tell_error(struct program *p, const struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
     screen_erase(&p->screen);
@@ -113,8 +104,7 @@ static void tell_error(struct program *p, const struct err *e)
     screen_event_end(&p->screen, &text, &j);
 }
 
-static int check_arguments(const struct command *c, const struct cli_rest *rest, struct err *e)
-{
+static int check_arguments(const struct command *c, const struct cli_rest *rest, struct err *e) {
     if (rest->count < c->args_min)
         return err_set(e, ERR_USAGE, "'%s' needs %s (try: dtctl %s --help)", c->verb.name,
                        c->verb.args ? c->verb.args : "an argument", c->verb.name);
@@ -127,8 +117,7 @@ static int check_arguments(const struct command *c, const struct cli_rest *rest,
 }
 
 static int run_command(struct program *p, const struct command *c, int argc,
-                       const char *const *argv)
-{
+                       const char *const *argv) {
     struct err e = {0};
     struct cli_rest rest = {0};
     void *flags = arena_alloc(&p->arena, c->flags_bytes ? c->flags_bytes : 1, 16, 1);
@@ -163,8 +152,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
     return result;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static struct program p;
     struct err e = {0};
     const char *name = NULL;

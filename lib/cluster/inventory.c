@@ -47,8 +47,7 @@ struct reader {
 };
 
 __attribute__((format(printf, 4, 5))) static void complain(struct reader *r, int line, int column,
-                                                           const char *fmt, ...)
-{
+                                                           const char *fmt, ...) {
     if (r->error_count++ >= ERRORS_SHOWN_MAX)
         return;
     va_list ap;
@@ -59,8 +58,7 @@ __attribute__((format(printf, 4, 5))) static void complain(struct reader *r, int
 }
 
 // Text that goes into command lines, paths and messages: no control characters, not too long.
-static bool is_text(const struct toml *v)
-{
+static bool is_text(const struct toml *v) {
     if (v->len > INVENTORY_TEXT_BYTES_MAX || v->len == 0)
         return false;
     for (size_t i = 0; i < v->len; i++)
@@ -69,8 +67,7 @@ static bool is_text(const struct toml *v)
     return true;
 }
 
-static const char *read_text(struct reader *r, const struct toml *v, const char *absent)
-{
+static const char *read_text(struct reader *r, const struct toml *v, const char *absent) {
     if (v->type == TOML_STRING && v->len == 0 && absent)
         return absent;
     if (v->type == TOML_STRING && is_text(v))
@@ -81,8 +78,7 @@ static const char *read_text(struct reader *r, const struct toml *v, const char 
 }
 
 static void read_field(struct reader *r, const struct toml *table, const struct field *f,
-                       struct inventory_node *n)
-{
+                       struct inventory_node *n) {
     void *at = (char *)n + f->offset;
     const struct toml *v = toml_member(table, f->key);
     if (f->type == FIELD_STR)
@@ -104,8 +100,7 @@ static void read_field(struct reader *r, const struct toml *table, const struct 
     }
 }
 
-static void check_names(struct reader *r, const struct toml *table)
-{
+static void check_names(struct reader *r, const struct toml *table) {
     for (const struct toml *v = table->child; v; v = v->next) {
         bool known = str_eq(v->key, "name") || str_eq(v->key, "transport");
         for (size_t i = 0; i < FIELD_COUNT && !known; i++)
@@ -115,8 +110,7 @@ static void check_names(struct reader *r, const struct toml *table)
     }
 }
 
-static void read_node(struct reader *r, const struct toml *table, struct inventory_node *n)
-{
+static void read_node(struct reader *r, const struct toml *table, struct inventory_node *n) {
     *n = (struct inventory_node){.name = "", .transport = INVENTORY_SSH};
     if (table->type != TOML_TABLE) {
         complain(r, table->line, table->column, "node: a table belongs here");
@@ -128,7 +122,8 @@ static void read_node(struct reader *r, const struct toml *table, struct invento
         n->name = arena_strdup(r->arena, name->str);
     else
         complain(r, name ? name->line : table->line, name ? name->column : table->column,
-                 "name: letters, digits, '.', '_', '-', at most %d bytes", INVENTORY_NAME_BYTES_MAX);
+                 "name: letters, digits, '.', '_', '-', at most %d bytes",
+                 INVENTORY_NAME_BYTES_MAX);
     const char *transport = toml_get_str(table, "transport", "");
     if (strcmp(transport, "local") == 0)
         n->transport = INVENTORY_LOCAL;
@@ -145,13 +140,11 @@ static void read_node(struct reader *r, const struct toml *table, struct invento
         complain(r, table->line, table->column, "dtrun: 64 lower-case hex digits belong here");
 }
 
-static int compare_names(const void *x, const void *y)
-{
+static int compare_names(const void *x, const void *y) {
     return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-static void check_duplicates(struct reader *r, const struct inventory *inv)
-{
+static void check_duplicates(struct reader *r, const struct inventory *inv) {
     if (inv->count < 2)
         return;
     const char **names = arena_new(r->arena, const char *, inv->count);
@@ -163,8 +156,7 @@ static void check_duplicates(struct reader *r, const struct inventory *inv)
             complain(r, 1, 1, "node '%s' is listed twice", names[i]);
 }
 
-static const char *read_head(struct reader *r, const struct toml *root, const char *key)
-{
+static const char *read_head(struct reader *r, const struct toml *root, const char *key) {
     const struct toml *v = toml_member(root, key);
     if (!v)
         complain(r, 1, 1, "the key '%s' is missing", key);
@@ -172,8 +164,7 @@ static const char *read_head(struct reader *r, const struct toml *root, const ch
     return text ? text : "";
 }
 
-static void read_root(struct reader *r, const struct toml *root, struct inventory *out)
-{
+static void read_root(struct reader *r, const struct toml *root, struct inventory *out) {
     const struct toml *format = toml_member(root, "format");
     if (!format || format->type != TOML_INT || format->integer != INVENTORY_FORMAT) {
         complain(r, format ? format->line : 1, format ? format->column : 1,
@@ -200,8 +191,7 @@ static void read_root(struct reader *r, const struct toml *root, struct inventor
 }
 
 int inventory_parse(struct arena *a, const char *text, size_t len, const char *file,
-                    struct inventory *out, struct err *e)
-{
+                    struct inventory *out, struct err *e) {
     *out = (struct inventory){.name = "", .provider = "", .created = ""};
     struct toml *root = NULL;
     if (len > INVENTORY_BYTES_MAX)
@@ -219,8 +209,8 @@ int inventory_parse(struct arena *a, const char *text, size_t len, const char *f
     return result;
 }
 
-static void format_field(const struct inventory_node *n, const struct field *f, struct strbuf *out)
-{
+static void format_field(const struct inventory_node *n, const struct field *f,
+                         struct strbuf *out) {
     const void *at = (const char *)n + f->offset;
     const char *text = f->type == FIELD_STR ? *(const char *const *)at : NULL;
     if (text && text[0])
@@ -232,8 +222,7 @@ static void format_field(const struct inventory_node *n, const struct field *f, 
         toml_write_int(out, f->key, number);
 }
 
-void inventory_format(const struct inventory *inv, struct strbuf *out)
-{
+void inventory_format(const struct inventory *inv, struct strbuf *out) {
     strbuf_adds(out, "# The nodes of this cluster. `dtctl up` and `dtctl down` write this file.\n");
     toml_write_int(out, "format", INVENTORY_FORMAT);
     toml_write_str(out, "name", inv->name);
@@ -249,15 +238,13 @@ void inventory_format(const struct inventory *inv, struct strbuf *out)
     }
 }
 
-int inventory_find(const struct inventory *inv, const char *name)
-{
+int inventory_find(const struct inventory *inv, const char *name) {
     for (size_t i = 0; i < inv->count; i++)
         if (strcmp(inv->nodes[i].name, name) == 0)
             return (int)i;
     return -1;
 }
 
-const char *inventory_transport_name(enum inventory_transport t)
-{
+const char *inventory_transport_name(enum inventory_transport t) {
     return TRANSPORTS[t];
 }

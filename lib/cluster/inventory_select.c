@@ -4,8 +4,7 @@
 #include "cluster/nodeset.h"
 
 int inventory_select(struct arena *a, const struct inventory *inv, const char *wanted,
-                     size_t **indices, size_t *count, struct err *e)
-{
+                     size_t **indices, size_t *count, struct err *e) {
     *indices = arena_new(a, size_t, inv->count ? inv->count : 1);
     *count = 0;
     bool *chosen = arena_new(a, bool, inv->count ? inv->count : 1);

@@ -24,30 +24,25 @@ struct template {
     size_t total; // product
 };
 
-static bool is_space_or_comma(char c)
-{
+static bool is_space_or_comma(char c) {
     return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool is_host_char(char c)
-{
+static bool is_host_char(char c) {
     return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '_';
 }
 
-static bool is_user_char(char c)
-{
+static bool is_user_char(char c) {
     return isalnum((unsigned char)c) || strchr("._-+$\\", c) != NULL;
 }
 
-static int bad(struct err *e, const char *set, size_t set_len, const char *why)
-{
+static int bad(struct err *e, const char *set, size_t set_len, const char *why) {
     return err_set(e, ERR_CONFIG, "node set '%.*s': %s", (int)(set_len < 120 ? set_len : 120), set,
                    why);
 }
 
 // One number of at most NODESET_DIGITS_MAX digits; the number of digits, or 0.
-static int read_number(const char *s, const char *end, unsigned *out)
-{
+static int read_number(const char *s, const char *end, unsigned *out) {
     int n = 0;
     unsigned v = 0;
     while (s + n < end && isdigit((unsigned char)s[n])) {
@@ -62,8 +57,7 @@ static int read_number(const char *s, const char *end, unsigned *out)
 
 // "01-04,07" between s and end.
 static int parse_bracket(struct arena *a, const char *s, const char *end, struct bracket *b,
-                         const char **why)
-{
+                         const char **why) {
     size_t room = 1;
     for (const char *c = s; c < end; c++)
         room += *c == ',';
@@ -104,8 +98,7 @@ static int parse_bracket(struct arena *a, const char *s, const char *end, struct
 
 // Reads a host (or name) template up to end.
 static int parse_template(struct arena *a, const char *s, const char *end, struct template *t,
-                          const char **why)
-{
+                          const char **why) {
     t->total = 1;
     const char *from = s;
     while (s < end) {
@@ -137,8 +130,7 @@ static int parse_template(struct arena *a, const char *s, const char *end, struc
 }
 
 // The index-th text of the template.
-static const char *expand(struct arena *a, const struct template *t, size_t index)
-{
+static const char *expand(struct arena *a, const struct template *t, size_t index) {
     size_t pick[NODESET_BRACKETS_MAX] = {0};
     for (size_t i = t->bracket_count; i-- > 0;) {
         pick[i] = index % t->bracket[i].total;
@@ -161,8 +153,7 @@ static const char *expand(struct arena *a, const struct template *t, size_t inde
     return text;
 }
 
-static int check_host(const char *host, const char **why)
-{
+static int check_host(const char *host, const char **why) {
     size_t len = strlen(host);
     *why = "the host is empty";
     if (len == 0)
@@ -174,8 +165,7 @@ static int check_host(const char *host, const char **why)
     return isalnum((unsigned char)host[0]) ? 0 : -1;
 }
 
-static void append(struct arena *a, struct nodeset *out, size_t *room, struct nodeset_login login)
-{
+static void append(struct arena *a, struct nodeset *out, size_t *room, struct nodeset_login login) {
     if (out->count == *room) {
         size_t more = *room ? *room * 2 : 16;
         struct nodeset_login *grown = arena_new(a, struct nodeset_login, more);
@@ -188,8 +178,7 @@ static void append(struct arena *a, struct nodeset *out, size_t *room, struct no
 }
 
 // ":2222" or nothing, up to end.
-static int parse_port(const char *s, const char *end, int *port, const char **why)
-{
+static int parse_port(const char *s, const char *end, int *port, const char **why) {
     *port = 0;
     if (s == end)
         return 0;
@@ -202,8 +191,7 @@ static int parse_port(const char *s, const char *end, int *port, const char **wh
 }
 
 static int parse_v6(struct arena *a, const char *s, const char *close, struct nodeset_login *login,
-                    const char **why)
-{
+                    const char **why) {
     *why = "not an IPv6 address in brackets";
     size_t len = (size_t)(close - s - 1);
     if (len < 2 || len > 63)
@@ -218,8 +206,7 @@ static int parse_v6(struct arena *a, const char *s, const char *close, struct no
 
 // One set between s and end.
 static int parse_set(struct arena *a, const char *s, const char *end, struct nodeset *out,
-                     size_t *room, const char **why)
-{
+                     size_t *room, const char **why) {
     struct nodeset_login login = {0};
     const char *at = NULL;
     for (const char *c = s; c < end; c++)
@@ -262,8 +249,7 @@ static int parse_set(struct arena *a, const char *s, const char *end, struct nod
 }
 
 // End of the set that begins at s: a comma or white space outside brackets.
-static const char *set_end(const char *s)
-{
+static const char *set_end(const char *s) {
     int depth = 0;
     while (*s && (depth > 0 || !is_space_or_comma(*s))) {
         depth += (*s == '[') - (*s == ']');
@@ -272,8 +258,7 @@ static const char *set_end(const char *s)
     return s;
 }
 
-static int compare_logins(const void *x, const void *y)
-{
+static int compare_logins(const void *x, const void *y) {
     const struct nodeset_login *a = *(const struct nodeset_login *const *)x;
     const struct nodeset_login *b = *(const struct nodeset_login *const *)y;
     int c = strcmp(a->host, b->host);
@@ -282,8 +267,7 @@ static int compare_logins(const void *x, const void *y)
     return c ? c : a->port - b->port;
 }
 
-static int check_duplicates(const struct nodeset *set, struct err *e)
-{
+static int check_duplicates(const struct nodeset *set, struct err *e) {
     if (set->count < 2)
         return 0;
     struct arena scratch = {0};
@@ -301,8 +285,7 @@ static int check_duplicates(const struct nodeset *set, struct err *e)
 }
 
 static int parse_into(struct arena *a, const char *text, struct nodeset *out, size_t *room,
-                      struct err *e)
-{
+                      struct err *e) {
     if (strlen(text) > NODESET_TEXT_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "a node set is longer than %d bytes", NODESET_TEXT_BYTES_MAX);
     size_t before = out->count;
@@ -322,14 +305,12 @@ static int parse_into(struct arena *a, const char *text, struct nodeset *out, si
     return 0;
 }
 
-int nodeset_parse(struct arena *a, const char *text, struct nodeset *out, struct err *e)
-{
+int nodeset_parse(struct arena *a, const char *text, struct nodeset *out, struct err *e) {
     return nodeset_parse_list(a, &text, 1, out, e);
 }
 
-int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count,
-                       struct nodeset *out, struct err *e)
-{
+int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count, struct nodeset *out,
+                       struct err *e) {
     *out = (struct nodeset){0};
     size_t room = 0;
     for (size_t i = 0; i < count; i++)
@@ -339,8 +320,7 @@ int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count,
 }
 
 int nodeset_parse_names(struct arena *a, const char *text, char ***names, size_t *count,
-                        struct err *e)
-{
+                        struct err *e) {
     struct nodeset set = {0};
     if (nodeset_parse(a, text, &set, e) < 0)
         return -1;
@@ -357,14 +337,12 @@ int nodeset_parse_names(struct arena *a, const char *text, char ***names, size_t
 
 // ---- folding ----------------------------------------------------------------------------------
 
-static int compare_names(const void *x, const void *y)
-{
+static int compare_names(const void *x, const void *y) {
     return str_natural_cmp(*(const char *const *)x, *(const char *const *)y);
 }
 
 // Where the last run of digits of a name is; length 0 when there is none (or it is too long).
-static size_t last_digits(const char *name, size_t *len)
-{
+static size_t last_digits(const char *name, size_t *len) {
     size_t end = strlen(name);
     while (end > 0 && !isdigit((unsigned char)name[end - 1]))
         end--;
@@ -376,8 +354,7 @@ static size_t last_digits(const char *name, size_t *len)
 }
 
 // Whether b follows a in one bracket: same text around, number one higher, no change of padding.
-static bool follows(const char *a, const char *b)
-{
+static bool follows(const char *a, const char *b) {
     size_t a_len = 0, b_len = 0;
     size_t a_at = last_digits(a, &a_len), b_at = last_digits(b, &b_len);
     if (!a_len || !b_len || a_at != b_at || strncmp(a, b, a_at) != 0 ||
@@ -388,8 +365,7 @@ static bool follows(const char *a, const char *b)
     return strtoul(b + b_at, NULL, 10) == strtoul(a + a_at, NULL, 10) + 1;
 }
 
-char *nodeset_fold(struct arena *a, const char **names, size_t count)
-{
+char *nodeset_fold(struct arena *a, const char **names, size_t count) {
     qsort(names, count, sizeof names[0], compare_names);
     struct strbuf out = {0};
     for (size_t i = 0; i < count;) {

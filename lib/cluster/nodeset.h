@@ -41,8 +41,8 @@ struct nodeset {
 // All memory is in the arena. ERR_CONFIG names the set and the place, ERR_LIMIT the limit.
 int nodeset_parse(struct arena *a, const char *text, struct nodeset *out, struct err *e);
 // Appends the sets of `more` (one element of a configuration array each) to out; checks duplicates.
-int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count,
-                       struct nodeset *out, struct err *e);
+int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count, struct nodeset *out,
+                       struct err *e);
 
 // Expands a list of plain names with brackets (`node[0-3],node7`), for --node; no user, no port.
 int nodeset_parse_names(struct arena *a, const char *text, char ***names, size_t *count,

@@ -21,8 +21,7 @@ struct options {
     int64_t timeout_ms;
 };
 
-static int parse_options(int argc, char **argv, struct options *o, struct err *e)
-{
+static int parse_options(int argc, char **argv, struct options *o, struct err *e) {
     *o = (struct options){.timeout_ms = PROBE_CONNECT_MS_DEFAULT};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -51,8 +50,7 @@ static int parse_options(int argc, char **argv, struct options *o, struct err *e
     return 0;
 }
 
-static int say(const struct strbuf *text, struct err *e)
-{
+static int say(const struct strbuf *text, struct err *e) {
     struct strbuf line = {0};
     strbuf_add(&line, strbuf_cstr(text), text->len);
     strbuf_addc(&line, '\n');
@@ -71,8 +69,7 @@ struct listener {
     int greeted;
 };
 
-static void on_accept(struct watch *w, unsigned events)
-{
+static void on_accept(struct watch *w, unsigned events) {
     (void)events;
     struct listener *l = container_of(w, struct listener, accept);
     struct net_address peer;
@@ -88,21 +85,18 @@ static void on_accept(struct watch *w, unsigned events)
         loop_stop(l->loop);
 }
 
-static void on_input(struct watch *w, unsigned events)
-{
+static void on_input(struct watch *w, unsigned events) {
     (void)events;
     char waste[256];
     if (read(w->fd, waste, sizeof waste) <= 0)
         loop_stop(container_of(w, struct listener, input)->loop);
 }
 
-static void on_limit(struct timer *t)
-{
+static void on_limit(struct timer *t) {
     loop_stop(container_of(t, struct listener, limit)->loop);
 }
 
-static int probe_listen(const struct options *o, struct err *e)
-{
+static int probe_listen(const struct options *o, struct err *e) {
     struct listener l = {0};
     int port = 0;
     auto_close int fd = -1;
@@ -152,8 +146,7 @@ struct prober {
     struct err failure;
 };
 
-static void peer_over(struct peer *p, const char *why)
-{
+static void peer_over(struct peer *p, const char *why) {
     struct prober *all = p->prober;
     struct strbuf text = {0};
     struct json_out j;
@@ -175,8 +168,7 @@ static void peer_over(struct peer *p, const char *why)
         loop_stop(all->loop);
 }
 
-static void on_data(struct conn *c)
-{
+static void on_data(struct conn *c) {
     struct peer *p = c->ctx;
     char *end = memchr(c->in.data, '\n', c->in.len);
     if (!end && c->in.len <= GREETING_BYTES_MAX)
@@ -187,15 +179,13 @@ static void on_data(struct conn *c)
     peer_over(p, same ? NULL : "somebody else answers at this address");
 }
 
-static void on_end(struct conn *c, const struct err *e)
-{
+static void on_end(struct conn *c, const struct err *e) {
     peer_over(c->ctx, e->code ? e->text : "closed without a greeting");
 }
 
 static const struct conn_events PEER_EVENTS = {.on_data = on_data, .on_end = on_end};
 
-static void peer_start(struct peer *p, const char *address, int port)
-{
+static void peer_start(struct peer *p, const char *address, int port) {
     struct net_address to;
     struct err e = {0};
     p->started_ns = clock_mono_ns();
@@ -215,8 +205,7 @@ static void peer_start(struct peer *p, const char *address, int port)
     conn_idle_limit(&p->conn, p->prober->timeout_ms);
 }
 
-static int read_input(struct strbuf *in, struct err *e)
-{
+static int read_input(struct strbuf *in, struct err *e) {
     char part[8192];
     ssize_t n;
     while ((n = read(STDIN_FILENO, part, sizeof part)) > 0) {
@@ -227,8 +216,7 @@ static int read_input(struct strbuf *in, struct err *e)
     return n < 0 ? err_errno(e, ERR_SYS, "cannot read the list of peers") : 0;
 }
 
-static int probe_connect(const struct options *o, struct arena *a, struct err *e)
-{
+static int probe_connect(const struct options *o, struct arena *a, struct err *e) {
     struct strbuf in = {0};
     char **lines = NULL;
     if (read_input(&in, e) < 0)
@@ -265,8 +253,7 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
     return 0;
 }
 
-int probe_node(int argc, char **argv)
-{
+int probe_node(int argc, char **argv) {
     struct options o;
     struct err e = {0};
     struct arena a = {0};

@@ -14,8 +14,7 @@
 enum { STAMP_BYTES = 16, RUN_TAIL_BYTES = 6 };
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
-                 struct err *e)
-{
+                 struct err *e) {
     *c = (struct cluster){.arena = a, .lock_fd = -1};
     if (!str_is_name(name, INVENTORY_NAME_BYTES_MAX))
         return err_set(e, ERR_CONFIG,
@@ -37,13 +36,11 @@ int cluster_open(struct cluster *c, struct arena *a, const char *base, const cha
     return 0;
 }
 
-void cluster_close(struct cluster *c)
-{
+void cluster_close(struct cluster *c) {
     cluster_unlock(c);
 }
 
-int cluster_create(struct cluster *c, struct err *e)
-{
+int cluster_create(struct cluster *c, struct err *e) {
     if (file_make_dirs(c->dir, 0700, e) < 0 || file_make_dirs(c->runs_dir, 0700, e) < 0)
         return -1;
     // The folder holds keys and results: it never belongs into somebody's repository.
@@ -51,8 +48,7 @@ int cluster_create(struct cluster *c, struct err *e)
     return file_exists(ignore) ? 0 : file_write_atomic(ignore, "*\n", 2, 0644, e);
 }
 
-int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e)
-{
+int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e) {
     if (c->lock_fd >= 0)
         return 0;
     if (cluster_create(c, e) < 0)
@@ -71,20 +67,17 @@ int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err
     return err_wrap(e, "cluster '%s', after %d s", c->name, wait_ms / 1000);
 }
 
-void cluster_unlock(struct cluster *c)
-{
+void cluster_unlock(struct cluster *c) {
     if (c->lock_fd >= 0)
         close(c->lock_fd);
     c->lock_fd = -1;
 }
 
-bool cluster_exists(const struct cluster *c)
-{
+bool cluster_exists(const struct cluster *c) {
     return file_exists(c->inventory_path);
 }
 
-int cluster_load(const struct cluster *c, struct inventory *out, struct err *e)
-{
+int cluster_load(const struct cluster *c, struct inventory *out, struct err *e) {
     char *text = NULL;
     size_t len = 0;
     if (file_read(c->arena, c->inventory_path, INVENTORY_BYTES_MAX, &text, &len, e) < 0) {
@@ -95,8 +88,7 @@ int cluster_load(const struct cluster *c, struct inventory *out, struct err *e)
     return inventory_parse(c->arena, text, len, c->inventory_path, out, e);
 }
 
-int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e)
-{
+int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e) {
     struct strbuf out = {0};
     inventory_format(inv, &out);
     int result = file_write_atomic(c->inventory_path, strbuf_cstr(&out), out.len, 0600, e);
@@ -104,21 +96,18 @@ int cluster_save(const struct cluster *c, const struct inventory *inv, struct er
     return result;
 }
 
-int cluster_forget(const struct cluster *c, struct err *e)
-{
+int cluster_forget(const struct cluster *c, struct err *e) {
     if (unlink(c->inventory_path) < 0 && errno != ENOENT)
         return err_errno(e, ERR_SYS, "cannot remove '%s'", c->inventory_path);
     return file_sync_dir(c->dir, e);
 }
 
-static int compare_names(const void *x, const void *y)
-{
+static int compare_names(const void *x, const void *y) {
     return str_natural_cmp(*(const char *const *)x, *(const char *const *)y);
 }
 
 // Newest first: by the stamp in the name, then by name.
-static int compare_runs(const void *x, const void *y)
-{
+static int compare_runs(const void *x, const void *y) {
     const char *a = *(const char *const *)x, *b = *(const char *const *)y;
     // The stamp and what follows it: runs of one second differ there.
     const char *sa = cluster_run_stamp(a), *sb = cluster_run_stamp(b);
@@ -127,8 +116,8 @@ static int compare_runs(const void *x, const void *y)
 }
 
 // Names of the folders in dir that are fit for a name; an absent dir has none.
-static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *count, struct err *e)
-{
+static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *count,
+                     struct err *e) {
     size_t room = 16;
     *count = 0;
     *names = arena_new(a, char *, room + 1);
@@ -152,8 +141,7 @@ static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *co
     return 0;
 }
 
-int cluster_list(struct arena *a, const char *base, char ***names, struct err *e)
-{
+int cluster_list(struct arena *a, const char *base, char ***names, struct err *e) {
     size_t count = 0;
     if (list_dirs(a, file_join(a, base, ".dtctl"), names, &count, e) < 0)
         return -1;
@@ -161,21 +149,18 @@ int cluster_list(struct arena *a, const char *base, char ***names, struct err *e
     return 0;
 }
 
-int cluster_runs(const struct cluster *c, char ***runs, size_t *count, struct err *e)
-{
+int cluster_runs(const struct cluster *c, char ***runs, size_t *count, struct err *e) {
     if (list_dirs(c->arena, c->runs_dir, runs, count, e) < 0)
         return -1;
     qsort(*runs, *count, sizeof **runs, compare_runs);
     return 0;
 }
 
-char *cluster_run_dir(const struct cluster *c, const char *run)
-{
+char *cluster_run_dir(const struct cluster *c, const char *run) {
     return file_join(c->arena, c->runs_dir, run);
 }
 
-const char *cluster_run_stamp(const char *run)
-{
+const char *cluster_run_stamp(const char *run) {
     size_t len = strlen(run);
     if (len < STAMP_BYTES + 1 + RUN_TAIL_BYTES)
         return NULL;
@@ -188,8 +173,7 @@ const char *cluster_run_stamp(const char *run)
     return s[STAMP_BYTES] == '-' ? s : NULL;
 }
 
-int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e)
-{
+int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e) {
     char **runs = NULL;
     size_t count = 0;
     if (cluster_runs(c, &runs, &count, e) < 0)

@@ -35,7 +35,7 @@ struct cluster {
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
                  struct err *e);
-void cluster_close(struct cluster *c);         // gives the lock back
+void cluster_close(struct cluster *c);                // gives the lock back
 int cluster_create(struct cluster *c, struct err *e); // makes the folder, 0700
 // wait_ms 0: one try. While it waits, one line in the log says for whom.
 int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e);

@@ -14,8 +14,7 @@
 
 enum { TRAINER_SUMMARY_BYTES_MAX = 4 << 20 };
 
-void attend_note(const struct session *s, const struct run *run, const char *kind, ...)
-{
+void attend_note(const struct session *s, const struct run *run, const char *kind, ...) {
     struct strbuf text = {0};
     struct json_out j;
     struct err e = {0};
@@ -52,14 +51,12 @@ struct attention {
     int64_t first_ms;
 };
 
-static void on_leave(struct timer *t)
-{
+static void on_leave(struct timer *t) {
     struct attention *a = container_of(t, struct attention, leave);
     a->follow.leave = true;
 }
 
-static void ask_to_stop(struct attention *a, int signal)
-{
+static void ask_to_stop(struct attention *a, int signal) {
     struct session *s = a->follow.session;
     timer_stop(&a->leave);
     if (a->asked_to_stop) { // asked before, and asked again: then at least go away
@@ -69,13 +66,11 @@ static void ask_to_stop(struct attention *a, int signal)
     a->asked_to_stop = true;
     a->view.muted = false;
     screen_note(s->screen, "stopping the run on all nodes …");
-    attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
-                NULL);
+    attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal", NULL);
     follow_stop_run(&a->follow, "a signal");
 }
 
-static void on_signal(void *ctx, int signal)
-{
+static void on_signal(void *ctx, int signal) {
     struct attention *a = ctx;
     struct session *s = a->follow.session;
     int64_t now = clock_mono_ms();
@@ -101,8 +96,7 @@ static void on_signal(void *ctx, int signal)
 
 // ---- the end -----------------------------------------------------------------------------------
 
-static struct json *read_trainer(const struct session *s, const struct run *run)
-{
+static struct json *read_trainer(const struct session *s, const struct run *run) {
     char *text = NULL;
     size_t len = 0;
     struct err ignored = {0};
@@ -115,8 +109,7 @@ static struct json *read_trainer(const struct session *s, const struct run *run)
     return j;
 }
 
-static void emit_summary(const struct summary *sum, struct err *e)
-{
+static void emit_summary(const struct summary *sum, struct err *e) {
     struct session *s = sum->follow->session;
     struct strbuf text = {0};
     summary_json(sum, &text);
@@ -139,8 +132,7 @@ static void emit_summary(const struct summary *sum, struct err *e)
 
 // Nodes whose results are wanted and not here. A node that was lost on the way, or never took part,
 // has none that the end of the run depends on.
-static size_t missing_results(const struct follow *f)
-{
+static size_t missing_results(const struct follow *f) {
     size_t missing = 0;
     for (size_t i = 0; i < f->count; i++)
         missing += f->nodes[i].node->failed && f->story.nodes[i].round == f->story.round;
@@ -148,8 +140,7 @@ static size_t missing_results(const struct follow *f)
 }
 
 // Everything that is done once when a run is over; a run whose results are here already is left.
-static int finish(struct attention *a, struct err *e)
-{
+static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
     struct session *s = f->session;
     struct run *run = f->run;
@@ -187,8 +178,7 @@ static int finish(struct attention *a, struct err *e)
     return e->code ? -1 : 0;
 }
 
-static int judge(const struct attention *a)
-{
+static int judge(const struct attention *a) {
     const struct follow *f = &a->follow;
     const struct run *run = f->run;
     const struct story_failure *root = story_root(&f->story);
@@ -203,8 +193,7 @@ static int judge(const struct attention *a)
 }
 
 // A dtctl that was killed before it had started the agents leaves a record and nothing else.
-static int check_started(struct attention *a, struct err *e)
-{
+static int check_started(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
     struct run *run = f->run;
     for (size_t i = 0; i < f->count; i++)
@@ -219,8 +208,7 @@ static int check_started(struct attention *a, struct err *e)
 }
 
 int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
-               int *exit_status, struct err *e)
-{
+               int *exit_status, struct err *e) {
     struct session *s = fleet->session;
     struct attention *a = arena_new(s->arena, struct attention, 1);
     a->options = o;

@@ -16,7 +16,7 @@
 enum { ATTEND_SECOND_MS_MAX = 2000 };
 
 struct attend_options {
-    bool quiet_lines;     // do not show worker lines (fetch)
+    bool quiet_lines;      // do not show worker lines (fetch)
     const char *only_node; // show lines of this node alone; NULL: all
     int only_rank;         // show lines of this rank alone; -1: all
     bool replay;           // show what came before, too

@@ -8,13 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o)
-{
+void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
     *v = (struct attend_view){.follow = f, .options = o};
 }
 
-int64_t attend_view_ended_ms(const struct follow *f)
-{
+int64_t attend_view_ended_ms(const struct follow *f) {
     int64_t last = 0;
     for (size_t i = 0; i < f->story.node_count; i++)
         if (f->story.nodes[i].ended_ms > last)
@@ -25,8 +23,7 @@ int64_t attend_view_ended_ms(const struct follow *f)
 // ---- worker lines ------------------------------------------------------------------------------
 
 static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
-                      const struct follow_file *file, const char *line, size_t len)
-{
+                      const struct follow_file *file, const char *line, size_t len) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "line");
@@ -38,12 +35,12 @@ static void line_json(struct attend_view *v, const struct follow_node *n, int ra
 }
 
 static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line, size_t len)
-{
+                    int rank, const char *line, size_t len) {
     struct attend_view *v = ctx;
     const struct attend_options *o = v->options;
     struct screen *screen = v->follow->session->screen;
-    if (o->quiet_lines || v->muted || (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
+    if (o->quiet_lines || v->muted ||
+        (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
         (o->only_rank >= 0 && o->only_rank != rank))
         return;
     if (screen->style == SCREEN_JSON) {
@@ -71,15 +68,13 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     strbuf_fini(&text);
 }
 
-static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len)
-{
+static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
     int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
-void attend_view_replay(struct attend_view *v)
-{
+void attend_view_replay(struct attend_view *v) {
     static const enum follow_file_kind kinds[] = {FOLLOW_STDOUT, FOLLOW_STDERR};
     for (size_t i = 0; i < v->follow->count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -92,8 +87,7 @@ void attend_view_replay(struct attend_view *v)
 
 // ---- events ------------------------------------------------------------------------------------
 
-static void remark_round(struct attend_view *v, const struct json *j)
-{
+static void remark_round(struct attend_view *v, const struct json *j) {
     // Every node says it; one of them is enough.
     struct screen *screen = v->follow->session->screen;
     if (json_get_int(j, "group_rank", 0) != 0)
@@ -101,28 +95,24 @@ static void remark_round(struct attend_view *v, const struct json *j)
     const struct story *s = &v->follow->story;
     screen_note(screen, "round %lld: %d rank%s on %d node%s%s%s",
                 (long long)json_get_int(j, "round", 0), s->world_size,
-                s->world_size == 1 ? "" : "s", s->nodes_in_round,
-                s->nodes_in_round == 1 ? "" : "s",
+                s->world_size == 1 ? "" : "s", s->nodes_in_round, s->nodes_in_round == 1 ? "" : "s",
                 json_get_int(j, "round", 0) ? "; reason: " : "",
                 json_get_int(j, "round", 0) ? json_get_str(j, "reason", "") : "");
 }
 
-static void remark_waiting(struct attend_view *v, const struct json *j)
-{
+static void remark_waiting(struct attend_view *v, const struct json *j) {
     (void)j;
     if (v->follow->story.waiting)
         screen_note(v->follow->session->screen, "waiting for %s", v->follow->story.waiting);
 }
 
-static void remark_restart(struct attend_view *v, const struct json *j)
-{
+static void remark_restart(struct attend_view *v, const struct json *j) {
     screen_note(v->follow->session->screen, "starting again (%lld of %lld restarts): %s",
                 (long long)json_get_int(j, "restarts", 0),
                 (long long)json_get_int(j, "max_restarts", 0), json_get_str(j, "reason", ""));
 }
 
-static void remark_failure(struct attend_view *v, const struct json *j)
-{
+static void remark_failure(struct attend_view *v, const struct json *j) {
     const char *signal = json_get_str(j, "signal", NULL);
     char status[32];
     snprintf(status, sizeof status, "exit status %lld", (long long)json_get_int(j, "status", 1));
@@ -131,14 +121,12 @@ static void remark_failure(struct attend_view *v, const struct json *j)
                 signal ? signal : status);
 }
 
-static void remark_lost(struct attend_view *v, const struct json *j)
-{
+static void remark_lost(struct attend_view *v, const struct json *j) {
     screen_note(v->follow->session->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
                 json_get_str(j, "reason", "it was silent"));
 }
 
-static void remark_leader(struct attend_view *v, const struct json *j)
-{
+static void remark_leader(struct attend_view *v, const struct json *j) {
     screen_note(v->follow->session->screen, "node %s coordinates now",
                 json_get_str(j, "peer", "?"));
 }
@@ -147,13 +135,12 @@ static const struct {
     const char *kind;
     void (*remark)(struct attend_view *v, const struct json *j);
 } REMARKS[] = {
-    {"round", remark_round},         {"waiting", remark_waiting}, {"restart", remark_restart},
-    {"failure", remark_failure},     {"node-lost", remark_lost},  {"coordinator", remark_leader},
+    {"round", remark_round},     {"waiting", remark_waiting}, {"restart", remark_restart},
+    {"failure", remark_failure}, {"node-lost", remark_lost},  {"coordinator", remark_leader},
 };
 
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,
-                     const struct json *event)
-{
+                     const struct json *event) {
     struct attend_view *v = ctx;
     struct screen *screen = v->follow->session->screen;
     if (screen->style == SCREEN_JSON) {
@@ -180,8 +167,7 @@ static void on_event(void *ctx, const struct follow_node *n, const char *kind,
 
 // ---- figures and the live line -----------------------------------------------------------------
 
-static void set_figure(struct attend_view *v, const char *name, double value)
-{
+static void set_figure(struct attend_view *v, const char *name, double value) {
     size_t i = 0;
     while (i < v->figure_count && strncmp(v->figures[i].name, name, VIEW_NAME_BYTES_MAX - 1) != 0)
         i++;
@@ -193,8 +179,7 @@ static void set_figure(struct attend_view *v, const char *name, double value)
 }
 
 static void on_metric(void *ctx, const struct follow_node *n, int rank, const char *name,
-                      double value)
-{
+                      double value) {
     struct attend_view *v = ctx;
     struct screen *screen = v->follow->session->screen;
     set_figure(v, name, value);
@@ -210,8 +195,7 @@ static void on_metric(void *ctx, const struct follow_node *n, int rank, const ch
     screen_event_end(screen, &text, &j);
 }
 
-static void on_native(void *ctx, const struct json *record)
-{
+static void on_native(void *ctx, const struct json *record) {
     static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
     struct attend_view *v = ctx;
     for (size_t i = 0; shown[i]; i++) {
@@ -221,21 +205,18 @@ static void on_native(void *ctx, const struct json *record)
     }
 }
 
-static void on_lost(void *ctx, const struct follow_node *n, const struct err *e)
-{
+static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
     struct attend_view *v = ctx;
     screen_note(v->follow->session->screen, "lost sight of %s; the run goes on, trying again (%s)",
                 n->node->info->name, e->text);
 }
 
-static void on_back(void *ctx, const struct follow_node *n)
-{
+static void on_back(void *ctx, const struct follow_node *n) {
     struct attend_view *v = ctx;
     screen_note(v->follow->session->screen, "%s is in sight again", n->node->info->name);
 }
 
-static void on_tick(void *ctx)
-{
+static void on_tick(void *ctx) {
     struct attend_view *v = ctx;
     struct follow *f = v->follow;
     struct screen *screen = f->session->screen;

@@ -20,16 +20,14 @@ struct collect_node {
     struct collect_result *result;
 };
 
-static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p)
-{
+static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
     (void)x;
     fleet_amount(ctx, p->bytes_done, p->bytes_total);
     if (p->bytes_total == 0)
         fleet_state(ctx, p->phase);
 }
 
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p)
-{
+static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
     (void)x;
     struct fleet_node *n = ctx;
     struct collect_node *w = n->work;
@@ -40,8 +38,7 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     fleet_done(n, e);
 }
 
-static int start_fetch(struct fleet_node *n, struct err *e)
-{
+static int start_fetch(struct fleet_node *n, struct err *e) {
     static const struct xfer_events events = {on_progress, on_end};
     struct collect_node *w = n->work;
     struct xfer_fetch_spec spec = {
@@ -59,8 +56,7 @@ static int start_fetch(struct fleet_node *n, struct err *e)
 // One folder for all, or one per node when their files contradict each other.
 static int put_together(struct session *s, struct fleet *f, struct run *run,
                         const struct collect_node *work, struct collect_result *out,
-                        struct err *e)
-{
+                        struct err *e) {
     const char **folders = arena_new(s->arena, const char *, f->count + 1);
     const char **names = arena_new(s->arena, const char *, f->count + 1);
     size_t count = 0;
@@ -93,8 +89,7 @@ static int put_together(struct session *s, struct fleet *f, struct run *run,
     return 0;
 }
 
-int collect_results(struct fleet *f, struct run *run, struct collect_result *out, struct err *e)
-{
+int collect_results(struct fleet *f, struct run *run, struct collect_result *out, struct err *e) {
     struct session *s = f->session;
     struct arena *a = s->arena;
     struct collect_node *work = arena_new(a, struct collect_node, f->count + 1);

@@ -20,14 +20,12 @@ static const struct transport *const TRANSPORTS[] = {
     [INVENTORY_SSH] = &transport_ssh,
 };
 
-static const char *given(const char *text)
-{
+static const char *given(const char *text) {
     return text && *text ? text : NULL;
 }
 
 void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
-                size_t count)
-{
+                size_t count) {
     const struct config *c = s->config;
     *f = (struct fleet){.session = s, .count = indices ? count : inv->count};
     f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
@@ -39,8 +37,8 @@ void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const
     f->env = (struct transport_env){
         .loop = s->loop,
         .ssh_config_path = !option_given(&c->set, "ssh.config") ? NULL
-                           : c->ssh.config_file[0]                   ? c->ssh.config_file
-                                                                     : "none",
+                           : c->ssh.config_file[0]              ? c->ssh.config_file
+                                                                : "none",
         .identity_files = c->ssh.identity_files.items,
         .identity_file_count = c->ssh.identity_files.count,
         .known_hosts_path = s->cluster.known_hosts_path,
@@ -52,8 +50,7 @@ void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const
         f->env.identity_path = s->cluster.key_path;
 }
 
-void fleet_close(struct fleet *f)
-{
+void fleet_close(struct fleet *f) {
     timer_stop(&f->tick);
     for (size_t i = 0; i < f->count; i++) {
         transport_close(f->nodes[i].link);
@@ -62,16 +59,14 @@ void fleet_close(struct fleet *f)
     }
 }
 
-void fleet_fail(struct fleet_node *n, const struct err *e)
-{
+void fleet_fail(struct fleet_node *n, const struct err *e) {
     if (n->failed)
         return;
     n->failed = true;
     n->err = *e;
 }
 
-void fleet_done(struct fleet_node *n, const struct err *e)
-{
+void fleet_done(struct fleet_node *n, const struct err *e) {
     struct fleet *f = n->fleet;
     bool well = !e || e->code == ERR_NONE;
     if (!n->busy)
@@ -94,27 +89,23 @@ void fleet_done(struct fleet_node *n, const struct err *e)
     }
 }
 
-void fleet_amount(struct fleet_node *n, uint64_t done, uint64_t total)
-{
+void fleet_amount(struct fleet_node *n, uint64_t done, uint64_t total) {
     if (n->fleet->has_progress && n->busy)
         progress_set(&n->fleet->progress, n->index, done, total);
 }
 
-void fleet_state(struct fleet_node *n, const char *text)
-{
+void fleet_state(struct fleet_node *n, const char *text) {
     if (n->fleet->has_progress && n->busy)
         progress_state(&n->fleet->progress, n->index, text);
 }
 
-static void on_tick(struct timer *t)
-{
+static void on_tick(struct timer *t) {
     struct fleet *f = container_of(t, struct fleet, tick);
     progress_show(&f->progress, clock_mono_ms());
     timer_start(f->session->loop, t, PROGRESS_DRAW_MS, on_tick);
 }
 
-static void open_progress(struct fleet *f, const char *operation)
-{
+static void open_progress(struct fleet *f, const char *operation) {
     const char **names = arena_new(f->session->arena, const char *, f->count ? f->count : 1);
     for (size_t i = 0; i < f->count; i++)
         names[i] = f->nodes[i].info->name;
@@ -129,16 +120,14 @@ static void open_progress(struct fleet *f, const char *operation)
     timer_start(f->session->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
 }
 
-static void close_progress(struct fleet *f)
-{
+static void close_progress(struct fleet *f) {
     timer_stop(&f->tick);
     if (f->has_progress)
         progress_fini(&f->progress, clock_mono_ms());
     f->has_progress = false;
 }
 
-int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e)
-{
+int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
     struct session *s = f->session;
     int interrupts = s->interrupts;
     if (operation)
@@ -167,8 +156,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 
 // ---- connecting --------------------------------------------------------------------------------
 
-static void link_lost(struct fleet_node *n, const struct err *e)
-{
+static void link_lost(struct fleet_node *n, const struct err *e) {
     transport_close(n->link);
     n->link = NULL;
     n->up = false;
@@ -180,22 +168,19 @@ static void link_lost(struct fleet_node *n, const struct err *e)
         fleet_fail(n, e);
 }
 
-static void on_link_down(struct transport_link *l, void *ctx, const struct err *e)
-{
+static void on_link_down(struct transport_link *l, void *ctx, const struct err *e) {
     (void)l;
     link_lost(ctx, e);
 }
 
-static void link_ready(struct fleet_node *n)
-{
+static void link_ready(struct fleet_node *n) {
     if (n->busy)
         fleet_done(n, NULL);
     else if (n->fleet->on_back)
         n->fleet->on_back(n);
 }
 
-static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e)
-{
+static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e) {
     struct fleet_node *n = ctx;
     struct arena *a = n->fleet->session->arena;
     if (!facts && n->busy)
@@ -217,13 +202,11 @@ static void on_installed(void *ctx, const struct node_facts *facts, const struct
     link_ready(n);
 }
 
-static void on_install_progress(void *ctx, uint64_t done, uint64_t total)
-{
+static void on_install_progress(void *ctx, uint64_t done, uint64_t total) {
     fleet_amount(ctx, done, total);
 }
 
-static int start_install(struct fleet_node *n, struct err *e)
-{
+static int start_install(struct fleet_node *n, struct err *e) {
     static const struct agent_install_events events = {on_install_progress, on_installed};
     struct fleet *f = n->fleet;
     struct agent_install_spec spec = {n->info->root, f->agent, f->agent_size, f->agent_sha256};
@@ -231,8 +214,7 @@ static int start_install(struct fleet_node *n, struct err *e)
     return agent_install(n->link, &spec, &events, n, e);
 }
 
-static void on_link_open(struct transport_link *l, void *ctx)
-{
+static void on_link_open(struct transport_link *l, void *ctx) {
     (void)l;
     struct fleet_node *n = ctx;
     struct err e = {0};
@@ -245,8 +227,7 @@ static void on_link_open(struct transport_link *l, void *ctx)
 
 static const struct transport_link_events LINK_EVENTS = {on_link_open, on_link_down};
 
-int fleet_link(struct fleet_node *n, struct err *e)
-{
+int fleet_link(struct fleet_node *n, struct err *e) {
     const struct config *c = n->fleet->session->config;
     const struct inventory_node *i = n->info;
     struct transport_target target = {
@@ -262,8 +243,7 @@ int fleet_link(struct fleet_node *n, struct err *e)
     return n->link ? 0 : -1;
 }
 
-static int start_connect(struct fleet_node *n, struct err *e)
-{
+static int start_connect(struct fleet_node *n, struct err *e) {
     if (n->ready || (n->up && !n->fleet->agent)) {
         fleet_done(n, NULL);
         return 0;
@@ -272,8 +252,7 @@ static int start_connect(struct fleet_node *n, struct err *e)
     return n->up ? start_install(n, e) : fleet_link(n, e);
 }
 
-int fleet_connect(struct fleet *f, bool want_agent, struct err *e)
-{
+int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
     if (want_agent && !f->agent) {
         const struct embed_file *file = embed_find("dtrun");
         if (!file)
@@ -289,8 +268,7 @@ int fleet_connect(struct fleet *f, bool want_agent, struct err *e)
 
 // ---- answers and verdicts ----------------------------------------------------------------------
 
-char *fleet_line(struct fleet_node *n, const char *verb, const char *rest)
-{
+char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
     struct arena *a = n->fleet->session->arena;
     return arena_printf(a, "%s --node %s --root %s%s%s", transport_path_word(a, n->facts.program),
                         verb, transport_path_word(a, n->facts.root), rest && *rest ? " " : "",
@@ -298,8 +276,7 @@ char *fleet_line(struct fleet_node *n, const char *verb, const char *rest)
 }
 
 // The last line of text that is not empty.
-static const char *last_line(struct arena *a, const char *text, size_t len)
-{
+static const char *last_line(struct arena *a, const char *text, size_t len) {
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
         len--;
     const char *line = memrchr(text, '\n', len);
@@ -307,8 +284,7 @@ static const char *last_line(struct arena *a, const char *text, size_t len)
     return str_printable(a, text + from, len - from);
 }
 
-int fleet_answer(const struct transport_result *r, struct err *e)
-{
+int fleet_answer(const struct transport_result *r, struct err *e) {
     if (r->end.how == TRANSPORT_EXITED && r->end.status == 0)
         return 0;
     if (r->end.how == TRANSPORT_LOST)
@@ -335,16 +311,14 @@ int fleet_answer(const struct transport_result *r, struct err *e)
     return -1;
 }
 
-size_t fleet_failures(const struct fleet *f)
-{
+size_t fleet_failures(const struct fleet *f) {
     size_t n = 0;
     for (size_t i = 0; i < f->count; i++)
         n += f->nodes[i].failed;
     return n;
 }
 
-void fleet_report(struct fleet *f)
-{
+void fleet_report(struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         if (!n->failed)
@@ -365,8 +339,7 @@ void fleet_report(struct fleet *f)
     }
 }
 
-int fleet_verdict(const struct fleet *f, const char *what, struct err *e)
-{
+int fleet_verdict(const struct fleet *f, const char *what, struct err *e) {
     struct arena a = {0};
     const char **names = arena_new(&a, const char *, f->count ? f->count : 1);
     size_t failed = 0;

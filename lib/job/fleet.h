@@ -25,10 +25,10 @@ struct fleet_node {
     size_t index; // in the fleet
     struct inventory_node *info;
     struct transport_link *link;
-    bool up;                 // logged in
-    bool ready;              // the agent is there; facts are known
-    bool busy;               // takes part in the step that is going on
-    bool failed;             // err says why
+    bool up;     // logged in
+    bool ready;  // the agent is there; facts are known
+    bool busy;   // takes part in the step that is going on
+    bool failed; // err says why
     struct err err;
     struct node_facts facts; // strings in the session's arena
     void *work;              // of the step or the caller

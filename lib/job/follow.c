@@ -18,8 +18,7 @@ static void follow_start(struct follow_node *n);
 
 // ---- one node ----------------------------------------------------------------------------------
 
-static void node_over(struct follow_node *n)
-{
+static void node_over(struct follow_node *n) {
     struct follow *f = n->follow;
     n->over = true;
     n->lost_ms = 0;
@@ -30,15 +29,13 @@ static void node_over(struct follow_node *n)
         f->over_ms = clock_mono_ms();
 }
 
-static void node_give_up(struct follow_node *n, const struct err *e)
-{
+static void node_give_up(struct follow_node *n, const struct err *e) {
     n->no_status = true;
     n->err = *e;
     node_over(n);
 }
 
-static void on_retry(struct timer *t)
-{
+static void on_retry(struct timer *t) {
     struct follow_node *n = container_of(t, struct follow_node, retry);
     struct err e = {0};
     if (n->node->link) {
@@ -50,8 +47,7 @@ static void on_retry(struct timer *t)
 }
 
 // The node is out of reach: say so once, and try again later.
-static void node_lost(struct follow_node *n, const struct err *e)
-{
+static void node_lost(struct follow_node *n, const struct err *e) {
     struct follow *f = n->follow;
     if (n->over)
         return;
@@ -67,8 +63,7 @@ static void node_lost(struct follow_node *n, const struct err *e)
     n->retry_ms = n->retry_ms * 2 < FOLLOW_RETRY_MS_MAX ? n->retry_ms * 2 : FOLLOW_RETRY_MS_MAX;
 }
 
-static void on_fleet_lost(struct fleet_node *node, const struct err *e)
-{
+static void on_fleet_lost(struct fleet_node *node, const struct err *e) {
     struct follow_node *n = node->work;
     // A host key that changed or a refused login will not get better by trying.
     if (!n->over && (e->code == ERR_HOSTKEY || e->code == ERR_AUTH))
@@ -77,15 +72,13 @@ static void on_fleet_lost(struct fleet_node *node, const struct err *e)
         node_lost(n, e);
 }
 
-static void on_fleet_back(struct fleet_node *node)
-{
+static void on_fleet_back(struct fleet_node *node) {
     struct follow_node *n = node->work;
     if (!n->over)
         follow_start(n);
 }
 
-static void take_record(struct follow_node *n, const struct follow_record *r)
-{
+static void take_record(struct follow_node *n, const struct follow_record *r) {
     struct follow *f = n->follow;
     struct err e = {0};
     if (n->lost_ms) {
@@ -106,8 +99,7 @@ static void take_record(struct follow_node *n, const struct follow_record *r)
     }
 }
 
-static void on_output(struct transport_run *run, void *ctx, const void *p, size_t len)
-{
+static void on_output(struct transport_run *run, void *ctx, const void *p, size_t len) {
     struct follow_node *n = ctx;
     struct err e = {0};
     if (n->over)
@@ -135,16 +127,18 @@ static void on_output(struct transport_run *run, void *ctx, const void *p, size_
     strbuf_consume(&n->in, used);
 }
 
-static void on_run_end(struct transport_run *run, void *ctx, const struct transport_end *end)
-{
+static void on_run_end(struct transport_run *run, void *ctx, const struct transport_end *end) {
     (void)run;
     struct follow_node *n = ctx;
     struct err e = {0};
     n->run = NULL;
     if (n->over)
         return;
-    struct transport_result as = {.end = *end, .out = strbuf_cstr(&n->in), .out_len = n->in.len,
-                                  .err_text = "", .err_len = 0};
+    struct transport_result as = {.end = *end,
+                                  .out = strbuf_cstr(&n->in),
+                                  .out_len = n->in.len,
+                                  .err_text = "",
+                                  .err_len = 0};
     if (fleet_answer(&as, &e) == 0)
         err_set(&e, ERR_NO_STATUS, "the agent's stream ended without the run's end");
     if (e.code == ERR_NOT_FOUND)
@@ -153,8 +147,7 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
         node_lost(n, &e);
 }
 
-static void follow_start(struct follow_node *n)
-{
+static void follow_start(struct follow_node *n) {
     static const struct transport_run_events events = {.on_output = on_output,
                                                        .on_end = on_run_end};
     struct follow *f = n->follow;
@@ -164,8 +157,8 @@ static void follow_start(struct follow_node *n)
     char *rest = arena_printf(f->session->arena, "--run %s --from -%s", f->run->id,
                               f->until_now ? " --once" : "");
     char *line = fleet_line(n->node, "follow", rest);
-    n->run = transport_run(n->node->link, &(struct transport_command){.line = line}, &events, n,
-                           &e);
+    n->run =
+        transport_run(n->node->link, &(struct transport_command){.line = line}, &events, n, &e);
     if (!n->run) {
         node_lost(n, &e);
         return;
@@ -183,8 +176,7 @@ static void follow_start(struct follow_node *n)
 // ---- all nodes ---------------------------------------------------------------------------------
 
 int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
-                const struct follow_view *view, void *ctx, struct err *e)
-{
+                const struct follow_view *view, void *ctx, struct err *e) {
     *f = (struct follow){.session = s, .fleet = fleet, .run = run, .view = view, .ctx = ctx};
     f->count = fleet->count;
     f->nodes = arena_new(s->arena, struct follow_node, f->count + 1);
@@ -214,8 +206,7 @@ int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct
     return 0;
 }
 
-void follow_close(struct follow *f)
-{
+void follow_close(struct follow *f) {
     timer_stop(&f->tick);
     f->fleet->on_lost = NULL;
     f->fleet->on_back = NULL;
@@ -236,8 +227,7 @@ void follow_close(struct follow *f)
 
 // Nodes that stay out of reach while the run is over elsewhere are given up; so is everything when
 // nobody answers for long.
-static void check_limits(struct follow *f)
-{
+static void check_limits(struct follow *f) {
     int64_t now = clock_mono_ms();
     size_t out = 0, open = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -254,8 +244,7 @@ static void check_limits(struct follow *f)
         f->unreachable_ms = now;
 }
 
-static void on_tick(struct timer *t)
-{
+static void on_tick(struct timer *t) {
     struct follow *f = container_of(t, struct follow, tick);
     check_limits(f);
     if (f->view->on_tick)
@@ -263,16 +252,14 @@ static void on_tick(struct timer *t)
     timer_start(f->session->loop, t, TICK_MS, on_tick);
 }
 
-static bool all_over(const struct follow *f)
-{
+static bool all_over(const struct follow *f) {
     for (size_t i = 0; i < f->count; i++)
         if (!f->nodes[i].over)
             return false;
     return true;
 }
 
-int follow_wait(struct follow *f, struct err *e)
-{
+int follow_wait(struct follow *f, struct err *e) {
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];
         struct err why = n->node->err;
@@ -303,16 +290,14 @@ int follow_wait(struct follow *f, struct err *e)
                    f->run->id, FOLLOW_UNREACHABLE_MS_MAX / 60000, f->run->id);
 }
 
-static void on_stop_answer(void *ctx, const struct transport_result *r)
-{
+static void on_stop_answer(void *ctx, const struct transport_result *r) {
     (void)ctx;
     struct err e = {0};
     if (fleet_answer(r, &e) < 0)
         log_debug("a node did not take the wish to stop", "reason=\"%s\"", e.text);
 }
 
-void follow_stop_run(struct follow *f, const char *why)
-{
+void follow_stop_run(struct follow *f, const char *why) {
     log_debug("asking the agents to stop", "reason=\"%s\"", why);
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];
@@ -322,7 +307,7 @@ void follow_stop_run(struct follow *f, const char *why)
         char *rest = arena_printf(f->session->arena, "--run %s", f->run->id);
         if (transport_collect(n->node->link, fleet_line(n->node, "stop", rest), NULL, 0,
                               on_stop_answer, NULL, &e) < 0)
-            log_warn("a node cannot be asked to stop", "node=%s reason=\"%s\"",
-                     n->node->info->name, e.text);
+            log_warn("a node cannot be asked to stop", "node=%s reason=\"%s\"", n->node->info->name,
+                     e.text);
     }
 }

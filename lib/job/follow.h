@@ -21,7 +21,7 @@
 enum {
     FOLLOW_RETRY_MS_MIN = 200,
     FOLLOW_RETRY_MS_MAX = 5000,
-    FOLLOW_LOST_MS_MAX = 15 * 1000,          // for a node, once the run is over elsewhere
+    FOLLOW_LOST_MS_MAX = 15 * 1000,         // for a node, once the run is over elsewhere
     FOLLOW_UNREACHABLE_MS_MAX = 600 * 1000, // for all nodes together
     FOLLOW_HELD_BYTES_MAX = 1 << 20,        // of lines that wait for their rank, per node
 };
@@ -72,9 +72,9 @@ struct follow {
     size_t count;
     struct arena scratch; // of one line
     struct timer tick;
-    bool until_now; // ask the nodes for what they have, and not for more
-    bool replaying; // old events are only told to the story
-    bool leave;     // set by the view or a signal: stop following
+    bool until_now;                  // ask the nodes for what they have, and not for more
+    bool replaying;                  // old events are only told to the story
+    bool leave;                      // set by the view or a signal: stop following
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
     const char *events_path, *metrics_path;
     struct err write_err; // first failure to write on this side

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// logs/<node>/<rank>.out is the newest attempt of that rank; earlier ones are <rank>.attempt<N>.out.
+// logs/<node>/<rank>.out is the newest attempt of that rank; earlier ones are
+// <rank>.attempt<N>.out.
 static int link_log(struct follow *f, const struct follow_node *n, const struct mirror_file *m,
-                    struct err *e)
-{
+                    struct err *e) {
     struct arena *a = &f->scratch;
     const struct story_attempt *newest = f->story.nodes[n->index].attempts;
     int rank = story_rank_of(&f->story, n->index, m->file.attempt, m->file.local_rank);
@@ -21,8 +21,8 @@ static int link_log(struct follow *f, const struct follow_node *n, const struct 
                              n->node->info->name);
     char *path;
     if (rank < 0)
-        path = arena_printf(a, "%s/local%d.attempt%d.%s", dir, m->file.local_rank,
-                            m->file.attempt, end);
+        path = arena_printf(a, "%s/local%d.attempt%d.%s", dir, m->file.local_rank, m->file.attempt,
+                            end);
     else if (newest && m->file.attempt == newest->attempt)
         path = arena_printf(a, "%s/%d.%s", dir, rank, end);
     else
@@ -36,8 +36,7 @@ static int link_log(struct follow *f, const struct follow_node *n, const struct 
     return 0;
 }
 
-int follow_name_logs(struct follow *f, struct err *e)
-{
+int follow_name_logs(struct follow *f, struct err *e) {
     int result = 0;
     for (size_t i = 0; i < f->count && result == 0; i++)
         for (const struct mirror_file *m = f->nodes[i].mirror.files; m && result == 0; m = m->next)
@@ -47,16 +46,14 @@ int follow_name_logs(struct follow *f, struct err *e)
     return result;
 }
 
-bool follow_is_final(const char *state)
-{
+bool follow_is_final(const char *state) {
     for (int i = 0; i <= NODE_LOST; i++)
         if (strcmp(node_state_name((enum node_state)i), state) == 0)
             return node_state_is_final((enum node_state)i);
     return false;
 }
 
-const char *follow_state(const struct follow *f, int *exit_status)
-{
+const char *follow_state(const struct follow *f, int *exit_status) {
     // The coordinator's word counts first. Without it every agent that was not cut off says the
     // same, so a failure beats a stop, a stop beats the end, and "lost" is nobody's word.
     static const enum node_state ORDER[] = {NODE_FAILED, NODE_STOPPED, NODE_FINISHED, NODE_LOST};

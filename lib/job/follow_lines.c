@@ -9,17 +9,14 @@
 
 #include <string.h>
 
-
-void follow_keep_error(struct follow *f, const struct err *e)
-{
+void follow_keep_error(struct follow *f, const struct err *e) {
     if (f->write_err.code)
         return;
     f->write_err = *e;
     log_error("cannot keep what the run says", "reason=\"%s\"", e->text);
 }
 
-static void append_line(struct follow *f, const char *path, const char *line, size_t len)
-{
+static void append_line(struct follow *f, const char *path, const char *line, size_t len) {
     struct strbuf text = {0};
     struct err e = {0};
     strbuf_add(&text, line, len);
@@ -34,8 +31,7 @@ struct metric_line {
     int rank;
 };
 
-static void on_metric(void *ctx, const struct metric *m, double value)
-{
+static void on_metric(void *ctx, const struct metric *m, double value) {
     struct metric_line *at = ctx;
     struct follow *f = at->node->follow;
     struct strbuf text = {0};
@@ -54,8 +50,7 @@ static void on_metric(void *ctx, const struct metric *m, double value)
         f->view->on_metric(f->ctx, at->node, at->rank, m->name, value);
 }
 
-static void take_event(struct follow_node *n, const char *line, size_t len)
-{
+static void take_event(struct follow_node *n, const char *line, size_t len) {
     struct follow *f = n->follow;
     const struct json *event = NULL;
     const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
@@ -69,8 +64,7 @@ static void take_event(struct follow_node *n, const char *line, size_t len)
     arena_reset(&f->scratch);
 }
 
-static void take_native(struct follow_node *n, const char *line, size_t len)
-{
+static void take_native(struct follow_node *n, const char *line, size_t len) {
     struct follow *f = n->follow;
     struct json *record = NULL;
     struct err e = {0};
@@ -93,8 +87,7 @@ struct held {
 };
 
 static void give_line(struct follow_node *n, const struct follow_file *file, int rank,
-                      const char *line, size_t len)
-{
+                      const char *line, size_t len) {
     struct follow *f = n->follow;
     struct metric_line at = {n, rank};
     metric_match(&f->metrics, line, len, on_metric, &at);
@@ -102,8 +95,7 @@ static void give_line(struct follow_node *n, const struct follow_file *file, int
         f->view->on_line(f->ctx, n, file, rank, line, len);
 }
 
-void follow_release(struct follow_node *n, bool all)
-{
+void follow_release(struct follow_node *n, bool all) {
     struct strbuf held = n->held;
     n->held = (struct strbuf){0};
     for (size_t at = 0; at < held.len;) {
@@ -121,8 +113,7 @@ void follow_release(struct follow_node *n, bool all)
 }
 
 static void take_worker_line(struct follow_node *n, const struct follow_file *file,
-                             const char *line, size_t len)
-{
+                             const char *line, size_t len) {
     int rank = story_rank_of(&n->follow->story, n->index, file->attempt, file->local_rank);
     if (rank >= 0 && n->held.len == 0) {
         give_line(n, file, rank, line, len);
@@ -134,8 +125,7 @@ static void take_worker_line(struct follow_node *n, const struct follow_file *fi
     follow_release(n, n->held.len > FOLLOW_HELD_BYTES_MAX);
 }
 
-void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len)
-{
+void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len) {
     struct follow_node *n = ctx;
     if (file->file.kind == FOLLOW_EVENTS)
         take_event(n, line, len);

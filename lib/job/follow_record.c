@@ -25,8 +25,7 @@ static const struct {
 };
 
 // A number without leading zeros followed by '/'; what comes after it, or NULL.
-static const char *read_number(const char *s, int *out)
-{
+static const char *read_number(const char *s, int *out) {
     int64_t v = 0;
     const char *p = s;
     while (*p >= '0' && *p <= '9' && v <= FOLLOW_NUMBER_MAX)
@@ -37,8 +36,7 @@ static const char *read_number(const char *s, int *out)
     return p + 1;
 }
 
-bool follow_file_parse(const char *name, struct follow_file *out)
-{
+bool follow_file_parse(const char *name, struct follow_file *out) {
     *out = (struct follow_file){.attempt = -1, .local_rank = -1};
     const char *rest = name;
     bool of_worker = strncmp(name, "attempt_", 8) == 0;
@@ -55,8 +53,7 @@ bool follow_file_parse(const char *name, struct follow_file *out)
     return false;
 }
 
-static int read_bytes(const struct json *j, struct follow_record *out, size_t left, struct err *e)
-{
+static int read_bytes(const struct json *j, struct follow_record *out, size_t left, struct err *e) {
     const char *name = json_get_str(j, "file", "");
     int64_t offset = json_get_int(j, "offset", -1), bytes = json_get_int(j, "bytes", -1);
     if (strlen(name) >= sizeof out->name)
@@ -70,8 +67,7 @@ static int read_bytes(const struct json *j, struct follow_record *out, size_t le
     return 0;
 }
 
-static int read_end(const struct json *j, struct follow_record *out, struct err *e)
-{
+static int read_end(const struct json *j, struct follow_record *out, struct err *e) {
     const char *state = json_get_str(j, "end", "");
     for (int i = 0; i <= NODE_LOST; i++) {
         const char *name = node_state_name((enum node_state)i);
@@ -86,8 +82,7 @@ static int read_end(const struct json *j, struct follow_record *out, struct err 
 }
 
 static int read_header(const char *header, size_t len, struct follow_record *out, size_t left,
-                       struct err *e)
-{
+                       struct err *e) {
     struct arena a = {0};
     struct json *j = NULL;
     int result = json_parse(&a, header, len, &j, e);
@@ -107,8 +102,7 @@ static int read_header(const char *header, size_t len, struct follow_record *out
 }
 
 int64_t follow_record_read(const void *buffer, size_t len, struct follow_record *out,
-                           struct err *e)
-{
+                           struct err *e) {
     *out = (struct follow_record){0};
     if (len < LENGTH_BYTES)
         return 0;

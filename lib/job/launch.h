@@ -11,10 +11,10 @@
 #ifndef JOB_LAUNCH_H
 #define JOB_LAUNCH_H
 
+#include "elastic/job_spec.h"
 #include "job/fleet.h"
 #include "job/run.h"
 #include "job/send.h"
-#include "elastic/job_spec.h"
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
@@ -39,7 +39,7 @@ struct launch {
     size_t *indices; // of the chosen nodes in the inventory, by rank
     size_t node_count;
     struct run run;
-    struct job_spec spec; // what is the same on every node
+    struct job_spec spec;     // what is the same on every node
     struct manifest *common;  // programs, work folder, replicated inputs
     struct manifest **shards; // per node, NULL without sharded inputs
     struct launch_input *inputs;

@@ -18,17 +18,14 @@ enum { DIGEST_DIGITS = 16, WORK_FILES_MAX = 100000 };
 // ---- the work folder ---------------------------------------------------------------------------
 
 // Whether a word of the command is the relative path of a file here.
-static bool names_file_here(const char *word)
-{
+static bool names_file_here(const char *word) {
     struct stat st;
-    return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 &&
-           S_ISREG(st.st_mode);
+    return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 // Without --file the current folder goes along when the command names a file in it, since a script
 // seldom comes alone. A folder that is too large is not sent by accident.
-static int add_current_folder(struct launch *l, const char *work, struct err *e)
-{
+static int add_current_folder(struct launch *l, const char *work, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     struct manifest_rules rules = {.ignore_default = true};
     uint64_t before = l->common->bytes;
@@ -52,8 +49,7 @@ static int add_current_folder(struct launch *l, const char *work, struct err *e)
     return 0;
 }
 
-static int add_work(struct launch *l, struct err *e)
-{
+static int add_work(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
     const struct option_list *files = &l->session->config->job.files;
     struct manifest_rules rules = {.ignore_default = true};
@@ -67,8 +63,8 @@ static int add_work(struct launch *l, struct err *e)
             return err_errno(e, ERR_NOT_FOUND, "--file '%s'", path);
         // "DIR/" and "." give their content, "DIR" itself, as rsync does.
         const char *base = file_base(path);
-        bool content = S_ISDIR(st.st_mode) &&
-                       (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
+        bool content =
+            S_ISDIR(st.st_mode) && (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
         const char *to = content ? work : file_join(a, work, base);
         if (manifest_add_path(l->common, path, to, &rules, e) < 0)
             return err_wrap(e, "--file '%s'", path);
@@ -78,8 +74,7 @@ static int add_work(struct launch *l, struct err *e)
 
 // ---- inputs ------------------------------------------------------------------------------------
 
-void launch_deal(const struct manifest *m, size_t count, size_t *owner)
-{
+void launch_deal(const struct manifest *m, size_t count, size_t *owner) {
     // Largest first, then by path, so that the result depends on nothing but the list.
     struct arena a = {0};
     size_t *order = arena_new(&a, size_t, m->count + 1);
@@ -114,16 +109,14 @@ void launch_deal(const struct manifest *m, size_t count, size_t *owner)
 }
 
 static int copy_entry(struct manifest *to, struct arena *a, const struct manifest_entry *entry,
-                      const char *below, struct err *e)
-{
+                      const char *below, struct err *e) {
     struct manifest_entry copy = *entry;
     copy.path = arena_printf(a, "%s/%s", below, entry->path);
     return manifest_append(to, &copy, e);
 }
 
 // Sharded: every node gets the folders and its share of the files.
-static int deal_input(struct launch *l, struct launch_input *in, struct err *e)
-{
+static int deal_input(struct launch *l, struct launch_input *in, struct err *e) {
     struct arena *a = l->session->arena;
     size_t *owner = arena_new(a, size_t, in->manifest->count + 1);
     launch_deal(in->manifest, l->node_count, owner);
@@ -137,23 +130,21 @@ static int deal_input(struct launch *l, struct launch_input *in, struct err *e)
     return 0;
 }
 
-static int hash_now(struct launch *l, struct manifest *m, struct err *e)
-{
+static int hash_now(struct launch *l, struct manifest *m, struct err *e) {
     const char *cache = file_join(l->session->arena, l->session->cluster.dir, "hashes");
     return manifest_hash(m, cache, NULL, NULL, e);
 }
 
 // The path on the nodes carries the hash of the content, so the next run finds it there.
 static int add_input(struct launch *l, const struct config_input *from, struct launch_input *in,
-                     struct err *e)
-{
+                     struct err *e) {
     struct arena *a = l->session->arena;
     struct manifest_rules rules = {.ignore_default = false};
     struct stat st;
     unsigned char digest[HASH_BYTES];
     char hex[HASH_HEX_BYTES];
-    *in = (struct launch_input){.name = from->name, .source = from->source,
-                                .sharded = from->mode == CONFIG_SHARDED};
+    *in = (struct launch_input){
+        .name = from->name, .source = from->source, .sharded = from->mode == CONFIG_SHARDED};
     if (stat(from->source, &st) < 0)
         return err_errno(e, ERR_NOT_FOUND, "'%s'", from->source);
     bool folder = S_ISDIR(st.st_mode);
@@ -183,8 +174,7 @@ static int add_input(struct launch *l, const struct config_input *from, struct l
     return 0;
 }
 
-static int add_inputs(struct launch *l, struct err *e)
-{
+static int add_inputs(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
     const struct config *c = l->session->config;
     bool any_sharded = false;
@@ -209,8 +199,7 @@ static int add_inputs(struct launch *l, struct err *e)
 
 // ---- the trainer's own file, and state ---------------------------------------------------------
 
-static int add_trainer(struct launch *l, struct err *e)
-{
+static int add_trainer(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
     struct strbuf text = {0};
     if (programs_add_trainer(l->common, a, e) < 0)
@@ -229,8 +218,7 @@ static int add_trainer(struct launch *l, struct err *e)
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 
-static bool has_state(const char *path)
-{
+static bool has_state(const char *path) {
     DIR *d = opendir(path);
     bool found = false;
     for (struct dirent *entry; d && !found && (entry = readdir(d));)
@@ -240,8 +228,7 @@ static bool has_state(const char *path)
     return found;
 }
 
-static int add_state(struct launch *l, struct err *e)
-{
+static int add_state(struct launch *l, struct err *e) {
     struct cluster *c = &l->session->cluster;
     struct manifest_rules rules = {.ignore_default = false};
     struct run earlier;
@@ -254,17 +241,15 @@ static int add_state(struct launch *l, struct err *e)
         l->resume_run = NULL;
         if (strcmp(l->session->config->train.resume, "auto") == 0)
             return 0;
-        return err_set(e, ERR_NOT_FOUND,
-                       "run '%s' has no state on this side (try: dtctl fetch %s)", earlier.id,
-                       earlier.id);
+        return err_set(e, ERR_NOT_FOUND, "run '%s' has no state on this side (try: dtctl fetch %s)",
+                       earlier.id, earlier.id);
     }
     log_info("state of an earlier run goes along", "run=%s", earlier.id);
     return manifest_add_path(l->common, state,
                              launch_node_dir(l->session->arena, l->run.id, "state"), &rules, e);
 }
 
-int launch_files(struct launch *l, struct err *e)
-{
+int launch_files(struct launch *l, struct err *e) {
     l->common = manifest_new();
     // State first: whether there is some decides what the trainer is told.
     if (add_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
@@ -276,8 +261,7 @@ int launch_files(struct launch *l, struct err *e)
     return l->common->count ? hash_now(l, l->common, e) : 0;
 }
 
-void launch_close(struct launch *l)
-{
+void launch_close(struct launch *l) {
     if (l->common)
         manifest_free(l->common);
     for (size_t i = 0; i < l->input_count; i++)
@@ -290,13 +274,11 @@ void launch_close(struct launch *l)
     l->input_count = 0;
 }
 
-int launch_send(struct launch *l, struct fleet *f, struct err *e)
-{
+int launch_send(struct launch *l, struct fleet *f, struct err *e) {
     struct manifest **all = arena_new(l->session->arena, struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = l->common;
     if (l->common->count && send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return l->shards ? send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e)
-                     : 0;
+    return l->shards ? send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) : 0;
 }

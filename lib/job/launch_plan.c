@@ -13,8 +13,7 @@
 
 static const char *const INTERPRETERS[] = {"python", "python3", "sh", "bash", "env", "perl", NULL};
 
-static bool is_interpreter(const char *word)
-{
+static bool is_interpreter(const char *word) {
     const char *base = file_base(word);
     for (size_t i = 0; INTERPRETERS[i]; i++)
         if (strcmp(base, INTERPRETERS[i]) == 0)
@@ -22,8 +21,7 @@ static bool is_interpreter(const char *word)
     return str_starts(base, "python3.");
 }
 
-const char *launch_task_name(struct arena *a, const char *const *command, size_t count)
-{
+const char *launch_task_name(struct arena *a, const char *const *command, size_t count) {
     // The script behind an interpreter names the task better than the interpreter does.
     const char *word = count ? command[0] : "run";
     for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
@@ -40,20 +38,17 @@ const char *launch_task_name(struct arena *a, const char *const *command, size_t
     return name;
 }
 
-char *launch_node_dir(struct arena *a, const char *run, const char *name)
-{
+char *launch_node_dir(struct arena *a, const char *run, const char *name) {
     return arena_printf(a, "runs/%s%s%s", run, *name ? "/" : "", name);
 }
 
-static const char *model_name(const struct config *c)
-{
+static const char *model_name(const struct config *c) {
     const struct option_bound *bound = NULL;
     const struct option_row *row = option_find(&c->set, "train.model", &bound);
     return row && row->choices ? row->choices[c->train.model] : "train";
 }
 
-static int choose_nodes(struct launch *l, struct err *e)
-{
+static int choose_nodes(struct launch *l, struct err *e) {
     struct session *s = l->session;
     const struct config *c = s->config;
     struct run *r = &l->run;
@@ -83,15 +78,13 @@ static int choose_nodes(struct launch *l, struct err *e)
     return 0;
 }
 
-static const char *nproc_text(struct arena *a, int64_t n)
-{
+static const char *nproc_text(struct arena *a, int64_t n) {
     static const char *const words[] = {"auto", "cpu", "gpu"};
     return n < 0 ? words[-n - 1] : arena_printf(a, "%lld", (long long)n);
 }
 
 // torchrun's own flags that were given go to the agent under their own names.
-static void pass_on(struct launch *l)
-{
+static void pass_on(struct launch *l) {
     const struct config *c = l->session->config;
     const struct option_table *t = &options_torchrun;
     l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count);
@@ -111,8 +104,7 @@ static void pass_on(struct launch *l)
     }
 }
 
-static void fill_spec(struct launch *l)
-{
+static void fill_spec(struct launch *l) {
     struct arena *a = l->session->arena;
     const struct config *c = l->session->config;
     struct job_spec *spec = &l->spec;
@@ -137,8 +129,7 @@ static void fill_spec(struct launch *l)
     pass_on(l);
 }
 
-static int fill_command(struct launch *l, const struct launch_request *request, struct err *e)
-{
+static int fill_command(struct launch *l, const struct launch_request *request, struct err *e) {
     struct arena *a = l->session->arena;
     const struct config *c = l->session->config;
     struct run *r = &l->run;
@@ -172,8 +163,7 @@ static int fill_command(struct launch *l, const struct launch_request *request, 
 }
 
 // The newest earlier run of this name, or the one that was asked for.
-static int find_resume(struct launch *l, struct err *e)
-{
+static int find_resume(struct launch *l, struct err *e) {
     struct session *s = l->session;
     const char *wish = s->config->train.resume;
     char **runs = NULL;
@@ -204,8 +194,7 @@ static int find_resume(struct launch *l, struct err *e)
 }
 
 int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
-                struct err *e)
-{
+                struct err *e) {
     const struct config *c = s->config;
     struct run *r = &l->run;
     *l = (struct launch){.session = s};

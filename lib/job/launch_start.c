@@ -22,8 +22,7 @@ struct start_node {
     bool started;
 };
 
-static void send_record(struct transport_run *run, const struct strbuf *text, struct err *e)
-{
+static void send_record(struct transport_run *run, const struct strbuf *text, struct err *e) {
     unsigned char length[4];
     bytes_store(length, text->len, sizeof length);
     if (transport_run_send(run, length, sizeof length) < sizeof length ||
@@ -31,8 +30,7 @@ static void send_record(struct transport_run *run, const struct strbuf *text, st
         err_set(e, ERR_LIMIT, "the job specification has %zu bytes, too many", text->len);
 }
 
-static void take_line(struct fleet_node *n, struct start_node *w, const char *line, size_t len)
-{
+static void take_line(struct fleet_node *n, struct start_node *w, const char *line, size_t len) {
     struct arena a = {0};
     struct json *j = NULL;
     struct err ignored = {0};
@@ -51,8 +49,7 @@ static void take_line(struct fleet_node *n, struct start_node *w, const char *li
     arena_fini(&a);
 }
 
-static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct fleet_node *n = ctx;
     struct start_node *w = n->work;
@@ -69,21 +66,21 @@ static void on_output(struct transport_run *r, void *ctx, const void *p, size_t 
     }
 }
 
-static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct fleet_node *n = ctx;
     struct start_node *w = n->work;
     strbuf_add(&w->err_text, p, len);
 }
 
-static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end)
-{
+static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     (void)r;
     struct fleet_node *n = ctx;
     struct start_node *w = n->work;
     struct err e = {0};
-    struct transport_result all = {.end = *end, .out = strbuf_cstr(&w->out), .out_len = w->out.len,
+    struct transport_result all = {.end = *end,
+                                   .out = strbuf_cstr(&w->out),
+                                   .out_len = w->out.len,
                                    .err_text = strbuf_cstr(&w->err_text),
                                    .err_len = w->err_text.len};
     w->run = NULL;
@@ -98,8 +95,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
         fleet_fail(n, &e);
 }
 
-static void on_limit(struct timer *t)
-{
+static void on_limit(struct timer *t) {
     struct start_node *w = container_of(t, struct start_node, limit);
     struct err e = {0};
     err_set(&e, ERR_TIMEOUT, "the agent did not start within %d s", LAUNCH_START_MS_MAX / 1000);
@@ -109,8 +105,7 @@ static void on_limit(struct timer *t)
     fleet_done(w->node, &e);
 }
 
-static int start_agent(struct fleet_node *n, struct err *e)
-{
+static int start_agent(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {
         .on_output = on_output, .on_error = on_error, .on_end = on_end};
     struct start_node *w = n->work;
@@ -122,9 +117,8 @@ static int start_agent(struct fleet_node *n, struct err *e)
     strbuf_init(&w->out, ANSWER_BYTES_MAX);
     strbuf_init(&w->err_text, ANSWER_BYTES_MAX);
     char *rest = arena_printf(n->fleet->session->arena, "--run %s", spec.run);
-    w->run = transport_run(n->link,
-                           &(struct transport_command){.line = fleet_line(n, "start", rest)},
-                           &events, n, e);
+    w->run = transport_run(
+        n->link, &(struct transport_command){.line = fleet_line(n, "start", rest)}, &events, n, e);
     if (!w->run)
         return -1;
     struct err why = {0};
@@ -138,8 +132,7 @@ static int start_agent(struct fleet_node *n, struct err *e)
     return 0;
 }
 
-static int send_roster(struct fleet_node *n, struct err *e)
-{
+static int send_roster(struct fleet_node *n, struct err *e) {
     struct start_node *w = n->work;
     struct fleet *f = n->fleet;
     struct roster roster = {0};
@@ -151,8 +144,8 @@ static int send_roster(struct fleet_node *n, struct err *e)
     for (size_t i = 0; i < f->count; i++) {
         const struct start_node *other = f->nodes[i].work;
         if (!f->nodes[i].failed && other->port)
-            roster.nodes[roster.count++] = (struct roster_node){
-                (int)i, f->nodes[i].info->name, other->address, other->port};
+            roster.nodes[roster.count++] =
+                (struct roster_node){(int)i, f->nodes[i].info->name, other->address, other->port};
     }
     roster_format(&roster, &text);
     send_record(w->run, &text, &why);
@@ -161,8 +154,7 @@ static int send_roster(struct fleet_node *n, struct err *e)
     return why.code ? err_set(e, why.code, "%s", why.text) : 0;
 }
 
-static void close_runs(struct fleet *f, struct start_node *work)
-{
+static void close_runs(struct fleet *f, struct start_node *work) {
     for (size_t i = 0; i < f->count; i++) {
         struct start_node *w = &work[i];
         if (w->run)
@@ -174,8 +166,7 @@ static void close_runs(struct fleet *f, struct start_node *work)
     }
 }
 
-int launch_start(struct launch *l, struct fleet *f, struct err *e)
-{
+int launch_start(struct launch *l, struct fleet *f, struct err *e) {
     struct start_node *work = arena_new(l->session->arena, struct start_node, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         work[i].launch = l;

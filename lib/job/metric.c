@@ -19,8 +19,7 @@ static const struct {
 };
 
 // \d and its like at p (after the backslash). Returns 1 when it was one, 0 when not, -1 if refused.
-static int translate_class(char letter, bool in_bracket, struct strbuf *posix, struct err *e)
-{
+static int translate_class(char letter, bool in_bracket, struct strbuf *posix, struct err *e) {
     for (size_t i = 0; i < sizeof CLASSES / sizeof CLASSES[0]; i++) {
         if (CLASSES[i].letter != letter)
             continue;
@@ -34,8 +33,7 @@ static int translate_class(char letter, bool in_bracket, struct strbuf *posix, s
 }
 
 // Copies a bracket expression that begins at p ('['); returns what follows it.
-static const char *translate_bracket(const char *p, struct strbuf *posix, struct err *e)
-{
+static const char *translate_bracket(const char *p, struct strbuf *posix, struct err *e) {
     strbuf_addc(posix, *p++);
     if (*p == '^')
         strbuf_addc(posix, *p++);
@@ -74,8 +72,7 @@ static const char *translate_bracket(const char *p, struct strbuf *posix, struct
     return p + 1;
 }
 
-int metric_translate(const char *regex, struct strbuf *posix, size_t *group, struct err *e)
-{
+int metric_translate(const char *regex, struct strbuf *posix, size_t *group, struct err *e) {
     size_t groups = 0;
     *group = 0;
     if (strlen(regex) > METRIC_REGEX_BYTES_MAX)
@@ -123,8 +120,7 @@ int metric_translate(const char *regex, struct strbuf *posix, size_t *group, str
 }
 
 int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
-               struct err *e)
-{
+               struct err *e) {
     if (set->count == METRIC_COUNT_MAX)
         return err_set(e, ERR_CONFIG, "more than %d metrics", METRIC_COUNT_MAX);
     if (!str_is_name(name, METRIC_NAME_BYTES_MAX))
@@ -148,16 +144,14 @@ int metric_add(struct metric_set *set, struct arena *a, const char *name, const 
     return 0;
 }
 
-void metric_fini(struct metric_set *set)
-{
+void metric_fini(struct metric_set *set) {
     for (size_t i = 0; i < set->count; i++)
         regfree(&set->metrics[i].regex);
     set->count = 0;
 }
 
 // The number in the text between from and to; false when it is none.
-static bool read_value(const char *from, const char *to, double *value)
-{
+static bool read_value(const char *from, const char *to, double *value) {
     char text[64];
     size_t len = (size_t)(to - from);
     if (len == 0 || len >= sizeof text)
@@ -169,8 +163,7 @@ static bool read_value(const char *from, const char *to, double *value)
     return end == text + len;
 }
 
-void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx)
-{
+void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
     char text[METRIC_LINE_BYTES_MAX + 1];
     if (len > METRIC_LINE_BYTES_MAX)
         len = METRIC_LINE_BYTES_MAX;

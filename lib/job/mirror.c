@@ -15,8 +15,7 @@
 enum { REPLAY_BYTES = 64 * 1024 };
 
 static struct mirror_file *add_file(struct mirror *m, const char *name,
-                                    const struct follow_file *file)
-{
+                                    const struct follow_file *file) {
     struct mirror_file *f = arena_new(m->arena, struct mirror_file, 1);
     f->name = arena_strdup(m->arena, name);
     f->path = file_join(m->arena, m->dir, name);
@@ -29,8 +28,7 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
 }
 
 // Puts the unfinished last line of a file that was here before into f->line.
-static int read_tail(struct mirror_file *f, struct err *e)
-{
+static int read_tail(struct mirror_file *f, struct err *e) {
     char tail[8192];
     auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -45,8 +43,7 @@ static int read_tail(struct mirror_file *f, struct err *e)
     return 0;
 }
 
-static int adopt(struct mirror *m, const char *name, struct err *e)
-{
+static int adopt(struct mirror *m, const char *name, struct err *e) {
     struct follow_file file;
     struct stat st;
     if (!follow_file_parse(name, &file) || m->count == MIRROR_FILES_MAX)
@@ -59,8 +56,7 @@ static int adopt(struct mirror *m, const char *name, struct err *e)
 }
 
 // depth 0: the node's folder; 1: attempt_N, output; 2: the local rank.
-static int scan(struct mirror *m, const char *below, int depth, struct err *e)
-{
+static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
     DIR *d = opendir(*below ? file_join(m->arena, m->dir, below) : m->dir);
     struct dirent *entry;
     int result = 0;
@@ -83,22 +79,19 @@ static int scan(struct mirror *m, const char *below, int depth, struct err *e)
     return result;
 }
 
-int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e)
-{
+int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
     *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
     return scan(m, "", 0, e);
 }
 
-void mirror_close(struct mirror *m)
-{
+void mirror_close(struct mirror *m) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         strbuf_fini(&f->line);
     m->files = NULL;
     m->count = 0;
 }
 
-void mirror_offsets(const struct mirror *m, struct strbuf *out)
-{
+void mirror_offsets(const struct mirror *m, struct strbuf *out) {
     struct json_out j;
     json_open(&j, out);
     json_object(&j, NULL);
@@ -107,8 +100,7 @@ void mirror_offsets(const struct mirror *m, struct strbuf *out)
     json_end(&j);
 }
 
-static struct mirror_file *find(struct mirror *m, const struct follow_record *r)
-{
+static struct mirror_file *find(struct mirror *m, const struct follow_record *r) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         if (strcmp(f->name, r->name) == 0)
             return f;
@@ -116,8 +108,7 @@ static struct mirror_file *find(struct mirror *m, const struct follow_record *r)
 }
 
 static int append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
-                  struct err *e)
-{
+                  struct err *e) {
     auto_close int fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == ENOENT) {
         if (file_make_dirs(file_dir(m->arena, f->path), 0700, e) < 0)
@@ -133,8 +124,7 @@ static int append(struct mirror *m, struct mirror_file *f, const unsigned char *
 }
 
 static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
-                       void *ctx)
-{
+                       void *ctx) {
     while (len > 0) {
         const char *end = memchr(p, '\n', len);
         size_t part = end ? (size_t)(end - p) : len;
@@ -154,8 +144,7 @@ static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_
 }
 
 int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
-                 struct err *e)
-{
+                 struct err *e) {
     struct mirror_file *f = find(m, r);
     if (!f && m->count == MIRROR_FILES_MAX)
         return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
@@ -175,8 +164,7 @@ int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb
     return 0;
 }
 
-void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx)
-{
+void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
     for (struct mirror_file *f = m->files; f; f = f->next) {
         if (f->line.len)
             cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
@@ -184,8 +172,7 @@ void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx)
     }
 }
 
-static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, struct err *e)
-{
+static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, struct err *e) {
     char part[REPLAY_BYTES];
     struct mirror_file copy = *f;
     uint64_t left = f->size;
@@ -205,8 +192,7 @@ static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, str
 }
 
 int mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
-                  struct err *e)
-{
+                  struct err *e) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         if (f->file.kind == kind && replay_file(f, cb, ctx, e) < 0)
             return -1;

@@ -8,8 +8,8 @@
 #define JOB_MIRROR_H
 
 #include "base/arena.h"
-#include "job/follow_record.h"
 #include "base/str.h"
+#include "job/follow_record.h"
 
 enum { MIRROR_LINE_BYTES_MAX = 64 * 1024, MIRROR_FILES_MAX = 65536 };
 

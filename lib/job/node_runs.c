@@ -6,22 +6,19 @@
 
 #include <string.h>
 
-static bool is_final(const char *state)
-{
+static bool is_final(const char *state) {
     for (int i = 0; i <= NODE_LOST; i++)
         if (strcmp(node_state_name((enum node_state)i), state) == 0)
             return node_state_is_final((enum node_state)i);
     return false;
 }
 
-static const char *name_or(struct arena *a, const struct json *j, const char *key)
-{
+static const char *name_or(struct arena *a, const struct json *j, const char *key) {
     const char *text = json_get_str(j, key, "");
     return str_is_name(text, 128) ? arena_strdup(a, text) : "?";
 }
 
-static void add(struct arena *a, struct node_runs *out, struct node_run item)
-{
+static void add(struct arena *a, struct node_runs *out, struct node_run item) {
     if (out->count == NODE_RUNS_MAX)
         return;
     if (out->count == out->room) {
@@ -35,13 +32,12 @@ static void add(struct arena *a, struct node_runs *out, struct node_run item)
     out->items[out->count++] = item;
 }
 
-static void parse_line(struct arena *a, const char *line, size_t node_index, struct node_runs *out)
-{
+static void parse_line(struct arena *a, const char *line, size_t node_index,
+                       struct node_runs *out) {
     struct arena scratch = {0};
     struct json *j = NULL;
     struct err e = {0};
-    if (!line[0] || json_parse(&scratch, line, strlen(line), &j, &e) < 0 ||
-        !json_get(j, "run")) {
+    if (!line[0] || json_parse(&scratch, line, strlen(line), &j, &e) < 0 || !json_get(j, "run")) {
         arena_fini(&scratch);
         return;
     }
@@ -75,8 +71,7 @@ static void parse_line(struct arena *a, const char *line, size_t node_index, str
 }
 
 void node_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
-                     struct node_runs *out)
-{
+                     struct node_runs *out) {
     char **lines = NULL;
     struct arena scratch = {0};
     size_t count = str_split(&scratch, arena_strndup(&scratch, text, len), '\n', &lines);
@@ -90,8 +85,7 @@ struct ask {
     struct node_runs *out;
 };
 
-static void on_answer(void *ctx, const struct transport_result *r)
-{
+static void on_answer(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct ask *ask = n->work;
     struct err e = {0};
@@ -102,16 +96,14 @@ static void on_answer(void *ctx, const struct transport_result *r)
     fleet_done(n, &e);
 }
 
-static int start_ask(struct fleet_node *n, struct err *e)
-{
+static int start_ask(struct fleet_node *n, struct err *e) {
     struct ask *ask = n->work;
     const char *rest =
         ask->run ? arena_printf(n->fleet->session->arena, "--run %s", ask->run) : NULL;
     return transport_collect(n->link, fleet_line(n, "status", rest), NULL, 0, on_answer, n, e);
 }
 
-int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e)
-{
+int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e) {
     struct ask ask = {run, out};
     *out = (struct node_runs){0};
     for (size_t i = 0; i < f->count; i++)

@@ -7,14 +7,12 @@
 
 enum { NAME_HASH_DIGITS = 16 };
 
-const char *programs_path(struct arena *a, const char *name)
-{
+const char *programs_path(struct arena *a, const char *name) {
     const struct embed_file *file = embed_find(name);
     return file ? arena_printf(a, "bin/%s-%.*s", name, NAME_HASH_DIGITS, file->sha256) : NULL;
 }
 
-int programs_add_trainer(struct manifest *m, struct arena *a, struct err *e)
-{
+int programs_add_trainer(struct manifest *m, struct arena *a, struct err *e) {
     const struct embed_file *file = embed_find("dttrain");
     if (!file)
         return err_set(e, ERR_FAILED, "this dtctl carries no trainer: it was built without one");

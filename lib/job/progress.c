@@ -8,8 +8,7 @@
 enum { BAR_CELLS = 20, NAME_CELLS_MAX = 24 };
 
 void progress_init(struct progress *p, struct arena *a, struct screen *s, const char *operation,
-                   const char *const *names, size_t count, int64_t now_ms)
-{
+                   const char *const *names, size_t count, int64_t now_ms) {
     *p = (struct progress){.arena = a, .screen = s, .operation = operation, .count = count};
     p->rows = arena_new(a, struct progress_row, count ? count : 1);
     p->started_ms = now_ms;
@@ -21,22 +20,19 @@ void progress_init(struct progress *p, struct arena *a, struct screen *s, const 
     }
 }
 
-void progress_set(struct progress *p, size_t row, uint64_t done, uint64_t total)
-{
+void progress_set(struct progress *p, size_t row, uint64_t done, uint64_t total) {
     struct progress_row *r = &p->rows[row];
     r->done = done;
     r->total = total;
     r->state = "";
 }
 
-void progress_state(struct progress *p, size_t row, const char *state)
-{
+void progress_state(struct progress *p, size_t row, const char *state) {
     if (strcmp(p->rows[row].state, state) != 0)
         p->rows[row].state = arena_strdup(p->arena, state);
 }
 
-void progress_end(struct progress *p, size_t row, bool ok, const char *state)
-{
+void progress_end(struct progress *p, size_t row, bool ok, const char *state) {
     struct progress_row *r = &p->rows[row];
     if (r->ended)
         return;
@@ -45,8 +41,7 @@ void progress_end(struct progress *p, size_t row, bool ok, const char *state)
     r->failed = !ok;
 }
 
-static void sample(struct progress_row *r, int64_t now_ms)
-{
+static void sample(struct progress_row *r, int64_t now_ms) {
     size_t n = r->sample_count;
     size_t last = (n - 1) % PROGRESS_RATE_SAMPLES;
     if (n > 0 && now_ms - r->sample[last].at_ms < PROGRESS_RATE_SAMPLE_MS)
@@ -56,22 +51,19 @@ static void sample(struct progress_row *r, int64_t now_ms)
     r->sample_count++;
 }
 
-double progress_rate(const struct progress_row *r)
-{
+double progress_rate(const struct progress_row *r) {
     if (r->sample_count < 2)
         return 0;
     size_t last = (r->sample_count - 1) % PROGRESS_RATE_SAMPLES;
-    size_t first = r->sample_count <= PROGRESS_RATE_SAMPLES
-                       ? 0
-                       : r->sample_count % PROGRESS_RATE_SAMPLES;
+    size_t first =
+        r->sample_count <= PROGRESS_RATE_SAMPLES ? 0 : r->sample_count % PROGRESS_RATE_SAMPLES;
     int64_t ms = r->sample[last].at_ms - r->sample[first].at_ms;
     uint64_t from = r->sample[first].done, to = r->sample[last].done;
     return ms > 0 && to > from ? (double)(to - from) * 1000.0 / (double)ms : 0;
 }
 
 void progress_format(const struct progress *p, const struct progress_row *r, int columns,
-                     struct strbuf *out)
-{
+                     struct strbuf *out) {
     struct strbuf line = {0};
     size_t width = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -107,8 +99,7 @@ void progress_format(const struct progress *p, const struct progress_row *r, int
     strbuf_fini(&line);
 }
 
-static void tell_json(struct progress *p, const struct progress_row *r)
-{
+static void tell_json(struct progress *p, const struct progress_row *r) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "progress");
@@ -123,13 +114,11 @@ static void tell_json(struct progress *p, const struct progress_row *r)
     screen_event_end(p->screen, &text, &j);
 }
 
-static bool moved_nothing(const struct progress_row *r)
-{
+static bool moved_nothing(const struct progress_row *r) {
     return r->ended && !r->failed && r->total == 0;
 }
 
-static void tell(struct progress *p, struct progress_row *r, int64_t now_ms)
-{
+static void tell(struct progress *p, struct progress_row *r, int64_t now_ms) {
     r->told_ms = now_ms;
     r->told = r->ended;
     // What was over in a moment and moved nothing is not worth a line.
@@ -146,8 +135,7 @@ static void tell(struct progress *p, struct progress_row *r, int64_t now_ms)
 }
 
 // The rows a terminal has room for: those still going first.
-static void draw(struct progress *p)
-{
+static void draw(struct progress *p) {
     struct strbuf block = {0};
     int columns = screen_columns(p->screen);
     size_t room = (size_t)screen_rows(p->screen) / 2, shown = 0, ended = 0;
@@ -174,8 +162,7 @@ static void draw(struct progress *p)
     strbuf_fini(&block);
 }
 
-void progress_show(struct progress *p, int64_t now_ms)
-{
+void progress_show(struct progress *p, int64_t now_ms) {
     for (size_t i = 0; i < p->count; i++)
         if (!p->rows[i].ended)
             sample(&p->rows[i], now_ms);
@@ -193,8 +180,7 @@ void progress_show(struct progress *p, int64_t now_ms)
     }
 }
 
-void progress_fini(struct progress *p, int64_t now_ms)
-{
+void progress_fini(struct progress *p, int64_t now_ms) {
     p->drawn_ms = now_ms - PROGRESS_DRAW_MS;
     progress_show(p, now_ms);
     bool worth = false;

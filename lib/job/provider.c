@@ -13,13 +13,11 @@
 // In the order of enum config_provider.
 static const struct provider *const PROVIDERS[] = {&provider_local, &provider_hosts, &provider_aws};
 
-const struct provider *provider_of(const struct config *c)
-{
+const struct provider *provider_of(const struct config *c) {
     return PROVIDERS[c->cluster.provider];
 }
 
-const struct provider *provider_named(const char *name)
-{
+const struct provider *provider_named(const char *name) {
     for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
         if (strcmp(PROVIDERS[i]->name, name) == 0)
             return PROVIDERS[i];
@@ -27,8 +25,7 @@ const struct provider *provider_named(const char *name)
 }
 
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
-                  struct err *e)
-{
+                  struct err *e) {
     *out = (struct provider_diff){0};
     char stamp[CLOCK_ISO_BYTES];
     out->wanted.name = s->cluster.name;
@@ -65,8 +62,7 @@ int provider_diff(struct session *s, const struct provider *p, struct provider_d
 // ---- up ----------------------------------------------------------------------------------------
 
 // What was found on the nodes goes into the inventory.
-static void keep_facts(struct fleet *f, size_t *uploaded)
-{
+static void keep_facts(struct fleet *f, size_t *uploaded) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         n->info->dtrun = n->failed ? "" : n->facts.sha256;
@@ -80,8 +76,7 @@ static void keep_facts(struct fleet *f, size_t *uploaded)
     }
 }
 
-static int bring_up(struct session *s, const struct provider *p, struct fleet *f, struct err *e)
-{
+static int bring_up(struct session *s, const struct provider *p, struct fleet *f, struct err *e) {
     struct manifest *m = manifest_new();
     int result = fleet_connect(f, true, e);
     if (result == 0)
@@ -97,8 +92,7 @@ static int bring_up(struct session *s, const struct provider *p, struct fleet *f
     return result;
 }
 
-int provider_up(struct session *s, struct provider_up_result *out, struct err *e)
-{
+int provider_up(struct session *s, struct provider_up_result *out, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff diff;
     struct fleet f;
@@ -140,8 +134,7 @@ struct down_work {
     uint64_t bytes;
 };
 
-static void on_cleaned(void *ctx, const struct transport_result *r)
-{
+static void on_cleaned(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct down_work *w = n->work;
     struct arena a = {0};
@@ -155,8 +148,7 @@ static void on_cleaned(void *ctx, const struct transport_result *r)
     fleet_done(n, &e);
 }
 
-static int start_clean(struct fleet_node *n, struct err *e)
-{
+static int start_clean(struct fleet_node *n, struct err *e) {
     struct down_work *w = n->work;
     return transport_collect(n->link, fleet_line(n, "clean", w->force ? "--all --force" : "--all"),
                              NULL, 0, on_cleaned, n, e);
@@ -164,8 +156,7 @@ static int start_clean(struct fleet_node *n, struct err *e)
 
 // Drops the nodes that were cleaned from the inventory; the rest stays known.
 static int forget_nodes(struct session *s, struct inventory *inv, const struct fleet *f,
-                        bool forget, struct err *e)
-{
+                        bool forget, struct err *e) {
     struct inventory rest = *inv;
     rest.nodes = arena_new(s->arena, struct inventory_node, inv->count);
     rest.count = 0;
@@ -180,8 +171,7 @@ static int forget_nodes(struct session *s, struct inventory *inv, const struct f
 }
 
 int provider_down(struct session *s, const char *nodes, bool force, bool forget,
-                  struct provider_down_result *out, struct err *e)
-{
+                  struct provider_down_result *out, struct err *e) {
     struct inventory inv;
     struct fleet f;
     size_t *indices = NULL, count = 0;

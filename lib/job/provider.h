@@ -48,9 +48,9 @@ struct provider_up_result {
 int provider_up(struct session *s, struct provider_up_result *out, struct err *e);
 
 struct provider_down_result {
-    size_t removed;     // nodes cleaned
-    uint64_t bytes;     // freed on them
-    size_t runs_left;   // folders of runs on the operator's side
+    size_t removed;   // nodes cleaned
+    uint64_t bytes;   // freed on them
+    size_t runs_left; // folders of runs on the operator's side
 };
 // Stops nothing by itself: a node with runs going is an error unless force. forget: nodes that
 // cannot be reached are dropped from the inventory all the same. nodes NULL: all.

@@ -15,8 +15,7 @@ enum {
     CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
 };
 
-static const char *node_name(struct arena *a, const struct config *c, const char *host)
-{
+static const char *node_name(struct arena *a, const struct config *c, const char *host) {
     for (size_t i = 0; i < c->hosts.host.count; i++) {
         const struct config_host *h = config_host(c, i);
         if (strcmp(h->address, host) == 0 && h->name[0])
@@ -29,23 +28,25 @@ static const char *node_name(struct arena *a, const struct config *c, const char
     return name;
 }
 
-static const struct config_host *details(const struct config *c, const char *host)
-{
+static const struct config_host *details(const struct config *c, const char *host) {
     for (size_t i = 0; i < c->hosts.host.count; i++)
         if (strcmp(config_host(c, i)->address, host) == 0)
             return config_host(c, i);
     return NULL;
 }
 
-static void fill(struct session *s, struct inventory_node *n, const struct nodeset_login *login)
-{
+static void fill(struct session *s, struct inventory_node *n, const struct nodeset_login *login) {
     const struct config_host *h = details(s->config, login->host);
     *n = (struct inventory_node){
         .name = node_name(s->arena, s->config, login->host),
         .transport = INVENTORY_SSH,
-        .user = login->user ? login->user : h && h->user[0] ? h->user : NULL,
+        .user = login->user       ? login->user
+                : h && h->user[0] ? h->user
+                                  : NULL,
         .host = login->host,
-        .port = login->port ? login->port : h ? (int)h->port : 0,
+        .port = login->port ? login->port
+                : h         ? (int)h->port
+                            : 0,
         .address = login->host, // until the node says how it is reached
         .root = "~/.dtctl",
         .host_key = h && h->host_key[0] ? h->host_key : NULL,
@@ -54,13 +55,14 @@ static void fill(struct session *s, struct inventory_node *n, const struct nodes
     };
 }
 
-static int hosts_plan(struct session *s, struct inventory *out, struct err *e)
-{
+static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
     const struct config *c = s->config;
     struct nodeset set = {0};
     if (c->hosts.list.count + c->hosts.host.count == 0)
-        return err_set(e, ERR_CONFIG, "%s: provider hosts needs hosts (hosts.list = "
-                       "[\"user@gpu[01-04].lab\"])", config_where(c, "hosts.list"));
+        return err_set(e, ERR_CONFIG,
+                       "%s: provider hosts needs hosts (hosts.list = "
+                       "[\"user@gpu[01-04].lab\"])",
+                       config_where(c, "hosts.list"));
     const char **texts =
         arena_new(s->arena, const char *, c->hosts.list.count + c->hosts.host.count);
     size_t count = c->hosts.list.count;
@@ -84,19 +86,21 @@ static int hosts_plan(struct session *s, struct inventory *out, struct err *e)
     }
     for (size_t i = 0; i < out->count; i++) {
         if (!str_is_name(out->nodes[i].name, INVENTORY_NAME_BYTES_MAX))
-            return err_set(e, ERR_CONFIG, "node name '%s' is no name of at most %d bytes; give "
-                           "one with [[hosts.host]] name", out->nodes[i].name,
-                           INVENTORY_NAME_BYTES_MAX);
+            return err_set(e, ERR_CONFIG,
+                           "node name '%s' is no name of at most %d bytes; give "
+                           "one with [[hosts.host]] name",
+                           out->nodes[i].name, INVENTORY_NAME_BYTES_MAX);
         for (size_t k = 0; k < i; k++)
             if (strcmp(out->nodes[i].name, out->nodes[k].name) == 0)
-                return err_set(e, ERR_CONFIG, "two nodes are called '%s'; give one another name "
-                               "with [[hosts.host]] name", out->nodes[i].name);
+                return err_set(e, ERR_CONFIG,
+                               "two nodes are called '%s'; give one another name "
+                               "with [[hosts.host]] name",
+                               out->nodes[i].name);
     }
     return 0;
 }
 
-static int hosts_make(struct session *s, struct inventory *inv, struct err *e)
-{
+static int hosts_make(struct session *s, struct inventory *inv, struct err *e) {
     (void)s;
     (void)inv;
     (void)e;
@@ -107,8 +111,7 @@ static int hosts_make(struct session *s, struct inventory *inv, struct err *e)
 
 // SSH_CONNECTION is "client port server port": the third word is how this node was reached, so
 // that is what its neighbours use too.
-static void on_address(void *ctx, const struct transport_result *r)
-{
+static void on_address(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct arena *a = n->fleet->session->arena;
     struct err e = {0};
@@ -129,13 +132,11 @@ static void on_address(void *ctx, const struct transport_result *r)
     fleet_done(n, &e);
 }
 
-static int ask_address(struct fleet_node *n, struct err *e)
-{
+static int ask_address(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, "echo \"$SSH_CONNECTION\"", NULL, 0, on_address, n, e);
 }
 
-static int judge(struct fleet_node *n, struct err *e)
-{
+static int judge(struct fleet_node *n, struct err *e) {
     struct utsname here;
     char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
     if (uname(&here) == 0 && strcmp(n->facts.arch, here.machine) != 0)
@@ -156,8 +157,7 @@ static int judge(struct fleet_node *n, struct err *e)
 }
 
 // Two names for one machine would share a folder and fight over it.
-static void find_twins(struct fleet *f)
-{
+static void find_twins(struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         for (size_t k = 0; k < i; k++) {
             struct fleet_node *a = &f->nodes[k], *b = &f->nodes[i];
@@ -172,8 +172,7 @@ static void find_twins(struct fleet *f)
     }
 }
 
-static int hosts_check(struct session *s, struct fleet *f, struct err *e)
-{
+static int hosts_check(struct session *s, struct fleet *f, struct err *e) {
     (void)s;
     if (fleet_each(f, NULL, ask_address, e) < 0)
         return -1;
@@ -186,8 +185,7 @@ static int hosts_check(struct session *s, struct fleet *f, struct err *e)
     return f->count > 1 ? reach_check(f, e) : 0;
 }
 
-static int hosts_give_back(struct session *s, const struct inventory_node *n, struct err *e)
-{
+static int hosts_give_back(struct session *s, const struct inventory_node *n, struct err *e) {
     (void)s;
     (void)n;
     (void)e;

@@ -7,13 +7,11 @@
 
 enum { LOCAL_NODES_MAX = 250 };
 
-static int local_plan(struct session *s, struct inventory *out, struct err *e)
-{
+static int local_plan(struct session *s, struct inventory *out, struct err *e) {
     int64_t count = s->config->cluster.nodes;
     if (count < 1 || count > LOCAL_NODES_MAX)
         return err_set(e, ERR_CONFIG, "%s: provider local makes 1 to %d nodes, not %lld",
-                       config_where(s->config, "cluster.nodes"), LOCAL_NODES_MAX,
-                       (long long)count);
+                       config_where(s->config, "cluster.nodes"), LOCAL_NODES_MAX, (long long)count);
     out->nodes = arena_new(s->arena, struct inventory_node, (size_t)count);
     out->count = (size_t)count;
     for (size_t i = 0; i < out->count; i++) {
@@ -27,8 +25,7 @@ static int local_plan(struct session *s, struct inventory *out, struct err *e)
     return 0;
 }
 
-static int local_make(struct session *s, struct inventory *inv, struct err *e)
-{
+static int local_make(struct session *s, struct inventory *inv, struct err *e) {
     (void)s;
     for (size_t i = 0; i < inv->count; i++)
         if (file_make_dirs(inv->nodes[i].root, 0700, e) < 0)
@@ -36,16 +33,14 @@ static int local_make(struct session *s, struct inventory *inv, struct err *e)
     return 0;
 }
 
-static int local_check(struct session *s, struct fleet *f, struct err *e)
-{
+static int local_check(struct session *s, struct fleet *f, struct err *e) {
     (void)s;
     (void)f;
     (void)e;
     return 0; // the folders were made a moment ago by this very process
 }
 
-static int local_give_back(struct session *s, const struct inventory_node *n, struct err *e)
-{
+static int local_give_back(struct session *s, const struct inventory_node *n, struct err *e) {
     // Only ever a folder of this cluster, whatever the inventory file says.
     const char *mine = file_join(s->arena, s->cluster.nodes_dir, n->name);
     return file_remove_tree(mine, e);

@@ -16,8 +16,7 @@ struct reach_node {
 
 // ---- listening ---------------------------------------------------------------------------------
 
-static void on_listen_output(struct transport_run *r, void *ctx, const void *p, size_t len)
-{
+static void on_listen_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
     (void)r;
     struct fleet_node *n = ctx;
     struct reach_node *w = n->work;
@@ -37,8 +36,7 @@ static void on_listen_output(struct transport_run *r, void *ctx, const void *p, 
     fleet_done(n, &e);
 }
 
-static void on_listen_end(struct transport_run *r, void *ctx, const struct transport_end *end)
-{
+static void on_listen_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     (void)r;
     struct fleet_node *n = ctx;
     struct reach_node *w = n->work;
@@ -49,16 +47,14 @@ static void on_listen_end(struct transport_run *r, void *ctx, const struct trans
     fleet_done(n, &e);
 }
 
-static int start_listening(struct fleet_node *n, struct err *e)
-{
+static int start_listening(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {.on_output = on_listen_output,
                                                        .on_end = on_listen_end};
     struct arena *a = n->fleet->session->arena;
     struct reach_node *w = arena_new(a, struct reach_node, 1);
     n->work = w;
-    char *line = fleet_line(n, "probe",
-                            arena_printf(a, "--listen %s --name %s", n->info->address,
-                                         n->info->name));
+    char *line = fleet_line(
+        n, "probe", arena_printf(a, "--listen %s --name %s", n->info->address, n->info->name));
     w->run = transport_run(n->link, &(struct transport_command){.line = line}, &events, n, e);
     return w->run ? 0 : -1;
 }
@@ -66,8 +62,7 @@ static int start_listening(struct fleet_node *n, struct err *e)
 // ---- connecting --------------------------------------------------------------------------------
 
 // One line of a prober's answer; adds to the list of what failed.
-static void read_answer(struct arena *a, const char *line, struct strbuf *bad, size_t *bad_count)
-{
+static void read_answer(struct arena *a, const char *line, struct strbuf *bad, size_t *bad_count) {
     struct json *j = NULL;
     struct err e = {0};
     if (!line[0] || json_parse(a, line, strlen(line), &j, &e) < 0 || json_get_bool(j, "ok", false))
@@ -77,8 +72,7 @@ static void read_answer(struct arena *a, const char *line, struct strbuf *bad, s
                     json_get_str(j, "why", "no reason given"));
 }
 
-static void on_connected(void *ctx, const struct transport_result *r)
-{
+static void on_connected(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct arena a = {0};
     struct err e = {0};
@@ -90,17 +84,17 @@ static void on_connected(void *ctx, const struct transport_result *r)
         for (size_t i = 0; i < count; i++)
             read_answer(&a, lines[i], &bad, &bad_count);
         if (bad_count)
-            err_set(&e, ERR_NET, "it does not reach %zu of its peers: %s%s; open all TCP ports "
-                    "between the nodes", bad_count, strbuf_cstr(&bad),
-                    bad_count > REASONS_SHOWN_MAX ? " …" : "");
+            err_set(&e, ERR_NET,
+                    "it does not reach %zu of its peers: %s%s; open all TCP ports "
+                    "between the nodes",
+                    bad_count, strbuf_cstr(&bad), bad_count > REASONS_SHOWN_MAX ? " …" : "");
     }
     strbuf_fini(&bad);
     arena_fini(&a);
     fleet_done(n, &e);
 }
 
-static int start_connecting(struct fleet_node *n, struct err *e)
-{
+static int start_connecting(struct fleet_node *n, struct err *e) {
     struct fleet *f = n->fleet;
     struct strbuf peers = {0};
     for (size_t i = 0; i < f->count; i++) {
@@ -115,8 +109,7 @@ static int start_connecting(struct fleet_node *n, struct err *e)
     return result;
 }
 
-int reach_check(struct fleet *f, struct err *e)
-{
+int reach_check(struct fleet *f, struct err *e) {
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = NULL;
     int result = fleet_each(f, NULL, start_listening, e);

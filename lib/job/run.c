@@ -11,8 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-char *run_make_id(struct arena *a, const char *name, int64_t wall_ms)
-{
+char *run_make_id(struct arena *a, const char *name, int64_t wall_ms) {
     uint16_t random;
     char stamp[32];
     time_t seconds = (time_t)(wall_ms / 1000);
@@ -25,8 +24,7 @@ char *run_make_id(struct arena *a, const char *name, int64_t wall_ms)
                         random & 0xfffu);
 }
 
-char *run_make_name(struct arena *a, const char *text)
-{
+char *run_make_name(struct arena *a, const char *text) {
     char *name = arena_strndup(a, text, strnlen(text, RUN_TASK_BYTES_MAX));
     for (char *p = name; *p; p++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
@@ -36,27 +34,23 @@ char *run_make_name(struct arena *a, const char *text)
     return *name ? name : arena_strdup(a, "run");
 }
 
-char *run_path(const struct cluster *c, const struct run *r, const char *name)
-{
+char *run_path(const struct cluster *c, const struct run *r, const char *name) {
     return file_join(c->arena, cluster_run_dir(c, r->id), name);
 }
 
 char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
-                    const char *name)
-{
+                    const char *name) {
     return arena_printf(c->arena, "%s/nodes/%s/%s", cluster_run_dir(c, r->id), node, name);
 }
 
-bool run_is_over(const struct run *r)
-{
+bool run_is_over(const struct run *r) {
     for (int i = 0; i <= NODE_LOST; i++)
         if (strcmp(node_state_name((enum node_state)i), r->state) == 0)
             return node_state_is_final((enum node_state)i);
     return false;
 }
 
-int run_save(const struct cluster *c, const struct run *r, struct err *e)
-{
+int run_save(const struct cluster *c, const struct run *r, struct err *e) {
     struct strbuf out = {0};
     strbuf_adds(&out, "# One run, as dtctl keeps it. Written by dtctl.\n");
     toml_write_str(&out, "id", r->id);
@@ -88,14 +82,13 @@ int run_save(const struct cluster *c, const struct run *r, struct err *e)
     char *dir = cluster_run_dir(c, r->id);
     int result = file_make_dirs(dir, 0700, e);
     if (result == 0)
-        result = file_write_atomic(file_join(c->arena, dir, "run.toml"), strbuf_cstr(&out),
-                                   out.len, 0600, e);
+        result = file_write_atomic(file_join(c->arena, dir, "run.toml"), strbuf_cstr(&out), out.len,
+                                   0600, e);
     strbuf_fini(&out);
     return result;
 }
 
-static int read_lists(struct arena *a, const struct toml *t, struct run *r, struct err *e)
-{
+static int read_lists(struct arena *a, const struct toml *t, struct run *r, struct err *e) {
     if (toml_need_strs(a, t, "command", (char ***)&r->command, &r->command_count, e) < 0 ||
         toml_need_strs(a, t, "nodes", (char ***)&r->nodes, &r->node_count, e) < 0)
         return -1;
@@ -113,8 +106,7 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
     return 0;
 }
 
-int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e)
-{
+int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e) {
     struct arena *a = c->arena;
     char *path = file_join(a, cluster_run_dir(c, id), "run.toml"), *text = NULL;
     size_t len = 0;

@@ -2,8 +2,7 @@
 // The fleet of one run.
 #include "job/run_fleet.h"
 
-int run_fleet_open(struct run_fleet *r, struct session *s, const char *run, struct err *e)
-{
+int run_fleet_open(struct run_fleet *r, struct session *s, const char *run, struct err *e) {
     const char *id = NULL;
     *r = (struct run_fleet){0};
     if (cluster_find_run(&s->cluster, run, &id, e) < 0 ||

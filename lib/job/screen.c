@@ -15,19 +15,16 @@
 
 enum { WRITE_WAIT_MS_MAX = 60 * 1000 };
 
-void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet)
-{
+void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet) {
     *s = (struct screen){.out_fd = out_fd, .note_fd = note_fd, .style = style, .quiet = quiet};
     s->out_is_terminal = isatty(out_fd);
 }
 
-void screen_fini(struct screen *s)
-{
+void screen_fini(struct screen *s) {
     screen_keep(s);
 }
 
-static void write_all(struct screen *s, int fd, const char *p, size_t len)
-{
+static void write_all(struct screen *s, int fd, const char *p, size_t len) {
     while (len > 0 && !s->broken) {
         ssize_t n = write(fd, p, len);
         if (n > 0) {
@@ -44,15 +41,13 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len)
     }
 }
 
-void screen_write(struct screen *s, const void *p, size_t len)
-{
+void screen_write(struct screen *s, const void *p, size_t len) {
     if (s->out_is_terminal)
         screen_erase(s);
     write_all(s, s->out_fd, p, len);
 }
 
-void screen_out(struct screen *s, const char *fmt, ...)
-{
+void screen_out(struct screen *s, const char *fmt, ...) {
     if (s->style == SCREEN_JSON)
         return;
     struct strbuf text = {0};
@@ -64,8 +59,7 @@ void screen_out(struct screen *s, const char *fmt, ...)
     strbuf_fini(&text);
 }
 
-void screen_note(struct screen *s, const char *fmt, ...)
-{
+void screen_note(struct screen *s, const char *fmt, ...) {
     if (s->style == SCREEN_JSON || s->quiet)
         return;
     struct strbuf text = {0};
@@ -79,8 +73,7 @@ void screen_note(struct screen *s, const char *fmt, ...)
     strbuf_fini(&text);
 }
 
-void screen_json(struct screen *s, const struct strbuf *text)
-{
+void screen_json(struct screen *s, const struct strbuf *text) {
     if (s->style != SCREEN_JSON)
         return;
     struct strbuf line = {0};
@@ -90,16 +83,14 @@ void screen_json(struct screen *s, const struct strbuf *text)
     strbuf_fini(&line);
 }
 
-void screen_event(struct strbuf *text, struct json_out *j, const char *kind)
-{
+void screen_event(struct strbuf *text, struct json_out *j, const char *kind) {
     json_open(j, text);
     json_object(j, NULL);
     json_str(j, "event", kind);
     json_int(j, "time_ms", clock_wall_ms());
 }
 
-void screen_event_end(struct screen *s, struct strbuf *text, struct json_out *j)
-{
+void screen_event_end(struct screen *s, struct strbuf *text, struct json_out *j) {
     json_end(j);
     screen_json(s, text);
     strbuf_fini(text);
@@ -107,8 +98,7 @@ void screen_event_end(struct screen *s, struct strbuf *text, struct json_out *j)
 
 // ---- live block --------------------------------------------------------------------------------
 
-void screen_erase(struct screen *s)
-{
+void screen_erase(struct screen *s) {
     if (s->live_lines == 0)
         return;
     char text[32];
@@ -117,8 +107,7 @@ void screen_erase(struct screen *s)
     write_all(s, s->note_fd, text, (size_t)n);
 }
 
-void screen_live(struct screen *s, const char *text)
-{
+void screen_live(struct screen *s, const char *text) {
     if (s->style != SCREEN_TERMINAL || s->quiet)
         return;
     struct strbuf out = {0};
@@ -138,13 +127,11 @@ void screen_live(struct screen *s, const char *text)
     strbuf_fini(&out);
 }
 
-void screen_keep(struct screen *s)
-{
+void screen_keep(struct screen *s) {
     s->live_lines = 0;
 }
 
-static int terminal_size(const struct screen *s, bool columns, int absent)
-{
+static int terminal_size(const struct screen *s, bool columns, int absent) {
     struct winsize size = {0};
     if (ioctl(s->note_fd, TIOCGWINSZ, &size) < 0)
         return absent;
@@ -152,21 +139,18 @@ static int terminal_size(const struct screen *s, bool columns, int absent)
     return n > 0 ? n : absent;
 }
 
-int screen_columns(const struct screen *s)
-{
+int screen_columns(const struct screen *s) {
     return terminal_size(s, true, SCREEN_COLUMNS_DEFAULT);
 }
 
-int screen_rows(const struct screen *s)
-{
+int screen_rows(const struct screen *s) {
     return terminal_size(s, false, SCREEN_ROWS_DEFAULT);
 }
 
 // ---- foreign text ------------------------------------------------------------------------------
 
 // Length of a colour sequence ESC [ digits-and-semicolons m at p, or 0.
-static size_t colour_length(const char *p, size_t len)
-{
+static size_t colour_length(const char *p, size_t len) {
     if (len < 3 || p[0] != '\033' || p[1] != '[')
         return 0;
     for (size_t i = 2; i < len && i < 32; i++) {
@@ -179,10 +163,13 @@ static size_t colour_length(const char *p, size_t len)
 }
 
 // Length of the UTF-8 character at p (RFC 3629), or 0 when it is malformed.
-static size_t utf8_length(const unsigned char *p, size_t len)
-{
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
-             : p[0] < 0xf5 ? 4 : 0;
+static size_t utf8_length(const unsigned char *p, size_t len) {
+    size_t n = p[0] < 0x80   ? 1
+               : p[0] < 0xc2 ? 0
+               : p[0] < 0xe0 ? 2
+               : p[0] < 0xf0 ? 3
+               : p[0] < 0xf5 ? 4
+                             : 0;
     if (n == 0 || n > len)
         return 0;
     for (size_t i = 1; i < n; i++)
@@ -195,8 +182,7 @@ static size_t utf8_length(const unsigned char *p, size_t len)
     return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
 }
 
-void screen_foreign(struct strbuf *out, const char *line, size_t len)
-{
+void screen_foreign(struct strbuf *out, const char *line, size_t len) {
     while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == '\n'))
         len--;
     const char *again = memrchr(line, '\r', len);

@@ -10,16 +10,14 @@ struct send_work {
     struct xfer *xfer;
 };
 
-static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p)
-{
+static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
     (void)x;
     fleet_amount(ctx, p->bytes_done, p->bytes_total);
     if (p->bytes_total == 0)
         fleet_state(ctx, p->phase);
 }
 
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p)
-{
+static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
     (void)x;
     struct fleet_node *n = ctx;
     struct send_work *w = n->work;
@@ -35,8 +33,7 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     fleet_done(n, e);
 }
 
-static int start_push(struct fleet_node *n, struct err *e)
-{
+static int start_push(struct fleet_node *n, struct err *e) {
     static const struct xfer_events events = {on_progress, on_end};
     struct send_work *w = n->work;
     if (!w->manifest) {
@@ -56,8 +53,7 @@ static int start_push(struct fleet_node *n, struct err *e)
 
 int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
                    const char *dest, enum xfer_mode mode, struct send_totals *totals,
-                   struct err *e)
-{
+                   struct err *e) {
     struct send_work *work = arena_new(f->session->arena, struct send_work, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         work[i] = (struct send_work){manifests[i], dest, mode, totals, NULL};
@@ -73,10 +69,9 @@ int send_manifests(struct fleet *f, const char *operation, struct manifest *cons
 }
 
 int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
-                  const char *dest, enum xfer_mode mode, struct err *e)
-{
-    const struct manifest **all = arena_new(f->session->arena, const struct manifest *,
-                                            f->count + 1);
+                  const char *dest, enum xfer_mode mode, struct err *e) {
+    const struct manifest **all =
+        arena_new(f->session->arena, const struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = m;
     return send_manifests(f, operation, (struct manifest *const *)all, dest, mode, NULL, e);

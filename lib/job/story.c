@@ -8,8 +8,7 @@
 
 enum { ROUND_MAX = 1 << 30 };
 
-void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count)
-{
+void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count) {
     *s = (struct story){.arena = a, .node_count = count, .round = -1};
     s->nodes = arena_new(a, struct story_node, count ? count : 1);
     for (size_t i = 0; i < count; i++) {
@@ -18,14 +17,12 @@ void story_init(struct story *s, struct arena *a, const char *const *nodes, size
     }
 }
 
-static int number(const struct json *j, const char *key, int absent, int max)
-{
+static int number(const struct json *j, const char *key, int absent, int max) {
     int64_t v = json_get_int(j, key, absent);
     return v < -1 || v > max ? absent : (int)v;
 }
 
-static const char *text(struct story *s, const struct json *j, const char *key)
-{
+static const char *text(struct story *s, const struct json *j, const char *key) {
     const struct json *v = json_get(j, key);
     if (!v || v->type != JSON_STR)
         return NULL;
@@ -33,8 +30,7 @@ static const char *text(struct story *s, const struct json *j, const char *key)
     return arena_strndup(s->arena, v->str, strnlen(v->str, len));
 }
 
-static int peer(const struct story *s, const struct json *j)
-{
+static int peer(const struct story *s, const struct json *j) {
     const char *name = json_get_str(j, "peer", "");
     for (size_t i = 0; i < s->node_count; i++)
         if (strcmp(s->nodes[i].name, name) == 0)
@@ -44,8 +40,7 @@ static int peer(const struct story *s, const struct json *j)
 
 // ---- one function per kind of event that changes something -------------------------------------
 
-static void on_round(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_round(struct story *s, struct story_node *n, const struct json *j) {
     int round = number(j, "round", -1, ROUND_MAX), count = number(j, "nproc", 0, STORY_LOCAL_MAX);
     if (round < 0 || count < 0)
         return;
@@ -63,14 +58,13 @@ static void on_round(struct story *s, struct story_node *n, const struct json *j
         const struct json *nodes = json_get(j, "nodes");
         s->round = round;
         s->world_size = n->world_size;
-        s->nodes_in_round = nodes && nodes->type == JSON_ARRAY ? (int)nodes->len
-                                                               : number(j, "nodes", 0, 1 << 20);
+        s->nodes_in_round =
+            nodes && nodes->type == JSON_ARRAY ? (int)nodes->len : number(j, "nodes", 0, 1 << 20);
     }
     s->waiting = NULL;
 }
 
-static void on_started(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_started(struct story *s, struct story_node *n, const struct json *j) {
     const struct json *pids = json_get(j, "pids");
     int64_t now = json_get_int(j, "time_ms", 0);
     const struct json *pid = pids && pids->type == JSON_ARRAY ? pids->child : NULL;
@@ -88,8 +82,7 @@ static void on_started(struct story *s, struct story_node *n, const struct json 
     s->all_started_ms = now > s->all_started_ms ? now : s->all_started_ms;
 }
 
-static void on_exited(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_exited(struct story *s, struct story_node *n, const struct json *j) {
     int local = number(j, "local_rank", -1, STORY_LOCAL_MAX);
     if (local < 0 || local >= n->rank_count || number(j, "round", -1, ROUND_MAX) != n->round)
         return;
@@ -101,8 +94,7 @@ static void on_exited(struct story *s, struct story_node *n, const struct json *
     r->ms = json_get_int(j, "ms", 0);
 }
 
-static void on_failure(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_failure(struct story *s, struct story_node *n, const struct json *j) {
     if (s->failure_count == STORY_FAILURES_MAX)
         return;
     int at = peer(s, j);
@@ -122,8 +114,7 @@ static void on_failure(struct story *s, struct story_node *n, const struct json 
     s->failures[s->failure_count++] = f;
 }
 
-static void on_waiting(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_waiting(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     const struct json *missing = json_get(j, "missing");
     struct strbuf out = {0};
@@ -138,38 +129,33 @@ static void on_waiting(struct story *s, struct story_node *n, const struct json 
     strbuf_fini(&out);
 }
 
-static void on_joined(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_joined(struct story *s, struct story_node *n, const struct json *j) {
     n->joined = true;
     const char *leader = text(s, j, "coordinator");
     s->coordinator = leader ? leader : s->coordinator;
 }
 
-static void on_leader(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_leader(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     const char *leader = text(s, j, "peer");
     s->coordinator = leader ? leader : s->coordinator;
 }
 
-static void on_lost(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_lost(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
     if (at >= 0)
         s->nodes[at].lost = true;
 }
 
-static void on_left(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_left(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
     if (at >= 0)
         s->nodes[at].left = true;
 }
 
-static void on_present(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_present(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
     if (at >= 0) {
@@ -178,8 +164,7 @@ static void on_present(struct story *s, struct story_node *n, const struct json 
     }
 }
 
-static void on_ended(struct story *s, struct story_node *n, const struct json *j)
-{
+static void on_ended(struct story *s, struct story_node *n, const struct json *j) {
     n->state = text(s, j, "kind");
     n->why = text(s, j, "reason");
     n->ended_ms = json_get_int(j, "time_ms", 0);
@@ -196,8 +181,7 @@ static story_step *const STEPS[NODE_EVENT_COUNT] = {
 };
 
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
-                      size_t len, const struct json **event)
-{
+                      size_t len, const struct json **event) {
     struct json *j = NULL;
     struct err e = {0};
     *event = NULL;
@@ -217,8 +201,7 @@ const char *story_add(struct story *s, struct arena *scratch, size_t node, const
     return NULL;
 }
 
-int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank)
-{
+int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank) {
     if (node >= s->node_count)
         return -1;
     for (const struct story_attempt *a = s->nodes[node].attempts; a; a = a->next)
@@ -227,8 +210,7 @@ int story_rank_of(const struct story *s, size_t node, int attempt, int local_ran
     return -1;
 }
 
-const struct story_failure *story_root(const struct story *s)
-{
+const struct story_failure *story_root(const struct story *s) {
     const struct story_failure *first = NULL;
     // Of several rounds the last one ended the run; in it, the marked one, else the earliest.
     for (size_t i = 0; i < s->failure_count; i++) {
@@ -242,8 +224,7 @@ const struct story_failure *story_root(const struct story *s)
     return first;
 }
 
-void story_count(const struct story *s, int *started, int *ended)
-{
+void story_count(const struct story *s, int *started, int *ended) {
     *started = *ended = 0;
     for (size_t i = 0; i < s->node_count; i++) {
         const struct story_node *n = &s->nodes[i];

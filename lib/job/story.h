@@ -37,7 +37,7 @@ struct story_attempt {
 struct story_node {
     const char *name;
     struct story_attempt *attempts; // newest first
-    int round; // -1: no round yet
+    int round;                      // -1: no round yet
     int first_rank, rank_count, world_size;
     struct story_rank *ranks; // of the latest round, by local rank
     bool joined, left, lost;

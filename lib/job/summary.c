@@ -12,8 +12,7 @@ enum { TAIL_LINES_SHOWN_MAX = 20, EVENTS_BYTES_MAX = 256 << 20 };
 
 // ---- summary.json ------------------------------------------------------------------------------
 
-static void json_ranks(struct json_out *j, const struct story_node *n)
-{
+static void json_ranks(struct json_out *j, const struct story_node *n) {
     json_array(j, "ranks");
     for (int i = 0; i < n->rank_count; i++) {
         const struct story_rank *r = &n->ranks[i];
@@ -33,8 +32,7 @@ static void json_ranks(struct json_out *j, const struct story_node *n)
     json_end(j);
 }
 
-static void json_nodes(const struct summary *s, struct json_out *j)
-{
+static void json_nodes(const struct summary *s, struct json_out *j) {
     const struct follow *f = s->follow;
     json_array(j, "nodes");
     for (size_t i = 0; i < f->count; i++) {
@@ -50,8 +48,7 @@ static void json_nodes(const struct summary *s, struct json_out *j)
     json_end(j);
 }
 
-static void json_failure(const struct summary *s, struct json_out *j)
-{
+static void json_failure(const struct summary *s, struct json_out *j) {
     const struct story_failure *f = story_root(&s->follow->story);
     if (!f) {
         json_null(j, "failure");
@@ -69,8 +66,7 @@ static void json_failure(const struct summary *s, struct json_out *j)
     json_end(j);
 }
 
-static void json_metrics(const struct summary *s, struct json_out *j)
-{
+static void json_metrics(const struct summary *s, struct json_out *j) {
     json_object(j, "metrics");
     for (size_t i = 0; i < s->follow->metrics.count; i++) {
         const struct metric *m = &s->follow->metrics.metrics[i];
@@ -87,8 +83,7 @@ static void json_metrics(const struct summary *s, struct json_out *j)
     json_end(j);
 }
 
-static void json_copy(struct json_out *j, const char *key, const struct json *v)
-{
+static void json_copy(struct json_out *j, const char *key, const struct json *v) {
     switch (v->type) {
     case JSON_NULL: json_null(j, key); break;
     case JSON_BOOL: json_bool(j, key, v->boolean); break;
@@ -107,8 +102,7 @@ static void json_copy(struct json_out *j, const char *key, const struct json *v)
     }
 }
 
-static void json_head(const struct summary *s, struct json_out *j)
-{
+static void json_head(const struct summary *s, struct json_out *j) {
     const struct run *r = s->run;
     json_str(j, "run", r->id);
     json_str(j, "name", r->name);
@@ -126,8 +120,7 @@ static void json_head(const struct summary *s, struct json_out *j)
     json_int(j, "restarts", s->follow->story.restarts);
 }
 
-void summary_json(const struct summary *s, struct strbuf *out)
-{
+void summary_json(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     struct json_out j;
     json_open(&j, out);
@@ -160,8 +153,7 @@ void summary_json(const struct summary *s, struct strbuf *out)
 // ---- the last screen ---------------------------------------------------------------------------
 
 // A path as seen from the current folder, when that is shorter.
-static const char *near_path(const struct summary *s, const char *path)
-{
+static const char *near_path(const struct summary *s, const char *path) {
     struct err e = {0};
     char *here = file_absolute(s->arena, ".", &e);
     size_t len = here ? strlen(here) : 0;
@@ -171,8 +163,7 @@ static const char *near_path(const struct summary *s, const char *path)
 }
 
 // A file, or a folder with something in it.
-static bool is_worth(const char *path)
-{
+static bool is_worth(const char *path) {
     DIR *d = opendir(path);
     if (!d)
         return file_exists(path);
@@ -184,14 +175,12 @@ static bool is_worth(const char *path)
 }
 
 static void line_file(const struct summary *s, struct strbuf *out, const char *label,
-                      const char *path)
-{
+                      const char *path) {
     if (is_worth(path))
         strbuf_addf(out, "  %-9s%s\n", label, near_path(s, path));
 }
 
-static void text_figures(const struct summary *s, struct strbuf *out)
-{
+static void text_figures(const struct summary *s, struct strbuf *out) {
     const struct json *t = s->trainer;
     if (t)
         strbuf_addf(out, "  %-9s%.2f %% top-1, loss %.4f, %.1f images/s, %lld steps\n", "result",
@@ -205,8 +194,7 @@ static void text_figures(const struct summary *s, struct strbuf *out)
     }
 }
 
-void summary_text(const struct summary *s, struct strbuf *out)
-{
+void summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     const struct cluster *c = &s->session->cluster;
     char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
@@ -232,15 +220,15 @@ void summary_text(const struct summary *s, struct strbuf *out)
     line_file(s, out, "events", run_path(c, r, "events.jsonl"));
     strbuf_addf(out, "  %-9s%s\n", "summary", near_path(s, run_path(c, r, "summary.json")));
     if (s->collect && s->collect->by_node)
-        strbuf_addf(out, "  nodes wrote different files of one name, so results are in a folder "
-                         "per node: %s\n",
+        strbuf_addf(out,
+                    "  nodes wrote different files of one name, so results are in a folder "
+                    "per node: %s\n",
                     s->collect->conflict);
     if (!r->fetched)
         strbuf_addf(out, "  results of some nodes are not here yet (try: dtctl fetch %s)\n", r->id);
 }
 
-static void add_tail(const struct summary *s, struct strbuf *out, const char *tail)
-{
+static void add_tail(const struct summary *s, struct strbuf *out, const char *tail) {
     size_t len = strlen(tail), from = len, lines = 0;
     while (from > 0 && lines <= TAIL_LINES_SHOWN_MAX)
         if (tail[--from] == '\n' && from + 1 < len)
@@ -258,8 +246,7 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
     }
 }
 
-void summary_failure(const struct summary *s, struct strbuf *out)
-{
+void summary_failure(const struct summary *s, struct strbuf *out) {
     const struct story_failure *f = story_root(&s->follow->story);
     if (!f) {
         for (size_t i = 0; i < s->follow->count; i++)
@@ -283,12 +270,11 @@ void summary_failure(const struct summary *s, struct strbuf *out)
         others += &s->follow->story.failures[i] != f;
     if (others)
         strbuf_addf(out, "  %zu more rank%s failed after it\n", others, others == 1 ? "" : "s");
-    const char *log = arena_printf(s->arena, "%s/%s/%d.err",
-                                   run_path(&s->session->cluster, s->run, "logs"), f->node,
-                                   f->rank);
+    const char *log = arena_printf(
+        s->arena, "%s/%s/%d.err", run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
     if (!file_exists(log))
-        log = arena_printf(s->arena, "%s/%s/%d.out",
-                           run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
+        log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->session->cluster, s->run, "logs"),
+                           f->node, f->rank);
     strbuf_addf(out, "  all of its output: %s\n", near_path(s, log));
 }
 
@@ -300,23 +286,20 @@ struct event_line {
     const char *text;
 };
 
-static int compare_events(const void *x, const void *y)
-{
+static int compare_events(const void *x, const void *y) {
     const struct event_line *a = x, *b = y;
     if (a->time_ms != b->time_ms)
         return a->time_ms < b->time_ms ? -1 : 1;
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-static int64_t time_of(const char *line)
-{
+static int64_t time_of(const char *line) {
     // "time_ms" is the first member of every event, so the line need not be parsed.
     const char *at = strstr(line, "\"time_ms\":");
     return at ? strtoll(at + strlen("\"time_ms\":"), NULL, 10) : 0;
 }
 
-int summary_merge_events(const struct follow *f, struct err *e)
-{
+int summary_merge_events(const struct follow *f, struct err *e) {
     struct arena a = {0};
     struct strbuf out = {0};
     char ***lines = arena_new(&a, char **, f->count + 1);
@@ -325,9 +308,8 @@ int summary_merge_events(const struct follow *f, struct err *e)
         char *text = NULL;
         size_t len = 0;
         struct err ignored = {0};
-        const char *path = i < f->count
-                               ? file_join(&a, f->nodes[i].mirror.dir, "events.jsonl")
-                               : run_path(&f->session->cluster, f->run, "operator.jsonl");
+        const char *path = i < f->count ? file_join(&a, f->nodes[i].mirror.dir, "events.jsonl")
+                                        : run_path(&f->session->cluster, f->run, "operator.jsonl");
         if (file_read(&a, path, EVENTS_BYTES_MAX, &text, &len, &ignored) == 0)
             counts[i] = str_split(&a, text, '\n', &lines[i]);
         total += counts[i];

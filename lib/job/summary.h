@@ -19,7 +19,8 @@ struct summary {
 
 void summary_json(const struct summary *s, struct strbuf *out);
 void summary_text(const struct summary *s, struct strbuf *out);
-// The failing rank, its last lines, its signal, its node, and one next step; nothing if none failed.
+// The failing rank, its last lines, its signal, its node, and one next step; nothing if none
+// failed.
 void summary_failure(const struct summary *s, struct strbuf *out);
 
 // Every event of the nodes and of dtctl, in order of time, replaces events.jsonl.

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <zstd.h>
 
-const void *unpack_embedded(struct arena *a, const struct embed_file *file, struct err *e)
-{
+const void *unpack_embedded(struct arena *a, const struct embed_file *file, struct err *e) {
     char *data = arena_alloc(a, file->size ? file->size : 1, 16, 1);
     size_t n = ZSTD_decompress(data, file->size, file->data, file->size_packed);
     if (ZSTD_isError(n) || n != file->size) {

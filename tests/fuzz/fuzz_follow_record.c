@@ -8,8 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static const char *const nodes[] = {"a", "b"};
     struct arena arena = {0}, scratch = {0};
     struct story story;

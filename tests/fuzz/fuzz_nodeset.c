@@ -8,8 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     struct arena a = {0};
     struct err e = {0};
     struct nodeset set;

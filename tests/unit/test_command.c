@@ -4,8 +4,7 @@
 #include "cmd/dtctl/command.h"
 #include "tests/tap.h"
 
-int main(void)
-{
+int main(void) {
     struct arena a = {0};
     struct config c;
     struct strbuf text = {0}, problems = {0};
@@ -25,8 +24,8 @@ int main(void)
         ok(!v->rows == !v->flags_bytes, "%s: has room for its flags", v->verb.name);
         has_str(strbuf_cstr(&text), v->verb.name, "%s: in the help", v->verb.name);
         for (size_t k = 0; v->rows && k < v->rows->count; k++)
-            ok(v->rows->rows[k].offset < v->flags_bytes && option_row_has_verb(&v->rows->rows[k],
-                                                                               v->verb.name),
+            ok(v->rows->rows[k].offset < v->flags_bytes &&
+                   option_row_has_verb(&v->rows->rows[k], v->verb.name),
                "%s: --%s belongs to it", v->verb.name, v->rows->rows[k].flag);
     }
     for (size_t i = 0; render_shells[i]; i++) {
@@ -35,8 +34,8 @@ int main(void)
         is_int(render_completion(&text, &set, &command_program, render_shells[i], &e), 0,
                "completions for %s", render_shells[i]);
         for (size_t k = 0; commands[k]; k++)
-            has_str(strbuf_cstr(&text), commands[k]->verb.name, "%s completes %s",
-                    render_shells[i], commands[k]->verb.name);
+            has_str(strbuf_cstr(&text), commands[k]->verb.name, "%s completes %s", render_shells[i],
+                    commands[k]->verb.name);
     }
     strbuf_fini(&text);
     strbuf_fini(&problems);

@@ -9,16 +9,14 @@
 
 #include <unistd.h>
 
-static void record(struct strbuf *out, const char *header, const char *data)
-{
+static void record(struct strbuf *out, const char *header, const char *data) {
     unsigned char length[4];
     bytes_store(length, strlen(header) + 1 + strlen(data), 4);
     strbuf_add(out, length, 4);
     strbuf_addf(out, "%s\n%s", header, data);
 }
 
-static void whole(void)
-{
+static void whole(void) {
     struct strbuf b = {0};
     struct follow_record r;
     struct err e = {0};
@@ -42,8 +40,7 @@ static void whole(void)
     strbuf_fini(&b);
 }
 
-static void refused(const char *header, const char *data)
-{
+static void refused(const char *header, const char *data) {
     struct strbuf b = {0};
     struct follow_record r;
     struct err e = {0};
@@ -53,14 +50,23 @@ static void refused(const char *header, const char *data)
     strbuf_fini(&b);
 }
 
-static void names(void)
-{
+static void names(void) {
     struct follow_file f;
     static const char *const bad[] = {
-        "", "/etc/passwd", "../events.jsonl", "attempt_/0/stdout.log", "attempt_0//stdout.log",
-        "attempt_0/0/../../x", "attempt_01/0/stdout.log", "attempt_0/0/stdout.log/x",
-        "attempt_999999999/0/stdout.log", "attempt_0/stdout.log", "output/summary.json",
-        "stdout.log", "attempt_0/0/events.jsonl", "attempt_-1/0/stdout.log",
+        "",
+        "/etc/passwd",
+        "../events.jsonl",
+        "attempt_/0/stdout.log",
+        "attempt_0//stdout.log",
+        "attempt_0/0/../../x",
+        "attempt_01/0/stdout.log",
+        "attempt_0/0/stdout.log/x",
+        "attempt_999999999/0/stdout.log",
+        "attempt_0/stdout.log",
+        "output/summary.json",
+        "stdout.log",
+        "attempt_0/0/events.jsonl",
+        "attempt_-1/0/stdout.log",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ok(!follow_file_parse(bad[i], &f), "'%s' is no file of a run", bad[i]);
@@ -72,24 +78,23 @@ struct lines {
     struct strbuf text;
 };
 
-static void on_line(void *ctx, const struct mirror_file *f, const char *line, size_t len)
-{
+static void on_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     struct lines *l = ctx;
     (void)f;
     strbuf_addf(&l->text, "%.*s|", (int)len, line);
 }
 
-static struct follow_record bytes_at(const char *name, uint64_t offset, const char *data)
-{
-    struct follow_record r = {.kind = FOLLOW_BYTES, .offset = offset,
-                              .data = (const unsigned char *)data, .len = strlen(data)};
+static struct follow_record bytes_at(const char *name, uint64_t offset, const char *data) {
+    struct follow_record r = {.kind = FOLLOW_BYTES,
+                              .offset = offset,
+                              .data = (const unsigned char *)data,
+                              .len = strlen(data)};
     snprintf(r.name, sizeof r.name, "%s", name);
     follow_file_parse(name, &r.file);
     return r;
 }
 
-static void mirrors(void)
-{
+static void mirrors(void) {
     struct arena a = {0};
     struct err e = {0};
     struct mirror m;
@@ -134,8 +139,7 @@ static void mirrors(void)
     arena_fini(&a);
 }
 
-int main(void)
-{
+int main(void) {
     whole();
     refused("{\"file\":\"../../etc/passwd\",\"offset\":0,\"bytes\":1}", "x");
     refused("{\"file\":\"events.jsonl\",\"offset\":-1,\"bytes\":1}", "x");

@@ -5,28 +5,41 @@
 
 static const char HEAD[] = "format = 1\nname = 'demo'\nprovider = 'hosts'\ncreated = 'now'\n";
 
-static struct inventory sample(struct arena *a)
-{
+static struct inventory sample(struct arena *a) {
     struct inventory inv = {.name = "demo", .provider = "hosts", .created = "2026-01-02T03:04:05Z"};
     inv.count = 3;
     inv.nodes = arena_new(a, struct inventory_node, 3);
     inv.nodes[0] = (struct inventory_node){
-        .name = "gpu01", .transport = INVENTORY_SSH, .user = "ubuntu", .host = "gpu01.lab",
-        .port = 2222, .address = "10.0.0.11", .root = "~/.dtctl", .arch = "x86_64",
+        .name = "gpu01",
+        .transport = INVENTORY_SSH,
+        .user = "ubuntu",
+        .host = "gpu01.lab",
+        .port = 2222,
+        .address = "10.0.0.11",
+        .root = "~/.dtctl",
+        .arch = "x86_64",
         .host_key = "ssh-ed25519 AAAA\"quoted\"",
         .dtrun = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-        .cpus = 96, .gpus = 8, .memory_bytes = 1152921504606846976};
-    inv.nodes[1] = (struct inventory_node){.name = "gpu02", .transport = INVENTORY_SSH,
-                                           .host = "gpu02", .address = "fe80::1%eth0",
-                                           .root = "/tmp/with space", .arch = "", .dtrun = ""};
-    inv.nodes[2] = (struct inventory_node){.name = "node0", .transport = INVENTORY_LOCAL,
-                                           .address = "127.0.0.2", .root = "/x", .arch = "",
+        .cpus = 96,
+        .gpus = 8,
+        .memory_bytes = 1152921504606846976};
+    inv.nodes[1] = (struct inventory_node){.name = "gpu02",
+                                           .transport = INVENTORY_SSH,
+                                           .host = "gpu02",
+                                           .address = "fe80::1%eth0",
+                                           .root = "/tmp/with space",
+                                           .arch = "",
+                                           .dtrun = ""};
+    inv.nodes[2] = (struct inventory_node){.name = "node0",
+                                           .transport = INVENTORY_LOCAL,
+                                           .address = "127.0.0.2",
+                                           .root = "/x",
+                                           .arch = "",
                                            .dtrun = ""};
     return inv;
 }
 
-static void round_trip(void)
-{
+static void round_trip(void) {
     struct arena a = {0};
     struct err e = {0};
     struct strbuf text = {0}, again = {0};
@@ -48,8 +61,7 @@ static void round_trip(void)
     arena_fini(&a);
 }
 
-static void refuses(const char *rest, const char *why)
-{
+static void refuses(const char *rest, const char *why) {
     struct arena a = {0};
     struct err e = {0};
     struct inventory inv;
@@ -60,13 +72,14 @@ static void refuses(const char *rest, const char *why)
     arena_fini(&a);
 }
 
-static void errors_together(void)
-{
+static void errors_together(void) {
     struct arena a = {0};
     struct err e = {0};
     struct inventory inv;
-    char *text = arena_printf(&a, "%s[[node]]\nname='a b'\nport=70000\ntransport='ssh'\n"
-                                  "colour='red'\n", HEAD);
+    char *text = arena_printf(&a,
+                              "%s[[node]]\nname='a b'\nport=70000\ntransport='ssh'\n"
+                              "colour='red'\n",
+                              HEAD);
     inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e);
     has_str(e.text, "c.toml:6:6: name", "bad name with its place");
     has_str(e.text, "c.toml:7:6: port", "and the port");
@@ -75,8 +88,7 @@ static void errors_together(void)
     arena_fini(&a);
 }
 
-static void selects(void)
-{
+static void selects(void) {
     struct arena a = {0};
     struct err e = {0};
     struct inventory inv = sample(&a);
@@ -92,8 +104,7 @@ static void selects(void)
     arena_fini(&a);
 }
 
-int main(void)
-{
+int main(void) {
     round_trip();
     refuses("[[node]]\nname='a'\ntransport='ssh'\nhost='-oProxyCommand=x'\naddress='1'\nroot='/'\n",
             "begins with '-'");
@@ -103,7 +114,8 @@ int main(void)
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\ndtrun='zz'\n",
             "64 lower-case hex");
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\n"
-            "[[node]]\nname='a'\ntransport='local'\naddress='2'\nroot='/'\n", "listed twice");
+            "[[node]]\nname='a'\ntransport='local'\naddress='2'\nroot='/'\n",
+            "listed twice");
     refuses("node = []\n", "tables [[node]] belong here");
     refuses("node = [1]\n", "a table belongs here");
     refuses("", "tables [[node]] belong here");

@@ -8,8 +8,7 @@
 
 #include <unistd.h>
 
-static void named(const char *want, const char *const *command)
-{
+static void named(const char *want, const char *const *command) {
     struct arena a = {0};
     size_t n = 0;
     while (command[n])
@@ -20,8 +19,7 @@ static void named(const char *want, const char *const *command)
 
 #define NAMED(want, ...) named(want, (const char *const[]){__VA_ARGS__, NULL})
 
-static void ids(void)
-{
+static void ids(void) {
     struct arena a = {0};
     int64_t ms = 1767323045678; // 2026-01-02T03:04:05.678Z
     char *id = run_make_id(&a, "task", ms);
@@ -36,24 +34,33 @@ static void ids(void)
     arena_fini(&a);
 }
 
-static void records(const char *dir)
-{
+static void records(const char *dir) {
     struct arena a = {0};
     struct err e = {0};
     struct cluster c;
     const char *command[] = {"sh", "-c", "echo \"$X\"\n", NULL}, *nodes[] = {"n0", "n1", NULL};
     const char *run = NULL;
     struct option_pair metrics[] = {{"loss", "Loss ([0-9.]+)"}};
-    struct run r = {.name = "t", .cluster = "c", .provider = "local", .command = command,
-                    .command_count = 3, .nodes = nodes, .node_count = 2, .nodes_min = 1,
-                    .nodes_max = 2, .nproc = "auto", .output_dir = "/out", .state = "started",
-                    .metrics = {metrics, 1}, .created_ms = 5},
+    struct run r = {.name = "t",
+                    .cluster = "c",
+                    .provider = "local",
+                    .command = command,
+                    .command_count = 3,
+                    .nodes = nodes,
+                    .node_count = 2,
+                    .nodes_min = 1,
+                    .nodes_max = 2,
+                    .nproc = "auto",
+                    .output_dir = "/out",
+                    .state = "started",
+                    .metrics = {metrics, 1},
+                    .created_ms = 5},
                back;
     is_int(cluster_open(&c, &a, dir, "c", &e), 0, "a cluster's folder %s", e.text);
     is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run yet");
     has_str(e.text, "dtctl train", "and what to do");
-    const char *first = run_make_id(&a, "t", 1767323045678), *second =
-        run_make_id(&a, "a", 1767323045679);
+    const char *first = run_make_id(&a, "t", 1767323045678),
+               *second = run_make_id(&a, "a", 1767323045679);
     r.id = first;
     is_int(run_save(&c, &r, &e), 0, "a record is written %s", e.text);
     r.id = second;
@@ -80,8 +87,7 @@ static void records(const char *dir)
     arena_fini(&a);
 }
 
-static void deal(void)
-{
+static void deal(void) {
     struct manifest *m = manifest_new();
     struct err e = {0};
     size_t owner[16] = {0};
@@ -89,8 +95,8 @@ static void deal(void)
     for (size_t i = 0; i < 8; i++) {
         char path[16];
         snprintf(path, sizeof path, "f%zu", i);
-        struct manifest_entry entry = {.path = path, .source = "x", .size = sizes[i],
-                                       .kind = MANIFEST_FILE, .mode = 0644};
+        struct manifest_entry entry = {
+            .path = path, .source = "x", .size = sizes[i], .kind = MANIFEST_FILE, .mode = 0644};
         if (manifest_append(m, &entry, &e) < 0)
             bail_out("%s", e.text);
     }
@@ -104,8 +110,7 @@ static void deal(void)
     manifest_free(m);
 }
 
-int main(void)
-{
+int main(void) {
     char dir[] = "/tmp/dtctl-launch-XXXXXX";
     struct err e = {0};
     if (!mkdtemp(dir))

@@ -9,16 +9,14 @@ struct seen {
     const char *name;
 };
 
-static void on_value(void *ctx, const struct metric *m, double value)
-{
+static void on_value(void *ctx, const struct metric *m, double value) {
     struct seen *s = ctx;
     s->count++;
     s->last = value;
     s->name = m->name;
 }
 
-static void finds(const char *regex, const char *line, double want)
-{
+static void finds(const char *regex, const char *line, double want) {
     struct arena a = {0};
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
@@ -32,8 +30,7 @@ static void finds(const char *regex, const char *line, double want)
     arena_fini(&a);
 }
 
-static void refuses(const char *regex, const char *why)
-{
+static void refuses(const char *regex, const char *why) {
     struct arena a = {0};
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
@@ -44,8 +41,7 @@ static void refuses(const char *regex, const char *why)
     arena_fini(&a);
 }
 
-static void figures(void)
-{
+static void figures(void) {
     struct arena a = {0};
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
@@ -71,8 +67,7 @@ static void figures(void)
     arena_fini(&a);
 }
 
-int main(void)
-{
+int main(void) {
     finds("Loss ([0-9.]+)", "Epoch: [0] Loss 2.30 (2.31)", 2.30);
     finds("loss=(\\d+\\.\\d+)", "step=3 loss=0.125", 0.125);
     finds("(?:train|test)\\s+acc:\\s*([-+.\\deE]+)", "test  acc: 9.5e1", 95);

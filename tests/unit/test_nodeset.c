@@ -4,8 +4,7 @@
 #include "tests/tap.h"
 
 // The logins of a set as "user@host:port user@host:port".
-static const char *flat(struct arena *a, const struct nodeset *set)
-{
+static const char *flat(struct arena *a, const struct nodeset *set) {
     struct strbuf out = {0};
     for (size_t i = 0; i < set->count; i++) {
         const struct nodeset_login *l = &set->logins[i];
@@ -19,8 +18,7 @@ static const char *flat(struct arena *a, const struct nodeset *set)
     return text;
 }
 
-static void expands(const char *text, const char *want)
-{
+static void expands(const char *text, const char *want) {
     struct arena a = {0};
     struct nodeset set;
     struct err e = {0};
@@ -29,8 +27,7 @@ static void expands(const char *text, const char *want)
     arena_fini(&a);
 }
 
-static void refuses(const char *text, const char *why)
-{
+static void refuses(const char *text, const char *why) {
     struct arena a = {0};
     struct nodeset set;
     struct err e = {0};
@@ -39,8 +36,7 @@ static void refuses(const char *text, const char *why)
     arena_fini(&a);
 }
 
-static void folds(const char *text, const char *want)
-{
+static void folds(const char *text, const char *want) {
     struct arena a = {0};
     struct err e = {0};
     char **names = NULL;
@@ -50,8 +46,7 @@ static void folds(const char *text, const char *want)
     arena_fini(&a);
 }
 
-static void many(void)
-{
+static void many(void) {
     struct arena a = {0};
     struct nodeset set;
     struct err e = {0};
@@ -69,8 +64,7 @@ static void many(void)
     arena_fini(&a);
 }
 
-int main(void)
-{
+int main(void) {
     expands("host", "host");
     expands("user@gpu[01-04,07].lab:2222",
             "user@gpu01.lab:2222 user@gpu02.lab:2222 user@gpu03.lab:2222 user@gpu04.lab:2222 "

@@ -7,15 +7,13 @@
 #include <unistd.h>
 
 // What was written to a pipe so far.
-static const char *drain(int fd, struct arena *a)
-{
+static const char *drain(int fd, struct arena *a) {
     char part[65536];
     ssize_t n = read(fd, part, sizeof part);
     return arena_strndup(a, part, n > 0 ? (size_t)n : 0);
 }
 
-static void open_pipe(int fds[2])
-{
+static void open_pipe(int fds[2]) {
     if (pipe(fds) < 0)
         bail_out("no pipe");
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
@@ -23,8 +21,7 @@ static void open_pipe(int fds[2])
 
 static const char *const NAMES[] = {"node0", "node1"};
 
-static void plain(void)
-{
+static void plain(void) {
     struct arena a = {0};
     struct screen s;
     struct progress p;
@@ -55,8 +52,7 @@ static void plain(void)
     arena_fini(&a);
 }
 
-static void terminal(void)
-{
+static void terminal(void) {
     struct arena a = {0};
     struct screen s;
     struct progress p;
@@ -85,8 +81,7 @@ static void terminal(void)
     arena_fini(&a);
 }
 
-static void json(void)
-{
+static void json(void) {
     struct arena a = {0};
     struct screen s;
     struct progress p;
@@ -111,16 +106,14 @@ static void json(void)
     arena_fini(&a);
 }
 
-static void foreign(const char *in, const char *want)
-{
+static void foreign(const char *in, const char *want) {
     struct strbuf out = {0};
     screen_foreign(&out, in, strlen(in));
     is_str(strbuf_cstr(&out), want, "foreign text '%s'", want);
     strbuf_fini(&out);
 }
 
-static void rate(void)
-{
+static void rate(void) {
     struct arena a = {0};
     struct screen s;
     struct progress p;
@@ -136,8 +129,7 @@ static void rate(void)
     arena_fini(&a);
 }
 
-int main(void)
-{
+int main(void) {
     plain();
     terminal();
     json();
@@ -150,6 +142,9 @@ int main(void)
     foreign("line\r\n", "line");
     foreign("gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f");
     foreign("bad \xff\xc0\xaf", "bad \\xff\\xc0\\xaf");
-    foreign("c1 \xc2\x9b" "2J", "c1 \\xc2\\x9b" "2J");
+    foreign("c1 \xc2\x9b"
+            "2J",
+            "c1 \\xc2\\x9b"
+            "2J");
     return done_testing();
 }

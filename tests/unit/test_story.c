@@ -10,28 +10,24 @@ struct fixture {
     struct story story;
 };
 
-static const char *add(struct fixture *f, size_t node, const char *line)
-{
+static const char *add(struct fixture *f, size_t node, const char *line) {
     const struct json *event = NULL;
     const char *kind = story_add(&f->story, &f->scratch, node, line, strlen(line), &event);
     arena_reset(&f->scratch);
     return kind;
 }
 
-static void open_fixture(struct fixture *f)
-{
+static void open_fixture(struct fixture *f) {
     *f = (struct fixture){0};
     story_init(&f->story, &f->arena, NODES, 2);
 }
 
-static void close_fixture(struct fixture *f)
-{
+static void close_fixture(struct fixture *f) {
     arena_fini(&f->arena);
     arena_fini(&f->scratch);
 }
 
-static void two_rounds(void)
-{
+static void two_rounds(void) {
     struct fixture f;
     int started = 0, ended = 0;
     open_fixture(&f);
@@ -39,22 +35,27 @@ static void two_rounds(void)
     is_str(f.story.coordinator, "n0", "the coordinator");
     add(&f, 0, "{\"kind\":\"waiting\",\"missing\":[\"n1\"]}");
     is_str(f.story.waiting, "n1", "who is missing");
-    add(&f, 0, "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":0,\"world_size\":4}");
-    add(&f, 1, "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
+    add(&f, 0,
+        "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":0,\"world_size\":4}");
+    add(&f, 1,
+        "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
     ok(f.story.waiting == NULL, "nobody is missing any more");
     is_int(f.story.world_size, 4, "world size");
     is_int(story_rank_of(&f.story, 1, 0, 1), -1, "no attempt yet: no rank");
-    add(&f, 1, "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
+    add(&f, 1,
+        "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
     is_int(story_rank_of(&f.story, 1, 0, 1), 3, "rank behind a log folder");
     is_int(f.story.nodes[1].ranks[1].pid, 8, "its pid");
     story_count(&f.story, &started, &ended);
     is_int(started, 2, "two have started");
-    add(&f, 1, "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":1,\"status\":137,"
-               "\"signal\":\"SIGKILL\",\"ms\":9}");
+    add(&f, 1,
+        "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":1,\"status\":137,"
+        "\"signal\":\"SIGKILL\",\"ms\":9}");
     is_int(f.story.nodes[1].ranks[1].status, 137, "its status");
     is_str(f.story.nodes[1].ranks[1].signal, "SIGKILL", "its signal");
-    add(&f, 1, "{\"kind\":\"round\",\"round\":1,\"restarts\":1,\"nodes\":1,\"nproc\":2,\"rank\":0,"
-               "\"world_size\":2}");
+    add(&f, 1,
+        "{\"kind\":\"round\",\"round\":1,\"restarts\":1,\"nodes\":1,\"nproc\":2,\"rank\":0,"
+        "\"world_size\":2}");
     add(&f, 1, "{\"kind\":\"workers-started\",\"round\":1,\"attempt\":1,\"pids\":[]}");
     is_int(story_rank_of(&f.story, 1, 1, 1), 1, "another rank in another attempt");
     is_int(story_rank_of(&f.story, 1, 0, 1), 3, "the earlier attempt keeps its ranks");
@@ -66,19 +67,20 @@ static void two_rounds(void)
     close_fixture(&f);
 }
 
-static void failures(void)
-{
+static void failures(void) {
     struct fixture f;
     open_fixture(&f);
     ok(story_root(&f.story) == NULL, "nothing failed yet");
     add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":0,\"rank\":0,\"failed_ms\":10}");
     add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":3,\"failed_ms\":30}");
-    add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20,"
-               "\"tail\":\"boom\"}");
+    add(&f, 0,
+        "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20,"
+        "\"tail\":\"boom\"}");
     is_int(story_root(&f.story)->rank, 1, "the earliest of the last round");
     is_str(story_root(&f.story)->tail, "boom", "with its last words");
-    add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":2,\"failed_ms\":40,"
-               "\"root\":true}");
+    add(&f, 0,
+        "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":2,\"failed_ms\":40,"
+        "\"root\":true}");
     is_int(story_root(&f.story)->rank, 2, "or the one that is marked");
     is_str(story_root(&f.story)->node, "n1", "on its node");
     for (int i = 0; i < 200; i++)
@@ -87,10 +89,14 @@ static void failures(void)
     close_fixture(&f);
 }
 
-static void hostile(void)
-{
+static void hostile(void) {
     static const char *const lines[] = {
-        "", "{", "[]", "null", "{\"kind\":5}", "{\"kind\":\"nonsense\"}",
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"kind\":5}",
+        "{\"kind\":\"nonsense\"}",
         "{\"kind\":\"round\"}",
         "{\"kind\":\"round\",\"round\":-5,\"nproc\":4}",
         "{\"kind\":\"round\",\"round\":0,\"nproc\":99999999}",
@@ -114,8 +120,7 @@ static void hostile(void)
     close_fixture(&f);
 }
 
-int main(void)
-{
+int main(void) {
     two_rounds();
     failures();
     hostile();
