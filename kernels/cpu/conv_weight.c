@@ -14,9 +14,9 @@
 #include "kernels/cpu/share.h"
 
 enum {
-    pixels_max = 512,         // terms per pass
-    block_floats = 64 * 1024, // of one operand per pass: 256 KB
-    narrow_channels_max = 8,  // below: the transposed way
+    pixels_max = 512,          // terms per pass
+    block_floats = 128 * 1024, // of dy per pass: 512 KB
+    narrow_channels_max = 8,   // below: the transposed way
 };
 
 struct weight_job {
@@ -106,35 +106,36 @@ static void fill_pass(const struct weight_job *job, const struct tap_pixels *t, 
 }
 
 static int pass_pixels(const struct conv2d_shape *s) {
-    int widest = s->c > s->o ? s->c : s->o;
-    return (int)clamp64(block_floats / widest, 64, pixels_max);
+    return (int)clamp64(block_floats / s->o, 64, pixels_max);
 }
 
-// Tiles [begin, end) of one tap: o in steps of tile_rows (fast), c in steps of tile_cols (slow).
-static void do_tap_tiles(const struct weight_job *job, const struct tap_pixels *t, int64_t begin,
-                         int64_t end) {
+// One tap's tiles that a worker does: o in steps of tile_rows (fast), c in steps of tile_cols.
+struct tap_work {
+    struct tap_pixels pixels;
+    int64_t begin, end;
+};
+
+// One tap's tiles over its share of the pixels.
+static void do_pass(const struct weight_job *job, const struct tap_work *w, struct share pixels) {
     const struct conv2d_shape *s = job->s;
-    int mr = job->isa->tile_rows, nr = job->isa->tile_cols, step = pass_pixels(s);
+    const struct tap_pixels *t = &w->pixels;
+    int mr = job->isa->tile_rows, nr = job->isa->tile_cols;
     int64_t o_tiles = div_up(s->o, mr);
     size_t filter = (size_t)s->kh * s->kw * s->c, tap = (size_t)(t->ky * s->kw + t->kx) * s->c;
     float *c[tile_rows_max];
-    struct pass p;
-    for (int64_t from = 0; from < t->count; from += step) {
-        p.count = (int)clamp64(t->count - from, 0, step);
-        p.first = from == 0;
-        fill_pass(job, t, from, job->x, s->h, s->w, s->pad, &p);
-        for (int64_t i = begin; i < end; i++) {
-            int o = (int)(i % o_tiles) * mr, col = (int)(i / o_tiles) * nr;
-            struct cols_tile m = {.a = p.dy + o, .b = p.x + col, .a_at = p.dy_at, .b_at = p.x_at};
-            m.k = p.count;
-            m.out = (struct tile_out){.c = c, .alpha = 1};
-            m.out.rows = s->o - o < mr ? s->o - o : mr;
-            m.out.cols = s->c - col < nr ? s->c - col : nr;
-            m.out.beta = job->accumulate || !p.first ? 1 : 0;
-            for (int r = 0; r < m.out.rows; r++)
-                c[r] = job->dw + (o + r) * filter + tap + col;
-            job->isa->cols(&m);
-        }
+    struct pass p = {.count = (int)(pixels.end - pixels.begin), .first = pixels.begin == 0};
+    fill_pass(job, t, pixels.begin, job->x, s->h, s->w, s->pad, &p);
+    for (int64_t i = w->begin; i < w->end; i++) {
+        int o = (int)(i % o_tiles) * mr, col = (int)(i / o_tiles) * nr;
+        struct cols_tile m = {.a = p.dy + o, .b = p.x + col, .a_at = p.dy_at, .b_at = p.x_at};
+        m.k = p.count;
+        m.out = (struct tile_out){.c = c, .alpha = 1};
+        m.out.rows = s->o - o < mr ? s->o - o : mr;
+        m.out.cols = s->c - col < nr ? s->c - col : nr;
+        m.out.beta = job->accumulate || !p.first ? 1 : 0;
+        for (int r = 0; r < m.out.rows; r++)
+            c[r] = job->dw + (o + r) * filter + tap + col;
+        job->isa->cols(&m);
     }
 }
 
@@ -146,27 +147,48 @@ static void clear_tap(const struct weight_job *job, const struct tap_pixels *t, 
                (size_t)s->c * sizeof(float));
 }
 
+// A worker's tiles of every tap: equal parts of the total cost, in order of tap and tile.
+static int share_taps(const struct weight_job *job, struct share mine, struct tap_work *work) {
+    const struct conv2d_shape *s = job->s;
+    int64_t tiles = div_up(s->o, job->isa->tile_rows) * div_up(s->c, job->isa->tile_cols), at = 0;
+    int count = 0;
+    for (int i = 0; i < s->kh * s->kw; i++) {
+        struct tap_work w = {.pixels = tap_at(job, i)};
+        int64_t cost = w.pixels.count > 0 ? w.pixels.count : 1;
+        w.begin = clamp64(div_up(mine.begin - at, cost), 0, tiles);
+        w.end = clamp64(div_up(mine.end - at, cost), 0, tiles);
+        at += w.pixels.count * tiles;
+        if (w.pixels.count > 0 && w.begin < w.end)
+            work[count++] = w;
+    }
+    return count;
+}
+
+// Either every tap goes over all pixels before the next (dw stays near), or every few pixels go
+// through all taps (x and dy stay near): whichever keeps the larger of the two in the cache.
 static void multiply(void *arg, int worker, int workers) {
     const struct weight_job *job = arg;
     const struct conv2d_shape *s = job->s;
-    int taps = s->kh * s->kw;
+    struct tap_work work[conv_taps_max * conv_taps_max];
     int64_t tiles = div_up(s->o, job->isa->tile_rows) * div_up(s->c, job->isa->tile_cols);
-    int64_t total = 0, at = 0;
-    for (int i = 0; i < taps; i++)
-        total += tap_at(job, i).count * tiles;
-    struct share mine = share_of(total, worker, workers);
-    for (int i = 0; i < taps; i++) {
+    int64_t total = 0, pixels = (int64_t)s->n * job->oh * job->ow;
+    for (int i = 0; i < s->kh * s->kw; i++) {
         struct tap_pixels t = tap_at(job, i);
-        if (t.count == 0) {
+        total += t.count * tiles;
+        if (t.count == 0)
             clear_tap(job, &t, share_of(s->o, worker, workers));
-            continue;
-        }
-        int64_t begin = clamp64(div_up(mine.begin - at, t.count), 0, tiles);
-        int64_t end = clamp64(div_up(mine.end - at, t.count), 0, tiles);
-        at += t.count * tiles;
-        if (begin < end)
-            do_tap_tiles(job, &t, begin, end);
     }
+    int taps = share_taps(job, share_of(total, worker, workers), work);
+    int parts = (int)div_up(pixels, pass_pixels(s));
+    int64_t dw_size = (int64_t)s->o * s->kh * s->kw * s->c, xy_size = pixels * (s->c + s->o);
+    int together = dw_size < xy_size ? 1 : parts; // parts that one tap does before the next
+    for (int first = 0; first < parts; first += together)
+        for (int i = 0; i < taps; i++)
+            for (int part = first; part < first + together && part < parts; part++) {
+                struct share some = share_of(work[i].pixels.count, part, parts);
+                if (some.begin < some.end)
+                    do_pass(job, &work[i], some);
+            }
 }
 
 static void copy_padded(void *arg, int worker, int workers) {
@@ -235,6 +257,7 @@ static void write_transposed(const struct weight_job *job) {
 void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                                 const void *dy, void *dw, int accumulate) {
     assert(cpu_conv2d_weight_workspace(s) <= ctx->work_bytes);
+    assert(s->kh <= conv_taps_max && s->kw <= conv_taps_max);
     struct weight_job job = {.s = s, .isa = ctx->isa, .accumulate = accumulate};
     job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
