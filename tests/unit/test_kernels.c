@@ -193,7 +193,7 @@ static void test_conv(struct kernel_ctx *ctx, const char *isa) {
 
 // The same bits from any number of threads.
 static void test_threads(const char *isa) {
-    static const struct conv2d_shape s = {5, 8, 8, 40, 72, 3, 3, 1, 1};
+    static const struct conv2d_shape s = {13, 8, 8, 40, 72, 3, 3, 1, 1}; // several passes
     static const int counts[] = {1, 2, 3, 7};
     struct conv_data d = new_conv(&s);
     float *y[4], *dx[4], *dw[4], *c[4], *ab = new_random(600 * 72);
