@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Agents as dtctl starts them: `dtrun --node start|follow|status|stop|clean` on loopback nodes; a run
+# goes on without its starter; a worker, an agent, a whole node (agent stopped) is lost.
+source "${0%/*}/../lib.sh"
+drive() { python3 "$SRC/tests/integration/dtrun_node.py" "$@"; }
+node() { # NODE VERB [ARGUMENTS…]
+    local n=$1 verb=$2
+    shift 2
+    dtrun --node "$verb" --root "$WORK/n$n" "$@"
+}
+state() { node "$1" status --run run-1 | sed -E 's/.*"state":"([a-z]*)","pid".*/\1/'; }
+state_is() { [ "$(state "$1")" = "$2" ]; }
+events() { grep -h "\"kind\":\"$2\"" "n$1/runs/run-1/events.jsonl"; }
+has_event() { events "$1" "$2" >/dev/null; }
+field() { sed -E "s/.*\"$1\":\"?([^,\"}]*).*/\1/"; }
+alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+all_dead() {
+    local pid
+    for pid in $(cat "$WORK"/pid.* 2>/dev/null); do ! alive "$pid" || return 1; done
+}
+fresh() {
+    local n
+    for n in n?; do [ ! -d "$n" ] || node "${n#n}" clean --all --force >/dev/null; done
+    rm -rf got.* pid.* offsets.* go
+}
+start() { # NODES MIN RESTARTS [KEY=VALUE…] -- SCRIPT
+    local args=()
+    while [ "$1" != -- ]; do args+=("$1") && shift; done
+    fresh
+    read -ra agents < <(drive start "$WORK" "${args[@]}" -- sh -c "$2")
+}
+now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
+
+# ---- a run from start to end --------------------------------------------------------------------
+# shellcheck disable=SC2016
+start 2 2 0 nproc=2 -- 'echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR on $GLOO_SOCKET_IFNAME"
+    echo "$DTCTL_NODE $DTCTL_NODES $DTCTL_RUN $DTCTL_INPUT_TRAIN" >&2
+    [ -d "$DTCTL_OUTPUT_DIR" ] && [ -d "$DTCTL_MODEL_DIR" ] && [ -d "$DTCTL_STATE_DIR" ] || exit 9
+    echo "{\"loss\":$RANK}" >>"$DTCTL_OUTPUT_DIR/metrics.jsonl"
+    until [ -e "$FOLDER/go" ]; do sleep 0.05; done'
+ok 'the run goes on although nobody follows' wait_for 10 has_event 1 workers-started
+is "$(state 0) $(state 1)" 'running running' 'status says so'
+drive follow "$WORK" 0 >follow.0 &
+CUT=attempt_0/0/stdout.log drive follow "$WORK" 1 >follow.1
+ok 'logs arrive while it runs' test -s got.1/attempt_0/0/stdout.log
+is "$(cat got.1/attempt_0/0/stdout.log)" 'rank 2 of 4 at 127.0.0.2 on lo' 'ranks follow the roster'
+touch go
+drive follow "$WORK" 1 "$(cat offsets.1)" >>follow.1
+wait
+is "$(cat follow.0) $(cat follow.1)" 'finished 0 finished 0' 'both ends are told, resumed or not'
+for f in events.jsonl agent.log attempt_0/0/stdout.log attempt_0/1/stderr.log output/metrics.jsonl; do
+    ok "nothing of $f was lost or repeated" cmp "n1/runs/run-1/$f" "got.1/$f"
+done
+is "$(cat got.1/attempt_0/0/stderr.log)" "n1 2 run-1 $WORK/n1/data" 'DTCTL_ variables'
+is "$(state 0) $(state 1)" 'finished finished' 'status afterwards'
+unlike "$(cat n0/runs/run-1/job.toml)" 'key' 'the key is not kept on disk'
+is "$(stat -c %a n0/runs/run-1/job.toml)" 600 'and the job is private'
+ok 'every event is JSON with time, node and kind' python3 -c '
+import json, sys
+for path in sys.argv[1:]:
+    for line in open(path):
+        e = json.loads(line)
+        assert list(e)[:5] == ["time_ms", "time", "seq", "node", "kind"], e
+' n0/runs/run-1/events.jsonl n1/runs/run-1/events.jsonl
+run node 0 stop --run run-1
+is "$status $out" '0 {"event":"stopped"}' 'stopping what is over'
+run node 0 status --run nope
+is "$status" 1 'an unknown run is an error'
+like "$out" '"code":"not-found"' 'with a code'
+
+# ---- a worker fails -----------------------------------------------------------------------------
+# shellcheck disable=SC2016
+sleeper='echo $$ >>"$FOLDER/pid.$RANK"; '
+# shellcheck disable=SC2016
+start 2 2 1 nproc=2 -- "$sleeper"'
+    [ "$RANK$TORCHELASTIC_RESTART_COUNT" = 30 ] && { sleep 0.3; echo "boom" >&2; exit 5; }
+    [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
+    exec sleep 600'
+ok 'a failing worker: restarted on all nodes, then finished' wait_for 15 state_is 0 finished
+is "$(events 0 failure | field rank) $(events 0 failure | field status)" '3 5' 'the failure is known'
+like "$(events 0 failure)" '"tail":"boom' 'with its last words'
+is "$(events 0 restart | field restarts)" 1 'the restart is counted'
+first=$(events 1 worker-exited | head -n 1 | field time_ms)
+last=$(events 0 worker-exited | grep '"round":0' | tail -n 1 | field time_ms)
+ok "its peers on the other node were stopped within 200 ms ($((last - first)) ms)" \
+    test $((last - first)) -le 200
+ok 'nothing is left' all_dead
+start 2 2 0 -- 'sleep 0.2; exit $RANK'
+ok 'no restart left: the run fails everywhere' wait_for 10 state_is 1 failed
+is "$(events 0 failed | field exit_status)" 1 'with exit status 1'
+like "$(events 1 failed)" 'rank 1 on n1 ended with 1' 'and the reason on every node'
+
+# ---- stop ---------------------------------------------------------------------------------------
+start 2 2 0 nproc=2 -- "$sleeper exec sleep 600"
+wait_for 10 has_event 1 workers-started
+run node 1 stop --run run-1
+is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'stop through any node'
+ok 'stops all of them' wait_for 5 state_is 0 stopped
+ok 'and every worker' all_dead
+
+# ---- a node is lost -----------------------------------------------------------------------------
+# shellcheck disable=SC2016
+work="$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] &&
+    [ "$DTCTL_ROUND" -gt 0 ] && exit 0; exec sleep 600'
+start 3 2 0 -- "$work"
+wait_for 10 has_event 2 workers-started
+begin=$(now_ms)
+kill -KILL "${agents[2]}"
+ok 'an agent is killed: the others know' wait_for 5 has_event 0 node-lost
+lost=$(events 0 node-lost | field time_ms)
+ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
+ok 'they go on without it' wait_for 10 state_is 0 finished
+again=$(events 0 round | tail -n 1 | field time_ms)
+ok "within 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+ok 'its workers died with it' all_dead
+is "$(state 2)" lost 'its own node says lost'
+start 3 2 0 -- "$work"
+wait_for 10 has_event 2 workers-started
+begin=$(now_ms)
+kill -STOP "${agents[2]}"
+ok 'an agent is frozen: the others know' wait_for 5 has_event 0 node-lost
+lost=$(events 0 node-lost | field time_ms)
+ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
+wait_for 10 state_is 0 finished
+again=$(events 0 round | tail -n 1 | field time_ms)
+ok "and go on within 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+ok 'the frozen node has no worker left when they do' all_dead
+kill -CONT "${agents[2]}"
+ok 'thawed, it learns that the run is over' wait_for 40 state_is 2 failed
+start 2 2 0 -- "$sleeper exec sleep 600"
+wait_for 10 has_event 1 workers-started
+kill -KILL "${agents[1]}"
+ok 'too few nodes are left: the run fails' wait_for 10 state_is 0 failed
+like "$(events 0 failed)" 'node n1 is gone' 'and says which is gone'
+ok 'nothing is left behind' all_dead
+
+# ---- clean --------------------------------------------------------------------------------------
+start 1 1 0 -- 'exec sleep 600'
+wait_for 10 has_event 0 workers-started
+run node 0 clean --all
+is "$status" 1 'a running run is not cleaned away'
+like "$out" '"code":"busy"' 'but called busy'
+run node 0 clean --all --force
+is "$status $([ -e n0 ] && echo there)" '0 ' 'unless forced'
+done_testing
