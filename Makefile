@@ -178,6 +178,10 @@ N ?= 4
 hosts: programs ## A shell inside a cluster of N=4 namespace hosts with sshd (needs root)
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BIN=$(abspath $(BIN)) tests/hosts $(N)
 
+accept: programs ## Train CIFAR-10 over both providers until it is good (minutes; needs root)
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
+	    prove -v tests/accept/cifar.sh
+
 # Programs and scripts benchmarks/bench_*; each prints JSON lines, which also go to one file.
 BENCH_C := $(sort $(wildcard benchmarks/bench_*.c))
 BENCH := $(foreach b,$(sort $(wildcard benchmarks/bench_*)),$(if $(filter %.c,$(b)),$(abspath \
