@@ -157,7 +157,8 @@ int main(int argc, char **argv) {
     struct err e = {0};
     const char *name = NULL;
     int used = 0;
-    signal(SIGPIPE, SIG_IGN);
+    // A reader that goes away is told by write(2).
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     raise_file_limit();
     log_open("dtctl", LOG_INFO, LOG_PLAIN);
     screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);

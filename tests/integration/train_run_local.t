@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtctl with provider local: up, train with any command and with the trainer, failures, detaching,
 # picking up after dtctl was killed, stopping, fetching, gc, down.
+# shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"
 
 field() { # FILE KEY: the first value of this key in a JSON file
     grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'
 }
 newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
-runs_on_nodes() { ls .dtctl/default/nodes/*/runs 2>/dev/null | grep -c '^[a-z].*Z-'; }
 going() { dtctl ps --json 2>/dev/null | grep -q '"state":"running"'; }
 agents() { pgrep -f "$WORK/.dtctl/default/nodes/.* --node" | wc -l; }
 none_left() { [ "$(agents)" = 0 ]; }
@@ -41,7 +41,8 @@ run dtctl status --json
 is "$(grep -c '"state":"idle"' <<<"$out")" 2 'two idle nodes'
 
 # ---- any command --------------------------------------------------------------------------------
-mkdir code && cd code
+mkdir code
+cd code || exit
 cat >job.sh <<'END'
 echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR"
 . ./part.sh
@@ -51,8 +52,7 @@ echo "$RANK" >"$DTCTL_OUTPUT_DIR/rank$RANK.txt"
 [ "$RANK" != 0 ] || echo weights >"$DTCTL_MODEL_DIR/model.bin"
 END
 echo 'echo part of $RANK' >part.sh
-cp -r ../.dtctl . 2>/dev/null && rm -rf .dtctl # state stays where dtctl was called
-cd ..
+cd .. || exit
 (cd code && ln -s ../.dtctl .dtctl)
 run bash -c 'cd code && dtctl train --nproc-per-node 2 --metric "loss=loss=([0-9.]+)" -- sh job.sh'
 is "$status" 0 'a script and the file it needs'
@@ -62,19 +62,21 @@ done
 like "$out" '\[node1:3\] part of 3' 'the current folder went along'
 unlike "$err" 'node0:-1' 'every line has its rank'
 r=$(newest)
-is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'every rank'"'"'s output came back'
+is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'output of every rank came back'
 is "$(cat "$r/output/model/model.bin")" weights 'and the model'
 is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'and the logs by rank'
 is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
 is "$(grep -c '"name":"loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
 like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
     'events tell the story in order'
-unlike "$(cat "$r"/run.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/job.toml)" \
+written=$(cat "$r"/*.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/*.toml)
+unlike "$written" \
     'key *=|"key"' 'the key is written nowhere'
 like "$out" "output +.*output" 'the last screen says where things are'
 
 # ---- failures -----------------------------------------------------------------------------------
-run dtctl train --name fails -- sh -c 'echo before; [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'
+run dtctl train --name fails -- sh -c 'echo before
+    [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'
 is "$status" 1 'a failing rank fails the run'
 like "$out" "rank 1 on node 'node1' failed first: exit status 7" 'the first failure is named'
 like "$out" '\| boom' 'with its last words'
@@ -105,13 +107,14 @@ mkdir -p in/a in/b
 for i in 1 2 3 4 5 6; do head -c $((i * 1000)) /dev/zero >in/a/f$i; done
 echo text >in/b/note
 run dtctl train --name inputs --input all=in --input part=in:sharded -- \
-    sh -c 'cd $DTCTL_INPUT_PART && find . -type f | sort >$DTCTL_OUTPUT_DIR/$RANK; cd $DTCTL_INPUT_ALL && find . -type f | wc -l'
+    sh -c 'cd $DTCTL_INPUT_PART && find . -type f | sort >$DTCTL_OUTPUT_DIR/$RANK
+        cd $DTCTL_INPUT_ALL && find . -type f | wc -l'
 is "$status" 0 'inputs'
 r=$(newest)
 is "$(grep -h . "$r"/logs/node*/*.out | paste -sd' ')" '7 7' 'replicated: everything everywhere'
 is "$(sort "$r"/output/[01] | paste -sd' ')" "$(cd in && find . -type f | sort | paste -sd' ')" \
     'sharded: every file on exactly one node'
-sum() { (cd in && cat "$1" | xargs cat | wc -c); }
+sum() { (cd in && xargs cat <"$1" | wc -c); }
 a=$(sum "$WORK/$r/output/0") b=$(sum "$WORK/$r/output/1")
 ok "shares are balanced by bytes ($a and $b)" test $((a > b ? a - b : b - a)) -le 6000
 
@@ -125,7 +128,8 @@ is "$status" 0 'logs -f follows it to its end'
 is "$(grep -c '0\] line' <<<"$out")" 3 'and shows everything'
 ok 'and fetched its results' grep -q 'fetched = true' ".dtctl/default/runs/$id/run.toml"
 
-dtctl train --name killed -- sh -c 'echo begun; sleep 3; echo ended $RANK; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
+dtctl train --name killed -- sh -c 'echo begun; sleep 3; echo ended $RANK
+    echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
     >killed.out 2>&1 &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] begun' killed.out
@@ -150,7 +154,8 @@ is "$status" 0 'fetch again'
 like "$out" 'are here' 'has nothing to do'
 
 # ---- signals and stop ---------------------------------------------------------------------------
-dtctl train --name signalled -- sh -c 'trap "echo asked; exit 0" TERM; echo ready; sleep 60 & wait' \
+dtctl train --name signalled -- sh -c 'trap "echo asked; exit 0" TERM
+    echo ready; sleep 60 & wait' \
     >signalled.out 2>&1 &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] ready' signalled.out
@@ -180,7 +185,8 @@ agent_of() { # NODE RUN-PREFIX: the pid of its agent
     cat .dtctl/default/nodes/"$1"/runs/"$2"*/status.json 2>/dev/null | grep -o '"pid":[0-9]*' |
         head -n 1 | cut -d: -f2
 }
-dtctl train --name shrinks --nodes 1:2 -- sh -c 'echo start of $WORLD_SIZE; [ $WORLD_SIZE = 1 ] || sleep 60; echo $RANK >$DTCTL_OUTPUT_DIR/end' \
+dtctl train --name shrinks --nodes 1:2 -- sh -c 'echo start of $WORLD_SIZE
+    [ $WORLD_SIZE = 1 ] || sleep 60; echo $RANK >$DTCTL_OUTPUT_DIR/end' \
     >shrinks.out 2>shrinks.err &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] start of 2' shrinks.out
@@ -239,7 +245,8 @@ wait
 # ---- gc and down --------------------------------------------------------------------------------
 run dtctl gc --keep 1 --older-than 0s
 is "$status" 0 'gc'
-like "$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')" '^[123]$' 'leaves the newest and the unfetched'
+kept=$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')
+like "$kept" '^[123]$' 'leaves the newest and the unfetched'
 run dtctl doctor
 is "$status" 0 'doctor finds nothing bad'
 like "$out" 'every node reaches every other' 'and the network fine'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a person sees, in a real terminal (tmux): the demonstration with its live line, Ctrl-C that
 # leaves and Ctrl-C twice that stops, a shell on a node that follows the window's size.
+# shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"
 command -v tmux >/dev/null || skip_all 'there is no tmux here'
 
@@ -10,7 +11,8 @@ screen_text() { tm capture-pane -p -J -S -200; }
 shows() { screen_text | grep -qE -- "$1"; }
 type_line() { tm send-keys "$1" Enter; }
 trap 'code=$?; tm kill-server 2>/dev/null; (exit $code); at_exit' EXIT
-tm new-session -d -x 100 -y 30 "cd '$WORK'; exec env HOME='$HOME' PATH='$PATH' PS1='ready> ' bash --norc --noprofile"
+tm new-session -d -x 100 -y 30 \
+    "cd '$WORK'; exec env HOME='$HOME' PATH='$PATH' PS1='ready> ' bash --norc --noprofile"
 wait_for 5 shows '^ready> '
 
 # ---- the demonstration, cut short ---------------------------------------------------------------
@@ -23,7 +25,8 @@ test_size = 500
 epochs = 2
 END
 type_line 'dtctl up && dtctl train; echo "ended with $?"'
-ok 'the agent is put there, with a row per node' wait_for 10 shows '(connect|programs) +node1 .* in '
+ok 'the agent is put there, with a row per node' \
+    wait_for 10 shows '(connect|programs) +node1 .* in '
 ok 'a live line with the run, its age and its ranks' \
     wait_for 20 shows 'mlp-[0-9TZ]+-[0-9a-f]{6}  [0-9.]+ m?s  2 of 2 ranks running'
 ok 'it ends well' wait_for 60 shows 'ended with 0'
@@ -34,7 +37,8 @@ is "$(screen_text | grep -c 'ranks running')" 0 'the live line is gone'
 
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
-type_line 'clear; dtctl train --name left -- sh -c "for i in 1 2 3 4 5 6; do echo turn \$i; sleep 0.5; done"; echo "left with $?"'
+echo 'for i in 1 2 3 4 5 6; do echo turn $i; sleep 0.5; done' >turns.sh
+type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh; echo "left with $?"'
 wait_for 10 shows 'turn 2'
 tm send-keys C-c
 ok 'Ctrl-C says that it leaves' wait_for 2 shows 'leaving; the run goes on'
@@ -49,7 +53,8 @@ is "$(grep -c 'turn' <<<"$out")" 12 'with all its lines'
 
 # ---- Ctrl-C twice stops -------------------------------------------------------------------------
 tm clear-history
-type_line 'clear; dtctl train --name stopped -- sh -c "echo begun; sleep 60"; echo "stopped with $?"'
+echo 'echo begun; sleep 60' >long.sh
+type_line 'clear; dtctl train --name stopped --file long.sh -- sh long.sh; echo "stopped with $?"'
 wait_for 10 shows '1\] begun'
 tm send-keys C-c
 wait_for 2 shows 'Ctrl-C again'
@@ -61,7 +66,12 @@ ok 'which says so' shows 'stopped-.*: stopped, 2 ranks'
 # ---- a shell on a node --------------------------------------------------------------------------
 tm clear-history
 type_line 'clear; dtctl ssh node1; echo "shell gave $?"'
-ok 'a shell with a terminal' wait_for 10 bash -c "sleep 0.3; tmux -L dtctl-test-$$ send-keys 'tty; pwd; stty size' Enter; sleep 0.3; tmux -L dtctl-test-$$ capture-pane -p | grep -q 'dev/pts'"
+shell_answers() {
+    type_line 'tty; pwd; stty size'
+    sleep 0.3
+    shows '^/dev/pts'
+}
+ok 'a shell with a terminal' wait_for 10 shell_answers
 ok 'in the node'"'"'s folder' shows 'nodes/node1$'
 ok 'as large as the window' shows '^30 100'
 tm resize-window -x 80 -y 24

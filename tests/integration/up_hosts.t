@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Provider hosts: what up checks on real SSH servers, and what it says of each node that is wrong.
+# shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"
 HOSTS_SSHD_OPTIONS='LogLevel VERBOSE'
 hosts_up 3 worker
@@ -115,7 +116,7 @@ config root@node1 root@node2 root@node3
 if on 2 sh -c "ip route add blackhole $net.1/32" 2>/dev/null; then
     run dtctl up
     is "$status" 3 'nodes that do not reach each other'
-    like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' 'names both ends and the reason'
+    like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' 'names both ends and why'
     unlike "$err" "'node3':" 'and not the one that is fine'
     on 2 ip route del blackhole "$net.1/32"
 else
