@@ -118,6 +118,48 @@ run dtctl train --name port -- sh -c 'echo "port $MASTER_PORT"'
 is "$status" 0 'a port in use elsewhere does not matter'
 unlike "$out" 'port 29500$' 'another one is taken'
 
+# ---- a disk that is full ------------------------------------------------------------------------
+dtctl down -q 2>/dev/null
+on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=300m tmpfs /root/.dtctl'
+run dtctl up
+is "$status" 0 'up on a small disk'
+on 2 sh -c 'head -c 1G /dev/zero >/root/.dtctl/fill 2>/dev/null'
+run dtctl push tree --to /root/.dtctl/files/again
+is "$status" 3 'push to a full disk'
+like "$err" 'node2.*([Nn]o space|free)' 'says which node, and why'
+unlike "$err" "error: node .?node1" 'and the other one is fine'
+run dtctl train --name full --file tree -- true
+is "$status" 3 'train with a full disk on one node'
+like "$err" 'node2' 'names it'
+on 2 rm /root/.dtctl/fill
+run dtctl push tree --to /root/.dtctl/files/again
+is "$status" 0 'and push goes on when there is room'
+dtctl down -q 2>/dev/null
+on 2 umount /root/.dtctl
+run dtctl up
+is "$status" 0 'up again'
+
+# ---- the trainer: the same here as on provider local ---------------------------------------------
+cat >>dtctl.toml <<'END'
+[train]
+model = "mlp"
+hidden = [64]
+dataset = "shapes"
+train_size = 2000
+test_size = 500
+epochs = 1
+END
+run dtctl train --name native
+is "$status" 0 'the trainer on two hosts'
+remote=$(grep -o '"final_loss":[^,]*' "$(newest)/summary.json" | head -n 1)
+ok 'its model is here' test -s "$(newest)/output/model/model.safetensors"
+sed 's/"hosts"/"local"/' dtctl.toml >local.toml
+run dtctl -f local.toml -c local train --name native
+is "$status" 0 'and on two local nodes'
+local=$(cat .dtctl/local/runs/*/summary.json | grep -o '"final_loss":[^,]*' | head -n 1)
+is "$local" "$remote" 'with the same loss at the end'
+dtctl -f local.toml -c local down -q
+
 # ---- exit codes of ssh --------------------------------------------------------------------------
 run bash -c 'echo "hostname; exit 5" | dtctl ssh node2'
 is "$status" 5 'ssh gives the shell its status'
