@@ -32,7 +32,8 @@ static void catch_stop(void) {
     sigemptyset(&sa.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &sa, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &ignore, NULL);
 }
 
 static void say(void *ctx, const char *line) {
@@ -92,7 +93,7 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
                  struct err *e) {
     struct rank_env env;
     struct rendezvous v;
-    struct trainer_result result;
+    struct trainer_result result = {0};
     if (rank_env_read(&env, a, e) < 0)
         return -1;
     struct trainer_config config = {

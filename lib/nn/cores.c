@@ -36,7 +36,8 @@ void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores
             cpus[count++] = c;
     int share = count / sharing;
     *out = (struct cores){.threads = threads_wanted > 0 ? threads_wanted : share > 0 ? share : 1};
-    if (out->threads > share)
+    // Fewer threads than CPUs: the system finds better ones than we could name.
+    if (out->threads != share)
         return;
     out->pinned = true;
     for (int i = 0; i < out->threads; i++)

@@ -24,7 +24,8 @@ struct cores {
 
 void cores_identify(struct cores_id *id, const cpu_set_t *allowed);
 
-// ids: one per rank, in rank order. threads_wanted 0: the share; more than the share: not pinned.
+// ids: one per rank, in rank order. threads_wanted 0: the share. Pinned
+// when the threads are just the share.
 void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores_id *ids, int world,
                  int rank, int threads_wanted);
 

@@ -19,7 +19,7 @@ static size_t section(size_t *total, size_t bytes) {
 // Lays out the one allocation and makes it.
 static int allocate(struct network *net, struct err *e) {
     const struct nn_model *m = net->model;
-    size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX];
+    size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX] = {0};
     size_t most = net->train.bytes > net->eval.bytes ? net->train.bytes : net->eval.bytes;
     size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
     size_t params = section(&total, m->param_elements * real);
@@ -101,7 +101,7 @@ static size_t workspace(struct network *net) {
 }
 
 int network_open(struct network *net, const struct network_config *config, struct err *e) {
-    must(config->states <= NETWORK_STATES_MAX && config->batch > 0);
+    must(config->states >= 0 && config->states <= NETWORK_STATES_MAX && config->batch > 0);
     *net = (struct network){.model = config->model,
                             .k = config->backend,
                             .batch = config->batch,

@@ -73,7 +73,7 @@ static int parse_tensor(const struct json *j, struct safetensors_tensor *t, stru
     if (j->type != JSON_OBJECT)
         return err_set(e, ERR_FORMAT, "not an object");
     for (const struct json *m = j->child; m; m = m->next)
-        if (strcmp(m->key, "dtype") && strcmp(m->key, "shape") && strcmp(m->key, "data_offsets"))
+        if (!str_eq(m->key, "dtype") && !str_eq(m->key, "shape") && !str_eq(m->key, "data_offsets"))
             return err_set(e, ERR_FORMAT, "has a member other than dtype, shape, data_offsets");
     if (j->len != 3)
         return err_set(e, ERR_FORMAT, "needs dtype, shape and data_offsets, once each");

@@ -170,7 +170,7 @@ int trainer_report_summary(struct trainer *t, const struct trainer_result *r, st
     json_num(&j, "images_per_s", r->images_per_s);
     json_object(&j, "phase_ms");
     for (int p = 0; p < PHASES; p++)
-        json_num(&j, phase_names[p], (double)(t->phase_ns[p] / 1000) / 1e3);
+        json_num(&j, phase_names[p], (double)t->phase_ns[p] / 1e6);
     json_num(&j, "total", (double)(clock_mono_ms() - t->config->started_ms));
     json_end(&j);
     summary_epochs(&j, t);

@@ -7,6 +7,7 @@
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,6 +62,32 @@ static int open_comm(struct trainer *t, struct err *e) {
         cores_share(&t->cores, &t->allowed, ids, t->world, t->rank, (int)t->options->threads);
     free(ids);
     return r;
+}
+
+// Nodes may take very different times to decode their data: one has it in its cache, another reads
+// a large archive. Ranks wait for each other at the store, which may take long, and only then
+// connect, because from there on everyone who does not answer is taken for lost.
+static int wait_for_data(struct trainer *t, struct err *e) {
+    const struct comm_kv *kv = &t->config->comm.kv;
+    const char *prefix = t->config->comm.prefix ? t->config->comm.prefix : "train";
+    char key[128], byte = 1;
+    size_t len;
+    if (t->world == 1)
+        return 0;
+    snprintf(key, sizeof key, "%s/data/%d", prefix, t->rank);
+    if (t->rank != 0 && kv->set(kv->ctx, key, &byte, 1, e) < 0)
+        return -1;
+    for (int r = 1; t->rank == 0 && r < t->world; r++) {
+        snprintf(key, sizeof key, "%s/data/%d", prefix, r);
+        if (kv->get(kv->ctx, key, &byte, 1, &len, DATASET_LOCK_WAIT_MS_MAX, e) < 0)
+            return err_wrap(e, "waiting for rank %d to have its data", r);
+    }
+    snprintf(key, sizeof key, "%s/data/all", prefix);
+    if (t->rank == 0)
+        return kv->set(kv->ctx, key, &byte, 1, e);
+    if (kv->get(kv->ctx, key, &byte, 1, &len, DATASET_LOCK_WAIT_MS_MAX, e) < 0)
+        return err_wrap(e, "waiting for all ranks to have their data");
+    return 0;
 }
 
 struct decode_line {
@@ -237,8 +264,9 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
     if (sched_getaffinity(0, sizeof t->allowed, &t->allowed) < 0)
         return err_errno(e, ERR_SYS, "sched_getaffinity");
-    if (make_dirs(config, e) < 0 || open_comm(t, e) < 0 || open_data(t, e) < 0 ||
-        open_model(t, e) < 0 || open_network(t, e) < 0 || trainer_resume(t, e) < 0)
+    if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
+        open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
+        trainer_resume(t, e) < 0)
         return -1;
     if (t->rank != 0)
         return 0;
@@ -246,8 +274,8 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                                &t->allowed, e) < 0)
         return -1;
     struct checkpoint_image *image = checkpoint_writer_image(t->writer);
-    strcpy(image->model_name, trainer_model_name(t->options));
-    strcpy(image->stem, trainer_stem_name(t->options));
+    snprintf(image->model_name, sizeof image->model_name, "%s", trainer_model_name(t->options));
+    snprintf(image->stem, sizeof image->stem, "%s", trainer_stem_name(t->options));
     return trainer_report_open(t, e);
 }
 

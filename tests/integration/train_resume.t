@@ -19,6 +19,7 @@ start() {
     agent=$!
 }
 steps() { wc -l <"$WORK/run/metrics.jsonl"; }
+# shellcheck disable=SC2317 # called through wait_for
 at_least() { [ "$(steps)" -ge "$1" ]; }
 
 start 2 0 1000

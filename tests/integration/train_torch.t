@@ -10,6 +10,7 @@ tool=$BUILD/release/tests/tools/nn_logits
 [ -x "$tool" ] || tool=$(find "$BUILD" -path '*/tests/tools/nn_logits' -type f | head -n 1)
 
 # train DIR STEM OPTIMIZER LR KEY=VALUE…: the run that train_torch.py makes, by dttrain.
+# shellcheck disable=SC2317 # called through ok
 train() {
     local dir=$1 stem=$2 optimizer=$3 lr=$4 key sets=()
     shift 4

@@ -36,7 +36,7 @@ static int kv_set(void *ctx, const char *key, const void *value, size_t len, str
     pthread_mutex_lock(&shared->lock);
     int i = shared->keys < KEYS_MAX ? shared->keys : -1;
     if (i >= 0) {
-        strcpy(shared->entry[i].key, key);
+        snprintf(shared->entry[i].key, sizeof shared->entry[i].key, "%s", key);
         memcpy(shared->entry[i].value, value, len);
         shared->entry[i].len = len;
         shared->keys++;
@@ -191,8 +191,9 @@ static double difference(int64_t from) {
 
 static bool ranks_agree(int world) {
     for (int rank = 1; rank < world; rank++)
-        if (memcmp(shared->loss[rank], shared->loss[0], sizeof losses) != 0)
-            return false;
+        for (int64_t s = 1; s <= steps; s++)
+            if (shared->loss[rank][s] != shared->loss[0][s])
+                return false;
     return true;
 }
 

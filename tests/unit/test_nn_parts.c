@@ -183,7 +183,7 @@ static void test_cores(void) {
     ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
        "two of four ranks on this machine: the second half");
     cores_share(&c, &four, id, 4, 1, 1);
-    ok(c.threads == 1 && c.pinned && c.cpu[0] == 0, "fewer threads than the share");
+    ok(c.threads == 1 && !c.pinned, "fewer threads than the share: not pinned");
     cores_share(&c, &four, id, 4, 1, 3);
     ok(c.threads == 3 && !c.pinned, "more than the share: not pinned");
     cores_share(&c, &one, id, 4, 2, 0);
@@ -209,7 +209,7 @@ static void test_lines(void) {
     meter_eval_line(&out, 46.34, 72.484);
     is_str(strbuf_cstr(&out), " * Acc@1 46.340 Acc@5 72.484", "a line of evaluation");
     strbuf_clear(&out);
-    struct meter_interval i = {.step = 7, .loss = 0.5, .lr = NAN};
+    struct meter_interval i = {.step = 7, .loss = 0.5, .lr = (double)NAN};
     meter_interval_json(&out, &i);
     struct arena a = {0};
     struct json *j;
