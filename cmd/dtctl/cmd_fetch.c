@@ -131,7 +131,7 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     }
     int result = fleet_connect(&fleet, true, e);
     if (result == 0)
-        result = fleet_each(&fleet, "fetch", start, e);
+        result = fleet_each_resumed(&fleet, "fetch", start, e);
     for (size_t i = 0; i < count; i++) {
         if (work[i].xfer)
             xfer_cancel(work[i].xfer);

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,9 +162,14 @@ static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
         json_int(&j, "grace_ms", grace_ms);
     json_end(&j);
     strbuf_addc(&line, '\n');
-    int rc = file_write_all(fd, line.data, line.len, e);
+    // An agent that ends at this moment, because another node was asked first, does not read it.
+    ssize_t n = send(fd, line.data, line.len, MSG_NOSIGNAL);
+    bool gone = n < 0 && (errno == EPIPE || errno == ECONNRESET);
+    int rc = 0;
+    if (!gone && n != (ssize_t)line.len)
+        rc = err_errno(e, ERR_SYS, "cannot ask the agent to stop");
     strbuf_fini(&line);
-    if (rc == 0) {
+    if (rc == 0 && !gone) {
         node_answer_event("stopping");
         rc = await_end(fd, (grace_ms >= 0 ? grace_ms : 60000) + STOP_MARGIN_MS, e);
     }
@@ -236,7 +242,7 @@ static int end_run(struct arena *a, const struct node_args *args, const char *ru
 }
 
 static int clean_all(struct arena *a, const struct node_args *args, struct err *e) {
-    static const char *const made[] = {"runs", "cas", "bin", "tmp",
+    static const char *const made[] = {"runs",   "cas",   "bin",   "tmp",
                                        "inputs", "files", "cache", "hashes"};
     struct run_entry *list;
     size_t count = list_runs(a, args, &list);

@@ -110,7 +110,7 @@ int collect_results(struct fleet *f, struct run *run, struct collect_result *out
     }
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
-    int result = fleet_each(f, "fetch", start_fetch, e);
+    int result = fleet_each_resumed(f, "fetch", start_fetch, e);
     for (size_t i = 0; i < f->count; i++) {
         if (work[i].xfer)
             xfer_cancel(work[i].xfer); // interrupted; what has arrived is used next time

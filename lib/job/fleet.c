@@ -113,9 +113,11 @@ static void open_progress(struct fleet *f, const char *operation) {
                   clock_mono_ms());
     f->has_progress = true;
     for (size_t i = 0; i < f->count; i++) {
-        progress_state(&f->progress, i, f->nodes[i].failed ? "left out" : "waiting");
-        f->progress.rows[i].ended = f->nodes[i].failed;
-        f->progress.rows[i].told = f->nodes[i].failed;
+        progress_state(&f->progress, i,
+                       f->nodes[i].failed || f->nodes[i].left_out ? "left out" : "waiting");
+        bool out = f->nodes[i].failed || f->nodes[i].left_out;
+        f->progress.rows[i].ended = out;
+        f->progress.rows[i].told = out;
     }
     timer_start(f->session->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
 }
@@ -133,7 +135,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
     if (operation)
         open_progress(f, operation);
     for (size_t i = 0; i < f->count; i++) {
-        f->nodes[i].busy = !f->nodes[i].failed;
+        f->nodes[i].busy = !f->nodes[i].failed && !f->nodes[i].left_out;
         f->busy += f->nodes[i].busy;
         f->nodes[i].started_ms = clock_mono_ms();
     }

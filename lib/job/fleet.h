@@ -18,6 +18,8 @@
 #include "remote/agent_install.h"
 #include "remote/transport.h"
 
+enum { FLEET_RETRIES_MAX = 3, FLEET_RETRY_PAUSE_MS = 500 };
+
 struct fleet;
 
 struct fleet_node {
@@ -25,10 +27,11 @@ struct fleet_node {
     size_t index; // in the fleet
     struct inventory_node *info;
     struct transport_link *link;
-    bool up;     // logged in
-    bool ready;  // the agent is there; facts are known
-    bool busy;   // takes part in the step that is going on
-    bool failed; // err says why
+    bool up;       // logged in
+    bool ready;    // the agent is there; facts are known
+    bool busy;     // takes part in the step that is going on
+    bool left_out; // of the steps for now, without having failed
+    bool failed;   // err says why
     struct err err;
     struct node_facts facts; // strings in the session's arena
     void *work;              // of the step or the caller
@@ -68,6 +71,9 @@ int fleet_link(struct fleet_node *n, struct err *e);
 // Runs start on every node that has not failed and waits until each was given to fleet_done.
 // operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came.
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
+// The same for a step that can go on where it was cut, such as a transfer: nodes whose connection
+// was lost in it are reached again, and start is run for them anew, FLEET_RETRIES_MAX times.
+int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
 // The step is over for this node; e NULL or ERR_NONE: well. Safe to call twice.
 void fleet_done(struct fleet_node *n, const struct err *e);
 void fleet_fail(struct fleet_node *n, const struct err *e); // outside a step

@@ -59,7 +59,7 @@ int send_manifests(struct fleet *f, const char *operation, struct manifest *cons
         work[i] = (struct send_work){manifests[i], dest, mode, totals, NULL};
         f->nodes[i].work = &work[i];
     }
-    int result = fleet_each(f, operation, start_push, e);
+    int result = fleet_each_resumed(f, operation, start_push, e);
     for (size_t i = 0; i < f->count; i++) {
         if (work[i].xfer)
             xfer_cancel(work[i].xfer); // interrupted

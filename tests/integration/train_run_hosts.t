@@ -36,6 +36,17 @@ is "$(on 1 sha256sum </dev/null /tmp/put/tree/big | cut -d' ' -f1)" \
     "$(sha256sum <tree/big | cut -d' ' -f1)" 'with the right content'
 run dtctl push tree --to /tmp/put --json
 like "$out" '"bytes_sent":0,' 'pushed again nothing travels'
+head -c 200000000 /dev/urandom >large
+dtctl push large --to /tmp/put >push.out 2>push.err &
+pid=$!
+wait_for 20 on 1 sh -c 'test "$(du -sm /root/.dtctl | cut -f1)" -gt 20'
+ssh_cut 1
+wait $pid
+is "$?" 0 'a connection that is cut in mid-push is made again'
+like "$(cat push.err)" 'connection was lost; trying again.*node1' 'which is told'
+is "$(on 1 sha256sum /tmp/put/large | cut -d' ' -f1)" "$(sha256sum <large | cut -d' ' -f1)" \
+    'and all arrives'
+rm large
 on 2 sh -c 'echo other >/tmp/put/tree/sub/1'
 run dtctl fetch --path /tmp/put/tree --to got
 is "$status" 0 'fetch of a path'
