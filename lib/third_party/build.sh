@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # build.sh: compiles the fetched archives with musl-gcc into OUT/{include,lib,licenses,versions}.
-# Sourced by deps, which sets here, cache and cc, and defines pinned and die. Every library is static, position dependent, in sections, and
-# carries no path of the machine it was built on.
+# Sourced by deps, which sets here, cache and cc, and defines pinned and die. Every library is
+# static, position dependent, in sections, and carries no path of the machine it was built on.
 
 jobs=2
 : "${here:?}" "${cache:?}" "${cc:?}"
@@ -20,7 +20,9 @@ build_log() { # NAME COMMAND…: runs the command quietly; on failure shows its 
 
 unpack() { # NAME DIR
     local file
-    file=$(pinned "$1" | while read -r _ _ _ f _; do [ ! -f "$work/archives/$f" ] || echo "$f"; done)
+    file=$(pinned "$1" | while read -r _ _ _ f _; do
+        [ ! -f "$work/archives/$f" ] || echo "$f"
+    done)
     mkdir -p "$2"
     tar -xf "$work/archives/$(head -n 1 <<<"$file")" -C "$2" --strip-components=1 --no-same-owner
 }
@@ -71,6 +73,10 @@ libssh2_patch() { # SRC
     archive=$(find "$work/archives" -name 'libssh2_*.debian.tar.xz' | head -n 1)
     [ -n "$archive" ] || die 'the security patches for libssh2 are missing'
     version=${archive##*/libssh2_} version=${version%.debian.tar.xz}
+    if [ "$version" != "$(pinned_version libssh2-debian)" ]; then
+        dpkg --compare-versions "$version" gt "$(pinned_version libssh2-debian)" ||
+            die "the patches for libssh2 are $version, older than pinned"
+    fi
     mkdir -p "$work/libssh2-debian"
     tar -xf "$archive" -C "$work/libssh2-debian" --no-same-owner
     echo "libssh2 patches $version $(sha256sum <"$archive" | cut -d' ' -f1)" >>"$out/versions"
@@ -82,7 +88,8 @@ libssh2_patch() { # SRC
     done <"$work/libssh2-debian/debian/patches/series"
 }
 
-# Old ciphers, MACs and key types are left out; files that others #include are not compiled by themselves.
+# Old ciphers, MACs and key types are left out; files that others #include are not compiled by
+# themselves.
 build_libssh2() {
     local src=$work/libssh2 files
     unpack libssh2 "$src"

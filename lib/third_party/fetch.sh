@@ -5,6 +5,7 @@
 # packages. A file has its final name only after its SHA-256 was compared with the pin.
 
 fetch_seconds_max=600
+apt_tries_max=4
 
 hash_is() { # FILE SHA256
     [ "$(sha256sum <"$1" | cut -d' ' -f1)" = "$2" ]
@@ -98,14 +99,21 @@ apt_files() { # STATE PACKAGE
 }
 
 # apt_get STATE PACKAGE VERSION FILE SHA256 TARGET: apt-get fails when any file of the package is
-# missing at the mirror; only the wanted one matters, and its hash decides.
+# missing at the mirror; only the wanted one matters, and its hash decides. Mirrors behind a
+# balancer miss a file now and then, so it is asked for again.
 apt_get() {
-    local work=$1/download
+    local work=$1/download try
     mkdir -p "$work"
-    (cd "$work" && timeout $fetch_seconds_max apt-get --version >/dev/null &&
-        apt_private "$1" apt-get source --download-only "$2=$3" >"$1/log" 2>&1) || true
-    [ -f "$work/$4" ] || return 1
-    verified "$work/$4" "$5" "$6" "Debian's source package $2 $3"
+    for ((try = 1; try <= apt_tries_max; try++)); do
+        (cd "$work" &&
+            apt_private "$1" apt-get source --download-only "$2=$3" >"$1/log" 2>&1) || true
+        if [ -f "$work/$4" ]; then
+            verified "$work/$4" "$5" "$6" "Debian's source package $2 $3"
+            return 0
+        fi
+        sleep "$try"
+    done
+    return 1
 }
 
 source_package() { # NAME
@@ -147,7 +155,7 @@ fetch_newer_patches() { # PINNED_VERSION DIR
 }
 
 fetch() { # NAME DIR
-    local name version hash file url
+    local name version hash file url wanted=''
     mkdir -p "$2"
     while read -r name version hash file url; do
         [ -f "$2/$file" ] && hash_is "$2/$file" "$hash" && return 0
@@ -156,9 +164,11 @@ fetch() { # NAME DIR
     while read -r name version hash file url; do
         fetch_upstream "$file" "$hash" "$2" "$url" && return 0
         fetch_distribution "$name" "$file" "$hash" "$2" && return 0
+        wanted+="
+    $file (SHA-256 $hash, upstream address: $url)"
     done < <(pinned "$1")
-    [ "$1" = libssh2-debian ] && fetch_newer_patches "$version" "$2" && return 0
-    die "cannot get $file: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not to be had at" \
-        "$url, and not among Debian 13's source packages of this machine's apt site." \
-        "Put it (SHA-256 $hash) into a folder and set DTCTL_ARCHIVES to it."
+    [ "$1" = libssh2-debian ] && fetch_newer_patches "$(pinned_version "$1")" "$2" && return 0
+    die "cannot get $1: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not at its" \
+        "upstream address, and not among Debian 13's source packages at this machine's apt site." \
+        "Try again, or put this file into a folder and set DTCTL_ARCHIVES to it:$wanted"
 }
