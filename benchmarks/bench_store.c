@@ -241,7 +241,7 @@ static void both(void) {
         serve(fds[1]);
     }
     if (read(fds[0], text, sizeof text - 1) > 0)
-        port = atoi(text);
+        port = (int)strtol(text, NULL, 10);
     load("127.0.0.1", port, 1, 300);
     load("127.0.0.1", port, 8, 300);
     load("127.0.0.1", port, 64, 300);
@@ -256,7 +256,8 @@ int main(int argc, char **argv) {
         setrlimit(RLIMIT_NOFILE, &lim);
     }
     if (argc == 6 && strcmp(argv[1], "load") == 0)
-        load(argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]));
+        load(argv[2], (int)strtol(argv[3], NULL, 10), (int)strtol(argv[4], NULL, 10),
+             (int)strtol(argv[5], NULL, 10));
     else if (argc == 2 && strcmp(argv[1], "serve") == 0)
         serve(1);
     else if (argc == 1)

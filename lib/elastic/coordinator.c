@@ -114,8 +114,8 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     c->greeting_count++;
 }
 
-void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
-                         const char *reason, int signal, int64_t grace_ms) {
+void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
+                         int signal, int64_t grace_ms) {
     if (c->over)
         return;
     c->stop_signal = signal;

@@ -132,7 +132,7 @@ int guard_kill_children(void) {
     for (struct dirent *entry; d && (entry = readdir(d));) {
         if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || parent_of(entry->d_name) != self)
             continue;
-        pid_t pid = (pid_t)atoi(entry->d_name);
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (getpgid(pid) == pid)
             kill(-pid, SIGKILL);
         killed += kill(pid, SIGKILL) == 0;

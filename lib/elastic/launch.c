@@ -82,8 +82,9 @@ static int choose_static(struct launch *l, struct err *e) {
         return err_wrap(e, "--rdzv-endpoint");
     int rank = o->node_rank < 0 ? 0 : (int)o->node_rank;
     const char *in_conf = launch_conf(l->arena, o->rdzv_conf, "rank");
-    if (o->node_rank < 0 && in_conf)
-        rank = atoi(in_conf);
+    int64_t number;
+    if (o->node_rank < 0 && in_conf && str_parse_i64(in_conf, 0, JOB_NODES_MAX, &number, e) == 0)
+        rank = (int)number;
     if (rank < 0 || rank >= o->nnodes.max)
         return err_set(e, ERR_USAGE, "--node-rank %d is not below --nnodes %lld", rank,
                        (long long)o->nnodes.max);

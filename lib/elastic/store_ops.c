@@ -24,6 +24,10 @@ static struct store_slice value_of(const struct store_entry *n) {
                            : (struct store_slice){NULL, 0};
 }
 
+static bool same(struct store_slice a, struct store_slice b) {
+    return a.len == b.len && (a.len == 0 || (a.p && b.p && memcmp(a.p, b.p, a.len) == 0));
+}
+
 // Stores a value and tells everyone who waits for or watches the key.
 static int put_and_wake(struct store *s, struct store_entry *n, struct store_slice value,
                         struct err *e) {
@@ -68,7 +72,7 @@ static int run_compare_set(struct store_session *c, struct bytes_reader *r, stru
             return -1;
         return store_reply_bytes(c, desired, e);
     }
-    if (now.len == expected.len && (now.len == 0 || memcmp(now.p, expected.p, now.len) == 0)) {
+    if (same(now, expected)) {
         if (put_and_wake(c->store, n, desired, e) < 0)
             return -1;
         now = desired;

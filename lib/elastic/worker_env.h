@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-struct worker_facts { // of one round on one node
+struct worker_facts {              // of one round on one node
     const char *run, *role, *node; // node: its name
     int nproc, group_rank, group_world, rank, world_size, role_rank, role_world;
     int restarts, max_restarts, round;

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtrun by hand, with shell workers: command line, environment, logs, failures, signals, and that no
 # worker outlives its agent, whatever ends the agent.
+# shellcheck disable=SC2016,SC2317,SC2013 # workers expand; functions are called by name; pids have no spaces
 source "${0%/*}/../lib.sh"
 shopt -s nullglob
 
-# shellcheck disable=SC2016 # the workers' shell expands them
 sh_worker() { dtrun --standalone --no-python "$@"; }
 alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
 dead() { ! alive "$1"; }
@@ -45,7 +45,6 @@ run ./torchrun --standalone --no-python echo same
 is "$out" same 'a link called torchrun behaves the same'
 
 # ---- environment --------------------------------------------------------------------------------
-# shellcheck disable=SC2016
 run sh_worker --nproc-per-node 2 --max-restarts 3 --role trainer sh -c '
     [ "$RANK" = 1 ] || exit 0
     for v in LOCAL_RANK RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE \
@@ -59,15 +58,12 @@ want+=' ROLE_WORLD_SIZE=2 GROUP_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=0 TORCHE
 want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1 SENTINEL= rest=fine'
 is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
 like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
-# shellcheck disable=SC2016
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
 is "$(head -n1 <<<"$out")" '[]' 'no log folder: no error file'
-# shellcheck disable=SC2016
 run sh_worker --nproc-per-node 2 echo 'rank${local_rank}'
 is "$(sort <<<"$out" | paste -sd' ')" 'rank0 rank1' '${local_rank} in arguments is replaced'
 
 # ---- logs ---------------------------------------------------------------------------------------
-# shellcheck disable=SC2016
 noisy='echo "out $RANK"; echo "err $RANK" >&2'
 fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -r 3 sh -c "$noisy"
@@ -80,7 +76,6 @@ is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' 'tee p
 like "$err" '\[default1\]:err 1' 'on both streams'
 is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'and writes files without a prefix'
 fresh
-# shellcheck disable=SC2016
 run sh_worker --nproc-per-node 2 --log-dir logs -t 0:1 --log-line-prefix-template '<${rank}> ' \
     --local-ranks-filter 0 sh -c "$noisy"
 is "$out" '<0> out 0' 'prefix template, per-rank tee, filter of local ranks'
@@ -92,7 +87,6 @@ is "$(cat logs/*/attempt_0/filtered_stdout.log | sed 's/^\[default0\]://' | past
 
 # ---- failures and restarts ----------------------------------------------------------------------
 fresh
-# shellcheck disable=SC2016
 run sh_worker --nproc-per-node 2 --log-dir logs -r 2 sh -c '
     [ "$RANK" = 1 ] && { echo "the reason" >&2; exit 7; }; exec sleep 60'
 is "$status" 1 'a failing worker ends the run with 1'
@@ -102,14 +96,12 @@ like "$err" 'exitcode  : 7 ' 'its exit code'
 like "$err" 'the reason' 'and its last words'
 run sh_worker --exit-code worker sh -c 'exit 7'
 is "$status" 7 '--exit-code worker passes the status on'
-# shellcheck disable=SC2016
 run sh_worker sh -c 'kill -SEGV $$'
 like "$err" 'Signal 11 \(SIGSEGV\) received by PID' 'a signal is named'
 run sh_worker ./does-not-exist
 is "$status" 1 'a program that is not there'
 like "$err" 'does-not-exist' 'is named'
 fresh
-# shellcheck disable=SC2016
 run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
     echo "count $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
     [ "$RANK" = 0 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 1
@@ -129,12 +121,9 @@ start_agent() { # FLAGS… -- SCRIPT: agent in the background, its pid in $agent
     dtrun --standalone --no-python "${flags[@]}" sh -c "$2" >agent.out 2>agent.err &
     agent=$!
 }
-# shellcheck disable=SC2016
 sleeper='echo $$ >pids.$RANK; exec sleep 600'
-# shellcheck disable=SC2016
 stubborn='trap "" TERM INT HUP; echo $$ >pids.$RANK; while :; do sleep 0.1; done'
 # Double fork, own session, all signals but KILL ignored.
-# shellcheck disable=SC2016
 runaway='trap "" TERM INT HUP
     (setsid sh -c "echo \$\$ >pids.a$RANK; exec sleep 600" &)
     setsid setsid sh -c "trap \"\" TERM; (sh -c \"echo \\\$\\\$ >pids.b$RANK; sleep 600; :\" &)"
@@ -170,7 +159,6 @@ kill -KILL "$guard"
 ok 'guard killed: the same' wait_for 5 all_dead
 wait "$agent"
 is "$?" 1 'and the agent reports a failure'
-# shellcheck disable=SC2016
 start_agent -- '(setsid sh -c "echo \$\$ >pids.1; exec sleep 600" & ); sleep 0.3; exit 0'
 wait "$agent"
 is "$?" 0 'a worker that leaves a daemon behind ends well'
@@ -183,7 +171,6 @@ kill -KILL "$(cat leader)"
 ok 'terminal closed: nothing is left' wait_for 5 all_dead
 
 # ---- several agents -----------------------------------------------------------------------------
-# shellcheck disable=SC2016
 say='echo "rank $RANK group $GROUP_RANK of $WORLD_SIZE"'
 export DTRUN_KEY=a-shared-secret
 c10d=(--nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id x --no-python)
@@ -201,7 +188,6 @@ is "$status" 1 'an agent with another key is refused'
 like "$err" 'key' 'and told so'
 wait
 port=$((port + 1))
-# shellcheck disable=SC2016
 work='[ "$RANK" = 3 ] && { sleep 0.5; exit 9; }; echo $$ >pids.$RANK; exec sleep 600'
 static=(--nnodes 2 --nproc-per-node 2 --master-addr 127.0.0.1 --master-port "$port" --no-python)
 fresh

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Agents as dtctl starts them: `dtrun --node start|follow|status|stop|clean` on loopback nodes; a run
 # goes on without its starter; a worker, an agent, a whole node (agent stopped) is lost.
+# shellcheck disable=SC2016,SC2317,SC2013 # workers expand; functions are called by name; pids have no spaces
 source "${0%/*}/../lib.sh"
 drive() { python3 "$SRC/tests/integration/dtrun_node.py" "$@"; }
 node() { # NODE VERB [ARGUMENTS…]
@@ -33,7 +34,6 @@ start() { # NODES MIN RESTARTS [KEY=VALUE…] -- SCRIPT
 now_ms() { echo $((${EPOCHREALTIME/./} / 1000)); }
 
 # ---- a run from start to end --------------------------------------------------------------------
-# shellcheck disable=SC2016
 start 2 2 0 nproc=2 -- 'echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR on $GLOO_SOCKET_IFNAME"
     echo "$DTCTL_NODE $DTCTL_NODES $DTCTL_RUN $DTCTL_INPUT_TRAIN" >&2
     [ -d "$DTCTL_OUTPUT_DIR" ] && [ -d "$DTCTL_MODEL_DIR" ] && [ -d "$DTCTL_STATE_DIR" ] || exit 9
@@ -70,9 +70,7 @@ is "$status" 1 'an unknown run is an error'
 like "$out" '"code":"not-found"' 'with a code'
 
 # ---- a worker fails -----------------------------------------------------------------------------
-# shellcheck disable=SC2016
 sleeper='echo $$ >>"$FOLDER/pid.$RANK"; '
-# shellcheck disable=SC2016
 start 2 2 1 nproc=2 -- "$sleeper"'
     [ "$RANK$TORCHELASTIC_RESTART_COUNT" = 30 ] && { sleep 0.3; echo "boom" >&2; exit 5; }
     [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
@@ -100,7 +98,6 @@ ok 'stops all of them' wait_for 5 state_is 0 stopped
 ok 'and every worker' all_dead
 
 # ---- a node is lost -----------------------------------------------------------------------------
-# shellcheck disable=SC2016
 work="$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] &&
     [ "$DTCTL_ROUND" -gt 0 ] && exit 0; exec sleep 600'
 start 3 2 0 -- "$work"

@@ -400,7 +400,10 @@ static void run(struct sim *s) {
 
 int main(int argc, char **argv) {
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    int count = argc > 2 ? atoi(argv[2]) : argc > 1 ? 1 : 300, bad = 0, rounds = 0, losses = 0;
+    int count = argc > 2   ? (int)strtol(argv[2], NULL, 10)
+                : argc > 1 ? 1
+                           : 300,
+        bad = 0, rounds = 0, losses = 0;
     static struct sim s;
     for (int i = 0; i < count && bad < 5; i++) {
         setup(&s, first + (uint64_t)i);

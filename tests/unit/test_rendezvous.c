@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rendezvous, step by step: who starts when, in which order, and what ends or restarts a round.
 #include "elastic/rendezvous.h"
+
+#include "base/str.h"
 #include "tests/tap.h"
 
 static const struct rendezvous_config base = {.nodes_min = 2,
@@ -42,15 +44,13 @@ static bool did(struct rendezvous *r, enum rendezvous_action_kind kind,
 }
 
 static const char *order(struct rendezvous *r) {
-    static char text[256];
-    text[0] = '\0';
+    static struct strbuf text;
+    strbuf_clear(&text);
     for (int i = 0; i < rendezvous_active_count(r); i++) {
         const struct rendezvous_member *m = rendezvous_active(r, i);
-        char one[64];
-        snprintf(one, sizeof one, "%s%s:%d", i ? " " : "", m ? m->name : "-", m ? m->rank : -1);
-        strcat(text, one);
+        strbuf_addf(&text, "%s%s:%d", i ? " " : "", m ? m->name : "-", m ? m->rank : -1);
     }
-    return text;
+    return strbuf_cstr(&text);
 }
 
 static void test_start_and_finish(void) {
