@@ -141,7 +141,7 @@ static int dial(const char *host, int port) {
 }
 
 static int by_value(const void *a, const void *b) {
-    double x = *(const float *)a, y = *(const float *)b;
+    float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 

@@ -212,8 +212,10 @@ void store_server_close(struct store_server *s) {
     if (s->listen_fd >= 0)
         close(s->listen_fd);
     close(s->spare_fd);
-    while (s->clients)
-        client_close(s->clients);
+    for (struct client *c = s->clients, *next; c; c = next) {
+        next = c->next;
+        client_close(c);
+    }
     store_close(s->store);
     free(s->allowed);
     free(s->buffer);

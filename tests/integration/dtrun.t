@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtrun by hand, with shell workers: command line, environment, logs, failures, signals, and that no
 # worker outlives its agent, whatever ends the agent.
-# shellcheck disable=SC2016,SC2317,SC2013 # workers expand; functions are called by name; pids have no spaces
+# Texts are expanded by workers, functions are called by name, pids have no spaces in them:
+# shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
 shopt -s nullglob
 
@@ -35,7 +36,8 @@ run dtrun --help
 is "$status" 0 'help'
 like "$out" 'nproc-per-node' 'names the flags'
 run dtrun --stand --nproc_per_node=2 --redirect=0 --no-python echo --not-a-flag
-is "$status $out" $'0 --not-a-flag\n--not-a-flag' 'underscores, abbreviations, and arguments left alone'
+is "$status $out" $'0 --not-a-flag\n--not-a-flag' \
+    'underscores, abbreviations, and arguments left alone'
 run env PET_NPROC_PER_NODE=3 PET_NO_PYTHON=1 dtrun --standalone echo x
 is "$(wc -l <<<"$out")" 3 'flags come from PET_ variables'
 run env PET_NPROC_PER_NODE=3 dtrun --standalone --nproc-per-node 1 --no-python echo x
@@ -53,9 +55,12 @@ run sh_worker --nproc-per-node 2 --max-restarts 3 --role trainer sh -c '
         eval "echo $v=\$$v"; done
     [ -n "$TORCHELASTIC_RUN_ID" ] && [ "$MASTER_PORT" -gt 0 ] && echo rest=fine
     echo "error=$TORCHELASTIC_ERROR_FILE"'
-want='LOCAL_RANK=1 RANK=1 GROUP_RANK=0 ROLE_RANK=1 ROLE_NAME=trainer LOCAL_WORLD_SIZE=2 WORLD_SIZE=2'
-want+=' ROLE_WORLD_SIZE=2 GROUP_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=0 TORCHELASTIC_MAX_RESTARTS=3'
-want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1 SENTINEL= rest=fine'
+want='LOCAL_RANK=1 RANK=1 GROUP_RANK=0 ROLE_RANK=1 ROLE_NAME=trainer LOCAL_WORLD_SIZE=2'
+want+=' WORLD_SIZE=2'
+want+=' ROLE_WORLD_SIZE=2 GROUP_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=0'
+want+=' TORCHELASTIC_MAX_RESTARTS=3'
+want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.1'
+want+=' SENTINEL= rest=fine'
 is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
 like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
@@ -182,7 +187,8 @@ is "$(sort one.out "$WORK/out/run.out" | paste -sd, )" \
     'rank 0 group 0 of 4,rank 1 group 0 of 4,rank 2 group 1 of 4,rank 3 group 1 of 4' \
     'two agents of one host share a run (c10d)'
 port=$((port + 1))
-dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=3 true >one.out 2>one.err &
+dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=3 true \
+    >one.out 2>one.err &
 DTRUN_KEY=another run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
 is "$status" 1 'an agent with another key is refused'
 like "$err" 'key' 'and told so'

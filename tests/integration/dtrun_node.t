@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Agents as dtctl starts them: `dtrun --node start|follow|status|stop|clean` on loopback nodes; a run
-# goes on without its starter; a worker, an agent, a whole node (agent stopped) is lost.
-# shellcheck disable=SC2016,SC2317,SC2013 # workers expand; functions are called by name; pids have no spaces
+# Agents as dtctl starts them: `dtrun --node start|follow|status|stop|clean` on loopback nodes; a
+# run goes on without its starter; a worker, an agent, a whole node (agent stopped) is lost.
+# Texts are expanded by workers, functions are called by name, pids have no spaces in them:
+# shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
 drive() { python3 "$SRC/tests/integration/dtrun_node.py" "$@"; }
 node() { # NODE VERB [ARGUMENTS…]
@@ -49,7 +50,8 @@ touch go
 drive follow "$WORK" 1 "$(cat offsets.1)" >>follow.1
 wait
 is "$(cat follow.0) $(cat follow.1)" 'finished 0 finished 0' 'both ends are told, resumed or not'
-for f in events.jsonl agent.log attempt_0/0/stdout.log attempt_0/1/stderr.log output/metrics.jsonl; do
+for f in events.jsonl agent.log attempt_0/0/stdout.log attempt_0/1/stderr.log \
+    output/metrics.jsonl; do
     ok "nothing of $f was lost or repeated" cmp "n1/runs/run-1/$f" "got.1/$f"
 done
 is "$(cat got.1/attempt_0/0/stderr.log)" "n1 2 run-1 $WORK/n1/data" 'DTCTL_ variables'
@@ -76,7 +78,8 @@ start 2 2 1 nproc=2 -- "$sleeper"'
     [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
     exec sleep 600'
 ok 'a failing worker: restarted on all nodes, then finished' wait_for 15 state_is 0 finished
-is "$(events 0 failure | field rank) $(events 0 failure | field status)" '3 5' 'the failure is known'
+is "$(events 0 failure | field rank) $(events 0 failure | field status)" '3 5' \
+    'the failure is known'
 like "$(events 0 failure)" '"tail":"boom' 'with its last words'
 is "$(events 0 restart | field restarts)" 1 'the restart is counted'
 first=$(events 1 worker-exited | head -n 1 | field time_ms)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # PyTorch's own workers under dtrun: collectives, DDP, dist.TCPStore with every method, failures and
 # restarts, on one agent and on two; and the same programs under torchrun, side by side.
-# shellcheck disable=SC2016,SC2317,SC2013 # workers expand; functions are called by name; pids have no spaces
+# Texts are expanded by workers, functions are called by name, pids have no spaces in them:
+# shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
 
 PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}

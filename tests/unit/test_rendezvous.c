@@ -96,7 +96,7 @@ static void test_natural_order(void) {
 
 static void test_restarts(void) {
     struct rendezvous_config c = base;
-    struct rendezvous_action act;
+    struct rendezvous_action act = {0};
     c.max_restarts = 1;
     struct rendezvous *r = rendezvous_open(&c, 0);
     int a = join(r, 1, "a", -1, 1), b = join(r, 2, "b", -1, 1);
@@ -123,7 +123,7 @@ static void test_restarts(void) {
 
 static void test_loss_and_fence(void) {
     struct rendezvous_config c = base;
-    struct rendezvous_action act;
+    struct rendezvous_action act = {0};
     c.nodes_min = 1;
     c.nodes_max = 3;
     struct rendezvous *r = rendezvous_open(&c, 0);
@@ -194,7 +194,7 @@ static void test_range_and_spares(void) {
 
 static void test_timeouts_and_stop(void) {
     struct rendezvous_config c = base;
-    struct rendezvous_action act;
+    struct rendezvous_action act = {0};
     struct rendezvous *r = rendezvous_open(&c, 0);
     int a = join(r, 0, "a", -1, 1);
     for (int64_t now = 500; now <= 5000; now += 500)
