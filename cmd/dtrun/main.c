@@ -6,6 +6,7 @@
 #include "conf/render.h"
 #include "elastic/launch.h"
 #include "node_verbs.h"
+#include "surroundings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,12 @@ static const struct render_program program = {
             "in flags are the same, and a flag may be shortened while it is unambiguous.\n\n"
             "On several nodes: the same command on each, with --nnodes, --rdzv-backend c10d, "
             "--rdzv-endpoint HOST:PORT and --rdzv-id; or with --node-rank, --master-addr and "
-            "--master-port. DTRUN_KEY holds a secret that all agents of a run share.",
+            "--master-port. DTRUN_KEY holds a secret that all agents of a run share.\n\n"
+            "Under srun and mpirun, what is not given comes from them: nodes, this node's rank, "
+            "the leader, and workers per node (tasks of the node, or its GPUs with one task). "
+            "There is one agent per node; further tasks wait for it. For Open MPI the leader is "
+            "where mpirun runs; MASTER_ADDR names another.\n\n"
+            "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
 };
 
 static int print_help(const struct option_set *set) {
@@ -32,6 +38,21 @@ static int print_help(const struct option_set *set) {
     fputs(strbuf_cstr(&text), stdout);
     strbuf_fini(&text);
     return 0;
+}
+
+static int fail(const struct err *e) {
+    fprintf(stderr, "dtrun: %s\n", e->text);
+    return err_status(e->code);
+}
+
+static int print_completion(const struct option_set *set, const char *shell) {
+    struct strbuf text = {0};
+    struct err e;
+    int rc = render_completion(&text, set, &program, shell, &e);
+    if (rc == 0)
+        fputs(strbuf_cstr(&text), stdout);
+    strbuf_fini(&text);
+    return rc < 0 ? fail(&e) : 0;
 }
 
 static enum log_level level_wanted(void) {
@@ -45,30 +66,33 @@ static enum log_level level_wanted(void) {
     return LOG_WARN;
 }
 
-static int fail(const struct err *e) {
-    fprintf(stderr, "dtrun: %s\n", e->text);
-    return err_status(e->code);
-}
-
 static int run(int argc, char **argv) {
     static struct arena arena; // until the process ends
     static struct launch launch;
     struct option_set set;
     struct cli_rest rest;
+    struct around around;
     struct err e;
     launch_init(&launch, &arena);
     option_set_init(&set, &arena, "dtrun", "PET_");
     set.style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
     option_set_add(&set, &launch_table, &launch.options);
     cli_scan(&set, NULL, 0, argc - 1, (const char *const *)argv + 1, &rest);
+    if (surroundings_read(&set, &around, &e) < 0)
+        return fail(&e);
     option_set_env(&set, environ);
     cli_apply(&set);
     if (launch.options.help)
         return print_help(&set);
+    if (launch.options.print_completion > 0)
+        return print_completion(&set, render_shells[launch.options.print_completion - 1]);
     if (launch.options.version)
         return printf("dtrun %s\n", DTCTL_VERSION) < 0;
     if (option_set_finish(&set, &e) < 0)
         return fail(&e), 2; // every mistake here is one of usage
+    int turn = surroundings_take_turn(&arena, &around, &e);
+    if (turn != 0)
+        return turn < 0 ? fail(&e) : 0;
     if (launch_by_hand(&launch, rest.command, rest.command_count, &e) < 0)
         return fail(&e);
     int status = agent_run(&launch.agent, &e);

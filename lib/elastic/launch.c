@@ -105,6 +105,9 @@ static int choose_c10d(struct launch *l, struct err *e) {
     char host[NET_HOST_BYTES_MAX] = "localhost";
     int port = LAUNCH_PORT_C10D;
     bool taken = false;
+    const char *store = launch_conf(l->arena, o->rdzv_conf, "store_type");
+    if (store && strcmp(store, "tcp") != 0)
+        return err_set(e, ERR_USAGE, "--rdzv-conf store_type=%.40s: only tcp is served", store);
     if (o->rdzv_endpoint[0] && net_split(o->rdzv_endpoint, port, host, &port, e) < 0)
         return err_wrap(e, "--rdzv-endpoint");
     if (!host[0])
@@ -167,49 +170,6 @@ static void choose_key(struct launch *l) {
     }
 }
 
-static bool on_path(const char *name) {
-    const char *path = getenv("PATH");
-    char file[FILE_PATH_BYTES_MAX];
-    for (const char *p = path ? path : ""; *p;) {
-        size_t len = strcspn(p, ":");
-        snprintf(file, sizeof file, "%.*s/%s", (int)len, p, name);
-        if (len > 0 && access(file, X_OK) == 0)
-            return true;
-        p += len + (p[len] == ':');
-    }
-    return false;
-}
-
-static const char *interpreter(struct arena *a) {
-    const char *chosen = getenv("PYTHON_EXEC"), *venv = getenv("VIRTUAL_ENV");
-    if (chosen && chosen[0])
-        return chosen;
-    if (venv && venv[0])
-        return arena_printf(a, "%s/bin/python", venv);
-    return !on_path("python3") && on_path("python") ? "python" : "python3";
-}
-
-static int make_command(struct launch *l, const char *const *args, size_t count, struct err *e) {
-    struct launch_options *o = &l->options;
-    if (count == 0)
-        return err_set(e, ERR_USAGE, "no training script is given");
-    if (o->no_python && o->module)
-        return err_set(e, ERR_USAGE, "--no-python and --module exclude each other");
-    const char **argv = arena_new(l->arena, const char *, count + 4);
-    size_t n = 0;
-    if (!o->no_python) {
-        argv[n++] = interpreter(l->arena);
-        argv[n++] = "-u";
-        if (o->module)
-            argv[n++] = "-m";
-    }
-    for (size_t i = 0; i < count; i++)
-        argv[n++] = args[i];
-    l->agent.workers.command = argv;
-    l->agent.title = args[0];
-    return 0;
-}
-
 static int make_log_base(struct launch *l, struct err *e) {
     const char *dir = l->options.log_dir;
     unsigned char id[4];
@@ -252,7 +212,7 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
     gethostname(host, sizeof host - 1);
     l->agent.listen_fd = -1;
     l->agent.name = arena_strdup(l->arena, l->options.local_addr[0] ? l->options.local_addr : host);
-    if (refuse_unserved(&l->options, e) < 0 || make_command(l, args, count, e) < 0 ||
+    if (refuse_unserved(&l->options, e) < 0 || launch_command(l, args, count, e) < 0 ||
         choose_leader(l, e) < 0 || launch_fill(l, e) < 0 || make_log_base(l, e) < 0)
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;

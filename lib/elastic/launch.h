@@ -40,8 +40,8 @@ struct launch_options { // one per row of launch_table
     int64_t master_port;
     const char *local_addr, *numa_binding, *signals_to_handle;
     int64_t shutdown_timeout;
-    bool virtual_local_rank;
-    int exit_code;
+    bool virtual_local_rank, launch, use_env;
+    int exit_code, print_completion; // indexes into their words
     bool help, version;
 };
 
@@ -62,6 +62,9 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 
 // launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
+
+// launch_command.c: what a worker runs: interpreter, script, arguments.
+int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
 
 // launch_parts.c: pieces with a grammar of their own, pure but for the devices of this host.
 int launch_nproc(const char *text, int *out, struct err *e); // "4", auto, cpu, gpu, xpu

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STOP_MARGIN_MS = 10000 };
+enum { STOP_MARGIN_MS = 10000, JOIN_TIMEOUT_MS = 600 * 1000 };
 
 void launch_init(struct launch *l, struct arena *a) {
     *l = (struct launch){.arena = a};
@@ -39,13 +39,25 @@ static int fill_workers(struct launch *l, struct err *e) {
     return 0;
 }
 
-static int64_t shutdown_ms(const struct launch_options *o) {
-    const char *env = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"); // the flag's own fallback
-    struct err e;
-    int64_t seconds = o->shutdown_timeout;
-    if (env && seconds == 30)
-        (void)(str_parse_i64(env, 0, 86400, &seconds, &e) < 0);
-    return seconds * 1000;
+// torchrun's launcher calls a static join's limit "timeout".
+static int64_t join_ms(const struct launch *l) {
+    const struct launch_options *o = &l->options;
+    int64_t absent_ms = JOIN_TIMEOUT_MS;
+    if (str_eq(o->rdzv_backend, "static"))
+        absent_ms = launch_conf_ms(l->arena, o->rdzv_conf, "timeout", absent_ms);
+    return launch_conf_ms(l->arena, o->rdzv_conf, "join_timeout", absent_ms);
+}
+
+// One device each: a short list would leave workers without.
+static int check_devices(const struct launch *l, struct err *e) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int devices = launch_gpu_count(), nproc = l->agent.workers.nproc;
+    if (!l->options.virtual_local_rank || !visible || devices >= nproc)
+        return 0;
+    return err_set(e, ERR_USAGE,
+                   "--virtual-local-rank: CUDA_VISIBLE_DEVICES '%.100s' has %d devices for %d "
+                   "workers",
+                   visible, devices, nproc);
 }
 
 int launch_fill(struct launch *l, struct err *e) {
@@ -57,10 +69,11 @@ int launch_fill(struct launch *l, struct err *e) {
     c->signals_text = o->signals_to_handle;
     c->report = true;
     c->exit_code_of_worker = o->exit_code == 1;
-    if (fill_workers(l, e) < 0 || launch_signals(o->signals_to_handle, &c->signals, e) < 0)
+    if (fill_workers(l, e) < 0 || check_devices(l, e) < 0 ||
+        launch_signals(o->signals_to_handle, &c->signals, e) < 0)
         return -1;
-    c->coordinator.shutdown_timeout_ms = shutdown_ms(o);
-    c->join_timeout_ms = launch_conf_ms(l->arena, o->rdzv_conf, "join_timeout", 600 * 1000);
+    c->coordinator.shutdown_timeout_ms = o->shutdown_timeout * 1000;
+    c->join_timeout_ms = join_ms(l);
     *r = (struct rendezvous_config){
         .nodes_min = (int)o->nnodes.min,
         .nodes_max = (int)o->nnodes.max,

@@ -9,6 +9,7 @@
 #define FLAG(name, kind, field) .flag = name, .type = kind, AT(field)
 
 static const char *const exit_codes[] = {"agent", "worker", NULL};
+static const char *const completions[] = {"none", "bash", "zsh", "fish", NULL};
 
 static const struct option_row rows[] = {
     {FLAG("nnodes", OPTION_RANGE, nnodes), .text = "1:1", .min = 1, .max = JOB_NODES_MAX,
@@ -23,7 +24,8 @@ static const struct option_row rows[] = {
     {FLAG("rdzv-id", OPTION_STRING, rdzv_id), .text = "none", .arg = "ID",
      .help = "Name of the run, the same on all nodes."},
     {FLAG("rdzv-conf", OPTION_STRING, rdzv_conf), .text = "", .arg = "KEY=VALUE,…",
-     .help = "Settings in seconds: join_timeout, last_call_timeout, rejoin_timeout; is_host, key."},
+     .help = "Seconds: join_timeout (static: also timeout), last_call_timeout, rejoin_timeout; "
+             "is_host, rank, key. torchrun's other keys are taken and not needed."},
     {FLAG("standalone", OPTION_BOOL, standalone), .text = "false",
      .help = "One node, no network: overrides the other rendezvous flags."},
     {FLAG("max-restarts", OPTION_INT, max_restarts), .text = "0", .min = 0, .max = 1000000,
@@ -41,7 +43,7 @@ static const struct option_row rows[] = {
     {FLAG("no-python", OPTION_BOOL, no_python), .text = "false",
      .help = "The script is a program: run it without an interpreter."},
     {FLAG("run-path", OPTION_BOOL, run_path), .text = "false",
-     .help = "Taken for compatibility: the script is run as the main program."},
+     .help = "The script is run by Python as the main program, also with --no-python or -m."},
     {FLAG("log-dir", OPTION_STRING, log_dir), .text = "", .arg = "DIR",
      .help = "Where log folders go; a temporary folder unless given, /dev/null for none."},
     {FLAG("redirects", OPTION_STRING, redirects), .letter = 'r', .text = "0",
@@ -56,7 +58,7 @@ static const struct option_row rows[] = {
     {FLAG("duplicate-stderr-filters", OPTION_STRING, duplicate_stderr_filters), .text = "",
      .arg = "WORD,…", .help = "Lines with one of these words also go to filtered_stderr.log."},
     {FLAG("log-line-prefix-template", OPTION_STRING, log_line_prefix_template), .text = "",
-     .env = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", .arg = "TEXT",
+     .arg = "TEXT",
      .help =
          "Prefix of lines on the console, with ${role_name}, ${local_rank}, ${rank}, ${hostname}."},
     {FLAG("logs-specs", OPTION_STRING, logs_specs), .text = "",
@@ -75,11 +77,19 @@ static const struct option_row rows[] = {
      .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNAL,…",
      .help = "Signals that stop the run and are passed on to the workers."},
     {FLAG("shutdown-timeout", OPTION_INT, shutdown_timeout), .text = "30", .min = 0, .max = 86400,
-     .arg = "SECONDS", .help = "Time for workers between a signal and SIGKILL."},
+     .arg = "SECONDS",
+     .help = "Time for workers between a signal and SIGKILL; else TORCH_ELASTIC_SHUTDOWN_TIMEOUT."},
     {FLAG("virtual-local-rank", OPTION_BOOL, virtual_local_rank), .text = "false",
      .help = "Every worker sees LOCAL_RANK 0 and one CUDA device."},
+    {FLAG("launch", OPTION_BOOL, launch), .text = "false",
+     .help = "As python -m torch.distributed.launch: scripts also get --local-rank=N."},
+    {FLAG("use-env", OPTION_BOOL, use_env), .text = "false",
+     .help = "With --launch: do not pass --local-rank, LOCAL_RANK has it."},
     {FLAG("exit-code", OPTION_CHOICE, exit_code), .text = "agent", .choices = exit_codes,
      .help = "What dtrun ends with: 1 for any failure, or the first failing worker's status."},
+    {FLAG("print-completion", OPTION_CHOICE, print_completion), .text = "none",
+     .choices = completions, .arg = "SHELL", .marks = OPTION_NO_ENV,
+     .help = "Print the completions for a shell, and end."},
     {FLAG("help", OPTION_BOOL, help), .letter = 'h', .text = "false", .marks = OPTION_NO_ENV,
      .help = "Show this help."},
     {FLAG("version", OPTION_BOOL, version), .text = "false", .marks = OPTION_NO_ENV,

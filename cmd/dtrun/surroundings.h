@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slurm, MPI and torchrun's further variables as weak values of the flags, and the way for tasks
+// of one node to share its agent.
+#ifndef DTRUN_SURROUNDINGS_H
+#define DTRUN_SURROUNDINGS_H
+
+#include "conf/option.h"
+#include "elastic/launch_around.h"
+
+// After the command line was scanned, before real PET_ variables are read.
+int surroundings_read(struct option_set *set, struct around *out, struct err *e);
+// Makes this process the node's agent (0), or waits until that one is done (1).
+int surroundings_take_turn(struct arena *a, const struct around *x, struct err *e);
+
+#endif

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One agent per node, though a scheduler starts dtrun once per task: the first task holds a name on
+// its node while it lives, the others wait until it is gone. The name is an abstract socket: no
+// file, and the kernel takes it back however the holder ends.
+//
+//     int fd = local_task_hold("slurm/12.0/gpu01", e);     // until the process ends
+//     local_task_wait("slurm/12.0/gpu01", 20000, e);       // blocks
+//
+// Only processes of the same user count as holders.
+#ifndef ELASTIC_LOCAL_TASK_H
+#define ELASTIC_LOCAL_TASK_H
+
+#include "base/err.h"
+
+enum {
+    LOCAL_TASK_WAITERS_MAX = 4096,
+    LOCAL_TASK_COME_MS_MAX = 20000, // how long the first task may take until it holds the name
+};
+
+int local_task_hold(const char *name, struct err *e); // its descriptor, or -1
+// 0 when the holder has ended, also when none came within come_ms_max. Once it is found, signals
+// that ask this process to end are left to the holder, which gets them too.
+int local_task_wait(const char *name, int come_ms_max, struct err *e);
+
+#endif
