@@ -6,6 +6,7 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pty.h>
@@ -294,6 +295,40 @@ static int open_terminal(struct local_run *r, int far[3], const struct transport
     return 0;
 }
 
+// A line of plain words (str_shell_quote's output is) that begins with a program's path, as a list
+// of arguments; NULL when a shell has to read it. A machine may have no shell: an agent needs none.
+static const char *const *plain_words(struct arena *a, const char *line) {
+    const char **words = arena_new(a, const char *, strlen(line) / 2 + 2);
+    size_t count = 0;
+    line += str_starts(line, "exec ") ? strlen("exec ") : 0; // which is what happens here anyway
+    if (*line != '/' && *line != '\'')
+        return NULL;
+    for (const char *p = line; *p;) {
+        char *word = arena_new(a, char, strlen(p) + 1);
+        size_t len = 0;
+        while (*p && *p != ' ') {
+            if (*p == '\'') {
+                const char *close = strchr(p + 1, '\'');
+                if (!close)
+                    return NULL;
+                memcpy(word + len, p + 1, (size_t)(close - p - 1));
+                len += (size_t)(close - p - 1);
+                p = close + 1;
+            } else if (p[0] == '\\' && p[1] == '\'') {
+                word[len++] = '\'';
+                p += 2;
+            } else if (isalnum((unsigned char)*p) || strchr("_./:=@%+,-", *p)) {
+                word[len++] = *p++;
+            } else {
+                return NULL;
+            }
+        }
+        words[count++] = word;
+        p += strspn(p, " ");
+    }
+    return words[0][0] == '/' ? words : NULL;
+}
+
 static int start(struct local_run *r, struct transport_link *link,
                  const struct transport_command *c, const int far[3], const char *tty,
                  struct err *e) {
@@ -305,13 +340,15 @@ static int start(struct local_run *r, struct transport_link *link,
         line = arena_printf(&a, "exec <%s >%s 2>&1; TERM=%s; export TERM; %s", tty, tty,
                             str_shell_quote(&a, c->term ? c->term : "dumb"), line);
     struct proc_spec spec = {
-        .argv = (const char *const[]){"/bin/sh", "-c", line, NULL},
+        .argv = r->pty ? NULL : plain_words(&a, line),
         .cwd = link->target.folder,
         .in = far[0],
         .out = r->pty ? far[0] : far[1],
         .err = r->pty ? far[0] : far[2],
         .new_session = true,
     };
+    if (!spec.argv)
+        spec.argv = (const char *const[]){"/bin/sh", "-c", line, NULL};
     pid_t pid = proc_start(&spec, e);
     arena_fini(&a);
     if (pid < 0)
