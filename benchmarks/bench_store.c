@@ -2,7 +2,7 @@
 // Load for a TCPStore, and our server to put under it. bench_store.py sets it against PyTorch's.
 //
 //     bench_store serve                          prints its port, serves until its input ends
-//     bench_store load HOST PORT CLIENTS MS…     one JSON line per operation
+//     bench_store load HOST PORT CLIENTS MS PID  one JSON line per operation; PID: the server's
 //     bench_store                                both, with 1, 8 and 64 clients
 //
 // Each client has one operation in flight, as PyTorch's clients have. get is WAIT then GET, as
@@ -13,6 +13,7 @@
 #include "elastic/store_server.h"
 #include "elastic/store_wire.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -147,13 +148,35 @@ static int by_value(const void *a, const void *b) {
 
 static float samples[SAMPLES_MAX];
 
+// Nanoseconds that all threads of a process have been on a processor: what an operation costs the
+// server, however busy the machine is otherwise.
+static int64_t cpu_ns(int pid) {
+    char path[300];
+    int64_t sum = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *d = opendir(path);
+    for (struct dirent *entry; d && (entry = readdir(d));) {
+        long long ns = 0;
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, entry->d_name);
+        FILE *f = entry->d_name[0] == '.' ? NULL : fopen(path, "re");
+        if (f && fscanf(f, "%lld", &ns) == 1)
+            sum += ns;
+        if (f)
+            fclose(f);
+    }
+    if (d)
+        closedir(d);
+    return sum;
+}
+
 static void measure(const struct operation *o, struct client *clients, int count, int epoll_fd,
-                    int ms) {
+                    int ms, int pid) {
     struct epoll_event events[256];
     char buf[65536];
     size_t taken = 0;
     int64_t begin = clock_mono_ns() + WARM_MS * 1000000L, end = begin + ms * 1000000L, now = 0;
-    long rounds = 0;
+    long rounds = 0, all = 0;
+    int64_t cpu = cpu_ns(pid);
     for (int i = 0; i < count; i++) {
         clients[i].step = 0;
         send_step(&clients[i], o);
@@ -172,6 +195,7 @@ static void measure(const struct operation *o, struct client *clients, int count
             if (c->got < o->step[c->step].reply_bytes)
                 continue;
             c->step = (c->step + 1) % o->steps;
+            all += c->step == 0;
             if (c->step == 0 && now >= begin && now < end) {
                 rounds++;
                 if (taken < SAMPLES_MAX)
@@ -183,15 +207,16 @@ static void measure(const struct operation *o, struct client *clients, int count
                 send_step(c, o);
         }
     }
+    cpu = cpu_ns(pid) - cpu;
     qsort(samples, taken, sizeof *samples, by_value);
     printf("{\"bench\":\"store\",\"op\":\"%s\",\"clients\":%d,\"ops_per_s\":%.0f,\"p50_us\":%.1f,"
-           "\"p99_us\":%.1f}\n",
+           "\"p99_us\":%.1f,\"server_cpu_us\":%.2f}\n",
            o->name, count, (double)rounds * o->per_round * 1000 / ms, (double)samples[taken / 2],
-           (double)samples[taken * 99 / 100]);
+           (double)samples[taken * 99 / 100], (double)cpu / 1000 / (double)all / o->per_round);
     fflush(stdout);
 }
 
-static void load(const char *host, int port, int count, int ms) {
+static void load(const char *host, int port, int count, int ms, int pid) {
     struct operation o[8];
     int operations = make_operations(o);
     struct client *clients = heap_alloc((size_t)count * sizeof *clients);
@@ -202,7 +227,7 @@ static void load(const char *host, int port, int count, int ms) {
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, clients[i].fd, &ev);
     }
     for (int i = 0; i < operations; i++) {
-        measure(&o[i], clients, count, epoll_fd, ms);
+        measure(&o[i], clients, count, epoll_fd, ms, pid);
         for (int k = 0; k < o[i].steps; k++)
             strbuf_fini(&o[i].step[k].request);
     }
@@ -242,9 +267,9 @@ static void both(void) {
     }
     if (read(fds[0], text, sizeof text - 1) > 0)
         port = (int)strtol(text, NULL, 10);
-    load("127.0.0.1", port, 1, 300);
-    load("127.0.0.1", port, 8, 300);
-    load("127.0.0.1", port, 64, 300);
+    load("127.0.0.1", port, 1, 300, pid);
+    load("127.0.0.1", port, 8, 300, pid);
+    load("127.0.0.1", port, 64, 300, pid);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }
@@ -255,9 +280,9 @@ int main(int argc, char **argv) {
         lim.rlim_cur = lim.rlim_max;
         setrlimit(RLIMIT_NOFILE, &lim);
     }
-    if (argc == 6 && strcmp(argv[1], "load") == 0)
+    if (argc == 7 && strcmp(argv[1], "load") == 0)
         load(argv[2], (int)strtol(argv[3], NULL, 10), (int)strtol(argv[4], NULL, 10),
-             (int)strtol(argv[5], NULL, 10));
+             (int)strtol(argv[5], NULL, 10), (int)strtol(argv[6], NULL, 10));
     else if (argc == 2 && strcmp(argv[1], "serve") == 0)
         serve(1);
     else if (argc == 1)

@@ -4,7 +4,8 @@
 
 The load comes from bench_store (one thread, C) with 1, 8 and 32 clients, and from PyTorch's own
 Python client. One JSON line per operation and number of clients; ratio = ours / theirs in
-operations per second, above 1 when ours does more. Without PyTorch it says so and measures nothing.
+operations per second, above 1 when ours does more; cpu_ratio = theirs / ours in processor time that
+an operation costs the server, which other load on the machine hardly disturbs. Without PyTorch it says so and measures nothing.
 """
 import datetime
 import json
@@ -64,18 +65,19 @@ def main():
                "torch": start([sys.executable, __file__, "--server"])}
     figures = {}
     for _ in range(ROUNDS):
-        for name, (_, port) in servers.items():
+        for name, (child, port) in servers.items():
             for clients in CLIENTS:
-                out = subprocess.run([program, "load", "127.0.0.1", port, str(clients), str(MS)],
+                out = subprocess.run([program, "load", "127.0.0.1", port, str(clients), str(MS),
+                                      str(child.pid)],
                                      stdout=subprocess.PIPE, check=True, timeout=120).stdout
                 for line in out.splitlines():
                     r = json.loads(line)
                     figures.setdefault(("C", r["op"], clients), {}).setdefault(name, []).append(
-                        (r["ops_per_s"], r["p50_us"], r["p99_us"]))
+                        (r["ops_per_s"], r["p50_us"], r["p99_us"], r["server_cpu_us"]))
             out = subprocess.run([sys.executable, __file__, "--client", port],
                                  stdout=subprocess.PIPE, check=True, timeout=120).stdout
             for op, rate in json.loads(out.splitlines()[-1]).items():
-                figures.setdefault(("python", op, 1), {}).setdefault(name, []).append((rate, 0, 0))
+                figures.setdefault(("python", op, 1), {}).setdefault(name, []).append((rate, 0, 0, 0))
     for child, _ in servers.values():
         child.stdin.close()
         child.wait(20)
@@ -88,7 +90,9 @@ def main():
                   "torch": torch.__version__}
         if client == "C":
             record.update(p50_us=mine[1], p99_us=mine[2], torch_p50_us=theirs[1],
-                          torch_p99_us=theirs[2])
+                          torch_p99_us=theirs[2], server_cpu_us=mine[3],
+                          torch_server_cpu_us=theirs[3],
+                          cpu_ratio=round(theirs[3] / mine[3], 2))
         print(json.dumps(record), flush=True)
 
 
