@@ -52,6 +52,7 @@ struct trainer {
     struct train_position at;
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // rank 0
+    double lr;                        // of the last step
     bool stop_seen;
 
     struct meter_set meters;

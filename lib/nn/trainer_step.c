@@ -122,7 +122,8 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
         if (n == 0)
             return 0;
     }
-    if (update(t, schedule_lr(&t->schedule, progress), &times, e) < 0)
+    t->lr = schedule_lr(&t->schedule, progress);
+    if (update(t, t->lr, &times, e) < 0)
         return -1;
     tail_get(t, tail);
     t->at.step++;

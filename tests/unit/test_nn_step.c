@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole step on the fast kernels: the same as on the reference ones, the same bits whatever the
+// number of threads and the size that was planned for, optimizers as torch.optim defines them, and
+// no allocation once it runs.
+#include "base/arena.h"
+#include "nn/optimizer.h"
+#include "tests/tap.h"
+
+enum { BATCH = 8, CLASSES = 10 };
+
+static struct nn_model model;
+static size_t image_elements;
+
+static void open_network(struct network *net, const struct kernel_backend *k, int batch,
+                         int threads) {
+    struct err e;
+    struct network_config c = {.model = &model,
+                               .backend = k,
+                               .kernel = {.threads = threads},
+                               .batch = batch,
+                               .eval_batch = batch,
+                               .states = 2};
+    if (network_open(net, &c, &e) < 0)
+        bail_out("%s", e.text);
+    network_init(net, 5);
+}
+
+// Deterministic pixels and labels for n samples.
+static void feed(struct network *net, int n, enum network_mode mode) {
+    float *x = network_input(net, mode);
+    int32_t labels[BATCH];
+    uint32_t state = 2463534242u;
+    for (size_t i = 0; i < image_elements * (size_t)n; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(state >> 8) * 0x1p-23f - 1;
+    }
+    for (int i = 0; i < n; i++)
+        labels[i] = (i * 7 + 3) % CLASSES;
+    network_labels(net, labels, n);
+}
+
+static double step(struct network *net, struct optimizer *o, int n) {
+    struct loss_totals t;
+    feed(net, n, NETWORK_TRAIN);
+    network_forward(net, n, NETWORK_TRAIN);
+    network_loss(net, n, 0.1, 1.0 / n, &t);
+    network_backward(net, n, false, NULL, NULL);
+    if (o) {
+        optimizer_begin(o);
+        optimizer_apply(o, net, 1e-3, 0, model.param_elements / 2);
+        optimizer_apply(o, net, 1e-3, model.param_elements / 2, model.param_elements + 16);
+    }
+    return t.loss_sum / n;
+}
+
+static const float *reals(const char *buffer) {
+    return (const float *)(const void *)buffer;
+}
+
+// Largest difference relative to the largest value.
+static double difference(const float *a, const float *b, size_t n) {
+    double most = 0, scale = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]), v = fabs((double)b[i]);
+        most = d > most || d != d ? d : most;
+        scale = v > scale ? v : scale;
+    }
+    return most / scale;
+}
+
+// Filters of a parameter whose gradients differ. Where two values of a pooling window, or a value
+// and ReLU's zero, are apart by no more than rounding, the backends may rightly choose differently,
+// and one filter's gradient goes another way.
+static int filters_apart(const struct nn_param *p, const float *a, const float *b) {
+    size_t row = p->count / (size_t)p->out;
+    double scale = 0;
+    int far = 0;
+    for (size_t i = 0; i < p->count; i++)
+        scale = fmax(scale, fabs((double)b[p->begin + i]));
+    for (size_t o = 0; o < (size_t)p->out; o++) {
+        double most = 0;
+        for (size_t i = 0; i < row; i++) {
+            size_t at = p->begin + o * row + i;
+            double d = fabs((double)a[at] - (double)b[at]);
+            most = d > most || d != d ? d : most;
+        }
+        far += !(most <= 3e-4 * scale);
+    }
+    return far;
+}
+
+static void test_backends(void) {
+    struct network fast, plain;
+    open_network(&fast, &kernels_cpu, BATCH, 1);
+    open_network(&plain, &kernels_reference, BATCH, 1);
+    near(step(&fast, NULL, BATCH), step(&plain, NULL, BATCH), 1e-5, "the loss is the reference's");
+    int far = 0;
+    for (int i = 0; i < model.params; i++)
+        far += filters_apart(&model.param[i], reals(fast.grads), reals(plain.grads));
+    ok(far <= 2, "so are the gradients, but for %d filters", far);
+    near(difference(reals(fast.stats), reals(plain.stats), model.stat_elements), 0, 1e-5,
+         "and the running statistics");
+    feed(&fast, BATCH, NETWORK_EVAL);
+    feed(&plain, BATCH, NETWORK_EVAL);
+    network_forward(&fast, BATCH, NETWORK_EVAL);
+    network_forward(&plain, BATCH, NETWORK_EVAL);
+    near(difference(network_logits(&fast), network_logits(&plain), BATCH * CLASSES), 0, 1e-4,
+         "and the logits in evaluation");
+    network_close(&fast);
+    network_close(&plain);
+}
+
+static void test_bits(void) {
+    struct network one, two, large;
+    struct optimizer o[3];
+    for (int i = 0; i < 3; i++)
+        o[i] =
+            (struct optimizer){.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    open_network(&one, &kernels_cpu, BATCH - 3, 1);
+    open_network(&two, &kernels_cpu, BATCH - 3, 2);
+    open_network(&large, &kernels_cpu, BATCH, 1);
+    for (int i = 0; i < 2; i++) {
+        step(&one, &o[0], BATCH - 3);
+        step(&two, &o[1], BATCH - 3);
+        step(&large, &o[2], BATCH - 3);
+    }
+    size_t bytes = model.param_elements * sizeof(float);
+    ok(memcmp(one.params, two.params, bytes) == 0, "two threads give the bits of one");
+    ok(memcmp(one.params, large.params, bytes) == 0, "so does a plan for larger batches");
+    network_close(&one);
+    network_close(&two);
+    network_close(&large);
+}
+
+// One element of the parameters, by torch.optim's formulas in double.
+static void test_optimizers(void) {
+    static const struct optimizer cases[] = {
+        {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+        {.kind = OPTIMIZER_SGD, .momentum = 0.9},
+        {.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01},
+        {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct network net;
+        struct optimizer o = cases[i];
+        open_network(&net, &kernels_cpu, 1, 1);
+        size_t at = model.param[3].begin + 1;
+        double p = 0.5, m = 0, v = 0, lr = 0.1;
+        network_set(&net, net.params, at, 1, &(float){0.5f});
+        for (int t = 1; t <= 3; t++) {
+            float grad = 0.3f * (float)t - 0.5f;
+            double g = (double)grad;
+            network_set(&net, net.grads, at, 1, &grad);
+            optimizer_begin(&o);
+            optimizer_apply(&o, &net, lr, 0, model.param_elements);
+            if (o.kind == OPTIMIZER_ADAMW)
+                p -= lr * o.weight_decay * p;
+            else
+                g += o.weight_decay * p;
+            if (o.kind == OPTIMIZER_SGD) {
+                m = o.momentum * m + g;
+                p -= lr * (o.nesterov ? g + o.momentum * m : m);
+                continue;
+            }
+            m = o.beta1 * m + (1 - o.beta1) * g;
+            v = o.beta2 * v + (1 - o.beta2) * g * g;
+            p -= lr * (m / (1 - pow(o.beta1, t))) / (sqrt(v / (1 - pow(o.beta2, t))) + o.eps);
+        }
+        near(reals(net.params)[at], p, 1e-6, "%s%s: three updates", optimizer_name(o.kind),
+             o.nesterov ? " with nesterov" : "");
+        network_close(&net);
+    }
+}
+
+static int allocations;
+static void count_malloc(const volatile void *p, size_t size) {
+    (void)p;
+    (void)size;
+    allocations++;
+}
+static void count_free(const volatile void *p) {
+    (void)p;
+}
+// The sanitizer's own, where the program was built with it.
+extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *,
+                                                                       size_t),
+                                                     void (*on_free)(const volatile void *))
+    __attribute__((weak));
+
+static void test_allocations(void) {
+    struct network net;
+    struct optimizer o = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    if (!__sanitizer_install_malloc_and_free_hooks) {
+        skip(1, "allocations are counted in the sanitizer build only");
+        return;
+    }
+    open_network(&net, &kernels_cpu, BATCH, 2);
+    __sanitizer_install_malloc_and_free_hooks(count_malloc, count_free);
+    allocations = 0;
+    for (int i = 0; i < 3; i++)
+        step(&net, &o, BATCH);
+    is_int(allocations, 0, "three steps allocate nothing");
+    free(heap_alloc(1));
+    ok(allocations > 0, "which would have been counted");
+    network_close(&net);
+}
+
+int main(void) {
+    struct err e;
+    struct nn_model_spec spec = {
+        .name = "resnet18", .stem = "imagenet", .h = 48, .w = 48, .c = 3, .classes = CLASSES};
+    if (model_build(&model, &spec, &e) < 0)
+        bail_out("%s", e.text);
+    image_elements = layer_elements(&model.layer[0], 1);
+    test_backends();
+    test_bits();
+    test_optimizers();
+    test_allocations();
+    return done_testing();
+}
