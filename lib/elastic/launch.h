@@ -21,6 +21,9 @@ enum {
     LAUNCH_LAST_CALL_MS = 5000,
     LAUNCH_REGROUP_CALL_MS = 500,
     LAUNCH_REJOIN_MS = 30000,
+    LAUNCH_CRASH_MS = 5000,   // a group that fails sooner has crashed;
+    LAUNCH_CRASHES_MAX = 3,   // so many in a row end the run,
+    LAUNCH_BACKOFF_MS = 1000, // and each waits so much longer than the last
     LAUNCH_NPROC_MAX = GUARD_WORKERS_MAX,
 };
 

@@ -87,6 +87,9 @@ int launch_fill(struct launch *l, struct err *e) {
         .silent_ms_max = AGENT_SILENT_MS_MAX,
         .lease_ms = AGENT_LEASE_MS,
         .stop_ms_max = c->coordinator.shutdown_timeout_ms + STOP_MARGIN_MS,
-        .note_ms = AGENT_NOTE_MS};
+        .note_ms = AGENT_NOTE_MS,
+        .crash_ms = LAUNCH_CRASH_MS,
+        .crashes_max = LAUNCH_CRASHES_MAX,
+        .backoff_ms = LAUNCH_BACKOFF_MS};
     return 0;
 }

@@ -2,10 +2,9 @@
 // Theory of operation: members sit in slots (their ids); events change one member or the phase, and
 // then rendezvous_settle looks whether the phase is complete. Actions go into a queue that the
 // owner empties. Nothing here blocks, allocates per event (actions aside), or looks at a clock.
-#include "elastic/rendezvous.h"
-
 #include "base/arena.h"
 #include "elastic/rendezvous_order.h"
+#include "elastic/rendezvous_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +12,6 @@
 
 // Silence is looked for so often, over all members at once, whatever their number.
 enum { SCANS_PER_SILENCE = 8 };
-
-struct rendezvous {
-    struct rendezvous_config config;
-    enum rendezvous_phase phase;
-    enum rendezvous_verdict verdict, verdict_next; // next: what STOP leads to, if final
-    int round, restarts, world_size;
-    int64_t gather_ms, min_ms, fence_ms, stop_ms, note_ms, scan_ms, now_ms; // min_ms -1: not yet
-    int64_t seq;
-    char reason[RENDEZVOUS_REASON_BYTES_MAX];
-    struct rendezvous_member **slots;
-    int slot_count, member_count;
-    int *active; // ids by group rank, -1 when lost
-    int active_count;
-    struct rendezvous_action *queue;
-    size_t queue_first, queue_len, queue_room;
-};
 
 static void settle(struct rendezvous *r);
 
@@ -44,22 +27,13 @@ static struct rendezvous_action *push(struct rendezvous *r, enum rendezvous_acti
     return a;
 }
 
-bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out) {
-    if (r->queue_first == r->queue_len) {
-        r->queue_first = r->queue_len = 0;
-        return false;
-    }
-    *out = r->queue[r->queue_first++];
-    return true;
-}
-
 struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms) {
     struct rendezvous *r = heap_alloc(sizeof *r);
     r->config = *c;
     r->round = -1;
     r->min_ms = -1;
     r->gather_ms = r->note_ms = r->scan_ms = r->now_ms = now_ms;
-    r->fence_ms = INT64_MIN;
+    r->fence_ms = r->hold_ms = INT64_MIN;
     return r;
 }
 
@@ -72,10 +46,6 @@ void rendezvous_close(struct rendezvous *r) {
     free(r->active);
     free(r->queue);
     free(r);
-}
-
-static struct rendezvous_member *member_of(const struct rendezvous *r, int id) {
-    return id >= 0 && id < r->slot_count ? r->slots[id] : NULL;
 }
 
 static void set_reason(struct rendezvous *r, const char *why) {
@@ -172,6 +142,7 @@ static void start_round(struct rendezvous *r) {
     }
     free(all);
     r->round++;
+    r->round_ms = r->now_ms;
     r->phase = PHASE_RUN;
     push(r, ACTION_START);
 }
@@ -259,7 +230,7 @@ static void lose(struct rendezvous *r, struct rendezvous_member *m, const char *
 }
 
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
     if (!m)
         return;
     r->now_ms = now_ms;
@@ -268,7 +239,7 @@ void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *w
 }
 
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
     if (!m || m->leaving)
         return;
     r->now_ms = now_ms;
@@ -281,18 +252,36 @@ void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *
     settle(r);
 }
 
+// A round that fails within crash_ms of its start is a crash. Several in a row end the run: trying
+// again does not help. Before that, each waits longer than the last.
+static bool note_crash(struct rendezvous *r) {
+    const struct rendezvous_config *c = &r->config;
+    bool soon = c->crash_ms > 0 && r->now_ms - r->round_ms < c->crash_ms;
+    r->crashes = soon ? r->crashes + 1 : 0;
+    if (r->crashes > 1)
+        r->hold_ms = r->now_ms + c->backoff_ms * (r->crashes - 1);
+    return soon && r->crashes >= c->crashes_max;
+}
+
 void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
+    char text[RENDEZVOUS_REASON_BYTES_MAX];
     if (!m || round != r->round || r->phase != PHASE_RUN || m->state != MEMBER_ACTIVE)
         return;
     r->now_ms = now_ms;
     bool again = r->restarts < r->config.max_restarts;
-    begin_stop(r, again ? VERDICT_NONE : VERDICT_FAILED, true, why);
+    if (again && note_crash(r)) {
+        snprintf(text, sizeof text, "crash loop: %d times in a row within %lld s; the last: %.300s",
+                 r->crashes, (long long)(r->config.crash_ms / 1000), why);
+        begin_stop(r, VERDICT_FAILED, false, text);
+    } else {
+        begin_stop(r, again ? VERDICT_NONE : VERDICT_FAILED, true, why);
+    }
     settle(r);
 }
 
 void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
     if (!m || round != r->round || r->phase != PHASE_RUN || m->state != MEMBER_ACTIVE)
         return;
     r->now_ms = now_ms;
@@ -301,7 +290,7 @@ void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round) {
 }
 
 void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
     if (!m || round != r->round || m->state != MEMBER_STOPPING)
         return;
     r->now_ms = now_ms;
@@ -321,7 +310,7 @@ void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdi
 }
 
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id) {
-    struct rendezvous_member *m = member_of(r, id);
+    struct rendezvous_member *m = rendezvous_slot(r, id);
     if (m)
         m->heard_ms = now_ms;
 }
@@ -360,7 +349,8 @@ static void settle_gather(struct rendezvous *r) {
     if (r->min_ms < 0)
         r->min_ms = r->now_ms;
     bool all = ready >= c->nodes_max || (c->nodes_expected > 0 && ready >= c->nodes_expected);
-    if (r->now_ms >= r->fence_ms && (all || r->now_ms - r->min_ms >= last_call(r)))
+    if (r->now_ms >= r->fence_ms && r->now_ms >= r->hold_ms &&
+        (all || r->now_ms - r->min_ms >= last_call(r)))
         start_round(r);
 }
 
@@ -455,45 +445,9 @@ int64_t rendezvous_deadline(const struct rendezvous *r) {
     earlier(&at, r->note_ms + r->config.note_ms);
     if (r->min_ms < 0)
         earlier(&at, r->gather_ms + gather_limit(r));
-    else if (r->now_ms < r->fence_ms)
-        earlier(&at, r->fence_ms);
+    else if (r->now_ms < r->fence_ms || r->now_ms < r->hold_ms)
+        earlier(&at, r->fence_ms > r->hold_ms ? r->fence_ms : r->hold_ms);
     else
         earlier(&at, r->min_ms + last_call(r));
     return at;
-}
-
-// ---- what is the case ----
-
-enum rendezvous_phase rendezvous_phase(const struct rendezvous *r) {
-    return r->phase;
-}
-enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r) {
-    return r->verdict;
-}
-const char *rendezvous_reason(const struct rendezvous *r) {
-    return r->reason;
-}
-int rendezvous_round(const struct rendezvous *r) {
-    return r->round;
-}
-int rendezvous_restarts(const struct rendezvous *r) {
-    return r->restarts;
-}
-int rendezvous_world_size(const struct rendezvous *r) {
-    return r->world_size;
-}
-int rendezvous_member_count(const struct rendezvous *r) {
-    return r->member_count;
-}
-int rendezvous_active_count(const struct rendezvous *r) {
-    return r->active_count;
-}
-
-const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id) {
-    return member_of(r, id);
-}
-
-const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank) {
-    return group_rank >= 0 && group_rank < r->active_count ? member_of(r, r->active[group_rank])
-                                                           : NULL;
 }

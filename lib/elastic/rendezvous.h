@@ -50,6 +50,9 @@ struct rendezvous_config {
     int64_t lease_ms;          // and its workers are gone after this, counted from its last word
     int64_t stop_ms_max;       // from STOP to its answer
     int64_t note_ms;           // between two WAITING notes
+    int64_t crash_ms;          // a round that fails sooner than this is a crash; 0: none is
+    int crashes_max;           // so many in a row end the run
+    int64_t backoff_ms;        // added before each start after the second crash in a row
 };
 
 struct rendezvous_node { // what a joining node says of itself; copied

@@ -117,6 +117,8 @@ is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
     'with a fresh store each time'
 run sh_worker --max-restarts 2 false
 is "$status" 1 'restarts are not endless'
+run sh_worker --max-restarts 50 false
+like "$err" 'crash loop: 3 times in a row' 'and three crashes right after the start end the run'
 
 # ---- signals ------------------------------------------------------------------------------------
 start_agent() { # FLAGS… -- SCRIPT: agent in the background, its pid in $agent

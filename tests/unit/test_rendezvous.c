@@ -121,6 +121,32 @@ static void test_restarts(void) {
     rendezvous_close(r);
 }
 
+static void test_crash_loop(void) {
+    struct rendezvous_config c = base;
+    c.nodes_min = c.nodes_max = 1;
+    c.max_restarts = 100;
+    c.crash_ms = 5000, c.crashes_max = 3, c.backoff_ms = 1000;
+    struct rendezvous *r = rendezvous_open(&c, 0);
+    int a = join(r, 0, "a", -1, 1);
+    rendezvous_failed(r, 1000, a, 0, "one"), rendezvous_stopped(r, 1000, a, 0, 1);
+    is_int(rendezvous_phase(r), PHASE_RUN, "the first crash: at once again");
+    rendezvous_failed(r, 2000, a, 1, "two"), rendezvous_stopped(r, 2000, a, 1, 1);
+    is_int(rendezvous_phase(r), PHASE_GATHER, "the second in a row: not at once");
+    rendezvous_heard(r, 3000, a), rendezvous_tick(r, 3000);
+    is_int(rendezvous_phase(r), PHASE_RUN, "but after the back-off");
+    rendezvous_heard(r, 9000, a);
+    rendezvous_failed(r, 9000, a, 2, "three"), rendezvous_stopped(r, 9000, a, 2, 1);
+    is_int(rendezvous_phase(r), PHASE_RUN, "one that ran for long is no crash");
+    for (int i = 0; i < 3; i++) {
+        int64_t now = 10000 + i * 4000;
+        rendezvous_heard(r, now, a), rendezvous_tick(r, now);
+        rendezvous_failed(r, now, a, 3 + i, "quick"), rendezvous_stopped(r, now, a, 3 + i, 1);
+    }
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "three in a row end the run");
+    has_str(rendezvous_reason(r), "crash loop", "and it is called so");
+    rendezvous_close(r);
+}
+
 static void test_loss_and_fence(void) {
     struct rendezvous_config c = base;
     struct rendezvous_action act = {0};
@@ -241,6 +267,7 @@ int main(void) {
     test_start_and_finish();
     test_natural_order();
     test_restarts();
+    test_crash_loop();
     test_loss_and_fence();
     test_range_and_spares();
     test_timeouts_and_stop();

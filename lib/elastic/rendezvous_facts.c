@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is the case, and what is to be done: the reading side of the rendezvous.
+#include "elastic/rendezvous_state.h"
+
+bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out) {
+    if (r->queue_first == r->queue_len) {
+        r->queue_first = r->queue_len = 0;
+        return false;
+    }
+    *out = r->queue[r->queue_first++];
+    return true;
+}
+
+enum rendezvous_phase rendezvous_phase(const struct rendezvous *r) {
+    return r->phase;
+}
+enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r) {
+    return r->verdict;
+}
+const char *rendezvous_reason(const struct rendezvous *r) {
+    return r->reason;
+}
+int rendezvous_round(const struct rendezvous *r) {
+    return r->round;
+}
+int rendezvous_restarts(const struct rendezvous *r) {
+    return r->restarts;
+}
+int rendezvous_world_size(const struct rendezvous *r) {
+    return r->world_size;
+}
+int rendezvous_member_count(const struct rendezvous *r) {
+    return r->member_count;
+}
+int rendezvous_active_count(const struct rendezvous *r) {
+    return r->active_count;
+}
+
+const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id) {
+    return rendezvous_slot(r, id);
+}
+
+const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank) {
+    return group_rank >= 0 && group_rank < r->active_count
+               ? rendezvous_slot(r, r->active[group_rank])
+               : NULL;
+}
