@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "base/log.h"
+#include "job/hashing.h"
 #include "job/send.h"
 #include "sys/file.h"
 
@@ -111,7 +112,7 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
         return -1;
     if (s->config->dry_run)
         return 0;
-    if (manifest_hash(m, file_join(s->arena, s->cluster.dir, "hashes"), NULL, NULL, e) < 0)
+    if (hashing_run(s, m, e) < 0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
     struct manifest **all = arena_new(s->arena, struct manifest *, count + 1);

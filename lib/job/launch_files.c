@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "conf/render.h"
+#include "job/hashing.h"
 #include "job/programs.h"
 #include "sys/file.h"
 
@@ -130,11 +131,6 @@ static int deal_input(struct launch *l, struct launch_input *in, struct err *e) 
     return 0;
 }
 
-static int hash_now(struct launch *l, struct manifest *m, struct err *e) {
-    const char *cache = file_join(l->session->arena, l->session->cluster.dir, "hashes");
-    return manifest_hash(m, cache, NULL, NULL, e);
-}
-
 // The path on the nodes carries the hash of the content, so the next run finds it there.
 static int add_input(struct launch *l, const struct config_input *from, struct launch_input *in,
                      struct err *e) {
@@ -154,7 +150,7 @@ static int add_input(struct launch *l, const struct config_input *from, struct l
     in->manifest = manifest_new();
     const char *base = file_base(from->source);
     if (manifest_add_path(in->manifest, from->source, folder ? "" : base, &rules, e) < 0 ||
-        hash_now(l, in->manifest, e) < 0)
+        hashing_run(l->session, in->manifest, e) < 0)
         return -1;
     if (in->sharded && in->manifest->files < l->node_count)
         return err_set(e, ERR_CONFIG, "'%s' has %zu files, too few for %zu nodes", from->source,
@@ -258,7 +254,7 @@ int launch_files(struct launch *l, struct err *e) {
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         if (manifest_sort(l->shards[n], e) < 0)
             return -1;
-    return l->common->count ? hash_now(l, l->common, e) : 0;
+    return l->common->count ? hashing_run(l->session, l->common, e) : 0;
 }
 
 void launch_close(struct launch *l) {
