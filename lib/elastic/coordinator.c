@@ -52,7 +52,8 @@ static void peer_free(struct peer *p) {
     *(p->prev ? &p->prev->next : &c->peers) = p->next;
     if (p->next)
         p->next->prev = p->prev;
-    c->greeting_count -= p->id < 0;
+    coordinator_name_peer(p, -1);
+    c->greeting_count--;
     p->next = c->dead;
     c->dead = p;
     timer_start(c->loop, &c->bury, 0, on_bury);
@@ -69,6 +70,7 @@ void coordinator_close(struct coordinator *c) {
     rendezvous_close(c->rendezvous);
     arena_fini(&c->arena);
     free(c->failures);
+    free(c->by_id);
     free(c);
 }
 
@@ -81,10 +83,23 @@ void *coordinator_ctx(const struct coordinator *c) {
 }
 
 struct peer *coordinator_peer(struct coordinator *c, int id) {
-    for (struct peer *p = c->peers; p; p = p->next)
-        if (p->id == id)
-            return p;
-    return NULL;
+    return id >= 0 && id < c->by_id_room ? c->by_id[id] : NULL;
+}
+
+void coordinator_name_peer(struct peer *p, int id) {
+    struct coordinator *c = p->coordinator;
+    if (p->id >= 0)
+        c->by_id[p->id] = NULL;
+    if (id >= c->by_id_room) {
+        int old = c->by_id_room;
+        c->by_id_room = id * 2 + 16;
+        c->by_id = heap_realloc(c->by_id, (size_t)c->by_id_room * sizeof(struct peer *));
+        memset(c->by_id + old, 0, (size_t)(c->by_id_room - old) * sizeof(struct peer *));
+    }
+    if (id >= 0)
+        c->by_id[id] = p;
+    c->greeting_count += (id < 0) - (p->id < 0);
+    p->id = id;
 }
 
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
@@ -152,8 +167,7 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
         peer_free(p);
         return;
     }
-    p->id = id;
-    c->greeting_count--;
+    coordinator_name_peer(p, id);
 }
 
 static int compare_failures(const void *pa, const void *pb) {

@@ -157,8 +157,7 @@ static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
         events_end(c->events);
     }
     if (p) {
-        p->id = -1; // the rendezvous has forgotten it
-        c->greeting_count++;
+        coordinator_name_peer(p, -1); // the rendezvous has forgotten it
         link_refuse(&p->link, false, a->reason);
         coordinator_peer_gone(p, a->reason);
     }

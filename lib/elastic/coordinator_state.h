@@ -26,6 +26,8 @@ struct coordinator {
     struct events *events;
     void (*on_idle)(struct coordinator *c);
     struct peer *peers, *dead;
+    struct peer **by_id; // members' peers
+    int by_id_room;
     int greeting_count;
     struct timer timer, bury;
     int64_t linger_until_ms;
@@ -41,6 +43,8 @@ struct coordinator {
 // Carries out what the rendezvous wants and sets the timer.
 void coordinator_pump(struct coordinator *c);
 struct peer *coordinator_peer(struct coordinator *c, int id);
+// Makes p the peer of member id; -1: of none.
+void coordinator_name_peer(struct peer *p, int id);
 void coordinator_peer_gone(struct peer *p, const char *why);
 
 #endif
