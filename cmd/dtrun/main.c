@@ -66,6 +66,14 @@ static enum log_level level_wanted(void) {
     return LOG_WARN;
 }
 
+static int work(struct launch *l, const struct cli_rest *rest) {
+    struct err e;
+    if (launch_by_hand(l, rest->command, rest->command_count, &e) < 0)
+        return fail(&e);
+    int status = agent_run(&l->agent, &e);
+    return status < 0 ? fail(&e) : status;
+}
+
 static int run(int argc, char **argv) {
     static struct arena arena; // until the process ends
     static struct launch launch;
@@ -90,15 +98,13 @@ static int run(int argc, char **argv) {
         return printf("dtrun %s\n", DTCTL_VERSION) < 0;
     if (option_set_finish(&set, &e) < 0)
         return fail(&e), 2; // every mistake here is one of usage
-    int turn = surroundings_take_turn(&arena, &around, &e);
+    int hold, turn = surroundings_take_turn(&arena, &around, &hold, &e);
     if (turn != 0)
         return turn < 0 ? fail(&e) : 0;
-    if (launch_by_hand(&launch, rest.command, rest.command_count, &e) < 0)
-        return fail(&e);
-    int status = agent_run(&launch.agent, &e);
-    return status < 0 ? fail(&e) : status;
+    int status = work(&launch, &rest);
+    surroundings_end_turn(&around, hold);
+    return status;
 }
-
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--node") == 0) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);

@@ -79,8 +79,9 @@ static void take_all_processors(void) {
         log_warn("workers are held to the processors of the first task", NULL);
 }
 
-int surroundings_take_turn(struct arena *a, const struct around *x, struct err *e) {
+int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, struct err *e) {
     char host[256] = "localhost";
+    *hold = -1;
     if (!x->by || x->tasks <= 1)
         return 0;
     gethostname(host, sizeof host - 1);
@@ -88,5 +89,11 @@ int surroundings_take_turn(struct arena *a, const struct around *x, struct err *
     if (x->local > 0)
         return local_task_wait(name, LOCAL_TASK_COME_MS_MAX, e) < 0 ? -1 : 1;
     take_all_processors();
-    return local_task_hold(name, e) < 0 ? -1 : 0; // held until the process ends
+    *hold = local_task_hold(name, e);
+    return *hold < 0 ? -1 : 0;
+}
+
+void surroundings_end_turn(const struct around *x, int hold) {
+    if (hold >= 0)
+        local_task_release(hold, x->tasks - 1, LOCAL_TASK_LATE_MS_MAX);
 }

@@ -9,7 +9,9 @@
 
 // After the command line was scanned, before real PET_ variables are read.
 int surroundings_read(struct option_set *set, struct around *out, struct err *e);
-// Makes this process the node's agent (0), or waits until that one is done (1).
-int surroundings_take_turn(struct arena *a, const struct around *x, struct err *e);
+// Makes this process the node's agent (0; *hold is for surroundings_end_turn), or waits until that
+// one is done (1).
+int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, struct err *e);
+void surroundings_end_turn(const struct around *x, int hold);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The holder never accepts: a connection in the backlog breaks when the listener's process ends.
+// Until it is done the holder accepts nobody: connections wait in the backlog, and break when it
+// ends.
 #include "elastic/local_task.h"
 
 #include "base/clock.h"
@@ -42,6 +43,22 @@ int local_task_hold(const char *name, struct err *e) {
     err_errno(e, ERR_BUSY, "another agent of this step runs on this node ('%s')", name);
     close(fd);
     return -1;
+}
+
+void local_task_release(int fd, int waiters, int late_ms_max) {
+    int64_t until = clock_mono_ms() + late_ms_max;
+    while (waiters > 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int64_t left = until - clock_mono_ms();
+        if (left <= 0 || poll(&p, 1, (int)left) <= 0)
+            break;
+        int one = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        if (one < 0)
+            break;
+        close(one); // its end is what the other waits for
+        waiters--;
+    }
+    close(fd);
 }
 
 // The connection to a holder of this user, or -1.
