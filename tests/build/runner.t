@@ -67,6 +67,7 @@ like "$out" 'c.c:4' 'and the place'
 script early "source '$WORK/tests/lib.sh'; ok one true; exit 0"
 run env -u TEST_WORK tests/x/early.t
 is "$status" 1 'a shell test that ends before done_testing fails'
+rm -rf "$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")"
 script false "source '$WORK/tests/lib.sh'; ok one false; is a b two; done_testing"
 run env -u TEST_WORK tests/x/false.t
 is "$status" 1 'shell assertions that do not hold fail'
