@@ -69,8 +69,9 @@ static void test_nproc(void) {
 }
 
 static void test_env(void) {
-    char *inherited[] = {"PATH=/bin", "RANK=99", "GLOO_SOCKET_IFNAME=mine",
-                         "CUDA_VISIBLE_DEVICES=5,6", NULL};
+    static const char *const parent[] = {"PATH=/bin", "RANK=99", "GLOO_SOCKET_IFNAME=mine",
+                                         "CUDA_VISIBLE_DEVICES=5,6", NULL};
+    char *const *inherited = (char *const *)parent;
     struct job_pair extra[] = {{"FOO", "bar"}, {"MASTER_PORT", "1"}};
     struct worker_facts f = {.run = "r1",
                              .role = "trainer",
