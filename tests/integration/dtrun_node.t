@@ -26,6 +26,7 @@ fresh() {
     for n in n?; do [ ! -d "$n" ] || node "${n#n}" clean --all --force >/dev/null; done
     rm -rf got.* pid.* offsets.* go
 }
+hosts_down() { fresh; } # at the end, however it comes: no agent stays behind
 start() { # NODES MIN RESTARTS [KEY=VALUE…] -- SCRIPT
     local args=()
     while [ "$1" != -- ]; do args+=("$1") && shift; done
