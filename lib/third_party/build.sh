@@ -67,7 +67,7 @@ build_openssl() {
     cp LICENSE.txt "$out/licenses/openssl"
 }
 
-# Debian's security patches, in the order of their series file; each is named in versions.
+# Debian's security patches, in the order of their series file, and our own; each is named in versions.
 libssh2_patch() { # SRC
     local archive patch version
     archive=$(find "$work/archives" -name 'libssh2_*.debian.tar.xz' | head -n 1)
@@ -86,6 +86,9 @@ libssh2_patch() { # SRC
             -i "$work/libssh2-debian/debian/patches/$patch"
         echo "libssh2 patch $patch" >>"$out/versions"
     done <"$work/libssh2-debian/debian/patches/series"
+    build_log 'libssh2: patches/libssh2.patch' patch -d "$1" -p1 --forward --batch \
+        -i "$here/patches/libssh2.patch"
+    echo 'libssh2 patch dtctl/libssh2.patch' >>"$out/versions"
 }
 
 # Old ciphers, MACs and key types are left out; files that others #include are not compiled by
