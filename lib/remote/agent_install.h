@@ -52,7 +52,7 @@ int agent_install(struct transport_link *l, const struct agent_install_spec *spe
 
 // Pure: reads the line that `--node hello` printed; strings are in the arena.
 struct arena;
-int agent_install_parse(struct arena *a, const char *text, size_t len, struct node_facts *out,
+int agent_install_parse(struct arena *a, const char *text, size_t len, struct node_facts *f,
                         struct err *e);
 
 #endif
