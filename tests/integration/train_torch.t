@@ -27,8 +27,8 @@ mkdir imagenet
 ok 'PyTorch makes weights and images' "$PYTHON" "$helper" make imagenet imagenet 5
 # Learning rates are low: after that batch norm multiplies rounding errors within a few steps, in
 # PyTorch's own float against its own double as well.
-for case in "sgd 0.000001 10 weight_decay=1e-4 momentum=0.9 nesterov=true" \
-    "adam 0.000001 10 weight_decay=1e-4" "adamw 0.000001 3 weight_decay=0.05"; do
+for case in "sgd 0.0000005 10 weight_decay=1e-4 momentum=0.9 nesterov=true" \
+    "adam 0.0000005 10 weight_decay=1e-4" "adamw 0.000001 3 weight_decay=0.05"; do
     read -r optimizer lr epochs rest <<<"$case"
     ok "$optimizer: PyTorch trains" "$PYTHON" "$helper" train imagenet "$optimizer" "$lr" \
         "$epochs" losses
