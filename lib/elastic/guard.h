@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "sys/loop.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -34,7 +35,8 @@ enum {
 struct guard_worker { // everything is used once, inside guard_start
     const char *const *argv;
     const char *const *env;
-    int out, err; // descriptors for its standard streams
+    int out, err;                // descriptors for its standard streams
+    const cpu_set_t *processors; // that it may run on; NULL: the agent's
 };
 
 struct guard_spec {

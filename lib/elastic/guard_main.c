@@ -67,6 +67,19 @@ static void close_inherited(struct guard_state *s) {
     free(kept);
 }
 
+// A child starts with its parent's processors.
+static pid_t start_bound(const struct proc_spec *p, const cpu_set_t *processors, struct err *e) {
+    cpu_set_t own;
+    if (!processors)
+        return proc_start(p, e);
+    if (sched_getaffinity(0, sizeof own, &own) < 0 ||
+        sched_setaffinity(0, sizeof *processors, processors) < 0)
+        return err_errno(e, ERR_SYS, "cannot bind a worker to its processors");
+    pid_t pid = proc_start(p, e);
+    sched_setaffinity(0, sizeof own, &own);
+    return pid;
+}
+
 static void start_worker(struct guard_state *s, int i) {
     const struct guard_worker *w = &s->spec->workers[i];
     struct proc_spec p = {.argv = w->argv,
@@ -79,7 +92,7 @@ static void start_worker(struct guard_state *s, int i) {
                           .parent_death_signal = SIGKILL};
     struct err e;
     struct guard_report r = {.exit = {.local_rank = i}};
-    pid_t pid = proc_start(&p, &e);
+    pid_t pid = start_bound(&p, w->processors, &e);
     r.exit.pid = pid;
     if (pid < 0) {
         r.kind = REPORT_EXITED;

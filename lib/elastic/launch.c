@@ -196,8 +196,6 @@ static int make_log_base(struct launch *l, struct err *e) {
 static int refuse_unserved(const struct launch_options *o, struct err *e) {
     if (o->logs_specs[0])
         return err_set(e, ERR_USAGE, "--logs-specs: Python plug-ins are not served");
-    if (o->numa_binding[0])
-        return err_set(e, ERR_USAGE, "--numa-binding is not served yet");
     if (strcmp(o->event_log_handler, "null") != 0)
         return err_set(e, ERR_USAGE, "--event-log-handler: only null is served");
     if (strcmp(o->start_method, "spawn") != 0 && strcmp(o->start_method, "fork") != 0 &&

@@ -41,10 +41,10 @@ struct launch_options { // one per row of launch_table
     int64_t node_rank;
     const char *master_addr;
     int64_t master_port;
-    const char *local_addr, *numa_binding, *signals_to_handle;
+    const char *local_addr, *signals_to_handle;
     int64_t shutdown_timeout;
     bool virtual_local_rank, launch, use_env;
-    int exit_code, print_completion; // indexes into their words
+    int numa_binding, exit_code, print_completion; // indexes into their words
     bool help, version;
 };
 

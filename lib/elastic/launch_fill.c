@@ -2,6 +2,7 @@
 // The part of an agent's config that is the same by hand and from dtctl.
 #include "base/log.h"
 #include "elastic/launch.h"
+#include "elastic/numa.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,19 @@ static int check_devices(const struct launch *l, struct err *e) {
                    visible, devices, nproc);
 }
 
+static int bind_processors(struct launch *l, struct err *e) {
+    struct workers_config *w = &l->agent.workers;
+    cpu_set_t allowed;
+    if (l->options.numa_binding == 0)
+        return 0;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) < 0)
+        return err_errno(e, ERR_SYS, "--numa-binding: cannot read this process's processors");
+    cpu_set_t *sets = arena_new(l->arena, cpu_set_t, (size_t)w->nproc);
+    w->processors = sets; // the words of the flag: none, then the modes
+    return numa_bind("", (enum numa_mode)(l->options.numa_binding - 1),
+                     getenv("CUDA_VISIBLE_DEVICES"), w->nproc, &allowed, sets, e);
+}
+
 int launch_fill(struct launch *l, struct err *e) {
     const struct launch_options *o = &l->options;
     struct agent_config *c = &l->agent;
@@ -69,7 +83,7 @@ int launch_fill(struct launch *l, struct err *e) {
     c->signals_text = o->signals_to_handle;
     c->report = true;
     c->exit_code_of_worker = o->exit_code == 1;
-    if (fill_workers(l, e) < 0 || check_devices(l, e) < 0 ||
+    if (fill_workers(l, e) < 0 || check_devices(l, e) < 0 || bind_processors(l, e) < 0 ||
         launch_signals(o->signals_to_handle, &c->signals, e) < 0)
         return -1;
     c->coordinator.shutdown_timeout_ms = o->shutdown_timeout * 1000;

@@ -9,6 +9,7 @@
 #define FLAG(name, kind, field) .flag = name, .type = kind, AT(field)
 
 static const char *const exit_codes[] = {"agent", "worker", NULL};
+static const char *const bindings[] = {"none", "node", "socket", "exclusive", "core-complex", NULL};
 static const char *const completions[] = {"none", "bash", "zsh", "fish", NULL};
 
 static const struct option_row rows[] = {
@@ -71,8 +72,10 @@ static const struct option_row rows[] = {
      .arg = "PORT", .help = "Port of node rank 0 (static); 29500 unless given."},
     {FLAG("local-addr", OPTION_STRING, local_addr), .text = "", .arg = "HOST",
      .help = "Address that this node gives to the others."},
-    {FLAG("numa-binding", OPTION_STRING, numa_binding), .text = "",
-     .help = "Binding workers to the NUMA nodes of their GPUs is not served."},
+    {FLAG("numa-binding", OPTION_CHOICE, numa_binding), .text = "none", .choices = bindings,
+     .arg = "MODE",
+     .help = "Processors of each worker, by its GPU: its node, socket, an exclusive share of the "
+             "node's cores, or one core-complex (shared cache)."},
     {FLAG("signals-to-handle", OPTION_STRING, signals_to_handle),
      .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNAL,…",
      .help = "Signals that stop the run and are passed on to the workers."},

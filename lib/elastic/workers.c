@@ -163,6 +163,7 @@ static int prepare(struct workers *w, const struct worker_facts *f, struct guard
     for (int i = 0; i < w->count; i++) {
         struct worker *x = &w->list[i];
         g[i].argv = command_of(w, i);
+        g[i].processors = w->config->processors ? &w->config->processors[i] : NULL;
         g[i].env = worker_env_build(&w->arena, environ, f, i, x->error_path ? x->error_path : "");
         if (open_stream(w, x, STREAM_OUT, "stdout.log", &x->out_path, &g[i].out, e) < 0 ||
             open_stream(w, x, STREAM_ERR, "stderr.log", &x->err_path, &g[i].err, e) < 0)

@@ -19,6 +19,7 @@
 #include "elastic/wire.h"
 #include "elastic/worker_env.h"
 
+#include <sched.h>
 #include <stdbool.h>
 
 enum { STREAM_OUT = 1, STREAM_ERR = 2 }; // torchrun's numbers for redirects and tee
@@ -35,6 +36,7 @@ struct workers_config {
     const char *prefix; // template; NULL: "[${role_name}${local_rank}]:"
     const char *role, *host;
     uint64_t descriptors_max;
+    const cpu_set_t *processors; // per local rank; NULL: the agent's
 };
 
 struct worker {
