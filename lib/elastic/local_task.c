@@ -77,8 +77,9 @@ static int find_holder(const char *name) {
 
 static void leave_signals_to_holder(void) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        signal(signals[i], SIG_IGN);
+        sigaction(signals[i], &ignore, NULL);
 }
 
 int local_task_wait(const char *name, int come_ms_max, struct err *e) {
