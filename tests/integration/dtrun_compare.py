@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that dtrun_compare.t runs under torchrun and under dtrun. Plain users' code: argv[1] is the case."""
+import json
+import os
+import signal
+import sys
+import time
+
+
+def say(line):
+    """One write: lines of several ranks must not mix."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def environment():
+    """What the launcher added to or changed in what its parent had, as rank 1 sees it."""
+    with open(os.environ["COMPARE_PARENT"]) as f:
+        parent = dict(line.rstrip("\0").partition("=")[::2] for line in f.read().split("\0"))
+    if os.environ["RANK"] == "1":
+        for name, value in sorted(os.environ.items()):
+            if parent.get(name) != value:
+                say(f"{name}={value}")
+
+
+def ddp():
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.randn(64, 8)[rank::world]
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(data).pow(2).mean().backward()
+        optimizer.step()
+    total = sum(p.double().sum().item() for p in model.parameters())
+    dist.barrier()
+    dist.destroy_process_group()
+    say(f"rank {rank} of {world}: {total:.6f}")
+
+
+def fail():
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    @record
+    def main():
+        if os.environ["RANK"] == "1":
+            print("last words of rank 1", file=sys.stderr)
+            raise ValueError("a reason in rank 1")
+        time.sleep(600)
+
+    main()
+
+
+def killed():
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+def status():
+    sys.exit(7 if os.environ["RANK"] == "1" else 0)
+
+
+def stubborn():
+    for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(s, signal.SIG_IGN)
+    with open(f"{os.environ['COMPARE_DIR']}/pid.{os.environ['RANK']}", "w") as f:
+        f.write(f"{os.getpid()}\n")
+    while True:
+        time.sleep(0.1)
+
+
+def noisy():
+    rank = os.environ["RANK"]
+    say(f"out {rank}\nneedle {rank}")
+    sys.stderr.write(f"err {rank}\n")
+
+
+def restart():
+    count = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    say(f"count {count} of {os.environ['TORCHELASTIC_MAX_RESTARTS']}")
+    if count < 2 and os.environ["RANK"] == "0":
+        time.sleep(1)  # the other one has said its line
+        sys.exit(1)
+    if count < 2:
+        time.sleep(600)
+
+
+def arguments():
+    say(json.dumps([__name__, sys.argv[1:], os.environ["LOCAL_RANK"]]))
+
+
+if __name__ == "__main__":
+    # python -m torch.distributed.launch puts its own argument first.
+    what = [a for a in sys.argv[1:] if not a.startswith("-")][0]
+    globals()[what]()

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Flags of dtrun that need no PyTorch and no second node: interpreters, launch compatibility, further
+# variables, devices, processors.
+source "${0%/*}/../lib.sh"
+one() { run timeout 30 dtrun --standalone "$@"; }
+
+# ---- which Python -------------------------------------------------------------------------------
+interpreter() { # FILE SAYS: a program that says its name and its arguments
+    mkdir -p "${1%/*}"
+    printf '#!/bin/sh\necho "%s $*"\n' "$2" >"$1"
+    chmod +x "$1"
+}
+interpreter venv/bin/python venv
+interpreter path/python3 path
+interpreter own/chosen chosen
+unset VIRTUAL_ENV PYTHON_EXEC
+PATH=$WORK/path:$PATH one x.py -a
+is "$out" 'path -u x.py -a' 'python3 on PATH, unbuffered'
+VIRTUAL_ENV=$WORK/venv PATH=$WORK/path:$PATH one -m pkg.mod
+is "$out" 'venv -u -m pkg.mod' 'an active virtual environment goes first'
+VIRTUAL_ENV=$WORK/gone PATH=$WORK/path:$PATH one x.py
+is "$out" 'path -u x.py' 'unless it is gone'
+PYTHON_EXEC=$WORK/own/chosen VIRTUAL_ENV=$WORK/venv one x.py
+is "$out" 'chosen -u x.py' 'PYTHON_EXEC is first of all'
+PYTHON_EXEC=$WORK/own/chosen one --run-path --no-python -m x.py
+is "$out" 'chosen -u x.py' '--run-path goes before --no-python and -m, as in torchrun'
+
+# ---- python -m torch.distributed.launch ---------------------------------------------------------
+one --launch --no-python --nproc-per-node 2 echo arg
+is "$(sort <<<"$out" | paste -sd,)" '--local-rank=0 arg,--local-rank=1 arg' '--launch adds --local-rank'
+one --launch --use_env --no-python echo arg
+is "$out" arg 'unless --use-env'
+one --use-env --no-python echo arg
+is "$status" 2 'which means nothing without'
+
+# ---- variables ----------------------------------------------------------------------------------
+# shellcheck disable=SC2016
+export TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='<${rank}>'
+one -t 1 --no-python echo hi
+is "$out" '<0>hi' 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE'
+# shellcheck disable=SC2016
+PET_LOG_LINE_PREFIX_TEMPLATE='(${role_name})' one -t 1 --no-python echo hi
+is "$out" '(default)hi' 'the PET_ variable is stronger'
+# shellcheck disable=SC2016
+PET_LOG_LINE_PREFIX_TEMPLATE=x one -t 1 --log-line-prefix-template '${local_rank}:' --no-python echo hi
+is "$out" '0:hi' 'and the flag strongest'
+unset TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
+TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon one --no-python echo hi
+like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' 'a variable that is no number is named, and not used'
+
+# ---- rendezvous settings ------------------------------------------------------------------------
+one --rdzv-conf "'join_timeout=5,timeout=5'" --no-python echo hi
+is "$status $out" '0 hi' 'quotes that survive in --rdzv-conf do no harm'
+run timeout 30 dtrun --rdzv-backend c10d --rdzv-conf store_type=file --no-python echo hi
+is "$status" 2 'a store in a file is refused'
+like "$err" 'store_type=file' 'by name'
+port=$((20000 + RANDOM % 10000))
+run timeout 30 dtrun --nnodes 2 --master-port $port --rdzv-conf timeout=1 --no-python true
+is "$status" 1 "a static start gives up after --rdzv-conf timeout"
+like "$err" '1 of 2 nodes came within 1 s' 'and says why' || diag "$err"
+
+# ---- devices ------------------------------------------------------------------------------------
+CUDA_VISIBLE_DEVICES=4,7 one --nproc-per-node gpu --no-python echo hi
+is "$(wc -l <<<"$out")" 2 '--nproc-per-node gpu counts what is visible'
+CUDA_VISIBLE_DEVICES='' one --nproc-per-node gpu --no-python echo hi
+is "$status" 2 'and wants at least one'
+# shellcheck disable=SC2016
+CUDA_VISIBLE_DEVICES=4,7 one --nproc-per-node 2 --virtual-local-rank --no-python sh -c \
+    'echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
+is "$(sort <<<"$out" | paste -sd,)" '0 4,0 7' '--virtual-local-rank: one device each'
+CUDA_VISIBLE_DEVICES=4 one --nproc-per-node 2 --virtual-local-rank --no-python true
+is "$status" 2 'a list that is too short is refused'
+one --numa-binding sideways --no-python true
+is "$status" 2 'an unknown --numa-binding'
+# A GPU where there is none: any PCI device, named in a private /proc/driver.
+device=$(cd /sys/bus/pci/devices 2>/dev/null && for d in *; do [ ! -r "$d/numa_node" ] || echo "$d"; done | head -n 1)
+# shellcheck disable=SC2016
+inside='mount -t tmpfs t /proc/driver && mkdir -p "/proc/driver/nvidia/gpus/$0" && exec "$@"'
+if [ -n "$device" ] && [ -r /sys/devices/system/node/node0/cpulist ] &&
+    unshare --mount sh -c "$inside" "$device" true 2>/dev/null; then
+    run unshare --mount sh -c "$inside" "$device" dtrun --standalone --nproc-per-node gpu \
+        --numa-binding exclusive --no-python grep Cpus_allowed_list /proc/self/status
+    node=$(cat /sys/devices/system/node/node0/cpulist)
+    is "$status ${out##*[[:space:]]}" "0 $node" '--numa-binding: the worker runs where its GPU is'
+    first=${node%%[-,]*}
+    run unshare --mount sh -c "$inside" "$device" taskset -c "$first" dtrun --standalone \
+        --numa-binding node --no-python grep Cpus_allowed_list /proc/self/status
+    is "$status ${out##*[[:space:]]}" "0 $first" 'never outside what the agent may use'
+else
+    skip 2 'no PCI device, no NUMA nodes or no namespaces here'
+fi
+
+# ---- signals, completions -----------------------------------------------------------------------
+dtrun --standalone --signals-to-handle SIGUSR1 --no-python sh -c \
+    'trap "echo passed on; exit 0" USR1; echo up; while :; do sleep 0.05; done' >out.txt 2>err.txt &
+agent=$!
+ok 'a worker is up' wait_for 10 grep -q up out.txt
+kill -USR1 $agent
+wait $agent
+is "$? $(tail -n 1 out.txt)" '1 passed on' '--signals-to-handle: that signal stops the run, as itself'
+for shell in bash zsh fish; do
+    run dtrun --print-completion $shell
+    like "$status $out" '^0 .*nproc-per-node' "completions for $shell"
+done
+done_testing
