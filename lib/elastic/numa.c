@@ -83,7 +83,7 @@ static int package_of(const char *root, int cpu) {
     struct err no_matter;
     int rc = read_text(text, &no_matter, "%s/sys/devices/system/cpu/cpu%d/topology/%s", root, cpu,
                        "physical_package_id");
-    return rc < 0 ? -1 : atoi(text);
+    return rc < 0 ? -1 : (int)strtol(text, NULL, 10);
 }
 
 // Processors that share a core (or the last cache) with cpu; alone where nothing says so.
@@ -157,7 +157,7 @@ static void find_gpus(const char *root, struct gpus *g) {
     g->count = 0;
     for (struct dirent *entry; d && g->count < NUMA_GPUS_MAX && (entry = readdir(d));)
         if (entry->d_name[0] != '.' && strlen(entry->d_name) < NUMA_PCI_BYTES_MAX)
-            strcpy(g->pci[g->count++], entry->d_name);
+            snprintf(g->pci[g->count++], NUMA_PCI_BYTES_MAX, "%s", entry->d_name);
     if (d)
         closedir(d);
     qsort(g->pci, (size_t)g->count, sizeof g->pci[0], compare_pci);
@@ -186,7 +186,7 @@ static int find_nodes(const char *root, struct gpus *g, struct err *e) {
             *p = (char)tolower((unsigned char)*p);
         if (read_text(text, e, "%s/sys/bus/pci/devices/%s/numa_node", root, g->pci[i]) < 0)
             return -1;
-        int node = atoi(text); // -1: the machine has one node
+        int node = (int)strtol(text, NULL, 10); // -1: the machine has one node
         g->node[i] = node < 0 || node >= NUMA_NODES_MAX ? 0 : node;
     }
     return 0;
