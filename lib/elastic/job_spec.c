@@ -72,9 +72,6 @@ static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, 
                        JOB_ARGS_MAX);
     s->command = (const char *const *)args;
     s->command_count = (int)count;
-    if (toml_need_strs(a, t, "run.compat", &args, &count, e) < 0)
-        return -1;
-    s->compat = (const char *const *)args;
     return 0;
 }
 
@@ -164,10 +161,6 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_str(out, "address", s->address);
     toml_write_str(out, "workdir", s->workdir);
     toml_write_strs(out, "command", s->command, (size_t)s->command_count);
-    size_t compat = 0;
-    while (s->compat && s->compat[compat])
-        compat++;
-    toml_write_strs(out, "compat", s->compat, compat);
     toml_write_int(out, "shutdown_timeout_ms", s->shutdown_timeout_ms);
     toml_write_int(out, "join_timeout_ms", s->join_timeout_ms);
     toml_write_int(out, "created_ms", s->created_ms);

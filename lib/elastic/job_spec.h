@@ -6,7 +6,7 @@
 //
 //     [run]      id name node node_rank nnodes_min nnodes_max nproc_per_node max_restarts key
 //     address
-//                workdir command compat shutdown_timeout_ms join_timeout_ms created_ms
+//                workdir command shutdown_timeout_ms join_timeout_ms created_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
@@ -49,7 +49,6 @@ struct job_spec {
     const char *workdir; // absolute or relative to root; created when absent; "" = root
     const char *const *command; // NULL-terminated; argv[0] absolute, relative to root, or on PATH
     int command_count;
-    const char *const *compat;   // NULL-terminated, may be NULL
     int64_t shutdown_timeout_ms; // grace between SIGTERM and SIGKILL
     int64_t join_timeout_ms;
     int64_t created_ms; // wall clock

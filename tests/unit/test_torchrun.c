@@ -126,14 +126,13 @@ static void test_env(void) {
 
 static void test_job(void) {
     static const char *const command[] = {"python3", "a \"b\"\n", NULL};
-    static const char *const compat[] = {"sagemaker", NULL};
     struct job_pair env[] = {{"A", "1"}, {"quoted.name", "x=y"}};
     struct job_input inputs[] = {{"train", "inputs/a", "sharded"}};
     struct job_spec s, back;
     job_spec_init(&s);
     s.run = "run-1", s.name = "task", s.node = "gpu01", s.node_rank = 3, s.nnodes_min = 2;
     s.nnodes_max = 4, s.nproc_per_node = "auto", s.max_restarts = 2, s.has_key = true;
-    s.command = command, s.command_count = 2, s.compat = compat, s.env = env, s.env_count = 2;
+    s.command = command, s.command_count = 2, s.env = env, s.env_count = 2;
     s.inputs = inputs, s.input_count = 1, s.address = "fd00::1", s.workdir = "runs/run-1/work";
     memset(s.key, 0xa5, sizeof s.key);
     struct strbuf text = {0}, again = {0};
