@@ -110,6 +110,26 @@ def store():
     return f"store {rank}"
 
 
+def store_legacy():
+    """What dist.TCPStore could do up to PyTorch 2.0: a second connection, other numbers."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    s = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, False,
+                      timeout=datetime.timedelta(seconds=20))
+    s.set(f"k{rank}", f"v{rank}")
+    assert [s.get(f"k{i}") for i in range(world)] == [f"v{i}".encode() for i in range(world)]
+    s.add("arrived", 1)
+    while int(s.add("arrived", 0)) < world:
+        pass
+    if rank == 0:
+        assert s.compare_set("cas", "", "one") == b"one"
+        assert s.compare_set("cas", "two", "three") == b"one"
+        assert s.delete_key("cas") and not s.delete_key("cas")
+        assert s.num_keys() >= world
+        s.set("done", "1")
+    s.wait(["done"])
+    return f"legacy {rank}"
+
+
 def fail():
     """As a user's script fails: rank 1 raises, the others sit in a collective."""
     from torch.distributed.elastic.multiprocessing.errors import record

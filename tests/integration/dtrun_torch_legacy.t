@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The oldest PyTorch that distributions still have (Debian's python3-torch 1.13) under dtrun: its
+# store's clients speak the protocol from before 2.1. Not installed by make setup (150 MB).
+source "${0%/*}/../lib.sh"
+PYTHON=${DTCTL_TEST_PYTHON_LEGACY:-/usr/bin/python3}
+old='import torch, sys; v = torch.__version__.split("."); sys.exit((int(v[0]), int(v[1])) > (2, 0))'
+"$PYTHON" -c "$old" 2>/dev/null ||
+    skip_all "$PYTHON has no PyTorch up to 2.0 (Debian's python3-torch; DTCTL_TEST_PYTHON_LEGACY)"
+diag "PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
+export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+one() { # CASE [FLAGS…]
+    local what=$1
+    shift
+    run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" \
+        "$SRC/tests/integration/dtrun_torch.py" "$what"
+}
+one collectives
+is "$status $(sort <<<"$out" | paste -sd,)" '0 collectives 0 of 2,collectives 1 of 2' \
+    'all_reduce, new_group, barriers, objects' || diag "$err"
+one ddp
+is "$status $(sort -u <<<"$out" | wc -l)" '0 1' 'DDP: both ranks have the same weights' || diag "$err"
+one store_legacy
+is "$status $(sort <<<"$out" | paste -sd,)" '0 legacy 0,legacy 1' 'dist.TCPStore, every method' ||
+    diag "$err"
+one restart --max-restarts 2
+is "$status $(sort -u <<<"$out")" '0 restarted 1 2' 'a restart has a fresh store' || diag "$err"
+done_testing
