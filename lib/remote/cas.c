@@ -144,8 +144,8 @@ int cas_flush(struct cas *c, struct err *e) {
     return 0;
 }
 
-int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const void *data,
-                  size_t size, struct err *e) {
+int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const void *p, size_t size,
+                  struct err *e) {
     unsigned char head[CAS_RECORD_HEAD_BYTES];
     if (!c->keep || cas_has_small(c, hash, size))
         return 0;
@@ -155,10 +155,10 @@ int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const voi
     bytes_store(head + 4, size, 4);
     memcpy(head + 8, hash, HASH_BYTES);
     strbuf_add(&c->pending, head, sizeof head);
-    strbuf_add(&c->pending, data, size);
-    struct cas_pack *p = &c->packs[c->own];
-    slot_put(c, hash, (size_t)c->own, p->indexed + sizeof head, (uint32_t)size);
-    p->indexed += sizeof head + size;
+    strbuf_add(&c->pending, p, size);
+    struct cas_pack *pack = &c->packs[c->own];
+    slot_put(c, hash, (size_t)c->own, pack->indexed + sizeof head, (uint32_t)size);
+    pack->indexed += sizeof head + size;
     return c->pending.len >= CAS_PACK_BUFFER_BYTES ? cas_flush(c, e) : 0;
 }
 

@@ -220,15 +220,16 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
 
 // ---- order and digest -------------------------------------------------------------------------
 
-int manifest_order(const char *x, const char *y) {
-    const unsigned char *a = (const void *)x, *b = (const void *)y;
+static int rank(char c) {
+    return c == '/' ? 1 : c ? (unsigned char)c + 1 : 0;
+}
+
+int manifest_order(const char *a, const char *b) {
     while (*a && *a == *b) {
         a++;
         b++;
     }
-    int ca = *a == '/' ? 1 : *a ? *a + 1 : 0;
-    int cb = *b == '/' ? 1 : *b ? *b + 1 : 0;
-    return ca - cb;
+    return rank(*a) - rank(*b);
 }
 
 static int compare(const void *x, const void *y) {

@@ -209,19 +209,24 @@ int place_bytes(struct place *p, const struct manifest_entry *n, const void *dat
     return finish(p, dir, fd, used, name, n, st, e);
 }
 
+// For file systems that cannot copy by themselves.
+static int copy_by_hand(int from, int to) {
+    char *buf = heap_alloc(COPY_BYTES);
+    struct err ignored;
+    ssize_t n;
+    while ((n = read(from, buf, COPY_BYTES)) > 0)
+        if (file_write_all(to, buf, (size_t)n, &ignored) < 0)
+            break;
+    free(buf);
+    return n == 0 ? 0 : -1;
+}
+
 static int copy_content(int from, int to) {
-    char *buf = NULL;
     ssize_t n;
     while ((n = copy_file_range(from, NULL, to, NULL, COPY_BYTES, 0)) > 0)
         ;
-    if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)) {
-        struct err ignored;
-        buf = heap_alloc(COPY_BYTES);
-        while ((n = read(from, buf, COPY_BYTES)) > 0)
-            if (file_write_all(to, buf, (size_t)n, &ignored) < 0)
-                n = -1;
-        free(buf);
-    }
+    if (n < 0 && (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP))
+        return copy_by_hand(from, to);
     return n < 0 ? -1 : 0;
 }
 

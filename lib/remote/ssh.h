@@ -26,6 +26,7 @@
 
 enum {
     SSH_OUT_BYTES_MAX = 256 << 10, // channels stop writing above this
+    SSH_IN_BYTES_MAX = 64 << 10,   // taken from the socket while no channel reads
     SSH_ADDRESSES_MAX = 8,         // of one name, tried one after the other
     SSH_JUMPS_MAX = 8,             // hosts in a ProxyJump chain
     SSH_KEEPALIVES_MISSED_MAX = 3,
@@ -95,6 +96,8 @@ struct ssh {
 
     char *out;
     size_t out_start, out_len, out_room;
+    char *in; // what came while no channel was reading
+    size_t in_start, in_len;
     bool far_end_closed;
     int io_error; // errno
 
@@ -111,8 +114,14 @@ void ssh_kick(struct ssh *s);                      // makes on_step come soon
 void ssh_step(struct ssh *s);                      // does what can be done now
 void ssh_fail(struct ssh *s, const struct err *e); // ends it, tells on_down
 bool ssh_has_room(const struct ssh *s);            // to write to channels
+// Bytes: ssh_bytes.c.
+void ssh_bytes_attach(struct ssh *s);    // gives libssh2 the functions to read and write with
+int ssh_bytes_fd(const struct ssh *s);   // the number it knows the stream by
+void ssh_bytes_flush(struct ssh *s);     // writes what can be written, decides what to watch
+void ssh_bytes_take_idle(struct ssh *s); // see there
+
 // What libssh2 said last, as an error of this session.
-int ssh_error(struct ssh *s, const char *doing, struct err *e);
+int ssh_error(struct ssh *s, const char *what, struct err *e);
 
 // Sets the order of preference of a LIBSSH2_METHOD_…; names end with NULL.
 int ssh_prefer(struct ssh *s, int method, const char *const *names, struct err *e);

@@ -207,7 +207,7 @@ int ssh_auth_step(struct ssh *s, struct err *e) {
             (void)refuse(s, l, e);
             return err_wrap(e, "the server hung up during login (too many keys?)");
         }
-        const char *name = c->path ? c->path : c->agent_key->comment;
+        const char *name = c->agent_key && !c->path ? c->agent_key->comment : c->path;
         if (rc == LIBSSH2_ERROR_FILE || rc == LIBSSH2_ERROR_METHOD_NOT_SUPPORTED)
             note(&l->tried, arena_printf(&s->arena, "%s (cannot be read as a private key)", name));
         else

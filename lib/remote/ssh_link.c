@@ -50,6 +50,18 @@ static void run_fail(struct ssh_run *r, const char *doing) {
     r->state = RUN_CLOSE;
 }
 
+// What libssh2 says to a call on one channel may mean the end of all: a packet that does not
+// decode, a wrong authentication tag. False when it is only about this channel, or nothing at all.
+static bool session_fail(struct ssh_run *r, ssize_t rc) {
+    struct err e;
+    if (rc >= 0 || rc == LIBSSH2_ERROR_EAGAIN || rc == LIBSSH2_ERROR_CHANNEL_CLOSED ||
+        rc == LIBSSH2_ERROR_CHANNEL_EOF_SENT)
+        return false;
+    (void)ssh_error(session_of(r), "the connection broke", &e);
+    ssh_fail(session_of(r), &e);
+    return true;
+}
+
 // Each step function: 1 went on, 0 must wait.
 
 static int step_open(struct ssh_run *r) {
@@ -108,6 +120,8 @@ static void write_input(struct ssh_run *r) {
         ssize_t n = libssh2_channel_write(r->channel, p, len);
         if (n == LIBSSH2_ERROR_EAGAIN || n == 0)
             return;
+        if (session_fail(r, n))
+            return;
         if (n < 0) { // it does not read any more: its status will tell
             transport_input_sent(&r->run, len);
             return;
@@ -126,7 +140,7 @@ static int read_output(struct ssh_run *r, int stream) {
         if (r->run.paused && !r->run.closed)
             return 0;
         ssize_t n = libssh2_channel_read_ex(r->channel, stream, buf, sizeof buf);
-        if (n <= 0)
+        if (session_fail(r, n) || n <= 0)
             return 0;
         transport_tell_output(&r->run, stream == SSH_EXTENDED_DATA_STDERR, buf, (size_t)n);
         if (r->run.closed)
@@ -184,11 +198,15 @@ static int step_on(struct ssh_run *r) {
     int more = read_output(r, 0);
     if (!r->run.closed)
         more |= read_output(r, SSH_EXTENDED_DATA_STDERR);
+    if (session_of(r)->state != SSH_OPEN)
+        return 0;
     if (more)
         ssh_kick(session_of(r));
     // An end of output alone says nothing: the status comes later, and then the close.
-    if (more || r->run.paused || !libssh2_channel_eof(r->channel) ||
-        libssh2_channel_wait_closed(r->channel) != 0)
+    if (more || r->run.paused || !libssh2_channel_eof(r->channel))
+        return r->run.closed;
+    int rc = libssh2_channel_wait_closed(r->channel);
+    if (session_fail(r, rc) || rc != 0)
         return r->run.closed;
     tell_status(r);
     r->state = RUN_CLOSE;

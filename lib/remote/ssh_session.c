@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session from the first packet to the last: connecting, key exchange, login, keepalive, bytes in
-// and out. What libssh2 calls to read and write is here too.
+// A session from the first packet to the last: connecting, key exchange, login, keepalive.
 #include "base/log.h"
 #include "base/str.h"
 #include "remote/ssh.h"
@@ -40,101 +39,6 @@ static void leave(struct ssh *s) {
         s->events->on_idle(s); // may free s
 }
 
-// ---- the agent's socket: libssh2 uses the same two functions for it
-// ------------------------------
-
-static ssize_t agent_send(int fd, const void *p, size_t len) {
-    ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
-    return n < 0 ? -errno : n;
-}
-
-static ssize_t agent_receive(int fd, void *p, size_t len) {
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    if (poll(&wait, 1, SSH_AGENT_ANSWER_MS_MAX) <= 0)
-        return -ETIMEDOUT;
-    ssize_t n = recv(fd, p, len, 0);
-    return n < 0 ? -errno : n;
-}
-
-// ---- bytes ------------------------------------------------------------------------------------
-
-// The number libssh2 knows the session's own stream by; over a jump host there is no socket.
-static int session_fd(const struct ssh *s) {
-    return s->tunnel ? INT_MAX : s->fd;
-}
-
-static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int flags, void **ctx) {
-    struct ssh *s = *ctx;
-    (void)flags;
-    if (fd != session_fd(s))
-        return agent_send(fd, p, len);
-    if (s->state == SSH_DOWN)
-        return -EPIPE;
-    if (s->out_start == s->out_len)
-        s->out_start = s->out_len = 0;
-    if (s->out_start && s->out_len + len > s->out_room) {
-        memmove(s->out, s->out + s->out_start, s->out_len - s->out_start);
-        s->out_len -= s->out_start;
-        s->out_start = 0;
-    }
-    if (s->out_len + len > s->out_room) {
-        s->out_room = s->out_len + len + 2 * (size_t)SSH_OUT_BYTES_MAX;
-        s->out = heap_realloc(s->out, s->out_room);
-    }
-    memcpy(s->out + s->out_len, p, len);
-    s->out_len += len;
-    return (ssize_t)len;
-}
-
-static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, void **ctx) {
-    struct ssh *s = *ctx;
-    ssize_t n;
-    (void)flags;
-    if (fd != session_fd(s))
-        return agent_receive(fd, p, len);
-    if (s->state == SSH_DOWN || s->far_end_closed)
-        return 0;
-    if (s->tunnel)
-        n = ssh_tunnel_read(s->tunnel, p, len);
-    else if ((n = recv(s->fd, p, len, 0)) < 0)
-        n = -errno;
-    if (n > 0) {
-        s->heard_ms = loop_now_ms(s->env->loop);
-    } else if (n == 0) {
-        s->far_end_closed = true;
-    } else if (n == -EINTR || n == -EWOULDBLOCK) {
-        n = -EAGAIN;
-    } else if (n != -EAGAIN) {
-        s->far_end_closed = true;
-        s->io_error = (int)-n;
-    }
-    return n;
-}
-
-static void flush(struct ssh *s) {
-    while (s->out_start < s->out_len && !s->io_error) {
-        const char *p = s->out + s->out_start;
-        size_t len = s->out_len - s->out_start;
-        ssize_t n;
-        if (s->tunnel)
-            n = ssh_tunnel_write(s->tunnel, p, len);
-        else if ((n = send(s->fd, p, len, MSG_NOSIGNAL)) < 0)
-            n = -errno;
-        if (n > 0)
-            s->out_start += (size_t)n;
-        else if (n == -EAGAIN || n == 0)
-            break;
-        else if (n != -EINTR)
-            s->io_error = (int)-n;
-    }
-    if (s->watch.loop)
-        watch_modify(&s->watch, LOOP_READ | (s->out_start < s->out_len ? LOOP_WRITE : 0));
-}
-
-bool ssh_has_room(const struct ssh *s) {
-    return s->out_len - s->out_start < SSH_OUT_BYTES_MAX;
-}
-
 // ---- the end ----------------------------------------------------------------------------------
 
 int ssh_error(struct ssh *s, const char *what, struct err *e) {
@@ -155,7 +59,7 @@ static void shut(struct ssh *s) {
     timer_stop(&s->kick);
     if (s->state == SSH_OPEN && !s->io_error) {
         (void)libssh2_session_disconnect(s->session, "done");
-        flush(s);
+        ssh_bytes_flush(s);
     }
     s->state = SSH_DOWN;
     watch_stop(&s->watch);
@@ -185,13 +89,14 @@ void ssh_fini(struct ssh *s) {
     if (s->tunnel)
         ssh_tunnel_close(s->tunnel);
     free(s->out);
+    free(s->in);
     arena_fini(&s->arena);
 }
 
 // ---- steps ------------------------------------------------------------------------------------
 
 static int handshake(struct ssh *s, struct err *e) {
-    int rc = libssh2_session_handshake(s->session, session_fd(s));
+    int rc = libssh2_session_handshake(s->session, ssh_bytes_fd(s));
     if (rc == LIBSSH2_ERROR_EAGAIN)
         return 0;
     if (rc)
@@ -225,7 +130,8 @@ static int methods(struct ssh *s, struct err *e) {
 static void on_keepalive(struct timer *t);
 
 static int64_t keepalive_ms(const struct ssh *s) {
-    return s->env->keepalive_ms > 0 ? s->env->keepalive_ms : TRANSPORT_KEEPALIVE_MS_DEFAULT;
+    int64_t ms = s->env->keepalive_ms > 0 ? s->env->keepalive_ms : TRANSPORT_KEEPALIVE_MS_DEFAULT;
+    return ms < TRANSPORT_KEEPALIVE_MS_MIN ? TRANSPORT_KEEPALIVE_MS_MIN : ms;
 }
 
 static int login(struct ssh *s, struct err *e) {
@@ -246,9 +152,32 @@ static void opened(struct ssh *s) {
     s->events->on_open(s);
 }
 
+// waiting: bytes that were in `in` when the step began.
+static void step_end(struct ssh *s, size_t waiting) {
+    struct err e;
+    bool was_full = !ssh_has_room(s);
+    ssh_bytes_flush(s);
+    if (was_full && ssh_has_room(s))
+        ssh_kick(s);
+    if (s->state == SSH_OPEN) {
+        bool unread = waiting && s->in_len - s->in_start >= waiting; // nobody wants it now
+        ssh_bytes_take_idle(s);
+        ssh_bytes_flush(s);
+        if (s->in_start < s->in_len && !unread) {
+            ssh_kick(s); // also at the end of the stream: a status may be in there
+            return;
+        }
+    }
+    if (s->far_end_closed || s->io_error) {
+        (void)ssh_error(s, doing[s->state], &e);
+        ssh_fail(s, &e);
+    }
+}
+
 void ssh_step(struct ssh *s) {
     struct err e;
     int rc = 1;
+    size_t waiting = s->in_len - s->in_start;
     enter(s);
     while (rc > 0 && s->state > SSH_CONNECTING && s->state < SSH_OPEN) {
         rc = s->state == SSH_HANDSHAKE ? handshake(s, &e)
@@ -258,23 +187,15 @@ void ssh_step(struct ssh *s) {
             opened(s);
     }
     if (rc < 0) {
-        flush(s);
+        ssh_bytes_flush(s);
         ssh_fail(s, &e);
     }
     if (s->state == SSH_OPEN) {
-        flush(s); // makes room
+        ssh_bytes_flush(s); // makes room
         s->events->on_step(s);
     }
-    if (s->state > SSH_CONNECTING && s->state < SSH_DOWN) {
-        bool was_full = !ssh_has_room(s);
-        flush(s);
-        if (was_full && ssh_has_room(s))
-            ssh_kick(s);
-        if (s->far_end_closed || s->io_error) {
-            (void)ssh_error(s, doing[s->state], &e);
-            ssh_fail(s, &e);
-        }
-    }
+    if (s->state > SSH_CONNECTING && s->state < SSH_DOWN)
+        step_end(s, waiting);
     leave(s);
 }
 
@@ -301,7 +222,7 @@ static void on_keepalive(struct timer *t) {
         ssh_fail(s, &e);
     } else {
         (void)libssh2_keepalive_send(s->session, &next);
-        flush(s);
+        ssh_bytes_flush(s);
         timer_start(s->env->loop, t, keepalive_ms(s), on_keepalive);
     }
     leave(s);
@@ -346,15 +267,7 @@ static int start_session(struct ssh *s, struct err *e) {
     s->session = libssh2_session_init_ex(NULL, NULL, NULL, s);
     if (!s->session)
         return err_set(e, ERR_FAILED, "%s: libssh2 cannot make a session", s->host.label);
-#if LIBSSH2_VERSION_NUM >= 0x010b01
-    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_SEND,
-                                  (libssh2_cb_generic *)take_bytes);
-    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_RECV,
-                                  (libssh2_cb_generic *)give_bytes);
-#else
-    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_SEND, (void *)take_bytes);
-    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_RECV, (void *)give_bytes);
-#endif
+    ssh_bytes_attach(s);
     libssh2_session_set_blocking(s->session, 0);
     if (ssh_prefer(s, LIBSSH2_METHOD_CRYPT_CS, ciphers, e) < 0 ||
         ssh_prefer(s, LIBSSH2_METHOD_CRYPT_SC, ciphers, e) < 0 || ssh_hostkey_prefer(s, e) < 0)

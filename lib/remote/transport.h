@@ -34,6 +34,7 @@
 enum {
     TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT = 15000, // from open to logged in
     TRANSPORT_KEEPALIVE_MS_DEFAULT = 5000,        // three unanswered: the link is down
+    TRANSPORT_KEEPALIVE_MS_MIN = 1000,            // libssh2 counts whole seconds
     TRANSPORT_RUNS_PER_LINK_MAX = 9,              // OpenSSH's MaxSessions is 10 unless set
     TRANSPORT_INPUT_BYTES_MAX = 512 << 10,        // buffered per run, see transport_run_send
 };

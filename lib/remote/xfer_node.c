@@ -32,7 +32,8 @@ struct node {
 };
 
 static int node_open(struct node *n, int argc, char **argv, struct err *e) {
-    signal(SIGPIPE, SIG_IGN); // a cut connection is an error of write, told as such
+    // A cut connection is an error of write, told as such.
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     for (int i = 1; i < argc; i++) {
         if (!str_eq(argv[i], "--root") || i + 1 == argc)
             return err_set(e, ERR_USAGE, "%s: usage: --root DIR", argv[0]);

@@ -45,7 +45,7 @@ static void as_receiver(const uint8_t *data, size_t size) {
     struct strbuf out = {0};
     struct err e;
     int rc = receive_open(&r, &config, &e);
-    while (rc >= 0 && (rc = xfer_wire_take(&u, data, size, &f, &e)) > 0) {
+    while (rc >= 0 && xfer_wire_take(&u, data, size, &f, &e) > 0) {
         data += f.wire_bytes;
         size -= f.wire_bytes;
         rc = receive_frame(&r, &f, &out, &e);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Getting in: host keys, keys, agents, jump hosts, ~/.ssh/config, and commands and their ends.
+# shellcheck disable=SC2016,SC2088,SC2317 # the node expands; functions are called by name
 source "${0%/*}/../lib.sh"
 hosts_up 2 ada
 source "$SRC/tests/integration/push_remote.sh"
@@ -85,7 +86,7 @@ run drive --timeout-ms 800 exec 10.77.0.99 true
 like "$status $err" '^1 .*node 10.77.0.99: ' 'a node that is not there'
 run drive --port 2222 exec $N1 true
 like "$status $err" '^1 .*:2222: cannot connect: refused' 'a port where nothing listens'
-drive --keepalive-ms 300 exec $N1 'sleep 31' >down.out 2>down.err &
+drive --keepalive-ms 1000 exec $N1 'sleep 31' >down.out 2>down.err &
 sleeping=$!
 wait_for 5 on 1 pgrep -fx 'sleep 31'
 link_down 1
@@ -94,6 +95,35 @@ is $? 4 'an unplugged node is noticed'
 like "$(cat down.err)" 'timeout: .*nothing was heard' 'by its silence'
 link_up 1
 wait_for 10 ssh_to 1 true
+
+# ---- somebody in between turns one bit over
+"$BUILD/release/tests/tools/delay_proxy" 2200 $N1:22 0 100000 >proxy.out &
+proxy=$!
+wait_for 5 grep -q ready proxy.out
+sed "s/^/[127.0.0.1]:2200 /" node1/keys/ed25519.pub >between
+run drive --known-hosts between --port 2200 exec 127.0.0.1 'echo small'
+is "$status $out" '0 small' 'a relay alone does no harm'
+run drive --known-hosts between --port 2200 exec 127.0.0.1 'head -c 300000 /dev/zero | tr "\\0" x'
+is "$status" 4 'one bit turned over ends the connection'
+unlike "$out" '[^x]' 'and nothing of it is taken for output'
+kill $proxy
+wait $proxy 2>/dev/null
+
+# ---- a connection with nothing to do
+TIMEFORMAT='%U %S'
+cpu=$({ time drive --keepalive-ms 1000 --idle-ms 5000 exec $N1 'echo alive' >alive; } 2>&1)
+is "$(cat alive)" alive 'an idle connection stays'
+ok "and costs next to nothing (CPU seconds: $cpu)" awk -v cpu="$cpu" \
+    'BEGIN { split(cpu, s, " "); exit s[1] + s[2] > 0.5 }'
+drive --idle-ms 20000 exec $N1 true >idle.out 2>idle.err &
+idling=$!
+logged_in() { on 1 pgrep -f 'sshd: root$'; }
+wait_for 5 logged_in
+sleep 0.3 # until the client has seen it too
+ssh_cut 1
+wait $idling
+is $? 1 'its loss is noticed at once'
+like "$(cat idle.err)" 'the connection was lost' 'and told'
 
 # ---- jump hosts: node2 is reached from node1 only
 ip route add blackhole $N2

@@ -12,6 +12,7 @@ drive() {
     timeout 120 "$DRIVE" --config none --cache "$WORK/hashes" "$@"
 }
 
+# shellcheck disable=SC2154 # out is of lib.sh
 # field NAME: a number of the last line of $out.
 field() {
     tail -n 1 <<<"$out" | sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Many small files, one large one, and connections that are cut in the middle.
+# shellcheck disable=SC2016,SC2088,SC2317 # the node expands; functions are called by name
 source "${0%/*}/../lib.sh"
 hosts_up 1
 source "$SRC/tests/integration/push_remote.sh"
@@ -79,9 +80,9 @@ rm -f big && head -c 120000000 /dev/urandom >big
 tc qdisc replace dev veth1 root tbf rate 300mbit burst 256k latency 50ms
 drive --connections 4 push "$N1" "$DTRUN" '~/.dtctl' far big >push.out 2>push.err &
 pushing=$!
-several() { [ "$(on 1 pgrep -c -f 'node push')" -ge 3 ]; }
+several() { [ "$(on 1 pgrep -c -f '[n]ode push')" -ge 3 ]; }
 ok 'further connections are opened' wait_for 20 several
-on 1 sh -c 'kill -9 $(pgrep -n -f "node push")'
+on 1 sh -c 'kill -9 $(pgrep -n -f "[n]ode push")'
 wait $pushing
 is $? 0 'the push survives the loss of one'
 tc qdisc delete dev veth1 root
@@ -99,7 +100,7 @@ printf 'tail' >>huge
 pushing=$! here=0 there=0
 while kill -0 $pushing 2>/dev/null; do
     now=$(most $pushing) && here=$((now > here ? now : here))
-    now=$(most $(pgrep -f 'node push')) && there=$((now > there ? now : there))
+    now=$(most $(pgrep -f '[n]ode push')) && there=$((now > there ? now : there))
     sleep 0.05
 done
 wait $pushing

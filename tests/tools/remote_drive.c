@@ -9,7 +9,7 @@
 // HOST "local:FOLDER" runs on this machine. Several hosts at once: "a,b,c".
 // Options: --config F, --known-hosts F, --identity F, --accept, --host-key K, --jump J, --user U,
 // --port N, --timeout-ms N, --keepalive-ms N, --connections N, --no-compress, --replace, --cache F,
-// --pty, --input TEXT, --exclude P.
+// --idle-ms N (before exec), --pty, --input TEXT, --exclude P.
 // Prints one JSON line per event on standard output for hello, push and fetch. Exit status: the
 // command's, 1 for an error (text on standard error), 4 when a command gave no status.
 #include "base/clock.h"
@@ -38,7 +38,7 @@ struct drive {
     char **args; // after HOST
     int arg_count;
     bool pty, no_compress, replace;
-    int connections, left, status;
+    int connections, idle_ms, left, status;
     struct arena arena;
     struct manifest *manifest;
     char *program;
@@ -51,9 +51,11 @@ struct node {
     char *name;
     struct transport_link *link;
     int64_t start_ms;
+    struct timer idle;
 };
 
 static void finish(struct node *n, int status) {
+    timer_stop(&n->idle);
     if (status > n->d->status)
         n->d->status = status;
     transport_close(n->link);
@@ -114,6 +116,10 @@ static void start_exec(struct node *n) {
         transport_run_send(r, n->d->input, strlen(n->d->input));
     if (!n->d->pty)
         transport_run_send_end(r);
+}
+
+static void on_idle(struct timer *t) {
+    start_exec(container_of(t, struct node, idle));
 }
 
 // ---- push and fetch ---------------------------------------------------------------------------
@@ -234,7 +240,7 @@ static void opened(struct transport_link *l, void *ctx) {
     struct drive *d = n->d;
     struct err e;
     if (str_eq(d->verb, "exec")) {
-        start_exec(n);
+        timer_start(d->loop, &n->idle, d->idle_ms, on_idle);
         return;
     }
     struct agent_install_spec spec = {
@@ -253,6 +259,15 @@ static void down(struct transport_link *l, void *ctx, const struct err *e) {
 static const struct transport_link_events link_events = {.on_open = opened, .on_down = down};
 
 // ---- main -------------------------------------------------------------------------------------
+
+static int number(const char *s) {
+    struct err e;
+    int64_t v;
+    if (str_parse_i64(s, 0, 1000000, &v, &e) == 0)
+        return (int)v;
+    fprintf(stderr, "%s\n", e.text);
+    exit(2);
+}
 
 static int options(struct drive *d, int argc, char **argv) {
     int i = 1;
@@ -281,13 +296,15 @@ static int options(struct drive *d, int argc, char **argv) {
         else if (str_eq(o, "user"))
             d->target.user = argv[++i];
         else if (str_eq(o, "port"))
-            d->target.port = atoi(argv[++i]);
+            d->target.port = number(argv[++i]);
         else if (str_eq(o, "timeout-ms"))
-            d->env.connect_timeout_ms = atoi(argv[++i]);
+            d->env.connect_timeout_ms = number(argv[++i]);
         else if (str_eq(o, "keepalive-ms"))
-            d->env.keepalive_ms = atoi(argv[++i]);
+            d->env.keepalive_ms = number(argv[++i]);
         else if (str_eq(o, "connections"))
-            d->connections = atoi(argv[++i]);
+            d->connections = number(argv[++i]);
+        else if (str_eq(o, "idle-ms"))
+            d->idle_ms = number(argv[++i]);
         else if (str_eq(o, "cache"))
             d->cache = argv[++i];
         else if (str_eq(o, "input"))
@@ -350,7 +367,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: see the top of tests/tools/remote_drive.c\n");
         return 2;
     }
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     log_open("remote_drive", getenv("DRIVE_DEBUG") ? LOG_DEBUG : LOG_WARN, LOG_PLAIN);
     d.verb = argv[i];
     d.args = argv + i + 2;

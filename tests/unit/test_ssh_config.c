@@ -2,6 +2,7 @@
 // ssh_config: own cases, and the answers of the real client (ssh -G) for the same file.
 #include "base/str.h"
 #include "remote/ssh_config.h"
+#include "sys/proc.h"
 #include "tests/tap.h"
 
 #include <unistd.h>
@@ -120,7 +121,7 @@ static void test_peer(void) {
                                "Host *two !twotwo\n  Port 99\n  User u2\n  ProxyJump hop:8022\n"
                                "Host *.net *\n  IdentityFile /k/%h\n  User u3\n  HostName=[x]\n";
     static const char *const names[] = {"one", "two", "onetwo", "twotwo", "a.net", "ONE"};
-    char path[] = "/tmp/test_ssh_config.XXXXXX", output[16384];
+    char path[] = "/tmp/test_ssh_config.XXXXXX";
     int fd = mkstemp(path);
     if (fd < 0 || write(fd, text, sizeof text - 1) < 0 || access("/usr/bin/ssh", X_OK) < 0) {
         skip(1, "no /usr/bin/ssh to compare with");
@@ -129,20 +130,23 @@ static void test_peer(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct ssh_config c;
         struct err e;
-        char command[256];
-        snprintf(command, sizeof command, "/usr/bin/ssh -G -F %s %s 2>/dev/null", path, names[i]);
-        FILE *f = popen(command, "r");
-        output[f ? fread(output, 1, sizeof output - 1, f) : 0] = '\0';
-        if (f)
-            pclose(f);
+        char *output = NULL;
+        int status;
+        struct proc_spec spec = {
+            .argv = (const char *const[]){"/usr/bin/ssh", "-G", "-F", path, names[i], NULL},
+            .in = -1,
+            .err = -1};
+        is_int(proc_run(&spec, &output, 65536, 10000, &status, &e), 0, "ssh -G %s", names[i]);
         is_int(look_up(text, NULL, names[i], &c, &e), 0, "%s parses", names[i]);
         if (strcmp(names[i], "ONE") != 0) // ssh lowers HostName's %h only when it canonicalises
             is_str(c.host_name, value_of(output, "hostname"), "%s: HostName as ssh has it",
                    names[i]);
         is_str(c.user, value_of(output, "user"), "%s: User", names[i]);
-        is_int(c.port ? c.port : 22, atoi(value_of(output, "port")), "%s: Port", names[i]);
+        is_str(arena_printf(&arena, "%d", c.port ? c.port : 22), value_of(output, "port"),
+               "%s: Port", names[i]);
         is_str(c.proxy_jump ? c.proxy_jump : "", value_of(output, "proxyjump"), "%s: ProxyJump",
                names[i]);
+        free(output);
     }
     close(fd);
     unlink(path);

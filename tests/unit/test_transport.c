@@ -197,7 +197,7 @@ static void test_hello(void) {
 int main(void) {
     struct err e;
     struct seen *s = seen_new();
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     if (!mkdtemp(folder) || !(loop = loop_open(&e)))
         bail_out("cannot start");
     struct transport_link *l = open_link(s);

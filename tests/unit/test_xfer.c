@@ -5,6 +5,7 @@
 #include "remote/receive.h"
 #include "remote/send.h"
 #include "sys/file.h"
+#include "sys/proc.h"
 #include "tests/tap.h"
 
 #include <sys/stat.h>
@@ -25,15 +26,28 @@ static void put(const char *name, const void *p, size_t len, mode_t mode) {
         bail_out("%s", e.text);
 }
 
+// Runs a line in sh; its exit status, or -1.
+static int shell(const char *line) {
+    struct err e;
+    char *out = NULL;
+    int status = -1;
+    struct proc_spec spec = {
+        .argv = (const char *const[]){"/bin/sh", "-c", line, NULL}, .in = -1, .out = -1, .err = 2};
+    if (proc_run(&spec, &out, 1 << 20, 30000, &status, &e) < 0)
+        diag("%s", e.text);
+    free(out);
+    return status < 0 ? -1 : proc_status_code(status);
+}
+
 static bool same_file(const char *a, const char *b) {
     char *command = arena_printf(&arena, "cmp -s %s %s", path_of(a), path_of(b));
-    return system(command) == 0;
+    return shell(command) == 0;
 }
 
 static bool same_tree(const char *a, const char *b) {
     char *command =
         arena_printf(&arena, "diff -r --no-dereference %s %s >&2", path_of(a), path_of(b));
-    return system(command) == 0;
+    return shell(command) == 0;
 }
 
 static struct manifest *scan(const char *name) {
@@ -239,10 +253,10 @@ static void test_damage(const struct manifest *m) {
     is_int(transfer(&t, m, "hurt", "hurt-store", true, true), -1, "a cut");
     (void)plan_bytes(&t);
     ok(access(path_of("hurt"), F_OK) < 0, "leaves nothing half done to be seen");
-    ok(system(arena_printf(&arena,
-                           "for f in %s/tmp/*.part; do printf X | dd of=$f bs=1 seek=99 "
-                           "conv=notrunc 2>/dev/null; done",
-                           path_of("hurt-store"))) == 0,
+    ok(shell(arena_printf(&arena,
+                          "for f in %s/tmp/*.part; do printf X | dd of=$f bs=1 seek=99 "
+                          "conv=notrunc 2>/dev/null; done",
+                          path_of("hurt-store"))) == 0,
        "bytes rot");
     struct run again = {0};
     is_int(transfer(&again, m, "hurt", "hurt-store", true, true), -1, "that is noticed");
@@ -253,10 +267,10 @@ static void test_damage(const struct manifest *m) {
     is_int(transfer(&third, m, "hurt", "hurt-store", true, true), 0, "the next one is good");
     (void)plan_bytes(&third);
     ok(same_tree("src", "hurt"), "all is there");
-    ok(system(arena_printf(&arena,
-                           "for f in %s/packs/*.pack; do printf X | dd of=$f bs=1 seek=4000 "
-                           "conv=notrunc 2>/dev/null; done",
-                           path_of("hurt-store"))) == 0,
+    ok(shell(arena_printf(&arena,
+                          "for f in %s/packs/*.pack; do printf X | dd of=$f bs=1 seek=4000 "
+                          "conv=notrunc 2>/dev/null; done",
+                          path_of("hurt-store"))) == 0,
        "a pack rots");
     int tries = 0, rc = -1;
     while (rc < 0 && tries++ < 4) {
