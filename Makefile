@@ -189,7 +189,8 @@ BENCH := $(foreach b,$(sort $(wildcard benchmarks/bench_*)),$(if $(filter %.c,$(
 $(foreach b,$(BENCH_C),$(eval $(call test_rule,$(b))))
 bench: programs $(patsubst %.c,$(O)/%,$(BENCH_C)) ## Measure against named peers (B=name for one)
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
-	    tests/bench $(if $(B),$(filter $(foreach b,$(B),%/bench_$(b) %/bench_$(b).%),$(BENCH)),\
+	    tests/bench $(if $(B),$(filter $(foreach b,$(B),%/bench_$(b) %/bench_$(b).sh \
+    %/bench_$(b).py),$(BENCH)),\
 	    $(BENCH))
 
 compile_commands.json: FORCE ## For editors: how each file is compiled
