@@ -35,6 +35,9 @@ void json_int(struct json_out *j, const char *key, int64_t value);
 void json_num(struct json_out *j, const char *key, double value); // not finite -> null
 void json_bool(struct json_out *j, const char *key, bool value);
 void json_null(struct json_out *j, const char *key);
+// A tree that was read, under its own key.
+struct json;
+void json_value(struct json_out *j, const struct json *v);
 // Invalid UTF-8 is replaced by U+FFFD so that the output is always valid JSON.
 void json_escape(struct strbuf *out, const char *s, size_t len);
 

@@ -93,6 +93,23 @@ void json_null(struct json_out *j, const char *key) {
     strbuf_adds(j->out, "null");
 }
 
+void json_value(struct json_out *j, const struct json *v) {
+    switch (v->type) {
+    case JSON_NULL: json_null(j, v->key); break;
+    case JSON_BOOL: json_bool(j, v->key, v->boolean); break;
+    case JSON_INT: json_int(j, v->key, v->integer); break;
+    case JSON_NUM: json_num(j, v->key, v->number); break;
+    case JSON_STR: json_strn(j, v->key, v->str, v->len); break;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        v->type == JSON_ARRAY ? json_array(j, v->key) : json_object(j, v->key);
+        for (const struct json *c = v->child; c; c = c->next)
+            json_value(j, c);
+        json_end(j);
+        break;
+    }
+}
+
 void json_escape(struct strbuf *out, const char *s, size_t len) {
     const unsigned char *p = (const unsigned char *)s;
     for (size_t i = 0; i < len;) {

@@ -36,23 +36,6 @@ static int by_age(const void *pa, const void *pb) {
     return strcmp(a->name, b->name);
 }
 
-static void copy_value(struct json_out *j, const struct json *v) {
-    switch (v->type) {
-    case JSON_NULL: json_null(j, v->key); break;
-    case JSON_BOOL: json_bool(j, v->key, v->boolean); break;
-    case JSON_INT: json_int(j, v->key, v->integer); break;
-    case JSON_NUM: json_num(j, v->key, v->number); break;
-    case JSON_STR: json_strn(j, v->key, v->str, v->len); break;
-    case JSON_ARRAY:
-    case JSON_OBJECT:
-        v->type == JSON_ARRAY ? json_array(j, v->key) : json_object(j, v->key);
-        for (const struct json *c = v->child; c; c = c->next)
-            copy_value(j, c);
-        json_end(j);
-        break;
-    }
-}
-
 static int print_run(const struct run_entry *r) {
     struct strbuf line = {0};
     struct json_out j;
@@ -66,7 +49,7 @@ static int print_run(const struct run_entry *r) {
         if (strcmp(v->key, "state") == 0)
             json_str(&j, "state", node_state_name(r->state));
         else
-            copy_value(&j, v);
+            json_value(&j, v);
     }
     json_end(&j);
     int rc = node_answer(&line);

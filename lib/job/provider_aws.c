@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Provider aws: refused for now, in one place.
+// Provider aws: refused, in one place.
 #include "job/provider.h"
 
 static int aws_plan(struct session *s, struct inventory *out, struct err *e) {
