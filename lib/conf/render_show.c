@@ -93,7 +93,7 @@ static void json_records(struct json_out *j, const char *key, const struct optio
     json_end(j);
 }
 
-static void json_value(struct json_out *j, const char *key, const struct option_row *r,
+static void value_json(struct json_out *j, const char *key, const struct option_row *r,
                        const void *value) {
     if (r->type == OPTION_MAP)
         json_map(j, key, value);
@@ -115,7 +115,7 @@ void render_show_json(struct strbuf *out, const struct option_set *s, bool only_
             continue;
         json_object(&j, NULL);
         json_str(&j, "key", x.row->key);
-        json_value(&j, "value", x.row, x.value);
+        value_json(&j, "value", x.row, x.value);
         json_str(&j, "source", sources[x.place->source]);
         if (x.place->name)
             json_str(&j, "name", x.place->name);
