@@ -243,8 +243,6 @@ int cas_open(struct cas *c, const char *dir, bool keep, struct err *e) {
 
 int cas_close(struct cas *c, bool remove, struct err *e) {
     int rc = cas_flush(c, e);
-    if (rc == 0 && c->keep)
-        rc = hash_cache_save(&c->hashes, cas_hashes_path(c), e);
     for (size_t i = 0; i < c->pack_count; i++)
         close(c->packs[i].fd);
     if (c->lock_fd >= 0)

@@ -59,7 +59,8 @@ struct cas {
 };
 
 int cas_open(struct cas *c, const char *dir, bool keep, struct err *e);
-// Writes what is pending; remove: deletes the folder when nothing is left in it.
+// Writes what is pending, but not the cache of hashes; remove: deletes the folder when nothing is
+// left in it.
 int cas_close(struct cas *c, bool remove, struct err *e);
 const char *cas_hashes_path(const struct cas *c);
 

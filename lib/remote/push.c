@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Push, the operator's side: one main connection that carries the list and its answer, and further
-// ones, opened when the network and not this machine turns out to be the limit, that carry content
-// only. Every connection sends a frame whenever it has room.
+// ones, opened when the node is so far away that one connection's window holds it back, that carry
+// content only. Every connection sends a frame whenever it has room.
 #include "base/log.h"
 #include "remote/send.h"
 #include "remote/xfer_impl.h"
@@ -42,7 +42,8 @@ struct push {
     const struct manifest *m;
     const char *program, *root, *dest;
     bool replace, no_compress, planned;
-    int connections, opened, content_ticks;
+    int connections, opened;
+    bool fast; // the connection takes bytes faster than they could be compressed
     size_t next_entry;
     uint64_t closed_bytes; // acknowledged on connections that are gone
     struct send_plan plan;
@@ -51,6 +52,7 @@ struct push {
 
 static const struct transport_run_events run_events;
 static void pump(struct push_conn *c);
+static void open_extras(struct push *p, uint64_t bytes);
 
 static bool is_main(const struct push_conn *c) {
     return c == &c->push->conns[0];
@@ -131,8 +133,7 @@ static bool fill(struct push_conn *c) {
     }
     if (c->state != CONN_CONTENT)
         return false;
-    bool compress = !p->no_compress && p->x.busy_percent < XFER_BUSY_PERCENT;
-    int rc = send_stream_fill(&c->stream, &c->channel.out, compress, &e);
+    int rc = send_stream_fill(&c->stream, &c->channel.out, !p->no_compress && !p->fast, &e);
     if (rc < 0)
         fail(p, &e);
     if (rc != 0)
@@ -159,11 +160,18 @@ static void pump(struct push_conn *c) {
 
 static void start_content(struct push_conn *c) {
     struct push *p = c->push;
+    int64_t round_trip_us = transport_round_trip_us(p->x.link);
     send_plan_ready(&p->plan);
+    p->fast = round_trip_us < XFER_FAR_US / 3;
+    if (round_trip_us >= XFER_FAR_US)
+        open_extras(p, p->plan.bytes);
     p->x.progress.bytes_total = p->plan.bytes;
     p->x.progress.files_total = p->plan.files;
     p->x.progress.phase = "send";
-    c->state = CONN_CONTENT;
+    // A receiver that lacks nothing goes on by itself.
+    c->state = p->plan.files ? CONN_CONTENT : CONN_DONE;
+    if (!p->plan.files)
+        p->x.progress.phase = "place";
 }
 
 static int take_result(struct push_conn *c, const struct xfer_frame *f, struct err *e) {
@@ -178,7 +186,7 @@ static int take_result(struct push_conn *c, const struct xfer_frame *f, struct e
     }
     p->x.progress.bytes_done = p->x.progress.bytes_total;
     p->x.progress.files_done = p->x.progress.files_total;
-    transport_run_send_end(c->channel.run); // it saves its cache of hashes and ends
+    xfer_finish(&p->x, NULL);
     return 0;
 }
 
@@ -263,12 +271,8 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     struct err e;
     (void)r;
     c->channel.in_ended = true;
-    if (p->x.ended || (c->state == CONN_FINISHED && !is_main(c)))
+    if (p->x.ended || c->state == CONN_FINISHED)
         return;
-    if (c->state == CONN_FINISHED) {
-        xfer_finish_now(&p->x, NULL);
-        return;
-    }
     xfer_channel_explain(&c->channel, end, p->x.node, &e);
     if (is_main(c))
         xfer_finish_now(&p->x, &e);
@@ -314,10 +318,10 @@ static void extra_down(struct transport_link *l, void *ctx, const struct err *e)
 static const struct transport_link_events extra_events = {.on_open = extra_open,
                                                           .on_down = extra_down};
 
-static void open_extras(struct push *p, uint64_t left) {
+static void open_extras(struct push *p, uint64_t bytes) {
     int wanted = p->connections - 1;
-    if ((uint64_t)wanted > left / PUSH_EXTRA_BYTES_MIN)
-        wanted = (int)(left / PUSH_EXTRA_BYTES_MIN);
+    if ((uint64_t)wanted > bytes / PUSH_EXTRA_BYTES_MIN)
+        wanted = (int)(bytes / PUSH_EXTRA_BYTES_MIN);
     for (int i = 0; i < wanted; i++) {
         struct push_conn *c = &p->conns[p->opened];
         struct err e;
@@ -335,8 +339,6 @@ static void open_extras(struct push *p, uint64_t left) {
 static void on_tick(struct xfer *x) {
     struct push *p = (struct push *)x;
     uint64_t done = p->closed_bytes;
-    if (p->conns[0].state == CONN_FINISHED)
-        return;
     for (int i = 0; i < p->opened; i++)
         if (p->conns[i].has_stream)
             done += p->conns[i].stream.acked;
@@ -345,10 +347,8 @@ static void on_tick(struct xfer *x) {
         x->progress.files_done =
             (size_t)((double)x->progress.files_total * (double)x->progress.bytes_done /
                      (double)x->progress.bytes_total);
-    if (p->conns[0].state != CONN_CONTENT || p->opened > 1 || transport_is_local(x->link))
-        return;
-    if (++p->content_ticks >= PUSH_EXTRA_AFTER_TICKS && x->busy_percent < XFER_BUSY_PERCENT)
-        open_extras(p, x->progress.bytes_total - x->progress.bytes_done);
+    p->fast =
+        x->busy_percent >= XFER_BUSY_PERCENT || x->wire_rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
 }
 
 struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *spec,

@@ -25,6 +25,11 @@ int receive_open(struct receive *r, const struct receive_config *config, struct 
     return place_open(&r->place, config->dest, config->replace, e);
 }
 
+int receive_save(struct receive *r, struct err *e) {
+    const char *path = r->config.keep ? cas_hashes_path(&r->cas) : r->config.hash_cache_path;
+    return hash_cache_save(&r->cas.hashes, path, e);
+}
+
 void receive_close(struct receive *r) {
     struct err e;
     if (r->part_open)
@@ -32,8 +37,7 @@ void receive_close(struct receive *r) {
     if (r->old_open)
         cas_part_close(&r->old);
     place_close(&r->place);
-    if (!r->config.keep && r->config.hash_cache_path && r->cas.dir &&
-        hash_cache_save(&r->cas.hashes, r->config.hash_cache_path, &e) < 0)
+    if (r->cas.dir && receive_save(r, &e) < 0)
         log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
     if (cas_close(&r->cas, !r->config.keep, &e) < 0)
         log_warn("cannot keep what has arrived", "error=\"%s\"", e.text);

@@ -87,6 +87,7 @@ enum entry_state {
     ENTRY_BAD,
 };
 uint32_t receive_find(const struct receive *r, const unsigned char hash[HASH_BYTES]); // + 1, or 0
+int receive_save(struct receive *r, struct err *e); // the cache of hashes
 int receive_compare(struct receive *r, struct strbuf *out, struct err *e);
 int receive_finish(struct receive *r, struct strbuf *out, struct err *e);
 void receive_bad(struct receive *r, size_t entry, const struct err *why);

@@ -127,8 +127,10 @@ int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->cursor < r->m->count)
         return 1;
     flush_needs(r, out, true);
-    r->phase = RECEIVE_CONTENT;
+    // With nothing to come there is nothing to wait for: one round trip less.
+    r->phase = r->need_files ? RECEIVE_CONTENT : RECEIVE_FINISH;
+    r->cursor = 0;
     log_debug("compared", "entries=%zu needed=%zu bytes=%llu", r->m->count, r->need_files,
               (unsigned long long)r->need_bytes);
-    return 0;
+    return r->need_files == 0;
 }

@@ -131,6 +131,8 @@ static int end(struct receive *r, struct strbuf *out, struct err *e) {
     }
     if ((r->changes || r->place.dest_fd < 0) && place_switch(&r->place, e) < 0)
         return -1;
+    if (receive_save(r, e) < 0) // afterwards the other side may hang up at once
+        return -1;
     struct strbuf b = {0};
     xfer_put_uint(&b, r->placed, 8);
     xfer_put_uint(&b, r->got_bytes, 8);

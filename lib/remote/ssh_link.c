@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // transport_ssh: one session per link, one channel per command. A channel goes through the states
 // of enum run_state; ssh_link_step drives all of them whenever bytes come or leave.
+#include "base/clock.h"
 #include "base/str.h"
 #include "remote/ssh.h"
 #include "remote/transport_impl.h"
@@ -74,8 +75,14 @@ static int step_open(struct ssh_run *r) {
     }
     r->channel = libssh2_channel_open_session(s->session);
     if (!r->channel && libssh2_session_last_errno(s->session) == LIBSSH2_ERROR_EAGAIN) {
+        if (!s->opener)
+            s->opener_ns = clock_mono_ns();
         s->opener = r;
         return 0;
+    }
+    if (s->opener && r->channel) { // sshd answers at once: this is the way there and back
+        int64_t us = (clock_mono_ns() - s->opener_ns) / 1000;
+        s->round_trip_us = s->round_trip_us && s->round_trip_us < us ? s->round_trip_us : us;
     }
     s->opener = NULL;
     ssh_kick(s); // the next one may open
@@ -298,6 +305,10 @@ static void link_close(struct transport_link *link) {
         on_idle(&l->ssh);
 }
 
+static int64_t link_round_trip_us(const struct transport_link *link) {
+    return ((const struct ssh_link *)link)->ssh.round_trip_us;
+}
+
 static struct transport_run *link_run(struct transport_link *link,
                                       const struct transport_command *c, struct err *e) {
     struct ssh_run *r = heap_alloc(sizeof *r);
@@ -331,6 +342,7 @@ const struct transport transport_ssh = {
     .name = "ssh",
     .open = link_open,
     .close = link_close,
+    .round_trip_us = link_round_trip_us,
     .run = link_run,
     .run_wake = run_wake,
     .run_resize = run_resize,

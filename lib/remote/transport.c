@@ -73,6 +73,10 @@ bool transport_is_local(const struct transport_link *l) {
     return l->kind == &transport_local;
 }
 
+int64_t transport_round_trip_us(const struct transport_link *l) {
+    return l->kind->round_trip_us(l);
+}
+
 struct loop *transport_loop(const struct transport_link *l) {
     return l->env->loop;
 }

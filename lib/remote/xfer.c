@@ -19,6 +19,9 @@ static void on_tick(struct timer *t) {
     int64_t wall = clock_mono_ns(), cpu = cpu_ns();
     if (wall > x->load_wall_ns)
         x->busy_percent = (int)((cpu - x->load_cpu_ns) * 100 / (wall - x->load_wall_ns));
+    x->wire_rate = (uint64_t)((double)(x->progress.bytes_wire - x->load_wire) * 1e9 /
+                              (double)(wall - x->load_wall_ns + 1));
+    x->load_wire = x->progress.bytes_wire;
     x->load_wall_ns = wall;
     x->load_cpu_ns = cpu;
     timer_start(x->loop, t, XFER_TICK_MS, on_tick);

@@ -9,7 +9,7 @@
 enum {
     XFER_TICK_MS = 50,
     XFER_STDERR_BYTES_MAX = 4096,
-    XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
+    XFER_FAR_US = 3000, // round trip from which sshd's window of 2 MB holds one connection back
 };
 
 struct xfer {
@@ -28,6 +28,8 @@ struct xfer {
     bool ended, in_callback, cancelled;
     int64_t load_wall_ns, load_cpu_ns;
     int busy_percent; // CPU time of this process per wall time, lately
+    uint64_t load_wire;
+    uint64_t wire_rate; // bytes per second on the connections, lately
 };
 
 // One run of the agent and the frames from it.

@@ -27,8 +27,9 @@ struct node {
     struct strbuf in, out;
     size_t in_used;
     struct xfer_unpacker unpacker;
-    int64_t written_wall_ns, written_cpu_ns; // at the last look
-    bool busy; // this process, not the connection, is what the transfer waits for
+    int64_t look_wall_ns, look_cpu_ns; // at the last look
+    uint64_t look_bytes, written;
+    bool fast; // this process, or compression, would hold the connection up
 };
 
 static int node_open(struct node *n, int argc, char **argv, struct err *e) {
@@ -50,6 +51,7 @@ static int node_open(struct node *n, int argc, char **argv, struct err *e) {
 static int node_flush(struct node *n, struct err *e) {
     if (n->out.len && file_write_all(1, n->out.data, n->out.len, e) < 0)
         return err_wrap(e, "the connection was cut");
+    n->written += n->out.len;
     strbuf_clear(&n->out);
     return 0;
 }
@@ -214,13 +216,17 @@ static int send_list(struct node *n, const struct manifest *m, bool compress, st
 static void look_at_load(struct node *n) {
     struct timespec t;
     int64_t wall = clock_mono_ns();
-    if (wall - n->written_wall_ns < 50000000)
+    int64_t passed = wall - n->look_wall_ns;
+    if (passed < 50000000)
         return;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     int64_t cpu = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    n->busy = (cpu - n->written_cpu_ns) * 10 > (wall - n->written_wall_ns) * 8;
-    n->written_wall_ns = wall;
-    n->written_cpu_ns = cpu;
+    double rate = (double)(n->written - n->look_bytes) * 1e9 / (double)passed;
+    n->fast = (cpu - n->look_cpu_ns) * 100 > passed * XFER_BUSY_PERCENT ||
+              rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
+    n->look_wall_ns = wall;
+    n->look_cpu_ns = cpu;
+    n->look_bytes = n->written;
 }
 
 static int send_content(struct node *n, struct send_plan *plan, bool compress, struct err *e) {
@@ -229,7 +235,7 @@ static int send_content(struct node *n, struct send_plan *plan, bool compress, s
     int rc;
     send_plan_ready(plan);
     send_stream_init(&s, plan, false);
-    while ((rc = send_stream_fill(&s, &n->out, compress && !n->busy, e)) > 0) {
+    while ((rc = send_stream_fill(&s, &n->out, compress && !n->fast, e)) > 0) {
         if ((rc = node_flush(n, e)) < 0)
             break;
         look_at_load(n);
@@ -237,7 +243,8 @@ static int send_content(struct node *n, struct send_plan *plan, bool compress, s
     send_stream_fini(&s);
     if (rc < 0)
         return -1;
-    xfer_wire_frame(&n->out, XFER_DONE, NULL, 0);
+    if (plan->files) // a receiver that lacks nothing goes on by itself
+        xfer_wire_frame(&n->out, XFER_DONE, NULL, 0);
     if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0)
         return -1;
     return f.type == XFER_RESULT ? 0 : xfer_wire_unexpected(&f, e);

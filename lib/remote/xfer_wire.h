@@ -10,7 +10,7 @@
 //     ENTRIES… ENTRIES_END                 →
 //                                          ← NEED… NEED_END
 //     BATCH (small files), CHUNK (pieces)… → ← ACK (push: content bytes taken so far)
-//     DONE                                 →
+//     DONE (unless nothing was lacking)    →
 //                                          ← PROGRESS…, RESULT
 //     FAIL ends it from either side at any time.
 //
@@ -38,6 +38,10 @@ enum {
     XFER_UNIT_BYTES = 4 << 20,        // what is resumed, and handed to a connection, as a whole
     XFER_ACK_BYTES = 1 << 20,
     XFER_PATHS_MAX = 10000,
+    XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
+    // zstd at its fastest makes about 400 MB/s: a connection that takes more than half of that as
+    // it is gains nothing from it.
+    XFER_COMPRESS_BELOW_BYTES_PER_S = 200000000,
 };
 
 // type, name for messages

@@ -75,17 +75,21 @@ ok 'with what is missing only' test "$(field bytes_total)" -lt 80000000
 ok 'and the file is right' cmp big got/big
 is "$(ls -A got)" big 'no part is left behind'
 
-# ---- a narrow network: further connections, one of which dies
+# ---- long distance: further connections, one of which dies
 rm -f big && head -c 120000000 /dev/urandom >big
-tc qdisc replace dev veth1 root tbf rate 300mbit burst 256k latency 50ms
-drive --connections 4 push "$N1" "$DTRUN" '~/.dtctl' far big >push.out 2>push.err &
+"$BUILD/release/tests/tools/delay_proxy" 2200 $N1:22 10 >proxy.out &
+proxy=$!
+wait_for 5 grep -q ready proxy.out
+sed "s/^/[127.0.0.1]:2200 /" node1/keys/ed25519.pub >between
+drive --known-hosts between --port 2200 --connections 4 push 127.0.0.1 "$DTRUN" '~/.dtctl' far big >push.out 2>push.err &
 pushing=$!
 several() { [ "$(on 1 pgrep -c -f '[n]ode push')" -ge 3 ]; }
 ok 'further connections are opened' wait_for 20 several
 on 1 sh -c 'kill -9 $(pgrep -n -f "[n]ode push")'
 wait $pushing
 is $? 0 'the push survives the loss of one'
-tc qdisc delete dev veth1 root
+kill $proxy
+wait $proxy 2>/dev/null
 is "$(on 1 sha256sum /root/.dtctl/far/big | cut -c1-64)" "$(sha256sum big | cut -c1-64)" \
     'and the file is right'
 

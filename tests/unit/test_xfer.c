@@ -142,7 +142,7 @@ static int run_content(struct run *t) {
         rc = deliver(t) < 0 || answer(t, &s) < 0 ? -1 : 0;
     }
     send_stream_fini(&s);
-    if (rc == 0) {
+    if (rc == 0 && t->plan.files) {
         xfer_wire_frame(&t->forth, XFER_DONE, NULL, 0);
         rc = deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
     }
