@@ -352,8 +352,9 @@ static int start(struct local_run *r, struct transport_link *link,
         .err = r->pty ? far[0] : far[2],
         .new_session = true,
     };
+    const char *const shell[] = {"/bin/sh", "-c", line, NULL};
     if (!spec.argv)
-        spec.argv = (const char *const[]){"/bin/sh", "-c", line, NULL};
+        spec.argv = shell;
     pid_t pid = proc_start(&spec, e);
     arena_fini(&a);
     if (pid < 0)
