@@ -115,7 +115,7 @@ static void test_ends(struct transport_link *l) {
     is_int(s->end.status, 4, "its status");
     seen_free(s);
     s = run(l, "wc -c", false, 3000000);
-    is_int(atoi(strbuf_cstr(&s->out)), 3000000, "all input goes in");
+    is_int((int)strtol(strbuf_cstr(&s->out), NULL, 10), 3000000, "all input goes in");
     seen_free(s);
     s = run(l, "head -c 5000000 /dev/zero", false, 0);
     is_uint(s->out.len, 5000000, "all output comes");
