@@ -68,9 +68,10 @@ run drive push "$N1" "$DTRUN" '~/.dtctl' work src/
 is "$(on 1 cat /root/.dtctl/work/mine)" mine 'without --replace other files stay'
 
 # ---- links do not lead out
-on 1 sh -c 'mkdir /root/outside && rm -rf /root/.dtctl/work/a && ln -s /root/outside /root/.dtctl/work/a'
+on 1 sh -c 'mkdir /root/outside && cd /root/.dtctl/work && rm -rf a && ln -s /root/outside a'
 run drive push "$N1" "$DTRUN" '~/.dtctl' work src/
-is "$status $(on 1 sh -c 'ls /root/outside | wc -l')" '0 0' 'a link in the way is replaced, not followed'
+is "$status $(on 1 sh -c 'ls /root/outside | wc -l')" '0 0' \
+    'a link in the way is replaced, not followed'
 
 # ---- fetch
 on 1 sh -c 'cd /root/.dtctl && mkdir -p out/logs && echo log >out/logs/0.err && head -c 9000000 \

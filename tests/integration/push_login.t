@@ -18,9 +18,10 @@ is "$status" 4 'a lost connection is no status'
 like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost" 'and says so'
 run drive --pty exec $N1 'stty size; tty'
 like "$out" '31 91.*/dev/pts' 'a terminal has the size that was asked for'
-is "$(drive exec $N1,$N2 'head -c 3000000 /dev/zero' | wc -c)" 6000000 'all output of two nodes comes'
-is "$(drive --input "$(head -c 100000 /dev/zero | tr '\0' x)" exec $N1 'wc -c' | tr -d ' ')" 100000 \
-    'all input goes'
+is "$(drive exec $N1,$N2 'head -c 3000000 /dev/zero' | wc -c)" 6000000 \
+    'all output of two nodes comes'
+input=$(head -c 100000 /dev/zero | tr '\0' x)
+is "$(drive --input "$input" exec $N1 'wc -c' | tr -d ' ')" 100000 'all input goes'
 
 # ---- host keys
 known=$HOME/.ssh/known_hosts
@@ -34,7 +35,8 @@ run drive --known-hosts cluster/known_hosts --accept exec $N1 true
 is "$status" 0 'it can be accepted'
 run drive --known-hosts cluster/known_hosts exec $N1 true
 is "$status" 0 'and is known then'
-is "$(cat cluster/known_hosts)" "$N1 $(cut -d' ' -f1,2 node1/keys/ed25519.pub)" 'in the cluster file'
+is "$(cat cluster/known_hosts)" "$N1 $(cut -d' ' -f1,2 node1/keys/ed25519.pub)" \
+    'in the cluster file'
 sed "s/^/$N1 /" node2/keys/ed25519.pub >changed
 run drive --known-hosts changed --accept exec $N1 true
 is "$status" 1 'a changed key stops, accepted or not'
@@ -58,7 +60,7 @@ mv all_hosts "$known"
 ssh-keygen -q -t ecdsa -N '' -f ecdsa_key && ssh-keygen -q -t rsa -b 2048 -N '' -f rsa_key
 ssh-keygen -q -t ed25519 -N secret -f locked_key && ssh-keygen -q -t ed25519 -N '' -f stranger_key
 ssh-keygen -q -t rsa -b 2048 -m PEM -N '' -f pem_key
-on 1 sh -c "cat >>/root/.ssh/authorized_keys" <<<"$(cat ecdsa_key.pub rsa_key.pub locked_key.pub pem_key.pub)"
+cat {ecdsa,rsa,locked,pem}_key.pub | on 1 sh -c 'cat >>/root/.ssh/authorized_keys'
 mv "$HOME/.ssh/id_ed25519" own_key
 for key in own_key ecdsa_key rsa_key pem_key; do
     run drive --identity $key exec $N1 true
@@ -69,7 +71,8 @@ like "$status $err" '^1 error: auth: .*refused .tried: stranger_key' 'a strange 
 run drive exec $N1 true
 like "$status $err" '^1 error: auth: .*no key to log in with' 'no key at all is told apart'
 run drive --identity locked_key exec $N1 true
-like "$status $err" '^1 error: auth: .*passphrase.*locked_key.*ssh-add' 'a locked key needs the agent'
+like "$status $err" '^1 error: auth: .*passphrase.*locked_key.*ssh-add' \
+    'a locked key needs the agent'
 printf '#!/bin/sh\necho secret\n' >ask && chmod +x ask
 eval "$(ssh-agent -s)" >/dev/null
 SSH_ASKPASS=$WORK/ask SSH_ASKPASS_REQUIRE=force DISPLAY=x ssh-add locked_key 2>/dev/null
@@ -132,7 +135,8 @@ is "$status $(sort -u <<<"$out")" '0 node2' 'three connections over one jump hos
 run drive --jump root@$N1 --port 23 exec $N2 true
 like "$status $err" '^1 .*jump host cannot reach it' 'the jump host cannot reach everything'
 run drive --jump root@10.77.0.1:2222 exec $N2 true
-like "$status $err" '^1 .*jump host: root@10.77.0.1:2222: cannot connect' 'nor be reached on every port'
+like "$status $err" '^1 .*jump host: root@10.77.0.1:2222: cannot connect' \
+    'nor be reached on every port'
 run drive --jump root@$N1 --replace push $N2 "$DTRUN" '~/.dtctl' work "$SRC/tests/integration/"
 is "$status" 0 'a push over a jump host'
 ok 'arrives' same "$SRC/tests/integration" 2 /root/.dtctl/work
@@ -147,7 +151,8 @@ Host far
 Host *
     User nobody
 END
-printf 'Host near n?ar\n  HostName %s\n  User ada\n  IdentityFile ~/.ssh/%%h.key\n' $N1 >"$HOME/.ssh/conf.d/near"
+printf 'Host near n?ar\n  HostName %s\n  User ada\n  IdentityFile ~/.ssh/%%h.key\n' $N1 \
+    >"$HOME/.ssh/conf.d/near"
 cp "$HOME/.ssh/id_ed25519" "$HOME/.ssh/$N1.key"
 run plain exec near 'id -un'
 is "$status $out" '0 ada' 'a name of ~/.ssh/config, through Include'

@@ -51,7 +51,8 @@ ok 'on its way again' wait_for 30 arrived
 ssh_cut 1
 wait $pushing
 tc qdisc delete dev veth1 root
-on 1 sh -c 'printf X | dd of=$(ls /root/.dtctl/cas/tmp/*.part) bs=1 seek=1000 conv=notrunc 2>/dev/null'
+on 1 sh -c 'cd /root/.dtctl/cas/tmp && printf X |
+    dd of=$(ls *.part) bs=1 seek=1000 conv=notrunc 2>/dev/null'
 run drive push "$N1" "$DTRUN" '~/.dtctl' data big
 is "$status" 1 'damage on the node is noticed'
 like "$err" "'big'.*does not match its hash" 'and said'
@@ -81,7 +82,8 @@ rm -f big && head -c 120000000 /dev/urandom >big
 proxy=$!
 wait_for 5 grep -q ready proxy.out
 sed "s/^/[127.0.0.1]:2200 /" node1/keys/ed25519.pub >between
-drive --known-hosts between --port 2200 --connections 4 push 127.0.0.1 "$DTRUN" '~/.dtctl' far big >push.out 2>push.err &
+drive --known-hosts between --port 2200 --connections 4 push 127.0.0.1 "$DTRUN" '~/.dtctl' far big \
+    >push.out 2>push.err &
 pushing=$!
 several() { [ "$(on 1 pgrep -c -f '[n]ode push')" -ge 3 ]; }
 ok 'further connections are opened' wait_for 20 several
