@@ -67,7 +67,8 @@ build_openssl() {
     cp LICENSE.txt "$out/licenses/openssl"
 }
 
-# Debian's security patches, in the order of their series file, and our own; each is named in versions.
+# Debian's security patches, in the order of their series file, and our own; each is named in
+# versions.
 libssh2_patch() { # SRC
     local archive patch version
     archive=$(find "$work/archives" -name 'libssh2_*.debian.tar.xz' | head -n 1)
