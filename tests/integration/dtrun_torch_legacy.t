@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The oldest PyTorch that distributions still have (Debian's python3-torch 1.13) under dtrun: its
-# store's clients speak the protocol from before 2.1. Not installed by make setup (150 MB).
+# store's clients speak the protocol from before 2.1.
 source "${0%/*}/../lib.sh"
 PYTHON=${DTCTL_TEST_PYTHON_LEGACY:-/usr/bin/python3}
 old='import torch, sys; v = torch.__version__.split("."); sys.exit((int(v[0]), int(v[1])) > (2, 0))'
