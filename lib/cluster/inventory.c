@@ -33,6 +33,11 @@ static const struct field FIELDS[] = {
     {"host_key", FIELD_STR, AT(host_key), NEVER, 0, NULL},
     {"arch", FIELD_STR, AT(arch), NEVER, 0, ""},
     {"dtrun", FIELD_STR, AT(dtrun), NEVER, 0, ""},
+    {"instance_id", FIELD_STR, AT(instance_id), NEVER, 0, ""},
+    {"instance_type", FIELD_STR, AT(instance_type), NEVER, 0, ""},
+    {"zone", FIELD_STR, AT(zone), NEVER, 0, ""},
+    {"purchase", FIELD_STR, AT(purchase), NEVER, 0, ""},
+    {"launched", FIELD_STR, AT(launched), NEVER, 0, ""},
     {"cpus", FIELD_INT, AT(cpus), NEVER, 1 << 20, NULL},
     {"gpus", FIELD_INT, AT(gpus), NEVER, 1 << 16, NULL},
     {"memory_bytes", FIELD_INT, AT(memory_bytes), NEVER, INT64_MAX, NULL},
@@ -156,9 +161,10 @@ static void check_duplicates(struct reader *r, const struct inventory *inv) {
             complain(r, 1, 1, "node '%s' is listed twice", names[i]);
 }
 
-static const char *read_head(struct reader *r, const struct toml *root, const char *key) {
+static const char *read_head(struct reader *r, const struct toml *root, const char *key,
+                             bool needed) {
     const struct toml *v = toml_member(root, key);
-    if (!v)
+    if (!v && needed)
         complain(r, 1, 1, "the key '%s' is missing", key);
     const char *text = v ? read_text(r, v, NULL) : NULL;
     return text ? text : "";
@@ -172,9 +178,9 @@ static void read_root(struct reader *r, const struct toml *root, struct inventor
                  INVENTORY_FORMAT);
         return;
     }
-    out->name = read_head(r, root, "name");
-    out->provider = read_head(r, root, "provider");
-    out->created = read_head(r, root, "created");
+    out->name = read_head(r, root, "name", true);
+    out->provider = read_head(r, root, "provider", true);
+    out->created = read_head(r, root, "created", false);
     if (out->name[0] && !str_is_name(out->name, INVENTORY_NAME_BYTES_MAX))
         complain(r, 1, 1, "name: letters, digits, '.', '_', '-'");
     const struct toml *nodes = toml_member(root, "node");
@@ -227,7 +233,8 @@ void inventory_format(const struct inventory *inv, struct strbuf *out) {
     toml_write_int(out, "format", INVENTORY_FORMAT);
     toml_write_str(out, "name", inv->name);
     toml_write_str(out, "provider", inv->provider);
-    toml_write_str(out, "created", inv->created);
+    if (inv->created[0])
+        toml_write_str(out, "created", inv->created);
     for (size_t i = 0; i < inv->count; i++) {
         const struct inventory_node *n = &inv->nodes[i];
         toml_write_element(out, "node");

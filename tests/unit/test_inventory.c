@@ -20,6 +20,11 @@ static struct inventory sample(struct arena *a) {
         .arch = "x86_64",
         .host_key = "ssh-ed25519 AAAA\"quoted\"",
         .dtrun = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+        .instance_id = "i-0123456789abcdef0",
+        .instance_type = "p4d.24xlarge",
+        .zone = "us-east-1a",
+        .purchase = "spot",
+        .launched = "2026-01-02T03:04:05.678Z",
         .cpus = 96,
         .gpus = 8,
         .memory_bytes = 1152921504606846976};
@@ -53,6 +58,9 @@ static void round_trip(void) {
     is_str(back.nodes[0].user, "ubuntu", "user");
     is_int(back.nodes[0].port, 2222, "port");
     is_int(back.nodes[0].memory_bytes, 1152921504606846976, "memory");
+    is_str(back.nodes[0].instance_id, "i-0123456789abcdef0", "instance");
+    is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "when it was launched");
+    is_str(back.nodes[1].instance_id, "", "no instance is an empty text");
     is_str(back.nodes[1].root, "/tmp/with space", "root");
     ok(back.nodes[1].user == NULL, "no user stays none");
     is_int(back.nodes[2].transport, INVENTORY_LOCAL, "transport");
