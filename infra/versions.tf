@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+terraform {
+  required_version = ">= 1.6"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "= 5.100.0"
+    }
+  }
+
+  # dtctl gives the path of the state on the command line; by hand it lies in this folder.
+  backend "local" {}
+}
+
+provider "aws" {
+  region = var.region
+
+  # Capacity errors count as retryable: with the provider's own 25 an apply hangs for 50 minutes.
+  max_retries = var.max_retries
+
+  skip_credentials_validation = var.skip_checks
+  skip_metadata_api_check     = var.skip_checks
+  skip_region_validation      = var.skip_checks
+
+  endpoints {
+    ec2 = lookup(var.endpoints, "ec2", null)
+    iam = lookup(var.endpoints, "iam", null)
+    ssm = lookup(var.endpoints, "ssm", null)
+    sts = lookup(var.endpoints, "sts", null)
+  }
+
+  default_tags {
+    tags = local.tags
+  }
+}
