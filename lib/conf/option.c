@@ -14,6 +14,13 @@ void option_set_init(struct option_set *s, struct arena *a, const char *program,
     *s = (struct option_set){.arena = a, .program = program, .env_prefix = env_prefix};
 }
 
+size_t option_set_row_count(const struct option_set *s) {
+    size_t count = 0;
+    for (size_t t = 0; t < s->table_count; t++)
+        count += s->tables[t].table->count;
+    return count;
+}
+
 void option_set_add(struct option_set *s, const struct option_table *table, void *target) {
     must(s->table_count < OPTION_TABLES_MAX);
     struct option_bound *b = &s->tables[s->table_count++];

@@ -174,6 +174,13 @@ struct option_bound {
 
 struct option_given; // a flag as scanned (cli.c)
 
+// The row that every program has, for a table whose target has `help` at the place given.
+#define OPTION_ROW_HELP(...)                                                                       \
+    {                                                                                              \
+        .flag = "help", .letter = 'h', .type = OPTION_BOOL, .marks = OPTION_NO_ENV, __VA_ARGS__,   \
+        .text = "false", .help = "Show help."                                                      \
+    }
+
 struct option_set {
     struct arena *arena;
     const char *program;    // "dtctl", for messages
@@ -191,6 +198,8 @@ void option_set_init(struct option_set *s, struct arena *a, const char *program,
 // Binds the rows to a struct and puts the defaults there. A default that does not parse is a bug
 // and aborts (option_check finds it in tests). target NULL: the keys are known, and left alone.
 void option_set_add(struct option_set *s, const struct option_table *table, void *target);
+// Rows of all tables together.
+size_t option_set_row_count(const struct option_set *s);
 // Reads TOML text; unknown keys, wrong types and bad values become problems with name:line:column.
 void option_set_file(struct option_set *s, const char *name, const char *text, size_t len);
 // environ is a NULL-terminated list of "NAME=value".

@@ -37,10 +37,8 @@ static bool is_table(const struct option_set *s, const char *path) {
 
 // The table of some row that is nearest to what was written.
 static const char *nearest_table(const struct option_set *s, const char *path) {
-    size_t count = 0, n = 0;
-    for (size_t t = 0; t < s->table_count; t++)
-        count += s->tables[t].table->count;
-    const char **names = arena_new(s->arena, const char *, count + 1);
+    size_t n = 0;
+    const char **names = arena_new(s->arena, const char *, option_set_row_count(s) + 1);
     for (size_t t = 0; t < s->table_count; t++)
         for (size_t i = 0; i < s->tables[t].table->count; i++) {
             const struct option_row *r = &s->tables[t].table->rows[i];

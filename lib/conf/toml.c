@@ -193,17 +193,21 @@ static int closed(struct toml_parser *ps, const struct toml *key, const struct t
                             toml_type_name(found->type), found->key_line, found->key_column);
 }
 
+static struct toml *table_new(struct toml_parser *ps, struct toml *table, const struct toml *key,
+                              unsigned made_by) {
+    struct toml_pos pos = {key->key_line, key->key_column};
+    struct toml *made = toml_parser_add(ps, table, key, TOML_TABLE, pos);
+    if (made)
+        made->made_by |= made_by;
+    return made;
+}
+
 // Table for the part `key` of a dotted key in `key.x = …`: made, or one that dotted keys made.
 static struct toml *dotted_step(struct toml_parser *ps, struct toml *table,
                                 const struct toml *key) {
     struct toml *next = member(ps, table, key);
-    if (!next) {
-        struct toml_pos pos = {key->key_line, key->key_column};
-        next = toml_parser_add(ps, table, key, TOML_TABLE, pos);
-        if (next)
-            next->made_by |= TOML_BY_DOTTED;
-        return next;
-    }
+    if (!next)
+        return table_new(ps, table, key, TOML_BY_DOTTED);
     if (next->type == TOML_TABLE && (next->made_by & TOML_BY_DOTTED))
         return next;
     closed(ps, key, next);
@@ -255,13 +259,8 @@ int toml_parser_pair(struct toml_parser *ps, struct toml *table) {
 static struct toml *header_step(struct toml_parser *ps, struct toml *table,
                                 const struct toml *key) {
     struct toml *next = member(ps, table, key);
-    if (!next) {
-        struct toml_pos pos = {key->key_line, key->key_column};
-        next = toml_parser_add(ps, table, key, TOML_TABLE, pos);
-        if (next)
-            next->made_by |= TOML_BY_PARENT;
-        return next;
-    }
+    if (!next)
+        return table_new(ps, table, key, TOML_BY_PARENT);
     if (next->type == TOML_ARRAY && (next->made_by & TOML_BY_ELEMENTS))
         return next->last;
     if (next->type == TOML_TABLE && !(next->made_by & TOML_BY_VALUE))

@@ -3,23 +3,11 @@
 #include "remote/ignore.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
+#include "tests/unit/shell.h"
 
 #include <unistd.h>
 
 static struct arena arena;
-
-// Runs a line in sh; its exit status, or -1.
-static int shell(const char *line) {
-    struct err e;
-    char *out = NULL;
-    int status = -1;
-    struct proc_spec spec = {
-        .argv = (const char *const[]){"/bin/sh", "-c", line, NULL}, .in = -1, .out = -1, .err = 2};
-    if (proc_run(&spec, &out, 1 << 20, 30000, &status, &e) < 0)
-        diag("%s", e.text);
-    free(out);
-    return status < 0 ? -1 : proc_status_code(status);
-}
 
 static bool left_out(const char *patterns, const char *path, bool is_folder) {
     struct ignore ig = {0};

@@ -3,26 +3,10 @@
 // products and convolutions over many shapes, odd ones included. Outputs lie between guards.
 #include "kernels/kernels.h"
 #include "tests/tap.h"
+#include "tests/unit/random_floats.h"
 
 enum { guard = 32 };
 static const float guard_value = -12345.0F;
-static uint64_t random_state = 88172645463325252U;
-
-static float random_float(void) { // uniform in [-1, 1)
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)(random_state >> 40) / (float)(1 << 23) - 1;
-}
-
-static float *new_random(size_t n) {
-    float *p = malloc(n * sizeof *p + 1);
-    if (!p)
-        bail_out("out of memory");
-    for (size_t i = 0; i < n; i++)
-        p[i] = random_float();
-    return p;
-}
 
 // An output of n elements between guards, all set to the start values.
 static float *new_output(size_t n, const float *start) {

@@ -3,26 +3,10 @@
 // has, against the plain reference; and that thread counts do not change a bit.
 #include "kernels/kernels.h"
 #include "tests/tap.h"
+#include "tests/unit/random_floats.h"
 
 enum { threads_many = 3 };
-static uint64_t random_state = 88172645463325252U;
 static struct kernel_ctx *plain;
-
-static float random_float(void) { // uniform in [-1, 1)
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)(random_state >> 40) / (float)(1 << 23) - 1;
-}
-
-static float *new_random(size_t n) {
-    float *p = malloc(n * sizeof *p + 1);
-    if (!p)
-        bail_out("out of memory");
-    for (size_t i = 0; i < n; i++)
-        p[i] = random_float();
-    return p;
-}
 
 static float *copy_of(const float *src, size_t n) {
     float *p = malloc(n * sizeof *p + 1);

@@ -7,6 +7,7 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
+#include "tests/unit/shell.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,19 +25,6 @@ static void put(const char *name, const void *p, size_t len, mode_t mode) {
     if (file_make_dirs(file_dir(&arena, path), 0755, &e) < 0 ||
         file_write_atomic(path, p, len, mode, &e) < 0)
         bail_out("%s", e.text);
-}
-
-// Runs a line in sh; its exit status, or -1.
-static int shell(const char *line) {
-    struct err e;
-    char *out = NULL;
-    int status = -1;
-    struct proc_spec spec = {
-        .argv = (const char *const[]){"/bin/sh", "-c", line, NULL}, .in = -1, .out = -1, .err = 2};
-    if (proc_run(&spec, &out, 1 << 20, 30000, &status, &e) < 0)
-        diag("%s", e.text);
-    free(out);
-    return status < 0 ? -1 : proc_status_code(status);
 }
 
 static bool same_file(const char *a, const char *b) {
