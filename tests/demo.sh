@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh DTCTL: what `make demo` shows: a fresh folder, the two commands, what they made. The folder
-# stays, and its name is the last line; the cluster itself is taken down.
+# demo.sh DTCTL: what `make demo` shows: a fresh folder, the two commands, what they made. The
+# folder stays, and its name is the last line; the cluster itself is taken down.
 set -euo pipefail
 dtctl=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/dtctl-demo.XXXXXX")

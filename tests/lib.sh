@@ -9,8 +9,8 @@
 #     is "$status" 7 'the exit status comes back'
 #     done_testing
 #
-# It prints TAP, gives the script a folder of its own ($WORK, current directory, with HOME in it) and
-# removes it at the end, unless a test failed: then it stays and the way to rerun is printed.
+# It prints TAP, gives the script a folder of its own ($WORK, current directory, with HOME in it)
+# and removes it at the end, unless a test failed: then it stays and the way to rerun is printed.
 # Programs under test: dtctl, dtrun and dttrain are found first on PATH. Namespace hosts: hosts.sh.
 
 SRC=${DTCTL_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}

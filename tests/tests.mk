@@ -48,7 +48,8 @@ ifdef T
 TEST_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/test_$(n).c %/sim_$(n).c,$(TEST_C)))
 FUZZ_C_CHOSEN := $(foreach n,$(T),$(filter %/$(n).c %/fuzz_$(n).c,$(FUZZ_C)))
 SCRIPTS_CHOSEN := $(foreach n,$(T),$(wildcard tests/*/$(n).t))
-$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN)$(SCRIPTS_CHOSEN),,$(error no test is called '$(T)'; see tests/))
+$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN)$(SCRIPTS_CHOSEN),,\
+    $(error no test is called '$(T)'; see tests/))
 else
 TEST_C_CHOSEN := $(TEST_C)
 FUZZ_C_CHOSEN := $(FUZZ_C)

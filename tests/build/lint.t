@@ -23,7 +23,8 @@ printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}
 printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n}\n' >cmd/a.c
 run "$lint/calls" lib/x/a.c cmd/a.c
 is "$status" 1 'calls: it refuses'
-is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\nlib/x/a.c:3: puts() is banned in libraries' \
+is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\n'\
+'lib/x/a.c:3: puts() is banned in libraries' \
     'calls: exactly the two, not those in comments, strings, members and programs'
 
 measure=$WORK/measure

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The shipped programs: static, stripped, no larger than promised, and carrying no path of the build.
+# The shipped programs: static, stripped, no larger than promised, and carrying no path of the
+# build.
 source "${0%/*}/../lib.sh"
 check=$SRC/tests/build/is-static
 
@@ -16,7 +17,8 @@ for program in dtctl dtrun dttrain; do
     run readelf -SW "$file"
     unlike "$out" '\.symtab|\.debug' "$program is stripped"
     size=$(stat -c %s "$file")
-    ok "$program: $size bytes, at most ${bytes_max[$program]}" test "$size" -le "${bytes_max[$program]}"
+    ok "$program: $size bytes, at most ${bytes_max[$program]}" \
+        test "$size" -le "${bytes_max[$program]}"
     run grep -aoE "$SRC/[a-z./_]*|/\.cache/dtctl[a-z./_]*" "$file"
     is "$out" '' "$program holds no path of the machine that built it"
 done

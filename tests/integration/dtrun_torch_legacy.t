@@ -19,7 +19,8 @@ one collectives
 is "$status $(sort <<<"$out" | paste -sd,)" '0 collectives 0 of 2,collectives 1 of 2' \
     'all_reduce, new_group, barriers, objects' || diag "$err"
 one ddp
-is "$status $(sort -u <<<"$out" | wc -l)" '0 1' 'DDP: both ranks have the same weights' || diag "$err"
+is "$status $(sort -u <<<"$out" | wc -l)" '0 1' 'DDP: both ranks have the same weights' ||
+    diag "$err"
 one store_legacy
 is "$status $(sort <<<"$out" | paste -sd,)" '0 legacy 0,legacy 1' 'dist.TCPStore, every method' ||
     diag "$err"

@@ -16,7 +16,8 @@ is "$status" 255 'a user without a key is refused'
 ssh_to 1 'echo one >/root/mark; echo one >/tmp/mark; echo one >/dev/shm/mark; echo one >/run/mark'
 run ssh_to 2 'cat /root/mark /tmp/mark /dev/shm/mark /run/mark'
 is "$out" '' 'hosts share no files'
-ok 'hosts reach each other by name' ssh_to 1 'exec 3<>/dev/tcp/node2/22 && head -c 4 <&3 | grep SSH-'
+ok 'hosts reach each other by name' \
+    ssh_to 1 'exec 3<>/dev/tcp/node2/22 && head -c 4 <&3 | grep SSH-'
 run ip route show default
 is "$out" '' 'there is no way out for the operator'
 run ssh_to 1 'ip route show default'

@@ -25,7 +25,8 @@ inside() { # ARGUMENTS…: dtctl in the empty root
         mount -t proc proc "$0/proc" && mount --bind /dev/null "$0/dev/null" &&
             mount -t tmpfs tmpfs "$0/dev/shm" || exit 99
         root=$0 exec env -i root="$0" perl -e '\''
-            chroot $ENV{root} and chdir "/work" or exit 99; %ENV = (); exec "/dtctl", @ARGV'\'' "$@"' \
+            chroot $ENV{root} and chdir "/work" or exit 99; %ENV = ();
+            exec "/dtctl", @ARGV'\'' "$@"' \
         "$root" "$@" </dev/null
 }
 run inside version

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# make lint: each file is checked when it, or a header it includes, has changed since it last passed.
+# make lint: each file is checked when it, or a header it includes, has changed since it last
+# passed.
 
 LINT := $(BUILD)/lint
 LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c))
@@ -12,8 +13,8 @@ LINT_SH := $(shell { git ls-files -co --exclude-standard 2>/dev/null || find . -
     FNR == 2 && /shellcheck shell=/ { print FILENAME } FNR == 3 { nextfile }' 2>/dev/null)
 CLANG_FORMAT := $(firstword $(shell command -v clang-format-14 clang-format))
 
-LINT_FLAGS = -std=gnu11 -D_GNU_SOURCE= -Ilib -I. -I$(LINT)/gen -fno-common -pthread $(WARN) -Werror \
-    $(if $(filter lib/% cmd/%,$<),$(WARN_lib)) $(if $(filter kernels/%,$<),$(isa))
+LINT_FLAGS = -std=gnu11 -D_GNU_SOURCE= -Ilib -I. -I$(LINT)/gen -fno-common -pthread $(WARN) \
+    -Werror $(if $(filter lib/% cmd/%,$<),$(WARN_lib)) $(if $(filter kernels/%,$<),$(isa))
 
 formatted = { $(CLANG_FORMAT) --dry-run -Werror $< 2>/dev/null || \
     { echo '$<: is not formatted; run make format'; false; }; }
