@@ -46,10 +46,16 @@ number_in_text() { # TEXT MIN MAX
     ((number >= $2 && number <= $3))
 }
 
-uptime_s() { # sets $uptime: seconds since boot, whatever is done to the clock
-    local text
-    read -r text _ </proc/uptime
-    uptime=${text%%.*}
+# uptime_s: sets $uptime to the seconds since this system started, whatever is done to the clock.
+# That is since its first process began, in hundredths of a second: /proc/uptime alone is the host's
+# where the node is a container.
+uptime_s() {
+    local line
+    local -a stat
+    read -r line <"$root/proc/1/stat"
+    read -r -a stat <<<"${line##*) }" # what follows the name: field 3 and on
+    read -r uptime _ <"$root/proc/uptime"
+    uptime=$((${uptime%%.*} - stat[19] / 100))
 }
 
 # put FILE [MODE]: standard input becomes FILE, at once or not at all.
@@ -70,19 +76,24 @@ tell() { # TEXT: to the journal and to every terminal
     timeout 10 wall "dtctl: $*" </dev/null >/dev/null 2>&1 || true
 }
 
-# ---- the notice -----------------------------------------------------------------------------------
+# ---- the notice ----------------------------------------------------------------------------------
 notice_read() { # sets $notice_kind and $notice_deadline
     local key value
     notice_kind='' notice_deadline=0
     while IFS='=' read -r key value; do
         case $key in
-        kind) notice_kind=$value ;;
+        kind) [[ ! $value =~ ^[a-z-]{1,20}$ ]] || notice_kind=$value ;;
         deadline) ! number_in_text "$value" 0 999999999999 || notice_deadline=$number ;;
         esac
     done 2>/dev/null <"$notice"
 }
 
-# presses KIND DEADLINE: sets $rank, smaller is more pressing; a rebalance recommendation has no end.
+notice_hold() { # one writer at a time; until $notice_lock is closed
+    mkdir -p "$run" && exec {notice_lock}>"$run/notice.lock" && flock -w 5 "$notice_lock"
+}
+
+# presses KIND DEADLINE: sets $rank, smaller is more pressing; a rebalance recommendation has no
+# end.
 presses() {
     rank=$2
     [ "$1" != rebalance ] || rank=999999999999
@@ -92,12 +103,12 @@ presses() {
 # The same notice is written anew (and whoever watches the file is woken) only with "again".
 notice_write() {
     local rank standing
-    mkdir -p "$run" && exec {notice_lock}>"$run/notice.lock" && flock -w 5 "$notice_lock" || return 1
+    notice_hold || return
     notice_read
     presses "${notice_kind:-rebalance}" "$notice_deadline"
     standing=$rank
     presses "$1" "$2"
-    if [ -n "$notice_kind" ] && [ "$notice_kind" != "$1" ] && ((rank >= standing)); then
+    if [ -n "$notice_kind" ] && [ "${notice_kind%%-*}" != "${1%%-*}" ] && ((rank >= standing)); then
         :
     elif [ "$notice_kind" != "$1" ] || ((notice_deadline != $2)) || [ "${3-}" = again ]; then
         printf 'kind=%s\ndeadline=%s\nnode=%s\n' "$1" "$2" "$(conf_get node)" | put "$notice"
@@ -108,7 +119,7 @@ notice_write() {
 notice_clear() { # KIND…: takes it back, if it is one of these
     local kind
     [ -e "$notice" ] || return 0
-    exec {notice_lock}>"$run/notice.lock" && flock -w 5 "$notice_lock" || return 1
+    notice_hold || return
     notice_read
     for kind; do
         [ "$notice_kind" != "$kind" ] || rm -f "$notice"
@@ -116,12 +127,12 @@ notice_clear() { # KIND…: takes it back, if it is one of these
     exec {notice_lock}>&-
 }
 
-# ---- the end of the machine -----------------------------------------------------------------------
+# ---- the end of the machine ----------------------------------------------------------------------
 ending_told=0 ending_told_up=0
 
 # ending KIND LEFT_S NOW_S UP_S WHY: announces the end when 10 minutes and when 1 minute are left,
-# takes it back when there is more time again, and powers off at zero. Sets $wait_s to the time until
-# it has to be called again.
+# takes it back when there is more time again, and powers off at zero. Sets $wait_s to the time
+# until it has to be called again.
 ending() {
     local kind=$1 left=$2 now=$3 up=$4 why=$5 grace
     wait_s=$tick_s_max
@@ -136,6 +147,7 @@ ending() {
     if ((left <= 0)); then
         tell "$(conf_get node) ends now: $why"
         machine_off
+        return
     elif ((left <= warn_s_last && ending_told < 2)); then
         ending_told=2
         tell "$(conf_get node) ends in $left s: $why"
@@ -152,7 +164,8 @@ ending() {
     ((wait_s > 0)) || wait_s=1
 }
 
-# ending_renew KIND DEADLINE: after another notice went, or the deadline moved by more than the tick.
+# ending_renew KIND DEADLINE: after another notice went, or the deadline moved by more than the
+# tick.
 ending_renew() {
     local moved
     notice_read

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# When a node counts as idle, and what follows from it. Time and use are arguments of idle_step.
+# shellcheck disable=SC2016 # the inner shells expand them
+source "${0%/*}/../lib.sh"
+source "${0%/*}/../cloudinit/scripts.sh"
+
+limit=$DTCTL_ROOT/var/lib/dtctl/idle_s
+now=1800000000
+node_conf node=node0 user=ubuntu idle_s=3600
+
+# steps TEXT: "UP BUSY" per line ("-" is not busy); prints the wait after each.
+steps() {
+    within idle "while read -r u b; do idle_step \$(($now + u)) \$u \"\${b#-}\" >>'$WORK/said'
+        echo -n \"\$wait_s \"; done <<<'$1'"
+}
+
+# ---- the way to the end --------------------------------------------------------------------------
+fresh_node
+is "$(steps '100 -
+2000 -
+3095 -')" '10 10 5 ' 'an hour, from the first look'
+is "$(notice)$(calls)" '' 'nothing happens before'
+steps '100 -
+3100 -' >/dev/null
+is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'ten minutes before: the notice'
+is "$(calls)" 'wall dtctl: node0 ends in 10 min: no run, login or GPU use for 60 min' 'and a word'
+is "$(steps '100 -
+3100 -
+3637 -
+3640 -
+3695 -
+3700 -')" '10 10 3 10 5 10 ' 'wakes when it must'
+like "$(calls)" 'in 10 min.*in 60 s.*ends now.*systemctl poweroff' 'and powers off'
+
+fresh_node
+steps '100 -
+3200 -
+3300 run' >/dev/null
+is "$(notice)" '' 'a run takes the announcement back'
+steps '100 -
+3200 -
+3300 run
+6200 run
+6890 -' >/dev/null
+is "$(notice)" '' 'and the time starts anew'
+is "$(calls | grep -c poweroff)" 0 'without an end'
+
+# The clock is set by a year in either direction: only the time since boot counts.
+fresh_node
+within idle "idle_step $now 100 ''; idle_step $((now + 31536000)) 110 ''; idle_step 1000 120 ''"
+is "$(notice)$(calls)" '' 'the clock does not matter'
+
+# ---- the limit -----------------------------------------------------------------------------------
+fresh_node
+echo 900 >"$limit"
+steps '100 -
+400 -' >/dev/null
+is "$(notice)" "kind=idle deadline=$((now + 1000)) node=node0" 'the file sets the limit'
+within idle "idle_step $now 100 ''; idle_step $((now + 400)) 500 ''; echo 0 >'$limit'
+    idle_step $((now + 410)) 510 ''" >/dev/null
+is "$(notice)" '' 'and 0 takes it away'
+for text in junk -1 '$(touch pwned)' 99999999999999999999; do
+    fresh_node
+    echo "$text" >"$limit"
+    steps '100 -
+3100 -' >/dev/null
+    is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" "'$text' leaves the limit"
+done
+fresh_node
+mkfifo "$limit"
+steps '100 -
+3100 -' >/dev/null
+is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'and so does a pipe'
+is "$(find "$WORK" -name pwned)" '' 'nothing in it is run'
+node_conf node=node0 user=ubuntu idle_s=0
+fresh_node
+steps '100 -
+99999 -' >/dev/null
+is "$(notice)$(calls)" '' 'idle_s=0: never'
+node_conf node=node0 user=ubuntu idle_s=5
+fresh_node
+is "$(steps '100 -
+105 -
+129 -')" '10 10 1 ' 'a limit of seconds still gives half a minute'
+is "$(calls | grep -c poweroff)" 0 'between the word and the end'
+
+# ---- what counts as use --------------------------------------------------------------------------
+header='  sl  local_address rem_address   st'
+listen='   0: 00000000:0016 00000000:0000 0A'
+session='   1: 0A00004D:0016 FE00004D:C350 01'
+outgoing='   2: 0A00004D:C351 FE00004D:0016 01'
+proc=$DTCTL_ROOT/proc
+quiet() {
+    rm -rf "$proc" && mkdir -p "$proc/net" "$proc/17"
+    echo bash >"$proc/17/comm"
+    printf '%s\n' "$header" "$listen" "$outgoing" | tee "$proc/net/tcp" >"$proc/net/tcp6"
+    fake loginctl
+    fake nvidia-smi 'echo 0; echo 0'
+}
+busy() {
+    within idle 'idle_busy; echo "$busy"'
+}
+quiet
+is "$(busy)" '' 'nothing: a listening sshd and a connection to elsewhere are no use'
+echo dtrun >"$proc/17/comm"
+is "$(busy)" 'a run' 'an agent'
+echo dttrain-cuda >"$proc/17/comm"
+is "$(busy)" 'a run' 'a trainer'
+echo mydtrun >"$proc/17/comm"
+is "$(busy)" '' 'not a program that is called similarly'
+quiet
+echo "$session" >>"$proc/net/tcp"
+is "$(busy)" 'an SSH connection' 'a connection to port 22'
+quiet
+echo '   1: 0000000000000000FFFF00000A00004D:0016 0000000000000000FFFF0000FE00004D:C350 01' \
+    >>"$proc/net/tcp6"
+is "$(busy)" 'an SSH connection' 'also over IPv6'
+quiet
+session_is() { # CLASS STATE
+    fake loginctl '[ "$2" != list-sessions ] || echo "c1 1000 ubuntu seat0 tty1"
+        [ "$1" != show-session ] || printf "%s\n" '"Class=$1 State=$2"
+}
+session_is user active
+is "$(busy)" 'a login' 'a login on the console'
+session_is user closing
+is "$(busy)" '' 'not one that is over'
+session_is manager active
+is "$(busy)" '' 'nor the service manager of a user'
+quiet
+fake nvidia-smi 'echo 0; echo 37'
+is "$(busy)" 'GPU use' 'a GPU at work'
+fake nvidia-smi 'echo "[N/A]"; echo 0'
+is "$(busy)" '' 'not one that cannot say'
+fake nvidia-smi 'echo "Unable to determine the device handle" >&2; exit 15'
+is "$(busy)" '' 'a broken driver keeps no machine alive'
+fake nvidia-smi 'sleep 60'
+is "$(within idle 'query_seconds_max=1; idle_busy; echo "$busy"')" '' 'nor one that hangs'
+rm "$WORK/bin/nvidia-smi"
+is "$(busy)" '' 'nor is one needed'
+done_testing
