@@ -130,15 +130,6 @@ static void emit_summary(const struct summary *sum, struct err *e) {
     strbuf_fini(&text);
 }
 
-// Nodes whose results are wanted and not here. A node that was lost on the way, or never took part,
-// has none that the end of the run depends on.
-static size_t missing_results(const struct follow *f) {
-    size_t missing = 0;
-    for (size_t i = 0; i < f->count; i++)
-        missing += f->nodes[i].node->failed && f->story.nodes[i].round == f->story.round;
-    return missing;
-}
-
 // Everything that is done once when a run is over; a run whose results are here already is left.
 static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
@@ -162,10 +153,10 @@ static int finish(struct attention *a, struct err *e) {
                 fleet_fail(f->nodes[i].node, &why);
             }
         s->on_signal = NULL;
-        if (collect_results(f->fleet, run, &got, e) < 0)
+        if (collect_results(f->fleet, run, &f->story, &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         fleet_report(f->fleet);
-        run->fetched = missing_results(f) == 0;
+        run->fetched = got.complete;
         run->fetch_bytes += got.bytes;
         run->fetch_ms += clock_mono_ms() - began;
         attend_note(s, run, "fetched", "complete", run->fetched ? "yes" : "no", NULL);

@@ -53,48 +53,127 @@ static int start_fetch(struct fleet_node *n, struct err *e) {
     return w->xfer ? 0 : -1;
 }
 
-// One folder for all, or one per node when their files contradict each other.
-static int put_together(struct session *s, struct fleet *f, struct run *run,
-                        const struct collect_node *work, struct collect_result *out,
-                        struct err *e) {
-    const char **folders = arena_new(s->arena, const char *, f->count + 1);
-    const char **names = arena_new(s->arena, const char *, f->count + 1);
-    size_t count = 0;
-    for (size_t i = 0; i < f->count; i++) {
-        if (f->nodes[i].failed || !file_exists(work[i].dest))
+// ---- one folder of several ----------------------------------------------------------------------
+
+struct parts {
+    const char **folders, **names; // that have something, NULL-terminated
+    size_t count;
+};
+
+static int split_by_node(struct session *s, const struct run *run, const struct parts *p,
+                         struct err *e) {
+    for (size_t i = 0; i < p->count; i++) {
+        const char *to = file_join(s->arena, run->output_dir, p->names[i]);
+        if (file_remove_tree(to, e) < 0)
+            return -1;
+        if (rename(p->folders[i], to) == 0)
             continue;
-        folders[count] = work[i].dest;
-        names[count++] = f->nodes[i].info->name;
+        // Another file system: the folder is a copy of one node, so merging moves it.
+        const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
+        if (file_make_dirs(to, 0755, e) < 0 || xfer_merge_folders(to, folder, name, e) < 0)
+            return -1;
     }
-    if (count == 0 || file_make_dirs(run->output_dir, 0755, e) < 0)
-        return count == 0 ? 0 : -1;
-    if (xfer_merge_folders(run->output_dir, folders, names, e) == 0)
+    return 0;
+}
+
+// One folder for all, or one per node when their files contradict each other.
+static int merge(struct session *s, struct run *run, const struct parts *p,
+                 struct collect_result *out, struct err *e) {
+    if (xfer_merge_folders(run->output_dir, p->folders, p->names, e) == 0)
         return 0;
     if (e->code != ERR_EXISTS)
         return -1;
     out->by_node = true;
     out->conflict = arena_strdup(s->arena, e->text);
     err_clear(e);
-    for (size_t i = 0; i < count; i++) {
-        const char *to = file_join(s->arena, run->output_dir, names[i]);
-        if (file_remove_tree(to, e) < 0)
-            return -1;
-        if (rename(folders[i], to) == 0)
-            continue;
-        // Another file system: the folder is a copy of one node, so merging moves it.
-        if (file_make_dirs(to, 0755, e) < 0 ||
-            xfer_merge_folders(to, &folders[i], &names[i], e) < 0)
+    return split_by_node(s, run, p, e);
+}
+
+// The last one put in counts.
+static int overlay(struct run *run, const struct parts *p, struct err *e) {
+    for (size_t i = p->count; i-- > 0;) {
+        const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
+        if (xfer_merge_folders(run->output_dir, folder, name, e) < 0)
             return -1;
     }
     return 0;
 }
 
-int collect_results(struct fleet *f, struct run *run, struct collect_result *out, struct err *e) {
+static int put_together(struct fleet *f, struct run *run, const size_t *order,
+                        const struct collect_node *work, struct collect_result *out,
+                        struct err *e) {
+    struct arena *a = f->session->arena;
+    struct parts p = {arena_new(a, const char *, f->count + 1),
+                      arena_new(a, const char *, f->count + 1), 0};
+    for (size_t k = 0; k < f->count; k++) {
+        size_t i = order[k];
+        if (f->nodes[i].failed || !file_exists(work[i].dest))
+            continue;
+        p.folders[p.count] = work[i].dest;
+        p.names[p.count++] = f->nodes[i].info->name;
+    }
+    if (p.count == 0)
+        return 0;
+    if (file_make_dirs(run->output_dir, 0755, e) < 0)
+        return -1;
+    return run->native ? overlay(run, &p, e) : merge(f->session, run, &p, out, e);
+}
+
+// ---- fetching -----------------------------------------------------------------------------------
+
+// Nodes of the last round by rank, then the others.
+static const size_t *order_nodes(struct fleet *f, const struct story *story) {
+    size_t *order = arena_new(f->session->arena, size_t, f->count + 1), count = 0;
+    for (int last = 1; last >= 0; last--)
+        for (size_t i = 0; i < f->count; i++)
+            if ((story->nodes[i].round == story->round) == last)
+                order[count++] = i;
+    for (size_t k = 1; k < count; k++) // nearly always in order: ranks follow the nodes'
+        for (size_t j = k;
+             j > 0 && story->nodes[order[j]].round == story->round &&
+             story->nodes[order[j]].first_rank < story->nodes[order[j - 1]].first_rank;
+             j--) {
+            size_t moved = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = moved;
+        }
+    return order;
+}
+
+static int fetch_all(struct fleet *f, const struct story *story, bool *complete, struct err *e) {
+    int result = fleet_each_resumed(f, "fetch", start_fetch, e);
+    *complete = true;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed && story->nodes[i].round == story->round)
+            *complete = false;
+    return result;
+}
+
+// The first in order that can give it.
+static int fetch_one(struct fleet *f, const struct story *story, const size_t *order,
+                     bool *complete, struct err *e) {
+    int result = 0;
+    *complete = false;
+    for (size_t k = 0; k < f->count && result == 0 && !*complete; k++) {
+        struct fleet_node *n = &f->nodes[order[k]];
+        if (n->failed || story->nodes[order[k]].round != story->round)
+            continue;
+        for (size_t i = 0; i < f->count; i++)
+            f->nodes[i].left_out = &f->nodes[i] != n;
+        result = fleet_each_resumed(f, "fetch", start_fetch, e);
+        *complete = result == 0 && !n->failed;
+    }
+    return result;
+}
+
+int collect_results(struct fleet *f, struct run *run, const struct story *story,
+                    struct collect_result *out, struct err *e) {
     struct session *s = f->session;
     struct arena *a = s->arena;
     struct collect_node *work = arena_new(a, struct collect_node, f->count + 1);
     const char *incoming = run_path(&s->cluster, run, "incoming");
     const char **paths = arena_new(a, const char *, 4);
+    const size_t *order = order_nodes(f, story);
     paths[0] = launch_node_dir(a, run->id, "output/");
     paths[1] = launch_node_dir(a, run->id, "model");
     paths[2] = launch_node_dir(a, run->id, "state");
@@ -110,16 +189,17 @@ int collect_results(struct fleet *f, struct run *run, struct collect_result *out
     }
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
-    int result = fleet_each_resumed(f, "fetch", start_fetch, e);
+    bool one_is_enough = run->native && str_eq(run->state, "finished");
+    int result = one_is_enough ? fetch_one(f, story, order, &out->complete, e)
+                               : fetch_all(f, story, &out->complete, e);
     for (size_t i = 0; i < f->count; i++) {
         if (work[i].xfer)
             xfer_cancel(work[i].xfer); // interrupted; what has arrived is used next time
         f->nodes[i].work = NULL;
     }
-    out->missing = fleet_failures(f);
     if (result == 0)
-        result = put_together(s, f, run, work, out, e);
-    if (result == 0 && out->missing == 0)
+        result = put_together(f, run, order, work, out, e);
+    if (result == 0 && out->complete)
         result = file_remove_tree(incoming, e);
     return result;
 }

@@ -5,21 +5,27 @@
 // Every node's part arrives in runs/<run>/incoming/<node>/ first. When two nodes have a file of the
 // same name and different content, nothing is lost: every node keeps a folder of its own, and the
 // result says so.
+//
+// The native trainer is different: every node of the last round has the same model and the same
+// checkpoints, so one node is enough when it finished, that of rank 0 first. When it did not, all
+// are asked, since any of them may have come furthest, and where they differ rank 0's node counts.
 #ifndef JOB_COLLECT_H
 #define JOB_COLLECT_H
 
 #include "job/fleet.h"
 #include "job/run.h"
+#include "job/story.h"
 
 struct collect_result {
     uint64_t bytes; // that travelled
     size_t files;
     bool by_node;         // results are in one folder per node
     const char *conflict; // which file, when by_node
-    size_t missing;       // nodes whose results could not be fetched
+    bool complete;        // nothing that the end of the run depends on is missing
 };
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
-int collect_results(struct fleet *f, struct run *run, struct collect_result *out, struct err *e);
+int collect_results(struct fleet *f, struct run *run, const struct story *story,
+                    struct collect_result *out, struct err *e);
 
 #endif

@@ -205,12 +205,11 @@ static int add_trainer(struct launch *l, struct err *e) {
     char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
     size_t len = text.len;
     strbuf_fini(&text);
-    if (l->resume_run) {
-        // State lies in the run's own state folder by then, wherever it came from.
-        l->run.command[l->run.command_count++] = "--set";
-        l->run.command[l->run.command_count++] = "train.resume=auto";
-        l->spec.command_count = (int)l->run.command_count;
-    }
+    // The state folder is the run's own, with what an earlier run left if it goes on from there;
+    // "never" is about earlier runs, not about this one's restarts.
+    l->run.command[l->run.command_count++] = "--set";
+    l->run.command[l->run.command_count++] = "train.resume=auto";
+    l->spec.command_count = (int)l->run.command_count;
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 

@@ -75,6 +75,10 @@ void checkpoint_writer_close(struct checkpoint_writer *w); // NULL is allowed; w
 
 // Steps of the checkpoints in dir, newest first, at most max; 0 when there is none.
 int checkpoint_list(const char *dir, int64_t *steps, int max);
+// Removes those with a later step; what cannot be removed stays.
+void checkpoint_remove_above(const char *dir, int64_t step);
+// The position alone, without reading the tensors.
+int checkpoint_peek(const char *folder, struct train_position *at, struct err *e);
 void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes);
 
 // Reads a model file into the network: every tensor must be there with the model's shape.

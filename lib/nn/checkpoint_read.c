@@ -2,6 +2,7 @@
 #include "nn/checkpoint.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "nn/safetensors.h"
 #include "sys/file.h"
@@ -11,27 +12,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int newest_first(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x > y ? -1 : x < y;
+// Puts a step into the list, newest first, of which the `max` newest are kept.
+static int keep_newest(int64_t *steps, int count, int max, int64_t step) {
+    int at = count;
+    while (at > 0 && steps[at - 1] < step)
+        at--;
+    if (at == max)
+        return count;
+    count = count < max ? count + 1 : max;
+    memmove(steps + at + 1, steps + at, (size_t)(count - at - 1) * sizeof *steps);
+    steps[at] = step;
+    return count;
 }
 
 int checkpoint_list(const char *dir, int64_t *steps, int max) {
     static const char prefix[] = "checkpoint-";
     DIR *d = opendir(dir);
     int count = 0;
-    struct dirent *entry;
-    while (d && count < max && (entry = readdir(d)) != NULL) {
+    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) {
         struct err ignored;
+        int64_t step;
         if (str_starts(entry->d_name, prefix) &&
-            str_parse_i64(entry->d_name + sizeof prefix - 1, 0, INT64_MAX, &steps[count],
-                          &ignored) == 0)
-            count++;
+            str_parse_i64(entry->d_name + sizeof prefix - 1, 0, INT64_MAX, &step, &ignored) == 0)
+            count = keep_newest(steps, count, max, step);
     }
     if (d)
         closedir(d);
-    qsort(steps, (size_t)count, sizeof *steps, newest_first);
     return count;
+}
+
+void checkpoint_remove_above(const char *dir, int64_t step) {
+    int64_t newest;
+    while (checkpoint_list(dir, &newest, 1) && newest > step) {
+        char path[FILE_PATH_BYTES_MAX];
+        struct err why = {0};
+        checkpoint_path(dir, newest, path, sizeof path);
+        if (file_remove_tree(path, &why) < 0) {
+            log_warn("an outdated checkpoint stays", "reason=\"%s\"", why.text);
+            return;
+        }
+    }
 }
 
 // The tensor with that name, type and shape.
@@ -158,6 +178,19 @@ static int read_position(const struct safetensors_file *f, struct train_position
         meta_real(f, "epoch_seconds", &at->epoch_seconds, e) < 0)
         return -1;
     return 0;
+}
+
+int checkpoint_peek(const char *folder, struct train_position *at, struct err *e) {
+    struct arena a = {0};
+    struct safetensors_file f;
+    *at = (struct train_position){0};
+    int r = safetensors_open(&f, &a, file_join(&a, folder, "state.safetensors"), e);
+    if (r == 0) {
+        r = read_position(&f, at, e);
+        safetensors_close(&f);
+    }
+    arena_fini(&a);
+    return r;
 }
 
 static int read_epochs(const struct safetensors_file *f, struct train_position *at,

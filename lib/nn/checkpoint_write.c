@@ -245,6 +245,10 @@ int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep
     remove_old(dir, c->at.step, keep_last);
     r = 0;
 out:
+    if (r < 0) { // half a checkpoint helps nobody, least of all a full disk
+        struct err ignored = {0};
+        file_remove_tree(temporary, &ignored);
+    }
     arena_fini(&a);
     return r < 0 ? err_wrap(e, "checkpoint at step %lld", (long long)c->at.step) : 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
@@ -26,16 +27,6 @@ static void record_epoch(struct trainer *t) {
     at->epoch_loss_sum = at->epoch_top1_sum = at->epoch_images = at->epoch_seconds = 0;
 }
 
-static int checkpoint(struct trainer *t, struct err *e) {
-    if (!t->writer)
-        return 0;
-    int64_t since = clock_mono_ns();
-    t->at.tracked = t->net.tracked;
-    int r = checkpoint_writer_start(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e);
-    trainer_phase(t, PHASE_CHECKPOINT, &since);
-    return r;
-}
-
 static int train(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     while (t->at.epoch < o->epochs && !t->stop_seen) {
@@ -47,7 +38,7 @@ static int train(struct trainer *t, struct err *e) {
             return -1;
         record_epoch(t);
         bool due = o->checkpoint_every_epochs > 0 && t->at.epoch % o->checkpoint_every_epochs == 0;
-        if (due && t->at.epoch < o->epochs && checkpoint(t, e) < 0)
+        if (due && t->at.epoch < o->epochs && trainer_checkpoint(t, e) < 0)
             return -1;
     }
     return 0;
@@ -69,19 +60,30 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     r->final_top5 = eval ? last->test_top5 : 0;
 }
 
-// The last checkpoint, the model, the summary: rank 0's part of the end.
-static int conclude(struct trainer *t, struct trainer_result *result, struct err *e) {
-    struct arena a = {0};
-    if (checkpoint(t, e) < 0)
-        return -1;
+// The last checkpoint, the model, the summary. Every keeper has all of them at the end; that of
+// rank 0 must succeed, the others are spare.
+static int write_results(struct trainer *t, const char *model, struct trainer_result *result,
+                         struct err *e) {
     int64_t since = clock_mono_ns();
-    const char *path = file_join(&a, t->config->model_dir, "model.safetensors");
-    int r = checkpoint_writer_wait(t->writer, e);
-    if (r == 0 && !t->stop_seen)
-        r = checkpoint_write_model(checkpoint_writer_image(t->writer), path, e);
+    if (!t->stop_seen && checkpoint_write_model(checkpoint_writer_image(t->writer), model, e) < 0)
+        return -1;
     trainer_phase(t, PHASE_CHECKPOINT, &since);
-    if (r == 0)
-        r = trainer_report_summary(t, result, e);
+    return trainer_report_summary(t, result, e);
+}
+
+static int conclude(struct trainer *t, struct trainer_result *result, struct err *e) {
+    if (trainer_checkpoint(t, e) < 0 || trainer_checkpoint_wait(t, e) < 0)
+        return -1;
+    fill_result(t, result);
+    if (!t->writer)
+        return 0;
+    struct arena a = {0};
+    const char *path = file_join(&a, t->config->model_dir, "model.safetensors");
+    int r = write_results(t, path, result, e);
+    if (r < 0 && t->rank != 0) {
+        log_warn("this node could not keep the results; rank 0 has them", "reason=\"%s\"", e->text);
+        r = 0;
+    }
     if (r == 0 && t->stop_seen)
         trainer_say(t, "stopped by a signal: checkpoint of epoch %lld, step %lld is in %s",
                     (long long)t->at.epoch, (long long)t->at.step, t->config->state_dir);
@@ -99,11 +101,8 @@ int trainer_run(const struct trainer_config *config, struct trainer_result *resu
         t->phase_ns[PHASE_START] = (clock_mono_ms() - config->started_ms) * 1000000;
         r = train(t, e);
     }
-    if (r == 0) {
-        fill_result(t, result);
-        if (t->rank == 0)
-            r = conclude(t, result, e);
-    }
+    if (r == 0)
+        r = conclude(t, result, e);
     trainer_close(t);
     free(t);
     return r;

@@ -124,6 +124,7 @@ static void summary_epochs(struct json_out *j, const struct trainer *t) {
             json_num(j, "test_acc1", r->test_top1);
             json_num(j, "test_acc5", r->test_top5);
         }
+        json_int(j, "images", (int64_t)r->images);
         json_num(j, "seconds", r->seconds);
         json_num(j, "images_per_s", r->seconds > 0 ? r->images / r->seconds : 0);
         json_end(j);

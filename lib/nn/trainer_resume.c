@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where training begins: initial weights or a checkpoint, the same on all ranks. One rank has it
-// and the others get it from there, so the state folder needs to be on one node only. With
-// resume=auto that is the rank that sees the newest checkpoint, whichever node it was left on.
+// Where training begins: initial weights or a checkpoint, the same on all ranks.
+//
+// With resume=auto the first rank of every node offers the checkpoint of its own that is furthest
+// on; the furthest of all is read where it lies and goes to the other ranks. One that turns out to
+// be damaged is not offered again, and the next best is tried. A node that lacks what was resumed
+// from writes its copy at once, so that the next loss of a node costs no more than this one did.
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -12,40 +15,82 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { RESUME_TRIED_MAX = 16, NO_CHECKPOINT = -1 };
+enum { RESUME_TRIED_MAX = 16 };
 
 // What the root tells the others.
 struct verdict {
-    int64_t failed; // the root could not read what it was told to
+    int64_t failed; // enum err_code: why the root could not read what it was told to
     int64_t loaded; // 0: fresh weights, 1: weights only, 2: a whole checkpoint
     struct train_position at;
     int64_t optimizer_step;
 };
 
-static int64_t newest(const char *dir) {
-    int64_t step;
-    return checkpoint_list(dir, &step, 1) ? step : NO_CHECKPOINT;
+// A checkpoint that a rank has. Steps say little: after a loss fewer ranks take more of them.
+struct offer {
+    int64_t have; // enum offer_kind
+    int64_t epoch, consumed, step;
+};
+
+enum offer_kind { OFFER_NONE, OFFER_DAMAGED /* nothing but */, OFFER_WHOLE };
+
+struct damaged {
+    int64_t steps[RESUME_TRIED_MAX];
+    int count;
+};
+
+static int compare_offers(const struct offer *a, const struct offer *b) {
+    const int64_t x[] = {a->have, a->epoch, a->consumed, a->step};
+    const int64_t y[] = {b->have, b->epoch, b->consumed, b->step};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i] ? -1 : 1;
+    return 0;
 }
 
-// The newest checkpoint that can be read; a damaged one is passed over with a warning.
-static int load_newest(struct trainer *t, const char *dir, struct verdict *v, struct err *e) {
+static bool is_damaged(const struct damaged *d, int64_t step) {
+    for (int i = 0; i < d->count; i++)
+        if (d->steps[i] == step)
+            return true;
+    return false;
+}
+
+static void set_aside(struct damaged *d, const char *path, int64_t step, const struct err *why) {
+    log_warn("checkpoint cannot be read, trying another one", "path=%s error=\"%s\"", path,
+             why->text);
+    if (d->count < RESUME_TRIED_MAX)
+        d->steps[d->count++] = step;
+}
+
+// This node's best checkpoint whose position can be read.
+static struct offer find_offer(const struct trainer *t, struct damaged *d) {
     int64_t steps[RESUME_TRIED_MAX];
-    int count = checkpoint_list(dir, steps, RESUME_TRIED_MAX);
+    struct offer best = {0};
+    int count = t->config->comm.local_rank == 0 && d->count < RESUME_TRIED_MAX
+                    ? checkpoint_list(t->config->state_dir, steps, RESUME_TRIED_MAX)
+                    : 0;
     for (int i = 0; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
-        checkpoint_path(dir, steps[i], path, sizeof path);
-        if (checkpoint_read(&t->net, &t->optimizer, path, &v->at, t->epochs, e) == 0) {
-            trainer_say(t, "resuming from %s: epoch %lld, step %lld", path, (long long)v->at.epoch,
-                        (long long)v->at.step);
-            v->loaded = 2;
-            return 0;
+        struct train_position at;
+        struct err why;
+        checkpoint_path(t->config->state_dir, steps[i], path, sizeof path);
+        if (is_damaged(d, steps[i]))
+            continue;
+        if (checkpoint_peek(path, &at, &why) < 0) {
+            set_aside(d, path, steps[i], &why);
+            continue;
         }
-        if (e->code == ERR_CONFIG || i + 1 == count)
-            return -1;
-        log_warn("checkpoint cannot be read, trying the one before", "path=%s error=\"%s\"", path,
-                 e->text);
+        struct offer o = {OFFER_WHOLE, at.epoch, at.consumed, steps[i]};
+        if (compare_offers(&o, &best) > 0)
+            best = o;
     }
-    return err_set(e, ERR_NOT_FOUND, "%s holds no checkpoint", dir);
+    if (best.have == OFFER_NONE && d->count > 0)
+        best.have = OFFER_DAMAGED;
+    return best;
+}
+
+static int load_checkpoint(struct trainer *t, const char *path, struct verdict *v, struct err *e) {
+    v->loaded = 2;
+    return checkpoint_read(&t->net, &t->optimizer, path, &v->at, t->epochs, e);
 }
 
 // A folder of checkpoints, one checkpoint, or a model file.
@@ -55,43 +100,43 @@ static int load_path(struct trainer *t, const char *path, struct verdict *v, str
         return err_errno(e, ERR_NOT_FOUND, "train.resume: %s", path);
     if (S_ISREG(st.st_mode)) {
         v->loaded = 1;
-        trainer_say(t, "starting from the weights in %s", path);
         return checkpoint_read_model(&t->net, path, e);
     }
     struct arena a = {0};
     bool one = file_exists(file_join(&a, path, "state.safetensors"));
     arena_fini(&a);
+    char newest[FILE_PATH_BYTES_MAX];
+    int64_t step;
+    if (!one && checkpoint_list(path, &step, 1) == 0)
+        return err_set(e, ERR_NOT_FOUND, "%s holds no checkpoint", path);
     if (!one)
-        return load_newest(t, path, v, e);
-    v->loaded = 2;
-    trainer_say(t, "resuming from %s", path);
-    return checkpoint_read(&t->net, &t->optimizer, path, &v->at, t->epochs, e);
+        checkpoint_path(path, step, newest, sizeof newest);
+    return load_checkpoint(t, one ? path : newest, v, e);
 }
 
-static int load(struct trainer *t, bool have, struct verdict *v, struct err *e) {
+static int load(struct trainer *t, const struct offer *o, struct verdict *v, struct err *e) {
     const char *resume = t->options->resume;
+    char path[FILE_PATH_BYTES_MAX];
     network_init(&t->net, (uint64_t)t->options->seed);
     t->net.tracked = 0;
-    if (str_eq(resume, "never") || (str_eq(resume, "auto") && !have))
+    if (!str_eq(resume, "auto") && !str_eq(resume, "never"))
+        return load_path(t, resume, v, e);
+    if (o->have == OFFER_NONE)
         return 0;
-    if (str_eq(resume, "auto"))
-        return load_newest(t, t->config->state_dir, v, e);
-    return load_path(t, resume, v, e);
+    checkpoint_path(t->config->state_dir, o->step, path, sizeof path);
+    return load_checkpoint(t, path, v, e);
 }
 
-// The lowest rank that sees the newest checkpoint; 0 when none does.
-static int find_root(struct trainer *t, bool *have, int *root, struct err *e) {
+// The lowest rank with the best offer, and what it offers; rank 0 when there is none.
+static int find_root(struct trainer *t, const struct offer *mine, struct offer *best, int *root,
+                     struct err *e) {
+    struct offer *all = heap_alloc((size_t)t->world * sizeof *all);
+    int r = comm_all_gather(t->comm, mine, all, sizeof *mine, e);
     *root = 0;
-    *have = false;
-    if (!str_eq(t->options->resume, "auto"))
-        return 0;
-    int64_t mine = newest(t->config->state_dir), *all;
-    all = heap_alloc((size_t)t->world * sizeof *all);
-    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
     for (int i = 1; r == 0 && i < t->world; i++)
-        if (all[i] > all[*root])
+        if (compare_offers(&all[i], &all[*root]) > 0)
             *root = i;
-    *have = r == 0 && all[*root] != NO_CHECKPOINT;
+    *best = all[*root];
     free(all);
     return r;
 }
@@ -132,30 +177,92 @@ static int accept_position(struct trainer *t, struct err *e) {
     return 0;
 }
 
-int trainer_resume(struct trainer *t, struct err *e) {
-    struct verdict v = {.at.best_top1 = -1};
-    bool have;
-    int root;
-    if (find_root(t, &have, &root, e) < 0)
-        return -1;
-    struct err why;
+// One try: the root reads, and all hear how that went.
+static int try_load(struct trainer *t, int root, const struct offer *best, struct verdict *v,
+                    struct err *why, struct err *e) {
+    *v = (struct verdict){.at.best_top1 = -1};
     if (t->rank == root) {
-        v.failed = load(t, have, &v, &why) < 0;
-        v.at.tracked = t->net.tracked;
-        v.optimizer_step = t->optimizer.step;
+        v->failed = load(t, best, v, why) < 0 ? (int64_t)why->code : 0;
+        v->at.tracked = t->net.tracked;
+        v->optimizer_step = t->optimizer.step;
     }
-    if (comm_broadcast(t->comm, &v, sizeof v, root, e) < 0)
-        return -1;
-    if (v.failed) {
-        if (t->rank != root)
-            return err_set(e, ERR_FAILED, "rank %d could not read the checkpoint", root);
-        *e = why;
-        return -1;
+    return comm_broadcast(t->comm, v, sizeof *v, root, e);
+}
+
+// Reads from wherever the best checkpoint lies; *root is that rank, *best what it offered.
+static int load_best(struct trainer *t, int *root, struct offer *best, struct verdict *v,
+                     struct err *e) {
+    struct damaged damaged = {0};
+    struct err why = {0};
+    bool may_try = str_eq(t->options->resume, "auto");
+    for (;;) {
+        struct offer mine = may_try ? find_offer(t, &damaged) : (struct offer){0};
+        if (find_root(t, &mine, best, root, e) < 0)
+            return -1;
+        if (best->have == OFFER_DAMAGED)
+            return err_set(e, ERR_FAILED,
+                           "no checkpoint can be read, on no node%s%s (to start afresh, set "
+                           "train.resume to \"never\")",
+                           why.code ? "; the last: " : "", why.code ? why.text : "");
+        if (try_load(t, *root, best, v, &why, e) < 0)
+            return -1;
+        if (!v->failed)
+            return 0;
+        if (best->have == OFFER_NONE || v->failed == ERR_CONFIG)
+            break;
+        if (t->rank == *root) {
+            char path[FILE_PATH_BYTES_MAX];
+            checkpoint_path(t->config->state_dir, best->step, path, sizeof path);
+            set_aside(&damaged, path, best->step, &why);
+        }
     }
+    if (t->rank != *root)
+        return err_set(e, ERR_FAILED, "rank %d could not read the checkpoint", *root);
+    *e = why;
+    return -1;
+}
+
+// What this node has beyond the place resumed from was made by a group that is no more and had not
+// come as far; what it lacks it gets.
+static int keep_loaded(struct trainer *t, const struct offer *best, struct err *e) {
+    struct damaged none = {0};
+    struct offer mine = find_offer(t, &none);
+    if (!t->writer)
+        return 0;
+    checkpoint_remove_above(t->config->state_dir, best->step);
+    if (compare_offers(&mine, best) == 0)
+        return 0;
+    return trainer_checkpoint_keep(t, e);
+}
+
+static void say_start(struct trainer *t, int root, const struct offer *best,
+                      const struct verdict *v) {
+    char path[FILE_PATH_BYTES_MAX];
+    checkpoint_path(t->config->state_dir, best->step, path, sizeof path);
+    if (v->loaded == 1)
+        trainer_say(t, "starting from the weights in %s", t->options->resume);
+    else if (v->loaded == 2 && root != 0)
+        trainer_say(t, "resuming from rank %d's %s: epoch %lld, step %lld", root, file_base(path),
+                    (long long)v->at.epoch, (long long)v->at.step);
+    else if (v->loaded == 2)
+        trainer_say(t, "resuming from %s: epoch %lld, step %lld",
+                    best->have == OFFER_WHOLE ? path : t->options->resume, (long long)v->at.epoch,
+                    (long long)v->at.step);
+}
+
+int trainer_resume(struct trainer *t, struct err *e) {
+    struct verdict v;
+    struct offer best;
+    int root;
+    if (load_best(t, &root, &best, &v, e) < 0)
+        return -1;
+    say_start(t, root, &best, &v);
     if (share(t, root, &v, e) < 0)
         return -1;
     t->at = v.at;
     t->net.tracked = v.at.tracked;
     t->optimizer.step = v.optimizer_step;
-    return accept_position(t, e);
+    if (accept_position(t, e) < 0)
+        return -1;
+    return best.have == OFFER_WHOLE && t->config->comm.nodes > 1 ? keep_loaded(t, &best, e) : 0;
 }

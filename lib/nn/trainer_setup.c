@@ -266,17 +266,9 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         return err_errno(e, ERR_SYS, "sched_getaffinity");
     if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
-        trainer_resume(t, e) < 0)
+        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
-    if (t->rank != 0)
-        return 0;
-    if (checkpoint_writer_open(&t->writer, &t->net, config->state_dir, (int)t->options->keep_last,
-                               &t->allowed, e) < 0)
-        return -1;
-    struct checkpoint_image *image = checkpoint_writer_image(t->writer);
-    snprintf(image->model_name, sizeof image->model_name, "%s", trainer_model_name(t->options));
-    snprintf(image->stem, sizeof image->stem, "%s", trainer_stem_name(t->options));
-    return trainer_report_open(t, e);
+    return t->rank == 0 ? trainer_report_open(t, e) : 0;
 }
 
 void trainer_close(struct trainer *t) {

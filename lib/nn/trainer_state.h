@@ -51,7 +51,7 @@ struct trainer {
 
     struct train_position at;
     struct epoch_record *epochs;
-    struct checkpoint_writer *writer; // rank 0
+    struct checkpoint_writer *writer; // keepers; NULL: another rank writes
     double lr;                        // of the last step
     bool stop_seen;
 
@@ -70,6 +70,11 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 void trainer_close(struct trainer *t);
 // trainer_resume.c: everything that is the same on all ranks comes from one of them.
 int trainer_resume(struct trainer *t, struct err *e);
+// trainer_checkpoint.c: every rank calls these at the same step.
+int trainer_keeper_open(struct trainer *t, struct err *e);
+int trainer_checkpoint(struct trainer *t, struct err *e);      // begins one, in the background
+int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
+int trainer_checkpoint_keep(struct trainer *t, struct err *e); // this rank's copy, if it keeps any
 // trainer_step.c
 void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
                   enum network_mode mode);           // a batch into the network's input

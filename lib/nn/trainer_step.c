@@ -145,15 +145,9 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
     return n;
 }
 
-static int checkpoint_due(struct trainer *t, struct err *e) {
+static bool checkpoint_due(const struct trainer *t) {
     int64_t every = t->options->checkpoint_every_steps;
-    if (!t->writer || every == 0 || t->at.step % every != 0)
-        return 0;
-    int64_t since = clock_mono_ns();
-    t->at.tracked = t->net.tracked;
-    int r = checkpoint_writer_start(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e);
-    trainer_phase(t, PHASE_CHECKPOINT, &since);
-    return r;
+    return every > 0 && t->at.step % every == 0;
 }
 
 int trainer_epoch(struct trainer *t, struct err *e) {
@@ -172,9 +166,11 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         if (n <= 0)
             return n;
         taken += (uint64_t)n;
-        if (trainer_report_step(t, batch, batches, e) < 0 || checkpoint_due(t, e) < 0)
+        if (trainer_report_step(t, batch, batches, e) < 0)
             return -1;
-        if (t->stop_seen)
+        if (t->stop_seen) // what comes next is the last checkpoint
             return 0;
+        if (checkpoint_due(t) && trainer_checkpoint(t, e) < 0)
+            return -1;
     }
 }

@@ -2,7 +2,9 @@
 // Data parallelism against the single process: real ranks are forked and meet through the real
 // collectives. Equal losses for W = 1, 2, 4 with the same global batch; with batch norm, equal to
 // one process that normalises shard by shard; the same bits when repeated; exact evaluation on any
-// world size; stop in mid-epoch and resume on another world size.
+// world size; stop in mid-epoch and resume on another world size; every node keeps the checkpoint,
+// and any one of them is enough to go on.
+#include "nn/checkpoint.h"
 #include "nn/trainer.h"
 #include "sys/file.h"
 #include "tests/tap.h"
@@ -74,6 +76,7 @@ struct run {
     int world, nodes, shards;
     int stop_rank;       // this rank asks to stop …
     int64_t stop_step;   // … after this step; 0: never
+    bool apart;          // nodes have folders of their own
     const char *name;    // of the folder for its files
     const char *set[24]; // train.key=value
 };
@@ -91,6 +94,11 @@ static void on_step(void *ctx, int64_t step, double loss) {
     shared->steps[r->rank] = step;
     if (r->run->stop_step == step && r->run->stop_rank == r->rank)
         r->stop = 1;
+}
+
+static const char *node_folder(struct arena *a, const struct run *run, int node) {
+    return run->apart ? arena_printf(a, "%s/%s-%d", dir, run->name, node)
+                      : file_join(a, dir, run->name);
 }
 
 static int run_rank(const struct run *run, int rank) {
@@ -119,7 +127,7 @@ static int run_rank(const struct run *run, int rank) {
         diag("%s", e.text);
         return 1;
     }
-    const char *folder = file_join(&a, dir, run->name);
+    const char *folder = node_folder(&a, run, rank / local);
     struct trainer_config c = {.options = &options,
                                .comm = {.rank = rank,
                                         .world = run->world,
@@ -281,6 +289,105 @@ static void test_resume(void) {
     }
 }
 
+// ---- a copy on every node ----
+
+static const char *checkpoint_file(struct arena *a, const struct run *run, int node, int64_t step,
+                                   const char *name) {
+    char path[FILE_PATH_BYTES_MAX];
+    checkpoint_path(file_join(a, node_folder(a, run, node), "state"), step, path, sizeof path);
+    return file_join(a, path, name);
+}
+
+static void same_file(struct arena *a, const struct run *run, int64_t step, const char *name) {
+    char *data[2] = {NULL, NULL};
+    size_t len[2] = {0};
+    for (int node = 0; node < 2; node++) {
+        struct err e = {0};
+        const char *path = checkpoint_file(a, run, node, step, name);
+        if (file_read(a, path, 1 << 24, &data[node], &len[node], &e) < 0)
+            diag("%s", e.text);
+    }
+    ok(len[0] > 0 && len[0] == len[1] && memcmp(data[0], data[1], len[0]) == 0,
+       "both nodes have the same %s of step %d", name, (int)step);
+}
+
+static void cut_file(const char *path) {
+    if (truncate(path, 100) < 0)
+        diag("cannot cut %s", path);
+}
+
+// The rest of a run after its first part, which ended behind step 11 with a copy on two nodes.
+static void goes_on(const struct run *part, int64_t from, double loss) {
+    struct arena a = {0};
+    struct run rest = *part;
+    rest.stop_step = 0;
+    run_all(&rest);
+    is_int(shared->steps[0], steps, "it makes the rest");
+    ok(shared->loss[0][from] == 0 && shared->loss[0][from + 1] != 0, "going on behind step %d",
+       (int)from);
+    near(difference(from + 1), 0, 5e-6, "with the losses of the run that was not stopped");
+    near(shared->result[1].final_loss, loss, 5e-6, "and its evaluation");
+    same_file(&a, part, steps, "model.safetensors");
+    arena_fini(&a);
+}
+
+static void test_copies(void) {
+    static const char *const names[] = {"lost0", "lost1", "cut"};
+    struct arena a = {0};
+    struct err e;
+    struct run whole = {.world = 2,
+                        .nodes = 2,
+                        .name = "whole-apart",
+                        .apart = true,
+                        .set = {"train.batch=16", "train.checkpoint_every_steps=3"}};
+    run_all(&whole);
+    keep_losses();
+    double loss = shared->result[0].final_loss;
+    for (int i = 0; i < 3; i++) {
+        struct run part = whole;
+        part.name = names[i];
+        part.stop_step = 10;
+        run_all(&part);
+        same_file(&a, &part, 11, "model.safetensors");
+        same_file(&a, &part, 11, "state.safetensors");
+        same_file(&a, &part, 9, "state.safetensors");
+        if (i < 2) { // a node comes back empty, be it that of rank 0
+            is_int(file_remove_tree(node_folder(&a, &part, i), &e), 0, "node %d loses all", i);
+            goes_on(&part, 11, loss);
+        } else { // the newest is damaged everywhere, the one before on one node
+            cut_file(checkpoint_file(&a, &part, 0, 11, "model.safetensors"));
+            cut_file(checkpoint_file(&a, &part, 1, 11, "state.safetensors"));
+            cut_file(checkpoint_file(&a, &part, 0, 9, "state.safetensors"));
+            goes_on(&part, 9, loss);
+        }
+    }
+    arena_fini(&a);
+}
+
+// More steps are not further on: a group of fewer ranks takes more of them for the same images.
+static void test_furthest(void) {
+    struct arena a = {0};
+    struct run wide = {.world = 2,
+                       .nodes = 2,
+                       .name = "wide",
+                       .apart = true,
+                       .stop_step = 10,
+                       .set = {"train.batch=16"}};
+    struct run narrow = {
+        .world = 1, .nodes = 1, .name = "narrow", .stop_step = 14, .set = {"train.batch=8"}};
+    struct run rest = wide;
+    rest.stop_step = 0;
+    run_all(&wide);
+    run_all(&narrow); // 15 steps of 8 images, less than half of the first epoch
+    const char *from = file_join(&a, node_folder(&a, &narrow, 0), "state/checkpoint-0000000015");
+    const char *to = file_join(&a, node_folder(&a, &wide, 1), "state/checkpoint-0000000015");
+    is_int(rename(from, to), 0, "node 1 has one with more steps and fewer images");
+    run_all(&rest);
+    ok(shared->loss[0][11] == 0 && shared->loss[0][12] != 0, "the one with more images is taken");
+    ok(!file_exists(to), "the other one is removed");
+    arena_fini(&a);
+}
+
 int main(void) {
     struct err e;
     pthread_mutexattr_t attr;
@@ -293,6 +400,8 @@ int main(void) {
     test_plain();
     test_norm();
     test_resume();
+    test_copies();
+    test_furthest();
     file_remove_tree(dir, &e);
     return done_testing();
 }

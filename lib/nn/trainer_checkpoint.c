@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints during training, and who keeps them.
+//
+// Parameters, optimizer state and position are the same on all ranks; rank 0's running statistics
+// and clocks are shared before each checkpoint. So the first rank of every node (a keeper) writes
+// the same bytes to a folder of its own, and any one node may be lost with what it had. Nodes that
+// share rank 0's folders (a network file system) keep nothing there: one copy is enough.
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "nn/trainer_state.h"
+#include "sys/file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MARK_BYTES = 40, FOLDERS = 3 };
+
+static const char *mark_path(struct trainer *t, struct arena *a, int folder, const char *mark) {
+    const struct trainer_config *c = t->config;
+    const char *const folders[FOLDERS] = {c->state_dir, c->model_dir, c->output_dir};
+    return file_join(a, folders[folder], mark);
+}
+
+// Whether this rank's folders are not those of rank 0: rank 0 leaves a mark in each of its own, and
+// the others look for it.
+static int look_for_marks(struct trainer *t, bool *apart, struct err *e) {
+    struct arena a = {0};
+    char mark[MARK_BYTES] = "";
+    struct err why = {0};
+    int64_t made = 1;
+    *apart = true;
+    if (t->rank == 0) {
+        uint64_t random;
+        hash_random(&random, sizeof random);
+        snprintf(mark, sizeof mark, ".dttrain-%016llx", (unsigned long long)random);
+        for (int i = 0; i < FOLDERS && made; i++)
+            made = file_append(mark_path(t, &a, i, mark), "", 0, &why) == 0;
+    }
+    int r = comm_broadcast(t->comm, &made, sizeof made, 0, e);
+    if (r == 0)
+        r = comm_broadcast(t->comm, mark, sizeof mark, 0, e);
+    for (int i = 0; i < FOLDERS && r == 0 && t->rank != 0; i++)
+        *apart = *apart && !file_exists(mark_path(t, &a, i, mark));
+    if (r == 0)
+        r = comm_barrier(t->comm, e);
+    for (int i = 0; i < FOLDERS && t->rank == 0; i++)
+        unlink(mark_path(t, &a, i, mark));
+    arena_fini(&a);
+    if (r == 0 && !made && t->rank == 0)
+        *e = why;
+    else if (r == 0 && !made)
+        err_set(e, ERR_FAILED, "rank 0 cannot write to its folders");
+    return r < 0 || !made ? -1 : 0;
+}
+
+int trainer_keeper_open(struct trainer *t, struct err *e) {
+    const struct trainer_config *c = t->config;
+    bool apart = true;
+    if (c->comm.nodes > 1 && look_for_marks(t, &apart, e) < 0)
+        return err_wrap(e, "looking whether nodes share their folders");
+    if (c->comm.local_rank != 0 || (t->rank != 0 && !apart))
+        return 0;
+    if (checkpoint_writer_open(&t->writer, &t->net, c->state_dir, (int)t->options->keep_last,
+                               &t->allowed, e) < 0)
+        return -1;
+    struct checkpoint_image *image = checkpoint_writer_image(t->writer);
+    snprintf(image->model_name, sizeof image->model_name, "%s", trainer_model_name(t->options));
+    snprintf(image->stem, sizeof image->stem, "%s", trainer_stem_name(t->options));
+    return 0;
+}
+
+// One copy is enough to go on with. failed: this keeper has none, and why says for what reason.
+static int agree(struct trainer *t, bool failed, struct err *why, struct err *e) {
+    double sums[2] = {t->writer ? 1 : 0, failed ? 1 : 0};
+    if (comm_all_reduce_f64(t->comm, sums, 2, COMM_SUM, e) < 0)
+        return err_wrap(e, "agreeing on a checkpoint");
+    if (sums[1] > 0 && sums[1] >= sums[0]) {
+        if (failed)
+            *e = *why;
+        else
+            err_set(e, ERR_FAILED, "no node could write the checkpoint");
+        return -1;
+    }
+    if (failed)
+        log_warn("this node could not keep a checkpoint; others have it",
+                 "copies=%.0f reason=\"%s\"", sums[0] - sums[1], why->text);
+    return 0;
+}
+
+int trainer_checkpoint_wait(struct trainer *t, struct err *e) {
+    struct err why = {0};
+    bool failed = t->writer && checkpoint_writer_wait(t->writer, &why) < 0;
+    return agree(t, failed, &why, e);
+}
+
+static int share(struct trainer *t, struct err *e) {
+    const struct nn_model *m = t->model;
+    if (comm_broadcast(t->comm, t->net.stats, m->stat_elements * t->net.k->real_bytes, 0, e) < 0 ||
+        comm_broadcast(t->comm, &t->at, sizeof t->at, 0, e) < 0)
+        return -1;
+    size_t bytes = (size_t)t->at.epochs_done * sizeof *t->epochs;
+    return bytes ? comm_broadcast(t->comm, t->epochs, bytes, 0, e) : 0;
+}
+
+int trainer_checkpoint_keep(struct trainer *t, struct err *e) {
+    t->at.tracked = t->net.tracked;
+    return t->writer
+               ? checkpoint_writer_start(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e)
+               : 0;
+}
+
+int trainer_checkpoint(struct trainer *t, struct err *e) {
+    int64_t since = clock_mono_ns();
+    if (trainer_checkpoint_wait(t, e) < 0)
+        return -1;
+    t->at.tracked = t->net.tracked;
+    if (t->config->comm.nodes > 1 && share(t, e) < 0)
+        return err_wrap(e, "sharing a checkpoint");
+    int r = trainer_checkpoint_keep(t, e);
+    trainer_phase(t, PHASE_CHECKPOINT, &since);
+    return r;
+}
