@@ -187,6 +187,7 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     k->f.error_file = arena_strdup(&c->arena, f->error_file);
     k->f.message = arena_strdup(&c->arena, f->message);
     k->f.tail = arena_strdup(&c->arena, f->tail);
+    k->f.evidence = arena_strdup(&c->arena, f->evidence);
     k->at_ms = loop_now_ms(c->loop) - (f->age_ms > 0 ? f->age_ms : 0);
     qsort(c->failures, (size_t)c->failure_count, sizeof *c->failures, compare_failures);
     struct json_out *j = events_begin(c->events, EVENT_FAILURE);
@@ -200,6 +201,7 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     json_int(j, "failed_ms", f->wall_ms);
     json_str(j, "message", f->message);
     json_str(j, "tail", f->tail);
+    json_str(j, "evidence", f->evidence);
     json_bool(j, "root", c->failures[0].f.rank == f->rank);
     events_end(c->events);
 }
@@ -215,8 +217,9 @@ static void on_failed(struct peer *p, const struct wire_msg *m) {
         keep_failure(c, member, &m->failures[i]);
     const struct wire_failure *f = &m->failures[0];
     if (f->signal)
-        snprintf(why, sizeof why, "rank %lld on %s was killed by %s", (long long)f->rank,
-                 member->name, proc_signal_name((int)f->signal));
+        snprintf(why, sizeof why, "rank %lld on %s was killed by %s%s%.*s", (long long)f->rank,
+                 member->name, proc_signal_name((int)f->signal), f->evidence[0] ? ": " : "",
+                 (int)strcspn(f->evidence, "\n"), f->evidence);
     else
         snprintf(why, sizeof why, "rank %lld on %s ended with %lld", (long long)f->rank,
                  member->name, (long long)f->status);

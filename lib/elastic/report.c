@@ -47,6 +47,19 @@ static void add_cause(struct strbuf *out, const struct wire_failure *f) {
     }
 }
 
+// One finding per line, the second and later ones below the first.
+static void add_evidence(struct strbuf *out, const char *text) {
+    const char *label = "  evidence  : ";
+    struct arena a = {0};
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        strbuf_addf(out, "%s%s\n", label, str_printable(&a, text, len));
+        label = "              ";
+        text += len + (text[len] == '\n');
+    }
+    arena_fini(&a);
+}
+
 static void add_failure(struct strbuf *out, int index, const struct wire_failure *f, bool tail) {
     strbuf_addf(out, "[%d]:\n  time      : ", index);
     add_time(out, f->wall_ms);
@@ -55,6 +68,7 @@ static void add_failure(struct strbuf *out, int index, const struct wire_failure
     strbuf_addf(out, "  exitcode  : %d (pid: %d)\n", report_exit_code(f), (int)f->pid);
     strbuf_addf(out, "  error_file: %s\n", f->error_file[0] ? f->error_file : "<N/A>");
     add_cause(out, f);
+    add_evidence(out, f->evidence ? f->evidence : "");
     if (tail && f->tail[0]) {
         strbuf_adds(out, "  last lines of its standard error:\n");
         add_block(out, f->tail);

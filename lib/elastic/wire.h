@@ -55,6 +55,7 @@ struct wire_failure { // one worker that ended badly
     const char *error_file; // path on its node, "" if there is none
     const char *message;    // from the error file, "" if there is none
     const char *tail;       // last lines of its standard error
+    const char *evidence;   // what the kernel knows (worker_evidence.h), "" if nothing
 };
 
 // Every field that a message can have: type, name.

@@ -63,7 +63,7 @@ static const char *error_message(struct arena *a, const char *path) {
     return arena_strndup(a, best, strnlen(best, MESSAGE_BYTES_MAX));
 }
 
-void workers_failure(const struct workers *w, const struct worker *x, struct arena *a,
+void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
                      struct wire_failure *out) {
     *out = (struct wire_failure){
         .rank = x->rank,
@@ -78,6 +78,7 @@ void workers_failure(const struct workers *w, const struct worker *x, struct are
         .message = x->text ? x->text : "",
         .tail = workers_tail(a, x->err_path),
     };
+    out->evidence = worker_evidence_about(&w->evidence, a, x->pid, (int)out->signal);
     if (x->error_path && file_exists(x->error_path)) {
         out->error_file = x->error_path;
         if (!x->text)

@@ -34,6 +34,7 @@ void workers_init(struct workers *w, struct loop *loop, const struct workers_con
 void workers_fini(struct workers *w) {
     must(workers_is_idle(w));
     timer_stop(&w->kill);
+    worker_evidence_end(&w->evidence);
     arena_fini(&w->arena);
 }
 
@@ -193,6 +194,7 @@ int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease
                               .descriptors_max = w->config->descriptors_max,
                               .lease_ms = lease_ms};
     w->guard.ctx = w;
+    worker_evidence_begin(&w->evidence);
     int rc = prepare(w, f, g, e);
     if (rc == 0)
         rc = guard_start(&w->guard, w->loop, &spec, &guard_table, e);

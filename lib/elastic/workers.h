@@ -17,6 +17,7 @@
 #include "elastic/guard.h"
 #include "elastic/tee.h"
 #include "elastic/wire.h"
+#include "elastic/worker_evidence.h"
 #include "elastic/worker_env.h"
 
 #include <sched.h>
@@ -63,6 +64,7 @@ struct workers {
     struct arena arena; // of the round
     struct guard guard;
     struct tee *tee;
+    struct worker_evidence evidence;
     struct timer kill;
     int filtered_fds[2];
     struct worker *list;
@@ -83,7 +85,7 @@ bool workers_is_idle(const struct workers *w);
 // True when it ended by itself with 0.
 bool worker_succeeded(const struct worker *x);
 // Describes a worker that failed; texts in the arena.
-void workers_failure(const struct workers *w, const struct worker *x, struct arena *a,
+void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
                      struct wire_failure *out);
 // The last lines of a log file, in the arena; "" when there is none.
 const char *workers_tail(struct arena *a, const char *path);

@@ -108,6 +108,7 @@ static void on_failure(struct story *s, struct story_node *n, const struct json 
         .signal = text(s, j, "signal"),
         .message = text(s, j, "message"),
         .tail = text(s, j, "tail"),
+        .evidence = text(s, j, "evidence"),
         .failed_ms = json_get_int(j, "failed_ms", json_get_int(j, "time_ms", 0)),
         .root = json_get_bool(j, "root", false),
     };

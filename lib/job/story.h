@@ -48,7 +48,7 @@ struct story_node {
 struct story_failure {
     const char *node;
     int round, rank, local_rank, pid, status;
-    const char *signal, *message, *tail;
+    const char *signal, *message, *tail, *evidence;
     int64_t failed_ms; // wall clock
     bool root;
 };

@@ -63,6 +63,7 @@ static void json_failure(const struct summary *s, struct json_out *j) {
     json_str(j, "signal", f->signal);
     json_str(j, "message", f->message);
     json_str(j, "tail", f->tail);
+    json_str(j, "evidence", f->evidence);
     json_end(j);
 }
 
@@ -261,6 +262,8 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
         strbuf_addf(out, "ended by %s\n", f->signal);
     else
         strbuf_addf(out, "exit status %d\n", f->status);
+    if (f->evidence)
+        add_tail(s, out, f->evidence);
     if (f->message && f->message[0])
         add_tail(s, out, f->message);
     else if (f->tail && f->tail[0])

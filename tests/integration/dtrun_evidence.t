@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What dtrun finds out about a worker's end beyond its status: a worker in a cgroup with little
+# memory is killed by the kernel, and the report says so.
+source "${0%/*}/../lib.sh"
+
+# A memory cgroup of this test's own, of version 2 or 1, with a limit of 96 MB.
+limit=$((96 << 20)) group=
+for base in /sys/fs/cgroup /sys/fs/cgroup/memory; do
+    [ -e "$base/cgroup.procs" ] && mkdir "$base/dtctl-test.$$" 2>/dev/null || continue
+    group=$base/dtctl-test.$$
+    # Never swapped out, where that can be said.
+    [ ! -e "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"
+    for file in memory.max memory.limit_in_bytes; do
+        [ -e "$group/$file" ] && echo $limit >"$group/$file" && break 2
+    done
+    rmdir "$group"
+    group=
+done
+[ -n "$group" ] || skip_all 'no memory cgroup can be made here'
+hosts_down() { rmdir "$group"; }
+# shellcheck disable=SC2016 # expanded inside
+limited() { sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
+
+# shellcheck disable=SC2016
+run limited timeout 60 dtrun --standalone --nproc-per-node 2 --no-python sh -c '
+    [ "$RANK" = 0 ] && exec sleep 600
+    exec tail /dev/zero'
+is "$status" 1 'a worker that needs more memory than there is ends the run'
+like "$err" 'rank      : 1 ' 'it is the root cause'
+like "$err" 'Signal 9 \(SIGKILL\)' 'with the signal that it got'
+like "$err" 'evidence  : out of memory' 'and why it got it' || diag "$err"
+like "$err" 'killed by SIGKILL: out of memory' 'the reason of the run says so too'
+# The log has process ids of the first namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h).
+if [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] &&
+    dd if=/dev/kmsg iflag=nonblock bs=8192 count=1 of=/dev/null 2>/dev/null; then
+    like "$err" 'the kernel killed it \(tail\) at [0-9.]+ MB, at a cgroup.s limit' \
+        'from the log: what it was and how large'
+else
+    skip 1 'the kernel log may not be read here'
+fi
+# shellcheck disable=SC2016
+run limited timeout 60 dtrun --standalone --no-python sh -c 'tail /dev/zero; exit 3'
+like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a child of a worker that was killed is told'
+run limited timeout 60 dtrun --standalone --no-python sh -c 'kill -9 $$'
+like "$err" 'SIGKILL' 'a worker that is killed otherwise'
+unlike "$err" 'evidence' 'has no evidence'
+done_testing
