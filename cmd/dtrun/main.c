@@ -32,25 +32,21 @@ static const struct render_program program = {
             "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
 };
 
-static int print_help(const struct option_set *set) {
-    struct strbuf text = {0};
-    render_help(&text, set, &program, 0);
-    fputs(strbuf_cstr(&text), stdout);
-    strbuf_fini(&text);
-    return 0;
-}
-
 static int fail(const struct err *e) {
     fprintf(stderr, "dtrun: %s\n", e->text);
     return err_status(e->code);
 }
 
-static int print_completion(const struct option_set *set, const char *shell) {
+// The help, or the completions for a shell.
+static int describe(const struct option_set *set, const char *shell) {
     struct strbuf text = {0};
     struct err e;
-    int rc = render_completion(&text, set, &program, shell, &e);
-    if (rc == 0)
-        fputs(strbuf_cstr(&text), stdout);
+    int rc = 0;
+    if (shell)
+        rc = render_completion(&text, set, &program, shell, &e);
+    else
+        render_help(&text, set, &program, 0);
+    fputs(strbuf_cstr(&text), stdout);
     strbuf_fini(&text);
     return rc < 0 ? fail(&e) : 0;
 }
@@ -91,9 +87,9 @@ static int run(int argc, char **argv) {
     option_set_env(&set, environ);
     cli_apply(&set);
     if (launch.options.help)
-        return print_help(&set);
+        return describe(&set, NULL);
     if (launch.options.print_completion > 0)
-        return print_completion(&set, render_shells[launch.options.print_completion - 1]);
+        return describe(&set, render_shells[launch.options.print_completion - 1]);
     if (launch.options.version)
         return printf("dtrun %s\n", DTCTL_VERSION) < 0;
     if (option_set_finish(&set, &e) < 0)

@@ -50,14 +50,13 @@ def ddp():
     return f"ddp {total:.5f}"
 
 
-def store():
-    """dist.TCPStore used directly against the agent's store, every method that this PyTorch has."""
+def open_store():
+    """A client of the agent's store that has met the other ranks' there: the store, rank and world."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     s = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, False,
                       timeout=datetime.timedelta(seconds=20))
     s.set(f"k{rank}", f"v{rank}")
-    for i in range(world):
-        assert s.get(f"k{i}") == f"v{i}".encode()
+    assert [s.get(f"k{i}") for i in range(world)] == [f"v{i}".encode() for i in range(world)]
     total = 0
     for _ in range(50):
         total = s.add("sum", 1)
@@ -65,6 +64,12 @@ def store():
     while int(s.add("arrived", 0)) < world:
         pass
     assert s.add("sum", 0) == 50 * world and total > 0
+    return s, rank, world
+
+
+def store():
+    """dist.TCPStore used directly against the agent's store, every method that this PyTorch has."""
+    s, rank, world = open_store()
     assert s.check(["sum", "k0"]) and not s.check(["sum", "nope"])
     if rank == 0:
         assert s.compare_set("cas", "", "one") == b"one"
@@ -112,14 +117,7 @@ def store():
 
 def store_legacy():
     """What dist.TCPStore could do up to PyTorch 2.0: a second connection, other numbers."""
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    s = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, False,
-                      timeout=datetime.timedelta(seconds=20))
-    s.set(f"k{rank}", f"v{rank}")
-    assert [s.get(f"k{i}") for i in range(world)] == [f"v{i}".encode() for i in range(world)]
-    s.add("arrived", 1)
-    while int(s.add("arrived", 0)) < world:
-        pass
+    s, rank, world = open_store()
     if rank == 0:
         assert s.compare_set("cas", "", "one") == b"one"
         assert s.compare_set("cas", "two", "three") == b"one"
