@@ -85,9 +85,9 @@ static bool xid(struct line l, struct kernel_note *out) {
 }
 
 bool kernel_log_parse(const char *record, size_t len, struct kernel_note *out) {
-    struct line l = {record, record + (len < KERNEL_LOG_RECORD_BYTES_MAX
-                                           ? len
-                                           : (size_t)KERNEL_LOG_RECORD_BYTES_MAX)};
+    struct line l = {
+        record,
+        record + (len < KERNEL_LOG_RECORD_BYTES_MAX ? len : (size_t)KERNEL_LOG_RECORD_BYTES_MAX)};
     const char *end = memchr(l.at, '\n', (size_t)(l.end - l.at)); // variables follow
     if (end)
         l.end = end;

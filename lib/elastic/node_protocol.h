@@ -102,7 +102,7 @@ enum node_state {
       "a worker ended; status by the shell's convention, ms it ran, reason why it was stopped")    \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
-      "peer round rank local_rank pid status signal failed_ms message tail evidence root",                  \
+      "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \
       "a worker failed; root is true for the first one")                                           \
     X(EVENT_RESTART, "restart", "coordinator", "round restarts max_restarts reason",               \
       "the group is stopped to start again; counted only when restarts grows")                     \

@@ -2,7 +2,7 @@
 // What the kernel knows of a worker's end that the worker could not say: it was killed for want of
 // memory, or the NVIDIA driver logged an error of its GPU.
 //
-//     worker_evidence_begin(&ev);                              // before the workers of a round start
+//     worker_evidence_begin(&ev);                              // before the workers start
 //     text = worker_evidence_about(&ev, &arena, pid, signal);  // when one has failed
 //     worker_evidence_end(&ev);
 //
@@ -18,13 +18,13 @@
 #include <sys/types.h>
 
 enum {
-    EVIDENCE_NOTES_MAX = 16,    // of a round, the first ones
+    EVIDENCE_NOTES_MAX = 16,     // of a round, the first ones
     EVIDENCE_RECORDS_MAX = 4096, // of the log, read at a time
     EVIDENCE_PATH_BYTES_MAX = 1024,
 };
 
 struct worker_evidence {
-    int log_fd; // 0: not opened yet; -1: may not be read
+    int log_fd;                           // 0: not opened yet; -1: may not be read
     char cgroup[EVIDENCE_PATH_BYTES_MAX]; // folder of the memory controller, "" if there is none
     int64_t kills;                        // counted there when the round began; -1: unknown
     struct kernel_note notes[EVIDENCE_NOTES_MAX];

@@ -17,8 +17,8 @@
 #include "elastic/guard.h"
 #include "elastic/tee.h"
 #include "elastic/wire.h"
-#include "elastic/worker_evidence.h"
 #include "elastic/worker_env.h"
+#include "elastic/worker_evidence.h"
 
 #include <sched.h>
 #include <stdbool.h>

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # What dtrun finds out about a worker's end beyond its status: a worker in a cgroup with little
 # memory is killed by the kernel, and the report says so.
+# Functions are called by name, texts are expanded by workers:
+# shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"
 
 # A memory cgroup of this test's own, of version 2 or 1, with a limit of 96 MB.
 limit=$((96 << 20)) group=
 for base in /sys/fs/cgroup /sys/fs/cgroup/memory; do
-    [ -e "$base/cgroup.procs" ] && mkdir "$base/dtctl-test.$$" 2>/dev/null || continue
+    if [ ! -e "$base/cgroup.procs" ] || ! mkdir "$base/dtctl-test.$$" 2>/dev/null; then continue; fi
     group=$base/dtctl-test.$$
     # Never swapped out, where that can be said.
     [ ! -e "$group/memory.swap.max" ] || echo 0 >"$group/memory.swap.max"
@@ -19,10 +21,8 @@ for base in /sys/fs/cgroup /sys/fs/cgroup/memory; do
 done
 [ -n "$group" ] || skip_all 'no memory cgroup can be made here'
 hosts_down() { rmdir "$group"; }
-# shellcheck disable=SC2016 # expanded inside
 limited() { sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$@"; }
 
-# shellcheck disable=SC2016
 run limited timeout 60 dtrun --standalone --nproc-per-node 2 --no-python sh -c '
     [ "$RANK" = 0 ] && exec sleep 600
     exec tail /dev/zero'
@@ -39,9 +39,8 @@ if [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] &&
 else
     skip 1 'the kernel log may not be read here'
 fi
-# shellcheck disable=SC2016
 run limited timeout 60 dtrun --standalone --no-python sh -c 'tail /dev/zero; exit 3'
-like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a child of a worker that was killed is told'
+like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a killed child of a worker is told'
 run limited timeout 60 dtrun --standalone --no-python sh -c 'kill -9 $$'
 like "$err" 'SIGKILL' 'a worker that is killed otherwise'
 unlike "$err" 'evidence' 'has no evidence'
