@@ -62,26 +62,27 @@ apt_sites() {
             index($2, name) == 1 || $2 ~ /^(stable|oldstable|testing)/' | sort -u
 }
 
-# apt_sources FILTER: sources.list lines for Debian 13, each site passed through sed FILTER.
+# apt_sources FILTER [TYPE]: sources.list lines for Debian 13, each site passed through sed FILTER.
 apt_sources() {
     local site suite keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=''
+    local type=${2:-deb-src}
     [ ! -f $keyring ] || options="[signed-by=$keyring] "
     apt_sites | while read -r site suite; do
         site=$(sed -E "$1" <<<"${site%/}")
         case $suite in
-        *-security*) echo "deb-src $options$site trixie-security main" ;;
-        *) printf "deb-src $options%s %s main\n" "$site" trixie "$site" trixie-updates ;;
+        *-security*) echo "$type $options$site trixie-security main" ;;
+        *) printf "$type $options%s %s main\n" "$site" trixie "$site" trixie-updates ;;
         esac
     done | sort -u
 }
 
 # Prepares apt states under DIR, one for each way to derive the sites; prints those that work.
-apt_prepare() { # DIR
+apt_prepare() { # DIR [TYPE]
     local filter state n=0
     for filter in '' 's,/[0-9]{8}T[0-9]{6}Z(/|$),\1,' 's,/ubuntu(-security)?$,/debian\1,'; do
         n=$((n + 1)) state=$1/apt$n
         mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
-        apt_sources "$filter" >"$state/sources.list"
+        apt_sources "$filter" "${2-}" >"$state/sources.list"
         [ -s "$state/sources.list" ] || continue
         [ $n -eq 1 ] || ! cmp -s "$state/sources.list" "$1/apt1/sources.list" || continue
         apt_private "$state" apt-get update >"$state/log" 2>&1 || true
