@@ -4,7 +4,7 @@
 
 #include "job/attend.h"
 #include "job/run_fleet.h"
-#include "remote/xfer.h"
+#include "job/transfer.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -52,55 +52,33 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Fetch", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-struct fetch_node {
+struct fetch {
     const struct fetch_flags *flags;
-    const char *dest;
-    struct xfer *xfer;
-    uint64_t bytes;
-    size_t files;
+    const char *cache;
+    const char **dests; // one per node
 };
 
-static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
-    (void)x;
-    fleet_amount(ctx, p->bytes_done, p->bytes_total);
-    if (p->bytes_total == 0)
-        fleet_state(ctx, p->phase);
-}
-
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
-    (void)x;
-    struct fleet_node *n = ctx;
-    struct fetch_node *w = n->work;
-    w->xfer = NULL;
-    w->bytes = p->bytes_all;
-    w->files = p->files_all;
-    fleet_amount(n, p->bytes_done, p->bytes_total);
-    fleet_done(n, e);
-}
-
-static int start(struct fleet_node *n, struct err *e) {
-    static const struct xfer_events events = {on_progress, on_end};
-    struct fetch_node *w = n->work;
+static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
+                          struct err *e) {
+    const struct fetch *f = ctx;
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
-        .paths = w->flags->paths.items,
-        .dest = w->dest,
-        .hash_cache_path =
-            file_join(n->fleet->session->arena, n->fleet->session->cluster.dir, "hashes"),
+        .paths = f->flags->paths.items,
+        .dest = f->dests[n->index],
+        .hash_cache_path = f->cache,
     };
-    w->xfer = xfer_fetch(n->link, &spec, &events, n, e);
-    return w->xfer ? 0 : -1;
+    return xfer_fetch(n->link, &spec, events, n, e);
 }
 
 static int merge(struct session *s, const struct fetch_flags *f, const struct fleet *fleet,
-                 const struct fetch_node *work, struct err *e) {
+                 const char *const *dests, struct err *e) {
     const char **folders = arena_new(s->arena, const char *, fleet->count + 1);
     const char **names = arena_new(s->arena, const char *, fleet->count + 1);
     size_t count = 0;
     for (size_t i = 0; i < fleet->count; i++)
         if (!fleet->nodes[i].failed) {
-            folders[count] = work[i].dest;
+            folders[count] = dests[i];
             names[count++] = fleet->nodes[i].info->name;
         }
     return count ? xfer_merge_folders(f->to, folders, names, e) : 0;
@@ -109,8 +87,8 @@ static int merge(struct session *s, const struct fetch_flags *f, const struct fl
 static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
-    size_t *indices = NULL, count = 0, files = 0;
-    uint64_t bytes = 0;
+    struct transfer_totals totals = {0};
+    size_t *indices = NULL, count = 0;
     char size[STR_HUMAN_BYTES_MAX];
     if (cluster_load(&s->cluster, &inv, e) < 0 ||
         inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0)
@@ -123,26 +101,21 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
         return 0;
     }
     fleet_open(&fleet, s, &inv, indices, count);
-    struct fetch_node *work = arena_new(s->arena, struct fetch_node, count + 1);
-    for (size_t i = 0; i < count; i++) {
-        work[i] = (struct fetch_node){
-            .flags = f, .dest = file_join(s->arena, f->to, inv.nodes[indices[i]].name)};
-        fleet.nodes[i].work = &work[i];
-    }
+    struct fetch work = {
+        .flags = f,
+        .cache = file_join(s->arena, s->cluster.dir, "hashes"),
+        .dests = arena_new(s->arena, const char *, count + 1),
+    };
+    for (size_t i = 0; i < count; i++)
+        work.dests[i] = file_join(s->arena, f->to, inv.nodes[indices[i]].name);
     int result = fleet_connect(&fleet, true, e);
     if (result == 0)
-        result = fleet_each_resumed(&fleet, "fetch", start, e);
-    for (size_t i = 0; i < count; i++) {
-        if (work[i].xfer)
-            xfer_cancel(work[i].xfer);
-        bytes += work[i].bytes;
-        files += work[i].files;
-    }
+        result = transfer_each(&fleet, "fetch", start, &work, &totals, e);
     fleet_report(&fleet);
     if (result == 0)
         result = fleet_verdict(&fleet, "fetch", e);
     if (result == 0 && f->merge)
-        result = merge(s, f, &fleet, work, e);
+        result = merge(s, f, &fleet, work.dests, e);
     fleet_close(&fleet);
     if (result < 0)
         return -1;
@@ -150,10 +123,11 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     struct json_out j;
     screen_event(&text, &j, "fetched");
     json_str(&j, "to", f->to);
-    json_int(&j, "files", (int64_t)files);
-    json_int(&j, "bytes", (int64_t)bytes);
+    json_int(&j, "files", (int64_t)totals.files_all);
+    json_int(&j, "bytes", (int64_t)totals.bytes_all);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%zu files, %s in %s\n", files, str_human_bytes(size, bytes), f->to);
+    screen_out(s->screen, "%zu files, %s in %s\n", totals.files_all,
+               str_human_bytes(size, totals.bytes_all), f->to);
     return 0;
 }
 

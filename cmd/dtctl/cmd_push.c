@@ -84,27 +84,27 @@ static int confirm(struct session *s, const struct manifest *m, size_t nodes, st
     return err_set(e, ERR_INTERRUPTED, "nothing was sent");
 }
 
-static void tell(struct session *s, const struct send_totals *t) {
+static void tell(struct session *s, const struct transfer_totals *t) {
     char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "pushed");
     json_int(&j, "files", (int64_t)t->files_all);
     json_int(&j, "bytes", (int64_t)t->bytes_all);
-    json_int(&j, "files_sent", (int64_t)t->files_sent);
-    json_int(&j, "bytes_sent", (int64_t)t->bytes_sent);
+    json_int(&j, "files_sent", (int64_t)t->files);
+    json_int(&j, "bytes_sent", (int64_t)t->bytes);
     json_int(&j, "bytes_wire", (int64_t)t->bytes_wire);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "%zu files, %s in place; sent %zu files, %s, %s on the wire\n",
-               t->files_all, str_human_bytes(all, t->bytes_all), t->files_sent,
-               str_human_bytes(sent, t->bytes_sent), str_human_bytes(wire, t->bytes_wire));
+               t->files_all, str_human_bytes(all, t->bytes_all), t->files,
+               str_human_bytes(sent, t->bytes), str_human_bytes(wire, t->bytes_wire));
 }
 
 static int push(struct session *s, struct manifest *m, const struct cli_rest *rest,
                 const struct push_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
-    struct send_totals totals = {0};
+    struct transfer_totals totals = {0};
     size_t *indices = NULL, count = 0;
     if (cluster_load(&s->cluster, &inv, e) < 0 ||
         inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0 ||

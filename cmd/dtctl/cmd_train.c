@@ -88,7 +88,7 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
     if (fleet_connect(f, true, e) < 0 || launch_send(l, f, e) < 0)
         return -1;
     r->push_ms = clock_mono_ms() - began;
-    r->push_bytes = l->sent.bytes_sent;
+    r->push_bytes = l->sent.bytes;
     if (fleet_failures(f) && f->count - fleet_failures(f) < (size_t)r->nodes_min) {
         fleet_report(f);
         return fleet_verdict(f, "push", e);

@@ -157,7 +157,7 @@ static int finish(struct attention *a, struct err *e) {
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         fleet_report(f->fleet);
         run->fetched = got.complete;
-        run->fetch_bytes += got.bytes;
+        run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
         attend_note(s, run, "fetched", "complete", run->fetched ? "yes" : "no", NULL);
     }

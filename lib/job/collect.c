@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "job/launch.h"
-#include "remote/xfer.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -13,44 +12,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct collect_node {
-    const char *const *paths;
-    const char *dest, *cache;
-    struct xfer *xfer;
+struct collect {
+    const char *const *paths; // on the nodes
+    const char *cache;
+    const char **dests; // one per node
+    const size_t *order;
+    const struct story *story;
     struct collect_result *result;
 };
 
-static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
-    (void)x;
-    fleet_amount(ctx, p->bytes_done, p->bytes_total);
-    if (p->bytes_total == 0)
-        fleet_state(ctx, p->phase);
-}
-
-static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
-    (void)x;
-    struct fleet_node *n = ctx;
-    struct collect_node *w = n->work;
-    w->xfer = NULL;
-    w->result->bytes += p->bytes_done;
-    w->result->files += p->files_done;
-    fleet_amount(n, p->bytes_done, p->bytes_total);
-    fleet_done(n, e);
-}
-
-static int start_fetch(struct fleet_node *n, struct err *e) {
-    static const struct xfer_events events = {on_progress, on_end};
-    struct collect_node *w = n->work;
+static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
+                          struct err *e) {
+    const struct collect *c = ctx;
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
-        .paths = w->paths,
-        .dest = w->dest,
-        .hash_cache_path = w->cache,
+        .paths = c->paths,
+        .dest = c->dests[n->index],
+        .hash_cache_path = c->cache,
         .missing_ok = true,
     };
-    w->xfer = xfer_fetch(n->link, &spec, &events, n, e);
-    return w->xfer ? 0 : -1;
+    return xfer_fetch(n->link, &spec, events, n, e);
 }
 
 // ---- one folder of several ----------------------------------------------------------------------
@@ -99,24 +81,22 @@ static int overlay(struct run *run, const struct parts *p, struct err *e) {
     return 0;
 }
 
-static int put_together(struct fleet *f, struct run *run, const size_t *order,
-                        const struct collect_node *work, struct collect_result *out,
-                        struct err *e) {
+static int put_together(struct fleet *f, struct run *run, const struct collect *c, struct err *e) {
     struct arena *a = f->session->arena;
     struct parts p = {arena_new(a, const char *, f->count + 1),
                       arena_new(a, const char *, f->count + 1), 0};
     for (size_t k = 0; k < f->count; k++) {
-        size_t i = order[k];
-        if (f->nodes[i].failed || !file_exists(work[i].dest))
+        size_t i = c->order[k];
+        if (f->nodes[i].failed || !file_exists(c->dests[i]))
             continue;
-        p.folders[p.count] = work[i].dest;
+        p.folders[p.count] = c->dests[i];
         p.names[p.count++] = f->nodes[i].info->name;
     }
     if (p.count == 0)
         return 0;
     if (file_make_dirs(run->output_dir, 0755, e) < 0)
         return -1;
-    return run->native ? overlay(run, &p, e) : merge(f->session, run, &p, out, e);
+    return run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
 }
 
 // ---- fetching -----------------------------------------------------------------------------------
@@ -140,27 +120,26 @@ static const size_t *order_nodes(struct fleet *f, const struct story *story) {
     return order;
 }
 
-static int fetch_all(struct fleet *f, const struct story *story, bool *complete, struct err *e) {
-    int result = fleet_each_resumed(f, "fetch", start_fetch, e);
-    *complete = true;
+static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
+    int result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
+    c->result->complete = true;
     for (size_t i = 0; i < f->count; i++)
-        if (f->nodes[i].failed && story->nodes[i].round == story->round)
-            *complete = false;
+        if (f->nodes[i].failed && c->story->nodes[i].round == c->story->round)
+            c->result->complete = false;
     return result;
 }
 
 // The first in order that can give it.
-static int fetch_one(struct fleet *f, const struct story *story, const size_t *order,
-                     bool *complete, struct err *e) {
+static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
+    bool *complete = &c->result->complete;
     int result = 0;
-    *complete = false;
     for (size_t k = 0; k < f->count && result == 0 && !*complete; k++) {
-        struct fleet_node *n = &f->nodes[order[k]];
-        if (n->failed || story->nodes[order[k]].round != story->round)
+        struct fleet_node *n = &f->nodes[c->order[k]];
+        if (n->failed || c->story->nodes[c->order[k]].round != c->story->round)
             continue;
         for (size_t i = 0; i < f->count; i++)
             f->nodes[i].left_out = &f->nodes[i] != n;
-        result = fleet_each_resumed(f, "fetch", start_fetch, e);
+        result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
         *complete = result == 0 && !n->failed;
     }
     return result;
@@ -170,35 +149,27 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
                     struct collect_result *out, struct err *e) {
     struct session *s = f->session;
     struct arena *a = s->arena;
-    struct collect_node *work = arena_new(a, struct collect_node, f->count + 1);
     const char *incoming = run_path(&s->cluster, run, "incoming");
-    const char **paths = arena_new(a, const char *, 4);
-    const size_t *order = order_nodes(f, story);
-    paths[0] = launch_node_dir(a, run->id, "output/");
-    paths[1] = launch_node_dir(a, run->id, "model");
-    paths[2] = launch_node_dir(a, run->id, "state");
+    const char *const paths[] = {launch_node_dir(a, run->id, "output/"),
+                                 launch_node_dir(a, run->id, "model"),
+                                 launch_node_dir(a, run->id, "state"), NULL};
+    struct collect c = {
+        .paths = paths,
+        .cache = file_join(a, s->cluster.dir, "hashes"),
+        .dests = arena_new(a, const char *, f->count + 1),
+        .order = order_nodes(f, story),
+        .story = story,
+        .result = out,
+    };
     *out = (struct collect_result){0};
-    for (size_t i = 0; i < f->count; i++) {
-        work[i] = (struct collect_node){
-            .paths = paths,
-            .dest = file_join(a, incoming, f->nodes[i].info->name),
-            .cache = file_join(a, s->cluster.dir, "hashes"),
-            .result = out,
-        };
-        f->nodes[i].work = &work[i];
-    }
+    for (size_t i = 0; i < f->count; i++)
+        c.dests[i] = file_join(a, incoming, f->nodes[i].info->name);
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
     bool one_is_enough = run->native && str_eq(run->state, "finished");
-    int result = one_is_enough ? fetch_one(f, story, order, &out->complete, e)
-                               : fetch_all(f, story, &out->complete, e);
-    for (size_t i = 0; i < f->count; i++) {
-        if (work[i].xfer)
-            xfer_cancel(work[i].xfer); // interrupted; what has arrived is used next time
-        f->nodes[i].work = NULL;
-    }
+    int result = one_is_enough ? fetch_one(f, &c, e) : fetch_all(f, &c, e);
     if (result == 0)
-        result = put_together(f, run, order, work, out, e);
+        result = put_together(f, run, &c, e);
     if (result == 0 && out->complete)
         result = file_remove_tree(incoming, e);
     return result;

@@ -15,10 +15,10 @@
 #include "job/fleet.h"
 #include "job/run.h"
 #include "job/story.h"
+#include "job/transfer.h"
 
 struct collect_result {
-    uint64_t bytes; // that travelled
-    size_t files;
+    struct transfer_totals totals;
     bool by_node;         // results are in one folder per node
     const char *conflict; // which file, when by_node
     bool complete;        // nothing that the end of the run depends on is missing

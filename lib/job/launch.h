@@ -47,7 +47,7 @@ struct launch {
     const char *resume_run; // whose state goes along; NULL: none
     bool native;
     bool work_is_implicit; // the current folder, because the command names a file in it
-    struct send_totals sent;
+    struct transfer_totals sent;
 };
 
 int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,

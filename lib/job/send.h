@@ -3,20 +3,14 @@
 #ifndef JOB_SEND_H
 #define JOB_SEND_H
 
-#include "job/fleet.h"
-#include "remote/xfer.h"
-
-struct send_totals {
-    uint64_t bytes_sent, bytes_wire, bytes_all; // over all nodes
-    size_t files_sent, files_all;
-};
+#include "job/transfer.h"
 
 // dest: folder on the node, below its root ("" is the root itself). Failures are kept per node.
 int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
                   const char *dest, enum xfer_mode mode, struct err *e);
 // One manifest per node (index as in the fleet; NULL: nothing for this node); totals may be NULL.
 int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                   const char *dest, enum xfer_mode mode, struct send_totals *totals,
+                   const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
                    struct err *e);
 
 #endif

@@ -130,16 +130,8 @@ int cas_flush(struct cas *c, struct err *e) {
     if (!c->pending.len)
         return 0;
     struct cas_pack *p = &c->packs[c->own];
-    size_t done = 0;
-    while (done < c->pending.len) {
-        ssize_t n = pwrite(p->fd, c->pending.data + done, c->pending.len - done,
-                           (off_t)(p->indexed - c->pending.len + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_errno(e, ERR_SYS, "cannot write '%s/packs/%s'", c->dir, p->name);
-        done += (size_t)n;
-    }
+    if (file_write_at(p->fd, c->pending.data, c->pending.len, p->indexed - c->pending.len, e) < 0)
+        return err_wrap(e, "'%s/packs/%s'", c->dir, p->name);
     strbuf_clear(&c->pending);
     return 0;
 }

@@ -76,27 +76,12 @@ void cas_part_close(struct cas_part *p) {
     p->fd = p->map_fd = -1;
 }
 
-static int write_at(int fd, const void *data, size_t len, uint64_t offset, struct err *e) {
-    const char *c = data;
-    while (len) {
-        ssize_t n = pwrite(fd, c, len, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_errno(e, ERR_SYS, "cannot write");
-        c += n;
-        len -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return 0;
-}
-
 int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t len,
                    struct err *e) {
     bool starts = offset % XFER_UNIT_BYTES == 0;
     if (offset > p->size || len > p->size - offset || len == 0 || (!starts && offset != p->next))
         return err_set(e, ERR_FORMAT, "transfer: a piece of a file out of its place");
-    if (write_at(p->fd, data, len, offset, e) < 0)
+    if (file_write_at(p->fd, data, len, offset, e) < 0)
         return -1;
     if (p->hashed == offset) {
         hash_add(&p->running, data, len);
@@ -105,7 +90,7 @@ int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t
     p->next = offset + len;
     if (p->next % XFER_UNIT_BYTES != 0 && p->next != p->size)
         return 0;
-    return write_at(p->map_fd, "\1", 1, (p->next - 1) / XFER_UNIT_BYTES, e);
+    return file_write_at(p->map_fd, "\1", 1, (p->next - 1) / XFER_UNIT_BYTES, e);
 }
 
 unsigned char *cas_part_have(struct cas *c, struct arena *a, const unsigned char hash[HASH_BYTES],

@@ -165,13 +165,18 @@ static int fail(struct place *p, int dir, const char *temporary, const char *pat
     return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, path);
 }
 
+// For utimensat and its relatives: when it was changed, as the list says.
+static void get_times(struct timespec times[2], const struct manifest_entry *n) {
+    times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
+    times[1] = (struct timespec){n->mtime_ns / 1000000000, n->mtime_ns % 1000000000};
+}
+
 // Mode and time, then the real name. Takes fd.
 static int finish(struct place *p, int dir, int fd, const char *temporary, const char *name,
                   const struct manifest_entry *n, struct stat *st, struct err *e) {
-    struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = n->mtime_ns / 1000000000, .tv_nsec = n->mtime_ns % 1000000000}};
+    struct timespec times[2];
     int rc = 0;
+    get_times(times, n);
     if (fchmod(fd, n->mode) < 0 || (n->mtime_ns > 0 && futimens(fd, times) < 0) ||
         (temporary != name && renameat(dir, temporary, dir, name) < 0) || fstat(fd, st) < 0)
         rc = fail(p, dir, temporary, n->path, e);
@@ -233,9 +238,8 @@ static int copy_content(int from, int to) {
 static int share(struct place *p, int dir, const char *name, const struct manifest_entry *n,
                  const char *from, struct stat *st) {
     char temporary[64];
-    struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = n->mtime_ns / 1000000000, .tv_nsec = n->mtime_ns % 1000000000}};
+    struct timespec times[2];
+    get_times(times, n);
     temporary_name(p, temporary);
     if (linkat(AT_FDCWD, from, dir, temporary, 0) < 0)
         return -1;

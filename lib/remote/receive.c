@@ -196,6 +196,14 @@ static int take_bad(struct receive *r, const struct xfer_frame *f, struct err *e
     return 0;
 }
 
+void receive_result(struct receive *r, uint64_t files, struct strbuf *out) {
+    unsigned char counts[16];
+    bytes_store(counts, files, 8);
+    bytes_store(counts + 8, r->got_bytes, 8);
+    xfer_wire_frame(out, XFER_RESULT, counts, sizeof counts);
+    r->phase = RECEIVE_FINISHED;
+}
+
 static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
     if (cas_flush(&r->cas, e) < 0)
         return -1;
@@ -204,12 +212,7 @@ static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
         r->cursor = 0;
         return r->config.keep ? cas_reload(&r->cas, e) : 0;
     }
-    struct strbuf b = {0};
-    xfer_put_uint(&b, r->got_files, 8);
-    xfer_put_uint(&b, r->got_bytes, 8);
-    xfer_wire_frame(out, XFER_RESULT, b.data, b.len);
-    strbuf_fini(&b);
-    r->phase = RECEIVE_FINISHED;
+    receive_result(r, r->got_files, out);
     return 0;
 }
 

@@ -90,6 +90,7 @@ uint32_t receive_find(const struct receive *r, const unsigned char hash[HASH_BYT
 int receive_save(struct receive *r, struct err *e); // the cache of hashes
 int receive_compare(struct receive *r, struct strbuf *out, struct err *e);
 int receive_finish(struct receive *r, struct strbuf *out, struct err *e);
+void receive_result(struct receive *r, uint64_t files, struct strbuf *out); // the last frame
 void receive_bad(struct receive *r, size_t entry, const struct err *why);
 static inline bool receive_is_small(const struct manifest_entry *n) {
     return n->size <= XFER_SMALL_BYTES_MAX;

@@ -133,12 +133,7 @@ static int end(struct receive *r, struct strbuf *out, struct err *e) {
         return -1;
     if (receive_save(r, e) < 0) // afterwards the other side may hang up at once
         return -1;
-    struct strbuf b = {0};
-    xfer_put_uint(&b, r->placed, 8);
-    xfer_put_uint(&b, r->got_bytes, 8);
-    xfer_wire_frame(out, XFER_RESULT, b.data, b.len);
-    strbuf_fini(&b);
-    r->phase = RECEIVE_FINISHED;
+    receive_result(r, r->placed, out);
     return 0;
 }
 

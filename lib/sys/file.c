@@ -20,18 +20,27 @@ void file_close_scope(int *fd) {
         close(*fd);
 }
 
-int file_write_all(int fd, const void *p, size_t len, struct err *e) {
-    const char *c = p;
+// offset -1: where the file stands.
+static int write_fully(int fd, const char *c, size_t len, off_t offset, struct err *e) {
     while (len) {
-        ssize_t n = write(fd, c, len);
+        ssize_t n = offset < 0 ? write(fd, c, len) : pwrite(fd, c, len, offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return err_errno(e, ERR_SYS, "cannot write");
         c += n;
         len -= (size_t)n;
+        offset += offset < 0 ? 0 : n;
     }
     return 0;
+}
+
+int file_write_all(int fd, const void *p, size_t len, struct err *e) {
+    return write_fully(fd, p, len, -1, e);
+}
+
+int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err *e) {
+    return write_fully(fd, p, len, (off_t)offset, e);
 }
 
 int file_read_all(int fd, void *p, size_t len, struct err *e) {
