@@ -101,6 +101,7 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
         return 0;
     }
     fleet_open(&fleet, s, &inv, indices, count);
+    fleet.transfers = true;
     struct fetch work = {
         .flags = f,
         .cache = file_join(s->arena, s->cluster.dir, "hashes"),
@@ -147,6 +148,7 @@ static int fetch_run(struct session *s, const char *name, struct err *e) {
                    r.run.output_dir);
         return 0;
     }
+    r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
         result = attend_run(&r.fleet, &r.run, &o, &status, e);

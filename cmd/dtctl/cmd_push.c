@@ -115,6 +115,7 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
     if (hashing_run(s, m, e) < 0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
+    fleet.transfers = true;
     struct manifest **all = arena_new(s->arena, struct manifest *, count + 1);
     for (size_t i = 0; i < count; i++)
         all[i] = m;

@@ -84,6 +84,7 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
         return -1;
     attend_note(s, r, "made", "run", r->id, NULL);
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);
+    f->transfers = true;
     int64_t began = clock_mono_ms();
     if (fleet_connect(f, true, e) < 0 || launch_send(l, f, e) < 0)
         return -1;

@@ -13,11 +13,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } verbs[] = {
-    {"hello", xfer_node_hello}, {"push", xfer_node_push},   {"fetch", xfer_node_fetch},
-    {"push", xfer_node_push},   {"fetch", xfer_node_fetch}, {"probe", probe_node},
-    {"push", xfer_node_push},   {"fetch", xfer_node_fetch}, {"start", node_start},
-    {"follow", node_follow},    {"status", node_status},    {"stop", node_stop},
-    {"clean", node_clean},
+    {"hello", xfer_node_hello}, {"push", xfer_node_push}, {"fetch", xfer_node_fetch},
+    {"probe", probe_node},      {"start", node_start},    {"follow", node_follow},
+    {"status", node_status},    {"stop", node_stop},      {"clean", node_clean},
 };
 
 int node_verbs_run(int argc, char **argv) {

@@ -211,7 +211,8 @@ static void on_install_progress(void *ctx, uint64_t done, uint64_t total) {
 static int start_install(struct fleet_node *n, struct err *e) {
     static const struct agent_install_events events = {on_install_progress, on_installed};
     struct fleet *f = n->fleet;
-    struct agent_install_spec spec = {n->info->root, f->agent, f->agent_size, f->agent_sha256};
+    struct agent_install_spec spec = {n->info->root, f->agent, f->agent_size, f->agent_sha256,
+                                      f->transfers};
     fleet_state(n, "asking the agent");
     return agent_install(n->link, &spec, &events, n, e);
 }

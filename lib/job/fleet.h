@@ -45,6 +45,7 @@ struct fleet {
     size_t count, busy;
     struct progress progress;
     bool has_progress;
+    bool transfers; // set before connecting: the agents stay for what is sent or fetched
     struct timer tick;
     // A link that was lost, or could not be made, outside a step; NULL: the node is marked failed.
     void (*on_lost)(struct fleet_node *n, const struct err *e);

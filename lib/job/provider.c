@@ -78,6 +78,7 @@ static void keep_facts(struct fleet *f, size_t *uploaded) {
 
 static int bring_up(struct session *s, const struct provider *p, struct fleet *f, struct err *e) {
     struct manifest *m = manifest_new();
+    f->transfers = true;
     int result = fleet_connect(f, true, e);
     if (result == 0)
         result = p->check(s, f, e);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "remote/transport_impl.h"
+#include "remote/xfer_impl.h"
 #include "sys/file.h"
 
 #include <ctype.h>
@@ -33,8 +34,9 @@ struct install {
     size_t size, sent;
     struct strbuf out, err_text;
     bool uploading;
-    int runs;         // of ours that still exist; the last one takes this object with it
-    int64_t asked_ms; // wall clock
+    bool may_stay, stay; // asked for; this attempt does
+    int runs;            // of ours that still exist; the last one takes this object with it
+    int64_t asked_ms;    // wall clock
 };
 
 // ELF header, e_machine (System V ABI): what `uname -m` says for it.
@@ -142,19 +144,23 @@ static int explain(struct install *in, const struct transport_end *end, struct e
 
 static int start(struct install *in, struct err *e);
 
+// Has the right agent said hello?
+static bool said_hello(struct install *in, struct node_facts *facts, struct err *e) {
+    int64_t now_ms = clock_wall_ms();
+    if (agent_install_parse(&in->arena, strbuf_cstr(&in->out), in->out.len, facts, e) < 0 ||
+        strcmp(facts->sha256, in->sha256) != 0)
+        return false;
+    facts->clock_skew_ms = facts->clock_ms - (in->asked_ms + now_ms) / 2;
+    facts->uploaded = in->uploading;
+    return true;
+}
+
 static void on_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
     struct install *in = ctx;
     struct node_facts facts;
     struct err e = {0};
-    int64_t now_ms = clock_wall_ms();
     (void)r;
-    bool good =
-        end->how == TRANSPORT_EXITED && end->status == 0 &&
-        agent_install_parse(&in->arena, strbuf_cstr(&in->out), in->out.len, &facts, &e) == 0 &&
-        strcmp(facts.sha256, in->sha256) == 0;
-    if (good) {
-        facts.clock_skew_ms = facts.clock_ms - (in->asked_ms + now_ms) / 2;
-        facts.uploaded = in->uploading;
+    if (end->how == TRANSPORT_EXITED && end->status == 0 && said_hello(in, &facts, &e)) {
         finish(in, &facts, NULL);
         return;
     }
@@ -177,8 +183,22 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
 // ---- what is sent -----------------------------------------------------------------------------
 
 static void on_output(struct transport_run *r, void *ctx, const void *p, size_t len) {
-    (void)r;
-    strbuf_add(&((struct install *)ctx)->out, p, len);
+    struct install *in = ctx;
+    struct node_facts facts;
+    struct err ignored;
+    strbuf_add(&in->out, p, len);
+    // One that stays ends its hello with a line, not with its life.
+    if (!in->stay || !str_ends(strbuf_cstr(&in->out), "}\n"))
+        return;
+    in->stay = false;
+    if (!said_hello(in, &facts, &ignored)) {
+        transport_run_send_end(r); // its end tells what to do
+        return;
+    }
+    in->runs++; // ours, until the caller has heard of it
+    xfer_channel_park(r, facts.program, facts.root);
+    finish(in, &facts, NULL);
+    destroy(in);
 }
 
 static void on_error(struct transport_run *r, void *ctx, const void *p, size_t len) {
@@ -191,7 +211,7 @@ static void on_room(struct transport_run *r, void *ctx) {
     if (!in->uploading)
         return;
     in->sent += transport_run_send(r, in->data + in->sent, in->size - in->sent);
-    if (in->sent == in->size)
+    if (in->sent == in->size && !in->stay)
         transport_run_send_end(r);
     if (in->events->on_progress)
         in->events->on_progress(in->ctx, in->sent - transport_run_unsent(r), in->size);
@@ -211,8 +231,8 @@ static char *script(struct install *in) {
                            root, sha, arch_of((const unsigned char *)in->data, in->size),
                            INSTALL_WRONG_ARCH);
     if (!in->uploading)
-        s = arena_printf(a, "%s[ -x \"$P\" ] || exit %d; exec \"$P\" --node hello --root \"$R\"", s,
-                         INSTALL_ABSENT);
+        s = arena_printf(a, "%s[ -x \"$P\" ] || exit %d; exec \"$P\" --node hello --root \"$R\"%s",
+                         s, INSTALL_ABSENT, in->stay ? " --stay" : "");
     else
         s = arena_printf(a,
                          "%sumask 077; mkdir -p \"$R\"/bin || exit %d; T=\"$R\"/bin/.dtrun-$$; "
@@ -235,12 +255,13 @@ static char *place_here(struct install *in, struct err *e) {
         err_wrap(e, "node %s: the agent", transport_node(in->link));
         return NULL;
     }
-    return arena_printf(a, "%s --node hello --root %s", str_shell_quote(a, path),
-                        str_shell_quote(a, in->root));
+    return arena_printf(a, "%s --node hello --root %s%s", str_shell_quote(a, path),
+                        str_shell_quote(a, in->root), in->stay ? " --stay" : "");
 }
 
 static int start(struct install *in, struct err *e) {
     bool here = transport_is_local(in->link) && in->root[0] == '/';
+    in->stay = in->may_stay && (here || !in->uploading); // an upload ends with its input
     const char *line = here ? place_here(in, e) : script(in);
     if (!line)
         return -1;
@@ -255,7 +276,7 @@ static int start(struct install *in, struct err *e) {
     r->drop = destroy;
     if (in->uploading)
         on_room(r, in);
-    else
+    else if (!in->stay)
         transport_run_send_end(r);
     return 0;
 }
@@ -273,6 +294,7 @@ int agent_install(struct transport_link *l, const struct agent_install_spec *spe
     in->root = arena_strdup(&in->arena, spec->root);
     in->data = spec->data;
     in->size = spec->size;
+    in->may_stay = spec->stay;
     in->sha256 = arena_strdup(&in->arena, spec->sha256);
     strbuf_init(&in->out, INSTALL_OUTPUT_BYTES_MAX);
     strbuf_init(&in->err_text, INSTALL_OUTPUT_BYTES_MAX);

@@ -39,6 +39,7 @@ struct agent_install_spec {
     const void *data; // dtrun's bytes, kept by the caller until the callback
     size_t size;
     const char *sha256; // 64 hex digits of data
+    bool stay;          // transfers follow: the agent stays, so that they need not start it again
 };
 
 // on_done: exactly one of facts and e is NULL. on_progress may be NULL.

@@ -18,8 +18,8 @@ enum {
 enum conn_state {
     CONN_CLOSED,
     CONN_CONNECTING, // a further connection logs in
-    CONN_GREETING,   // our HELLO is out, theirs is awaited
-    CONN_LIST,       // main: entries go out; further ones never are in here
+    CONN_GREETING,   // a further one: our HELLO is out, theirs is awaited
+    CONN_LIST,       // main: HELLO and entries go out at once, the agent is known to be ours
     CONN_ANSWER,     // main: what is lacking comes in
     CONN_CONTENT,
     CONN_DONE, // DONE is out, RESULT is awaited
@@ -33,7 +33,7 @@ struct push_conn {
     struct transport_link *link; // own one; NULL for main
     struct xfer_channel channel;
     struct send_stream stream;
-    bool has_stream;
+    bool has_stream, greeted;
     enum conn_state state;
 };
 
@@ -186,6 +186,10 @@ static int take_result(struct push_conn *c, const struct xfer_frame *f, struct e
     }
     p->x.progress.bytes_done = p->x.progress.bytes_total;
     p->x.progress.files_done = p->x.progress.files_total;
+    if (c->channel.stays) {
+        xfer_channel_park(c->channel.run, p->program, p->root);
+        c->channel.run = NULL;
+    }
     xfer_finish(&p->x, NULL);
     return 0;
 }
@@ -194,16 +198,19 @@ static int take_frame(struct push_conn *c, const struct xfer_frame *f, struct er
     struct push *p = c->push;
     switch (f->type) {
     case XFER_HELLO:
-        if (c->state != CONN_GREETING || f->len != 4 || bytes_load(f->data, 4) != XFER_VERSION)
+        if (c->greeted || f->len != 4 || bytes_load(f->data, 4) != XFER_VERSION)
             return err_set(e, ERR_FORMAT, "transfer: the agent greets with another version");
-        c->state = is_main(c) ? CONN_LIST : CONN_CONTENT;
-        p->x.progress.phase = is_main(c) ? "compare" : p->x.progress.phase;
+        c->greeted = true;
+        if (is_main(c))
+            p->x.progress.phase = "compare";
+        else
+            c->state = CONN_CONTENT;
         return 0;
     case XFER_NEED:
         return c->state == CONN_ANSWER ? send_plan_need(&p->plan, f, e)
                                        : xfer_wire_unexpected(f, e);
     case XFER_NEED_END:
-        if (c->state != CONN_ANSWER)
+        if (c->state != CONN_ANSWER || !c->greeted)
             return xfer_wire_unexpected(f, e);
         start_content(c);
         return 0;
@@ -296,7 +303,7 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
     xfer_put_push_hello(&b, &hello);
     xfer_wire_frame(&c->channel.out, XFER_HELLO, b.data, b.len);
     strbuf_fini(&b);
-    c->state = CONN_GREETING;
+    c->state = is_main(c) ? CONN_LIST : CONN_GREETING;
     pump(c);
     return 0;
 }

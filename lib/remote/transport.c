@@ -108,6 +108,8 @@ struct transport_run *transport_run(struct transport_link *l, const struct trans
         (void)err_set(e, ERR_NET, "node %s: not connected", l->target.node);
         return NULL;
     }
+    if (l->run_count >= TRANSPORT_RUNS_PER_LINK_MAX)
+        transport_run_close(l->parked);
     if (l->run_count >= TRANSPORT_RUNS_PER_LINK_MAX) {
         (void)err_set(e, ERR_LIMIT, "node %s: more than %d commands at once on one connection",
                       l->target.node, TRANSPORT_RUNS_PER_LINK_MAX);
@@ -189,8 +191,49 @@ void transport_run_close(struct transport_run *r) {
         return;
     if (!r->ended)
         r->link->run_count--;
+    if (r->link->parked == r)
+        r->link->parked = NULL;
     r->closed = true;
     r->link->kind->run_close(r);
+}
+
+// ---- parking ----------------------------------------------------------------------------------
+
+static void give_to(struct transport_run *r, const struct transport_run_events *events, void *ctx) {
+    if (r->drop)
+        r->drop(r->ctx);
+    r->drop = NULL;
+    r->events = events;
+    r->ctx = ctx;
+}
+
+static void parked_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
+    (void)ctx;
+    (void)end;
+    if (r->link->parked == r)
+        r->link->parked = NULL;
+}
+
+void transport_run_park(struct transport_run *r, const char *name) {
+    static const struct transport_run_events parked_events = {.on_end = parked_end};
+    struct transport_link *l = r->link;
+    if (r->ended || r->closed)
+        return;
+    transport_run_close(l->parked);
+    give_to(r, &parked_events, NULL);
+    l->parked = r;
+    if (!l->parked_as || strcmp(l->parked_as, name) != 0)
+        l->parked_as = arena_strdup(&l->arena, name);
+}
+
+struct transport_run *transport_run_unpark(struct transport_link *l, const char *name,
+                                           const struct transport_run_events *events, void *ctx) {
+    struct transport_run *r = l->parked;
+    if (!r || l->state != TRANSPORT_UP || strcmp(l->parked_as, name) != 0)
+        return NULL;
+    l->parked = NULL;
+    give_to(r, events, ctx);
+    return r;
 }
 
 struct transport_link *transport_run_link(const struct transport_run *r) {

@@ -23,7 +23,9 @@ struct transport_link {
     enum transport_state state;
     bool closed;                // by the caller
     struct transport_run *runs; // newest first
-    int run_count;              // those not closed and not ended
+    struct transport_run *parked;
+    const char *parked_as; // in the arena
+    int run_count;         // those not closed and not ended
 };
 
 // Input of a command: bytes from `start` are unsent; memory does not move between a refused write
@@ -56,6 +58,13 @@ void transport_tell_lost(struct transport_run *r, const struct err *e);
 // Input that is waiting, and how much of it went out (may call on_room).
 const void *transport_input_peek(const struct transport_run *r, size_t *len);
 void transport_input_sent(struct transport_run *r, size_t len);
+
+// A run whose command waits for something to do is parked under a name for whoever needs one like
+// it next; closed when its place is needed, or another is parked. Its owner forgets it.
+void transport_run_park(struct transport_run *r, const char *name);
+// The parked run of that name with a new owner, or NULL.
+struct transport_run *transport_run_unpark(struct transport_link *l, const char *name,
+                                           const struct transport_run_events *events, void *ctx);
 
 void transport_run_release(struct transport_run *r);   // unlinks and frees
 void transport_link_release(struct transport_link *l); // frees the common part; no runs are left

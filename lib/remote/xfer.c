@@ -2,6 +2,7 @@
 #include "remote/xfer_impl.h"
 
 #include "base/clock.h"
+#include "remote/transport_impl.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -101,14 +102,32 @@ const char *xfer_node_name(const struct xfer *x) {
 
 // ---- channels ---------------------------------------------------------------------------------
 
+// The same program and folder: any of its verbs will do.
+static char *parking_name(struct arena *a, const char *program, const char *root) {
+    return arena_printf(a, "%s\n%s", program, root);
+}
+
+void xfer_channel_park(struct transport_run *r, const char *program, const char *root) {
+    struct arena a = {0};
+    transport_run_park(r, parking_name(&a, program, root));
+    arena_fini(&a);
+}
+
 int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,
                       const char *verb, const char *root, const struct transport_run_events *events,
                       void *ctx, struct err *e) {
     struct arena a = {0};
-    const char *line = arena_printf(&a, "exec %s --node %s --root %s", str_shell_quote(&a, program),
-                                    verb, str_shell_quote(&a, root));
     strbuf_init(&c->err_text, XFER_STDERR_BYTES_MAX);
-    c->run = transport_run(l, &(struct transport_command){.line = line}, events, ctx, e);
+    c->run = transport_run_unpark(l, parking_name(&a, program, root), events, ctx);
+    c->stays = c->run;
+    if (c->run) {
+        strbuf_addf(&c->out, "%s\n", verb);
+    } else {
+        struct transport_command command = {.line = arena_printf(&a, "exec %s --node %s --root %s",
+                                                                 str_shell_quote(&a, program), verb,
+                                                                 str_shell_quote(&a, root))};
+        c->run = transport_run(l, &command, events, ctx, e);
+    }
     arena_fini(&a);
     return c->run ? 0 : -1;
 }

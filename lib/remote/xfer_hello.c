@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node hello --root DIR [--install PATH --sha256 HEX]`: says what this node is. With
-// --install it first makes sure that its own bytes are the expected ones, then takes its place.
+// `dtrun --node hello --root DIR [--install PATH --sha256 HEX] [--stay]`: says what this node is.
+// With --install it first makes sure that its own bytes are the expected ones, then takes its
+// place. With --stay it then takes verbs, one to a line, and does them one after the other: each
+// finds its own protocol on the streams (xfer_wire.h). A failure, or the end of input, is the end.
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -28,16 +30,21 @@
 #define DTCTL_VERSION "unknown"
 #endif
 
-enum { HELLO_READ_BYTES = 256 << 10 };
+enum { HELLO_READ_BYTES = 256 << 10, VERB_BYTES_MAX = 16 };
 
 struct hello {
     const char *root, *install, *expected;
+    bool stay;
     char program[FILE_PATH_BYTES_MAX];
     char sha256[HASH_HEX_BYTES];
 };
 
 static int parse(int argc, char **argv, struct hello *h, struct err *e) {
     for (int i = 1; i < argc; i++) {
+        if (str_eq(argv[i], "--stay")) {
+            h->stay = true;
+            continue;
+        }
         if (i + 1 == argc)
             return err_set(e, ERR_USAGE, "hello: '%s' needs a value", argv[i]);
         if (str_eq(argv[i], "--root"))
@@ -136,6 +143,43 @@ static int print(const struct hello *h, const char *root, struct err *e) {
     return rc;
 }
 
+// One line from standard input, byte by byte: what follows belongs to the verb. 0 at the end.
+static int read_verb(char *buf, size_t room, struct err *e) {
+    for (size_t len = 0; len < room; len++) {
+        ssize_t n;
+        while ((n = read(0, buf + len, 1)) < 0 && errno == EINTR)
+            ;
+        if (n < 0)
+            return err_errno(e, ERR_NET, "the connection was cut");
+        if (n == 0)
+            return 0;
+        if (buf[len] == '\n') {
+            buf[len] = '\0';
+            return 1;
+        }
+    }
+    return err_set(e, ERR_FORMAT, "hello: no verb came");
+}
+
+static int serve(char *root, struct err *e) {
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } verbs[] = {{"push", xfer_node_push}, {"fetch", xfer_node_fetch}};
+    char verb[VERB_BYTES_MAX], flag[] = "--root";
+    char *args[] = {verb, flag, root, NULL};
+    int rc, status = 0;
+    while (status == 0 && (rc = read_verb(verb, sizeof verb, e)) != 0) {
+        size_t i = 0, count = sizeof verbs / sizeof *verbs;
+        while (rc > 0 && i < count && !str_eq(verbs[i].name, verb))
+            i++;
+        if (rc < 0 || i == count)
+            return rc < 0 ? -1 : err_set(e, ERR_USAGE, "hello: unknown verb '%s'", verb);
+        status = verbs[i].run(3, args);
+    }
+    return status;
+}
+
 int xfer_node_hello(int argc, char **argv) {
     struct hello h = {0};
     struct arena a = {0};
@@ -152,9 +196,11 @@ int xfer_node_hello(int argc, char **argv) {
         rc = -1;
     if (rc == 0)
         rc = print(&h, root, &e);
+    if (rc == 0 && h.stay)
+        rc = serve(root, &e);
     arena_fini(&a);
-    if (rc == 0)
-        return 0;
+    if (rc >= 0)
+        return rc;
     fprintf(stderr, "%s\n", e.text);
     return err_status(e.code);
 }

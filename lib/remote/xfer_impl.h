@@ -39,6 +39,7 @@ struct xfer_channel {
     size_t out_sent;
     struct xfer_unpacker unpacker;
     bool in_ended;
+    bool stays; // the agent will take another verb after this one
 };
 
 void xfer_start(struct xfer *x, struct transport_link *l, const struct xfer_events *events,
@@ -50,10 +51,13 @@ void xfer_finish(struct xfer *x, const struct err *e);
 void xfer_finish_now(struct xfer *x, const struct err *e);
 void xfer_free(struct xfer *x); // the common part, then x
 
+// Takes over an agent that stayed, or starts one.
 int xfer_channel_open(struct xfer_channel *c, struct transport_link *l, const char *program,
                       const char *verb, const char *root, const struct transport_run_events *events,
                       void *ctx, struct err *e);
 void xfer_channel_close(struct xfer_channel *c);
+// Keeps the agent for the next transfer on this link; it waits for its verb.
+void xfer_channel_park(struct transport_run *r, const char *program, const char *root);
 // Sends what is in c->out as far as there is room; true when all is out.
 bool xfer_channel_flush(struct xfer_channel *c);
 // Why the agent's end came too early.

@@ -3,7 +3,7 @@
 // `--node` (argv[0] is the verb), speaks on standard input and output, and returns the exit status
 // for main. Blocking; needs neither libssh2 nor the network.
 //
-//     dtrun --node hello --root DIR
+//     dtrun --node hello --root DIR [--stay]
 //     dtrun --node push --root DIR
 //     dtrun --node fetch --root DIR
 #ifndef REMOTE_XFER_NODE_H

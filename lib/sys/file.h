@@ -21,9 +21,9 @@ int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, 
 int file_append(const char *path, const void *p, size_t len, struct err *e); // one write, O_APPEND
 int file_write_all(int fd, const void *p, size_t len, struct err *e);        // blocking fd
 int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err *e);
-int file_read_all(int fd, void *p, size_t len, struct err *e);               // exactly len
-int file_make_dirs(const char *path, mode_t mode, struct err *e);            // mkdir -p
-int file_remove_tree(const char *path, struct err *e);                       // absent is fine
+int file_read_all(int fd, void *p, size_t len, struct err *e);    // exactly len
+int file_make_dirs(const char *path, mode_t mode, struct err *e); // mkdir -p
+int file_remove_tree(const char *path, struct err *e);            // absent is fine
 bool file_exists(const char *path);
 int file_sync_dir(const char *path, struct err *e);
 

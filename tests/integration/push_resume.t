@@ -106,7 +106,7 @@ printf 'tail' >>huge
 pushing=$! here=0 there=0
 while kill -0 $pushing 2>/dev/null; do
     now=$(most $pushing) && here=$((now > here ? now : here))
-    now=$(most $(pgrep -f '[n]ode push')) && there=$((now > there ? now : there))
+    now=$(most $(pgrep -f '[n]ode (push|hello)')) && there=$((now > there ? now : there))
     sleep 0.05
 done
 wait $pushing

@@ -243,8 +243,11 @@ static void opened(struct transport_link *l, void *ctx) {
         timer_start(d->loop, &n->idle, d->idle_ms, on_idle);
         return;
     }
-    struct agent_install_spec spec = {
-        .root = d->args[1], .data = d->program, .size = d->program_len, .sha256 = d->program_hash};
+    struct agent_install_spec spec = {.root = d->args[1],
+                                      .data = d->program,
+                                      .size = d->program_len,
+                                      .sha256 = d->program_hash,
+                                      .stay = !str_eq(d->verb, "hello")};
     if (agent_install(l, &spec, &install_events, n, &e) < 0)
         fail(n, &e);
 }
