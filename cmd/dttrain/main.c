@@ -18,7 +18,7 @@
 
 enum { STORE_TIMEOUT_MS = 60 * 1000, STATUS_SIGTERM = 128 + SIGTERM };
 
-static volatile sig_atomic_t stop_wanted;
+static volatile sig_atomic_t stop_wanted, saves_wanted;
 
 // The first signal asks for a checkpoint at the next step boundary, a second one kills.
 static void on_stop(int signal) {
@@ -26,12 +26,21 @@ static void on_stop(int signal) {
     stop_wanted = 1;
 }
 
-static void catch_stop(void) {
+// A checkpoint now, and on: the end of a node is announced (dtrun --notice-signal USR1).
+static void on_save(int signal) {
+    (void)signal;
+    saves_wanted = (saves_wanted + 1) & 0xffff;
+}
+
+static void catch_signals(void) {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     struct sigaction sa = {.sa_handler = on_stop, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
     sigemptyset(&sa.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &sa, NULL);
+    struct sigaction save = {.sa_handler = on_save, .sa_flags = SA_RESTART};
+    sigemptyset(&save.sa_mask);
+    sigaction(SIGUSR1, &save, NULL);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignore, NULL);
 }
@@ -105,12 +114,12 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
         .cache_dir = env.cache_dir,
         .started_ms = started_ms,
         .stop = &stop_wanted,
+        .save = &saves_wanted,
         .say = say,
     };
     char role[32];
     snprintf(role, sizeof role, "dttrain rank %d", env.rank);
     log_open(role, LOG_INFO, LOG_PLAIN);
-    catch_stop();
     int r = connect_ranks(&env, &v, &config.comm, e);
     if (r == 0)
         r = trainer_run(&config, &result, e);
@@ -143,6 +152,7 @@ int main(int argc, char **argv) {
     struct train_flags flags;
     struct option_set set;
     struct err e;
+    catch_signals(); // first of all: an early one must not end the process
     log_open("dttrain", LOG_INFO, LOG_PLAIN);
     char *const *variables = getenv("RANK") ? NULL : environ;
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),

@@ -36,7 +36,7 @@ void log_write(enum log_level level, const char *message, const char *fmt, ...) 
     struct strbuf line = {0};
     va_list ap;
     va_start(ap, fmt);
-    char *pairs = arena_vprintf(&a, fmt, ap);
+    const char *pairs = fmt ? arena_vprintf(&a, fmt, ap) : "";
     va_end(ap);
     if (state.style == LOG_STAMPED) {
         char stamp[CLOCK_ISO_BYTES];

@@ -17,7 +17,7 @@ enum log_style {
 void log_open(const char *role, enum log_level level, enum log_style style);
 enum log_level log_level(void);
 
-// fmt gives the key=value part and may be "".
+// fmt gives the key=value part; NULL: none.
 void log_write(enum log_level level, const char *message, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -76,6 +76,7 @@ struct config_job {
     int64_t max_restarts;
     struct option_list files; // sent to the working folder of the command
     bool exit_code;
+    const char *notice_signal; // "auto", "none" or a signal
 };
 
 // torchrun's own flags; rows carry OPTION_PASS_ON ([train.torchrun]). Strings as torchrun takes

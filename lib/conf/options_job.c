@@ -2,6 +2,7 @@
 // How a command is run on the nodes: the rest of [train], and torchrun's own flags, which go to the
 // agent under their own names.
 #include "conf/config.h"
+#include "sys/proc.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -22,6 +23,12 @@ static int check_task(const char *name, struct err *e) {
                    "'%.100s' is no name: letters, digits, '.', '_' and '-', at most %d, and the "
                    "first a letter or digit",
                    name, TASK_BYTES_MAX);
+}
+
+static int check_notice_signal(const char *name, struct err *e) {
+    if (strcmp(name, "auto") == 0 || strcmp(name, "none") == 0 || proc_signal_parse(name, e) > 0)
+        return 0;
+    return err_wrap(e, "neither auto nor none");
 }
 
 static const struct option_row job_rows[] = {
@@ -94,6 +101,17 @@ static const struct option_row job_rows[] = {
      AT(exit_code),
      .text = "false",
      .help = "End with the exit status of the first rank that failed."},
+    {.key = "train.notice_signal",
+     .flag = "notice-signal",
+     .verbs = "train",
+     .type = OPTION_STRING,
+     AT(notice_signal),
+     .text = "auto",
+     .arg = "SIGNAL|auto|none",
+     .check = check_notice_signal,
+     .help = "Signal that every rank gets once when the end of a node is announced (a spot "
+             "instance is taken back, its lease is over), so that it can write a checkpoint; auto "
+             "is USR1 for the native trainer and none for commands."},
 };
 
 const struct option_table options_job = {"Run", job_rows, sizeof job_rows / sizeof job_rows[0]};

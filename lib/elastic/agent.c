@@ -118,11 +118,7 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
         agent_request_stop(a, reason, signal, grace_ms);
         return;
     }
-    struct wire_msg m = {.type = WIRE_LEAVE, .reason = reason};
-    a->leaving = true;
-    agent_send(a, &m);
-    agent_stop_workers(a, signal, grace_ms, reason);
-    agent_end(a, NODE_STOPPED, reason, NULL, 0);
+    agent_leave(a, reason, signal, grace_ms);
 }
 
 static void on_command(struct control *c, const struct json *command) {
@@ -193,10 +189,13 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
         watch_start(a->loop, &a->listen, c->listen_fd, LOOP_READ, on_listen, e) < 0)
         return -1;
     agent_set_state(a, NODE_STARTING, "");
+    if (agent_notice_open(a, e) < 0)
+        return -1;
     return agent_link_open(a, e);
 }
 
 static void agent_close(struct agent *a) {
+    agent_notice_close(a);
     agent_link_close(a);
     watch_stop(&a->listen);
     if (a->config->listen_fd >= 0)

@@ -22,6 +22,8 @@ enum {
     AGENT_SILENT_MS_MAX = 1500, // the other side is lost after
     AGENT_LEASE_MS = 2000,      // workers of a lost node are gone after; counted from its last word
     AGENT_NOTE_MS = 5000,       // between two lines about who is missing
+    AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
+    AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
     AGENT_RETRY_FIRST_MS = 50,
     AGENT_RETRY_MS_MAX = 1000,
 };
@@ -39,7 +41,9 @@ struct agent_config {
     bool store_at_endpoint; // workers use the leader's own port as MASTER_PORT (static start)
     int64_t join_timeout_ms;
     struct workers_config workers;
-    const char *title; // of the failure report
+    const char *notice_file; // where this node's end is announced; "": not watched
+    int notice_signal;       // that workers of all nodes get then; 0: none
+    const char *title;       // of the failure report
     bool virtual_local_rank;
     const char *signals_text;
     sigset_t signals; // that stop the run

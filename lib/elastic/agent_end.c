@@ -81,6 +81,15 @@ void agent_maybe_leave_loop(struct agent *a) {
     loop_stop(a->loop);
 }
 
+// The others go on without this node, if they may.
+void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_ms) {
+    struct wire_msg m = {.type = WIRE_LEAVE, .reason = reason};
+    a->leaving = true;
+    agent_send(a, &m);
+    agent_stop_workers(a, signal, grace_ms, reason);
+    agent_end(a, NODE_STOPPED, reason, NULL, 0);
+}
+
 void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t grace_ms) {
     if (a->over)
         return;

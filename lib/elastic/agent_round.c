@@ -207,6 +207,7 @@ static void on_joined(struct agent *a, const struct wire_msg *m) {
     a->present = (int)m->present;
     a->expected = (int)m->expected;
     agent_write_status(a);
+    agent_notice_joined(a);
 }
 
 static void on_waiting(struct agent *a, const struct wire_msg *m) {
@@ -231,8 +232,9 @@ static void on_finish(struct agent *a, const struct wire_msg *m) {
 
 typedef void agent_handler(struct agent *a, const struct wire_msg *m);
 static agent_handler *const handlers[WIRE_TYPE_COUNT] = {
-    [WIRE_JOINED] = on_joined, [WIRE_WAITING] = on_waiting, [WIRE_ROUND] = on_round,
-    [WIRE_ALLOW] = on_allow,   [WIRE_STOP] = on_stop,       [WIRE_FINISH] = on_finish,
+    [WIRE_JOINED] = on_joined,         [WIRE_WAITING] = on_waiting, [WIRE_ROUND] = on_round,
+    [WIRE_ALLOW] = on_allow,           [WIRE_STOP] = on_stop,       [WIRE_FINISH] = on_finish,
+    [WIRE_NOTICE] = agent_notice_told,
 };
 
 void agent_on_message(struct agent *a, const struct wire_msg *m) {
@@ -294,6 +296,8 @@ static void on_exited(struct workers *w, const struct worker *x) {
     bool caused = w->stopping && x->ended_mono_ms > a->stop_ms;
     tell_exit(a, x);
     agent_write_status(a);
+    if (!caused && agent_notice_takes(a, x))
+        return;
     if (!caused && !worker_succeeded(x) && !a->stop_told && !a->over) {
         report_failure(a, x);
         a->round_failed = true;

@@ -6,6 +6,7 @@
 #include "elastic/agent.h"
 #include "elastic/control.h"
 #include "elastic/events.h"
+#include "elastic/notice.h"
 #include "elastic/store_server.h"
 
 struct agent {
@@ -38,6 +39,12 @@ struct agent {
     struct worker_facts facts;
     char master_addr[NET_ADDRESS_BYTES_MAX], ifname[NET_IFNAME_BYTES_MAX];
 
+    // the announced end of this node (agent_notice.c)
+    struct notice_watch notice_watch;
+    struct timer notice_leave;
+    struct notice notice;
+    bool notice_unsent; // there was no coordinator to tell
+
     // the end
     bool over, coordinator_idle;
     int exit_status;
@@ -64,6 +71,15 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
                const struct wire_failure *failures, int64_t count);
 void agent_maybe_leave_loop(struct agent *a);
 void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t grace_ms);
+
+void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_ms);
+
+// agent_notice.c
+int agent_notice_open(struct agent *a, struct err *e);
+void agent_notice_close(struct agent *a);
+void agent_notice_joined(struct agent *a);                         // a coordinator is there
+void agent_notice_told(struct agent *a, const struct wire_msg *m); // by the coordinator
+bool agent_notice_takes(struct agent *a, const struct worker *x);  // this exit is a leave
 
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);

@@ -258,6 +258,13 @@ static void on_stop_run(struct peer *p, const struct wire_msg *m) {
     rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), VERDICT_STOPPED, m->reason);
 }
 
+// A node will be taken away: everybody's workers are to know, also the sender's.
+static void on_notice(struct peer *p, const struct wire_msg *m) {
+    for (struct peer *x = p->coordinator->peers; x; x = x->next)
+        if (x->id >= 0)
+            link_send(&x->link, m);
+}
+
 static void on_beat(struct peer *p, const struct wire_msg *m) {
     struct wire_msg r = {.type = WIRE_BEAT, .seq = m->seq};
     link_send(&p->link, &r);
@@ -267,7 +274,7 @@ typedef void peer_handler(struct peer *p, const struct wire_msg *m);
 static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
     [WIRE_JOIN] = on_join,   [WIRE_BEAT] = on_beat,       [WIRE_FAILED] = on_failed,
     [WIRE_DONE] = on_done,   [WIRE_STOPPED] = on_stopped, [WIRE_STOP_RUN] = on_stop_run,
-    [WIRE_LEAVE] = on_leave,
+    [WIRE_LEAVE] = on_leave, [WIRE_NOTICE] = on_notice,
 };
 
 static void on_message(struct link *l, const struct wire_msg *m) {

@@ -27,6 +27,8 @@ enum {
     LAUNCH_NPROC_MAX = GUARD_WORKERS_MAX,
 };
 
+#define LAUNCH_NOTICE_FILE "/run/dtctl/notice"
+
 struct launch_options { // one per row of launch_table
     struct option_range nnodes;
     const char *nproc_per_node, *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
@@ -44,6 +46,7 @@ struct launch_options { // one per row of launch_table
     const char *local_addr, *signals_to_handle;
     int64_t shutdown_timeout;
     bool virtual_local_rank, launch, use_env;
+    const char *notice_file, *notice_signal;
     int numa_binding, exit_code, print_completion; // indexes into their words
     bool help, version;
 };
@@ -76,6 +79,7 @@ int launch_streams(const char *text, int nproc, unsigned char *out,
 int launch_ranks_filter(const char *text, int nproc, bool *on_console, struct err *e);
 const char *const *launch_filters(struct arena *a, const char *text); // "a,b,,c" -> a | b,c
 int launch_signals(const char *text, sigset_t *out, struct err *e);
+int launch_notice_signal(const char *text, struct err *e); // its number; 0: "none"; -1
 // Value of a key in "k=v,k=v"; NULL when absent. Odd entries are skipped.
 const char *launch_conf(struct arena *a, const char *conf, const char *key);
 int64_t launch_conf_ms(struct arena *a, const char *conf, const char *key, int64_t absent_ms);

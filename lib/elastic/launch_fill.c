@@ -83,6 +83,10 @@ int launch_fill(struct launch *l, struct err *e) {
     c->signals_text = o->signals_to_handle;
     c->report = true;
     c->exit_code_of_worker = o->exit_code == 1;
+    c->notice_file = o->notice_file;
+    c->notice_signal = launch_notice_signal(o->notice_signal, e);
+    if (c->notice_signal < 0)
+        return -1;
     if (fill_workers(l, e) < 0 || check_devices(l, e) < 0 || bind_processors(l, e) < 0 ||
         launch_signals(o->signals_to_handle, &c->signals, e) < 0)
         return -1;

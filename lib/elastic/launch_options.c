@@ -82,6 +82,12 @@ static const struct option_row rows[] = {
     {FLAG("shutdown-timeout", OPTION_INT, shutdown_timeout), .text = "30", .min = 0, .max = 86400,
      .arg = "SECONDS",
      .help = "Time for workers between a signal and SIGKILL; else TORCH_ELASTIC_SHUTDOWN_TIMEOUT."},
+    {FLAG("notice-file", OPTION_STRING, notice_file), .text = LAUNCH_NOTICE_FILE, .arg = "PATH",
+     .help = "File that announces the end of this node (a spot instance is taken back, its lease "
+             "is over). The node then leaves the run before its deadline; empty: not watched."},
+    {FLAG("notice-signal", OPTION_STRING, notice_signal), .text = "none", .arg = "SIGNAL|none",
+     .help = "Signal that the workers of all nodes get once when one node's end is announced, so "
+             "that they can write a checkpoint."},
     {FLAG("virtual-local-rank", OPTION_BOOL, virtual_local_rank), .text = "false",
      .help = "Every worker sees LOCAL_RANK 0 and one CUDA device."},
     {FLAG("launch", OPTION_BOOL, launch), .text = "false",

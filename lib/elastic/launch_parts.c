@@ -126,6 +126,17 @@ int launch_signals(const char *text, sigset_t *out, struct err *e) {
     return rc;
 }
 
+int launch_notice_signal(const char *text, struct err *e) {
+    if (strcmp(text, "none") == 0)
+        return 0;
+    int signal = proc_signal_parse(text, e);
+    if (signal < 0)
+        return err_wrap(e, "--notice-signal");
+    if (signal == SIGKILL || signal == SIGSTOP)
+        return err_set(e, ERR_USAGE, "--notice-signal: workers cannot act on %s", text);
+    return signal;
+}
+
 const char *launch_conf(struct arena *a, const char *conf, const char *key) {
     char **entries;
     size_t count = str_split(a, conf, ',', &entries), n = strlen(key);

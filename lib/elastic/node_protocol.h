@@ -110,6 +110,8 @@ enum node_state {
       "local workers are being stopped")                                                           \
     X(EVENT_STOPPED, "workers-stopped", "each", "round ms orphans",                                \
       "nothing of the round is left here; orphans: stray processes killed")                        \
+    X(EVENT_NOTICE, "notice", "each", "peer reason left_ms signal",                                \
+      "a node will be taken away (reason: spot-terminate, lease, …); workers got the signal")      \
     X(EVENT_NODE_LOST, "node-lost", "coordinator", "peer silent_ms reason",                        \
       "a node's agent died or was silent too long")                                                \
     X(EVENT_NODE_LEFT, "node-left", "coordinator", "peer reason", "a node left on its own")        \

@@ -100,6 +100,7 @@ enum wire_field {
     X(WIRE_STOPPED, F(round), F(store_port))                                /* > */                \
     X(WIRE_STOP_RUN, F(reason), F(signal), F(grace_ms))                     /* > */                \
     X(WIRE_LEAVE, F(reason))                                                /* > */                \
+    X(WIRE_NOTICE, F(name), F(reason), F(grace_ms))                         /* <> */               \
     X(WIRE_FINISH, F(state), F(restarts), F(round), F(reason), F(failures)) /* < */
 
 enum wire_type {

@@ -224,6 +224,11 @@ void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
         timer_start(w->loop, &w->kill, grace_ms, on_kill);
 }
 
+void workers_signal(struct workers *w, int signal) {
+    if (!workers_is_idle(w) && !w->stopping)
+        guard_signal(&w->guard, signal);
+}
+
 void workers_lease(struct workers *w, int64_t mono_ms) {
     if (!workers_is_idle(w))
         guard_lease(&w->guard, mono_ms);

@@ -80,6 +80,7 @@ int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease
 // signal first, SIGKILL to what is left after grace_ms. Again with a shorter grace: the shorter
 // one.
 void workers_stop(struct workers *w, int signal, int64_t grace_ms);
+void workers_signal(struct workers *w, int signal); // to every worker; it is not being stopped
 void workers_lease(struct workers *w, int64_t mono_ms);
 bool workers_is_idle(const struct workers *w);
 // True when it ended by itself with 0.

@@ -87,7 +87,13 @@ static const char *nproc_text(struct arena *a, int64_t n) {
 static void pass_on(struct launch *l) {
     const struct config *c = l->session->config;
     const struct option_table *t = &options_torchrun;
-    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count);
+    const char *signal = c->job.notice_signal;
+    bool automatic = strcmp(signal, "auto") == 0;
+    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count + 1);
+    l->spec.torchrun[l->spec.torchrun_count++] =
+        (struct job_pair){"notice-signal", !automatic  ? signal
+                                           : l->native ? "USR1"
+                                                       : "none"};
     for (size_t i = 0; i < t->count; i++) {
         const struct option_row *row = &t->rows[i];
         const void *at = (const char *)c + row->offset;

@@ -4,8 +4,8 @@
 // backward goes on with the layers before it (Li et al., "PyTorch distributed: experiences on
 // accelerating data parallel training", VLDB 2020).
 //
-// The numbers behind the gradients (NETWORK_TAIL: loss, accuracy, a request to stop) belong to the
-// first bucket, so that every rank knows their mean at no cost.
+// The numbers behind the gradients (NETWORK_TAIL: loss, accuracy, requests to stop or save) belong
+// to the first bucket, so that every rank knows their mean at no cost.
 #ifndef NN_BUCKET_H
 #define NN_BUCKET_H
 

@@ -29,6 +29,8 @@ struct trainer_config {
     int64_t started_ms;    // monotonic, when the process began
     // Set to nonzero by a signal handler: write a checkpoint at the next step boundary and return.
     const volatile sig_atomic_t *stop;
+    // Counted up by a signal handler: write a checkpoint at the next step boundary and go on.
+    const volatile sig_atomic_t *save;
     // Lines for people, without newline (rank 0 only). NULL: none.
     void (*say)(void *ctx, const char *line);
     void *say_ctx;

@@ -16,7 +16,7 @@
 #include "nn/trainer.h"
 
 // The numbers that travel behind the gradients; their means come back.
-enum { TAIL_LOSS, TAIL_TOP1, TAIL_TOP5, TAIL_STOP };
+enum { TAIL_LOSS, TAIL_TOP1, TAIL_TOP5, TAIL_STOP, TAIL_SAVE };
 
 enum trainer_phase { PHASE_START, PHASE_DATA, PHASE_TRAIN, PHASE_EVAL, PHASE_CHECKPOINT, PHASES };
 
@@ -53,7 +53,8 @@ struct trainer {
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
     double lr;                        // of the last step
-    bool stop_seen;
+    bool stop_seen, save_seen;
+    sig_atomic_t saves; // requests of config.save that have been taken up
 
     struct meter_set meters;
     struct step_times interval; // since the last line

@@ -58,6 +58,9 @@ static int run_shard(struct trainer *t, int i, int count, float tail[NETWORK_TAI
     bool last = i == count - 1;
     if (last) {
         tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
+        sig_atomic_t saves = t->config->save ? *t->config->save : 0;
+        tail[TAIL_SAVE] = saves != t->saves ? 1 : 0;
+        t->saves = saves;
         tail_set(t, tail);
     }
     network_backward(&t->net, b->n, i > 0, last ? bucket_ready : NULL, &t->reducer);
@@ -142,12 +145,13 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
                        "train.lr, or warm up longer with train.warmup_epochs",
                        (long long)t->at.step, (long long)t->at.epoch);
     t->stop_seen = tail[TAIL_STOP] > 0;
+    t->save_seen = tail[TAIL_SAVE] > 0;
     return n;
 }
 
 static bool checkpoint_due(const struct trainer *t) {
     int64_t every = t->options->checkpoint_every_steps;
-    return every > 0 && t->at.step % every == 0;
+    return t->save_seen || (every > 0 && t->at.step % every == 0);
 }
 
 int trainer_epoch(struct trainer *t, struct err *e) {

@@ -10,7 +10,7 @@ command -v dtrun >/dev/null || skip_all 'there is no dtrun yet'
 start() {
     local key sets=()
     for key in model=mlp hidden=64 dataset=shapes train_size=4096 test_size=512 "epochs=$3" \
-        optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 checkpoint_every_steps=20; do
+        optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 checkpoint_every_steps="${EVERY:-20}"; do
         sets+=(--set "train.$key")
     done
     env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_MODEL_DIR="$WORK/run" DTCTL_STATE_DIR="$WORK/run/state" \
@@ -48,4 +48,22 @@ is "$?" 0 'with one rank killed, the run ends well all the same'
 like "$(cat "$WORK/run/summary.json")" '"state":"finished"' 'the summary says so'
 is "$(grep -c 'resuming from' "$WORK/out/train.log")" 2 'it went on from a checkpoint twice'
 ok 'there is a model' test -s "$WORK/run/model.safetensors"
+
+# ---- a checkpoint on request --------------------------------------------------------------------
+checkpoints() { find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l; }
+# shellcheck disable=SC2317 # called through wait_for
+has_checkpoint() { [ "$(checkpoints)" -ge 1 ]; }
+rm -rf "$WORK/run"
+EVERY=1000000 start 2 0 1000
+wait_for 60 at_least 10
+is "$(checkpoints)" 0 'no checkpoint is due for long'
+guard=$(pgrep -P "$agent")
+before=$(steps)
+pkill -USR1 -P "$guard" dttrain
+ok 'SIGUSR1: there is one' wait_for 30 has_checkpoint
+step=$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
+ok "of that moment (step $((10#${step##*-})), $before were done)" test "$((10#${step##*-}))" -gt "$before"
+ok 'and the training goes on' wait_for 30 at_least "$((before + 20))"
+kill -TERM "$agent"
+wait "$agent"
 done_testing
