@@ -24,23 +24,62 @@ def environment():
 
 
 def ddp():
+    import dtrun_torch
+
+    say(dtrun_torch.ddp())
+
+
+def allowed():
+    """How many steps the one who runs this allows by now."""
+    with open(f"{os.environ['COMPARE_DIR']}/steps") as f:
+        return int(f.read())
+
+
+def elastic():
+    """Checkpoint and restart: the state is of the whole group, so any number of workers goes on from it."""
     import torch
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2))
+    folder = os.environ["COMPARE_DIR"]
+    model = torch.nn.Linear(4, 1)
+    data = torch.randn(20, 12, 4, generator=torch.Generator().manual_seed(1))
+    state = {"step": 0, "samples": 0, "worlds": []}
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    if os.path.exists(f"{folder}/state.pt"):
+        state = torch.load(f"{folder}/state.pt")
+        model.load_state_dict(state["model"])
+    parallel = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    data = torch.randn(64, 8)[rank::world]
-    for _ in range(3):
+    while state["step"] < len(data):
+        if rank == 0:
+            torch.save(state | {"model": model.state_dict()}, f"{folder}/state.new")
+            os.replace(f"{folder}/state.new", f"{folder}/state.pt")
+            with open(f"{folder}/progress.new", "w") as f:
+                f.write(f"{state['step']} {world}\n")
+            os.replace(f"{folder}/progress.new", f"{folder}/progress")
+        limit = torch.tensor(allowed())
+        dist.broadcast(limit, src=0)
+        if state["step"] >= limit:
+            time.sleep(0.02)
+            continue
+        x = data[state["step"]][rank::world]
+        seen = torch.tensor(len(x))
+        dist.all_reduce(seen)
         optimizer.zero_grad()
-        model(data).pow(2).mean().backward()
+        (parallel(x) - x.sum(1, keepdim=True)).pow(2).mean().backward()
         optimizer.step()
-    total = sum(p.double().sum().item() for p in model.parameters())
-    dist.barrier()
+        state["step"] += 1
+        state["samples"] += seen.item()
+        if state["worlds"][-1:] != [world]:
+            state["worlds"].append(world)
+    if rank == 0:
+        weights = " ".join(f"{w:.4f}" for w in model.weight.flatten().tolist())
+        say(f"samples {state['samples']} worlds {state['worlds']} weights {weights}")
+        say(f"count {os.environ['TORCHELASTIC_RESTART_COUNT']}")
     dist.destroy_process_group()
-    say(f"rank {rank} of {world}: {total:.6f}")
 
 
 def fail():

@@ -25,6 +25,9 @@ differences=(
     'fail: launcher traceback|yes|no|a Python traceback of the launcher itself|none|it says nothing about the job'
     'bad --nproc-per-node|1|2|ends with 1 (`ValueError`)|ends with 2, as for other usage errors|one status for all mistakes on the command line'
     '--rdzv-backend etcd|1|2|etcd, through a Python package|refused with one sentence|`c10d` needs no server'
+    'elastic, shrunk: failures counted|[1-9]|0|counts a failed group when a node leaves|does not: `--max-restarts` is about failures|a run may shrink any number of times'
+    'elastic, grown: status|[01]|0|with `c10d`, a node that joins a running job waits for the address of rank 0 until a timeout, and everybody fails (seen with PyTorch 2.13)|it takes part|growing works'
+    'elastic, grown: result|(samples 240 worlds \[2, 3\] .*)?|samples 240 worlds \[2, 3\] .*'
     'agent killed (SIGKILL): workers left|[12]|0|workers go on without an agent|every process of the workers is ended|no orphans that hold GPUs'
 )
 
@@ -50,8 +53,8 @@ program=$SRC/tests/integration/dtrun_compare.py
 
 # ---- comparing ----------------------------------------------------------------------------------
 declare -A seen=()
-status_theirs='' out_theirs='' err_theirs='' ended_theirs='' left_theirs=''
-status_ours='' out_ours='' err_ours='' ended_ours='' left_ours=''
+status_theirs='' out_theirs='' err_theirs='' ended_theirs='' left_theirs='' count_theirs=''
+status_ours='' out_ours='' err_ours='' ended_ours='' left_ours='' count_ours=''
 compare() { # WHAT THEIRS OURS
     local row what theirs ours
     for row in "${differences[@]}"; do
@@ -161,6 +164,53 @@ killed='Signal 9 (SIGKILL) received by PID'
 compare 'killed worker: named' "$(has "$err_theirs" "$killed")" "$(has "$err_ours" "$killed")"
 both "${two[@]}" "$program" status
 compare "a worker's status 7: status" "$status_theirs" "$status_ours"
+
+# ---- an elastic program: state after every step, any number of workers --------------------------
+# Three agents, one of which leaves; or two, to which one comes. The first hosts the rendezvous.
+# shellcheck disable=SC2317 # wait_for calls these
+listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+# shellcheck disable=SC2317
+has_come_to() { [ "$(cat "$COMPARE_DIR/progress" 2>/dev/null)" = "$1" ] || ! kill -0 "${agents[0]}"; }
+allow() { echo "$1" >"$COMPARE_DIR/steps.new" && mv "$COMPARE_DIR/steps.new" "$COMPARE_DIR/steps"; }
+agent() { # WHO
+    # shellcheck disable=SC2046 # two words
+    $(launcher "$1") --nnodes 2:3 --rdzv-backend c10d --rdzv-endpoint "127.0.0.1:$port" \
+        --rdzv-id x --max-restarts 9 --rdzv-conf last_call_timeout=15,read_timeout=20 \
+        "$program" elastic >>"$1/out" 2>>"$1/err" &
+    agents+=($!)
+}
+elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
+    local who pid i agents began
+    for who in theirs ours; do
+        rm -rf "${WORK:?}/$who" && mkdir -p "$WORK/$who"
+        COMPARE_DIR=$WORK/$who agents=() port=$((24000 + RANDOM % 6000))
+        allow 10
+        agent $who
+        wait_for 60 listening
+        for ((i = 1; i < $1; i++)); do agent $who; done
+        wait_for 100 has_come_to "10 $1"
+        began=${EPOCHREALTIME/./}
+        if [ "$2" -lt "$1" ]; then kill "${agents[-1]}"; else agent $who; fi
+        wait_for 150 has_come_to "10 $2"
+        diag "$(launcher $who): from $1 to $2 nodes in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
+        allow 20
+        wait_for 60 has_come_to "20 $2"
+        wait "${agents[0]}"
+        printf -v "status_$who" %s $?
+        for pid in "${agents[@]}"; do kill "$pid" 2>/dev/null; done
+        wait "${agents[@]}" 2>/dev/null
+        printf -v "out_$who" %s "$(grep -h samples "$who/out")"
+        printf -v "count_$who" %s "$(sed -n 's/^count //p' "$who/out")"
+    done
+}
+elastic 3 2
+compare 'elastic, shrunk: status' "$status_theirs" "$status_ours" ||
+    diag "torchrun: $(tail -n 20 theirs/err)"$'\n'"dtrun: $(cat ours/err)"
+compare 'elastic, shrunk: result' "$out_theirs" "$out_ours"
+compare 'elastic, shrunk: failures counted' "$count_theirs" "$count_ours"
+elastic 2 3
+compare 'elastic, grown: status' "$status_theirs" "$status_ours" || diag "dtrun: $(cat ours/err)"
+compare 'elastic, grown: result' "$out_theirs" "$out_ours"
 
 # ---- mistakes -----------------------------------------------------------------------------------
 both --no-such-flag "$program" arguments
