@@ -15,23 +15,12 @@ SSHD_SECONDS_MAX=10
 # hosts_up N [USER…]: must come first in a script, which it runs again inside new namespaces. Every
 # USER, and root, can log in on every host with the key $HOME/.ssh/id_ed25519.
 hosts_up() {
-    if [ -z "${TEST_INSIDE-}" ]; then
-        [ "$(id -u)" -eq 0 ] || skip_all 'namespace hosts need root'
-        [ -x /usr/sbin/sshd ] || skip_all 'namespace hosts need /usr/sbin/sshd'
-        unshare --net --mount --pid --fork --mount-proc true 2>/dev/null ||
-            skip_all 'this machine lets nobody make namespaces'
-        trap - EXIT
-        TEST_INSIDE=1 TEST_WORK=$WORK TEST_HOME0=$(getent passwd root | cut -d: -f6) exec unshare \
-            --net --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
-            "$SCRIPT" "$@"
-    fi
+    [ -x /usr/sbin/sshd ] || skip_all 'namespace hosts need /usr/sbin/sshd'
+    namespaces_enter "$@"
     local count=$1 i
     shift
     HOSTS=()
-    mount -t tmpfs -o mode=755 tmpfs /run
-    hostname operator
     hosts_files "$count" "$@"
-    ip link set lo up
     ip link add dt0 type bridge
     ip addr add "$HOSTS_NET.254/24" dev dt0
     ip link set dt0 up
@@ -43,6 +32,24 @@ hosts_up() {
     for ((i = 1; i <= count; i++)); do
         wait_for $SSHD_SECONDS_MAX host_answers "$i" || bail_out "sshd of node$i does not answer"
     done
+}
+
+# namespaces_enter ARGUMENT…: runs the script once more inside namespaces of its own, where it goes on
+# as host "operator" with an empty /run and no network but loopback.
+namespaces_enter() {
+    if [ -n "${TEST_INSIDE-}" ]; then
+        mount -t tmpfs -o mode=755 tmpfs /run
+        hostname operator
+        ip link set lo up
+        return 0
+    fi
+    [ "$(id -u)" -eq 0 ] || skip_all 'namespace hosts need root'
+    unshare --net --mount --pid --fork --mount-proc true 2>/dev/null ||
+        skip_all 'this machine lets nobody make namespaces'
+    trap - EXIT
+    TEST_INSIDE=$$ TEST_WORK=$WORK TEST_HOME0=$(getent passwd root | cut -d: -f6) exec unshare \
+        --net --mount --uts --ipc --pid --fork --kill-child --mount-proc --propagation private \
+        "$SCRIPT" "$@"
 }
 
 host_address() { # I

@@ -133,6 +133,7 @@ at_exit() {
     local code=$?
     trap - EXIT INT TERM
     type hosts_down >/dev/null 2>&1 && hosts_down
+    type cloud_stop >/dev/null 2>&1 && cloud_stop
     if [ -z "${tap_done-}" ] && [ "$code" -eq 0 ]; then
         diag "$SCRIPT ended before done_testing"
         code=1

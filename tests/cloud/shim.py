@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""shim.py PORT MOTO_PORT LAB_PORT CALL_LOG: a reverse proxy in front of moto.
+
+It passes every AWS call on to moto and adds what moto lacks (shim_ec2.py), refuses calls as faults
+say (shim_faults.py), tells the lab which instances were started and ended, and writes one JSON line
+for each call to CALL_LOG: {"t", "region", "service", "action", "status", "code", "source"}.
+
+Besides the API it answers on its own paths, for cloud.sh and for the lab:
+    GET  /_shim/ready          200 as soon as it serves
+    POST /_shim/fault          a fault as JSON (see shim_faults.py); DELETE forgets all of them
+    POST /_shim/end            {"id", "reason"}: an instance ended without an API call
+"""
+
+import http.client
+import http.server
+import json
+import re
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import shim_ec2
+import shim_faults
+
+BODY_BYTES_MAX = 4 << 20
+FORWARD_SECONDS_MAX = 60
+SCOPE = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
+
+
+class Call:
+    """One API call: what was asked, and how to ask moto."""
+
+    def __init__(self, cloud, method, path, headers, body):
+        self.cloud, self.method, self.path, self.headers = cloud, method, path, headers
+        self.body = body
+        scope = SCOPE.search(headers.get("Authorization", ""))
+        self.region, self.service = scope.groups() if scope else ("us-east-1", "")
+        self.params = {}
+        self.action = headers.get("X-Amz-Target", "").rpartition(".")[2]
+        if "x-www-form-urlencoded" in headers.get("Content-Type", ""):
+            self.params = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
+            self.action = self.params.get("Action", "")
+        self.action = self.action or f"{method} {path.partition('?')[0]}"
+
+    def forward(self, params=None):
+        """Asks moto the same thing, or with other form parameters: (status, headers, body)."""
+        body = self.body if params is None else urllib.parse.urlencode(params).encode()
+        headers = {k: v for k, v in self.headers.items()
+                   if k.lower() not in ("content-length", "connection", "accept-encoding")}
+        link = http.client.HTTPConnection("127.0.0.1", self.cloud.moto_port,
+                                          timeout=FORWARD_SECONDS_MAX)
+        try:
+            link.request(self.method, self.path, body, headers)
+            answer = link.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            link.close()
+
+    def ask(self, action, **params):
+        """Asks moto another EC2 action in this call's region: the body of its answer."""
+        other = Call(self.cloud, "POST", "/", dict(self.headers), b"")
+        other.headers["Content-Type"] = "application/x-www-form-urlencoded"
+        return other.forward({"Action": action, "Version": "2016-11-15", **params})[2]
+
+
+class Cloud:
+    """What the shim knows besides moto: faults, instances, groups, addresses."""
+
+    def __init__(self, moto_port, lab_port, log_path):
+        self.moto_port, self.lab_port = moto_port, lab_port
+        self.lock = threading.RLock()
+        self.log = open(log_path, "a", buffering=1, encoding="utf-8")
+        self.faults = shim_faults.Faults()
+        self.ec2 = shim_ec2.Ec2(self)
+
+    def record(self, call, status, code, source="api"):
+        line = {"t": round(time.time(), 3), "region": call.region, "service": call.service,
+                "action": call.action, "status": status, "code": code, "source": source}
+        zone = call.params.get("Placement.AvailabilityZone")
+        if zone:
+            line["zone"] = zone
+        with self.lock:
+            self.log.write(json.dumps(line) + "\n")
+
+    def tell_lab(self, path, message):
+        if self.lab_port == 0:  # nobody boots what is started
+            return {"text": ""}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.lab_port}{path}", json.dumps(message).encode(),
+            {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=FORWARD_SECONDS_MAX) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def answer(self, call):
+        """Returns (status, headers, body, code); None means: hang up without an answer."""
+        fault = self.faults.meets(call)
+        refused = fault.before(call) if fault is not None else None
+        if refused is not None:
+            return shim_ec2.refusal(call, *refused)
+        try:
+            answer = self.ec2.handle(call)
+        except shim_ec2.Refused as no:
+            return shim_ec2.refusal(call, no.status, no.code, no.message)
+        if fault is not None and fault.loses_answer():
+            return None
+        return answer
+
+    def ended(self, instance_id, reason):
+        """The guest powered off, or the host took the machine: the API shows it."""
+        with self.lock:
+            instance = self.ec2.instances.get(instance_id)
+        if instance is None:
+            return
+        instance.end_reason = reason
+        call = Call(self, "POST", "/", {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Authorization": "AWS4-HMAC-SHA256 Credential=lab/20260101/"
+                             f"{instance.region}/ec2/aws4_request"}, b"")
+        call.params = {"Action": "TerminateInstances", "Version": "2016-11-15",
+                       "InstanceId.1": instance_id}
+        call.action = "TerminateInstances"
+        status, _, _ = call.forward(call.params)
+        self.record(call, status, "", reason)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    cloud = None
+
+    def log_message(self, *_):
+        pass
+
+    def send(self, status, headers, body):
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding",
+                                    "server", "date"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def body(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > BODY_BYTES_MAX:
+            raise ValueError(f"a body of {length} bytes; the limit is {BODY_BYTES_MAX}")
+        return self.rfile.read(length)
+
+    def control(self, body):
+        if self.path == "/_shim/fault" and self.command == "DELETE":
+            self.cloud.faults.clear()
+        elif self.path == "/_shim/fault":
+            self.cloud.faults.add(json.loads(body))
+        elif self.path == "/_shim/end":
+            message = json.loads(body)
+            self.cloud.ended(message["id"], message["reason"])
+        elif self.path != "/_shim/ready":
+            return self.send(404, {}, b"")
+        return self.send(200, {}, b"{}")
+
+    def serve(self):
+        try:
+            body = self.body()
+            if self.path.startswith("/_shim/"):
+                return self.control(body)
+            call = Call(self.cloud, self.command, self.path, self.headers, body)
+            answer = self.cloud.answer(call)
+            if answer is None:
+                self.cloud.record(call, 0, "lost")
+                self.close_connection = True
+                return None
+            status, headers, out, code = answer
+            self.cloud.record(call, status, code)
+            return self.send(status, headers, out)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        except Exception as error:  # a fault of the shim must be seen in the test's log
+            print(f"shim: {self.command} {self.path}: {error!r}", file=sys.stderr, flush=True)
+            self.send(500, {}, repr(error).encode())
+        return None
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = serve
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def main():
+    port, moto_port, lab_port = (int(arg) for arg in sys.argv[1:4])
+    Handler.cloud = Cloud(moto_port, lab_port, sys.argv[4])
+    Server(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the shim adds to moto, and how it refuses: asked over HTTP, as Terraform's provider asks.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start --no-nodes
+
+field() { # NAME: its first value in $out
+    grep -o "<$1>[^<]*" <<<"$out" | head -n 1 | cut -d'>' -f2
+}
+
+api() { # ACTION KEY=VALUE…
+    out=$(cloud_api "$1" us-east-1 "${@:2}")
+}
+
+start() { # KEY=VALUE…: one instance in the default network
+    api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.xlarge "$@"
+}
+
+spot=InstanceMarketOptions.MarketType=spot
+zone() { # LETTER: the default subnet there
+    api DescribeSubnets Filter.1.Name=availability-zone "Filter.1.Value.1=us-east-1$1"
+    echo "SubnetId=$(field subnetId)"
+}
+a=$(zone a) b=$(zone b)
+
+# ---- instances ----
+start "$a" ClientToken=once
+first=$(field instanceId)
+start "$a" ClientToken=once
+is "$(field instanceId)" "$first" 'the same client token gives the same instance'
+is "$(cloud_instances | wc -l)" 1 'and starts no second one'
+like "$(field ipAddress)" '^(203\.0\.113\.[0-9]+)?$' 'no public address but of the test network'
+start "$a" $spot
+second=$(field instanceId)
+api DescribeInstances InstanceId.1="$second"
+is "$(field instanceLifecycle)" spot 'a spot instance says so'
+request=$(field spotInstanceRequestId)
+api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
+is "$(field instanceId) $(field state)" "$second active" 'its spot request is active'
+curl -fsS -o out/end $CLOUD_API/_shim/end -d "{\"id\": \"$second\", \"reason\": \"spot\"}"
+api DescribeInstances InstanceId.1="$second"
+is "$(grep -o '<name>terminated' <<<"$out" | wc -l)" 1 'reclaimed, it is terminated'
+like "$out" 'Server.SpotInstanceTermination' 'and the API says why'
+api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
+is "$(field state)" closed 'its request is closed'
+start "$a" UserData="$(head -c 16385 /dev/zero | base64 -w0)"
+is "$(field Code)" InvalidParameterValue 'user data above 16 KiB is refused'
+
+# ---- placement groups ----
+start "$a" Placement.GroupName=none
+is "$(field Code)" InvalidPlacementGroup.Unknown 'an unknown placement group is refused'
+api CreatePlacementGroup GroupName=pg Strategy=cluster \
+    TagSpecification.1.ResourceType=placement-group \
+    TagSpecification.1.Tag.1.Key=dtctl-cluster TagSpecification.1.Tag.1.Value=x
+start "$a" Placement.GroupName=pg
+third=$(field instanceId)
+start "$b" Placement.GroupName=pg
+is "$(field Code)" InvalidPlacementGroup.InUse 'a group does not span zones'
+api DeletePlacementGroup GroupName=pg
+is "$(field Code)" InvalidPlacementGroup.InUse 'nor go while it is used'
+api TerminateInstances InstanceId.1="$third"
+api DescribePlacementGroups Filter.1.Name=tag:dtctl-cluster Filter.1.Value.1=x
+is "$(field groupName)" pg 'it is found by tag'
+api DeletePlacementGroup GroupName=pg
+is "$(field return)" true 'and goes when it is empty'
+
+# ---- volumes, addresses, images ----
+start "$a" BlockDeviceMapping.1.DeviceName=/dev/sda1 BlockDeviceMapping.1.Ebs.VolumeSize=100 \
+    BlockDeviceMapping.1.Ebs.Iops=6000 BlockDeviceMapping.1.Ebs.Throughput=500
+api DescribeVolumes Filter.1.Name=attachment.instance-id Filter.1.Value.1="$(field instanceId)"
+is "$(field iops) $(field throughput)" '6000 500' 'a volume keeps its iops and throughput'
+api AllocateAddress Domain=vpc
+elastic=$(field publicIp)
+like "$elastic" '^203\.0\.113\.' 'so are elastic addresses'
+api DescribeAddresses PublicIp.1="$elastic"
+is "$(field publicIp)" "$elastic" 'which can be asked for by that name'
+out=$(curl -sS -H "$(cloud_scope us-east-1 ssm)" -H 'Content-Type: application/x-amz-json-1.1' \
+    -H 'X-Amz-Target: AmazonSSM.GetParameter' $CLOUD_API/ -d '{"Name":
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"}')
+like "$out" '"Value": ?"ami-' 'the parameter of the deep learning image holds an image'
+
+# ---- faults ----
+refused() { # WANT DESCRIPTION KEY=VALUE…
+    start "${@:3}"
+    is "$(field Code)" "$1" "$2"
+}
+cloud_fault capacity zone=us-east-1a
+refused InsufficientInstanceCapacity 'capacity: refused in its zone' "$a"
+like "$(field Message)" 'choosing us-east-1b, us-east-1c' 'with the zones to try instead'
+refused '' 'and not in another' "$b"
+cloud_fault none
+cloud_fault capacity zone=us-east-1a after=1 market=spot
+refused '' 'market: on-demand goes on' "$a"
+refused '' 'after: one still starts' "$a" $spot
+refused InsufficientInstanceCapacity 'and the next does not' "$a" $spot
+cloud_fault none
+cloud_fault quota vcpus=4
+refused VcpuLimitExceeded 'quota: more vCPUs than allowed' "$a"
+like "$(field Message)" 'limit of 4 ' 'with the limit'
+cloud_fault none
+cloud_fault throttle action=DescribeVpcs times=2
+for want in RequestLimitExceeded RequestLimitExceeded ''; do
+    api DescribeVpcs
+    is "$(field Code)" "$want" "throttle: two times (${want:-and then no more})"
+done
+cloud_fault unsupported zone=us-east-1a
+refused Unsupported 'unsupported in a zone' "$a"
+cloud_fault none
+cloud_fault deny action=CreateVpc
+api CreateVpc CidrBlock=10.1.0.0/16
+is "$(field Code)" UnauthorizedOperation 'deny: no permission'
+cloud_fault none
+before=$(cloud_instances | wc -l)
+cloud_fault lost times=1
+start "$a" ClientToken=lost 2>out/lost.err
+is "$out" '' 'lost: the answer never comes'
+start "$a" ClientToken=lost
+is "$(cloud_instances | wc -l) $(field Code)" "$((before + 1)) " 'but the instance is there, once'
+cloud_fault price
+refused SpotMaxPriceTooLow 'price' "$a" $spot
+cloud_fault none
+run cloud_fault capacity wrong=1 vcpus=x
+isnt=$((status != 0))
+result $isnt 'a fault that makes no sense is refused'
+is "$(cloud_calls RunInstances InsufficientInstanceCapacity)" 2 'the log of calls has every refusal'
+cloud_stop
+is "$(cloud_left)" '' 'nothing is left'
+done_testing

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""shim_ec2.py: the parts of EC2 and SSM that moto lacks.
+
+Placement groups; the spot fields of instances and spot requests; security groups, placement and
+capacity reservation of instances; iops and throughput of volumes; console output; idempotency by
+client token; the image behind public SSM parameters; public addresses out of 203.0.113.0/24, which
+exists inside the test's namespaces, instead of moto's, which belong to somebody.
+"""
+
+import base64
+import itertools
+import re
+import time
+import xml.etree.ElementTree as ET
+
+NS = "http://ec2.amazonaws.com/doc/2016-11-15/"
+PUBLIC_NET = "203.0.113."
+PUBLIC_TAG = re.compile(rb"<(publicIp|ipAddress)>(\d+\.\d+\.\d+\.\d+)</\1>")
+PUBLIC_NAME = re.compile(rb"<(publicDnsName|dnsName)>[^<]*</\1>")
+IMAGE_PARAMETER = re.compile(r"/aws/service/(deeplearning|canonical)/.*ami-id")
+
+
+class Refused(Exception):
+    def __init__(self, code, message, status=400):
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+def refusal(call, status, code, message):
+    """An error answer in the shape of the service that was called."""
+    if call.params.get("Action"):
+        text = (f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+                "</Errors><RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>")
+        return status, {"Content-Type": "text/xml"}, text.encode(), code
+    text = f'{{"__type": "{code}", "message": "{message}"}}'
+    return status, {"Content-Type": "application/x-amz-json-1.1"}, text.encode(), code
+
+
+def answer(action, inner):
+    text = (f'<{action}Response xmlns="{NS}"><requestId>0</requestId>{inner}</{action}Response>')
+    return 200, {"Content-Type": "text/xml"}, text.encode(), ""
+
+
+def parse(body):
+    """The tree of an answer, without its namespace, so that paths are short."""
+    return ET.fromstring(re.sub(rb' xmlns="[^"]*"', b"", body, count=1))
+
+
+def members(params, prefix):
+    """The values of prefix.1, prefix.2, … (or prefix.1.<field> as dictionaries), in order."""
+    out = {}
+    for key, value in params.items():
+        match = re.fullmatch(re.escape(prefix) + r"\.(\d+)(?:\.(.+))?", key)
+        if match and match.group(2) is None:
+            out[int(match.group(1))] = value
+        elif match:
+            out.setdefault(int(match.group(1)), {})[match.group(2)] = value
+    return [out[i] for i in sorted(out)]
+
+
+def filters(params):
+    """The filters of a Describe call: name -> list of values."""
+    return {f["Name"]: [v for k, v in f.items() if k.startswith("Value.")]
+            for f in members(params, "Filter")}
+
+
+def tags_of(params, kind):
+    """The tags that a call gives to resources of one kind: name -> value."""
+    tags = {}
+    for spec in members(params, "TagSpecification"):
+        if spec.get("ResourceType") == kind:
+            tags.update((t["Key"], t.get("Value", "")) for t in members(spec, "Tag"))
+    return tags
+
+
+def put(parent, tag, text):
+    """Sets the child element `tag` of `parent`."""
+    child = parent.find(tag)
+    if child is None:
+        child = ET.SubElement(parent, tag)
+    child.text = text
+    return child
+
+
+def tag_set(tags):
+    items = "".join(f"<item><key>{k}</key><value>{v}</value></item>" for k, v in tags.items())
+    return f"<tagSet>{items}</tagSet>"
+
+
+class Instance:
+    """What an instance was asked to be, as far as moto forgets it."""
+
+    def __init__(self, call, zone):
+        p = call.params
+        self.region, self.zone = call.region, zone
+        self.params = p
+        self.spot = p.get("InstanceMarketOptions.MarketType") == "spot"
+        self.spot_id = ""
+        self.group = p.get("Placement.GroupName", "")
+        self.reservation = p.get(
+            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "")
+        self.end_reason = ""
+
+
+class Ec2:
+    """The extra actions, and the patches of answers that moto gives incompletely."""
+
+    def __init__(self, cloud):
+        self.cloud = cloud
+        self.instances, self.groups, self.by_token = {}, {}, {}
+        self.public = {}  # moto's address -> ours
+        self.zones, self.vcpus, self.interface_kinds = {}, {}, {}
+        self.serial = itertools.count(1)
+
+    def handle(self, call):
+        """(status, headers, body, code) for a call."""
+        if call.service == "ssm":
+            return self.ssm(call)
+        own = getattr(self, "do_" + call.action, None) if call.service == "ec2" else None
+        if own is not None:
+            return own(call)
+        return self.pass_on(call)
+
+    def pass_on(self, call, patch=None):
+        self.ask_with_moto_addresses(call)
+        status, headers, body = call.forward(call.params or None)
+        code = ""
+        if status >= 400:
+            found = re.search(rb"<Code>([^<]+)", body)
+            code = found.group(1).decode() if found else "error"
+        elif call.service == "ec2":
+            if patch is not None:
+                root = parse(body)
+                patch(root)
+                root.set("xmlns", NS)
+                body = ET.tostring(root, xml_declaration=True, encoding="utf-8")
+            body = self.hide_moto_addresses(body)
+        return status, headers, body, code
+
+    # ---- addresses -----------------------------------------------------------------------------
+    def public_of(self, moto_address):
+        with self.cloud.lock:
+            if moto_address not in self.public:
+                self.public[moto_address] = PUBLIC_NET + str(len(self.public) + 1)
+            return self.public[moto_address]
+
+    def hide_moto_addresses(self, body):
+        def ours(match):
+            address = self.public_of(match.group(2).decode()).encode()
+            return b"<%s>%s</%s>" % (match.group(1), address, match.group(1))
+        return PUBLIC_NAME.sub(rb"<\1></\1>", PUBLIC_TAG.sub(ours, body))
+
+    def ask_with_moto_addresses(self, call):
+        if not any(value.startswith(PUBLIC_NET) for value in call.params.values()):
+            return
+        back = {ours: moto for moto, ours in self.public.items()}
+        call.params = {k: back.get(v, v) for k, v in call.params.items()}
+
+    # ---- what a RunInstances call wants --------------------------------------------------------
+    def zone_of(self, call):
+        subnet = call.params.get("SubnetId") or call.params.get("NetworkInterface.1.SubnetId")
+        if not subnet and "NetworkInterface.1.NetworkInterfaceId" in call.params:
+            body = call.ask("DescribeNetworkInterfaces", **{
+                "NetworkInterfaceId.1": call.params["NetworkInterface.1.NetworkInterfaceId"]})
+            subnet = parse(body).findtext(".//subnetId")
+        if subnet and subnet not in self.zones:
+            body = call.ask("DescribeSubnets", **{"SubnetId.1": subnet})
+            self.zones[subnet] = parse(body).findtext(".//availabilityZone")
+        zone = self.zones.get(subnet) or call.params.get("Placement.AvailabilityZone")
+        return zone or call.region + "a"
+
+    @staticmethod
+    def market_of(call):
+        return "spot" if call.params.get("InstanceMarketOptions.MarketType") == "spot" \
+            else "on-demand"
+
+    def vcpus_of(self, call):
+        kind = call.params.get("InstanceType", "m1.small")
+        if kind not in self.vcpus:
+            body = call.ask("DescribeInstanceTypes", **{"InstanceType.1": kind})
+            self.vcpus[kind] = int(parse(body).findtext(".//defaultVCpus") or 1)
+        return self.vcpus[kind]
+
+    def vcpus_running(self, call):
+        body = call.ask("DescribeInstances", **{
+            "Filter.1.Name": "instance-state-name", "Filter.1.Value.1": "running"})
+        used = 0
+        for item in parse(body).iter("item"):
+            instance = self.instances.get(item.findtext("instanceId"))
+            if instance is not None and instance.spot == (self.market_of(call) == "spot"):
+                used += self.vcpus.get(instance.params.get("InstanceType"), 1)
+        return used
+
+    def check_run(self, call, zone):
+        """What EC2 refuses and moto lets pass."""
+        p = call.params
+        nics = members(p, "NetworkInterface")
+        if len(nics) > 1 and any(n.get("AssociatePublicIpAddress") == "true" for n in nics):
+            raise Refused("InvalidParameterCombination",
+                          "The associatePublicIPAddress parameter cannot be specified when "
+                          "launching with multiple network interfaces.")
+        group = p.get("Placement.GroupName")
+        if group and (call.region, group) not in self.groups:
+            raise Refused("InvalidPlacementGroup.Unknown",
+                          f"The Placement Group '{group}' is unknown.")
+        elsewhere = [i for i in self.instances.values() if group and i.group == group
+                     and not i.end_reason and i.zone != zone and i.region == call.region]
+        if elsewhere:
+            raise Refused("InvalidPlacementGroup.InUse",
+                          f"The placement group {group} has instances in another zone.")
+        if len(base64.b64decode(p.get("UserData", ""))) > 16384:
+            raise Refused("InvalidParameterValue", "User data is limited to 16384 bytes")
+
+    def do_RunInstances(self, call):
+        token = call.params.get("ClientToken")
+        if token and token in self.by_token:
+            return self.by_token[token]
+        zone = self.zone_of(call)
+        self.check_run(call, zone)
+        self.vcpus_of(call)
+        started = []
+
+        def patch(root):
+            for item in root.find("instancesSet"):
+                instance = Instance(call, zone)
+                if instance.spot:
+                    instance.spot_id = f"sir-{next(self.serial):08x}"
+                with self.cloud.lock:
+                    self.instances[item.findtext("instanceId")] = instance
+                started.append(item)
+            self.patch_instances(root)
+
+        done = self.pass_on(call, patch)
+        for item in started:
+            self.cloud.tell_lab("/start", self.birth(call, item))
+        if token and done[0] == 200:
+            self.by_token[token] = done
+        return done
+
+    def birth(self, call, item):
+        """What the lab must know of a new instance."""
+        p, text = call.params, item.findtext
+        public_key = ""
+        if p.get("KeyName"):
+            body = call.ask("DescribeKeyPairs", IncludePublicKey="true",
+                            **{"KeyName.1": p["KeyName"]})
+            public_key = parse(body).findtext(".//publicKey") or ""
+        address = text("ipAddress") or ""
+        nic = item.find("networkInterfaceSet/item")
+        return {
+            "id": text("instanceId"), "region": call.region, "zone": self.zone_of(call),
+            "type": text("instanceType"), "image": text("imageId"),
+            "private_ip": text("privateIpAddress"),
+            "public_ip": self.public_of(address) if address else "",
+            "mac": nic.findtext("macAddress") if nic is not None else "",
+            "life_cycle": self.market_of(call), "user_data": p.get("UserData", ""),
+            "on_shutdown": p.get("InstanceInitiatedShutdownBehavior", "stop"),
+            "tags": tags_of(p, "instance"), "public_key": public_key,
+            "profile": p.get("IamInstanceProfile.Name") or p.get("IamInstanceProfile.Arn", ""),
+            "metadata": {"tokens": p.get("MetadataOptions.HttpTokens", "optional"),
+                         "endpoint": p.get("MetadataOptions.HttpEndpoint", "enabled"),
+                         "tags": p.get("MetadataOptions.InstanceMetadataTags", "disabled")}}
+
+    # ---- instances -----------------------------------------------------------------------------
+    def patch_instances(self, root):
+        for item in root.iter("item"):
+            with self.cloud.lock:
+                instance = self.instances.get(item.findtext("instanceId"))
+            if instance is None or item.find("instanceState") is None:
+                continue
+            if instance.spot:
+                put(item, "instanceLifecycle", "spot")
+                put(item, "spotInstanceRequestId", instance.spot_id)
+            put(item.find("placement"), "availabilityZone", instance.zone)
+            if instance.group:
+                put(item.find("placement"), "groupName", instance.group)
+            if instance.reservation:
+                put(item, "capacityReservationId", instance.reservation)
+                target = put(put(item, "capacityReservationSpecification", None),
+                             "capacityReservationTarget", None)
+                put(target, "capacityReservationId", instance.reservation)
+            if instance.end_reason in ("spot", "host"):
+                reason = put(item, "stateReason", None)
+                code = {"spot": "Server.SpotInstanceTermination",
+                        "host": "Server.InternalError"}[instance.end_reason]
+                put(reason, "code", code)
+                put(reason, "message", code)
+            self.patch_groups(item)
+
+    @staticmethod
+    def patch_groups(item):
+        """Groups that were given with an interface are those of the instance, too."""
+        own, nic = item.find("groupSet"), item.find(".//networkInterfaceSet/item")
+        theirs = nic.find("groupSet") if nic is not None else None
+        if theirs is None or (own is not None and len(own)):
+            return
+        if own is None:
+            own = ET.SubElement(item, "groupSet")
+        own.extend(theirs)
+
+    def do_DescribeInstances(self, call):
+        return self.pass_on(call, self.patch_instances)
+
+    def do_TerminateInstances(self, call):
+        ids = members(call.params, "InstanceId")
+        done = self.pass_on(call)
+        if done[0] == 200:
+            for one in ids:
+                if one in self.instances and not self.instances[one].end_reason:
+                    self.instances[one].end_reason = "api"
+            self.cloud.tell_lab("/end", {"ids": ids})
+        return done
+
+    def do_RebootInstances(self, call):
+        done = self.pass_on(call)
+        if done[0] == 200:
+            self.cloud.tell_lab("/reboot", {"ids": members(call.params, "InstanceId")})
+        return done
+
+    def do_AssociateAddress(self, call):
+        instance = call.params.get("InstanceId")
+        done = self.pass_on(call)
+        if done[0] != 200:
+            return done
+        body = call.ask("DescribeAddresses")
+        for item in parse(body).iter("item"):
+            holder = item.findtext("instanceId")
+            if holder and (instance in (None, holder)):
+                self.cloud.tell_lab("/address", {
+                    "id": holder, "public_ip": self.public_of(item.findtext("publicIp"))})
+        return done
+
+    def do_GetConsoleOutput(self, call):
+        one = call.params.get("InstanceId", "")
+        if one not in self.instances:
+            raise Refused("InvalidInstanceID.NotFound", f"The instance ID '{one}' does not exist")
+        text = self.cloud.tell_lab("/console", {"id": one})["text"].encode()[-65536:]
+        return answer("GetConsoleOutput", (
+            f"<instanceId>{one}</instanceId><timestamp>{now()}</timestamp>"
+            f"<output>{base64.b64encode(text).decode()}</output>"))
+
+    def do_DescribeVolumes(self, call):
+        def patch(root):
+            for item in root.iterfind("volumeSet/item"):
+                one = item.findtext("attachmentSet/item/instanceId")
+                instance = self.instances.get(one)
+                mapping = members(instance.params, "BlockDeviceMapping") if instance else []
+                for field in ("Iops", "Throughput"):
+                    value = mapping[0].get("Ebs." + field) if mapping else None
+                    if value:
+                        put(item, field.lower(), value)
+        return self.pass_on(call, patch)
+
+    # ---- network interfaces --------------------------------------------------------------------
+    def patch_interfaces(self, root):
+        """moto knows only plain interfaces; EFAs say what they are."""
+        for item in [*root.iter("networkInterface"), *root.iter("item")]:
+            kind = self.interface_kinds.get(item.findtext("networkInterfaceId"))
+            if kind and (item.tag == "networkInterface" or item.find("interfaceType") is not None):
+                put(item, "interfaceType", kind)
+
+    def do_CreateNetworkInterface(self, call):
+        def patch(root):
+            one = root.findtext("networkInterface/networkInterfaceId")
+            self.interface_kinds[one] = call.params.get("InterfaceType", "")
+            self.patch_interfaces(root)
+        return self.pass_on(call, patch)
+
+    def do_DescribeNetworkInterfaces(self, call):
+        return self.pass_on(call, self.patch_interfaces)
+
+    # ---- spot requests -------------------------------------------------------------------------
+    def spot_requests(self, call):
+        wanted = members(call.params, "SpotInstanceRequestId")
+        by_instance = filters(call.params).get("instance-id", [])
+        for one, instance in list(self.instances.items()):
+            if (instance.spot and instance.region == call.region
+                    and (not wanted or instance.spot_id in wanted)
+                    and (not by_instance or one in by_instance)):
+                yield one, instance
+
+    def do_DescribeSpotInstanceRequests(self, call):
+        items = ""
+        for one, instance in self.spot_requests(call):
+            code = {"spot": "instance-terminated-no-capacity", "": "fulfilled"}.get(
+                instance.end_reason, "instance-terminated-by-user")
+            p = instance.params
+            price = p.get("InstanceMarketOptions.SpotOptions.MaxPrice", "1.000000")
+            items += (
+                f"<item><spotInstanceRequestId>{instance.spot_id}</spotInstanceRequestId>"
+                f"<spotPrice>{price}</spotPrice><type>one-time</type>"
+                f"<state>{'closed' if instance.end_reason else 'active'}</state>"
+                f"<status><code>{code}</code><message>{code}</message>"
+                f"<updateTime>{now()}</updateTime></status><instanceId>{one}</instanceId>"
+                "<instanceInterruptionBehavior>"
+                + p.get("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior",
+                        "terminate") + "</instanceInterruptionBehavior>"
+                + tag_set(tags_of(p, "spot-instances-request")) + "</item>")
+        return answer(call.action, f"<spotInstanceRequestSet>{items}</spotInstanceRequestSet>")
+
+    def do_CancelSpotInstanceRequests(self, call):
+        items = "".join(
+            f"<item><spotInstanceRequestId>{i.spot_id}</spotInstanceRequestId>"
+            "<state>cancelled</state></item>" for _, i in self.spot_requests(call))
+        return answer(call.action, f"<spotInstanceRequestSet>{items}</spotInstanceRequestSet>")
+
+    # ---- placement groups ----------------------------------------------------------------------
+    def do_CreatePlacementGroup(self, call):
+        key = (call.region, call.params["GroupName"])
+        if key in self.groups:
+            raise Refused("InvalidPlacementGroup.Duplicate",
+                          f"The Placement Group '{key[1]}' already exists.")
+        self.groups[key] = {"id": f"pg-{next(self.serial):017x}",
+                            "strategy": call.params.get("Strategy", "cluster"),
+                            "tags": tags_of(call.params, "placement-group")}
+        return answer(call.action, self.group_xml("placementGroup", key))
+
+    def group_xml(self, element, key):
+        group = self.groups[key]
+        return (f"<{element}><groupName>{key[1]}</groupName><groupId>{group['id']}</groupId>"
+                f"<state>available</state><strategy>{group['strategy']}</strategy>"
+                f"<groupArn>arn:aws:ec2:{key[0]}:123456789012:placement-group/{key[1]}</groupArn>"
+                f"{tag_set(group['tags'])}</{element}>")
+
+    def do_DescribePlacementGroups(self, call):
+        names = members(call.params, "GroupName")
+        ids = members(call.params, "GroupId")
+        keys = [k for k in self.groups if k[0] == call.region and (not names or k[1] in names)
+                and (not ids or self.groups[k]["id"] in ids) and self.group_matches(k, call)]
+        if names and not keys:
+            raise Refused("InvalidPlacementGroup.Unknown",
+                          f"The Placement Group '{names[0]}' is unknown.")
+        inner = "".join(self.group_xml("item", k) for k in keys)
+        return answer(call.action, f"<placementGroupSet>{inner}</placementGroupSet>")
+
+    def group_matches(self, key, call):
+        tags = self.groups[key]["tags"]
+        for name, values in filters(call.params).items():
+            has = {tags.get(name[4:])} if name.startswith("tag:") else \
+                set(tags) if name == "tag-key" else {key[1]}
+            if not has & set(values):
+                return False
+        return True
+
+    def do_DeletePlacementGroup(self, call):
+        key = (call.region, call.params["GroupName"])
+        if any(i.group == key[1] and i.region == key[0] and not i.end_reason
+               for i in self.instances.values()):
+            raise Refused("InvalidPlacementGroup.InUse",
+                          f"The placement group {key[1]} is in use and may not be deleted.")
+        if self.groups.pop(key, None) is None:
+            raise Refused("InvalidPlacementGroup.Unknown",
+                          f"The Placement Group '{key[1]}' is unknown.")
+        return answer(call.action, "<return>true</return>")
+
+    # ---- SSM -----------------------------------------------------------------------------------
+    def ssm(self, call):
+        """Public image parameters of the kinds moto does not know: an image that moto has."""
+        import json
+        name = json.loads(call.body or b"{}").get("Name", "")
+        if call.action != "GetParameter" or not IMAGE_PARAMETER.fullmatch(name):
+            return self.pass_on(call)
+        other = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+        call.body = json.dumps({"Name": other}).encode()
+        status, headers, body, code = self.pass_on(call)
+        return status, headers, body.replace(other.encode(), name.encode()), code
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
