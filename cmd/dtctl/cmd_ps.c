@@ -30,8 +30,10 @@ static const struct option_table PS_TABLE = {"Ps", PS_ROWS, 1};
 // What is known about one run, from its record and from every node.
 struct ps_line {
     struct run run;
-    const char *state, *reason;
+    const char *state, *reason; // of a node that is still going, where there is one
+    const char *why;            // there was another round
     int nodes_seen, ranks_running, restarts, round;
+    const char *coordinator; // NULL: none was seen
 };
 
 static void look_up(struct ps_line *line, const struct node_runs *runs) {
@@ -41,9 +43,14 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
         if (strcmp(r->run, line->run.id) != 0)
             continue;
         line->nodes_seen++;
-        line->ranks_running += r->ranks_running;
+        line->ranks_running += r->over ? 0 : r->ranks_running;
         line->restarts = r->restarts > line->restarts ? r->restarts : line->restarts;
-        line->round = r->round > line->round ? r->round : line->round;
+        if (r->coordinator && !r->over)
+            line->coordinator = r->node;
+        if (r->round > line->round || (r->round == line->round && !line->why[0])) {
+            line->round = r->round;
+            line->why = r->over ? "" : r->reason;
+        }
         if (!going && (!r->over || r->coordinator || line->nodes_seen == 1)) {
             line->state = r->state;
             line->reason = r->reason;
@@ -66,6 +73,9 @@ static void show_run(struct session *s, const struct ps_line *l) {
     json_int(&j, "ranks_running", l->ranks_running);
     json_int(&j, "round", l->round);
     json_int(&j, "restarts", l->restarts);
+    json_int(&j, "max_restarts", l->run.max_restarts);
+    json_str(&j, "round_reason", l->why);
+    json_str(&j, "coordinator", l->coordinator);
     json_bool(&j, "fetched", l->run.fetched);
     json_int(&j, "created_ms", l->run.created_ms);
     screen_event_end(s->screen, &text, &j);
@@ -73,6 +83,10 @@ static void show_run(struct session *s, const struct ps_line *l) {
                l->run.node_count, l->ranks_running, l->restarts,
                str_human_ms(age, clock_wall_ms() - l->run.created_ms),
                l->run.fetched ? "here" : "on nodes");
+    if (l->round > 0)
+        screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
+                   l->run.max_restarts, l->why[0] ? ": " : "", l->why,
+                   l->coordinator ? "; coordinator " : "", l->coordinator ? l->coordinator : "");
 }
 
 static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,
@@ -101,6 +115,8 @@ static int run_ps(struct session *s, const struct cli_rest *rest, const void *fl
         if (run_load(&s->cluster, ids[i], &line.run, &ignored) < 0)
             continue;
         line.state = line.run.state;
+        line.why = "";
+        line.round = -1;
         if (!run_is_over(&line.run))
             look_up(&line, &runs);
         // What still needs somebody: it is going, or its results are not here.
@@ -132,12 +148,12 @@ const struct command cmd_ps = {
 
 static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs) {
     char memory[STR_HUMAN_BYTES_MAX], disk[STR_HUMAN_BYTES_MAX];
-    const char *going = NULL;
+    const struct node_run *going = NULL;
     int ranks = 0, others = 0;
     for (size_t i = 0; i < runs->count; i++)
         if (runs->items[i].node_index == n->index && !runs->items[i].over) {
             others += going != NULL;
-            going = runs->items[i].run;
+            going = &runs->items[i];
             ranks += runs->items[i].ranks_running;
         }
     struct strbuf text = {0};
@@ -147,8 +163,16 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
     json_str(&j, "address", n->info->address);
     json_str(&j, "state", n->failed ? "unreachable" : going ? "busy" : "idle");
     json_str(&j, "error", n->failed ? n->err.text : NULL);
-    json_str(&j, "run", going);
+    json_str(&j, "run", going ? going->run : NULL);
     json_int(&j, "ranks_running", ranks);
+    if (going) {
+        json_str(&j, "run_state", going->state);
+        json_int(&j, "round", going->round);
+        json_int(&j, "restarts", going->restarts);
+        json_int(&j, "max_restarts", going->max_restarts);
+        json_str(&j, "reason", going->reason);
+        json_bool(&j, "coordinator", going->coordinator);
+    }
     if (n->ready) {
         json_str(&j, "version", n->facts.version);
         json_str(&j, "arch", n->facts.arch);
@@ -167,8 +191,12 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
     screen_out(s->screen, "%-16s %-18s %-11s %4d %4d %9s %9s  %s%s\n", n->info->name,
                n->info->address, going ? "busy" : "idle", n->facts.cpus, n->facts.gpus,
                str_human_bytes(memory, n->facts.memory_bytes),
-               str_human_bytes(disk, n->facts.disk_free_bytes), going ? going : "",
+               str_human_bytes(disk, n->facts.disk_free_bytes), going ? going->run : "",
                others ? " and more" : "");
+    if (going && (going->round > 0 || going->coordinator))
+        screen_out(s->screen, "  %s%s, round %d, %d of %d restarts%s%s\n", going->state,
+                   going->coordinator ? ", coordinator" : "", going->round, going->restarts,
+                   going->max_restarts, going->reason[0] ? ": " : "", going->reason);
 }
 
 static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,

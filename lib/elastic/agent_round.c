@@ -133,7 +133,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         a->store = NULL;
     }
     tell_round(a, m);
-    agent_set_state(a, NODE_RUNNING, "");
+    agent_set_state(a, NODE_RUNNING, m->reason); // why there was another round; "" for the first
     int64_t lease = !a->coordinator && a->group_world > 1 ? a->acked_ms + AGENT_LEASE_MS : 0;
     if (workers_start(&a->workers, &a->facts, lease, &e) < 0)
         send_start_failure(a, e.text);

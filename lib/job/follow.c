@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/node_protocol.h"
 
 #include <string.h>
 
@@ -25,7 +26,8 @@ static void node_over(struct follow_node *n) {
     timer_stop(&n->retry);
     mirror_flush(&n->mirror, follow_take_line, n);
     follow_release(n, true);
-    if (!f->over_ms && !n->no_status)
+    // An agent that vanished says nothing about the others.
+    if (!f->over_ms && !n->no_status && strcmp(n->state, node_state_name(NODE_LOST)) != 0)
         f->over_ms = clock_mono_ms();
 }
 
@@ -234,8 +236,9 @@ static void check_limits(struct follow *f) {
         struct follow_node *n = &f->nodes[i];
         open += !n->over;
         out += !n->over && n->lost_ms;
-        if (!n->over && n->lost_ms && f->over_ms && now - f->over_ms > FOLLOW_LOST_MS_MAX &&
-            now - n->lost_ms > FOLLOW_LOST_MS_MAX)
+        int64_t wait_ms = f->story.nodes[i].lost ? FOLLOW_GONE_MS_MAX : FOLLOW_LOST_MS_MAX;
+        if (!n->over && n->lost_ms && f->over_ms && now - f->over_ms > wait_ms &&
+            now - n->lost_ms > wait_ms)
             node_give_up(n, &n->err);
     }
     if (out < open || open == 0)

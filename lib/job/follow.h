@@ -22,6 +22,7 @@ enum {
     FOLLOW_RETRY_MS_MIN = 200,
     FOLLOW_RETRY_MS_MAX = 5000,
     FOLLOW_LOST_MS_MAX = 15 * 1000,         // for a node, once the run is over elsewhere
+    FOLLOW_GONE_MS_MAX = 2000,              // the same, for one that the others go on without
     FOLLOW_UNREACHABLE_MS_MAX = 600 * 1000, // for all nodes together
     FOLLOW_HELD_BYTES_MAX = 1 << 20,        // of lines that wait for their rank, per node
 };

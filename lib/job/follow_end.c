@@ -54,9 +54,9 @@ bool follow_is_final(const char *state) {
 }
 
 const char *follow_state(const struct follow *f, int *exit_status) {
-    // The coordinator's word counts first. Without it every agent that was not cut off says the
-    // same, so a failure beats a stop, a stop beats the end, and "lost" is nobody's word.
-    static const enum node_state ORDER[] = {NODE_FAILED, NODE_STOPPED, NODE_FINISHED, NODE_LOST};
+    // The coordinator's word counts first. Without it: an agent says "finished" only when it heard
+    // so, and one that was cut off says "failed" of itself alone; "lost" is nobody's word.
+    static const enum node_state ORDER[] = {NODE_FINISHED, NODE_FAILED, NODE_STOPPED, NODE_LOST};
     const struct follow_node *leader = NULL;
     *exit_status = 0;
     for (size_t i = 0; i < f->count; i++) {

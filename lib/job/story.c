@@ -40,6 +40,25 @@ static int peer(const struct story *s, const struct json *j) {
 
 // ---- one function per kind of event that changes something -------------------------------------
 
+static void add_round(struct story *s, const struct json *j) {
+    const char *reason = text(s, j, "reason");
+    if (s->round_count == STORY_ROUNDS_MAX)
+        return;
+    struct story_round *r = arena_new(s->arena, struct story_round, 1);
+    *r = (struct story_round){.round = s->round,
+                              .restarts = s->restarts,
+                              .nodes = s->nodes_in_round,
+                              .world_size = s->world_size,
+                              .reason = reason ? reason : "",
+                              .time_ms = json_get_int(j, "time_ms", 0)};
+    if (s->last_round)
+        s->last_round->next = r;
+    else
+        s->rounds = r;
+    s->last_round = r;
+    s->round_count++;
+}
+
 static void on_round(struct story *s, struct story_node *n, const struct json *j) {
     int round = number(j, "round", -1, ROUND_MAX), count = number(j, "nproc", 0, STORY_LOCAL_MAX);
     if (round < 0 || count < 0)
@@ -54,6 +73,7 @@ static void on_round(struct story *s, struct story_node *n, const struct json *j
         n->ranks[i].local_rank = i;
     }
     s->restarts = number(j, "restarts", s->restarts, ROUND_MAX);
+    bool first = round > s->round;
     if (round >= s->round) {
         const struct json *nodes = json_get(j, "nodes");
         s->round = round;
@@ -61,6 +81,8 @@ static void on_round(struct story *s, struct story_node *n, const struct json *j
         s->nodes_in_round =
             nodes && nodes->type == JSON_ARRAY ? (int)nodes->len : number(j, "nodes", 0, 1 << 20);
     }
+    if (first)
+        add_round(s, j);
     s->waiting = NULL;
 }
 
@@ -117,17 +139,10 @@ static void on_failure(struct story *s, struct story_node *n, const struct json 
 
 static void on_waiting(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
-    const struct json *missing = json_get(j, "missing");
-    struct strbuf out = {0};
-    strbuf_init(&out, 512);
-    if (missing && missing->type == JSON_STR)
-        strbuf_adds(&out, missing->str);
-    for (const struct json *m = missing && missing->type == JSON_ARRAY ? missing->child : NULL; m;
-         m = m->next)
-        if (m->type == JSON_STR)
-            strbuf_addf(&out, "%s%s", out.len ? ", " : "", m->str);
-    s->waiting = out.len ? arena_strdup(s->arena, strbuf_cstr(&out)) : NULL;
-    strbuf_fini(&out);
+    static const char intro[] = "missing: "; // what the coordinator knows of them, as it says it
+    const char *reason = text(s, j, "reason");
+    const char *missing = reason ? strstr(reason, intro) : NULL;
+    s->waiting = missing && missing[sizeof intro - 1] ? missing + sizeof intro - 1 : NULL;
 }
 
 static void on_joined(struct story *s, struct story_node *n, const struct json *j) {
@@ -145,15 +160,19 @@ static void on_leader(struct story *s, struct story_node *n, const struct json *
 static void on_lost(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
-    if (at >= 0)
-        s->nodes[at].lost = true;
+    if (at < 0)
+        return;
+    s->nodes[at].lost = true;
+    s->nodes[at].gone_why = text(s, j, "reason");
 }
 
 static void on_left(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
-    if (at >= 0)
-        s->nodes[at].left = true;
+    if (at < 0)
+        return;
+    s->nodes[at].left = true;
+    s->nodes[at].gone_why = text(s, j, "reason");
 }
 
 static void on_present(struct story *s, struct story_node *n, const struct json *j) {
@@ -162,6 +181,7 @@ static void on_present(struct story *s, struct story_node *n, const struct json 
     if (at >= 0) {
         s->nodes[at].lost = s->nodes[at].left = false;
         s->nodes[at].joined = true;
+        s->nodes[at].gone_why = NULL;
     }
 }
 

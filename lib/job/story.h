@@ -14,6 +14,7 @@
 enum {
     STORY_RANKS_MAX = 65536,
     STORY_FAILURES_MAX = 64,
+    STORY_ROUNDS_MAX = 1024, // kept one by one; later ones are only counted
     STORY_TAIL_BYTES_MAX = 16 * 1024,
     STORY_LOCAL_MAX = 1024, // ranks of one node
 };
@@ -41,8 +42,17 @@ struct story_node {
     int first_rank, rank_count, world_size;
     struct story_rank *ranks; // of the latest round, by local rank
     bool joined, left, lost;
+    const char *gone_why;    // why it left or was lost; NULL: it is here, or nobody said
     const char *state, *why; // of its own "finished", "failed", "stopped" event; NULL: none yet
     int64_t ended_ms;
+};
+
+// A round, from the first node that told of it.
+struct story_round {
+    int round, restarts, nodes, world_size;
+    const char *reason; // why the one before ended; "" for the first
+    int64_t time_ms;    // wall clock
+    struct story_round *next;
 };
 
 struct story_failure {
@@ -58,6 +68,8 @@ struct story {
     struct story_node *nodes;
     size_t node_count;
     int round, restarts, world_size, nodes_in_round;
+    struct story_round *rounds, *last_round; // oldest first
+    int round_count;
     const char *coordinator;
     const char *waiting; // who is missing while nodes join, NULL: nobody
     struct story_failure failures[STORY_FAILURES_MAX];

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAIL_LINES_SHOWN_MAX = 20, EVENTS_BYTES_MAX = 256 << 20 };
+enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8, EVENTS_BYTES_MAX = 256 << 20 };
 
 // ---- summary.json ------------------------------------------------------------------------------
 
@@ -42,7 +42,24 @@ static void json_nodes(const struct summary *s, struct json_out *j) {
         json_int(j, "node_rank", (int64_t)i);
         json_str(j, "state", n->state[0] ? n->state : n->no_status ? "no-status" : "running");
         json_str(j, "error", n->no_status ? n->err.text : NULL);
+        json_bool(j, "in_last_round", f->story.nodes[i].round == f->story.round);
+        json_str(j, "gone", f->story.nodes[i].gone_why);
         json_ranks(j, &f->story.nodes[i]);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_history(const struct summary *s, struct json_out *j) {
+    json_array(j, "history");
+    for (const struct story_round *r = s->follow->story.rounds; r; r = r->next) {
+        json_object(j, NULL);
+        json_int(j, "round", r->round);
+        json_int(j, "time_ms", r->time_ms);
+        json_int(j, "nodes", r->nodes);
+        json_int(j, "world_size", r->world_size);
+        json_int(j, "restarts", r->restarts);
+        json_str(j, "reason", r->reason);
         json_end(j);
     }
     json_end(j);
@@ -84,25 +101,6 @@ static void json_metrics(const struct summary *s, struct json_out *j) {
     json_end(j);
 }
 
-static void json_copy(struct json_out *j, const char *key, const struct json *v) {
-    switch (v->type) {
-    case JSON_NULL: json_null(j, key); break;
-    case JSON_BOOL: json_bool(j, key, v->boolean); break;
-    case JSON_INT: json_int(j, key, v->integer); break;
-    case JSON_NUM: json_num(j, key, v->number); break;
-    case JSON_STR: json_strn(j, key, v->str, v->len); break;
-    case JSON_ARRAY:
-    case JSON_OBJECT:
-        if (v->type == JSON_ARRAY)
-            json_array(j, key);
-        else
-            json_object(j, key);
-        for (const struct json *c = v->child; c; c = c->next)
-            json_copy(j, v->type == JSON_OBJECT ? c->key : NULL, c);
-        json_end(j);
-    }
-}
-
 static void json_head(const struct summary *s, struct json_out *j) {
     const struct run *r = s->run;
     json_str(j, "run", r->id);
@@ -142,9 +140,12 @@ void summary_json(const struct summary *s, struct strbuf *out) {
         json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
         json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", 0));
         json_num(&j, "accuracy", json_get_num(s->trainer, "final_acc1", 0));
-        json_copy(&j, "trainer", s->trainer);
+        struct json trainer = *s->trainer;
+        trainer.key = "trainer";
+        json_value(&j, &trainer);
     }
     json_metrics(s, &j);
+    json_history(s, &j);
     json_failure(s, &j);
     json_nodes(s, &j);
     json_end(&j);
@@ -195,6 +196,28 @@ static void text_figures(const struct summary *s, struct strbuf *out) {
     }
 }
 
+// Every new beginning and why; a node that is not back.
+static void text_history(const struct summary *s, struct strbuf *out) {
+    const struct story *t = &s->follow->story;
+    char age[STR_HUMAN_BYTES_MAX];
+    int shown = 0, later = t->round_count > 1 ? t->round_count - 1 : 0;
+    for (const struct story_round *r = t->rounds ? t->rounds->next : NULL; r; r = r->next) {
+        if (later - shown++ > ROUNDS_SHOWN_MAX)
+            continue;
+        strbuf_addf(out, "  %-9s%d after %s, %d rank%s on %d node%s: ", "round", r->round,
+                    str_human_ms(age, r->time_ms - t->rounds->time_ms), r->world_size,
+                    r->world_size == 1 ? "" : "s", r->nodes, r->nodes == 1 ? "" : "s");
+        screen_foreign(out, r->reason, strlen(r->reason));
+        strbuf_addc(out, '\n');
+    }
+    for (size_t i = 0; i < t->node_count; i++)
+        if ((t->nodes[i].lost || t->nodes[i].left) && t->nodes[i].round != t->round) {
+            strbuf_addf(out, "  %-9s%s, and the run went on without it%s%s\n", "lost",
+                        t->nodes[i].name, t->nodes[i].gone_why ? ": " : "",
+                        t->nodes[i].gone_why ? t->nodes[i].gone_why : "");
+        }
+}
+
 void summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     const struct cluster *c = &s->session->cluster;
@@ -212,6 +235,7 @@ void summary_text(const struct summary *s, struct strbuf *out) {
                 str_human_ms(push, r->push_ms), str_human_bytes(sent, r->push_bytes),
                 str_human_ms(start, r->start_ms), str_human_ms(train, r->train_ms),
                 str_human_ms(fetch, r->fetch_ms), str_human_bytes(got, r->fetch_bytes));
+    text_history(s, out);
     text_figures(s, out);
     line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
     line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));

@@ -13,6 +13,7 @@
 #include "sys/file.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,20 +74,32 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
 }
 
 // One copy is enough to go on with. failed: this keeper has none, and why says for what reason.
-static int agree(struct trainer *t, bool failed, struct err *why, struct err *e) {
-    double sums[2] = {t->writer ? 1 : 0, failed ? 1 : 0};
-    if (comm_all_reduce_f64(t->comm, sums, 2, COMM_SUM, e) < 0)
+// Where a disk is full not even its own words may be kept, so rank 0 tells of it, too.
+static int agree(struct trainer *t, bool failed, const struct err *why, struct err *e) {
+    enum { NO_KEEPER, KEPT, FAILED };
+    int64_t mine = !t->writer ? NO_KEEPER : failed ? FAILED : KEPT;
+    int64_t *all = heap_alloc((size_t)t->world * sizeof *all);
+    int kept = 0, first_failed = -1;
+    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
+    for (int i = t->world - 1; i >= 0; i--) {
+        kept += all[i] == KEPT;
+        first_failed = all[i] == FAILED ? i : first_failed;
+    }
+    free(all);
+    if (r < 0)
         return err_wrap(e, "agreeing on a checkpoint");
-    if (sums[1] > 0 && sums[1] >= sums[0]) {
-        if (failed)
-            *e = *why;
-        else
-            err_set(e, ERR_FAILED, "no node could write the checkpoint");
+    if (first_failed >= 0 && kept == 0) {
+        if (!failed)
+            return err_set(e, ERR_FAILED, "no node could write the checkpoint");
+        *e = *why;
         return -1;
     }
     if (failed)
-        log_warn("this node could not keep a checkpoint; others have it",
-                 "copies=%.0f reason=\"%s\"", sums[0] - sums[1], why->text);
+        log_warn("this node could not keep a checkpoint", "reason=\"%s\"", why->text);
+    if (t->rank == 0 && first_failed >= 0 && first_failed != t->copy_missing)
+        log_warn("the node of a rank could not keep a checkpoint; other nodes have it",
+                 "rank=%d copies=%d", first_failed, kept);
+    t->copy_missing = first_failed;
     return 0;
 }
 

@@ -258,6 +258,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                           .options = config->options,
                           .rank = config->comm.rank,
                           .world = config->comm.world,
+                          .copy_missing = -1,
                           .metrics_fd = -1};
     t->shards = config->shards > 1 ? config->shards : t->world;
     must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));

@@ -52,6 +52,7 @@ struct trainer {
     struct train_position at;
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
+    int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
     double lr;                        // of the last step
     bool stop_seen, save_seen;
     sig_atomic_t saves; // requests of config.save that have been taken up

@@ -27,13 +27,34 @@ static void close_fixture(struct fixture *f) {
     arena_fini(&f->scratch);
 }
 
+static void rounds_and_losses(void) {
+    struct fixture f;
+    open_fixture(&f);
+    add(&f, 0, "{\"kind\":\"round\",\"time_ms\":5,\"round\":0,\"nodes\":2,\"reason\":\"\"}");
+    add(&f, 0, "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"it is silent\"}");
+    is_str(f.story.nodes[1].gone_why, "it is silent", "why a node is gone");
+    add(&f, 0,
+        "{\"kind\":\"round\",\"time_ms\":9,\"round\":1,\"nodes\":1,\"world_size\":1,"
+        "\"reason\":\"node n1 is gone\"}");
+    add(&f, 1, "{\"kind\":\"round\",\"time_ms\":8,\"round\":1,\"nodes\":1,\"reason\":\"late\"}");
+    is_int(f.story.round_count, 2, "each round is kept once");
+    const struct story_round *second = f.story.rounds->next;
+    is_int(second->time_ms, 9, "with its time");
+    is_str(second->reason, "node n1 is gone", "and why there was another one");
+    is_int(second->nodes, 1, "and how many nodes it had");
+    ok(second->next == NULL, "and no more");
+    add(&f, 0, "{\"kind\":\"node-joined\",\"peer\":\"n1\"}");
+    ok(!f.story.nodes[1].lost && !f.story.nodes[1].gone_why, "a node that is back is not gone");
+    close_fixture(&f);
+}
+
 static void two_rounds(void) {
     struct fixture f;
     int started = 0, ended = 0;
     open_fixture(&f);
     add(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}");
     is_str(f.story.coordinator, "n0", "the coordinator");
-    add(&f, 0, "{\"kind\":\"waiting\",\"missing\":[\"n1\"]}");
+    add(&f, 0, "{\"kind\":\"waiting\",\"reason\":\"here: n0; missing: n1\"}");
     is_str(f.story.waiting, "n1", "who is missing");
     add(&f, 0,
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":0,\"world_size\":4}");
@@ -122,6 +143,7 @@ static void hostile(void) {
 
 int main(void) {
     two_rounds();
+    rounds_and_losses();
     failures();
     hostile();
     return done_testing();

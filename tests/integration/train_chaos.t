@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Training on four hosts while things break, one after the other and in random order: a worker, an
+# agent and a host die, an agent freezes, cables are pulled, the network splits, a link is slow and
+# loses frames, a disk is full. Each time training ends with every image of every epoch seen and an
+# evaluation close to that of the undisturbed run, and nothing is left running anywhere.
+#
+#     CHAOS_SEED=7 CHAOS_FAULTS='link slow' make test T=train_chaos
+# shellcheck disable=SC2317,SC2012 # called by name; plain names
+source "${0%/*}/../lib.sh"
+hosts_up 4
+
+IMAGES=4096
+TRAIN_SECONDS=9       # undisturbed, by this machine's speed: enough for something to break in it
+ACCURACY_POINTS_MAX=8 # between two runs whose batches were put together differently
+WAIT=60               # seconds for anything that takes a few on an idle machine
+seed=${CHAOS_SEED:-$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))}
+diag "seed $seed; again with CHAOS_SEED=$seed"
+RANDOM=$seed
+
+cat >dtctl.toml <<END
+[cluster]
+provider = "hosts"
+[hosts]
+list = ["root@node[1-4]"]
+[train]
+model = "mlp"
+hidden = [64]
+dataset = "shapes"
+train_size = $IMAGES
+test_size = 500
+epochs = 1
+batch = 4
+optimizer = "adam"
+lr = 0.002
+threads = 1
+checkpoint_every_steps = 20
+print_every = 5
+END
+
+# ---- what is the case ---------------------------------------------------------------------------
+newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
+field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+processes() { # NODE PATTERN: those of the host whose command line has it
+    local pid
+    for pid in $(ip netns pids "node$1"); do
+        grep -qaE "$2" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
+    done
+}
+workers() { processes "$1" '^[^ ]*dttrain-'; }
+none_left() {
+    local i
+    for i in 1 2 3 4; do [ -z "$(processes "$i" 'dtrun-|dttrain-')" ] || return 1; done
+}
+idle() { [ -z "$(workers "$1")" ]; }
+agent() { # NODE: the agent's own process
+    on "$1" cat "/root/.dtctl/runs/${r##*/}/status.json" | grep -o '"pid":[0-9]*' | head -n 1 |
+        cut -d: -f2
+}
+lines() { grep -c . "$r/metrics.jsonl" 2>/dev/null || true; }
+rounds() { # NODES: how many rounds of so many have begun, as far as dtctl knows
+    grep '"kind":"round"' "$r/events.jsonl" | grep "\"nodes\":$1," |
+        grep -o '"round":[0-9]*' | sort -u | wc -l
+}
+more_lines() { [ "$(lines)" -ge "$1" ]; }
+more_rounds() { [ "$(rounds "$1")" -ge "$2" ]; }
+trains() { wait_for "$WAIT" more_lines $(($(lines) + 4)); }
+another_round() { # NODES SO_MANY: after so many, there is another one of that size, and it trains
+    wait_for "$WAIT" more_rounds "$1" $(($2 + 1)) && trains
+}
+
+is_newer() { [ "$(newest)" != "$1" ]; }
+all_idle() { idle 3 && idle 4; }
+
+begin() { # NAME
+    local before
+    before=$(newest)
+    dtctl train --nodes 2:4 --max-restarts 3 --name "$1" >"$1.out" 2>"$1.err" &
+    operator=$!
+    wait_for "$WAIT" is_newer "$before"
+    r=$(newest)
+    wait_for "$WAIT" more_lines 12 # with a checkpoint or two behind it
+}
+
+# verdict NAME: the run ends, with all that belongs to its end.
+verdict() {
+    local accuracy images
+    wait "$operator"
+    is "$?" 0 "$1: training is complete"
+    is "$(field "$r/summary.json" state)" finished "$1: the summary says so"
+    images=$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
+        awk -v n=$IMAGES '$1 >= n && $1 < n + 4' | wc -l) # up to three fill the last batch
+    is "$images" "$epochs" "$1: every image of every epoch was seen, once"
+    accuracy=$(field "$r/summary.json" accuracy)
+    ok "$1: the model is as good as undisturbed ($accuracy %, $base %)" \
+        awk -v a="$accuracy" -v b="$base" -v d=$ACCURACY_POINTS_MAX \
+        'BEGIN { exit !(a != "" && a - b < d && b - a < d) }'
+    ok "$1: the model is here" test -s "$r/output/model/model.safetensors"
+    ok "$1: nothing is left running" wait_for "$WAIT" none_left
+    [ "$tap_failed" = 0 ] || diag "$(tail -n 25 "$1.err")"
+}
+
+# ---- what breaks --------------------------------------------------------------------------------
+any_node() { echo $((RANDOM % 4 + 1)); }
+other_node() { echo $((RANDOM % 3 + 2)); } # not the one that coordinates
+
+fault_worker() {
+    kill -KILL "$(workers "$n" | head -n 1)"
+    ok "worker: killed on node$n, it starts again on four nodes" another_round 4 1
+    like "$(dtctl ps)" 'round 1, 1 of 3 restarts: rank [0-9] on node[1-4] ' 'worker: ps says why'
+}
+
+fault_agent() {
+    kill -KILL "$(agent "$n")"
+    ok "agent: killed on node$n, three go on" another_round 3 0
+    ok "agent: its worker is gone with it" wait_for "$WAIT" idle "$n"
+    like "$(dtctl ps)" "round 1, 0 of 3 restarts: node node$n is gone" 'agent: ps says why'
+}
+
+fault_freeze() {
+    local pid
+    pid=$(agent "$n")
+    kill -STOP "$pid"
+    ok "freeze: node$n's agent stopped, three go on" another_round 3 0
+    ok "freeze: its worker is gone although nobody told it" wait_for "$WAIT" idle "$n"
+    kill -CONT "$pid"
+    ok "freeze: when it goes on, four do" another_round 4 1
+}
+
+fault_link() {
+    link_down "$n"
+    ok "link: node$n unplugged, three go on" another_round 3 0
+    ok "link: its worker is gone" wait_for "$WAIT" idle "$n"
+    link_up "$n"
+    ok "link: plugged in again, four go on" another_round 4 1
+}
+
+fault_split() {
+    local i
+    ip link add dt1 type bridge
+    ip link set dt1 up
+    for i in 3 4; do ip link set "veth$i" master dt1; done
+    ok 'split: two against two, and the half without a coordinator stops' \
+        wait_for "$WAIT" all_idle
+    for i in 3 4; do ip link set "veth$i" master dt0; done
+    ip link delete dt1
+    ok 'split: together again, four go on' another_round 4 1
+}
+
+fault_slow() {
+    local cable
+    ip link set "veth$n" nomaster
+    "$BUILD/release/tests/tools/slow_link" "veth$n" slow 10 2 "$seed" >cable.out &
+    cable=$!
+    wait_for "$WAIT" grep -q ready cable.out
+    ip link set slow master dt0 up
+    ok "slow: 10 ms and 2 % loss towards node$n, it goes on" trains
+    kill "$cable"
+    wait "$cable" 2>/dev/null
+    ip link set "veth$n" master dt0
+    ok 'slow: a good cable again' trains
+}
+
+prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs /root/.dtctl/runs; }
+fault_disk() {
+    on "$n" sh -c 'head -c 64M /dev/zero >/root/.dtctl/runs/fill 2>/dev/null'
+    ok "disk: that of node$n is full, four go on" trains
+    is "$(rounds 4)" 1 'disk: without another round'
+}
+after_disk() {
+    like "$(cat disk.err)" "could not keep a checkpoint.*rank=$((n - 1))" 'disk: which is told'
+    on "$n" umount /root/.dtctl/runs
+}
+
+# ---- one after the other ------------------------------------------------------------------------
+run dtctl up
+is "$status" 0 'four hosts are up'
+run dtctl train --nodes 2:4 --name probe
+is "$status" 0 'one epoch, for the speed'
+epochs=$(field "$(newest)/summary.json" images_per_s |
+    awk -v n=$IMAGES -v s=$TRAIN_SECONDS '{ e = int($1 * s / n) + 1; print e < 5 ? 5 : e }')
+sed -i "s/^epochs = .*/epochs = $epochs/" dtctl.toml
+run dtctl train --nodes 2:4 --name calm
+is "$status" 0 "undisturbed, $epochs epochs"
+r=$(newest)
+base=$(field "$r/summary.json" accuracy)
+diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
+
+# shellcheck disable=SC2086 # words
+faults=$(for fault in ${CHAOS_FAULTS:-worker agent freeze link split slow disk}; do
+    echo "$fault"
+done | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $1 }' | sort -n | cut -d' ' -f2)
+for fault in $faults; do
+    n=$(other_node)
+    [ "$fault" != worker ] || n=$(any_node)
+    ! type "prepare_$fault" >/dev/null 2>&1 || "prepare_$fault"
+    begin "$fault"
+    "fault_$fault"
+    verdict "$fault"
+    ! type "after_$fault" >/dev/null 2>&1 || "after_$fault"
+    diag "$fault: done at $SECONDS s"
+done
+done_testing
