@@ -99,8 +99,9 @@ presses() {
     [ "$1" != rebalance ] || rank=999999999999
 }
 
-# notice_write KIND DEADLINE_UNIX_S [again]: announces, unless something more pressing stands there.
-# The same notice is written anew (and whoever watches the file is woken) only with "again".
+# notice_write KIND DEADLINE_UNIX_S [again] (0: not known): announces, unless something more
+# pressing stands there. The same notice is written anew (and whoever watches the file is woken)
+# only with "again".
 notice_write() {
     local rank standing
     notice_hold || return

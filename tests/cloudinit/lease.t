@@ -137,7 +137,7 @@ within node.sh 'notice_clear spot-terminate spot-stop'
 within lease "ending_told=1; lease_step $((now + 10)) 110"
 is "$(notice)" "kind=lease deadline=$((now + 500)) node=node0" \
     'and the lease is announced when it went'
-within node.sh "notice_write rebalance $now"
+within node.sh "notice_write rebalance 0"
 is "$(notice)" "kind=lease deadline=$((now + 500)) node=node0" 'a recommendation presses less'
 printf 'kind\n=\n====\nkind=\xff\xfe\ndeadline=$(id)\n' >"$DTCTL_ROOT/run/dtctl/notice"
 within node.sh "notice_write lease $((now + 500))"

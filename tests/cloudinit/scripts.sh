@@ -26,9 +26,9 @@ calls() { # prints what was called since the last time
     : >"$CALLS"
 }
 
-# within PROGRAM CODE: runs CODE in a new shell that knows the functions of this program.
+# within PROGRAM CODE [ARGUMENT…]: runs CODE in a new shell that knows the program's functions.
 within() {
-    timeout 60 bash -c "source '$NODE_FILES/$1'; $2"
+    timeout 60 bash -c "source '$NODE_FILES/$1'; $2" "${@:2}"
 }
 
 notice() { # on one line, or nothing

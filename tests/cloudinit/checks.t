@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a node finds wrong with itself, on device trees and tools as machines of each kind have them,
+# and the readiness file that is made of it.
+# shellcheck disable=SC2016 # the inner shells expand them
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloudinit/scripts.sh"
+bus=$DTCTL_ROOT/sys/bus/pci/devices
+
+pci() { # VENDOR CLASS DEVICE COUNT
+    local i
+    for ((i = 0; i < $4; i++)); do
+        mkdir -p "$bus/$1-$3-$i"
+        echo "$1" >"$bus/$1-$3-$i/vendor"
+        echo "$2" >"$bus/$1-$3-$i/class"
+        echo "$3" >"$bus/$1-$3-$i/device"
+    done
+}
+machine() { # GPUS NVSWITCHES EFAS EFA_DRIVERS: a new machine
+    rm -rf "${DTCTL_ROOT:?}/sys"
+    mkdir -p "$bus"
+    pci 0x8086 0x060000 0x1237 1
+    pci 0x10de 0x030200 0x2330 "$1"
+    pci 0x10de 0x068000 0x22a3 "$2"
+    pci 0x1d0f 0x020000 0xec20 1
+    pci 0x1d0f 0x020000 0xefa2 "$3"
+    mkdir -p "$DTCTL_ROOT/sys/class/infiniband"
+    local i
+    for ((i = 0; i < $4; i++)); do mkdir "$DTCTL_ROOT/sys/class/infiniband/rdmap$i"; done
+}
+gpus() { # N [ROW…]: a driver that shows N of them, and rows "index, remap pending, errors"
+    local i list=
+    for ((i = 0; i < $1; i++)); do list+="echo 'GPU $i: NVIDIA H100 (UUID: GPU-$i)';"; done
+    fake nvidia-smi "case \"\$*\" in -L) $list :;; --format*) printf '%s\\n' $(printf "'%s' " \
+        "${@:2}");; esac"
+}
+checked() { # FUNCTION
+    within checks "$1"
+}
+fresh_node
+node_conf node=node0 user=ubuntu closed_metadata=true config_hash=abc
+fake dmesg
+fake systemd-detect-virt 'exit 1'
+
+machine 0 0 0 0
+is "$(checked check_gpu)$(checked check_fabric)" 'gpu ok 0' 'no GPU is no fault'
+machine 8 4 32 32
+is "$(PATH=$WORK/bin:/usr/bin:/bin checked check_gpu)" \
+    'gpu failed 8 on the bus, and no driver (nvidia-smi is missing)' 'GPUs without a driver are'
+gpus 8
+is "$(checked check_gpu)" 'gpu ok 8' 'all that are on the bus'
+like "$(calls)" 'nvidia-smi -pm 1' 'which stay awake'
+gpus 7
+like "$(checked check_gpu)" '^gpu failed the driver shows 7 of 8' 'one fell off'
+fake nvidia-smi 'sleep 60'
+like "$(within checks 'query_seconds_max=1; check_gpu')" '^gpu failed the driver shows 0 of 8' \
+    'a driver that hangs'
+gpus 8 '0, No, 0' '1, No, 0'
+is "$(checked check_gpu_health)" 'gpu_health ok' 'healthy'
+gpus 8 '0, No, 0' '3, Yes, 0' '5, No, 12'
+like "$(checked check_gpu_health)" \
+    '^gpu_health degraded GPU 3 waits for a row remap; GPU 5 had 12 uncorrected errors;' \
+    'not healthy'
+gpus 2 '0, [N/A], [N/A]' 'garbage'
+is "$(checked check_gpu_health)" 'gpu_health ok' 'one that does not count errors is not blamed'
+fake dmesg 'echo "[ 9.1] NVRM: Xid (PCI:0000:10:1c): 79, pid=1, GPU has fallen off the bus."'
+like "$(checked check_gpu_health)" 'kernel says Xid \(PCI:0000:10:1c\): 79' 'what the kernel says'
+fake dmesg
+
+fake systemctl '[ "$1" != -q ]'
+like "$(checked check_fabric)" '^fabric failed nvidia-fabricmanager' 'NVSwitch without its manager'
+like "$(calls)" 'systemctl start nvidia-fabricmanager' 'which was started'
+fake systemctl
+is "$(checked check_fabric)" 'fabric ok' 'and with it'
+is "$(checked check_efa)" 'efa ok 32' 'EFA: all'
+machine 8 4 32 30
+like "$(checked check_efa)" '^efa degraded 30 of 32 have a driver' 'EFA: not all'
+machine 1 0 0 0
+is "$(checked check_fabric)" '' 'no NVSwitch, no question'
+is "$(checked check_efa)" 'efa ok 0' 'no EFA is no fault'
+
+fake timedatectl 'echo yes'
+is "$(checked check_clock)" 'clock ok' 'the clock is right'
+fake timedatectl 'echo no'
+is "$(within checks 'clock_wait_s_max=1; check_clock')" 'clock degraded not synchronised' 'or not'
+fake df 'printf "Filesystem 1M Used Avail\n/dev/x 9 9 100 99%% /\n"'
+is "$(checked check_disk)" 'disk degraded 100 MB free on /' 'the disk is full'
+rm "$WORK/bin/df"
+for state in failed inactive unknown; do
+    fake systemctl "echo $state"
+    is "$(within checks 'check_unit lease dtctl-lease.service failed')" \
+        "lease failed dtctl-lease.service is $state" "a lease unit that is $state"
+done
+
+# ---- the readiness file --------------------------------------------------------------------------
+fake timedatectl 'echo yes'
+fake lsblk
+fake systemctl '[ "$1" != cat ] || exit 1; echo active'
+ready=$DTCTL_ROOT/var/lib/dtctl/ready
+boot() {
+    "$NODE_FILES/boot" >"$WORK/out/boot.log" 2>&1
+}
+machine 1 0 0 0
+gpus 1
+boot
+is "$(cat "$ready")" 'config_hash=abc
+status=ok
+check.scratch=ok
+check.gpu=ok
+count.gpu=1
+check.gpu_health=ok
+check.efa=ok
+count.efa=0
+check.disk=ok
+check.clock=ok
+check.lease=ok
+check.idle=ok
+check.metadata=ok' 'a node where all is well'
+machine 1 0 2 0
+boot
+like "$(cat "$ready")" 'status=degraded.*check.efa=0 of 2 have a driver' 'degraded'
+gpus 0
+boot
+like "$(cat "$ready")" 'status=failed.*check.gpu=the driver shows 0 of 1' 'failed beats degraded'
+mkdir -p "$DTCTL_ROOT/var/lib/dtctl/own"
+printf 'setup: one\nsetup: two\n' >"$DTCTL_ROOT/var/lib/dtctl/own/setup.problems"
+machine 0 0 0 0
+boot
+like "$(cat "$ready")" 'status=degraded.*check.setup=setup: one setup: two' 'what went wrong before'
+is "$(grep -cvE '^[a-z_.]+=[^=]' "$ready")" 0 'every line is KEY=VALUE'
+done_testing
