@@ -38,18 +38,21 @@ struct ps_line {
 
 static void look_up(struct ps_line *line, const struct node_runs *runs) {
     bool going = false;
+    for (size_t i = 0; i < runs->count; i++)
+        if (strcmp(runs->items[i].run, line->run.id) == 0 && runs->items[i].round > line->round)
+            line->round = runs->items[i].round;
     for (size_t i = 0; i < runs->count; i++) {
         const struct node_run *r = &runs->items[i];
         if (strcmp(r->run, line->run.id) != 0)
             continue;
         line->nodes_seen++;
-        line->ranks_running += r->over ? 0 : r->ranks_running;
         line->restarts = r->restarts > line->restarts ? r->restarts : line->restarts;
         if (r->coordinator && !r->over)
             line->coordinator = r->node;
-        if (r->round > line->round || (r->round == line->round && !line->why[0])) {
-            line->round = r->round;
-            line->why = r->over ? "" : r->reason;
+        // A node that is cut off or frozen still tells of a round that the others have left.
+        if (r->round == line->round && !r->over) {
+            line->ranks_running += r->ranks_running;
+            line->why = line->why[0] ? line->why : r->reason;
         }
         if (!going && (!r->over || r->coordinator || line->nodes_seen == 1)) {
             line->state = r->state;

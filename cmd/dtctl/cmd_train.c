@@ -26,12 +26,16 @@ static void tell_plan(const struct launch *l) {
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "run      %s", r->id);
     screen_note(s->screen, "command  %s", l->native ? "native trainer" : command_text(s->arena, r));
+    int spares = (int)r->node_count - r->nodes_max;
+    struct strbuf nodes = {0};
+    strbuf_addf(&nodes, "%d", r->nodes_max);
     if (r->nodes_min != r->nodes_max)
-        screen_note(s->screen, "nodes    %zu (at least %d), %s processes each", r->node_count,
-                    r->nodes_min, r->nproc);
-    else
-        screen_note(s->screen, "nodes    %zu, %s process%s each", r->node_count, r->nproc,
-                    strcmp(r->nproc, "1") == 0 ? "" : "es");
+        strbuf_addf(&nodes, " (at least %d)", r->nodes_min);
+    if (spares > 0)
+        strbuf_addf(&nodes, ", %d spare%s", spares, spares == 1 ? "" : "s");
+    screen_note(s->screen, "nodes    %s, %s process%s each", strbuf_cstr(&nodes), r->nproc,
+                strcmp(r->nproc, "1") == 0 ? "" : "es");
+    strbuf_fini(&nodes);
     screen_note(s->screen, "sends    %zu files, %s%s", l->common->files,
                 str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
@@ -179,9 +183,11 @@ const struct command cmd_train = {
                  "The run does not depend on this program: Ctrl-C on a terminal leaves it going "
                  "and says how to come back; a second one within two seconds stops it. Elsewhere "
                  "the first one stops it.",
-             .examples = "dtctl train   # the trainer, as dtctl.toml says\n"
-                         "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
-                         "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"},
+             .examples =
+                 "dtctl train   # the trainer, as dtctl.toml says\n"
+                 "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
+                 "dtctl train --nodes 2:4 --max-restarts 3   # goes on with two, grows again\n"
+                 "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"},
     .marks = COMMAND_REST,
     .run = run,
 };

@@ -70,6 +70,7 @@ struct config_ssh {
 struct config_job {
     struct option_list command; // empty: the native trainer
     struct option_range nodes;  // {0,0}: every node of the cluster
+    int64_t spares;             // further nodes that wait to take a lost one's place
     int64_t nproc_per_node;     // > 0, or CONFIG_NPROC_*
     const char *name;           // task; "": from the command or the model
     bool detach;

@@ -61,7 +61,13 @@ static int choose_nodes(struct launch *l, struct err *e) {
                        "--nodes %lld, or list more hosts)",
                        config_where(c, "train.nodes"), (long long)min, s->cluster.name, have,
                        (long long)min);
-    l->node_count = max < (int64_t)have ? (size_t)max : have;
+    size_t places = max < (int64_t)have ? (size_t)max : have;
+    size_t spares = c->job.nodes.max ? (size_t)c->job.spares : 0; // else every node has a place
+    l->node_count = places + spares < have ? places + spares : have;
+    if (l->node_count < places + spares)
+        return err_set(e, ERR_CONFIG,
+                       "%s: %zu nodes and %zu spares are wanted and cluster '%s' has %zu nodes",
+                       config_where(c, "train.spares"), places, spares, s->cluster.name, have);
     l->indices = arena_new(s->arena, size_t, l->node_count);
     r->nodes = arena_new(s->arena, const char *, l->node_count + 1);
     for (size_t i = 0; i < l->node_count; i++) {
@@ -74,7 +80,7 @@ static int choose_nodes(struct launch *l, struct err *e) {
     }
     r->node_count = l->node_count;
     r->nodes_min = (int)min;
-    r->nodes_max = (int)l->node_count;
+    r->nodes_max = (int)places;
     return 0;
 }
 

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Elastic runs with provider local: shrinking and growing while nodes go and come, a spare that
+# takes a place, restarts until they are used up, crash loops, a node's agent that is gone when the
+# run is stopped; and how status, ps, the events, the summary and the last screen tell of it.
+# shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
+source "${0%/*}/../lib.sh"
+
+WAIT=40 # seconds for anything that takes a few on an idle machine
+newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
+field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+none_left() { ! pgrep -f "$WORK/.dtctl/default/nodes/.* --node start" >/dev/null; }
+agent() { # NODE: of the newest run
+    grep -o '"pid":[0-9]*' ".dtctl/default/nodes/node$1/runs/$(basename "$(newest)")/status.json" |
+        head -n 1 | cut -d: -f2
+}
+workers_of() { pgrep -P "$(agent "$1")" | while read -r guard; do pgrep -P "$guard"; done; }
+said() { grep -qE "$2" "$1.out"; }
+began() { # NAME NODES ARGUMENTS…: a run whose workers tell their round and world, and end when told
+    local name=$1
+    shift
+    rm -f "$WORK/enough"
+    dtctl train --name "$name" "$@" -- sh -c 'echo "round $DTCTL_ROUND of $WORLD_SIZE"
+        trap "exit 0" TERM
+        while [ ! -e "$0" ]; do sleep 0.1; done' "$WORK/enough" >"$name.out" 2>"$name.err" &
+    operator=$!
+}
+ended() { # NAME STATUS
+    touch "$WORK/enough"
+    wait $operator
+    is "$?" "$2" "$1: ends with $2" || diag "$(tail -n 20 "$1.err")"
+    ok "$1: nothing is left" wait_for $WAIT none_left
+}
+
+run dtctl up --nodes 4
+is "$status" 0 'four nodes'
+
+# ---- fewer, and more again ----------------------------------------------------------------------
+began waves --nodes 2:4 --max-restarts 3
+ok 'waves: begins on four nodes' wait_for $WAIT said waves 'node3:3\] round 0 of 4'
+first=$(agent 1) second=$(agent 3)
+kill -STOP "$first"
+ok 'waves: one node falls silent, three go on' wait_for $WAIT said waves 'node3:2\] round 1 of 3'
+kill -STOP "$second"
+ok 'waves: another one, two go on' wait_for $WAIT said waves 'node2:1\] round 2 of 2'
+run dtctl ps
+like "$out" 'running +4 +2 +0' 'ps: two ranks run, and no restart was used'
+like "$out" 'round 2, 0 of 3 restarts: node node3 is gone: it is silent; coordinator node0' \
+    'ps: and why there is a third round'
+run dtctl ps --json
+like "$out" '"round":2,"restarts":0,"max_restarts":3,"round_reason":"node node3' 'ps --json, too'
+run dtctl status
+like "$out" 'running, coordinator, round 2, 0 of 3 restarts: node node3 is gone' 'status, too'
+run dtctl status --json
+like "$out" '"run_state":"running","round":2,"restarts":0,"max_restarts":3,"reason":"node node3' \
+    'status --json, too'
+kill -CONT "$first"
+ok 'waves: the first is back, three go on' wait_for $WAIT said waves 'node1:1\] round 3 of 3'
+kill -CONT "$second"
+ok 'waves: the second is, four go on' wait_for $WAIT said waves 'node3:3\] round 4 of 4'
+ended waves 0
+r=$(newest)
+for k in 1 2 3 4; do
+    like "$(cat waves.out)" "round +$k after [0-9.]+ m?s, [234] ranks on [234] nodes: node" \
+        "the last screen has round $k"
+done
+is "$(field "$r/summary.json" rounds)" 5 'the summary counts rounds'
+like "$(cat "$r/summary.json")" '"history":\[\{"round":0.*"round":4,"time_ms":[0-9]+,"nodes":4' \
+    'and has each of them'
+is "$(grep -c '"kind":"node-lost"' "$r/events.jsonl")" 2 'the events tell of both losses'
+is "$(grep '"kind":"node-lost"' "$r/events.jsonl" | grep -c '"time":"20')" 2 'with their times'
+is "$(grep -c '"kind":"restart"' "$r/events.jsonl")" 4 'and of four new beginnings'
+
+# ---- a node that does not come back -------------------------------------------------------------
+began gone --nodes 2:4
+ok 'gone: begins on four nodes' wait_for $WAIT said gone 'node3:3\] round 0 of 4'
+kill -KILL "$(agent 2)"
+ok 'gone: three go on' wait_for $WAIT said gone 'node3:2\] round 1 of 3'
+ended gone 0
+like "$(cat gone.err)" 'node node2 is lost: its agent' 'which is told at once'
+like "$(cat gone.out)" 'lost +node2, and the run went on without it: its agent' \
+    'and on the last screen'
+
+# ---- a spare ------------------------------------------------------------------------------------
+began spare --nodes 3 --spares 1 --max-restarts 1
+ok 'spare: begins on three nodes' wait_for $WAIT said spare 'round 0 of 3'
+is "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json |
+    wc -l)" 1 'the fourth stands by'
+n=$(grep -l '"state":"running".*"coordinator":false' \
+    .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json | head -n 1 |
+    grep -o 'nodes/node[0-9]' | grep -o '[0-9]')
+kill -KILL "$(agent "$n")"
+ok 'spare: it takes the place of a node that is killed' wait_for $WAIT said spare 'round 1 of 3'
+ended spare 0
+run dtctl train --nodes 4 --spares 1 -- true
+is "$status" 2 'more spares than there are nodes'
+like "$err" 'train.spares.*1 spares.*has 4 nodes' 'are a configuration error'
+
+# ---- restarts that are used up ------------------------------------------------------------------
+run dtctl train --name spent --nodes 2:4 --max-restarts 2 -- sh -c '
+    sleep 6; [ $RANK != 1 ] || { echo "no luck in round $DTCTL_ROUND" >&2; exit 9; }; sleep 60'
+is "$status" 1 'spent: the third failure ends the run'
+like "$out" "rank 1 on node 'node1' failed first: exit status 9" 'with the rank that failed first'
+like "$out" '\| no luck in round 2' 'and its last words'
+like "$out" '2 restarts' 'after two restarts'
+is "$(field "$(newest)/summary.json" restarts)" 2 'which the summary counts'
+like "$(cat "$(newest)/events.jsonl")" '"kind":"failed".*rank 1 on node1 ended with 9' \
+    'and the events name as the reason'
+
+# ---- a crash loop -------------------------------------------------------------------------------
+run dtctl train --name loop --nodes 2:4 --max-restarts 50 -- sh -c '
+    [ $RANK != 0 ] || { echo "cannot even start" >&2; exit 3; }; sleep 60'
+is "$status" 1 'loop: a run that crashes at once ends before its restarts do'
+like "$out" "rank 0 on node 'node0' failed first: exit status 3" 'with the rank'
+like "$out" '\| cannot even start' 'and its last words'
+like "$(cat "$(newest)/events.jsonl")" 'crash loop: 3 times in a row' 'and the rule'
+
+# ---- stopping with a node gone ------------------------------------------------------------------
+began halt --nodes 2:4 --detach
+wait $operator
+wait_for $WAIT eval 'dtctl logs 2>/dev/null | grep -q "round 0 of 4"'
+kill -KILL "$(agent 3)"
+wait_for $WAIT eval 'dtctl logs 2>/dev/null | grep -q "round 1 of 3"'
+run dtctl stop
+is "$status" 0 'stop, with the agent of one node gone'
+ok 'nothing is left' wait_for $WAIT none_left
+began interrupted --nodes 2:4
+ok 'interrupted: begins' wait_for $WAIT said interrupted 'node3:3\] round 0 of 4'
+frozen=$(agent 3)
+kill -STOP "$frozen"
+ok 'interrupted: three go on' wait_for $WAIT said interrupted 'node2:2\] round 1 of 3'
+kill -INT $operator
+wait_for $WAIT eval '[ -z "$(workers_of 0)$(workers_of 1)$(workers_of 2)$(workers_of 3)" ]'
+kill -CONT "$frozen"
+wait $operator
+is "$?" 1 'a signal stops the run, with one node frozen'
+is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
+ok 'nothing is left, not even on that node' wait_for $WAIT none_left
+run dtctl down
+is "$status" 0 'down'
+done_testing
