@@ -73,7 +73,6 @@ resource "aws_vpc_security_group_egress_rule" "s3" {
   count = var.closed ? 1 : 0
 
   security_group_id = aws_security_group.cluster.id
-  description       = "S3 of this region"
   ip_protocol       = "tcp"
   from_port         = 443
   to_port           = 443
