@@ -8,9 +8,6 @@ terraform {
       version = "= 5.100.0"
     }
   }
-
-  # dtctl gives the path of the state on the command line; by hand it lies in this folder.
-  backend "local" {}
 }
 
 provider "aws" {

@@ -9,8 +9,6 @@ terraform {
       version = "= 5.100.0"
     }
   }
-
-  backend "local" {}
 }
 
 provider "aws" {

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+mock_provider "aws" {}
+
+variables {
+  name              = "dtctl-demo"
+  names             = ["node0", "node1"]
+  tags              = { dtctl-cluster = "demo", dtctl-owner = "ann" }
+  instance_type     = "g6.xlarge"
+  ami_id            = "ami-0123456789abcdef0"
+  subnet_id         = "subnet-0123456789abcdef0"
+  subnet_cidr       = "10.77.1.0/24"
+  security_group_id = "sg-0123456789abcdef0"
+  key_name          = "dtctl-demo-1"
+  instance_profile  = null
+  public_address    = "auto"
+  interfaces        = []
+  grouped           = false
+
+  purchase                = "on-demand"
+  spot_max_price          = null
+  capacity_reservation_id = null
+
+  root_gb         = 100
+  root_iops       = 4000
+  root_throughput = 500
+  kms_key_id      = null
+
+  user_data_base64 = ["aGVsbG8=", "aGVsbG8="]
+  config_hash      = "0123"
+}
+
+run "plain" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+
+  assert {
+    condition     = [for n in aws_instance.node : n.private_ip] == ["10.77.1.10", "10.77.1.11"]
+    error_message = "each rank has its address"
+  }
+  assert {
+    condition = alltrue([for n in aws_instance.node : n.metadata_options[0].http_tokens == "required"
+      && n.metadata_options[0].http_endpoint == "enabled" && n.metadata_options[0].http_put_response_hop_limit == 1
+    && n.metadata_options[0].instance_metadata_tags == "enabled"])
+    error_message = "IMDSv2 only, one hop"
+  }
+  assert {
+    condition = alltrue([for n in aws_instance.node : n.root_block_device[0].encrypted
+      && n.root_block_device[0].delete_on_termination && n.root_block_device[0].volume_type == "gp3"
+      && n.root_block_device[0].volume_size == 100 && n.root_block_device[0].iops == 4000
+    && n.root_block_device[0].throughput == 500])
+    error_message = "an encrypted root volume that goes with the node"
+  }
+  assert {
+    condition     = alltrue([for n in aws_instance.node : n.instance_initiated_shutdown_behavior == "terminate" && !n.disable_api_termination])
+    error_message = "poweroff ends a node, and so does the API"
+  }
+  assert {
+    condition     = alltrue([for n in aws_instance.node : n.associate_public_ip_address && n.vpc_security_group_ids == toset(["sg-0123456789abcdef0"])])
+    error_message = "a public address, one group"
+  }
+  assert {
+    condition     = alltrue([for i, n in aws_instance.node : n.volume_tags == tomap({ dtctl-cluster = "demo", dtctl-owner = "ann", Name = "dtctl-demo-node${i}" })])
+    error_message = "volumes have tags, too"
+  }
+  assert {
+    condition     = length(aws_placement_group.cluster) + length(aws_eip.node) + length(aws_network_interface.node) == 0
+    error_message = "and nothing more"
+  }
+}
+
+run "no_public_address" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    public_address = "none"
+  }
+
+  assert {
+    condition     = length(aws_eip.node) == 0 && alltrue([for n in aws_instance.node : !n.associate_public_ip_address])
+    error_message = "none is none"
+  }
+}
+
+run "elastic_address" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    public_address = "elastic"
+  }
+
+  assert {
+    condition     = length(aws_eip.node) == 2 && alltrue([for n in aws_instance.node : !n.associate_public_ip_address])
+    error_message = "one each, and no other"
+  }
+}
+
+run "grouped_spot" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    purchase       = "spot"
+    spot_max_price = "1.25"
+    grouped        = true
+  }
+
+  assert {
+    condition     = length(aws_placement_group.cluster) == 1 && aws_placement_group.cluster[0].strategy == "cluster" && alltrue([for n in aws_instance.node : n.placement_group == "dtctl-demo-0123456789abcdef0"])
+    error_message = "in one group"
+  }
+  assert {
+    condition = alltrue([for n in aws_instance.node : n.instance_market_options[0].market_type == "spot"
+      && n.instance_market_options[0].spot_options[0].max_price == "1.25"
+      && n.instance_market_options[0].spot_options[0].spot_instance_type == "one-time"
+    && n.instance_market_options[0].spot_options[0].instance_interruption_behavior == "terminate"])
+    error_message = "a one-time request"
+  }
+}
+
+run "reservation" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    purchase                = "reservation"
+    capacity_reservation_id = "cr-0123456789abcdef0"
+  }
+
+  assert {
+    condition     = alltrue([for n in aws_instance.node : n.capacity_reservation_specification[0].capacity_reservation_target[0].capacity_reservation_id == "cr-0123456789abcdef0"])
+    error_message = "in the reservation"
+  }
+}
+
+run "capacity_block" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    purchase                = "capacity-block"
+    capacity_reservation_id = "cr-0123456789abcdef0"
+  }
+
+  assert {
+    condition = alltrue([for n in aws_instance.node : n.instance_market_options[0].market_type == "capacity-block"
+    && n.capacity_reservation_specification[0].capacity_reservation_target[0].capacity_reservation_id == "cr-0123456789abcdef0"])
+    error_message = "in the block"
+  }
+}
+
+run "efa" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    interfaces = [
+      { card = 0, device = 0, type = "interface" },
+      { card = 0, device = 1, type = "efa-only" },
+      { card = 1, device = 0, type = "efa-only" },
+    ]
+  }
+
+  assert {
+    condition     = length(aws_network_interface.node) == 6 && length(aws_eip.node) == 2
+    error_message = "three interfaces and an elastic address each"
+  }
+  assert {
+    condition     = aws_network_interface.node["1-0-0"].private_ips == toset(["10.77.1.11"]) && aws_network_interface.node["1-1-0"].interface_type == "efa-only"
+    error_message = "the address is on the first one"
+  }
+  assert {
+    condition     = alltrue([for i in aws_network_interface.node : i.security_groups == toset(["sg-0123456789abcdef0"])])
+    error_message = "all are in the group"
+  }
+  assert {
+    condition = alltrue([for n in aws_instance.node : toset([for i in n.network_interface : "${i.network_card_index} ${i.device_index}"])
+    == toset(["0 0", "0 1", "1 0"])])
+    error_message = "each on its card"
+  }
+}
+
+run "efa_private" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    public_address = "none"
+    interfaces     = [{ card = 0, device = 0, type = "efa" }]
+  }
+
+  assert {
+    condition     = length(aws_eip.node) == 0 && aws_network_interface.node["0-0-0"].interface_type == "efa" && aws_network_interface.node["0-0-0"].private_ips == toset(["10.77.1.10"])
+    error_message = "one interface that is both"
+  }
+}
+
+run "user_data_too_large" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    user_data_base64 = [join("", [for i in range(1000) : "0123456789abcdefghijklmn"]), ""]
+  }
+
+  expect_failures = [aws_instance.node]
+}
