@@ -31,7 +31,7 @@ lint: ## Check format, warnings, layers, sizes, banned calls, headers, shell; cl
 format: ## Lay out all C files as .clang-format says
 	$(Q)$(CLANG_FORMAT) -i $(LINT_C) $(LINT_H)
 
-lint-all: lint-whole $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH)) lint-cppcheck
+lint-all: lint-whole lint-terraform $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH)) lint-cppcheck
 
 lint-whole: $(LINT)/measure
 	$(Q)tests/lint/layers && tests/lint/names && tests/lint/calls $(LINT_C) $(LINT_H) && \
@@ -63,5 +63,10 @@ lint-cppcheck:
 	    --library=tests/lint/cppcheck.cfg $(addprefix --suppress=,$(CPPCHECK_OFF)) -Ilib -I. \
 	    --template='{file}:{line}: {id}: {message}' -D__x86_64__ $(filter-out tests/%,$(LINT_C))
 
+# Laid out as `terraform fmt` does it, where that is installed.
+lint-terraform:
+	$(Q)for t in terraform tofu; do command -v $$t > /dev/null || continue; \
+	    CHECKPOINT_DISABLE=1 TF_CLI_CONFIG_FILE= $$t fmt -check -recursive -diff infra; exit; done
+
 -include $(shell find $(LINT) -name '*.ok.d' 2>/dev/null)
-.PHONY: lint format lint-all lint-whole lint-cppcheck
+.PHONY: lint format lint-all lint-whole lint-terraform lint-cppcheck
