@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Nodes that really boot: systemd, cloud-init with the user data that Terraform renders, sshd, the
 # metadata service. Ready, host key, lease, idle, spot notice, reboot.
+# shellcheck disable=SC2317 # functions that wait_for calls
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 source "$SRC/tests/cloudinit/render.sh"
@@ -17,7 +18,8 @@ subnet=$(grep -om1 'subnet-[0-9a-f]*' out/subnet.xml)
 # launch NAME ADDRESS MARKET VALUE…: starts an instance with user data of these values (render).
 launch() {
     render node_name="$1" ssh_public_key=@login.pub host_key_private=@host \
-        host_key_public=@host.pub config_hash=abc123 "${@:4}" >"out/$1.yaml" || bail_out 'user data cannot be rendered'
+        host_key_public=@host.pub config_hash=abc123 "${@:4}" >"out/$1.yaml" ||
+        bail_out 'user data cannot be rendered'
     cloud_api RunInstances us-east-1 ImageId=ami-12345678 MinCount=1 MaxCount=1 \
         InstanceType=c5.large SubnetId="$subnet" PrivateIpAddress="$2" \
         InstanceInitiatedShutdownBehavior=terminate UserData="$(rendered_packed)" \
@@ -26,11 +28,13 @@ launch() {
         ${3:+InstanceMarketOptions.MarketType="$3"} >"out/$1.xml"
 }
 cloud_fault preset node=tight preset=degraded
+cloud_fault preset node=broken preset=cloud-init-fails
 began=$EPOCHREALTIME
 launch node0 10.77.0.10 spot idle_s=0
 launch brief 10.77.0.11 '' ttl_s=90 idle_s=0
 launch idle 10.77.0.12 '' closed_metadata=false
 launch tight 10.77.0.13 ''
+launch broken 10.77.0.14 ''
 
 known=host.pub # what the operator knows of the hosts' keys
 options=(-n -F none -i login -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=5
@@ -118,6 +122,7 @@ ok 'extended: taken back' wait_for 30 unnoticed
 node0 "echo '\$(touch /tmp/pwned)' >$lease"
 
 # ---- reboot --------------------------------------------------------------------------------------
+written=$(node0 stat -c %Y /var/lib/dtctl/ready)
 booted=$(node0 'systemctl show -p UserspaceTimestamp --value')
 cloud_fault reboot node=node0
 back() {
@@ -125,6 +130,7 @@ back() {
 }
 ok 'reboot: ready again, with the same host key' wait_for 120 back
 is "$(node0 grep status= /var/lib/dtctl/ready)" 'status=ok' 'nothing is wrong'
+result "$(($(node0 stat -c %Y /var/lib/dtctl/ready) > written))" 'and that is what this boot found'
 run node0 "$reach"
 result "$((status != 0))" 'metadata is still closed'
 is "$(node0 hostname)" node0 'the name stays'
@@ -143,6 +149,11 @@ ok 'a node where something is wrong gets ready, too' wait_for 120 ready 10.77.0.
 like "$(on 10.77.0.13 cat /var/lib/dtctl/ready)" \
     'status=degraded.*check\.disk=[0-9]+ MB free on /' 'and says what'
 
+shutdown_is_due() {
+    on 10.77.0.14 grep -q MODE=poweroff /run/systemd/shutdown/scheduled
+}
+ok 'a node where setup cannot even start will not stay' wait_for 120 shutdown_is_due
+
 # ---- spot ----------------------------------------------------------------------------------------
 ended() { # NAME: on this machine and in the API
     cloud_nodes name ended | grep -qx "$1" &&
@@ -153,7 +164,10 @@ cloud_fault rebalance node=node0
 ok 'a rebalance recommendation is noticed' wait_for 30 noticed rebalance
 cloud_fault notice node=node0 seconds=25
 ok 'so is the interruption' wait_for 20 noticed spot-terminate
-like "$(node0 cat /run/dtctl/notice)" "deadline=$(date +%s | cut -c1-8)[0-9]+.*node=node0" 'in full'
+announced=$(node0 cat /run/dtctl/notice)
+like "$announced" 'deadline=[0-9]+.*node=node0' 'in full'
+left=$(($(sed -n 's/^deadline=//p' <<<"$announced") - EPOCHSECONDS))
+result "$((left > 0 && left <= 25))" 'with the time that is left' || diag "$left s"
 
 # ---- ends ----------------------------------------------------------------------------------------
 known=host.pub

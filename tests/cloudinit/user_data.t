@@ -38,7 +38,8 @@ inside user.yaml '"\n".join(" ".join((f["permissions"], path,
     if path != "/etc/dtctl/node.conf")' | sort >got
 ok 'every file, unchanged, and no other' diff want got
 is "$(grep -c . want)" "$(find "$SRC/cloud-init/files" -type f | wc -l)" 'none is left out'
-is "$(inside user.yaml 'd["runcmd"]')" "[['/usr/local/lib/dtctl/setup']]" 'one command is run'
+is "$(inside user.yaml 'd["runcmd"]')" \
+    "[['sh', '-c', '/usr/local/lib/dtctl/setup || shutdown -P +60']]" 'one command is run'
 is "$(inside user.yaml 'd["ssh_pwauth"], d["disable_root"]')" '(False, True)' 'no password, no root'
 is "$(inside user.yaml 'd["ssh_keys"]["ed25519_private"]')" "$(cat host)" 'the host key'
 is "$(inside user.yaml '"packages" in d or "bootcmd" in d or "package_update" in d')" False \
