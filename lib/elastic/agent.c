@@ -196,6 +196,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
 
 static void agent_close(struct agent *a) {
     agent_notice_close(a);
+    agent_devices_close(a);
     agent_link_close(a);
     watch_stop(&a->listen);
     if (a->config->listen_fd >= 0)

@@ -22,6 +22,8 @@ enum {
     AGENT_SILENT_MS_MAX = 1500, // the other side is lost after
     AGENT_LEASE_MS = 2000,      // workers of a lost node are gone after; counted from its last word
     AGENT_NOTE_MS = 5000,       // between two lines about who is missing
+    AGENT_DEVICES_MS_MAX = 10000, // for processes of the last round to let go of GPUs
+    AGENT_DEVICES_LOOK_MS = 50,
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
     AGENT_RETRY_FIRST_MS = 50,

@@ -89,7 +89,7 @@ static void on_ready(struct link *l) {
     a->connect_error[0] = '\0';
     learn_address(a);
     on_beat(&a->beat);
-    if (workers_is_idle(&a->workers))
+    if (workers_is_idle(&a->workers) && !agent_devices_waits(a))
         agent_link_join(a);
     else
         a->rejoin = true; // as soon as the old round's workers are gone

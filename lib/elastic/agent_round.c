@@ -192,6 +192,8 @@ static void on_stop(struct agent *a, const struct wire_msg *m) {
     a->stop_told = true;
     a->stop_final = m->final != 0;
     snprintf(a->reason, sizeof a->reason, "%s", m->reason);
+    if (agent_devices_waits(a))
+        return; // on_gone's turn comes
     if (workers_is_idle(&a->workers))
         send_stopped(a);
     else
@@ -315,6 +317,17 @@ static void on_exited(struct workers *w, const struct worker *x) {
     }
 }
 
+void agent_round_gone(struct agent *a) {
+    if (a->over) {
+        agent_maybe_leave_loop(a);
+    } else if (a->rejoin) {
+        a->rejoin = false;
+        agent_link_join(a);
+    } else if (a->stop_told) {
+        send_stopped(a);
+    }
+}
+
 static void on_gone(struct workers *w, int orphans) {
     struct agent *a = w->ctx;
     struct json_out *j = events_begin(&a->events, EVENT_STOPPED);
@@ -324,14 +337,7 @@ static void on_gone(struct workers *w, int orphans) {
     events_end(&a->events);
     if (orphans > 0)
         log_warn("stray processes of workers were killed", "count=%d", orphans);
-    if (a->over) {
-        agent_maybe_leave_loop(a);
-    } else if (a->rejoin) {
-        a->rejoin = false;
-        agent_link_join(a);
-    } else if (a->stop_told) {
-        send_stopped(a);
-    }
+    agent_devices_wait(a);
 }
 
 const struct workers_events agent_workers_table = {on_started, on_exited, on_gone};

@@ -39,6 +39,10 @@ struct agent {
     struct worker_facts facts;
     char master_addr[NET_ADDRESS_BYTES_MAX], ifname[NET_IFNAME_BYTES_MAX];
 
+    // GPUs of the last round (agent_devices.c)
+    struct timer devices;
+    int64_t devices_until_ms;
+
     // the announced end of this node (agent_notice.c)
     struct notice_watch notice_watch;
     struct timer notice_leave;
@@ -73,6 +77,13 @@ void agent_maybe_leave_loop(struct agent *a);
 void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t grace_ms);
 
 void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_ms);
+
+void agent_round_gone(struct agent *a); // nothing of the round is left here
+
+// agent_devices.c
+void agent_devices_wait(struct agent *a); // until no process of the run holds a GPU, then goes on
+bool agent_devices_waits(const struct agent *a);
+void agent_devices_close(struct agent *a);
 
 // agent_notice.c
 int agent_notice_open(struct agent *a, struct err *e);
