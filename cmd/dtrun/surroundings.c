@@ -22,6 +22,19 @@ static const struct {
     {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "LOG_LINE_PREFIX_TEMPLATE", false},
 };
 
+// And what they ask for that is not there. PyTorch's own health check server starts nothing either.
+static const char *const unserved[] = {"TORCHELASTIC_ENABLE_FILE_TIMER",
+                                       "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT",
+                                       "TORCHELASTIC_HEALTH_CHECK_PORT"};
+
+static void warn_of_unserved(void) {
+    for (size_t i = 0; i < sizeof unserved / sizeof *unserved; i++) {
+        const char *value = getenv(unserved[i]);
+        if (value && value[0] && strcmp(value, "0") != 0)
+            log_warn("a variable of torchrun has no effect here", "variable=%s", unserved[i]);
+    }
+}
+
 static void read_further(struct option_set *set) {
     enum { COUNT = sizeof further / sizeof *further };
     char *list[COUNT + 1];
@@ -61,6 +74,7 @@ int surroundings_read(struct option_set *set, struct around *out, struct err *e)
                              .standalone = standalone && strcmp(standalone, "0") != 0 &&
                                            strcmp(standalone, "false") != 0};
     read_further(set);
+    warn_of_unserved();
     if (around_read(set->arena, environ, out, e) < 0)
         return -1;
     char *const *variables = around_variables(set->arena, out, &g, e);
