@@ -99,7 +99,7 @@ class Instance:
         self.group = p.get("Placement.GroupName", "")
         self.reservation = p.get(
             "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "")
-        self.end_reason = ""
+        self.private_ip = self.end_reason = ""
 
 
 class Ec2:
@@ -223,6 +223,7 @@ class Ec2:
         def patch(root):
             for item in root.find("instancesSet"):
                 instance = Instance(call, zone)
+                instance.private_ip = item.findtext("privateIpAddress")
                 if instance.spot:
                     instance.spot_id = f"sir-{next(self.serial):08x}"
                 with self.cloud.lock:
@@ -318,16 +319,17 @@ class Ec2:
         return done
 
     def do_AssociateAddress(self, call):
-        instance = call.params.get("InstanceId")
+        """An address may be given to an instance or to one of its interfaces."""
         done = self.pass_on(call)
         if done[0] != 200:
             return done
-        body = call.ask("DescribeAddresses")
-        for item in parse(body).iter("item"):
-            holder = item.findtext("instanceId")
-            if holder and (instance in (None, holder)):
-                self.cloud.tell_lab("/address", {
-                    "id": holder, "public_ip": self.public_of(item.findtext("publicIp"))})
+        for item in parse(call.ask("DescribeAddresses")).iter("item"):
+            for one, instance in list(self.instances.items()):
+                if (item.findtext("instanceId") == one
+                        or item.findtext("privateIpAddress") == instance.private_ip
+                        and instance.region == call.region and not instance.end_reason):
+                    self.cloud.tell_lab("/address", {
+                        "id": one, "public_ip": self.public_of(item.findtext("publicIp"))})
         return done
 
     def do_GetConsoleOutput(self, call):

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# infra/ and cloud-init/ by hand, without dtctl, on a type with EFA: real Terraform starts two instances, which boot,
-# run their user data, are ready, present the host key they were given, and are gone after destroy.
+# infra/ and cloud-init/ by hand, without dtctl, on a type with EFA: real Terraform starts two
+# instances, which boot, run their user data, are ready, present the host key they were given, and
+# are gone after destroy.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
