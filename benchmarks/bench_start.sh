@@ -8,12 +8,7 @@ hosts_up 2
 REPEATS=5
 [ -n "$PYTHON" ] || { echo 'bench_start needs a python3 with torch in DTCTL_PYTHON' >&2; exit 1; }
 
-cat >dtctl.toml <<'END'
-[cluster]
-provider = "hosts"
-[hosts]
-list = ["root@node[1-2]"]
-END
+hosts_config
 run dtctl up
 [ "$status" -eq 0 ] || { echo "up failed: $err" >&2; exit 1; }
 

@@ -52,6 +52,12 @@ namespaces_enter() {
         "$SCRIPT" "$@"
 }
 
+# A dtctl.toml for all hosts, in the current folder.
+hosts_config() {
+    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n' \
+        "${#HOSTS[@]}" >dtctl.toml
+}
+
 host_address() { # I
     echo "$HOSTS_NET.$1"
 }

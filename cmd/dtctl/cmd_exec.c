@@ -74,22 +74,10 @@ static void show(struct fleet_node *n, const char *line, size_t len, bool is_err
         screen_event_end(screen, &text, &j);
         return;
     }
+    char label[INVENTORY_NAME_BYTES_MAX + 3] = "";
     if (!w->flags->no_prefix)
-        strbuf_addf(&text, "%s: ", n->info->name);
-    if (screen->out_is_terminal)
-        screen_foreign(&text, line, len);
-    else
-        strbuf_add(&text, line, len);
-    if (is_error) {
-        bool quiet = screen->quiet;
-        screen->quiet = false; // a command's words are a result
-        screen_note(screen, "%s", strbuf_cstr(&text));
-        screen->quiet = quiet;
-    } else {
-        strbuf_addc(&text, '\n');
-        screen_write(screen, text.data, text.len);
-    }
-    strbuf_fini(&text);
+        snprintf(label, sizeof label, "%s: ", n->info->name);
+    screen_words(screen, label, line, len, is_error);
 }
 
 static void take(struct fleet_node *n, struct strbuf *rest, const void *p, size_t len,

@@ -28,7 +28,7 @@ enum {
     COMM_SOCKETS_MAX = 16,
     COMM_PENDING_MAX = 1024, // started and not yet finished; the next start waits
     COMM_LOCAL_LOST_MS_MAX = 200,
-    COMM_REMOTE_LOST_MS_MAX = 6000,
+    COMM_REMOTE_LOST_MS_MAX = 5000,
     COMM_CONNECT_TIMEOUT_MS = 60 * 1000, // default
     COMM_STALL_TIMEOUT_MS = 600 * 1000   // default
 };

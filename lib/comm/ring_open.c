@@ -103,7 +103,7 @@ static int ring_find(const struct joining *j, int node, struct ring_peer *peer, 
 // ---- connections -------------------------------------------------------------------------------
 
 static void ring_tune(int fd, bool control) {
-    int on = 1, idle_s = 1, interval_s = 1, probes = 4;
+    int on = 1, idle_s = 1, interval_s = 1, probes = 3;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (!control)

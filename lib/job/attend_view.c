@@ -47,25 +47,14 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
         line_json(v, n, rank, file, line, len);
         return;
     }
-    struct strbuf text = {0};
+    const struct follow *f = v->follow;
+    char label[VIEW_LABEL_BYTES_MAX] = "";
     // One rank alone needs no label, and of the trainer's only rank 0 speaks.
-    if ((v->follow->story.world_size != 1 || v->follow->count > 1) && o->only_rank < 0 &&
-        !(v->follow->run->native && rank == 0))
-        strbuf_addf(&text, "[%s:%d] ", n->node->info->name, rank);
-    if (screen->out_is_terminal)
-        screen_foreign(&text, line, len);
-    else
-        strbuf_add(&text, line, len);
-    if (file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN) {
-        bool quiet = screen->quiet;
-        screen->quiet = false; // a worker's words are a result
-        screen_note(screen, "%s", strbuf_cstr(&text));
-        screen->quiet = quiet;
-    } else {
-        strbuf_addc(&text, '\n');
-        screen_write(screen, text.data, text.len);
-    }
-    strbuf_fini(&text);
+    if ((f->story.world_size != 1 || f->count > 1) && o->only_rank < 0 &&
+        !(f->run->native && rank == 0))
+        snprintf(label, sizeof label, "[%s:%d] ", n->node->info->name, rank);
+    screen_words(screen, label, line, len,
+                 file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
 }
 
 static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {

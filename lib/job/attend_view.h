@@ -7,7 +7,12 @@
 #include "job/attend.h"
 #include "job/follow.h"
 
-enum { VIEW_FIGURES_MAX = 8, VIEW_NAME_BYTES_MAX = 24, VIEW_DRAW_MS = 250 };
+enum {
+    VIEW_FIGURES_MAX = 8,
+    VIEW_NAME_BYTES_MAX = 24,
+    VIEW_LABEL_BYTES_MAX = 320,
+    VIEW_DRAW_MS = 250
+};
 
 struct attend_view {
     struct follow *follow;

@@ -47,30 +47,45 @@ void screen_write(struct screen *s, const void *p, size_t len) {
     write_all(s, s->out_fd, p, len);
 }
 
-void screen_out(struct screen *s, const char *fmt, ...) {
-    if (s->style == SCREEN_JSON)
-        return;
+void screen_words(struct screen *s, const char *label, const char *line, size_t len,
+                  bool is_error) {
     struct strbuf text = {0};
-    va_list ap;
-    va_start(ap, fmt);
-    strbuf_vaddf(&text, fmt, ap);
-    va_end(ap);
-    screen_write(s, strbuf_cstr(&text), text.len);
+    strbuf_adds(&text, label);
+    if (s->out_is_terminal)
+        screen_foreign(&text, line, len);
+    else
+        strbuf_add(&text, line, len);
+    strbuf_addc(&text, '\n');
+    if (is_error || s->out_is_terminal)
+        screen_erase(s);
+    write_all(s, is_error ? s->note_fd : s->out_fd, text.data, text.len);
     strbuf_fini(&text);
 }
 
-void screen_note(struct screen *s, const char *fmt, ...) {
-    if (s->style == SCREEN_JSON || s->quiet)
-        return;
+static void say(struct screen *s, int fd, const char *end, const char *fmt, va_list ap) {
     struct strbuf text = {0};
+    strbuf_vaddf(&text, fmt, ap);
+    strbuf_adds(&text, end);
+    if (fd == s->note_fd || s->out_is_terminal)
+        screen_erase(s);
+    write_all(s, fd, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+}
+
+void screen_out(struct screen *s, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    strbuf_vaddf(&text, fmt, ap);
+    if (s->style != SCREEN_JSON)
+        say(s, s->out_fd, "", fmt, ap);
     va_end(ap);
-    strbuf_addc(&text, '\n');
-    screen_erase(s);
-    write_all(s, s->note_fd, strbuf_cstr(&text), text.len);
-    strbuf_fini(&text);
+}
+
+void screen_note(struct screen *s, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    if (s->style != SCREEN_JSON && !s->quiet)
+        say(s, s->note_fd, "\n", fmt, ap);
+    va_end(ap);
 }
 
 void screen_json(struct screen *s, const struct strbuf *text) {

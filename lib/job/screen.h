@@ -43,6 +43,9 @@ void screen_fini(struct screen *s);
 // A result, as given (the newline too); nothing in JSON style.
 void screen_out(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void screen_write(struct screen *s, const void *p, size_t len); // a result, in any style
+// One line of a program that runs on a node, behind a label: a result in any style, on the notes'
+// descriptor when it is an error's. Made printable for a terminal.
+void screen_words(struct screen *s, const char *label, const char *line, size_t len, bool is_error);
 // A remark for a person, one line without newline; nothing when quiet or in JSON style.
 void screen_note(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // One JSON object; j has been opened on text and closed. Nothing in other styles.

@@ -18,11 +18,8 @@ seed=${CHAOS_SEED:-$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))
 diag "seed $seed; again with CHAOS_SEED=$seed"
 RANDOM=$seed
 
-cat >dtctl.toml <<END
-[cluster]
-provider = "hosts"
-[hosts]
-list = ["root@node[1-4]"]
+hosts_config
+cat >>dtctl.toml <<END
 [train]
 model = "mlp"
 hidden = [64]
@@ -82,6 +79,16 @@ begin() { # NAME
     wait_for "$WAIT" more_lines 12 # with a checkpoint or two behind it
 }
 
+# How long it took from the loss of a node to the next round, as the coordinator's events tell.
+tell_times() {
+    grep -E '"kind":"(node-lost|round)"' "$r/events.jsonl" | sed -E \
+        's/.*"time_ms":([0-9]+).*"kind":"([^"]*)".*/\1 \2 &/; s/"silent_ms":([0-9]+)/ silent \1 /' |
+        awk '$2 == "node-lost" && !lost { lost = $1; for (i = 3; i < NF; i++)
+                if ($i == "silent") silent = $(i + 1) }
+            $2 == "round" && lost { printf "silent for %d ms, the next round %d ms later\n",
+                silent, $1 - lost; lost = 0 }' | while read -r line; do diag "$1: $line"; done
+}
+
 # verdict NAME: the run ends, with all that belongs to its end.
 verdict() {
     local accuracy images
@@ -97,6 +104,7 @@ verdict() {
         'BEGIN { exit !(a != "" && a - b < d && b - a < d) }'
     ok "$1: the model is here" test -s "$r/output/model/model.safetensors"
     ok "$1: nothing is left running" wait_for "$WAIT" none_left
+    tell_times "$1"
     [ "$tap_failed" = 0 ] || diag "$(tail -n 25 "$1.err")"
 }
 
@@ -161,6 +169,24 @@ fault_slow() {
     ok 'slow: a good cable again' trains
 }
 
+unplug_and_kill() { # NODE: its host is gone for good
+    local pid
+    link_down "$1"
+    for pid in $(processes "$1" 'dtrun-|dttrain-') $(processes "$1" sshd); do
+        kill -KILL "$pid" 2>/dev/null
+    done
+}
+fault_host() {
+    unplug_and_kill "$n"
+    ok "host: that of node$n is gone, three go on" another_round 3 0
+}
+after_host() {
+    like "$(cat host.out)" "lost +node$n, and the run went on without it" 'host: which is told'
+    link_up "$n"
+    host_start "$n"
+    wait_for "$WAIT" host_answers "$n"
+}
+
 prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs /root/.dtctl/runs; }
 fault_disk() {
     on "$n" sh -c 'head -c 64M /dev/zero >/root/.dtctl/runs/fill 2>/dev/null'
@@ -187,7 +213,7 @@ base=$(field "$r/summary.json" accuracy)
 diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
 
 # shellcheck disable=SC2086 # words
-faults=$(for fault in ${CHAOS_FAULTS:-worker agent freeze link split slow disk}; do
+faults=$(for fault in ${CHAOS_FAULTS:-worker agent host freeze link split slow disk}; do
     echo "$fault"
 done | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $1 }' | sort -n | cut -d' ' -f2)
 for fault in $faults; do

@@ -14,12 +14,7 @@ on_all() {
 none_left() { ! pgrep -f "dtrun-[0-9a-f]* --node start" >/dev/null; }
 has() { grep -q "$2" "$1"; }
 
-cat >dtctl.toml <<'END'
-[cluster]
-provider = "hosts"
-[hosts]
-list = ["root@node[1-2]"]
-END
+hosts_config
 run dtctl up
 is "$status" 0 'up'
 
