@@ -93,7 +93,7 @@ static int add_pack(struct cas *c, const char *name, int flags, size_t *number, 
     return 0;
 }
 
-int cas_reload(struct cas *c, struct err *e) {
+static int read_packs(struct cas *c, struct err *e) {
     const char *path = arena_printf(&c->arena, "%s/packs", c->dir);
     DIR *d = opendir(path);
     int rc = 0;
@@ -109,6 +109,10 @@ int cas_reload(struct cas *c, struct err *e) {
     }
     closedir(d);
     return rc;
+}
+
+int cas_reload(struct cas *c, struct err *e) {
+    return c->loaded ? read_packs(c, e) : 0;
 }
 
 // ---- writing ----------------------------------------------------------------------------------
@@ -139,6 +143,8 @@ int cas_flush(struct cas *c, struct err *e) {
 int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const void *p, size_t size,
                   struct err *e) {
     unsigned char head[CAS_RECORD_HEAD_BYTES];
+    if (cas_load(c, e) < 0)
+        return -1;
     if (!c->keep || cas_has_small(c, hash, size))
         return 0;
     if (c->own < 0 && open_own(c, e) < 0)
@@ -224,12 +230,21 @@ int cas_open(struct cas *c, const char *dir, bool keep, struct err *e) {
     c->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (c->lock_fd < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", lock);
+    return lock_packs(c->lock_fd, F_RDLCK, F_OFD_SETLKW) < 0
+               ? err_errno(e, ERR_SYS, "cannot lock '%s'", lock)
+               : 0;
+}
+
+int cas_load(struct cas *c, struct err *e) {
+    if (c->loaded || !c->keep)
+        return 0;
+    c->loaded = true;
     bool alone = lock_packs(c->lock_fd, F_WRLCK, F_OFD_SETLK) == 0;
-    int rc = cas_reload(c, e);
+    int rc = read_packs(c, e);
     if (rc == 0 && alone && c->pack_count > CAS_PACKS_MAX)
         rc = merge_packs(c, e);
     if (lock_packs(c->lock_fd, F_RDLCK, F_OFD_SETLKW) < 0 && rc == 0)
-        rc = err_errno(e, ERR_SYS, "cannot lock '%s'", lock);
+        rc = err_errno(e, ERR_SYS, "cannot lock '%s/packs/lock'", c->dir);
     return rc;
 }
 

@@ -47,7 +47,8 @@ struct cas_pack {
 struct cas {
     struct arena arena;
     const char *dir;
-    bool keep; // small content is stored; without, only parts
+    bool keep;   // small content is stored; without, only parts
+    bool loaded; // the packs are read, which waits until somebody asks for small content
     int lock_fd;
     struct cas_pack *packs;
     size_t pack_count, pack_room;
@@ -64,6 +65,7 @@ int cas_open(struct cas *c, const char *dir, bool keep, struct err *e);
 int cas_close(struct cas *c, bool remove, struct err *e);
 const char *cas_hashes_path(const struct cas *c);
 
+int cas_load(struct cas *c, struct err *e); // before the first of these
 bool cas_has_small(const struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size);
 int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const void *p, size_t size,
                   struct err *e);

@@ -16,7 +16,8 @@ enum { OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 enum { COPY_BYTES = 1 << 20 };
 
 int place_open(struct place *p, const char *dest, bool replace, struct err *e) {
-    *p = (struct place){.replace = replace, .fd = -1, .dest_fd = -1, .last_fd = -1};
+    *p = PLACE_CLOSED;
+    p->replace = replace;
     size_t len = strlen(dest);
     while (len > 1 && dest[len - 1] == '/')
         len--;
@@ -47,10 +48,16 @@ static int get_ready(struct place *p, struct err *e) {
     return 0;
 }
 
+static void forget(struct place_parent *m) {
+    if (m->fd >= 0)
+        close(m->fd);
+    m->fd = -1;
+}
+
 void place_close(struct place *p) {
     struct err ignored;
-    if (p->last_fd >= 0)
-        close(p->last_fd);
+    forget(&p->last);
+    forget(&p->dest_last);
     if (p->fd >= 0)
         close(p->fd);
     if (p->dest_fd >= 0)
@@ -58,7 +65,7 @@ void place_close(struct place *p) {
     if (p->replace && p->ready)
         (void)file_remove_tree(p->staging, &ignored);
     arena_fini(&p->arena);
-    *p = (struct place){.fd = -1, .dest_fd = -1, .last_fd = -1};
+    *p = PLACE_CLOSED;
 }
 
 // ---- walking ----------------------------------------------------------------------------------
@@ -101,55 +108,54 @@ static int walk(int base, const char *path, bool make, const char **name) {
     return fd;
 }
 
-// Parent of path in the staging folder, made if need be. The fd stays ours.
-static int parent(struct place *p, const char *path, const char **name, struct err *e) {
+// The folder of path below base: the same as the last time, as a rule. The fd stays ours.
+static int remembered(struct place_parent *m, int base, const char *path, bool make,
+                      const char **name) {
     const char *slash = strrchr(path, '/');
     size_t len = slash ? (size_t)(slash - path) : 0;
+    *name = slash ? slash + 1 : path;
+    if (m->fd >= 0 && strlen(m->path) == len && memcmp(m->path, path, len) == 0)
+        return m->fd;
+    int fd = walk(base, path, make, name);
+    if (fd < 0)
+        return -1;
+    forget(m);
+    m->fd = fd;
+    memcpy(m->path, path, len);
+    m->path[len] = '\0';
+    return fd;
+}
+
+// In the staging folder, made if need be.
+static int parent(struct place *p, const char *path, const char **name, struct err *e) {
     if (get_ready(p, e) < 0)
         return -1;
-    *name = slash ? slash + 1 : path;
-    if (p->last_fd >= 0 && strlen(p->last) == len && memcmp(p->last, path, len) == 0)
-        return p->last_fd;
-    int fd = walk(p->fd, path, true, name);
-    if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot make the folder of '%s/%s'", p->dest, path);
-    if (p->last_fd >= 0)
-        close(p->last_fd);
-    p->last_fd = fd;
-    memcpy(p->last, path, len);
-    p->last[len] = '\0';
-    return fd;
+    int fd = remembered(&p->last, p->fd, path, true, name);
+    return fd < 0 ? err_errno(e, ERR_SYS, "cannot make the folder of '%s/%s'", p->dest, path) : fd;
+}
+
+// In the destination as it is; -1 with errno.
+static int dest_parent(struct place *p, const char *path, const char **name) {
+    errno = ENOENT;
+    return p->dest_fd < 0 ? -1 : remembered(&p->dest_last, p->dest_fd, path, false, name);
 }
 
 int place_stat(struct place *p, const char *path, struct stat *st) {
     const char *name;
-    if (p->dest_fd < 0) {
-        errno = ENOENT;
-        return -1;
-    }
-    int fd = walk(p->dest_fd, path, false, &name);
-    int rc = fd < 0 ? -1 : fstatat(fd, name, st, AT_SYMLINK_NOFOLLOW);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    int fd = dest_parent(p, path, &name);
+    return fd < 0 ? -1 : fstatat(fd, name, st, AT_SYMLINK_NOFOLLOW);
 }
 
 int place_open_existing(struct place *p, const char *path) {
     const char *name;
-    int fd = p->dest_fd < 0 ? -1 : walk(p->dest_fd, path, false, &name);
-    int rc = fd < 0 ? -1 : openat(fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    int fd = dest_parent(p, path, &name);
+    return fd < 0 ? -1 : openat(fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 ssize_t place_read_link(struct place *p, const char *path, char *buf, size_t room) {
     const char *name;
-    int fd = p->dest_fd < 0 ? -1 : walk(p->dest_fd, path, false, &name);
-    ssize_t rc = fd < 0 ? -1 : readlinkat(fd, name, buf, room);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    int fd = dest_parent(p, path, &name);
+    return fd < 0 ? -1 : readlinkat(fd, name, buf, room);
 }
 
 // ---- files ------------------------------------------------------------------------------------
@@ -171,29 +177,32 @@ static void get_times(struct timespec times[2], const struct manifest_entry *n) 
     times[1] = (struct timespec){n->mtime_ns / 1000000000, n->mtime_ns % 1000000000};
 }
 
-// Mode and time, then the real name. Takes fd.
+// Mode and time, then the real name. Takes fd. What was made under its real name has its mode as a
+// rule: a umask or a default ACL may say otherwise.
 static int finish(struct place *p, int dir, int fd, const char *temporary, const char *name,
                   const struct manifest_entry *n, struct stat *st, struct err *e) {
     struct timespec times[2];
+    bool renamed = temporary != name;
     int rc = 0;
     get_times(times, n);
-    if (fchmod(fd, n->mode) < 0 || (n->mtime_ns > 0 && futimens(fd, times) < 0) ||
-        (temporary != name && renameat(dir, temporary, dir, name) < 0) || fstat(fd, st) < 0)
+    if ((renamed && fchmod(fd, n->mode) < 0) || (n->mtime_ns > 0 && futimens(fd, times) < 0) ||
+        (renamed && renameat(dir, temporary, dir, name) < 0) || fstat(fd, st) < 0 ||
+        ((st->st_mode & 07777) != n->mode && (fchmod(fd, n->mode) < 0 || fstat(fd, st) < 0)))
         rc = fail(p, dir, temporary, n->path, e);
     close(fd);
     return rc;
 }
 
 // In a staging folder of our own the final name can be used at once.
-static int create(struct place *p, int dir, const char *name, char temporary[64],
-                  const char **used) {
+static int create(struct place *p, int dir, const struct manifest_entry *n, const char *name,
+                  char temporary[64], const char **used) {
     if (p->replace) {
         *used = name;
     } else {
         temporary_name(p, temporary);
         *used = temporary;
     }
-    return openat(dir, *used, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return openat(dir, *used, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, n->mode);
 }
 
 int place_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
@@ -203,7 +212,7 @@ int place_bytes(struct place *p, const struct manifest_entry *n, const void *dat
     int dir = parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
-    int fd = create(p, dir, name, temporary, &used);
+    int fd = create(p, dir, n, name, temporary, &used);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, n->path);
     struct err why;
@@ -272,7 +281,7 @@ int place_file(struct place *p, const struct manifest_entry *n, const char *from
     auto_close int source = open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (source < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", from);
-    int fd = create(p, dir, name, temporary, &used);
+    int fd = create(p, dir, n, name, temporary, &used);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, n->path);
     if (ioctl(fd, FICLONE, source) < 0) {
@@ -281,7 +290,7 @@ int place_file(struct place *p, const struct manifest_entry *n, const char *from
             (void)unlinkat(dir, used, 0);
             if (share(p, dir, name, n, from, st) == 0)
                 return 0;
-            fd = create(p, dir, name, temporary, &used);
+            fd = create(p, dir, n, name, temporary, &used);
         }
         if (fd < 0 || copy_content(source, fd) < 0) {
             if (fd >= 0)
@@ -297,14 +306,12 @@ int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st,
     int dir = parent(p, n->path, &name, e);
     if (dir < 0)
         return -1;
-    int old = walk(p->dest_fd, n->path, false, &old_name);
+    int old = dest_parent(p, n->path, &old_name);
     int rc = old < 0 ? -1 : linkat(old, old_name, dir, name, 0);
     if (rc == 0)
         rc = fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW);
     if (rc < 0)
         (void)err_errno(e, ERR_SYS, "cannot take over '%s/%s'", p->dest, n->path);
-    if (old >= 0)
-        close(old);
     return rc;
 }
 

@@ -21,18 +21,26 @@
 
 enum { PLACE_LINK_BYTES_MIN = 16 << 20 }; // from here on a shared file beats a copy, see place_file
 
+struct place_parent {
+    int fd; // -1: none
+    char path[FILE_PATH_BYTES_MAX];
+};
+
 struct place {
     struct arena arena;
     const char *dest;    // where things end up
     const char *staging; // where they are built; == dest without replace
     bool replace, ready;
-    int fd;      // of staging, once ready
-    int dest_fd; // of dest when it exists, else -1
-    int last_fd; // parent folder used last
-    char last[FILE_PATH_BYTES_MAX];
+    int fd;                              // of staging, once ready
+    int dest_fd;                         // of dest when it exists, else -1
+    struct place_parent last, dest_last; // folder used last, below fd and below dest_fd
     unsigned long serial;
 };
 
+#define PLACE_CLOSED                                                                               \
+    (struct place) {                                                                               \
+        .fd = -1, .dest_fd = -1, .last.fd = -1, .dest_last.fd = -1                                 \
+    }
 int place_open(struct place *p, const char *dest, bool replace, struct err *e);
 void place_close(struct place *p); // removes an unfinished staging folder
 

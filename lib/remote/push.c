@@ -13,6 +13,7 @@ enum {
     PUSH_EXTRA_AFTER_TICKS = 3,     // of sending, before further connections are thought of
     PUSH_EXTRA_BYTES_MIN = 8 << 20, // left to send, for each
     PUSH_ENTRIES_BYTES = 128 << 10,
+    PUSH_PLACED_BYTES_MAX = 16 << 10, // mean size: a node makes some 20,000 files a second
 };
 
 enum conn_state {
@@ -43,7 +44,8 @@ struct push {
     const char *program, *root, *dest;
     bool replace, no_compress, planned;
     int connections, opened;
-    bool fast; // the connection takes bytes faster than they could be compressed
+    bool fast;   // the connection takes bytes faster than they could be compressed
+    bool placed; // it is making files that holds the far end up, not their bytes
     size_t next_entry;
     uint64_t closed_bytes; // acknowledged on connections that are gone
     struct send_plan plan;
@@ -162,7 +164,9 @@ static void start_content(struct push_conn *c) {
     struct push *p = c->push;
     int64_t round_trip_us = transport_round_trip_us(p->x.link);
     send_plan_ready(&p->plan);
-    p->fast = round_trip_us < XFER_FAR_US / 3;
+    bool near = round_trip_us < XFER_FAR_US / 3;
+    p->placed = near && p->plan.bytes / PUSH_PLACED_BYTES_MAX < p->plan.files;
+    p->fast = near;
     if (round_trip_us >= XFER_FAR_US)
         open_extras(p, p->plan.bytes);
     p->x.progress.bytes_total = p->plan.bytes;
@@ -354,8 +358,8 @@ static void on_tick(struct xfer *x) {
         x->progress.files_done =
             (size_t)((double)x->progress.files_total * (double)x->progress.bytes_done /
                      (double)x->progress.bytes_total);
-    p->fast =
-        x->busy_percent >= XFER_BUSY_PERCENT || x->wire_rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
+    p->fast = p->placed || x->busy_percent >= XFER_BUSY_PERCENT ||
+              x->wire_rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
 }
 
 struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *spec,

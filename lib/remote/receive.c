@@ -10,7 +10,7 @@
 int receive_open(struct receive *r, const struct receive_config *config, struct err *e) {
     memset(r, 0, sizeof *r);
     r->config = *config;
-    r->place.fd = r->place.dest_fd = r->place.last_fd = -1;
+    r->place = PLACE_CLOSED;
     r->m = manifest_new();
     if (cas_open(&r->cas, config->store, config->keep, e) < 0)
         return -1;

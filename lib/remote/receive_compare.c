@@ -38,6 +38,17 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     return rc > 0;
 }
 
+// Is the content in the store? 1 yes, 0 no, -1.
+static int is_stored(struct receive *r, const struct manifest_entry *n, struct err *e) {
+    if (n->size == 0)
+        return 1;
+    if (!r->config.keep || (receive_is_small(n) && cas_load(&r->cas, e) < 0))
+        return r->config.keep ? -1 : 0;
+    return receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
+                               : cas_has_object(&r->cas, n->hash, n->size);
+}
+
+// 0 done, 1 call again, -1.
 static int compare_file(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st = {0};
@@ -50,16 +61,13 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
     // A large file that shares its bytes with the store is read-only, whatever the list says.
     bool shared = n->size >= PLACE_LINK_BYTES_MIN && st.st_nlink > 1 &&
                   (st.st_mode & 07777) == (n->mode & 0555);
-    if (rc == 1)
+    if (rc == 1) {
         r->states[i] = (st.st_mode & 07777) == n->mode || shared ? ENTRY_SAME : ENTRY_MODE;
-    else if (n->size == 0)
-        r->states[i] = ENTRY_STORED;
-    else if (r->config.keep && (receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
-                                                    : cas_has_object(&r->cas, n->hash, n->size)))
-        r->states[i] = ENTRY_STORED;
-    else
-        r->states[i] = ENTRY_NEEDED;
-    return 0;
+        return 0;
+    }
+    rc = is_stored(r, n, e);
+    r->states[i] = rc > 0 ? ENTRY_STORED : ENTRY_NEEDED;
+    return rc < 0 ? -1 : 0;
 }
 
 static void compare_other(struct receive *r, size_t i) {
@@ -113,10 +121,11 @@ static void flush_needs(struct receive *r, struct strbuf *out, bool all) {
 int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
         size_t i = r->cursor;
+        int rc = 0;
         if (r->m->entries[i].kind != MANIFEST_FILE) {
             compare_other(r, i);
-        } else if (compare_file(r, i, e)) {
-            return 1; // a large one: the next step goes on with it
+        } else if ((rc = compare_file(r, i, e)) != 0) {
+            return rc; // a large one: the next step goes on with it
         } else if (r->states[i] == ENTRY_NEEDED) {
             ask_for(r, i);
         }
