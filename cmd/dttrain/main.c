@@ -14,9 +14,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { STORE_TIMEOUT_MS = 60 * 1000, STATUS_SIGTERM = 128 + SIGTERM };
+enum { CAUSE_FIRST_MS = 500, STORE_TIMEOUT_MS = 60 * 1000, STATUS_SIGTERM = 128 + SIGTERM };
 
 static volatile sig_atomic_t stop_wanted, saves_wanted;
 
@@ -127,6 +128,14 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
     return r == 0 && result.stopped ? STATUS_SIGTERM : r;
 }
 
+// A rank that lost another one is not why the group fails. It ends a little later than the cause,
+// so that the agents hear of that first; being told to stop, it ends at once.
+static void let_cause_go_first(const struct err *e) {
+    const struct timespec wait = {.tv_nsec = CAUSE_FIRST_MS * 1000000L};
+    if (e->code == ERR_NET && !stop_wanted)
+        nanosleep(&wait, NULL);
+}
+
 static const struct render_program program = {
     .name = "dttrain",
     .summary = "one rank of the native trainer",
@@ -165,6 +174,7 @@ int main(int argc, char **argv) {
         r = train(&options, &a, started_ms, &e);
     if (r < 0) {
         fprintf(stderr, "dttrain: %s\n", e.text);
+        let_cause_go_first(&e);
         r = err_status(e.code);
     }
     arena_fini(&a);

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ERROR_FILE_BYTES_MAX = 1 << 20, MESSAGE_BYTES_MAX = 16 << 10 };
+enum { ERROR_FILE_BYTES_MAX = 1 << 20, MESSAGE_BYTES_MAX = 16 << 10, DISK_FULL_BYTES_MAX = 4096 };
 
 const char *workers_tail(struct arena *a, const char *path) {
     if (!path)
@@ -63,6 +63,15 @@ static const char *error_message(struct arena *a, const char *path) {
     return arena_strndup(a, best, strnlen(best, MESSAGE_BYTES_MAX));
 }
 
+// A worker's last words go to a file; on a full disk there are none, and that is why.
+static const char *full_disk(struct arena *a, const char *dir) {
+    uint64_t left;
+    struct err e;
+    if (!dir || file_disk_free(dir, &left, &e) < 0 || left >= DISK_FULL_BYTES_MAX)
+        return "";
+    return arena_printf(a, "No space left on device: the disk of '%s' is full", dir);
+}
+
 void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
                      struct wire_failure *out) {
     *out = (struct wire_failure){
@@ -84,4 +93,6 @@ void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
         if (!x->text)
             out->message = error_message(a, x->error_path);
     }
+    if (!out->message[0] && !out->tail[0])
+        out->message = full_disk(a, x->dir);
 }

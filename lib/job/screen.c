@@ -62,7 +62,8 @@ void screen_words(struct screen *s, const char *label, const char *line, size_t 
     strbuf_fini(&text);
 }
 
-static void say(struct screen *s, int fd, const char *end, const char *fmt, va_list ap) {
+__attribute__((format(printf, 4, 0))) static void say(struct screen *s, int fd, const char *end,
+                                                      const char *fmt, va_list ap) {
     struct strbuf text = {0};
     strbuf_vaddf(&text, fmt, ap);
     strbuf_adds(&text, end);

@@ -198,6 +198,23 @@ after_disk() {
     on "$n" umount /root/.dtctl/runs
 }
 
+# The one place whose loss is not covered: what rank 0 writes for people and programs.
+prepare_full() {
+    n=1
+    prepare_disk
+}
+fault_full() { on 1 sh -c 'head -c 64M /dev/zero >/root/.dtctl/runs/fill 2>/dev/null'; }
+verdict_full() {
+    wait "$operator"
+    is "$?" 1 'full: no room on the node of rank 0 fails the run'
+    like "$(cat full.out)" "rank 0 on node 'node1' failed first" 'full: with the rank that failed'
+    like "$(cat full.out)" 'No space left on device' 'full: and why'
+    ok 'full: nothing is left running' wait_for "$WAIT" none_left
+    ok 'full: the checkpoint is here, from a node that has it' \
+        test -s "$(find "$r/output/state" -name state.safetensors | tail -n 1)"
+    on 1 umount /root/.dtctl/runs
+}
+
 # ---- one after the other ------------------------------------------------------------------------
 run dtctl up
 is "$status" 0 'four hosts are up'
@@ -213,7 +230,7 @@ base=$(field "$r/summary.json" accuracy)
 diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
 
 # shellcheck disable=SC2086 # words
-faults=$(for fault in ${CHAOS_FAULTS:-worker agent host freeze link split slow disk}; do
+faults=$(for fault in ${CHAOS_FAULTS:-worker agent host freeze link split slow disk full}; do
     echo "$fault"
 done | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $1 }' | sort -n | cut -d' ' -f2)
 for fault in $faults; do
@@ -222,7 +239,11 @@ for fault in $faults; do
     ! type "prepare_$fault" >/dev/null 2>&1 || "prepare_$fault"
     begin "$fault"
     "fault_$fault"
-    verdict "$fault"
+    if type "verdict_$fault" >/dev/null 2>&1; then
+        "verdict_$fault"
+    else
+        verdict "$fault"
+    fi
     ! type "after_$fault" >/dev/null 2>&1 || "after_$fault"
     diag "$fault: done at $SECONDS s"
 done
