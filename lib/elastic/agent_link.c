@@ -111,8 +111,11 @@ static void retry_later(struct agent *a) {
     if (a->over)
         return;
     if (now + a->retry_ms > a->retry_until_ms) {
-        snprintf(text, sizeof text, "no coordinator at %s port %d: %s", a->config->leader_host,
-                 a->config->leader_port, a->connect_error);
+        snprintf(
+            text, sizeof text,
+            "no coordinator at %s port %d: %s (is that the first node, does dtrun run there, may "
+            "the port be reached?)",
+            a->config->leader_host, a->config->leader_port, a->connect_error);
         agent_end(a, NODE_FAILED, text, NULL, 0);
         return;
     }
@@ -121,9 +124,12 @@ static void retry_later(struct agent *a) {
 }
 
 static void note_error(struct agent *a, const char *text) {
-    if (strcmp(a->connect_error, text) != 0 && strncmp(a->connect_error, text, 200) != 0)
+    int64_t now = clock_mono_ms();
+    if (strncmp(a->connect_error, text, 200) != 0 || now >= a->noted_ms + AGENT_NOTE_MS) {
+        a->noted_ms = now;
         log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s",
                  a->config->leader_host, a->config->leader_port, text);
+    }
     snprintf(a->connect_error, sizeof a->connect_error, "%.200s", text);
 }
 

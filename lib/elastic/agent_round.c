@@ -215,7 +215,7 @@ static void on_joined(struct agent *a, const struct wire_msg *m) {
 static void on_waiting(struct agent *a, const struct wire_msg *m) {
     if (a->state != NODE_JOINING)
         return;
-    log_info("waiting for nodes", "present=%lld expected=%lld %s", (long long)m->present,
+    log_warn("waiting for nodes", "present=%lld expected=%lld %s", (long long)m->present,
              (long long)m->expected, m->reason);
     struct json_out *j = events_begin(&a->events, EVENT_WAITING);
     json_int(j, "present", m->present);

@@ -24,6 +24,7 @@ struct agent {
     int64_t retry_ms, retry_until_ms, acked_ms; // acked: when the last answered beat was sent
     int64_t beats[16], seq;                     // send times of recent beats
     char connect_error[256];
+    int64_t noted_ms; // when it was last told
     int64_t incarnation;
     char address[NET_ADDRESS_BYTES_MAX]; // advertised
 

@@ -63,15 +63,15 @@ fi
 # once.
 held=$gpu_machine'
     (TORCHELASTIC_RUN_ID=x exec sleep "$0" 3</dev/nvidia0) &
-    exec dtrun --rdzv-id x --max-restarts 1 --no-python sh -c \
+    dtrun --rdzv-id x --max-restarts 1 --no-python sh -c \
         "date +%s%N >>rounds; [ \$TORCHELASTIC_RESTART_COUNT = 1 ]"'
 rmdir dev
-run timeout 60 unshare --mount --fork --kill-child sh -c "$held" 3
+run timeout 60 unshare --mount --pid --fork --kill-child --mount-proc sh -c "$held" 3
 is "$status" 0 'a GPU of the last round is busy for a while: the next one waits'
 waited=$((($(tail -n 1 rounds) - $(head -n 1 rounds)) / 1000000))
 ok "as long as it takes ($waited ms)" test "$waited" -gt 2000
 rmdir dev
-run timeout 60 unshare --mount --fork --kill-child sh -c "$held" 13
+run timeout 60 unshare --mount --pid --fork --kill-child --mount-proc sh -c "$held" 13
 is "$status" 1 'for too long: the run ends'
 like "$err" '/dev/nvidia0 is still held by sleep \(pid [0-9]+\) of this run' 'and names the process'
 done_testing

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A node's end is announced (a spot instance is taken back, a lease is over): every worker of the run
-# gets the chosen signal once, the node leaves in time, the others go on.
+# A node's end is announced (a spot instance is taken back, a lease is over): every worker of the
+# run gets the chosen signal once, the node leaves in time, the others go on.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"
@@ -61,7 +61,7 @@ two --notice-signal USR1 --max-restarts 0
 touch ends.1
 announce two "kind=spot-stop\ndeadline=$(in_seconds 60)"
 wait "${agents[1]}"
-like "$(cat two.err)" 'is taken away \(spot-stop\)' 'a worker that ends after the notice: its node leaves'
+like "$(cat two.err)" 'is taken away \(spot-stop\)' 'its worker ends by itself: the node leaves'
 unlike "$(cat two.err)" 'FAILED' 'nothing has failed there'
 ok 'and the other one goes on' wait_for 10 test -e up.1.0
 rm ends.1

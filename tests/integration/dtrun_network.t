@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtrun on hosts of namespaces: where the leader may be named how, and mistakes of the network, each
+# with words that tell it from the others.
+# Texts are expanded by workers, functions are called by name:
+# shellcheck disable=SC2016,SC2317
+source "${0%/*}/../lib.sh"
+hosts_up 3
+for i in 1 2 3; do cp "$BIN/dtrun" "$WORK/node$i/tmp/"; done
+c10d=(--nnodes 2 --rdzv-backend c10d --rdzv-id x --rdzv-conf join_timeout=7)
+say='echo "$RANK $MASTER_ADDR $GLOO_SOCKET_IFNAME"'
+
+agent() { # NODE FLAGS… PROGRAM…
+    local node=$1
+    shift
+    on "$node" env DTRUN_KEY=k timeout 60 /tmp/dtrun "$@"
+}
+two() { # ENDPOINT: an agent on nodes 1 and 2; what both workers say in $out
+    local first endpoint=$1
+    agent 1 "${c10d[@]}" --rdzv-endpoint "$endpoint" --no-python sh -c "$say" >one.out 2>one.err &
+    first=$!
+    run agent 2 "${c10d[@]}" --rdzv-endpoint "$endpoint" --no-python sh -c "$say"
+    wait $first
+    status=$status-$?
+    out=$(sort one.out - <<<"$out" | paste -sd,)
+}
+alone() { # NODE ENDPOINT: one of two agents
+    run agent "$1" "${c10d[@]}" --rdzv-endpoint "$2" --no-python true
+}
+
+# ---- names and addresses ------------------------------------------------------------------------
+two node1:29400
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by name' || diag "$err"
+two 10.77.0.1
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'by address' || diag "$err"
+for i in 1 2; do ip -n node$i addr add "fd77::$i/64" dev eth0 nodad; done
+two '[fd77::1]:29400'
+is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' 'by IPv6 address' || diag "$err"
+# A second network between the two, with lower addresses and interface names that sort first.
+ip link add a0 netns node1 type veth peer name b0 netns node2
+ip -n node1 addr add 10.9.0.1/24 dev a0
+ip -n node2 addr add 10.9.0.2/24 dev b0
+ip -n node1 link set a0 up
+ip -n node2 link set b0 up
+two 10.9.0.1
+is "$status $out" '0-0 0 10.9.0.1 a0,1 10.9.0.1 b0' 'several interfaces: the one towards the leader' ||
+    diag "$err"
+two 10.77.0.1
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || diag "$err"
+
+# ---- mistakes -----------------------------------------------------------------------------------
+alone 2 10.77.0.1
+is "$status" 1 'no agent at the endpoint'
+like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' 'refused'
+is "$(grep -c 'the coordinator cannot be reached' <<<"$err")" 2 'said every few seconds'
+alone 2 10.77.0.200
+is "$status" 1 'an address of nobody'
+like "$err" 'no coordinator at 10.77.0.200 .*unreachable' 'unreachable'
+ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+alone 2 10.77.0.201
+is "$status" 1 'a way that swallows packets'
+like "$err" 'no coordinator at 10.77.0.201 .*no answer' 'no answer'
+alone 2 nowhere.invalid
+is "$status" 1 'a name that nobody knows'
+like "$err" "cannot resolve 'nowhere.invalid'" 'unresolved'
+alone 1 node1
+is "$status" 1 'the second node does not come'
+like "$err" 'waiting for nodes present=1 expected=2 here: node1' 'the first says who is there'
+like "$err" '1 of 2 nodes came within 7 s' 'and in the end what was missing'
+on 1 python3 -c 'import socket, time
+s = socket.socket()
+s.bind(("0.0.0.0", 29400))
+s.listen()
+time.sleep(100)' &
+listening() { on 1 bash -c 'exec 3<>/dev/tcp/127.0.0.1/29400' 2>/dev/null; }
+wait_for 10 listening
+run agent 1 --nnodes 2 --master-addr node1 --master-port 29400 --no-python true
+is "$status" 1 'the port of the leader is in use'
+like "$err" 'master-port.*cannot listen on .* port 29400: Address in use' 'named'
+alone 2 node1
+is "$status" 1 'a service that is no agent'
+like "$err" 'no coordinator at node1 port 29400: no greeting' 'does not greet'
+
+# ---- clocks -------------------------------------------------------------------------------------
+if on 2 unshare --time --monotonic 100000 true 2>/dev/null; then
+    agent 1 "${c10d[@]}" --rdzv-endpoint node1:29401 --no-python sleep 3 >one.out 2>one.err &
+    first=$!
+    run on 2 unshare --time --monotonic 100000 --boottime 100000 env DTRUN_KEY=k timeout 60 \
+        /tmp/dtrun "${c10d[@]}" --rdzv-endpoint node1:29401 --no-python sleep 3
+    wait $first
+    is "$status $?" '0 0' 'clocks that are a day apart: nobody is taken for dead' || diag "$err"
+else
+    skip 1 'no time namespaces here'
+fi
+done_testing
