@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl gc: remove what nobody needs any more: old runs on the nodes, folders of local nodes that
-// belong to no cluster, and half-fetched leftovers on this side. Results on this side are never
-// touched.
+// dtctl gc: remove what nobody needs any more: old runs on the nodes, content in their stores that
+// no file there has, folders of local nodes that belong to no cluster, and half-fetched leftovers
+// on this side. Results on this side are never touched.
 #include "command.h"
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct gc_flags, older_than_ms),
      .marks = OPTION_NO_ENV,
      .arg = "TIME",
-     .help = "Runs that ended longer ago than this."},
+     .help = "Runs that ended, and stored content that lies unused, longer ago than this."},
     {.flag = "keep",
      .verbs = "gc",
      .type = OPTION_INT,
@@ -53,6 +53,7 @@ struct gc_node {
     struct gc *gc;
     const char **runs; // to remove
     size_t count, next;
+    size_t contents; // of the store, removed
     uint64_t bytes;
 };
 
@@ -61,7 +62,7 @@ struct gc {
     const struct gc_flags *flags;
     struct fleet fleet;
     struct gc_node *nodes;
-    size_t runs;
+    size_t runs, contents;
     uint64_t bytes;
 };
 
@@ -101,27 +102,47 @@ static void choose(struct gc *g, struct node_runs *all) {
     }
 }
 
+static void count_answer(struct gc_node *w, const struct transport_result *r, struct err *e) {
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err ignored = {0};
+    if (fleet_answer(r, e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0) {
+        w->bytes += (uint64_t)json_get_int(j, "removed_bytes", 0);
+        w->contents += (size_t)json_get_int(j, "removed", 0);
+    }
+    arena_fini(&a);
+}
+
+static void on_pruned(void *ctx, const struct transport_result *r) {
+    struct fleet_node *n = ctx;
+    struct err e = {0};
+    count_answer(n->work, r, &e);
+    fleet_done(n, &e);
+}
+
+// After the runs, whose inputs keep content in the store.
+static int prune(struct fleet_node *n, struct err *e) {
+    struct gc *g = ((struct gc_node *)n->work)->gc;
+    char *rest = arena_printf(g->session->arena, "--older-than-ms %lld%s",
+                              (long long)g->flags->older_than_ms,
+                              g->session->config->dry_run ? " --dry-run" : "");
+    return transport_collect(n->link, fleet_line(n, "prune", rest), NULL, 0, on_pruned, n, e);
+}
+
 static int clean_next(struct fleet_node *n, struct err *e);
 
 static void on_cleaned(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
-    struct gc_node *w = n->work;
-    struct arena a = {0};
-    struct json *j = NULL;
-    struct err e = {0}, ignored = {0};
-    if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0)
-        w->bytes += (uint64_t)json_get_int(j, "removed_bytes", 0);
-    arena_fini(&a);
+    struct err e = {0};
+    count_answer(n->work, r, &e);
     if (e.code || clean_next(n, &e) < 0)
         fleet_done(n, &e);
 }
 
 static int clean_next(struct fleet_node *n, struct err *e) {
     struct gc_node *w = n->work;
-    if (w->next == w->count) {
-        fleet_done(n, NULL);
-        return 0;
-    }
+    if (w->next == w->count || w->gc->session->config->dry_run)
+        return prune(n, e);
     char *rest = arena_printf(w->gc->session->arena, "--run %s", w->runs[w->next++]);
     return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
 }
@@ -146,10 +167,12 @@ static int clean_nodes(struct gc *g, struct err *e) {
             screen_out(s->screen, "would remove run %s from %s\n", g->nodes[i].runs[k],
                        inv.nodes[i].name);
     }
-    if (!s->config->dry_run && fleet_each(&g->fleet, NULL, clean_next, e) < 0)
+    if (fleet_each(&g->fleet, NULL, clean_next, e) < 0)
         return -1;
-    for (size_t i = 0; i < inv.count; i++)
+    for (size_t i = 0; i < inv.count; i++) {
         g->bytes += g->nodes[i].bytes;
+        g->contents += g->nodes[i].contents;
+    }
     fleet_report(&g->fleet);
     return 0;
 }
@@ -224,20 +247,24 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     screen_event(&text, &j, "gc");
     json_bool(&j, "dry_run", s->config->dry_run);
     json_int(&j, "runs", (int64_t)g.runs);
+    json_int(&j, "contents", (int64_t)g.contents);
     json_int(&j, "folders", (int64_t)folders);
     json_int(&j, "freed_bytes", (int64_t)g.bytes);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%s %zu run%s on nodes and %zu folder%s here, %s freed on nodes\n",
+    screen_out(s->screen,
+               "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
                s->config->dry_run ? "would remove" : "removed", g.runs, g.runs == 1 ? "" : "s",
-               folders, folders == 1 ? "" : "s", str_human_bytes(freed, g.bytes));
+               g.contents, g.contents == 1 ? "" : "s", str_human_bytes(freed, g.bytes),
+               s->config->dry_run ? " of content" : "", folders, folders == 1 ? "" : "s");
     return result;
 }
 
 const struct command cmd_gc = {
     .verb = {.name = "gc",
              .summary = "remove old runs from the nodes, and leftovers",
-             .text = "Removes from the nodes the runs that are over, old enough and fetched, and "
-                     "on this side what killed commands left. Results on this side stay."},
+             .text = "Removes from the nodes the runs that are over, old enough and fetched, what "
+                     "their stores keep of files that no run has any more, and on this side what "
+                     "killed commands left. Results on this side stay."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct gc_flags),
     .run = run,

@@ -183,8 +183,7 @@ int cas_read_small(struct cas *c, const unsigned char hash[HASH_BYTES], void *bu
 
 // ---- opening and closing ----------------------------------------------------------------------
 
-// Merges all packs into one; the caller holds the lock alone.
-static int merge_packs(struct cas *c, struct err *e) {
+int cas_rewrite(struct cas *c, cas_wanted *wanted, void *ctx, struct err *e) {
     unsigned char *buf = heap_alloc(
         (size_t)UINT32_MAX < CAS_PACK_BUFFER_BYTES ? (size_t)UINT32_MAX : CAS_PACK_BUFFER_BYTES);
     size_t old_count = c->pack_count, room = c->slot_room;
@@ -196,6 +195,7 @@ static int merge_packs(struct cas *c, struct err *e) {
         const struct cas_slot *s = &old[i];
         unsigned char digest[HASH_BYTES];
         if (!s->pack || s->size > CAS_PACK_BUFFER_BYTES ||
+            (wanted && !wanted(ctx, &c->packs[s->pack - 1], s)) ||
             pread(c->packs[s->pack - 1].fd, buf, s->size, (off_t)s->offset) != (ssize_t)s->size)
             continue;
         hash_of(digest, buf, s->size);
@@ -214,6 +214,10 @@ static int merge_packs(struct cas *c, struct err *e) {
 static int lock_packs(int fd, short type, int command) {
     struct flock l = {.l_type = type, .l_whence = SEEK_SET};
     return fcntl(fd, command, &l);
+}
+
+bool cas_alone(struct cas *c) {
+    return lock_packs(c->lock_fd, F_WRLCK, F_OFD_SETLK) == 0;
 }
 
 int cas_open(struct cas *c, const char *dir, bool keep, struct err *e) {
@@ -239,10 +243,10 @@ int cas_load(struct cas *c, struct err *e) {
     if (c->loaded || !c->keep)
         return 0;
     c->loaded = true;
-    bool alone = lock_packs(c->lock_fd, F_WRLCK, F_OFD_SETLK) == 0;
+    bool alone = cas_alone(c);
     int rc = read_packs(c, e);
     if (rc == 0 && alone && c->pack_count > CAS_PACKS_MAX)
-        rc = merge_packs(c, e);
+        rc = cas_rewrite(c, NULL, NULL, e);
     if (lock_packs(c->lock_fd, F_RDLCK, F_OFD_SETLKW) < 0 && rc == 0)
         rc = err_errno(e, ERR_SYS, "cannot lock '%s/packs/lock'", c->dir);
     return rc;

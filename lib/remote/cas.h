@@ -65,6 +65,25 @@ int cas_open(struct cas *c, const char *dir, bool keep, struct err *e);
 int cas_close(struct cas *c, bool remove, struct err *e);
 const char *cas_hashes_path(const struct cas *c);
 
+// Removes what is older than the limit and not among the hashes to keep (sorted by memcmp): small
+// content, objects that no file shares, and parts of transfers that nobody went on with. What is
+// placed is not touched: the store only saves sending it again. ERR_BUSY while a transfer uses the
+// folder. dry_run: only counts.
+struct cas_prune {
+    const unsigned char (*keep)[HASH_BYTES];
+    size_t keep_count;
+    int64_t before_ns; // wall clock
+    bool dry_run;
+    size_t removed; // result, like bytes
+    uint64_t bytes;
+};
+int cas_prune(struct cas *c, struct cas_prune *p, struct err *e);
+// Between cas.c and cas_prune.c. Takes the folder for this process alone; false: others use it.
+bool cas_alone(struct cas *c);
+// Puts what is wanted (NULL: all) into one new pack, for the caller who is alone.
+typedef bool cas_wanted(void *ctx, const struct cas_pack *p, const struct cas_slot *s);
+int cas_rewrite(struct cas *c, cas_wanted *wanted, void *ctx, struct err *e);
+
 int cas_load(struct cas *c, struct err *e); // before the first of these
 bool cas_has_small(const struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size);
 int cas_add_small(struct cas *c, const unsigned char hash[HASH_BYTES], const void *p, size_t size,

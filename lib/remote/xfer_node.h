@@ -6,11 +6,14 @@
 //     dtrun --node hello --root DIR [--stay]
 //     dtrun --node push --root DIR
 //     dtrun --node fetch --root DIR
+//     dtrun --node prune --root DIR --older-than-ms N [--dry-run]
 #ifndef REMOTE_XFER_NODE_H
 #define REMOTE_XFER_NODE_H
 
 int xfer_node_hello(int argc, char **argv); // one line of JSON (agent_install.h names the fields)
 int xfer_node_push(int argc, char **argv);
 int xfer_node_fetch(int argc, char **argv);
+// One line of JSON: {"event":"pruned","removed":N,"removed_bytes":N}.
+int xfer_node_prune(int argc, char **argv);
 
 #endif

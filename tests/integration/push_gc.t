@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# gc: what the stores of the nodes keep of files that are gone, and what they must keep.
+source "${0%/*}/../lib.sh"
+printf '[cluster]\nnodes = 1\n' >dtctl.toml
+node=.dtctl/default/nodes/node0
+
+freed() { sed -n 's/.*"contents":\([0-9]*\).*/\1/p' <<<"$out"; }
+sent() { sed -n 's/.*"files_sent":\([0-9]*\).*/\1/p' <<<"$out"; }
+
+run dtctl up
+is "$status" 0 'up'
+mkdir -p src
+for i in {1..50}; do echo "small $i" >"src/$i"; done
+head -c 1000000 /dev/urandom >src/middle   # an object that is copied
+head -c 20000000 /dev/urandom >src/large   # an object that shares its bytes
+run dtctl push --to work src/
+is "$status" 0 'push'
+size=$(du -sk "$node/cas" | cut -f1)
+run dtctl --json gc --older-than 0s
+is "$status $(freed)" '0 0' 'what files of the node have stays'
+cp -a src here && rm -rf "${node:?}/work"
+run dtctl --json gc --older-than 1h
+is "$status $(freed)" '0 0' 'what is younger than the limit stays'
+run dtctl --json gc --older-than 0s --dry-run
+is "$status $(freed)" '0 52' '--dry-run counts what would go'
+is "$(du -sk "$node/cas" | cut -f1)" "$size" 'and removes nothing'
+run dtctl --json push --to work src/
+is "$status $(sent)" '0 0' 'until then nothing has to be sent again'
+
+# Half of it is still in use.
+rm "$node"/work/{1,2,3,4,5,middle}
+: >"$node/cas/tmp/unfinished.part"
+run dtctl --json gc --older-than 0s
+is "$status $(freed)" '0 7' 'only what no file has goes, and a part that nobody goes on with'
+ok 'the part is gone' test ! -e "$node/cas/tmp/unfinished.part"
+run dtctl --json push --to work src/
+is "$status $(sent)" '0 6' 'that is sent again, and nothing else'
+ok 'and the folder is whole' diff -r src "$node/work"
+run dtctl --json push --to again src/
+is "$status $(sent)" '0 0' 'the rest of the store is whole, too'
+ok 'and makes another folder' diff -r src "$node/again"
+
+# A transfer holds the store.
+perl -e 'open(F, "+<", $ARGV[0]) or die; my $l = pack("ssx4qqix4", 0, 0, 0, 0, 0);
+    fcntl(F, 37, $l) or die "$!"; print "held\n"; close(STDOUT); sleep 60' \
+    "$node/cas/packs/lock" >held &
+holder=$!
+wait_for 5 grep -q held held
+run dtctl gc --older-than 0s
+is "$status" 3 'a store in use is left alone'
+like "$err" "in use by a transfer; try again later" 'and says so'
+kill $holder
+run dtctl gc --older-than 0s
+is "$status" 0 'until it is not'
+like "$out" 'removed 0 runs and 0 stored contents' 'with nothing to do'
+run dtctl down
+is "$status" 0 'down'
+done_testing
