@@ -54,8 +54,8 @@ bool follow_is_final(const char *state) {
 }
 
 const char *follow_state(const struct follow *f, int *exit_status) {
-    // The coordinator's word counts first. Without it: an agent says "finished" only when it heard
-    // so, and one that was cut off says "failed" of itself alone; "lost" is nobody's word.
+    // An agent says "finished" only when a coordinator said so to all, while one that was cut off
+    // says "failed" of itself alone. Then the last coordinator's word counts; "lost" is nobody's.
     static const enum node_state ORDER[] = {NODE_FINISHED, NODE_FAILED, NODE_STOPPED, NODE_LOST};
     const struct follow_node *leader = NULL;
     *exit_status = 0;
@@ -70,7 +70,8 @@ const char *follow_state(const struct follow *f, int *exit_status) {
     for (size_t k = 0; k < sizeof ORDER / sizeof ORDER[0]; k++) {
         const char *name = node_state_name(ORDER[k]);
         for (size_t i = 0; i < f->count; i++) {
-            const struct follow_node *n = leader ? leader : &f->nodes[i];
+            const struct follow_node *n =
+                leader && ORDER[k] != NODE_FINISHED ? leader : &f->nodes[i];
             if (strcmp(n->state, name) != 0)
                 continue;
             *exit_status = n->exit_status;

@@ -40,6 +40,28 @@ static int peer(const struct story *s, const struct json *j) {
 
 // ---- one function per kind of event that changes something -------------------------------------
 
+// Each node's events come in order, those of several nodes do not: the times decide.
+static void gone(struct story *s, const struct json *j, bool left) {
+    int at = peer(s, j);
+    int64_t time_ms = json_get_int(j, "time_ms", 0);
+    if (at < 0 || time_ms < s->nodes[at].here_ms)
+        return;
+    s->nodes[at].lost = !left;
+    s->nodes[at].left = left;
+    s->nodes[at].gone_why = text(s, j, "reason");
+    s->nodes[at].gone_ms = time_ms;
+}
+
+static void here(struct story_node *n, const struct json *j) {
+    int64_t time_ms = json_get_int(j, "time_ms", 0);
+    if (time_ms > n->here_ms)
+        n->here_ms = time_ms;
+    if (time_ms < n->gone_ms)
+        return;
+    n->lost = n->left = false;
+    n->gone_why = NULL;
+}
+
 static void add_round(struct story *s, const struct json *j) {
     const char *reason = text(s, j, "reason");
     if (s->round_count == STORY_ROUNDS_MAX)
@@ -63,6 +85,7 @@ static void on_round(struct story *s, struct story_node *n, const struct json *j
     int round = number(j, "round", -1, ROUND_MAX), count = number(j, "nproc", 0, STORY_LOCAL_MAX);
     if (round < 0 || count < 0)
         return;
+    here(n, j);
     n->round = round;
     n->first_rank = number(j, "rank", 0, STORY_RANKS_MAX);
     n->rank_count = count;
@@ -159,30 +182,21 @@ static void on_leader(struct story *s, struct story_node *n, const struct json *
 
 static void on_lost(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
-    int at = peer(s, j);
-    if (at < 0)
-        return;
-    s->nodes[at].lost = true;
-    s->nodes[at].gone_why = text(s, j, "reason");
+    gone(s, j, false);
 }
 
 static void on_left(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
-    int at = peer(s, j);
-    if (at < 0)
-        return;
-    s->nodes[at].left = true;
-    s->nodes[at].gone_why = text(s, j, "reason");
+    gone(s, j, true);
 }
 
 static void on_present(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
-    if (at >= 0) {
-        s->nodes[at].lost = s->nodes[at].left = false;
-        s->nodes[at].joined = true;
-        s->nodes[at].gone_why = NULL;
-    }
+    if (at < 0)
+        return;
+    here(&s->nodes[at], j);
+    s->nodes[at].joined = true;
 }
 
 static void on_ended(struct story *s, struct story_node *n, const struct json *j) {
@@ -194,11 +208,11 @@ static void on_ended(struct story *s, struct story_node *n, const struct json *j
 
 typedef void story_step(struct story *s, struct story_node *n, const struct json *j);
 static story_step *const STEPS[NODE_EVENT_COUNT] = {
-    [EVENT_JOINED] = on_joined,   [EVENT_PRESENT] = on_present, [EVENT_WAITING] = on_waiting,
-    [EVENT_ROUND] = on_round,     [EVENT_STARTED] = on_started, [EVENT_EXITED] = on_exited,
-    [EVENT_FAILURE] = on_failure, [EVENT_NODE_LOST] = on_lost,  [EVENT_NODE_LEFT] = on_left,
-    [EVENT_LEADER] = on_leader,   [EVENT_FINISHED] = on_ended,  [EVENT_FAILED] = on_ended,
-    [EVENT_ENDED] = on_ended,
+    [EVENT_JOINED] = on_joined,   [EVENT_PRESENT] = on_present,  [EVENT_WAITING] = on_waiting,
+    [EVENT_ROUND] = on_round,     [EVENT_STARTED] = on_started,  [EVENT_EXITED] = on_exited,
+    [EVENT_FAILURE] = on_failure, [EVENT_NODE_LOST] = on_lost,   [EVENT_NODE_LEFT] = on_left,
+    [EVENT_LEADER] = on_leader,   [EVENT_LEADER_LOST] = on_lost, [EVENT_FINISHED] = on_ended,
+    [EVENT_FAILED] = on_ended,    [EVENT_ENDED] = on_ended,
 };
 
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,

@@ -43,6 +43,8 @@ struct story_node {
     struct story_rank *ranks; // of the latest round, by local rank
     bool joined, left, lost;
     const char *gone_why;    // why it left or was lost; NULL: it is here, or nobody said
+    int64_t gone_ms;         // wall clock, when that was said,
+    int64_t here_ms;         // and when it was last said to be here
     const char *state, *why; // of its own "finished", "failed", "stopped" event; NULL: none yet
     int64_t ended_ms;
 };
