@@ -9,6 +9,7 @@ void config_open(struct config *c, struct arena *a, const char *program) {
     *c = (struct config){0};
     option_set_init(&c->set, a, program, "DTCTL_");
     option_set_add(&c->set, &options_config, c);
+    option_set_add(&c->set, &options_aws, c);
     option_set_add(&c->set, &options_job, c);
     option_set_add(&c->set, &options_train, &c->train);
     option_set_add(&c->set, &options_torchrun, c);

@@ -12,6 +12,7 @@
 #ifndef CONF_CONFIG_H
 #define CONF_CONFIG_H
 
+#include "conf/aws_config.h"
 #include "conf/cli.h"
 #include "conf/option.h"
 #include "conf/train_config.h"
@@ -99,6 +100,8 @@ struct config {
 
     struct config_cluster cluster;
     struct config_hosts hosts;
+    struct aws_config aws;
+    struct lease_config lease;
     struct config_ssh ssh;
     struct config_job job;
     struct config_torchrun torchrun;
@@ -133,8 +136,10 @@ const struct config_input *config_input(const struct config *c, size_t i);
 // For errors found later: "dtctl.toml:12:9: hosts.list" (or "--host: hosts.list", …).
 const char *config_where(const struct config *c, const char *key);
 
-// The tables, for help, manual and tests: globals and file keys; job; torchrun.
+// The tables, for help, manual and tests: globals and file keys; [aws] and [lease]; job;
+// torchrun.
 extern const struct option_table options_config;
+extern const struct option_table options_aws;
 extern const struct option_table options_job;
 extern const struct option_table options_torchrun;
 

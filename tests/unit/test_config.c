@@ -62,6 +62,19 @@ static const char *value_of(const struct option_set *s, const struct option_boun
     return text;
 }
 
+// The first of these that the row's own check lets pass.
+static const char *sample_checked(const struct option_row *r) {
+    static const char *const texts[] = {
+        "1",     "us-east-1", "us-east-1a", "g5.xlarge", "ami-1",      "spot", "10.0.0.0/8",
+        "vpc-1", "cr-1",      "subnet-1",   "s3://b/f",  "http://h:1", NULL};
+    for (int i = 0; texts[i]; i++) {
+        struct err e = {0};
+        if (r->check(texts[i], &e) == 0)
+            return texts[i];
+    }
+    return "1";
+}
+
 // A text, other than the default, that the row takes.
 static const char *sample(const struct option_row *r) {
     switch (r->type) {
@@ -70,7 +83,7 @@ static const char *sample(const struct option_row *r) {
     case OPTION_COUNT: return "auto";
     case OPTION_INT: return arena_printf(&a, "%.0f", r->min + 1);
     case OPTION_REAL: return arena_printf(&a, "%.17g", (r->min + r->max) / 4);
-    case OPTION_DURATION: return "1500ms";
+    case OPTION_DURATION: return r->min > 1500 ? "20s" : "1500ms";
     case OPTION_BYTES: return "8KiB";
     case OPTION_RANGE: return "1:3";
     case OPTION_INTS: return "7,8,9";
@@ -79,7 +92,7 @@ static const char *sample(const struct option_row *r) {
     case OPTION_RECORDS: return "in=/data:sharded";
     case OPTION_PATH:
     case OPTION_PATHS: return "/some/where";
-    default: return r->check ? "1" : "text";
+    default: return r->check ? sample_checked(r) : "text";
     }
 }
 
@@ -122,9 +135,9 @@ static void test_row(const struct option_row *given, const char *verb) {
 }
 
 static void test_rows(void) {
-    const struct option_table *tables[] = {&options_config, &options_job, &options_train,
-                                           &options_torchrun};
-    for (int t = 0; t < 4; t++)
+    const struct option_table *tables[] = {&options_config, &options_aws, &options_job,
+                                           &options_train, &options_torchrun};
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (size_t i = 0; i < tables[t]->count; i++) {
             const struct option_row *r = &tables[t]->rows[i];
             char **first;

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// [aws] and [lease]: provider aws, and how long what it makes lives.
+#include "conf/aws_config.h"
+#include "conf/config.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field) .offset = offsetof(struct config, field)
+
+const char *const aws_config_egress[] = {"open", "closed", NULL};
+const char *const aws_config_efa[] = {"auto", "off", NULL};
+const char *const aws_config_placement[] = {"auto", "on", "off", NULL};
+const char *const aws_config_address[] = {"auto", "elastic", "none", NULL};
+
+// ---- checks ------------------------------------------------------------------------------------
+
+static bool only(const char *text, const char *further) {
+    for (const char *p = text; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr(further, *p))
+            return false;
+    return *text != 0;
+}
+
+static int check_region(const char *text, struct err *e) {
+    size_t len = strlen(text);
+    if (only(text, "-") && strchr(text, '-') && len < 32 && isdigit((unsigned char)text[len - 1]))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' is no region; one is called us-east-1", text);
+}
+
+static int check_zone(const char *text, struct err *e) {
+    size_t len = strlen(text);
+    if (only(text, "-") && strchr(text, '-') && len < 64 && isalpha((unsigned char)text[len - 1]))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' is no zone; one is called us-east-1a", text);
+}
+
+static int check_owner(const char *text, struct err *e) {
+    if (only(text, "._@-") && isalnum((unsigned char)text[0]) && strlen(text) <= 64)
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.80s': letters, digits, '.', '_', '@', '-', at most 64", text);
+}
+
+static int check_type(const char *text, struct err *e) {
+    if (only(text, ".-") && strchr(text, '.') && strlen(text) <= 64)
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' is no instance type; one is called g6.12xlarge", text);
+}
+
+static int check_image(const char *text, struct err *e) {
+    if (str_starts(text, "ami-") && only(text + 4, ""))
+        return 0;
+    if (text[0] == '/' && only(text, "/._-"))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is neither an image (ami-…) nor the path of a public SSM parameter "
+                   "(/aws/service/…)",
+                   text);
+}
+
+static int check_purchase(const char *text, struct err *e) {
+    static const char *const words[] = {"on-demand", "spot", "reservation", "capacity-block", NULL};
+    for (int i = 0; words[i]; i++)
+        if (strcmp(words[i], text) == 0)
+            return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.64s' is no way to buy: on-demand, spot, reservation, capacity-block", text);
+}
+
+static int check_cidr(const char *text, struct err *e) {
+    const char *slash = strchr(text, '/');
+    if (slash && isdigit((unsigned char)slash[1]) && only(text, "./:"))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' is no range of addresses; one is 198.51.100.7/32", text);
+}
+
+static int check_s3(const char *text, struct err *e) {
+    if (str_starts(text, "s3://") && only(text + 5, "./_=-") && text[5] != '/')
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.100s' is not s3://BUCKET or s3://BUCKET/FOLDER", text);
+}
+
+static int check_url(const char *text, struct err *e) {
+    if (str_starts(text, "http://") || str_starts(text, "https://"))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.100s' is no address that begins with http:// or https://",
+                   text);
+}
+
+static int check_id(const char *text, const char *prefix, struct err *e) {
+    if (str_starts(text, prefix) && only(text + strlen(prefix), ""))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.64s' does not begin with %s", text, prefix);
+}
+
+static int check_vpc(const char *text, struct err *e) {
+    return check_id(text, "vpc-", e);
+}
+
+static int check_subnet(const char *text, struct err *e) {
+    return check_id(text, "subnet-", e);
+}
+
+static int check_reservation(const char *text, struct err *e) {
+    return check_id(text, "cr-", e);
+}
+
+#define YEAR_MS 31536000000.0
+
+static const struct option_row rows[] = {
+    {.key = "aws.region",
+     .flag = "region",
+     .verbs = "init plan up gc",
+     .env = "AWS_REGION",
+     .type = OPTION_STRING,
+     AT(aws.region),
+     .arg = "REGION",
+     .check = check_region,
+     .help = "Region; empty: AWS_DEFAULT_REGION, else that of the profile in ~/.aws/config."},
+    {.key = "aws.profile",
+     .env = "AWS_PROFILE",
+     .type = OPTION_STRING,
+     AT(aws.profile),
+     .arg = "NAME",
+     .help = "Profile of ~/.aws that Terraform takes credentials from; empty: as the AWS "
+             "tools do."},
+    {.key = "aws.owner",
+     .type = OPTION_STRING,
+     AT(aws.owner),
+     .arg = "NAME",
+     .check = check_owner,
+     .help = "Whose instances they are, as a tag that gc looks for; empty: the name of this "
+             "user."},
+    {.key = "aws.zones",
+     .flag = "zone",
+     .verbs = "init plan up",
+     .type = OPTION_LIST,
+     AT(aws.zones),
+     .arg = "ZONE",
+     .check = check_zone,
+     .help = "Zones in the order to try; empty: all that offer the type."},
+    {.key = "aws.instance_type",
+     .flag = "instance-type",
+     .verbs = "init plan up",
+     .type = OPTION_STRING,
+     AT(aws.instance_type),
+     .text = "g6.xlarge",
+     .arg = "TYPE",
+     .check = check_type,
+     .help = "What each node is."},
+    {.key = "aws.image",
+     .type = OPTION_STRING,
+     AT(aws.image),
+     .arg = "IMAGE",
+     .check = check_image,
+     .help = "Machine image (ami-…), or the path of a public SSM parameter that holds one; "
+             "empty: AWS's base image with NVIDIA driver."},
+    {.key = "aws.fallback",
+     .flag = "fallback",
+     .verbs = "init plan up",
+     .type = OPTION_LIST,
+     AT(aws.fallback),
+     .text = "on-demand",
+     .arg = "WAY",
+     .check = check_purchase,
+     .help = "Ways to buy in the order to try: on-demand, spot, reservation, "
+             "capacity-block; the flag may be repeated. Every zone is tried in one way before the "
+             "next way."},
+    {.key = "aws.spot_max_price",
+     .type = OPTION_REAL,
+     AT(aws.spot_max_price),
+     .text = "0",
+     .min = 0,
+     .max = 1000,
+     .arg = "USD",
+     .help = "Highest price of a spot node, USD per hour; 0: the on-demand price."},
+    {.key = "aws.capacity_reservation",
+     .type = OPTION_STRING,
+     AT(aws.capacity_reservation),
+     .arg = "ID",
+     .check = check_reservation,
+     .help = "Reservation or capacity block to start in; it lies in one zone, which "
+             "aws.zones names."},
+    {.key = "aws.ssh_user",
+     .type = OPTION_STRING,
+     AT(aws.ssh_user),
+     .text = "ubuntu",
+     .arg = "USER",
+     .help = "Login of the image."},
+    {.key = "aws.operator_cidrs",
+     .flag = "operator-cidr",
+     .verbs = "init plan up",
+     .type = OPTION_LIST,
+     AT(aws.operator_cidrs),
+     .arg = "RANGE",
+     .check = check_cidr,
+     .help = "Where SSH may come from; empty: this computer's own address, if it has a "
+             "public one."},
+    {.key = "aws.allow_open_ssh",
+     .type = OPTION_BOOL,
+     AT(aws.allow_open_ssh),
+     .text = "false",
+     .help = "Accept ranges that let the world try SSH."},
+    {.key = "aws.vpc",
+     .type = OPTION_STRING,
+     AT(aws.vpc),
+     .arg = "ID",
+     .check = check_vpc,
+     .help = "Existing VPC; empty makes one."},
+    {.key = "aws.subnet",
+     .type = OPTION_STRING,
+     AT(aws.subnet),
+     .arg = "ID",
+     .check = check_subnet,
+     .help = "Existing subnet for the nodes; empty makes one."},
+    {.key = "aws.vpc_cidr",
+     .type = OPTION_STRING,
+     AT(aws.vpc_cidr),
+     .text = "10.77.0.0/16",
+     .arg = "RANGE",
+     .check = check_cidr,
+     .help = "Addresses of an own VPC."},
+    {.key = "aws.egress",
+     .type = OPTION_CHOICE,
+     AT(aws.egress),
+     .text = "open",
+     .choices = aws_config_egress,
+     .help = "Whether nodes reach the internet: closed leaves the cluster and S3."},
+    {.key = "aws.efa",
+     .type = OPTION_CHOICE,
+     AT(aws.efa),
+     .text = "auto",
+     .choices = aws_config_efa,
+     .help = "Whether nodes get every EFA interface that their type has."},
+    {.key = "aws.placement_group",
+     .type = OPTION_CHOICE,
+     AT(aws.placement_group),
+     .text = "auto",
+     .choices = aws_config_placement,
+     .help = "Whether nodes stand close together: auto where the type can."},
+    {.key = "aws.public_address",
+     .type = OPTION_CHOICE,
+     AT(aws.public_address),
+     .text = "auto",
+     .choices = aws_config_address,
+     .help = "Public addresses of nodes; with none, ssh.proxy_jump or a VPN leads there."},
+    {.key = "aws.root_gb",
+     .type = OPTION_INT,
+     AT(aws.root_gb),
+     .text = "100",
+     .min = 8,
+     .max = 16384,
+     .help = "Root volume in GiB."},
+    {.key = "aws.root_iops",
+     .type = OPTION_INT,
+     AT(aws.root_iops),
+     .text = "0",
+     .min = 0,
+     .max = 16000,
+     .help = "Operations per second of the root volume; 0: 3000."},
+    {.key = "aws.root_throughput",
+     .type = OPTION_INT,
+     AT(aws.root_throughput),
+     .text = "0",
+     .min = 0,
+     .max = 1000,
+     .help = "Throughput of the root volume in MiB/s; 0: 125."},
+    {.key = "aws.s3",
+     .type = OPTION_STRING,
+     AT(aws.s3),
+     .arg = "s3://BUCKET/FOLDER",
+     .check = check_s3,
+     .help = "Bucket and folder that nodes may use, by a role made for it."},
+    {.key = "aws.instance_profile",
+     .type = OPTION_STRING,
+     AT(aws.instance_profile),
+     .arg = "NAME",
+     .help = "Existing instance profile for the nodes, instead of a role."},
+    {.key = "aws.permissions_boundary",
+     .type = OPTION_STRING,
+     AT(aws.permissions_boundary),
+     .arg = "ARN",
+     .help = "Policy that limits the role for aws.s3."},
+    {.key = "aws.kms_key",
+     .type = OPTION_STRING,
+     AT(aws.kms_key),
+     .arg = "ARN",
+     .help = "Key that encrypts the volumes; empty: the account's own."},
+    {.key = "aws.closed_metadata",
+     .type = OPTION_BOOL,
+     AT(aws.closed_metadata),
+     .text = "true",
+     .help = "On a node only root reaches the metadata service, and so a role's "
+             "credentials."},
+    {.key = "aws.tags",
+     .type = OPTION_MAP,
+     AT(aws.tags),
+     .arg = "NAME=VALUE",
+     .help = "Further tags of everything that is made."},
+    {.key = "aws.price",
+     .type = OPTION_REAL,
+     AT(aws.price),
+     .text = "0",
+     .min = 0,
+     .max = 10000,
+     .arg = "USD",
+     .help = "What a node costs, USD per hour; 0: the built-in list price."},
+    {.key = "aws.endpoint_url",
+     .env = "AWS_ENDPOINT_URL",
+     .type = OPTION_STRING,
+     AT(aws.endpoint_url),
+     .arg = "URL",
+     .check = check_url,
+     .help = "An API server other than AWS, for tests and private clouds."},
+    {.key = "aws.terraform",
+     .type = OPTION_STRING,
+     AT(aws.terraform),
+     .arg = "PROGRAM",
+     .help = "Program that talks to AWS; empty: terraform, else tofu, on PATH."},
+    {.key = "aws.state",
+     .type = OPTION_STRING,
+     AT(aws.state),
+     .arg = "s3://BUCKET/FOLDER",
+     .check = check_s3,
+     .help = "Where Terraform keeps what it made, for several operators; empty: "
+             ".dtctl/CLUSTER/terraform."},
+    {.key = "aws.boot_timeout",
+     .type = OPTION_DURATION,
+     AT(aws.boot_timeout_ms),
+     .text = "15m",
+     .min = 10000,
+     .max = 7200000,
+     .arg = "TIME",
+     .help = "Time for a node from its start until it is ready."},
+    {.key = "aws.keep_failed",
+     .flag = "keep",
+     .verbs = "up",
+     .type = OPTION_BOOL,
+     AT(aws.keep_failed),
+     .text = "false",
+     .help = "Keep nodes that do not become ready, to look at them."},
+    {.key = "aws.ssh_include",
+     .type = OPTION_BOOL,
+     AT(aws.ssh_include),
+     .text = "false",
+     .help = "Let up add one Include line to ~/.ssh/config, so that `ssh NODE` works, and "
+             "down remove it."},
+    {.flag = "replace",
+     .verbs = "up",
+     .type = OPTION_STRING,
+     .marks = OPTION_NO_ENV,
+     AT(aws.replace),
+     .arg = "NODES",
+     .help = "Nodes to end and make anew, such as node[1-2]: those that run and cannot be used."},
+    {.key = "lease.ttl",
+     .flag = "ttl",
+     .verbs = "init plan up",
+     .type = OPTION_DURATION,
+     AT(lease.ttl_ms),
+     .text = "12h",
+     .min = 0,
+     .max = YEAR_MS,
+     .arg = "TIME",
+     .help = "Nodes end themselves so long after their start; 0: never. `dtctl extend` "
+             "moves it."},
+    {.key = "lease.idle",
+     .flag = "idle",
+     .verbs = "init plan up",
+     .type = OPTION_DURATION,
+     AT(lease.idle_ms),
+     .text = "60m",
+     .min = 0,
+     .max = YEAR_MS,
+     .arg = "TIME",
+     .help = "Nodes end themselves after so long without a run, a login or use of their "
+             "GPUs; 0: never."},
+};
+
+const struct option_table options_aws = {"Provider aws", rows, sizeof rows / sizeof rows[0]};
