@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// New SSH keys: ed25519, in OpenSSH's formats, without a passphrase. For the cluster's own login
+// key and for host keys that are good for one login.
+#ifndef REMOTE_SSH_KEY_H
+#define REMOTE_SSH_KEY_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+struct ssh_key {
+    const char *private_key; // the file's text, "-----BEGIN OPENSSH PRIVATE KEY-----\n…"
+    const char *public_key;  // "ssh-ed25519 AAAA… comment", without newline
+};
+
+// Strings in the arena. The format is OpenSSH's PROTOCOL.key, cipher "none".
+int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, struct err *e);
+
+// The key in the file, made there (0600, and its public half in PATH.pub) when there is none.
+int ssh_key_file(struct arena *a, const char *path, const char *comment, const char **public_key,
+                 struct err *e);
+
+#endif
