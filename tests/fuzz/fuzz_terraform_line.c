@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines and states of Terraform: any bytes become a line with strings that are there, or a state
+// whose counts hold, or an error with words. What AWS is quoted with becomes printable.
+#include "cluster/aws_refusal.h"
+#include "cluster/aws_vars.h"
+#include "cluster/terraform_line.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
+    struct arena a = {0};
+    struct err e = {0};
+    struct terraform_line l;
+    struct terraform_state state;
+    struct aws_vars vars;
+    const char *text = arena_strndup(&a, (const char *)data, size);
+    terraform_line_parse(&a, text, size, &l);
+    must(l.message && l.address && l.type && l.action && l.id && l.summary && l.detail);
+    must(l.index >= -1);
+    (void)terraform_line_output(l.outputs, "inventory");
+    if (terraform_state_parse(&a, text, size, &state, &e) < 0)
+        must(e.code != ERR_NONE && e.text[0]);
+    else
+        for (size_t i = 0; i < state.count; i++)
+            must(state.resources[i].id && state.resources[i].type && state.resources[i].key);
+    struct aws_refusal r = aws_refusal_of(&a, text);
+    must(r.words && r.next && strlen(r.code) < sizeof r.code);
+    for (const char *p = r.words; *p; p++)
+        must((unsigned char)*p >= 0x20 && *p != 0x7f);
+    err_clear(&e);
+    if (aws_vars_read(&a, text, size, &vars, &e) < 0)
+        must(e.code != ERR_NONE);
+    arena_fini(&a);
+    return 0;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Provider aws: instance types and quotas, what refusals mean, the order of attempts.
+#include "cluster/aws_refusal.h"
+#include "cluster/aws_tries.h"
+#include "cluster/aws_types.h"
+#include "tests/tap.h"
+
+static struct arena a;
+
+static void types(void) {
+    const struct aws_type *t = aws_types_find("p4d.24xlarge");
+    if (!ok(t != NULL, "p4d.24xlarge is known"))
+        return;
+    is_int(t->gpus, 8, "its GPUs");
+    is_int(t->vcpus, 96, "its vCPUs");
+    is_int(t->efa, 4, "its EFA interfaces");
+    ok(aws_types_find("p9.nano") == NULL, "an unknown type is not made up");
+    is_str(aws_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
+    is_str(aws_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
+    is_str(aws_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
+    is_str(aws_types_quota("p5.48xlarge", AWS_RESERVATION).code, "L-417A185B",
+           "a reservation runs on demand");
+    is_str(aws_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "", "a block has no quota");
+    is_str(aws_types_quota("t3.micro", AWS_ON_DEMAND).code, "L-1216C47A", "the standard types");
+    is_str(aws_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
+           "gr6 counts as G");
+    is_str(aws_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
+    is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy by name");
+    is_int(aws_purchase_named("stolen"), -1, "and one that is none");
+}
+
+static void refusal(const char *text, enum aws_refusal_kind kind, const char *code) {
+    struct aws_refusal r = aws_refusal_of(&a, text);
+    is_str(aws_refusal_name(r.kind), aws_refusal_name(kind), "%.60s", text);
+    is_str(r.code, code, "its code");
+    ok(r.next[0] != 0, "a next step");
+}
+
+static void refusals(void) {
+    refusal("creating EC2 Instance: operation error EC2: RunInstances, https response error "
+            "StatusCode: 400, RequestID: x, api error InsufficientInstanceCapacity: We currently "
+            "do not have sufficient capacity",
+            AWS_REFUSAL_CAPACITY, "InsufficientInstanceCapacity");
+    refusal("x, api error VcpuLimitExceeded: You have requested more vCPU capacity than your "
+            "current vCPU limit of 0 allows",
+            AWS_REFUSAL_QUOTA, "VcpuLimitExceeded");
+    refusal("api error Unsupported: Your requested instance type is not supported",
+            AWS_REFUSAL_UNSUPPORTED, "Unsupported");
+    refusal("api error InvalidPlacementGroup.InUse: x", AWS_REFUSAL_PLACEMENT,
+            "InvalidPlacementGroup.InUse");
+    refusal("api error SpotMaxPriceTooLow: x", AWS_REFUSAL_PRICE, "SpotMaxPriceTooLow");
+    refusal("api error UnauthorizedOperation: You are not authorized", AWS_REFUSAL_PERMISSION,
+            "UnauthorizedOperation");
+    refusal("api error RequestLimitExceeded: Request limit exceeded.", AWS_REFUSAL_THROTTLE,
+            "RequestLimitExceeded");
+    refusal("No valid credential sources found: Please see …", AWS_REFUSAL_PERMISSION, "");
+    refusal("api error SomethingNew: x", AWS_REFUSAL_OTHER, "SomethingNew");
+    refusal("api error ", AWS_REFUSAL_OTHER, "");
+    refusal("", AWS_REFUSAL_OTHER, "");
+    struct aws_refusal r = aws_refusal_of(
+        &a,
+        "api error InsufficientInstanceCapacity: We do not have sufficient p5.48xlarge capacity "
+        "in the Availability Zone you requested (us-east-1a). You can currently get it by not "
+        "specifying a zone in your request or choosing us-east-1b, us-east-1d.");
+    is_uint(r.zone_count, 2, "the zones that AWS recommends");
+    is_str(r.zones[0], "us-east-1b", "the first");
+    is_str(r.zones[1], "us-east-1d", "the second");
+    r = aws_refusal_of(&a, "api error Unsupported: a\x1b[31mb");
+    ok(strchr(r.words, 0x1b) == NULL, "control characters do not get through");
+}
+
+static struct aws_refusal of_kind(enum aws_refusal_kind kind) {
+    return (struct aws_refusal){.kind = kind};
+}
+
+static void tries(void) {
+    static const char *const zones[] = {"a1a", "a1b", "a1c"};
+    static const char *const ways[] = {"spot", "on-demand"};
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY), quota = of_kind(AWS_REFUSAL_QUOTA);
+    aws_tries_init(&t, zones, 3, ways, 2);
+    is_str(t.zone, "a1a", "the first zone");
+    is_str(t.purchase, "spot", "in the first way");
+    capacity.zones[0] = "a1c";
+    capacity.zone_count = 1;
+    ok(aws_tries_next(&t, &capacity), "a second attempt");
+    is_str(t.zone, "a1c", "where AWS recommends");
+    ok(aws_tries_next(&t, &capacity), "a third attempt");
+    is_str(t.zone, "a1b", "in the zone that is left");
+    ok(aws_tries_next(&t, &capacity), "a fourth attempt");
+    is_str(t.zone, "a1a", "begins again");
+    is_str(t.purchase, "on-demand", "in the next way");
+    ok(!aws_tries_next(&t, &quota), "a quota holds in every zone, and no way is left");
+    aws_tries_init(&t, zones, 3, ways, 2);
+    ok(aws_tries_next(&t, &quota), "a quota of one way");
+    is_str(t.purchase, "on-demand", "is not that of the next");
+    is_str(t.zone, "a1a", "from the first zone on");
+    struct aws_refusal auth = of_kind(AWS_REFUSAL_PERMISSION);
+    ok(!aws_tries_next(&t, &auth), "what is not permitted is not tried again");
+    struct aws_refusal throttle = of_kind(AWS_REFUSAL_THROTTLE);
+    for (int i = 0; i < AWS_TRIES_THROTTLED_MAX; i++)
+        ok(aws_tries_next(&t, &throttle) && str_eq(t.zone, "a1a"), "throttled: the same once more");
+    ok(!aws_tries_next(&t, &throttle), "but not for ever");
+}
+
+static void tries_learnt(void) {
+    static const char *const zones[] = {"a1a", "a1b"};
+    static const char *const ways[] = {"on-demand"};
+    struct aws_tries t;
+    struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY);
+    aws_tries_init(&t, NULL, 0, ways, 1);
+    ok(t.zone == NULL, "no zone is known: the module chooses");
+    aws_tries_learn(&t, zones, 2, "a1a");
+    ok(aws_tries_next(&t, &capacity), "zones were learnt");
+    is_str(t.zone, "a1b", "the one that was tried does not come again");
+    ok(!aws_tries_next(&t, &capacity), "then none is left");
+}
+
+int main(void) {
+    types();
+    refusals();
+    tries();
+    tries_learnt();
+    arena_fini(&a);
+    return done_testing();
+}

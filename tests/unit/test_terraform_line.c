@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Terraform prints: lines as version 1.11 writes them, and its state.
+#include "cluster/terraform_line.h"
+#include "tests/tap.h"
+
+static struct arena a;
+
+static struct terraform_line parse(const char *text) {
+    struct terraform_line l;
+    terraform_line_parse(&a, text, strlen(text), &l);
+    return l;
+}
+
+static void lines(void) {
+    struct terraform_line l = parse(
+        "{\"@level\":\"info\",\"@message\":\"m\",\"hook\":{\"resource\":{\"addr\":"
+        "\"module.nodes.aws_instance.node[1]\",\"resource_type\":\"aws_instance\",\"resource_key\":"
+        "1},"
+        "\"action\":\"create\",\"id_key\":\"id\",\"id_value\":\"i-1\",\"elapsed_seconds\":12},"
+        "\"type\":\"apply_complete\"}");
+    is_int(l.kind, TERRAFORM_COMPLETE, "apply_complete");
+    is_str(l.address, "module.nodes.aws_instance.node[1]", "address");
+    is_str(l.type, "aws_instance", "type");
+    is_int(l.index, 1, "index");
+    is_str(l.id, "i-1", "id");
+    is_int(l.elapsed_s, 12, "time");
+    l = parse(
+        "{\"type\":\"planned_change\",\"change\":{\"resource\":{\"addr\":\"x.y\",\"resource_key\":"
+        "\"k\"},\"action\":\"replace\"}}");
+    is_int(l.kind, TERRAFORM_PLANNED, "planned_change");
+    is_str(l.action, "replace", "action");
+    is_int(l.index, -1, "a key that is no number");
+    l = parse("{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
+              "\"detail\":\"d\"}}");
+    ok(l.is_error, "a diagnostic that is an error");
+    is_str(l.summary, "s", "summary");
+    is_str(l.detail, "d", "detail");
+    l = parse("{\"type\":\"change_summary\",\"changes\":{\"add\":2,\"change\":1,\"remove\":0,"
+              "\"operation\":\"apply\"}}");
+    is_int(l.add, 2, "added");
+    is_str(l.operation, "apply", "operation");
+    l = parse("{\"type\":\"outputs\",\"outputs\":{\"n\":{\"sensitive\":false,\"value\":\"v\"}}}");
+    const struct json *v = terraform_line_output(l.outputs, "n");
+    ok(v && str_eq(v->str, "v"), "an output");
+    ok(terraform_line_output(l.outputs, "m") == NULL, "one that is not there");
+    is_int(parse("{\"type\":\"version\"}").kind, TERRAFORM_OTHER, "a line of no interest");
+    is_int(parse("Error: no").kind, TERRAFORM_TEXT, "words");
+    is_int(parse("{\"type\":").kind, TERRAFORM_TEXT, "half a line");
+    is_int(parse("").kind, TERRAFORM_TEXT, "an empty one");
+    is_int(parse("{\"type\":\"apply_start\",\"hook\":7}").kind, TERRAFORM_START, "a wrong shape");
+    is_int(
+        parse("{\"type\":\"apply_start\",\"hook\":{\"resource\":{\"resource_key\":99999999999}}}")
+            .index,
+        -1, "an index that is none");
+}
+
+static void states(void) {
+    static const char text[] = "{\"version\":4,\"outputs\":{},\"resources\":[{\"module\":\"module."
+                               "nodes\",\"mode\":\"managed\","
+                               "\"type\":\"aws_instance\",\"name\":\"node\",\"instances\":[{"
+                               "\"index_key\":0,\"attributes\":"
+                               "{\"id\":\"i-0\"}},{\"index_key\":1,\"status\":\"tainted\","
+                               "\"attributes\":{\"id\":\"i-1\"}}]},"
+                               "{\"mode\":\"data\",\"type\":\"aws_vpc\",\"name\":\"x\","
+                               "\"instances\":[{\"index_key\":\"k\","
+                               "\"attributes\":null}]}]}";
+    struct terraform_state s;
+    struct err e = {0};
+    is_int(terraform_state_parse(&a, text, sizeof text - 1, &s, &e), 0, "a state: %s", e.text);
+    is_uint(s.count, 3, "all of it");
+    is_uint(s.managed_count, 2, "of which it made two");
+    is_str(s.resources[1].id, "i-1", "id");
+    ok(s.resources[1].tainted && !s.resources[0].tainted, "tainted");
+    is_str(s.resources[0].module, "module.nodes", "module");
+    is_str(s.resources[2].key, "k", "key");
+    is_str(terraform_state_address(&a, &s.resources[1]), "module.nodes.aws_instance.node[1]",
+           "the address of one of several");
+    is_str(terraform_state_address(&a, &s.resources[2]), "aws_vpc.x[\"k\"]", "of one by key");
+    is_str(s.resources[2].id, "", "no attributes, no id");
+    is_int(terraform_state_parse(&a, "\n", 1, &s, &e), 0, "no state yet");
+    is_uint(s.count, 0, "is an empty one");
+    is_int(terraform_state_parse(&a, "{\"version\":3}", 13, &s, &e), -1, "another format");
+    has_str(e.text, "reads 4", "says which it reads");
+    is_int(terraform_state_parse(&a, "{", 1, &s, &e), -1, "half a state");
+    is_int(terraform_state_parse(&a, "{\"version\":4,\"resources\":7}", 27, &s, &e), 0,
+           "resources of a wrong shape are none");
+}
+
+int main(void) {
+    lines();
+    states();
+    arena_fini(&a);
+    return done_testing();
+}
