@@ -2,6 +2,7 @@
 // dtctl down: take back what up put on the nodes.
 #include "command.h"
 
+#include "cluster/aws_plan.h"
 #include "job/provider.h"
 
 struct down_flags {
@@ -50,6 +51,19 @@ static int dry_run(struct session *s, const struct down_flags *f, struct err *e)
     return 0;
 }
 
+static void tell_ended(struct session *s, const struct provider_down_result *down) {
+    char cost[AWS_PLAN_MONEY_BYTES];
+    screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
+               down->verified);
+    if (down->swept)
+        screen_out(s->screen, "%zu things that no state knew were found by their tags and ended\n",
+                   down->swept);
+    if (down->spent_mils >= 0)
+        screen_out(s->screen,
+                   "the nodes cost about %s by list price, without volumes and traffic\n",
+                   aws_plan_money(cost, down->spent_mils));
+}
+
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     const struct down_flags *f = flags;
@@ -67,8 +81,16 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     json_int(&j, "nodes_removed", (int64_t)down.removed);
     json_int(&j, "freed_bytes", (int64_t)down.bytes);
     json_int(&j, "runs_left", (int64_t)down.runs_left);
+    if (down.made_here) {
+        json_str(&j, "verified", down.verified);
+        json_int(&j, "swept", (int64_t)down.swept);
+        if (down.spent_mils >= 0)
+            json_num(&j, "cost_usd", (double)down.spent_mils / 1000);
+    }
     screen_event_end(s->screen, &text, &j);
-    if (was_up)
+    if (down.made_here)
+        tell_ended(s, &down);
+    else if (was_up)
         screen_out(s->screen, "%zu node%s cleaned, %s freed there\n", down.removed,
                    down.removed == 1 ? "" : "s", str_human_bytes(freed, down.bytes));
     else
@@ -82,8 +104,10 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_down = {
     .verb = {.name = "down",
              .summary = "remove from the nodes what up put there",
-             .text = "Removes dtctl's folder from every node and, where up made them, the nodes. "
-                     "Results on this side stay. Doing it again does no harm."},
+             .text =
+                 "Removes dtctl's folder from every node. Where up made the nodes it ends them, "
+                 "asks AWS until nothing with the cluster's tags is left, and says what it "
+                 "cost. Results on this side stay. Doing it again does no harm."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct down_flags),
     .run = run,

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "job/aws_gc.h"
 #include "job/node_runs.h"
 #include "job/run.h"
 #include "sys/file.h"
@@ -18,7 +19,7 @@ enum { NODE_RUNS_CLEANED_MAX = 1000 }; // in one go
 
 struct gc_flags {
     int64_t older_than_ms, keep;
-    bool unfetched;
+    bool unfetched, all_regions;
 };
 
 static const struct option_row ROWS[] = {
@@ -46,6 +47,13 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct gc_flags, unfetched),
      .marks = OPTION_NO_ENV,
      .help = "Remove runs whose results are not on this side, too. They are lost then."},
+    {.flag = "all-regions",
+     .verbs = "gc",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct gc_flags, all_regions),
+     .marks = OPTION_NO_ENV,
+     .help = "Look for leftovers on AWS in every region, not only in that of the configuration."},
 };
 static const struct option_table TABLE = {"Gc", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -230,6 +238,7 @@ static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     struct gc g = {.session = s, .flags = flags};
+    struct aws_gc_result aws = {0};
     size_t folders = 0;
     char freed[STR_HUMAN_BYTES_MAX];
     if (cluster_lock(&s->cluster, "gc", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
@@ -242,6 +251,8 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (result == 0)
         result = fleet_verdict(&g.fleet, "gc", e);
     fleet_close(&g.fleet);
+    if (result == 0 && (g.flags->all_regions || aws_gc_wanted(s)))
+        result = aws_gc(s, g.flags->all_regions, &aws, e);
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "gc");
@@ -250,12 +261,18 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     json_int(&j, "contents", (int64_t)g.contents);
     json_int(&j, "folders", (int64_t)folders);
     json_int(&j, "freed_bytes", (int64_t)g.bytes);
+    json_int(&j, "regions", (int64_t)aws.regions);
+    json_int(&j, "leftovers", (int64_t)aws.found);
+    json_int(&j, "ended", (int64_t)aws.removed);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen,
                "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
                s->config->dry_run ? "would remove" : "removed", g.runs, g.runs == 1 ? "" : "s",
                g.contents, g.contents == 1 ? "" : "s", str_human_bytes(freed, g.bytes),
                s->config->dry_run ? " of content" : "", folders, folders == 1 ? "" : "s");
+    if (aws.regions)
+        screen_out(s->screen, "AWS: %zu left over in %zu region%s, %zu ended\n", aws.found,
+                   aws.regions, aws.regions == 1 ? "" : "s", aws.removed);
     return result;
 }
 
@@ -264,7 +281,9 @@ const struct command cmd_gc = {
              .summary = "remove old runs from the nodes, and leftovers",
              .text = "Removes from the nodes the runs that are over, old enough and fetched, what "
                      "their stores keep of files that no run has any more, and on this side what "
-                     "killed commands left. Results on this side stay."},
+                     "killed commands left. Results on this side stay. Provider aws: also lists "
+                     "what carries your tag and belongs to no cluster in this folder, and ends "
+                     "it with -y."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct gc_flags),
     .run = run,

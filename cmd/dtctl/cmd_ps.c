@@ -3,7 +3,10 @@
 #include "command.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cluster/nodeset.h"
+#include "job/aws_cluster.h"
+#include "job/aws_lease.h"
 #include "job/node_runs.h"
 #include "job/run_fleet.h"
 
@@ -149,7 +152,51 @@ const struct command cmd_ps = {
 
 // ---- status ------------------------------------------------------------------------------------
 
-static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs) {
+// A machine that does not answer may be gone for good; its provider knows.
+static const bool *find_gone(struct session *s, const struct fleet *f,
+                             const struct inventory *inv) {
+    bool *gone = arena_new(s->arena, bool, inv->count + 1);
+    struct err e = {0};
+    if (fleet_failures(f) && str_eq(inv->provider, "aws") && aws_lease_gone(s, inv, gone, &e) < 0)
+        log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
+    return gone;
+}
+
+// When the nodes end, and what that costs.
+static int show_lease(struct session *s, struct fleet *f, const struct inventory *inv,
+                      struct err *e) {
+    struct aws_plan p;
+    struct strbuf text = {0};
+    struct json_out j;
+    int64_t until = 0, spent = aws_cluster_spent_mils(s, inv), now = clock_wall_ms();
+    char left[STR_HUMAN_BYTES_MAX], cost[AWS_PLAN_MONEY_BYTES], rest[AWS_PLAN_MONEY_BYTES];
+    if (!str_eq(inv->provider, "aws"))
+        return 0;
+    if (aws_lease_get(f, &until, e) < 0)
+        return -1;
+    aws_plan_make(&p, &s->config->aws, &s->config->lease, inv->name, "", (int64_t)inv->count);
+    int64_t left_ms = until > now ? until - now : 0;
+    screen_event(&text, &j, "lease");
+    json_int(&j, "until_ms", until);
+    json_int(&j, "left_ms", left_ms);
+    if (spent >= 0)
+        json_num(&j, "spent_usd", (double)spent / 1000);
+    screen_event_end(s->screen, &text, &j);
+    if (until)
+        screen_out(s->screen, "lease: ends in %s", str_human_ms(left, left_ms));
+    else
+        screen_out(s->screen, "lease: not known");
+    if (spent >= 0)
+        screen_out(s->screen, "; spent about %s", aws_plan_money(cost, spent));
+    if (spent >= 0 && until)
+        screen_out(s->screen, ", at most %s more until then",
+                   aws_plan_money(rest, aws_plan_cost_mils(&p, (int64_t)inv->count, left_ms)));
+    screen_out(s->screen, "\n");
+    return 0;
+}
+
+static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs,
+                      bool gone) {
     char memory[STR_HUMAN_BYTES_MAX], disk[STR_HUMAN_BYTES_MAX];
     const struct node_run *going = NULL;
     int ranks = 0, others = 0;
@@ -164,7 +211,7 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
     screen_event(&text, &j, "node");
     json_str(&j, "node", n->info->name);
     json_str(&j, "address", n->info->address);
-    json_str(&j, "state", n->failed ? "unreachable" : going ? "busy" : "idle");
+    json_str(&j, "state", gone ? "gone" : n->failed ? "unreachable" : going ? "busy" : "idle");
     json_str(&j, "error", n->failed ? n->err.text : NULL);
     json_str(&j, "run", going ? going->run : NULL);
     json_int(&j, "ranks_running", ranks);
@@ -188,7 +235,8 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
     screen_event_end(s->screen, &text, &j);
     if (n->failed) {
         screen_out(s->screen, "%-16s %-18s %-11s %s\n", n->info->name, n->info->address,
-                   "unreachable", n->err.text);
+                   gone ? "gone" : "unreachable",
+                   gone ? "AWS has ended it; dtctl up makes another one" : n->err.text);
         return;
     }
     screen_out(s->screen, "%-16s %-18s %-11s %4d %4d %9s %9s  %s%s\n", n->info->name,
@@ -220,9 +268,12 @@ static int run_status(struct session *s, const struct cli_rest *rest, const void
                inv.provider, inv.count, inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
                "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
+    const bool *gone = find_gone(s, &fleet, &inv);
     for (size_t i = 0; i < fleet.count; i++)
-        show_node(s, &fleet.nodes[i], &runs);
-    int result = fleet_verdict(&fleet, "status", e);
+        show_node(s, &fleet.nodes[i], &runs, gone[fleet.nodes[i].info - inv.nodes]);
+    int result = show_lease(s, &fleet, &inv, e);
+    if (result == 0)
+        result = fleet_verdict(&fleet, "status", e);
     fleet_close(&fleet);
     return result;
 }

@@ -5,6 +5,8 @@
 #include "cluster/nodeset.h"
 #include "job/provider.h"
 
+#include <unistd.h>
+
 static void names_json(struct json_out *j, const char *key, const char **names, size_t count) {
     json_array(j, key);
     for (size_t i = 0; i < count; i++)
@@ -12,40 +14,64 @@ static void names_json(struct json_out *j, const char *key, const char **names, 
     json_end(j);
 }
 
-static int tell_plan(struct session *s, struct err *e) {
-    const struct provider *p = provider_of(s->config);
-    struct provider_diff d;
-    if (provider_diff(s, p, &d, e) < 0)
-        return -1;
+static void tell_nodes(struct session *s, const struct provider_diff *d) {
+    for (size_t i = 0; i < d->wanted.count; i++) {
+        const struct inventory_node *n = &d->wanted.nodes[i];
+        int known = inventory_find(&d->current, n->name);
+        const char *host = known >= 0 ? d->current.nodes[known].host : n->host;
+        const char *address = known >= 0 ? d->current.nodes[known].address : n->address;
+        const char *where = host ? host : address;
+        screen_out(s->screen, "  %s %-20s %s%s%s\n", known >= 0 ? "=" : "+", n->name,
+                   n->user ? n->user : "", n->user && *where ? "@" : "", where);
+    }
+    for (size_t i = 0; i < d->removed_count; i++)
+        screen_out(s->screen, "  - %s\n", d->removed[i]);
+}
+
+static int plan_json(struct session *s, const struct provider *p, const struct provider_diff *d,
+                     size_t changes, struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "plan");
     json_str(&j, "cluster", s->cluster.name);
     json_str(&j, "provider", p->name);
-    names_json(&j, "added", d.added, d.added_count);
-    names_json(&j, "kept", d.kept, d.kept_count);
-    names_json(&j, "removed", d.removed, d.removed_count);
+    names_json(&j, "added", d->added, d->added_count);
+    names_json(&j, "kept", d->kept, d->kept_count);
+    names_json(&j, "removed", d->removed, d->removed_count);
+    if (p->compare)
+        json_int(&j, "changes", (int64_t)changes);
+    if (p->show_json && p->show_json(s, d, &j, e) < 0) {
+        strbuf_fini(&text);
+        return -1;
+    }
     screen_event_end(s->screen, &text, &j);
+    return 0;
+}
+
+// compare: also ask what is really there.
+static int tell_plan(struct session *s, bool compare, struct err *e) {
+    const struct provider *p = provider_of(s->config);
+    struct provider_diff d;
+    size_t changes = 0;
+    if (provider_diff(s, p, &d, e) < 0)
+        return -1;
     screen_out(s->screen, "cluster %s, provider %s, %zu node%s\n", s->cluster.name, p->name,
                d.wanted.count, d.wanted.count == 1 ? "" : "s");
-    for (size_t i = 0; i < d.wanted.count; i++) {
-        const struct inventory_node *n = &d.wanted.nodes[i];
-        bool known = inventory_find(&d.current, n->name) >= 0;
-        screen_out(s->screen, "  %s %-20s %s%s%s\n", known ? "=" : "+", n->name,
-                   n->user ? n->user : "", n->user ? "@" : "", n->host ? n->host : n->address);
-    }
-    for (size_t i = 0; i < d.removed_count; i++)
-        screen_out(s->screen, "  - %s\n", d.removed[i]);
-    if (d.added_count + d.removed_count == 0)
+    if (p->show && p->show(s, &d, e) < 0)
+        return -1;
+    tell_nodes(s, &d);
+    if (compare && p->compare && p->compare(s, &d, &changes, e) < 0)
+        return -1;
+    if (d.added_count + d.removed_count + changes == 0)
         screen_out(s->screen, "nothing to change\n");
-    return 0;
+    return plan_json(s, p, &d, changes, e);
 }
 
 static int run_plan(struct session *s, const struct cli_rest *rest, const void *flags,
                     struct err *e) {
     (void)rest;
     (void)flags;
-    return tell_plan(s, e);
+    return tell_plan(s, true, e);
 }
 
 static void tell_up(struct session *s, const struct provider_up_result *up) {
@@ -57,7 +83,14 @@ static void tell_up(struct session *s, const struct provider_up_result *up) {
     json_int(&j, "nodes", (int64_t)up->inventory.count);
     json_int(&j, "installed", (int64_t)up->uploaded);
     json_int(&j, "ms", up->took_ms);
+    if (up->phases)
+        phases_json(up->phases, &j);
     screen_event_end(s->screen, &text, &j);
+    if (up->phases) {
+        phases_format(up->phases, &text);
+        screen_out(s->screen, "%s\n", strbuf_cstr(&text));
+        strbuf_fini(&text);
+    }
     screen_out(s->screen, "%-16s %-24s %5s %5s %10s\n", "NODE", "ADDRESS", "CPUS", "GPUS",
                "MEMORY");
     for (size_t i = 0; i < up->inventory.count; i++) {
@@ -70,14 +103,32 @@ static void tell_up(struct session *s, const struct provider_up_result *up) {
                 str_human_ms(took, up->took_ms));
 }
 
+// What costs money is shown before it is made, and somebody says yes.
+static int ask(struct session *s, struct err *e) {
+    char answer[16] = "";
+    if (!provider_of(s->config)->costs || s->config->yes)
+        return 0;
+    if (s->config->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return err_set(e, ERR_USAGE,
+                       "up makes instances that cost money, and there is no terminal to ask on; "
+                       "look at dtctl plan, then say dtctl up -y");
+    if (tell_plan(s, false, e) < 0)
+        return -1;
+    screen_note(s->screen, "make this? [y/N]");
+    ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
+    if (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    return err_set(e, ERR_INTERRUPTED, "nothing was made");
+}
+
 static int run_up(struct session *s, const struct cli_rest *rest, const void *flags,
                   struct err *e) {
     (void)rest;
     (void)flags;
     struct provider_up_result up;
     if (s->config->dry_run)
-        return tell_plan(s, e);
-    if (provider_up(s, &up, e) < 0)
+        return tell_plan(s, false, e);
+    if (ask(s, e) < 0 || provider_up(s, &up, e) < 0)
         return -1;
     tell_up(s, &up);
     return 0;
@@ -86,8 +137,11 @@ static int run_up(struct session *s, const struct cli_rest *rest, const void *fl
 const struct command cmd_plan = {
     .verb = {.name = "plan",
              .summary = "show what up would make and change",
-             .text = "Compares the configuration with the cluster as it is known; reaches nobody "
-                     "and changes nothing."},
+             .text =
+                 "Shows what the configuration asks for, beside the cluster as it is known, and "
+                 "changes nothing. Provider aws: also sizes, price, quota, and, when the "
+                 "cluster is up, what Terraform would change; it asks AWS for that, and for "
+                 "nothing else."},
     .run = run_plan,
 };
 
@@ -96,10 +150,14 @@ const struct command cmd_up = {
              .summary = "make or find the nodes and prepare them",
              .text = "Makes the cluster that the configuration asks for: checks every node (login, "
                      "architecture, disk, clock, and that nodes reach each other), and puts the "
-                     "agent and the trainer there. Doing it again repairs what is missing and "
-                     "touches nothing else.",
+                     "agent and the trainer there. Doing it again repairs what is missing, makes "
+                     "the cluster larger or smaller where the number of nodes has changed, and "
+                     "touches nothing else. Provider aws shows what it would make and cost, and "
+                     "asks (-y: it does not).",
              .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
                          "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "
-                         "hosts\n"},
+                         "hosts\n"
+                         "dtctl up --provider aws --instance-type g6.xlarge --nodes 2   # "
+                         "instances\n"},
     .run = run_up,
 };

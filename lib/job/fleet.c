@@ -24,30 +24,32 @@ static const char *given(const char *text) {
     return text && *text ? text : NULL;
 }
 
-void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
-                size_t count) {
+struct transport_env fleet_env(struct session *s) {
     const struct config *c = s->config;
-    *f = (struct fleet){.session = s, .count = indices ? count : inv->count};
-    f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
-    for (size_t i = 0; i < f->count; i++) {
-        f->nodes[i].fleet = f;
-        f->nodes[i].index = i;
-        f->nodes[i].info = &inv->nodes[indices ? indices[i] : i];
-    }
-    f->env = (struct transport_env){
+    return (struct transport_env){
         .loop = s->loop,
         .ssh_config_path = !option_given(&c->set, "ssh.config") ? NULL
                            : c->ssh.config_file[0]              ? c->ssh.config_file
                                                                 : "none",
         .identity_files = c->ssh.identity_files.items,
         .identity_file_count = c->ssh.identity_files.count,
+        .identity_path = file_exists(s->cluster.key_path) ? s->cluster.key_path : NULL,
         .known_hosts_path = s->cluster.known_hosts_path,
         .accept_host_keys = c->ssh.accept_host_keys,
         .connect_timeout_ms = c->ssh.connect_timeout_ms,
         .keepalive_ms = c->ssh.keepalive_ms,
     };
-    if (file_exists(s->cluster.key_path))
-        f->env.identity_path = s->cluster.key_path;
+}
+
+void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
+                size_t count) {
+    *f = (struct fleet){.session = s, .count = indices ? count : inv->count, .env = fleet_env(s)};
+    f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
+    for (size_t i = 0; i < f->count; i++) {
+        f->nodes[i].fleet = f;
+        f->nodes[i].index = i;
+        f->nodes[i].info = &inv->nodes[indices ? indices[i] : i];
+    }
 }
 
 void fleet_close(struct fleet *f) {

@@ -56,6 +56,9 @@ struct fleet {
     const char *agent_sha256;
 };
 
+// How connections are made, by the configuration and the cluster's own key and known hosts.
+struct transport_env fleet_env(struct session *s);
+
 typedef int fleet_start(struct fleet_node *n, struct err *e);
 
 // indices NULL: every node of the inventory. Nothing connects yet.

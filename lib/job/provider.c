@@ -7,8 +7,15 @@
 #include "cluster/nodeset.h"
 #include "job/programs.h"
 #include "job/send.h"
+#include "job/terraform.h"
 
 #include <string.h>
+#include <sys/utsname.h>
+
+enum {
+    DISK_FREE_MIB_MIN = 256,   // programs, and something to work with
+    CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
+};
 
 // In the order of enum config_provider.
 static const struct provider *const PROVIDERS[] = {&provider_local, &provider_hosts, &provider_aws};
@@ -59,6 +66,37 @@ int provider_diff(struct session *s, const struct provider *p, struct provider_d
     return 0;
 }
 
+// ---- checks that every machine has to pass
+// --------------------------------------------------------
+
+static int judge(struct fleet_node *n, struct err *e) {
+    struct utsname here;
+    char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
+    if (uname(&here) == 0 && strcmp(n->facts.arch, here.machine) != 0)
+        return err_set(e, ERR_FAILED, "it is a %s machine; this dtctl carries programs for %s",
+                       n->facts.arch, here.machine);
+    if (n->facts.disk_free_bytes < (uint64_t)DISK_FREE_MIB_MIN << 20)
+        return err_set(e, ERR_LIMIT,
+                       "only %s are free below '%s', at least %d MiB are needed; remove files "
+                       "there",
+                       str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root,
+                       DISK_FREE_MIB_MIN);
+    int64_t ms = n->facts.clock_skew_ms < 0 ? -n->facts.clock_skew_ms : n->facts.clock_skew_ms;
+    if (ms > CLOCK_SKEW_MS_MAX)
+        log_warn("the clock of a node is off; times in its logs will be too",
+                 "node=%s by=\"%s\" direction=%s", n->info->name, str_human_ms(skew, ms),
+                 n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
+    return 0;
+}
+
+void provider_judge(struct fleet *f) {
+    for (size_t i = 0; i < f->count; i++) {
+        struct err why = {0};
+        if (!f->nodes[i].failed && judge(&f->nodes[i], &why) < 0)
+            fleet_fail(&f->nodes[i], &why);
+    }
+}
+
 // ---- up ----------------------------------------------------------------------------------------
 
 // What was found on the nodes goes into the inventory.
@@ -76,12 +114,22 @@ static void keep_facts(struct fleet *f, size_t *uploaded) {
     }
 }
 
-static int bring_up(struct session *s, const struct provider *p, struct fleet *f, struct err *e) {
+static void reach_phase(struct phases *p, const struct fleet *f, enum phase phase) {
+    for (size_t i = 0; p && i < f->count; i++)
+        for (size_t k = 0; k < p->count && !f->nodes[i].failed; k++)
+            if (strcmp(p->names[k], f->nodes[i].info->name) == 0)
+                phases_reach(p, k, phase);
+}
+
+static int bring_up(struct session *s, const struct provider *p, struct fleet *f,
+                    struct phases *phases, struct err *e) {
     struct manifest *m = manifest_new();
     f->transfers = true;
     int result = fleet_connect(f, true, e);
     if (result == 0)
         result = p->check(s, f, e);
+    if (result == 0)
+        reach_phase(phases, f, PHASE_CHECKS);
     if (result == 0 && programs_path(s->arena, "dttrain")) {
         result = programs_add_trainer(m, s->arena, e);
         if (result == 0)
@@ -89,7 +137,41 @@ static int bring_up(struct session *s, const struct provider *p, struct fleet *f
         if (result == 0)
             result = send_manifest(f, "programs", m, "", XFER_MERGE, e);
     }
+    if (result == 0)
+        reach_phase(phases, f, PHASE_READY);
     manifest_free(m);
+    return result;
+}
+
+// Before make: what is no longer wanted goes, and the rest is written down, so that `down` always
+// knows what to take away. A provider that ends machines by itself does both in make.
+static int prepare(struct session *s, const struct provider *p, const struct provider_diff *d,
+                   struct err *e) {
+    if (p->take_down)
+        return 0;
+    if (d->removed_count) {
+        struct provider_down_result down;
+        const char *names = nodeset_fold(s->arena, d->removed, d->removed_count);
+        if (provider_down(s, names, false, false, &down, e) < 0)
+            return err_wrap(e, "nodes that are no longer wanted");
+    }
+    return cluster_save(&s->cluster, &d->wanted, e);
+}
+
+static int settle(struct session *s, struct fleet *f, const struct provider_made *m, int result,
+                  struct err *e) {
+    struct err saving = {0};
+    if (cluster_save(&s->cluster, m->inv, &saving) < 0 && result == 0) {
+        *e = saving;
+        result = -1;
+    }
+    fleet_report(f);
+    if (result == 0)
+        result = fleet_verdict(f, "up", e);
+    if (result == 0 && m->failed_count)
+        result = err_set(e, ERR_SOME_FAILED, "up: %zu of %zu nodes failed: %s", m->failed_count,
+                         m->inv->count + m->failed_count,
+                         nodeset_fold(s->arena, m->failed, m->failed_count));
     return result;
 }
 
@@ -99,30 +181,20 @@ int provider_up(struct session *s, struct provider_up_result *out, struct err *e
     struct fleet f;
     int64_t started = clock_mono_ms();
     *out = (struct provider_up_result){0};
-    if (provider_diff(s, p, &diff, e) < 0 ||
-        cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+    struct provider_made made = {.inv = &out->inventory};
+    if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+        provider_diff(s, p, &diff, e) < 0 || prepare(s, p, &diff, e) < 0)
         return -1;
-    if (diff.removed_count) {
-        struct provider_down_result down;
-        const char *names = nodeset_fold(s->arena, diff.removed, diff.removed_count);
-        if (provider_down(s, names, false, false, &down, e) < 0)
-            return err_wrap(e, "nodes that are no longer wanted");
-    }
-    // The file is there before anything is made, so that `down` always knows what to take away.
     out->inventory = diff.wanted;
-    if (cluster_save(&s->cluster, &out->inventory, e) < 0 || p->make(s, &out->inventory, e) < 0)
+    if (p->make(s, &diff.current, &made, e) < 0)
         return -1;
     fleet_open(&f, s, &out->inventory, NULL, 0);
-    int result = bring_up(s, p, &f, e);
+    int result = bring_up(s, p, &f, made.phases, e);
     keep_facts(&f, &out->uploaded);
-    struct err saving = {0};
-    if (cluster_save(&s->cluster, &out->inventory, &saving) < 0 && result == 0) {
-        *e = saving;
-        result = -1;
-    }
-    fleet_report(&f);
-    if (result == 0)
-        result = fleet_verdict(&f, "up", e);
+    if (made.phases)
+        phases_finish(made.phases, made.outside_ms, made.boot_ms);
+    out->phases = made.phases;
+    result = settle(s, &f, &made, result, e);
     fleet_close(&f);
     out->took_ms = clock_mono_ms() - started;
     return result;
@@ -171,26 +243,14 @@ static int forget_nodes(struct session *s, struct inventory *inv, const struct f
     return rest.count ? cluster_save(&s->cluster, &rest, e) : cluster_forget(&s->cluster, e);
 }
 
-int provider_down(struct session *s, const char *nodes, bool force, bool forget,
-                  struct provider_down_result *out, struct err *e) {
-    struct inventory inv;
+static int clean_nodes(struct session *s, const struct provider *p, struct inventory *inv,
+                       const char *nodes, bool force, bool forget, struct provider_down_result *out,
+                       struct err *e) {
     struct fleet f;
     size_t *indices = NULL, count = 0;
-    char **runs = NULL;
-    *out = (struct provider_down_result){0};
-    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
+    if (inventory_select(s->arena, inv, nodes, &indices, &count, e) < 0)
         return -1;
-    if (!cluster_exists(&s->cluster))
-        return 0; // down already
-    if (cluster_load(&s->cluster, &inv, e) < 0 ||
-        inventory_select(s->arena, &inv, nodes, &indices, &count, e) < 0)
-        return -1;
-    const struct provider *p = provider_named(inv.provider);
-    if (!p)
-        return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
-                       s->cluster.inventory_path, inv.provider);
-    fleet_open(&f, s, &inv, indices, count);
+    fleet_open(&f, s, inv, indices, count);
     struct down_work *work = arena_new(s->arena, struct down_work, count ? count : 1);
     for (size_t i = 0; i < count; i++) {
         work[i].force = force;
@@ -207,10 +267,38 @@ int provider_down(struct session *s, const char *nodes, bool force, bool forget,
         out->bytes += work[i].bytes;
     }
     if (result == 0)
-        result = forget_nodes(s, &inv, &f, forget, e);
+        result = forget_nodes(s, inv, &f, forget, e);
     fleet_report(&f);
     if (result == 0 && !forget)
         result = fleet_verdict(&f, "down", e);
     fleet_close(&f);
     return result;
+}
+
+int provider_down(struct session *s, const char *nodes, bool force, bool forget,
+                  struct provider_down_result *out, struct err *e) {
+    struct inventory inv = {0};
+    char **runs = NULL;
+    *out = (struct provider_down_result){0};
+    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
+        return -1;
+    // An `up` that was cut leaves instances before it leaves an inventory.
+    bool known = cluster_exists(&s->cluster);
+    if (!known && !terraform_was_used(s))
+        return 0; // down already
+    if (known && cluster_load(&s->cluster, &inv, e) < 0)
+        return -1;
+    const struct provider *p = provider_named(known ? inv.provider : provider_aws.name);
+    if (!p)
+        return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
+                       s->cluster.inventory_path, inv.provider);
+    if (!p->take_down)
+        return clean_nodes(s, p, &inv, nodes, force, forget, out, e);
+    if ((nodes && *nodes) || forget)
+        return err_set(e, ERR_USAGE,
+                       "provider %s ends all nodes at once: --node and --forget would leave "
+                       "instances that cost money; dtctl up --nodes N makes a cluster smaller",
+                       p->name);
+    return p->take_down(s, force, out, e);
 }

@@ -2,27 +2,53 @@
 // Providers: where nodes come from. One table of functions each; everything above is the same for
 // all: what a provider makes is an inventory.
 //
-//     const struct provider *p = provider_find(config->cluster.provider);
-//     p->plan(session, &wanted, e);          // pure: what `up` would make
-//     provider_up(session, p, …)
+//     const struct provider *p = provider_of(config);
+//     provider_diff(session, p, &diff, e);      // pure: what `up` would make
+//     provider_up(session, &result, e)
 //
-// `up` and `down` are idempotent. A provider lives in one file provider_<name>.c.
+// `up` and `down` are idempotent. A provider lives in files provider_<name>.c and <name>_*.c.
 #ifndef JOB_PROVIDER_H
 #define JOB_PROVIDER_H
 
 #include "job/fleet.h"
+#include "job/phases.h"
+
+struct provider_diff;
+struct provider_down_result;
+
+// What make is given and gives back.
+struct provider_made {
+    struct inventory *inv; // in: what plan said; out: the machines
+    struct phases *phases; // NULL: nothing took long enough
+    const char **failed;   // names of nodes that were not made, or not as they should be
+    size_t failed_count;
+    int64_t outside_ms, boot_ms; // of the time: other programs; machines that start
+};
 
 struct provider {
     const char *name;
     // The inventory that the configuration asks for; nothing is touched and nothing is reached.
     int (*plan)(struct session *s, struct inventory *out, struct err *e);
+    // What that is and costs, for a person and for a program; NULL: nothing to add.
+    int (*show)(struct session *s, const struct provider_diff *d, struct err *e);
+    int (*show_json)(struct session *s, const struct provider_diff *d, struct json_out *j,
+                     struct err *e);
+    // Compares with what is there and lists the differences; NULL: the inventory says all.
+    int (*compare)(struct session *s, const struct provider_diff *d, size_t *changes,
+                   struct err *e);
     // Makes or finds the machines so that transports can reach them. Before agents are installed.
-    int (*make)(struct session *s, struct inventory *inv, struct err *e);
+    int (*make)(struct session *s, const struct inventory *before, struct provider_made *m,
+                struct err *e);
     // Checks of the nodes once they are reached, filling in what only they know (addresses).
     // Failures are kept per node in the fleet.
     int (*check)(struct session *s, struct fleet *f, struct err *e);
     // Gives back what make made for this node, after dtctl's files are gone from it.
     int (*give_back)(struct session *s, const struct inventory_node *n, struct err *e);
+    // Instead of cleaning nodes and give_back: ends all machines. Then make also takes away those
+    // that are no longer wanted, and writes the inventory itself.
+    int (*take_down)(struct session *s, bool force, struct provider_down_result *out,
+                     struct err *e);
+    bool costs; // money: up asks
 };
 
 extern const struct provider provider_local, provider_hosts, provider_aws;
@@ -38,10 +64,13 @@ struct provider_diff {
 };
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
                   struct err *e);
+// For check functions: architecture, disk, clock of every node that has not failed.
+void provider_judge(struct fleet *f);
 
 struct provider_up_result {
     struct inventory inventory;
-    size_t uploaded; // nodes that did not have the agent yet
+    size_t uploaded;       // nodes that did not have the agent yet
+    struct phases *phases; // NULL: none
     int64_t took_ms;
 };
 // Locks the cluster, makes, connects, installs, checks, writes the inventory.
@@ -51,7 +80,13 @@ struct provider_down_result {
     size_t removed;   // nodes cleaned
     uint64_t bytes;   // freed on them
     size_t runs_left; // folders of runs on the operator's side
+    // Where the machines themselves were ended:
+    bool made_here;
+    size_t swept;         // things that no state knew
+    const char *verified; // what was seen to be gone, as a sentence
+    int64_t spent_mils;   // thousandths of a dollar; -1: not known
 };
+int aws_take_down(struct session *s, bool force, struct provider_down_result *out, struct err *e);
 // Stops nothing by itself: a node with runs going is an error unless force. forget: nodes that
 // cannot be reached are dropped from the inventory all the same. nodes NULL: all.
 int provider_down(struct session *s, const char *nodes, bool force, bool forget,

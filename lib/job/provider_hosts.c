@@ -2,18 +2,11 @@
 // Provider hosts: the machines that the configuration lists, reached over SSH as ssh(1) would.
 #include "job/provider.h"
 
-#include "base/log.h"
 #include "cluster/nodeset.h"
 #include "job/reach.h"
 #include "sys/net.h"
 
 #include <string.h>
-#include <sys/utsname.h>
-
-enum {
-    DISK_FREE_MIB_MIN = 256,   // programs, and something to work with
-    CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
-};
 
 static const char *node_name(struct arena *a, const struct config *c, const char *host) {
     for (size_t i = 0; i < c->hosts.host.count; i++) {
@@ -100,9 +93,11 @@ static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
-static int hosts_make(struct session *s, struct inventory *inv, struct err *e) {
+static int hosts_make(struct session *s, const struct inventory *before, struct provider_made *m,
+                      struct err *e) {
     (void)s;
-    (void)inv;
+    (void)before;
+    (void)m;
     (void)e;
     return 0; // they are there already
 }
@@ -136,26 +131,6 @@ static int ask_address(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, "echo \"$SSH_CONNECTION\"", NULL, 0, on_address, n, e);
 }
 
-static int judge(struct fleet_node *n, struct err *e) {
-    struct utsname here;
-    char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
-    if (uname(&here) == 0 && strcmp(n->facts.arch, here.machine) != 0)
-        return err_set(e, ERR_FAILED, "it is a %s machine; this dtctl carries programs for %s",
-                       n->facts.arch, here.machine);
-    if (n->facts.disk_free_bytes < (uint64_t)DISK_FREE_MIB_MIN << 20)
-        return err_set(e, ERR_LIMIT,
-                       "only %s are free below '%s', at least %d MiB are needed; remove files "
-                       "there",
-                       str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root,
-                       DISK_FREE_MIB_MIN);
-    int64_t ms = n->facts.clock_skew_ms < 0 ? -n->facts.clock_skew_ms : n->facts.clock_skew_ms;
-    if (ms > CLOCK_SKEW_MS_MAX)
-        log_warn("the clock of a node is off; times in its logs will be too",
-                 "node=%s by=\"%s\" direction=%s", n->info->name, str_human_ms(skew, ms),
-                 n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
-    return 0;
-}
-
 // Two names for one machine would share a folder and fight over it.
 static void find_twins(struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
@@ -176,11 +151,7 @@ static int hosts_check(struct session *s, struct fleet *f, struct err *e) {
     (void)s;
     if (fleet_each(f, NULL, ask_address, e) < 0)
         return -1;
-    for (size_t i = 0; i < f->count; i++) {
-        struct err why = {0};
-        if (!f->nodes[i].failed && judge(&f->nodes[i], &why) < 0)
-            fleet_fail(&f->nodes[i], &why);
-    }
+    provider_judge(f);
     find_twins(f);
     return f->count > 1 ? reach_check(f, e) : 0;
 }
@@ -192,5 +163,8 @@ static int hosts_give_back(struct session *s, const struct inventory_node *n, st
     return 0;
 }
 
-const struct provider provider_hosts = {"hosts", hosts_plan, hosts_make, hosts_check,
-                                        hosts_give_back};
+const struct provider provider_hosts = {.name = "hosts",
+                                        .plan = hosts_plan,
+                                        .make = hosts_make,
+                                        .check = hosts_check,
+                                        .give_back = hosts_give_back};

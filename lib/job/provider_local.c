@@ -25,11 +25,13 @@ static int local_plan(struct session *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
-static int local_make(struct session *s, struct inventory *inv, struct err *e) {
+static int local_make(struct session *s, const struct inventory *before, struct provider_made *m,
+                      struct err *e) {
     (void)s;
-    for (size_t i = 0; i < inv->count; i++)
-        if (file_make_dirs(inv->nodes[i].root, 0700, e) < 0)
-            return err_wrap(e, "node '%s'", inv->nodes[i].name);
+    (void)before;
+    for (size_t i = 0; i < m->inv->count; i++)
+        if (file_make_dirs(m->inv->nodes[i].root, 0700, e) < 0)
+            return err_wrap(e, "node '%s'", m->inv->nodes[i].name);
     return 0;
 }
 
@@ -46,5 +48,8 @@ static int local_give_back(struct session *s, const struct inventory_node *n, st
     return file_remove_tree(mine, e);
 }
 
-const struct provider provider_local = {"local", local_plan, local_make, local_check,
-                                        local_give_back};
+const struct provider provider_local = {.name = "local",
+                                        .plan = local_plan,
+                                        .make = local_make,
+                                        .check = local_check,
+                                        .give_back = local_give_back};

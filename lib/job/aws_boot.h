@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// From an instance that AWS calls running to a node that can be used: the first login with the
+// one-time host key, waiting for cloud-init, and a host key born on the node.
+#ifndef JOB_AWS_BOOT_H
+#define JOB_AWS_BOOT_H
+
+#include "cluster/aws_vars.h"
+#include "cluster/inventory.h"
+#include "job/phases.h"
+
+enum {
+    AWS_BOOT_CONNECT_MS_MAX = 5000, // of one try to log in
+    AWS_BOOT_PAUSE_MS = 1000,       // between two tries
+    AWS_BOOT_LOGIN_MS_MAX = 120000, // that a login may be refused: users are made after sshd
+};
+
+// What one node's readiness file says; pure, for tests.
+struct aws_ready {
+    enum { AWS_READY_OK, AWS_READY_DEGRADED, AWS_READY_FAILED, AWS_READY_UNKNOWN } status;
+    const char *config_hash;
+    const char *problems; // "scratch: the local disks …; gpu: …", "" without
+};
+void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_ready *out);
+
+struct aws_boot_node {
+    struct inventory_node *info;
+    const char *first_key; // public host key of the first login; "" when it has its own (or none is
+                           // known: then known_hosts decides)
+    size_t row;            // in phases
+    bool failed;
+    struct err err;
+};
+
+// Returns when every node is ready or has failed; a rotated key is in info->host_key then. -1 only
+// when interrupted. Failures stay in the nodes.
+int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+             struct err *e);
+
+#endif

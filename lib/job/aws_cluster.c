@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must be known before Terraform is asked for anything.
+#include "job/aws_cluster.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "job/aws_lease.h"
+#include "remote/ssh_key.h"
+#include "sys/file.h"
+#include "sys/net.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
+
+// ---- region, owner, operator -------------------------------------------------------------------
+
+int aws_cluster_region(struct session *s, const char **region, struct err *e) {
+    const struct aws_config *aws = &s->config->aws;
+    const char *other = getenv("AWS_DEFAULT_REGION"), *home = getenv("HOME");
+    const char *file = getenv("AWS_CONFIG_FILE");
+    char *text = NULL;
+    size_t len = 0;
+    struct err ignored = {0};
+    *region = aws->region;
+    if (aws->region[0])
+        return 0;
+    if (other && *other) {
+        *region = other;
+        return 0;
+    }
+    const char *path =
+        file && *file ? file : arena_printf(s->arena, "%s/.aws/config", home ? home : "");
+    if (file_read(s->arena, path, CONFIG_BYTES_MAX, &text, &len, &ignored) == 0) {
+        const char *found = aws_plan_profile_region(s->arena, text, aws->profile);
+        if (found && *found) {
+            *region = found;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_CONFIG,
+                   "%s: no region: neither here nor in AWS_REGION nor in '%s'; set one, such as "
+                   "--region us-east-1",
+                   config_where(s->config, "aws.region"), path);
+}
+
+const char *aws_cluster_owner(struct session *s) {
+    const char *given = s->config->aws.owner;
+    struct passwd *pw = getpwuid(getuid());
+    const char *name = pw ? pw->pw_name : getenv("USER");
+    if (given[0])
+        return given;
+    char *owner = arena_strdup(s->arena, name && *name ? name : "nobody");
+    for (char *p = owner; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._@-", *p))
+            *p = '-';
+    if (strlen(owner) > OWNER_BYTES_MAX)
+        owner[OWNER_BYTES_MAX] = 0;
+    return owner;
+}
+
+static bool is_private(const char *address) {
+    static const char *const prefixes[] = {
+        "10.", "127.", "169.254.", "192.168.", "fe80:", "fc", "fd", "::1", "0.", NULL};
+    int second = 0;
+    for (int i = 0; prefixes[i]; i++)
+        if (str_starts(address, prefixes[i]))
+            return true;
+    if (sscanf(address, "172.%d.", &second) == 1 && second >= 16 && second < 32)
+        return true;
+    return sscanf(address, "100.%d.", &second) == 1 && second >= 64 && second < 128;
+}
+
+// The address that packets to the internet leave with; behind a NAT it is a private one, and what
+// AWS would see cannot be found out from here.
+static int find_operator(struct session *s, const char **cidr, struct err *e) {
+    struct net_address to, local;
+    char text[NET_ADDRESS_BYTES_MAX] = "";
+    bool inside = strcmp(aws_config_address[s->config->aws.public_address], "none") == 0;
+    const char *why = "";
+    if (net_resolve("203.0.113.1", 22, &to, e) == 0 && net_route_source(&to, &local, e) == 0) {
+        net_format(&local, text);
+        if (inside || !is_private(text)) {
+            *cidr = arena_printf(s->arena, "%s/%d", text, strchr(text, ':') ? 128 : 32);
+            return 0;
+        }
+        why = arena_printf(s->arena, " (it is %s, behind NAT)", text);
+    }
+    return err_set(e, ERR_CONFIG,
+                   "%s: this computer's address as AWS sees it cannot be found out from here%s; "
+                   "say where SSH may come from, such as --operator-cidr 198.51.100.7/32",
+                   config_where(s->config, "aws.operator_cidrs"), why);
+}
+
+static int fill_operator(struct aws_cluster *c, struct err *e) {
+    const struct option_list *given = &c->session->config->aws.operator_cidrs;
+    struct aws_vars *v = &c->vars;
+    if (given->count) {
+        v->operator_cidrs = given->items;
+        v->operator_cidr_count = given->count;
+        return 0;
+    }
+    v->operator_cidrs = arena_new(c->session->arena, const char *, 1);
+    v->operator_cidr_count = 1;
+    return find_operator(c->session, &v->operator_cidrs[0], e);
+}
+
+// ---- the variables -----------------------------------------------------------------------------
+
+static int read_before(struct aws_cluster *c, struct err *e) {
+    struct session *s = c->session;
+    char *text;
+    size_t len;
+    if (!file_exists(c->terraform.vars_path))
+        return 0;
+    if (file_read(s->arena, c->terraform.vars_path, AWS_VARS_BYTES_MAX, &text, &len, e) < 0 ||
+        aws_vars_read(s->arena, text, len, &c->before, e) < 0)
+        return err_wrap(e, "'%s'", c->terraform.vars_path);
+    c->has_before = c->before.region[0] != 0;
+    return 0;
+}
+
+int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
+    *c = (struct aws_cluster){.session = s};
+    const char *key = NULL, *region = NULL;
+    if (aws_cluster_region(s, &region, e) < 0 || cluster_create(&s->cluster, e) < 0)
+        return -1;
+    const char *comment = arena_printf(s->arena, "dtctl-%s", s->cluster.name);
+    if (ssh_key_file(s->arena, s->cluster.key_path, comment, &key, e) < 0 ||
+        terraform_open(&c->terraform, s, region, e) < 0 || read_before(c, e) < 0)
+        return -1;
+    if (c->has_before && strcmp(c->before.region, region) != 0)
+        return err_set(e, ERR_CONFIG,
+                       "%s: cluster '%s' is in %s, not %s; bring it down first, or choose another "
+                       "name with -c",
+                       config_where(s->config, "aws.region"), s->cluster.name, c->before.region,
+                       region);
+    c->vars = (struct aws_vars){
+        .cluster = s->cluster.name,
+        .owner = c->has_before ? c->before.owner : aws_cluster_owner(s),
+        .region = region,
+        .ssh_public_key = key,
+        .purchase = "on-demand",
+    };
+    return 0;
+}
+
+const char *aws_cluster_node_name(struct arena *a, size_t rank) {
+    return arena_printf(a, "node%zu", rank);
+}
+
+// One key per node: the one it was given, as long as it may still show it, else a new one.
+static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct err *e) {
+    struct arena *a = c->session->arena;
+    struct aws_vars *v = &c->vars;
+    v->keys = arena_new(a, struct aws_vars_key, v->nodes + 1);
+    for (size_t i = 0; i < v->nodes; i++) {
+        int at = inventory_find(inv, v->names[i]);
+        bool has_own = at >= 0 && inv->nodes[at].host_key && inv->nodes[at].host_key[0];
+        struct ssh_key key;
+        if (!has_own && c->before.keys && i < c->before.nodes && c->before.keys[i].public_key[0]) {
+            v->keys[i] = c->before.keys[i];
+            continue;
+        }
+        if (ssh_key_make(a, "bootstrap", &key, e) < 0)
+            return -1;
+        v->keys[i] = (struct aws_vars_key){key.private_key, key.public_key};
+    }
+    return 0;
+}
+
+// The end of the lease is decided once; `extend` moves it.
+static void fill_lease(struct aws_cluster *c) {
+    const struct lease_config *lease = &c->session->config->lease;
+    struct aws_vars *v = &c->vars;
+    char stamp[CLOCK_ISO_BYTES];
+    v->ttl_s = lease->ttl_ms / 1000;
+    v->idle_s = lease->idle_ms / 1000;
+    v->expires = aws_lease_extended(c->session);
+    if (v->expires)
+        return;
+    if (c->has_before && c->before.expires[0] && c->before.ttl_s == v->ttl_s) {
+        v->expires = c->before.expires;
+        return;
+    }
+    int64_t ttl_ms = lease->ttl_ms ? lease->ttl_ms : (int64_t)365 * 86400 * 1000;
+    clock_iso(stamp, (clock_wall_ms() + ttl_ms) / 1000 * 1000);
+    v->expires = arena_printf(c->session->arena, "%.19sZ", stamp);
+}
+
+int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
+                     struct err *e) {
+    struct aws_vars *v = &c->vars;
+    v->nodes = nodes;
+    v->names = arena_new(c->session->arena, const char *, nodes + 1);
+    for (size_t i = 0; i < nodes; i++)
+        v->names[i] = aws_cluster_node_name(c->session->arena, i);
+    fill_lease(c);
+    return fill_operator(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
+}
+
+int aws_cluster_write(struct aws_cluster *c, struct err *e) {
+    struct strbuf text = {0};
+    aws_vars_write(&text, &c->session->config->aws, &c->vars);
+    int result = file_write_atomic(c->terraform.vars_path, strbuf_cstr(&text), text.len, 0600, e);
+    strbuf_fini(&text);
+    return result;
+}

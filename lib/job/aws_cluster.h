@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One cluster of provider aws while a command works on it: what was found out about operator and
+// region, what was chosen before, and Terraform.
+#ifndef JOB_AWS_CLUSTER_H
+#define JOB_AWS_CLUSTER_H
+
+#include "cluster/aws_plan.h"
+#include "cluster/aws_vars.h"
+#include "cluster/inventory.h"
+#include "job/phases.h"
+#include "job/terraform.h"
+
+struct aws_cluster {
+    struct session *session;
+    struct terraform terraform;
+    struct aws_vars before; // of the last apply; nodes 0: none yet
+    struct aws_vars vars;   // of the next one
+    bool has_before;
+};
+
+// The region of the configuration, environment or profile; ERR_CONFIG says how to set it.
+int aws_cluster_region(struct session *s, const char **region, struct err *e);
+// Whose instances: aws.owner, or the name of this user.
+const char *aws_cluster_owner(struct session *s);
+
+// Finds out what is not configured, makes the login key, prepares Terraform, reads what was chosen
+// before. The cluster must be locked.
+int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e);
+// The variables for so many nodes, as far as they are no matter of choice: names, keys, operator,
+// lease. inv: the nodes as they are known (keys of nodes that have their own are made anew).
+int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
+                     struct err *e);
+int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json
+const char *aws_cluster_node_name(struct arena *a, size_t rank);
+
+// What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
+int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); // aws_down.c
+
+// ---- up: aws_make.c
+// Applies until it is made or nothing is left to try. The inventory is what Terraform says, with
+// what was known of the same instances; rows of phases are ranks.
+int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct inventory *before,
+                   struct inventory *out, struct err *e);
+
+// ---- sweep: aws_sweep.c
+struct aws_found {
+    struct aws_found_item {
+        const char *kind, *id, *cluster, *name, *type, *zone;
+    } * items;
+    size_t count;
+};
+// What carries the tags of this owner and of the cluster (NULL: of every one but those in keep).
+// Reads only, as far as AWS is concerned.
+int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
+                   const char *const *keep, size_t keep_count, struct aws_found *out,
+                   struct err *e);
+// Ends what find just found; only those that are not in `except` (ids), unless that is empty.
+int aws_sweep_remove(struct terraform *t, const struct aws_found *found, const char *const *except,
+                     size_t except_count, struct err *e);
+// After an unclean end: finds what the state does not have, and takes it away.
+int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e);
+// Every region that accounts have without asking for it; NULL-terminated.
+extern const char *const aws_sweep_regions[];
+
+// ---- ssh: aws_ssh.c
+// known_hosts of the cluster, and the file for ssh(1); its Include line, if that is wanted.
+int aws_ssh_write(struct session *s, const struct inventory *inv, struct err *e);
+int aws_ssh_remove(struct session *s, struct err *e);
+
+#endif

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instances and other things of this owner that no cluster folder here knows: shown, and ended when
+// somebody says so.
+#ifndef JOB_AWS_GC_H
+#define JOB_AWS_GC_H
+
+#include "job/session.h"
+
+struct aws_gc_result {
+    size_t regions, found, removed;
+};
+
+// Whether there is any reason to ask AWS: provider aws is configured, or was used from here.
+bool aws_gc_wanted(struct session *s);
+// The configured region, or every region of aws_sweep_regions. Clusters that are up from this
+// folder (or whose `up` was cut) are left alone, but what an unclean end left of this one is ended.
+// --dry-run only lists; without -y, what is found is listed and nothing is ended (ERR_USAGE).
+int aws_gc(struct session *s, bool all_regions, struct aws_gc_result *out, struct err *e);
+
+#endif

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making instances: one apply after another, until there are as many as wanted or nothing is left
+// to try. Terraform replaces what an attempt made in another zone before it makes anything there,
+// so a half-filled attempt never lives on beside the next.
+#include "job/aws_cluster.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/aws_refusal.h"
+#include "cluster/aws_tries.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { THROTTLE_PAUSE_MS = 20000, ZONES_MAX = AWS_TRIES_ZONES_MAX };
+
+struct make {
+    struct aws_cluster *c;
+    struct phases *phases;
+    struct aws_tries tries;
+    const char **further; // arguments of apply: what to replace; NULL: nothing
+    bool fresh;           // no node of this cluster was ever ready: everything may be moved
+};
+
+static void on_line(void *ctx, const struct terraform_line *l) {
+    struct make *m = ctx;
+    bool node = strcmp(l->type, "aws_instance") == 0 && l->index >= 0;
+    if (node && strcmp(l->action, "create") == 0) {
+        if (l->kind == TERRAFORM_START)
+            phases_reach(m->phases, (size_t)l->index, PHASE_REQUESTED);
+        else if (l->kind == TERRAFORM_COMPLETE)
+            phases_reach(m->phases, (size_t)l->index, PHASE_RUNNING);
+    } else if (l->kind == TERRAFORM_START) {
+        for (size_t i = 0; i < m->phases->count; i++)
+            if (m->phases->nodes[i].at_ms[PHASE_REQUESTED] < 0)
+                phases_say(m->phases, i,
+                           arena_printf(m->c->session->arena, "%s %s", l->action, l->type));
+    }
+}
+
+// ---- after a refusal ---------------------------------------------------------------------------
+
+// The zones that offer the type, and the one that was tried, as Terraform has read them.
+static void learn_zones(struct make *m) {
+    struct terraform_state state;
+    struct err ignored = {0};
+    const char *zones[ZONES_MAX], *chosen = NULL;
+    size_t count = 0;
+    if (m->tries.zone_count || terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
+        return;
+    for (size_t i = 0; i < state.count; i++) {
+        const struct terraform_resource *r = &state.resources[i];
+        const struct json *list = json_get(r->attributes, "locations");
+        if (strcmp(r->type, "aws_subnet") == 0)
+            chosen = json_get_str(r->attributes, "availability_zone", NULL);
+        if (strcmp(r->type, "aws_ec2_instance_type_offerings") != 0 || !list ||
+            list->type != JSON_ARRAY)
+            continue;
+        for (const struct json *z = list->child; z && count < ZONES_MAX; z = z->next)
+            if (z->type == JSON_STR)
+                zones[count++] = z->str;
+    }
+    aws_tries_learn(&m->tries, zones, count, chosen);
+    // What nobody asked for by name was tried all the same.
+    m->c->vars.zone = chosen;
+}
+
+static int pause_ms(struct session *s, int64_t ms) {
+    int seen = s->interrupts;
+    int64_t until = clock_mono_ms() + ms;
+    while (s->interrupts == seen && clock_mono_ms() < until)
+        loop_once(s->loop, (int)(until - clock_mono_ms()) + 1);
+    return s->interrupts == seen ? 0 : -1;
+}
+
+static void tell_next(struct make *m, const struct aws_refusal *r) {
+    struct session *s = m->c->session;
+    const struct aws_vars *v = &m->c->vars;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "refused");
+    json_str(&j, "kind", aws_refusal_name(r->kind));
+    json_str(&j, "code", r->code);
+    json_str(&j, "zone", v->zone);
+    json_str(&j, "purchase", v->purchase);
+    json_str(&j, "next_zone", m->tries.zone);
+    json_str(&j, "next_purchase", m->tries.purchase);
+    screen_event_end(s->screen, &text, &j);
+    screen_note(s->screen, "%s, %s: refused (%s, %s); trying %s, %s",
+                v->zone ? v->zone : "first zone", v->purchase, aws_refusal_name(r->kind),
+                r->code[0] ? r->code : "no code", m->tries.zone ? m->tries.zone : "first zone",
+                m->tries.purchase);
+}
+
+// Takes away what the attempts made; what was there before them stays.
+static int undo(struct make *m, const struct inventory *before, struct err *e) {
+    static const char *const destroy[] = {"-destroy", NULL};
+    struct aws_cluster *c = m->c;
+    struct terraform_result r;
+    if (!m->fresh &&
+        (aws_cluster_fill(c, before->count, before, e) < 0 || aws_cluster_write(c, e) < 0))
+        return -1;
+    if (terraform_apply(&c->terraform, "infra", m->fresh ? destroy : NULL, NULL, NULL, &r, e) < 0)
+        return -1;
+    if (r.status != 0)
+        return terraform_failure(&c->terraform, &r, "taking back what was made", e);
+    if (m->fresh)
+        unlink(c->terraform.vars_path);
+    return 0;
+}
+
+static int give_up(struct make *m, const struct aws_refusal *r, const struct inventory *before,
+                   struct err *e) {
+    struct aws_cluster *c = m->c;
+    struct err undoing = {0};
+    const char *zone = c->vars.zone ? c->vars.zone : c->vars.region;
+    size_t tried = 0;
+    for (size_t i = 0; i < m->tries.zone_count; i++)
+        tried += m->tries.tried[i];
+    bool undone = undo(m, before, &undoing) == 0;
+    if (undoing.code == ERR_INTERRUPTED) {
+        *e = undoing;
+        return -1;
+    }
+    const char *quota = "";
+    if (r->kind == AWS_REFUSAL_QUOTA) {
+        int way = aws_purchase_named(c->vars.purchase);
+        struct aws_quota q = aws_types_quota(c->session->config->aws.instance_type,
+                                             way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
+        quota = arena_printf(c->session->arena, " (quota %s, %s)", q.code, q.name);
+    }
+    return err_set(e, ERR_FAILED,
+                   "%s nodes of %s: refused in %s%s (%s%s%s): %.500s%s; %s; %s (log: %s)",
+                   c->vars.purchase, c->session->config->aws.instance_type, zone,
+                   tried > 1 ? " and every other zone" : "", aws_refusal_name(r->kind),
+                   r->code[0] ? ", " : "", r->code, r->words, quota,
+                   undone ? m->fresh ? "nothing is left of it" : "the nodes there were stay"
+                          : "what was made is still there (dtctl down)",
+                   r->next, c->terraform.log_path);
+}
+
+// 1: try again with what tries says now. 0: made. -1: no more.
+static int attempt(struct make *m, const struct inventory *before, struct terraform_result *r,
+                   struct err *e) {
+    struct aws_cluster *c = m->c;
+    struct session *s = c->session;
+    c->vars.zone = m->tries.zone;
+    c->vars.purchase = m->tries.purchase;
+    if (aws_cluster_write(c, e) < 0 ||
+        terraform_apply(&c->terraform, "infra", m->further, on_line, m, r, e) < 0)
+        return -1;
+    if (r->status == 0)
+        return 0;
+    if (r->interrupted || r->status >= 128)
+        return terraform_failure(&c->terraform, r, "up", e);
+    struct aws_refusal refusal = aws_refusal_of(s->arena, r->problem);
+    if (refusal.kind == AWS_REFUSAL_OTHER && !refusal.code[0] && !m->fresh)
+        return terraform_failure(&c->terraform, r, "up", e);
+    if (m->fresh)
+        learn_zones(m);
+    if (!aws_tries_next(&m->tries, &refusal))
+        return give_up(m, &refusal, before, e);
+    phases_hide(m->phases);
+    tell_next(m, &refusal);
+    phases_show(m->phases);
+    if (refusal.kind == AWS_REFUSAL_THROTTLE && pause_ms(s, THROTTLE_PAUSE_MS) < 0)
+        return err_set(e, ERR_INTERRUPTED,
+                       "stopped; dtctl up goes on, dtctl down takes away what "
+                       "was made");
+    return 1;
+}
+
+static void begin(struct make *m, const struct inventory *before) {
+    static const char *const on_demand[] = {"on-demand"};
+    struct aws_cluster *c = m->c;
+    const struct aws_config *aws = &c->session->config->aws;
+    m->fresh = before->count == 0;
+    if (!m->fresh && c->has_before) {
+        // Nodes are there: others join them where they are, bought as they were.
+        const char **purchase = arena_new(c->session->arena, const char *, 1);
+        purchase[0] = c->before.purchase;
+        aws_tries_init(&m->tries, NULL, 0, purchase, 1);
+        m->tries.zone = c->before.zone;
+        return;
+    }
+    if (aws->fallback.count)
+        aws_tries_init(&m->tries, aws->zones.items, aws->zones.count, aws->fallback.items,
+                       aws->fallback.count);
+    else
+        aws_tries_init(&m->tries, aws->zones.items, aws->zones.count, on_demand, 1);
+}
+
+// up --replace: by the addresses that the state has for these nodes' instances.
+static int choose_replaced(struct make *m, const struct inventory *before, struct err *e) {
+    struct session *s = m->c->session;
+    struct terraform_state state;
+    size_t *nodes = NULL, count = 0, n = 0;
+    if (!s->config->aws.replace[0])
+        return 0;
+    if (inventory_select(s->arena, before, s->config->aws.replace, &nodes, &count, e) < 0 ||
+        terraform_state(&m->c->terraform, "infra", &state, e) < 0)
+        return -1;
+    m->further = arena_new(s->arena, const char *, state.count + 1);
+    for (size_t i = 0; i < state.count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (strcmp(state.resources[i].type, "aws_instance") == 0 &&
+                str_eq(state.resources[i].id, before->nodes[nodes[k]].instance_id))
+                m->further[n++] =
+                    arena_printf(s->arena, "-replace=%s",
+                                 terraform_state_address(s->arena, &state.resources[i]));
+    return 0;
+}
+
+// ---- the inventory -----------------------------------------------------------------------------
+
+// What dtctl knows of an instance stays with it; one with another id is another machine.
+static void remember(struct session *s, const struct inventory *before, struct inventory *now) {
+    char stamp[CLOCK_ISO_BYTES];
+    clock_iso(stamp, clock_wall_ms());
+    now->created =
+        before->count && before->created[0] ? before->created : arena_strdup(s->arena, stamp);
+    for (size_t i = 0; i < now->count; i++) {
+        struct inventory_node *n = &now->nodes[i];
+        int at = inventory_find(before, n->name);
+        const struct inventory_node *was = at < 0 ? NULL : &before->nodes[at];
+        n->launched = arena_strdup(s->arena, stamp);
+        if (!was || !str_eq(was->instance_id, n->instance_id))
+            continue;
+        n->launched = was->launched;
+        n->host_key = was->host_key;
+        n->dtrun = was->dtrun;
+        n->arch = was->arch;
+        n->cpus = was->cpus;
+        n->gpus = was->gpus;
+        n->memory_bytes = was->memory_bytes;
+    }
+}
+
+static int read_inventory(struct make *m, const struct terraform_result *r,
+                          const struct inventory *before, struct inventory *out, struct err *e) {
+    struct session *s = m->c->session;
+    const struct json *text = terraform_line_output(r->outputs, "inventory");
+    if (!text || text->type != JSON_STR)
+        return err_set(e, ERR_FORMAT, "terraform gave no inventory (log: %s)",
+                       m->c->terraform.log_path);
+    if (inventory_parse(s->arena, text->str, text->len, "terraform's inventory", out, e) < 0)
+        return -1;
+    remember(s, before, out);
+    return 0;
+}
+
+int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct inventory *before,
+                   struct inventory *out, struct err *e) {
+    struct make m = {.c = c, .phases = p};
+    struct terraform_result r;
+    int again;
+    begin(&m, before);
+    if (choose_replaced(&m, before, e) < 0)
+        return -1;
+    do
+        again = attempt(&m, before, &r, e);
+    while (again > 0);
+    return again < 0 ? -1 : read_inventory(&m, &r, before, out, e);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Terraform (or OpenTofu) as the client of AWS's API: found on PATH, given the module that dtctl
+// carries, started in a process group of its own, its lines turned into events.
+//
+//     struct terraform t;
+//     terraform_open(&t, session, region, e);
+//     terraform_apply(&t, "infra", args, on_line, ctx, &result, e);
+//     if (result.status != 0) … result.problem, t.log_path
+//
+// Everything lies in .dtctl/<cluster>/terraform/: infra/ and cloud-init/ as they are in dtctl,
+// terraform.tfstate, terraform.log. Its output goes to that log and is read from there, so that a
+// dtctl that dies takes nothing with it: Terraform goes on and records what it made.
+//
+// Terraform is never killed. The first interrupt of dtctl is passed on as one SIGINT, upon which it
+// ends what is under way and records it; further ones only say so.
+#ifndef JOB_TERRAFORM_H
+#define JOB_TERRAFORM_H
+
+#include "cluster/terraform_line.h"
+#include "job/session.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TERRAFORM_LOCK_TIMEOUT_S = 120, TERRAFORM_PROBLEM_BYTES_MAX = 1500 };
+
+struct terraform {
+    struct session *session;
+    const char *program;
+    const char *folder; // <cluster>/terraform
+    const char *log_path, *state_path, *vars_path;
+    const char **env;
+    int64_t spent_ms; // in Terraform, altogether
+};
+
+typedef void terraform_on_line(void *ctx, const struct terraform_line *l);
+
+struct terraform_result {
+    int status;                 // as a shell has it
+    bool interrupted;           // a signal was passed on
+    const char *problem;        // of the first error, "" when there was none; session's arena
+    const struct json *outputs; // NULL: none
+    int64_t add, change, remove;
+    size_t problems;
+};
+
+// Whether anything was ever made from here: then the folder has variables.
+bool terraform_was_used(struct session *s);
+// Finds the program; makes the folder what it should be, and `init` where that changed it.
+int terraform_open(struct terraform *t, struct session *s, const char *region, struct err *e);
+// root is "infra" or "infra/sweep"; args come after -chdir and end with NULL. 0 when it ran to its
+// end, whatever that was; -1 when it could not be started.
+int terraform_run(struct terraform *t, const char *root, const char *const *args,
+                  terraform_on_line *on_line, void *ctx, struct terraform_result *out,
+                  struct err *e);
+// The same for `apply` with what every apply has; further ends with NULL, or is NULL. Marks the
+// folder as unclean meanwhile, and keeps a copy of the local state.
+int terraform_apply(struct terraform *t, const char *root, const char *const *further,
+                    terraform_on_line *on_line, void *ctx, struct terraform_result *out,
+                    struct err *e);
+// Something was going on when a dtctl or a Terraform was killed: what it made may be unrecorded.
+bool terraform_is_unclean(const struct terraform *t);
+void terraform_set_clean(const struct terraform *t);
+// Reads the state wherever it is (`state pull`).
+int terraform_state(struct terraform *t, const char *root, struct terraform_state *out,
+                    struct err *e);
+// The result as an error: what failed, Terraform's words, and where all of them are.
+int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
+                      struct err *e);
+
+// The folder's contents. terraform_folder.c
+int terraform_folder_fill(struct terraform *t, const char *region, struct err *e);
+// Of a root other than the cluster's own: its state is <folder>/<name>.tfstate.
+int terraform_folder_root(struct terraform *t, const char *root, const char *state_name,
+                          struct err *e);
+
+#endif

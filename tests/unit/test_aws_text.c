@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Provider aws: what is written for Terraform and read back, what is shown before money is spent.
+#include "base/json.h"
+#include "cluster/aws_plan.h"
+#include "cluster/aws_vars.h"
+#include "conf/config.h"
+#include "job/aws_boot.h"
+#include "remote/ssh_key.h"
+#include "tests/tap.h"
+
+static struct arena a;
+
+static struct config load(const char *toml) {
+    struct config c;
+    config_open(&c, &a, "dtctl");
+    option_set_file(&c.set, "t.toml", toml, strlen(toml));
+    struct err e = {0};
+    is_int(option_set_finish(&c.set, &e), 0, "the configuration loads: %s", e.text);
+    return c;
+}
+
+static const struct json *written(const struct aws_config *aws, const struct aws_vars *v) {
+    struct strbuf text = {0};
+    struct json *j = NULL;
+    struct err e = {0};
+    aws_vars_write(&text, aws, v);
+    is_int(json_parse(&a, text.data, text.len, &j, &e), 0, "it is JSON: %s", e.text);
+    strbuf_fini(&text);
+    return j;
+}
+
+static bool is_null(const struct json *j, const char *key) {
+    const struct json *v = json_get(j, key);
+    return v && v->type == JSON_NULL;
+}
+
+static const char *names[] = {"node0", "node1"};
+static const char *cidrs[] = {"198.51.100.7/32"};
+static struct aws_vars_key keys[] = {{"private \"0\"\n", "public0"}, {"private1", "public1"}};
+
+static struct aws_vars sample(void) {
+    return (struct aws_vars){.cluster = "demo",
+                             .owner = "me",
+                             .expires = "2026-01-02T03:04:05Z",
+                             .region = "us-east-1",
+                             .purchase = "spot",
+                             .zone = "us-east-1b",
+                             .nodes = 2,
+                             .names = names,
+                             .keys = keys,
+                             .ssh_public_key = "ssh-ed25519 AAAA me",
+                             .operator_cidrs = cidrs,
+                             .operator_cidr_count = 1,
+                             .ttl_s = 43200,
+                             .idle_s = 0};
+}
+
+static void vars(void) {
+    struct config c = load("[aws]\nimage = 'ami-12345678'\nspot_max_price = 1.25\n"
+                           "capacity_reservation = 'cr-12345678'\ns3 = 's3://bucket/a/b/'\n"
+                           "endpoint_url = 'http://127.0.0.1:1'\n[aws.tags]\nteam = 'x'\n");
+    struct aws_vars v = sample(), back;
+    const struct json *j = written(&c.aws, &v);
+    is_str(json_get_str(j, "ami_id", ""), "ami-12345678", "an image by id");
+    ok(is_null(j, "ami_ssm_parameter"), "is not one by parameter");
+    is_str(json_get_str(j, "spot_max_price", ""), "1.2500", "the price limit of spot");
+    ok(is_null(j, "capacity_reservation_id"), "a reservation belongs to its own way to buy");
+    is_str(json_get_str(j, "s3_bucket", ""), "bucket", "bucket");
+    is_str(json_get_str(j, "s3_prefix", ""), "a/b", "and folder");
+    is_str(json_get_str(json_get(j, "endpoints"), "ec2", ""), "http://127.0.0.1:1", "endpoint");
+    is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "tags");
+    ok(is_null(j, "root_iops"), "0 is gp3's own");
+    struct strbuf text = {0};
+    struct err e = {0};
+    aws_vars_write(&text, &c.aws, &v);
+    is_int(aws_vars_read(&a, text.data, text.len, &back, &e), 0, "read back: %s", e.text);
+    is_str(back.zone, "us-east-1b", "zone");
+    is_str(back.purchase, "spot", "way to buy");
+    is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
+    is_uint(back.nodes, 2, "nodes");
+    is_str(back.names[1], "node1", "names");
+    if (ok(back.keys != NULL, "keys"))
+        is_str(back.keys[0].private_key, "private \"0\"\n", "a key with its line breaks");
+    is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "half a file is refused");
+    strbuf_fini(&text);
+    v.zone = NULL;
+    v.purchase = "reservation";
+    j = written(&c.aws, &v);
+    ok(is_null(j, "az"), "no zone: the module chooses");
+    ok(is_null(j, "spot_max_price"), "no price limit but for spot");
+    is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678", "the reservation");
+    c = load("[aws]\nimage = '/aws/service/x'\n");
+    j = written(&c.aws, &v);
+    is_str(json_get_str(j, "ami_ssm_parameter", ""), "/aws/service/x", "an image by parameter");
+}
+
+static void backend(void) {
+    struct config c = load("");
+    struct strbuf text = {0};
+    aws_vars_backend(&text, &c.aws, "us-east-1", "demo", "/x/terraform.tfstate");
+    has_str(strbuf_cstr(&text), "{\"local\":{\"path\":\"/x/terraform.tfstate\"}}", "local state");
+    strbuf_clear(&text);
+    c = load("[aws]\nstate = 's3://bucket/team'\n");
+    aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
+    has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"", "state in a bucket");
+    has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "with a lock");
+    strbuf_fini(&text);
+}
+
+static void plan(void) {
+    struct config c = load("[aws]\ninstance_type = 'p4d.24xlarge'\nfallback = ['spot']\n");
+    struct aws_plan p;
+    struct strbuf text = {0};
+    aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 2);
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text), "16 x A100", "GPUs of all nodes");
+    has_str(strbuf_cstr(&text), "192 vCPUs of 'All P Spot Instance Requests' (L-7212CCBC)",
+            "the quota by number, name and code");
+    has_str(strbuf_cstr(&text), "$43.92 per hour", "the price of all nodes");
+    has_str(strbuf_cstr(&text), AWS_TYPES_PRICES_OF, "the day of the price");
+    has_str(strbuf_cstr(&text), "at most $526.99", "the price of the lease");
+    has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the network");
+    strbuf_clear(&text);
+    c = load("[aws]\ninstance_type = 'x9.huge'\nprice = 2.5\n[lease]\nttl = '0s'\n");
+    aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 3);
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text), "$7.50 per hour, $2.50 per node (aws.price)",
+            "a price of one's own");
+    has_str(strbuf_cstr(&text), "until dtctl down", "no lease is said loudly");
+    is_int(aws_plan_cost_mils(&p, 3, 1800000), 3750, "three nodes for half an hour");
+    strbuf_fini(&text);
+}
+
+static void profiles(void) {
+    static const char text[] = "[default]\nregion = us-west-2\n# [profile x]\n[profile work]\n"
+                               "output=json\n  region=eu-west-1  \n[profile bare]\n";
+    is_str(aws_plan_profile_region(&a, text, ""), "us-west-2", "the default profile");
+    is_str(aws_plan_profile_region(&a, text, "default"), "us-west-2", "by its name");
+    is_str(aws_plan_profile_region(&a, text, "work"), "eu-west-1", "another one");
+    ok(aws_plan_profile_region(&a, text, "bare") == NULL, "one without a region");
+    ok(aws_plan_profile_region(&a, text, "none") == NULL, "one that is not there");
+    ok(aws_plan_profile_region(&a, "[default", "") == NULL, "a cut file");
+}
+
+static void readiness(void) {
+    static const char text[] = "config_hash=abc\nstatus=degraded\ncheck.gpu=ok\n"
+                               "check.scratch=no \x1b[31mdisk\ncheck.efa=0 of 4\n";
+    struct aws_ready r;
+    aws_ready_parse(&a, text, sizeof text - 1, &r);
+    is_int(r.status, AWS_READY_DEGRADED, "status");
+    is_str(r.config_hash, "abc", "hash");
+    has_str(r.problems, "efa: 0 of 4", "what is wrong, by name");
+    ok(strchr(r.problems, 0x1b) == NULL, "control characters do not get through");
+    ok(strstr(r.problems, "gpu") == NULL, "what is well is not listed");
+    aws_ready_parse(&a, "status=perfect\n", 15, &r);
+    is_int(r.status, AWS_READY_UNKNOWN, "an unknown word is no success");
+    aws_ready_parse(&a, "", 0, &r);
+    is_int(r.status, AWS_READY_UNKNOWN, "nothing is no success");
+}
+
+static void ssh_keys(void) {
+    struct ssh_key one, two;
+    struct err e = {0};
+    is_int(ssh_key_make(&a, "me", &one, &e), 0, "a key is made: %s", e.text);
+    is_int(ssh_key_make(&a, "me", &two, &e), 0, "another one");
+    ok(strcmp(one.public_key, two.public_key) != 0, "they differ");
+    ok(str_starts(one.public_key, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"), "public half");
+    ok(str_starts(one.private_key, "-----BEGIN OPENSSH PRIVATE KEY-----\n"), "private half");
+    const char *long_comment = arena_printf(&a, "%0200d", 0);
+    is_int(ssh_key_make(&a, long_comment, &one, &e), -1, "a long comment is refused");
+}
+
+int main(void) {
+    vars();
+    backend();
+    plan();
+    profiles();
+    readiness();
+    ssh_keys();
+    arena_fini(&a);
+    return done_testing();
+}
