@@ -21,9 +21,15 @@ run dtctl plan
 is "$status" 0 'plan'
 like "$out" '\+ node0 +127\.0\.0\.2' 'plan lists what would be made'
 ok 'plan makes nothing' test ! -e .dtctl
-run dtctl up --provider aws
-is "$status" 2 'provider aws is refused'
-like "$err" 'does not make instances' 'with one clear sentence'
+run dtctl up --provider aws --region us-east-1
+is "$status" 2 'what costs money is not made without a yes'
+like "$err" 'say dtctl up -y' 'with one clear sentence'
+run env -u AWS_REGION -u AWS_DEFAULT_REGION dtctl plan --provider aws
+like "$err" 'no region.*AWS_REGION' 'a region that is missing is asked for'
+mkdir -p no-terraform
+run env -C no-terraform PATH=/nowhere "$BIN/dtctl" up -y --provider aws \
+    --region us-east-1 --operator-cidr 198.51.100.7/32
+like "$err" 'neither terraform nor tofu is on PATH' 'what provider aws needs is named'
 run dtctl up --nodes 0
 is "$status" 2 'no nodes is a configuration error'
 
