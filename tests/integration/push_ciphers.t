@@ -25,7 +25,7 @@ through() {
     on 1 sh -c 'cat >/run/config' <config.$port
     on 1 /usr/sbin/sshd -D -e -f /run/config 2>server.log &
     local server=$! sent
-    wait_for 10 grep -q 'Server listening' server.log
+    wait_for 30 grep -q 'Server listening' server.log
     run drive --known-hosts known --port $port --no-compress push $N1 "$DTRUN" "~/.dtctl.$port" \
         there big
     sent=$status/$err
@@ -34,8 +34,8 @@ through() {
     kill $server 2>/dev/null
     wait $server 2>/dev/null
     is "$sent $status/$err" '0/ 0/' "$1 with $2: there and back"
-    like "$(grep -a 'kex: client->server' server.log | tail -n 1)" "cipher: $1 MAC: ($2|<implicit>)" \
-        '  was what they agreed on'
+    like "$(grep -a 'kex: client->server' server.log | tail -n 1)" \
+        "cipher: $1 MAC: ($2|<implicit>)" '  was what they agreed on'
     ok '  keys were exchanged anew' test "$(grep -ac 'SSH2_MSG_NEWKEYS received' server.log)" -ge 8
     is "$(on 1 sha256sum "/root/.dtctl.$port/there/big" | cut -c1-64)" \
         "$(sha256sum big | cut -c1-64)" '  and the file is right'

@@ -16,6 +16,32 @@ is "$status/$err" '137/signal: KILL' 'so does a signal'
 run drive exec $N1 'kill -9 $PPID; sleep 5'
 is "$status" 4 'a lost connection is no status'
 like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost" 'and says so'
+
+# A server that closes the channel of a command and never tells its status: OpenSSH from 9.2 on does
+# that to one that is silent for too long.
+quiet=(/usr/sbin/sshd -D -e -f /run/sshd_config -p 2222 -o PidFile=none
+    -o ChannelTimeout=session:command=3s)
+if on 1 "${quiet[@]}" -t 2>/dev/null; then
+    on 1 "${quiet[@]}" 2>quiet.log &
+    server=$!
+    wait_for 30 grep -q 'Server listening' quiet.log
+    run drive --port 2222 exec $N1 'sleep 20'
+    is "$status" 4 'a channel that is closed without a status is none either'
+    like "$err" 'no status: no-status: .*the command ended without an exit status' 'and says so'
+    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@%s:2222"]\n' $N1 >dtctl.toml
+    dtctl up >up.out 2>&1 || diag "$(cat up.out)"
+    run dtctl exec -- 'sleep 20'
+    is "$status" 4 'dtctl exec: no status'
+    like "$err" '1 of 1 nodes gave no status' 'with a word on it'
+    run dtctl exec -- 'exit 3'
+    is "$status" 3 'and the next one has one'
+    dtctl down >up.out 2>&1 || diag "$(cat up.out)"
+    rm dtctl.toml
+    kill $server
+    wait $server 2>/dev/null
+else
+    skip 5 'this sshd has no ChannelTimeout'
+fi
 run drive --pty exec $N1 'stty size; tty'
 like "$out" '31 91.*/dev/pts' 'a terminal has the size that was asked for'
 is "$(drive exec $N1,$N2 'head -c 3000000 /dev/zero' | wc -c)" 6000000 \
