@@ -68,7 +68,7 @@ static void add_failure(struct strbuf *out, int index, const struct wire_failure
     strbuf_addf(out, "  exitcode  : %d (pid: %d)\n", report_exit_code(f), (int)f->pid);
     strbuf_addf(out, "  error_file: %s\n", f->error_file[0] ? f->error_file : "<N/A>");
     add_cause(out, f);
-    add_evidence(out, f->evidence ? f->evidence : "");
+    add_evidence(out, f->evidence);
     if (tail && f->tail[0]) {
         strbuf_adds(out, "  last lines of its standard error:\n");
         add_block(out, f->tail);

@@ -176,14 +176,16 @@ static void test_report(void) {
                                  .host = "gpu01",
                                  .error_file = "",
                                  .message = "",
-                                 .tail = "one\n\x1b[31mtwo"},
+                                 .tail = "one\n\x1b[31mtwo",
+                                 .evidence = "out of memory: x\nXid 79 of GPU y"},
                                 {.rank = 0,
                                  .pid = 7,
                                  .status = 1,
                                  .host = "gpu00",
                                  .error_file = "/e.json",
                                  .message = "ValueError: x",
-                                 .tail = ""}};
+                                 .tail = "",
+                                 .evidence = ""}};
     struct strbuf text = {0};
     report_failures(&text, "train.py", f, 2);
     const char *t = strbuf_cstr(&text);
@@ -195,6 +197,8 @@ static void test_report(void) {
     has_str(root, "rank      : 3 (local_rank: 1)", "its rank");
     has_str(root, "exitcode  : -9 (pid: 42)", "a signal is a negative exit code");
     has_str(root, "Signal 9 (SIGKILL) received by PID 42", "and is named");
+    has_str(root, "  evidence  : out of memory: x\n              Xid 79 of GPU y\n",
+            "what the kernel knows");
     ok(!strchr(t, '\x1b'), "foreign control characters do not reach the terminal");
     strbuf_clear(&text);
     report_failures(&text, "x", f, 1);
