@@ -33,7 +33,7 @@ data "aws_ec2_instance_type_offerings" "node" {
 
 locals {
   zones = sort(data.aws_ec2_instance_type_offerings.node.locations)
-  cards = data.aws_ec2_instance_type.node.maximum_network_cards
+  cards = coalesce(data.aws_ec2_instance_type.node.maximum_network_cards, 1)
   efas  = var.efa == "off" ? 0 : coalesce(data.aws_ec2_instance_type.node.efa_maximum_interfaces, 0)
   gpus  = sum(concat([0], [for g in data.aws_ec2_instance_type.node.gpus : g.count]))
   arm   = contains(data.aws_ec2_instance_type.node.supported_architectures, "arm64")

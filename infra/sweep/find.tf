@@ -82,7 +82,7 @@ data "aws_network_interfaces" "tagged" {
 data "aws_security_groups" "tagged" {
   for_each = local.free
 
-  # Not the default group of an own VPC, which goes with the VPC.
+  # Not a default group that somebody has tagged: it goes with its VPC.
   filter {
     name   = "group-name"
     values = ["dtctl-*"]

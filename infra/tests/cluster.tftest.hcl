@@ -244,6 +244,20 @@ run "first_card_without_efa" { # p6-b300.48xlarge
   }
 }
 
+run "no_card_with_efa" { # g6.xlarge: the provider leaves the number null
+  command = plan
+
+  override_data {
+    target = data.aws_ec2_instance_type.node
+    values = { maximum_network_cards = 1, efa_maximum_interfaces = null }
+  }
+
+  assert {
+    condition     = length(local.interfaces) == 0 && output.facts.efa_count == 0
+    error_message = jsonencode(local.interfaces)
+  }
+}
+
 run "efa_off" {
   command = plan
 

@@ -128,7 +128,7 @@ run "existing" {
   }
 
   assert {
-    condition     = length(aws_vpc.own) + length(aws_subnet.own) + length(aws_internet_gateway.own) + length(aws_vpc_endpoint.s3) + length(aws_default_security_group.own) == 0
+    condition     = length(aws_vpc.own) + length(aws_subnet.own) + length(aws_internet_gateway.own) + length(aws_vpc_endpoint.s3) == 0
     error_message = "nothing is made"
   }
   assert {

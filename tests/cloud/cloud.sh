@@ -17,13 +17,14 @@
 #       moto 5000, shim 4566, lab 4570                └─ node …
 #       10.77.255.254, 198.51.100.1
 
+source "$SRC/tests/infra/terraform.sh"
+
 CLOUD=$SRC/tests/cloud
 CLOUD_SECONDS_MAX=30 # for anything of the cloud itself to start or to end
 CLOUD_API=http://127.0.0.1:4566
 CLOUD_LAB=http://127.0.0.1:4570
 # shellcheck disable=SC2034 # for the scripts
 CLOUD_OPERATOR=198.51.100.1/32
-CLOUD_HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
 CLOUD_PYTHON=$("$CLOUD/prepare" python)
 CLOUD_IMAGE=$("$CLOUD/prepare" image)
 
@@ -37,28 +38,7 @@ cloud_needs() {
             diag "  wanted: $CLOUD_PYTHON and $CLOUD_IMAGE (or DTCTL_TEST_AWS=off)"
         done_testing
     fi
-    [ "${1-}" = --no-nodes ] || cloud_terraform
-}
-
-# Finds Terraform, and the AWS provider in a mirror on this machine; nothing is downloaded.
-cloud_terraform() {
-    local folder
-    # shellcheck disable=SC2034 # for the scripts
-    CLOUD_TERRAFORM=$(command -v terraform || command -v tofu) ||
-        skip_all 'the test cloud needs terraform or tofu on PATH'
-    CLOUD_MIRROR=
-    while read -r folder; do
-        CLOUD_MIRROR=${folder%/registry.terraform.io/*}
-        break
-    done < <(
-        for folder in "${TF_PLUGIN_CACHE_DIR-}" "$CLOUD_HOME"/.terraform.d/{plugins,plugin-cache} \
-            /usr/local/share/terraform/plugins /usr/share/terraform/plugins; do
-            [ -z "$folder" ] || ls -d "$folder"/registry.terraform.io/hashicorp/aws/5.* 2>/dev/null
-        done
-        find /opt /usr/local /usr/share -maxdepth 6 -type d \
-            -path '*/registry.terraform.io/hashicorp/aws/5.*' -prune 2>/dev/null
-    )
-    [ -n "$CLOUD_MIRROR" ] || skip_all 'the test cloud needs the AWS provider in a local mirror'
+    [ "${1-}" = --no-nodes ] || terraform_needed
 }
 
 # cloud_start [--no-nodes]: with it only the API is there, and what it starts does not boot.
@@ -71,14 +51,6 @@ cloud_start() {
     unset "${!AWS_@}" "${!TF_@}" "${!http_proxy@}" "${!https_proxy@}" "${!HTTP@}"
     mkdir -p "$WORK/cloud"
     cloud_network
-    cat >"$WORK/cloud/terraform.rc" <<-EOF2
-		disable_checkpoint = true
-		provider_installation {
-		  filesystem_mirror {
-		    path = "$CLOUD_MIRROR"
-		  }
-		}
-	EOF2
     CLOUD_PIDS=()
     cloud_daemon moto "$CLOUD_PYTHON" -m moto.server -H 127.0.0.1 -p 5000
     if [ "${1-}" = --no-nodes ]; then
@@ -135,7 +107,7 @@ cloud_daemon() { # NAME COMMAND…
 # cloud_run COMMAND…: runs it as an operator with credentials for this cloud.
 cloud_run() {
     env AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true \
-        AWS_ENDPOINT_URL=$CLOUD_API TF_CLI_CONFIG_FILE="$WORK/cloud/terraform.rc" \
+        AWS_ENDPOINT_URL=$CLOUD_API TF_CLI_CONFIG_FILE="$WORK/terraform.rc" \
         CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1 "$@"
 }
 

@@ -9,7 +9,7 @@ cloud_start "$@"
 
 # shellcheck disable=SC2317 # called through ok
 terraform_in() {
-    cloud_run "$CLOUD_TERRAFORM" -chdir="$WORK/tf/infra" "$@" -no-color
+    cloud_run "$TERRAFORM" -chdir="$WORK/tf/infra" "$@" -no-color
 }
 
 took() { # WHAT: the time since it was last asked, as a diagnostic
@@ -69,6 +69,8 @@ took 'checks and plan'
 ok 'terraform destroy' terraform_in destroy -auto-approve
 took destroy
 is "$(cloud_instances)" '' 'no instance is left'
+ok 'the policy for the operator allows every call' python3 "$SRC/tests/infra/policy.py" \
+    --calls "$WORK/cloud/calls.jsonl" "$SRC/infra/operator-policy.json"
 cloud_stop
 is "$(cloud_left)" '' 'nothing is left of the nodes'
 done_testing

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Terraform sources: layout, validity of every root, the tables of their manual, and what must not
-# be in them. What the rules do: infra_rules.t.
+# The Terraform sources as texts: the tables of their manual, what must not be in them, and the policies
+# for the operator. Their validity: infra_valid.t; what the rules do: infra_rules.t.
 source "${0%/*}/../lib.sh"
-source "$SRC/tests/infra/terraform.sh"
 
 is "$("$SRC/infra/tables" --check 2>&1)" '' "the tables of infra/README.md are current"
 cp -r "$SRC/infra" "$WORK/stale"
@@ -24,13 +23,20 @@ missing=$(find "$SRC/infra" \( -name '*.tf' -o -name '*.hcl' \) \
     -exec grep -L 'SPDX-License-Identifier: Apache-2.0' {} +)
 is "$missing" '' 'every file names its licence'
 
-terraform_needed
-terraform_copy
-ok 'formatted' "$TERRAFORM" fmt -check -recursive -diff
-for root in . sweep examples/one-node examples/two-node-efa; do
-    ok "$root: init from the mirror" "$TERRAFORM" -chdir="$root" init -no-color -input=false
-    run "$TERRAFORM" -chdir="$root" validate -json
-    is "$status" 0 "$root: valid" || diag "$out"
-    like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"
-done
+# What the operator has to be allowed; smoke.t of the test cloud compares it with what is called.
+policies=("$SRC/infra/operator-policy.json" "$SRC/infra/operator-policy-s3.json")
+review=(python3 "$SRC/tests/infra/policy.py")
+ok 'the policies for the operator say nothing that they should not' "${review[@]}" "${policies[@]}"
+refused() { # SED_EXPRESSION REGEX WHAT
+    sed -E "$1" "${policies[0]}" >"$WORK/policy.json"
+    run "${review[@]}" "$WORK/policy.json"
+    like "$status $err" "^1 .*$2" "the review would see $3"
+}
+refused 's/ec2:TerminateInstances/ec2:*/' 'wildcard action' 'a wildcard action'
+refused 's|"Resource": "arn:aws:ec2:[^"]*/\*"|"Resource": "*"|' 'on everything' 'changes of everything'
+refused 's/"Null"/"Bool"/; s/ec2:DescribeAddresses"/ec2:DeleteVpc"/' 'DeleteVpc on everything' \
+    'an action among others'
+echo '{"service": "ec2", "action": "StopInstances"}' >"$WORK/calls"
+run "${review[@]}" --calls "$WORK/calls" "${policies[@]}"
+like "$status $err" '^1 ec2:StopInstances is not allowed' 'and a call that is not allowed'
 done_testing

@@ -5,6 +5,8 @@
 # Texts are expanded by workers, functions are called by name, pids have no spaces in them:
 # shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
+# shellcheck source=tests/torch.sh
+source "$SRC/tests/torch.sh"
 
 PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}
 [ -n "$PYTHON" ] || skip_all 'no Python with PyTorch here (make setup, or set DTCTL_TEST_PYTHON)'
@@ -17,10 +19,10 @@ port=$((21000 + RANDOM % 8000))
 one() { # CASE [FLAGS…]
     local what=$1
     shift
-    run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" "$worker" "$what"
+    torch_run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" "$worker" "$what"
 }
 
-two() { # CASE: two agents, their output in $out sorted; static start
+two() { # CASE [TRY]: two agents, their output in $out sorted; static start
     port=$((port + 1))
     local flags=(--nnodes 2 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port "$port")
     timeout 100 dtrun "${flags[@]}" --node-rank 1 "$worker" "$1" >two.out 2>two.err &
@@ -28,6 +30,10 @@ two() { # CASE: two agents, their output in $out sorted; static start
     run timeout 100 dtrun "${flags[@]}" --node-rank 0 "$worker" "$1"
     wait "$other"
     other_status=$?
+    if torch_spoilt "${2-1}" two.err "$WORK/out/run.err"; then
+        two "$1" $((${2-1} + 1))
+        return
+    fi
     out=$(sort - two.out <<<"$out")
 }
 

@@ -3,6 +3,8 @@
 # The oldest PyTorch that distributions still have (Debian's python3-torch 1.13) under dtrun: its
 # store's clients speak the protocol from before 2.1.
 source "${0%/*}/../lib.sh"
+# shellcheck source=tests/torch.sh
+source "$SRC/tests/torch.sh"
 PYTHON=${DTCTL_TEST_PYTHON_LEGACY:-/usr/bin/python3}
 old='import torch, sys; v = torch.__version__.split("."); sys.exit((int(v[0]), int(v[1])) > (2, 0))'
 "$PYTHON" -c "$old" 2>/dev/null ||
@@ -12,7 +14,7 @@ export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 one() { # CASE [FLAGS…]
     local what=$1
     shift
-    run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" \
+    torch_run timeout 100 dtrun --standalone --nproc-per-node 2 "$@" \
         "$SRC/tests/integration/dtrun_torch.py" "$what"
 }
 one collectives

@@ -4,6 +4,8 @@
 # lines, and the model that comes back loads.
 # shellcheck disable=SC2012 # plain names
 source "${0%/*}/../lib.sh"
+# shellcheck source=tests/torch.sh
+source "$SRC/tests/torch.sh"
 [ -n "$PYTHON" ] || skip_all 'no python3 with PyTorch here (make setup installs one)'
 hosts_up 2
 
@@ -12,11 +14,11 @@ run dtctl up
 is "$status" 0 'up'
 mkdir code
 cp "$SRC/tests/integration/train_run_torch.py" code/ddp.py
-run dtctl train --nproc-per-node 2 --file code/ --env OMP_NUM_THREADS=1 \
+torch_run dtctl train --nproc-per-node 2 --file code/ --env OMP_NUM_THREADS=1 \
     --metric 'loss=loss ([0-9.e+-]+)' -- "$PYTHON" ddp.py
 is "$status" 0 'a DDP script over gloo, four ranks on two hosts'
 like "$out" '\[node1:0\] world 4 loss 0\.' 'it trains'
-r=$(ls -d .dtctl/default/runs/ddp-*)
+r=$(ls -dt .dtctl/default/runs/ddp-* | head -n 1)
 like "$(cat "$r/metrics.jsonl")" '"name":"loss","value":[0-9.]+' 'its loss is a metric'
 ok 'its model is here, and loads' env MODEL="$r/output/model/model.pt" "$PYTHON" code/ddp.py check
 done_testing

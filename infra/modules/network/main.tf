@@ -30,14 +30,6 @@ resource "aws_vpc" "own" {
   tags                 = { Name = var.name }
 }
 
-# Nothing uses it; without rules it cannot become a way in.
-resource "aws_default_security_group" "own" {
-  count = local.own ? 1 : 0
-
-  vpc_id = aws_vpc.own[0].id
-  tags   = { Name = "${var.name}-unused" }
-}
-
 resource "aws_internet_gateway" "own" {
   count = local.own ? 1 : 0
 

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The Terraform sources are laid out, and valid without a warning.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/infra/terraform.sh"
+terraform_needed
+terraform_copy
+ok 'formatted' "$TERRAFORM" fmt -check -recursive -diff
+# The examples, and with them the root module, as parts of one configuration; then the sweep.
+mkdir ../examples
+cat >../examples/main.tf <<'END'
+module "one" {
+  source   = "../infra/examples/one-node"
+  operator = "198.51.100.7/32"
+  key      = "ssh-ed25519 AAAA"
+}
+module "two" {
+  source   = "../infra/examples/two-node-efa"
+  operator = "198.51.100.7/32"
+  key      = "ssh-ed25519 AAAA"
+  bucket   = "data-of-ann"
+}
+END
+for root in ../examples sweep; do
+    ok "$root: init from the mirror" "$TERRAFORM" -chdir="$root" init -no-color -input=false
+    run "$TERRAFORM" -chdir="$root" validate -json
+    is "$status" 0 "$root: valid" || diag "$out"
+    like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"
+done
+done_testing
