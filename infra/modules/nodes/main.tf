@@ -69,11 +69,12 @@ resource "aws_instance" "node" {
   placement_group      = var.grouped ? aws_placement_group.cluster[0].name : null
   user_data_base64     = var.user_data_base64[count.index]
 
-  # With interfaces of its own, an instance takes address and group from them.
+  # With interfaces of its own, an instance takes address and group from them. With an elastic address
+  # it reads as public: false would replace it in the next plan.
   subnet_id                   = local.single ? var.subnet_id : null
   private_ip                  = local.single ? cidrhost(var.subnet_cidr, 10 + count.index) : null
   vpc_security_group_ids      = local.single ? [var.security_group_id] : null
-  associate_public_ip_address = local.single ? var.public_address == "auto" : null
+  associate_public_ip_address = local.single && !local.elastic ? var.public_address == "auto" : null
 
   # `poweroff` on the node ends it, which needs no permission: the lease and idle units rely on it.
   instance_initiated_shutdown_behavior = "terminate"
