@@ -13,9 +13,7 @@
 // Silence is looked for so often, over all members at once, whatever their number.
 enum { SCANS_PER_SILENCE = 8 };
 
-static void settle(struct rendezvous *r);
-
-static struct rendezvous_action *push(struct rendezvous *r, enum rendezvous_action_kind kind) {
+struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind) {
     if (r->queue_len == r->queue_room) {
         r->queue_room = r->queue_room ? r->queue_room * 2 : 8;
         r->queue = heap_realloc(r->queue, r->queue_room * sizeof *r->queue);
@@ -27,13 +25,52 @@ static struct rendezvous_action *push(struct rendezvous *r, enum rendezvous_acti
     return a;
 }
 
+static void set_reason(struct rendezvous *r, const char *why) {
+    snprintf(r->reason, sizeof r->reason, "%s", why);
+}
+
+// After a loss: are there enough nodes left, or may it wait for others?
+static bool goes_on(const struct rendezvous *r, int left) {
+    const struct rendezvous_config *c = &r->config;
+    return left >= c->nodes_min || c->max_restarts > 0 || c->nodes_min < c->nodes_max;
+}
+
 struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms) {
     struct rendezvous *r = heap_alloc(sizeof *r);
     r->config = *c;
     r->round = -1;
-    r->min_ms = -1;
-    r->gather_ms = r->note_ms = r->scan_ms = r->now_ms = now_ms;
-    r->fence_ms = r->hold_ms = INT64_MIN;
+    r->min_ms = r->until_at_ms = -1;
+    r->gather_ms = r->note_ms = r->scan_ms = r->now_ms = r->opened_ms = now_ms;
+    r->fence_ms = r->hold_ms = r->round_ms = INT64_MIN / 2;
+    r->term = 1;
+    r->acting = true;
+    return r;
+}
+
+static int this_round(const struct electorate *e) {
+    int n = 0;
+    for (int i = 0; i < e->count; i++)
+        n += (e->voters[i].rounds & QUORUM_THIS) != 0;
+    return n;
+}
+
+struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64_t now_ms,
+                                        const struct rendezvous_past *past) {
+    struct rendezvous *r = rendezvous_open(c, now_ms);
+    r->round = past->facts.attempt;
+    r->restarts = past->facts.restarts;
+    r->crashes = past->facts.crashes;
+    r->fence_ms = past->fence_ms;
+    if (r->crashes > 1)
+        r->hold_ms = now_ms + c->backoff_ms * (r->crashes - 1);
+    r->term = past->term;
+    if (past->facts.attempt < 0) // nothing has begun
+        return r;
+    set_reason(r, past->why);
+    rendezvous_lease_take_over(r, past);
+    int before = this_round(past->electorate);
+    if (before > 0 && !goes_on(r, before - 1))
+        rendezvous_stop(r, now_ms, VERDICT_FAILED, past->why);
     return r;
 }
 
@@ -44,12 +81,10 @@ void rendezvous_close(struct rendezvous *r) {
         free(r->slots[i]);
     free(r->slots);
     free(r->active);
+    free(r->voters);
+    quorum_fini(&r->electorate);
     free(r->queue);
     free(r);
-}
-
-static void set_reason(struct rendezvous *r, const char *why) {
-    snprintf(r->reason, sizeof r->reason, "%s", why);
 }
 
 static int count_in(const struct rendezvous *r, enum rendezvous_state state) {
@@ -78,6 +113,12 @@ static int free_slot(struct rendezvous *r) {
 static int check_join(struct rendezvous *r, const struct rendezvous_node *n, struct err *e) {
     if (r->phase == PHASE_OVER || r->verdict_next != VERDICT_NONE)
         return err_set(e, ERR_FAILED, "the run is over: %s", r->reason);
+    if (r->deposed)
+        return err_set(e, ERR_BUSY, "this node does not coordinate any more");
+    if (n->term > r->term) { // it has voted since, so this agent was out of touch for long
+        rendezvous_lease_depose(r, "another node has taken over");
+        return err_set(e, ERR_BUSY, "the coordinator is being replaced");
+    }
     if (r->member_count >= RENDEZVOUS_MEMBERS_MAX)
         return err_set(e, ERR_LIMIT, "the run has %d nodes already", RENDEZVOUS_MEMBERS_MAX);
     for (int i = 0; i < r->slot_count && n->node_rank >= 0; i++) {
@@ -109,21 +150,29 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
     m->seq = r->seq++;
     m->heard_ms = now_ms;
     m->group_rank = -1;
+    if (n->last_round > r->round && r->phase == PHASE_GATHER)
+        r->round = n->last_round; // numbers name folders: none is used twice
+    rendezvous_lease_join(r, m);
     r->slots[at] = m;
     r->member_count++;
-    struct rendezvous_action *a = push(r, ACTION_JOINED);
+    struct rendezvous_action *a = rendezvous_push(r, ACTION_JOINED);
     a->id = at;
     a->present = r->member_count;
     a->expected = r->config.nodes_max;
-    settle(r);
+    rendezvous_settle(r);
     return 0;
 }
 
 // ---- starting a round ----
 
 // After a stall of this process some may be silent for long and not yet be known as lost.
+static bool is_silent(const struct rendezvous *r, const struct rendezvous_member *m) {
+    bool own = r->config.incarnation != 0 && m->incarnation == r->config.incarnation;
+    return !own && r->now_ms - m->heard_ms > r->config.silent_ms_max;
+}
+
 static bool is_ready(const struct rendezvous *r, const struct rendezvous_member *m) {
-    return !m->leaving && r->now_ms - m->heard_ms <= r->config.silent_ms_max;
+    return !m->leaving && !is_silent(r, m);
 }
 
 static void start_round(struct rendezvous *r) {
@@ -132,7 +181,7 @@ static void start_round(struct rendezvous *r) {
     for (int i = 0; i < r->slot_count; i++)
         if (r->slots[i] && is_ready(r, r->slots[i]))
             all[count++] = r->slots[i];
-    count = rendezvous_order_choose(all, count, r->config.nodes_max);
+    count = rendezvous_order_choose(all, count, r->config.nodes_max, r->config.incarnation);
     r->world_size = rendezvous_order_rank(all, count);
     r->active = heap_realloc(r->active, (size_t)count * sizeof *r->active);
     r->active_count = count;
@@ -144,7 +193,8 @@ static void start_round(struct rendezvous *r) {
     r->round++;
     r->round_ms = r->now_ms;
     r->phase = PHASE_RUN;
-    push(r, ACTION_START);
+    rendezvous_lease_start(r);
+    rendezvous_push(r, ACTION_START);
 }
 
 // ---- ending ----
@@ -152,7 +202,7 @@ static void start_round(struct rendezvous *r) {
 static void end_run(struct rendezvous *r, enum rendezvous_verdict verdict) {
     r->phase = PHASE_OVER;
     r->verdict = verdict;
-    struct rendezvous_action *a = push(r, ACTION_OVER);
+    struct rendezvous_action *a = rendezvous_push(r, ACTION_OVER);
     snprintf(a->reason, sizeof a->reason, "%s", r->reason);
 }
 
@@ -185,7 +235,7 @@ static void begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bo
         if (r->slots[i] &&
             (r->slots[i]->state == MEMBER_ACTIVE || r->slots[i]->state == MEMBER_DONE))
             r->slots[i]->state = MEMBER_STOPPING;
-    struct rendezvous_action *a = push(r, ACTION_STOP);
+    struct rendezvous_action *a = rendezvous_push(r, ACTION_STOP);
     a->final = verdict != VERDICT_NONE;
     a->counted = counted;
     snprintf(a->reason, sizeof a->reason, "%s", why);
@@ -210,17 +260,12 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
                     (m->state == MEMBER_DONE && m->group_rank != 0);
     if (r->phase != PHASE_RUN || harmless)
         return;
-    bool enough = r->member_count - 1 >= r->config.nodes_min;
-    bool may_wait = r->config.max_restarts > 0 || r->config.nodes_min < r->config.nodes_max;
     snprintf(text, sizeof text, "node %s is gone: %s", m->name, why);
-    if (!enough && !may_wait)
-        begin_stop(r, VERDICT_FAILED, false, text);
-    else
-        begin_stop(r, VERDICT_NONE, false, text);
+    begin_stop(r, goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED, false, text);
 }
 
 static void lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
-    struct rendezvous_action *a = push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
+    struct rendezvous_action *a = rendezvous_push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
     a->id = m->id;
     a->silent_ms = r->now_ms - m->heard_ms;
     snprintf(a->name, sizeof a->name, "%s", m->name);
@@ -235,7 +280,7 @@ void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *w
         return;
     r->now_ms = now_ms;
     lose(r, m, why);
-    settle(r);
+    rendezvous_settle(r);
 }
 
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
@@ -245,11 +290,12 @@ void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *
     r->now_ms = now_ms;
     m->leaving = true;
     if (m->state == MEMBER_WAITING || m->state == MEMBER_DONE) {
+        rendezvous_lease_left(r, m);
         rendezvous_lost(r, now_ms, id, why);
         return;
     }
     member_going(r, m, why); // it stays until its workers are stopped
-    settle(r);
+    rendezvous_settle(r);
 }
 
 // A round that fails within crash_ms of its start is a crash. Several in a row end the run: trying
@@ -277,7 +323,7 @@ void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, 
     } else {
         begin_stop(r, again ? VERDICT_NONE : VERDICT_FAILED, true, why);
     }
-    settle(r);
+    rendezvous_settle(r);
 }
 
 void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round) {
@@ -286,7 +332,7 @@ void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round) {
         return;
     r->now_ms = now_ms;
     m->state = MEMBER_DONE;
-    settle(r);
+    rendezvous_settle(r);
 }
 
 void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port) {
@@ -296,17 +342,19 @@ void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round,
     r->now_ms = now_ms;
     m->state = MEMBER_WAITING;
     m->store_port = store_port;
-    if (m->leaving)
+    if (m->leaving) {
+        rendezvous_lease_left(r, m);
         rendezvous_lost(r, now_ms, id, "it left");
-    else
-        settle(r);
+    } else {
+        rendezvous_settle(r);
+    }
 }
 
 void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
                      const char *why) {
     r->now_ms = now_ms;
     begin_stop(r, verdict, false, why);
-    settle(r);
+    rendezvous_settle(r);
 }
 
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id) {
@@ -350,7 +398,7 @@ static void settle_gather(struct rendezvous *r) {
         r->min_ms = r->now_ms;
     bool all = ready >= c->nodes_max || (c->nodes_expected > 0 && ready >= c->nodes_expected);
     if (r->now_ms >= r->fence_ms && r->now_ms >= r->hold_ms &&
-        (all || r->now_ms - r->min_ms >= last_call(r)))
+        (all || r->now_ms - r->min_ms >= last_call(r)) && rendezvous_lease_may_start(r))
         start_round(r);
 }
 
@@ -383,8 +431,10 @@ static void settle_stop(struct rendezvous *r) {
         begin_gather(r);
 }
 
-static void settle(struct rendezvous *r) {
+void rendezvous_settle(struct rendezvous *r) {
     enum rendezvous_phase before;
+    if (r->deposed)
+        return;
     do {
         before = r->phase;
         switch (r->phase) {
@@ -403,7 +453,7 @@ static void tick_silence(struct rendezvous *r) {
         if (!m)
             continue;
         bool stuck = m->state == MEMBER_STOPPING && r->now_ms - r->stop_ms > r->config.stop_ms_max;
-        if (r->now_ms - m->heard_ms > r->config.silent_ms_max)
+        if (is_silent(r, m))
             lose(r, m, "it is silent");
         else if (stuck)
             lose(r, m, "it did not stop its workers in time");
@@ -414,14 +464,17 @@ void rendezvous_tick(struct rendezvous *r, int64_t now_ms) {
     r->now_ms = now_ms;
     if (r->phase == PHASE_OVER)
         return;
+    rendezvous_lease_tick(r);
+    if (r->deposed)
+        return;
     if (now_ms - r->scan_ms >= r->config.silent_ms_max / SCANS_PER_SILENCE) {
         r->scan_ms = now_ms;
         tick_silence(r);
     }
-    settle(r);
+    rendezvous_settle(r);
     if (r->phase == PHASE_GATHER && now_ms - r->note_ms >= r->config.note_ms) {
         r->note_ms = now_ms;
-        struct rendezvous_action *a = push(r, ACTION_WAITING);
+        struct rendezvous_action *a = rendezvous_push(r, ACTION_WAITING);
         a->present = ready_count(r);
         a->expected = r->config.nodes_max;
     }
@@ -433,9 +486,9 @@ static void earlier(int64_t *at, int64_t candidate) {
 }
 
 int64_t rendezvous_deadline(const struct rendezvous *r) {
-    int64_t at = INT64_MAX;
-    if (r->phase == PHASE_OVER)
-        return at;
+    if (r->phase == PHASE_OVER || r->deposed)
+        return INT64_MAX;
+    int64_t at = rendezvous_lease_deadline(r);
     if (r->member_count > 0)
         earlier(&at, r->scan_ms + r->config.silent_ms_max / SCANS_PER_SILENCE);
     if (r->phase == PHASE_STOP)

@@ -20,11 +20,14 @@
 // - A lost node may still run workers until its lease is over (its own guard ends them then, see
 //   guard.h). No new round starts before that: two groups never train at the same time.
 // - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
+// - The coordinator starts a round only while a quorum of the last one is known to hear it, and
+//   steps down when none does (rendezvous_lease.c, election.h).
 // - A node whose workers are all done no longer matters to the others unless it hosts the store.
 #ifndef ELASTIC_RENDEZVOUS_H
 #define ELASTIC_RENDEZVOUS_H
 
 #include "base/err.h"
+#include "elastic/election.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +42,7 @@ enum {
 };
 
 struct rendezvous_config {
+    int64_t incarnation; // of the agent that coordinates; 0: nobody can take over from it
     int nodes_min, nodes_max;
     int nodes_expected; // nodes that are known to come (a roster); 0: unknown
     int max_restarts;
@@ -60,6 +64,16 @@ struct rendezvous_node { // what a joining node says of itself; copied
     int node_rank; // -1: none given
     int64_t incarnation;
     int port, store_port, nproc;
+    int64_t term;   // that it has voted in
+    int last_round; // that it has taken part in; -1: none
+};
+
+struct rendezvous_past { // of a run whose coordinator was lost
+    int64_t term;        // of the new one
+    int64_t fence_ms;    // no round before
+    struct election_facts facts;
+    const struct electorate *electorate;
+    const char *why; // in one line, for the reason of the next round or of the end
 };
 
 enum rendezvous_state {
@@ -79,6 +93,8 @@ struct rendezvous_member {
     int64_t incarnation, seq, heard_ms;
     bool leaving;
     bool in_round; // of the current or last round
+    bool coordinates;
+    int voter;     // in the electorate; -1: none
     // of the current round
     int group_rank, rank, role_rank, role_world;
 };
@@ -94,7 +110,8 @@ enum rendezvous_action_kind {
     ACTION_STOP,    // tell every stopping member: reason, final
     ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
     ACTION_LEFT,    // id left on its own
-    ACTION_OVER     // the run is over: verdict, reason; tell every member
+    ACTION_OVER,    // the run is over: verdict, reason; tell every member
+    ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
 };
 
 struct rendezvous_action {
@@ -110,6 +127,9 @@ struct rendezvous_action {
 struct rendezvous;
 
 struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms);
+// Goes on with a run that another agent has coordinated until now.
+struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64_t now_ms,
+                                        const struct rendezvous_past *past);
 void rendezvous_close(struct rendezvous *r);
 
 // ERR_BUSY: may be tried again later (the node rank is taken by an agent that is still alive);
@@ -118,6 +138,11 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
                     struct err *e);
 // The following ignore what does not fit: an unknown id, another round.
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
+// A beat: it has heard what was sent at stamp_ms (0: nothing yet), and knows of that round. Returns
+// how long its workers may live, counted from when it sent this beat.
+int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t stamp_ms,
+                        int64_t round_term, int round);
+int64_t rendezvous_left_ms(struct rendezvous *r); // of the right to coordinate
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);
@@ -137,6 +162,9 @@ enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r);
 const char *rendezvous_reason(const struct rendezvous *r); // of the last stop or of the end
 int rendezvous_round(const struct rendezvous *r);          // 0 is the first; -1 before it
 int rendezvous_restarts(const struct rendezvous *r);
+int64_t rendezvous_term(const struct rendezvous *r);
+void rendezvous_facts(const struct rendezvous *r, struct election_facts *out);
+const struct electorate *rendezvous_electorate(const struct rendezvous *r);
 int rendezvous_world_size(const struct rendezvous *r);
 int rendezvous_member_count(const struct rendezvous *r);
 const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id); // or NULL

@@ -26,6 +26,15 @@ int rendezvous_round(const struct rendezvous *r) {
 int rendezvous_restarts(const struct rendezvous *r) {
     return r->restarts;
 }
+int64_t rendezvous_term(const struct rendezvous *r) {
+    return r->term;
+}
+const struct electorate *rendezvous_electorate(const struct rendezvous *r) {
+    return &r->electorate;
+}
+void rendezvous_facts(const struct rendezvous *r, struct election_facts *out) {
+    *out = (struct election_facts){r->round, r->restarts, r->crashes};
+}
 int rendezvous_world_size(const struct rendezvous *r) {
     return r->world_size;
 }

@@ -20,10 +20,12 @@ static int order_of_ranks(const void *pa, const void *pb) {
     return c ? c : (a->seq > b->seq) - (a->seq < b->seq);
 }
 
-// Who comes first when there are more nodes than places: those of the last round.
+// Who comes first when there are more nodes than places: who coordinates, those of the last round.
 static int order_of_places(const void *pa, const void *pb) {
     const struct rendezvous_member *a = *(struct rendezvous_member *const *)pa;
     const struct rendezvous_member *b = *(struct rendezvous_member *const *)pb;
+    if (a->coordinates != b->coordinates)
+        return a->coordinates ? -1 : 1;
     if (a->in_round != b->in_round)
         return a->in_round ? -1 : 1;
     return order_of_ranks(pa, pb);
@@ -62,7 +64,10 @@ int rendezvous_order_rank(struct rendezvous_member **chosen, int count) {
     return world;
 }
 
-int rendezvous_order_choose(struct rendezvous_member **all, int count, int places) {
+int rendezvous_order_choose(struct rendezvous_member **all, int count, int places,
+                            int64_t coordinates) {
+    for (int i = 0; i < count; i++)
+        all[i]->coordinates = coordinates != 0 && all[i]->incarnation == coordinates;
     qsort(all, (size_t)count, sizeof(void *), order_of_places);
     for (int i = 0; i < count; i++) {
         all[i]->in_round = false;

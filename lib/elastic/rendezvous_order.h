@@ -6,8 +6,10 @@
 #include "elastic/rendezvous.h"
 
 // Puts those who take part in front, in rank order, and returns their number (at most places).
-// Nodes of the last round come before newcomers when there are more nodes than places.
-int rendezvous_order_choose(struct rendezvous_member **all, int count, int places);
+// When there are more nodes than places, the one of that incarnation (it coordinates) comes first,
+// then those of the last round.
+int rendezvous_order_choose(struct rendezvous_member **all, int count, int places,
+                            int64_t coordinates);
 // Gives group ranks, ranks and role ranks; returns the world size.
 int rendezvous_order_rank(struct rendezvous_member **chosen, int count);
 

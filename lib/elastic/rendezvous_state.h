@@ -16,6 +16,12 @@ struct rendezvous {
     int64_t round_ms, hold_ms; // when the round began; nothing starts before hold_ms (back-off)
     int crashes;               // rounds in a row that failed soon after their start
     int64_t seq;
+    int64_t term;
+    struct electorate electorate;      // of the round, or of the last one
+    struct rendezvous_voter *voters;   // by index in it
+    int64_t until_ms, until_at_ms;     // when the right to coordinate ends, as of when
+    int64_t opened_ms;
+    bool acting, deposed; // it has had a quorum since it was opened; it has stepped down
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
     struct rendezvous_member **slots;
     int slot_count, member_count;
@@ -24,6 +30,26 @@ struct rendezvous {
     struct rendezvous_action *queue;
     size_t queue_first, queue_len, queue_room;
 };
+
+struct rendezvous_voter {
+    int64_t stamp_ms, heard_ms; // the last word that it is known to have heard; its own last word
+    bool knows, left;           // of this round; it has left in good order
+};
+
+// rendezvous_lease.c
+void rendezvous_lease_take_over(struct rendezvous *r, const struct rendezvous_past *past);
+void rendezvous_lease_start(struct rendezvous *r); // a round has begun
+void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
+bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
+bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
+void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
+void rendezvous_lease_depose(struct rendezvous *r, const char *why);
+void rendezvous_lease_tick(struct rendezvous *r);      // steps down in time
+int64_t rendezvous_lease_deadline(const struct rendezvous *r);
+
+// rendezvous.c
+void rendezvous_settle(struct rendezvous *r); // looks whether the phase is complete
+struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);
 
 static inline struct rendezvous_member *rendezvous_slot(const struct rendezvous *r, int id) {
     return id >= 0 && id < r->slot_count ? r->slots[id] : NULL;

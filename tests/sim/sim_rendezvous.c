@@ -1,424 +1,242 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run under seeded bad luck: nodes that join late, die, hang, lose their network, come
-// back; messages with random delays; a coordinator that stalls. The rendezvous is the real one;
-// agents are modelled by the rules that agent_*.c and the guard keep (stop on STOP, stop when the
-// lease is over).
+// A whole run under seeded bad luck: agents that join late, are killed, stop and go on; hosts that
+// lose power; networks that split, in one direction too, and hold messages back; connections that
+// break; clocks that start anywhere and run at different rates. Any node may coordinate, and does.
 //
-// Safety, checked after every step: all workers that run anywhere belong to one round, no rank runs
-// twice, and a round never has fewer than nodes_min nodes. Liveness: when bad luck ends, the run
-// ends with the right verdict.
+// Safety, checked after every message and step: all workers that run anywhere belong to one round of
+// one coordinator, no rank runs twice, a round never has fewer than nodes_min nodes, and a term has
+// one coordinator. Liveness: when bad luck ends, the run finishes, provided that a quorum of the
+// last round is alive. The checks themselves are checked: each of a list of broken rules must be
+// noticed.
 //
-//     sim_rendezvous [SEED [COUNT]]     a failure prints its seed
-#include "base/arena.h"
+//     sim_rendezvous [SEED [COUNT [MUTATION]]]     a failure prints its seed
 #include "elastic/rendezvous.h"
+#include "tests/sim/node.h"
 #include "tests/tap.h"
 
-enum {
-    NODES = 6,
-    BEAT_MS = 300,
-    LEASE_MS = 2000,
-    SILENT_MS = 1500,
-    CALM_MS = 60000,
-    END_MS = 300000,
-    EVENTS_MAX = 4096
-};
+// ---- bad luck ----
 
-enum agent_state { AGENT_DOWN, AGENT_IDLE, AGENT_RUNNING, AGENT_STOPPING, AGENT_DONE };
-
-struct agent {
-    enum agent_state state;
-    int64_t incarnation, acked_ms, stop_at, end_at, up_at;
-    int round, rank, nproc;
-    bool cut, frozen, told_over, ends_badly;
-    int epoch; // of its connection: older messages are dropped
-};
-
-enum kind {
-    TO_JOIN,
-    TO_BEAT,
-    TO_FAILED,
-    TO_DONE,
-    TO_STOPPED,
-    TO_CLOSED,
-    FROM_ACK,
-    FROM_ROUND,
-    FROM_STOP,
-    FROM_OVER,
-    FROM_REFUSED
-};
-
-struct event {
-    int64_t at, sent, order;
-    enum kind kind;
-    int node, epoch, round, rank;
-};
-
-struct sim {
-    uint64_t rng, seed;
-    int64_t now, order;
-    struct rendezvous *r;
-    struct rendezvous_config config;
-    struct agent agents[NODES];
-    int node_of[1024], epoch_of[1024]; // by member id: whose connection it came in on
-    struct event queue[EVENTS_MAX];
-    int queued;
-    int64_t stall_until;
-    int trouble, rounds, losses;
-    const char *broken;
-};
-
-static uint64_t random_next(struct sim *s) { // splitmix64 (Steele, Lea, Flood 2014)
-    uint64_t z = s->rng += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static int64_t between(struct sim *s, int64_t low, int64_t high) {
-    return low + (int64_t)(random_next(s) % (uint64_t)(high - low + 1));
-}
-
-static bool chance(struct sim *s, int percent) {
-    return between(s, 1, 100) <= percent;
-}
-
-// Messages of one connection keep their order; of different ones not. A cut link swallows them.
-static void post_on(struct sim *s, enum kind kind, int node, int epoch, int round, int rank) {
-    struct agent *a = &s->agents[node];
-    if (a->cut || s->queued == EVENTS_MAX)
+static void kill_process(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    if (!n->up)
         return;
-    int64_t at = s->now + between(s, 1, s->now < CALM_MS ? 80 : 3);
-    for (int i = 0; i < s->queued; i++) {
-        bool same_way = (s->queue[i].kind >= FROM_ACK) == (kind >= FROM_ACK);
-        if (s->queue[i].node == node && same_way && s->queue[i].at > at)
-            at = s->queue[i].at;
-    }
-    s->queue[s->queued++] = (struct event){.at = at,
-                                           .sent = s->now,
-                                           .order = s->order++,
-                                           .kind = kind,
-                                           .node = node,
-                                           .epoch = epoch,
-                                           .round = round,
-                                           .rank = rank};
+    stop_coordinating(w, at); // its kernel closes what it had open
+    close_conn(w, at);
+    election_close(&n->election);
+    n->up = n->frozen = false;
+    n->up_at = chance(w, 70) ? w->now + between(w, 100, 8000) : 0;
+    // The guard ends the workers at once; should something hold it up, with their lease.
+    int64_t soon = clock_of(w, n) + between(w, 0, 50);
+    if (chance(w, 90) && soon < n->lease_ms)
+        n->lease_ms = soon;
 }
 
-static void post(struct sim *s, enum kind kind, int node, int round, int rank) {
-    post_on(s, kind, node, s->agents[node].epoch, round, rank);
-}
-
-static void post_member(struct sim *s, enum kind kind, int id, int round, int rank) {
-    post_on(s, kind, s->node_of[id], s->epoch_of[id], round, rank);
-}
-
-// The agent gives its connection up; the coordinator finds out by silence.
-static void hang_up(struct sim *s, int node) {
-    s->agents[node].epoch++;
-}
-
-static bool runs(const struct agent *a) {
-    return a->state == AGENT_RUNNING || a->state == AGENT_STOPPING;
-}
-
-static void join(struct sim *s, int node) {
-    struct agent *a = &s->agents[node];
-    a->state = AGENT_IDLE;
-    a->incarnation++;
-    a->acked_ms = s->now;
-    hang_up(s, node);
-    post(s, TO_JOIN, node, 0, 0);
-}
-
-// ---- the coordinator's shell ----
-
-static void carry_out(struct sim *s, const struct rendezvous_action *act) {
-    if (act->kind == ACTION_START) {
-        s->rounds++;
-        if (rendezvous_active_count(s->r) < s->config.nodes_min)
-            s->broken = "a round with too few nodes";
-        for (int i = 0; i < rendezvous_active_count(s->r); i++) {
-            const struct rendezvous_member *m = rendezvous_active(s->r, i);
-            post_member(s, FROM_ROUND, m->id, rendezvous_round(s->r), m->rank);
-        }
-    }
-    for (int id = 0; id < 1024; id++) {
-        const struct rendezvous_member *m = rendezvous_member(s->r, id);
-        if (act->kind == ACTION_STOP && m && m->state == MEMBER_STOPPING)
-            post_member(s, FROM_STOP, id, rendezvous_round(s->r), act->final);
-        if (act->kind == ACTION_OVER && m)
-            post_member(s, FROM_OVER, id, 0, 0);
-    }
-    if (act->kind == ACTION_LOST) {
-        s->losses++;
-        post_member(s, FROM_REFUSED, act->id, 0, 0);
-    }
-}
-
-static void pump(struct sim *s) {
-    struct rendezvous_action act;
-    while (rendezvous_next(s->r, &act))
-        carry_out(s, &act);
-}
-
-static void take_join(struct sim *s, int node) {
-    struct agent *a = &s->agents[node];
-    struct err e;
-    char name[16];
-    int id;
-    snprintf(name, sizeof name, "n%d", node);
-    struct rendezvous_node n = {.name = name,
-                                .address = "10.0.0.1",
-                                .role = "r",
-                                .node_rank = node,
-                                .incarnation = a->incarnation,
-                                .nproc = a->nproc};
-    if (rendezvous_join(s->r, s->now, &n, &id, &e) < 0) {
-        post(s, FROM_REFUSED, node, 0, 0);
+static void power_off(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    if (!n->up)
         return;
-    }
-    s->node_of[id] = node;
-    s->epoch_of[id] = a->epoch;
+    rendezvous_close(n->r);
+    n->r = NULL;
+    n->conn = 0;
+    election_close(&n->election);
+    n->up = n->frozen = n->has_host = false;
+    n->workers = WORKERS_NONE;
+    n->up_at = chance(w, 70) ? w->now + between(w, 3000, 12000) : 0;
 }
 
-static int member_of(const struct sim *s, const struct event *ev) {
-    for (int id = 0; id < 1024; id++)
-        if (s->node_of[id] == ev->node && s->epoch_of[id] == ev->epoch &&
-            rendezvous_member(s->r, id))
-            return id;
-    return -1;
-}
-
-static void at_coordinator(struct sim *s, const struct event *ev) {
-    if (ev->kind == TO_JOIN) {
-        take_join(s, ev->node);
-        return;
-    }
-    int id = member_of(s, ev);
-    if (id < 0)
-        return;
-    rendezvous_heard(s->r, s->now, id);
-    switch (ev->kind) {
-    case TO_BEAT: post_on(s, FROM_ACK, ev->node, ev->epoch, (int)ev->sent, 0); break;
-    case TO_FAILED: rendezvous_failed(s->r, s->now, id, ev->round, "failed"); break;
-    case TO_DONE: rendezvous_done(s->r, s->now, id, ev->round); break;
-    case TO_STOPPED: rendezvous_stopped(s->r, s->now, id, ev->round, 1); break;
-    case TO_CLOSED: rendezvous_lost(s->r, s->now, id, "closed"); break;
-    default: break;
+static void heal(struct world *w) {
+    for (int i = 0; i < NODES; i++) {
+        w->nodes[i].frozen = false;
+        w->nodes[i].has_host = true;
+        for (int k = 0; k < NODES; k++)
+            w->cut[i][k] = false;
     }
 }
 
-// ---- agents ----
-
-static void take_round(struct sim *s, struct agent *a, const struct event *ev) {
-    if (runs(a)) {
-        s->broken = "a round began on a node that still runs workers";
-        return;
-    }
-    if (s->now >= a->acked_ms + LEASE_MS)
-        return; // news from before a long silence: agent_step gives the connection up
-    a->state = AGENT_RUNNING;
-    a->round = ev->round;
-    a->rank = ev->rank;
-    a->end_at = s->now + between(s, 2000, 15000);
-    a->ends_badly = s->now < CALM_MS && chance(s, 15);
+static void split(struct world *w, bool one_way) {
+    uint64_t side = random_next(w);
+    for (int i = 0; i < NODES; i++)
+        for (int k = 0; k < NODES; k++)
+            w->cut[i][k] = (side >> i & 1) != (side >> k & 1) && (!one_way || (side >> i & 1));
 }
 
-static void at_agent(struct sim *s, const struct event *ev) {
-    struct agent *a = &s->agents[ev->node];
-    switch (ev->kind) {
-    case FROM_ACK: // round has the time that the beat was sent
-        if (ev->round > a->acked_ms)
-            a->acked_ms = ev->round;
+static void bad_luck(struct world *w) {
+    int at = (int)between(w, 0, NODES - 1), other = (int)between(w, 0, NODES - 1);
+    for (int i = 0; i < NODES && chance(w, 60); i++) // it likes the one that coordinates
+        if (w->nodes[i].r)
+            at = i;
+    switch (between(w, 0, 9)) {
+    case 0: kill_process(w, at); break;
+    case 1: power_off(w, at); break;
+    case 2: w->nodes[at].frozen = w->nodes[at].up && !w->nodes[at].frozen; break;
+    case 3: split(w, false); break;
+    case 4: split(w, true); break;
+    case 5: w->cut[at][other] = w->cut[other][at] = at != other; break;
+    case 6: w->cut[at][other] = at != other; break;
+    case 7:
+        if (w->nodes[at].up && w->nodes[at].conn)
+            lose(w, at, false); // the connection breaks, this side sees it first
         break;
-    case FROM_ROUND: take_round(s, a, ev); break;
-    case FROM_STOP:
-        if (ev->round != a->round)
-            break;
-        if (a->state == AGENT_RUNNING) {
-            a->state = AGENT_STOPPING;
-            a->stop_at = s->now + between(s, 1, 400);
-        } else if (!runs(a)) {
-            a->state = AGENT_IDLE;
-            post(s, TO_STOPPED, ev->node, a->round, 0);
-        }
-        break;
-    case FROM_OVER: a->told_over = true; break;
-    case FROM_REFUSED:
-        if (!runs(a))
-            join(s, ev->node);
-        break;
-    default: break;
+    default: heal(w); break;
     }
 }
 
-// What an agent (or its guard) does by itself when time passes.
-static void agent_step(struct sim *s, int node) {
-    struct agent *a = &s->agents[node];
-    if (a->state == AGENT_DOWN) {
-        if (s->now >= a->up_at && !a->told_over)
-            join(s, node);
-        return;
-    }
-    if (runs(a) && s->now >= a->acked_ms + LEASE_MS) { // the guard's rule: also when frozen
-        a->state = AGENT_IDLE;
-        hang_up(s, node);
-        if (!a->frozen)
-            join(s, node);
-        return;
-    }
-    if (a->frozen || a->told_over)
-        return;
-    if (s->now - a->acked_ms > SILENT_MS && !runs(a)) {
-        join(s, node); // connection given up, a new one
-        return;
-    }
-    if (a->state == AGENT_STOPPING && s->now >= a->stop_at) {
-        a->state = AGENT_IDLE;
-        post(s, TO_STOPPED, node, a->round, 0);
-    }
-    if (a->state == AGENT_RUNNING && s->now >= a->end_at) {
-        a->state = a->ends_badly ? AGENT_STOPPING : AGENT_DONE;
-        a->stop_at = s->now + between(s, 1, 400);
-        post(s, a->ends_badly ? TO_FAILED : TO_DONE, node, a->round, 0);
-    }
-    if (s->now % BEAT_MS == 0)
-        post(s, TO_BEAT, node, 0, 0);
-}
+// ---- checks ----
 
-static void bad_luck(struct sim *s) {
-    int node = (int)between(s, 0, NODES - 1);
-    struct agent *a = &s->agents[node];
-    s->trouble++;
-    switch (between(s, 0, 5)) {
-    case 0: // the agent is killed; its guard ends the workers at once; the kernel closes the socket
-        if (a->state == AGENT_DOWN)
-            break;
-        post(s, TO_CLOSED, node, 0, 0);
-        hang_up(s, node);
-        a->state = AGENT_DOWN;
-        a->up_at = s->now + between(s, 100, 8000);
-        break;
-    case 4: // the connection is reset, the coordinator sees it first: workers run until the lease
-            // ends
-        post(s, TO_CLOSED, node, 0, 0);
-        break;
-    case 1: a->cut = !a->cut; break;
-    case 2: a->frozen = !a->frozen; break;
-    case 3: s->stall_until = s->now + between(s, 100, 4000); break;
-    default: a->cut = a->frozen = false; break;
-    }
-}
-
-static void check_safety(struct sim *s) {
+static void check_safety(struct world *w) {
+    int64_t term = -1;
     int round = -1;
     bool taken[NODES * 4] = {0};
-    for (int n = 0; n < NODES; n++) {
-        const struct agent *a = &s->agents[n];
-        if (!runs(a))
+    for (int at = 0; at < NODES; at++) {
+        const struct node *n = &w->nodes[at];
+        if (!runs(n))
             continue;
-        if (round >= 0 && a->round != round)
-            s->broken = "two rounds run at once";
-        round = a->round;
-        for (int k = a->rank; k < a->rank + a->nproc; k++) {
+        if (term >= 0 && (n->round != round || n->group_term != term))
+            w->broken = "two groups run at once";
+        term = n->group_term;
+        round = n->round;
+        for (int k = n->rank; k < n->rank + n->nproc && !w->broken; k++) {
             if (taken[k])
-                s->broken = "a rank runs twice";
+                w->broken = "a rank runs twice";
             taken[k] = true;
         }
     }
 }
 
-static int next_event(const struct sim *s) {
-    int best = -1;
-    for (int i = 0; i < s->queued; i++) {
-        const struct event *ev = &s->queue[i];
-        bool held = ev->kind < FROM_ACK ? s->now < s->stall_until : s->agents[ev->node].frozen;
-        bool earlier = best < 0 || ev->at < s->queue[best].at ||
-                       (ev->at == s->queue[best].at && ev->order < s->queue[best].order);
-        if (ev->at <= s->now && !held && earlier)
-            best = i;
-    }
-    return best;
+static bool is_newer(const struct electorate *a, const struct electorate *b) {
+    return a->term != b->term ? a->term > b->term : a->round > b->round;
 }
 
-static void deliver(struct sim *s) {
-    for (int i; (i = next_event(s)) >= 0;) {
-        struct event ev = s->queue[i];
-        struct agent *a = &s->agents[ev.node];
-        s->queue[i] = s->queue[--s->queued];
-        if (ev.kind != TO_CLOSED && (ev.epoch != a->epoch || a->state == AGENT_DOWN))
-            continue;
-        if (ev.kind < FROM_ACK)
-            at_coordinator(s, &ev);
-        else
-            at_agent(s, &ev);
-        pump(s);
-        check_safety(s);
-    }
+// By what one that may coordinate knows: would all that are alive make a quorum for it?
+static bool could_win(const struct world *w, const struct electorate *e) {
+    bool yes[2 * NODES] = {0};
+    for (int i = 0; i < e->count; i++)
+        for (int at = 0; at < NODES; at++) {
+            const struct node *n = &w->nodes[at];
+            if (n->up && n->incarnation == e->voters[i].incarnation)
+                yes[i] = !is_newer(&n->election.electorate, e);
+        }
+    return quorum_agrees(e, yes);
 }
 
-static void setup(struct sim *s, uint64_t seed) {
-    memset(s, 0, sizeof *s);
-    s->seed = s->rng = seed;
-    s->config = (struct rendezvous_config){.nodes_min = (int)between(s, 1, 4),
+static bool could_go_on(const struct world *w) {
+    bool could = false;
+    for (int at = 0; at < NODES; at++) {
+        const struct node *n = &w->nodes[at];
+        could |= n->up && n->election.may_stand && could_win(w, &n->election.electorate);
+    }
+    return could;
+}
+
+// ---- one run ----
+
+static void setup(struct world *w, uint64_t seed, enum mutation mutation) {
+    struct message *queue = w->queue ? w->queue : heap_alloc(MESSAGES_MAX * sizeof *queue);
+    *w = (struct world){.seed = seed, .rng = seed, .mutation = mutation, .queue = queue};
+    w->config = (struct rendezvous_config){.nodes_min = (int)between(w, 1, 3),
                                            .nodes_max = NODES,
-                                           .nodes_expected = chance(s, 50) ? NODES : 0,
                                            .max_restarts = 1000,
                                            .join_timeout_ms = END_MS,
                                            .rejoin_timeout_ms = END_MS,
-                                           .last_call_ms = between(s, 0, 5000),
+                                           .last_call_ms = between(w, 0, 4000),
                                            .regroup_call_ms = 500,
                                            .silent_ms_max = SILENT_MS,
                                            .lease_ms = LEASE_MS,
                                            .stop_ms_max = 20000,
                                            .note_ms = 5000};
-    s->r = rendezvous_open(&s->config, 0);
-    for (int n = 0; n < NODES; n++)
-        s->agents[n] = (struct agent){.up_at = between(s, 0, 3000), .nproc = (int)between(s, 1, 3)};
+    for (int at = 0; at < NODES; at++)
+        w->nodes[at] = (struct node){.has_host = true,
+                                     .up_at = 1 + between(w, 0, 3000),
+                                     .offset = between(w, 1, 1000000),
+                                     .rate_ppm = between(w, -20000, 20000),
+                                     .nproc = (int)between(w, 1, 3)};
 }
 
-static void run(struct sim *s) {
-    for (s->now = 0; s->now < END_MS && !s->broken; s->now += 10) {
-        for (int n = 0; n < NODES && s->now == CALM_MS; n++)
-            s->agents[n].cut = s->agents[n].frozen = false;
-        if (s->now < CALM_MS && chance(s, 1))
-            bad_luck(s);
-        deliver(s);
-        for (int n = 0; n < NODES; n++)
-            agent_step(s, n);
-        if (s->now >= s->stall_until && rendezvous_deadline(s->r) <= s->now)
-            rendezvous_tick(s->r, s->now);
-        pump(s);
-        check_safety(s);
-        if (rendezvous_phase(s->r) == PHASE_OVER)
-            break;
-    }
-    if (!s->broken && rendezvous_phase(s->r) != PHASE_OVER)
-        s->broken = "the run did not end after bad luck had ended";
-    if (!s->broken && rendezvous_verdict(s->r) != VERDICT_FINISHED)
-        s->broken = "the run did not finish";
+static void calm_down(struct world *w) {
+    heal(w);
+    for (int at = 0; at < NODES; at++)
+        if (!w->nodes[at].up)
+            w->nodes[at].up_at = w->now + 1;
 }
+
+static void run(struct world *w) {
+    for (w->now = 1; w->now < END_MS && !w->broken && !w->verdict; w->now += STEP_MS) {
+        struct message m;
+        if (w->now / STEP_MS == CALM_MS / STEP_MS)
+            calm_down(w);
+        if (w->now < CALM_MS && chance(w, 1) && chance(w, 70))
+            bad_luck(w);
+        while (!w->broken && next_message(w, &m)) {
+            node_take(w, &m);
+            message_free(&m);
+            check_safety(w);
+        }
+        for (int at = 0; at < NODES; at++)
+            node_step(w, at);
+        check_safety(w);
+    }
+    if (!w->broken && !w->verdict && could_go_on(w))
+        w->stuck = "the run did not end although a quorum is alive";
+    if (!w->broken && w->verdict && w->verdict != VERDICT_FINISHED)
+        w->stuck = "the run did not finish";
+}
+
+static void clear(struct world *w) {
+    for (int i = 0; i < w->queued; i++)
+        message_free(&w->queue[i]);
+    for (int at = 0; at < NODES; at++) {
+        rendezvous_close(w->nodes[at].r);
+        if (w->nodes[at].up)
+            election_close(&w->nodes[at].election);
+    }
+}
+
+struct totals {
+    int bad, unsafe, finished, rounds, take_overs, proofs;
+};
+
+static struct totals run_all(struct world *w, uint64_t first, int count, enum mutation mutation,
+                             int bad_max) {
+    struct totals t = {0};
+    for (int i = 0; i < count && t.bad < bad_max && !(mutation && t.unsafe); i++) {
+        setup(w, first + (uint64_t)i, mutation);
+        run(w);
+        t.rounds += w->rounds;
+        t.take_overs += w->take_overs;
+        t.proofs += w->proofs;
+        t.finished += w->verdict == VERDICT_FINISHED;
+        t.unsafe += w->broken != NULL;
+        t.bad += w->broken || w->stuck;
+        if ((w->broken || w->stuck) && mutation == MUTATION_NONE)
+            diag("seed %llu at %lld ms: %s", (unsigned long long)w->seed, (long long)w->now,
+                 w->broken ? w->broken : w->stuck);
+        clear(w);
+    }
+    return t;
+}
+
+static const char *const mutations[MUTATION_COUNT] = {
+    [MUTATION_SILENCE_IS_PROOF] = "silence taken for death",
+    [MUTATION_VOTE_AT_ONCE] = "votes that do not wait for the lease",
+    [MUTATION_NO_FENCE] = "a coordinator that starts without waiting for the fence",
+    [MUTATION_NO_LAST_ROUND] = "a last round that is forgotten at once",
+    [MUTATION_NO_GUARD] = "workers that outlive their lease",
+    [MUTATION_NO_LEASE] = "a coordinator that does not step down"};
 
 int main(int argc, char **argv) {
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    int count = argc > 2   ? (int)strtol(argv[2], NULL, 10)
-                : argc > 1 ? 1
-                           : 300,
-        bad = 0, rounds = 0, losses = 0;
-    static struct sim s;
-    for (int i = 0; i < count && bad < 5; i++) {
-        setup(&s, first + (uint64_t)i);
-        run(&s);
-        rounds += s.rounds;
-        losses += s.losses;
-        if (s.broken) {
-            bad++;
-            diag("seed %llu at %lld ms: %s (round %d, %s)", (unsigned long long)s.seed,
-                 (long long)s.now, s.broken, rendezvous_round(s.r), rendezvous_reason(s.r));
-        }
-        rendezvous_close(s.r);
-    }
-    is_int(bad, 0, "%d runs of %d nodes under bad luck: safe, and they finish", count, NODES);
-    ok(count < 100 || (rounds > count && losses > count / 2),
-       "with trouble in them: %d rounds, %d lost nodes", rounds, losses);
+    int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : argc > 1 ? 1 : 1000;
+    enum mutation only = argc > 3 ? (enum mutation)strtol(argv[3], NULL, 10) : MUTATION_NONE;
+    static struct world w;
+    struct totals t = run_all(&w, first, count, only, 5);
+    is_int(t.bad, 0, "%d runs of %d nodes under bad luck are safe, and go on with a quorum", count,
+           NODES);
+    diag("%d finished; %d rounds, %d changes of the coordinator, %d proofs", t.finished, t.rounds,
+         t.take_overs, t.proofs);
+    ok(count < 100 || (t.finished > count / 2 && t.take_overs > count && t.proofs > count / 10),
+       "with trouble in them, and most finish");
+    for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
+        is_int(run_all(&w, 1, 1000, (enum mutation)m, 1000).unsafe, 1, "noticed: %s", mutations[m]);
+    free(w.queue);
     return done_testing();
 }

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+// Theory of operation
+//
+// A run has terms, one coordinator at most in each, and rounds. The nodes of the last round are the
+// electorate (quorum.h). Each agent follows the coordinator of a term, or is it, or looks for one.
+//
+// Leases. An agent sends beats; the coordinator answers with a stamp of its own clock, and the next
+// beat carries that stamp back: then the coordinator knows that the agent has heard it at that time
+// or later. An agent votes for nobody before lease_ms have passed since it heard its coordinator.
+// So from the latest time at which a quorum is known to have heard it, a coordinator has lease_ms in
+// which no other can be elected; it starts rounds only then, and steps down when they are over.
+// Each answer says how much of that time is left, and the workers of the agent that gets it live
+// that long at most, counted from when the beat was *sent*; the guard ends them. When another
+// coordinator is elected, every worker that the last one could have kept alive is dead, or will be
+// within lease_ms of the last time that one of the voters heard it: that is the fence, before which
+// the new one starts nothing. No clock is compared with another; only their rates must agree, to
+// within a sixteenth of the lease (which also covers how long a guard takes).
+//
+// Elections (as in Raft: Ongaro and Ousterhout 2014, with its pre-vote). An agent that has lost its
+// coordinator asks the first nodes of the last round whether they know one. Those, the stand-ins,
+// wait in their order and then ask for votes, first without obligation (so that one that is cut off
+// does not raise terms and disturb the others later). A voter votes once in a term, after its lease,
+// and for nobody who knows an older round than it does. Silence is never a proof of death: without
+// a quorum an agent stops its workers and goes on looking until give_up_ms.
+//
+// Proof. When the coordinator's host itself says that the process is gone (it refuses a new
+// connection to the port that the agent held while it lived, or another agent answers there), the
+// coordinator needs no lease any more and is not counted: of two nodes the other goes on. The proof
+// counts only for an agent that heard it until just now (silent_ms_max since it sent an answered
+// beat) and was in its newest round: no later round can have begun without this agent then, because
+// it would have had to wait for this agent's lease. Likewise a round is not committed before every
+// voter of the last one knows of it or is silent for that long (rendezvous_lease.c).
+//
+// State that survives: numbers of rounds, restarts and crashes travel with rounds and stops, and
+// back with votes; the highest count.
+#include "elastic/election.h"
+
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct election_action *push(struct election *e, enum election_action_kind kind) {
+    if (e->queue_len == e->queue_room) {
+        e->queue_room = e->queue_room ? e->queue_room * 2 : 8;
+        e->queue = heap_realloc(e->queue, (size_t)e->queue_room * sizeof *e->queue);
+    }
+    struct election_action *a = &e->queue[e->queue_len++];
+    *a = (struct election_action){.kind = kind};
+    return a;
+}
+
+bool election_next(struct election *e, struct election_action *out) {
+    if (e->queue_first == e->queue_len) {
+        e->queue_first = e->queue_len = 0;
+        return false;
+    }
+    *out = e->queue[e->queue_first++];
+    return true;
+}
+
+void election_open(struct election *e, const struct election_config *config, int64_t now_ms) {
+    *e = (struct election){.config = *config,
+                           .self = {.incarnation = config->incarnation},
+                           .heard_ms = INT64_MIN / 2,
+                           .word_ms = INT64_MIN / 2,
+                           .lease_ms = INT64_MIN / 2,
+                           .connect_ms = INT64_MIN / 2,
+                           .voted_ms = INT64_MIN / 2,
+                           .lost_ms = now_ms,
+                           .ask_at_ms = now_ms,
+                           .step_ms = config->ask_ms,
+                           .facts.attempt = -1};
+}
+
+void election_close(struct election *e) {
+    quorum_fini(&e->electorate);
+    free(e->places);
+    free(e->yes);
+    free(e->queue);
+}
+
+void election_self(struct election *e, const char *name, const char *address, int port) {
+    snprintf(e->self.name, sizeof e->self.name, "%s", name);
+    snprintf(e->self.address, sizeof e->self.address, "%s", address);
+    e->self.port = port;
+}
+
+void election_seed(struct election *e, const char *address, int port) {
+    if (e->seed_count == ELECTION_SEEDS_MAX)
+        return;
+    size_t count = (size_t)(e->place_count + e->seed_count);
+    e->places = heap_realloc(e->places, (count + 1) * sizeof *e->places);
+    struct election_place *p = &e->places[count];
+    *p = (struct election_place){.port = port};
+    snprintf(p->address, sizeof p->address, "%s", address);
+    e->seed_count++;
+}
+
+static void merge(struct election_facts *own, const struct election_facts *f) {
+    if (f->attempt > own->attempt)
+        own->attempt = f->attempt;
+    if (f->restarts > own->restarts || (f->restarts == own->restarts && f->crashes > own->crashes))
+        own->crashes = f->crashes;
+    if (f->restarts > own->restarts)
+        own->restarts = f->restarts;
+}
+
+void election_facts(struct election *e, const struct election_facts *facts) {
+    merge(&e->facts, facts);
+}
+
+static bool is_this_round(const struct election *e, int64_t term, int round) {
+    return e->electorate.term == term && e->electorate.round == round;
+}
+
+static bool is_alone(const struct election *e) {
+    return e->state == ELECTION_LEAD && quorum_is_one(&e->electorate);
+}
+
+// ---- following ----
+
+bool election_join(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
+                   const struct election_place *leader) {
+    if (term < e->term)
+        return false;
+    bool own = leader->incarnation == e->config.incarnation;
+    e->connecting = false;
+    e->term = term;
+    if (term > e->term_seen)
+        e->term_seen = term;
+    e->voted = leader->incarnation; // in this term for nobody else
+    e->leader = *leader;
+    e->leader_term = term;
+    e->state = own ? ELECTION_LEAD : ELECTION_FOLLOW;
+    e->heard_ms = now_ms;
+    e->word_ms = sent_ms;
+    e->lease_ms = INT64_MIN / 2;
+    e->leader_round_term = -1; // not known yet
+    e->proof_ms = 0;
+    return true;
+}
+
+void election_word(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t left_ms) {
+    if (e->state == ELECTION_LOOK)
+        return;
+    e->heard_ms = now_ms;
+    if (sent_ms > e->word_ms)
+        e->word_ms = sent_ms;
+    int64_t most = e->config.lease_ms;
+    if (left_ms > 0 && e->word_ms + (left_ms < most ? left_ms : most) > e->lease_ms)
+        e->lease_ms = e->word_ms + (left_ms < most ? left_ms : most);
+}
+
+void election_word_of_round(struct election *e, int64_t round_term, int round, bool committed) {
+    if (e->state == ELECTION_LOOK)
+        return;
+    e->leader_round_term = round_term;
+    e->leader_round = round;
+    if (committed && is_this_round(e, round_term, round))
+        e->electorate.committed = true;
+}
+
+int64_t election_lease(const struct election *e) {
+    return is_alone(e) ? INT64_MAX : e->lease_ms;
+}
+
+void election_round(struct election *e, const struct electorate *electorate,
+                    const struct election_place *places, int place_count, int total) {
+    int at = quorum_find(electorate, e->config.incarnation);
+    struct election_place *all =
+        heap_alloc((size_t)(place_count + e->seed_count + 1) * sizeof *all);
+    memcpy(all, places, (size_t)place_count * sizeof *all);
+    if (e->seed_count > 0)
+        memcpy(all + place_count, e->places + e->place_count,
+               (size_t)e->seed_count * sizeof *all);
+    free(e->places);
+    e->places = all;
+    e->place_count = place_count;
+    quorum_copy(&e->electorate, electorate);
+    e->may_stand = place_count == total && at >= 0 && at < ELECTION_STAND_INS_MAX &&
+                   (electorate->voters[at].rounds & QUORUM_THIS) != 0;
+    e->yes = heap_realloc(e->yes, (size_t)(electorate->count + 1) * sizeof *e->yes);
+}
+
+static void look(struct election *e, int64_t now_ms) {
+    e->state = ELECTION_LOOK;
+    e->stage = ASK_QUERY;
+    e->lost_ms = e->stand_ms = e->ask_at_ms = now_ms;
+    e->connect_ms = INT64_MIN / 2;
+    e->connecting = false;
+    e->step_ms = e->config.ask_ms;
+}
+
+void election_lost(struct election *e, int64_t now_ms) {
+    if (e->state != ELECTION_LOOK)
+        look(e, now_ms);
+    e->connecting = false;
+    e->connect_ms = INT64_MIN / 2; // what was to be joined does not answer
+}
+
+static void take_proof(struct election *e, int64_t now_ms) {
+    int at = quorum_find(&e->electorate, e->leader.incarnation);
+    bool fresh = now_ms - e->word_ms <= e->config.silent_ms_max &&
+                 is_this_round(e, e->leader_round_term, e->leader_round);
+    if (e->state != ELECTION_LOOK || e->proof_ms > 0 || !fresh || e->leader.incarnation == 0)
+        return;
+    e->proof_ms = now_ms;
+    e->stand_ms = e->ask_at_ms = now_ms;
+    if (at >= 0)
+        e->electorate.voters[at].dead = true;
+}
+
+// ---- voting ----
+
+// After this the lost coordinator cannot have prolonged any lease because of this agent.
+static int64_t last_word(const struct election *e) {
+    return e->proof_ms > e->heard_ms ? e->proof_ms : e->heard_ms;
+}
+
+static bool may_vote(const struct election *e, int64_t now_ms) {
+    bool free_to = e->proof_ms > 0 || now_ms - e->heard_ms >= e->config.lease_ms;
+    return e->state == ELECTION_LOOK && free_to && now_ms - e->voted_ms >= e->config.patience_ms;
+}
+
+static bool knows_as_much(const struct election *e, const struct election_ask *ask) {
+    if (ask->round_term != e->electorate.term)
+        return ask->round_term > e->electorate.term;
+    return ask->round >= e->electorate.round;
+}
+
+static bool grant(struct election *e, int64_t now_ms, const struct election_ask *ask) {
+    bool again = ask->kind == ASK_VOTE && ask->term == e->term && ask->term > 0 &&
+                 e->voted == ask->from.incarnation && e->state == ELECTION_LOOK;
+    if (again)
+        return true;
+    if (ask->term <= e->term || !knows_as_much(e, ask) || !may_vote(e, now_ms))
+        return false;
+    if (ask->kind == ASK_PREVOTE)
+        return true;
+    e->term = ask->term;
+    e->voted = ask->from.incarnation;
+    e->voted_ms = now_ms;
+    e->stage = ASK_QUERY;
+    return true;
+}
+
+static void connect_to(struct election *e, int64_t now_ms, const struct election_place *p) {
+    if (e->state != ELECTION_LOOK || now_ms - e->connect_ms < e->config.patience_ms)
+        return;
+    e->connect_ms = now_ms;
+    e->connecting = true;
+    push(e, ELECTION_CONNECT)->place = *p;
+}
+
+void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
+                    struct election_answer *answer) {
+    *answer = (struct election_answer){.kind = ask->kind,
+                                       .asked_term = ask->term,
+                                       .incarnation = e->config.incarnation,
+                                       .facts = e->facts};
+    if (ask->kind == ASK_PREVOTE || ask->kind == ASK_VOTE)
+        answer->granted = grant(e, now_ms, ask);
+    else if (ask->kind == ASK_LEAD && ask->term >= e->term)
+        connect_to(e, now_ms, &ask->from);
+    if (ask->kind != ASK_PREVOTE && ask->term > e->term_seen)
+        e->term_seen = ask->term;
+    // Somebody voted in a later term and cannot follow this one.
+    if (ask->kind == ASK_QUERY && e->state == ELECTION_LEAD && ask->term > e->term) {
+        push(e, ELECTION_LOST);
+        look(e, now_ms);
+    }
+    answer->term = e->term_seen;
+    answer->stranger = e->state == ELECTION_LOOK && !e->connecting && e->facts.attempt < 0;
+    answer->age_ms = now_ms - last_word(e);
+    if (e->state != ELECTION_LOOK) {
+        answer->leader_term = e->term;
+        answer->leader = e->leader;
+    }
+}
+
+// ---- standing ----
+
+static bool *clear_yes(struct election *e) {
+    memset(e->yes, 0, (size_t)(e->electorate.count + 1) * sizeof *e->yes);
+    return e->yes;
+}
+
+static void enter(struct election *e, int64_t now_ms, enum election_kind stage) {
+    e->stage = stage;
+    e->stage_ms = e->ask_at_ms = now_ms;
+    clear_yes(e)[quorum_find(&e->electorate, e->config.incarnation)] = true;
+    e->fence_base_ms = last_word(e);
+    if (stage != ASK_VOTE)
+        return;
+    e->term = ++e->term_seen;
+    e->voted = e->config.incarnation;
+    e->voted_ms = now_ms;
+}
+
+static void ask_all(struct election *e) {
+    int voters = e->stage == ASK_QUERY ? 0 : e->electorate.count;
+    int total = e->place_count + e->seed_count;
+    for (int i = 0; i < total; i++) {
+        bool voter = i < voters;
+        const struct election_place *p = &e->places[i];
+        if (p->incarnation == e->config.incarnation || (voter && e->electorate.voters[i].dead))
+            continue;
+        if (!voter && i < e->place_count && i >= ELECTION_STAND_INS_MAX)
+            continue;
+        struct election_action *a = push(e, ELECTION_ASK);
+        a->place = *p;
+        a->ask = (struct election_ask){.kind = voter ? e->stage : ASK_QUERY,
+                                       .term = e->term,
+                                       .round_term = e->electorate.term,
+                                       .round = e->electorate.round,
+                                       .from = e->self};
+        if (voter && e->stage == ASK_PREVOTE)
+            a->ask.term = e->term_seen + 1;
+    }
+}
+
+static void win(struct election *e, int64_t now_ms) {
+    election_facts(e, &e->gathered);
+    e->stage = ASK_LEAD;
+    ask_all(e);
+    struct election_action *a = push(e, ELECTION_TAKE_OVER);
+    a->term = e->term;
+    a->fence_ms = e->fence_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
+    a->facts = e->facts;
+    struct election_place self = e->self;
+    election_join(e, now_ms, now_ms, e->term, &self);
+}
+
+static void count(struct election *e, int64_t now_ms) {
+    if (!quorum_agrees(&e->electorate, e->yes))
+        return;
+    if (e->stage == ASK_PREVOTE) {
+        enter(e, now_ms, ASK_VOTE);
+        if (quorum_agrees(&e->electorate, e->yes)) // nobody else is needed
+            win(e, now_ms);
+        else
+            ask_all(e);
+        e->ask_at_ms = now_ms + e->config.ask_ms;
+    } else {
+        win(e, now_ms);
+    }
+}
+
+static bool is_news(const struct election *e, const struct election_answer *a) {
+    bool lost_it = a->leader.incarnation == e->leader.incarnation && a->leader_term == e->leader_term;
+    return a->leader_term > 0 && a->leader_term >= e->term &&
+           (!lost_it || a->incarnation == a->leader.incarnation);
+}
+
+static void note_seed(struct election *e, const struct election_place *p, bool stranger) {
+    for (int i = 0; i < e->seed_count; i++) {
+        const struct election_place *seed = &e->places[e->place_count + i];
+        if (p->port == seed->port && strcmp(p->address, seed->address) == 0)
+            e->strangers[i] = stranger;
+    }
+}
+
+void election_nobody(struct election *e, int64_t now_ms, const struct election_place *place) {
+    note_seed(e, place, true);
+    if (place->incarnation != 0 && place->incarnation == e->leader.incarnation)
+        take_proof(e, now_ms);
+}
+
+void election_told(struct election *e, int64_t now_ms, const struct election_place *place,
+                   const struct election_answer *a) {
+    if (a->term > e->term_seen)
+        e->term_seen = a->term;
+    if (e->state != ELECTION_LOOK)
+        return;
+    note_seed(e, place, a->stranger);
+    if (place->incarnation != 0 && a->incarnation != place->incarnation)
+        election_nobody(e, now_ms, place); // the port has another owner now
+    if (is_news(e, a))
+        connect_to(e, now_ms, &a->leader);
+    int at = quorum_find(&e->electorate, a->incarnation);
+    bool mine = e->stage != ASK_QUERY && a->kind == e->stage &&
+                (a->kind == ASK_PREVOTE || a->asked_term == e->term);
+    if (!a->granted || !mine || at < 0)
+        return;
+    e->yes[at] = true;
+    if (now_ms - a->age_ms > e->fence_base_ms)
+        e->fence_base_ms = now_ms - a->age_ms;
+    merge(&e->gathered, &a->facts);
+    count(e, now_ms);
+}
+
+// Stand-ins stand in the order of the round, without the one that is lost; should that be this
+// agent itself, it comes last. Several that have lost different ones do not collide for ever.
+static int64_t wait_ms(const struct election *e) {
+    uint64_t noise = ((uint64_t)e->config.incarnation + (uint64_t)e->term_seen) * 0x9e3779b97f4a7c15u;
+    int64_t stagger_ms = e->config.stagger_ms;
+    int place = 0, last = 0;
+    for (int i = 0; i < e->electorate.count && i < ELECTION_STAND_INS_MAX; i++) {
+        const struct voter *v = &e->electorate.voters[i];
+        if (v->incarnation == e->config.incarnation)
+            place = last;
+        last += v->incarnation != e->leader.incarnation;
+    }
+    bool was_leader = e->leader.incarnation == e->config.incarnation;
+    int64_t jitter_ms = e->voted_ms > e->lost_ms ? (int64_t)((noise >> 33) % 1000) * stagger_ms / 1000 : 0;
+    return (was_leader ? last : place) * stagger_ms + jitter_ms;
+}
+
+static void consider_standing(struct election *e, int64_t now_ms) {
+    const struct election_config *c = &e->config;
+    bool connecting = now_ms - e->connect_ms < c->patience_ms;
+    if (!e->may_stand || connecting || !may_vote(e, now_ms))
+        return;
+    if (e->stage == ASK_VOTE && now_ms - e->stage_ms < c->patience_ms)
+        return;
+    int64_t from_ms = e->proof_ms > 0 ? e->proof_ms : e->heard_ms + c->lease_ms;
+    if (e->voted_ms + c->patience_ms > from_ms)
+        from_ms = e->voted_ms + c->patience_ms;
+    if (now_ms < from_ms + wait_ms(e))
+        return;
+    if (e->stage != ASK_PREVOTE) {
+        enter(e, now_ms, ASK_PREVOTE);
+        e->gathered = e->facts;
+        count(e, now_ms);
+    }
+}
+
+// No agent of the run has ever been in a round: the first one coordinates.
+static bool consider_founding(struct election *e, int64_t now_ms) {
+    bool all = e->config.founds && e->facts.attempt < 0;
+    for (int i = 0; i < e->seed_count && all; i++)
+        all = e->config.founds_at_once || e->strangers[i];
+    if (!all)
+        return false;
+    struct election_action *a = push(e, ELECTION_TAKE_OVER);
+    struct election_place self = e->self;
+    a->term = e->term_seen + 1;
+    a->fence_ms = now_ms;
+    a->facts = e->facts;
+    election_join(e, now_ms, now_ms, a->term, &self);
+    memset(e->strangers, 0, sizeof e->strangers);
+    return true;
+}
+
+static void tick_look(struct election *e, int64_t now_ms) {
+    bool ever = e->leader.incarnation != 0;
+    if (now_ms - e->lost_ms >= (ever ? e->config.give_up_ms : e->config.join_ms_max)) {
+        e->lost_ms = now_ms;
+        push(e, ELECTION_GIVE_UP);
+        return;
+    }
+    if (e->connecting && now_ms - e->connect_ms > e->config.connect_ms_max) {
+        push(e, ELECTION_LOST)->silent_ms = now_ms - e->connect_ms;
+        e->connecting = false;
+    }
+    if (consider_founding(e, now_ms) || now_ms < e->ask_at_ms)
+        return;
+    e->ask_at_ms = now_ms + e->step_ms;
+    if (!e->may_stand && e->step_ms < e->config.ask_ms_max)
+        e->step_ms *= 2;
+    consider_standing(e, now_ms);
+    if (e->state == ELECTION_LOOK)
+        ask_all(e);
+}
+
+void election_tick(struct election *e, int64_t now_ms) {
+    if (e->state == ELECTION_LOOK) {
+        tick_look(e, now_ms);
+        return;
+    }
+    if (is_alone(e) || now_ms - e->heard_ms <= e->config.silent_ms_max)
+        return;
+    push(e, ELECTION_LOST)->silent_ms = now_ms - e->heard_ms;
+    look(e, now_ms);
+}
+
+int64_t election_deadline(const struct election *e) {
+    if (e->state != ELECTION_LOOK)
+        return is_alone(e) ? INT64_MAX : e->heard_ms + e->config.silent_ms_max + 1;
+    return e->ask_at_ms;
+}

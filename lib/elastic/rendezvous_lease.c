@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's right to coordinate. It lasts lease_ms from the latest time at which a quorum
+// of the electorate is known to have heard it (election.c says why), and every answer to a beat
+// passes on what is left of it.
+//
+// A round's own voters count as having heard it when the round began: who knows of the round has
+// heard of it then or later. The voters of the round before count as what they are until the round
+// is committed: known to a quorum of both electorates, and to every voter that was not silent for
+// lease_ms, since such a one could still hold a proof against this coordinator (election.c).
+#include "base/arena.h"
+#include "elastic/rendezvous_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { UNTIL_KEPT_MS = 50 }; // counting again over all voters at most so often
+
+static int64_t count_until(struct rendezvous *r) {
+    const struct electorate *e = &r->electorate;
+    int64_t *spoke = heap_alloc((size_t)(e->count + 1) * sizeof *spoke);
+    for (int i = 0; i < e->count; i++)
+        spoke[i] = r->voters[i].stamp_ms;
+    int64_t starts_ms = e->term == r->term ? r->round_ms : INT64_MIN;
+    int64_t at = quorum_time(e, spoke, starts_ms);
+    free(spoke);
+    return at >= INT64_MAX - r->config.lease_ms ? INT64_MAX : at + r->config.lease_ms;
+}
+
+static int64_t until(struct rendezvous *r) {
+    if (r->electorate.count == 0 || quorum_is_one(&r->electorate))
+        return INT64_MAX;
+    if (r->until_at_ms < 0 || r->now_ms - r->until_at_ms >= UNTIL_KEPT_MS ||
+        r->until_ms <= r->now_ms) {
+        r->until_ms = count_until(r);
+        r->until_at_ms = r->now_ms;
+    }
+    return r->until_ms;
+}
+
+bool rendezvous_lease_holds(struct rendezvous *r) {
+    return !r->deposed && until(r) > r->now_ms;
+}
+
+static void check_committed(struct rendezvous *r) {
+    struct electorate *e = &r->electorate;
+    if (e->committed)
+        return;
+    bool *knows = heap_alloc((size_t)(e->count + 1) * sizeof *knows), silent = true;
+    for (int i = 0; i < e->count && silent; i++) {
+        const struct rendezvous_voter *v = &r->voters[i];
+        knows[i] = v->knows;
+        silent = v->knows || v->left || e->voters[i].dead ||
+                 r->now_ms - v->heard_ms >= r->config.lease_ms;
+    }
+    e->committed = silent && quorum_agrees(e, knows);
+    free(knows);
+    r->until_at_ms = -1;
+}
+
+bool rendezvous_lease_may_start(struct rendezvous *r) {
+    if (r->electorate.count == 0)
+        return true;
+    check_committed(r);
+    return r->electorate.committed && rendezvous_lease_holds(r);
+}
+
+static void fill_voters(struct rendezvous *r) {
+    int count = r->electorate.count;
+    free(r->voters);
+    r->voters = heap_alloc((size_t)(count + 1) * sizeof *r->voters);
+    for (int i = 0; i < count; i++)
+        r->voters[i] = (struct rendezvous_voter){.stamp_ms = INT64_MIN / 2, .heard_ms = r->now_ms};
+    r->until_at_ms = -1;
+}
+
+void rendezvous_lease_take_over(struct rendezvous *r, const struct rendezvous_past *past) {
+    r->acting = false;
+    quorum_copy(&r->electorate, past->electorate);
+    fill_voters(r);
+}
+
+// The voters of this round by rank, then those of the last one that are not in it.
+void rendezvous_lease_start(struct rendezvous *r) {
+    struct electorate old = r->electorate, *e = &r->electorate;
+    struct rendezvous_voter *old_voters = r->voters;
+    if (r->config.incarnation == 0)
+        return;
+    *e = (struct electorate){.term = r->term,
+                             .round = r->round,
+                             .holder = r->config.incarnation,
+                             .holder_last = old.holder,
+                             .committed = old.count == 0};
+    e->voters = heap_alloc((size_t)(r->active_count + old.count + 1) * sizeof *e->voters);
+    for (int i = 0; i < r->active_count; i++)
+        e->voters[e->count++] = (struct voter){
+            .incarnation = rendezvous_slot(r, r->active[i])->incarnation, .rounds = QUORUM_THIS};
+    int *from = heap_alloc((size_t)(r->active_count + old.count + 1) * sizeof *from);
+    for (int i = 0; i < r->active_count; i++)
+        from[i] = -1;
+    for (int i = 0; i < old.count; i++) {
+        if (!(old.voters[i].rounds & QUORUM_THIS))
+            continue;
+        int at = quorum_find(e, old.voters[i].incarnation);
+        if (at < 0) {
+            at = e->count++;
+            e->voters[at] = (struct voter){.incarnation = old.voters[i].incarnation,
+                                           .dead = old.voters[i].dead};
+        }
+        e->voters[at].rounds |= QUORUM_LAST;
+        from[at] = i;
+    }
+    r->voters = NULL;
+    fill_voters(r);
+    for (int i = 0; i < e->count; i++)
+        if (from[i] >= 0) {
+            r->voters[i] = old_voters[from[i]];
+            r->voters[i].knows = false;
+        }
+    for (int i = 0; i < r->slot_count; i++)
+        if (r->slots[i])
+            rendezvous_lease_join(r, r->slots[i]);
+    free(from);
+    free(old_voters);
+    quorum_fini(&old);
+}
+
+void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m) {
+    m->voter = m->group_rank >= 0 && m->group_rank < r->electorate.count &&
+                       r->electorate.voters[m->group_rank].incarnation == m->incarnation
+                   ? m->group_rank
+                   : quorum_find(&r->electorate, m->incarnation);
+}
+
+int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t stamp_ms,
+                        int64_t round_term, int round) {
+    struct rendezvous_member *m = rendezvous_slot(r, id);
+    if (!m || r->deposed)
+        return 0;
+    r->now_ms = now_ms;
+    m->heard_ms = now_ms;
+    struct rendezvous_voter *v = m->voter >= 0 ? &r->voters[m->voter] : NULL;
+    if (v) {
+        v->heard_ms = now_ms;
+        if (stamp_ms > v->stamp_ms && stamp_ms <= now_ms)
+            v->stamp_ms = stamp_ms;
+        bool knows = round_term == r->electorate.term && round == r->electorate.round;
+        if (knows && !v->knows) {
+            v->knows = true;
+            check_committed(r);
+        }
+    }
+    if (!r->acting && rendezvous_lease_holds(r)) {
+        r->acting = true;
+        rendezvous_settle(r);
+    }
+    return rendezvous_left_ms(r);
+}
+
+int64_t rendezvous_left_ms(struct rendezvous *r) {
+    if (!rendezvous_lease_holds(r))
+        return 0;
+    int64_t left = until(r) - r->now_ms;
+    return left < r->config.lease_ms ? left : r->config.lease_ms;
+}
+
+void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m) {
+    if (m->voter >= 0)
+        r->voters[m->voter].left = true;
+}
+
+void rendezvous_lease_depose(struct rendezvous *r, const char *why) {
+    if (r->deposed)
+        return;
+    r->deposed = true;
+    struct rendezvous_action *a = rendezvous_push(r, ACTION_STEP_DOWN);
+    snprintf(a->reason, sizeof a->reason, "%s", why);
+}
+
+// A coordinator that has just taken over is given the time that an election takes.
+void rendezvous_lease_tick(struct rendezvous *r) {
+    if (r->deposed || rendezvous_lease_holds(r) ||
+        (!r->acting && r->now_ms - r->opened_ms < 2 * r->config.lease_ms))
+        return;
+    rendezvous_lease_depose(r, "it does not hear enough nodes of the last round: more than half, "
+                               "or half with the coordinator's own");
+}
+
+int64_t rendezvous_lease_deadline(const struct rendezvous *r) {
+    if (r->deposed || r->electorate.count == 0 || quorum_is_one(&r->electorate))
+        return INT64_MAX;
+    return r->acting ? r->until_ms : r->opened_ms + 2 * r->config.lease_ms;
+}

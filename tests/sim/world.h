@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A world for sim_rendezvous.c: nodes with clocks of their own, connections that keep order but not
+// time, partitions that may hold one direction only, processes that stop, die and come back.
+//
+// Each node runs the real election and, while it coordinates, the real rendezvous. The shell around
+// them (agent_*.c, coordinator*.c) and the guard are modelled by their rules.
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include "elastic/election.h"
+#include "elastic/rendezvous.h"
+
+enum {
+    NODES = 5,
+    BEAT_MS = 300,
+    LEASE_MS = 2000,
+    SILENT_MS = 1500,
+    CALM_MS = 40000,
+    END_MS = 160000,
+    STEP_MS = 10,
+    MESSAGES_MAX = 8192,
+    MEMBERS = 512, // ids of one rendezvous
+};
+
+// Rules that a broken build could break; the simulator must notice each.
+enum mutation {
+    MUTATION_NONE,
+    MUTATION_SILENCE_IS_PROOF, // silence of the coordinator is taken for its death
+    MUTATION_VOTE_AT_ONCE,     // votes do not wait for the lease
+    MUTATION_NO_FENCE,         // a new coordinator starts at once
+    MUTATION_NO_LAST_ROUND,    // the last round's electorate is forgotten before it may be
+    MUTATION_NO_GUARD,         // workers outlive their lease
+    MUTATION_NO_LEASE,         // the coordinator never steps down, and promises full leases
+    MUTATION_COUNT
+};
+
+enum worker_state { WORKERS_NONE, WORKERS_RUN, WORKERS_STOPPING, WORKERS_DONE };
+
+enum kind {
+    TO_JOIN,
+    TO_BEAT,
+    TO_FAILED,
+    TO_DONE,
+    TO_STOPPED,
+    FROM_JOINED,
+    FROM_ACK,
+    FROM_ROUND,
+    FROM_STOP,
+    FROM_OVER,
+    FROM_DROPPED,
+    ASKED,
+    ANSWERED,
+    CLOSED, // the other side's kernel says that the connection is gone
+    NOBODY, // the other side's kernel says that no process listens there
+};
+
+struct message {
+    int64_t at, order;
+    enum kind kind;
+    int from, to, conn;
+    int64_t to_incarnation; // 0: whoever is there
+    int64_t from_incarnation;
+    int64_t term, stamp, left, sent, round_term;
+    int round, rank, final;
+    bool committed;
+    struct electorate electorate; // owned
+    struct election_facts facts;
+    struct election_ask ask;
+    struct election_answer answer;
+    struct election_place place; // of ASKED, and back
+};
+
+struct node {
+    bool up, frozen;
+    int64_t up_at; // when it is started again; 0: never
+    int64_t offset, rate_ppm, incarnation;
+    bool has_host; // false: no power, nothing answers
+    struct election election;
+    // the connection to the coordinator
+    int conn, conn_to;
+    bool joining, joined;
+    int64_t sent[16], seq, beat_at, stamp, join_sent;
+    // workers; times are the node's own
+    enum worker_state workers;
+    int64_t group_term, lease_ms, stop_at, end_at; // lease_ms: as the guard was told last
+    int round, rank, nproc;
+    bool ends_badly, round_failed, told_over, lease_over;
+    // coordinating
+    struct rendezvous *r;
+    int conns[MEMBERS], nodes[MEMBERS];
+};
+
+struct world {
+    uint64_t rng, seed;
+    enum mutation mutation;
+    int64_t now, order, incarnation;
+    int conn;
+    struct rendezvous_config config;
+    struct node nodes[NODES];
+    bool cut[NODES][NODES]; // from, to
+    struct message *queue;
+    int queued;
+    int64_t terms[4096]; // incarnation that coordinated in that term
+    int rounds, take_overs, proofs;
+    enum rendezvous_verdict verdict;
+    const char *broken, *stuck; // what was unsafe; why it did not end
+};
+
+#endif
