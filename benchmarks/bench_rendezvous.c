@@ -18,7 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { IN_FLIGHT = 512 }; // the listen queue is finite
+enum {
+    IN_FLIGHT = 512, // the listen queue is finite
+    FIRST = 1000,    // incarnation of the first agent, which coordinates
+};
 
 static const unsigned char key[32] = "a key of thirty-two bytes, for a";
 static const struct link_secret secret = {"bench", key, sizeof key};
@@ -39,6 +42,13 @@ static void on_idle(struct coordinator *c) {
     loop_stop(loop);
 }
 
+static void on_round(struct coordinator *c) {
+    (void)c;
+}
+
+static const struct coordinator_events coordinator_table = {.on_idle = on_idle,
+                                                            .on_round = on_round};
+
 static void on_listen(struct watch *w, unsigned events) {
     (void)events;
     for (int i = 0; i < 256; i++) {
@@ -55,7 +65,8 @@ static _Noreturn void coordinate(int listen_fd, int agents) {
     struct events events;
     struct coordinator_config c = {.secret = secret,
                                    .shutdown_timeout_ms = 1000,
-                                   .rendezvous = {.nodes_min = agents,
+                                   .rendezvous = {.incarnation = FIRST,
+                                                  .nodes_min = agents,
                                                   .nodes_max = agents,
                                                   .join_timeout_ms = 60000,
                                                   .rejoin_timeout_ms = 1000,
@@ -65,7 +76,7 @@ static _Noreturn void coordinate(int listen_fd, int agents) {
                                                   .note_ms = 60000}};
     loop = loop_open(&e);
     events_open(&events, NULL, "bench", &e);
-    coordinator = coordinator_open(loop, &c, &events, on_idle, NULL);
+    coordinator = coordinator_open(loop, &c, NULL, &events, &coordinator_table, NULL);
     if (watch_start(loop, &listen, listen_fd, LOOP_READ, on_listen, &e) < 0)
         die("listen");
     loop_run(loop);
@@ -90,7 +101,8 @@ static void on_ready(struct link *l) {
     struct wire_msg m = {.type = WIRE_JOIN,
                          .name = name,
                          .node_rank = -1,
-                         .incarnation = a->number,
+                         .round = -1,
+                         .incarnation = FIRST + a->number,
                          .address = "127.0.0.1",
                          .role = "default",
                          .nproc = 8};

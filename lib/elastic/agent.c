@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Theory of operation: one loop. Its inputs are the connection to the coordinator (agent_link.c),
-// the guard's reports about workers (agent_round.c), signals, the control socket, and on the
-// leading node the agents' listening socket. Every message leads to at most one step of one of
-// them.
+// the guard's reports about workers (agent_round.c), signals, the control socket, the listening
+// socket where other agents come to join or to ask (agent_elect.c), and while it coordinates their
+// connections (coordinator.c). Every message leads to at most one step of one of them.
 #include "elastic/agent_state.h"
 
 #include "base/arena.h"
@@ -45,12 +45,14 @@ static void door_hand_over(struct door *d, bool to_store) {
     int fd = d->watch.fd;
     struct net_address peer = d->peer;
     struct store_server *store = a->store ? a->store : a->store_next;
-    bool taken = to_store ? a->config->store_at_endpoint && store : a->coordinator != NULL;
+    bool taken = !to_store || (a->config->store_at_endpoint && store);
     door_close(d, !taken);
     if (taken && to_store)
         store_server_adopt(store, fd, &peer);
-    else if (taken)
+    else if (taken && a->coordinator)
         coordinator_adopt(a->coordinator, fd, &peer);
+    else if (taken)
+        agent_elect_adopt(a, fd);
 }
 
 static void on_door(struct watch *w, unsigned events) {
@@ -134,14 +136,6 @@ static void on_command(struct control *c, const struct json *command) {
     agent_request_stop(a, "stopped on request", (int)signal, grace_ms);
 }
 
-static void on_coordinator_idle(struct coordinator *c) {
-    struct agent *a = coordinator_ctx(c);
-    a->coordinator_idle = true;
-    if (!a->over) // its own connection was cut before the verdict could be read
-        agent_end(a, NODE_FAILED, rendezvous_reason(coordinator_rendezvous(c)), NULL, 0);
-    agent_maybe_leave_loop(a);
-}
-
 // One descriptor per client of the store and per agent; workers get the old limit back.
 static uint64_t raise_descriptors(void) {
     struct rlimit lim;
@@ -182,22 +176,20 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     sigaddset(&set, SIGPIPE);
     if (loop_signals(a->loop, &set, on_signal, a, e) < 0 || open_story(a, e) < 0)
         return -1;
-    if (c->leads)
-        a->coordinator =
-            coordinator_open(a->loop, &c->coordinator, &a->events, on_coordinator_idle, a);
     if (c->listen_fd >= 0 &&
         watch_start(a->loop, &a->listen, c->listen_fd, LOOP_READ, on_listen, e) < 0)
         return -1;
     agent_set_state(a, NODE_STARTING, "");
     if (agent_notice_open(a, e) < 0)
         return -1;
-    return agent_link_open(a, e);
+    return agent_elect_open(a, e);
 }
 
 static void agent_close(struct agent *a) {
     agent_notice_close(a);
     agent_devices_close(a);
     agent_link_close(a);
+    agent_elect_close(a);
     watch_stop(&a->listen);
     if (a->config->listen_fd >= 0)
         close(a->config->listen_fd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node: keeps the connection to the coordinator (and is it, on one node), starts
+// The agent of one node: keeps the connection to the coordinator (and is it, at times), starts
 // and stops workers round by round, hosts the workers' store on the node of rank 0, and tells the
 // story.
 //
@@ -20,14 +20,25 @@
 enum {
     AGENT_BEAT_MS = 300,
     AGENT_SILENT_MS_MAX = 1500, // the other side is lost after
-    AGENT_LEASE_MS = 2000,      // workers of a lost node are gone after; counted from its last word
     AGENT_NOTE_MS = 5000,       // between two lines about who is missing
     AGENT_DEVICES_MS_MAX = 10000, // for processes of the last round to let go of GPUs
     AGENT_DEVICES_LOOK_MS = 50,
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
-    AGENT_RETRY_FIRST_MS = 50,
-    AGENT_RETRY_MS_MAX = 1000,
+    AGENT_ASK_MS = 100,         // between questions to others when the coordinator is lost
+    AGENT_ASK_MS_MAX = 1000,
+    AGENT_STAGGER_MS = 200,
+    AGENT_PATIENCE_MS = 600,
+    AGENT_ENDPOINTS_MAX = ELECTION_SEEDS_MAX,
+    AGENT_INCARNATION_BITS = 62,
+};
+// Workers of a lost node are gone after this, counted from its last word. An answer passes on what
+// is left since the beat before the last: that shall still be longer than a silence may last.
+#define AGENT_LEASE_MS(silent_ms, beat_ms) ((silent_ms) + 2 * (beat_ms) + (silent_ms) / 16)
+
+struct agent_endpoint {
+    const char *host; // name or number
+    int port;
 };
 
 struct agent_config {
@@ -35,11 +46,13 @@ struct agent_config {
     int node_rank;                         // -1: none
     struct coordinator_config coordinator; // used when this node leads; secret always
     const char *address; // numeric, what others reach this node by; "": from the route
-    bool leads;          // the coordinator lives here
+    bool leads;          // coordinates, unless there is a group already
+    bool founds_at_once; // without asking the other endpoints whether there is one
+    int64_t beat_ms;
     int listen_fd;       // where agents connect; -1: none (one node). Taken over
     int listen_port;
-    const char *leader_host; // others: where the coordinator is (name or number)
-    int leader_port;
+    struct agent_endpoint endpoints[AGENT_ENDPOINTS_MAX]; // where to ask first; not this agent's
+    int endpoint_count;
     bool store_at_endpoint; // workers use the leader's own port as MASTER_PORT (static start)
     int64_t join_timeout_ms;
     struct workers_config workers;

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection to the coordinator: opening it (again and again until the time is over),
-// heartbeats both ways, and the lease that they renew.
-//
-// The lease counts from when an answered beat was *sent*: the coordinator heard it later than that,
-// so a node's workers are gone before the coordinator may believe so.
+// The agent's connection to the coordinator, wherever that is: opening it, beats both ways, and the
+// lease that they renew (election.c has the theory).
 #include "elastic/agent_state.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "sys/proc.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,29 +19,38 @@ enum { BEATS_KEPT = sizeof((struct agent *)0)->beats / sizeof(int64_t) };
 static const struct link_events link_table;
 
 static void on_beat(struct timer *t) {
-    struct agent *a = container_of(t, struct agent, beat);
-    int64_t now = clock_mono_ms();
-    if (!link_is_open(&a->link))
-        return;
-    if (!a->coordinator && now - a->acked_ms > AGENT_SILENT_MS_MAX) {
-        link_close(&a->link);
-        agent_coordinator_lost(a, "it is silent", now - a->acked_ms);
-        return;
-    }
-    a->beats[a->seq % BEATS_KEPT] = now;
-    struct wire_msg m = {.type = WIRE_BEAT, .seq = a->seq++};
-    link_send(&a->link, &m);
-    timer_start(a->loop, &a->beat, AGENT_BEAT_MS, on_beat);
+    agent_link_beat(container_of(t, struct agent, beat));
 }
 
-static void beat_answered(struct agent *a, int64_t seq) {
-    if (seq < 0 || seq >= a->seq || a->seq - seq > BEATS_KEPT)
+void agent_link_beat(struct agent *a) {
+    if (!link_is_open(&a->link))
         return;
-    int64_t sent = a->beats[seq % BEATS_KEPT];
-    if (sent > a->acked_ms)
-        a->acked_ms = sent;
-    if (!a->coordinator && a->group_world > 1)
-        workers_lease(&a->workers, a->acked_ms + AGENT_LEASE_MS);
+    a->beats[a->seq % BEATS_KEPT] = clock_mono_ms();
+    struct wire_msg m = {.type = WIRE_BEAT,
+                         .seq = a->seq++,
+                         .stamp = a->stamp,
+                         .round_term = a->election.electorate.term,
+                         .round = a->election.electorate.round};
+    link_send(&a->link, &m);
+    timer_start(a->loop, &a->beat, a->config->beat_ms, on_beat);
+}
+
+void agent_link_renew(struct agent *a) {
+    int64_t until = election_lease(&a->election);
+    if (a->joined && !workers_is_idle(&a->workers))
+        workers_lease(&a->workers, until == INT64_MAX ? 0 : until);
+}
+
+static void on_answer(struct agent *a, const struct wire_msg *m) {
+    if (!a->joined || m->seq < 0 || m->seq >= a->seq || a->seq - m->seq > BEATS_KEPT)
+        return;
+    bool first = a->stamp == 0;
+    a->stamp = m->stamp;
+    election_word(&a->election, clock_mono_ms(), a->beats[m->seq % BEATS_KEPT], m->left_ms);
+    election_word_of_round(&a->election, m->round_term, (int)m->round, m->committed != 0);
+    agent_link_renew(a);
+    if (first)
+        agent_link_beat(a); // so that the coordinator knows that it is heard
 }
 
 void agent_send(struct agent *a, const struct wire_msg *m) {
@@ -58,7 +65,7 @@ void agent_link_join(struct agent *a) {
         return;
     }
     struct wire_msg m = {.type = WIRE_JOIN,
-                         .incarnation = a->incarnation,
+                         .incarnation = a->election.config.incarnation,
                          .name = a->config->name,
                          .node_rank = a->config->node_rank,
                          .address = a->address,
@@ -66,29 +73,33 @@ void agent_link_join(struct agent *a) {
                          .store_port = port,
                          .nproc = a->config->workers.nproc,
                          .role = a->config->role,
-                         .round = a->round};
+                         .round = a->round,
+                         .term = a->election.term};
+    a->join_ms = clock_mono_ms();
     link_send(&a->link, &m);
     agent_set_state(a, NODE_JOINING, "");
 }
 
-// The address that this host uses towards the leader, if none was given.
+// The address that this host uses towards the coordinator, if none was given.
 static void learn_address(struct agent *a) {
-    struct net_address local;
+    struct net_address to, local;
     struct err e;
     if (a->address[0])
         return;
     if (a->coordinator)
         snprintf(a->address, sizeof a->address, "127.0.0.1");
-    else if (net_route_source(&a->leader, &local, &e) == 0)
+    else if (net_resolve(a->peer.address, a->peer.port, &to, &e) == 0 &&
+             net_route_source(&to, &local, &e) == 0)
         net_format(&local, a->address);
+    election_self(&a->election, a->config->name, a->address, a->config->listen_port);
 }
 
 static void on_ready(struct link *l) {
     struct agent *a = l->ctx;
-    a->acked_ms = clock_mono_ms();
     a->connect_error[0] = '\0';
+    a->stamp = 0;
     learn_address(a);
-    on_beat(&a->beat);
+    agent_link_beat(a);
     if (workers_is_idle(&a->workers) && !agent_devices_waits(a))
         agent_link_join(a);
     else
@@ -98,39 +109,26 @@ static void on_ready(struct link *l) {
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct agent *a = l->ctx;
     if (m->type == WIRE_BEAT)
-        beat_answered(a, m->seq);
+        on_answer(a, m);
     else
         agent_on_message(a, m);
 }
 
-static void on_retry(struct timer *t);
-
-static void retry_later(struct agent *a) {
-    char text[RENDEZVOUS_REASON_BYTES_MAX];
-    int64_t now = clock_mono_ms();
-    if (a->over)
-        return;
-    if (now + a->retry_ms > a->retry_until_ms) {
-        snprintf(
-            text, sizeof text,
-            "no coordinator at %s port %d: %s (is that the first node, does dtrun run there, may "
-            "the port be reached?)",
-            a->config->leader_host, a->config->leader_port, a->connect_error);
-        agent_end(a, NODE_FAILED, text, NULL, 0);
-        return;
-    }
-    timer_start(a->loop, &a->retry, a->retry_ms, on_retry);
-    a->retry_ms = a->retry_ms * 2 < AGENT_RETRY_MS_MAX ? a->retry_ms * 2 : AGENT_RETRY_MS_MAX;
-}
-
-static void note_error(struct agent *a, const char *text) {
+void agent_link_note(struct agent *a, const struct election_place *place, const char *text) {
     int64_t now = clock_mono_ms();
     if (strncmp(a->connect_error, text, 200) != 0 || now >= a->noted_ms + AGENT_NOTE_MS) {
         a->noted_ms = now;
-        log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s",
-                 a->config->leader_host, a->config->leader_port, text);
+        log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s", place->address,
+                 place->port, text);
     }
     snprintf(a->connect_error, sizeof a->connect_error, "%.200s", text);
+}
+
+// What was to be joined cannot be: look on.
+static void look_on(struct agent *a, const char *why) {
+    agent_link_note(a, &a->peer, why);
+    election_lost(&a->election, clock_mono_ms());
+    agent_elect_pump(a);
 }
 
 static void on_end(struct link *l, const struct err *e) {
@@ -140,67 +138,78 @@ static void on_end(struct link *l, const struct err *e) {
     timer_stop(&a->beat);
     if (a->over)
         return;
-    if (l->refused_final || (e->code == ERR_AUTH && !greeted)) {
+    // Once in a group, what a stranger at an old address says does not count.
+    bool meant = a->joined || !a->leader[0] || greeted;
+    if (meant && (l->refused_final || (e->code == ERR_AUTH && !greeted)))
         agent_end(a, NODE_FAILED, why, NULL, 0);
-        return;
-    }
-    note_error(a, why);
-    if (greeted)
+    else if (a->joined)
         agent_coordinator_lost(a, why, 0);
     else
-        retry_later(a);
+        look_on(a, why);
 }
 
 static const struct link_events link_table = {on_ready, on_message, on_end};
 
-static void connect_now(struct agent *a) {
+static void hang_up(struct agent *a) {
+    timer_stop(&a->beat);
+    link_close(&a->link);
+    a->joined = a->rejoin = false;
+}
+
+void agent_link_connect(struct agent *a, const struct election_place *to) {
+    struct net_address address;
     struct err e;
-    int fd = net_connect_start(&a->leader, &e);
+    hang_up(a);
+    a->peer = *to;
     a->link.ctx = a;
+    int fd = net_is_numeric(to->address) ? -1 : -2;
+    if (fd == -2)
+        err_set(&e, ERR_FORMAT, "'%.60s' is not an address", to->address);
+    else if (net_resolve(to->address, to->port, &address, &e) == 0)
+        fd = net_connect_start(&address, &e);
     if (fd >= 0 && link_open(&a->link, a->loop, fd, LINK_AGENT, true,
                              &a->config->coordinator.secret, &link_table, &e) == 0)
         return;
     if (fd >= 0)
         close(fd);
-    note_error(a, e.text);
-    retry_later(a);
+    look_on(a, e.text);
 }
 
-static void on_retry(struct timer *t) {
-    connect_now(container_of(t, struct agent, retry));
-}
-
-// The connection was lost: try again from the start, for a while.
-static void reconnect(struct agent *a) {
-    a->retry_ms = AGENT_RETRY_FIRST_MS;
-    a->retry_until_ms = clock_mono_ms() + a->config->coordinator.rendezvous.rejoin_timeout_ms;
-    timer_start(a->loop, &a->retry, 0, on_retry);
-}
-
+// The workers end now, at the latest with their lease; then this agent joins whoever coordinates.
 void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms) {
-    timer_stop(&a->beat);
+    int64_t now = clock_mono_ms(), until = election_lease(&a->election);
+    int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
+    bool was_joined = a->joined;
+    hang_up(a);
     if (a->over)
         return;
-    log_warn("the coordinator is lost", "reason=%s silent_ms=%lld", why, (long long)silent_ms);
-    struct json_out *j = events_begin(&a->events, EVENT_LEADER_LOST);
-    json_str(j, "peer", a->config->leader_host);
-    json_int(j, "silent_ms", silent_ms);
-    json_str(j, "reason", why);
-    events_end(&a->events);
-    if (a->coordinator) { // its own coordinator never goes away by itself
-        agent_end(a, NODE_FAILED, why, NULL, 0);
-        return;
+    if (a->coordinator)
+        agent_lead_drop(a);
+    if (was_joined) {
+        log_warn("the coordinator is lost", "node=%s reason=%s silent_ms=%lld", a->leader, why,
+                 (long long)silent_ms);
+        struct json_out *j = events_begin(&a->events, EVENT_LEADER_LOST);
+        json_str(j, "peer", a->leader);
+        json_int(j, "silent_ms", silent_ms);
+        json_str(j, "reason", why);
+        events_end(&a->events);
+        if (workers_is_idle(&a->workers))
+            agent_set_state(a, NODE_JOINING, "the coordinator is lost");
     }
-    int64_t left = a->acked_ms + AGENT_LEASE_MS - clock_mono_ms();
-    agent_stop_workers(a, SIGTERM, left > 0 ? left : 0, "the coordinator is lost");
+    if (until - now < grace_ms)
+        grace_ms = until > now ? until - now : 0;
+    agent_stop_workers(a, SIGTERM, grace_ms, "the coordinator is lost");
     a->round_failed = true; // whatever the workers end with now is not theirs
-    reconnect(a);
+    a->stop_told = false;
+    election_lost(&a->election, now);
+    agent_elect_pump(a);
 }
 
-static int open_local(struct agent *a, struct err *e) {
+int agent_link_open_local(struct agent *a, struct err *e) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return err_errno(e, ERR_SYS, "cannot create a socket pair");
+    a->peer = a->election.self;
     a->link.ctx = a;
     coordinator_adopt(a->coordinator, pair[0], NULL);
     if (link_open(&a->link, a->loop, pair[1], LINK_AGENT, false, &a->config->coordinator.secret,
@@ -211,21 +220,6 @@ static int open_local(struct agent *a, struct err *e) {
     return 0;
 }
 
-int agent_link_open(struct agent *a, struct err *e) {
-    hash_random(&a->incarnation, sizeof a->incarnation);
-    a->incarnation &= INT64_MAX;
-    if (a->coordinator)
-        return open_local(a, e);
-    if (net_resolve(a->config->leader_host, a->config->leader_port, &a->leader, e) < 0)
-        return err_wrap(e, "coordinator");
-    a->retry_ms = AGENT_RETRY_FIRST_MS;
-    a->retry_until_ms = clock_mono_ms() + a->config->join_timeout_ms;
-    connect_now(a);
-    return 0;
-}
-
 void agent_link_close(struct agent *a) {
-    timer_stop(&a->retry);
-    timer_stop(&a->beat);
-    link_close(&a->link);
+    hang_up(a);
 }

@@ -119,9 +119,15 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         agent_end(a, NODE_FAILED, "a round began while the last one was not over", NULL, 0);
         return;
     }
-    // News from before a long silence (a frozen agent): by now others may run without this node.
-    if (!a->coordinator && clock_mono_ms() >= a->acked_ms + AGENT_LEASE_MS)
+    int64_t now = clock_mono_ms();
+    agent_elect_round(a, m);
+    election_word(&a->election, now, 0, m->left_ms);
+    agent_link_beat(a); // it knows of the round
+    int64_t until = election_lease(&a->election);
+    if (now >= until) { // news from before a long silence: by now others may run without this node
+        agent_coordinator_lost(a, "this agent was stopped for too long", 0);
         return;
+    }
     a->round_failed = a->stop_told = a->done_told = a->rejoin = false;
     a->round_ms = clock_mono_ms();
     store_server_close(a->store);
@@ -134,8 +140,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     }
     tell_round(a, m);
     agent_set_state(a, NODE_RUNNING, m->reason); // why there was another round; "" for the first
-    int64_t lease = !a->coordinator && a->group_world > 1 ? a->acked_ms + AGENT_LEASE_MS : 0;
-    if (workers_start(&a->workers, &a->facts, lease, &e) < 0)
+    if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
 }
 
@@ -191,6 +196,8 @@ static void on_stop(struct agent *a, const struct wire_msg *m) {
         return;
     a->stop_told = true;
     a->stop_final = m->final != 0;
+    election_facts(&a->election,
+                   &(struct election_facts){(int)m->round, (int)m->restarts, (int)m->crashes});
     snprintf(a->reason, sizeof a->reason, "%s", m->reason);
     if (agent_devices_waits(a))
         return; // on_gone's turn comes
@@ -203,9 +210,17 @@ static void on_stop(struct agent *a, const struct wire_msg *m) {
 // ---- joining, waiting, the end ----
 
 static void on_joined(struct agent *a, const struct wire_msg *m) {
-    struct json_out *j = events_begin(&a->events, EVENT_JOINED);
-    json_str(j, "coordinator", m->name);
+    bool another = a->leader[0] && strcmp(a->leader, m->name) != 0;
+    if (!agent_elect_joined(a, m))
+        return;
+    a->joined = true;
+    struct json_out *j = events_begin(&a->events, another ? EVENT_LEADER : EVENT_JOINED);
+    json_str(j, another ? "peer" : "coordinator", m->name);
+    if (another)
+        json_str(j, "reason", a->leader);
     events_end(&a->events);
+    snprintf(a->leader, sizeof a->leader, "%s", m->name);
+    agent_link_beat(a);
     a->present = (int)m->present;
     a->expected = (int)m->expected;
     agent_write_status(a);
@@ -296,6 +311,8 @@ static void report_failure(struct agent *a, const struct worker *x) {
 static void on_exited(struct workers *w, const struct worker *x) {
     struct agent *a = w->ctx;
     bool caused = w->stopping && x->ended_mono_ms > a->stop_ms;
+    if (x->ended_mono_ms >= election_lease(&a->election)) // the guard ended it
+        caused = a->round_failed = true;
     tell_exit(a, x);
     agent_write_status(a);
     if (!caused && agent_notice_takes(a, x))
@@ -325,6 +342,8 @@ void agent_round_gone(struct agent *a) {
         agent_link_join(a);
     } else if (a->stop_told) {
         send_stopped(a);
+    } else if (a->round_failed && a->joined && !a->workers.stopping) { // their lease ran out
+        agent_coordinator_lost(a, "this agent was stopped for too long", 0);
     }
 }
 

@@ -19,14 +19,22 @@ struct agent {
 
     // the connection to the coordinator (agent_link.c)
     struct link link;
-    struct net_address leader;
-    struct timer retry, beat;
-    int64_t retry_ms, retry_until_ms, acked_ms; // acked: when the last answered beat was sent
-    int64_t beats[16], seq;                     // send times of recent beats
+    bool joined; // it has accepted this agent
+    struct timer beat;
+    int64_t beats[16], seq; // send times of recent beats
+    int64_t stamp, join_ms; // the coordinator's last stamp; when JOIN was sent
     char connect_error[256];
-    int64_t noted_ms; // when it was last told
-    int64_t incarnation;
-    char address[NET_ADDRESS_BYTES_MAX]; // advertised
+    int64_t noted_ms;                     // when it was last told
+    struct election_place peer;           // whom it connects to
+    char address[NET_ADDRESS_BYTES_MAX];  // advertised
+    char leader[ELECTION_NAME_BYTES_MAX]; // the coordinator's name
+
+    // who coordinates (agent_elect.c)
+    struct election election;
+    struct timer elect, drop, bury;
+    struct asker *askers;       // questions to other agents
+    struct answerer *answerers; // connections of agents that ask this one
+    int asker_count, answerer_count;
 
     // the round (agent_round.c)
     enum node_state state;
@@ -58,16 +66,36 @@ struct agent {
     struct arena end_arena;
 };
 
+// agent_elect.c
+int agent_elect_open(struct agent *a, struct err *e);
+void agent_elect_close(struct agent *a);
+void agent_elect_pump(struct agent *a); // carries out what the election wants and sets its timer
+// A connection of an agent that has said nothing yet, while this one does not coordinate.
+void agent_elect_adopt(struct agent *a, int fd);
+void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *m);
+// JOINED and ROUND carry the electorate. False: this agent has voted since; the link is closed.
+bool agent_elect_joined(struct agent *a, const struct wire_msg *m);
+void agent_elect_round(struct agent *a, const struct wire_msg *m);
+
+// agent_lead.c
+void agent_lead_take_over(struct agent *a, const struct election_action *action);
+void agent_lead_drop(struct agent *a); // this agent's coordinator ends, soon
+
 // agent_link.c
-int agent_link_open(struct agent *a, struct err *e);
+void agent_link_connect(struct agent *a, const struct election_place *to);
+int agent_link_open_local(struct agent *a, struct err *e);
 void agent_link_close(struct agent *a);
 void agent_link_join(struct agent *a); // asks to take part (again)
+// Why no coordinator was found there; told now and then.
+void agent_link_note(struct agent *a, const struct election_place *place, const char *text);
+void agent_link_renew(struct agent *a); // tells the guard until when the workers may live
+void agent_link_beat(struct agent *a);  // now
 void agent_send(struct agent *a, const struct wire_msg *m);
 
 // agent_round.c
 extern const struct workers_events agent_workers_table;
 void agent_on_message(struct agent *a, const struct wire_msg *m);
-void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms);
+void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms); // agent_link.c
 int agent_open_store(struct agent *a, struct err *e); // for the next round; its port, or -1
 void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const char *why);
 

@@ -5,6 +5,7 @@
 #include "elastic/coordinator.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "elastic/coordinator_state.h"
 #include "sys/proc.h"
@@ -17,18 +18,43 @@
 
 static const struct link_events link_table;
 
+int64_t coordinator_now_ms(void) {
+    return clock_mono_ms();
+}
+
+// The nodes of an electorate that another agent has gathered keep the names that it gave them.
+static void take_nodes(struct coordinator *c, const struct rendezvous_past *past) {
+    const struct electorate *e = past->electorate;
+    c->nodes = heap_alloc((size_t)(e->count + 1) * sizeof *c->nodes);
+    c->nodes_term = e->term;
+    c->nodes_round = e->round;
+    for (int i = 0; i < e->count; i++)
+        c->nodes[i] = (struct wire_node){.node_rank = -1,
+                                         .port = past->places[i].port,
+                                         .incarnation = e->voters[i].incarnation,
+                                         .rounds = coordinator_rounds(&e->voters[i]),
+                                         .name = arena_strdup(&c->nodes_arena, past->places[i].name),
+                                         .address = arena_strdup(&c->nodes_arena,
+                                                                 past->places[i].address)};
+}
+
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     struct events *events, void (*on_idle)(struct coordinator *c),
-                                     void *ctx) {
+                                     const struct rendezvous_past *past, struct events *story,
+                                     const struct coordinator_events *events, void *ctx) {
+    must(config->rendezvous.incarnation != 0);
     struct coordinator *c = heap_alloc(sizeof *c);
     c->loop = loop;
     c->config = *config;
-    c->events = events;
-    c->on_idle = on_idle;
+    c->events = story;
+    c->on = events;
     c->ctx = ctx;
     c->stop_signal = SIGTERM;
     c->stop_grace_ms = config->shutdown_timeout_ms;
-    c->rendezvous = rendezvous_open(&config->rendezvous, loop_now_ms(loop));
+    c->took_over = past && past->facts.attempt >= 0;
+    if (c->took_over)
+        take_nodes(c, past);
+    c->rendezvous = past ? rendezvous_take_over(&config->rendezvous, coordinator_now_ms(), past)
+                         : rendezvous_open(&config->rendezvous, coordinator_now_ms());
     coordinator_pump(c);
     return c;
 }
@@ -69,6 +95,8 @@ void coordinator_close(struct coordinator *c) {
     free_dead(c);
     rendezvous_close(c->rendezvous);
     arena_fini(&c->arena);
+    arena_fini(&c->nodes_arena);
+    free(c->nodes);
     free(c->failures);
     free(c->by_id);
     free(c);
@@ -135,8 +163,14 @@ void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
         return;
     c->stop_signal = signal;
     c->stop_grace_ms = grace_ms;
-    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), verdict, reason);
+    rendezvous_stop(c->rendezvous, coordinator_now_ms(), verdict, reason);
     coordinator_pump(c);
+}
+
+void coordinator_depose(struct coordinator *c) {
+    rendezvous_depose(c->rendezvous, "another agent coordinates");
+    timer_stop(&c->timer);
+    c->deposed = true;
 }
 
 // ---- what agents say ----
@@ -152,17 +186,19 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
                                 .incarnation = m->incarnation,
                                 .port = (int)m->port,
                                 .store_port = (int)m->store_port,
+                                .term = m->term,
+                                .last_round = (int)m->round,
                                 .nproc = (int)m->nproc};
     if (!n.address[0] && !p->local)
         n.address = net_format(&p->address, observed);
     if (p->id >= 0 || m->nproc < 1 || m->nproc > 1 << 16 || m->node_rank < -1 ||
-        m->node_rank > 1 << 24 || !n.name[0] || !net_is_numeric(n.address)) {
+        m->node_rank > 1 << 24 || m->round < -1 || m->round > 1 << 30 || !n.name[0] || !net_is_numeric(n.address)) {
         link_refuse(&p->link, true, "a malformed request to join");
         peer_free(p);
         return;
     }
     int id;
-    if (rendezvous_join(c->rendezvous, loop_now_ms(c->loop), &n, &id, &e) < 0) {
+    if (rendezvous_join(c->rendezvous, coordinator_now_ms(), &n, &id, &e) < 0) {
         link_refuse(&p->link, e.code != ERR_BUSY, e.text);
         peer_free(p);
         return;
@@ -188,7 +224,7 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     k->f.message = arena_strdup(&c->arena, f->message);
     k->f.tail = arena_strdup(&c->arena, f->tail);
     k->f.evidence = arena_strdup(&c->arena, f->evidence);
-    k->at_ms = loop_now_ms(c->loop) - (f->age_ms > 0 ? f->age_ms : 0);
+    k->at_ms = coordinator_now_ms() - (f->age_ms > 0 ? f->age_ms : 0);
     qsort(c->failures, (size_t)c->failure_count, sizeof *c->failures, compare_failures);
     struct json_out *j = events_begin(c->events, EVENT_FAILURE);
     json_str(j, "peer", m->name);
@@ -223,7 +259,7 @@ static void on_failed(struct peer *p, const struct wire_msg *m) {
     else
         snprintf(why, sizeof why, "rank %lld on %s ended with %lld", (long long)f->rank,
                  member->name, (long long)f->status);
-    rendezvous_failed(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round, why);
+    rendezvous_failed(c->rendezvous, coordinator_now_ms(), p->id, (int)m->round, why);
 }
 
 static void on_done(struct peer *p, const struct wire_msg *m) {
@@ -235,18 +271,18 @@ static void on_done(struct peer *p, const struct wire_msg *m) {
         json_int(j, "round", m->round);
         events_end(c->events);
     }
-    rendezvous_done(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round);
+    rendezvous_done(c->rendezvous, coordinator_now_ms(), p->id, (int)m->round);
 }
 
 static void on_stopped(struct peer *p, const struct wire_msg *m) {
     struct coordinator *c = p->coordinator;
-    rendezvous_stopped(c->rendezvous, loop_now_ms(c->loop), p->id, (int)m->round,
+    rendezvous_stopped(c->rendezvous, coordinator_now_ms(), p->id, (int)m->round,
                        (int)m->store_port);
 }
 
 static void on_leave(struct peer *p, const struct wire_msg *m) {
     struct coordinator *c = p->coordinator;
-    rendezvous_leave(c->rendezvous, loop_now_ms(c->loop), p->id, m->reason);
+    rendezvous_leave(c->rendezvous, coordinator_now_ms(), p->id, m->reason);
 }
 
 static void on_stop_run(struct peer *p, const struct wire_msg *m) {
@@ -255,7 +291,7 @@ static void on_stop_run(struct peer *p, const struct wire_msg *m) {
         c->stop_signal = (int)m->signal;
     if (m->grace_ms >= 0)
         c->stop_grace_ms = m->grace_ms;
-    rendezvous_stop(c->rendezvous, loop_now_ms(c->loop), VERDICT_STOPPED, m->reason);
+    rendezvous_stop(c->rendezvous, coordinator_now_ms(), VERDICT_STOPPED, m->reason);
 }
 
 // A node will be taken away: everybody's workers are to know, also the sender's.
@@ -266,26 +302,40 @@ static void on_notice(struct peer *p, const struct wire_msg *m) {
 }
 
 static void on_beat(struct peer *p, const struct wire_msg *m) {
-    struct wire_msg r = {.type = WIRE_BEAT, .seq = m->seq};
+    struct coordinator *c = p->coordinator;
+    const struct electorate *e = rendezvous_electorate(c->rendezvous);
+    int64_t now = coordinator_now_ms();
+    struct wire_msg r = {.type = WIRE_BEAT,
+                         .seq = m->seq,
+                         .stamp = now,
+                         .left_ms = rendezvous_beat(c->rendezvous, now, p->id, m->stamp,
+                                                    m->round_term, (int)m->round),
+                         .round_term = e->term,
+                         .round = e->round,
+                         .committed = e->committed};
     link_send(&p->link, &r);
+}
+
+static void on_ask(struct peer *p, const struct wire_msg *m) {
+    p->coordinator->on->on_ask(p->coordinator, &p->link, m);
 }
 
 typedef void peer_handler(struct peer *p, const struct wire_msg *m);
 static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
     [WIRE_JOIN] = on_join,   [WIRE_BEAT] = on_beat,       [WIRE_FAILED] = on_failed,
     [WIRE_DONE] = on_done,   [WIRE_STOPPED] = on_stopped, [WIRE_STOP_RUN] = on_stop_run,
-    [WIRE_LEAVE] = on_leave, [WIRE_NOTICE] = on_notice,
+    [WIRE_LEAVE] = on_leave, [WIRE_NOTICE] = on_notice,   [WIRE_ASK] = on_ask,
 };
 
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
-    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT)) {
+    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
         link_refuse(l, true, "a message out of turn");
         coordinator_peer_gone(p, "it broke the protocol");
         return;
     }
-    rendezvous_heard(c->rendezvous, loop_now_ms(c->loop), p->id);
+    rendezvous_heard(c->rendezvous, coordinator_now_ms(), p->id);
     handlers[m->type](p, m);
     coordinator_pump(c);
 }
@@ -299,7 +349,7 @@ void coordinator_peer_gone(struct peer *p, const char *why) {
     int id = p->id;
     peer_free(p);
     if (id >= 0)
-        rendezvous_lost(c->rendezvous, loop_now_ms(c->loop), id, why);
+        rendezvous_lost(c->rendezvous, coordinator_now_ms(), id, why);
     coordinator_pump(c);
 }
 

@@ -2,10 +2,11 @@
 // The coordinator: the rendezvous of a run behind the agents' connections. It lives inside the
 // agent of one node and serves that agent over a socket pair like any other.
 //
-//     c = coordinator_open(loop, &config, events, on_idle, ctx);
+//     c = coordinator_open(loop, &config, past, story, &events, ctx);
 //     coordinator_adopt(c, fd, &peer);            // each accepted connection of an agent
 //     … on_idle when the run is over and every agent has been told …
-//     coordinator_close(c);                       // not inside on_idle
+//     … on_deposed when another agent coordinates, or may soon …
+//     coordinator_close(c);                       // not inside a callback
 #ifndef ELASTIC_COORDINATOR_H
 #define ELASTIC_COORDINATOR_H
 
@@ -18,7 +19,7 @@
 enum {
     COORDINATOR_GREETINGS_MAX = 1024, // connections that have not joined yet
     COORDINATOR_LINGER_MS_MAX = 3000, // for agents to take the verdict
-    COORDINATOR_STAND_INS_MAX = 16,   // members whose addresses every agent learns
+    COORDINATOR_STAND_INS_MAX = ELECTION_STAND_INS_MAX, // nodes whose addresses every agent learns
 };
 
 struct coordinator;
@@ -30,15 +31,28 @@ struct coordinator_config {
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
 };
 
+struct coordinator_events {
+    void (*on_idle)(struct coordinator *c);
+    void (*on_deposed)(struct coordinator *c, const char *why);
+    void (*on_round)(struct coordinator *c); // one is about to begin
+    // An agent asks about the coordinator, or for a vote; l is its connection.
+    void (*on_ask)(struct coordinator *c, struct link *l, const struct wire_msg *m);
+};
+
+// past NULL: a new run. story: where its events go.
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     struct events *events, void (*on_idle)(struct coordinator *c),
-                                     void *ctx);
+                                     const struct rendezvous_past *past, struct events *story,
+                                     const struct coordinator_events *events, void *ctx);
 void coordinator_close(struct coordinator *c); // NULL is fine
 // A connected socket whose first bytes are unread. peer NULL: this process.
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer);
 // Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
                          int signal, int64_t grace_ms);
+// It may still be asked and closed, and does nothing any more.
+void coordinator_depose(struct coordinator *c);
+// The electorate of the round as election_round takes it: voters, and where their agents are.
+void coordinator_places(const struct coordinator *c, struct election_place *places, int count);
 const struct rendezvous *coordinator_rendezvous(const struct coordinator *c);
 void *coordinator_ctx(const struct coordinator *c);
 

@@ -17,14 +17,81 @@ static void send_to(struct coordinator *c, int id, const struct wire_msg *m) {
         link_send(&p->link, m);
 }
 
+void coordinator_places(const struct coordinator *c, struct election_place *places, int count) {
+    for (int i = 0; i < count; i++) {
+        const struct wire_node *n = &c->nodes[i];
+        places[i] = (struct election_place){.incarnation = n->incarnation, .port = (int)n->port};
+        snprintf(places[i].name, sizeof places[i].name, "%s", n->name);
+        snprintf(places[i].address, sizeof places[i].address, "%s", n->address);
+    }
+}
+
+int64_t coordinator_rounds(const struct voter *v) {
+    return v->rounds | (v->dead ? WIRE_ROUNDS_DEAD : 0);
+}
+
+// Names and addresses of the new electorate: of its members, and of the last one's from before.
+static void gather_nodes(struct coordinator *c) {
+    const struct rendezvous *r = c->rendezvous;
+    const struct electorate *e = rendezvous_electorate(r);
+    struct arena texts = {0};
+    struct wire_node *old = c->nodes, *nodes = heap_alloc((size_t)(e->count + 1) * sizeof *nodes);
+    int active = rendezvous_active_count(r);
+    for (int i = 0, k = 0; i < e->count; i++) {
+        const struct rendezvous_member *m = i < active ? rendezvous_active(r, i) : NULL;
+        while (!m && old[k].incarnation != e->voters[i].incarnation)
+            k++; // those that are gone stand in the old order
+        nodes[i] = (struct wire_node){.node_rank = m ? m->node_rank : old[k].node_rank,
+                                      .port = m ? m->port : old[k].port,
+                                      .incarnation = e->voters[i].incarnation,
+                                      .rounds = coordinator_rounds(&e->voters[i]),
+                                      .name = arena_strdup(&texts, m ? m->name : old[k].name),
+                                      .address =
+                                          arena_strdup(&texts, m ? m->address : old[k].address)};
+    }
+    free(old);
+    arena_fini(&c->nodes_arena);
+    c->nodes = nodes;
+    c->nodes_term = e->term;
+    c->nodes_round = e->round;
+    c->nodes_arena = texts;
+}
+
+// A round may have begun since the last time. This agent learns of it before anybody else.
+static void put_electorate(struct coordinator *c, int voter, struct wire_msg *m) {
+    const struct electorate *e = rendezvous_electorate(c->rendezvous);
+    if (e->count > 0 && (c->nodes_term != e->term || c->nodes_round != e->round)) {
+        gather_nodes(c);
+        c->on->on_round(c);
+    }
+    bool all = voter >= 0 && voter < COORDINATOR_STAND_INS_MAX;
+    m->round_term = e->term;
+    m->round = e->round;
+    m->holder = e->holder;
+    m->holder_last = e->holder_last;
+    m->committed = e->committed;
+    m->members = e->count;
+    m->nodes = c->nodes;
+    m->node_count = all || e->count < COORDINATOR_STAND_INS_MAX ? e->count
+                                                                 : COORDINATOR_STAND_INS_MAX;
+}
+
 static void do_joined(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous_member *m = rendezvous_member(c->rendezvous, a->id);
     if (!m)
         return;
+    struct election_facts facts;
+    rendezvous_facts(c->rendezvous, &facts);
     struct wire_msg r = {.type = WIRE_JOINED,
                          .present = a->present,
                          .expected = a->expected,
-                         .name = c->events->node};
+                         .name = c->events->node,
+                         .term = rendezvous_term(c->rendezvous),
+                         .incarnation = c->config.rendezvous.incarnation,
+                         .attempt = facts.attempt,
+                         .restarts = facts.restarts,
+                         .crashes = facts.crashes};
+    put_electorate(c, m->voter, &r);
     // The peer gets its id when rendezvous_join has returned; pump runs after that.
     send_to(c, a->id, &r);
     log_info("a node has joined", "node=%s address=%s present=%d of=%d", m->name, m->address,
@@ -79,41 +146,36 @@ static void do_waiting(struct coordinator *c, const struct rendezvous_action *a)
 static void do_start(struct coordinator *c) {
     const struct rendezvous *r = c->rendezvous;
     int count = rendezvous_active_count(r);
-    struct wire_node *nodes = heap_alloc((size_t)count * sizeof *nodes);
     const struct rendezvous_member *host = rendezvous_active(r, 0);
-    for (int i = 0; i < count; i++) {
-        const struct rendezvous_member *m = rendezvous_active(r, i);
-        nodes[i] = (struct wire_node){m->node_rank, m->port, m->name, m->address};
-    }
+    struct election_facts facts;
+    rendezvous_facts(r, &facts);
     c->failure_count = 0;
     arena_reset(&c->arena);
-    struct wire_msg allow = {
-        .type = WIRE_ALLOW, .round = rendezvous_round(r), .nodes = nodes, .node_count = count};
+    struct wire_msg allow = {.type = WIRE_ALLOW};
+    put_electorate(c, 0, &allow);
+    allow.node_count = count;
     send_to(c, host->id, &allow);
     struct wire_msg m = {.type = WIRE_ROUND,
-                         .round = rendezvous_round(r),
-                         .restarts = rendezvous_restarts(r),
+                         .restarts = facts.restarts,
+                         .crashes = facts.crashes,
                          .max_restarts = c->config.rendezvous.max_restarts,
                          .group_world = count,
                          .world_size = rendezvous_world_size(r),
                          .master_addr = host->address,
                          .master_port = host->store_port,
-                         .members = count,
-                         .reason = rendezvous_reason(r),
-                         .nodes = nodes,
-                         .node_count =
-                             count < COORDINATOR_STAND_INS_MAX ? count : COORDINATOR_STAND_INS_MAX};
-    for (struct peer *p = c->peers; p; p = p->next) {
-        const struct rendezvous_member *x = rendezvous_member(r, p->id);
-        if (!x || x->state != MEMBER_ACTIVE)
-            continue;
+                         .left_ms = rendezvous_left_ms(c->rendezvous),
+                         .reason = rendezvous_reason(r)};
+    // By rank: the first ones, which may stand in, learn of it first.
+    for (int i = 0; i < count; i++) {
+        const struct rendezvous_member *x = rendezvous_active(r, i);
+        put_electorate(c, x->voter, &m);
+        m.round = rendezvous_round(r);
         m.group_rank = x->group_rank;
         m.rank = x->rank;
         m.role_rank = x->role_rank;
         m.role_world = x->role_world;
-        link_send(&p->link, &m);
+        send_to(c, x->id, &m);
     }
-    free(nodes);
     log_info("a round starts", "round=%d nodes=%d world_size=%d leader=%s restarts=%d",
              rendezvous_round(r), count, rendezvous_world_size(r), host->name,
              rendezvous_restarts(r));
@@ -126,6 +188,10 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
                          .reason = a->reason,
                          .signal = a->final ? c->stop_signal : SIGTERM,
                          .grace_ms = a->final ? c->stop_grace_ms : c->config.shutdown_timeout_ms};
+    struct election_facts facts;
+    rendezvous_facts(c->rendezvous, &facts);
+    m.restarts = facts.restarts;
+    m.crashes = facts.crashes;
     for (struct peer *p = c->peers; p; p = p->next) {
         const struct rendezvous_member *x = rendezvous_member(c->rendezvous, p->id);
         if (x && x->state == MEMBER_STOPPING)
@@ -173,7 +239,7 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
         heap_alloc((size_t)(c->failure_count ? c->failure_count : 1) * sizeof *list);
     for (int i = 0; i < c->failure_count; i++) {
         list[i] = c->failures[i].f;
-        list[i].age_ms = loop_now_ms(c->loop) - c->failures[i].at_ms;
+        list[i].age_ms = coordinator_now_ms() - c->failures[i].at_ms;
     }
     bool failed = rendezvous_verdict(r) == VERDICT_FAILED;
     struct wire_msg m = {.type = WIRE_FINISH,
@@ -188,7 +254,7 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
             link_send(&p->link, &m);
     free(list);
     c->over = true;
-    c->linger_until_ms = loop_now_ms(c->loop) + COORDINATOR_LINGER_MS_MAX;
+    c->linger_until_ms = coordinator_now_ms() + COORDINATOR_LINGER_MS_MAX;
 }
 
 static void carry_out(struct coordinator *c, const struct rendezvous_action *a) {
@@ -200,6 +266,7 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
     case ACTION_LOST:
     case ACTION_LEFT: do_gone(c, a); break;
     case ACTION_OVER: do_over(c, a); break;
+    case ACTION_STEP_DOWN: c->on->on_deposed(c, a->reason); break;
     case ACTION_NONE: break;
     }
 }
@@ -207,13 +274,13 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
 static void on_timer(struct timer *t) {
     struct coordinator *c = container_of(t, struct coordinator, timer);
     if (!c->over)
-        rendezvous_tick(c->rendezvous, loop_now_ms(c->loop));
+        rendezvous_tick(c->rendezvous, coordinator_now_ms());
     coordinator_pump(c);
 }
 
 static void set_timer(struct coordinator *c) {
     int64_t at = c->over ? c->linger_until_ms : rendezvous_deadline(c->rendezvous);
-    int64_t now = loop_now_ms(c->loop);
+    int64_t now = coordinator_now_ms();
     if (at == INT64_MAX)
         timer_stop(&c->timer);
     else if (!c->timer.loop || c->timer.due_ms != at)
@@ -221,17 +288,21 @@ static void set_timer(struct coordinator *c) {
 }
 
 void coordinator_pump(struct coordinator *c) {
-    if (c->pumping)
+    if (c->pumping || c->deposed)
         return;
     c->pumping = true;
     struct rendezvous_action a;
-    while (rendezvous_next(c->rendezvous, &a))
+    while (!c->deposed && rendezvous_next(c->rendezvous, &a))
         carry_out(c, &a);
     c->pumping = false;
-    if (c->over && !c->idle && (!c->peers || loop_now_ms(c->loop) >= c->linger_until_ms)) {
+    if (c->deposed)
+        return;
+    // After a change of the coordinator some have yet to find this one, to be told.
+    bool told = !c->peers && !c->took_over;
+    if (c->over && !c->idle && (told || coordinator_now_ms() >= c->linger_until_ms)) {
         c->idle = true;
         timer_stop(&c->timer);
-        c->on_idle(c);
+        c->on->on_idle(c);
         return;
     }
     if (!c->idle)

@@ -24,7 +24,12 @@ struct coordinator {
     struct coordinator_config config;
     struct rendezvous *rendezvous;
     struct events *events;
-    void (*on_idle)(struct coordinator *c);
+    const struct coordinator_events *on;
+    bool took_over, deposed;
+    struct wire_node *nodes; // of the electorate, by voter; texts in nodes_arena
+    struct arena nodes_arena;
+    int64_t nodes_term;
+    int nodes_round;
     struct peer *peers, *dead;
     struct peer **by_id; // members' peers
     int by_id_room;
@@ -40,11 +45,14 @@ struct coordinator {
     void *ctx;
 };
 
+// Leases count from when an agent has sent something: the clock is read after it was received.
+int64_t coordinator_now_ms(void);
 // Carries out what the rendezvous wants and sets the timer.
 void coordinator_pump(struct coordinator *c);
 struct peer *coordinator_peer(struct coordinator *c, int id);
 // Makes p the peer of member id; -1: of none.
 void coordinator_name_peer(struct peer *p, int id);
+int64_t coordinator_rounds(const struct voter *v); // as wire_node has them
 void coordinator_peer_gone(struct peer *p, const char *why);
 
 #endif

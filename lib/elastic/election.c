@@ -299,6 +299,14 @@ static void enter(struct election *e, int64_t now_ms, enum election_kind stage) 
     e->voted_ms = now_ms;
 }
 
+// A seed that is one of the round's nodes is asked as that.
+static bool is_asked_already(const struct election *e, const struct election_place *seed) {
+    for (int i = 0; i < e->place_count; i++)
+        if (e->places[i].port == seed->port && strcmp(e->places[i].address, seed->address) == 0)
+            return i < ELECTION_STAND_INS_MAX || e->stage != ASK_QUERY;
+    return false;
+}
+
 static void ask_all(struct election *e) {
     int voters = e->stage == ASK_QUERY ? 0 : e->electorate.count;
     int total = e->place_count + e->seed_count;
@@ -308,6 +316,8 @@ static void ask_all(struct election *e) {
         if (p->incarnation == e->config.incarnation || (voter && e->electorate.voters[i].dead))
             continue;
         if (!voter && i < e->place_count && i >= ELECTION_STAND_INS_MAX)
+            continue;
+        if (i >= e->place_count && is_asked_already(e, p))
             continue;
         struct election_action *a = push(e, ELECTION_ASK);
         a->place = *p;
@@ -458,6 +468,11 @@ static void tick_look(struct election *e, int64_t now_ms) {
     if (consider_founding(e, now_ms) || now_ms < e->ask_at_ms)
         return;
     e->ask_at_ms = now_ms + e->step_ms;
+    if (!ever && !e->tried && !e->config.founds && e->seed_count > 0) {
+        e->tried = true; // where it will be nearly always
+        connect_to(e, now_ms, &e->places[e->place_count]);
+        return;
+    }
     if (!e->may_stand && e->step_ms < e->config.ask_ms_max)
         e->step_ms *= 2;
     consider_standing(e, now_ms);

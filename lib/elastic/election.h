@@ -40,7 +40,7 @@ struct election_config {
     int64_t join_ms_max;    // until the first coordinator is found
     int64_t give_up_ms;     // without one, later
     bool founds;            // coordinates without having been elected, when there is no group yet:
-    bool founds_at_once;    // nobody has to be asked; else every seed must say that it knows of none
+    bool founds_at_once;    // without asking; else every seed must say that it knows of none
 };
 
 // What must survive a coordinator, as far as this agent has been told.
@@ -118,6 +118,7 @@ struct election {
     bool *yes;
     struct election_facts gathered;
     int64_t step_ms;
+    bool tried;      // to join at the first seed without asking
     bool connecting; // what CONNECT asked for is neither joined nor lost yet
     bool strangers[ELECTION_SEEDS_MAX]; // seeds that know of no group, or where no agent is
     // out

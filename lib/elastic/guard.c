@@ -107,11 +107,15 @@ static void on_report(struct guard *g, const struct guard_report *r) {
 static void on_socket(struct watch *w, unsigned events) {
     struct guard *g = container_of(w, struct guard, watch);
     (void)events;
-    for (;;) {
+    for (bool reset = false;;) {
         struct guard_report r;
         ssize_t n = recv(g->fd, &r, sizeof r, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
+        if (n < 0 && errno == ECONNRESET && !reset) { // it ended before it had read its last order;
+            reset = true;                             // its reports are still there
+            continue;
+        }
         if (n != (ssize_t)sizeof r)
             break;
         on_report(g, &r);

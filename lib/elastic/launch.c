@@ -64,9 +64,14 @@ static int bind_endpoint(struct launch *l, int port, bool *taken, struct err *e)
 }
 
 static void lead_alone(struct launch *l) {
-    l->agent.leads = true;
+    l->agent.leads = l->agent.founds_at_once = true;
     l->agent.address = "127.0.0.1";
-    l->agent.leader_host = "127.0.0.1";
+}
+
+static void add_endpoint(struct launch *l, const char *host, int port) {
+    if (l->agent.endpoint_count < AGENT_ENDPOINTS_MAX)
+        l->agent.endpoints[l->agent.endpoint_count++] =
+            (struct agent_endpoint){arena_strdup(l->arena, host), port};
 }
 
 static int choose_static(struct launch *l, struct err *e) {
@@ -89,10 +94,10 @@ static int choose_static(struct launch *l, struct err *e) {
         return err_set(e, ERR_USAGE, "--node-rank %d is not below --nnodes %lld", rank,
                        (long long)o->nnodes.max);
     l->agent.node_rank = rank;
-    l->agent.leads = rank == 0;
+    l->agent.leads = l->agent.founds_at_once = rank == 0;
     l->agent.store_at_endpoint = true;
-    l->agent.leader_host = arena_strdup(l->arena, host);
-    l->agent.leader_port = port;
+    if (!l->agent.leads)
+        add_endpoint(l, host, port);
     if (own_address(l, host, e) < 0)
         return -1;
     if (l->agent.leads && bind_endpoint(l, port, &taken, e) < 0)
@@ -100,30 +105,47 @@ static int choose_static(struct launch *l, struct err *e) {
     return 0;
 }
 
-static int choose_c10d(struct launch *l, struct err *e) {
+// One of the endpoints. The first one's agent coordinates, unless another does already.
+static int take_endpoint(struct launch *l, const char *text, bool first, struct err *e) {
     struct launch_options *o = &l->options;
     char host[NET_HOST_BYTES_MAX] = "localhost";
     int port = LAUNCH_PORT_C10D;
     bool taken = false;
-    const char *store = launch_conf(l->arena, o->rdzv_conf, "store_type");
-    if (store && strcmp(store, "tcp") != 0)
-        return err_set(e, ERR_USAGE, "--rdzv-conf store_type=%.40s: only tcp is served", store);
-    if (o->rdzv_endpoint[0] && net_split(o->rdzv_endpoint, port, host, &port, e) < 0)
+    if (text[0] && net_split(text, port, host, &port, e) < 0)
         return err_wrap(e, "--rdzv-endpoint");
     if (!host[0])
         snprintf(host, sizeof host, "localhost");
-    const char *forced = launch_conf(l->arena, o->rdzv_conf, "is_host");
-    bool host_here = forced ? yes_or_no(forced) : is_local_name(host);
-    l->agent.node_rank = (int)o->node_rank;
-    l->agent.leader_host = arena_strdup(l->arena, host);
-    l->agent.leader_port = port;
-    l->agent.leads = host_here;
-    if (host_here && o->nnodes.max > 1 && bind_endpoint(l, port, &taken, e) < 0) {
+    const char *forced = first ? launch_conf(l->arena, o->rdzv_conf, "is_host") : NULL;
+    bool here = forced ? yes_or_no(forced) : is_local_name(host);
+    if (here && l->agent.listen_fd < 0 && o->nnodes.max > 1 &&
+        bind_endpoint(l, port, &taken, e) < 0) {
         if (!taken || forced)
             return err_wrap(e, "rendezvous endpoint");
-        l->agent.leads = false; // another agent of this host leads
+        here = false; // another agent of this host is there
     }
-    return own_address(l, host, e);
+    if (!here)
+        add_endpoint(l, host, port);
+    if (first)
+        l->agent.leads = here;
+    return here || first ? own_address(l, host, e) : 0;
+}
+
+static int choose_c10d(struct launch *l, struct err *e) {
+    struct launch_options *o = &l->options;
+    const char *store = launch_conf(l->arena, o->rdzv_conf, "store_type");
+    char **list;
+    size_t count = str_split(l->arena, o->rdzv_endpoint, ',', &list);
+    if (store && strcmp(store, "tcp") != 0)
+        return err_set(e, ERR_USAGE, "--rdzv-conf store_type=%.40s: only tcp is served", store);
+    if (count > AGENT_ENDPOINTS_MAX)
+        return err_set(e, ERR_USAGE, "--rdzv-endpoint: %zu endpoints; %d are enough", count,
+                       AGENT_ENDPOINTS_MAX);
+    l->agent.node_rank = (int)o->node_rank;
+    for (size_t i = 0; i < count; i++)
+        if (take_endpoint(l, list[i], i == 0, e) < 0)
+            return -1;
+    l->agent.founds_at_once = count == 1;
+    return count == 0 ? take_endpoint(l, "", true, e) : 0;
 }
 
 static int choose_leader(struct launch *l, struct err *e) {
@@ -152,6 +174,13 @@ static int choose_leader(struct launch *l, struct err *e) {
                        o->rdzv_backend);
     return err_set(e, ERR_USAGE, "--rdzv-backend '%.40s': only static and c10d are served",
                    o->rdzv_backend);
+}
+
+// Other agents ask this one should the coordinator be lost.
+static int listen_to_agents(struct launch *l, struct err *e) {
+    if (l->agent.listen_fd >= 0 || l->options.nnodes.max <= 1)
+        return 0;
+    return net_listen(NULL, 0, &l->agent.listen_fd, &l->agent.listen_port, e);
 }
 
 // A key from DTRUN_KEY or --rdzv-conf key=…: any text, hashed.
@@ -211,7 +240,7 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
     l->agent.listen_fd = -1;
     l->agent.name = arena_strdup(l->arena, l->options.local_addr[0] ? l->options.local_addr : host);
     if (refuse_unserved(&l->options, e) < 0 || launch_command(l, args, count, e) < 0 ||
-        choose_leader(l, e) < 0 || launch_fill(l, e) < 0 || make_log_base(l, e) < 0)
+        choose_leader(l, e) < 0 || listen_to_agents(l, e) < 0 || launch_fill(l, e) < 0 || make_log_base(l, e) < 0)
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
     choose_key(l);

@@ -24,6 +24,10 @@ enum {
     LAUNCH_CRASH_MS = 5000,   // a group that fails sooner has crashed;
     LAUNCH_CRASHES_MAX = 3,   // so many in a row end the run,
     LAUNCH_BACKOFF_MS = 1000, // and each waits so much longer than the last
+    LAUNCH_BEAT_MS_MIN = 20,
+    LAUNCH_BEAT_MS_MAX = 60 * 1000,
+    LAUNCH_BEATS_PER_SILENCE = 3, // at least
+    LAUNCH_SILENT_MS_MAX = 600 * 1000,
     LAUNCH_NPROC_MAX = GUARD_WORKERS_MAX,
 };
 

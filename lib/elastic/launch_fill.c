@@ -74,6 +74,36 @@ static int bind_processors(struct launch *l, struct err *e) {
                      getenv("CUDA_VISIBLE_DEVICES"), w->nproc, &allowed, sets, e);
 }
 
+static int conf_ms(struct launch *l, const char *key, int64_t *out, struct err *e) {
+    const char *text = launch_conf(l->arena, l->options.rdzv_conf, key);
+    double seconds;
+    if (text && str_parse_f64(text, 0, 86400, &seconds, e) < 0)
+        return err_set(e, ERR_USAGE, "--rdzv-conf %s=%.40s: not a number of seconds", key, text);
+    if (text)
+        *out = (int64_t)(seconds * 1000);
+    return 0;
+}
+
+// How often agents speak, and after which silence one is lost. In seconds, as torchrun's own keys.
+static int fill_beats(struct launch *l, struct err *e) {
+    struct rendezvous_config *r = &l->agent.coordinator.rendezvous;
+    int64_t beat_ms = AGENT_BEAT_MS, silent_ms = AGENT_SILENT_MS_MAX;
+    if (conf_ms(l, "heartbeat", &beat_ms, e) < 0 || conf_ms(l, "silence", &silent_ms, e) < 0)
+        return -1;
+    if (beat_ms < LAUNCH_BEAT_MS_MIN || beat_ms > LAUNCH_BEAT_MS_MAX)
+        return err_set(e, ERR_USAGE, "--rdzv-conf heartbeat: %g s is not from %g to %g s",
+                       (double)beat_ms / 1e3, LAUNCH_BEAT_MS_MIN / 1e3, LAUNCH_BEAT_MS_MAX / 1e3);
+    if (silent_ms < LAUNCH_BEATS_PER_SILENCE * beat_ms || silent_ms > LAUNCH_SILENT_MS_MAX)
+        return err_set(e, ERR_USAGE,
+                       "--rdzv-conf silence: %g s is not from %d heartbeats (of %g s) to %g s",
+                       (double)silent_ms / 1e3, LAUNCH_BEATS_PER_SILENCE, (double)beat_ms / 1e3,
+                       LAUNCH_SILENT_MS_MAX / 1e3);
+    l->agent.beat_ms = beat_ms;
+    r->silent_ms_max = silent_ms;
+    r->lease_ms = AGENT_LEASE_MS(silent_ms, beat_ms);
+    return 0;
+}
+
 int launch_fill(struct launch *l, struct err *e) {
     const struct launch_options *o = &l->options;
     struct agent_config *c = &l->agent;
@@ -102,12 +132,10 @@ int launch_fill(struct launch *l, struct err *e) {
         .last_call_ms =
             launch_conf_ms(l->arena, o->rdzv_conf, "last_call_timeout", LAUNCH_LAST_CALL_MS),
         .regroup_call_ms = LAUNCH_REGROUP_CALL_MS,
-        .silent_ms_max = AGENT_SILENT_MS_MAX,
-        .lease_ms = AGENT_LEASE_MS,
         .stop_ms_max = c->coordinator.shutdown_timeout_ms + STOP_MARGIN_MS,
         .note_ms = AGENT_NOTE_MS,
         .crash_ms = LAUNCH_CRASH_MS,
         .crashes_max = LAUNCH_CRASHES_MAX,
         .backoff_ms = LAUNCH_BACKOFF_MS};
-    return 0;
+    return fill_beats(l, e);
 }

@@ -100,9 +100,11 @@ static int take_roster(struct launch *l, const struct job_spec *s, const struct 
         return err_set(e, ERR_CONFIG, "the roster does not have node rank %d (this node)",
                        s->node_rank);
     l->agent.node_rank = s->node_rank;
-    l->agent.leads = r->nodes[0].rank == s->node_rank;
-    l->agent.leader_host = r->nodes[0].address;
-    l->agent.leader_port = r->nodes[0].port;
+    l->agent.leads = l->agent.founds_at_once = r->nodes[0].rank == s->node_rank;
+    for (int i = 0; i < r->count && l->agent.endpoint_count < AGENT_ENDPOINTS_MAX; i++)
+        if (r->nodes[i].rank != s->node_rank)
+            l->agent.endpoints[l->agent.endpoint_count++] =
+                (struct agent_endpoint){r->nodes[i].address, r->nodes[i].port};
     l->agent.coordinator.expected_names = names;
     l->agent.coordinator.rendezvous.nodes_expected = r->count;
     return 0;

@@ -116,7 +116,7 @@ static int check_join(struct rendezvous *r, const struct rendezvous_node *n, str
     if (r->deposed)
         return err_set(e, ERR_BUSY, "this node does not coordinate any more");
     if (n->term > r->term) { // it has voted since, so this agent was out of touch for long
-        rendezvous_lease_depose(r, "another node has taken over");
+        rendezvous_depose(r, "another node has taken over");
         return err_set(e, ERR_BUSY, "the coordinator is being replaced");
     }
     if (r->member_count >= RENDEZVOUS_MEMBERS_MAX)

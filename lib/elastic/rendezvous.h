@@ -73,6 +73,7 @@ struct rendezvous_past { // of a run whose coordinator was lost
     int64_t fence_ms;    // no round before
     struct election_facts facts;
     const struct electorate *electorate;
+    const struct election_place *places; // of its voters
     const char *why; // in one line, for the reason of the next round or of the end
 };
 
@@ -150,6 +151,8 @@ void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round);
 void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port);
 void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
                      const char *why); // the whole run, on request
+// This agent may not coordinate any more: ACTION_STEP_DOWN comes, and nothing after it.
+void rendezvous_depose(struct rendezvous *r, const char *why);
 void rendezvous_tick(struct rendezvous *r, int64_t now_ms);
 int64_t rendezvous_deadline(const struct rendezvous *r); // when to tick next; INT64_MAX: never
 

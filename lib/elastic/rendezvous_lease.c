@@ -168,7 +168,7 @@ void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member 
         r->voters[m->voter].left = true;
 }
 
-void rendezvous_lease_depose(struct rendezvous *r, const char *why) {
+void rendezvous_depose(struct rendezvous *r, const char *why) {
     if (r->deposed)
         return;
     r->deposed = true;
@@ -181,7 +181,7 @@ void rendezvous_lease_tick(struct rendezvous *r) {
     if (r->deposed || rendezvous_lease_holds(r) ||
         (!r->acting && r->now_ms - r->opened_ms < 2 * r->config.lease_ms))
         return;
-    rendezvous_lease_depose(r, "it does not hear enough nodes of the last round: more than half, "
+    rendezvous_depose(r, "it does not hear enough nodes of the last round: more than half, "
                                "or half with the coordinator's own");
 }
 

@@ -43,7 +43,6 @@ void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
 bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
 bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
 void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
-void rendezvous_lease_depose(struct rendezvous *r, const char *why);
 void rendezvous_lease_tick(struct rendezvous *r);      // steps down in time
 int64_t rendezvous_lease_deadline(const struct rendezvous *r);
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIELDS_MAX = 16 };
+enum { FIELDS_MAX = 24 };
 
 enum field_kind { KIND_NUM, KIND_TEXT };
 
@@ -42,7 +42,7 @@ const char *wire_name(enum wire_type type) {
 }
 
 // ---- fields of the records ----
-#define NODE_NUMS(X)  X(node_rank) X(port)
+#define NODE_NUMS(X)  X(node_rank) X(port) X(incarnation) X(rounds)
 #define NODE_TEXTS(X) X(name) X(address)
 #define FAILURE_NUMS(X)                                                                            \
     X(rank) X(local_rank) X(group_rank) X(pid) X(status) X(signal) X(age_ms) X(wall_ms)

@@ -30,7 +30,7 @@
 #define WIRE_MAGIC "DTRN"
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
     WIRE_FRAME_BYTES_MAX = 4 << 20,
@@ -38,10 +38,13 @@ enum {
     WIRE_TEXT_BYTES_MAX = 64 << 10,
     WIRE_NODES_MAX = 16384,
     WIRE_FAILURES_MAX = 256,
+    WIRE_ROUNDS_DEAD = 4,
 };
 
 struct wire_node {
     int64_t node_rank, port;
+    int64_t incarnation; // of its agent
+    int64_t rounds;      // QUORUM_ bits: in which electorates it is; WIRE_ROUNDS_DEAD
     const char *name, *address;
 };
 
@@ -65,7 +68,9 @@ struct wire_failure { // one worker that ended badly
     NUM(incarnation) NUM(port) NUM(store_port) NUM(nproc) NUM(group_rank) NUM(group_world)         \
     NUM(rank) NUM(world_size) NUM(role_rank) NUM(role_world) NUM(master_port) NUM(present)         \
     NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members)                     \
-    TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)             \
+    NUM(term) NUM(round_term) NUM(holder) NUM(holder_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
+    NUM(crashes) NUM(kind) NUM(granted) NUM(stranger) NUM(age_ms) NUM(leader_term) NUM(leader)     \
+    NUM(attempt) TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)    \
     TEXT(master_addr)
 // clang-format on
 
@@ -78,7 +83,9 @@ enum wire_field {
     WIRE_F_failures,
 };
 
-// type, fields. Directions: > agent to coordinator, < coordinator to agent.
+// type, fields. Directions: > agent to coordinator, < coordinator to agent; >> agent to any agent.
+// The electorate (quorum.h) of a round is round_term, round, holders, committed, members and nodes;
+// only the first stand-ins get all nodes, the others the first COORDINATOR_STAND_INS_MAX.
 #define F(name) WIRE_F_##name
 #define WIRE_MESSAGES(X)                                                                           \
     X(WIRE_HELLO, F(version), F(keyed), F(run), F(nonce))       /* > */                            \
@@ -86,22 +93,31 @@ enum wire_field {
     X(WIRE_PROOF, F(proof))                                     /* > */                            \
     X(WIRE_REFUSE, F(final), F(reason))                         /* < */                            \
     X(WIRE_JOIN, F(incarnation), F(name), F(node_rank), F(address), F(port), F(store_port),        \
-      F(nproc), F(role), F(round))                      /* > */                                    \
-    X(WIRE_JOINED, F(present), F(expected), F(name))    /* < */                                    \
-    X(WIRE_BEAT, F(seq))                                /* <> */                                   \
-    X(WIRE_WAITING, F(present), F(expected), F(reason)) /* < */                                    \
+      F(nproc), F(role), F(round), F(term)) /* > */                                                \
+    X(WIRE_JOINED, F(present), F(expected), F(name), F(term), F(incarnation), F(attempt),          \
+      F(restarts), F(crashes), F(round_term), F(round), F(holder), F(holder_last), F(committed),   \
+      F(members), F(nodes))                                                          /* < */       \
+    X(WIRE_BEAT, F(seq), F(stamp), F(left_ms), F(round_term), F(round), F(committed)) /* <> */     \
+    X(WIRE_WAITING, F(present), F(expected), F(reason))                              /* < */       \
     X(WIRE_ROUND, F(round), F(restarts), F(max_restarts), F(group_rank), F(group_world), F(rank),  \
-      F(world_size), F(role_rank), F(role_world), F(master_addr), F(master_port), F(members),      \
-      F(reason), F(nodes))                                                  /* < */                \
+      F(world_size), F(role_rank), F(role_world), F(master_addr), F(master_port), F(reason),       \
+      F(left_ms), F(crashes), F(round_term), F(holder), F(holder_last), F(committed), F(members),  \
+      F(nodes))                                                             /* < */                \
     X(WIRE_ALLOW, F(round), F(nodes))                                       /* < */                \
     X(WIRE_FAILED, F(round), F(failures))                                   /* > */                \
     X(WIRE_DONE, F(round))                                                  /* > */                \
-    X(WIRE_STOP, F(round), F(final), F(reason), F(signal), F(grace_ms))     /* < */                \
+    X(WIRE_STOP, F(round), F(final), F(reason), F(signal), F(grace_ms), F(restarts),               \
+      F(crashes))                                                           /* < */                \
     X(WIRE_STOPPED, F(round), F(store_port))                                /* > */                \
     X(WIRE_STOP_RUN, F(reason), F(signal), F(grace_ms))                     /* > */                \
     X(WIRE_LEAVE, F(reason))                                                /* > */                \
     X(WIRE_NOTICE, F(name), F(reason), F(grace_ms))                         /* <> */               \
-    X(WIRE_FINISH, F(state), F(restarts), F(round), F(reason), F(failures)) /* < */
+    X(WIRE_FINISH, F(state), F(restarts), F(round), F(reason), F(failures)) /* < */                \
+    X(WIRE_ASK, F(kind), F(term), F(round_term), F(round), F(incarnation), F(name), F(address),    \
+      F(port)) /* >> */                                                                            \
+    X(WIRE_ANSWER, F(kind), F(seq), F(term), F(granted), F(stranger), F(incarnation), F(age_ms),   \
+      F(leader_term), F(leader), F(name), F(address), F(port), F(attempt), F(restarts),            \
+      F(crashes)) /* and back */
 
 enum wire_type {
     WIRE_NONE,

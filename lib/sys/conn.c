@@ -41,6 +41,7 @@ static void end_clean(struct conn *c) {
 
 static void end_errno(struct conn *c, const char *what) {
     struct err e;
+    c->error = errno;
     err_errno(&e, ERR_NET, "%s", what);
     end(c, &e);
 }

@@ -34,6 +34,7 @@ struct conn {
     int64_t idle_ms_max; // 0: none; counted since the last byte in either direction
     size_t in_bytes_max;
     bool connecting, closing, eof, drain_due;
+    int error; // errno that ended it; 0: none. Readable in on_end
     void *ctx; // caller's
 };
 

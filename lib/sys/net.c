@@ -197,9 +197,11 @@ int net_connect_start(const struct net_address *to, struct err *e) {
     set_flag(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (connect(fd, (const struct sockaddr *)&to->ss, to->len) < 0 && errno != EINPROGRESS) {
         char text[NET_ADDRESS_BYTES_MAX];
+        int error = errno;
         err_set(e, ERR_NET, "cannot connect to %s port %d: %s", net_format(to, text), net_port(to),
-                net_why(errno));
+                net_why(error));
         close(fd);
+        errno = error;
         return -1;
     }
     return fd;

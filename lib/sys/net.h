@@ -35,7 +35,7 @@ int net_listen(const char *host, int port, int *fd_out, int *port_out, struct er
 // Non-blocking accept: fd with TCP_NODELAY and close-on-exec, or -1 with e->code ERR_NONE when
 // there is nothing to accept.
 int net_accept(int listen_fd, struct net_address *peer, struct err *e);
-// Starts a non-blocking connect; the fd is returned at once.
+// Starts a non-blocking connect; the fd is returned at once. On failure errno says why.
 int net_connect_start(const struct net_address *to, struct err *e);
 // Blocking connect with a deadline; the fd is blocking. For the trainer's set-up.
 int net_connect(const struct net_address *to, int timeout_ms, struct err *e);

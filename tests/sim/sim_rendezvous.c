@@ -225,7 +225,7 @@ static const char *const mutations[MUTATION_COUNT] = {
 
 int main(int argc, char **argv) {
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : argc > 1 ? 1 : 1000;
+    int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : argc > 1 ? 1 : 200;
     enum mutation only = argc > 3 ? (enum mutation)strtol(argv[3], NULL, 10) : MUTATION_NONE;
     static struct world w;
     struct totals t = run_all(&w, first, count, only, 5);
@@ -236,7 +236,7 @@ int main(int argc, char **argv) {
     ok(count < 100 || (t.finished > count / 2 && t.take_overs > count && t.proofs > count / 10),
        "with trouble in them, and most finish");
     for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
-        is_int(run_all(&w, 1, 1000, (enum mutation)m, 1000).unsafe, 1, "noticed: %s", mutations[m]);
+        is_int(run_all(&w, 1, 500, (enum mutation)m, 500).unsafe, 1, "noticed: %s", mutations[m]);
     free(w.queue);
     return done_testing();
 }

@@ -22,6 +22,7 @@ static int join(struct rendezvous *r, int64_t now, const char *name, int node_ra
                                 .address = "10.0.0.1",
                                 .role = "default",
                                 .node_rank = node_rank,
+                                .last_round = -1,
                                 .nproc = nproc,
                                 .store_port = 7};
     int id = -1;
@@ -252,7 +253,7 @@ static void test_roles(void) {
     const char *roles[] = {"t", "p", "t"};
     for (int i = 0; i < 3; i++) {
         struct rendezvous_node n = {
-            .name = "n", .address = "::1", .role = roles[i], .node_rank = i, .nproc = 2};
+            .name = "n", .address = "::1", .role = roles[i], .node_rank = i, .last_round = -1, .nproc = 2};
         int id;
         rendezvous_join(r, 1, &n, &id, &e);
     }

@@ -6,7 +6,8 @@
 
 static struct err e;
 
-static struct wire_node nodes[] = {{0, 29500, "alpha", "10.0.0.1"}, {-1, 1, "", "::1"}};
+static struct wire_node nodes[] = {{0, 29500, 77, 3, "alpha", "10.0.0.1"},
+                                   {-1, 1, 78, 1, "", "::1"}};
 static struct wire_failure failures[] = {
     {3, 1, 1, 4242, 137, 9, 250, 1700000000000, "beta", "/x/error.json", "boom", "last\nlines"}};
 

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated node's start and its connection to the coordinator. Included once, by lead.h.
+#ifndef TESTS_SIM_CONNECT_H
+#define TESTS_SIM_CONNECT_H
+
+#include "base/arena.h"
+#include "tests/sim/network.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool runs(const struct node *n) {
+    return n->workers == WORKERS_RUN || n->workers == WORKERS_STOPPING;
+}
+
+static void node_start(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    struct election_config c = {.silent_ms_max = SILENT_MS,
+                                .lease_ms = w->mutation == MUTATION_VOTE_AT_ONCE ? 0 : LEASE_MS,
+                                .ask_ms = 100,
+                                .ask_ms_max = 1000,
+                                .stagger_ms = 200,
+                                .patience_ms = 600,
+                                .connect_ms_max = 3000,
+                                .join_ms_max = END_MS,
+                                .give_up_ms = END_MS,
+                                .founds = at == 0,
+                                .founds_at_once = false};
+    char name[16];
+    c.incarnation = n->incarnation = ++w->incarnation;
+    n->up = true;
+    n->frozen = n->told_over = n->joined = n->joining = n->round_failed = n->lease_over = false;
+    n->conn = 0;
+    n->stamp = 0;
+    n->round = -1;
+    election_open(&n->election, &c, clock_of(w, n));
+    snprintf(name, sizeof name, "n%d", at);
+    election_self(&n->election, name, "", at);
+    for (int i = 0; i < NODES; i++)
+        if (i != at)
+            election_seed(&n->election, "", i);
+}
+
+// ---- its connection to the coordinator ----
+
+static void say(struct world *w, int at, struct message *m) {
+    struct node *n = &w->nodes[at];
+    m->from = at;
+    m->to = n->conn_to;
+    m->conn = n->conn;
+    if (n->conn)
+        post(w, m);
+}
+
+static void close_conn(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    struct message m = {.kind = CLOSED};
+    say(w, at, &m);
+    n->conn = 0;
+    n->joined = n->joining = false;
+}
+
+static void send_join(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    n->joining = false;
+    n->join_sent = clock_of(w, n);
+    struct message m = {.kind = TO_JOIN,
+                        .term = n->election.term,
+                        .round = n->round,
+                        .to_incarnation = 0};
+    say(w, at, &m);
+}
+
+static void connect_to(struct world *w, int at, int to) {
+    struct node *n = &w->nodes[at];
+    if (n->conn)
+        close_conn(w, at);
+    n->conn = ++w->conn;
+    n->conn_to = to;
+    n->joining = true;
+    n->stamp = 0;
+    n->seq = 0;
+    if (!runs(n))
+        send_join(w, at);
+}
+
+static void send_beat(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    struct message m = {.kind = TO_BEAT,
+                        .stamp = n->stamp,
+                        .sent = n->seq,
+                        .round_term = n->election.electorate.term,
+                        .round = n->election.electorate.round};
+    n->sent[n->seq++ % 16] = clock_of(w, n);
+    n->beat_at = clock_of(w, n) + BEAT_MS;
+    say(w, at, &m);
+}
+
+#endif

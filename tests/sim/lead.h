@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated node while it coordinates: the shell around its rendezvous. Included once, by node.h.
+#ifndef TESTS_SIM_LEAD_H
+#define TESTS_SIM_LEAD_H
+
+#include "tests/sim/connect.h"
+
+static int member_of(const struct node *n, int conn) {
+    for (int id = 0; id < MEMBERS; id++)
+        if (n->conns[id] == conn && rendezvous_member(n->r, id))
+            return id;
+    return -1;
+}
+
+static void post_member(struct world *w, int at, int id, struct message *m) {
+    struct node *n = &w->nodes[at];
+    m->from = at;
+    m->to = n->nodes[id];
+    m->conn = n->conns[id];
+    post(w, m);
+}
+
+static void send_electorate(struct world *w, int at, int id, enum kind kind) {
+    struct node *n = &w->nodes[at];
+    const struct rendezvous_member *x = rendezvous_member(n->r, id);
+    struct message m = {.kind = kind,
+                        .term = rendezvous_term(n->r),
+                        .round = rendezvous_round(n->r),
+                        .left = rendezvous_left_ms(n->r),
+                        .rank = x->rank};
+    if (w->mutation == MUTATION_NO_LEASE)
+        m.left = LEASE_MS;
+    quorum_copy(&m.electorate, rendezvous_electorate(n->r));
+    rendezvous_facts(n->r, &m.facts);
+    post_member(w, at, id, &m);
+}
+
+static void stop_coordinating(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    for (int id = 0; id < MEMBERS && n->r; id++)
+        if (rendezvous_member(n->r, id)) {
+            struct message m = {.kind = CLOSED};
+            post_member(w, at, id, &m);
+        }
+    struct election_facts facts;
+    if (n->r) {
+        rendezvous_facts(n->r, &facts);
+        election_facts(&n->election, &facts);
+    }
+    rendezvous_close(n->r);
+    n->r = NULL;
+}
+
+static void take_electorate(struct world *w, int at, struct message *m) {
+    struct election_place places[2 * NODES] = {0};
+    struct node *n = &w->nodes[at];
+    if (w->mutation == MUTATION_NO_LAST_ROUND)
+        m->electorate.committed = true;
+    for (int i = 0; i < m->electorate.count; i++) {
+        places[i].incarnation = m->electorate.voters[i].incarnation;
+        for (int k = 0; k < NODES; k++)
+            if (w->nodes[k].incarnation == places[i].incarnation)
+                places[i].port = k;
+    }
+    election_facts(&n->election, &m->facts);
+    election_round(&n->election, &m->electorate, places, m->electorate.count, m->electorate.count);
+}
+
+// The coordinator's own election knows of the round before anybody else does.
+static void on_start(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    struct message own = {0};
+    quorum_copy(&own.electorate, rendezvous_electorate(n->r));
+    rendezvous_facts(n->r, &own.facts);
+    take_electorate(w, at, &own);
+    message_free(&own);
+    w->rounds++;
+    if (rendezvous_active_count(n->r) < w->config.nodes_min)
+        w->broken = "a round with too few nodes";
+    for (int i = 0; i < rendezvous_active_count(n->r); i++)
+        send_electorate(w, at, rendezvous_active(n->r, i)->id, FROM_ROUND);
+}
+
+static void carry_out(struct world *w, int at, const struct rendezvous_action *a) {
+    struct node *n = &w->nodes[at];
+    if (a->kind == ACTION_START)
+        on_start(w, at);
+    if (a->kind == ACTION_OVER)
+        w->verdict = rendezvous_verdict(n->r);
+    for (int id = 0; id < MEMBERS; id++) {
+        const struct rendezvous_member *x = rendezvous_member(n->r, id);
+        struct message m = {.round = rendezvous_round(n->r), .final = a->final};
+        m.kind = a->kind == ACTION_OVER ? FROM_OVER : FROM_STOP;
+        rendezvous_facts(n->r, &m.facts);
+        if (x && (a->kind == ACTION_OVER ||
+                  (a->kind == ACTION_STOP && x->state == MEMBER_STOPPING)))
+            post_member(w, at, id, &m);
+    }
+    if (a->kind == ACTION_LOST) {
+        struct message m = {.kind = FROM_DROPPED};
+        post_member(w, at, a->id, &m);
+    }
+}
+
+static void rendezvous_pump(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    struct rendezvous_action a;
+    while (n->r && rendezvous_next(n->r, &a)) {
+        if (a.kind == ACTION_STEP_DOWN && w->mutation != MUTATION_NO_LEASE) {
+            stop_coordinating(w, at);
+            election_lost(&n->election, clock_of(w, n));
+            close_conn(w, at);
+        } else {
+            carry_out(w, at, &a);
+        }
+    }
+}
+
+static void take_over(struct world *w, int at, const struct election_action *a) {
+    struct node *n = &w->nodes[at];
+    struct rendezvous_config c = w->config;
+    c.incarnation = n->incarnation;
+    int64_t *other = &w->terms[a->term % 4096];
+    if (a->facts.attempt < 0) // nobody of an earlier group is alive
+        memset(w->terms, 0, sizeof w->terms);
+    if (a->facts.attempt >= 0 && *other && *other != n->incarnation)
+        w->broken = "two coordinators in one term";
+    *other = n->incarnation;
+    memset(n->conns, 0, sizeof n->conns);
+    int64_t now = clock_of(w, n);
+    struct rendezvous_past past = {.term = a->term,
+                                   .fence_ms = w->mutation == MUTATION_NO_FENCE ? now : a->fence_ms,
+                                   .facts = a->facts,
+                                   .electorate = &n->election.electorate,
+                                   .why = "the coordinator was lost"};
+    w->take_overs += a->term > 1;
+    n->r = rendezvous_take_over(&c, now, &past);
+    connect_to(w, at, at);
+}
+
+static void take_join(struct world *w, int at, const struct message *m) {
+    struct node *n = &w->nodes[at];
+    struct err e;
+    char name[16];
+    int id;
+    snprintf(name, sizeof name, "n%d", m->from);
+    struct rendezvous_node x = {.name = name,
+                                .address = "10.0.0.1",
+                                .role = "r",
+                                .node_rank = m->from,
+                                .incarnation = m->from_incarnation,
+                                .term = m->term,
+                                .last_round = m->round,
+                                .nproc = w->nodes[m->from].nproc};
+    if (!n->r || rendezvous_join(n->r, clock_of(w, n), &x, &id, &e) < 0) {
+        struct message r = {.kind = FROM_DROPPED, .from = at, .to = m->from, .conn = m->conn};
+        post(w, &r);
+        return;
+    }
+    must(id < MEMBERS);
+    n->conns[id] = m->conn;
+    n->nodes[id] = m->from;
+    if (rendezvous_member(n->r, id)->state == MEMBER_WAITING) // else ROUND comes right after it
+        send_electorate(w, at, id, FROM_JOINED);
+}
+
+static void take_beat(struct world *w, int at, int id, const struct message *m) {
+    struct node *n = &w->nodes[at];
+    const struct electorate *e = rendezvous_electorate(n->r);
+    int64_t now = clock_of(w, n);
+    int64_t left = rendezvous_beat(n->r, now, id, m->stamp, m->round_term, m->round);
+    struct message r = {.kind = FROM_ACK,
+                        .sent = m->sent,
+                        .stamp = now,
+                        .left = w->mutation == MUTATION_NO_LEASE ? LEASE_MS : left,
+                        .round_term = e->term,
+                        .round = e->round,
+                        .committed = e->committed};
+    post_member(w, at, id, &r);
+}
+
+static void at_coordinator(struct world *w, int at, const struct message *m) {
+    struct node *n = &w->nodes[at];
+    if (m->kind == TO_JOIN) {
+        take_join(w, at, m);
+        return;
+    }
+    int id = n->r ? member_of(n, m->conn) : -1;
+    int64_t now = clock_of(w, n);
+    if (id < 0)
+        return;
+    switch (m->kind) {
+    case TO_BEAT: take_beat(w, at, id, m); break;
+    case TO_FAILED: rendezvous_failed(n->r, now, id, m->round, "failed"); break;
+    case TO_DONE: rendezvous_done(n->r, now, id, m->round); break;
+    case TO_STOPPED: rendezvous_stopped(n->r, now, id, m->round, 1); break;
+    case CLOSED: rendezvous_lost(n->r, now, id, "closed"); break;
+    default: break;
+    }
+}
+
+#endif
