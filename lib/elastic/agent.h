@@ -19,13 +19,13 @@
 
 enum {
     AGENT_BEAT_MS = 300,
-    AGENT_SILENT_MS_MAX = 1500, // the other side is lost after
-    AGENT_NOTE_MS = 5000,       // between two lines about who is missing
+    AGENT_SILENT_MS_MAX = 1500,   // the other side is lost after
+    AGENT_NOTE_MS = 5000,         // between two lines about who is missing
     AGENT_DEVICES_MS_MAX = 10000, // for processes of the last round to let go of GPUs
     AGENT_DEVICES_LOOK_MS = 50,
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
-    AGENT_ASK_MS = 100,         // between questions to others when the coordinator is lost
+    AGENT_ASK_MS = 100,             // between questions to others when the coordinator is lost
     AGENT_ASK_MS_MAX = 1000,
     AGENT_STAGGER_MS = 200,
     AGENT_PATIENCE_MS = 600,
@@ -49,7 +49,7 @@ struct agent_config {
     bool leads;          // coordinates, unless there is a group already
     bool founds_at_once; // without asking the other endpoints whether there is one
     int64_t beat_ms;
-    int listen_fd;       // where agents connect; -1: none (one node). Taken over
+    int listen_fd; // where agents connect; -1: none (one node). Taken over
     int listen_port;
     struct agent_endpoint endpoints[AGENT_ENDPOINTS_MAX]; // where to ask first; not this agent's
     int endpoint_count;

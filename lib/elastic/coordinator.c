@@ -29,13 +29,13 @@ static void take_nodes(struct coordinator *c, const struct rendezvous_past *past
     c->nodes_term = e->term;
     c->nodes_round = e->round;
     for (int i = 0; i < e->count; i++)
-        c->nodes[i] = (struct wire_node){.node_rank = -1,
-                                         .port = past->places[i].port,
-                                         .incarnation = e->voters[i].incarnation,
-                                         .rounds = coordinator_rounds(&e->voters[i]),
-                                         .name = arena_strdup(&c->nodes_arena, past->places[i].name),
-                                         .address = arena_strdup(&c->nodes_arena,
-                                                                 past->places[i].address)};
+        c->nodes[i] =
+            (struct wire_node){.node_rank = -1,
+                               .port = past->places[i].port,
+                               .incarnation = e->voters[i].incarnation,
+                               .rounds = coordinator_rounds(&e->voters[i]),
+                               .name = arena_strdup(&c->nodes_arena, past->places[i].name),
+                               .address = arena_strdup(&c->nodes_arena, past->places[i].address)};
 }
 
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
@@ -192,7 +192,8 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
     if (!n.address[0] && !p->local)
         n.address = net_format(&p->address, observed);
     if (p->id >= 0 || m->nproc < 1 || m->nproc > 1 << 16 || m->node_rank < -1 ||
-        m->node_rank > 1 << 24 || m->round < -1 || m->round > 1 << 30 || !n.name[0] || !net_is_numeric(n.address)) {
+        m->node_rank > 1 << 24 || m->round < -1 || m->round > 1 << 30 || !n.name[0] ||
+        !net_is_numeric(n.address)) {
         link_refuse(&p->link, true, "a malformed request to join");
         peer_free(p);
         return;
@@ -330,7 +331,8 @@ static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
-    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
+    if (!handlers[m->type] ||
+        (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
         link_refuse(l, true, "a message out of turn");
         coordinator_peer_gone(p, "it broke the protocol");
         return;

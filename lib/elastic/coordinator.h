@@ -17,8 +17,8 @@
 #include "sys/net.h"
 
 enum {
-    COORDINATOR_GREETINGS_MAX = 1024, // connections that have not joined yet
-    COORDINATOR_LINGER_MS_MAX = 3000, // for agents to take the verdict
+    COORDINATOR_GREETINGS_MAX = 1024,                   // connections that have not joined yet
+    COORDINATOR_LINGER_MS_MAX = 3000,                   // for agents to take the verdict
     COORDINATOR_STAND_INS_MAX = ELECTION_STAND_INS_MAX, // nodes whose addresses every agent learns
 };
 

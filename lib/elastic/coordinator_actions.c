@@ -41,13 +41,13 @@ static void gather_nodes(struct coordinator *c) {
         const struct rendezvous_member *m = i < active ? rendezvous_active(r, i) : NULL;
         while (!m && old[k].incarnation != e->voters[i].incarnation)
             k++; // those that are gone stand in the old order
-        nodes[i] = (struct wire_node){.node_rank = m ? m->node_rank : old[k].node_rank,
-                                      .port = m ? m->port : old[k].port,
-                                      .incarnation = e->voters[i].incarnation,
-                                      .rounds = coordinator_rounds(&e->voters[i]),
-                                      .name = arena_strdup(&texts, m ? m->name : old[k].name),
-                                      .address =
-                                          arena_strdup(&texts, m ? m->address : old[k].address)};
+        nodes[i] =
+            (struct wire_node){.node_rank = m ? m->node_rank : old[k].node_rank,
+                               .port = m ? m->port : old[k].port,
+                               .incarnation = e->voters[i].incarnation,
+                               .rounds = coordinator_rounds(&e->voters[i]),
+                               .name = arena_strdup(&texts, m ? m->name : old[k].name),
+                               .address = arena_strdup(&texts, m ? m->address : old[k].address)};
     }
     free(old);
     arena_fini(&c->nodes_arena);
@@ -72,8 +72,8 @@ static void put_electorate(struct coordinator *c, int voter, struct wire_msg *m)
     m->committed = e->committed;
     m->members = e->count;
     m->nodes = c->nodes;
-    m->node_count = all || e->count < COORDINATOR_STAND_INS_MAX ? e->count
-                                                                 : COORDINATOR_STAND_INS_MAX;
+    m->node_count =
+        all || e->count < COORDINATOR_STAND_INS_MAX ? e->count : COORDINATOR_STAND_INS_MAX;
 }
 
 static void do_joined(struct coordinator *c, const struct rendezvous_action *a) {

@@ -7,8 +7,8 @@
 // Leases. An agent sends beats; the coordinator answers with a stamp of its own clock, and the next
 // beat carries that stamp back: then the coordinator knows that the agent has heard it at that time
 // or later. An agent votes for nobody before lease_ms have passed since it heard its coordinator.
-// So from the latest time at which a quorum is known to have heard it, a coordinator has lease_ms in
-// which no other can be elected; it starts rounds only then, and steps down when they are over.
+// So from the latest time at which a quorum is known to have heard it, a coordinator has lease_ms
+// in which no other can be elected; it starts rounds only then, and steps down when they are over.
 // Each answer says how much of that time is left, and the workers of the agent that gets it live
 // that long at most, counted from when the beat was *sent*; the guard ends them. When another
 // coordinator is elected, every worker that the last one could have kept alive is dead, or will be
@@ -19,9 +19,9 @@
 // Elections (as in Raft: Ongaro and Ousterhout 2014, with its pre-vote). An agent that has lost its
 // coordinator asks the first nodes of the last round whether they know one. Those, the stand-ins,
 // wait in their order and then ask for votes, first without obligation (so that one that is cut off
-// does not raise terms and disturb the others later). A voter votes once in a term, after its lease,
-// and for nobody who knows an older round than it does. Silence is never a proof of death: without
-// a quorum an agent stops its workers and goes on looking until give_up_ms.
+// does not raise terms and disturb the others later). A voter votes once in a term, after its
+// lease, and for nobody who knows an older round than it does. Silence is never a proof of death:
+// without a quorum an agent stops its workers and goes on looking until give_up_ms.
 //
 // Proof. When the coordinator's host itself says that the process is gone (it refuses a new
 // connection to the port that the agent held while it lived, or another agent answers there), the
@@ -90,7 +90,7 @@ void election_self(struct election *e, const char *name, const char *address, in
 void election_seed(struct election *e, const char *address, int port) {
     if (e->seed_count == ELECTION_SEEDS_MAX)
         return;
-    size_t count = (size_t)(e->place_count + e->seed_count);
+    size_t count = (size_t)e->place_count + (size_t)e->seed_count;
     e->places = heap_realloc(e->places, (count + 1) * sizeof *e->places);
     struct election_place *p = &e->places[count];
     *p = (struct election_place){.port = port};
@@ -173,8 +173,7 @@ void election_round(struct election *e, const struct electorate *electorate,
         heap_alloc((size_t)(place_count + e->seed_count + 1) * sizeof *all);
     memcpy(all, places, (size_t)place_count * sizeof *all);
     if (e->seed_count > 0)
-        memcpy(all + place_count, e->places + e->place_count,
-               (size_t)e->seed_count * sizeof *all);
+        memcpy(all + place_count, e->places + e->place_count, (size_t)e->seed_count * sizeof *all);
     free(e->places);
     e->places = all;
     e->place_count = place_count;
@@ -359,7 +358,8 @@ static void count(struct election *e, int64_t now_ms) {
 }
 
 static bool is_news(const struct election *e, const struct election_answer *a) {
-    bool lost_it = a->leader.incarnation == e->leader.incarnation && a->leader_term == e->leader_term;
+    bool lost_it =
+        a->leader.incarnation == e->leader.incarnation && a->leader_term == e->leader_term;
     return a->leader_term > 0 && a->leader_term >= e->term &&
            (!lost_it || a->incarnation == a->leader.incarnation);
 }
@@ -404,7 +404,8 @@ void election_told(struct election *e, int64_t now_ms, const struct election_pla
 // Stand-ins stand in the order of the round, without the one that is lost; should that be this
 // agent itself, it comes last. Several that have lost different ones do not collide for ever.
 static int64_t wait_ms(const struct election *e) {
-    uint64_t noise = ((uint64_t)e->config.incarnation + (uint64_t)e->term_seen) * 0x9e3779b97f4a7c15u;
+    uint64_t noise =
+        ((uint64_t)e->config.incarnation + (uint64_t)e->term_seen) * 0x9e3779b97f4a7c15u;
     int64_t stagger_ms = e->config.stagger_ms;
     int place = 0, last = 0;
     for (int i = 0; i < e->electorate.count && i < ELECTION_STAND_INS_MAX; i++) {
@@ -414,7 +415,8 @@ static int64_t wait_ms(const struct election *e) {
         last += v->incarnation != e->leader.incarnation;
     }
     bool was_leader = e->leader.incarnation == e->config.incarnation;
-    int64_t jitter_ms = e->voted_ms > e->lost_ms ? (int64_t)((noise >> 33) % 1000) * stagger_ms / 1000 : 0;
+    int64_t jitter_ms =
+        e->voted_ms > e->lost_ms ? (int64_t)((noise >> 33) % 1000) * stagger_ms / 1000 : 0;
     return (was_leader ? last : place) * stagger_ms + jitter_ms;
 }
 

@@ -49,7 +49,7 @@ struct election_facts {
     int restarts, crashes;
 };
 
-struct election_place { // where an agent can be asked
+struct election_place {  // where an agent can be asked
     int64_t incarnation; // 0: unknown
     char name[ELECTION_NAME_BYTES_MAX], address[ELECTION_ADDRESS_BYTES_MAX];
     int port;
@@ -81,11 +81,11 @@ struct election_answer {
 
 enum election_action_kind {
     ELECTION_NONE,
-    ELECTION_ASK,      // question to place: ask
-    ELECTION_CONNECT,  // to the coordinator at place, and join
+    ELECTION_ASK,       // question to place: ask
+    ELECTION_CONNECT,   // to the coordinator at place, and join
     ELECTION_TAKE_OVER, // coordinate: term, fence_ms, facts; term 1: a new group
-    ELECTION_LOST,     // the coordinator is silent (silent_ms), or this one must not be it any more
-    ELECTION_GIVE_UP,  // nobody was found in time
+    ELECTION_LOST,    // the coordinator is silent (silent_ms), or this one must not be it any more
+    ELECTION_GIVE_UP, // nobody was found in time
 };
 
 struct election_action {
@@ -118,8 +118,8 @@ struct election {
     bool *yes;
     struct election_facts gathered;
     int64_t step_ms;
-    bool tried;      // to join at the first seed without asking
-    bool connecting; // what CONNECT asked for is neither joined nor lost yet
+    bool tried;                         // to join at the first seed without asking
+    bool connecting;                    // what CONNECT asked for is neither joined nor lost yet
     bool strangers[ELECTION_SEEDS_MAX]; // seeds that know of no group, or where no agent is
     // out
     struct election_action *queue;

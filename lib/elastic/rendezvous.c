@@ -74,19 +74,6 @@ struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64
     return r;
 }
 
-void rendezvous_close(struct rendezvous *r) {
-    if (!r)
-        return;
-    for (int i = 0; i < r->slot_count; i++)
-        free(r->slots[i]);
-    free(r->slots);
-    free(r->active);
-    free(r->voters);
-    quorum_fini(&r->electorate);
-    free(r->queue);
-    free(r);
-}
-
 static int count_in(const struct rendezvous *r, enum rendezvous_state state) {
     int n = 0;
     for (int i = 0; i < r->slot_count; i++)

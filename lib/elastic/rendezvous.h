@@ -95,7 +95,7 @@ struct rendezvous_member {
     bool leaving;
     bool in_round; // of the current or last round
     bool coordinates;
-    int voter;     // in the electorate; -1: none
+    int voter; // in the electorate; -1: none
     // of the current round
     int group_rank, rank, role_rank, role_world;
 };
@@ -105,13 +105,13 @@ enum rendezvous_verdict { VERDICT_NONE, VERDICT_FINISHED, VERDICT_FAILED, VERDIC
 
 enum rendezvous_action_kind {
     ACTION_NONE,
-    ACTION_JOINED,  // id was accepted
-    ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
-    ACTION_START,   // a round starts: tell every active member (rendezvous_active)
-    ACTION_STOP,    // tell every stopping member: reason, final
-    ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
-    ACTION_LEFT,    // id left on its own
-    ACTION_OVER,    // the run is over: verdict, reason; tell every member
+    ACTION_JOINED,   // id was accepted
+    ACTION_WAITING,  // tell all waiting members who is missing: present, expected, reason
+    ACTION_START,    // a round starts: tell every active member (rendezvous_active)
+    ACTION_STOP,     // tell every stopping member: reason, final
+    ACTION_LOST,     // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,     // id left on its own
+    ACTION_OVER,     // the run is over: verdict, reason; tell every member
     ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
 };
 

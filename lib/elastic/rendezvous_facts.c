@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the case, and what is to be done: the reading side of the rendezvous.
+// What is the case, what is to be done, and the end: the outer side of the rendezvous.
 #include "elastic/rendezvous_state.h"
+
+#include <stdlib.h>
 
 bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out) {
     if (r->queue_first == r->queue_len) {
@@ -53,4 +55,17 @@ const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, in
     return group_rank >= 0 && group_rank < r->active_count
                ? rendezvous_slot(r, r->active[group_rank])
                : NULL;
+}
+
+void rendezvous_close(struct rendezvous *r) {
+    if (!r)
+        return;
+    for (int i = 0; i < r->slot_count; i++)
+        free(r->slots[i]);
+    free(r->slots);
+    free(r->active);
+    free(r->voters);
+    quorum_fini(&r->electorate);
+    free(r->queue);
+    free(r);
 }

@@ -182,7 +182,7 @@ void rendezvous_lease_tick(struct rendezvous *r) {
         (!r->acting && r->now_ms - r->opened_ms < 2 * r->config.lease_ms))
         return;
     rendezvous_depose(r, "it does not hear enough nodes of the last round: more than half, "
-                               "or half with the coordinator's own");
+                         "or half with the coordinator's own");
 }
 
 int64_t rendezvous_lease_deadline(const struct rendezvous *r) {

@@ -17,9 +17,9 @@ struct rendezvous {
     int crashes;               // rounds in a row that failed soon after their start
     int64_t seq;
     int64_t term;
-    struct electorate electorate;      // of the round, or of the last one
-    struct rendezvous_voter *voters;   // by index in it
-    int64_t until_ms, until_at_ms;     // when the right to coordinate ends, as of when
+    struct electorate electorate;    // of the round, or of the last one
+    struct rendezvous_voter *voters; // by index in it
+    int64_t until_ms, until_at_ms;   // when the right to coordinate ends, as of when
     int64_t opened_ms;
     bool acting, deposed; // it has had a quorum since it was opened; it has stepped down
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
@@ -43,7 +43,7 @@ void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
 bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
 bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
 void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
-void rendezvous_lease_tick(struct rendezvous *r);      // steps down in time
+void rendezvous_lease_tick(struct rendezvous *r); // steps down in time
 int64_t rendezvous_lease_deadline(const struct rendezvous *r);
 
 // rendezvous.c

@@ -96,16 +96,16 @@ enum wire_field {
       F(nproc), F(role), F(round), F(term)) /* > */                                                \
     X(WIRE_JOINED, F(present), F(expected), F(name), F(term), F(incarnation), F(attempt),          \
       F(restarts), F(crashes), F(round_term), F(round), F(holder), F(holder_last), F(committed),   \
-      F(members), F(nodes))                                                          /* < */       \
+      F(members), F(nodes))                                                           /* < */      \
     X(WIRE_BEAT, F(seq), F(stamp), F(left_ms), F(round_term), F(round), F(committed)) /* <> */     \
-    X(WIRE_WAITING, F(present), F(expected), F(reason))                              /* < */       \
+    X(WIRE_WAITING, F(present), F(expected), F(reason))                               /* < */      \
     X(WIRE_ROUND, F(round), F(restarts), F(max_restarts), F(group_rank), F(group_world), F(rank),  \
       F(world_size), F(role_rank), F(role_world), F(master_addr), F(master_port), F(reason),       \
       F(left_ms), F(crashes), F(round_term), F(holder), F(holder_last), F(committed), F(members),  \
-      F(nodes))                                                             /* < */                \
-    X(WIRE_ALLOW, F(round), F(nodes))                                       /* < */                \
-    X(WIRE_FAILED, F(round), F(failures))                                   /* > */                \
-    X(WIRE_DONE, F(round))                                                  /* > */                \
+      F(nodes))                           /* < */                                                  \
+    X(WIRE_ALLOW, F(round), F(nodes))     /* < */                                                  \
+    X(WIRE_FAILED, F(round), F(failures)) /* > */                                                  \
+    X(WIRE_DONE, F(round))                /* > */                                                  \
     X(WIRE_STOP, F(round), F(final), F(reason), F(signal), F(grace_ms), F(restarts),               \
       F(crashes))                                                           /* < */                \
     X(WIRE_STOPPED, F(round), F(store_port))                                /* > */                \

@@ -64,10 +64,8 @@ static void send_join(struct world *w, int at) {
     struct node *n = &w->nodes[at];
     n->joining = false;
     n->join_sent = clock_of(w, n);
-    struct message m = {.kind = TO_JOIN,
-                        .term = n->election.term,
-                        .round = n->round,
-                        .to_incarnation = 0};
+    struct message m = {
+        .kind = TO_JOIN, .term = n->election.term, .round = n->round, .to_incarnation = 0};
     say(w, at, &m);
 }
 

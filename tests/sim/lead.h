@@ -92,8 +92,8 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
         struct message m = {.round = rendezvous_round(n->r), .final = a->final};
         m.kind = a->kind == ACTION_OVER ? FROM_OVER : FROM_STOP;
         rendezvous_facts(n->r, &m.facts);
-        if (x && (a->kind == ACTION_OVER ||
-                  (a->kind == ACTION_STOP && x->state == MEMBER_STOPPING)))
+        if (x &&
+            (a->kind == ACTION_OVER || (a->kind == ACTION_STOP && x->state == MEMBER_STOPPING)))
             post_member(w, at, id, &m);
     }
     if (a->kind == ACTION_LOST) {

@@ -3,11 +3,11 @@
 // lose power; networks that split, in one direction too, and hold messages back; connections that
 // break; clocks that start anywhere and run at different rates. Any node may coordinate, and does.
 //
-// Safety, checked after every message and step: all workers that run anywhere belong to one round of
-// one coordinator, no rank runs twice, a round never has fewer than nodes_min nodes, and a term has
-// one coordinator. Liveness: when bad luck ends, the run finishes, provided that a quorum of the
-// last round is alive. The checks themselves are checked: each of a list of broken rules must be
-// noticed.
+// Safety, checked after every message and step: all workers that run anywhere belong to one round
+// of one coordinator, no rank runs twice, a round never has fewer than nodes_min nodes, and a term
+// has one coordinator. Liveness: when bad luck ends, the run finishes, provided that a quorum of
+// the last round is alive. The checks themselves are checked: each of a list of broken rules must
+// be noticed.
 //
 //     sim_rendezvous [SEED [COUNT [MUTATION]]]     a failure prints its seed
 #include "elastic/rendezvous.h"

@@ -252,8 +252,12 @@ static void test_roles(void) {
     struct rendezvous *r = rendezvous_open(&c, 0);
     const char *roles[] = {"t", "p", "t"};
     for (int i = 0; i < 3; i++) {
-        struct rendezvous_node n = {
-            .name = "n", .address = "::1", .role = roles[i], .node_rank = i, .last_round = -1, .nproc = 2};
+        struct rendezvous_node n = {.name = "n",
+                                    .address = "::1",
+                                    .role = roles[i],
+                                    .node_rank = i,
+                                    .last_round = -1,
+                                    .nproc = 2};
         int id;
         rendezvous_join(r, 1, &n, &id, &e);
     }
