@@ -334,13 +334,15 @@ bool agent_elect_joined(struct agent *a, const struct wire_msg *m) {
 static void give_up(struct agent *a) {
     const struct election *e = &a->election;
     char text[RENDEZVOUS_REASON_BYTES_MAX];
+    const char *silent =
+        link_is_open(&a->link) && !a->link.conn.connecting ? "no greeting" : "no answer";
     if (a->round < 0 && e->facts.attempt < 0)
         snprintf(text, sizeof text,
                  "no coordinator at %s port %d: %.200s (is that the first node, does dtrun run "
                  "there, may the port be reached?)",
                  a->config->endpoint_count ? a->config->endpoints[0].host : "this node",
                  a->config->endpoint_count ? a->config->endpoints[0].port : a->config->listen_port,
-                 a->connect_error[0] ? a->connect_error : "no answer");
+                 a->connect_error[0] ? a->connect_error : silent);
     else
         snprintf(text, sizeof text,
                  "the coordinator (%.100s) is lost, and without it or more than half of the nodes "

@@ -70,7 +70,8 @@ struct wire_failure { // one worker that ended badly
     NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members)                     \
     NUM(term) NUM(round_term) NUM(holder) NUM(holder_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
     NUM(crashes) NUM(kind) NUM(granted) NUM(stranger) NUM(age_ms) NUM(leader_term) NUM(leader)     \
-    NUM(attempt) TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)    \
+    NUM(attempt)                                                                                   \
+    TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)             \
     TEXT(master_addr)
 // clang-format on
 
