@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider aws: instance types and quotas, what refusals mean, the order of attempts.
+#include "base/str.h"
 #include "cluster/aws_refusal.h"
 #include "cluster/aws_tries.h"
 #include "cluster/aws_types.h"
@@ -9,8 +10,8 @@ static struct arena a;
 
 static void types(void) {
     const struct aws_type *t = aws_types_find("p4d.24xlarge");
-    if (!ok(t != NULL, "p4d.24xlarge is known"))
-        return;
+    if (!t)
+        bail_out("p4d.24xlarge is not known");
     is_int(t->gpus, 8, "its GPUs");
     is_int(t->vcpus, 96, "its vCPUs");
     is_int(t->efa, 4, "its EFA interfaces");
@@ -22,8 +23,7 @@ static void types(void) {
            "a reservation runs on demand");
     is_str(aws_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "", "a block has no quota");
     is_str(aws_types_quota("t3.micro", AWS_ON_DEMAND).code, "L-1216C47A", "the standard types");
-    is_str(aws_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA",
-           "gr6 counts as G");
+    is_str(aws_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "gr6 counts as G");
     is_str(aws_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
     is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy by name");
     is_int(aws_purchase_named("stolen"), -1, "and one that is none");

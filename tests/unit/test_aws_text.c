@@ -79,8 +79,8 @@ static void vars(void) {
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
     is_uint(back.nodes, 2, "nodes");
     is_str(back.names[1], "node1", "names");
-    if (ok(back.keys != NULL, "keys"))
-        is_str(back.keys[0].private_key, "private \"0\"\n", "a key with its line breaks");
+    is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
+           "a key with its line breaks");
     is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "half a file is refused");
     strbuf_fini(&text);
     v.zone = NULL;
