@@ -61,7 +61,7 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
     snprintf(a->reason, sizeof a->reason, "%s", text);
     a->state = state;
     agent_link_close(a);
-    if (a->coordinator) // no effect when the verdict came from there
+    if (a->coordinator && !a->leaving) // no effect when the verdict came from there
         coordinator_end_run(a->coordinator,
                             state == NODE_STOPPED ? VERDICT_STOPPED : VERDICT_FAILED, text, SIGTERM,
                             a->config->coordinator.shutdown_timeout_ms);
@@ -71,7 +71,8 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
 void agent_maybe_leave_loop(struct agent *a) {
     if (!a->over || !workers_is_idle(&a->workers))
         return;
-    if (a->coordinator && !a->coordinator_idle)
+    // One that leaves takes no verdict with it: another node takes over.
+    if (a->coordinator && !a->coordinator_idle && !a->leaving)
         return;
     if (a->begin_ms >= 0) { // once: the story ends when nothing is left
         agent_write_status(a);

@@ -68,6 +68,16 @@ rm ends.1
 kill "${agents[0]}"
 wait "${agents[0]}"
 
+# ---- the node that coordinates ------------------------------------------------------------------
+two
+announce one "kind=spot-terminate\ndeadline=$(in_seconds 6)"
+ok 'the node that coordinates leaves before its deadline' \
+    wait_for 6 test ! -e "/proc/${agents[0]}"
+ok 'another one takes over and goes on' wait_for 20 eval 'compgen -G "up.[1-9].0"'
+touch finish
+wait "${agents[1]}"
+is "$?" 0 'to the end' || diag "$(cat two.err)"
+
 # ---- a lease that is extended -------------------------------------------------------------------
 two
 announce two "kind=lease\ndeadline=$(in_seconds 4)"
