@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every cipher and MAC that an OpenSSH server and this program have in common, with keys exchanged
-# anew many times in the middle of a push and of a fetch. Packets are encrypted in one call each by a patch of ours
-# (lib/third_party/patches), so each kind of packet is sent through a real server here. PUSH_MB sets
-# the size; keys are exchanged anew after a sixteenth of it.
+# anew many times in the middle of a push and of a fetch. Packets are encrypted in one call each by
+# a patch of ours (lib/third_party/patches), so each kind goes through a real server here. PUSH_MB
+# sets the size; keys are exchanged anew after a sixteenth of it.
 # shellcheck disable=SC2088,SC2154 # the node expands; status and err are of lib.sh
 source "${0%/*}/../lib.sh"
 hosts_up 1

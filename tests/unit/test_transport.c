@@ -3,7 +3,7 @@
 // callbacks; and what the agent's hello means.
 #include "base/str.h"
 #include "remote/agent_install.h"
-#include "remote/transport.h"
+#include "remote/transport_impl.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 
@@ -194,6 +194,50 @@ static void test_hello(void) {
     arena_fini(&a);
 }
 
+// Takes the parked command of this name, has it say a word and end; whether it was there.
+static bool use_parked(struct transport_link *l, const char *name, const char *word) {
+    struct seen *s = seen_new();
+    struct transport_run *r = transport_run_unpark(l, name, &run_events, s);
+    if (r) {
+        transport_run_send(r, word, strlen(word));
+        transport_run_send_end(r);
+        loop_run(loop);
+        is_str(strbuf_cstr(&s->out), word, "its output goes to the new owner");
+        ok(s->ends == 1 && s->end.how == TRANSPORT_EXITED, "and so does its end");
+    }
+    seen_free(s);
+    return r;
+}
+
+static void test_parking(struct transport_link *l) {
+    struct seen *s = seen_new(), *late = seen_new();
+    struct err e;
+    const struct transport_command cat = {.line = "exec cat"}, gone = {.line = "exit 0"};
+    struct transport_run *r = transport_run(l, &cat, &run_events, s, &e);
+    transport_run_park(r, "cat");
+    ok(!use_parked(l, "dog", ""), "a parked command is found by its name only");
+    ok(use_parked(l, "cat", "a word\n"), "and goes on for whoever takes it");
+    ok(!use_parked(l, "cat", ""), "once");
+    is_int(s->ends + (int)s->out.len, 0, "its first owner hears nothing more");
+
+    transport_run_park(transport_run(l, &gone, &run_events, s, &e), "gone");
+    seen_free(run(l, "sleep 0.3", false, 0)); // the loop turns meanwhile
+    ok(!use_parked(l, "gone", ""), "one that has ended is not there");
+
+    transport_run_park(transport_run(l, &cat, &run_events, s, &e), "cat");
+    struct transport_run *more[TRANSPORT_RUNS_PER_LINK_MAX + 1];
+    int count = 0, before = l->run_count;
+    while (count <= TRANSPORT_RUNS_PER_LINK_MAX &&
+           (more[count] = transport_run(l, &cat, &run_events, late, &e)))
+        count++;
+    is_int(count, TRANSPORT_RUNS_PER_LINK_MAX - before + 1, "one that is in the way makes room");
+    ok(!use_parked(l, "cat", ""), "and is gone then");
+    while (count > 0)
+        transport_run_close(more[--count]);
+    seen_free(s);
+    seen_free(late);
+}
+
 int main(void) {
     struct err e;
     struct seen *s = seen_new();
@@ -204,6 +248,7 @@ int main(void) {
     is_int(s->opens, 1, "a link opens");
     test_ends(l);
     test_collect(l);
+    test_parking(l);
     test_closing(l);
     l = open_link(s);
     struct seen *inner = seen_new();
