@@ -80,6 +80,18 @@ out=$(curl -sS -H "$(cloud_scope us-east-1 ssm)" -H 'Content-Type: application/x
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"}')
 like "$out" '"Value": ?"ami-' 'the parameter of the deep learning image holds an image'
 
+api CreateNetworkInterface "$a" InterfaceType=efa
+efa=$(field networkInterfaceId)
+is "$(field interfaceType)" efa 'an EFA says what it is'
+api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.8xlarge \
+    NetworkInterface.1.NetworkInterfaceId="$efa" NetworkInterface.1.DeviceIndex=0
+holder=$(field instanceId)
+api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
+like "$(grep -o '<attachment>.*</attachment>' <<<"$out")" "$holder" 'and who holds it'
+api TerminateInstances InstanceId.1="$holder"
+api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
+is "$(field status)$(field attachment)" available 'it is free when that instance has ended'
+
 # ---- faults ----
 refused() { # WANT DESCRIPTION KEY=VALUE…
     start "${@:3}"

@@ -355,11 +355,17 @@ class Ec2:
 
     # ---- network interfaces --------------------------------------------------------------------
     def patch_interfaces(self, root):
-        """moto knows only plain interfaces; EFAs say what they are."""
+        """EFAs say what they are; an interface that outlives its instance is free again."""
         for item in [*root.iter("networkInterface"), *root.iter("item")]:
-            kind = self.interface_kinds.get(item.findtext("networkInterfaceId"))
-            if kind and (item.tag == "networkInterface" or item.find("interfaceType") is not None):
-                put(item, "interfaceType", kind)
+            one = item.findtext("networkInterfaceId")
+            if one is None or item.find("status") is None:
+                continue
+            if self.interface_kinds.get(one):
+                put(item, "interfaceType", self.interface_kinds[one])
+            holder = self.instances.get(item.findtext("attachment/instanceId"))
+            if holder is not None and holder.end_reason:
+                item.remove(item.find("attachment"))
+                put(item, "status", "available")
 
     def do_CreateNetworkInterface(self, call):
         def patch(root):
