@@ -24,6 +24,7 @@ class Fault:
     """One fault; `before` refuses the call, `loses_answer` is asked when the call was done."""
 
     def __init__(self, wish):
+        self.lock = threading.Lock()
         self.kind = wish["kind"]
         if self.kind not in KINDS:
             raise ValueError(f"no fault is called {self.kind!r}")
@@ -35,7 +36,7 @@ class Fault:
         self.seconds = min(float(wish.get("seconds", 5)), HANG_SECONDS_MAX)
 
     def applies(self, call):
-        if self.times == 0 or self.action not in ("*", call.action):
+        if self.action not in ("*", call.action):
             return False
         if call.action != "RunInstances":
             return True
@@ -51,12 +52,13 @@ class Fault:
     def strikes(self, call):
         if not self.applies(call):
             return False
-        if self.after_count > 0:
-            self.after_count -= 1
-            return False
-        if self.times is not None:
-            self.times -= 1
-        return True
+        with self.lock:  # several calls come at once
+            if self.after_count > 0:
+                self.after_count -= 1
+                return False
+            if self.times is not None:
+                self.times -= 1
+            return self.times is None or self.times >= 0
 
     def before(self, call):
         """(status, code, message), or None when the call is done nevertheless."""
