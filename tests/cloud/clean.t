@@ -4,7 +4,7 @@
 # namespace, no mount; and the control groups that are left empty go when the next one starts.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
-cloud_needs --no-nodes
+cloud_needs --api
 
 cat >victim.t <<'EOF2'
 #!/usr/bin/env bash

@@ -38,10 +38,11 @@ cloud_needs() {
             diag "  wanted: $CLOUD_PYTHON and $CLOUD_IMAGE (or DTCTL_TEST_AWS=off)"
         done_testing
     fi
-    [ "${1-}" = --no-nodes ] || terraform_needed
+    [ "${1-}" = --api ] || terraform_needed
 }
 
-# cloud_start [--no-nodes]: with it only the API is there, and what it starts does not boot.
+# cloud_start [--no-nodes|--api]: with these, what the API starts does not boot; with --api
+# Terraform is not needed either.
 cloud_start() {
     local lab=4570
     [ -n "${TEST_INSIDE-}" ] || cloud_sweep
@@ -53,7 +54,7 @@ cloud_start() {
     cloud_network
     CLOUD_PIDS=()
     cloud_daemon moto "$CLOUD_PYTHON" -m moto.server -H 127.0.0.1 -p 5000
-    if [ "${1-}" = --no-nodes ]; then
+    if [ -n "${1-}" ]; then
         lab=0
     else
         cloud_daemon lab "$CLOUD_PYTHON" "$CLOUD/lab" "$TEST_INSIDE" $lab 4566 \
@@ -221,14 +222,14 @@ cloud_config() {
 # cloud_things [REGION]: what dtctl made besides instances and is still there, one line each.
 # shellcheck disable=SC2120
 cloud_things() {
-    local what ids='vpcId|subnetId|groupId|keyName|networkInterfaceId|publicIp|volumeId'
-    ids+='|internetGatewayId|routeTableId|vpcEndpointId'
-    for what in Vpcs Subnets SecurityGroups KeyPairs PlacementGroups NetworkInterfaces Addresses \
-        Volumes InternetGateways RouteTables VpcEndpoints; do
-        cloud_api "Describe$what" "${1:-us-east-1}" Filter.1.Name=tag-key \
-            Filter.1.Value.1=dtctl-cluster |
-            grep -oE "<($ids)>[^<]*" |
-            sort -u | sed "s/^/$what /"
+    local kind
+    for kind in Vpcs:vpcId Subnets:subnetId SecurityGroups:groupId KeyPairs:keyName \
+        PlacementGroups:groupName NetworkInterfaces:networkInterfaceId Addresses:publicIp \
+        Volumes:volumeId InternetGateways:internetGatewayId RouteTables:routeTableId \
+        VpcEndpoints:vpcEndpointId; do
+        cloud_api "Describe${kind%:*}" "${1:-us-east-1}" Filter.1.Name=tag-key \
+            Filter.1.Value.1=dtctl-cluster | grep -o "<${kind#*:}>[^<]*" | sort -u |
+            sed "s/^<${kind#*:}>/${kind%:*} /"
     done
 }
 

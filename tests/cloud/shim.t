@@ -3,7 +3,7 @@
 # What the shim adds to moto, and how it refuses: asked over HTTP, as Terraform's provider asks.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
-cloud_start --no-nodes
+cloud_start --api
 
 field() { # NAME: its first value in $out
     grep -o "<$1>[^<]*" <<<"$out" | head -n 1 | cut -d'>' -f2
