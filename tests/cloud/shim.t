@@ -92,6 +92,14 @@ api TerminateInstances InstanceId.1="$holder"
 api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
 is "$(field status)$(field attachment)" available 'it is free when that instance has ended'
 
+for turn in first second; do
+    api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.xlarge \
+        "NetworkInterface.1.$a" NetworkInterface.1.DeviceIndex=0 \
+        NetworkInterface.1.PrivateIpAddress=172.31.0.77
+    is "$(field privateIpAddress)" 172.31.0.77 "the $turn instance gets the address it asks for"
+    api TerminateInstances InstanceId.1="$(field instanceId)"
+done
+
 # ---- faults ----
 refused() { # WANT DESCRIPTION KEY=VALUE…
     start "${@:3}"

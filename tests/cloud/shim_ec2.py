@@ -217,6 +217,9 @@ class Ec2:
             return self.by_token[token]
         zone = self.zone_of(call)
         self.check_run(call, zone)
+        if "NetworkInterface.1.SubnetId" in call.params:
+            # What a launch makes goes with the instance, and its address is free again.
+            call.params.setdefault("NetworkInterface.1.DeleteOnTermination", "true")
         self.vcpus_of(call)
         started = []
 
