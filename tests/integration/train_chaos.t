@@ -187,26 +187,70 @@ after_host() {
     wait_for "$WAIT" host_answers "$n"
 }
 
+# The coordinator: node1, the first one.
+takes_over() { # WHAT
+    ok "$1, three go on under another coordinator" another_round 3 0
+    like "$(dtctl ps --json)" '"coordinator":"node[234]"' "$fault: ps says which"
+}
+fault_leader() {
+    n=1
+    kill -KILL "$(agent 1)"
+    takes_over "leader: the coordinator's agent killed"
+    ok 'leader: its worker is gone with it' wait_for "$WAIT" idle 1
+}
+fault_leaderfreeze() {
+    local pid
+    pid=$(agent 1)
+    kill -STOP "$pid"
+    takes_over "leaderfreeze: the coordinator's agent stopped"
+    ok 'leaderfreeze: its worker is gone although nobody told it' wait_for "$WAIT" idle 1
+    kill -CONT "$pid"
+    ok 'leaderfreeze: when it goes on, four do' another_round 4 1
+}
+fault_leaderlink() {
+    link_down 1
+    takes_over "leaderlink: the coordinator's host unplugged"
+    link_up 1
+    ok 'leaderlink: plugged in again, four go on' another_round 4 1
+}
+fault_leaderhost() {
+    n=1
+    unplug_and_kill 1
+    takes_over "leaderhost: the coordinator's host gone"
+}
+after_leaderhost() {
+    link_up 1
+    host_start 1
+    wait_for "$WAIT" host_answers 1
+}
+
 prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs /root/.dtctl/runs; }
+# What an old checkpoint leaves when it goes is taken, too.
+fill_disk() { on "$n" sh -c 'head -c 64M /dev/zero >>/root/.dtctl/runs/fill' 2>/dev/null; }
+told_of_disk() {
+    fill_disk
+    grep -q "could not keep a checkpoint.*rank=$((n - 1))" disk.err
+}
 fault_disk() {
-    on "$n" sh -c 'head -c 64M /dev/zero >/root/.dtctl/runs/fill 2>/dev/null'
-    ok "disk: that of node$n is full, four go on" trains
+    ok "disk: that of node$n is full, which is told" wait_for "$WAIT" told_of_disk
+    ok 'disk: four go on' trains
     is "$(rounds 4)" 1 'disk: without another round'
 }
-after_disk() {
-    like "$(cat disk.err)" "could not keep a checkpoint.*rank=$((n - 1))" 'disk: which is told'
-    on "$n" umount /root/.dtctl/runs
-}
+after_disk() { on "$n" umount /root/.dtctl/runs; }
 
 # The one place whose loss is not covered: what rank 0 writes for people and programs.
 prepare_full() {
     n=1
     prepare_disk
 }
-fault_full() { on 1 sh -c 'head -c 64M /dev/zero >/root/.dtctl/runs/fill 2>/dev/null'; }
+failed_full() {
+    fill_disk
+    grep -q 'rank 0 on node1 failed' full.err
+}
+fault_full() { ok 'full: no room on the node of rank 0' wait_for "$WAIT" failed_full; }
 verdict_full() {
     wait "$operator"
-    is "$?" 1 'full: no room on the node of rank 0 fails the run'
+    is "$?" 1 'full: fails the run'
     like "$(cat full.out)" "rank 0 on node 'node1' failed first" 'full: with the rank that failed'
     like "$(cat full.out)" 'No space left on device' 'full: and why'
     ok 'full: nothing is left running' wait_for "$WAIT" none_left
@@ -229,8 +273,11 @@ r=$(newest)
 base=$(field "$r/summary.json" accuracy)
 diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
 
+# All of the first, and one of the others.
+more=(host leader leaderfreeze leaderlink)
 # shellcheck disable=SC2086 # words
-faults=$(for fault in ${CHAOS_FAULTS:-worker agent host freeze link split slow disk full}; do
+faults=$(for fault in ${CHAOS_FAULTS:-worker agent freeze link leaderhost split slow disk full \
+    ${more[RANDOM % 4]}}; do
     echo "$fault"
 done | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $1 }' | sort -n | cut -d' ' -f2)
 for fault in $faults; do
