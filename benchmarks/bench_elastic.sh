@@ -12,7 +12,7 @@
 source "${0%/*}/../tests/lib.sh"
 REPEATS=${REPEATS:-3} NODES_MAX=${NODES_MAX:-8} SECONDS_MAX=60
 [ -n "$PYTHON" ] || { echo 'bench_elastic needs a python3 with torch in DTCTL_PYTHON' >&2; exit 1; }
-export DTRUN_KEY=bench
+export DTRUN_KEY=bench OUT=$WORK/run
 
 # A worker notes when it began, then waits; the first one of the first round fails where that is asked.
 # shellcheck disable=SC2016 # expanded by the worker
@@ -36,7 +36,6 @@ start() { # WHO NNODES COUNT: that many agents
     local who=$1 i command=(dtrun)
     [ "$who" = dtrun ] || command=("$PYTHON" -m torch.distributed.run)
     agents=()
-    export OUT=$WORK/run
     rm -rf "$OUT" && mkdir "$OUT"
     port=$((20000 + RANDOM % 10000))
     for ((i = 0; i < $3; i++)); do
