@@ -21,19 +21,6 @@ enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 
 // ---- region, owner, operator -------------------------------------------------------------------
 
-// Of the instances that are there, whatever the surroundings say today; NULL: there are none.
-static const char *region_before(struct session *s) {
-    const char *path = file_join(s->arena, s->cluster.dir, "terraform/infra/terraform.tfvars.json");
-    struct aws_vars vars;
-    struct err ignored = {0};
-    char *text;
-    size_t len;
-    if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, &ignored) < 0 ||
-        aws_vars_read(s->arena, text, len, &vars, &ignored) < 0 || !vars.region[0])
-        return NULL;
-    return vars.region;
-}
-
 int aws_cluster_region(struct session *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
     const char *other = getenv("AWS_DEFAULT_REGION"), *home = getenv("HOME");
@@ -43,9 +30,6 @@ int aws_cluster_region(struct session *s, const char **region, struct err *e) {
     struct err ignored = {0};
     *region = aws->region;
     if (aws->region[0])
-        return 0;
-    *region = region_before(s);
-    if (*region)
         return 0;
     if (other && *other) {
         *region = other;

@@ -18,8 +18,7 @@ struct aws_cluster {
     bool has_before;
 };
 
-// The region of the configuration, of the instances that are there, of the environment or profile;
-// ERR_CONFIG says how to set it.
+// The region of the configuration, environment or profile; ERR_CONFIG says how to set it.
 int aws_cluster_region(struct session *s, const char **region, struct err *e);
 // Whose instances: aws.owner, or the name of this user.
 const char *aws_cluster_owner(struct session *s);

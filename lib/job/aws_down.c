@@ -128,9 +128,10 @@ int aws_take_down(struct session *s, bool force, struct provider_down_result *ou
     if (known && !force && refuse_if_busy(s, &inv, e) < 0)
         return -1;
     out->spent_mils = aws_cluster_spent_mils(s, &inv);
-    size_t swept = 0;
-    if (aws_cluster_open(c, s, e) < 0 || destroy(c, e) < 0 || verify(c, &swept, e) < 0 ||
-        forget(c, e) < 0)
+    size_t swept = 0, orphans = 0;
+    // What no state knows goes first: what the state knows may be held by it.
+    if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &orphans, e) < 0 ||
+        destroy(c, e) < 0 || verify(c, &swept, e) < 0 || forget(c, e) < 0)
         return -1;
     out->removed = inv.count;
     out->made_here = true;
@@ -139,6 +140,6 @@ int aws_take_down(struct session *s, bool force, struct provider_down_result *ou
                      "AWS has no instance, volume, address, network, group or key with the tags of "
                      "cluster %s in %s",
                      s->cluster.name, c->vars.region);
-    out->swept = swept;
+    out->swept = orphans + swept;
     return 0;
 }

@@ -159,6 +159,10 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     struct terraform_state state;
     struct aws_found found = {0};
     *removed = 0;
+    if (!terraform_is_unclean(t))
+        return 0;
+    log_warn("the last command on this cluster was stopped or killed; looking for what it left",
+             "cluster=%s", s->cluster.name);
     if (terraform_state(t, "infra", &state, e) < 0 ||
         aws_sweep_find(t, c->vars.region, s->cluster.name, NULL, 0, &found, e) < 0)
         return -1;

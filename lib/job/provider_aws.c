@@ -229,24 +229,16 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
     return result < 0 ? -1 : settle_failed(c, m, nodes, count, e);
 }
 
-static int recover(struct aws_cluster *c, struct err *e) {
-    size_t removed = 0;
-    if (!terraform_is_unclean(&c->terraform))
-        return 0;
-    log_warn("the last command on this cluster was killed; looking for what it left", "cluster=%s",
-             c->session->cluster.name);
-    return aws_sweep_orphans(c, &removed, e);
-}
-
 static int aws_make(struct session *s, const struct inventory *before, struct provider_made *m,
                     struct err *e) {
     struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
     const char **names = arena_new(s->arena, const char *, m->inv->count + 1);
     int64_t boot_ms = 0;
+    size_t removed;
     for (size_t i = 0; i < m->inv->count; i++)
         names[i] = m->inv->nodes[i].name;
     m->phases = phases_open(s, names, m->inv->count);
-    if (aws_cluster_open(c, s, e) < 0 || recover(c, e) < 0 ||
+    if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &removed, e) < 0 ||
         aws_cluster_fill(c, m->inv->count, before, e) < 0)
         return -1;
     phases_show(m->phases);

@@ -253,8 +253,9 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
     if (copy_state(t, e) < 0 || file_write_atomic(unclean_path(t), "", 0, 0600, e) < 0 ||
         terraform_run(t, root, args, on_line, ctx, out, e) < 0)
         return -1;
-    // An end of its own, good or bad, is a recorded one; a signal's is not.
-    if (out->status < 128 && !unclean_before)
+    // An end of its own, good or bad, is a recorded one. Killed it records nothing; interrupted it
+    // drops requests that are under way, and what AWS then starts is in no state.
+    if (out->status < 128 && !out->interrupted && !unclean_before)
         terraform_set_clean(t);
     return 0;
 }
@@ -263,8 +264,8 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
                       struct err *e) {
     if (r->interrupted)
         return err_set(e, ERR_INTERRUPTED,
-                       "%s was stopped; what was made is recorded: dtctl up goes on with it, dtctl "
-                       "down takes it away",
+                       "%s was stopped; dtctl up goes on with it, dtctl down takes away what was "
+                       "made",
                        what);
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
