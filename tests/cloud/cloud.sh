@@ -219,14 +219,14 @@ cloud_config() {
     } >dtctl.toml
 }
 
-# cloud_things [REGION]: what dtctl made besides instances and is still there, one line each.
+# cloud_things [REGION]: what dtctl made besides instances and is still there, one line each. An
+# endpoint cannot outlive its VPC; moto goes on to list it as deleted.
 # shellcheck disable=SC2120
 cloud_things() {
     local kind
     for kind in Vpcs:vpcId Subnets:subnetId SecurityGroups:groupId KeyPairs:keyName \
         PlacementGroups:groupName NetworkInterfaces:networkInterfaceId Addresses:publicIp \
-        Volumes:volumeId InternetGateways:internetGatewayId RouteTables:routeTableId \
-        VpcEndpoints:vpcEndpointId; do
+        Volumes:volumeId InternetGateways:internetGatewayId RouteTables:routeTableId; do
         cloud_api "Describe${kind%:*}" "${1:-us-east-1}" Filter.1.Name=tag-key \
             Filter.1.Value.1=dtctl-cluster | grep -o "<${kind#*:}>[^<]*" | sort -u |
             sed "s/^<${kind#*:}>/${kind%:*} /"
