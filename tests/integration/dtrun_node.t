@@ -136,6 +136,52 @@ ok 'too few nodes are left: the run fails' wait_for 10 state_is 0 failed
 like "$(events 0 failed)" 'node n1 is gone' 'and says which is gone'
 ok 'nothing is left behind' all_dead
 
+# ---- the coordinator is lost --------------------------------------------------------------------
+start 3 2 0 -- "$work"
+wait_for 10 has_event 2 workers-started
+begin=$(now_ms)
+kill -KILL "${agents[0]}"
+ok 'the agent that coordinates is killed: the others know' wait_for 5 has_event 1 coordinator-lost
+lost=$(events 1 coordinator-lost | field time_ms)
+ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
+ok 'the next one takes over, and they finish' wait_for 10 state_is 2 finished
+again=$(events 1 round | tail -n 1 | field time_ms)
+ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+is "$(events 2 coordinator | field peer)" n1 'the next in the order of the nodes'
+ok 'the lost one has no worker left' all_dead
+start 3 2 0 -- "$work"
+wait_for 10 has_event 2 workers-started
+begin=$(now_ms)
+kill -STOP "${agents[0]}"
+ok 'the agent that coordinates is frozen: the others know' wait_for 5 has_event 1 coordinator-lost
+lost=$(events 1 coordinator-lost | field time_ms)
+ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
+ok 'they go on' wait_for 10 state_is 2 finished
+again=$(events 1 round | tail -n 1 | field time_ms)
+ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+ok 'and it has no worker left when they do' all_dead
+kill -CONT "${agents[0]}"
+ok 'thawed, it does not go on alone' wait_for 45 state_is 0 failed
+like "$(events 0 failed)" 'more than half|the run is over' 'and says why'
+start 2 1 0 -- "$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] || exit 0; exec sleep 600'
+wait_for 10 has_event 1 workers-started
+kill -STOP "${agents[0]}"
+ok 'of two nodes, the coordinator is frozen: the other one knows' \
+    wait_for 5 has_event 1 coordinator-lost
+sleep 3 # long enough for another round to begin, were that allowed
+is "$(events 1 round | wc -l)" 1 'and does not go on alone, since silence is no proof'
+ok 'nobody has a worker' all_dead
+kill -CONT "${agents[0]}"
+again() { [ "$(events 1 workers-started | wc -l)" = 2 ]; }
+ok 'thawed: both train again' wait_for 10 again
+is "$(events 1 round | tail -n 1 | field group_rank)" 1 'in the old order'
+sleep 1 # a few beats: only an agent that heard the coordinator lately may take its proof
+begin=$(now_ms)
+kill -KILL "${agents[0]}"
+ok 'killed, which its host can tell: the other one goes on' wait_for 10 state_is 1 finished
+again=$(events 1 round | tail -n 1 | field time_ms)
+ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+
 # ---- clean --------------------------------------------------------------------------------------
 start 1 1 0 -- 'exec sleep 600'
 wait_for 10 has_event 0 workers-started
