@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# up when the first zone has room for one of two nodes and the API is busy: what was begun there is
+# taken back, the next zone is tried, and the cluster comes up in it, whole.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start "$@"
+cloud_config full 'nodes = 2' -- 'zones = ["us-east-1a", "us-east-1b"]'
+
+cloud_fault throttle times=1
+cloud_fault capacity zone=us-east-1a after=1
+run cloud_run dtctl up -y
+is "$status" 0 'up finds another zone' || diag "$err"
+like "$err" 'us-east-1a.*refused \(capacity, InsufficientInstanceCapacity\).*us-east-1b' \
+    'and says why'
+is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
+is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'and there are two'
+is "$(cloud_nodes id ended | wc -l)" 1 'the one that began elsewhere is ended'
+is "$(cloud_things | grep -c Subnets)" 1 'its subnet is gone'
+run cloud_run dtctl exec hostname
+is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer'
+run cloud_run dtctl down -y
+is "$status" 0 'down' || diag "$err"
+is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
+cloud_stop
+is "$(cloud_left)" '' 'nor on this machine'
+done_testing

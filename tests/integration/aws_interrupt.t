@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# up that is interrupted, or killed, while instances are being made: nothing stays unrecorded. After
+# SIGINT and after SIGKILL `down` finds them by their tags and ends them.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start --no-nodes
+
+# shellcheck disable=SC2317 # called through wait_for
+two_made() {
+    [ "$(cloud_instances | wc -l)" -eq 2 ]
+}
+
+begin() { # CLUSTER: up, until the API has started both instances and has not yet said so
+    mkdir -p "$1"
+    cd "$1" || exit 1
+    cloud_config "$1" 'nodes = 2' -- 'zones = ["us-east-1a"]'
+    cloud_fault hang seconds=6
+    cloud_run dtctl up -y >up.out 2>up.err &
+    up=$!
+    ok "$1: up has started two instances" wait_for 200 two_made
+}
+
+dtctl_of() { # the dtctl that `up` runs, below env
+    pgrep -P "$up" -x dtctl || echo "$up"
+}
+
+empty() { # WHAT
+    is "$(cloud_instances)" '' "$1: no instance is left"
+    is "$(cloud_things)" '' "$1: nor anything else"
+}
+
+# ---- SIGINT -------------------------------------------------------------------------------------
+begin interrupted
+kill -INT "$(dtctl_of)"
+wait "$up"
+code=$?
+result "$((code != 0))" 'interrupted: up ends with an error' || diag "$(cat up.out up.err)"
+like "$(cat up.err)" 'down' 'and says how to go on'
+is "$(pgrep -cx terraform)" 0 'terraform has ended'
+cloud_fault none
+run cloud_run dtctl down -y
+is "$status" 0 'interrupted: down' || diag "$err"
+empty interrupted
+cd ..
+
+# ---- SIGKILL ------------------------------------------------------------------------------------
+begin killed
+# shellcheck disable=SC2046 # one word for each process; this process namespace has no others
+kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f terraform-provider)
+wait "$up" 2>/dev/null
+cloud_fault none
+is "$(cloud_instances | wc -l)" 2 'killed: two instances run that no state knows'
+run cloud_run dtctl down -y
+is "$status" 0 'killed: down' || diag "$err"
+empty killed
+cd ..
+
+cloud_stop
+done_testing
