@@ -14,7 +14,8 @@ REPEATS=${REPEATS:-3} NODES_MAX=${NODES_MAX:-8} SECONDS_MAX=60
 [ -n "$PYTHON" ] || { echo 'bench_elastic needs a python3 with torch in DTCTL_PYTHON' >&2; exit 1; }
 export DTRUN_KEY=bench OUT=$WORK/run
 
-# A worker notes when it began, then waits; the first one of the first round fails where that is asked.
+# A worker notes when it began, then waits; the first one of the first round fails where that is
+# asked.
 # shellcheck disable=SC2016 # expanded by the worker
 worker='date +%s%N >"$OUT/start.$$"
     while [ ! -e "$OUT/go" ]; do

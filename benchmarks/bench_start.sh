@@ -16,7 +16,8 @@ now_ns() { date +%s%N; }
 # Milliseconds from $1 (ns) to the latest of the stamps on standard input.
 until_last_ms() {
     local start=$1
-    grep -oE '[0-9]{19}' | sort -n | tail -n 1 | awk -v s="$start" '{ printf "%d\n", ($1 - s) / 1e6 }'
+    grep -oE '[0-9]{19}' | sort -n | tail -n 1 |
+        awk -v s="$start" '{ printf "%d\n", ($1 - s) / 1e6 }'
 }
 median() { sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 

@@ -34,8 +34,8 @@ hosts_up() {
     done
 }
 
-# namespaces_enter ARGUMENT…: runs the script once more inside namespaces of its own, where it goes on
-# as host "operator" with an empty /run and no network but loopback.
+# namespaces_enter ARGUMENT…: runs the script once more inside namespaces of its own, where it goes
+# on as host "operator" with an empty /run and no network but loopback.
 namespaces_enter() {
     if [ -n "${TEST_INSIDE-}" ]; then
         mount -t tmpfs -o mode=755 tmpfs /run

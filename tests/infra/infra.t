@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The Terraform sources as texts: the tables of their manual, what must not be in them, and the policies
-# for the operator. Their validity: infra_valid.t; what the rules do: infra_rules.t.
+# The Terraform sources as texts: the tables of their manual, what must not be in them, and the
+# policies for the operator. Their validity: infra_valid.t; what the rules do: infra_rules.t.
 source "${0%/*}/../lib.sh"
 
 is "$("$SRC/infra/tables" --check 2>&1)" '' "the tables of infra/README.md are current"
 cp -r "$SRC/infra" "$WORK/stale"
-printf 'variable "more" {\n  type        = string\n  description = "More"\n}\n' >>"$WORK/stale/variables.tf"
+printf 'variable "more" {\n  type        = string\n  description = "More"\n}\n' \
+    >>"$WORK/stale/variables.tf"
 run "$WORK/stale/tables" --check
 is "$status" 1 'a variable without a row in them is found'
 like "$err" 'infra/tables' 'and how to make it'
@@ -33,7 +34,8 @@ refused() { # SED_EXPRESSION REGEX WHAT
     like "$status $err" "^1 .*$2" "the review would see $3"
 }
 refused 's/ec2:TerminateInstances/ec2:*/' 'wildcard action' 'a wildcard action'
-refused 's|"Resource": "arn:aws:ec2:[^"]*/\*"|"Resource": "*"|' 'on everything' 'changes of everything'
+refused 's|"Resource": "arn:aws:ec2:[^"]*/\*"|"Resource": "*"|' \
+    'on everything' 'changes of everything'
 refused 's/"Null"/"Bool"/; s/ec2:DescribeAddresses"/ec2:DeleteVpc"/' 'DeleteVpc on everything' \
     'an action among others'
 echo '{"service": "ec2", "action": "StopInstances"}' >"$WORK/calls"

@@ -18,7 +18,8 @@ done
 # The plan, with the schemas of the provider left out, which are 13 MB.
 "$TERRAFORM" test -json -verbose -filter=tests/review.tftest.hcl 2>"$WORK/out/review.err" |
     python3 "$SRC/tests/infra/review.py" --extract >"$WORK/plans.jsonl"
-is "$(wc -l <"$WORK/plans.jsonl")" 1 'a plan to look through' || diag "$(cat "$WORK/out/review.err")"
+is "$(wc -l <"$WORK/plans.jsonl")" 1 'a plan to look through' ||
+    diag "$(cat "$WORK/out/review.err")"
 run python3 "$SRC/tests/infra/review.py" "$WORK/plans.jsonl"
 is "$status" 0 "the review finds nothing: $out" || diag "$err"
 

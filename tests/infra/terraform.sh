@@ -54,8 +54,8 @@ terraform_mirrors() {
     done
 }
 
-# terraform_needed: with DTCTL_TEST_AWS=off every test that needs Terraform is a skip with that name;
-# otherwise a machine without it fails.
+# terraform_needed: with DTCTL_TEST_AWS=off every test that needs Terraform is a skip with that
+# name; otherwise a machine without it fails.
 terraform_needed() {
     local missing
     [ "${DTCTL_TEST_AWS-}" != off ] || skip_all 'switched off by DTCTL_TEST_AWS=off'

@@ -61,7 +61,9 @@ PET_NPROC_PER_NODE=3 both --standalone "$program" arguments
 same_ends 'PET_ variables'
 launcher() {
     # shellcheck disable=SC2317 # both calls it
-    if [ "$1" = ours ]; then echo dtrun --launch; else echo "$PYTHON -m torch.distributed.launch"; fi
+    if [ "$1" = ours ]; then echo dtrun --launch; else
+        echo "$PYTHON -m torch.distributed.launch"
+    fi
 }
 both --nproc_per_node=2 "$program" arguments y
 same_ends 'torch.distributed.launch'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Flags of dtrun that need no PyTorch and no second node: interpreters, launch compatibility, further
-# variables, devices, processors.
+# Flags of dtrun that need no PyTorch and no second node: interpreters, launch compatibility,
+# further variables, devices, processors.
 source "${0%/*}/../lib.sh"
 one() { run timeout 30 dtrun --standalone "$@"; }
 
@@ -28,7 +28,8 @@ is "$out" 'chosen -u x.py' '--run-path goes before --no-python and -m, as in tor
 
 # ---- python -m torch.distributed.launch ---------------------------------------------------------
 one --launch --no-python --nproc-per-node 2 echo arg
-is "$(sort <<<"$out" | paste -sd,)" '--local-rank=0 arg,--local-rank=1 arg' '--launch adds --local-rank'
+is "$(sort <<<"$out" | paste -sd,)" '--local-rank=0 arg,--local-rank=1 arg' \
+    '--launch adds --local-rank'
 one --launch --use_env --no-python echo arg
 is "$out" arg 'unless --use-env'
 one --use-env --no-python echo arg
@@ -43,11 +44,13 @@ is "$out" '<0>hi' 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE'
 PET_LOG_LINE_PREFIX_TEMPLATE='(${role_name})' one -t 1 --no-python echo hi
 is "$out" '(default)hi' 'the PET_ variable is stronger'
 # shellcheck disable=SC2016
-PET_LOG_LINE_PREFIX_TEMPLATE=x one -t 1 --log-line-prefix-template '${local_rank}:' --no-python echo hi
+PET_LOG_LINE_PREFIX_TEMPLATE=x one -t 1 --log-line-prefix-template '${local_rank}:' \
+    --no-python echo hi
 is "$out" '0:hi' 'and the flag strongest'
 unset TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon one --no-python echo hi
-like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' 'a variable that is no number is named, and not used'
+like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' \
+    'a variable that is no number is named, and not used'
 
 TORCHELASTIC_ENABLE_FILE_TIMER=1 one --no-python echo hi
 like "$status $err" '^0 .*has no effect here variable=TORCHELASTIC_ENABLE_FILE_TIMER' \
@@ -80,7 +83,8 @@ is "$status" 2 'a list that is too short is refused'
 one --numa-binding sideways --no-python true
 is "$status" 2 'an unknown --numa-binding'
 # A GPU where there is none: any PCI device, named in a private /proc/driver.
-device=$(cd /sys/bus/pci/devices 2>/dev/null && for d in *; do [ ! -r "$d/numa_node" ] || echo "$d"; done | head -n 1)
+device=$(cd /sys/bus/pci/devices 2>/dev/null &&
+    for d in *; do [ ! -r "$d/numa_node" ] || echo "$d"; done | head -n 1)
 # shellcheck disable=SC2016
 inside='mount -t tmpfs t /proc/driver && mkdir -p "/proc/driver/nvidia/gpus/$0" && exec "$@"'
 if [ -n "$device" ] && [ -r /sys/devices/system/node/node0/cpulist ] &&
@@ -104,7 +108,8 @@ agent=$!
 ok 'a worker is up' wait_for 10 grep -q up out.txt
 kill -USR1 $agent
 wait $agent
-is "$? $(tail -n 1 out.txt)" '1 passed on' '--signals-to-handle: that signal stops the run, as itself'
+is "$? $(tail -n 1 out.txt)" '1 passed on' \
+    '--signals-to-handle: that signal stops the run, as itself'
 for shell in bash zsh fish; do
     run dtrun --print-completion $shell
     like "$status $out" '^0 .*nproc-per-node' "completions for $shell"

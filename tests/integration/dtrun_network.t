@@ -43,7 +43,8 @@ ip -n node2 addr add 10.9.0.2/24 dev b0
 ip -n node1 link set a0 up
 ip -n node2 link set b0 up
 two 10.9.0.1
-is "$status $out" '0-0 0 10.9.0.1 a0,1 10.9.0.1 b0' 'several interfaces: the one towards the leader' ||
+is "$status $out" '0-0 0 10.9.0.1 a0,1 10.9.0.1 b0' \
+    'several interfaces: the one towards the leader' ||
     diag "$err"
 two 10.77.0.1
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || diag "$err"

@@ -48,7 +48,8 @@ service() {
     "${where[@]}" munged --force --foreground --key-file=/run/munge/key \
         --socket=/run/munge/munge.socket.2 --pid-file=/run/munge/pid --log-file=/run/munge/log \
         --seed-file=/run/munge/seed >"$WORK/out/munged.log" 2>&1 &
-    wait_for 10 "${where[@]}" test -S /run/munge/munge.socket.2 || diag "$(cat "$WORK/out/munged.log")"
+    wait_for 10 "${where[@]}" test -S /run/munge/munge.socket.2 ||
+        diag "$(cat "$WORK/out/munged.log")"
     "${where[@]}" env SLURM_CONF=$SLURM_CONF "$@" >"$WORK/out/$1.${where[1]-operator}.log" 2>&1 &
 }
 service env -- slurmctld -D
@@ -57,7 +58,10 @@ for i in 1 2; do
 done
 # shellcheck disable=SC2317 # wait_for calls it
 ready() { [ "$(sinfo -h -t idle -o %D)" = 2 ]; }
-wait_for 30 ready || { diag "$(tail -n 20 "$WORK"/out/*.log)" && skip_all 'this Slurm does not start here'; }
+wait_for 30 ready || {
+    diag "$(tail -n 20 "$WORK"/out/*.log)"
+    skip_all 'this Slurm does not start here'
+}
 diag "$(srun --version)"
 
 dtrun=/run/dtrun # a folder that each host has for itself
@@ -82,7 +86,8 @@ is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     'one agent per node, a worker per task'
 step -n 3 -N 2 --distribution=block "$dtrun" --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
-    '0/3 0/2 node1,1/3 1/2 node1,2/3 0/1 node2' 'nodes with different numbers of tasks' || diag "$err"
+    '0/3 0/2 node1,1/3 1/2 node1,2/3 0/1 node2' 'nodes with different numbers of tasks' ||
+    diag "$err"
 step -N 2 "$dtrun" --nproc-per-node 2 --no-python sh -c "$say"
 is "$(wc -l <<<"$out")" 4 'the command line wins'
 step -N 2 env PET_NPROC_PER_NODE=2 "$dtrun" --no-python sh -c "$say"
@@ -108,15 +113,19 @@ like "$err" 'exitcode  : 7 ' 'with its status'
 step -N 2 "$dtrun" --exit-code worker --no-python sh -c 'exit 7'
 is "$status" 7 '--exit-code worker passes through srun'
 two_steps() { # two runs at once on the same two nodes
-    timeout 60 srun --quiet --chdir / --overlap -N 2 "$dtrun" --no-python sh -c "$say" >first.out 2>first.err &
+    timeout 60 srun --quiet --chdir / --overlap -N 2 "$dtrun" --no-python sh -c "$say" \
+        >first.out 2>first.err &
     run timeout 60 srun --quiet --chdir / --overlap -N 2 "$dtrun" --no-python sh -c "$say"
     wait $!
 }
 two_steps
-is "$? $status $(sort first.out "$WORK/out/run.out" | cut -d' ' -f1,4 | uniq -c | tr -s ' ' | paste -sd,)" \
+first=$?
+ranks=$(sort first.out "$WORK/out/run.out" | cut -d' ' -f1,4 | uniq -c | tr -s ' ' | paste -sd,)
+is "$first $status $ranks" \
     '0 0  2 0/2 node1, 2 1/2 node2' 'two jobs on the same nodes do not meet' || diag "$err"
 # shellcheck disable=SC2016
-timeout 60 srun --quiet --chdir / --job-name stopme -N 2 --ntasks-per-node 2 "$dtrun" --no-python sh -c \
+timeout 60 srun --quiet --chdir / --job-name stopme -N 2 --ntasks-per-node 2 \
+    "$dtrun" --no-python sh -c \
     'trap "echo grace \$RANK; exit 0" TERM; echo up $RANK; while :; do sleep 0.1; done' \
     >stop.out 2>stop.err &
 job=$!

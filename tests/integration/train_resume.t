@@ -10,7 +10,8 @@ command -v dtrun >/dev/null || skip_all 'there is no dtrun yet'
 start() {
     local key sets=()
     for key in model=mlp hidden=64 dataset=shapes train_size=4096 test_size=512 "epochs=$3" \
-        optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 checkpoint_every_steps="${EVERY:-20}"; do
+        optimizer=sgd lr=0.01 batch=8 print_every=1 threads=1 \
+        checkpoint_every_steps="${EVERY:-20}"; do
         sets+=(--set "train.$key")
     done
     env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_MODEL_DIR="$WORK/run" DTCTL_STATE_DIR="$WORK/run/state" \
@@ -62,7 +63,8 @@ before=$(steps)
 pkill -USR1 -P "$guard" dttrain
 ok 'SIGUSR1: there is one' wait_for 30 has_checkpoint
 step=$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
-ok "of that moment (step $((10#${step##*-})), $before were done)" test "$((10#${step##*-}))" -gt "$before"
+step=$((10#${step##*-}))
+ok "of that moment (step $step, $before were done)" test "$step" -gt "$before"
 ok 'and the training goes on' wait_for 30 at_least "$((before + 20))"
 kill -TERM "$agent"
 wait "$agent"

@@ -31,7 +31,8 @@ lint: ## Check format, warnings, layers, sizes, banned calls, headers, shell; cl
 format: ## Lay out all C files as .clang-format says
 	$(Q)$(CLANG_FORMAT) -i $(LINT_C) $(LINT_H)
 
-lint-all: lint-whole lint-terraform $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH)) lint-cppcheck
+lint-all: lint-whole lint-terraform lint-cppcheck \
+    $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH))
 
 lint-whole: $(LINT)/measure
 	$(Q)tests/lint/layers && tests/lint/names && tests/lint/calls $(LINT_C) $(LINT_H) && \
