@@ -9,6 +9,7 @@ There is no default route anywhere: a node reaches 10/8, 172.16/12 and 192.168/1
 documentation networks 203.0.113/24 and 198.51.100/24 on its link, and nothing else.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -232,7 +233,8 @@ class Node:
                 with open(folder + "/cgroup.kill", "w", encoding="ascii") as file:
                     file.write("1")
         if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # the watch may just have seen its end
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self, why):
         """Ends the node and returns when nothing of it is left."""

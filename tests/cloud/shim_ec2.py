@@ -109,7 +109,8 @@ class Ec2:
         self.cloud = cloud
         self.instances, self.groups, self.by_token = {}, {}, {}
         self.public = {}  # moto's address -> ours
-        self.zones, self.vcpus, self.interface_kinds = {}, {}, {}
+        self.zones, self.vcpus = {}, {}
+        self.interface_kinds, self.holders = {}, {}  # of an interface; of an attachment
         self.serial = itertools.count(1)
 
     def handle(self, call):
@@ -365,6 +366,8 @@ class Ec2:
                 continue
             if self.interface_kinds.get(one):
                 put(item, "interfaceType", self.interface_kinds[one])
+            self.holders[item.findtext("attachment/attachmentId")] = \
+                item.findtext("attachment/instanceId")
             holder = self.instances.get(item.findtext("attachment/instanceId"))
             if holder is not None and holder.end_reason:
                 item.remove(item.find("attachment"))
@@ -378,6 +381,14 @@ class Ec2:
         return self.pass_on(call, patch)
 
     def do_DescribeNetworkInterfaces(self, call):
+        return self.pass_on(call, self.patch_interfaces)
+
+    def do_DetachNetworkInterface(self, call):
+        attachment = call.params.get("AttachmentId", "")
+        holder = self.instances.get(self.holders.get(attachment))
+        if holder is not None and holder.end_reason:
+            raise Refused("InvalidAttachmentID.NotFound",
+                          f"The attachment ID '{attachment}' does not exist")
         return self.pass_on(call, self.patch_interfaces)
 
     # ---- spot requests -------------------------------------------------------------------------
