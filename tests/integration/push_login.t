@@ -113,8 +113,8 @@ mv own_key "$HOME/.ssh/id_ed25519"
 # ---- unreachable
 run drive --timeout-ms 800 exec 10.77.0.99 true
 like "$status $err" '^1 .*node 10.77.0.99: ' 'a node that is not there'
-run drive --port 2222 exec $N1 true
-like "$status $err" '^1 .*:2222: cannot connect: refused' 'a port where nothing listens'
+run drive --port 2299 exec $N1 true
+like "$status $err" '^1 .*:2299: cannot connect: refused' 'a port where nothing listens'
 drive --keepalive-ms 1000 exec $N1 'sleep 31' >down.out 2>down.err &
 sleeping=$!
 wait_for 5 on 1 pgrep -fx 'sleep 31'
