@@ -5,7 +5,7 @@
 # loses frames, a disk is full. Each time training ends with every image of every epoch seen and an
 # evaluation close to that of the undisturbed run, and nothing is left running anywhere.
 #
-#     CHAOS_SEED=7 CHAOS_FAULTS='link slow' make test T=train_chaos
+#     CHAOS_SEED=7 CHAOS_FAULTS='link slow' make test T=train_chaos   (CHAOS_SEED=random: any)
 # shellcheck disable=SC2317,SC2012 # called by name; plain names
 source "${0%/*}/../lib.sh"
 hosts_up 4
@@ -14,7 +14,8 @@ IMAGES=4096
 TRAIN_SECONDS=7       # undisturbed, by this machine's speed: enough for something to break in it
 ACCURACY_POINTS_MAX=8 # between two runs whose batches were put together differently
 WAIT=60               # seconds for anything that takes a few on an idle machine
-seed=${CHAOS_SEED:-$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))}
+seed=${CHAOS_SEED:-7161}
+[ "$seed" != random ] || seed=$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))
 diag "seed $seed; again with CHAOS_SEED=$seed"
 RANDOM=$seed
 
