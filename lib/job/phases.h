@@ -53,7 +53,7 @@ struct phases *phases_open(struct session *s, const char *const *names, size_t c
 void phases_show(struct phases *p);
 void phases_hide(struct phases *p);
 void phases_reach(struct phases *p, size_t node, enum phase phase);
-void phases_say(struct phases *p, size_t node, const char *words); // in its row, for now
+void phases_say(struct phases *p, size_t node, const char *words); // until its next step
 void phases_fail(struct phases *p, size_t node, const char *words);
 // What is not Terraform and not the boot of the slowest node is dtctl's own.
 void phases_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms);

@@ -29,7 +29,7 @@ run dtctl --json push --to work src/
 is "$status $(sent)" '0 0' 'until then nothing has to be sent again'
 
 # Half of it is still in use.
-rm "$node"/work/{1,2,3,4,5,middle}
+rm "$node/work"/{1,2,3,4,5,middle}
 : >"$node/cas/tmp/unfinished.part"
 run dtctl --json gc --older-than 0s
 is "$status $(freed)" '0 7' 'only what no file has goes, and a part that nobody goes on with'
