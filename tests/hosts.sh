@@ -219,7 +219,7 @@ on() {
     local holder
     holder=$(cat "$WORK/node$1/holder")
     shift
-    nsenter --target "$holder" --mount --net --uts -- "$@"
+    TMPDIR=/tmp nsenter --target "$holder" --mount --net --uts -- "$@" # its own, see above
 }
 
 # ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts.

@@ -9,7 +9,8 @@
 #     is "$status" 7 'the exit status comes back'
 #     done_testing
 #
-# It prints TAP, gives the script a folder of its own ($WORK, current directory, with HOME in it)
+# It prints TAP, gives the script a folder of its own ($WORK, current directory, with HOME and
+# TMPDIR in it)
 # and removes it at the end, unless a test failed: then it stays and the way to rerun is printed.
 # Programs under test: dtctl, dtrun and dttrain are found first on PATH. Namespace hosts: hosts.sh.
 
@@ -25,8 +26,8 @@ tap_count=0 tap_failed=0
 unset "${!DTCTL_CLUSTER@}" "${!DTCTL_TRAIN@}"
 
 WORK=${TEST_WORK:-$(mktemp -d "${TMPDIR:-/tmp}/dtctl-$(basename "$0" .t).XXXXXX")}
-export HOME=$WORK/home PATH=$BIN:$PATH
-mkdir -p "$HOME" "$WORK/out"
+export HOME=$WORK/home PATH=$BIN:$PATH TMPDIR=$WORK/tmp
+mkdir -p "$HOME" "$WORK/out" "$TMPDIR"
 cd "$WORK" || exit 1
 
 # ---- TAP ----------------------------------------------------------------------------------------

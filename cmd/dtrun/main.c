@@ -67,6 +67,7 @@ static int work(struct launch *l, const struct cli_rest *rest) {
     if (launch_by_hand(l, rest->command, rest->command_count, &e) < 0)
         return fail(&e);
     int status = agent_run(&l->agent, &e);
+    launch_end(l);
     return status < 0 ? fail(&e) : status;
 }
 

@@ -210,11 +210,12 @@ static int make_log_base(struct launch *l, struct err *e) {
         char *made = arena_printf(l->arena, "%s/torchelastic_XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
         if (!mkdtemp(made))
             return err_errno(e, ERR_SYS, "cannot create a log folder '%s'", made);
-        dir = made;
+        l->log_dir_made = file_absolute(l->arena, made, e);
+        dir = l->log_dir_made;
     }
     hash_random(id, sizeof id);
     str_hex(hex, id, sizeof id);
-    char *absolute = file_absolute(l->arena, dir, e);
+    char *absolute = dir ? file_absolute(l->arena, dir, e) : NULL;
     if (!absolute)
         return -1;
     l->agent.workers.log_base =
@@ -250,4 +251,9 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
         log_warn("OMP_NUM_THREADS is set to 1 for each worker",
                  "reason=several workers share this node's cores; set it to choose another value");
     return 0;
+}
+
+void launch_end(struct launch *l) {
+    if (l->log_dir_made)
+        file_remove_empty(l->log_dir_made);
 }

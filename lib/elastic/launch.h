@@ -6,6 +6,7 @@
 //     … cli and environment fill l.options (launch_table, PET_ variables) …
 //     launch_by_hand(&l, command, count, e);             // or launch_job(&l, &spec, &roster, …)
 //     status = agent_run(&l.agent, e);
+//     launch_end(&l);                                    // after launch_by_hand
 //
 // Everything is in the caller's arena. Names are resolved here, blocking, before any loop runs.
 #ifndef ELASTIC_LAUNCH_H
@@ -61,11 +62,15 @@ struct launch {
     struct arena *arena;
     struct launch_options options;
     struct agent_config agent;
+    const char *log_dir_made; // for want of --log-dir; NULL: none
 };
 
 void launch_init(struct launch *l, struct arena *a);
 // args: the script (or program) and its arguments. The rendezvous port is bound in here.
 int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e);
+// After agent_run: nothing stays of a log folder made here in which there is no file: no stream
+// went there, and no worker wrote an error file.
+void launch_end(struct launch *l);
 // A node's part of a run of dtctl. root and run_dir are absolute; listen_fd is the agents' port.
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e);

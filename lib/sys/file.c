@@ -212,6 +212,24 @@ int file_remove_tree(const char *path, struct err *e) {
     return remove_at(AT_FDCWD, path, 0, e);
 }
 
+static void remove_empty_at(int dir, const char *name, int depth) {
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 || depth >= REMOVE_DEPTH_MAX ? NULL : fdopendir(fd);
+    struct dirent *ent;
+    if (!d && fd >= 0)
+        close(fd);
+    while (d && (ent = readdir(d)))
+        if (strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0)
+            remove_empty_at(dirfd(d), ent->d_name, depth + 1);
+    if (d)
+        closedir(d);
+    (void)unlinkat(dir, name, AT_REMOVEDIR); // which the kernel does to empty ones only
+}
+
+void file_remove_empty(const char *path) {
+    remove_empty_at(AT_FDCWD, path, 0);
+}
+
 bool file_exists(const char *path) {
     struct stat st;
     return lstat(path, &st) == 0;

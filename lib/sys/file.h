@@ -24,6 +24,8 @@ int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err
 int file_read_all(int fd, void *p, size_t len, struct err *e);    // exactly len
 int file_make_dirs(const char *path, mode_t mode, struct err *e); // mkdir -p
 int file_remove_tree(const char *path, struct err *e);            // absent is fine
+// Removes the folders of a tree in which there is no file; the others stay, as do errors.
+void file_remove_empty(const char *path);
 bool file_exists(const char *path);
 int file_sync_dir(const char *path, struct err *e);
 

@@ -65,6 +65,25 @@ is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
 like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
 is "$(head -n1 <<<"$out")" '[]' 'no log folder: no error file'
+mkdir own
+made() { find own -mindepth 1 | wc -l; }
+TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 --max-restarts 1 sh -c '
+    [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] || exit 3
+    [ -d "${TORCHELASTIC_ERROR_FILE%/*}" ] && echo "$TORCHELASTIC_ERROR_FILE"'
+like "$status $out" "^0 $WORK/own/torchelastic_.*/attempt_1/./error.json" \
+    'without --log-dir there is a log folder all the same'
+is "$(made)" 0 'of which nothing stays when nothing is in it'
+TMPDIR=$WORK/own run sh_worker ./does-not-exist
+is "$status $(made)" '1 0' 'nor after a failure'
+TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
+    [ "$RANK" = 0 ] && exit 0
+    echo "{\"message\": \"what it was\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 1'
+like "$err" 'what it was' 'an error file in it is reported'
+file=$(sed -n 's/.*error_file: *\([^ ]*\).*/\1/p' <<<"$err")
+like "$(cat "$file")" 'what it was' 'and stays where the report says it is'
+rm -r own/*
+TMPDIR=$WORK/own run sh_worker -r 1 echo kept
+is "$(cat own/*/*/attempt_0/0/stdout.log)" kept 'as does redirected output'
 run sh_worker --nproc-per-node 2 echo 'rank${local_rank}'
 is "$(sort <<<"$out" | paste -sd' ')" 'rank0 rank1' '${local_rank} in arguments is replaced'
 

@@ -147,7 +147,8 @@ on 1 sh -c 'umask 077; cat >/run/key' <"$HOME/.ssh/id_ed25519"
 login='-i /run/key -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -q'
 mpirun() { # on node1
     run timeout 60 nsenter --target "$(cat "$WORK/node1/holder")" --mount --net --uts --wd=/ env \
-        DTRUN_KEY=secret "$mpi" --allow-run-as-root --mca plm rsh --mca plm_rsh_args "$login" \
+        TMPDIR=/tmp DTRUN_KEY=secret "$mpi" --allow-run-as-root \
+        --mca plm rsh --mca plm_rsh_args "$login" \
         --mca oob_tcp_if_include eth0 --oversubscribe -x DTRUN_KEY "$@"
 }
 mpirun -H node1:4,node2:4 -N 1 "$dtrun" --no-python sh -c "$say"

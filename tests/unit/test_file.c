@@ -47,6 +47,18 @@ static void test_remove(void) {
     is_int(file_remove_tree(in_dir("tree"), &e), 0, "the tree goes");
     ok(!file_exists(in_dir("tree")) && file_exists(in_dir("keep")), "what links lead to stays");
     is_int(file_remove_tree(in_dir("tree"), &e), 0, "an absent tree is fine");
+    file_make_dirs(in_dir("logs/0/0"), 0755, &e);
+    file_make_dirs(in_dir("logs/1/0"), 0755, &e);
+    file_write_atomic(in_dir("logs/1/0/f"), "x", 1, 0600, &e);
+    ok(symlink(dir, in_dir("logs/up")) == 0, "a link among folders");
+    file_remove_empty(in_dir("logs"));
+    ok(!file_exists(in_dir("logs/0")) && file_exists(in_dir("logs/1/0/f")),
+       "only folders without files go");
+    ok(file_exists(in_dir("logs/up")) && file_exists(in_dir("keep")), "a link is not followed");
+    unlink(in_dir("logs/1/0/f"));
+    unlink(in_dir("logs/up"));
+    file_remove_empty(in_dir("logs"));
+    ok(!file_exists(in_dir("logs")), "a tree of nothing but folders goes");
 }
 
 static void test_safe_paths(void) {
