@@ -102,6 +102,16 @@ new_key() {
     [ -n "$now" ] && [ "$now" != "$before" ]
 }
 ok 'host-key: another one' wait_for 10 new_key
+init=$(cloud_node node1 leader)
+rebooted() {
+    local now
+    now=$(cloud_node node1 leader)
+    [ "${now:-0}" != 0 ] && [ "$now" != "$init" ] && banner 10.77.0.11
+}
+cloud_fault reboot node=node1
+ok 'reboot: comes back' wait_for 30 rebooted
+is "$(find /sys/fs/cgroup -type d -path "*/$(cloud_node node1 id)/boot*" -prune | xargs -n 1 \
+    basename | sort -u)" boot2 'in a control group of its own'
 
 cloud_init_is() { # NAME STATUS
     cloud_on "$1" cloud-init status | grep -q "status: $2"

@@ -101,6 +101,7 @@ class Node:
         self.metadata = imds.Metadata(birth)
         self.link = "dv" + self.id[-10:]
         self.cgroups = list(cgroup_folders(f"dtctl-cloud-{lab.id}/{self.id}"))
+        self.boots = 0
         self.born = time.time()
         self.gone = threading.Event()
 
@@ -192,9 +193,12 @@ class Node:
         os.symlink("/dev/null", f"{folder}/{unit}")
 
     def boot(self):
-        for folder in self.cgroups:
-            os.makedirs(folder, exist_ok=True)
-        join = "".join(f"echo $$ >'{folder}/cgroup.procs'; " for folder in self.cgroups)
+        # Each boot has a group of its own: systemd does not start in what another one has left.
+        self.boots += 1
+        groups = [f"{folder}/boot{self.boots}" for folder in self.cgroups]
+        for folder in groups:
+            os.makedirs(folder)
+        join = "".join(f"echo $$ >'{folder}/cgroup.procs'; " for folder in groups)
         command = ["systemd-nspawn", "--quiet", "--keep-unit", "--register=no", "--settings=no",
                    "--network-namespace-path=/run/netns/" + self.id, "--machine=" + self.id,
                    "--directory=" + self.path("root"), "--resolv-conf=off", "--timezone=off",
@@ -216,6 +220,8 @@ class Node:
             with self.lock:
                 if status == REBOOTED and not self.ending:
                     self.kill()
+                    for folder in self.cgroups:
+                        remove_cgroup(f"{folder}/boot{self.boots}")
                     self.boot()
                     continue
                 by_itself = not self.ending

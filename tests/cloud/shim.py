@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """shim.py PORT MOTO_PORT LAB_PORT CALL_LOG: a reverse proxy in front of moto.
 
-It passes every AWS call on to moto and adds what moto lacks (shim_ec2.py), refuses calls as faults
-say (shim_faults.py), tells the lab which instances were started and ended, and writes one JSON line
-for each call to CALL_LOG: {"t", "region", "service", "action", "status", "code", "source"}.
+It passes every AWS call on to moto and adds what moto lacks (shim_ec2.py, shim_tagging.py), refuses
+calls as faults say (shim_faults.py), tells the lab which instances were started and ended, and
+writes one JSON line for each call to CALL_LOG:
+    {"t", "region", "service", "action", "status", "code", "source"}
 
 Besides the API it answers on its own paths, for cloud.sh and for the lab:
     GET  /_shim/ready          200 as soon as it serves
@@ -24,10 +25,19 @@ import urllib.request
 
 import shim_ec2
 import shim_faults
+import shim_tagging
+import shim_xml
 
 BODY_BYTES_MAX = 4 << 20
 FORWARD_SECONDS_MAX = 60
 SCOPE = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
+
+
+def ec2_headers(region):
+    """Of a call that the shim makes by itself; moto checks no signature."""
+    return {"Content-Type": "application/x-www-form-urlencoded",
+            "Authorization": "AWS4-HMAC-SHA256 "
+                             f"Credential=shim/20260101/{region}/ec2/aws4_request"}
 
 
 class Call:
@@ -61,8 +71,7 @@ class Call:
 
     def ask(self, action, **params):
         """Asks moto another EC2 action in this call's region: the body of its answer."""
-        other = Call(self.cloud, "POST", "/", dict(self.headers), b"")
-        other.headers["Content-Type"] = "application/x-www-form-urlencoded"
+        other = Call(self.cloud, "POST", "/", ec2_headers(self.region), b"")
         return other.forward({"Action": action, "Version": "2016-11-15", **params})[2]
 
 
@@ -75,6 +84,7 @@ class Cloud:
         self.log = open(log_path, "a", buffering=1, encoding="utf-8")
         self.faults = shim_faults.Faults()
         self.ec2 = shim_ec2.Ec2(self)
+        self.tagging = shim_tagging.Tagging(self.ec2)
 
     def record(self, call, status, code, source="api"):
         line = {"t": round(time.time(), 3), "region": call.region, "service": call.service,
@@ -94,16 +104,23 @@ class Cloud:
         with urllib.request.urlopen(request, timeout=FORWARD_SECONDS_MAX) as answer:
             return json.loads(answer.read() or b"null")
 
+    def handle(self, call, stale):
+        if call.service == "tagging" and call.action == "GetResources":
+            return self.tagging.get_resources(call, stale)
+        if call.service == "ec2":
+            self.tagging.before(call)
+        return self.ec2.handle(call)
+
     def answer(self, call):
         """Returns (status, headers, body, code); None means: hang up without an answer."""
         fault = self.faults.meets(call)
         refused = fault.before(call) if fault is not None else None
         if refused is not None:
-            return shim_ec2.refusal(call, *refused)
+            return shim_xml.refusal(call, *refused)
         try:
-            answer = self.ec2.handle(call)
-        except shim_ec2.Refused as no:
-            return shim_ec2.refusal(call, no.status, no.code, no.message)
+            answer = self.handle(call, stale=fault is not None and fault.kind == "stale")
+        except shim_xml.Refused as no:
+            return shim_xml.refusal(call, no.status, no.code, no.message)
         if fault is not None and fault.loses_answer():
             return None
         return answer
@@ -115,10 +132,7 @@ class Cloud:
         if instance is None:
             return
         instance.end_reason = reason
-        call = Call(self, "POST", "/", {
-            "Content-Type": "application/x-www-form-urlencoded",
-            "Authorization": "AWS4-HMAC-SHA256 Credential=lab/20260101/"
-                             f"{instance.region}/ec2/aws4_request"}, b"")
+        call = Call(self, "POST", "/", ec2_headers(instance.region), b"")
         call.params = {"Action": "TerminateInstances", "Version": "2016-11-15",
                        "InstanceId.1": instance_id}
         call.action = "TerminateInstances"

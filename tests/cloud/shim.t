@@ -100,6 +100,59 @@ for turn in first second; do
     api TerminateInstances InstanceId.1="$(field instanceId)"
 done
 
+# ---- tags ----
+tagging() { # ACTION JSON
+    out=$(curl -sS -H "$(cloud_scope us-east-1 tagging)" \
+        -H 'Content-Type: application/x-amz-json-1.1' \
+        -H "X-Amz-Target: ResourceGroupsTaggingAPI_20170126.$1" $CLOUD_API/ -d "$2")
+}
+
+tagged() { # TYPE…: the names of what has dtctl-owner=ann
+    local types
+    types=$(printf ',"ec2:%s"' "$@")
+    tagging GetResources "{\"ResourceTypeFilters\": [${types#,}],
+        \"TagFilters\": [{\"Key\": \"dtctl-owner\", \"Values\": [\"ann\"]}]}"
+    grep -oE 'ec2:us-east-1:[0-9]+:[^"]*' <<<"$out" | cut -d: -f4 | sort | xargs
+}
+
+tag() { # RESOURCE-TYPE OWNER: as parameters of a call
+    echo "TagSpecification.1.ResourceType=$1 TagSpecification.1.Tag.1.Key=dtctl-owner" \
+        "TagSpecification.1.Tag.1.Value=$2"
+}
+
+public=$(ssh-keygen -q -t ed25519 -N '' -f key && base64 -w0 <key.pub)
+for owner in ann bob; do
+    # shellcheck disable=SC2046 # several words
+    api ImportKeyPair "KeyName=key-$owner" "PublicKeyMaterial=$public" $(tag key-pair $owner)
+    [ $owner = bob ] || key=$(field keyPairId)
+    # shellcheck disable=SC2046
+    api CreatePlacementGroup "GroupName=group-$owner" $(tag placement-group $owner)
+done
+api CreateVpc CidrBlock=10.2.0.0/16
+vpc=$(field vpcId)
+api CreateRouteTable "VpcId=$vpc"
+routes=$(field routeTableId)
+# shellcheck disable=SC2046
+api CreateVpcEndpoint "VpcId=$vpc" "RouteTableId.1=$routes" VpcEndpointType=Gateway \
+    ServiceName=com.amazonaws.us-east-1.s3 $(tag vpc-endpoint ann)
+endpoint=$(field vpcEndpointId)
+is "$(tagged key-pair placement-group vpc-endpoint)" \
+    "key-pair/$key placement-group/group-ann vpc-endpoint/$endpoint" \
+    'the tagging API lists what moto leaves out, of one owner'
+is "$(tagged placement-group)" placement-group/group-ann 'and of one kind'
+api DescribeKeyPairs "KeyPairId.1=$key"
+is "$(field keyName)" key-ann 'a key pair is found by its id'
+api DeleteVpcEndpoints "VpcEndpointId.1=$endpoint"
+api DeleteKeyPair KeyName=key-ann
+is "$(tagged key-pair vpc-endpoint)" '' 'what is gone is not listed'
+cloud_fault stale times=1
+is "$(tagged key-pair vpc-endpoint)" "key-pair/$key vpc-endpoint/$endpoint" \
+    'stale: for a while it still is'
+is "$(tagged key-pair vpc-endpoint)" '' 'and then no more'
+api DescribeKeyPairs "KeyPairId.1=$key"
+is "$(field Code)" InvalidKeyPair.NotFound 'although EC2 does not know it'
+cloud_fault none
+
 # ---- faults ----
 refused() { # WANT DESCRIPTION KEY=VALUE…
     start "${@:3}"

@@ -11,6 +11,7 @@ A fault is a JSON object with "kind" and what it applies to:
     throttle     action: too many requests
     hang         action, seconds: done at once, but the answer comes late
     lost         action: done, but the connection closes before the answer
+    stale        the tagging API still lists what is gone
 "times" (default: always) is how often a fault strikes before it is spent.
 """
 
@@ -29,7 +30,7 @@ class Fault:
         if self.kind not in KINDS:
             raise ValueError(f"no fault is called {self.kind!r}")
         self.zone, self.market = wish.get("zone", "*"), wish.get("market", "any")
-        self.action = wish.get("action", "RunInstances")
+        self.action = wish.get("action", "GetResources" if self.kind == "stale" else "RunInstances")
         self.after_count = int(wish.get("after", 0))
         self.times = int(wish["times"]) if "times" in wish else None
         self.vcpus = int(wish.get("vcpus", 0))
@@ -119,6 +120,7 @@ KINDS = {
     "throttle": lambda fault, call: (503, "RequestLimitExceeded", "Request limit exceeded."),
     "hang": lambda fault, call: None,
     "lost": lambda fault, call: None,
+    "stale": lambda fault, call: None,
 }
 
 
