@@ -110,8 +110,8 @@ rebooted() {
 }
 cloud_fault reboot node=node1
 ok 'reboot: comes back' wait_for 30 rebooted
-is "$(find /sys/fs/cgroup -type d -path "*/$(cloud_node node1 id)/boot*" -prune | xargs -n 1 \
-    basename | sort -u)" boot2 'in a control group of its own'
+is "$(find /sys/fs/cgroup -type d -path "*/$(cloud_node node1 id)/boot*" -prune \
+    -printf '%f\n' | sort -u)" boot2 'in a control group of its own'
 
 cloud_init_is() { # NAME STATUS
     cloud_on "$1" cloud-init status | grep -q "status: $2"
