@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""dtrun's store against PyTorch's own server, with the same clients, in turns.
+"""dtrun's store against PyTorch's own servers (libuv, its default, and the older one with a thread
+that polls), with the same clients, in turns.
 
-The load comes from bench_store (one thread, C) with 1, 8 and 32 clients, and from PyTorch's own
-Python client. One JSON line per operation and number of clients; ratio = ours / theirs in
-operations per second, above 1 when ours does more; cpu_ratio = theirs / ours in processor time that
-an operation costs the server, which other load on the machine hardly disturbs. Without PyTorch it says so and measures nothing.
+The load comes from bench_store (one thread, C) with 1, 8 and 64 clients, each with one request in
+flight, as PyTorch's clients have, and with 64, where the kernel's work per packet is shared by many
+requests; and from PyTorch's own Python client. Where there are two processors, servers have the
+first and clients the second. "floor" is a server that only receives and sends.
+
+One JSON line per operation and load; ratio_* = ours / theirs in operations per second, above 1 when
+ours does more; cpu_ratio_* = theirs / ours in processor time that an operation costs the server,
+which other load on the machine disturbs less. Without PyTorch it says so and measures nothing.
 """
 import datetime
 import json
@@ -16,14 +21,14 @@ import sys
 import time
 
 ROUNDS = 3
-MS = 400
-CLIENTS = [1, 8, 32]  # PyTorch 2.13 has been seen not to accept the 52nd connection
+MS = 200
+LOADS = [(1, 1), (8, 1), (64, 1), (1, 64), (8, 64), (64, 64)]  # clients, requests in flight
 
 
-def torch_server():
+def torch_server(use_libuv):
     """Child: PyTorch's server until its input ends."""
     import torch.distributed as dist
-    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False, use_libuv=use_libuv)
     print(store.port, flush=True)
     sys.stdin.read()
 
@@ -32,7 +37,7 @@ def torch_client(port):
     """Child: PyTorch's client; prints {operation: operations per second}."""
     import torch.distributed as dist
     store = dist.TCPStore("127.0.0.1", port, None, False, wait_for_workers=False,
-                          timeout=datetime.timedelta(seconds=20))
+                          timeout=datetime.timedelta(seconds=60))
     store.set("key", "v" * 32)
     cases = {"set": lambda: store.set("key", "v" * 32), "get": lambda: store.get("key"),
              "add": lambda: store.add("sum", 1), "check": lambda: store.check(["key"])}
@@ -48,9 +53,29 @@ def torch_client(port):
     print(json.dumps(figures), flush=True)
 
 
+def on_processor(i):
+    processors = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(processors[i])] if len(processors) > 1 else []
+
+
 def start(command):
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child = subprocess.Popen(on_processor(0) + command, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
     return child, child.stdout.readline().decode().strip()
+
+
+def client(command):
+    return subprocess.run(on_processor(1) + command, stdout=subprocess.PIPE, check=True,
+                          timeout=300).stdout.splitlines()
+
+
+def measure(program, child, port, add):
+    for clients, depth in LOADS:
+        for line in client([program, "load", "127.0.0.1", port, str(clients), str(depth), str(MS),
+                            str(child.pid)]):
+            r = json.loads(line)
+            add(("C", r["op"], clients, depth),
+                [r["ops_per_s"], r["p50_us"], r["p99_us"], r["server_cpu_us"]])
 
 
 def main():
@@ -61,44 +86,40 @@ def main():
         return
     program = os.path.join(os.environ.get("DTCTL_BUILD", "build"), "release", "benchmarks",
                            "bench_store")
-    servers = {"ours": start([program, "serve"]),
-               "torch": start([sys.executable, __file__, "--server"])}
+    servers = {"dtctl": start([program, "serve"]), "floor": start([program, "floor"]),
+               "libuv": start([sys.executable, __file__, "--server", "libuv"]),
+               "legacy": start([sys.executable, __file__, "--server", "legacy"])}
     figures = {}
     for _ in range(ROUNDS):
         for name, (child, port) in servers.items():
-            for clients in CLIENTS:
-                out = subprocess.run([program, "load", "127.0.0.1", port, str(clients), str(MS),
-                                      str(child.pid)],
-                                     stdout=subprocess.PIPE, check=True, timeout=120).stdout
-                for line in out.splitlines():
-                    r = json.loads(line)
-                    figures.setdefault(("C", r["op"], clients), {}).setdefault(name, []).append(
-                        (r["ops_per_s"], r["p50_us"], r["p99_us"], r["server_cpu_us"]))
-            out = subprocess.run([sys.executable, __file__, "--client", port],
-                                 stdout=subprocess.PIPE, check=True, timeout=120).stdout
-            for op, rate in json.loads(out.splitlines()[-1]).items():
-                figures.setdefault(("python", op, 1), {}).setdefault(name, []).append((rate, 0, 0, 0))
+            def add(case, values, name=name):
+                figures.setdefault(case, {}).setdefault(name, []).append(values)
+            measure(program, child, port, add)
+            if name != "floor":
+                out = client([sys.executable, __file__, "--client", port])
+                for op, rate in json.loads(out[-1]).items():
+                    add(("python", op, 1, 1), [rate])
     for child, _ in servers.values():
         child.stdin.close()
         child.wait(20)
-    for (client, op, clients), by_server in figures.items():
-        mine = [statistics.median(x) for x in zip(*by_server["ours"])]
-        theirs = [statistics.median(x) for x in zip(*by_server["torch"])]
-        record = {"bench": "store", "client": client, "op": op, "clients": clients,
-                  "ops_per_s": round(mine[0]), "torch_ops_per_s": round(theirs[0]),
-                  "ratio": round(mine[0] / theirs[0], 2), "rounds": ROUNDS,
-                  "torch": torch.__version__}
-        if client == "C":
-            record.update(p50_us=mine[1], p99_us=mine[2], torch_p50_us=theirs[1],
-                          torch_p99_us=theirs[2], server_cpu_us=mine[3],
-                          torch_server_cpu_us=theirs[3],
-                          cpu_ratio=round(theirs[3] / mine[3], 2))
+    for (kind, op, clients, depth), by_server in figures.items():
+        median = {name: [statistics.median(x) for x in zip(*values)]
+                  for name, values in by_server.items()}
+        record = {"bench": "store", "client": kind, "op": op, "clients": clients, "depth": depth,
+                  "rounds": ROUNDS, "torch": torch.__version__}
+        for name, values in median.items():
+            for key, value in zip(["ops_per_s", "p50_us", "p99_us", "cpu_us"], values):
+                record[f"{name}_{key}"] = round(value, 3 if key == "cpu_us" else 1)
+        for peer in ("libuv", "legacy"):
+            record[f"ratio_{peer}"] = round(median["dtctl"][0] / median[peer][0], 2)
+            if kind == "C":
+                record[f"cpu_ratio_{peer}"] = round(median[peer][3] / median["dtctl"][3], 2)
         print(json.dumps(record), flush=True)
 
 
 if __name__ == "__main__":
     if "--server" in sys.argv:
-        torch_server()
+        torch_server(sys.argv[-1] == "libuv")
     elif "--client" in sys.argv:
         torch_client(int(sys.argv[-1]))
     else:

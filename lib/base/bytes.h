@@ -36,8 +36,13 @@ static inline const void *bytes_get(struct bytes_reader *r, size_t len) {
     return p;
 }
 
+// Eight bytes spelled out: compilers make one load or store of these, and of a loop they do not.
 static inline uint64_t bytes_load(const void *p, size_t width) {
     const unsigned char *c = p;
+    if (width == 8)
+        return (uint64_t)c[0] | (uint64_t)c[1] << 8 | (uint64_t)c[2] << 16 | (uint64_t)c[3] << 24 |
+               (uint64_t)c[4] << 32 | (uint64_t)c[5] << 40 | (uint64_t)c[6] << 48 |
+               (uint64_t)c[7] << 56;
     uint64_t v = 0;
     for (size_t i = 0; i < width; i++)
         v |= (uint64_t)c[i] << (8 * i);
@@ -46,6 +51,13 @@ static inline uint64_t bytes_load(const void *p, size_t width) {
 
 static inline void bytes_store(void *p, uint64_t v, size_t width) {
     unsigned char *c = p;
+    if (width == 8) {
+        c[0] = (unsigned char)v, c[1] = (unsigned char)(v >> 8);
+        c[2] = (unsigned char)(v >> 16), c[3] = (unsigned char)(v >> 24);
+        c[4] = (unsigned char)(v >> 32), c[5] = (unsigned char)(v >> 40);
+        c[6] = (unsigned char)(v >> 48), c[7] = (unsigned char)(v >> 56);
+        return;
+    }
     for (size_t i = 0; i < width; i++)
         c[i] = (unsigned char)(v >> (8 * i));
 }

@@ -171,10 +171,7 @@ static enum walk walk_count(struct store_session *c, const char *p, size_t len, 
 static enum walk walk_request(struct store_session *c, const char *shape, const char *p, size_t len,
                               struct err *e) {
     const struct store_limits *limits = &c->store->limits;
-    int group = -1; // first field of what repeats
-    for (int i = 0; shape[i]; i++)
-        if (shape[i] == 'n')
-            group = i + 1;
+    bool grouped = shape[0] == 'n'; // all fields after a count come again and again
     if (c->at == 0)
         c->at = 1;
     while (shape[c->field]) {
@@ -190,10 +187,10 @@ static enum walk walk_request(struct store_session *c, const char *shape, const 
         if (w != WALK_DONE)
             return w;
         c->field++;
-        if (group > 0 && shape[c->field - 1] == 'n' && c->repeats == 0)
+        if (grouped && c->field == 1 && c->repeats == 0)
             break;
-        if (group > 0 && !shape[c->field] && --c->repeats > 0)
-            c->field = group;
+        if (grouped && !shape[c->field] && --c->repeats > 0)
+            c->field = 1;
         if (c->at > limits->request_bytes_max) {
             err_set(e, ERR_LIMIT, "a request is longer than request_bytes_max = %zu",
                     limits->request_bytes_max);

@@ -37,7 +37,11 @@ static uint64_t sip_hash(const uint64_t seed[2], const char *p, size_t len) {
         sip_round(v);
         v[0] ^= m;
     }
-    uint64_t tail = bytes_load(p + whole, len & 7) | ((uint64_t)len << 56);
+    // The last len % 8 bytes, taken as the top of the last eight where there are as many.
+    uint64_t tail = len < 8       ? bytes_load(p, len)
+                    : len > whole ? bytes_load(p + len - 8, 8) >> (8 * (8 - (len & 7)))
+                                  : 0;
+    tail |= (uint64_t)len << 56;
     v[3] ^= tail;
     sip_round(v);
     v[0] ^= tail;
@@ -55,10 +59,20 @@ int store_map_charge(struct store *s, size_t bytes, struct err *e) {
     return 0;
 }
 
+// memcmp with the words of short keys compared in place.
+static bool same_bytes(const char *a, const char *b, size_t len) {
+    for (; len >= 8; len -= 8, a += 8, b += 8)
+        if (bytes_load(a, 8) != bytes_load(b, 8))
+            return false;
+    while (len > 0 && *a == *b)
+        a++, b++, len--;
+    return len == 0;
+}
+
 static struct store_entry **slot_of(struct store *s, uint64_t hash, struct store_slice key) {
     struct store_entry **at = &s->buckets[hash & (s->bucket_count - 1)];
     while (*at && !((*at)->hash == hash && (*at)->key_len == key.len &&
-                    memcmp((*at)->key, key.p, key.len) == 0))
+                    same_bytes((*at)->key, key.p, key.len)))
         at = &(*at)->next;
     return at;
 }

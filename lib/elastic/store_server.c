@@ -115,6 +115,7 @@ static void client_event(struct watch *w, unsigned events) {
     if (store_feed(c->session, s->buffer, (size_t)n, &e) < 0)
         client_refuse(c, &e);
     flush_ready(s);
+    loop_linger(s->loop);
 }
 
 static bool is_allowed(const struct store_server *s, const struct net_address *peer) {

@@ -27,6 +27,8 @@ struct loop {
     int batch_len, batch_next;
     struct timer **heap;
     size_t timers, heap_room;
+    bool linger;
+    int linger_skip, linger_penalty; // calls to pass over; how many the next failure costs
     struct watch signals;
     signal_cb *signal_cb;
     void *signal_ctx;
@@ -182,9 +184,41 @@ static int wait_ms(const struct loop *loop, int timeout_ms) {
     return left > 1000000 ? 1000000 : (int)left;
 }
 
+void loop_linger(struct loop *loop) {
+    if (loop->linger)
+        return;
+    if (loop->linger_skip > 0)
+        loop->linger_skip--;
+    else
+        loop->linger = true;
+}
+
+// The sleepless part of a wait. Being late for a timer by LOOP_LINGER_NS is within its grain.
+static int poll_events(struct loop *loop) {
+    int n;
+    int64_t end = 0, now;
+    loop->linger = false;
+    do {
+        n = epoll_wait(loop->epoll_fd, loop->batch, BATCH_EVENTS_MAX, 0);
+        if (n != 0) {
+            loop->linger_penalty = 0;
+            return n;
+        }
+        now = clock_mono_ns();
+        if (end == 0)
+            end = now + LOOP_LINGER_NS;
+    } while (now < end);
+    if (loop->linger_penalty < LOOP_LINGER_SKIP_MAX)
+        loop->linger_penalty = 2 * loop->linger_penalty + 1;
+    loop->linger_skip = loop->linger_penalty;
+    return 0;
+}
+
 void loop_once(struct loop *loop, int timeout_ms) {
     must(loop->batch_next == loop->batch_len); // not from inside a callback
-    int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH_EVENTS_MAX, wait_ms(loop, timeout_ms));
+    int n = loop->linger && timeout_ms != 0 ? poll_events(loop) : 0;
+    if (n == 0)
+        n = epoll_wait(loop->epoll_fd, loop->batch, BATCH_EVENTS_MAX, wait_ms(loop, timeout_ms));
     must(n >= 0 || errno == EINTR);
     loop->now_ms = clock_mono_ms();
     loop->batch_len = n > 0 ? n : 0;

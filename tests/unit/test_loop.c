@@ -6,6 +6,7 @@
 #include "tests/tap.h"
 
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct loop *loop;
@@ -137,6 +138,41 @@ static void test_signals(void) {
     loop_signals(loop, NULL, NULL, NULL, &e);
 }
 
+// ---- lingering ----
+static int lingered;
+static void on_linger(struct timer *t) {
+    loop_linger(loop);
+    if (++lingered < 4000)
+        timer_start(loop, t, 0, on_linger);
+}
+static void on_byte(struct watch *w, unsigned events) {
+    char byte;
+    (void)events;
+    is_int(read(w->fd, &byte, 1), 1, "what comes while it lingers is delivered");
+    watch_stop(w);
+}
+
+static void test_linger(void) {
+    struct timespec before, after;
+    timer_start(loop, &t1, 0, on_linger);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    loop_run(loop);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    int64_t ns =
+        (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
+    ok(ns < INT64_C(2000) * LOOP_LINGER_NS, "lingering in vain 4000 times costs %lld us",
+       (long long)ns / 1000);
+    int fds[2];
+    struct watch w = {0};
+    is_int(pipe(fds), 0, "a pipe");
+    is_int(watch_start(loop, &w, fds[0], LOOP_READ, on_byte, &e), 0, "watched");
+    is_int(write(fds[1], "x", 1), 1, "a byte in it");
+    loop_linger(loop);
+    loop_run(loop);
+    ok(!w.loop, "and the loop ends");
+    close(fds[0]), close(fds[1]);
+}
+
 int main(void) {
     loop = loop_open(&e);
     test_timers();
@@ -144,5 +180,6 @@ int main(void) {
     test_stop_in_batch();
     test_child();
     test_signals();
+    test_linger();
     return done_testing();
 }

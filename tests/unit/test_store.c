@@ -114,6 +114,57 @@ static void test_basics(void) {
     store_close(s);
 }
 
+// Numbers at the ends of their range, as text.
+static void test_numbers(void) {
+    static const struct {
+        int64_t amount;
+        const char *text;
+    } steps[] = {
+        {INT64_MAX, "9223372036854775807"}, // 0 + …
+        {1, "-9223372036854775808"},        // wraps, as it does in the clients' own server
+        {9, "-9223372036854775799"},        {INT64_MAX, "8"}, {-8, "0"}, {1000000, "1000000"},
+    };
+    struct store *s = store_open(NULL);
+    struct store_session *c = modern(s);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        op(STORE_OP_ADD), str("/n"), num((uint64_t)steps[i].amount, 8), send_all(c);
+        strbuf_clear(&c->out);
+        get(c, "/n");
+        ok(reply_str(c, steps[i].text), "%s", steps[i].text);
+    }
+    store_session_close(c);
+    store_close(s);
+}
+
+// Keys of every length up to three words that differ in one byte, or only in length.
+static void test_keys(void) {
+    enum { LEN_MAX = 24 };
+    struct store *s = store_open(NULL);
+    struct store_session *c = modern(s);
+    char key[LEN_MAX + 1], value[8];
+    int keys = 0, wrong = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int len = 1; len <= LEN_MAX; len++)
+            for (int at = -1; at < len; at++) {
+                memset(key, 'k', sizeof key);
+                if (at >= 0)
+                    key[at] = 'K';
+                key[len] = '\0';
+                snprintf(value, sizeof value, "%d.%d", len, at);
+                if (pass == 0) {
+                    set(c, key, value);
+                    keys++;
+                } else {
+                    get(c, key);
+                    wrong += !reply_str(c, value);
+                }
+            }
+    is_int(wrong, 0, "each of %d keys has its own value", keys);
+    is_int((int)store_figures(s).keys, keys, "and there are as many");
+    store_session_close(c);
+    store_close(s);
+}
+
 static void test_compare_set(void) {
     struct store *s = store_open(NULL);
     struct store_session *c = modern(s);
@@ -330,6 +381,8 @@ static void test_dialect_2_0(void) {
 
 int main(void) {
     test_basics();
+    test_numbers();
+    test_keys();
     test_compare_set();
     test_wait();
     test_queue_and_barrier();
