@@ -22,17 +22,12 @@ static const struct {
     {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "LOG_LINE_PREFIX_TEMPLATE", false},
 };
 
-// And what they ask for that is not there. PyTorch's own health check server starts nothing either.
-static const char *const unserved[] = {"TORCHELASTIC_ENABLE_FILE_TIMER",
-                                       "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT",
-                                       "TORCHELASTIC_HEALTH_CHECK_PORT"};
-
+// And one that asks for what is not there.
 static void warn_of_unserved(void) {
-    for (size_t i = 0; i < sizeof unserved / sizeof *unserved; i++) {
-        const char *value = getenv(unserved[i]);
-        if (value && value[0] && strcmp(value, "0") != 0)
-            log_warn("a variable of torchrun has no effect here", "variable=%s", unserved[i]);
-    }
+    static const char name[] = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+    const char *value = getenv(name);
+    if (value && value[0] && strcmp(value, "0") != 0)
+        log_warn("a variable of torchrun has no effect here", "variable=%s", name);
 }
 
 static void read_further(struct option_set *set) {

@@ -182,10 +182,11 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     agent_set_state(a, NODE_STARTING, "");
     if (agent_notice_open(a, e) < 0)
         return -1;
-    return agent_elect_open(a, e);
+    return agent_elect_open(a, e) < 0 ? -1 : agent_watch_open(a, e);
 }
 
 static void agent_close(struct agent *a) {
+    agent_watch_close(a);
     agent_notice_close(a);
     agent_devices_close(a);
     agent_link_close(a);

@@ -58,6 +58,8 @@ struct agent_config {
     struct workers_config workers;
     const char *notice_file; // where this node's end is announced; "": not watched
     int notice_signal;       // that workers of all nodes get then; 0: none
+    const char *timer_file;  // FIFO that is made for PyTorch's FileTimerClient; NULL: none
+    int health_port;         // where HTTP health checks are answered; -1: nowhere
     const char *title;       // of the failure report
     bool virtual_local_rank;
     const char *signals_text;

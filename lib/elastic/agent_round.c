@@ -72,6 +72,7 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
                                      .master_port = (int)m->master_port,
                                      .ifname = a->ifname,
                                      .signals = c->signals_text,
+                                     .timer_file = c->timer_file,
                                      .virtual_local_rank = c->virtual_local_rank,
                                      .extra = c->env,
                                      .extra_count = c->env_count,
@@ -349,6 +350,7 @@ void agent_round_gone(struct agent *a) {
 
 static void on_gone(struct workers *w, int orphans) {
     struct agent *a = w->ctx;
+    file_timers_clear(&a->timers);
     struct json_out *j = events_begin(&a->events, EVENT_STOPPED);
     json_int(j, "round", a->round);
     json_int(j, "ms", w->stopping ? clock_mono_ms() - a->stop_ms : 0);

@@ -6,6 +6,8 @@
 #include "elastic/agent.h"
 #include "elastic/control.h"
 #include "elastic/events.h"
+#include "elastic/file_timer.h"
+#include "elastic/health.h"
 #include "elastic/notice.h"
 #include "elastic/store_server.h"
 
@@ -57,6 +59,10 @@ struct agent {
     struct timer notice_leave;
     struct notice notice;
     bool notice_unsent; // there was no coordinator to tell
+
+    // what workers and the outside watch (agent_watch.c)
+    struct file_timers timers;
+    struct health health;
 
     // the end
     bool over, coordinator_idle;
@@ -120,6 +126,10 @@ void agent_notice_close(struct agent *a);
 void agent_notice_joined(struct agent *a);                         // a coordinator is there
 void agent_notice_told(struct agent *a, const struct wire_msg *m); // by the coordinator
 bool agent_notice_takes(struct agent *a, const struct worker *x);  // this exit is a leave
+
+// agent_watch.c
+int agent_watch_open(struct agent *a, struct err *e);
+void agent_watch_close(struct agent *a);
 
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);

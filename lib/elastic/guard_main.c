@@ -121,31 +121,15 @@ static void drop_streams(struct guard_state *s) {
         close(null);
 }
 
-// "/proc/<pid>/stat" has the parent after the name in parentheses.
-static pid_t parent_of(const char *pid) {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return -1;
-    text[n] = '\0';
-    const char *p = strrchr(text, ')');
-    char state;
-    int parent;
-    return p && sscanf(p + 1, " %c %d", &state, &parent) == 2 && state != 'Z' ? parent : -1;
-}
-
 int guard_kill_children(void) {
     int killed = 0;
     pid_t self = getpid();
     DIR *d = opendir("/proc");
     for (struct dirent *entry; d && (entry = readdir(d));) {
-        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || parent_of(entry->d_name) != self)
-            continue;
+        struct proc_facts f;
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 0 || proc_look(pid, &f) < 0 || f.parent != self || f.state == 'Z')
+            continue;
         if (getpgid(pid) == pid)
             kill(-pid, SIGKILL);
         killed += kill(pid, SIGKILL) == 0;

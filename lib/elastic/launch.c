@@ -242,7 +242,7 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
     l->agent.name = arena_strdup(l->arena, l->options.local_addr[0] ? l->options.local_addr : host);
     if (refuse_unserved(&l->options, e) < 0 || launch_command(l, args, count, e) < 0 ||
         choose_leader(l, e) < 0 || listen_to_agents(l, e) < 0 || launch_fill(l, e) < 0 ||
-        make_log_base(l, e) < 0)
+        launch_watch(l, e) < 0 || make_log_base(l, e) < 0)
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
     choose_key(l);

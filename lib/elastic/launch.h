@@ -78,6 +78,10 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 // launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
 
+// launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE and _HEALTH_CHECK_PORT ask for;
+// from the job's variables, else from the environment.
+int launch_watch(struct launch *l, struct err *e);
+
 // launch_command.c: what a worker runs: interpreter, script, arguments.
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
 

@@ -13,6 +13,7 @@ void launch_init(struct launch *l, struct arena *a) {
     *l = (struct launch){.arena = a};
     l->agent.listen_fd = -1;
     l->agent.node_rank = -1;
+    l->agent.health_port = -1;
 }
 
 static int fill_workers(struct launch *l, struct err *e) {

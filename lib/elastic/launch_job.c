@@ -126,7 +126,8 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.created_ms = s->created_ms;
     l->agent.run_dir = run_dir;
     if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
-        take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0)
+        take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0 ||
+        launch_watch(l, e) < 0)
         return -1;
     l->agent.coordinator.shutdown_timeout_ms = s->shutdown_timeout_ms;
     l->agent.coordinator.rendezvous.stop_ms_max = s->shutdown_timeout_ms + 10000;

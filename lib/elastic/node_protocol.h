@@ -100,6 +100,8 @@ enum node_state {
     X(EVENT_EXITED, "worker-exited", "each",                                                       \
       "round rank local_rank pid status signal ms reason log",                                     \
       "a worker ended; status by the shell's convention, ms it ran, reason why it was stopped")    \
+    X(EVENT_TIMER, "timer-expired", "each", "round local_rank pid scope signal",                   \
+      "a worker's timer was not released in time; it got the signal (null: none was wanted)")      \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
       "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \

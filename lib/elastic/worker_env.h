@@ -15,8 +15,9 @@ struct worker_facts {              // of one round on one node
     int restarts, max_restarts, round;
     const char *master_addr; // numeric
     int master_port;
-    const char *ifname;  // interface towards the leader, "" if unknown
-    const char *signals; // TORCHELASTIC_SIGNALS_TO_HANDLE
+    const char *ifname;     // interface towards the leader, "" if unknown
+    const char *signals;    // TORCHELASTIC_SIGNALS_TO_HANDLE
+    const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
     bool virtual_local_rank;
     const struct job_pair *extra; // of the job: set last, over everything
     int extra_count;

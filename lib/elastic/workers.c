@@ -257,7 +257,8 @@ static void guard_on_exited(struct guard *g, const struct guard_exit *e) {
     x->status = e->status;
     x->ended_mono_ms = e->mono_ms;
     x->ended_wall_ms = e->wall_ms;
-    x->text = e->text[0] ? arena_strdup(&w->arena, e->text) : NULL;
+    if (e->text[0])
+        x->text = arena_strdup(&w->arena, e->text);
     if (never_ran)
         note_reported(w);
     w->events->on_exited(w, x);

@@ -47,7 +47,7 @@ struct worker {
     int status; // waitpid's; -1: not started (see text)
     int64_t started_mono_ms, ended_mono_ms, ended_wall_ms;
     const char *dir, *out_path, *err_path, *error_path; // NULL without such a file
-    const char *text;                                   // why it was not started
+    const char *text;                                   // why it was not started, or was ended
 };
 
 struct workers;

@@ -289,3 +289,42 @@ int proc_cpu_count(void) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
 }
+
+// "/proc/<pid>/stat" has the parent after the name in parentheses, and the start 18 fields later.
+int proc_look(pid_t pid, struct proc_facts *out) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return -1;
+    text[n] = '\0';
+    const char *p = strrchr(text, ')');
+    int parent;
+    unsigned long long started;
+    if (!p || sscanf(p + 1,
+                     " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+                     "%llu",
+                     &out->state, &parent, &started) != 3)
+        return -1;
+    out->parent = parent;
+    out->started_ticks = started;
+    return 0;
+}
+
+int proc_signal(pid_t pid, uint64_t started_ticks, int signal, struct err *e) {
+    struct proc_facts f;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return err_errno(e, errno == ESRCH ? ERR_NOT_FOUND : ERR_SYS, "process %d", (int)pid);
+    int rc = 0; // the descriptor stays with the process that had the number when it was opened
+    if (proc_look(pid, &f) < 0 || f.started_ticks != started_ticks)
+        rc = err_set(e, ERR_NOT_FOUND, "process %d has ended", (int)pid);
+    else if (syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0) < 0)
+        rc = err_errno(e, errno == ESRCH ? ERR_NOT_FOUND : ERR_SYS, "signal %d to process %d",
+                       signal, (int)pid);
+    close(fd);
+    return rc;
+}

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct proc_spec {
@@ -35,6 +36,14 @@ int proc_signal_parse(const char *name, struct err *e); // "SIGTERM", "TERM", "1
 // Detaches: double fork, new session, standard streams to the null device (err to err_fd if >= 0).
 // Returns 0 in the detached process, its pid in the original one, -1 on error.
 pid_t proc_detach(int err_fd, struct err *e);
+struct proc_facts {
+    pid_t parent;
+    char state;             // 'Z': ended, not reaped
+    uint64_t started_ticks; // since boot; with the pid it names one process for ever
+};
+int proc_look(pid_t pid, struct proc_facts *out); // -1: there is none. No allocation
+// To that process alone, not to a later one with its number; ERR_NOT_FOUND when it has ended.
+int proc_signal(pid_t pid, uint64_t started_ticks, int signal, struct err *e);
 int proc_cpu_count(void); // that this process may run on
 
 #endif

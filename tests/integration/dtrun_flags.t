@@ -52,10 +52,10 @@ TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon one --no-python echo hi
 like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' \
     'a variable that is no number is named, and not used'
 
-TORCHELASTIC_ENABLE_FILE_TIMER=1 one --no-python echo hi
-like "$status $err" '^0 .*has no effect here variable=TORCHELASTIC_ENABLE_FILE_TIMER' \
+TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=1 one --no-python echo hi
+like "$status $err" '^0 .*no effect here variable=TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT' \
     'a variable that is not served is named'
-TORCHELASTIC_ENABLE_FILE_TIMER=0 one --no-python echo hi
+TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=0 one --no-python echo hi
 unlike "$err" 'TORCHELASTIC' 'unless it asks for nothing'
 
 # ---- rendezvous settings ------------------------------------------------------------------------
