@@ -60,7 +60,8 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
     print_report(a, failures, count);
     snprintf(a->reason, sizeof a->reason, "%s", text);
     a->state = state;
-    agent_link_close(a);
+    if (!a->leaving) // one that leaves says so when its workers are gone
+        agent_link_close(a);
     if (a->coordinator && !a->leaving) // no effect when the verdict came from there
         coordinator_end_run(a->coordinator,
                             state == NODE_STOPPED ? VERDICT_STOPPED : VERDICT_FAILED, text, SIGTERM,
@@ -82,7 +83,8 @@ void agent_maybe_leave_loop(struct agent *a) {
     loop_stop(a->loop);
 }
 
-// The others go on without this node, if they may.
+// The others go on without this node, if they may: as soon as it says that its workers are stopped.
+// They have all of the grace, since the connection keeps their lease.
 void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_ms) {
     struct wire_msg m = {.type = WIRE_LEAVE, .reason = reason};
     a->leaving = true;

@@ -179,7 +179,7 @@ void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const cha
 static void send_stopped(struct agent *a) {
     struct err e;
     struct wire_msg m = {.type = WIRE_STOPPED, .round = a->round};
-    if (!a->stop_final && !a->leaving) {
+    if (!a->stop_final && !a->over) {
         int port = agent_open_store(a, &e);
         if (port < 0) {
             agent_end(a, NODE_FAILED, e.text, NULL, 0);
@@ -337,6 +337,8 @@ static void on_exited(struct workers *w, const struct worker *x) {
 
 void agent_round_gone(struct agent *a) {
     if (a->over) {
+        if (a->leaving)
+            send_stopped(a);
         agent_maybe_leave_loop(a);
     } else if (a->rejoin) {
         a->rejoin = false;

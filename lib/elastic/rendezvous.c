@@ -237,6 +237,7 @@ static void drop(struct rendezvous *r, struct rendezvous_member *m) {
         r->active[m->group_rank] = -1;
     r->slots[m->id] = NULL;
     r->member_count--;
+    free(m->leaving);
     free(m);
 }
 
@@ -253,6 +254,7 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
 
 static void lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
     struct rendezvous_action *a = rendezvous_push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
+    why = m->leaving ? m->leaving : why; // that its connection ended afterwards is no news
     a->id = m->id;
     a->silent_ms = r->now_ms - m->heard_ms;
     snprintf(a->name, sizeof a->name, "%s", m->name);
@@ -275,7 +277,7 @@ void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *
     if (!m || m->leaving)
         return;
     r->now_ms = now_ms;
-    m->leaving = true;
+    m->leaving = memcpy(heap_alloc(strlen(why) + 1), why, strlen(why));
     if (m->state == MEMBER_WAITING || m->state == MEMBER_DONE) {
         rendezvous_lease_left(r, m);
         rendezvous_lost(r, now_ms, id, why);

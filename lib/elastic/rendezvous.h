@@ -92,7 +92,7 @@ struct rendezvous_member {
     char role[RENDEZVOUS_ROLE_BYTES_MAX];
     int node_rank, port, store_port, nproc;
     int64_t incarnation, seq, heard_ms;
-    bool leaving;
+    char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
     bool in_round; // of the current or last round
     bool coordinates;
     int voter; // in the electorate; -1: none

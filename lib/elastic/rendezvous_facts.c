@@ -60,8 +60,11 @@ const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, in
 void rendezvous_close(struct rendezvous *r) {
     if (!r)
         return;
-    for (int i = 0; i < r->slot_count; i++)
+    for (int i = 0; i < r->slot_count; i++) {
+        if (r->slots[i])
+            free(r->slots[i]->leaving);
         free(r->slots[i]);
+    }
     free(r->slots);
     free(r->active);
     free(r->voters);
