@@ -155,7 +155,8 @@ static int finish(struct attention *a, struct err *e) {
         s->on_signal = NULL;
         if (collect_results(f->fleet, run, &f->story, &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
-        fleet_report(f->fleet);
+        if (!got.complete) // else what cannot be reached is not missed
+            fleet_report(f->fleet);
         run->fetched = got.complete;
         run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
@@ -205,6 +206,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     a->options = o;
     attend_view_init(&a->view, &a->follow, o);
     int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
+    rescue_open(&a->view.rescue, &a->follow);
     s->on_signal = on_signal;
     s->signal_ctx = a;
     if (result == 0 && o->replay)
@@ -214,6 +216,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
         result = follow_wait(&a->follow, e);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
+    rescue_close(&a->view.rescue);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     *exit_status = 0;

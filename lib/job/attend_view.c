@@ -110,6 +110,19 @@ static void remark_failure(struct attend_view *v, const struct json *j) {
                 signal ? signal : status);
 }
 
+// Every node says this, too.
+static void remark_notice(struct attend_view *v, const struct json *j) {
+    const char *peer = json_get_str(j, "peer", "?"), *signal = json_get_str(j, "signal", NULL);
+    int64_t left_ms = json_get_int(j, "left_ms", -1);
+    char left[STR_HUMAN_BYTES_MAX];
+    if (strcmp(peer, json_get_str(j, "node", "")) != 0)
+        return;
+    screen_note(v->follow->session->screen, "node %s ends %s%s (%s)%s%s", peer,
+                left_ms < 0 ? "soon, maybe" : "in ", left_ms < 0 ? "" : str_human_ms(left, left_ms),
+                json_get_str(j, "reason", "?"), signal ? "; every rank has got " : "",
+                signal ? signal : "");
+}
+
 static void remark_lost(struct attend_view *v, const struct json *j) {
     screen_note(v->follow->session->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
                 json_get_str(j, "reason", "it was silent"));
@@ -126,6 +139,7 @@ static const struct {
 } REMARKS[] = {
     {"round", remark_round},     {"waiting", remark_waiting}, {"restart", remark_restart},
     {"failure", remark_failure}, {"node-lost", remark_lost},  {"coordinator", remark_leader},
+    {"notice", remark_notice},
 };
 
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,
@@ -137,8 +151,8 @@ static void on_event(void *ctx, const struct follow_node *n, const char *kind,
         struct json_out j;
         screen_event(&text, &j, kind);
         json_str(&j, "node", n->node->info->name);
-        for (const char *const *name =
-                 (const char *const[]){"round", "rank", "world_size", "restarts", "status", NULL};
+        for (const char *const *name = (const char *const[]){"round", "rank", "world_size",
+                                                             "restarts", "status", "left_ms", NULL};
              *name; name++)
             if (json_get(event, *name))
                 json_int(&j, *name, json_get_int(event, *name, 0));
@@ -205,6 +219,11 @@ static void on_back(void *ctx, const struct follow_node *n) {
     screen_note(v->follow->session->screen, "%s is in sight again", n->node->info->name);
 }
 
+static void on_over(void *ctx, const struct follow_node *n) {
+    struct attend_view *v = ctx;
+    rescue_node(&v->rescue, n);
+}
+
 static void on_tick(void *ctx) {
     struct attend_view *v = ctx;
     struct follow *f = v->follow;
@@ -250,5 +269,6 @@ const struct follow_view attend_view = {
     .on_native = on_native,
     .on_lost = on_lost,
     .on_back = on_back,
+    .on_over = on_over,
     .on_tick = on_tick,
 };

@@ -6,6 +6,7 @@
 
 #include "job/attend.h"
 #include "job/follow.h"
+#include "job/rescue.h"
 
 enum {
     VIEW_FIGURES_MAX = 8,
@@ -23,6 +24,7 @@ struct attend_view {
     } figures[VIEW_FIGURES_MAX]; // newest value of each metric
     size_t figure_count;
     int64_t drawn_ms;
+    struct rescue rescue;
     bool muted; // somebody is leaving: what comes is kept, and not shown
 };
 

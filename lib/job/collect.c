@@ -13,26 +13,42 @@
 #include <unistd.h>
 
 struct collect {
-    const char *const *paths; // on the nodes
-    const char *cache;
-    const char **dests; // one per node
+    const struct run *run;
     const size_t *order;
     const struct story *story;
     struct collect_result *result;
 };
 
-static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
-                          struct err *e) {
-    const struct collect *c = ctx;
+// Where a node's part arrives.
+static const char *part_path(struct session *s, const struct run *run, const char *node) {
+    return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
+}
+
+const char *collect_mark_path(struct session *s, const struct run *run, const char *node) {
+    return file_join(s->arena, run_path(&s->cluster, run, "left"), node);
+}
+
+struct xfer *collect_start(struct fleet_node *n, const struct run *run,
+                           const struct xfer_events *events, void *ctx, struct err *e) {
+    struct session *s = n->fleet->session;
+    const char *const paths[] = {launch_node_dir(s->arena, run->id, "output/"),
+                                 launch_node_dir(s->arena, run->id, "model"),
+                                 launch_node_dir(s->arena, run->id, "state"), NULL};
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
-        .paths = c->paths,
-        .dest = c->dests[n->index],
-        .hash_cache_path = c->cache,
+        .paths = paths,
+        .dest = part_path(s, run, n->info->name),
+        .hash_cache_path = file_join(s->arena, s->cluster.dir, "hashes"),
         .missing_ok = true,
     };
-    return xfer_fetch(n->link, &spec, events, n, e);
+    return xfer_fetch(n->link, &spec, events, ctx, e);
+}
+
+static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
+                          struct err *e) {
+    const struct collect *c = ctx;
+    return collect_start(n, c->run, events, n, e);
 }
 
 // ---- one folder of several ----------------------------------------------------------------------
@@ -87,10 +103,12 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
                       arena_new(a, const char *, f->count + 1), 0};
     for (size_t k = 0; k < f->count; k++) {
         size_t i = c->order[k];
-        if (f->nodes[i].failed || !file_exists(c->dests[i]))
+        const char *name = f->nodes[i].info->name, *from = part_path(f->session, run, name);
+        bool whole = !f->nodes[i].failed || file_exists(collect_mark_path(f->session, run, name));
+        if (!whole || !file_exists(from))
             continue;
-        p.folders[p.count] = c->dests[i];
-        p.names[p.count++] = f->nodes[i].info->name;
+        p.folders[p.count] = from;
+        p.names[p.count++] = name;
     }
     if (p.count == 0)
         return 0;
@@ -148,22 +166,14 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
 int collect_results(struct fleet *f, struct run *run, const struct story *story,
                     struct collect_result *out, struct err *e) {
     struct session *s = f->session;
-    struct arena *a = s->arena;
     const char *incoming = run_path(&s->cluster, run, "incoming");
-    const char *const paths[] = {launch_node_dir(a, run->id, "output/"),
-                                 launch_node_dir(a, run->id, "model"),
-                                 launch_node_dir(a, run->id, "state"), NULL};
     struct collect c = {
-        .paths = paths,
-        .cache = file_join(a, s->cluster.dir, "hashes"),
-        .dests = arena_new(a, const char *, f->count + 1),
+        .run = run,
         .order = order_nodes(f, story),
         .story = story,
         .result = out,
     };
     *out = (struct collect_result){0};
-    for (size_t i = 0; i < f->count; i++)
-        c.dests[i] = file_join(a, incoming, f->nodes[i].info->name);
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
     bool one_is_enough = run->native && str_eq(run->state, "finished");
@@ -172,5 +182,7 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
         result = put_together(f, run, &c, e);
     if (result == 0 && out->complete)
         result = file_remove_tree(incoming, e);
+    if (result == 0 && out->complete)
+        result = file_remove_tree(run_path(&s->cluster, run, "left"), e);
     return result;
 }

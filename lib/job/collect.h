@@ -6,6 +6,8 @@
 // same name and different content, nothing is lost: every node keeps a folder of its own, and the
 // result says so.
 //
+// What a node had that left before its end (rescue.h) counts where the node itself gives nothing.
+//
 // The native trainer is different: every node of the last round has the same model and the same
 // checkpoints, so one node is enough when it finished, that of rank 0 first. When it did not, all
 // are asked, since any of them may have come furthest, and where they differ rank 0's node counts.
@@ -23,6 +25,12 @@ struct collect_result {
     const char *conflict; // which file, when by_node
     bool complete;        // nothing that the end of the run depends on is missing
 };
+
+// The fetch of one node's part alone.
+struct xfer *collect_start(struct fleet_node *n, const struct run *run,
+                           const struct xfer_events *events, void *ctx, struct err *e);
+// A file that is there when a node has left and its part is whole: runs/<run>/left/<node>.
+const char *collect_mark_path(struct session *s, const struct run *run, const char *node);
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
 int collect_results(struct fleet *f, struct run *run, const struct story *story,

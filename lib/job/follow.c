@@ -29,6 +29,8 @@ static void node_over(struct follow_node *n) {
     // An agent that vanished says nothing about the others.
     if (!f->over_ms && !n->no_status && strcmp(n->state, node_state_name(NODE_LOST)) != 0)
         f->over_ms = clock_mono_ms();
+    if (f->view->on_over)
+        f->view->on_over(f->ctx, n);
 }
 
 static void node_give_up(struct follow_node *n, const struct err *e) {
@@ -277,7 +279,7 @@ int follow_wait(struct follow *f, struct err *e) {
             on_fleet_lost(n->node, &why);
     }
     timer_start(f->session->loop, &f->tick, TICK_MS, on_tick);
-    while (!all_over(f) && !f->leave) {
+    while ((!all_over(f) || f->held) && !f->leave) {
         loop_once(f->session->loop, -1);
         if (f->unreachable_ms && clock_mono_ms() - f->unreachable_ms > FOLLOW_UNREACHABLE_MS_MAX)
             break;

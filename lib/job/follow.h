@@ -58,7 +58,8 @@ struct follow_view {
     void (*on_native)(void *ctx, const struct json *record); // a line of the trainer's metrics
     void (*on_lost)(void *ctx, const struct follow_node *n, const struct err *e);
     void (*on_back)(void *ctx, const struct follow_node *n);
-    void (*on_tick)(void *ctx); // several times a second
+    void (*on_over)(void *ctx, const struct follow_node *n); // its end is known, or it is given up
+    void (*on_tick)(void *ctx);                              // several times a second
 };
 
 struct follow {
@@ -75,6 +76,7 @@ struct follow {
     struct timer tick;
     bool until_now;                  // ask the nodes for what they have, and not for more
     bool replaying;                  // old events are only told to the story
+    int held;                        // transfers that follow_wait waits for
     bool leave;                      // set by the view or a signal: stop following
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
     const char *events_path, *metrics_path;

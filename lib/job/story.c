@@ -190,6 +190,13 @@ static void on_left(struct story *s, struct story_node *n, const struct json *j)
     gone(s, j, true);
 }
 
+static void on_notice(struct story *s, struct story_node *n, const struct json *j) {
+    (void)n;
+    int at = peer(s, j);
+    if (at >= 0)
+        s->nodes[at].announced = true;
+}
+
 static void on_present(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
     int at = peer(s, j);
@@ -212,7 +219,7 @@ static story_step *const STEPS[NODE_EVENT_COUNT] = {
     [EVENT_ROUND] = on_round,     [EVENT_STARTED] = on_started,  [EVENT_EXITED] = on_exited,
     [EVENT_FAILURE] = on_failure, [EVENT_NODE_LOST] = on_lost,   [EVENT_NODE_LEFT] = on_left,
     [EVENT_LEADER] = on_leader,   [EVENT_LEADER_LOST] = on_lost, [EVENT_FINISHED] = on_ended,
-    [EVENT_FAILED] = on_ended,    [EVENT_ENDED] = on_ended,
+    [EVENT_FAILED] = on_ended,    [EVENT_ENDED] = on_ended,      [EVENT_NOTICE] = on_notice,
 };
 
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,

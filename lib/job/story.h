@@ -42,6 +42,7 @@ struct story_node {
     int first_rank, rank_count, world_size;
     struct story_rank *ranks; // of the latest round, by local rank
     bool joined, left, lost;
+    bool announced;          // that it will be taken away
     const char *gone_why;    // why it left or was lost; NULL: it is here, or nobody said
     int64_t gone_ms;         // wall clock, when that was said,
     int64_t here_ms;         // and when it was last said to be here

@@ -274,7 +274,9 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
 void summary_failure(const struct summary *s, struct strbuf *out) {
     const struct story_failure *f = story_root(&s->follow->story);
     if (!f) {
-        for (size_t i = 0; i < s->follow->count; i++)
+        // One that left tells of its own end, also where the others have finished.
+        bool finished = str_eq(s->run->state, "finished");
+        for (size_t i = 0; i < s->follow->count && !finished; i++)
             if (s->follow->story.nodes[i].why) {
                 strbuf_addf(out, "\n%s\n", s->follow->story.nodes[i].why);
                 break;
