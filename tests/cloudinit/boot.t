@@ -5,7 +5,7 @@
 # shellcheck disable=SC2317 # functions that wait_for calls
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
-source "$SRC/tests/cloudinit/render.sh"
+source "$SRC/tests/cloudinit/render.sh" || exit 1
 cloud_start "$@"
 
 ssh-keygen -q -t ed25519 -N '' -f login

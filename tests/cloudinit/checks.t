@@ -4,7 +4,7 @@
 # and the readiness file that is made of it.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
-source "$SRC/tests/cloudinit/scripts.sh"
+source "$SRC/tests/cloudinit/scripts.sh" || exit 1
 bus=$DTCTL_ROOT/sys/bus/pci/devices
 
 pci() { # VENDOR CLASS DEVICE COUNT

@@ -4,7 +4,7 @@
 # devices, that what is taken becomes a file system and what holds anything is left alone.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
-source "$SRC/tests/cloudinit/scripts.sh"
+source "$SRC/tests/cloudinit/scripts.sh" || exit 1
 fresh_node
 node_conf node=node0 user=root
 

@@ -3,7 +3,7 @@
 # When a node counts as idle, and what follows from it. Time and use are arguments of idle_step.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
-source "${0%/*}/../cloudinit/scripts.sh"
+source "$SRC/tests/cloudinit/scripts.sh" || exit 1
 
 limit=$DTCTL_ROOT/var/lib/dtctl/idle_s
 now=1800000000
@@ -90,7 +90,7 @@ header='  sl  local_address rem_address   st'
 listen='   0: 00000000:0016 00000000:0000 0A'
 session='   1: 0A00004D:0016 FE00004D:C350 01'
 outgoing='   2: 0A00004D:C351 FE00004D:0016 01'
-proc=$DTCTL_ROOT/proc
+proc=${DTCTL_ROOT:?}/proc
 quiet() {
     rm -rf "$proc" && mkdir -p "$proc/net" "$proc/17"
     echo bash >"$proc/17/comm"
@@ -107,8 +107,14 @@ echo dtrun >"$proc/17/comm"
 is "$(busy)" 'a run' 'an agent'
 echo dttrain-cuda >"$proc/17/comm"
 is "$(busy)" 'a run' 'a trainer'
-echo mydtrun >"$proc/17/comm"
-is "$(busy)" '' 'not a program that is called similarly'
+for name in dtrun-0fbbcd7e3 dttrain-0fbbcd7 dttrain-cuda-0f; do
+    echo $name >"$proc/17/comm"
+    is "$(busy)" 'a run' "$name, as dtctl puts it there"
+done
+for name in mydtrun dtrunner dttrain-mine; do
+    echo $name >"$proc/17/comm"
+    is "$(busy)" '' "not $name, which is only called similarly"
+done
 quiet
 echo "$session" >>"$proc/net/tcp"
 is "$(busy)" 'an SSH connection' 'a connection to port 22'

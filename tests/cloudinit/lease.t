@@ -4,7 +4,7 @@
 # does. Time is an argument of lease_step, so hours pass here in a moment.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
-source "${0%/*}/../cloudinit/scripts.sh"
+source "$SRC/tests/cloudinit/scripts.sh" || exit 1
 
 lease=$DTCTL_ROOT/var/lib/dtctl/lease
 now=1800000000

@@ -4,7 +4,7 @@
 # answer.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
-source "${0%/*}/../cloudinit/scripts.sh"
+source "$SRC/tests/cloudinit/scripts.sh" || exit 1
 
 fresh_node
 mkdir -p imds
@@ -111,7 +111,7 @@ is "$(paste -sd, said)" "$service does not answer; asking on,$service answers ag
     'silence is reported once, and its end'
 
 # ---- which instances are watched -----------------------------------------------------------------
-rm -r "$DTCTL_ROOT/proc" && ln -s /proc "$DTCTL_ROOT/proc"
+rm -r "${DTCTL_ROOT:?}/proc" && ln -s /proc "$DTCTL_ROOT/proc"
 says instance-life-cycle on-demand
 is "$(within spot spot_main)" 'not a spot instance: on-demand' 'others need no watch'
 says instance-life-cycle spot

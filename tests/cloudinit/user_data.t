@@ -3,7 +3,7 @@
 # The user data of a node: rendered by Terraform, it holds every file unchanged, no value can break
 # it, it fits, and two generations of cloud-init accept it.
 source "${0%/*}/../lib.sh"
-source "$SRC/tests/cloudinit/render.sh"
+source "$SRC/tests/cloudinit/render.sh" || exit 1
 command -v terraform >/dev/null || command -v tofu >/dev/null ||
     skip_all 'user data is rendered by terraform or tofu, and neither is on PATH'
 
