@@ -1,0 +1,190 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Spot instances that are taken back in mid-run: recommended, then announced; announced at once, and
+# that for the node which coordinates; gone without a word. Every run ends well with every image of
+# every epoch seen once; what was announced costs not one step. up makes the dead instances anew, at
+# their addresses.
+# shellcheck disable=SC2317 # functions called through wait_for
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start "$@"
+
+WAIT=60      # seconds for anything that takes a few on an idle machine
+NOTICE=16    # seconds from a notice to the end of the instance; AWS gives 120
+IMAGES=4096
+EVERY=20     # steps between checkpoints, where there are any between notices
+ACCURACY=50  # per cent at least, of ten classes
+cloud_config spot 'nodes = 3' -- 'fallback = ["spot"]'
+cat >>dtctl.toml <<END
+[train]
+model = "mlp"
+hidden = [64]
+dataset = "shapes"
+train_size = $IMAGES
+test_size = 500
+batch = 8
+optimizer = "adam"
+lr = 0.001
+threads = 1
+print_every = 5
+checkpoint_every_epochs = 0
+END
+
+# ---- what is the case ---------------------------------------------------------------------------
+field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+run_of() { compgen -G ".dtctl/spot/runs/$1-*"; } # NAME: its folder
+trains() { [ "$(grep -c . "$(run_of "$1")/metrics.jsonl")" -ge 10 ]; }
+# events KIND [TEXT…]: the lines of this kind so far that have all of the texts.
+events() {
+    local lines text
+    lines=$(grep "\"kind\":\"$1\"" "$r/events.jsonl")
+    for text in "${@:2}"; do lines=$(grep -e "$text" <<<"$lines"); done
+    echo -n "$lines"
+}
+happened() { # COUNT KIND [TEXT…]
+    [ "$(events "${@:2}" | grep -c .)" -ge "$1" ]
+}
+ended() { # ID: for the API and on this machine
+    ! cloud_instances | grep -qx "$1" && cloud_nodes id ended | grep -qx "$1"
+}
+checkpoints() { # NODE: of the run that goes on
+    cloud_on "$1" sh -c "ls -d /home/ubuntu/.dtctl/runs/${r##*/}/state/checkpoint-*"
+}
+saved() { # NODE…: each has a checkpoint
+    local node
+    for node; do checkpoints "$node" || return 1; done
+}
+
+# ---- a run --------------------------------------------------------------------------------------
+begin() { # NAME SECONDS ARGUMENT…: goes on until it trains
+    local name=$1 epochs
+    epochs=$(awk -v n=$IMAGES -v s="$2" -v per_s="$speed" 'BEGIN { print int(per_s * s / n) + 2 }')
+    shift 2
+    cloud_run dtctl train --name "$name" --set train.epochs="$epochs" "$@" \
+        >"$name.out" 2>"$name.err" &
+    operator=$!
+    ok "$name: training begins" wait_for $WAIT trains "$name"
+    r=$(run_of "$name")
+    all=$epochs began=$SECONDS
+}
+
+finishes() { # NAME
+    local accuracy
+    wait "$operator"
+    is "$?" 0 "$1: training is complete" || diag "$(tail -n 20 "$1.err")"
+    is "$(field "$r/summary.json" state)" finished "$1: the summary says so"
+    is "$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
+        awk -v n=$IMAGES '$1 >= n && $1 < n + 3' | wc -l)" "$all" \
+        "$1: every image of every epoch was seen, once" # up to two fill the last batch
+    accuracy=$(field "$r/summary.json" accuracy)
+    ok "$1: the model is good ($accuracy %)" \
+        awk -v a="$accuracy" 'BEGIN { exit !(a + 0 >= '$ACCURACY') }'
+    ok "$1: and it is here" test -s "$r/output/model/model.safetensors"
+    diag "$1: $((SECONDS - began)) s, then at $SECONDS s"
+}
+
+place() { # FILE TEXT: the first "epoch E, step S" behind it
+    grep -o "$2.*epoch [0-9]*, step [0-9]*" "$1" | head -n 1 | grep -o 'epoch.*'
+}
+
+lost_nothing() { # NAME
+    like "$(place "$1.out" 'stopped by a signal')" 'step [0-9]' "$1: the ranks stopped at a step"
+    is "$(place "$1.out" 'resuming from')" "$(place "$1.out" 'stopped by a signal')" \
+        "$1: and go on from there"
+    is "$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | sort | uniq -d)" \
+        '' "$1: no step was done twice"
+}
+
+gone() { # NODE: what status says of it
+    grep -qE "^$1 .* gone +AWS has ended it; dtctl up makes another one" <<<"$out"
+}
+
+# ---- up -----------------------------------------------------------------------------------------
+run cloud_run dtctl up -y
+is "$status" 0 'up' || diag "$err"
+is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances'
+for node in node0 node1 node2; do
+    first[${node#node}]=$(cloud_node $node id) at[${node#node}]=$(cloud_node $node private_ip)
+done
+run cloud_run dtctl train --name probe --set train.epochs=2
+is "$status" 0 'two epochs, for the speed' || diag "$err"
+speed=$(field "$(run_of probe)/summary.json" images_per_s)
+diag "$speed images/s; up and ready at $SECONDS s"
+
+# ---- recommended, then announced ----------------------------------------------------------------
+begin warned 25 --nodes 1:3
+run checkpoints node0
+is "$out" '' 'warned: no checkpoint is there yet'
+cloud_fault rebalance node=node2
+ok 'warned: all ranks hear of the recommendation' \
+    wait_for $WAIT happened 3 notice '"peer":"node2"' '"reason":"rebalance"' '"signal":"SIGUSR1"'
+ok 'warned: every node gets a checkpoint' wait_for $WAIT saved node0 node1 node2
+is "$(events node-left)" '' 'warned: and nobody leaves'
+cloud_fault notice node=node2 seconds=$NOTICE
+ok 'warned: all ranks hear of the interruption' \
+    wait_for $WAIT happened 3 notice '"peer":"node2"' spot-terminate '"signal":"SIGUSR1"'
+ok 'warned: the node leaves' wait_for $WAIT happened 1 node-left '"peer":"node2"' spot-terminate
+is "$(cloud_node node2 id)" "${first[2]}" 'warned: before its end'
+ok 'warned: two nodes go on' wait_for $WAIT happened 2 round '"round":1' '"nodes":2'
+ok 'warned: the instance ends' wait_for $WAIT ended "${first[2]}"
+finishes warned
+lost_nothing warned
+like "$(cat warned.err)" 'node node2 ends soon, maybe \(rebalance\); every rank has got SIGUSR1' \
+    'warned: dtctl tells of the recommendation'
+like "$(cat warned.err)" 'node node2 ends in [0-9.]+ s \(spot-terminate\); every rank has got' \
+    'warned: and of the interruption'
+like "$(cat warned.out)" 'lost +node2, and the run went on without it: node node2 is taken away' \
+    'warned: the last screen tells of it'
+unlike "$(cat warned.err)" 'error' 'warned: and nothing is called an error'
+run cloud_run dtctl status
+is "$status" 3 'status says that a node has failed'
+ok 'and that AWS has ended it' gone node2 || diag "$out" "$err"
+
+# ---- announced at once --------------------------------------------------------------------------
+begin short 25 --nodes 1:2
+is "$(field <(events round '"group_rank":0') node)" node0 'short: the first node coordinates'
+cloud_fault notice node=node0 seconds=$NOTICE
+ok 'short: all ranks hear of the interruption' \
+    wait_for $WAIT happened 2 notice '"peer":"node0"' spot-terminate '"signal":"SIGUSR1"'
+ok 'short: the other node takes over, alone' wait_for $WAIT happened 1 round '"round":1' '"nodes":1'
+ok 'short: the instance ends' wait_for $WAIT ended "${first[0]}"
+finishes short
+lost_nothing short
+
+# ---- up again -----------------------------------------------------------------------------------
+run cloud_run dtctl up -y
+is "$status" 0 'up again' || diag "$err"
+is "$(cloud_nodes | sort | xargs)" 'node0 node1 node2' 'three nodes run'
+is "$(cloud_instances | wc -l)" 3 'and the API has three instances'
+is "$(cloud_node node1 id)" "${first[1]}" 'the one that lived is the same'
+for node in node0 node2; do
+    is "$(cloud_node $node private_ip)" "${at[${node#node}]}" "$node has its address again"
+    unlike "$(cloud_node $node id)" "${first[${node#node}]}" 'on another instance'
+done
+diag "up again at $SECONDS s"
+
+# ---- gone without a word ------------------------------------------------------------------------
+begin gone 15 --nodes 2 --spares 1 --set train.checkpoint_every_steps=$EVERY
+like "$(events round '"round":0' '"nodes":2' | grep -o '"node":"[^"]*"' | sort | xargs)" \
+    '^node:node0 node:node[12]$' 'gone: two nodes train, the first and one more'
+victim=$(field <(events round '"group_rank":1') node)
+spare=node$((3 - ${victim#node}))
+cloud_fault kill node="$victim"
+ok "gone: the loss of $victim is known" wait_for $WAIT happened 1 node-lost "\"peer\":\"$victim\""
+ok "gone: $spare, the spare, takes the place" \
+    wait_for $WAIT happened 1 round "\"node\":\"$spare\"" '"round":1' '"nodes":2'
+finishes gone
+from=$(place gone.out 'resuming from' | grep -o '[0-9]*$')
+reached=$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | cut -d: -f2 |
+    awk -v from="${from:-0}" '$1 <= last { print last; exit } { last = $1 }')
+ok "gone: from step $from, after ${reached:-$from}: two checkpoints back at most" \
+    test $((${reached:-from} - from)) -le $((2 * EVERY)) -a "${from:-0}" -ge $EVERY
+
+# ---- down ---------------------------------------------------------------------------------------
+run cloud_run dtctl down -y
+is "$status" 0 'down' || diag "$err"
+is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
+cloud_stop
+is "$(cloud_left)" '' 'nor on this machine'
+diag "done at $SECONDS s"
+done_testing
