@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Push against scp and rsync, over one OpenSSH server on this machine, in turns.
+"""`dtctl push` and `dtctl fetch` beside scp and rsync: one node with a real OpenSSH server, in turns.
 
-Cases: one large file that cannot be compressed, one that can, 10,000 small files, and the same
-again when nothing has changed; directly, and behind 20 ms of round trip (tests/tools/delay_proxy).
-Source and destination lie in memory (/dev/shm), so that the disk is not what is measured. All use
-the same key, and the cipher the client prefers. One JSON line per case: seconds (median of ROUNDS)
-and ratio = theirs / ours, above 1 when ours is faster. Nothing is left behind.
+The programs are called as users call them, on a cluster that is up. All use the same server, key
+and cipher (AES-256-GCM). Source and destination lie in memory; nobody calls fsync. Every file was
+read before. Before each run the destination is gone, and with it what dtctl keeps on both sides:
+its store of content, and its caches of hashes, so that it hashes everything anew (not in the case
+"again", where all programs find everything in place and scp, which cannot tell, takes no part).
 
-scp needs several round trips per file, a quarter of an hour for 10,000 of them: behind the delay it
-gets a hundredth of the files, and its figure is a hundred times that (scp_sampled says so).
+Cases: one large file of random bytes, one of text, 10,000 small files of text, these again; nearby
+(loopback) and behind 20 ms of round trip (tests/tools/delay_proxy, a relay that holds every byte for
+10 ms each way and has no limit of its own; one TCP connection ends and another begins there).
+
+One JSON line per case: seconds, the median of ROUNDS; processor seconds of the client and of
+everything below the server; ratio = theirs / ours, above 1 when ours is faster. It needs root, for
+namespaces of its own. scp takes several round trips per small file, minutes for all of them: behind
+the delay it gets a hundredth of the files, and its figure is a hundred times that (scp_sampled).
 """
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -24,63 +31,80 @@ import tempfile
 import time
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-LARGE_BYTES = 256 << 20
+LARGE_BYTES = int(os.environ.get("BENCH_LARGE_MB", "256")) << 20
 RTT_MS = 20
 SAMPLE = 100  # folders of small files
+FILES = 10000
+CIPHER = "aes256-gcm@openssh.com"
 SRC = os.environ.get("DTCTL_SRC", os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("DTCTL_BUILD", os.path.join(SRC, "build"))
 BIN = os.environ.get("DTCTL_BIN", os.path.join(SRC, "bin"))
-TOOLS = os.path.join(BUILD, "release/tests/tools")
+PROXY = os.path.join(BUILD, "release/tests/tools/delay_proxy")
+NEAR, FAR = 2201, 2202  # ports, in a network namespace of our own
+PROGRAMS = ("dtctl", "scp", "rsync")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def enter():
+    """Goes on in namespaces of its own: no network but loopback, and no process survives."""
+    if "--inside" in sys.argv:
+        run("ip", "link", "set", "lo", "up")
+        return
+    os.execvp("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
+                          "--mount-proc", "--propagation", "private", sys.executable,
+                          os.path.abspath(__file__), "--inside"])
 
 
-def run(*command):
+def run(*command, cwd=None):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE)
+                          stderr=subprocess.PIPE, cwd=cwd)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
 
 
-class Server:
-    """sshd with keys of its own on a port of its own, and a delay proxy before it."""
+class Node:
+    """sshd whose sessions have a home folder of their own, and a delay before it."""
 
     def __init__(self, top):
-        self.top, self.port, self.far_port = top, free_port(), free_port()
-        for name in ("host", "user"):
-            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{top}/{name}")
-        shutil.copy(f"{top}/user.pub", f"{top}/authorized")
+        self.home, user = f"{top}/node", f"{top}/home/.ssh/id_ed25519"
+        os.makedirs(f"{self.home}/.ssh")
+        os.makedirs(os.path.dirname(user))
+        for path in (f"{top}/host", user):
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path)
+        shutil.copy(f"{user}.pub", f"{self.home}/.ssh/authorized_keys")
         with open(f"{top}/host.pub", encoding="ascii") as f:
             key = " ".join(f.read().split()[:2])
-        with open(f"{top}/known", "w", encoding="ascii") as f:
-            for port in (self.port, self.far_port):
-                f.write(f"[127.0.0.1]:{port} {key}\n")
-        with open(f"{top}/config", "w", encoding="ascii") as f:
-            f.write(f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {top}/host\n"
-                    f"AuthorizedKeysFile {top}/authorized\nPidFile none\nStrictModes no\n"
-                    "UsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
-                    "Subsystem sftp internal-sftp\n")
+        with open(f"{top}/home/.ssh/known_hosts", "w", encoding="ascii") as f:
+            f.writelines(f"[127.0.0.1]:{port} {key}\n" for port in (NEAR, FAR))
+        with open(f"{top}/sshd_config", "w", encoding="ascii") as f:
+            f.write(f"Port {NEAR}\nListenAddress 127.0.0.1\nHostKey {top}/host\nPidFile none\n"
+                    "StrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+                    "PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n")
         os.makedirs("/run/sshd", exist_ok=True)
-        self.children = [subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", f"{top}/config"],
-                                          stderr=subprocess.DEVNULL)]
-        proxy = subprocess.Popen([f"{TOOLS}/delay_proxy", str(self.far_port), f"127.0.0.1:{self.port}",
-                                  str(RTT_MS // 2)], stdout=subprocess.PIPE)
-        self.children.append(proxy)
-        proxy.stdout.readline()
-        for _ in range(100):
+        inside = 'mount --bind "$1" "$2" && cd / && exec env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin ' \
+                 '/usr/sbin/sshd -D -e -f "$3"'
+        root_home = os.path.expanduser("~root")
+        self.sshd = subprocess.Popen(
+            ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside, "sh", self.home,
+             root_home, f"{top}/sshd_config"], stderr=subprocess.DEVNULL)
+        self.proxy = subprocess.Popen([PROXY, str(FAR), f"127.0.0.1:{NEAR}", str(RTT_MS // 2)],
+                                      stdout=subprocess.PIPE)
+        self.proxy.stdout.readline()
+        for _ in range(200):
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                socket.create_connection(("127.0.0.1", NEAR), 1).close()
                 return
             except OSError:
                 time.sleep(0.05)
         sys.exit("sshd does not start")
 
+    def cpu(self):
+        """Processor seconds of everything below sshd that has ended."""
+        with open(f"/proc/{self.sshd.pid}/stat", encoding="ascii") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
-        for child in self.children:
+        for child in (self.sshd, self.proxy):
             child.send_signal(signal.SIGTERM)
             child.wait()
 
@@ -91,99 +115,145 @@ def make_sources(top):
     with open(f"{top}/random/file", "wb") as f:
         for _ in range(LARGE_BYTES >> 20):
             f.write(rng.randbytes(1 << 20))
-    os.makedirs(f"{top}/text")
     words = [bytes(rng.choices(b"abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9)))
              for _ in range(5000)]
+    os.makedirs(f"{top}/text")
     with open(f"{top}/text/file", "wb") as f:
         while f.tell() < LARGE_BYTES:
             f.write(b" ".join(rng.choices(words, k=20000)) + b"\n")
-    for i in range(SAMPLE * 100):
-        folder = f"{top}/small/{i // 100}"
+    for i in range(FILES):
+        folder = f"{top}/small/{i // (FILES // SAMPLE)}"
         os.makedirs(folder, exist_ok=True)
         with open(f"{folder}/{i}.py", "wb") as f:
             f.write(b" ".join(rng.choices(words, k=rng.randint(20, 1200))))
-    shutil.copytree(f"{top}/small/0", f"{top}/sample")
+    shutil.copytree(f"{top}/small/0", f"{top}/sample/0")
 
 
-def commands(top, port, source):
-    """What each program is called with, for a destination that is there or not."""
-    identity, known = f"{top}/user", f"{top}/known"
-    user = subprocess.check_output(["id", "-un"], text=True).strip()
-    options = ["-i", identity, "-o", f"UserKnownHostsFile={known}", "-o", "BatchMode=yes", "-F",
-               "none"]
+def make_cluster(top, port):
+    """A cluster of one node, up."""
+    folder = f"{top}/cluster-{port}"
+    os.makedirs(folder)
+    with open(f"{folder}/dtctl.toml", "w", encoding="ascii") as f:
+        f.write(f'[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@127.0.0.1:{port}"]\n')
+    run(f"{BIN}/dtctl", "up", cwd=folder)
+    with open(f"{folder}/.dtctl/default/cluster.toml", encoding="ascii") as f:
+        names = [line.split('"')[1] for line in f if line.startswith("name") and '"' in line]
+    return folder, names[-1]
+
+
+def commands(top, port, node, verb, source):
+    """What each program is called with, and where the files end up."""
+    options = ["-F", "none", "-o", "BatchMode=yes", "-o", f"Ciphers={CIPHER}", "-o",
+               f"UserKnownHostsFile={top}/home/.ssh/known_hosts", "-i",
+               f"{top}/home/.ssh/id_ed25519"]
     shell = " ".join(["ssh", "-p", str(port)] + options)
-    return {
-        "dtctl": [f"{TOOLS}/remote_drive", "--config", "none", "--identity", identity,
-                  "--known-hosts", known, "--port", str(port), "--cache", f"{top}/hashes",
-                  "--replace", "push", "127.0.0.1", f"{BIN}/dtrun", f"{top}/node", "data",
-                  f"{source}/"],
-        "scp": ["scp", "-q", "-r", "-P", str(port)] + options +
-               [source, f"{user}@127.0.0.1:{top}/scp"],
-        "rsync": ["rsync", "-a", "-e", shell, f"{source}/", f"{user}@127.0.0.1:{top}/rsync/"],
-    }
+    far, here = f"root@127.0.0.1:{top}", f"{top}/{source}"
+    scp = ["scp", "-q", "-r", "-P", str(port)] + options
+    rsync = ["rsync", "-a", "-e", shell]
+    if verb == "push":
+        return {"dtctl": ([f"{BIN}/dtctl", "push", f"{here}/", "--to", f"{top}/to-dtctl"],
+                          f"{top}/to-dtctl"),
+                "scp": (scp + [here, f"{far}/to-scp"], f"{top}/to-scp"),
+                "rsync": (rsync + [f"{here}/", f"{far}/to-rsync/"], f"{top}/to-rsync")}
+    return {"dtctl": ([f"{BIN}/dtctl", "fetch", "--path", f"{here}/", "--to", f"{top}/to-dtctl"],
+                      f"{top}/to-dtctl/{node}"),
+            "scp": (scp + [f"{far}/{source}", f"{top}/to-scp"], f"{top}/to-scp"),
+            "rsync": (rsync + [f"{far}/{source}/", f"{top}/to-rsync/"], f"{top}/to-rsync")}
 
 
-def clear(top):
-    for name in ("node/data", "node/cas", "scp", "rsync"):
-        shutil.rmtree(f"{top}/{name}", ignore_errors=True)
+def clear(top, cluster):
+    for path in [f"{top}/to-{name}" for name in PROGRAMS] + [f"{top}/node/.dtctl/cas"]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in (f"{top}/node/.dtctl/hashes", f"{cluster}/.dtctl/default/hashes"):
+        if os.path.exists(path):
+            os.unlink(path)
 
 
 def same(a, b):
     return subprocess.run(["diff", "-rq", a, b], stdout=subprocess.DEVNULL).returncode == 0
 
 
-def measure(top, port, source, again, sampled):
-    """Seconds of each program, in turns."""
-    seconds = {"dtctl": [], "scp": [], "rsync": []}
+def timed(node, command, cwd):
+    """Seconds, and processor seconds of both sides."""
+    before, far = resource.getrusage(resource.RUSAGE_CHILDREN), node.cpu()
+    start = time.perf_counter()
+    run(*command, cwd=cwd)
+    seconds = time.perf_counter() - start
+    time.sleep(0.03)  # the server's processes end after their client
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            node.cpu() - far)
+
+
+def measure(top, node, cluster, port, verb, source, again, sampled):
+    """Medians of each program, in turns."""
+    folder, name = cluster
+    figures = {}
     for _ in range(ROUNDS):
-        clear(top)
-        for name, command in commands(top, port, source).items():
-            scale = 1
-            if name == "scp" and sampled:
-                scale = SAMPLE
-                command[command.index(source)] = f"{top}/sample"
-            elif again and name != "scp":  # scp cannot tell what is there
-                run(*command)
-            start = time.perf_counter()
-            run(*command)
-            seconds[name].append((time.perf_counter() - start) * scale)
-        for folder in ("node/data", "rsync") if sampled else ("node/data", "scp", "rsync"):
-            if not same(source, f"{top}/{folder}"):
-                sys.exit(f"{folder} is not what was sent")
-    return {name: statistics.median(values) for name, values in seconds.items()}
+        clear(top, folder)
+        for program in PROGRAMS:
+            if again and program == "scp":
+                continue
+            cut = program == "scp" and sampled
+            command, to = commands(top, port, name, verb, "sample" if cut else source)[program]
+            if again:
+                run(*command, cwd=folder)
+            scale = SAMPLE if cut else 1
+            figures.setdefault(program, []).append(
+                tuple(v * scale for v in timed(node, command, folder)))
+            if not same(f"{top}/{'sample' if cut else source}", to):
+                sys.exit(f"{to} is not what was sent")
+            shutil.rmtree(to)  # so that nobody has less memory than the one before
+    return {program: [statistics.median(v) for v in zip(*rounds)]
+            for program, rounds in figures.items()}
+
+
+def report(verb, case, rtt, sampled, figures):
+    line = {"bench": "push", "verb": verb, "case": case, "rtt_ms": rtt, "rounds": ROUNDS,
+            "cipher": CIPHER}
+    for program, (seconds, client, far) in figures.items():
+        line[f"{program}_s"] = round(seconds, 3)
+        line[f"{program}_cpu_s"] = round(client, 3)
+        line[f"{program}_far_cpu_s"] = round(far, 2)
+    for program in PROGRAMS[1:]:
+        if program in figures:
+            line[f"ratio_{program}"] = round(figures[program][0] / figures["dtctl"][0], 2)
+            line[f"cpu_ratio_{program}"] = round(
+                sum(figures[program][1:]) / sum(figures["dtctl"][1:]), 2)
+    if "scp" in figures:
+        line["scp_sampled"] = sampled
+    print(json.dumps(line), flush=True)
+
+
+CASES = [("push", "large-random", "random", False), ("push", "large-text", "text", False),
+         ("push", "small-10000", "small", False), ("push", "small-10000-again", "small", True),
+         ("fetch", "large-random", "random", False), ("fetch", "small-10000", "small", False)]
 
 
 def main():
-    for program in ("/usr/sbin/sshd", "scp", "rsync"):
+    for program in ("/usr/sbin/sshd", "scp", "rsync", "unshare", "ip"):
         if not shutil.which(program):
             print(f"bench_push.py: {program} is not installed", file=sys.stderr)
             return
-    run("make", "-s", "-C", SRC, f"BUILD={BUILD}", "MODE=release", f"{TOOLS}/remote_drive",
-        f"{TOOLS}/delay_proxy")
+    if os.getuid() != 0:
+        print("bench_push.py: namespaces need root", file=sys.stderr)
+        return
+    enter()
+    run("make", "-s", "-C", SRC, f"BUILD={BUILD}", "MODE=release", PROXY)
     top = tempfile.mkdtemp(prefix="bench_push.", dir="/dev/shm")
     os.chmod(top, 0o755)
-    server = Server(top)
+    os.environ["HOME"] = f"{top}/home"
+    node = Node(top)
     try:
         make_sources(top)
-        # The agent is there beforehand, as after `dtctl up`.
-        push = commands(top, server.port, "")["dtctl"]
-        run(*push[:push.index("--replace")], "hello", "127.0.0.1", f"{BIN}/dtrun", f"{top}/node")
-        for rtt, port in ((0, server.port), (RTT_MS, server.far_port)):
-            for case, source, again in (("large-random", "random", False),
-                                        ("large-text", "text", False),
-                                        ("small-10000", "small", False),
-                                        ("small-10000-again", "small", True)):
-                sampled = source == "small" and rtt > 0
-                s = measure(top, port, f"{top}/{source}", again, sampled)
-                print(json.dumps({
-                    "bench": "push", "case": case, "rtt_ms": rtt,
-                    "bytes": LARGE_BYTES if "large" in case else None,
-                    "dtctl_s": round(s["dtctl"], 3), "scp_s": round(s["scp"], 3),
-                    "rsync_s": round(s["rsync"], 3), "scp_sampled": sampled,
-                    "ratio_scp": round(s["scp"] / s["dtctl"], 2),
-                    "ratio_rsync": round(s["rsync"] / s["dtctl"], 2)}), flush=True)
+        for rtt, port in ((0, NEAR), (RTT_MS, FAR)):
+            cluster = make_cluster(top, port)
+            for verb, case, source, again in CASES:
+                sampled = source == "small" and rtt > 0 and not again
+                report(verb, case, rtt, sampled,
+                       measure(top, node, cluster, port, verb, source, again, sampled))
     finally:
-        server.stop()
+        node.stop()
         shutil.rmtree(top, ignore_errors=True)
 
 

@@ -30,6 +30,8 @@ void strbuf_addc(struct strbuf *b, char c);
 void strbuf_addf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_vaddf(struct strbuf *b, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
+// Room for len bytes at the end, which the caller fills and then adds to b->len. Without cap_max.
+char *strbuf_reserve(struct strbuf *b, size_t len);
 void strbuf_consume(struct strbuf *b, size_t len); // drops the first len bytes
 const char *strbuf_cstr(const struct strbuf *b);   // "" when empty; valid until the next change
 

@@ -47,6 +47,11 @@ void strbuf_add(struct strbuf *b, const void *p, size_t len) {
     b->data[b->len] = '\0';
 }
 
+char *strbuf_reserve(struct strbuf *b, size_t len) {
+    must(reserve(b, len));
+    return b->data + b->len;
+}
+
 void strbuf_adds(struct strbuf *b, const char *s) {
     strbuf_add(b, s, strlen(s));
 }

@@ -173,12 +173,14 @@ void hash_cache_fini(struct hash_cache *c) {
 }
 
 int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struct err *e) {
-    unsigned char *buf = heap_alloc(READ_BYTES);
+    // No more than is needed: for many small files, making room costs more than hashing.
+    size_t room = size < READ_BYTES ? (size_t)size : READ_BYTES;
+    unsigned char *buf = heap_realloc(NULL, room);
     struct hash h;
     uint64_t done = 0;
     hash_init(&h);
     while (done < size) {
-        size_t want = size - done < READ_BYTES ? (size_t)(size - done) : READ_BYTES;
+        size_t want = size - done < room ? (size_t)(size - done) : room;
         ssize_t n = pread(fd, buf, want, (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;

@@ -100,18 +100,9 @@ static void destroy(struct xfer *x) {
 
 static void put_list(struct push_conn *c) {
     struct push *p = c->push;
-    struct strbuf b = {0};
-    xfer_put_entries(&b, p->m, &p->next_entry, PUSH_ENTRIES_BYTES);
-    if (b.len)
-        xfer_wire_put(&c->stream.packer, &c->channel.out, XFER_ENTRIES, b.data, b.len,
-                      !p->no_compress);
-    strbuf_clear(&b);
-    if (p->next_entry == p->m->count) {
-        xfer_put_uint(&b, p->m->count, 8);
-        xfer_wire_frame(&c->channel.out, XFER_ENTRIES_END, b.data, b.len);
+    if (xfer_wire_entries(&c->stream.packer, &c->channel.out, p->m, &p->next_entry,
+                          PUSH_ENTRIES_BYTES, !p->no_compress))
         c->state = CONN_ANSWER;
-    }
-    strbuf_fini(&b);
 }
 
 // Are all further connections through with their work? Those still on their way are not needed.

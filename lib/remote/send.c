@@ -114,7 +114,6 @@ void send_stream_fini(struct send_stream *s) {
     if (s->fd >= 0)
         close(s->fd);
     xfer_packer_fini(&s->packer);
-    strbuf_fini(&s->scratch);
     free(s->out);
     *s = (struct send_stream){.fd = -1};
 }
@@ -198,28 +197,33 @@ static const char *open_entry(const struct manifest_entry *n, int *fd) {
     return "it became shorter meanwhile";
 }
 
-// One small file onto the scratch buffer; NULL, or why not.
-static const char *add_small(struct send_stream *s, const struct manifest_entry *n) {
-    struct strbuf *b = &s->scratch;
-    size_t start = b->len;
-    const char *why = NULL;
-    strbuf_add(b, n->hash, HASH_BYTES);
-    xfer_put_uint(b, n->size, 4);
+// Content of an entry behind what is in b; NULL, or why not.
+static const char *add_content(struct strbuf *b, const struct manifest_entry *n, int fd,
+                               uint64_t offset, size_t len) {
     if (n->bytes) {
-        strbuf_add(b, n->bytes, n->size);
+        strbuf_add(b, n->bytes + offset, len);
         return NULL;
     }
-    static char buf[XFER_SMALL_BYTES_MAX];
-    int fd;
-    why = open_entry(n, &fd);
-    if (!why && !read_exactly(fd, 0, buf, n->size))
-        why = "it cannot be read";
+    if (!read_exactly(fd, offset, strbuf_reserve(b, len), len))
+        return "it cannot be read";
+    b->len += len;
+    return NULL;
+}
+
+// One small file into the batch; NULL, or why not.
+static const char *add_small(struct strbuf *b, const struct manifest_entry *n) {
+    size_t start = b->len;
+    int fd = -1;
+    const char *why = n->bytes ? NULL : open_entry(n, &fd);
+    if (why)
+        return why;
+    strbuf_add(b, n->hash, HASH_BYTES);
+    xfer_put_uint(b, n->size, 4);
+    why = add_content(b, n, fd, 0, n->size);
     if (fd >= 0)
         close(fd);
     if (why)
         b->len = start;
-    else
-        strbuf_add(b, buf, n->size);
     return why;
 }
 
@@ -227,19 +231,24 @@ static void fill_small(struct send_stream *s, const struct send_unit *u, struct 
                        bool compress) {
     const struct send_plan *p = s->plan;
     uint32_t bytes = 0;
-    strbuf_clear(&s->scratch);
+    struct strbuf bad = {0}; // frames of their own, after the batch
+    size_t begin = xfer_wire_begin(out, XFER_BATCH);
     for (uint32_t i = 0; i < u->count; i++) {
         uint32_t entry = p->small[u->first + i];
         if (p->bad[entry])
             continue;
-        const char *why = add_small(s, &p->m->entries[entry]);
+        const char *why = add_small(out, &p->m->entries[entry]);
         if (why)
-            tell_bad(s, entry, why, out);
+            tell_bad(s, entry, why, &bad);
         else
             bytes += (uint32_t)p->m->entries[entry].size;
     }
-    if (s->scratch.len)
-        xfer_wire_put(&s->packer, out, XFER_BATCH, s->scratch.data, s->scratch.len, compress);
+    if (out->len > begin + XFER_HEAD_BYTES)
+        xfer_wire_end(&s->packer, out, begin, compress);
+    else
+        out->len = begin;
+    strbuf_add(out, bad.data ? bad.data : "", bad.len);
+    strbuf_fini(&bad);
     s->sent += bytes;
     out_at(s, s->out_count - 1)->bytes = bytes;
     s->active = false;
@@ -248,29 +257,28 @@ static void fill_small(struct send_stream *s, const struct send_unit *u, struct 
 static void fill_large(struct send_stream *s, const struct send_unit *u, struct strbuf *out,
                        bool compress) {
     const struct manifest_entry *n = &s->plan->m->entries[u->entry];
-    static char buf[XFER_PIECE_BYTES];
     uint32_t left = u->bytes - s->position;
     uint32_t len = left < XFER_PIECE_BYTES ? left : XFER_PIECE_BYTES;
     uint64_t offset = (uint64_t)u->unit * XFER_UNIT_BYTES + s->position;
-    const char *why = NULL, *data = n->bytes ? (const char *)n->bytes + offset : buf;
+    const char *why = NULL;
     if (!n->bytes && (s->fd < 0 || s->fd_entry != u->entry)) {
         if (s->fd >= 0)
             close(s->fd);
         why = open_entry(n, &s->fd);
         s->fd_entry = u->entry;
     }
-    if (!why && !n->bytes && !read_exactly(s->fd, offset, buf, len))
-        why = "it cannot be read";
+    size_t begin = xfer_wire_begin(out, XFER_CHUNK);
+    strbuf_add(out, n->hash, HASH_BYTES);
+    xfer_put_uint(out, n->size, 8);
+    xfer_put_uint(out, offset, 8);
+    if (!why)
+        why = add_content(out, n, s->fd, offset, len);
     if (why) {
+        out->len = begin;
         tell_bad(s, u->entry, why, out);
         return;
     }
-    strbuf_clear(&s->scratch);
-    strbuf_add(&s->scratch, n->hash, HASH_BYTES);
-    xfer_put_uint(&s->scratch, n->size, 8);
-    xfer_put_uint(&s->scratch, offset, 8);
-    strbuf_add(&s->scratch, data, len);
-    xfer_wire_put(&s->packer, out, XFER_CHUNK, s->scratch.data, s->scratch.len, compress);
+    xfer_wire_end(&s->packer, out, begin, compress);
     s->position += len;
     s->sent += len;
     s->active = s->position < u->bytes;

@@ -50,7 +50,6 @@ struct send_stream {
     struct send_plan *plan;
     bool from_back; // takes units from the end of the plan, so that two streams meet in the middle
     struct xfer_packer packer;
-    struct strbuf scratch;
     struct send_unit *out; // ring of units on their way
     size_t out_first, out_count, out_room;
     bool active;       // the last of `out` is being sent

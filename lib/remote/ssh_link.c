@@ -15,6 +15,10 @@
 enum {
     LINK_READ_BYTES = 64 << 10,
     LINK_READS_PER_STEP_MAX = 64, // of one command, so that others get their turn
+    // What a channel has on its way to a node nearby: OpenSSH's server pays for each byte that
+    // waits in it, by growing and clearing its buffers, and its window of 2 MB is filled at once.
+    LINK_NEAR_US = 500,
+    LINK_NEAR_BYTES = 256 << 10,
 };
 
 struct ssh_link {
@@ -38,6 +42,7 @@ struct ssh_run {
     char *line, *term; // heap
     bool pty, input_end_sent, resize;
     int columns, rows;
+    unsigned long window; // the most that the far end has offered
 };
 
 static struct ssh *session_of(const struct ssh_run *r) {
@@ -120,10 +125,19 @@ static int step_start(struct ssh_run *r) {
     return 1;
 }
 
+// Is more on its way than a node nearby has use for? Its answers are taken by reading.
+static bool is_ahead(struct ssh_run *r) {
+    unsigned long left = libssh2_channel_window_write(r->channel);
+    r->window = left > r->window ? left : r->window;
+    int64_t us = session_of(r)->round_trip_us;
+    return us > 0 && us < LINK_NEAR_US && !r->run.paused && r->window - left >= LINK_NEAR_BYTES;
+}
+
 static void write_input(struct ssh_run *r) {
     size_t len;
     const void *p;
-    while (ssh_has_room(session_of(r)) && (p = transport_input_peek(&r->run, &len))) {
+    while (ssh_has_room(session_of(r)) && !is_ahead(r) &&
+           (p = transport_input_peek(&r->run, &len))) {
         ssize_t n = libssh2_channel_write(r->channel, p, len);
         if (n == LIBSSH2_ERROR_EAGAIN || n == 0)
             return;
@@ -201,10 +215,11 @@ static int step_on(struct ssh_run *r) {
         r->resize = libssh2_channel_request_pty_size(r->channel, r->columns, r->rows) ==
                     LIBSSH2_ERROR_EAGAIN;
     }
-    write_input(r);
     int more = read_output(r, 0);
     if (!r->run.closed)
         more |= read_output(r, SSH_EXTENDED_DATA_STDERR);
+    if (!r->run.closed && session_of(r)->state == SSH_OPEN)
+        write_input(r);
     if (session_of(r)->state != SSH_OPEN)
         return 0;
     if (more)

@@ -19,7 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NODE_READ_BYTES = 256 << 10, NODE_PROGRESS_MS = 500 };
+enum {
+    NODE_READ_BYTES = 256 << 10,
+    NODE_USED_BYTES_MAX = 1 << 20, // before what follows is moved to the front
+};
 
 struct node {
     struct arena arena;
@@ -80,17 +83,18 @@ static int node_frame(struct node *n, struct xfer_frame *f, struct err *e) {
             n->in_used += rc > 0 ? f->wire_bytes : 0;
             return rc;
         }
-        strbuf_consume(&n->in, n->in_used);
-        n->in_used = 0;
-        static char buf[NODE_READ_BYTES];
-        ssize_t got = read(0, buf, sizeof buf);
+        if (n->in_used == n->in.len || n->in_used >= NODE_USED_BYTES_MAX) {
+            strbuf_consume(&n->in, n->in_used);
+            n->in_used = 0;
+        }
+        ssize_t got = read(0, strbuf_reserve(&n->in, NODE_READ_BYTES), NODE_READ_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return err_errno(e, ERR_NET, "the connection was cut");
         if (got == 0)
             return err_set(e, ERR_NET, "the connection was cut");
-        strbuf_add(&n->in, buf, (size_t)got);
+        n->in.len += (size_t)got;
     }
 }
 
@@ -196,20 +200,14 @@ static int on_hashed(void *ctx, uint64_t done, uint64_t total) {
 
 static int send_list(struct node *n, const struct manifest *m, bool compress, struct err *e) {
     struct xfer_packer packer = {0};
-    struct strbuf b = {0};
     int rc = 0;
-    for (size_t next = 0; rc == 0 && next < m->count;) {
-        strbuf_clear(&b);
-        xfer_put_entries(&b, m, &next, XFER_BATCH_BYTES);
-        xfer_wire_put(&packer, &n->out, XFER_ENTRIES, b.data, b.len, compress);
+    bool ended = false;
+    for (size_t next = 0; rc == 0 && !ended;) {
+        ended = xfer_wire_entries(&packer, &n->out, m, &next, XFER_BATCH_BYTES, compress);
         rc = node_flush(n, e);
     }
-    strbuf_clear(&b);
-    xfer_put_uint(&b, m->count, 8);
-    xfer_wire_frame(&n->out, XFER_ENTRIES_END, b.data, b.len);
-    strbuf_fini(&b);
     xfer_packer_fini(&packer);
-    return rc < 0 ? -1 : node_flush(n, e);
+    return rc;
 }
 
 // Compressing pays while the connection is what we wait for.

@@ -5,7 +5,12 @@
 #include <string.h>
 #include <zstd.h>
 
-enum { WIRE_ZSTD_LEVEL = 1, WIRE_SKIP_MAX = 64, WIRE_FLAG_ZSTD = 1 };
+enum {
+    WIRE_ZSTD_LEVEL = 1,
+    WIRE_PACK_BYTES_MIN = 512,
+    WIRE_SKIP_MAX = 64,
+    WIRE_FLAG_ZSTD = 1,
+};
 
 static const char *const type_names[] = {[XFER_NONE] = "none",
 #define X(id, name) [id] = name,
@@ -59,46 +64,55 @@ void xfer_unpacker_fini(struct xfer_unpacker *u) {
     *u = (struct xfer_unpacker){0};
 }
 
-static void put_head(struct strbuf *out, size_t len, enum xfer_type type, unsigned flags) {
-    unsigned char head[XFER_HEAD_BYTES] = {0};
+static void set_head(struct strbuf *out, size_t begin, enum xfer_type type, unsigned flags) {
+    unsigned char *head = (unsigned char *)out->data + begin;
+    size_t len = out->len - begin - XFER_HEAD_BYTES;
     must(len <= XFER_FRAME_BYTES_MAX);
     bytes_store(head, len, 4);
-    head[4] = (unsigned char)type;
-    head[5] = (unsigned char)flags;
+    bytes_store(head + 4, (uint64_t)type | (uint64_t)flags << 8, 4);
+}
+
+size_t xfer_wire_begin(struct strbuf *out, enum xfer_type type) {
+    size_t begin = out->len;
+    static const unsigned char head[XFER_HEAD_BYTES];
     strbuf_add(out, head, sizeof head);
+    set_head(out, begin, type, 0);
+    return begin;
 }
 
 void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, size_t len) {
-    put_head(out, len, type, 0);
+    size_t begin = xfer_wire_begin(out, type);
     if (len)
         strbuf_add(out, p, len);
+    set_head(out, begin, type, 0);
 }
 
-void xfer_wire_put(struct xfer_packer *k, struct strbuf *out, enum xfer_type type, const void *p,
-                   size_t len, bool compress) {
-    if (!compress || len < 512 || k->skip > 0) {
-        k->skip -= compress && k->skip > 0;
-        xfer_wire_frame(out, type, p, len);
-        return;
-    }
+// The packed bytes of p in k->packed, or 0: it does not shrink.
+static size_t pack(struct xfer_packer *k, const void *p, size_t len) {
     if (!k->zstd)
         k->zstd = ZSTD_createCCtx();
     size_t room = ZSTD_compressBound(XFER_FRAME_BYTES_MAX);
     if (!k->packed)
-        k->packed = heap_alloc(room + 4);
-    size_t n =
-        k->zstd ? ZSTD_compressCCtx(k->zstd, k->packed + 4, room, p, len, WIRE_ZSTD_LEVEL) : len;
-    if (ZSTD_isError(n) || n + 4 > len - len / 16) {
-        k->skip_next = k->skip_next ? k->skip_next * 2 : 4;
+        k->packed = heap_alloc(room);
+    size_t n = k->zstd ? ZSTD_compressCCtx(k->zstd, k->packed, room, p, len, WIRE_ZSTD_LEVEL) : len;
+    return ZSTD_isError(n) || n + 4 > len - len / 16 ? 0 : n;
+}
+
+void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool compress) {
+    enum xfer_type type = (enum xfer_type)(unsigned char)out->data[begin + 4];
+    size_t len = out->len - begin - XFER_HEAD_BYTES, packed = 0;
+    if (compress && len >= WIRE_PACK_BYTES_MIN && k->skip-- <= 0) {
+        packed = pack(k, out->data + begin + XFER_HEAD_BYTES, len);
+        k->skip_next = packed ? 0 : k->skip_next ? 2 * k->skip_next : 4;
         k->skip_next = k->skip_next > WIRE_SKIP_MAX ? WIRE_SKIP_MAX : k->skip_next;
         k->skip = k->skip_next;
-        xfer_wire_frame(out, type, p, len);
-        return;
     }
-    k->skip_next = 0;
-    bytes_store(k->packed, len, 4);
-    put_head(out, n + 4, type, WIRE_FLAG_ZSTD);
-    strbuf_add(out, k->packed, n + 4);
+    if (packed) {
+        out->len = begin + XFER_HEAD_BYTES;
+        xfer_put_uint(out, len, 4);
+        strbuf_add(out, k->packed, packed);
+    }
+    set_head(out, begin, type, packed ? WIRE_FLAG_ZSTD : 0);
 }
 
 void xfer_packer_fini(struct xfer_packer *k) {
@@ -160,20 +174,33 @@ int xfer_wire_unexpected(const struct xfer_frame *f, struct err *e) {
 
 // ---- entries ----------------------------------------------------------------------------------
 
-void xfer_put_entries(struct strbuf *b, const struct manifest *m, size_t *next, size_t bytes_max) {
-    for (; *next < m->count && b->len < bytes_max; ++*next) {
-        const struct manifest_entry *n = &m->entries[*next];
-        xfer_put_uint(b, n->kind, 1);
-        xfer_put_uint(b, n->mode, 2);
-        xfer_put_uint(b, (uint64_t)n->mtime_ns, 8);
-        xfer_put_str(b, n->path);
-        if (n->kind == MANIFEST_FILE) {
-            xfer_put_uint(b, n->size, 8);
-            strbuf_add(b, n->hash, HASH_BYTES);
-        } else if (n->kind == MANIFEST_LINK) {
-            xfer_put_str(b, n->target);
-        }
+static void put_entry(struct strbuf *b, const struct manifest_entry *n) {
+    xfer_put_uint(b, n->kind, 1);
+    xfer_put_uint(b, n->mode, 2);
+    xfer_put_uint(b, (uint64_t)n->mtime_ns, 8);
+    xfer_put_str(b, n->path);
+    if (n->kind == MANIFEST_FILE) {
+        xfer_put_uint(b, n->size, 8);
+        strbuf_add(b, n->hash, HASH_BYTES);
+    } else if (n->kind == MANIFEST_LINK) {
+        xfer_put_str(b, n->target);
     }
+}
+
+bool xfer_wire_entries(struct xfer_packer *k, struct strbuf *out, const struct manifest *m,
+                       size_t *next, size_t bytes_max, bool compress) {
+    unsigned char count[8];
+    if (*next < m->count) {
+        size_t begin = xfer_wire_begin(out, XFER_ENTRIES);
+        for (; *next < m->count && out->len - begin < bytes_max; ++*next)
+            put_entry(out, &m->entries[*next]);
+        xfer_wire_end(k, out, begin, compress);
+    }
+    if (*next < m->count)
+        return false;
+    bytes_store(count, m->count, sizeof count);
+    xfer_wire_frame(out, XFER_ENTRIES_END, count, sizeof count);
+    return true;
 }
 
 int xfer_get_entries(const struct xfer_frame *f, struct manifest *m, struct err *e) {

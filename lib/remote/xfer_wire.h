@@ -87,15 +87,16 @@ int xfer_wire_take(struct xfer_unpacker *u, const void *p, size_t len, struct xf
                    struct err *e);
 void xfer_unpacker_fini(struct xfer_unpacker *u);
 
-// Packs frames; owns buffers. `compress` says that it may pay; what does not shrink goes plain, and
-// then some frames are not even tried.
+// Packs frames; owns buffers. A frame's payload is built where it goes out from: what is appended
+// to `out` between begin and end. `compress` says that it may pay; what does not shrink stays
+// plain, and then some frames are not even tried.
 struct xfer_packer {
     unsigned char *packed;
     void *zstd;
     int skip, skip_next;
 };
-void xfer_wire_put(struct xfer_packer *k, struct strbuf *out, enum xfer_type type, const void *p,
-                   size_t len, bool compress);
+size_t xfer_wire_begin(struct strbuf *out, enum xfer_type type); // for xfer_wire_end
+void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool compress);
 void xfer_packer_fini(struct xfer_packer *k);
 // Without compression.
 void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, size_t len);
@@ -108,8 +109,10 @@ void xfer_put_str(struct strbuf *b, const char *s);
 // NULL (and r->bad) when cut short, too long or with a NUL inside; in the arena.
 const char *xfer_get_str(struct bytes_reader *r, struct arena *a, size_t len_max);
 
-// Entries of a manifest, as many as fit below about `bytes_max`; *next moves on.
-void xfer_put_entries(struct strbuf *b, const struct manifest *m, size_t *next, size_t bytes_max);
+// The next frame of a manifest's entries, of about `bytes_max`; *next moves on. True when it was
+// the last one: ENTRIES_END is then behind it.
+bool xfer_wire_entries(struct xfer_packer *k, struct strbuf *out, const struct manifest *m,
+                       size_t *next, size_t bytes_max, bool compress);
 int xfer_get_entries(const struct xfer_frame *f, struct manifest *m, struct err *e);
 
 // First frame of a push.

@@ -23,9 +23,9 @@ through() {
         grep -v '^ *\(Port\|LogLevel\|PidFile\)' base_config
     } >config.$port
     on 1 sh -c 'cat >/run/config' <config.$port
-    on 1 /usr/sbin/sshd -D -e -f /run/config 2>server.log &
+    on 1 /usr/sbin/sshd -D -e -f /run/config 2>$port.log &
     local server=$! sent
-    wait_for 30 grep -q 'Server listening' server.log
+    wait_for 30 grep -q 'Server listening' $port.log
     run drive --known-hosts known --port $port --no-compress push $N1 "$DTRUN" "~/.dtctl.$port" \
         there big
     sent=$status/$err
@@ -34,9 +34,9 @@ through() {
     kill $server 2>/dev/null
     wait $server 2>/dev/null
     is "$sent $status/$err" '0/ 0/' "$1 with $2: there and back"
-    like "$(grep -a 'kex: client->server' server.log | tail -n 1)" \
+    like "$(grep -a 'kex: client->server' $port.log | tail -n 1)" \
         "cipher: $1 MAC: ($2|<implicit>)" '  was what they agreed on'
-    ok '  keys were exchanged anew' test "$(grep -ac 'SSH2_MSG_NEWKEYS received' server.log)" -ge 8
+    ok '  keys were exchanged anew' test "$(grep -ac 'SSH2_MSG_NEWKEYS received' $port.log)" -ge 8
     is "$(on 1 sha256sum "/root/.dtctl.$port/there/big" | cut -c1-64)" \
         "$(sha256sum big | cut -c1-64)" '  and the file is right'
     ok '  also when it has come back' cmp big "got.$port/big"

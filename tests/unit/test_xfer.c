@@ -102,16 +102,8 @@ static int answer(struct run *t, struct send_stream *s) {
 }
 
 static int run_list(struct run *t, const struct manifest *m) {
-    struct strbuf b = {0};
-    for (size_t next = 0; next < m->count;) {
-        strbuf_clear(&b);
-        xfer_put_entries(&b, m, &next, 1000);
-        xfer_wire_put(&t->packer, &t->forth, XFER_ENTRIES, b.data, b.len, t->compress);
-    }
-    strbuf_clear(&b);
-    xfer_put_uint(&b, m->count, 8);
-    xfer_wire_frame(&t->forth, XFER_ENTRIES_END, b.data, b.len);
-    strbuf_fini(&b);
+    for (size_t next = 0; !xfer_wire_entries(&t->packer, &t->forth, m, &next, 1000, t->compress);)
+        ;
     send_plan_init(&t->plan, m);
     t->planned = true;
     return deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
