@@ -18,7 +18,7 @@ static struct err e;
 static struct loop *loop;
 static struct file_timers timers;
 static char dir[] = "/tmp/test_file_timer.XXXXXX";
-static char scopes[256]; // of what has expired, and the signal
+static char scopes[2048]; // of what has expired, and the signal
 static int expired;
 
 static void on_expired(struct file_timers *t, const struct file_timer *x, int signal) {
