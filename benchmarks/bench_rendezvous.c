@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many agents join one coordinator on this machine: from the first connection until every agent has
-// its ranks. Authenticated with a key, as dtctl's runs are. The floor beside it: as many bare TCP
-// connections, opened, accepted, one byte back. The coordinator is one process, all agents another.
+// its ranks. Authenticated with a key and with node ranks given, as in dtctl's runs. The floor
+// beside it: as many bare TCP connections, opened, accepted, one byte back. The coordinator is one
+// process, all agents another. bytes: what went over all connections, both ways.
 //
-//     bench_rendezvous [AGENTS…]     default 100 1000 9000; JSON lines
+//     bench_rendezvous [AGENTS…]     default 100 1000 10000; JSON lines
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "elastic/coordinator.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +104,7 @@ static void on_ready(struct link *l) {
     snprintf(name, sizeof name, "node%d", a->number);
     struct wire_msg m = {.type = WIRE_JOIN,
                          .name = name,
-                         .node_rank = -1,
+                         .node_rank = a->number,
                          .round = -1,
                          .incarnation = FIRST + a->number,
                          .address = "127.0.0.1",
@@ -138,20 +142,25 @@ static void begin_more(void) {
     }
 }
 
+static _Noreturn void greet_bare(int listen_fd) {
+    struct pollfd p = {.fd = listen_fd, .events = POLLIN};
+    for (;;) {
+        struct net_address peer;
+        int c = net_accept(listen_fd, &peer, &e);
+        if (c < 0)
+            poll(&p, 1, -1);
+        else if (send(c, "x", 1, MSG_NOSIGNAL) != 1)
+            die("floor");
+    }
+}
+
 static int64_t bare_connections(int agents) {
     int port, fd, *fds = heap_alloc((size_t)agents * sizeof *fds);
-    struct net_address peer;
     if (net_listen("127.0.0.1", 0, &fd, &port, &e) < 0)
         die("floor");
     pid_t pid = fork();
-    if (pid == 0) {
-        for (int i = 0; i < agents;) {
-            int c = net_accept(fd, &peer, &e);
-            if (c >= 0 && send(c, "x", 1, MSG_NOSIGNAL) == 1)
-                i++;
-        }
-        pause();
-    }
+    if (pid == 0)
+        greet_bare(fd);
     net_resolve("127.0.0.1", port, &address, &e);
     int64_t begin = clock_mono_ns();
     char byte;
@@ -168,6 +177,27 @@ static int64_t bare_connections(int agents) {
     waitpid(pid, NULL, 0);
     free(fds);
     return took;
+}
+
+static double bytes_exchanged(int agents) {
+    double sum = 0;
+    for (int i = 0; i < agents; i++) {
+        struct tcp_info info;
+        socklen_t len = sizeof info;
+        if (getsockopt(links[i].link.conn.watch.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+            die("TCP_INFO");
+        sum += (double)info.tcpi_bytes_acked + (double)info.tcpi_bytes_received;
+    }
+    return sum;
+}
+
+static double rss_mb(void) {
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (!f || fscanf(f, "%*d %ld", &pages) != 1)
+        die("statm");
+    fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
 }
 
 static void measure(int agents) {
@@ -188,6 +218,7 @@ static void measure(int agents) {
     begin_more();
     loop_run(loop);
     double took = (double)(clock_mono_ns() - begin) / 1e9;
+    double bytes = bytes_exchanged(agents), agents_mb = rss_mb();
     struct rusage use;
     for (int i = 0; i < agents; i++)
         link_close(&links[i].link);
@@ -196,16 +227,17 @@ static void measure(int agents) {
     double cpu = (double)use.ru_utime.tv_sec + (double)use.ru_stime.tv_sec +
                  (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
     printf("{\"bench\":\"rendezvous\",\"agents\":%d,\"s\":%.3f,\"floor_s\":%.3f,"
-           "\"ratio\":%.2f,\"coordinator_cpu_s\":%.3f,\"coordinator_rss_mb\":%.1f}\n",
+           "\"ratio\":%.2f,\"coordinator_cpu_s\":%.3f,\"coordinator_rss_mb\":%.1f,"
+           "\"agents_rss_mb\":%.1f,\"bytes\":%.0f,\"bytes_per_agent\":%.0f}\n",
            agents, took, (double)floor_ns / 1e9, took * 1e9 / (double)floor_ns, cpu,
-           (double)use.ru_maxrss / 1024);
+           (double)use.ru_maxrss / 1024, agents_mb, bytes, bytes / agents);
     fflush(stdout);
     free(links);
     loop_close(loop);
 }
 
 int main(int argc, char **argv) {
-    static const int usual[] = {100, 1000, 9000};
+    static const int usual[] = {100, 1000, 10000};
     struct rlimit lim;
     if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
         lim.rlim_cur = lim.rlim_max;

@@ -370,14 +370,16 @@ static int ready_count(const struct rendezvous *r) {
 }
 
 static void settle_gather(struct rendezvous *r) {
-    int ready = ready_count(r);
     const struct rendezvous_config *c = &r->config;
+    // Too few members are too few, whoever of them is ready: counting at each join would be for
+    // ten thousand nodes a hundred million looks.
+    int ready = r->member_count < c->nodes_min ? 0 : ready_count(r);
     if (ready < c->nodes_min) {
         r->min_ms = -1;
         if (r->now_ms - r->gather_ms < gather_limit(r))
             return;
         char text[RENDEZVOUS_REASON_BYTES_MAX];
-        snprintf(text, sizeof text, "%d of %d nodes came within %lld s%s%.300s", ready,
+        snprintf(text, sizeof text, "%d of %d nodes came within %lld s%s%.300s", ready_count(r),
                  c->nodes_min, (long long)(gather_limit(r) / 1000),
                  r->reason[0] ? "; before that: " : "", r->reason);
         begin_stop(r, VERDICT_FAILED, false, text);
