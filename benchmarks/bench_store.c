@@ -32,9 +32,7 @@
 
 enum { KEYS = 16, VALUE_BYTES = 32, STEPS_MAX = 2, SAMPLES_MAX = 1 << 20, WARM_MS = 100 };
 enum { KEY_FIELD_BYTES = 8 + 13, VALUE_FIELD_BYTES = 8 + VALUE_BYTES };
-// PyTorch's server asks a name server for each client's name, from the thread that serves: where
-// that does not answer at once, connecting takes seconds.
-enum { GREETING_TIMEOUT_MS = 120000 };
+enum { GREETING_TIMEOUT_MS = 120000 }; // a server may look up the names of its clients
 
 struct step {
     struct strbuf request;
