@@ -50,6 +50,7 @@ is "$(cat here/state/node1 here/state/node2 here/node1.1)" $'told\ntold\n1' \
     'and what the others had'
 like "$(cat told.out)" 'lost +node3, and the run went on without it: node node3 is taken away' \
     'the last screen says why'
+unlike "$(grep -v '^ ' told.out)" 'taken away' 'and not as if the run had failed'
 r=$(compgen -G '.dtctl/default/runs/told-*')
 like "$(grep '"kind":"node-left"' "$r/events.jsonl")" \
     '"peer":"node3","reason":"node node3 is taken away' 'so do the events'

@@ -31,6 +31,9 @@ static void rounds_and_losses(void) {
     struct fixture f;
     open_fixture(&f);
     add(&f, 0, "{\"kind\":\"round\",\"time_ms\":5,\"round\":0,\"nodes\":2,\"reason\":\"\"}");
+    is_int(f.story.nodes[1].announced, false, "nobody said that it will be taken away");
+    add(&f, 0, "{\"kind\":\"notice\",\"peer\":\"n1\",\"reason\":\"lease\",\"left_ms\":1}");
+    is_int(f.story.nodes[1].announced, true, "until somebody does");
     add(&f, 0, "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"it is silent\"}");
     is_str(f.story.nodes[1].gone_why, "it is silent", "why a node is gone");
     add(&f, 0,
@@ -127,6 +130,7 @@ static void hostile(void) {
         "{\"kind\":\"worker-exited\",\"round\":-1,\"local_rank\":-1}",
         "{\"kind\":\"failure\",\"peer\":7,\"tail\":[1]}",
         "{\"kind\":\"node-lost\",\"peer\":\"nobody\"}",
+        "{\"kind\":\"notice\",\"peer\":{}}",
         "{\"kind\":\"waiting\",\"missing\":[1,{},null]}",
     };
     struct fixture f;

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Nodes that end themselves: the lease as up has set it, moved by extend, told of by status; a node
+# that nobody uses powers off while the others, in a run, do not; then the lease ends in mid-run:
+# announced, with a checkpoint that comes back, and at its time.
+# shellcheck disable=SC2016,SC2317 # dollars that are money; functions called through wait_for
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start "$@"
+
+WAIT=60   # seconds for anything that takes a few on an idle machine
+TTL=300   # seconds from boot; less than the ten minutes from which on the end is announced
+IDLE=60   # seconds
+LAST=40   # seconds that the lease is cut to
+LATE=60   # seconds after its time that a node may still be there, on a busy machine
+cloud_config lease 'nodes = 3'
+cat >>dtctl.toml <<END
+[lease]
+ttl = "${TTL}s"
+idle = "${IDLE}s"
+[train]
+model = "mlp"
+hidden = [64]
+dataset = "shapes"
+train_size = 2048
+test_size = 500
+batch = 8
+epochs = 1000000
+threads = 1
+print_every = 5
+checkpoint_every_epochs = 0
+END
+
+left() { # seconds of the lease, as status has said
+    grep -o '"left_ms":[0-9]*' <<<"$out" | cut -d: -f2 | awk '{ print int($1 / 1000) }'
+}
+between() { # NUMBER MIN MAX DESCRIPTION
+    ok "$4 ($1)" test "${1:-0}" -ge "$2" -a "${1:-0}" -le "$3"
+}
+notice() { # NODE: what is announced there, on one line
+    cloud_on "$1" sh -c 'paste -sd" " /run/dtctl/notice 2>/dev/null'
+}
+announced() { # NODE PATTERN
+    notice "$1" | grep -qE "$2"
+}
+quiet() { # NODE…: nothing is announced
+    local node
+    for node; do cloud_on "$node" test ! -e /run/dtctl/notice || return 1; done
+}
+has_ended() { # ID: for the API and on this machine
+    ! cloud_instances | grep -qx "$1" && cloud_nodes id ended | grep -qx "$1"
+}
+ended_s() { # since 1970, of the newest instance that ended by itself
+    grep '"source": "guest"' cloud/calls.jsonl | tail -n 1 | grep -o '"t": [0-9]*' | cut -d' ' -f2
+}
+
+# ---- up: the lease of the configuration ---------------------------------------------------------
+run cloud_run dtctl up -y
+is "$status" 0 'up' || diag "$err"
+for node in node0 node1 node2; do id[${node#node}]=$(cloud_node $node id); done
+run cloud_run dtctl status --json
+between "$(left)" $((TTL - 120)) $TTL 'status: time is left'
+like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: its lease is over' \
+    'which is announced to whoever is logged in'
+
+# ---- extend -------------------------------------------------------------------------------------
+run cloud_run dtctl extend 1h
+is "$status" 0 'extend' || diag "$err"
+like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'says when, and what that costs'
+run cloud_run dtctl status
+like "$out" 'lease: ends in (1:00:00|59:[0-9]+); spent about \$0\.[0-9]+, at most \$2\.[34]' \
+    'status: so does it' || diag "$out"
+run cloud_run dtctl train --nodes 1:2 --name task --detach
+is "$status" 0 'two of three nodes train, and nobody looks on' || diag "$err"
+diag "up, extended, in a run at $SECONDS s"
+r=$(compgen -G '.dtctl/lease/runs/task-*')
+ok 'the announcement is taken back' wait_for $WAIT quiet node0 node1
+
+# ---- idle ---------------------------------------------------------------------------------------
+ok 'the end of the third is announced' wait_for $WAIT announced node2 'kind=idle .*node=node2'
+due=$(notice node2 | grep -o 'deadline=[0-9]*' | cut -d= -f2)
+between $((due - EPOCHSECONDS)) 20 $IDLE 'at least half a minute before'
+like "$(cloud_on node2 journalctl -u dtctl-idle)" 'ends in .*: no run, login or GPU use for' \
+    'with the reason'
+ok 'it powers off, and the instance is gone' wait_for $((IDLE + LATE + WAIT)) has_ended "${id[2]}"
+between $(($(ended_s) - due)) 0 $LATE 'when it was due'
+ok 'nothing of that on those in the run' quiet node0 node1
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'which are there'
+diag "the idle node has ended at $SECONDS s"
+
+# ---- the end of the lease, in mid-run -----------------------------------------------------------
+now=$EPOCHSECONDS
+run cloud_run dtctl extend ${LAST}s
+is "$status" 3 'the lease is cut, except for the node that is gone'
+like "$err" 'node2' 'which is told'
+due=$(cloud_on node0 cat /var/lib/dtctl/lease)
+between "$due" $((now + LAST)) $((EPOCHSECONDS + LAST)) 'the new deadline'
+run cloud_run dtctl logs -f
+is "$status" 1 'the run ends before the nodes do' || diag "$(tail -n 20 <<<"$out")" "$err"
+for node in node0 node1; do
+    like "$err" "node $node ends in [0-9.]+ s \\(lease\\); every rank has got SIGUSR1" \
+        "$node: announced"
+done
+like "$out" 'task-.*: stopped' 'as one that was stopped'
+like "$out" 'is taken away \(lease\)' 'and why'
+step=$(grep -o 'stopped by a signal: checkpoint of epoch [0-9]*, step [0-9]*' <<<"$out" |
+    grep -o '[0-9]*$')
+ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0
+ok 'whose checkpoint is here' \
+    test -s "$r/output/state/checkpoint-$(printf %010d "${step:-0}")/state.safetensors"
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'while both nodes are still there'
+for i in 0 1; do
+    ok "node$i ends itself" wait_for $((LAST + LATE + WAIT)) has_ended "${id[i]}"
+done
+between $(($(ended_s) - due)) 0 $LATE 'at its time'
+diag "the lease has ended at $SECONDS s"
+is "$(cloud_instances)" '' 'no instance is left'
+is "$(grep -c '"action": "TerminateInstances".*"source": "api"' cloud/calls.jsonl)" 0 \
+    'and nobody had to ask for that'
+run cloud_run dtctl status
+is "$(grep -c ' gone ' <<<"$out")" 3 'status: all of them are gone' || diag "$out" "$err"
+
+# ---- down ---------------------------------------------------------------------------------------
+run cloud_run dtctl down -y
+is "$status" 0 'down' || diag "$err"
+is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
+cloud_stop
+is "$(cloud_left)" '' 'nor on this machine'
+diag "done at $SECONDS s"
+done_testing
