@@ -117,8 +117,6 @@ diag "the lease has ended at $SECONDS s"
 is "$(cloud_instances)" '' 'no instance is left'
 is "$(grep -c '"action": "TerminateInstances".*"source": "api"' cloud/calls.jsonl)" 0 \
     'and nobody had to ask for that'
-run cloud_run dtctl status
-is "$(grep -c ' gone ' <<<"$out")" 3 'status: all of them are gone' || diag "$out" "$err"
 
 # ---- down ---------------------------------------------------------------------------------------
 run cloud_run dtctl down -y
