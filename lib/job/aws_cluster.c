@@ -21,15 +21,31 @@ enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 
 // ---- region, owner, operator -------------------------------------------------------------------
 
+// Of the cluster's last apply; "": none.
+static const char *region_made(struct session *s) {
+    const char *path = terraform_vars_path(s);
+    char *text;
+    size_t len;
+    struct aws_vars v;
+    struct err ignored = {0};
+    if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, &ignored) < 0 ||
+        aws_vars_read(s->arena, text, len, &v, &ignored) < 0)
+        return "";
+    return v.region;
+}
+
 int aws_cluster_region(struct session *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
-    const char *other = getenv("AWS_DEFAULT_REGION"), *home = getenv("HOME");
+    const char *made = region_made(s), *other = getenv("AWS_DEFAULT_REGION"),
+               *home = getenv("HOME");
     const char *file = getenv("AWS_CONFIG_FILE");
     char *text = NULL;
     size_t len = 0;
     struct err ignored = {0};
-    *region = aws->region;
-    if (aws->region[0])
+    // A cluster stays where it is: only a flag can mean another region.
+    bool told = option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
+    *region = made[0] && !told ? made : aws->region;
+    if (*region[0])
         return 0;
     if (other && *other) {
         *region = other;
@@ -211,4 +227,12 @@ int aws_cluster_write(struct aws_cluster *c, struct err *e) {
     int result = file_write_atomic(c->terraform.vars_path, strbuf_cstr(&text), text.len, 0600, e);
     strbuf_fini(&text);
     return result;
+}
+
+int aws_cluster_pause(struct session *s, int64_t ms) {
+    int seen = s->interrupts;
+    int64_t until = clock_mono_ms() + ms;
+    while (s->interrupts == seen && clock_mono_ms() < until)
+        loop_once(s->loop, (int)(until - clock_mono_ms()) + 1);
+    return s->interrupts == seen ? 0 : -1;
 }

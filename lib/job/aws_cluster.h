@@ -18,7 +18,7 @@ struct aws_cluster {
     bool has_before;
 };
 
-// The region of the configuration, environment or profile; ERR_CONFIG says how to set it.
+// The region of the cluster, configuration, environment or profile; ERR_CONFIG says how to set it.
 int aws_cluster_region(struct session *s, const char **region, struct err *e);
 // Whose instances: aws.owner, or the name of this user.
 const char *aws_cluster_owner(struct session *s);
@@ -32,6 +32,8 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
                      struct err *e);
 int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json
 const char *aws_cluster_node_name(struct arena *a, size_t rank);
+// Waits, and serves the loop; -1 when a signal ended that.
+int aws_cluster_pause(struct session *s, int64_t ms);
 
 // What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
 int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); // aws_down.c

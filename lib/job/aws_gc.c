@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+// A region on the command line is somebody who means AWS; one in the environment is not.
 bool aws_gc_wanted(struct session *s) {
-    return s->config->cluster.provider == CONFIG_AWS || terraform_was_used(s);
+    return s->config->cluster.provider == CONFIG_AWS || terraform_was_used(s) ||
+           option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
 }
 
 // Clusters with variables of their own: `up` and `down` know them.

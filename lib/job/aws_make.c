@@ -65,14 +65,6 @@ static void learn_zones(struct make *m) {
     m->c->vars.zone = chosen;
 }
 
-static int pause_ms(struct session *s, int64_t ms) {
-    int seen = s->interrupts;
-    int64_t until = clock_mono_ms() + ms;
-    while (s->interrupts == seen && clock_mono_ms() < until)
-        loop_once(s->loop, (int)(until - clock_mono_ms()) + 1);
-    return s->interrupts == seen ? 0 : -1;
-}
-
 static void tell_next(struct make *m, const struct aws_refusal *r) {
     struct session *s = m->c->session;
     const struct aws_vars *v = &m->c->vars;
@@ -163,7 +155,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     phases_hide(m->phases);
     tell_next(m, &refusal);
     phases_show(m->phases);
-    if (refusal.kind == AWS_REFUSAL_THROTTLE && pause_ms(s, THROTTLE_PAUSE_MS) < 0)
+    if (refusal.kind == AWS_REFUSAL_THROTTLE && aws_cluster_pause(s, THROTTLE_PAUSE_MS) < 0)
         return err_set(e, ERR_INTERRUPTED,
                        "stopped; dtctl up goes on, dtctl down takes away what "
                        "was made");

@@ -4,6 +4,7 @@
 // state away leaves it as it is.
 #include "job/aws_cluster.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/aws_refusal.h"
 #include "sys/file.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FOUND_MAX = 10000 };
+enum { FOUND_MAX = 10000, STALE_PAUSE_MS = 5000, STALE_MS_MAX = 180000 };
 
 static const char ROOT[] = "infra/sweep";
 
@@ -28,6 +29,7 @@ struct scope {
     const char *const *keep;
     size_t keep_count;
     bool free_parts;
+    int64_t started_ms;
 };
 
 static const char *sweep_path(const struct terraform *t, const char *name) {
@@ -86,7 +88,18 @@ static int read_found(struct terraform *t, const struct terraform_result *r, str
     return 0;
 }
 
+// AWS's tagging API goes on to list what is gone, for a minute or so; taking that in fails.
+static bool is_stale(const struct scope *scope, const struct terraform_result *r) {
+    static const char *const words[] = {"non-existent remote object", "no matching EC2 Key Pair",
+                                        NULL};
+    for (int i = 0; scope->free_parts && words[i]; i++)
+        if (r->status != 0 && !r->interrupted && strstr(r->problem, words[i]))
+            return true;
+    return false;
+}
+
 static int find_in(struct terraform *t, struct scope *scope, struct aws_found *out, struct err *e) {
+    struct session *s = t->session;
     struct terraform_result r;
     forget(t);
     // terraform_run, not _apply: nothing is made here, so nothing can be left unrecorded.
@@ -101,6 +114,12 @@ static int find_in(struct terraform *t, struct scope *scope, struct aws_found *o
         scope->free_parts = false;
         return find_in(t, scope, out, e);
     }
+    if (is_stale(scope, &r) && clock_mono_ms() - scope->started_ms < STALE_MS_MAX) {
+        screen_note(s->screen, "AWS still lists what is gone already; asking again …");
+        if (aws_cluster_pause(s, STALE_PAUSE_MS) < 0)
+            return err_set(e, ERR_INTERRUPTED, "stopped while looking for what is left");
+        return find_in(t, scope, out, e);
+    }
     if (r.status != 0)
         return terraform_failure(t, &r, "looking for what is left", e);
     return read_found(t, &r, out, e);
@@ -109,7 +128,7 @@ static int find_in(struct terraform *t, struct scope *scope, struct aws_found *o
 int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
                    const char *const *keep, size_t keep_count, struct aws_found *out,
                    struct err *e) {
-    struct scope scope = {region, cluster, keep, keep_count, true};
+    struct scope scope = {region, cluster, keep, keep_count, true, clock_mono_ms()};
     return find_in(t, &scope, out, e);
 }
 

@@ -22,8 +22,12 @@ static const char *folder_of(struct session *s) {
     return file_join(s->arena, s->cluster.dir, "terraform");
 }
 
+const char *terraform_vars_path(struct session *s) {
+    return file_join(s->arena, folder_of(s), "infra/terraform.tfvars.json");
+}
+
 bool terraform_was_used(struct session *s) {
-    return file_exists(file_join(s->arena, folder_of(s), "infra/terraform.tfvars.json"));
+    return file_exists(terraform_vars_path(s));
 }
 
 // ---- the program -------------------------------------------------------------------------------
@@ -238,7 +242,7 @@ int terraform_open(struct terraform *t, struct session *s, const char *region, s
     *t = (struct terraform){.session = s, .folder = folder_of(s)};
     t->log_path = file_join(s->arena, t->folder, "terraform.log");
     t->state_path = file_join(s->arena, t->folder, "terraform.tfstate");
-    t->vars_path = file_join(s->arena, t->folder, "infra/terraform.tfvars.json");
+    t->vars_path = terraform_vars_path(s);
     if (find_program(t, e) < 0)
         return -1;
     make_env(t);

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The operator's folder is lost. `up` was killed while instances were being made, and nobody knows of
+# them: `dtctl gc` finds them by their tags in every region it is asked about, shows them, ends them,
+# and leaves alone what is somebody else's.
+# shellcheck disable=SC2317,SC2119,SC2120 # called by wait_for; a region is seldom given
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start --no-nodes
+me=$(id -un)
+
+tag() { # RESOURCE-TYPE OWNER: as parameters of a call
+    echo "TagSpecification.1.ResourceType=$1 TagSpecification.1.Tag.1.Key=dtctl-owner" \
+        "TagSpecification.1.Tag.1.Value=$2 TagSpecification.1.Tag.2.Key=dtctl-cluster" \
+        "TagSpecification.1.Tag.2.Value=elsewhere"
+}
+
+# shellcheck disable=SC2046 # tag is several words
+plant() { # REGION OWNER: an instance and a placement group, as another computer would have made them
+    cloud_api RunInstances "$1" ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g6.xlarge \
+        $(tag instance "$2") >>out/planted.xml
+    cloud_api CreatePlacementGroup "$1" GroupName="$2" $(tag placement-group "$2") >>out/planted.xml
+}
+
+running() {
+    [ "$(cloud_instances | wc -l)" -eq "$1" ]
+}
+
+what_is_there() { # [REGION]
+    cloud_instances "$@"
+    cloud_things "$@"
+    cloud_api DescribeVpcEndpoints "${1:-us-east-1}" | grep -o '<state>available' || true
+}
+
+plant us-east-1 bob
+bobs=$(what_is_there)
+is "$(wc -l <<<"$bobs")" 2 'bob has an instance and a group'
+plant us-west-2 "$me"
+
+mkdir cut elsewhere
+cd cut || exit 1
+cloud_config cut 'nodes = 2' -- 'zones = ["us-east-1a"]'
+cloud_fault hang seconds=6
+cloud_run dtctl up -y >../up.out 2>&1 &
+up=$!
+ok 'up has started two instances' wait_for 240 running 3
+# shellcheck disable=SC2046 # one word for each process; this process namespace has no others
+kill -9 "$(pgrep -P "$up" -x dtctl || echo "$up")" $(pgrep -x terraform) \
+    $(pgrep -f terraform-provider)
+wait "$up" 2>/dev/null
+cloud_fault none
+cd ../elsewhere || exit 1
+rm -rf ../cut
+
+all=$(what_is_there)
+run cloud_run dtctl gc --region us-east-1
+isnt=$((status != 0))
+result $isnt 'gc alone ends nothing, and says so' || diag "$out"
+for kind in instance vpc subnet security-group internet-gateway route-table vpc-endpoint \
+    key-pair placement-group; do
+    like "$out" "us-east-1 +$kind " "it shows the $kind"
+done
+unlike "$out" 'bob' "and not what is bob's"
+is "$(what_is_there)" "$all" 'all of it is there'
+run cloud_run dtctl gc --region us-east-1 -y
+is "$status" 0 'gc -y' || diag "$out" "$err"
+is "$(what_is_there)" "$bobs" "ends all of it, and nothing of bob's"
+cloud_fault stale times=1
+run cloud_run dtctl gc --region us-east-1 -y
+is "$status" 0 'again, while AWS still lists what is gone' || diag "$out" "$err"
+like "$err" 'still lists what is gone' 'it asks until that has settled'
+like "$out" '0 left over in 1 region' 'and there is nothing more'
+is "$(what_is_there)" "$bobs" 'nor done'
+run cloud_run dtctl gc --region us-west-2 -y
+is "$status" 0 'in the other region' || diag "$out" "$err"
+like "$out" 'us-west-2 +instance .*elsewhere' 'it finds what another computer made'
+is "$(cloud_instances us-west-2)$(cloud_things us-west-2)" '' 'and ends it'
+cloud_stop
+done_testing
