@@ -20,6 +20,7 @@ output "inventory" {
       "instance_type = ${jsonencode(n.type)}",
       "zone = ${jsonencode(module.network.az)}",
       "purchase = ${jsonencode(n.lifecycle)}",
+      "config_hash = ${jsonencode(local.config_hash)}",
   ])], [""]))
 }
 

@@ -58,6 +58,7 @@ run "plain" {
       instance_type = "g6.xlarge"
       zone = "us-east-1b"
       purchase = "on-demand"
+      config_hash = "${output.facts.config_hash}"
 
       [[node]]
       name = "node1"
@@ -71,6 +72,7 @@ run "plain" {
       instance_type = "g6.xlarge"
       zone = "us-east-1b"
       purchase = "on-demand"
+      config_hash = "${output.facts.config_hash}"
     EOT
     error_message = "the inventory: ${output.inventory}"
   }

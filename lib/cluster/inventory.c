@@ -38,6 +38,7 @@ static const struct field FIELDS[] = {
     {"zone", FIELD_STR, AT(zone), NEVER, 0, ""},
     {"purchase", FIELD_STR, AT(purchase), NEVER, 0, ""},
     {"launched", FIELD_STR, AT(launched), NEVER, 0, ""},
+    {"config_hash", FIELD_STR, AT(config_hash), NEVER, 0, ""},
     {"cpus", FIELD_INT, AT(cpus), NEVER, 1 << 20, NULL},
     {"gpus", FIELD_INT, AT(gpus), NEVER, 1 << 16, NULL},
     {"memory_bytes", FIELD_INT, AT(memory_bytes), NEVER, INT64_MAX, NULL},

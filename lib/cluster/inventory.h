@@ -14,11 +14,12 @@
 //     port = 22                         # ssh only; absent: as ~/.ssh/config says
 //     address = "10.0.0.11"             # numeric, how the nodes reach each other
 //     root = ".dtctl"                   # dtctl's folder there; relative to the login's home
-//     instance_id = "i-0123456789abcdef0"    # provider aws, with the next four
+//     instance_id = "i-0123456789abcdef0"    # provider aws, with the next five
 //     instance_type = "g6.xlarge"
 //     zone = "us-east-1a"
 //     purchase = "on-demand"            # or "spot", "reservation", "capacity-block"
 //     launched = "2026-01-02T03:04:05.678Z"  # when dtctl first saw it
+//     config_hash = "…"                 # of what cloud-init is told, as it would be rendered now
 //     …                                 # facts that `up` found: arch, cpus, …
 //
 // What Terraform renders has no `created` and no `launched`: they would differ in every plan.
@@ -58,6 +59,7 @@ struct inventory_node {
     const char *arch;     // "" when not known yet
     const char *dtrun;    // sha256 of the agent that `up` put there, or ""
     const char *instance_id, *instance_type, *zone, *purchase, *launched; // "" or NULL: none
+    const char *config_hash;                                              // "" or NULL: none
     int64_t cpus, gpus, memory_bytes;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "job/aws_ready.h"
 #include "job/fleet.h"
 #include "remote/known_hosts.h"
 #include "remote/transport.h"
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOG_LINES_SHOWN_MAX = 40, READY_BYTES_MAX = 65536 };
+enum { LOG_LINES_SHOWN_MAX = 40 };
 
 // Waits for the readiness file, or for cloud-init to end without having made it; then it prints the
 // file, or what cloud-init logged.
@@ -51,33 +52,6 @@ struct node {
     int64_t login_refused_ms; // since when; 0: never
     bool done;
 };
-
-// ---- the readiness file ------------------------------------------------------------------------
-
-void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_ready *out) {
-    static const char *const words[] = {"ok", "degraded", "failed", NULL};
-    struct strbuf problems = {0};
-    char **lines = NULL;
-    *out = (struct aws_ready){.status = AWS_READY_UNKNOWN, .config_hash = ""};
-    const char *copy = arena_strndup(a, text, len < READY_BYTES_MAX ? len : READY_BYTES_MAX);
-    size_t count = str_split(a, copy, '\n', &lines);
-    for (size_t i = 0; i < count; i++) {
-        const char *line = str_printable(a, lines[i], strlen(lines[i]));
-        const char *equals = strchr(line, '=');
-        if (!equals)
-            continue;
-        if (str_starts(line, "config_hash="))
-            out->config_hash = equals + 1;
-        for (int k = 0; str_starts(line, "status=") && words[k]; k++)
-            if (strcmp(equals + 1, words[k]) == 0)
-                out->status = k;
-        if (str_starts(line, "check.") && strcmp(equals + 1, "ok") != 0)
-            strbuf_addf(&problems, "%s%.*s: %s", problems.len ? "; " : "", (int)(equals - line - 6),
-                        line + 6, equals + 1);
-    }
-    out->problems = arena_strdup(a, strbuf_cstr(&problems));
-    strbuf_fini(&problems);
-}
 
 // ---- one node ----------------------------------------------------------------------------------
 

@@ -14,14 +14,6 @@ enum {
     AWS_BOOT_LOGIN_MS_MAX = 120000, // that a login may be refused: users are made after sshd
 };
 
-// What one node's readiness file says; pure, for tests.
-struct aws_ready {
-    enum { AWS_READY_OK, AWS_READY_DEGRADED, AWS_READY_FAILED, AWS_READY_UNKNOWN } status;
-    const char *config_hash;
-    const char *problems; // "scratch: the local disks …; gpu: …", "" without
-};
-void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_ready *out);
-
 struct aws_boot_node {
     struct inventory_node *info;
     const char *first_key; // public host key of the first login; "" when it has its own (or none is

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "job/aws_boot.h"
 #include "job/aws_cluster.h"
+#include "job/aws_ready.h"
 #include "job/reach.h"
 
 #include <string.h>
@@ -262,6 +263,8 @@ static int aws_make(struct session *s, const struct inventory *before, struct pr
 
 static int aws_check(struct session *s, struct fleet *f, struct err *e) {
     (void)s;
+    if (aws_ready_check(f, e) < 0)
+        return -1;
     provider_judge(f);
     return f->count > 1 ? reach_check(f, e) : 0;
 }

@@ -4,7 +4,7 @@
 #include "cluster/aws_plan.h"
 #include "cluster/aws_vars.h"
 #include "conf/config.h"
-#include "job/aws_boot.h"
+#include "job/aws_ready.h"
 #include "remote/ssh_key.h"
 #include "tests/tap.h"
 

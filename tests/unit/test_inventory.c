@@ -25,6 +25,7 @@ static struct inventory sample(struct arena *a) {
         .zone = "us-east-1a",
         .purchase = "spot",
         .launched = "2026-01-02T03:04:05.678Z",
+        .config_hash = "0123abcd",
         .cpus = 96,
         .gpus = 8,
         .memory_bytes = 1152921504606846976};
@@ -60,6 +61,7 @@ static void round_trip(void) {
     is_int(back.nodes[0].memory_bytes, 1152921504606846976, "memory");
     is_str(back.nodes[0].instance_id, "i-0123456789abcdef0", "instance");
     is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "when it was launched");
+    is_str(back.nodes[0].config_hash, "0123abcd", "what it should be configured as");
     is_str(back.nodes[1].instance_id, "", "no instance is an empty text");
     is_str(back.nodes[1].root, "/tmp/with space", "root");
     ok(back.nodes[1].user == NULL, "no user stays none");

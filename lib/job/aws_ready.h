@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The readiness file that cloud-init's last script writes on a node, /var/lib/dtctl/ready.
+#ifndef JOB_AWS_READY_H
+#define JOB_AWS_READY_H
+
+#include "job/fleet.h"
+
+// What one node's readiness file says; pure, for tests.
+struct aws_ready {
+    enum { AWS_READY_OK, AWS_READY_DEGRADED, AWS_READY_FAILED, AWS_READY_UNKNOWN } status;
+    const char *config_hash;
+    const char *problems; // "scratch: the local disks …; gpu: …", "" without
+};
+void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_ready *out);
+
+// Warns of every node of the fleet that is configured otherwise than this cluster's nodes are to be
+// (info->config_hash), or that has not passed its checks since its last boot. Such a node stays in
+// use. -1 only when interrupted.
+int aws_ready_check(struct fleet *f, struct err *e);
+
+#endif
