@@ -3,6 +3,7 @@
 #include "command.h"
 
 #include "build_info.h"
+#include "job/aws_cluster.h"
 #include "job/embed.h"
 #include "sys/file.h"
 
@@ -16,7 +17,13 @@ static int run_init(struct session *s, const struct cli_rest *rest, const void *
     (void)flags;
     const char *path = s->config->file;
     struct strbuf text = {0};
-    render_init(&text, &s->config->set);
+    struct option_pair region = {"aws.region", NULL};
+    struct option_map found = {&region, 0};
+    struct err ignored = {0};
+    if (s->config->cluster.provider ==
+        CONFIG_AWS) // what it is told or finds; up says how to set it
+        found.count = aws_cluster_region(s, &region.value, &ignored) == 0;
+    render_init(&text, &s->config->set, &found);
     int result = 0;
     if (s->config->dry_run)
         screen_write(s->screen, text.data, text.len);
@@ -40,7 +47,8 @@ const struct command cmd_init = {
     .verb = {.name = "init",
              .summary = "write a commented dtctl.toml",
              .text = "Every key with its meaning and default, as comments; keys given as flags or "
-                     "in the environment are set.",
+                     "in the environment are set. Provider aws: so is the region, where "
+                     "AWS_DEFAULT_REGION or the profile in ~/.aws/config has one.",
              .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'\n"},
     .marks = COMMAND_ANY_CONFIG,
     .run = run_init,

@@ -71,6 +71,7 @@ static int run_plan(struct session *s, const struct cli_rest *rest, const void *
                     struct err *e) {
     (void)rest;
     (void)flags;
+    provider_tell_kept(s);
     return tell_plan(s, true, e);
 }
 
@@ -126,6 +127,7 @@ static int run_up(struct session *s, const struct cli_rest *rest, const void *fl
     (void)rest;
     (void)flags;
     struct provider_up_result up;
+    provider_tell_kept(s);
     if (s->config->dry_run)
         return tell_plan(s, false, e);
     if (ask(s, e) < 0 || provider_up(s, &up, e) < 0)

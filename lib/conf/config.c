@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { NAME_BYTES_MAX = 64 };
+
 void config_open(struct config *c, struct arena *a, const char *program) {
     *c = (struct config){0};
     option_set_init(&c->set, a, program, "DTCTL_");
@@ -52,6 +54,24 @@ static int read_file(struct config *c, char *const *environ, struct err *e) {
     return 0;
 }
 
+const char *config_kept_path(const struct config *c) {
+    struct arena *a = c->set.arena;
+    const char *base = c->file_found ? file_dir(a, c->file) : ".";
+    return arena_printf(a, "%s/.dtctl/%s/up.toml", base, c->cluster.name);
+}
+
+static int read_kept(struct config *c, struct err *e) {
+    const char *path = config_kept_path(c);
+    char *text;
+    size_t len;
+    if (!str_is_name(c->cluster.name, NAME_BYTES_MAX) || !file_exists(path))
+        return 0;
+    if (file_read(c->set.arena, path, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0)
+        return err_wrap(e, "configuration");
+    option_set_kept(&c->set, path, text, len);
+    return 0;
+}
+
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
                 char *const *environ, struct cli_rest *rest, struct err *e) {
     if (v->rows)
@@ -61,10 +81,12 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
         c->help = true;
         return 0;
     }
-    if (read_file(c, environ, e) < 0)
-        return -1;
+    // `init` makes the file that is missing, with what it is told.
+    int missing = read_file(c, environ, e);
     option_set_env(&c->set, environ);
     cli_apply(&c->set);
+    if (missing < 0 || read_kept(c, e) < 0)
+        return -1;
     return option_set_finish(&c->set, e);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything dtctl can be told, as one struct: from flags, DTCTL_* variables, dtctl.toml, defaults.
+// Everything dtctl can be told, as one struct: from flags, DTCTL_* variables, what an earlier `up`
+// was told by those (rows with OPTION_KEEP), dtctl.toml, defaults.
 //
 //     struct config c;
 //     config_open(&c, &arena, "dtctl");
@@ -130,6 +131,9 @@ struct config_verb {
 // With --help among the flags nothing is read and c->help is set.
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
                 char *const *environ, struct cli_rest *rest, struct err *e);
+
+// Where `up` keeps its flags and variables for later commands: .dtctl/<cluster>/up.toml.
+const char *config_kept_path(const struct config *c);
 
 const struct config_host *config_host(const struct config *c, size_t i);
 const struct config_input *config_input(const struct config *c, size_t i);

@@ -61,7 +61,7 @@ void option_problem(struct option_set *s, struct option_place place, const char 
 }
 
 const char *option_place_text(struct arena *a, const struct option_place *p) {
-    if (p->source == OPTION_FILE)
+    if (p->source == OPTION_FILE || p->source == OPTION_KEPT)
         return arena_printf(a, "%s:%d:%d", p->name, p->line, p->column);
     return p->source == OPTION_DEFAULT ? "default" : p->name;
 }

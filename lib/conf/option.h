@@ -96,11 +96,12 @@ struct option_records {
 };
 
 // Where a value came from.
-enum option_source { OPTION_DEFAULT, OPTION_FILE, OPTION_ENV, OPTION_FLAG };
+// In the order of precedence. OPTION_KEPT: from a flag or variable of an earlier command.
+enum option_source { OPTION_DEFAULT, OPTION_FILE, OPTION_KEPT, OPTION_ENV, OPTION_FLAG };
 struct option_place {
     enum option_source source;
     const char *name; // file name, variable, or flag as typed; NULL for a default
-    int line, column; // OPTION_FILE only
+    int line, column; // OPTION_FILE and OPTION_KEPT only
 };
 
 struct option_row;
@@ -124,7 +125,8 @@ enum option_mark {
     OPTION_UNSERVED =
         16,             // parses, and the program refuses it with a clear message when it is given
     OPTION_HIDDEN = 32, // not in help
-    OPTION_ASSIGN = 64  // --set: a list whose items are assignments to other rows
+    OPTION_ASSIGN = 64, // --set: a list whose items are assignments to other rows
+    OPTION_KEEP = 128   // given as a flag or variable it is kept for later commands
 };
 
 struct option_row {
@@ -160,6 +162,14 @@ struct option_problem {
     struct option_problem *next;
 };
 
+// A value of the file that a kept one took the place of.
+struct option_shadow {
+    const struct option_row *row;
+    struct option_place place;
+    const char *text; // as TOML
+    struct option_shadow *next;
+};
+
 enum option_style {
     OPTION_STYLE_UNDERSCORES = 1, // --nproc_per_node is --nproc-per-node
     OPTION_STYLE_PREFIXES = 2,    // --redirect is --redirects when nothing else starts so
@@ -190,6 +200,7 @@ struct option_set {
     size_t table_count;
     struct option_given *given, *given_last;
     struct option_problem *problems, *problems_last;
+    struct option_shadow *shadows;
     int problem_count;
 };
 
@@ -202,6 +213,9 @@ void option_set_add(struct option_set *s, const struct option_table *table, void
 size_t option_set_row_count(const struct option_set *s);
 // Reads TOML text; unknown keys, wrong types and bad values become problems with name:line:column.
 void option_set_file(struct option_set *s, const char *name, const char *text, size_t len);
+// Reads what render_kept wrote: values of OPTION_KEEP rows that no flag or variable has set. To be
+// called last. Differing values of the file go to set->shadows.
+void option_set_kept(struct option_set *s, const char *name, const char *text, size_t len);
 // environ is a NULL-terminated list of "NAME=value".
 void option_set_env(struct option_set *s, char *const *environ);
 // One "train.epochs=3", as a flag or test gives it; place says who did. Problems are collected.

@@ -10,12 +10,13 @@
 
 struct file_reader {
     struct option_set *set;
+    enum option_source source;
     const char *file;
     struct option_reader values;
 };
 
 static struct option_place place_of(const struct file_reader *f, int line, int column) {
-    return (struct option_place){OPTION_FILE, f->file, line, column};
+    return (struct option_place){f->source, f->file, line, column};
 }
 
 static void fail_value(void *ctx, const struct toml *at, const char *name, const char *text) {
@@ -63,6 +64,38 @@ static void unknown(struct file_reader *f, const struct toml *c, const char *pat
                    table ? nearest_table(f->set, path) : option_nearest_key(f->set, path));
 }
 
+// Whether a kept value holds: the row is of that kind, and this command was not told otherwise.
+static bool holds(const struct option_row *r, const struct option_place *known) {
+    return (r->marks & OPTION_KEEP) && known->source < OPTION_KEPT;
+}
+
+static const char *format(struct arena *a, const struct option_row *r, const void *value) {
+    struct strbuf b = {0};
+    option_format(&b, r, value);
+    const char *text = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_fini(&b);
+    return text;
+}
+
+static void read_value(struct file_reader *f, const struct option_bound *b,
+                       const struct option_row *r, const struct toml *c, const char *path) {
+    struct option_place *known = &b->places[r - b->table->rows], before = *known;
+    struct arena *a = f->set->arena;
+    void *dest = (char *)b->target + r->offset;
+    bool kept = f->source == OPTION_KEPT;
+    if (kept && !holds(r, known))
+        return;
+    const char *was = kept && before.source == OPTION_FILE ? format(a, r, dest) : NULL;
+    if (option_read_toml(&f->values, r, c, path, dest) < 0)
+        return;
+    *known = place_of(f, c->line, c->column);
+    if (!was || strcmp(was, format(a, r, dest)) == 0)
+        return;
+    struct option_shadow *shadow = arena_new(a, struct option_shadow, 1);
+    *shadow = (struct option_shadow){r, before, was, f->set->shadows};
+    f->set->shadows = shadow;
+}
+
 // Depth is bounded by the parser's limit, and by that of keys in rows.
 static void read_table(struct file_reader *f, const struct toml *table, const char *prefix) {
     struct option_set *s = f->set;
@@ -74,8 +107,7 @@ static void read_table(struct file_reader *f, const struct toml *table, const ch
         if (memchr(c->key, '.', c->key_len) || memchr(c->key, '\0', c->key_len)) {
             unknown(f, c, path); // "a.b" in quotes is not the key b of table a
         } else if (r && b->target) {
-            if (option_read_toml(&f->values, r, c, path, (char *)b->target + r->offset) == 0)
-                b->places[r - b->table->rows] = place_of(f, c->line, c->column);
+            read_value(f, b, r, c, path);
         } else if (!r && !is_table(s, path)) {
             unknown(f, c, path);
         } else if (!r && c->type != TOML_TABLE) {
@@ -87,13 +119,14 @@ static void read_table(struct file_reader *f, const struct toml *table, const ch
     }
 }
 
-void option_set_file(struct option_set *s, const char *name, const char *text, size_t len) {
+static void read_text(struct option_set *s, enum option_source source, const char *name,
+                      const char *text, size_t len) {
     struct toml *root;
     struct toml_error *x;
     const char *slash = strrchr(name, '/');
     size_t dir_len = slash ? (size_t)(slash - name) : 0;
     const char *dir = arena_strndup(s->arena, name, dir_len + (slash == name));
-    struct file_reader f = {.set = s, .file = arena_strdup(s->arena, name)};
+    struct file_reader f = {.set = s, .source = source, .file = arena_strdup(s->arena, name)};
     f.values = (struct option_reader){
         .a = s->arena, .dir = dir, .file = f.file, .fail = fail_value, .ctx = &f};
     int count = toml_parse_all(s->arena, text, len, &root, &x);
@@ -101,4 +134,12 @@ void option_set_file(struct option_set *s, const char *name, const char *text, s
         option_problem(s, place_of(&f, x->line, x->column), "%s", x->text);
     s->problem_count += count; // those beyond TOML_ERRORS_MAX
     read_table(&f, root, "");
+}
+
+void option_set_file(struct option_set *s, const char *name, const char *text, size_t len) {
+    read_text(s, OPTION_FILE, name, text, len);
+}
+
+void option_set_kept(struct option_set *s, const char *name, const char *text, size_t len) {
+    read_text(s, OPTION_KEPT, name, text, len);
 }

@@ -46,10 +46,14 @@ extern const char *const render_shells[]; // NULL-terminated
 
 // `dtctl init`: every key with its help and default as a comment; keys that were given (flag,
 // environment, file) are active lines with their value.
-void render_init(struct strbuf *out, const struct option_set *s);
+// found: strings that nobody gave and that were found out, by key, as active lines; NULL: none.
+void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found);
 // `dtctl config show`: value and origin of every key; only_given leaves the defaults out.
 void render_show(struct strbuf *out, const struct option_set *s, bool only_given);
 void render_show_json(struct strbuf *out, const struct option_set *s, bool only_given);
+// What later commands on the same cluster are to keep to: rows with OPTION_KEEP that a flag, a
+// variable or an earlier command set. For option_set_kept.
+void render_kept(struct strbuf *out, const struct option_set *s);
 // The trainer's or the agent's share as a TOML file: all keys that start with prefix ("train."),
 // restricted to the rows of one table.
 void render_toml(struct strbuf *out, const struct option_set *s, const struct option_table *table);

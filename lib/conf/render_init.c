@@ -90,8 +90,21 @@ static bool is_table_row(const struct option_row *r) {
     return r->type == OPTION_MAP || r->type == OPTION_RECORDS;
 }
 
-static void write_key(struct strbuf *out, struct arena *a, const struct render_each *x) {
+static const char *found_of(const struct option_map *found, const struct option_row *r) {
+    for (size_t i = 0; found && i < found->count; i++)
+        if (strcmp(found->items[i].name, r->key) == 0)
+            return found->items[i].value;
+    return NULL;
+}
+
+static void write_key(struct strbuf *out, struct arena *a, const struct render_each *x,
+                      const struct option_map *found) {
+    const char *value = x->place->source == OPTION_DEFAULT ? found_of(found, x->row) : NULL;
     words_comment(out, a, x->row);
+    if (value) {
+        toml_write_str(out, last_part(x->row), value);
+        return;
+    }
     strbuf_addf(out, "%s%s = ", x->place->source == OPTION_DEFAULT ? "#" : "", last_part(x->row));
     if (x->place->source == OPTION_DEFAULT && x->row->type == OPTION_PATH)
         toml_write_quoted(out, x->row->text ? x->row->text : "", // "~/" as written
@@ -103,7 +116,7 @@ static void write_key(struct strbuf *out, struct arena *a, const struct render_e
 
 // The keys of one table, in the order of the rows. False when there are none.
 static bool write_table(struct strbuf *out, struct arena *a, const struct option_set *s,
-                        const char *table) {
+                        const char *table, const struct option_map *found) {
     bool any = false;
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || is_table_row(x.row) ||
@@ -112,12 +125,12 @@ static bool write_table(struct strbuf *out, struct arena *a, const struct option
         if (!any)
             strbuf_addf(out, "\n[%s]\n", table);
         any = true;
-        write_key(out, a, &x);
+        write_key(out, a, &x, found);
     }
     return any;
 }
 
-void render_init(struct strbuf *out, const struct option_set *s) {
+void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found) {
     struct arena a = {0};
     comment(out, arena_printf(&a,
                               "Configuration of %s. Every key is here, with its default behind "
@@ -133,7 +146,7 @@ void render_init(struct strbuf *out, const struct option_set *s) {
         if (strstr(strbuf_cstr(&done), mark))
             continue;
         strbuf_adds(&done, mark);
-        write_table(out, &a, s, table);
+        write_table(out, &a, s, table, found);
     }
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || !is_table_row(x.row))
@@ -162,4 +175,16 @@ void render_toml(struct strbuf *out, const struct option_set *s, const struct op
         strbuf_addc(out, '\n');
     }
     arena_fini(&a);
+}
+
+void render_kept(struct strbuf *out, const struct option_set *s) {
+    strbuf_adds(out, "# What `dtctl up` was told by flags and variables. Written by dtctl.\n");
+    for (struct render_each x = {0}; render_next(&x, s);) {
+        if (!x.row->key || !x.value || !(x.row->marks & OPTION_KEEP) ||
+            x.place->source < OPTION_KEPT)
+            continue;
+        strbuf_addf(out, "%s = ", x.row->key);
+        option_format(out, x.row, x.value);
+        strbuf_addc(out, '\n');
+    }
 }

@@ -106,7 +106,7 @@ static void value_json(struct json_out *j, const char *key, const struct option_
 }
 
 void render_show_json(struct strbuf *out, const struct option_set *s, bool only_given) {
-    static const char *const sources[] = {"default", "file", "environment", "flag"};
+    static const char *const sources[] = {"default", "file", "kept", "environment", "flag"};
     struct json_out j;
     json_open(&j, out);
     json_array(&j, NULL);
@@ -119,7 +119,7 @@ void render_show_json(struct strbuf *out, const struct option_set *s, bool only_
         json_str(&j, "source", sources[x.place->source]);
         if (x.place->name)
             json_str(&j, "name", x.place->name);
-        if (x.place->source == OPTION_FILE) {
+        if (x.place->source == OPTION_FILE || x.place->source == OPTION_KEPT) {
             json_int(&j, "line", x.place->line);
             json_int(&j, "column", x.place->column);
         }

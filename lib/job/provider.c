@@ -5,12 +5,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
+#include "conf/render.h"
 #include "job/programs.h"
 #include "job/send.h"
 #include "job/terraform.h"
+#include "sys/file.h"
 
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 enum {
     DISK_FREE_MIB_MIN = 256,   // programs, and something to work with
@@ -143,6 +146,36 @@ static int bring_up(struct session *s, const struct provider *p, struct fleet *f
     return result;
 }
 
+// So that later commands need not be told again. What made nothing keeps nothing.
+static int keep_options(struct session *s, struct err *e) {
+    struct strbuf text = {0};
+    render_kept(&text, &s->config->set);
+    int result =
+        file_write_atomic(config_kept_path(s->config), strbuf_cstr(&text), text.len, 0600, e);
+    strbuf_fini(&text);
+    return result;
+}
+
+static void forget_options(struct session *s) {
+    if (!cluster_exists(&s->cluster) && !terraform_was_used(s))
+        unlink(config_kept_path(s->config));
+}
+
+void provider_tell_kept(struct session *s) {
+    const struct option_set *set = &s->config->set;
+    for (const struct option_shadow *h = set->shadows; h; h = h->next) {
+        const struct option_bound *b;
+        struct strbuf now = {0};
+        option_find(set, h->row->key, &b);
+        option_format(&now, h->row, (const char *)b->target + h->row->offset);
+        screen_note(s->screen,
+                    "%s is %s, as an earlier up was told; %s says %s (dtctl up --%s changes it)",
+                    h->row->key, strbuf_cstr(&now), option_place_text(s->arena, &h->place), h->text,
+                    h->row->flag);
+        strbuf_fini(&now);
+    }
+}
+
 // Before make: what is no longer wanted goes, and the rest is written down, so that `down` always
 // knows what to take away. A provider that ends machines by itself does both in make.
 static int prepare(struct session *s, const struct provider *p, const struct provider_diff *d,
@@ -183,11 +216,13 @@ int provider_up(struct session *s, struct provider_up_result *out, struct err *e
     *out = (struct provider_up_result){0};
     struct provider_made made = {.inv = &out->inventory};
     if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        provider_diff(s, p, &diff, e) < 0 || prepare(s, p, &diff, e) < 0)
+        provider_diff(s, p, &diff, e) < 0 || keep_options(s, e) < 0 || prepare(s, p, &diff, e) < 0)
         return -1;
     out->inventory = diff.wanted;
-    if (p->make(s, &diff.current, &made, e) < 0)
+    if (p->make(s, &diff.current, &made, e) < 0) {
+        forget_options(s);
         return -1;
+    }
     fleet_open(&f, s, &out->inventory, NULL, 0);
     int result = bring_up(s, p, &f, made.phases, e);
     keep_facts(&f, &out->uploaded);
@@ -275,14 +310,9 @@ static int clean_nodes(struct session *s, const struct provider *p, struct inven
     return result;
 }
 
-int provider_down(struct session *s, const char *nodes, bool force, bool forget,
-                  struct provider_down_result *out, struct err *e) {
+static int take_down(struct session *s, const char *nodes, bool force, bool forget,
+                     struct provider_down_result *out, struct err *e) {
     struct inventory inv = {0};
-    char **runs = NULL;
-    *out = (struct provider_down_result){0};
-    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
-        return -1;
     // An `up` that was cut leaves instances before it leaves an inventory.
     bool known = cluster_exists(&s->cluster);
     if (!known && !terraform_was_used(s))
@@ -301,4 +331,16 @@ int provider_down(struct session *s, const char *nodes, bool force, bool forget,
                        "instances that cost money; dtctl up --nodes N makes a cluster smaller",
                        p->name);
     return p->take_down(s, force, out, e);
+}
+
+int provider_down(struct session *s, const char *nodes, bool force, bool forget,
+                  struct provider_down_result *out, struct err *e) {
+    char **runs = NULL;
+    *out = (struct provider_down_result){0};
+    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
+        return -1;
+    int result = take_down(s, nodes, force, forget, out, e);
+    forget_options(s);
+    return result;
 }

@@ -64,6 +64,8 @@ struct provider_diff {
 };
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
                   struct err *e);
+// A line for each value of the file that a flag or variable of an earlier `up` takes the place of.
+void provider_tell_kept(struct session *s);
 // For check functions: architecture, disk, clock of every node that has not failed.
 void provider_judge(struct fleet *f);
 

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What `up` was told by a flag or a variable holds for later commands, until `down` or another word;
+# and what `init` finds out by itself.
+source "${0%/*}/../lib.sh"
+
+printf '[cluster]\nnodes = 2\n' >dtctl.toml
+kept=.dtctl/default/up.toml
+
+run dtctl up --nodes 3
+is "$status" 0 'up --nodes 3' || diag "$err"
+is "$(grep -v '^#' "$kept")" 'cluster.nodes = 3' 'the flag is kept'
+run dtctl plan
+like "$out" 'nothing to change' 'plan without it takes nothing away'
+like "$err" 'cluster.nodes is 3.*dtctl.toml:2:[0-9]+ says 2 .*--nodes' 'and says what differs'
+run dtctl up
+is "$status" 0 'up without it' || diag "$err"
+like "$err" 'cluster.nodes is 3' 'says so, too'
+is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 3 'three nodes are left'
+run dtctl config show --given
+like "$out" "nodes = 3 .*up.toml:2" 'config show names where it comes from'
+run env DTCTL_CLUSTER_NODES=2 dtctl plan
+like "$out" '- node2' 'a variable goes before what is kept'
+run dtctl up --nodes 2 --provider local
+is "$status" 0 'up --nodes 2' || diag "$err"
+unlike "$err" 'says 2' 'told the same as the file: nothing differs'
+is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 2 'takes one away'
+is "$(grep -v '^#' "$kept" | xargs)" 'cluster.provider = local cluster.nodes = 2' 'and is kept'
+run dtctl up --provider hosts --host x
+is "$status" 1 'another provider is refused'
+like "$(cat "$kept")" '"local"' 'and not kept'
+run dtctl down
+is "$status" 0 'down' || diag "$err"
+ok 'forgets it' test ! -e "$kept"
+echo 'cluster.nodes = "x"' >"$kept"
+run dtctl plan
+is "$status" 2 'a kept value that makes no sense is an error'
+like "$err" 'up.toml:1:' 'of that line'
+rm "$kept"
+
+run dtctl up -c other --provider hosts --host root@127.0.0.1:1 --json
+is "$(grep -c hosts .dtctl/other/up.toml)" 2 'another cluster, of hosts that do not answer'
+run dtctl down -c other --forget
+ok 'given up, it is forgotten, too' test ! -e .dtctl/other/up.toml
+
+# ---- init ---------------------------------------------------------------------------------------
+region_of() { # VARIABLE=VALUE…: the line of the file that init writes
+    rm -f init.toml
+    run env -u AWS_REGION -u AWS_DEFAULT_REGION -u AWS_PROFILE AWS_CONFIG_FILE="$WORK/config" "$@" \
+        dtctl init -f init.toml --provider aws -y </dev/null
+    [ "$status" = 0 ] || diag "$err"
+    grep -E '^#?region = ' init.toml
+}
+is "$(region_of HOME="$WORK")" '#region = ""' 'init: no region is known'
+printf '[default]\nregion = eu-north-1\n[profile lab]\nregion = eu-west-3\n' >config
+is "$(region_of HOME="$WORK")" 'region = "eu-north-1"' 'that of the default profile'
+is "$(region_of AWS_PROFILE=lab)" 'region = "eu-west-3"' 'or of the profile that is chosen'
+is "$(region_of AWS_DEFAULT_REGION=eu-west-1)" 'region = "eu-west-1"' 'or AWS_DEFAULT_REGION'
+is "$(region_of AWS_REGION=eu-west-2)" 'region = "eu-west-2"' 'or AWS_REGION'
+run dtctl config check -f init.toml
+is "$status" 0 'the file is good'
+done_testing
