@@ -53,6 +53,17 @@ locals {
   contains(data.aws_ec2_instance_type.node.supported_placement_strategies, "cluster"))
 }
 
+# What another state made under this name: two of them would be taken for one by their tags.
+data "aws_instances" "same_name" {
+  count = var.new_cluster ? 1 : 0
+
+  instance_state_names = ["pending", "running", "stopping", "stopped"]
+  instance_tags = {
+    dtctl-cluster = var.cluster
+    dtctl-owner   = var.owner
+  }
+}
+
 # ---- what is chosen once and kept ---------------------------------------------------------------
 # A zone that begins to offer the type, or a newer image, must not replace a cluster that trains.
 resource "terraform_data" "zone" {
@@ -62,6 +73,10 @@ resource "terraform_data" "zone" {
   lifecycle {
     ignore_changes = [input]
 
+    precondition {
+      condition     = length(flatten(data.aws_instances.same_name[*].ids)) == 0
+      error_message = "cluster ${var.cluster} of ${var.owner} runs already (${join(", ", flatten(data.aws_instances.same_name[*].ids))}), made from another folder, which has its key and its state."
+    }
     precondition {
       condition     = length(local.zones) > 0
       error_message = "${var.instance_type} is not offered in ${var.region}; choose another region or type."

@@ -423,6 +423,13 @@ variable "idle_s" {
   }
 }
 
+variable "new_cluster" {
+  type        = bool
+  description = "Nothing of this cluster was made yet: refuse if instances with its tags are there"
+  default     = false
+  nullable    = false
+}
+
 variable "closed_metadata" {
   type        = bool
   description = "Only root on a node reaches the instance metadata service, and so the role's credentials"

@@ -298,3 +298,18 @@ run "capacity_block_in_a_group" {
 
   expect_failures = [terraform_data.zone]
 }
+
+run "a_name_that_is_taken" {
+  command = plan
+
+  variables {
+    new_cluster = true
+  }
+
+  override_data {
+    target = data.aws_instances.same_name
+    values = { ids = ["i-0123456789abcdef0"] }
+  }
+
+  expect_failures = [terraform_data.zone]
+}

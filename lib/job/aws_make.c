@@ -14,8 +14,11 @@
 
 enum { THROTTLE_PAUSE_MS = 20000, ZONES_MAX = AWS_TRIES_ZONES_MAX };
 
+static const char TAKEN[] = "runs already"; // infra/main.tf
+
 struct make {
     struct aws_cluster *c;
+    size_t attempts;
     struct phases *phases;
     struct aws_tries tries;
     const char **further; // arguments of apply: what to replace; NULL: nothing
@@ -131,18 +134,32 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
                    r->next, c->terraform.log_path);
 }
 
+// Another folder made a cluster of this name. Terraform has only planned; what was written for this
+// one goes, or `down` would take that for its own.
+static int refuse_taken(struct make *m, const char *problem, struct err *e) {
+    const char *words = strstr(problem, "cluster ");
+    unlink(m->c->terraform.vars_path);
+    return err_set(e, ERR_EXISTS,
+                   "%s Work from there, choose another name with -c, or end it with dtctl gc -y",
+                   words ? words : problem);
+}
+
 // 1: try again with what tries says now. 0: made. -1: no more.
 static int attempt(struct make *m, const struct inventory *before, struct terraform_result *r,
                    struct err *e) {
     struct aws_cluster *c = m->c;
     struct session *s = c->session;
+    static const char *const first[] = {"-var=new_cluster=true", NULL};
+    bool is_new = m->fresh && !c->has_before && m->attempts++ == 0;
     c->vars.zone = m->tries.zone;
     c->vars.purchase = m->tries.purchase;
     if (aws_cluster_write(c, e) < 0 ||
-        terraform_apply(&c->terraform, "infra", m->further, on_line, m, r, e) < 0)
+        terraform_apply(&c->terraform, "infra", is_new ? first : m->further, on_line, m, r, e) < 0)
         return -1;
     if (r->status == 0)
         return 0;
+    if (is_new && strstr(r->problem, TAKEN))
+        return refuse_taken(m, r->problem, e);
     if (r->interrupted || r->status >= 128)
         return terraform_failure(&c->terraform, r, "up", e);
     struct aws_refusal refusal = aws_refusal_of(s->arena, r->problem);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The operator's folder is lost. `up` was killed while instances were being made, and nobody knows of
-# them: `dtctl gc` finds them by their tags in every region it is asked about, shows them, ends them,
-# and leaves alone what is somebody else's.
+# The operator's folder is lost, with a cluster half made: `up` was killed meanwhile. From another
+# folder `up` does not make a second cluster of that name, and `dtctl gc` finds what there is by its
+# tags in the region that it is asked about, ends it, and leaves alone what is somebody else's.
 # shellcheck disable=SC2317,SC2119,SC2120 # called by wait_for; a region is seldom given
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
@@ -16,7 +16,7 @@ tag() { # RESOURCE-TYPE OWNER: as parameters of a call
 }
 
 # shellcheck disable=SC2046 # tag is several words
-plant() { # REGION OWNER: an instance and a placement group, as another computer would have made them
+plant() { # REGION OWNER: an instance and a placement group, as another computer would make them
     cloud_api RunInstances "$1" ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g6.xlarge \
         $(tag instance "$2") >>out/planted.xml
     cloud_api CreatePlacementGroup "$1" GroupName="$2" $(tag placement-group "$2") >>out/planted.xml
@@ -53,27 +53,33 @@ cd ../elsewhere || exit 1
 rm -rf ../cut
 
 all=$(what_is_there)
-run cloud_run dtctl gc --region us-east-1
+cloud_config cut 'nodes = 2'
+run cloud_run dtctl up -y
+is "$status" 1 'up from another folder does not make a second cluster of that name'
+like "$err" 'cluster cut of .* runs already \(i-.*\), made from another folder, which has its key' \
+    'it says where the key is'
+run cloud_run dtctl down -y
+is "$status" 0 'nor is down there'
+is "$(what_is_there)" "$all" 'about that cluster'
+rm dtctl.toml
+run cloud_run dtctl gc --region us-west-2
 isnt=$((status != 0))
-result $isnt 'gc alone ends nothing, and says so' || diag "$out"
+result $isnt 'gc alone ends nothing, and says so' || diag "$out" "$err"
+like "$out" 'us-west-2 +instance .*elsewhere' 'it finds what another computer made in that region'
+is "$(cloud_instances us-west-2 | wc -l) $(cloud_things us-west-2 | wc -l)" '1 1' 'which stays'
+run cloud_run dtctl gc --region us-east-1 -y
+is "$status" 0 'gc -y' || diag "$out" "$err"
 for kind in instance vpc subnet security-group internet-gateway route-table vpc-endpoint \
     key-pair placement-group; do
     like "$out" "us-east-1 +$kind " "it shows the $kind"
 done
 unlike "$out" 'bob' "and not what is bob's"
-is "$(what_is_there)" "$all" 'all of it is there'
-run cloud_run dtctl gc --region us-east-1 -y
-is "$status" 0 'gc -y' || diag "$out" "$err"
-is "$(what_is_there)" "$bobs" "ends all of it, and nothing of bob's"
+is "$(what_is_there)" "$bobs" "it ends all of it, and nothing of bob's"
 cloud_fault stale times=1
 run cloud_run dtctl gc --region us-east-1 -y
 is "$status" 0 'again, while AWS still lists what is gone' || diag "$out" "$err"
 like "$err" 'still lists what is gone' 'it asks until that has settled'
 like "$out" '0 left over in 1 region' 'and there is nothing more'
 is "$(what_is_there)" "$bobs" 'nor done'
-run cloud_run dtctl gc --region us-west-2 -y
-is "$status" 0 'in the other region' || diag "$out" "$err"
-like "$out" 'us-west-2 +instance .*elsewhere' 'it finds what another computer made'
-is "$(cloud_instances us-west-2)$(cloud_things us-west-2)" '' 'and ends it'
 cloud_stop
 done_testing
