@@ -14,8 +14,8 @@ Cases: one large file of random bytes, one of text, 10,000 small files of text, 
 
 One JSON line per case: seconds, the median of ROUNDS; processor seconds of the client and of
 everything below the server; ratio = theirs / ours, above 1 when ours is faster. It needs root, for
-namespaces of its own. scp takes several round trips per small file, minutes for all of them: behind
-the delay it gets a hundredth of the files, and its figure is a hundred times that (scp_sampled).
+namespaces of its own. scp takes several round trips per small file, minutes for all of them: it is
+timed with two small numbers of files, and its figure is the line through both (scp_sampled).
 """
 import json
 import os
@@ -33,8 +33,8 @@ import time
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 LARGE_BYTES = int(os.environ.get("BENCH_LARGE_MB", "256")) << 20
 RTT_MS = 20
-SAMPLE = 100  # folders of small files
-FILES = 10000
+FILES, FOLDERS = 10000, 100  # small ones
+SAMPLES = {0: (500, 2500), RTT_MS: (10, 40)}  # files that scp gets instead
 CIPHER = "aes256-gcm@openssh.com"
 SRC = os.environ.get("DTCTL_SRC", os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("DTCTL_BUILD", os.path.join(SRC, "build"))
@@ -122,11 +122,15 @@ def make_sources(top):
         while f.tell() < LARGE_BYTES:
             f.write(b" ".join(rng.choices(words, k=20000)) + b"\n")
     for i in range(FILES):
-        folder = f"{top}/small/{i // (FILES // SAMPLE)}"
+        folder = f"{top}/small/{i // (FILES // FOLDERS)}"
         os.makedirs(folder, exist_ok=True)
         with open(f"{folder}/{i}.py", "wb") as f:
             f.write(b" ".join(rng.choices(words, k=rng.randint(20, 1200))))
-    shutil.copytree(f"{top}/small/0", f"{top}/sample/0")
+    for count in {count for pair in SAMPLES.values() for count in pair}:
+        for i in range(count):
+            part = f"{i // (FILES // FOLDERS)}/{i}.py"
+            os.makedirs(os.path.dirname(f"{top}/sample-{count}/{part}"), exist_ok=True)
+            shutil.copy(f"{top}/small/{part}", f"{top}/sample-{count}/{part}")
 
 
 def make_cluster(top, port):
@@ -185,30 +189,44 @@ def timed(node, command, cwd):
             node.cpu() - far)
 
 
-def measure(top, node, cluster, port, verb, source, again, sampled):
-    """Medians of each program, in turns."""
+def one(top, node, cluster, port, program, verb, source, again):
+    """One run of one program, checked."""
     folder, name = cluster
+    command, to = commands(top, port, name, verb, source)[program]
+    if again:
+        run(*command, cwd=folder)
+    figures = timed(node, command, folder)
+    if not same(f"{top}/{source}", to):
+        sys.exit(f"{to} is not what was sent")
+    shutil.rmtree(to)
+    return figures
+
+
+def sampled(few, more, n, m):
+    """What FILES files take, when n take few and m take more."""
+    return tuple(a + (b - a) * (FILES - n) / (m - n) for a, b in zip(few, more))
+
+
+def measure(top, node, cluster, port, rtt, verb, source, again):
+    """Medians of each program, in turns."""
     figures = {}
     for _ in range(ROUNDS):
-        clear(top, folder)
+        clear(top, cluster[0])
         for program in PROGRAMS:
-            if again and program == "scp":
-                continue
-            cut = program == "scp" and sampled
-            command, to = commands(top, port, name, verb, "sample" if cut else source)[program]
-            if again:
-                run(*command, cwd=folder)
-            scale = SAMPLE if cut else 1
-            figures.setdefault(program, []).append(
-                tuple(v * scale for v in timed(node, command, folder)))
-            if not same(f"{top}/{'sample' if cut else source}", to):
-                sys.exit(f"{to} is not what was sent")
-            shutil.rmtree(to)  # so that nobody has less memory than the one before
+            if program == "scp" and source == "small":
+                if again:
+                    continue
+                two = [one(top, node, cluster, port, program, verb, f"sample-{count}", False)
+                       for count in SAMPLES[rtt]]
+                result = sampled(*two, *SAMPLES[rtt])
+            else:
+                result = one(top, node, cluster, port, program, verb, source, again)
+            figures.setdefault(program, []).append(result)
     return {program: [statistics.median(v) for v in zip(*rounds)]
             for program, rounds in figures.items()}
 
 
-def report(verb, case, rtt, sampled, figures):
+def report(verb, case, rtt, figures):
     line = {"bench": "push", "verb": verb, "case": case, "rtt_ms": rtt, "rounds": ROUNDS,
             "cipher": CIPHER}
     for program, (seconds, client, far) in figures.items():
@@ -221,7 +239,7 @@ def report(verb, case, rtt, sampled, figures):
             line[f"cpu_ratio_{program}"] = round(
                 sum(figures[program][1:]) / sum(figures["dtctl"][1:]), 2)
     if "scp" in figures:
-        line["scp_sampled"] = sampled
+        line["scp_sampled"] = case.startswith("small")
     print(json.dumps(line), flush=True)
 
 
@@ -249,9 +267,8 @@ def main():
         for rtt, port in ((0, NEAR), (RTT_MS, FAR)):
             cluster = make_cluster(top, port)
             for verb, case, source, again in CASES:
-                sampled = source == "small" and rtt > 0 and not again
-                report(verb, case, rtt, sampled,
-                       measure(top, node, cluster, port, verb, source, again, sampled))
+                report(verb, case, rtt,
+                       measure(top, node, cluster, port, rtt, verb, source, again))
     finally:
         node.stop()
         shutil.rmtree(top, ignore_errors=True)

@@ -112,7 +112,8 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
         return -1;
     if (s->config->dry_run)
         return 0;
-    if (hashing_run(s, m, e) < 0)
+    struct hashing hashing;
+    if (hashing_start(&hashing, s, m, e) < 0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
     fleet.transfers = true;
@@ -120,6 +121,10 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
     for (size_t i = 0; i < count; i++)
         all[i] = m;
     int result = fleet_connect(&fleet, true, e);
+    if (result == 0)
+        result = hashing_finish(&hashing, e);
+    else
+        hashing_cancel(&hashing);
     if (result == 0)
         result = send_manifests(&fleet, "push", all, f->to, f->replace ? XFER_REPLACE : XFER_MERGE,
                                 &totals, e);

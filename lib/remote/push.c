@@ -2,6 +2,7 @@
 // Push, the operator's side: one main connection that carries the list and its answer, and further
 // ones, opened when the node is so far away that one connection's window holds it back, that carry
 // content only. Every connection sends a frame whenever it has room.
+#include "base/clock.h"
 #include "base/log.h"
 #include "remote/send.h"
 #include "remote/xfer_impl.h"
@@ -13,7 +14,6 @@ enum {
     PUSH_EXTRA_AFTER_TICKS = 3,     // of sending, before further connections are thought of
     PUSH_EXTRA_BYTES_MIN = 8 << 20, // left to send, for each
     PUSH_ENTRIES_BYTES = 128 << 10,
-    PUSH_PLACED_BYTES_MAX = 16 << 10, // mean size: a node makes some 20,000 files a second
 };
 
 enum conn_state {
@@ -35,6 +35,7 @@ struct push_conn {
     struct xfer_channel channel;
     struct send_stream stream;
     bool has_stream, greeted;
+    int64_t greet_ns; // when our HELLO went to an agent that was waiting for it; else 0
     enum conn_state state;
 };
 
@@ -44,8 +45,8 @@ struct push {
     const char *program, *root, *dest;
     bool replace, no_compress, planned;
     int connections, opened;
-    bool fast;   // the connection takes bytes faster than they could be compressed
-    bool placed; // it is making files that holds the far end up, not their bytes
+    bool near; // no round trip to speak of: compressing only costs time
+    bool fast; // the connection takes bytes faster than they could be compressed
     size_t next_entry;
     uint64_t closed_bytes; // acknowledged on connections that are gone
     struct send_plan plan;
@@ -155,9 +156,10 @@ static void start_content(struct push_conn *c) {
     struct push *p = c->push;
     int64_t round_trip_us = transport_round_trip_us(p->x.link);
     send_plan_ready(&p->plan);
-    bool near = round_trip_us < XFER_FAR_US / 3;
-    p->placed = near && p->plan.bytes / PUSH_PLACED_BYTES_MAX < p->plan.files;
-    p->fast = near;
+    log_debug("sending", "files=%zu bytes=%llu round_trip_us=%lld", p->plan.files,
+              (unsigned long long)p->plan.bytes, (long long)round_trip_us);
+    p->near = round_trip_us < XFER_FAR_US / 3;
+    p->fast = p->near;
     if (round_trip_us >= XFER_FAR_US)
         open_extras(p, p->plan.bytes);
     p->x.progress.bytes_total = p->plan.bytes;
@@ -196,6 +198,8 @@ static int take_frame(struct push_conn *c, const struct xfer_frame *f, struct er
         if (c->greeted || f->len != 4 || bytes_load(f->data, 4) != XFER_VERSION)
             return err_set(e, ERR_FORMAT, "transfer: the agent greets with another version");
         c->greeted = true;
+        if (c->greet_ns)
+            transport_round_trip_seen(p->x.link, (clock_mono_ns() - c->greet_ns) / 1000);
         if (is_main(c))
             p->x.progress.phase = "compare";
         else
@@ -294,6 +298,7 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
         return -1;
     send_stream_init(&c->stream, &p->plan, !is_main(c));
     c->has_stream = true;
+    c->greet_ns = c->channel.stays ? clock_mono_ns() : 0;
     struct xfer_push_hello hello = {.extra = !is_main(c), .replace = p->replace, .dest = p->dest};
     xfer_put_push_hello(&b, &hello);
     xfer_wire_frame(&c->channel.out, XFER_HELLO, b.data, b.len);
@@ -349,7 +354,7 @@ static void on_tick(struct xfer *x) {
         x->progress.files_done =
             (size_t)((double)x->progress.files_total * (double)x->progress.bytes_done /
                      (double)x->progress.bytes_total);
-    p->fast = p->placed || x->busy_percent >= XFER_BUSY_PERCENT ||
+    p->fast = p->near || x->busy_percent >= XFER_BUSY_PERCENT ||
               x->wire_rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
 }
 

@@ -85,9 +85,8 @@ struct ssh {
     struct ssh_host host;
     enum ssh_state state;
     LIBSSH2_SESSION *session;
-    int64_t round_trip_us; // least time that opening a channel took; 0: not known yet
-    int64_t opener_ns;     // when the opener asked
-    const void *opener;    // who is in the middle of opening a channel: one at a time per session
+    int64_t opener_ns;  // when the opener asked
+    const void *opener; // who is in the middle of opening a channel: one at a time per session
     int busy;
 
     int fd; // -1: none, or over a jump host

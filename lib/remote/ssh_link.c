@@ -18,7 +18,8 @@ enum {
     // What a channel has on its way to a node nearby: OpenSSH's server pays for each byte that
     // waits in it, by growing and clearing its buffers, and its window of 2 MB is filled at once.
     LINK_NEAR_US = 500,
-    LINK_NEAR_BYTES = 256 << 10,
+    LINK_NEAR_BYTES = 512 << 10,
+    LINK_WINDOW_BYTES = 8 << 20, // what the far end may have on its way to us, per channel
 };
 
 struct ssh_link {
@@ -78,17 +79,18 @@ static int step_open(struct ssh_run *r) {
         r->state = RUN_GONE;
         return 1;
     }
-    r->channel = libssh2_channel_open_session(s->session);
+    r->channel =
+        libssh2_channel_open_ex(s->session, "session", sizeof "session" - 1, LINK_WINDOW_BYTES,
+                                LIBSSH2_CHANNEL_PACKET_DEFAULT, NULL, 0);
     if (!r->channel && libssh2_session_last_errno(s->session) == LIBSSH2_ERROR_EAGAIN) {
         if (!s->opener)
             s->opener_ns = clock_mono_ns();
         s->opener = r;
         return 0;
     }
-    if (s->opener && r->channel) { // sshd answers at once: this is the way there and back
-        int64_t us = (clock_mono_ns() - s->opener_ns) / 1000;
-        s->round_trip_us = s->round_trip_us && s->round_trip_us < us ? s->round_trip_us : us;
-    }
+    // sshd answers at once, but for the first channel, when it becomes the user.
+    if (s->opener && r->channel)
+        transport_round_trip_seen(r->run.link, (clock_mono_ns() - s->opener_ns) / 1000);
     s->opener = NULL;
     ssh_kick(s); // the next one may open
     if (!r->channel) {
@@ -129,7 +131,7 @@ static int step_start(struct ssh_run *r) {
 static bool is_ahead(struct ssh_run *r) {
     unsigned long left = libssh2_channel_window_write(r->channel);
     r->window = left > r->window ? left : r->window;
-    int64_t us = session_of(r)->round_trip_us;
+    int64_t us = transport_round_trip_us(r->run.link);
     return us > 0 && us < LINK_NEAR_US && !r->run.paused && r->window - left >= LINK_NEAR_BYTES;
 }
 
@@ -320,10 +322,6 @@ static void link_close(struct transport_link *link) {
         on_idle(&l->ssh);
 }
 
-static int64_t link_round_trip_us(const struct transport_link *link) {
-    return ((const struct ssh_link *)link)->ssh.round_trip_us;
-}
-
 static struct transport_run *link_run(struct transport_link *link,
                                       const struct transport_command *c, struct err *e) {
     struct ssh_run *r = heap_alloc(sizeof *r);
@@ -357,7 +355,6 @@ const struct transport transport_ssh = {
     .name = "ssh",
     .open = link_open,
     .close = link_close,
-    .round_trip_us = link_round_trip_us,
     .run = link_run,
     .run_wake = run_wake,
     .run_resize = run_resize,

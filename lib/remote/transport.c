@@ -74,7 +74,12 @@ bool transport_is_local(const struct transport_link *l) {
 }
 
 int64_t transport_round_trip_us(const struct transport_link *l) {
-    return l->kind->round_trip_us(l);
+    return l->round_trip_us;
+}
+
+void transport_round_trip_seen(struct transport_link *l, int64_t us) {
+    if (!transport_is_local(l) && (l->round_trip_us == 0 || us < l->round_trip_us))
+        l->round_trip_us = us > 0 ? us : 1;
 }
 
 struct loop *transport_loop(const struct transport_link *l) {

@@ -112,7 +112,6 @@ struct transport {
     struct transport_link *(*open)(const struct transport_env *env,
                                    const struct transport_target *target, struct err *e);
     void (*close)(struct transport_link *l);
-    int64_t (*round_trip_us)(const struct transport_link *l);
     struct transport_run *(*run)(struct transport_link *l, const struct transport_command *c,
                                  struct err *e);
     void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
@@ -139,6 +138,8 @@ bool transport_is_up(const struct transport_link *l);
 bool transport_is_local(const struct transport_link *l);
 // The least time that a request and its answer took so far; 0 for local nodes.
 int64_t transport_round_trip_us(const struct transport_link *l);
+// Somebody asked something of the node that it answers at once, and this is how long it took.
+void transport_round_trip_seen(struct transport_link *l, int64_t us);
 struct loop *transport_loop(const struct transport_link *l);
 
 // Starts a command on a link that is up; NULL when it is not, or with TRANSPORT_RUNS_PER_LINK_MAX

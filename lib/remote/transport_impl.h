@@ -26,6 +26,7 @@ struct transport_link {
     struct transport_run *parked;
     const char *parked_as; // in the arena
     int run_count;         // those not closed and not ended
+    int64_t round_trip_us; // 0: not known yet
 };
 
 // Input of a command: bytes from `start` are unsent; memory does not move between a refused write

@@ -254,11 +254,6 @@ static void local_close(struct transport_link *link) {
     link_leave(l);
 }
 
-static int64_t local_round_trip_us(const struct transport_link *link) {
-    (void)link;
-    return 0;
-}
-
 static int open_pipes(struct local_run *r, int far[3], struct err *e) {
     int fds[3][2];
     for (int i = 0; i < 3; i++)
@@ -413,7 +408,6 @@ const struct transport transport_local = {
     .name = "local",
     .open = local_open,
     .close = local_close,
-    .round_trip_us = local_round_trip_us,
     .run = local_run,
     .run_wake = local_wake,
     .run_resize = local_resize,

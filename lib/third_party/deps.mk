@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Third-party libraries for the shipped programs: built by `make deps` into a cache outside the
-# tree, in a folder named by the hash of pins, flags and compiler. Other modes use the system's.
+# tree, in a folder named by the hash of pins, flags and compiler. San and fuzz get libssh2 with our
+# patches, under sanitizers, and the rest from the system; debug has all from the system.
 
-ifeq ($(MODE),release)
-DEPS := $(shell lib/third_party/deps path)
+ifneq ($(filter release san fuzz,$(MODE)),)
+DEPS := $(shell lib/third_party/deps path $(if $(filter san fuzz,$(MODE)),san))
 DEPS_CFLAGS := -isystem $(DEPS)/include -ffile-prefix-map=$(DEPS)=third_party
 DEPS_LDFLAGS := -L$(DEPS)/lib
 $(O)/.flags: $(DEPS)/versions

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # push_remote.sh: what the push_*.t scripts share. Sourced after lib.sh and hosts_up.
 
-DRIVE=$BUILD/release/tests/tools/remote_drive
+DRIVE=${PUSH_DRIVE:-$BUILD/release/tests/tools/remote_drive} # PUSH_DRIVE: one with sanitizers
 DTRUN=$BIN/dtrun
 [ -x "$DRIVE" ] || skip_all 'tests/tools/remote_drive is not built'
 [ -x "$DTRUN" ] || skip_all 'dtrun is not built'
