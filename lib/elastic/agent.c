@@ -189,7 +189,7 @@ static void agent_close(struct agent *a) {
     agent_watch_close(a);
     agent_notice_close(a);
     agent_devices_close(a);
-    agent_link_close(a);
+    agent_link_close(a, "its agent ends");
     agent_elect_close(a);
     watch_stop(&a->listen);
     if (a->config->listen_fd >= 0)

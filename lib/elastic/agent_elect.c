@@ -77,6 +77,28 @@ static void take_place(struct election_place *p, int64_t incarnation, const stru
     snprintf(p->address, sizeof p->address, "%s", m->address);
 }
 
+// The host of that place says that no agent is there.
+static void nobody(struct agent *a, const struct election_place *place) {
+    election_nobody(&a->election, clock_mono_ms(), place);
+    if (a->coordinator)
+        coordinator_nobody(a->coordinator, place->incarnation,
+                           "its agent died: nobody listens at its port");
+}
+
+// Should the connection to the agent at that place have broken: will it be back?
+static void tell_coordinator(struct agent *a, const struct election_place *place,
+                             const struct election_answer *answer) {
+    if (!a->coordinator || place->incarnation == 0)
+        return;
+    if (answer->incarnation != place->incarnation)
+        coordinator_nobody(a->coordinator, place->incarnation,
+                           "its agent died: another one is at its port");
+    else if (answer->leader_term == 0 ||
+             answer->leader.incarnation != a->election.config.incarnation)
+        coordinator_nobody(a->coordinator, place->incarnation,
+                           "its agent has given this coordinator up");
+}
+
 static void on_answer(struct link *l, const struct wire_msg *m) {
     struct asker *k = l->ctx;
     if (m->type != WIRE_ANSWER || m->kind < ASK_QUERY || m->kind > ASK_LEAD)
@@ -95,6 +117,7 @@ static void on_answer(struct link *l, const struct wire_msg *m) {
     if (!answer.leader.address[0] && answer.leader.incarnation == answer.incarnation)
         memcpy(answer.leader.address, k->place.address, sizeof answer.leader.address);
     election_told(&k->agent->election, clock_mono_ms(), &k->place, &answer);
+    tell_coordinator(k->agent, &k->place, &answer);
     agent_elect_pump(k->agent);
 }
 
@@ -117,7 +140,7 @@ static void on_asker_end(struct link *l, const struct err *e) {
     bool refused = l->conn.error == ECONNREFUSED && e->code == ERR_NET;
     asker_end(k);
     if (refused)
-        election_nobody(&a->election, clock_mono_ms(), &k->place);
+        nobody(a, &k->place);
     agent_elect_pump(a);
 }
 
@@ -135,7 +158,7 @@ static struct asker *asker_open(struct agent *a, const struct election_place *to
         return NULL;
     int fd = net_connect_start(&address, &e);
     if (fd < 0 && errno == ECONNREFUSED) // this host's own kernel says so at once
-        election_nobody(&a->election, clock_mono_ms(), to);
+        nobody(a, to);
     if (fd < 0) {
         note_first(a, to, e.text);
         return NULL;
@@ -170,6 +193,16 @@ static void ask(struct agent *a, const struct election_action *action) {
     timer_start(a->loop, &k->idle, ASKER_IDLE_MS_MAX, on_asker_idle);
     if (!fresh && k->link.stage == LINK_READY)
         put_ask(k);
+}
+
+void agent_elect_probe(struct agent *a, const struct election_place *place) {
+    struct election_action action = {.kind = ELECTION_ASK, .place = *place};
+    action.ask = (struct election_ask){.kind = ASK_QUERY,
+                                       .term = a->election.term,
+                                       .round_term = a->election.electorate.term,
+                                       .round = a->election.electorate.round,
+                                       .from = a->election.self};
+    ask(a, &action);
 }
 
 // ---- answering ----
@@ -219,7 +252,7 @@ static void on_question(struct link *l, const struct wire_msg *m) {
     timer_start(w->agent->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
     if (m->type == WIRE_ASK) {
         agent_elect_answer(w->agent, l, m);
-    } else if (m->type == WIRE_JOIN) {
+    } else if (m->type == WIRE_JOIN || m->type == WIRE_RESUME) {
         link_refuse(l, false, "this agent does not coordinate");
         answerer_end(w);
     }
@@ -356,7 +389,11 @@ static void carry_out(struct agent *a, const struct election_action *action) {
     case ELECTION_ASK: ask(a, action); break;
     case ELECTION_CONNECT: agent_link_connect(a, &action->place); break;
     case ELECTION_TAKE_OVER: agent_lead_take_over(a, action); break;
-    case ELECTION_LOST: agent_coordinator_lost(a, "it is silent", action->silent_ms); break;
+    case ELECTION_RESUME: agent_link_resume(a); break;
+    case ELECTION_LOST:
+        agent_coordinator_lost(a, action->gone ? "its agent died" : "it is silent",
+                               action->silent_ms);
+        break;
     case ELECTION_GIVE_UP: give_up(a); break;
     case ELECTION_NONE: break;
     }

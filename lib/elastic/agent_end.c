@@ -61,7 +61,7 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
     snprintf(a->reason, sizeof a->reason, "%s", text);
     a->state = state;
     if (!a->leaving) // one that leaves says so when its workers are gone
-        agent_link_close(a);
+        agent_link_close(a, text);
     if (a->coordinator && !a->leaving) // no effect when the verdict came from there
         coordinator_end_run(a->coordinator,
                             state == NODE_STOPPED ? VERDICT_STOPPED : VERDICT_FAILED, text, SIGTERM,

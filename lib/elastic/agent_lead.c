@@ -38,7 +38,12 @@ static void on_ask(struct coordinator *c, struct link *l, const struct wire_msg 
     agent_elect_answer(coordinator_ctx(c), l, m);
 }
 
-static const struct coordinator_events coordinator_table = {on_idle, on_deposed, on_round, on_ask};
+static void on_cut(struct coordinator *c, const struct election_place *place) {
+    agent_elect_probe(coordinator_ctx(c), place);
+}
+
+static const struct coordinator_events coordinator_table = {on_idle, on_deposed, on_round, on_ask,
+                                                            on_cut};
 
 void agent_lead_take_over(struct agent *a, const struct election_action *action) {
     struct coordinator_config config = a->config->coordinator;
@@ -57,7 +62,7 @@ void agent_lead_take_over(struct agent *a, const struct election_action *action)
         log_warn("this agent coordinates now", "term=%lld lost=%s fence_ms=%lld",
                  (long long)action->term, a->leader,
                  (long long)(action->fence_ms - clock_mono_ms()));
-    agent_link_close(a);
+    agent_link_close(a, "its agent coordinates now");
     coordinator_close(a->coordinator);
     timer_stop(&a->drop);
     a->coordinator_idle = false;

@@ -22,17 +22,21 @@ static void on_beat(struct timer *t) {
     agent_link_beat(container_of(t, struct agent, beat));
 }
 
-void agent_link_beat(struct agent *a) {
-    if (!link_is_open(&a->link))
-        return;
+static void send_beat(struct agent *a) {
     a->beats[a->seq % BEATS_KEPT] = clock_mono_ms();
     struct wire_msg m = {.type = WIRE_BEAT,
                          .seq = a->seq++,
                          .stamp = a->stamp,
                          .round_term = a->election.electorate.term,
-                         .round = a->election.electorate.round};
+                         .round = a->election.electorate.round,
+                         .taken = a->session.taken};
     link_send(&a->link, &m);
     timer_start(a->loop, &a->beat, a->config->beat_ms, on_beat);
+}
+
+void agent_link_beat(struct agent *a) {
+    if (link_is_open(&a->link) && !a->session.cut)
+        send_beat(a);
 }
 
 void agent_link_renew(struct agent *a) {
@@ -42,6 +46,11 @@ void agent_link_renew(struct agent *a) {
 }
 
 static void on_answer(struct agent *a, const struct wire_msg *m) {
+    struct err e;
+    if (session_acked(&a->session, m->taken, &e) < 0) {
+        agent_coordinator_lost(a, e.text, 0);
+        return;
+    }
     if (!a->joined || m->seq < 0 || m->seq >= a->seq || a->seq - m->seq > BEATS_KEPT)
         return;
     bool first = a->stamp == 0;
@@ -54,7 +63,7 @@ static void on_answer(struct agent *a, const struct wire_msg *m) {
 }
 
 void agent_send(struct agent *a, const struct wire_msg *m) {
-    link_send(&a->link, m);
+    link_tell(&a->link, &a->session, m);
 }
 
 void agent_link_join(struct agent *a) {
@@ -74,8 +83,10 @@ void agent_link_join(struct agent *a) {
                          .nproc = a->config->workers.nproc,
                          .role = a->config->role,
                          .round = a->round,
-                         .term = a->election.term};
+                         .term = a->election.term,
+                         .connection = ++a->connections};
     a->join_ms = clock_mono_ms();
+    session_open(&a->session, 0); // JOINED names it
     link_send(&a->link, &m);
     agent_set_state(a, NODE_JOINING, "");
 }
@@ -108,6 +119,8 @@ static void on_ready(struct link *l) {
 
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct agent *a = l->ctx;
+    if (wire_is_kept(m->type))
+        session_take(&a->session);
     if (m->type == WIRE_BEAT)
         on_answer(a, m);
     else
@@ -122,6 +135,93 @@ void agent_link_note(struct agent *a, const struct election_place *place, const 
                  place->port, text);
     }
     snprintf(a->connect_error, sizeof a->connect_error, "%.200s", text);
+}
+
+// To a->peer. -1: errno says ECONNREFUSED if its host has refused it at once.
+static int open_link(struct agent *a, const struct link_events *events, struct err *e) {
+    struct net_address address;
+    if (!net_is_numeric(a->peer.address))
+        return err_set(e, ERR_FORMAT, "'%.60s' is not an address", a->peer.address);
+    int fd = -1;
+    if (net_resolve(a->peer.address, a->peer.port, &address, e) == 0)
+        fd = net_connect_start(&address, e);
+    if (fd < 0)
+        return -1;
+    int rc = link_open(&a->link, a->loop, fd, LINK_AGENT, true, &a->config->coordinator.secret,
+                       events, e);
+    if (rc < 0)
+        close(fd);
+    return rc;
+}
+
+// ---- a connection that broke ----
+
+// A host that refuses it has no such agent any more (election.c: proof).
+static void nobody(struct agent *a) {
+    struct election_place leader = a->election.leader;
+    election_nobody(&a->election, clock_mono_ms(), &leader);
+    agent_elect_pump(a);
+}
+
+static void on_resume_ready(struct link *l) {
+    struct agent *a = l->ctx;
+    struct wire_msg m = {.type = WIRE_RESUME,
+                         .incarnation = a->election.config.incarnation,
+                         .session = a->session.id,
+                         .connection = ++a->connections,
+                         .taken = a->session.taken};
+    link_send(l, &m);
+    send_beat(a); // its answer renews the lease
+}
+
+static void on_resume_message(struct link *l, const struct wire_msg *m) {
+    struct agent *a = l->ctx;
+    struct err e;
+    if (m->type != WIRE_RESUMED || m->incarnation != a->election.leader.incarnation) {
+        agent_coordinator_lost(a, "it answers out of turn", 0);
+        return;
+    }
+    if (session_acked(&a->session, m->taken, &e) < 0) {
+        agent_coordinator_lost(a, e.text, 0);
+        return;
+    }
+    log_warn("the connection to the coordinator is back, nothing is lost", "node=%s ms=%lld",
+             a->leader, (long long)(clock_mono_ms() - a->cut_ms));
+    l->events = &link_table;
+    a->session.cut = false;
+    link_tell_again(l, &a->session);
+    election_resumed(&a->election, clock_mono_ms());
+    agent_elect_pump(a);
+}
+
+static void on_resume_end(struct link *l, const struct err *e) {
+    struct agent *a = l->ctx;
+    if (l->conn.error == ECONNREFUSED && e->code == ERR_NET)
+        nobody(a);
+    else if (e->code != ERR_NONE && e->code != ERR_NET && e->code != ERR_TIMEOUT)
+        agent_coordinator_lost(a, e->text, 0);
+    // else the next try comes, or its silence is too long
+}
+
+static const struct link_events resume_table = {on_resume_ready, on_resume_message, on_resume_end};
+
+void agent_link_resume(struct agent *a) {
+    struct err e;
+    if (link_is_open(&a->link) && !a->link.conn.connecting)
+        return; // it is being greeted
+    link_close(&a->link);
+    a->link.ctx = a;
+    if (open_link(a, &resume_table, &e) < 0 && errno == ECONNREFUSED)
+        nobody(a);
+}
+
+static void cut(struct agent *a, const char *why) {
+    log_warn("the connection to the coordinator broke", "node=%s reason=%s", a->leader, why);
+    a->cut_ms = clock_mono_ms();
+    timer_stop(&a->beat);
+    a->session.cut = true;
+    election_cut(&a->election, a->cut_ms);
+    agent_elect_pump(a);
 }
 
 // What was to be joined cannot be: look on.
@@ -142,6 +242,9 @@ static void on_end(struct link *l, const struct err *e) {
     bool meant = a->joined || !a->leader[0] || greeted;
     if (meant && (l->refused_final || (e->code == ERR_AUTH && !greeted)))
         agent_end(a, NODE_FAILED, why, NULL, 0);
+    else if (a->joined && !a->coordinator && (e->code == ERR_NONE || e->code == ERR_NET) &&
+             session_can_resume(&a->session))
+        cut(a, why);
     else if (a->joined)
         agent_coordinator_lost(a, why, 0);
     else
@@ -150,29 +253,22 @@ static void on_end(struct link *l, const struct err *e) {
 
 static const struct link_events link_table = {on_ready, on_message, on_end};
 
-static void hang_up(struct agent *a) {
+static void hang_up(struct agent *a, const char *why) {
     timer_stop(&a->beat);
+    if (a->link.stage == LINK_READY)
+        link_refuse(&a->link, false, why);
     link_close(&a->link);
+    session_close(&a->session);
     a->joined = a->rejoin = false;
 }
 
 void agent_link_connect(struct agent *a, const struct election_place *to) {
-    struct net_address address;
     struct err e;
-    hang_up(a);
+    hang_up(a, "its agent follows another one");
     a->peer = *to;
     a->link.ctx = a;
-    int fd = net_is_numeric(to->address) ? -1 : -2;
-    if (fd == -2)
-        err_set(&e, ERR_FORMAT, "'%.60s' is not an address", to->address);
-    else if (net_resolve(to->address, to->port, &address, &e) == 0)
-        fd = net_connect_start(&address, &e);
-    if (fd >= 0 && link_open(&a->link, a->loop, fd, LINK_AGENT, true,
-                             &a->config->coordinator.secret, &link_table, &e) == 0)
-        return;
-    if (fd >= 0)
-        close(fd);
-    look_on(a, e.text);
+    if (open_link(a, &link_table, &e) < 0)
+        look_on(a, e.text);
 }
 
 // The workers end now, at the latest with their lease; then this agent joins whoever coordinates.
@@ -180,7 +276,7 @@ void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms)
     int64_t now = clock_mono_ms(), until = election_lease(&a->election);
     int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
     bool was_joined = a->joined;
-    hang_up(a);
+    hang_up(a, "its agent has given this coordinator up");
     if (a->over)
         return;
     if (a->coordinator)
@@ -220,6 +316,6 @@ int agent_link_open_local(struct agent *a, struct err *e) {
     return 0;
 }
 
-void agent_link_close(struct agent *a) {
-    hang_up(a);
+void agent_link_close(struct agent *a, const char *why) {
+    hang_up(a, why);
 }

@@ -43,7 +43,8 @@ static void send_notice(struct agent *a) {
                          .name = a->config->name,
                          .reason = notice_word(a->notice.kind),
                          .grace_ms = left_ms(&a->notice)};
-    a->notice_unsent = a->link.stage != LINK_READY || a->state == NODE_STARTING;
+    bool told = a->link.stage == LINK_READY || a->session.open;
+    a->notice_unsent = !told || a->state == NODE_STARTING;
     if (!a->notice_unsent)
         agent_send(a, &m);
     else if (!workers_is_idle(&a->workers))

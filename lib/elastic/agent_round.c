@@ -215,6 +215,7 @@ static void on_joined(struct agent *a, const struct wire_msg *m) {
     if (!agent_elect_joined(a, m))
         return;
     a->joined = true;
+    a->session.id = m->session;
     struct json_out *j = events_begin(&a->events, another ? EVENT_LEADER : EVENT_JOINED);
     json_str(j, another ? "peer" : "coordinator", m->name);
     if (another)

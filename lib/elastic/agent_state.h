@@ -21,7 +21,10 @@ struct agent {
 
     // the connection to the coordinator (agent_link.c)
     struct link link;
-    bool joined; // it has accepted this agent
+    struct session session; // with it, over one connection after the other
+    int64_t connections;    // that this agent has asked to join or resume with
+    int64_t cut_ms;         // when the last one broke
+    bool joined;            // it has accepted this agent
     struct timer beat;
     int64_t beats[16], seq; // send times of recent beats
     int64_t stamp, join_ms; // the coordinator's last stamp; when JOIN was sent
@@ -82,6 +85,8 @@ void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *
 // JOINED and ROUND carry the electorate. False: this agent has voted since; the link is closed.
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m);
 void agent_elect_round(struct agent *a, const struct wire_msg *m);
+// Is the agent at that place still there? The coordinator of this agent is told if not.
+void agent_elect_probe(struct agent *a, const struct election_place *place);
 
 // agent_lead.c
 void agent_lead_take_over(struct agent *a, const struct election_action *action);
@@ -90,12 +95,13 @@ void agent_lead_drop(struct agent *a); // this agent's coordinator ends, soon
 // agent_link.c
 void agent_link_connect(struct agent *a, const struct election_place *to);
 int agent_link_open_local(struct agent *a, struct err *e);
-void agent_link_close(struct agent *a);
+void agent_link_close(struct agent *a, const char *why);
 void agent_link_join(struct agent *a); // asks to take part (again)
 // Why no coordinator was found there; told now and then.
 void agent_link_note(struct agent *a, const struct election_place *place, const char *text);
-void agent_link_renew(struct agent *a); // tells the guard until when the workers may live
-void agent_link_beat(struct agent *a);  // now
+void agent_link_renew(struct agent *a);  // tells the guard until when the workers may live
+void agent_link_beat(struct agent *a);   // now
+void agent_link_resume(struct agent *a); // tries another connection after one that broke
 void agent_send(struct agent *a, const struct wire_msg *m);
 
 // agent_round.c

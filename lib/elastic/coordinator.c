@@ -75,6 +75,7 @@ static void on_bury(struct timer *t) {
 static void peer_free(struct peer *p) {
     struct coordinator *c = p->coordinator;
     link_close(&p->link);
+    session_close(&p->session);
     *(p->prev ? &p->prev->next : &c->peers) = p->next;
     if (p->next)
         p->next->prev = p->prev;
@@ -89,8 +90,10 @@ void coordinator_close(struct coordinator *c) {
     if (!c)
         return;
     timer_stop(&c->timer);
-    while (c->peers)
+    while (c->peers) {
+        link_refuse(&c->peers->link, false, "its agent does not coordinate any more");
         peer_free(c->peers);
+    }
     timer_stop(&c->bury);
     free_dead(c);
     rendezvous_close(c->rendezvous);
@@ -130,6 +133,10 @@ void coordinator_name_peer(struct peer *p, int id) {
     p->id = id;
 }
 
+void coordinator_tell(struct peer *p, const struct wire_msg *m) {
+    link_tell(&p->link, &p->session, m);
+}
+
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
     struct err e;
     if (c->greeting_count >= COORDINATOR_GREETINGS_MAX) {
@@ -167,6 +174,11 @@ void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
     coordinator_pump(c);
 }
 
+void coordinator_nobody(struct coordinator *c, int64_t incarnation, const char *why) {
+    rendezvous_nobody(c->rendezvous, coordinator_now_ms(), incarnation, why);
+    coordinator_pump(c);
+}
+
 void coordinator_depose(struct coordinator *c) {
     rendezvous_depose(c->rendezvous, "another agent coordinates");
     timer_stop(&c->timer);
@@ -184,6 +196,7 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
                                 .role = m->role,
                                 .node_rank = (int)m->node_rank,
                                 .incarnation = m->incarnation,
+                                .connection = m->connection,
                                 .port = (int)m->port,
                                 .store_port = (int)m->store_port,
                                 .term = m->term,
@@ -199,12 +212,51 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
         return;
     }
     int id;
+    if (!p->local)
+        hash_random(&n.session, sizeof n.session);
+    n.session |= !p->local;
     if (rendezvous_join(c->rendezvous, coordinator_now_ms(), &n, &id, &e) < 0) {
         link_refuse(&p->link, e.code != ERR_BUSY, e.text);
         peer_free(p);
         return;
     }
     coordinator_name_peer(p, id);
+    session_open(&p->session, n.session);
+}
+
+// The member gets another connection; the old one may not have noticed that it is broken.
+static void on_resume(struct peer *p, const struct wire_msg *m) {
+    struct coordinator *c = p->coordinator;
+    struct rendezvous_resume x = {m->incarnation, m->session, m->connection};
+    struct err e;
+    int id;
+    if (p->id >= 0) {
+        coordinator_peer_gone(p, "it broke the protocol");
+        return;
+    }
+    if (rendezvous_resume(c->rendezvous, coordinator_now_ms(), &x, &id, &e) < 0) {
+        link_refuse(&p->link, false, e.text);
+        peer_free(p);
+        return;
+    }
+    struct peer *old = coordinator_peer(c, id);
+    if (session_acked(&old->session, m->taken, &e) < 0 || !session_can_resume(&old->session)) {
+        link_refuse(&p->link, false, "too much was sent meanwhile");
+        peer_free(p);
+        coordinator_peer_gone(old, "its session cannot be resumed");
+        return;
+    }
+    p->session = old->session;
+    old->session = (struct session){0};
+    peer_free(old);
+    coordinator_name_peer(p, id);
+    struct wire_msg r = {.type = WIRE_RESUMED,
+                         .incarnation = c->config.rendezvous.incarnation,
+                         .taken = p->session.taken};
+    link_send(&p->link, &r);
+    link_tell_again(&p->link, &p->session);
+    log_warn("a node is connected again, nothing is lost", "node=%s",
+             rendezvous_member(c->rendezvous, id)->name);
 }
 
 static int compare_failures(const void *pa, const void *pb) {
@@ -299,13 +351,19 @@ static void on_stop_run(struct peer *p, const struct wire_msg *m) {
 static void on_notice(struct peer *p, const struct wire_msg *m) {
     for (struct peer *x = p->coordinator->peers; x; x = x->next)
         if (x->id >= 0)
-            link_send(&x->link, m);
+            coordinator_tell(x, m);
 }
 
 static void on_beat(struct peer *p, const struct wire_msg *m) {
     struct coordinator *c = p->coordinator;
     const struct electorate *e = rendezvous_electorate(c->rendezvous);
     int64_t now = coordinator_now_ms();
+    struct err why;
+    if (session_acked(&p->session, m->taken, &why) < 0) {
+        link_refuse(&p->link, true, why.text);
+        coordinator_peer_gone(p, "it broke the protocol");
+        return;
+    }
     struct wire_msg r = {.type = WIRE_BEAT,
                          .seq = m->seq,
                          .stamp = now,
@@ -313,7 +371,8 @@ static void on_beat(struct peer *p, const struct wire_msg *m) {
                                                     m->round_term, (int)m->round),
                          .round_term = e->term,
                          .round = e->round,
-                         .committed = e->committed};
+                         .committed = e->committed,
+                         .taken = p->session.taken};
     link_send(&p->link, &r);
 }
 
@@ -323,21 +382,24 @@ static void on_ask(struct peer *p, const struct wire_msg *m) {
 
 typedef void peer_handler(struct peer *p, const struct wire_msg *m);
 static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
-    [WIRE_JOIN] = on_join,   [WIRE_BEAT] = on_beat,       [WIRE_FAILED] = on_failed,
-    [WIRE_DONE] = on_done,   [WIRE_STOPPED] = on_stopped, [WIRE_STOP_RUN] = on_stop_run,
-    [WIRE_LEAVE] = on_leave, [WIRE_NOTICE] = on_notice,   [WIRE_ASK] = on_ask,
+    [WIRE_JOIN] = on_join,     [WIRE_BEAT] = on_beat,       [WIRE_FAILED] = on_failed,
+    [WIRE_DONE] = on_done,     [WIRE_STOPPED] = on_stopped, [WIRE_STOP_RUN] = on_stop_run,
+    [WIRE_LEAVE] = on_leave,   [WIRE_NOTICE] = on_notice,   [WIRE_ASK] = on_ask,
+    [WIRE_RESUME] = on_resume,
 };
 
 static void on_message(struct link *l, const struct wire_msg *m) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
-    if (!handlers[m->type] ||
-        (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
+    if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_RESUME &&
+                               m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
         link_refuse(l, true, "a message out of turn");
         coordinator_peer_gone(p, "it broke the protocol");
         return;
     }
     rendezvous_heard(c->rendezvous, coordinator_now_ms(), p->id);
+    if (wire_is_kept(m->type))
+        session_take(&p->session);
     handlers[m->type](p, m);
     coordinator_pump(c);
 }
@@ -361,7 +423,15 @@ static void on_end(struct link *l, const struct err *e) {
     if (p->id < 0 && e->code != ERR_NONE && !p->local)
         log_warn("a connection was not an agent of this run", "peer=%s reason=%s",
                  net_format(&p->address, text), e->text);
-    coordinator_peer_gone(p, e->code == ERR_NONE ? "its agent's connection closed" : e->text);
+    const char *why = e->code == ERR_NONE ? "its agent's connection closed" : e->text;
+    // What the agent has said itself, and what it did wrong, is final.
+    bool broke = e->code == ERR_NONE || e->code == ERR_NET;
+    if (p->id < 0 || p->local || !broke || !session_can_resume(&p->session)) {
+        coordinator_peer_gone(p, why);
+        return;
+    }
+    rendezvous_cut(p->coordinator->rendezvous, coordinator_now_ms(), p->id, why);
+    coordinator_pump(p->coordinator);
 }
 
 static const struct link_events link_table = {on_ready, on_message, on_end};

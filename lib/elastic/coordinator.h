@@ -37,6 +37,8 @@ struct coordinator_events {
     void (*on_round)(struct coordinator *c); // one is about to begin
     // An agent asks about the coordinator, or for a vote; l is its connection.
     void (*on_ask)(struct coordinator *c, struct link *l, const struct wire_msg *m);
+    // The connection to the agent at that place broke: is it still there? May come often.
+    void (*on_cut)(struct coordinator *c, const struct election_place *place);
 };
 
 // past NULL: a new run. story: where its events go.
@@ -49,6 +51,8 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
 // Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
                          int signal, int64_t grace_ms);
+// The host of an agent that on_cut named says that it is gone.
+void coordinator_nobody(struct coordinator *c, int64_t incarnation, const char *why);
 // It may still be asked and closed, and does nothing any more.
 void coordinator_depose(struct coordinator *c);
 // The electorate of the round as election_round takes it: voters, and where their agents are.

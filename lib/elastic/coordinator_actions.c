@@ -14,7 +14,7 @@ enum { NAMES_BYTES_MAX = 1024 };
 static void send_to(struct coordinator *c, int id, const struct wire_msg *m) {
     struct peer *p = coordinator_peer(c, id);
     if (p)
-        link_send(&p->link, m);
+        coordinator_tell(p, m);
 }
 
 void coordinator_places(const struct coordinator *c, struct election_place *places, int count) {
@@ -88,12 +88,15 @@ static void do_joined(struct coordinator *c, const struct rendezvous_action *a) 
                          .name = c->events->node,
                          .term = rendezvous_term(c->rendezvous),
                          .incarnation = c->config.rendezvous.incarnation,
+                         .session = m->session,
                          .attempt = facts.attempt,
                          .restarts = facts.restarts,
                          .crashes = facts.crashes};
     put_electorate(c, m->voter, &r);
     // The peer gets its id when rendezvous_join has returned; pump runs after that.
-    send_to(c, a->id, &r);
+    struct peer *p = coordinator_peer(c, a->id);
+    if (p)
+        link_send(&p->link, &r);
     log_info("a node has joined", "node=%s address=%s present=%d of=%d", m->name, m->address,
              a->present, a->expected);
     struct json_out *j = events_begin(c->events, EVENT_PRESENT);
@@ -139,7 +142,7 @@ static void do_waiting(struct coordinator *c, const struct rendezvous_action *a)
                          .reason = strbuf_cstr(&text)};
     for (struct peer *p = c->peers; p; p = p->next)
         if (p->id >= 0)
-            link_send(&p->link, &m);
+            coordinator_tell(p, &m);
     strbuf_fini(&text);
 }
 
@@ -195,7 +198,7 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
     for (struct peer *p = c->peers; p; p = p->next) {
         const struct rendezvous_member *x = rendezvous_member(c->rendezvous, p->id);
         if (x && x->state == MEMBER_STOPPING)
-            link_send(&p->link, &m);
+            coordinator_tell(p, &m);
     }
     log_info(a->final ? "the run is being stopped" : "the round is stopped to start again",
              "reason=%s", a->reason);
@@ -207,6 +210,20 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
     json_int(j, "max_restarts", c->config.rendezvous.max_restarts);
     json_str(j, "reason", a->reason);
     events_end(c->events);
+}
+
+static void do_cut(struct coordinator *c, const struct rendezvous_action *a) {
+    const struct rendezvous_member *m = rendezvous_member(c->rendezvous, a->id);
+    struct election_place place = {0};
+    if (!m)
+        return;
+    place.incarnation = m->incarnation;
+    place.port = m->port;
+    snprintf(place.name, sizeof place.name, "%s", m->name);
+    snprintf(place.address, sizeof place.address, "%s", m->address);
+    if (a->counted)
+        log_warn("the connection to a node broke", "node=%s reason=%s", m->name, a->reason);
+    c->on->on_cut(c, &place);
 }
 
 static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
@@ -251,7 +268,7 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
                          .failure_count = failed ? c->failure_count : 0};
     for (struct peer *p = c->peers; p; p = p->next)
         if (p->id >= 0)
-            link_send(&p->link, &m);
+            coordinator_tell(p, &m);
     free(list);
     c->over = true;
     c->linger_until_ms = coordinator_now_ms() + COORDINATOR_LINGER_MS_MAX;
@@ -263,6 +280,7 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
     case ACTION_WAITING: do_waiting(c, a); break;
     case ACTION_START: do_start(c); break;
     case ACTION_STOP: do_stop(c, a); break;
+    case ACTION_CUT: do_cut(c, a); break;
     case ACTION_LOST:
     case ACTION_LEFT: do_gone(c, a); break;
     case ACTION_OVER: do_over(c, a); break;

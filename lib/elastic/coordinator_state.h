@@ -6,7 +6,8 @@
 #include "elastic/coordinator.h"
 
 struct peer {
-    struct link link;
+    struct link link; // closed while the member is cut
+    struct session session;
     struct coordinator *coordinator;
     struct peer *prev, *next;
     int id; // member; -1: has not joined
@@ -54,5 +55,6 @@ struct peer *coordinator_peer(struct coordinator *c, int id);
 void coordinator_name_peer(struct peer *p, int id);
 int64_t coordinator_rounds(const struct voter *v); // as wire_node has them
 void coordinator_peer_gone(struct peer *p, const char *why);
+void coordinator_tell(struct peer *p, const struct wire_msg *m); // as part of its session
 
 #endif

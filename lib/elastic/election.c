@@ -31,9 +31,15 @@
 // it would have had to wait for this agent's lease. Likewise a round is not committed before every
 // voter of the last one knows of it or is silent for that long (rendezvous_lease.c).
 //
+// Connections. One that breaks does not say whether the coordinator died or only the way to it. The
+// agent tries to resume its session (session.h) until the coordinator has been silent for
+// silent_ms_max, and follows it all that time, with workers that live as long as their lease; a
+// host that refuses the new connection proves that the coordinator is gone, as above. Resumed, it
+// has missed nothing: a round, a stop or a verdict that was on its way comes again, once.
+//
 // State that survives: numbers of rounds, restarts and crashes travel with rounds and stops, and
 // back with votes; the highest count.
-#include "elastic/election.h"
+#include "elastic/election_state.h"
 
 #include "base/arena.h"
 
@@ -41,7 +47,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct election_action *push(struct election *e, enum election_action_kind kind) {
+struct election_action *election_push(struct election *e, enum election_action_kind kind) {
     if (e->queue_len == e->queue_room) {
         e->queue_room = e->queue_room ? e->queue_room * 2 : 8;
         e->queue = heap_realloc(e->queue, (size_t)e->queue_room * sizeof *e->queue);
@@ -111,106 +117,6 @@ void election_facts(struct election *e, const struct election_facts *facts) {
     merge(&e->facts, facts);
 }
 
-static bool is_this_round(const struct election *e, int64_t term, int round) {
-    return e->electorate.term == term && e->electorate.round == round;
-}
-
-static bool is_alone(const struct election *e) {
-    return e->state == ELECTION_LEAD && quorum_is_one(&e->electorate);
-}
-
-// ---- following ----
-
-bool election_join(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
-                   const struct election_place *leader) {
-    if (term < e->term)
-        return false;
-    bool own = leader->incarnation == e->config.incarnation;
-    e->connecting = false;
-    e->term = term;
-    if (term > e->term_seen)
-        e->term_seen = term;
-    e->voted = leader->incarnation; // in this term for nobody else
-    e->leader = *leader;
-    e->leader_term = term;
-    e->state = own ? ELECTION_LEAD : ELECTION_FOLLOW;
-    e->heard_ms = now_ms;
-    e->word_ms = sent_ms;
-    e->lease_ms = INT64_MIN / 2;
-    e->leader_round_term = -1; // not known yet
-    e->proof_ms = 0;
-    return true;
-}
-
-void election_word(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t left_ms) {
-    if (e->state == ELECTION_LOOK)
-        return;
-    e->heard_ms = now_ms;
-    if (sent_ms > e->word_ms)
-        e->word_ms = sent_ms;
-    int64_t most = e->config.lease_ms;
-    if (left_ms > 0 && e->word_ms + (left_ms < most ? left_ms : most) > e->lease_ms)
-        e->lease_ms = e->word_ms + (left_ms < most ? left_ms : most);
-}
-
-void election_word_of_round(struct election *e, int64_t round_term, int round, bool committed) {
-    if (e->state == ELECTION_LOOK)
-        return;
-    e->leader_round_term = round_term;
-    e->leader_round = round;
-    if (committed && is_this_round(e, round_term, round))
-        e->electorate.committed = true;
-}
-
-int64_t election_lease(const struct election *e) {
-    return is_alone(e) ? INT64_MAX : e->lease_ms;
-}
-
-void election_round(struct election *e, const struct electorate *electorate,
-                    const struct election_place *places, int place_count, int total) {
-    int at = quorum_find(electorate, e->config.incarnation);
-    struct election_place *all =
-        heap_alloc((size_t)(place_count + e->seed_count + 1) * sizeof *all);
-    memcpy(all, places, (size_t)place_count * sizeof *all);
-    if (e->seed_count > 0)
-        memcpy(all + place_count, e->places + e->place_count, (size_t)e->seed_count * sizeof *all);
-    free(e->places);
-    e->places = all;
-    e->place_count = place_count;
-    quorum_copy(&e->electorate, electorate);
-    e->may_stand = place_count == total && at >= 0 && at < ELECTION_STAND_INS_MAX &&
-                   (electorate->voters[at].rounds & QUORUM_THIS) != 0;
-    e->yes = heap_realloc(e->yes, (size_t)(electorate->count + 1) * sizeof *e->yes);
-}
-
-static void look(struct election *e, int64_t now_ms) {
-    e->state = ELECTION_LOOK;
-    e->stage = ASK_QUERY;
-    e->lost_ms = e->stand_ms = e->ask_at_ms = now_ms;
-    e->connect_ms = INT64_MIN / 2;
-    e->connecting = false;
-    e->step_ms = e->config.ask_ms;
-}
-
-void election_lost(struct election *e, int64_t now_ms) {
-    if (e->state != ELECTION_LOOK)
-        look(e, now_ms);
-    e->connecting = false;
-    e->connect_ms = INT64_MIN / 2; // what was to be joined does not answer
-}
-
-static void take_proof(struct election *e, int64_t now_ms) {
-    int at = quorum_find(&e->electorate, e->leader.incarnation);
-    bool fresh = now_ms - e->word_ms <= e->config.silent_ms_max &&
-                 is_this_round(e, e->leader_round_term, e->leader_round);
-    if (e->state != ELECTION_LOOK || e->proof_ms > 0 || !fresh || e->leader.incarnation == 0)
-        return;
-    e->proof_ms = now_ms;
-    e->stand_ms = e->ask_at_ms = now_ms;
-    if (at >= 0)
-        e->electorate.voters[at].dead = true;
-}
-
 // ---- voting ----
 
 // After this the lost coordinator cannot have prolonged any lease because of this agent.
@@ -250,7 +156,7 @@ static void connect_to(struct election *e, int64_t now_ms, const struct election
         return;
     e->connect_ms = now_ms;
     e->connecting = true;
-    push(e, ELECTION_CONNECT)->place = *p;
+    election_push(e, ELECTION_CONNECT)->place = *p;
 }
 
 void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
@@ -267,8 +173,8 @@ void election_asked(struct election *e, int64_t now_ms, const struct election_as
         e->term_seen = ask->term;
     // Somebody voted in a later term and cannot follow this one.
     if (ask->kind == ASK_QUERY && e->state == ELECTION_LEAD && ask->term > e->term) {
-        push(e, ELECTION_LOST);
-        look(e, now_ms);
+        election_push(e, ELECTION_LOST);
+        election_look(e, now_ms);
     }
     answer->term = e->term_seen;
     answer->stranger = e->state == ELECTION_LOOK && !e->connecting && e->facts.attempt < 0;
@@ -318,7 +224,7 @@ static void ask_all(struct election *e) {
             continue;
         if (i >= e->place_count && is_asked_already(e, p))
             continue;
-        struct election_action *a = push(e, ELECTION_ASK);
+        struct election_action *a = election_push(e, ELECTION_ASK);
         a->place = *p;
         a->ask = (struct election_ask){.kind = voter ? e->stage : ASK_QUERY,
                                        .term = e->term,
@@ -334,7 +240,7 @@ static void win(struct election *e, int64_t now_ms) {
     election_facts(e, &e->gathered);
     e->stage = ASK_LEAD;
     ask_all(e);
-    struct election_action *a = push(e, ELECTION_TAKE_OVER);
+    struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     a->term = e->term;
     a->fence_ms = e->fence_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
     a->facts = e->facts;
@@ -374,8 +280,13 @@ static void note_seed(struct election *e, const struct election_place *p, bool s
 
 void election_nobody(struct election *e, int64_t now_ms, const struct election_place *place) {
     note_seed(e, place, true);
-    if (place->incarnation != 0 && place->incarnation == e->leader.incarnation)
-        take_proof(e, now_ms);
+    if (place->incarnation == 0 || place->incarnation != e->leader.incarnation)
+        return;
+    if (e->state == ELECTION_FOLLOW && e->cut) {
+        election_push(e, ELECTION_LOST)->gone = true;
+        election_look(e, now_ms);
+    }
+    election_take_proof(e, now_ms);
 }
 
 void election_told(struct election *e, int64_t now_ms, const struct election_place *place,
@@ -446,7 +357,7 @@ static bool consider_founding(struct election *e, int64_t now_ms) {
         all = e->config.founds_at_once || e->strangers[i];
     if (!all)
         return false;
-    struct election_action *a = push(e, ELECTION_TAKE_OVER);
+    struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     struct election_place self = e->self;
     a->term = e->term_seen + 1;
     a->fence_ms = now_ms;
@@ -460,11 +371,11 @@ static void tick_look(struct election *e, int64_t now_ms) {
     bool ever = e->leader.incarnation != 0;
     if (now_ms - e->lost_ms >= (ever ? e->config.give_up_ms : e->config.join_ms_max)) {
         e->lost_ms = now_ms;
-        push(e, ELECTION_GIVE_UP);
+        election_push(e, ELECTION_GIVE_UP);
         return;
     }
     if (e->connecting && now_ms - e->connect_ms > e->config.connect_ms_max) {
-        push(e, ELECTION_LOST)->silent_ms = now_ms - e->connect_ms;
+        election_push(e, ELECTION_LOST)->silent_ms = now_ms - e->connect_ms;
         e->connecting = false;
     }
     if (consider_founding(e, now_ms) || now_ms < e->ask_at_ms)
@@ -487,14 +398,19 @@ void election_tick(struct election *e, int64_t now_ms) {
         tick_look(e, now_ms);
         return;
     }
-    if (is_alone(e) || now_ms - e->heard_ms <= e->config.silent_ms_max)
+    if (election_is_alone(e) || now_ms - e->heard_ms <= e->config.silent_ms_max) {
+        election_try_resume(e, now_ms);
         return;
-    push(e, ELECTION_LOST)->silent_ms = now_ms - e->heard_ms;
-    look(e, now_ms);
+    }
+    election_push(e, ELECTION_LOST)->silent_ms = now_ms - e->heard_ms;
+    election_look(e, now_ms);
 }
 
 int64_t election_deadline(const struct election *e) {
-    if (e->state != ELECTION_LOOK)
-        return is_alone(e) ? INT64_MAX : e->heard_ms + e->config.silent_ms_max + 1;
-    return e->ask_at_ms;
+    if (e->state == ELECTION_LOOK)
+        return e->ask_at_ms;
+    int64_t silent_ms = e->heard_ms + e->config.silent_ms_max + 1;
+    if (e->cut && e->resume_at_ms < silent_ms)
+        return e->resume_at_ms;
+    return election_is_alone(e) ? INT64_MAX : silent_ms;
 }

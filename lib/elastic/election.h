@@ -7,7 +7,9 @@
 //     election_join(&e, now, …)            JOINED came: it follows a coordinator, or is it
 //     election_word(&e, now, …)            the coordinator answered a beat
 //     election_round(&e, &electorate, …)   a round began, these are its nodes
-//     election_lost(&e, now)               the connection to the coordinator broke
+//     election_cut(&e, now)                the connection to the coordinator broke
+//     election_resumed(&e, now)            and another one goes on with the session
+//     election_lost(&e, now)               the coordinator has hung up, or will not have it back
 //     election_asked(&e, now, &ask, &answer), election_told(&e, now, &answer)
 //     while (election_next(&e, &action)) { carry it out }
 //     wake up again at election_deadline(&e) and call election_tick(&e, now)
@@ -83,6 +85,7 @@ enum election_action_kind {
     ELECTION_NONE,
     ELECTION_ASK,       // question to place: ask
     ELECTION_CONNECT,   // to the coordinator at place, and join
+    ELECTION_RESUME,    // the session with it, over a new connection
     ELECTION_TAKE_OVER, // coordinate: term, fence_ms, facts; term 1: a new group
     ELECTION_LOST,    // the coordinator is silent (silent_ms), or this one must not be it any more
     ELECTION_GIVE_UP, // nobody was found in time
@@ -93,6 +96,7 @@ struct election_action {
     struct election_place place;
     struct election_ask ask;
     int64_t term, fence_ms, silent_ms;
+    bool gone; // LOST: its host says that it died
     struct election_facts facts;
 };
 
@@ -119,6 +123,8 @@ struct election {
     struct election_facts gathered;
     int64_t step_ms;
     bool tried;                         // to join at the first seed without asking
+    bool cut;                           // FOLLOW: without a connection
+    int64_t resume_at_ms;               // when to try another one then
     bool connecting;                    // what CONNECT asked for is neither joined nor lost yet
     bool strangers[ELECTION_SEEDS_MAX]; // seeds that know of no group, or where no agent is
     // out
@@ -146,6 +152,9 @@ void election_round(struct election *e, const struct electorate *electorate,
                     const struct election_place *places, int place_count, int total);
 void election_facts(struct election *e, const struct election_facts *facts); // the higher ones
 void election_lost(struct election *e, int64_t now_ms);
+// The connection broke: RESUME comes now and then, until it is resumed or the coordinator is lost.
+void election_cut(struct election *e, int64_t now_ms);
+void election_resumed(struct election *e, int64_t now_ms);
 
 void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
                     struct election_answer *answer);

@@ -3,6 +3,7 @@
 #include "elastic/link.h"
 
 #include "base/log.h"
+#include "sys/net.h"
 
 #include <string.h>
 
@@ -38,6 +39,28 @@ static void put(struct link *l, const struct wire_msg *m, struct wire_seals *sea
 void link_send(struct link *l, const struct wire_msg *m) {
     if (l->stage == LINK_READY)
         put(l, m, &l->seals);
+}
+
+static void put_again(struct link *l, const char *frame, size_t len) {
+    strbuf_clear(&l->scratch);
+    wire_put_again(&l->scratch, frame, len, &l->seals);
+    conn_send(&l->conn, l->scratch.data, l->scratch.len);
+}
+
+void link_tell(struct link *l, struct session *s, const struct wire_msg *m) {
+    struct strbuf frame = {0};
+    wire_put(&frame, m, NULL);
+    session_keep(s, frame.data, frame.len);
+    if (l->stage == LINK_READY && !s->cut)
+        put_again(l, frame.data, frame.len);
+    strbuf_fini(&frame);
+}
+
+void link_tell_again(struct link *l, const struct session *s) {
+    const char *frame;
+    size_t at = 0, len;
+    while (l->stage == LINK_READY && (frame = session_unacked(s, &at, &len)))
+        put_again(l, frame, len);
 }
 
 void link_refuse(struct link *l, bool final, const char *reason) {
@@ -129,7 +152,7 @@ static int on_proof(struct link *l, const struct wire_msg *m, struct err *e) {
 // 0: go on; 1: the link is closed now, by the owner or below; -1: broken.
 static int on_frame(struct link *l, const struct wire_msg *m, struct err *e) {
     int rc = 0;
-    if (m->type == WIRE_REFUSE && l->side == LINK_AGENT) {
+    if (m->type == WIRE_REFUSE && (l->side == LINK_AGENT || l->stage == LINK_READY)) {
         l->refused_final = m->final != 0;
         return err_set(e, ERR_FAILED, "%.1000s", m->reason);
     }
@@ -225,6 +248,7 @@ static void on_greeting_late(struct timer *t) {
 int link_open(struct link *l, struct loop *loop, int fd, enum link_side side, bool connecting,
               const struct link_secret *secret, const struct link_events *events, struct err *e) {
     *l = (struct link){.side = side, .secret = secret, .events = events, .ctx = l->ctx};
+    net_retry_evenly(fd);
     l->magic_seen = side == LINK_AGENT; // only the agent sends it
     l->stage = side == LINK_AGENT ? LINK_WAIT_CHALLENGE : LINK_WAIT_HELLO;
     int rc = connecting

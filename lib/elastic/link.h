@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "elastic/session.h"
 #include "elastic/wire.h"
 #include "sys/conn.h"
 
@@ -32,7 +33,8 @@ struct link;
 struct link_events {
     void (*on_ready)(struct link *l);
     void (*on_message)(struct link *l, const struct wire_msg *m); // texts live until it returns
-    void (*on_end)(struct link *l, const struct err *e);          // ERR_NONE: closed by the peer
+    // ERR_NONE: closed by the peer; ERR_NET: broken; ERR_FAILED: the peer has said why it hangs up.
+    void (*on_end)(struct link *l, const struct err *e);
 };
 
 enum link_stage { LINK_IDLE, LINK_WAIT_HELLO, LINK_WAIT_CHALLENGE, LINK_WAIT_PROOF, LINK_READY };
@@ -56,6 +58,9 @@ struct link {
 int link_open(struct link *l, struct loop *loop, int fd, enum link_side side, bool connecting,
               const struct link_secret *secret, const struct link_events *events, struct err *e);
 void link_send(struct link *l, const struct wire_msg *m);
+// As part of the session, now or when it is resumed; and what is missing, once more.
+void link_tell(struct link *l, struct session *s, const struct wire_msg *m);
+void link_tell_again(struct link *l, const struct session *s);
 // Says why and hangs up after it is sent; no on_end. final: trying again makes no sense.
 void link_refuse(struct link *l, bool final, const char *reason);
 void link_close(struct link *l); // no callback; safe on a closed one

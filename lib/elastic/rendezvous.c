@@ -89,6 +89,9 @@ static int free_slot(struct rendezvous *r) {
         r->slot_count = old ? old * 2 : 16;
         r->slots = heap_realloc(r->slots, (size_t)r->slot_count * sizeof *r->slots);
         memset(r->slots + old, 0, (size_t)(r->slot_count - old) * sizeof *r->slots);
+        r->incarnations =
+            heap_realloc(r->incarnations, (size_t)r->slot_count * sizeof *r->incarnations);
+        memset(r->incarnations + old, 0, (size_t)(r->slot_count - old) * sizeof *r->incarnations);
         return old;
     }
     int i = 0;
@@ -108,9 +111,12 @@ static int check_join(struct rendezvous *r, const struct rendezvous_node *n, str
     }
     if (r->member_count >= RENDEZVOUS_MEMBERS_MAX)
         return err_set(e, ERR_LIMIT, "the run has %d nodes already", RENDEZVOUS_MEMBERS_MAX);
+    const struct rendezvous_member *same = rendezvous_find(r, n->incarnation);
+    if (same && n->connection <= same->connection)
+        return err_set(e, ERR_BUSY, "%s has joined with a newer connection", same->name);
     for (int i = 0; i < r->slot_count && n->node_rank >= 0; i++) {
         const struct rendezvous_member *m = r->slots[i];
-        if (m && m->node_rank == n->node_rank)
+        if (m && m != same && m->node_rank == n->node_rank)
             return err_set(e, ERR_BUSY, "node rank %d is taken by %s at %s", n->node_rank, m->name,
                            m->address);
     }
@@ -122,7 +128,10 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
     r->now_ms = now_ms;
     if (check_join(r, n, e) < 0)
         return -1;
-    int at = free_slot(r);
+    int at = free_slot(r); // not that of
+    struct rendezvous_member *before = rendezvous_find(r, n->incarnation);
+    if (before)
+        rendezvous_lose(r, before, "its agent joins anew");
     struct rendezvous_member *m = heap_alloc(sizeof *m);
     m->id = *id = at;
     m->state = MEMBER_WAITING;
@@ -134,6 +143,8 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
     m->store_port = n->store_port;
     m->nproc = n->nproc;
     m->incarnation = n->incarnation;
+    m->session = n->session;
+    m->connection = n->connection;
     m->seq = r->seq++;
     m->heard_ms = now_ms;
     m->group_rank = -1;
@@ -141,6 +152,7 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
         r->round = n->last_round; // numbers name folders: none is used twice
     rendezvous_lease_join(r, m);
     r->slots[at] = m;
+    r->incarnations[at] = m->incarnation;
     r->member_count++;
     struct rendezvous_action *a = rendezvous_push(r, ACTION_JOINED);
     a->id = at;
@@ -152,14 +164,8 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
 
 // ---- starting a round ----
 
-// After a stall of this process some may be silent for long and not yet be known as lost.
-static bool is_silent(const struct rendezvous *r, const struct rendezvous_member *m) {
-    bool own = r->config.incarnation != 0 && m->incarnation == r->config.incarnation;
-    return !own && r->now_ms - m->heard_ms > r->config.silent_ms_max;
-}
-
 static bool is_ready(const struct rendezvous *r, const struct rendezvous_member *m) {
-    return !m->leaving && !is_silent(r, m);
+    return !m->leaving && !rendezvous_is_silent(r, m);
 }
 
 static void start_round(struct rendezvous *r) {
@@ -236,6 +242,7 @@ static void drop(struct rendezvous *r, struct rendezvous_member *m) {
     if (m->group_rank >= 0 && m->group_rank < r->active_count && r->active[m->group_rank] == m->id)
         r->active[m->group_rank] = -1;
     r->slots[m->id] = NULL;
+    r->incarnations[m->id] = 0;
     r->member_count--;
     free(m->leaving);
     free(m);
@@ -252,7 +259,7 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
     begin_stop(r, goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED, false, text);
 }
 
-static void lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
+void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
     struct rendezvous_action *a = rendezvous_push(r, m->leaving ? ACTION_LEFT : ACTION_LOST);
     why = m->leaving ? m->leaving : why; // that its connection ended afterwards is no news
     a->id = m->id;
@@ -268,7 +275,7 @@ void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *w
     if (!m)
         return;
     r->now_ms = now_ms;
-    lose(r, m, why);
+    rendezvous_lose(r, m, why);
     rendezvous_settle(r);
 }
 
@@ -437,20 +444,6 @@ void rendezvous_settle(struct rendezvous *r) {
     } while (r->phase != before);
 }
 
-// Loses all of them before the phase is looked at: no round may start with one of them.
-static void tick_silence(struct rendezvous *r) {
-    for (int i = 0; i < r->slot_count; i++) {
-        struct rendezvous_member *m = r->slots[i];
-        if (!m)
-            continue;
-        bool stuck = m->state == MEMBER_STOPPING && r->now_ms - r->stop_ms > r->config.stop_ms_max;
-        if (is_silent(r, m))
-            lose(r, m, "it is silent");
-        else if (stuck)
-            lose(r, m, "it did not stop its workers in time");
-    }
-}
-
 void rendezvous_tick(struct rendezvous *r, int64_t now_ms) {
     r->now_ms = now_ms;
     if (r->phase == PHASE_OVER)
@@ -460,7 +453,7 @@ void rendezvous_tick(struct rendezvous *r, int64_t now_ms) {
         return;
     if (now_ms - r->scan_ms >= r->config.silent_ms_max / SCANS_PER_SILENCE) {
         r->scan_ms = now_ms;
-        tick_silence(r);
+        rendezvous_scan(r);
     }
     rendezvous_settle(r);
     if (r->phase == PHASE_GATHER && now_ms - r->note_ms >= r->config.note_ms) {

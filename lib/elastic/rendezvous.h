@@ -17,6 +17,9 @@
 // Rules:
 // - One worker that fails, one node that is lost or leaves, or one that joins while there is room
 //   stops the round on every member. Only failures of workers count against max_restarts.
+// - A node whose connection breaks is not lost yet: it may resume its session (session.h) until it
+//   has been silent for too long, or its host says that its agent is gone. A round that starts
+//   meanwhile is one with it.
 // - A lost node may still run workers until its lease is over (its own guard ends them then, see
 //   guard.h). No new round starts before that: two groups never train at the same time.
 // - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
@@ -39,6 +42,7 @@ enum {
     RENDEZVOUS_REASON_BYTES_MAX = 512,
     RENDEZVOUS_MEMBERS_MAX = 16384,
     RENDEZVOUS_ROLES_MAX = 64,
+    RENDEZVOUS_CUT_BYTES_MAX = 128,
 };
 
 struct rendezvous_config {
@@ -63,9 +67,15 @@ struct rendezvous_node { // what a joining node says of itself; copied
     const char *name, *address, *role;
     int node_rank; // -1: none given
     int64_t incarnation;
+    int64_t session;    // that begins when it is accepted; 0: it cannot be resumed
+    int64_t connection; // its number among the agent's
     int port, store_port, nproc;
     int64_t term;   // that it has voted in
     int last_round; // that it has taken part in; -1: none
+};
+
+struct rendezvous_resume { // what a returning one says
+    int64_t incarnation, session, connection;
 };
 
 struct rendezvous_past { // of a run whose coordinator was lost
@@ -91,7 +101,8 @@ struct rendezvous_member {
     char address[RENDEZVOUS_ADDRESS_BYTES_MAX];
     char role[RENDEZVOUS_ROLE_BYTES_MAX];
     int node_rank, port, store_port, nproc;
-    int64_t incarnation, seq, heard_ms;
+    int64_t incarnation, session, connection, seq, heard_ms;
+    char cut[RENDEZVOUS_CUT_BYTES_MAX]; // why its connection broke; "": it has one
     char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
     bool in_round; // of the current or last round
     bool coordinates;
@@ -105,13 +116,15 @@ enum rendezvous_verdict { VERDICT_NONE, VERDICT_FINISHED, VERDICT_FAILED, VERDIC
 
 enum rendezvous_action_kind {
     ACTION_NONE,
-    ACTION_JOINED,   // id was accepted
-    ACTION_WAITING,  // tell all waiting members who is missing: present, expected, reason
-    ACTION_START,    // a round starts: tell every active member (rendezvous_active)
-    ACTION_STOP,     // tell every stopping member: reason, final
-    ACTION_LOST,     // id is lost (silent for silent_ms); its connection can be closed
-    ACTION_LEFT,     // id left on its own
-    ACTION_OVER,     // the run is over: verdict, reason; tell every member
+    ACTION_JOINED,  // id was accepted
+    ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
+    ACTION_START,   // a round starts: tell every active member (rendezvous_active)
+    ACTION_STOP,    // tell every stopping member: reason, final
+    ACTION_CUT,     // id's connection broke: ask its host whether the agent is still there; now and
+                    // then again. counted: for the first time
+    ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,    // id left on its own
+    ACTION_OVER,    // the run is over: verdict, reason; tell every member
     ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
 };
 
@@ -144,6 +157,14 @@ void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
 int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t stamp_ms,
                         int64_t round_term, int round);
 int64_t rendezvous_left_ms(struct rendezvous *r); // of the right to coordinate
+// Its connection broke. Without a port to ask at, and when it is leaving, it is lost at once.
+void rendezvous_cut(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+// It goes on with another connection. ERR_NOT_FOUND: there is no such session (any more), or the
+// request is older than the connection that it has.
+int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
+                      int *id, struct err *e);
+// The host of a member that is cut says that no such agent is there.
+void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, const char *why);
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);

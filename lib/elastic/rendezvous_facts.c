@@ -66,6 +66,7 @@ void rendezvous_close(struct rendezvous *r) {
         free(r->slots[i]);
     }
     free(r->slots);
+    free(r->incarnations);
     free(r->active);
     free(r->voters);
     quorum_fini(&r->electorate);

@@ -24,6 +24,7 @@ struct rendezvous {
     bool acting, deposed; // it has had a quorum since it was opened; it has stepped down
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
     struct rendezvous_member **slots;
+    int64_t *incarnations; // of the members in slots; 0: none there
     int slot_count, member_count;
     int *active; // ids by group rank, -1 when lost
     int active_count;
@@ -46,8 +47,14 @@ void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member 
 void rendezvous_lease_tick(struct rendezvous *r); // steps down in time
 int64_t rendezvous_lease_deadline(const struct rendezvous *r);
 
+// rendezvous_cut.c
+struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t incarnation);
+bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_member *m);
+void rendezvous_scan(struct rendezvous *r); // loses the silent ones
+
 // rendezvous.c
 void rendezvous_settle(struct rendezvous *r); // looks whether the phase is complete
+void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
 struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);
 
 static inline struct rendezvous_member *rendezvous_slot(const struct rendezvous *r, int id) {

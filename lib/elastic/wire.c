@@ -41,6 +41,15 @@ const char *wire_name(enum wire_type type) {
     return type > WIRE_NONE && type < WIRE_TYPE_COUNT ? rows[type].name + strlen("WIRE_") : "?";
 }
 
+bool wire_is_kept(enum wire_type type) {
+    static const bool kept[WIRE_TYPE_COUNT] = {
+        [WIRE_WAITING] = true, [WIRE_ROUND] = true,  [WIRE_ALLOW] = true,   [WIRE_FAILED] = true,
+        [WIRE_DONE] = true,    [WIRE_STOP] = true,   [WIRE_STOPPED] = true, [WIRE_STOP_RUN] = true,
+        [WIRE_LEAVE] = true,   [WIRE_NOTICE] = true, [WIRE_FINISH] = true,
+    };
+    return type > WIRE_NONE && type < WIRE_TYPE_COUNT && kept[type];
+}
+
 // ---- fields of the records ----
 #define NODE_NUMS(X)  X(node_rank) X(port) X(incarnation) X(rounds)
 #define NODE_TEXTS(X) X(name) X(address)
@@ -107,6 +116,18 @@ static void seal_of(unsigned char out[HASH_BYTES], const struct wire_seals *s, i
     strbuf_fini(&text);
 }
 
+// Seals the frame that begins at start, and writes its length there.
+static void finish(struct strbuf *out, size_t start, struct wire_seals *seals) {
+    if (seals && seals->on) {
+        unsigned char seal[HASH_BYTES];
+        seal_of(seal, seals, seals->side, seals->sent++, out->data + start + 4,
+                out->len - start - 4);
+        strbuf_add(out, seal, WIRE_SEAL_BYTES);
+    }
+    if (!out->overflow)
+        bytes_store(out->data + start, out->len - start - 4, 4);
+}
+
 void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals) {
     size_t start = out->len;
     put_count(out, 0);
@@ -122,14 +143,13 @@ void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *s
         else
             put_text(out, *(const char *const *)at);
     }
-    if (seals && seals->on) {
-        unsigned char seal[HASH_BYTES];
-        seal_of(seal, seals, seals->side, seals->sent++, out->data + start + 4,
-                out->len - start - 4);
-        strbuf_add(out, seal, WIRE_SEAL_BYTES);
-    }
-    if (!out->overflow)
-        bytes_store(out->data + start, out->len - start - 4, 4);
+    finish(out, start, seals);
+}
+
+void wire_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals) {
+    size_t start = out->len;
+    strbuf_add(out, frame, len);
+    finish(out, start, seals);
 }
 
 // ---- decoding ----

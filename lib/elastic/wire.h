@@ -12,7 +12,8 @@
 // coordinator answers CHALLENGE (its nonce, and proof that it knows the run's key over both
 // nonces); the agent answers PROOF. Both sides then derive the session key from key and nonces.
 // Without a key on either side proofs are empty; a key on one side only is an error. A version that
-// differs is answered with REFUSE.
+// differs is answered with REFUSE. Then the agent asks to JOIN, or to RESUME the session that it
+// has (session.h).
 //
 // Numbers and texts are bounded when decoded; a frame that does not fit its type exactly is an
 // error, after which the connection must be closed.
@@ -30,7 +31,7 @@
 #define WIRE_MAGIC "DTRN"
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
     WIRE_FRAME_BYTES_MAX = 4 << 20,
@@ -70,7 +71,7 @@ struct wire_failure { // one worker that ended badly
     NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members)                     \
     NUM(term) NUM(round_term) NUM(holder) NUM(holder_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
     NUM(crashes) NUM(kind) NUM(granted) NUM(stranger) NUM(age_ms) NUM(leader_term) NUM(leader)     \
-    NUM(attempt)                                                                                   \
+    NUM(attempt) NUM(session) NUM(connection) NUM(taken)                                           \
     TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)             \
     TEXT(master_addr)
 // clang-format on
@@ -92,14 +93,17 @@ enum wire_field {
     X(WIRE_HELLO, F(version), F(keyed), F(run), F(nonce))       /* > */                            \
     X(WIRE_CHALLENGE, F(version), F(keyed), F(nonce), F(proof)) /* < */                            \
     X(WIRE_PROOF, F(proof))                                     /* > */                            \
-    X(WIRE_REFUSE, F(final), F(reason))                         /* < */                            \
+    X(WIRE_REFUSE, F(final), F(reason))                         /* <> */                           \
     X(WIRE_JOIN, F(incarnation), F(name), F(node_rank), F(address), F(port), F(store_port),        \
-      F(nproc), F(role), F(round), F(term)) /* > */                                                \
+      F(nproc), F(role), F(round), F(term), F(connection)) /* > */                                 \
     X(WIRE_JOINED, F(present), F(expected), F(name), F(term), F(incarnation), F(attempt),          \
       F(restarts), F(crashes), F(round_term), F(round), F(holder), F(holder_last), F(committed),   \
-      F(members), F(nodes))                                                           /* < */      \
-    X(WIRE_BEAT, F(seq), F(stamp), F(left_ms), F(round_term), F(round), F(committed)) /* <> */     \
-    X(WIRE_WAITING, F(present), F(expected), F(reason))                               /* < */      \
+      F(members), F(nodes), F(session))                                 /* < */                    \
+    X(WIRE_RESUME, F(incarnation), F(session), F(connection), F(taken)) /* > */                    \
+    X(WIRE_RESUMED, F(incarnation), F(taken))                           /* < */                    \
+    X(WIRE_BEAT, F(seq), F(stamp), F(left_ms), F(round_term), F(round), F(committed),              \
+      F(taken))                                         /* <> */                                   \
+    X(WIRE_WAITING, F(present), F(expected), F(reason)) /* < */                                    \
     X(WIRE_ROUND, F(round), F(restarts), F(max_restarts), F(group_rank), F(group_world), F(rank),  \
       F(world_size), F(role_rank), F(role_world), F(master_addr), F(master_port), F(reason),       \
       F(left_ms), F(crashes), F(round_term), F(holder), F(holder_last), F(committed), F(members),  \
@@ -151,9 +155,11 @@ struct wire_seals {
 };
 
 const char *wire_name(enum wire_type type); // "join"
+bool wire_is_kept(enum wire_type type);     // counted and sent again by a session (session.h)
 
-// Appends one frame.
+// Appends one frame; wire_put_again: one that was made without seals.
 void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals);
+void wire_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals);
 // Decodes the frame at p. 1: *m holds it (texts in the arena) and *used its size; 0: more bytes are
 // needed; -1: ERR_FORMAT, ERR_LIMIT or ERR_AUTH (wrong seal).
 int wire_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,

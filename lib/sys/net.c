@@ -190,6 +190,10 @@ int net_accept(int listen_fd, struct net_address *peer, struct err *e) {
     return fd;
 }
 
+void net_retry_evenly(int fd) {
+    set_flag(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
+}
+
 int net_connect_start(const struct net_address *to, struct err *e) {
     int fd = socket(to->ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

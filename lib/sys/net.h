@@ -37,6 +37,9 @@ int net_listen(const char *host, int port, int *fd_out, int *port_out, struct er
 int net_accept(int listen_fd, struct net_address *peer, struct err *e);
 // Starts a non-blocking connect; the fd is returned at once. On failure errno says why.
 int net_connect_start(const struct net_address *to, struct err *e);
+// What gets lost is sent again every 0.2 s or so at first, not after ever longer pauses: for
+// connections that carry little and shall go on at once when the network does.
+void net_retry_evenly(int fd);
 // Blocking connect with a deadline; the fd is blocking. For the trainer's set-up.
 int net_connect(const struct net_address *to, int timeout_ms, struct err *e);
 // Whole-buffer blocking I/O with a deadline in ms (-1: none); a short end of file is ERR_NET.

@@ -17,7 +17,10 @@ static void post_member(struct world *w, int at, int id, struct message *m) {
     m->from = at;
     m->to = n->nodes[id];
     m->conn = n->conns[id];
-    post(w, m);
+    if (is_kept(m->kind))
+        side_tell(w, &n->sides[id], m);
+    else if (m->conn)
+        post(w, m);
 }
 
 static void send_electorate(struct world *w, int at, int id, enum kind kind) {
@@ -27,7 +30,8 @@ static void send_electorate(struct world *w, int at, int id, enum kind kind) {
                         .term = rendezvous_term(n->r),
                         .round = rendezvous_round(n->r),
                         .left = rendezvous_left_ms(n->r),
-                        .rank = x->rank};
+                        .rank = x->rank,
+                        .session = x->session};
     if (w->mutation == MUTATION_NO_LEASE)
         m.left = LEASE_MS;
     quorum_copy(&m.electorate, rendezvous_electorate(n->r));
@@ -35,13 +39,21 @@ static void send_electorate(struct world *w, int at, int id, enum kind kind) {
     post_member(w, at, id, &m);
 }
 
-static void stop_coordinating(struct world *w, int at) {
+static void forget_members(struct node *n) {
+    memset(n->conns, 0, sizeof n->conns);
+    for (int id = 0; id < MEMBERS; id++)
+        side_close(&n->sides[id]);
+}
+
+// how: FROM_DROPPED on its own; CLOSED by its kernel.
+static void stop_coordinating(struct world *w, int at, enum kind how) {
     struct node *n = &w->nodes[at];
     for (int id = 0; id < MEMBERS && n->r; id++)
         if (rendezvous_member(n->r, id)) {
-            struct message m = {.kind = CLOSED};
+            struct message m = {.kind = how};
             post_member(w, at, id, &m);
         }
+    forget_members(n);
     struct election_facts facts;
     if (n->r) {
         rendezvous_facts(n->r, &facts);
@@ -81,6 +93,22 @@ static void on_start(struct world *w, int at) {
         send_electorate(w, at, rendezvous_active(n->r, i)->id, FROM_ROUND);
 }
 
+// Is it still there?
+static void ask_member(struct world *w, int at, const struct rendezvous_member *x) {
+    struct node *n = &w->nodes[at];
+    if (!x)
+        return;
+    struct message m = {.kind = ASKED,
+                        .from = at,
+                        .to = n->nodes[x->id],
+                        .to_incarnation = x->incarnation,
+                        .place = {.incarnation = x->incarnation, .port = n->nodes[x->id]},
+                        .ask = {.kind = ASK_QUERY,
+                                .term = n->election.term,
+                                .from = {.incarnation = n->incarnation, .port = at}}};
+    post(w, &m);
+}
+
 static void carry_out(struct world *w, int at, const struct rendezvous_action *a) {
     struct node *n = &w->nodes[at];
     if (a->kind == ACTION_START)
@@ -99,7 +127,12 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
     if (a->kind == ACTION_LOST) {
         struct message m = {.kind = FROM_DROPPED};
         post_member(w, at, a->id, &m);
+        side_close(&n->sides[a->id]);
+        n->conns[a->id] = 0;
+        w->lost++;
     }
+    if (a->kind == ACTION_CUT)
+        ask_member(w, at, rendezvous_member(n->r, a->id));
 }
 
 static void rendezvous_pump(struct world *w, int at) {
@@ -107,9 +140,9 @@ static void rendezvous_pump(struct world *w, int at) {
     struct rendezvous_action a;
     while (n->r && rendezvous_next(n->r, &a)) {
         if (a.kind == ACTION_STEP_DOWN && w->mutation != MUTATION_NO_LEASE) {
-            stop_coordinating(w, at);
+            stop_coordinating(w, at, FROM_DROPPED);
             election_lost(&n->election, clock_of(w, n));
-            close_conn(w, at);
+            close_conn(w, at, TO_BYE);
         } else {
             carry_out(w, at, &a);
         }
@@ -126,7 +159,7 @@ static void take_over(struct world *w, int at, const struct election_action *a) 
     if (a->facts.attempt >= 0 && *other && *other != n->incarnation)
         w->broken = "two coordinators in one term";
     *other = n->incarnation;
-    memset(n->conns, 0, sizeof n->conns);
+    forget_members(n);
     int64_t now = clock_of(w, n);
     struct rendezvous_past past = {.term = a->term,
                                    .fence_ms = w->mutation == MUTATION_NO_FENCE ? now : a->fence_ms,
@@ -149,6 +182,9 @@ static void take_join(struct world *w, int at, const struct message *m) {
                                 .role = "r",
                                 .node_rank = m->from,
                                 .incarnation = m->from_incarnation,
+                                .session = m->from == at ? 0 : between(w, 1, INT64_MAX / 2),
+                                .connection = m->connection,
+                                .port = 1 + m->from,
                                 .term = m->term,
                                 .last_round = m->round,
                                 .nproc = w->nodes[m->from].nproc};
@@ -160,6 +196,8 @@ static void take_join(struct world *w, int at, const struct message *m) {
     must(id < MEMBERS);
     n->conns[id] = m->conn;
     n->nodes[id] = m->from;
+    side_open(&n->sides[id], x.session);
+    n->sides[id].newest = m->connection;
     if (rendezvous_member(n->r, id)->state == MEMBER_WAITING) // else ROUND comes right after it
         send_electorate(w, at, id, FROM_JOINED);
 }
@@ -168,6 +206,7 @@ static void take_beat(struct world *w, int at, int id, const struct message *m) 
     struct node *n = &w->nodes[at];
     const struct electorate *e = rendezvous_electorate(n->r);
     int64_t now = clock_of(w, n);
+    side_acked(w, &n->sides[id], m->taken);
     int64_t left = rendezvous_beat(n->r, now, id, m->stamp, m->round_term, m->round);
     struct message r = {.kind = FROM_ACK,
                         .sent = m->sent,
@@ -175,12 +214,56 @@ static void take_beat(struct world *w, int at, int id, const struct message *m) 
                         .left = w->mutation == MUTATION_NO_LEASE ? LEASE_MS : left,
                         .round_term = e->term,
                         .round = e->round,
-                        .committed = e->committed};
+                        .committed = e->committed,
+                        .taken = n->sides[id].session.taken};
     post_member(w, at, id, &r);
+}
+
+// The rules are the rendezvous's; the world looks whether they hold.
+static void take_resume(struct world *w, int at, const struct message *m) {
+    struct node *n = &w->nodes[at];
+    struct rendezvous_resume x = m->resume;
+    struct err e;
+    int id;
+    if (w->mutation == MUTATION_ANY_CONNECTION)
+        x.connection = w->order;
+    for (int i = 0; i < MEMBERS && n->r && w->mutation == MUTATION_ANY_SESSION; i++) {
+        const struct rendezvous_member *y = rendezvous_member(n->r, i);
+        if (y && y->incarnation == x.incarnation)
+            x.session = y->session;
+    }
+    if (!n->r || rendezvous_resume(n->r, clock_of(w, n), &x, &id, &e) < 0) {
+        struct message r = {.kind = FROM_DROPPED, .from = at, .to = m->from, .conn = m->conn};
+        post(w, &r);
+        return;
+    }
+    struct side *s = &n->sides[id];
+    if (m->guessed || m->from != n->nodes[id] || m->resume.connection <= s->newest)
+        w->broken = "a session was taken over";
+    s->newest = m->resume.connection;
+    struct message r = {.kind = FROM_RESUMED, .taken = s->session.taken};
+    n->conns[id] = m->conn;
+    w->resumed++;
+    side_acked(w, s, m->taken);
+    post_member(w, at, id, &r);
+    side_tell_again(w, s, m->conn);
+}
+
+static void take_closed(struct world *w, int at, int id) {
+    struct node *n = &w->nodes[at];
+    n->conns[id] = 0;
+    if (w->mutation == MUTATION_NO_RESUME)
+        rendezvous_lost(n->r, clock_of(w, n), id, "closed");
+    else
+        rendezvous_cut(n->r, clock_of(w, n), id, "closed");
 }
 
 static void at_coordinator(struct world *w, int at, const struct message *m) {
     struct node *n = &w->nodes[at];
+    if (m->kind == TO_RESUME) {
+        take_resume(w, at, m);
+        return;
+    }
     if (m->kind == TO_JOIN) {
         take_join(w, at, m);
         return;
@@ -189,12 +272,14 @@ static void at_coordinator(struct world *w, int at, const struct message *m) {
     int64_t now = clock_of(w, n);
     if (id < 0)
         return;
+    side_hears(w, &n->sides[id], m);
     switch (m->kind) {
     case TO_BEAT: take_beat(w, at, id, m); break;
     case TO_FAILED: rendezvous_failed(n->r, now, id, m->round, "failed"); break;
     case TO_DONE: rendezvous_done(n->r, now, id, m->round); break;
     case TO_STOPPED: rendezvous_stopped(n->r, now, id, m->round, 1); break;
-    case CLOSED: rendezvous_lost(n->r, now, id, "closed"); break;
+    case TO_BYE: rendezvous_lost(n->r, now, id, "bye"); break;
+    case CLOSED: take_closed(w, at, id); break;
     default: break;
     }
 }

@@ -27,18 +27,37 @@ static int64_t clock_of(const struct world *w, const struct node *n) {
     return n->offset + w->now + w->now * n->rate_ppm / 1000000;
 }
 
+static void message_free(struct message *m) {
+    quorum_fini(&m->electorate);
+}
+
 // Messages of one connection keep their order; of different ones not.
 static void post(struct world *w, struct message *m) {
-    must(w->queued < MESSAGES_MAX);
+    must(w->queued < MESSAGES_MAX && w->conn < CONNS_MAX);
+    if (w->dead[m->conn] && !m->torn) {
+        message_free(m);
+        return;
+    }
     m->at = w->now + between(w, 1, w->now < CALM_MS ? 80 : 3);
     for (int i = 0; i < w->queued; i++) {
         const struct message *x = &w->queue[i];
-        if (m->conn && x->conn == m->conn && x->from == m->from && x->at > m->at)
+        if (m->conn && !m->torn && x->conn == m->conn && x->from == m->from && x->at > m->at)
             m->at = x->at;
     }
     m->order = w->order++;
     m->from_incarnation = w->nodes[m->from].incarnation;
     w->queue[w->queued++] = *m;
+}
+
+// Sent again later, and all that comes behind it on its connection.
+static void hold(struct world *w, struct message *m) {
+    m->at = w->now + 200;
+    for (int i = 0; i < w->queued; i++) {
+        struct message *x = &w->queue[i];
+        bool behind = m->conn && x->conn == m->conn && x->from == m->from && x->order > m->order;
+        if (behind && !x->torn && x->at < m->at)
+            x->at = m->at;
+    }
 }
 
 // The next message that may be delivered now, taken out of the queue. A cut holds messages, as TCP
@@ -50,7 +69,7 @@ static bool next_message(struct world *w, struct message *out) {
         if (m->at > w->now || w->nodes[m->to].frozen)
             continue;
         if (w->cut[m->from][m->to]) {
-            m->at = w->now + 200; // sent again
+            hold(w, m);
             continue;
         }
         if (best < 0 || m->at < w->queue[best].at ||
@@ -64,13 +83,10 @@ static bool next_message(struct world *w, struct message *out) {
     return true;
 }
 
-static void message_free(struct message *m) {
-    quorum_fini(&m->electorate);
-}
-
 // A host without power, or a process that is gone: what its kernel says, if anything.
 static void answer_for_nobody(struct world *w, const struct message *m) {
-    if (!w->nodes[m->to].has_host || (m->kind != ASKED && m->kind != TO_JOIN))
+    if (!w->nodes[m->to].has_host ||
+        (m->kind != ASKED && m->kind != TO_JOIN && m->kind != TO_RESUME))
         return;
     struct message r = {.kind = NOBODY,
                         .from = m->to,

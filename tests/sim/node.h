@@ -16,12 +16,11 @@ static struct election_place place_of(const struct world *w, int at) {
 
 // The coordinator is lost, or what was taken for it. The workers end now, at the latest with their
 // lease.
-static void lose(struct world *w, int at, bool closed_by_host) {
+static void lose(struct world *w, int at) {
     struct node *n = &w->nodes[at];
-    int to = n->conn_to;
     if (n->r)
-        stop_coordinating(w, at);
-    close_conn(w, at);
+        stop_coordinating(w, at, FROM_DROPPED);
+    close_conn(w, at, TO_BYE);
     election_lost(&n->election, clock_of(w, n));
     if (n->workers == WORKERS_RUN) {
         n->workers = WORKERS_STOPPING;
@@ -30,14 +29,6 @@ static void lose(struct world *w, int at, bool closed_by_host) {
     n->round_failed = true;
     if (n->workers == WORKERS_DONE)
         n->workers = WORKERS_NONE;
-    if (closed_by_host && to != at) { // does the host still know the process?
-        struct message m = {.kind = ASKED,
-                            .from = at,
-                            .to = to,
-                            .to_incarnation = n->election.leader.incarnation,
-                            .place = n->election.leader};
-        post(w, &m);
-    }
     if (w->mutation == MUTATION_SILENCE_IS_PROOF) {
         n->election.word_ms = clock_of(w, n);
         election_nobody(&n->election, clock_of(w, n), &n->election.leader);
@@ -49,11 +40,12 @@ static void take_joined(struct world *w, int at, struct message *m) {
     struct election_place leader = place_of(w, m->from);
     leader.incarnation = m->from_incarnation;
     if (!election_join(&n->election, clock_of(w, n), n->join_sent, m->term, &leader)) {
-        close_conn(w, at);
+        close_conn(w, at, TO_BYE);
         election_lost(&n->election, clock_of(w, n));
         return;
     }
     n->joined = true;
+    n->side.session.id = m->session;
     take_electorate(w, at, m);
     send_beat(w, at);
 }
@@ -74,7 +66,7 @@ static void take_round(struct world *w, int at, struct message *m) {
     send_beat(w, at);
     n->lease_ms = election_lease(&n->election);
     if (now >= n->lease_ms) { // news from before a long silence
-        lose(w, at, false);
+        lose(w, at);
         return;
     }
     n->workers = WORKERS_RUN;
@@ -82,8 +74,8 @@ static void take_round(struct world *w, int at, struct message *m) {
     n->group_term = m->term;
     n->round = m->round;
     n->rank = m->rank;
-    n->end_at = now + between(w, 2000, 12000);
-    n->ends_badly = w->now < CALM_MS && chance(w, 15);
+    n->end_at = now + (w->flaps_only ? between(w, 20000, 30000) : between(w, 2000, 12000));
+    n->ends_badly = !w->flaps_only && w->now < CALM_MS && chance(w, 15);
 }
 
 static void take_ack(struct world *w, struct node *n, const struct message *m) {
@@ -92,6 +84,7 @@ static void take_ack(struct world *w, struct node *n, const struct message *m) {
     if (!n->joined || m->sent < 0 || m->sent >= n->seq || n->seq - m->sent > 16)
         return;
     n->stamp = m->stamp;
+    side_acked(w, &n->side, m->taken);
     election_word(e, now, n->sent[m->sent % 16], m->left);
     election_word_of_round(e, m->round_term, m->round, m->committed);
     if (runs(n) && !n->round_failed)
@@ -126,28 +119,53 @@ static void take_question(struct world *w, int at, const struct message *m) {
     post(w, &r);
 }
 
+static void take_answer(struct world *w, struct node *n, const struct message *m) {
+    bool follows = m->answer.leader_term != 0 && m->answer.leader.incarnation == n->incarnation;
+    election_told(&n->election, clock_of(w, n), &m->place, &m->answer);
+    if (n->r && !follows && m->place.incarnation != 0)
+        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, "it has gone its way");
+}
+
 // Nobody has that port any more: of the coordinator that is a proof.
 static void take_nobody(struct world *w, int at, const struct message *m) {
     struct node *n = &w->nodes[at];
-    if (m->conn && m->conn == n->conn)
-        lose(w, at, false);
+    if (m->conn && m->conn == n->conn && !n->side.session.cut)
+        lose(w, at);
+    if (n->r)
+        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, "dead");
     bool before = n->election.proof_ms != 0;
     election_nobody(&n->election, clock_of(w, n), &m->place);
     w->proofs += !before && n->election.proof_ms != 0;
+}
+
+// Its connection is gone, and perhaps the coordinator.
+static void take_cut(struct world *w, int at) {
+    struct node *n = &w->nodes[at];
+    if (!n->joined || n->conn_to == at || w->mutation == MUTATION_NO_RESUME) {
+        lose(w, at);
+        return;
+    }
+    n->conn = 0;
+    n->side.session.cut = true;
+    election_cut(&n->election, clock_of(w, n));
+    if (w->mutation == MUTATION_CUT_IS_PROOF)
+        election_nobody(&n->election, clock_of(w, n), &n->election.leader);
 }
 
 static void at_member(struct world *w, int at, struct message *m) {
     struct node *n = &w->nodes[at];
     if (m->conn != n->conn)
         return;
+    side_hears(w, &n->side, m);
     switch (m->kind) {
     case FROM_JOINED: take_joined(w, at, m); break;
     case FROM_ACK: take_ack(w, n, m); break;
     case FROM_ROUND: take_round(w, at, m); break;
     case FROM_STOP: take_stop(w, at, m); break;
     case FROM_OVER: n->told_over = true; break;
-    case FROM_DROPPED: lose(w, at, false); break;
-    case CLOSED: lose(w, at, true); break;
+    case FROM_RESUMED: take_resumed(w, at, m); break;
+    case FROM_DROPPED: lose(w, at); break;
+    case CLOSED: take_cut(w, at); break;
     default: break;
     }
 }
@@ -160,7 +178,7 @@ static void node_take(struct world *w, struct message *m) {
     } else if (m->kind == ASKED) {
         take_question(w, m->to, m);
     } else if (m->kind == ANSWERED) {
-        election_told(&n->election, clock_of(w, n), &m->place, &m->answer);
+        take_answer(w, n, m);
     } else if (m->kind == NOBODY) {
         take_nobody(w, m->to, m);
     } else if (m->kind <= TO_STOPPED || (m->kind == CLOSED && m->conn != n->conn)) {
@@ -186,7 +204,8 @@ static void node_pump(struct world *w, int at) {
         case ELECTION_ASK: post(w, &m); break;
         case ELECTION_CONNECT: connect_to(w, at, a.place.port); break;
         case ELECTION_TAKE_OVER: take_over(w, at, &a); break;
-        case ELECTION_LOST: lose(w, at, false); break;
+        case ELECTION_RESUME: try_resume(w, at, &a.place); break;
+        case ELECTION_LOST: lose(w, at); break;
         default: break;
         }
         rendezvous_pump(w, at);
@@ -231,7 +250,7 @@ static void node_step(struct world *w, int at) {
         return;
     int64_t now = clock_of(w, n);
     if (n->lease_over && n->conn)
-        lose(w, at, false); // it cannot go on with this round
+        lose(w, at); // it cannot go on with this round
     n->lease_over = false;
     workers_step(w, at);
     if (election_deadline(&n->election) <= now)
@@ -239,7 +258,7 @@ static void node_step(struct world *w, int at) {
     if (n->r && rendezvous_deadline(n->r) <= now)
         rendezvous_tick(n->r, now);
     node_pump(w, at);
-    if (n->joined && now >= n->beat_at)
+    if (n->joined && !n->side.session.cut && now >= n->beat_at)
         send_beat(w, at);
 }
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole run under seeded bad luck: agents that join late, are killed, stop and go on; hosts that
 // lose power; networks that split, in one direction too, and hold messages back; connections that
-// break; clocks that start anywhere and run at different rates. Any node may coordinate, and does.
+// break, with what is on its way, and come back; forged and repeated requests to resume them;
+// clocks that start anywhere and run at different rates. Any node may coordinate, and does.
 //
 // Safety, checked after every message and step: all workers that run anywhere belong to one round
 // of one coordinator, no rank runs twice, a round never has fewer than nodes_min nodes, and a term
-// has one coordinator. Liveness: when bad luck ends, the run finishes, provided that a quorum of
-// the last round is alive. The checks themselves are checked: each of a list of broken rules must
-// be noticed.
+// has one coordinator; each message of a session is taken once and in order, and no session is
+// taken over. Liveness: when bad luck ends, the run finishes, provided that a quorum of the last
+// round is alive; and when connections break and come back but no silence is too long, nothing
+// happens at all. The checks themselves are checked: each of a list of broken rules must be
+// noticed.
 //
 //     sim_rendezvous [SEED [COUNT [MUTATION]]]     a failure prints its seed
 #include "elastic/rendezvous.h"
@@ -20,8 +23,8 @@ static void kill_process(struct world *w, int at) {
     struct node *n = &w->nodes[at];
     if (!n->up)
         return;
-    stop_coordinating(w, at); // its kernel closes what it had open
-    close_conn(w, at);
+    stop_coordinating(w, at, CLOSED); // its kernel closes what it had open
+    close_conn(w, at, CLOSED);
     election_close(&n->election);
     n->up = n->frozen = false;
     n->up_at = chance(w, 70) ? w->now + between(w, 100, 8000) : 0;
@@ -37,6 +40,8 @@ static void power_off(struct world *w, int at) {
         return;
     rendezvous_close(n->r);
     n->r = NULL;
+    forget_members(n);
+    side_close(&n->side);
     n->conn = 0;
     election_close(&n->election);
     n->up = n->frozen = n->has_host = false;
@@ -60,12 +65,35 @@ static void split(struct world *w, bool one_way) {
             w->cut[i][k] = (side >> i & 1) != (side >> k & 1) && (!one_way || (side >> i & 1));
 }
 
+static void break_some(struct world *w, int at) {
+    const struct node *n = &w->nodes[at];
+    if (n->up && n->conn && n->conn_to != at)
+        break_conn(w, n->conn, at, n->conn_to);
+}
+
+// Nothing that lasts: a cable is out for less than a silence may last, connections break.
+static void flap(struct world *w) {
+    int at = (int)between(w, 0, NODES - 1), joined = 0;
+    for (int i = 0; i < NODES; i++)
+        joined += w->nodes[i].joined && w->nodes[i].workers != WORKERS_NONE;
+    if (w->now < w->heal_at + FLAP_PAUSE_MS || joined < NODES)
+        return;
+    for (int i = 0; i < NODES; i++)
+        if (chance(w, 50))
+            break_some(w, i);
+    w->heal_at = w->now + between(w, 1, FLAP_MS_MAX);
+    for (int i = 0; i < NODES; i++)
+        w->cut[at][i] = w->cut[i][at] = i != at;
+    if (chance(w, 30))
+        forge(w);
+}
+
 static void bad_luck(struct world *w) {
     int at = (int)between(w, 0, NODES - 1), other = (int)between(w, 0, NODES - 1);
     for (int i = 0; i < NODES && chance(w, 60); i++) // it likes the one that coordinates
         if (w->nodes[i].r)
             at = i;
-    switch (between(w, 0, 9)) {
+    switch (between(w, 0, 11)) {
     case 0: kill_process(w, at); break;
     case 1: power_off(w, at); break;
     case 2: w->nodes[at].frozen = w->nodes[at].up && !w->nodes[at].frozen; break;
@@ -73,10 +101,9 @@ static void bad_luck(struct world *w) {
     case 4: split(w, true); break;
     case 5: w->cut[at][other] = w->cut[other][at] = at != other; break;
     case 6: w->cut[at][other] = at != other; break;
-    case 7:
-        if (w->nodes[at].up && w->nodes[at].conn)
-            lose(w, at, false); // the connection breaks, this side sees it first
-        break;
+    case 7: break_some(w, other); break;
+    case 8: break_some(w, at); break;
+    case 9: forge(w); break;
     default: heal(w); break;
     }
 }
@@ -130,10 +157,16 @@ static bool could_go_on(const struct world *w) {
 
 // ---- one run ----
 
-static void setup(struct world *w, uint64_t seed, enum mutation mutation) {
+static void setup(struct world *w, uint64_t seed, enum mutation mutation, bool flaps_only) {
     struct message *queue = w->queue ? w->queue : heap_alloc(MESSAGES_MAX * sizeof *queue);
-    *w = (struct world){.seed = seed, .rng = seed, .mutation = mutation, .queue = queue};
-    w->config = (struct rendezvous_config){.nodes_min = (int)between(w, 1, 3),
+    struct message *kept = w->kept ? w->kept : heap_alloc(KEPT_MAX * sizeof *kept);
+    memset(w, 0, sizeof *w);
+    w->seed = w->rng = seed;
+    w->mutation = mutation;
+    w->queue = queue;
+    w->kept = kept;
+    w->flaps_only = flaps_only;
+    w->config = (struct rendezvous_config){.nodes_min = flaps_only ? NODES : (int)between(w, 1, 3),
                                            .nodes_max = NODES,
                                            .max_restarts = 1000,
                                            .join_timeout_ms = END_MS,
@@ -164,7 +197,11 @@ static void run(struct world *w) {
         struct message m;
         if (w->now / STEP_MS == CALM_MS / STEP_MS)
             calm_down(w);
-        if (w->now < CALM_MS && chance(w, 1) && chance(w, 70))
+        if (w->flaps_only && w->now >= w->heal_at && w->heal_at)
+            heal(w);
+        if (w->flaps_only && chance(w, 1))
+            flap(w);
+        if (!w->flaps_only && w->now < CALM_MS && chance(w, 1) && chance(w, 70))
             bad_luck(w);
         while (!w->broken && next_message(w, &m)) {
             node_take(w, &m);
@@ -179,31 +216,41 @@ static void run(struct world *w) {
         w->stuck = "the run did not end although a quorum is alive";
     if (!w->broken && w->verdict && w->verdict != VERDICT_FINISHED)
         w->stuck = "the run did not finish";
+    if (w->flaps_only && (w->rounds != 1 || w->lost || w->take_overs))
+        w->stuck = "a flap was taken for a loss";
 }
 
 static void clear(struct world *w) {
     for (int i = 0; i < w->queued; i++)
         message_free(&w->queue[i]);
+    for (int i = 0; i < w->kept_count; i++)
+        message_free(&w->kept[i]);
     for (int at = 0; at < NODES; at++) {
         rendezvous_close(w->nodes[at].r);
+        forget_members(&w->nodes[at]);
+        side_close(&w->nodes[at].side);
         if (w->nodes[at].up)
             election_close(&w->nodes[at].election);
     }
 }
 
 struct totals {
-    int bad, unsafe, finished, rounds, take_overs, proofs;
+    int bad, unsafe, finished, rounds, take_overs, proofs, breaks, resumed, forged;
 };
 
 static struct totals run_all(struct world *w, uint64_t first, int count, enum mutation mutation,
-                             int bad_max) {
+                             bool flaps_only) {
     struct totals t = {0};
+    int bad_max = mutation ? count : 5;
     for (int i = 0; i < count && t.bad < bad_max && !(mutation && t.unsafe); i++) {
-        setup(w, first + (uint64_t)i, mutation);
+        setup(w, first + (uint64_t)i, mutation, flaps_only);
         run(w);
         t.rounds += w->rounds;
         t.take_overs += w->take_overs;
         t.proofs += w->proofs;
+        t.breaks += w->breaks;
+        t.resumed += w->resumed;
+        t.forged += w->forged;
         t.finished += w->verdict == VERDICT_FINISHED;
         t.unsafe += w->broken != NULL;
         t.bad += w->broken || w->stuck;
@@ -220,19 +267,25 @@ static const struct {
     const char *text;
     uint64_t seed;
     int runs;
-    bool stuck; // runs do not go on; else two groups or coordinators at once
+    enum { UNSAFE, STUCK, FLAPS } shows; // FLAPS: in runs of connections that come back
 } mutations[MUTATION_COUNT] = {
-    [MUTATION_SILENCE_IS_PROOF] = {"silence taken for death", 1, 200, false},
-    [MUTATION_VOTE_AT_ONCE] = {"votes that do not wait for the lease", 1, 20, true},
-    [MUTATION_NO_FENCE] = {"a coordinator that does not wait for the fence", 1, 200, false},
-    [MUTATION_NO_LAST_ROUND] = {"a last round that is forgotten at once", 701, 200, false},
-    [MUTATION_NO_GUARD] = {"workers that outlive their lease", 1, 200, false},
-    [MUTATION_NO_LEASE] = {"a coordinator that does not step down", 201, 200, false}};
+    [MUTATION_SILENCE_IS_PROOF] = {"silence taken for death", 1, 200, UNSAFE},
+    [MUTATION_VOTE_AT_ONCE] = {"votes that do not wait for the lease", 1, 20, STUCK},
+    [MUTATION_NO_FENCE] = {"a coordinator that does not wait for the fence", 1, 200, UNSAFE},
+    [MUTATION_NO_LAST_ROUND] = {"a last round that is forgotten at once", 701, 200, UNSAFE},
+    [MUTATION_NO_GUARD] = {"workers that outlive their lease", 1, 200, UNSAFE},
+    [MUTATION_NO_LEASE] = {"a coordinator that does not step down", 401, 200, UNSAFE},
+    [MUTATION_CUT_IS_PROOF] = {"a broken connection taken for death", 1, 200, UNSAFE},
+    [MUTATION_NO_RESUME] = {"a broken connection taken for a loss", 1, 20, FLAPS},
+    [MUTATION_RESEND_ALL] = {"messages that come twice", 1, 200, UNSAFE},
+    [MUTATION_RESEND_NONE] = {"messages that are not sent again", 1, 200, UNSAFE},
+    [MUTATION_ANY_CONNECTION] = {"an old request that takes a session over", 1, 200, UNSAFE},
+    [MUTATION_ANY_SESSION] = {"a stranger that takes a session over", 1, 200, UNSAFE}};
 
 static bool noticed(struct world *w, enum mutation m) {
     int runs = mutations[m].runs;
-    struct totals t = run_all(w, mutations[m].seed, runs, m, runs);
-    return mutations[m].stuck ? t.bad > runs / 2 : t.unsafe > 0;
+    struct totals t = run_all(w, mutations[m].seed, runs, m, mutations[m].shows == FLAPS);
+    return mutations[m].shows != UNSAFE ? t.bad > runs / 2 : t.unsafe > 0;
 }
 
 int main(int argc, char **argv) {
@@ -240,15 +293,26 @@ int main(int argc, char **argv) {
     int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : argc > 1 ? 1 : 200;
     enum mutation only = argc > 3 ? (enum mutation)strtol(argv[3], NULL, 10) : MUTATION_NONE;
     static struct world w;
-    struct totals t = run_all(&w, first, count, only, only ? count : 5);
+    struct totals t = run_all(&w, first, count, only, false);
     is_int(t.bad, 0, "%d runs of %d nodes under bad luck are safe, and go on with a quorum", count,
            NODES);
     diag("%d finished; %d rounds, %d changes of the coordinator, %d proofs", t.finished, t.rounds,
          t.take_overs, t.proofs);
     ok(count < 100 || (t.finished > count / 2 && t.take_overs > count && t.proofs > count / 10),
        "with trouble in them, and most finish");
+    diag("%d connections broke, %d were resumed, %d forged requests", t.breaks, t.resumed,
+         t.forged);
+    ok(count < 100 || (t.resumed > count / 2 && t.forged > count / 2),
+       "with connections that come back");
+    t = run_all(&w, first, count, only, true);
+    is_int(t.bad, 0, "%d runs of connections that break and come back: nothing else happens",
+           count);
+    diag("%d connections broke, %d were resumed, %d forged requests", t.breaks, t.resumed,
+         t.forged);
+    ok(count < 100 || (t.resumed > 10 * count && t.finished == count), "often, and all finish");
     for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
         ok(noticed(&w, (enum mutation)m), "noticed: %s", mutations[m].text);
     free(w.queue);
+    free(w.kept);
     return done_testing();
 }

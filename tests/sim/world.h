@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A world for sim_rendezvous.c: nodes with clocks of their own, connections that keep order but not
-// time, partitions that may hold one direction only, processes that stop, die and come back.
+// time and break, partitions that may hold one direction only, processes that stop, die and come
+// back, and forged requests to resume a session.
 //
 // Each node runs the real election and, while it coordinates, the real rendezvous. The shell around
 // them (agent_*.c, coordinator*.c) and the guard are modelled by their rules.
@@ -9,6 +10,7 @@
 
 #include "elastic/election.h"
 #include "elastic/rendezvous.h"
+#include "elastic/session.h"
 
 enum {
     NODES = 5,
@@ -20,6 +22,11 @@ enum {
     STEP_MS = 10,
     MESSAGES_MAX = 8192,
     MEMBERS = 512, // ids of one rendezvous
+    CONNS_MAX = 1 << 17,
+    KEPT_MAX = 1 << 15,
+    FLAP_MS_MAX = 500, // with beats, retries and delays less than SILENT_MS
+    FLAP_PAUSE_MS = 1000,
+    REQUESTS = 32, // to resume, of the last time, that are sent again later
 };
 
 // Rules that a broken build could break; the simulator must notice each.
@@ -31,6 +38,12 @@ enum mutation {
     MUTATION_NO_LAST_ROUND,    // the last round's electorate is forgotten before it may be
     MUTATION_NO_GUARD,         // workers outlive their lease
     MUTATION_NO_LEASE,         // the coordinator never steps down, and promises full leases
+    MUTATION_CUT_IS_PROOF,     // a connection that breaks is taken for the coordinator's death
+    MUTATION_NO_RESUME,        // or for a loss
+    MUTATION_RESEND_ALL,       // what the other side has is sent again too
+    MUTATION_RESEND_NONE,      // what it does not have is not
+    MUTATION_ANY_CONNECTION,   // an old request to resume counts
+    MUTATION_ANY_SESSION,      // one for another session does
     MUTATION_COUNT
 };
 
@@ -38,11 +51,14 @@ enum worker_state { WORKERS_NONE, WORKERS_RUN, WORKERS_STOPPING, WORKERS_DONE };
 
 enum kind {
     TO_JOIN,
+    TO_RESUME,
+    TO_BYE,
     TO_BEAT,
     TO_FAILED,
     TO_DONE,
     TO_STOPPED,
     FROM_JOINED,
+    FROM_RESUMED,
     FROM_ACK,
     FROM_ROUND,
     FROM_STOP,
@@ -50,7 +66,7 @@ enum kind {
     FROM_DROPPED,
     ASKED,
     ANSWERED,
-    CLOSED, // the other side's kernel says that the connection is gone
+    CLOSED, // the connection is gone: a process has died, or it was cut
     NOBODY, // the other side's kernel says that no process listens there
 };
 
@@ -61,6 +77,9 @@ struct message {
     int64_t to_incarnation; // 0: whoever is there
     int64_t from_incarnation;
     int64_t term, stamp, left, sent, round_term;
+    int64_t serial, session, connection, taken; // serial: of what is kept, by the world's count
+    struct rendezvous_resume resume;
+    bool guessed, torn; // torn: not behind what is on its way
     int round, rank, final;
     bool committed;
     struct electorate electorate; // owned
@@ -68,6 +87,11 @@ struct message {
     struct election_ask ask;
     struct election_answer answer;
     struct election_place place; // of ASKED, and back
+};
+
+struct side { // one end of a session, and what the world counts to check it
+    struct session session;
+    int64_t told, heard, newest; // newest: connection that it has had
 };
 
 struct node {
@@ -78,6 +102,8 @@ struct node {
     struct election election;
     // the connection to the coordinator
     int conn, conn_to;
+    struct side side;
+    int64_t connections;
     bool joining, joined;
     int64_t sent[16], seq, beat_at, stamp, join_sent;
     // workers; times are the node's own
@@ -88,20 +114,27 @@ struct node {
     // coordinating
     struct rendezvous *r;
     int conns[MEMBERS], nodes[MEMBERS];
+    struct side sides[MEMBERS];
 };
 
 struct world {
     uint64_t rng, seed;
     enum mutation mutation;
-    int64_t now, order, incarnation;
+    int64_t now, order, incarnation, heal_at;
     int conn;
+    bool flaps_only; // nothing but short cuts and connections that break
     struct rendezvous_config config;
     struct node nodes[NODES];
     bool cut[NODES][NODES]; // from, to
     struct message *queue;
     int queued;
-    int64_t terms[4096]; // incarnation that coordinated in that term
-    int rounds, take_overs, proofs;
+    struct message *kept; // of all sessions, for the whole run
+    int kept_count;
+    struct message requests[REQUESTS];
+    int request_count;
+    bool dead[CONNS_MAX]; // connections
+    int64_t terms[4096];  // incarnation that coordinated in that term
+    int rounds, take_overs, proofs, breaks, resumed, forged, lost;
     enum rendezvous_verdict verdict;
     const char *broken, *stuck; // what was unsafe; why it did not end
 };

@@ -189,6 +189,79 @@ static void test_loss_and_fence(void) {
     rendezvous_close(r);
 }
 
+// ---- connections that break ----
+
+static int join_as(struct rendezvous *r, const char *name, int64_t incarnation, int64_t session,
+                   int64_t connection) {
+    struct rendezvous_node n = {.name = name,
+                                .address = "10.0.0.1",
+                                .role = "default",
+                                .node_rank = -1,
+                                .incarnation = incarnation,
+                                .session = session,
+                                .connection = connection,
+                                .port = 5,
+                                .last_round = -1,
+                                .nproc = 1};
+    int id = -1;
+    return rendezvous_join(r, 0, &n, &id, &e) < 0 ? -1 : id;
+}
+
+static int resume(struct rendezvous *r, int64_t now, int64_t incarnation, int64_t session,
+                  int64_t connection) {
+    struct rendezvous_resume x = {incarnation, session, connection};
+    int id = -1;
+    return rendezvous_resume(r, now, &x, &id, &e) < 0 ? -1 : id;
+}
+
+static void test_cut(void) {
+    struct rendezvous_config config = base;
+    config.max_restarts = 3;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    struct rendezvous_action a;
+    join_as(r, "a", 11, 101, 1);
+    int b = join_as(r, "b", 12, 102, 1);
+    ok(did(r, ACTION_START, NULL), "two run");
+    rendezvous_cut(r, 100, b, "reset");
+    ok(did(r, ACTION_CUT, &a) && a.id == b && a.counted, "its host is asked");
+    is_int(rendezvous_phase(r), PHASE_RUN, "and the round goes on");
+    rendezvous_tick(r, 400);
+    ok(did(r, ACTION_CUT, &a) && !a.counted, "asked again");
+    is_int(resume(r, 500, 12, 101, 2), -1, "another one's session is not resumed");
+    is_int(resume(r, 500, 99, 102, 2), -1, "nor by another agent");
+    is_int(resume(r, 500, 12, 102, 1), -1, "nor with a request from before");
+    is_int(resume(r, 500, 12, 102, 3), b, "but by the agent itself");
+    is_int(resume(r, 510, 12, 102, 2), -1, "a request that was held up comes too late");
+    rendezvous_nobody(r, 600, 12, "refused");
+    ok(rendezvous_member(r, b) && !did(r, ACTION_LOST, NULL), "a late word of its host is nothing");
+    rendezvous_cut(r, 700, b, "reset");
+    rendezvous_nobody(r, 710, 12, "its agent died");
+    ok(did(r, ACTION_LOST, &a) && a.id == b,
+       "cut again, and its host knows no agent: lost at once");
+    is_str(a.reason, "its agent died", "with that reason");
+    is_int(resume(r, 720, 12, 102, 9), -1, "there is nothing to resume any more");
+    rendezvous_close(r);
+
+    r = rendezvous_open(&config, 0);
+    join_as(r, "a", 11, 101, 1);
+    b = join_as(r, "b", 12, 102, 5);
+    did(r, ACTION_START, NULL);
+    rendezvous_cut(r, 100, b, "reset");
+    for (int now = 100; now <= 1700; now += 100) {
+        rendezvous_heard(r, now, 0);
+        rendezvous_tick(r, now);
+    }
+    ok(did(r, ACTION_LOST, &a), "not back in time: lost");
+    is_str(a.reason, "its connection broke: reset", "with what was first");
+    is_int(join_as(r, "a", 11, 111, 1), -1, "an old request to join does not replace a session");
+    is_int(join_as(r, "a", 11, 111, 2) >= 0, 1, "a newer one does");
+    is_int(rendezvous_member_count(r), 1, "which takes its place");
+    b = join_as(r, "b", 13, 0, 1);
+    rendezvous_cut(r, 1800, b, "reset");
+    ok(!rendezvous_member(r, b), "without a session, the end of its connection is a loss");
+    rendezvous_close(r);
+}
+
 static void test_range_and_spares(void) {
     struct rendezvous_config c = base;
     c.nodes_min = 2;
@@ -274,6 +347,7 @@ int main(void) {
     test_restarts();
     test_crash_loop();
     test_loss_and_fence();
+    test_cut();
     test_range_and_spares();
     test_timeouts_and_stop();
     test_roles();

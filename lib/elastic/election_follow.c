@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Following a coordinator: its words, the lease that they give, its rounds, and its loss.
+#include "base/arena.h"
+#include "elastic/election_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// So often at least a new connection is tried. A host that takes longer to answer is not reached.
+enum { RESUMES_PER_SILENCE = 5 };
+
+static bool is_this_round(const struct election *e, int64_t term, int round) {
+    return e->electorate.term == term && e->electorate.round == round;
+}
+
+bool election_is_alone(const struct election *e) {
+    return e->state == ELECTION_LEAD && quorum_is_one(&e->electorate);
+}
+
+bool election_join(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
+                   const struct election_place *leader) {
+    if (term < e->term)
+        return false;
+    bool own = leader->incarnation == e->config.incarnation;
+    e->connecting = e->cut = false;
+    e->term = term;
+    if (term > e->term_seen)
+        e->term_seen = term;
+    e->voted = leader->incarnation; // in this term for nobody else
+    e->leader = *leader;
+    e->leader_term = term;
+    e->state = own ? ELECTION_LEAD : ELECTION_FOLLOW;
+    e->heard_ms = now_ms;
+    e->word_ms = sent_ms;
+    e->lease_ms = INT64_MIN / 2;
+    e->leader_round_term = -1; // not known yet
+    e->proof_ms = 0;
+    return true;
+}
+
+void election_word(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t left_ms) {
+    if (e->state == ELECTION_LOOK)
+        return;
+    e->heard_ms = now_ms;
+    if (sent_ms > e->word_ms)
+        e->word_ms = sent_ms;
+    int64_t most = e->config.lease_ms;
+    if (left_ms > 0 && e->word_ms + (left_ms < most ? left_ms : most) > e->lease_ms)
+        e->lease_ms = e->word_ms + (left_ms < most ? left_ms : most);
+}
+
+void election_word_of_round(struct election *e, int64_t round_term, int round, bool committed) {
+    if (e->state == ELECTION_LOOK)
+        return;
+    e->leader_round_term = round_term;
+    e->leader_round = round;
+    if (committed && is_this_round(e, round_term, round))
+        e->electorate.committed = true;
+}
+
+int64_t election_lease(const struct election *e) {
+    return election_is_alone(e) ? INT64_MAX : e->lease_ms;
+}
+
+void election_round(struct election *e, const struct electorate *electorate,
+                    const struct election_place *places, int place_count, int total) {
+    int at = quorum_find(electorate, e->config.incarnation);
+    struct election_place *all =
+        heap_alloc((size_t)(place_count + e->seed_count + 1) * sizeof *all);
+    memcpy(all, places, (size_t)place_count * sizeof *all);
+    if (e->seed_count > 0)
+        memcpy(all + place_count, e->places + e->place_count, (size_t)e->seed_count * sizeof *all);
+    free(e->places);
+    e->places = all;
+    e->place_count = place_count;
+    quorum_copy(&e->electorate, electorate);
+    e->may_stand = place_count == total && at >= 0 && at < ELECTION_STAND_INS_MAX &&
+                   (electorate->voters[at].rounds & QUORUM_THIS) != 0;
+    e->yes = heap_realloc(e->yes, (size_t)(electorate->count + 1) * sizeof *e->yes);
+}
+
+void election_look(struct election *e, int64_t now_ms) {
+    e->state = ELECTION_LOOK;
+    e->stage = ASK_QUERY;
+    e->lost_ms = e->stand_ms = e->ask_at_ms = now_ms;
+    e->connect_ms = INT64_MIN / 2;
+    e->connecting = e->cut = false;
+    e->step_ms = e->config.ask_ms;
+}
+
+void election_lost(struct election *e, int64_t now_ms) {
+    if (e->state != ELECTION_LOOK)
+        election_look(e, now_ms);
+    e->connecting = false;
+    e->connect_ms = INT64_MIN / 2; // what was to be joined does not answer
+}
+
+// ---- a connection that broke ----
+
+void election_cut(struct election *e, int64_t now_ms) {
+    if (e->state != ELECTION_FOLLOW || e->cut)
+        return;
+    e->cut = true;
+    e->resume_at_ms = now_ms;
+    e->step_ms = e->config.ask_ms;
+    election_try_resume(e, now_ms);
+}
+
+void election_try_resume(struct election *e, int64_t now_ms) {
+    if (!e->cut || now_ms < e->resume_at_ms)
+        return;
+    e->resume_at_ms = now_ms + e->step_ms;
+    int64_t most = e->config.silent_ms_max / RESUMES_PER_SILENCE;
+    e->step_ms = e->step_ms * 2 < most ? e->step_ms * 2 : most;
+    election_push(e, ELECTION_RESUME)->place = e->leader;
+}
+
+void election_resumed(struct election *e, int64_t now_ms) {
+    if (!e->cut)
+        return;
+    e->cut = false;
+    e->heard_ms = now_ms;
+}
+
+void election_take_proof(struct election *e, int64_t now_ms) {
+    int at = quorum_find(&e->electorate, e->leader.incarnation);
+    bool fresh = now_ms - e->word_ms <= e->config.silent_ms_max &&
+                 is_this_round(e, e->leader_round_term, e->leader_round);
+    if (e->state != ELECTION_LOOK || e->proof_ms > 0 || !fresh || e->leader.incarnation == 0)
+        return;
+    e->proof_ms = now_ms;
+    e->stand_ms = e->ask_at_ms = now_ms;
+    if (at >= 0)
+        e->electorate.voters[at].dead = true;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the election. Only election*.c includes this.
+#ifndef ELASTIC_ELECTION_STATE_H
+#define ELASTIC_ELECTION_STATE_H
+
+#include "elastic/election.h"
+
+struct election_action *election_push(struct election *e, enum election_action_kind kind);
+
+// election_follow.c
+bool election_is_alone(const struct election *e); // coordinates, and nobody can outvote it
+void election_look(struct election *e, int64_t now_ms);
+void election_take_proof(struct election *e, int64_t now_ms); // the lost coordinator is dead
+void election_try_resume(struct election *e, int64_t now_ms);
+
+#endif
