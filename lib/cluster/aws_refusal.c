@@ -23,69 +23,76 @@ static const struct {
                                "set aws.placement_group = \"off\", or choose another zone or "
                                "subnet"},
     [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or leave it away"},
-    [AWS_REFUSAL_PERMISSION] =
-        {"permission", "check the credentials (aws.profile, AWS_PROFILE) and their rights; "
-                       "README lists those that are needed"},
+    [AWS_REFUSAL_PERMISSION] = {"permission", "check the credentials (aws.profile, AWS_PROFILE)"},
     [AWS_REFUSAL_THROTTLE] = {"throttle", "try again in some minutes"},
     [AWS_REFUSAL_OTHER] = {"other", "read the log that is named here"},
 };
 
-// Codes by how they begin; the first row that fits decides.
+// Codes by how they begin; the first row that fits decides. quota: the limit that is meant, where
+// it is not one of vCPUs; like a type that does not exist, it is the same wherever one tries.
 static const struct {
     const char *code;
     enum aws_refusal_kind kind;
+    const char *quota;
+    bool everywhere;
 } CODES[] = {
-    {"InsufficientInstanceCapacity", AWS_REFUSAL_CAPACITY},
-    {"InsufficientHostCapacity", AWS_REFUSAL_CAPACITY},
-    {"InsufficientReservedInstanceCapacity", AWS_REFUSAL_CAPACITY},
-    {"InsufficientVolumeCapacity", AWS_REFUSAL_CAPACITY},
-    {"InsufficientCapacity", AWS_REFUSAL_CAPACITY},
-    {"UnfulfillableCapacity", AWS_REFUSAL_CAPACITY},
-    {"ReservationCapacityExceeded", AWS_REFUSAL_CAPACITY},
-    {"CapacityReservation", AWS_REFUSAL_CAPACITY},
-    {"SpotMaxPriceTooLow", AWS_REFUSAL_PRICE},
-    {"VcpuLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"MaxSpotInstanceCountExceeded", AWS_REFUSAL_QUOTA},
-    {"InstanceLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"AddressLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"VpcLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"InternetGatewayLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"SecurityGroupLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"VpcEndpointLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"NetworkInterfaceLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"PlacementGroupLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"VolumeLimitExceeded", AWS_REFUSAL_QUOTA},
-    {"RequestLimitExceeded", AWS_REFUSAL_THROTTLE},
-    {"Throttl", AWS_REFUSAL_THROTTLE},
-    {"TooManyRequests", AWS_REFUSAL_THROTTLE},
-    {"SlowDown", AWS_REFUSAL_THROTTLE},
-    {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT},
-    {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT},
-    {"PlacementGroup", AWS_REFUSAL_PLACEMENT},
-    {"Unsupported", AWS_REFUSAL_UNSUPPORTED},
-    {"InvalidInstanceType", AWS_REFUSAL_UNSUPPORTED},
-    {"UnauthorizedOperation", AWS_REFUSAL_PERMISSION},
-    {"AuthFailure", AWS_REFUSAL_PERMISSION},
-    {"AccessDenied", AWS_REFUSAL_PERMISSION},
-    {"OptInRequired", AWS_REFUSAL_PERMISSION},
-    {"PendingVerification", AWS_REFUSAL_PERMISSION},
-    {"ExpiredToken", AWS_REFUSAL_PERMISSION},
-    {"RequestExpired", AWS_REFUSAL_PERMISSION},
-    {"InvalidClientTokenId", AWS_REFUSAL_PERMISSION},
-    {"SignatureDoesNotMatch", AWS_REFUSAL_PERMISSION},
-    {"UnrecognizedClient", AWS_REFUSAL_PERMISSION},
-    {"Blocked", AWS_REFUSAL_PERMISSION},
+    {"InsufficientInstanceCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"InsufficientHostCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"InsufficientReservedInstanceCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"InsufficientVolumeCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"InsufficientCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"UnfulfillableCapacity", AWS_REFUSAL_CAPACITY, "", false},
+    {"ReservationCapacityExceeded", AWS_REFUSAL_CAPACITY, "", false},
+    {"CapacityReservation", AWS_REFUSAL_CAPACITY, "", false},
+    {"SpotMaxPriceTooLow", AWS_REFUSAL_PRICE, "", false},
+    {"VcpuLimitExceeded", AWS_REFUSAL_QUOTA, "", false},
+    {"MaxSpotInstanceCountExceeded", AWS_REFUSAL_QUOTA, "", false},
+    {"InstanceLimitExceeded", AWS_REFUSAL_QUOTA, "", false},
+    {"AddressLimitExceeded", AWS_REFUSAL_QUOTA, "L-0263D0A3, EC2-VPC Elastic IPs", true},
+    {"VpcLimitExceeded", AWS_REFUSAL_QUOTA, "L-F678F1CE, VPCs per Region", true},
+    {"InternetGatewayLimitExceeded", AWS_REFUSAL_QUOTA, "L-A4707A72, Internet gateways per Region",
+     true},
+    {"SecurityGroupLimitExceeded", AWS_REFUSAL_QUOTA, "L-E79EC296, VPC security groups per Region",
+     true},
+    {"VpcEndpointLimitExceeded", AWS_REFUSAL_QUOTA, "L-1B52E74A, Gateway VPC endpoints per Region",
+     true},
+    {"NetworkInterfaceLimitExceeded", AWS_REFUSAL_QUOTA,
+     "L-DF5E4CA3, Network interfaces per Region", true},
+    {"PlacementGroupLimitExceeded", AWS_REFUSAL_QUOTA, "", true},
+    {"VolumeLimitExceeded", AWS_REFUSAL_QUOTA, "", true},
+    {"RequestLimitExceeded", AWS_REFUSAL_THROTTLE, "", false},
+    {"Throttl", AWS_REFUSAL_THROTTLE, "", false},
+    {"TooManyRequests", AWS_REFUSAL_THROTTLE, "", false},
+    {"SlowDown", AWS_REFUSAL_THROTTLE, "", false},
+    {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
+    {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT, "", false},
+    {"PlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
+    {"Unsupported", AWS_REFUSAL_UNSUPPORTED, "", false},
+    {"InvalidInstanceType", AWS_REFUSAL_UNSUPPORTED, "", true},
+    {"UnauthorizedOperation", AWS_REFUSAL_PERMISSION, "", true},
+    {"AccessDenied", AWS_REFUSAL_PERMISSION, "", true},
+    {"AuthFailure", AWS_REFUSAL_PERMISSION, "", true},
+    {"OptInRequired", AWS_REFUSAL_PERMISSION, "", true},
+    {"PendingVerification", AWS_REFUSAL_PERMISSION, "", true},
+    {"ExpiredToken", AWS_REFUSAL_PERMISSION, "", true},
+    {"RequestExpired", AWS_REFUSAL_PERMISSION, "", true},
+    {"InvalidClientTokenId", AWS_REFUSAL_PERMISSION, "", true},
+    {"SignatureDoesNotMatch", AWS_REFUSAL_PERMISSION, "", true},
+    {"UnrecognizedClient", AWS_REFUSAL_PERMISSION, "", true},
+    {"Blocked", AWS_REFUSAL_PERMISSION, "", true},
 };
 
 // Sentences of the provider itself, which carry no code.
 static const struct {
     const char *words;
     enum aws_refusal_kind kind;
+    bool everywhere;
 } PHRASES[] = {
-    {"No valid credential sources found", AWS_REFUSAL_PERMISSION},
-    {"failed to get shared config profile", AWS_REFUSAL_PERMISSION},
-    {"failed to refresh cached credentials", AWS_REFUSAL_PERMISSION},
-    {"is not offered in", AWS_REFUSAL_UNSUPPORTED}, // infra/main.tf
+    {"No valid credential sources found", AWS_REFUSAL_PERMISSION, true},
+    {"failed to get shared config profile", AWS_REFUSAL_PERMISSION, true},
+    {"failed to refresh cached credentials", AWS_REFUSAL_PERMISSION, true},
+    {"; choose another region or type", AWS_REFUSAL_UNSUPPORTED, true}, // infra/main.tf, both
+    {"is not offered in", AWS_REFUSAL_UNSUPPORTED, false},
 };
 
 static bool is_code_char(char c) {
@@ -129,23 +136,83 @@ static void find_zones(struct arena *a, struct aws_refusal *r) {
     }
 }
 
+// A word of a policy: "ec2:RunInstances", by what AWS says may not be done, else by what the
+// provider was doing ("operation error EC2: RunInstances").
+static const char *find_action(struct arena *a, const char *text) {
+    static const char mark[] = "not authorized to perform: ", other[] = "operation error ";
+    const char *at = strstr(text, mark), *colon;
+    size_t len = 0;
+    if (at) {
+        at += sizeof mark - 1;
+        while (isalnum((unsigned char)at[len]) || (len && strchr(":-", at[len]) && at[len]))
+            len++;
+        return memchr(at, ':', len) ? arena_strndup(a, at, len) : "";
+    }
+    at = strstr(text, other);
+    colon = at ? strchr(at, ':') : NULL;
+    if (!colon || colon[1] != ' ')
+        return "";
+    while (isalnum((unsigned char)colon[2 + len]))
+        len++;
+    at += sizeof other - 1;
+    char *service = arena_strndup(a, at, (size_t)(colon - at));
+    for (char *p = service; *p; p++) {
+        if (!isalnum((unsigned char)*p)) // its prefix in policies is not its name
+            return "";
+        *p = (char)tolower((unsigned char)*p);
+    }
+    return len == 0 || !service[0] ? "" : arena_printf(a, "%s:%.*s", service, (int)len, colon + 2);
+}
+
+// Without the full stop, and what follows the message: it is for another API call, and long.
+static size_t words_length(const char *words) {
+    static const char blob[] = " Encoded authorization failure message";
+    const char *end = strstr(words, blob);
+    size_t len = end ? (size_t)(end - words) : strlen(words);
+    return len && words[len - 1] == '.' ? len - 1 : len;
+}
+
 struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
-    struct aws_refusal r = {.kind = AWS_REFUSAL_OTHER};
+    struct aws_refusal r = {.kind = AWS_REFUSAL_OTHER, .quota = ""};
     const char *words = find_code(text, r.code);
     for (size_t i = 0; words && i < sizeof CODES / sizeof CODES[0]; i++) {
         if (str_starts(r.code, CODES[i].code)) {
             r.kind = CODES[i].kind;
+            r.quota = CODES[i].quota;
+            r.everywhere = CODES[i].everywhere;
             break;
         }
     }
-    for (size_t i = 0; !words && i < sizeof PHRASES / sizeof PHRASES[0]; i++)
-        if (strstr(text, PHRASES[i].words))
+    for (size_t i = 0; !words && i < sizeof PHRASES / sizeof PHRASES[0]; i++) {
+        if (strstr(text, PHRASES[i].words)) {
             r.kind = PHRASES[i].kind;
+            r.everywhere = PHRASES[i].everywhere;
+            break;
+        }
+    }
     r.words = words ? words : text;
-    r.words = str_printable(a, r.words, strlen(r.words));
+    r.words = str_printable(a, r.words, words_length(r.words));
     r.next = KINDS[r.kind].next;
+    // Of the others it says nothing: capacity, limits and types belong to what was wanted.
+    r.action = r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
+                       r.kind == AWS_REFUSAL_OTHER
+                   ? find_action(a, text)
+                   : "";
+    if (r.action[0] &&
+        (str_starts(r.code, "UnauthorizedOperation") || str_starts(r.code, "AccessDenied")))
+        r.next = arena_printf(a,
+                              "allow %s to these credentials (infra/operator-policy.json lists all "
+                              "that is needed), or use others (aws.profile, AWS_PROFILE)",
+                              r.action);
+    if (r.quota[0])
+        r.next = "ask for a higher limit (console: Service Quotas), or remove what is not needed";
     find_zones(a, &r);
     return r;
+}
+
+bool aws_refusal_outranks(const struct aws_refusal *one, const struct aws_refusal *other) {
+    int says = 2 * one->everywhere + (one->code[0] != 0);
+    return says > 2 * other->everywhere + (other->code[0] != 0);
 }
 
 const char *aws_refusal_name(enum aws_refusal_kind kind) {

@@ -27,15 +27,21 @@ enum { AWS_REFUSAL_CODE_BYTES_MAX = 64, AWS_REFUSAL_ZONES_MAX = 16 };
 
 struct aws_refusal {
     enum aws_refusal_kind kind;
-    char code[AWS_REFUSAL_CODE_BYTES_MAX];    // AWS's, "" when none was found
-    const char *words;                        // what AWS said after the code
-    const char *next;                         // one next step
+    char code[AWS_REFUSAL_CODE_BYTES_MAX]; // AWS's, "" when none was found
+    const char *action;                    // "ec2:RunInstances", where it is about one call, or ""
+    const char *words;                     // what AWS said after the code
+    const char *next;                      // one next step
+    const char *quota;                     // code and name; "" when it is none, or one of vCPUs
+    bool everywhere;                       // no other zone and no other way to buy can help
     const char *zones[AWS_REFUSAL_ZONES_MAX]; // that the message recommends
     size_t zone_count;
 };
 
 // Strings in the arena. text is what Terraform said; it may be anything.
 struct aws_refusal aws_refusal_of(struct arena *a, const char *text);
+// Of several things that went wrong in one attempt, which one to tell: whether `one` says more
+// than `other`, which came before.
+bool aws_refusal_outranks(const struct aws_refusal *one, const struct aws_refusal *other);
 const char *aws_refusal_name(enum aws_refusal_kind kind); // "capacity"
 // Whether a further attempt, elsewhere or in another way, can end better.
 bool aws_refusal_is_local(enum aws_refusal_kind kind);

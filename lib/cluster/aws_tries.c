@@ -48,7 +48,7 @@ static bool next_zone(struct aws_tries *t, const struct aws_refusal *r) {
 bool aws_tries_next(struct aws_tries *t, const struct aws_refusal *r) {
     if (r->kind == AWS_REFUSAL_THROTTLE)
         return ++t->throttled <= AWS_TRIES_THROTTLED_MAX; // the same once more
-    if (!aws_refusal_is_local(r->kind))
+    if (r->everywhere || !aws_refusal_is_local(r->kind))
         return false;
     if (r->kind != AWS_REFUSAL_QUOTA && next_zone(t, r))
         return true;

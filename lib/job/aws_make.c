@@ -21,13 +21,27 @@ struct make {
     size_t attempts;
     struct phases *phases;
     struct aws_tries tries;
-    const char **further; // arguments of apply: what to replace; NULL: nothing
-    bool fresh;           // no node of this cluster was ever ready: everything may be moved
+    const char **further;       // arguments of apply: what to replace; NULL: nothing
+    bool fresh;                 // no node of this cluster was ever ready: everything may be moved
+    bool begun;                 // something was made, or was asked for
+    struct aws_refusal refusal; // of the present one; kind NONE: nothing was refused yet
 };
+
+static void on_problem(struct make *m, const struct terraform_line *l) {
+    struct arena *a = m->c->session->arena;
+    const char *problem = terraform_problem(a, l);
+    if (!problem)
+        return;
+    struct aws_refusal r = aws_refusal_of(a, problem);
+    if (m->refusal.kind == AWS_REFUSAL_NONE || aws_refusal_outranks(&r, &m->refusal))
+        m->refusal = r;
+}
 
 static void on_line(void *ctx, const struct terraform_line *l) {
     struct make *m = ctx;
+    on_problem(m, l);
     bool node = strcmp(l->type, "aws_instance") == 0 && l->index >= 0;
+    m->begun |= l->kind == TERRAFORM_START && strcmp(l->action, "read") != 0;
     if (node && strcmp(l->action, "create") == 0) {
         if (l->kind == TERRAFORM_START)
             phases_reach(m->phases, (size_t)l->index, PHASE_REQUESTED);
@@ -87,48 +101,80 @@ static void tell_next(struct make *m, const struct aws_refusal *r) {
                 m->tries.purchase);
 }
 
-// Takes away what the attempts made; what was there before them stays.
+// Takes away what the attempts made; what was there before them stays. The state is of a moment
+// ago, so AWS is not asked for all of it again.
 static int undo(struct make *m, const struct inventory *before, struct err *e) {
-    static const char *const destroy[] = {"-destroy", NULL};
+    static const char *const destroy[] = {"-destroy", "-refresh=false", NULL};
     struct aws_cluster *c = m->c;
     struct terraform_result r;
     if (!m->fresh &&
         (aws_cluster_fill(c, before->count, before, e) < 0 || aws_cluster_write(c, e) < 0))
         return -1;
-    if (terraform_apply(&c->terraform, "infra", m->fresh ? destroy : NULL, NULL, NULL, &r, e) < 0)
+    if (m->begun &&
+        terraform_apply(&c->terraform, "infra", m->fresh ? destroy : NULL, NULL, NULL, &r, e) < 0)
         return -1;
-    if (r.status != 0)
+    if (m->begun && r.status != 0)
         return terraform_failure(&c->terraform, &r, "taking back what was made", e);
     if (m->fresh)
         unlink(c->terraform.vars_path);
     return 0;
 }
 
+// " (quota L-DB2E81BA, Running On-Demand G and VT instances; 2 nodes need 8 vCPUs)".
+static const char *quota_words(const struct make *m, const struct aws_refusal *r) {
+    struct session *s = m->c->session;
+    const char *type = s->config->aws.instance_type;
+    const struct aws_type *known = aws_types_find(type);
+    int way = aws_purchase_named(m->c->vars.purchase);
+    struct aws_quota q = aws_types_quota(type, way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
+    size_t nodes = m->c->vars.nodes;
+    if (r->kind != AWS_REFUSAL_QUOTA || (r->everywhere && !r->quota[0]))
+        return "";
+    if (r->quota[0])
+        return arena_printf(s->arena, " (quota %s)", r->quota);
+    const char *need = known ? arena_printf(s->arena, "; %zu node%s need%s %zu vCPUs", nodes,
+                                            nodes == 1 ? "" : "s", nodes == 1 ? "s" : "",
+                                            nodes * (size_t)known->vcpus)
+                             : "";
+    if (!q.code[0])
+        return *need ? arena_printf(s->arena, " (%s)", need + 2) : "";
+    return arena_printf(s->arena, " (quota %s, %s%s)", q.code, q.name, need);
+}
+
+// "spot, then on-demand nodes of g6.xlarge: refused in us-east-1b and every other zone".
+static const char *tried_words(const struct make *m, const struct aws_refusal *r) {
+    struct session *s = m->c->session;
+    struct strbuf text = {0};
+    size_t zones = 0;
+    for (size_t i = 0; i < m->tries.zone_count; i++)
+        zones += m->tries.tried[i];
+    for (size_t i = 0; i < m->tries.purchase_at; i++)
+        strbuf_addf(&text, "%s, then ", m->tries.purchases[i]);
+    strbuf_addf(&text, "%s nodes of %s: refused in ", m->c->vars.purchase,
+                s->config->aws.instance_type);
+    if (r->everywhere || !m->c->vars.zone)
+        strbuf_adds(&text, m->c->vars.region);
+    else
+        strbuf_addf(&text, "%s%s", m->c->vars.zone, zones > 1 ? " and every other zone" : "");
+    const char *words = arena_strdup(s->arena, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return words;
+}
+
 static int give_up(struct make *m, const struct aws_refusal *r, const struct inventory *before,
                    struct err *e) {
     struct aws_cluster *c = m->c;
     struct err undoing = {0};
-    const char *zone = c->vars.zone ? c->vars.zone : c->vars.region;
-    size_t tried = 0;
-    for (size_t i = 0; i < m->tries.zone_count; i++)
-        tried += m->tries.tried[i];
+    // undo() changes the variables.
+    const char *tried = tried_words(m, r), *quota = quota_words(m, r);
     bool undone = undo(m, before, &undoing) == 0;
     if (undoing.code == ERR_INTERRUPTED) {
         *e = undoing;
         return -1;
     }
-    const char *quota = "";
-    if (r->kind == AWS_REFUSAL_QUOTA) {
-        int way = aws_purchase_named(c->vars.purchase);
-        struct aws_quota q = aws_types_quota(c->session->config->aws.instance_type,
-                                             way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way);
-        quota = arena_printf(c->session->arena, " (quota %s, %s)", q.code, q.name);
-    }
-    return err_set(e, ERR_FAILED,
-                   "%s nodes of %s: refused in %s%s (%s%s%s): %.500s%s; %s; %s (log: %s)",
-                   c->vars.purchase, c->session->config->aws.instance_type, zone,
-                   tried > 1 ? " and every other zone" : "", aws_refusal_name(r->kind),
-                   r->code[0] ? ", " : "", r->code, r->words, quota,
+    return err_set(e, ERR_FAILED, "%s (%s%s%s%s%s): %.500s%s; %s; %s (log: %s)", tried,
+                   aws_refusal_name(r->kind), r->code[0] ? ", " : "", r->code,
+                   r->action[0] ? " of " : "", r->action, r->words, quota,
                    undone ? m->fresh ? "nothing is left of it" : "the nodes there were stay"
                           : "what was made is still there (dtctl down)",
                    r->next, c->terraform.log_path);
@@ -150,11 +196,16 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     struct aws_cluster *c = m->c;
     struct session *s = c->session;
     static const char *const first[] = {"-var=new_cluster=true", NULL};
-    bool is_new = m->fresh && !c->has_before && m->attempts++ == 0;
+    // After a first attempt the state says how things are.
+    static const char *const again[] = {"-refresh=false", NULL};
+    bool is_new = m->fresh && !c->has_before && m->attempts == 0;
+    const char *const *further = is_new ? first : m->further || !m->attempts ? m->further : again;
+    m->attempts++;
     c->vars.zone = m->tries.zone;
     c->vars.purchase = m->tries.purchase;
+    m->refusal = (struct aws_refusal){.kind = AWS_REFUSAL_NONE};
     if (aws_cluster_write(c, e) < 0 ||
-        terraform_apply(&c->terraform, "infra", is_new ? first : m->further, on_line, m, r, e) < 0)
+        terraform_apply(&c->terraform, "infra", further, on_line, m, r, e) < 0)
         return -1;
     if (r->status == 0)
         return 0;
@@ -162,7 +213,8 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         return refuse_taken(m, r->problem, e);
     if (r->interrupted || r->status >= 128)
         return terraform_failure(&c->terraform, r, "up", e);
-    struct aws_refusal refusal = aws_refusal_of(s->arena, r->problem);
+    struct aws_refusal refusal =
+        m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;
     if (refusal.kind == AWS_REFUSAL_OTHER && !refusal.code[0] && !m->fresh)
         return terraform_failure(&c->terraform, r, "up", e);
     if (m->fresh)
@@ -184,6 +236,7 @@ static void begin(struct make *m, const struct inventory *before) {
     struct aws_cluster *c = m->c;
     const struct aws_config *aws = &c->session->config->aws;
     m->fresh = before->count == 0;
+    m->begun = m->fresh && c->has_before; // by a command that was stopped
     if (!m->fresh && c->has_before) {
         // Nodes are there: others join them where they are, bought as they were.
         const char **purchase = arena_new(c->session->arena, const char *, 1);

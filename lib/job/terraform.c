@@ -33,16 +33,22 @@ struct tail {
 
 // ---- lines -------------------------------------------------------------------------------------
 
-static void keep_problem(struct tail *p, const struct terraform_line *l) {
-    struct terraform_result *r = p->out;
-    if (l->kind != TERRAFORM_DIAGNOSTIC || !l->is_error || r->problems++ > 0)
-        return;
-    char *text = arena_printf(p->t->session->arena, "%.*s%s%.*s", TERRAFORM_PROBLEM_BYTES_MAX / 2,
-                              l->summary, l->detail[0] ? ": " : "", TERRAFORM_PROBLEM_BYTES_MAX / 2,
-                              l->detail);
+const char *terraform_problem(struct arena *a, const struct terraform_line *l) {
+    if (l->kind != TERRAFORM_DIAGNOSTIC || !l->is_error)
+        return NULL;
+    char *text = arena_printf(a, "%.*s%s%.*s", TERRAFORM_PROBLEM_BYTES_MAX / 2, l->summary,
+                              l->detail[0] ? ": " : "", TERRAFORM_PROBLEM_BYTES_MAX / 2, l->detail);
     for (char *c = text; *c; c++)
         *c = *c == '\n' || *c == '\t' ? ' ' : *c;
-    r->problem = str_printable(p->t->session->arena, text, strlen(text));
+    return str_printable(a, text, strlen(text));
+}
+
+static void keep_problem(struct tail *p, const struct terraform_line *l) {
+    const char *problem = p->out->diagnosed ? NULL : terraform_problem(p->t->session->arena, l);
+    if (!problem)
+        return;
+    p->out->problem = problem;
+    p->out->diagnosed = true;
 }
 
 static void take_line(struct tail *p, const char *line, size_t len) {

@@ -41,7 +41,7 @@ struct terraform_result {
     const char *problem;        // of the first error, "" when there was none; session's arena
     const struct json *outputs; // NULL: none
     int64_t add, change, remove;
-    size_t problems;
+    bool diagnosed; // problem is Terraform's own, not words of a program around it
 };
 
 // Whether anything was ever made from here: then the folder has variables.
@@ -68,6 +68,9 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
 // The result as an error: what failed, Terraform's words, and where all of them are.
 int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
                       struct err *e);
+
+// The words of a line that says what went wrong; NULL when it says something else.
+const char *terraform_problem(struct arena *a, const struct terraform_line *l);
 
 // The folder's contents. terraform_folder.c
 int terraform_folder_fill(struct terraform *t, const char *region, struct err *e);

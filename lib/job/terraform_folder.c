@@ -75,7 +75,7 @@ static void make_env(struct terraform *t) {
     size_t n = 0, count = 0;
     while (environ[count])
         count++;
-    t->env = arena_new(a, const char *, count + 5);
+    t->env = arena_new(a, const char *, count + 6);
     for (size_t i = 0; i < count; i++) {
         bool drop = false;
         for (size_t k = 0; dropped[k]; k++)
@@ -85,6 +85,8 @@ static void make_env(struct terraform *t) {
     }
     t->env[n++] = "TF_IN_AUTOMATION=1";
     t->env[n++] = "CHECKPOINT_DISABLE=1";
+    if (!getenv("GOGC")) // AWS's provider spends a third of its time on collecting garbage
+        t->env[n++] = "GOGC=400";
     if (profile[0])
         t->env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
 }

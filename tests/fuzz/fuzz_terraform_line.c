@@ -26,9 +26,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
         for (size_t i = 0; i < state.count; i++)
             must(state.resources[i].id && state.resources[i].type && state.resources[i].key);
     struct aws_refusal r = aws_refusal_of(&a, text);
-    must(r.words && r.next && strlen(r.code) < sizeof r.code);
+    must(r.words && r.next && r.quota && strlen(r.code) < sizeof r.code);
     for (const char *p = r.words; *p; p++)
         must((unsigned char)*p >= 0x20 && *p != 0x7f);
+    for (const char *p = r.action; *p; p++)
+        must((unsigned char)*p > 0x20 && (unsigned char)*p < 0x7f);
     err_clear(&e);
     if (aws_vars_read(&a, text, size, &vars, &e) < 0)
         must(e.code != ERR_NONE);

@@ -69,6 +69,44 @@ static void refusals(void) {
     ok(strchr(r.words, 0x1b) == NULL, "control characters do not get through");
 }
 
+static void refusals_told(void) {
+    struct aws_refusal r = aws_refusal_of(
+        &a, "creating EC2 Instance: operation error EC2: RunInstances, https response error "
+            "StatusCode: 403, RequestID: x, api error UnauthorizedOperation: You are not "
+            "authorized to perform this operation. User: arn:aws:iam::123456789012:user/me is not "
+            "authorized "
+            "to perform: iam:PassRole on resource: r. Encoded authorization failure message: AbCd");
+    is_str(r.action, "iam:PassRole", "the action that is missing, by AWS's words");
+    has_str(r.next, "allow iam:PassRole", "the next step names it");
+    ok(strstr(r.words, "Encoded") == NULL, "what only another call can read is left away");
+    ok(str_ends(r.words, "on resource: r"), "and so is the full stop");
+    ok(r.everywhere, "no zone helps");
+    r = aws_refusal_of(&a, "creating EC2 VPC: operation error EC2: CreateVpc, https response error "
+                           "StatusCode: 403, api error UnauthorizedOperation: No.");
+    is_str(r.action, "ec2:CreateVpc", "else by what was being done");
+    r = aws_refusal_of(&a, "operation error Resource Groups Tagging API: GetResources, https "
+                           "response error, api error AccessDeniedException: no");
+    is_str(r.action, "", "a service whose prefix is not its name");
+    r = aws_refusal_of(&a, "operation error EC2: , api error UnauthorizedOperation");
+    is_str(r.action, "", "half a sentence");
+    r = aws_refusal_of(&a, "not authorized to perform: everything api error AccessDenied: x");
+    is_str(r.action, "", "no action");
+    r = aws_refusal_of(&a, "operation error EC2: RunInstances, api error VcpuLimitExceeded: x");
+    is_str(r.action, "", "a limit is about what was wanted, not about a call");
+    is_str(r.quota, "", "that of vCPUs is the type's");
+    r = aws_refusal_of(&a, "api error VpcLimitExceeded: The maximum number of VPCs was reached");
+    has_str(r.quota, "L-F678F1CE", "another limit by its code");
+    ok(r.everywhere, "it is the region's");
+    struct aws_refusal zone = aws_refusal_of(&a, "t9.x is not offered in us-east-1a; it is in: .");
+    struct aws_refusal region =
+        aws_refusal_of(&a, "t9.x is not offered in us-east-1; choose another region or type.");
+    struct aws_refusal type = aws_refusal_of(&a, "api error InvalidInstanceType: t9.x");
+    ok(!zone.everywhere && region.everywhere, "not in a zone, and not in the region");
+    ok(aws_refusal_outranks(&region, &zone), "the region says more than the zone");
+    ok(aws_refusal_outranks(&type, &region), "AWS's code says more than none");
+    ok(!aws_refusal_outranks(&type, &type), "the first of two alike stays");
+}
+
 static struct aws_refusal of_kind(enum aws_refusal_kind kind) {
     return (struct aws_refusal){.kind = kind};
 }
@@ -95,6 +133,9 @@ static void tries(void) {
     ok(aws_tries_next(&t, &quota), "a quota of one way");
     is_str(t.purchase, "on-demand", "is not that of the next");
     is_str(t.zone, "a1a", "from the first zone on");
+    struct aws_refusal no_type = of_kind(AWS_REFUSAL_UNSUPPORTED);
+    no_type.everywhere = true;
+    ok(!aws_tries_next(&t, &no_type), "a type that does not exist is not looked for elsewhere");
     struct aws_refusal auth = of_kind(AWS_REFUSAL_PERMISSION);
     ok(!aws_tries_next(&t, &auth), "what is not permitted is not tried again");
     struct aws_refusal throttle = of_kind(AWS_REFUSAL_THROTTLE);
@@ -119,6 +160,7 @@ static void tries_learnt(void) {
 int main(void) {
     types();
     refusals();
+    refusals_told();
     tries();
     tries_learnt();
     arena_fini(&a);
