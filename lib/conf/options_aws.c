@@ -332,6 +332,8 @@ static const struct option_row rows[] = {
      .help = "Where Terraform keeps what it made, for several operators; empty: "
              ".dtctl/CLUSTER/terraform."},
     {.key = "aws.boot_timeout",
+     .flag = "boot-timeout",
+     .verbs = "up",
      .type = OPTION_DURATION,
      AT(aws.boot_timeout_ms),
      .text = "15m",

@@ -18,18 +18,25 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOG_LINES_SHOWN_MAX = 40 };
+enum {
+    LOG_LINES_SHOWN_MAX = 40,
+    LATE_MS = 2000,   // before the deadline a node that is logged in to says how far it is
+    WAIT_NEVER = 3,   // statuses of WAIT_LINE: cloud-init has ended, and the node is not ready
+    WAIT_TOO_LONG = 4 // it has not ended
+};
 
-// Waits for the readiness file, or for cloud-init to end without having made it; then it prints the
-// file, or what cloud-init logged.
+// Waits for the readiness file, for cloud-init to end without having made it, or for the time given
+// (seconds) to pass; then it prints the file. What cloud-init logged goes to standard error, unless
+// all is well.
 static const char WAIT_LINE[] =
-    "f=/var/lib/dtctl/ready; n=0; while [ ! -s $f ]; do "
+    "f=/var/lib/dtctl/ready; n=0; read -r up _ </proc/uptime; end=$((${up%%.*}+%lld)); "
+    "log() { { tail -n 30 /var/log/cloud-init-output.log || sudo -n tail -n 30 "
+    "/var/log/cloud-init-output.log; } >&2 2>/dev/null; exit $1; }; "
+    "while [ ! -s $f ]; do "
     "if [ -e /run/cloud-init/result.json ]; then n=$((n+1)); [ $n -lt 15 ] || { "
-    "echo 'cloud-init ended without making this node ready' >&2; "
-    "cloud-init status --long >&2 2>&1; "
-    "{ tail -n 30 /var/log/cloud-init-output.log || sudo -n tail -n 30 "
-    "/var/log/cloud-init-output.log; } 2>/dev/null >&2; exit 3; }; fi; "
-    "sleep 0.2; done; cat $f";
+    "cloud-init status --long >&2 2>&1; log %d; }; fi; "
+    "read -r up _ </proc/uptime; [ ${up%%.*} -lt $end ] || log %d; "
+    "sleep 0.2; done; cat $f; ! grep -q '^status=failed' $f || (log 0)";
 static const char ROTATE_LINE[] = "sudo -n /usr/local/lib/dtctl/rotate-host-key";
 
 struct node;
@@ -50,7 +57,8 @@ struct node {
     struct transport_link *link;
     struct timer timer;
     int64_t login_refused_ms; // since when; 0: never
-    bool done;
+    struct err last;          // why the last try to log in ended
+    bool entered, done;       // entered: somebody has logged in
 };
 
 // ---- one node ----------------------------------------------------------------------------------
@@ -73,12 +81,16 @@ static void finish(struct node *n, const struct err *e) {
     phases_fail(b->phases, n->public->row, e->text);
 }
 
+// Names the time that has passed, where it is that which ended the waiting.
 static void fail(struct node *n, const struct err *why) {
     char limit[STR_HUMAN_BYTES_MAX];
     struct err e = *why;
-    if (e.code == ERR_NET || e.code == ERR_TIMEOUT || e.code == ERR_NO_STATUS)
-        err_wrap(&e, "not ready after %s (aws.boot_timeout; dtctl up --replace NODE makes it anew)",
-                 str_human_ms(limit, n->boot->session->config->aws.boot_timeout_ms));
+    str_human_ms(limit, n->boot->session->config->aws.boot_timeout_ms);
+    if (e.code == ERR_NET || e.code == ERR_TIMEOUT || e.code == ERR_NO_STATUS) {
+        n->public->silent = !n->entered;
+        err_set(&e, ERR_TIMEOUT, "%s in %s (aws.boot_timeout): %s",
+                n->entered ? "it did not become ready" : "it did not answer", limit, why->text);
+    }
     finish(n, &e);
 }
 
@@ -97,6 +109,7 @@ static bool may_try_again(struct node *n, const struct err *e) {
 static void again_or_fail(struct node *n, const struct err *e) {
     transport_close(n->link);
     n->link = NULL;
+    n->last = *e;
     if (!may_try_again(n, e)) {
         fail(n, e);
         return;
@@ -152,11 +165,13 @@ static void show_log(struct node *n, const struct transport_result *r) {
 
 static void judge(struct node *n, const struct transport_result *r, struct err *e) {
     struct aws_ready ready;
+    bool too_long = r->end.how == TRANSPORT_EXITED && r->end.status == WAIT_TOO_LONG;
+    show_log(n, r);
     if (r->end.how != TRANSPORT_EXITED || r->end.status != 0) {
-        show_log(n, r);
-        err_set(e, ERR_FAILED,
-                "cloud-init failed; its last lines are above (all of it on the node: "
-                "/var/log/cloud-init-output.log; --keep keeps the node)");
+        err_set(e, too_long ? ERR_TIMEOUT : ERR_FAILED,
+                "cloud-init %s; its last lines are above (all of it on the node: "
+                "/var/log/cloud-init-output.log)",
+                too_long ? "has not ended" : "failed");
         return;
     }
     aws_ready_parse(n->boot->session->arena, r->out, r->out_len, &ready);
@@ -164,7 +179,7 @@ static void judge(struct node *n, const struct transport_result *r, struct err *
         log_warn("a node is not as it should be", "node=%s problems=\"%s\"", n->public->info->name,
                  ready.problems);
     else if (ready.status != AWS_READY_OK)
-        err_set(e, ERR_FAILED, "its own checks failed: %s (--keep keeps the node)",
+        err_set(e, ERR_FAILED, "its own checks failed: %s",
                 ready.problems[0] ? ready.problems : "no reason given");
 }
 
@@ -175,7 +190,7 @@ static void on_waited(void *ctx, const struct transport_result *r) {
         return;
     judge(n, r, &e);
     if (e.code) {
-        finish(n, &e);
+        fail(n, &e);
         return;
     }
     if (!n->public->first_key[0]) {
@@ -191,9 +206,15 @@ static void on_waited(void *ctx, const struct transport_result *r) {
 static void on_open(struct transport_link *l, void *ctx) {
     struct node *n = ctx;
     struct err e = {0};
-    phases_reach(n->boot->phases, n->public->row, PHASE_SSH);
-    phases_say(n->boot->phases, n->public->row, "waiting for cloud-init");
-    if (transport_collect(l, WAIT_LINE, NULL, 0, on_waited, n, &e) < 0)
+    struct boot *b = n->boot;
+    int64_t left_ms = b->deadline_ms - clock_mono_ms() - LATE_MS;
+    n->entered = true;
+    phases_reach(b->phases, n->public->row, PHASE_SSH);
+    phases_say(b->phases, n->public->row, "waiting for cloud-init");
+    const char *line =
+        arena_printf(b->session->arena, WAIT_LINE, (long long)(left_ms > 0 ? left_ms / 1000 : 0),
+                     WAIT_NEVER, WAIT_TOO_LONG);
+    if (transport_collect(l, line, NULL, 0, on_waited, n, &e) < 0)
         again_or_fail(n, &e);
 }
 
@@ -222,17 +243,18 @@ static void connect_again(struct timer *t) {
         again_or_fail(n, &e);
 }
 
-// Nothing waits longer, not even a cloud-init that hangs.
+// Nothing waits longer, not even a node that no longer says how far it is.
 static void on_deadline(struct timer *t) {
     struct boot *b = container_of(t, struct boot, deadline);
     for (size_t i = 0; i < b->count; i++) {
+        struct node *n = &b->nodes[i];
         struct err e = {0};
         err_set(&e, ERR_TIMEOUT, "%s",
-                b->nodes[i].link ? "cloud-init has not ended (--keep keeps "
-                                   "the node)"
-                                 : "it does not answer");
-        if (!b->nodes[i].done)
-            fail(&b->nodes[i], &e);
+                n->last.code ? n->last.text
+                : n->entered ? "it no longer says how far it is"
+                             : "the login has not ended");
+        if (!n->done)
+            fail(n, &e);
     }
 }
 

@@ -20,6 +20,7 @@ struct aws_boot_node {
                            // known: then known_hosts decides)
     size_t row;            // in phases
     bool failed;
+    bool silent; // failed, and nobody ever logged in
     struct err err;
 };
 

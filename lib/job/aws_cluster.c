@@ -179,8 +179,10 @@ static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct 
     for (size_t i = 0; i < v->nodes; i++) {
         int at = inventory_find(inv, v->names[i]);
         bool has_own = at >= 0 && inv->nodes[at].host_key && inv->nodes[at].host_key[0];
+        bool given = c->before.keys && i < c->before.nodes && c->before.keys[i].public_key[0];
         struct ssh_key key;
-        if (!has_own && c->before.keys && i < c->before.nodes && c->before.keys[i].public_key[0]) {
+        // A node that failed and was kept is known by the key it was given.
+        if (given && (!has_own || str_eq(inv->nodes[at].host_key, c->before.keys[i].public_key))) {
             v->keys[i] = c->before.keys[i];
             continue;
         }

@@ -44,6 +44,14 @@ int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); 
 int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct inventory *before,
                    struct inventory *out, struct err *e);
 
+// ---- after the boot: aws_failed.c
+struct aws_boot_node;
+struct provider_made;
+// Tells of the nodes that failed, and names them in m. Unless they are kept they are ended, leave
+// the inventory, and the network goes with the last one. -1: it could not be done.
+int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws_boot_node *nodes,
+                      size_t count, struct err *e);
+
 // ---- sweep: aws_sweep.c
 struct aws_found {
     struct aws_found_item {

@@ -191,6 +191,24 @@ static int prepare(struct session *s, const struct provider *p, const struct pro
     return cluster_save(&s->cluster, &d->wanted, e);
 }
 
+// Nodes that make could not make ready are named once, whether they are gone or kept.
+static int verdict(struct session *s, const struct fleet *f, const struct provider_made *m,
+                   struct err *e) {
+    size_t failed = 0, total = m->inv->count;
+    const char **names = arena_new(s->arena, const char *, f->count + m->failed_count + 1);
+    for (size_t i = 0; i < m->failed_count; i++) {
+        names[failed++] = m->failed[i];
+        total += inventory_find(m->inv, m->failed[i]) < 0;
+    }
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed)
+            names[failed++] = f->nodes[i].info->name;
+    if (failed == 0)
+        return 0;
+    return err_set(e, ERR_SOME_FAILED, "up: %zu of %zu nodes failed: %s", failed, total,
+                   nodeset_fold(s->arena, names, failed));
+}
+
 static int settle(struct session *s, struct fleet *f, const struct provider_made *m, int result,
                   struct err *e) {
     struct err saving = {0};
@@ -199,13 +217,27 @@ static int settle(struct session *s, struct fleet *f, const struct provider_made
         result = -1;
     }
     fleet_report(f);
-    if (result == 0)
-        result = fleet_verdict(f, "up", e);
-    if (result == 0 && m->failed_count)
-        result = err_set(e, ERR_SOME_FAILED, "up: %zu of %zu nodes failed: %s", m->failed_count,
-                         m->inv->count + m->failed_count,
-                         nodeset_fold(s->arena, m->failed, m->failed_count));
-    return result;
+    return result == 0 ? verdict(s, f, m, e) : result;
+}
+
+bool provider_made_failed(const struct provider_made *m, const char *name) {
+    for (size_t i = 0; i < m->failed_count; i++)
+        if (strcmp(m->failed[i], name) == 0)
+            return true;
+    return false;
+}
+
+// Nothing is put on a node that make kept although it is not ready, and no run takes it.
+static void open_made(struct fleet *f, struct session *s, const struct provider_made *m) {
+    struct inventory *inv = m->inv;
+    size_t *ready = arena_new(s->arena, size_t, inv->count + 1), count = 0;
+    for (size_t i = 0; i < inv->count; i++) {
+        if (provider_made_failed(m, inv->nodes[i].name))
+            inv->nodes[i].dtrun = "";
+        else
+            ready[count++] = i;
+    }
+    fleet_open(f, s, inv, ready, count);
 }
 
 int provider_up(struct session *s, struct provider_up_result *out, struct err *e) {
@@ -223,8 +255,8 @@ int provider_up(struct session *s, struct provider_up_result *out, struct err *e
         forget_options(s);
         return -1;
     }
-    fleet_open(&f, s, &out->inventory, NULL, 0);
-    int result = bring_up(s, p, &f, made.phases, e);
+    open_made(&f, s, &made);
+    int result = f.count ? bring_up(s, p, &f, made.phases, e) : 0;
     keep_facts(&f, &out->uploaded);
     if (made.phases)
         phases_finish(made.phases, made.outside_ms, made.boot_ms);

@@ -20,10 +20,11 @@ struct provider_down_result;
 struct provider_made {
     struct inventory *inv; // in: what plan said; out: the machines
     struct phases *phases; // NULL: nothing took long enough
-    const char **failed;   // names of nodes that were not made, or not as they should be
+    const char **failed;   // names of nodes that did not become ready: ended, or kept in inv
     size_t failed_count;
     int64_t outside_ms, boot_ms; // of the time: other programs; machines that start
 };
+bool provider_made_failed(const struct provider_made *m, const char *name);
 
 struct provider {
     const char *name;

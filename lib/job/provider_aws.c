@@ -134,80 +134,6 @@ static const char *bootstrap_key(const struct aws_cluster *c, const struct inven
     return "";
 }
 
-// Ends nodes that did not become ready, and leaves the rest as it is.
-static int drop_failed(struct aws_cluster *c, const struct aws_boot_node *nodes, size_t count,
-                       struct err *e) {
-    struct arena *a = c->session->arena;
-    struct terraform_state state;
-    struct terraform_result r;
-    size_t n = 0;
-    if (terraform_state(&c->terraform, "infra", &state, e) < 0)
-        return -1;
-    const char **args = arena_new(a, const char *, state.count + 2);
-    args[n++] = "-destroy";
-    for (size_t i = 0; i < state.count; i++) {
-        const struct terraform_resource *one = &state.resources[i];
-        for (size_t k = 0; k < count; k++)
-            if (nodes[k].failed && strcmp(one->type, "aws_instance") == 0 &&
-                str_eq(one->id, nodes[k].info->instance_id))
-                args[n++] = arena_printf(a, "-target=%s", terraform_state_address(a, one));
-    }
-    if (n == 1)
-        return 0;
-    if (terraform_apply(&c->terraform, "infra", args, NULL, NULL, &r, e) < 0)
-        return -1;
-    return r.status == 0 ? 0 : terraform_failure(&c->terraform, &r, "ending failed nodes", e);
-}
-
-static void tell_failed(struct session *s, const struct aws_boot_node *n) {
-    struct strbuf text = {0};
-    struct json_out j;
-    bool named = str_starts(n->err.text, "node ");
-    log_error(arena_printf(s->arena, "%s%s%s%s", named ? "" : "node '", named ? "" : n->info->name,
-                           named ? "" : "': ", n->err.text),
-              "%s", "");
-    screen_event(&text, &j, "node-failed");
-    json_str(&j, "node", n->info->name);
-    json_str(&j, "code", err_name(n->err.code));
-    json_str(&j, "text", n->err.text);
-    screen_event_end(s->screen, &text, &j);
-}
-
-// Failed nodes leave the inventory, unless they are kept to be looked at.
-static int settle_failed(struct aws_cluster *c, struct provider_made *m,
-                         const struct aws_boot_node *nodes, size_t count, struct err *e) {
-    struct session *s = c->session;
-    bool keep = s->config->aws.keep_failed;
-    size_t stay = 0;
-    m->failed = arena_new(s->arena, const char *, count + 1);
-    for (size_t i = 0; i < count; i++) {
-        if (!nodes[i].failed)
-            continue;
-        m->failed[m->failed_count++] = nodes[i].info->name;
-        tell_failed(s, &nodes[i]);
-        if (keep && nodes[i].first_key[0])
-            nodes[i].info->host_key = nodes[i].first_key;
-    }
-    if (m->failed_count == 0)
-        return 0;
-    if (!keep && drop_failed(c, nodes, count, e) < 0)
-        return -1;
-    for (size_t i = 0; i < m->inv->count; i++) {
-        bool failed = false;
-        for (size_t k = 0; k < m->failed_count; k++)
-            failed |= strcmp(m->failed[k], m->inv->nodes[i].name) == 0;
-        if (!failed)
-            m->inv->nodes[stay++] = m->inv->nodes[i];
-        else if (keep)
-            screen_note(s->screen, "%s is kept; dtctl ssh %s leads there, dtctl down ends it",
-                        m->inv->nodes[i].name, m->inv->nodes[i].name);
-        if (failed && keep)
-            m->inv->nodes[stay++] = m->inv->nodes[i];
-    }
-    m->inv->count = stay;
-    return 0;
-}
-
 static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *boot_ms,
                       struct err *e) {
     struct session *s = c->session;
@@ -227,7 +153,7 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
     int result = aws_boot(s, m->phases, nodes, count, e);
     *boot_ms = clock_mono_ms() - started;
     phases_hide(m->phases);
-    return result < 0 ? -1 : settle_failed(c, m, nodes, count, e);
+    return result < 0 ? -1 : aws_failed_settle(c, m, nodes, count, e);
 }
 
 static int aws_make(struct session *s, const struct inventory *before, struct provider_made *m,

@@ -76,7 +76,8 @@ static int check_pinned(struct ssh *s, const void *blob, size_t len, const char 
     known_hosts_fingerprint(want, s->host.pinned, s->host.pinned_len);
     return err_set(e, ERR_HOSTKEY,
                    "%s: the host key is not the one in host_key: it shows %s %s, expected %s; "
-                   "somebody may be in between, or the host was set up anew",
+                   "somebody may be in between. If the host was set up anew, put its key into "
+                   "host_key; an instance is made anew by dtctl up --replace NODE",
                    s->host.label, type, fingerprint, want);
 }
 

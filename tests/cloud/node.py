@@ -324,9 +324,16 @@ def preset_cloud_init_fails(node):
     write(node.path("disk/upper/usr/local/lib/dtctl"), "in the way\n")
 
 
+def preset_check_fails(node):
+    """A unit without which a node may not be used does not start."""
+    write(node.path("disk/upper/etc/systemd/system/dtctl-metadata.service.d/lab.conf"),
+          "[Service]\nExecStartPre=/bin/false\n")
+
+
 PRESETS = {
     "mute": lambda node: None,  # the machine never starts
     "degraded": lambda node: None,  # hardly any room on its disk
     "no-ssh": lambda node: node.mask("ssh.service"),
     "cloud-init-fails": preset_cloud_init_fails,
+    "check-fails": preset_check_fails,
 }

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Nodes that are made and are not what they should be: hardly any disk, a machine that never
+# answers, cloud-init that fails, a check that fails, and later another host key. up says of each
+# what was seen and what to do, ends or keeps it as asked, and the next up makes it good.
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start "$@"
+cloud_config sick 'nodes = 4' -- 'zones = ["us-east-1a"]'
+
+id_of() { # NODE: of its instance, as the inventory has it
+    grep -A99 "^name = \"$1\"" .dtctl/sick/cluster.toml | sed -n 's/^instance_id = "\(.*\)"/\1/p' |
+        head -n 1
+}
+
+# ---- one good node of four ----------------------------------------------------------------------
+cloud_fault preset node=node0 preset=degraded
+cloud_fault preset node=node1 preset=mute
+cloud_fault preset node=node2 preset=cloud-init-fails
+cloud_fault preset node=node3 preset=check-fails
+run cloud_run dtctl up -y --boot-timeout 45s
+is "$status" 3 'some nodes failed' || diag "$err"
+like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'and which'
+like "$err" "not as it should be.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
+silent=$(grep "node 'node1'" <<<"$err")
+like "$silent" 'did not answer in 45.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
+    'never answers: named deadline, and what AWS says of it' || diag "$err"
+like "$err" 'node1: .*aws ec2 get-console-output .*--region us-east-1 --instance-id i-' \
+    'and where its console can be read'
+like "$err" "node 'node2': cloud-init failed" 'cloud-init: has failed'
+like "$err" 'node2 \| .*write.files' 'with what it says itself'
+like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' 'and its last lines'
+like "$err" "node 'node3': its own checks failed: metadata: dtctl-metadata.service is failed" \
+    'a failing check: by its name'
+like "$err" "node3 \| setup: 'setup_units' failed" 'and what was logged'
+is "$(grep -c 'node[123] is ended; dtctl up makes another' <<<"$err")" 3 'each with the next step'
+is "$(cloud_instances)" "$(id_of node0)" 'those that failed are ended'
+is "$(cloud_nodes | xargs)" node0 'on the hosts as well'
+run cloud_run dtctl exec -- hostname
+is "$status" 0 'the good one can be used'
+
+# ---- what fails is kept on request --------------------------------------------------------------
+first=$(id_of node0)
+cloud_fault preset node=node2 preset=check-fails
+run cloud_run dtctl up -y --keep
+is "$status" 3 'a further up makes the others, and one fails again' || diag "$err"
+like "$err" 'up: 1 of 4 nodes failed: node2' 'the one'
+like "$err" 'node2 is kept; dtctl ssh node2 leads there, dtctl up --replace node2' 'it is kept'
+is "$(cloud_instances | wc -l)" 4 'its instance runs'
+is "$(id_of node0)" "$first" 'the good one was left alone'
+run cloud_run dtctl ssh node2 <<<'cat /var/lib/dtctl/ready'
+like "$out" 'status=failed' 'and can be looked at' || diag "$err"
+run cloud_run dtctl train --nodes 4 -- true
+is "$status" 1 'no run takes it'
+like "$err" "node 'node2' is not ready" 'and says so'
+
+# ---- another host key ---------------------------------------------------------------------------
+pinned=$(ssh-keygen -lf - <<<"$(cloud_on node1 cat /etc/ssh/ssh_host_ed25519_key.pub)" |
+    cut -d' ' -f2)
+cloud_fault host-key node=node1
+shown=$(ssh-keygen -lf - <<<"$(cloud_on node1 cat /etc/ssh/ssh_host_ed25519_key.pub)" |
+    cut -d' ' -f2)
+result "$([ -n "$shown" ] && [ "$shown" != "$pinned" ] && echo 1)" 'node1 has another host key'
+touch sent
+keys="shows ssh-ed25519 ${shown//+/[+]}, expected ${pinned//+/[+]};"
+for command in 'exec -- true' 'push sent' 'train --nodes 2 -- true' 'ssh node1'; do
+    # shellcheck disable=SC2086 # words
+    run cloud_run dtctl $command </dev/null
+    result "$((status != 0))" "${command%% *}: stops" || diag "$out$err"
+    like "$err" "node1.*$keys.*dtctl up --replace" \
+        "${command%% *}: which node, both keys, what to do"
+done
+run cloud_run dtctl status
+like "$out" "node1 .*unreachable.*$keys" 'status: says so as well'
+
+# ---- made anew ----------------------------------------------------------------------------------
+before=$(id_of node1)
+run cloud_run dtctl up -y --replace 'node[1-2]'
+is "$status" 0 'up --replace makes both good' || diag "$err"
+result "$([ "$(id_of node1)" != "$before" ] && echo 1)" 'with another instance'
+is "$(cloud_instances | wc -l)" 4 'four nodes'
+run cloud_run dtctl exec -- hostname
+is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 node2 node3' \
+    'all of them answer' || diag "$err"
+run cloud_run dtctl down -y
+is "$status" 0 'down' || diag "$err"
+is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
+cloud_stop
+is "$(cloud_left)" '' 'nor on this machine'
+done_testing
