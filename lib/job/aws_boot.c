@@ -30,8 +30,8 @@ enum {
 // all is well.
 static const char WAIT_LINE[] =
     "f=/var/lib/dtctl/ready; n=0; read -r up _ </proc/uptime; end=$((${up%%.*}+%lld)); "
-    "log() { { tail -n 30 /var/log/cloud-init-output.log || sudo -n tail -n 30 "
-    "/var/log/cloud-init-output.log; } >&2 2>/dev/null; exit $1; }; "
+    "log() { l=/var/log/cloud-init-output.log; { cat $l || sudo -n cat $l; } 2>/dev/null | "
+    "grep -v '^ci-info:' | tail -n 30 >&2; exit $1; }; "
     "while [ ! -s $f ]; do "
     "if [ -e /run/cloud-init/result.json ]; then n=$((n+1)); [ $n -lt 15 ] || { "
     "cloud-init status --long >&2 2>&1; log %d; }; fi; "
