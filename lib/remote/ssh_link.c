@@ -17,6 +17,7 @@ enum {
     LINK_READS_PER_STEP_MAX = 64, // of one command, so that others get their turn
     // What a channel has on its way to a node nearby: OpenSSH's server pays for each byte that
     // waits in it, by growing and clearing its buffers, and its window of 2 MB is filled at once.
+    // It offers room again after 96 KB; other servers may wait for more than this.
     LINK_NEAR_US = 500,
     LINK_NEAR_BYTES = 512 << 10,
     LINK_WINDOW_BYTES = 8 << 20, // what the far end may have on its way to us, per channel
@@ -43,6 +44,7 @@ struct ssh_run {
     char *line, *term; // heap
     bool pty, input_end_sent, resize;
     int columns, rows;
+    bool near;            // see LINK_NEAR_BYTES
     unsigned long window; // the most that the far end has offered
 };
 
@@ -114,6 +116,12 @@ static int step_pty(struct ssh_run *r) {
     return 1;
 }
 
+static bool is_near_openssh(const struct ssh_run *r) {
+    const char *banner = libssh2_session_banner_get(session_of(r)->session);
+    int64_t us = transport_round_trip_us(r->run.link);
+    return us > 0 && us < LINK_NEAR_US && banner && str_starts(banner, "SSH-2.0-OpenSSH");
+}
+
 static int step_start(struct ssh_run *r) {
     int rc = r->line ? libssh2_channel_process_startup(r->channel, "exec", 4, r->line,
                                                        (unsigned)strlen(r->line))
@@ -124,6 +132,7 @@ static int step_start(struct ssh_run *r) {
         run_fail(r, "starting a command");
     else
         r->state = RUN_ON;
+    r->near = is_near_openssh(r);
     return 1;
 }
 
@@ -131,8 +140,7 @@ static int step_start(struct ssh_run *r) {
 static bool is_ahead(struct ssh_run *r) {
     unsigned long left = libssh2_channel_window_write(r->channel);
     r->window = left > r->window ? left : r->window;
-    int64_t us = transport_round_trip_us(r->run.link);
-    return us > 0 && us < LINK_NEAR_US && !r->run.paused && r->window - left >= LINK_NEAR_BYTES;
+    return r->near && !r->run.paused && r->window - left >= LINK_NEAR_BYTES;
 }
 
 static void write_input(struct ssh_run *r) {
