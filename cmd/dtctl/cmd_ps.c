@@ -36,6 +36,7 @@ struct ps_line {
     const char *state, *reason; // of a node that is still going, where there is one
     const char *why;            // there was another round
     int nodes_seen, ranks_running, restarts, round;
+    int agent_starts;        // agents that vanished and were started again
     const char *coordinator; // NULL: none was seen
 };
 
@@ -50,6 +51,7 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
             continue;
         line->nodes_seen++;
         line->restarts = r->restarts > line->restarts ? r->restarts : line->restarts;
+        line->agent_starts += r->agent_starts;
         if (r->coordinator && !r->over)
             line->coordinator = r->node;
         // A node that is cut off or frozen still tells of a round that the others have left.
@@ -80,6 +82,7 @@ static void show_run(struct session *s, const struct ps_line *l) {
     json_int(&j, "round", l->round);
     json_int(&j, "restarts", l->restarts);
     json_int(&j, "max_restarts", l->run.max_restarts);
+    json_int(&j, "agent_starts", l->agent_starts);
     json_str(&j, "round_reason", l->why);
     json_str(&j, "coordinator", l->coordinator);
     json_bool(&j, "fetched", l->run.fetched);
@@ -93,6 +96,8 @@ static void show_run(struct session *s, const struct ps_line *l) {
         screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
                    l->run.max_restarts, l->why[0] ? ": " : "", l->why,
                    l->coordinator ? "; coordinator " : "", l->coordinator ? l->coordinator : "");
+    if (l->agent_starts > 0)
+        screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
 static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,

@@ -152,6 +152,7 @@ static int train(struct session *s, struct launch *l, struct fleet *f, struct er
         .only_rank = -1,
         .exit_code = c->job.exit_code,
         .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
+        .launch = l,
     };
     result = attend_run(f, &l->run, &o, &status, e);
     return result < 0 ? -1 : status;

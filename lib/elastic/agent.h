@@ -70,6 +70,7 @@ struct agent_config {
     int env_default_count;
     const char *run_dir; // events.jsonl, status.json, control.sock; NULL by hand
     int64_t created_ms;
+    int agent_starts; // how often it was started again; for status
     const char *run_name;
     bool report;              // print the failure report to standard error
     bool exit_code_of_worker; // return the first failing worker's status instead of 1

@@ -71,6 +71,7 @@ static void format(struct agent *a, struct strbuf *out) {
     json_int(&j, "round", a->round);
     json_int(&j, "restarts", a->restarts);
     json_int(&j, "max_restarts", a->max_restarts);
+    json_int(&j, "agent_starts", c->agent_starts);
     json_str(&j, "reason", a->reason);
     if (node_state_is_final(a->state))
         json_int(&j, "exit_status", a->exit_status);

@@ -61,6 +61,7 @@ static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, 
         int_at(t, "run.nnodes_min", 1, JOB_NODES_MAX, &s->nnodes_min, e) < 0 ||
         int_at(t, "run.nnodes_max", s->nnodes_min, JOB_NODES_MAX, &s->nnodes_max, e) < 0 ||
         int_at(t, "run.max_restarts", 0, 1 << 20, &s->max_restarts, e) < 0 ||
+        int_at(t, "run.agent_starts", 0, 1 << 20, &s->agent_starts, e) < 0 ||
         ms_at(t, "run.shutdown_timeout_ms", &s->shutdown_timeout_ms, e) < 0 ||
         ms_at(t, "run.join_timeout_ms", &s->join_timeout_ms, e) < 0)
         return -1;
@@ -153,6 +154,7 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_int(out, "nnodes_max", s->nnodes_max);
     toml_write_str(out, "nproc_per_node", s->nproc_per_node);
     toml_write_int(out, "max_restarts", s->max_restarts);
+    toml_write_int(out, "agent_starts", s->agent_starts);
     if (s->has_key && with_key) {
         char hex[2 * JOB_KEY_BYTES + 1];
         str_hex(hex, s->key, sizeof s->key);

@@ -5,6 +5,7 @@
 // directions are here so that they cannot drift. All memory is in the caller's arena.
 //
 //     [run]      id name node node_rank nnodes_min nnodes_max nproc_per_node max_restarts key
+//                agent_starts
 //     address
 //                workdir command shutdown_timeout_ms join_timeout_ms created_ms
 //     [env]      NAME = "value"
@@ -43,6 +44,7 @@ struct job_spec {
     int nnodes_min, nnodes_max;
     const char *nproc_per_node; // "auto", "cpu", "gpu" or a number
     int max_restarts;
+    int agent_starts; // how often this node's agent was started again
     bool has_key;
     unsigned char key[JOB_KEY_BYTES];
     const char *address; // this node's own, numeric: where it listens and what others connect to

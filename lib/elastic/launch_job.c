@@ -124,6 +124,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.name = s->node;
     l->agent.address = s->address;
     l->agent.created_ms = s->created_ms;
+    l->agent.agent_starts = s->agent_starts;
     l->agent.run_dir = run_dir;
     if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
         take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0 ||

@@ -47,6 +47,8 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
             out->force = true;
         else if (strcmp(argv[i], "--once") == 0)
             out->once = true;
+        else if (strcmp(argv[i], "--again") == 0)
+            out->again = true;
         else
             return err_set(e, ERR_USAGE, "--node %s: unexpected '%.60s'", argv[0], argv[i]);
     }

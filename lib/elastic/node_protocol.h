@@ -14,6 +14,8 @@
 //           and end of file. The agent is then detached: own session, log in runs/RUN/agent.log. It
 //           ends by itself if the roster does not come within NODE_ROSTER_WAIT_MS_MAX.
 //           A run that exists already on this node: error "exists".
+//           --again: a run whose agent has vanished; the new one joins the others, and never begins
+//           a group of its own. One whose agent is there, or that is over: error "busy".
 //
 // follow    [--from JSON | --from -] [--only events|logs] [--once]
 //           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on
@@ -33,7 +35,8 @@
 //
 // status    [--run RUN]   one JSON line per run, oldest first:
 //               {"run":"…","name":"…","node":"…","node_rank":R,"nnodes":N,"state":"running",
-//                "pid":P,"round":K,"restarts":C,"max_restarts":M,"reason":"…","exit_status":S|null,
+//                "pid":P,"round":K,"restarts":C,"max_restarts":M,"agent_starts":A,"reason":"…",
+//                "exit_status":S|null,
 //                "created_ms":T,"updated_ms":T,"coordinator":true,
 //                "members":[{"name":"…","node_rank":R,"state":"…"}],          coordinator only
 //                "workers":[{"local_rank":L,"rank":R,"pid":P,"state":"running|exited",

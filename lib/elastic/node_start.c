@@ -45,6 +45,21 @@ static int write_job(struct start *s, struct err *e) {
     return rc;
 }
 
+// The agent has vanished; what the run has left here stays, and the others go on meanwhile.
+static int check_again(struct start *s, struct err *e) {
+    enum node_state state;
+    int fd = -1;
+    if (!file_exists(file_join(&s->arena, s->run_dir, "job.toml")))
+        return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", s->spec.run);
+    node_run_state(&s->arena, s->run_dir, &state, &fd);
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || state != NODE_LOST)
+        return err_set(e, ERR_BUSY, "run '%s' is %s on this node", s->spec.run,
+                       node_state_name(state));
+    return 0;
+}
+
 static int read_job(struct start *s, struct err *e) {
     char *text;
     size_t len;
@@ -59,7 +74,7 @@ static int read_job(struct start *s, struct err *e) {
     if (s->spec.created_ms == 0)
         s->spec.created_ms = clock_wall_ms();
     s->run_dir = node_run_dir(&s->arena, &s->args, s->spec.run);
-    return write_job(s, e);
+    return s->args.again ? check_again(s, e) : write_job(s, e);
 }
 
 static int answer_listening(struct start *s) {
@@ -98,8 +113,12 @@ static int prepare(struct start *s, struct err *e) {
     if (roster_parse(&s->arena, text, len, &s->roster, e) < 0)
         return -1;
     launch_init(&s->launch, &s->arena);
-    return launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,
-                      s->listen_port, e);
+    if (launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,
+                   s->listen_port, e) < 0)
+        return -1;
+    if (s->args.again) // there is a group, or nothing to come back to
+        s->launch.agent.leads = s->launch.agent.founds_at_once = false;
+    return 0;
 }
 
 static int run_agent(struct start *s) {

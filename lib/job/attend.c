@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "job/attend_view.h"
 #include "job/collect.h"
+#include "job/revive.h"
 #include "job/summary.h"
 #include "sys/file.h"
 
@@ -46,6 +47,7 @@ struct attention {
     struct follow follow;
     struct attend_view view;
     const struct attend_options *options;
+    struct revive revive;
     struct timer leave; // fires when no second Ctrl-C came
     bool asked_to_stop;
     int64_t first_ms;
@@ -212,11 +214,14 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
     a->follow.until_now = o->until_now;
+    if (result == 0 && o->launch)
+        revive_init(&a->revive, o->launch, &a->follow);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
     rescue_close(&a->view.rescue);
+    revive_close(&a->revive);
     screen_erase(s->screen);
     timer_stop(&a->leave);
     *exit_status = 0;

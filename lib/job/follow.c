@@ -99,7 +99,10 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
     } else if (r->kind == FOLLOW_END) {
         memcpy(n->state, r->state, sizeof n->state);
         n->exit_status = r->exit_status;
-        node_over(n);
+        bool lost = strcmp(n->state, node_state_name(NODE_LOST)) == 0;
+        n->reviving = lost && !f->until_now && f->revive && f->revive(f->revive_ctx, n);
+        if (!n->reviving)
+            node_over(n);
     }
 }
 
@@ -136,7 +139,7 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
     struct follow_node *n = ctx;
     struct err e = {0};
     n->run = NULL;
-    if (n->over)
+    if (n->over || n->reviving)
         return;
     struct transport_result as = {.end = *end,
                                   .out = strbuf_cstr(&n->in),
@@ -149,6 +152,25 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
         node_give_up(n, &e);
     else
         node_lost(n, &e);
+}
+
+void follow_again(struct follow_node *n) {
+    struct err e = {0};
+    n->reviving = false;
+    strbuf_clear(&n->in);
+    if (n->run)
+        transport_run_close(n->run);
+    n->run = NULL;
+    err_set(&e, ERR_NET, "it is not connected");
+    if (n->node->up && n->node->ready)
+        follow_start(n);
+    else
+        node_lost(n, &e);
+}
+
+void follow_stays_lost(struct follow_node *n) {
+    n->reviving = false;
+    node_over(n);
 }
 
 static void follow_start(struct follow_node *n) {
@@ -303,11 +325,12 @@ static void on_stop_answer(void *ctx, const struct transport_result *r) {
 }
 
 void follow_stop_run(struct follow *f, const char *why) {
+    f->stopping = true;
     log_debug("asking the agents to stop", "reason=\"%s\"", why);
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];
         struct err e = {0};
-        if (n->over || !n->node->up || !n->node->ready)
+        if (n->over || n->reviving || !n->node->up || !n->node->ready)
             continue;
         char *rest = arena_printf(f->session->arena, "--run %s", f->run->id);
         if (transport_collect(n->node->link, fleet_line(n->node, "stop", rest), NULL, 0,

@@ -42,6 +42,7 @@ struct follow_node {
     int64_t lost_ms; // monotonic time since when it is out of reach; 0: it is not
     bool over;       // its end is known, or it was given up
     bool no_status;  // given up without a word about the end
+    bool reviving;   // its agent has vanished and is being started again
     char state[FOLLOW_STATE_BYTES_MAX];
     int exit_status;
     struct err err; // why it is out of reach, or was given up
@@ -74,10 +75,14 @@ struct follow {
     size_t count;
     struct arena scratch; // of one line
     struct timer tick;
-    bool until_now;                  // ask the nodes for what they have, and not for more
-    bool replaying;                  // old events are only told to the story
-    int held;                        // transfers that follow_wait waits for
-    bool leave;                      // set by the view or a signal: stop following
+    bool until_now; // ask the nodes for what they have, and not for more
+    bool replaying; // old events are only told to the story
+    int held;       // transfers that follow_wait waits for
+    bool leave;     // set by the view or a signal: stop following
+    bool stopping;  // the agents were asked to stop
+    // Asked about a node whose agent has vanished; true: follow_again or follow_stays_lost comes.
+    bool (*revive)(void *ctx, struct follow_node *n); // NULL: nobody
+    void *revive_ctx;
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
     const char *events_path, *metrics_path;
     struct err write_err; // first failure to write on this side
@@ -89,6 +94,8 @@ int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct
 // ERR_NO_STATUS when no node could be reached for too long.
 int follow_wait(struct follow *f, struct err *e);
 void follow_close(struct follow *f);
+void follow_again(struct follow_node *n);
+void follow_stays_lost(struct follow_node *n);
 // Asks the agents to stop the run on all nodes; returns at once.
 void follow_stop_run(struct follow *f, const char *why);
 // Gives every worker's file its name by rank: logs/<node>/<rank>.{out,err}.

@@ -18,7 +18,6 @@
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
-    LAUNCH_START_MS_MAX = 60 * 1000,
 };
 
 struct launch_request {
@@ -48,6 +47,7 @@ struct launch {
     bool native;
     bool work_is_implicit; // the current folder, because the command names a file in it
     struct transfer_totals sent;
+    int *ports; // where the agents listen, by rank; 0: none. From launch_start on
 };
 
 int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
@@ -59,6 +59,8 @@ int launch_send(struct launch *l, struct fleet *f, struct err *e);
 // Starts the agents on every node that has not failed. Between the configured minimum and maximum
 // nodes may fail; otherwise one is enough to call it off everywhere.
 int launch_start(struct launch *l, struct fleet *f, struct err *e);
+// The nodes whose agents have listened; in the session's arena.
+void launch_roster(const struct launch *l, const struct fleet *f, struct roster *out);
 
 // ---- parts that are pure ----
 // The folder of a run on a node, below the root.

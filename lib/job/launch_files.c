@@ -264,6 +264,7 @@ void launch_close(struct launch *l) {
             manifest_free(l->inputs[i].manifest);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
+    memset(l->spec.key, 0, sizeof l->spec.key);
     l->common = NULL;
     l->shards = NULL;
     l->input_count = 0;

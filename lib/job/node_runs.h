@@ -10,7 +10,7 @@ enum { NODE_RUNS_MAX = 100000 };
 struct node_run {
     const char *run, *name, *node, *state, *reason;
     size_t node_index; // in the fleet
-    int node_rank, pid, round, restarts, max_restarts;
+    int node_rank, pid, round, restarts, max_restarts, agent_starts;
     int exit_status; // -1: not over
     int ranks_running, ranks;
     int64_t created_ms, updated_ms;

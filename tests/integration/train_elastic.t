@@ -16,6 +16,9 @@ agent() { # NODE: of the newest run
 }
 workers_of() { pgrep -P "$(agent "$1")" | while read -r guard; do pgrep -P "$guard"; done; }
 said() { grep -qE "$2" "$1.out"; }
+back() { # NODE TIMES: that its worker has begun, with four ranks
+    [ "$(grep -c "node$1:[0-9]*\] round [0-9]* of 4" revived.out)" -ge "$2" ]
+}
 began() { # NAME NODES ARGUMENTS…: a run whose workers tell their round and world, and end when told
     local name=$1
     shift
@@ -80,6 +83,35 @@ ended gone 0
 like "$(cat gone.err)" 'node node2 is lost: its agent' 'which is told at once'
 like "$(cat gone.out)" 'lost +node2, and the run went on without it: its agent' \
     'and on the last screen'
+
+# ---- an agent that is killed while its host lives ------------------------------------------------
+began revived --nodes 2:4 --max-restarts 3
+ok 'revived: begins on four nodes' wait_for $WAIT said revived 'node3:3\] round 0 of 4'
+kill -KILL "$(agent 2)"
+ok 'revived: its agent is started again, and the run grows back' \
+    wait_for $WAIT said revived 'node2:2\] round [1-9] of 4'
+like "$(cat revived.err)" 'starting the agent of node2 again \(1 of 3\)' 'which is told'
+run dtctl ps
+like "$out" 'agents started again: 1' 'and shown by ps'
+run dtctl ps --json
+like "$out" '"ranks_running":4.*"restarts":0,.*"agent_starts":1' 'which counts no restart'
+kill -KILL "$(agent 0)"
+ok 'revived: that of the coordinator, too' \
+    wait_for $WAIT said revived 'node0:0\] round [2-9] of 4'
+for try in 2 3; do
+    kill -KILL "$(agent 2)"
+    ok "revived: a second and a third time (try $try)" wait_for $WAIT \
+        grep -q "starting the agent of node2 again ($try of 3)" revived.err
+    ok 'revived: it is back' wait_for $WAIT back 2 $((try + 1))
+done
+kill -KILL "$(agent 2)"
+ok 'revived: then the others go on without it' \
+    wait_for $WAIT said revived 'node3:2\] round [5-9] of 3'
+ended revived 0
+r=$(newest)
+is "$(grep -c '"kind":"agent-started-again".*"peer":"node[02]"' "$r/events.jsonl")" 4 \
+    'the events have each new start'
+like "$(cat revived.out)" 'lost +node2, and the run went on without it' 'and the screen the loss'
 
 # ---- a spare ------------------------------------------------------------------------------------
 began spare --nodes 3 --spares 1 --max-restarts 1
