@@ -82,8 +82,8 @@ static void show_run(struct session *s, const struct ps_line *l) {
     json_int(&j, "round", l->round);
     json_int(&j, "restarts", l->restarts);
     json_int(&j, "max_restarts", l->run.max_restarts);
-    json_int(&j, "agent_starts", l->agent_starts);
     json_str(&j, "round_reason", l->why);
+    json_int(&j, "agent_starts", l->agent_starts);
     json_str(&j, "coordinator", l->coordinator);
     json_bool(&j, "fetched", l->run.fetched);
     json_int(&j, "created_ms", l->run.created_ms);

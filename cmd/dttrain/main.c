@@ -114,6 +114,7 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
         .state_dir = env.state_dir,
         .cache_dir = env.cache_dir,
         .started_ms = started_ms,
+        .node_name = getenv("DTCTL_NODE"),
         .stop = &stop_wanted,
         .save = &saves_wanted,
         .say = say,

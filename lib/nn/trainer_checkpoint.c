@@ -18,6 +18,11 @@
 #include <unistd.h>
 
 enum { MARK_BYTES = 40, FOLDERS = 3 };
+enum { NO_KEEPER, KEPT, FAILED };
+
+struct vote { // of a rank, about the last checkpoint
+    int64_t kept, report_errno;
+};
 
 static const char *mark_path(struct trainer *t, struct arena *a, int folder, const char *mark) {
     const struct trainer_config *c = t->config;
@@ -73,18 +78,32 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
     return 0;
 }
 
+// Rank 0's own words may have gone to the same full disk; the first keeper elsewhere passes them
+// on.
+static void tell_of_reports(struct trainer *t, const struct vote *all) {
+    int first = 1;
+    while (first < t->world && all[first].kept == NO_KEEPER)
+        first++;
+    if (all[0].report_errno && t->rank == first && !t->report_errno) {
+        t->report_errno = (int)all[0].report_errno;
+        log_warn("the node of rank 0 cannot write its metrics; training goes on without them",
+                 "errno=%d reason=\"%s\"", t->report_errno, strerror(t->report_errno));
+    }
+}
+
 // One copy is enough to go on with. failed: this keeper has none, and why says for what reason.
 // Where a disk is full not even its own words may be kept, so rank 0 tells of it, too.
 static int agree(struct trainer *t, bool failed, const struct err *why, struct err *e) {
-    enum { NO_KEEPER, KEPT, FAILED };
-    int64_t mine = !t->writer ? NO_KEEPER : failed ? FAILED : KEPT;
-    int64_t *all = heap_alloc((size_t)t->world * sizeof *all);
+    struct vote mine = {!t->writer ? NO_KEEPER : failed ? FAILED : KEPT, t->report_errno};
+    struct vote *all = heap_alloc((size_t)t->world * sizeof *all);
     int kept = 0, first_failed = -1;
     int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
     for (int i = t->world - 1; i >= 0; i--) {
-        kept += all[i] == KEPT;
-        first_failed = all[i] == FAILED ? i : first_failed;
+        kept += all[i].kept == KEPT;
+        first_failed = all[i].kept == FAILED ? i : first_failed;
     }
+    if (r == 0)
+        tell_of_reports(t, all);
     free(all);
     if (r < 0)
         return err_wrap(e, "agreeing on a checkpoint");

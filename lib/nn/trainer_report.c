@@ -2,12 +2,16 @@
 // What rank 0 tells people and programs.
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 static const char *const phase_names[PHASES] = {[PHASE_START] = "start",
                                                 [PHASE_DATA] = "data",
@@ -33,10 +37,36 @@ void trainer_say(struct trainer *t, const char *fmt, ...) {
     strbuf_fini(&line);
 }
 
-static int append_metrics(struct trainer *t, struct strbuf *line, struct err *e) {
-    int r = file_write_all(t->metrics_fd, line->data, line->len, e);
+// What tells of training is not what is trained: it may be lost, and is counted.
+static void lose(struct trainer *t, const char *name, int error) {
+    char node[256] = "?";
+    t->reports_lost++;
+    if (t->report_errno)
+        return;
+    t->report_errno = error ? error : EIO;
+    gethostname(node, sizeof node - 1);
+    log_warn("metrics cannot be written; training goes on without them",
+             "node=%s path=%s/%s errno=%d reason=\"%s\"",
+             t->config->node_name ? t->config->node_name : node, t->config->output_dir, name,
+             t->report_errno, strerror(t->report_errno));
+}
+
+// Whole lines or nothing: the part of one that did fit is taken back.
+static void append_metrics(struct trainer *t, struct strbuf *line) {
+    struct arena a = {0};
+    if (t->metrics_fd < 0)
+        t->metrics_fd = open(file_join(&a, t->config->output_dir, "metrics.jsonl"),
+                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    off_t before = t->metrics_fd < 0 ? -1 : lseek(t->metrics_fd, 0, SEEK_END);
+    errno = t->metrics_fd < 0 ? errno : ENOSPC; // of a write that was cut short
+    ssize_t n = t->metrics_fd < 0 ? -1 : write(t->metrics_fd, line->data, line->len);
+    if (n != (ssize_t)line->len) {
+        lose(t, "metrics.jsonl", errno);
+        if (n > 0 && before >= 0 && ftruncate(t->metrics_fd, before) < 0)
+            log_warn("metrics.jsonl ends in a broken line", "errno=%d", errno);
+    }
+    arena_fini(&a);
     strbuf_fini(line);
-    return r < 0 ? err_wrap(e, "%s/metrics.jsonl", t->config->output_dir) : 0;
 }
 
 static void say_hello(struct trainer *t) {
@@ -56,18 +86,13 @@ static void say_hello(struct trainer *t) {
         comm_backend_name(t->comm), (long long)o->batch);
 }
 
-int trainer_report_open(struct trainer *t, struct err *e) {
-    struct arena a = {0};
-    const char *path = file_join(&a, t->config->output_dir, "metrics.jsonl");
-    t->metrics_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    int r = t->metrics_fd < 0 ? err_errno(e, ERR_SYS, "%s: open", path) : 0;
-    arena_fini(&a);
-    if (r == 0)
-        say_hello(t);
-    return r;
+void trainer_report_open(struct trainer *t) {
+    struct strbuf nothing = {0};
+    append_metrics(t, &nothing); // the file is there, whatever comes
+    say_hello(t);
 }
 
-static int report_interval(struct trainer *t, struct err *e) {
+static void report_interval(struct trainer *t) {
     double steps = (double)t->interval_steps;
     struct meter_interval m = {
         .step = t->at.step,
@@ -86,29 +111,29 @@ static int report_interval(struct trainer *t, struct err *e) {
     t->interval_loss = t->interval_top1 = t->interval_top5 = 0;
     struct strbuf line = {0};
     meter_interval_json(&line, &m);
-    return append_metrics(t, &line, e);
+    append_metrics(t, &line);
 }
 
-int trainer_report_step(struct trainer *t, int64_t batch, int64_t batches, struct err *e) {
+void trainer_report_step(struct trainer *t, int64_t batch, int64_t batches) {
     int64_t every = t->options->print_every;
     if (t->rank != 0 || (batch != batches && batch != 1 && (every == 0 || batch % every != 0)))
-        return 0;
+        return;
     struct strbuf line = {0};
     meter_train_line(&line, t->at.epoch, batch, batches, &t->meters);
     trainer_say(t, "%s", strbuf_cstr(&line));
     strbuf_fini(&line);
-    return report_interval(t, e);
+    report_interval(t);
 }
 
-int trainer_report_eval(struct trainer *t, struct err *e) {
+void trainer_report_eval(struct trainer *t) {
     if (t->rank != 0)
-        return 0;
+        return;
     struct strbuf line = {0};
     meter_eval_line(&line, t->last_eval.top1, t->last_eval.top5);
     trainer_say(t, "%s", strbuf_cstr(&line));
     strbuf_clear(&line);
     meter_eval_json(&line, &t->last_eval);
-    return append_metrics(t, &line, e);
+    append_metrics(t, &line);
 }
 
 static void summary_epochs(struct json_out *j, const struct trainer *t) {
@@ -152,7 +177,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_int(j, "memory_bytes", (int64_t)t->net.memory_bytes);
 }
 
-int trainer_report_summary(struct trainer *t, const struct trainer_result *r, struct err *e) {
+void trainer_report_summary(struct trainer *t, const struct trainer_result *r) {
     struct strbuf text = {0};
     struct json_out j;
     struct arena a = {0};
@@ -173,12 +198,19 @@ int trainer_report_summary(struct trainer *t, const struct trainer_result *r, st
         json_num(&j, phase_names[p], (double)t->phase_ns[p] / 1e6);
     json_num(&j, "total", (double)(clock_mono_ms() - t->config->started_ms));
     json_end(&j);
+    if (t->reports_lost > 0)
+        json_int(&j, "metrics_lost", t->reports_lost);
     summary_epochs(&j, t);
     json_end(&j);
     strbuf_addc(&text, '\n');
-    int w = file_write_atomic(file_join(&a, t->config->output_dir, "summary.json"), text.data,
-                              text.len, 0644, e);
+    struct err e;
+    if (file_write_atomic(file_join(&a, t->config->output_dir, "summary.json"), text.data, text.len,
+                          0644, &e) < 0) {
+        log_warn("the summary cannot be written", "reason=\"%s\"", e.text);
+        t->reports_lost++;
+    }
+    if (t->reports_lost > 0)
+        log_warn("metrics were lost", "lines=%lld", (long long)t->reports_lost);
     strbuf_fini(&text);
     arena_fini(&a);
-    return w;
 }

@@ -269,7 +269,9 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
         trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
-    return t->rank == 0 ? trainer_report_open(t, e) : 0;
+    if (t->rank == 0)
+        trainer_report_open(t);
+    return 0;
 }
 
 void trainer_close(struct trainer *t) {

@@ -62,6 +62,8 @@ struct trainer {
     int64_t interval_steps, interval_images;
     double interval_loss, interval_top1, interval_top5; // sums over steps
     int metrics_fd;
+    int report_errno;     // why metrics could not be written, the first time; 0: they could
+    int64_t reports_lost; // lines
     int64_t phase_ns[PHASES];
     int64_t images, train_ns; // trained on in this process
     struct meter_eval last_eval;
@@ -84,10 +86,10 @@ int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until sto
 // trainer_eval.c
 int trainer_eval(struct trainer *t, struct err *e);
 // trainer_report.c
-int trainer_report_open(struct trainer *t, struct err *e);
-int trainer_report_step(struct trainer *t, int64_t batch, int64_t batches, struct err *e);
-int trainer_report_eval(struct trainer *t, struct err *e);
-int trainer_report_summary(struct trainer *t, const struct trainer_result *r, struct err *e);
+void trainer_report_open(struct trainer *t);
+void trainer_report_step(struct trainer *t, int64_t batch, int64_t batches);
+void trainer_report_eval(struct trainer *t);
+void trainer_report_summary(struct trainer *t, const struct trainer_result *r);
 void trainer_say(struct trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // Adds the time since *since_ns to a phase and moves *since_ns to now.

@@ -170,8 +170,7 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         if (n <= 0)
             return n;
         taken += (uint64_t)n;
-        if (trainer_report_step(t, batch, batches, e) < 0)
-            return -1;
+        trainer_report_step(t, batch, batches);
         if (t->stop_seen) // what comes next is the last checkpoint
             return 0;
         if (checkpoint_due(t) && trainer_checkpoint(t, e) < 0)

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A full disk under what dttrain tells of a run: training goes on, what was written stays valid, and
+# what is missing is counted. Under what has to be kept it is an error.
+source "${0%/*}/../lib.sh"
+mounted=()
+if ! unshare --mount true 2>/dev/null; then skip_all 'this machine lets nobody mount a small disk'; fi
+[ -n "${DISK_INSIDE-}" ] || DISK_INSIDE=1 TEST_WORK=$WORK exec unshare --mount "$SCRIPT"
+
+small() { mkdir -p "$1" && mount -t tmpfs -o size="$2" tmpfs "$1" && mounted+=("$1"); }
+train() { # NAME: two ranks; its folders are below NAME
+    local key sets=()
+    for key in dataset=shapes model=mlp hidden=16 epochs=2 train_size=1024 test_size=128 batch=8 \
+        print_every=1 threads=1; do
+        sets+=(--set "train.$key")
+    done
+    run env DTCTL_OUTPUT_DIR="$WORK/$1/output" DTCTL_MODEL_DIR="$WORK/$1/model" \
+        DTCTL_STATE_DIR="$WORK/$1/state" DTCTL_CACHE_DIR="$WORK/cache" timeout 120 dtrun \
+        --standalone --nproc-per-node 2 --no-python dttrain "${sets[@]}"
+}
+number() { grep -o "\"$2\":[0-9]*" "$1" | head -n 1 | cut -d: -f2; }
+whole() { # FILE: nothing but whole lines of JSON, and some
+    [ -s "$1" ] && [ "$(tail -c 1 "$1" | od -An -c | tr -d ' ')" = '\n' ] &&
+        ! grep -qv '^{.*}$' "$1"
+}
+
+train plenty
+is "$status" 0 'with room' || diag "$err"
+lines=$(wc -l <plenty/output/metrics.jsonl)
+unlike "$(cat plenty/output/summary.json)" metrics_lost 'nothing is lost'
+
+small "$WORK/tight/output" 16k
+train tight
+is "$status" 0 'no room for metrics: training goes on' || diag "$err"
+like "$err" "metrics cannot be written.*node=[^ ]+ path=$WORK/tight/output/metrics.jsonl errno=28" \
+    'which is told, with node, path and errno'
+is "$(grep -c 'metrics cannot be written' <<<"$err")" 1 'once'
+ok 'what was written is valid' whole tight/output/metrics.jsonl
+kept=$(wc -l <tight/output/metrics.jsonl)
+lost=$(sed -n 's/.*metrics were lost lines=\([0-9]*\).*/\1/p' <<<"$err")
+ok "what is missing is counted ($kept kept, $lost lost of $lines)" \
+    test "$((kept + lost))" -ge "$lines" -a "$kept" -gt 0
+ok 'and the model is there' cmp plenty/model/model.safetensors tight/model/model.safetensors
+
+small "$WORK/none/state" 16k
+train none
+is "$status" 1 'no room for checkpoints is an error'
+like "$err" 'No space left on device' 'with the reason'
+for dir in "${mounted[@]}"; do umount "$dir"; done
+done_testing
