@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A full disk under what dttrain tells of a run: training goes on, what was written stays valid, and
 # what is missing is counted. Under what has to be kept it is an error.
+# shellcheck disable=SC2317 # functions are called by name
 source "${0%/*}/../lib.sh"
 mounted=()
-if ! unshare --mount true 2>/dev/null; then skip_all 'this machine lets nobody mount a small disk'; fi
+unshare --mount true 2>/dev/null || skip_all 'this machine lets nobody mount a small disk'
 [ -n "${DISK_INSIDE-}" ] || DISK_INSIDE=1 TEST_WORK=$WORK exec unshare --mount "$SCRIPT"
 
 small() { mkdir -p "$1" && mount -t tmpfs -o size="$2" tmpfs "$1" && mounted+=("$1"); }
@@ -18,7 +19,6 @@ train() { # NAME: two ranks; its folders are below NAME
         DTCTL_STATE_DIR="$WORK/$1/state" DTCTL_CACHE_DIR="$WORK/cache" timeout 120 dtrun \
         --standalone --nproc-per-node 2 --no-python dttrain "${sets[@]}"
 }
-number() { grep -o "\"$2\":[0-9]*" "$1" | head -n 1 | cut -d: -f2; }
 whole() { # FILE: nothing but whole lines of JSON, and some
     [ -s "$1" ] && [ "$(tail -c 1 "$1" | od -An -c | tr -d ' ')" = '\n' ] &&
         ! grep -qv '^{.*}$' "$1"
