@@ -45,15 +45,22 @@ static bool holds_gpu(const char *root, const char *pid, struct device_holder *o
     return found;
 }
 
+// A file of the process; NULL when it cannot be read.
+static char *read_of(struct arena *a, const char *root, const char *pid, const char *name,
+                     size_t bytes_max, size_t *len) {
+    char *text;
+    struct err e;
+    const char *path = arena_printf(a, "%s/proc/%s/%s", root, pid, name);
+    return file_read(a, path, bytes_max, &text, len, &e) == 0 ? text : NULL;
+}
+
 static bool is_of_run(const char *root, const char *pid, const char *run) {
     struct arena a = {0};
-    char *text, path[PATH_MAX];
     size_t len;
-    struct err e;
     bool found = false;
-    snprintf(path, sizeof path, "%s/proc/%s/environ", root, pid);
     const char *want = arena_printf(&a, "TORCHELASTIC_RUN_ID=%s", run);
-    if (file_read(&a, path, DEVICE_ENVIRON_BYTES_MAX, &text, &len, &e) == 0)
+    const char *text = read_of(&a, root, pid, "environ", DEVICE_ENVIRON_BYTES_MAX, &len);
+    if (text)
         for (const char *p = text; p < text + len && !found; p += strlen(p) + 1)
             found = strcmp(p, want) == 0;
     arena_fini(&a);
@@ -62,11 +69,9 @@ static bool is_of_run(const char *root, const char *pid, const char *run) {
 
 static void take_name(const char *root, const char *pid, struct device_holder *out) {
     struct arena a = {0};
-    char *text, path[PATH_MAX];
     size_t len;
-    struct err e;
-    snprintf(path, sizeof path, "%s/proc/%s/comm", root, pid);
-    if (file_read(&a, path, PATH_MAX, &text, &len, &e) == 0)
+    const char *text = read_of(&a, root, pid, "comm", PATH_MAX, &len);
+    if (text)
         snprintf(out->name, sizeof out->name, "%s", str_printable(&a, text, strcspn(text, "\n")));
     arena_fini(&a);
 }

@@ -104,24 +104,24 @@ ok 'and every worker' all_dead
 # ---- a node is lost -----------------------------------------------------------------------------
 work="$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] &&
     [ "$DTCTL_ROUND" -gt 0 ] && exit 0; exec sleep 600'
-start 3 2 0 -- "$work"
-wait_for 10 has_event 2 workers-started
-begin=$(now_ms)
-kill -KILL "${agents[2]}"
-ok 'an agent is killed: the others know' wait_for 5 has_event 0 node-lost
-lost=$(events 0 node-lost | field time_ms)
+# lose SIGNAL NODE WITNESS EVENT DESCRIPTION: one of three agents gets the signal; leaves the times
+# of that and of its being known in $begin and $lost.
+lose() {
+    start 3 2 0 -- "$work"
+    wait_for 10 has_event 2 workers-started
+    begin=$(now_ms)
+    kill -s "$1" "${agents[$2]}"
+    ok "$5" wait_for 5 has_event "$3" "$4"
+    lost=$(events "$3" "$4" | field time_ms)
+}
+lose KILL 2 0 node-lost 'an agent is killed: the others know'
 ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
 ok 'they go on without it' wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
 ok "within 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
 ok 'its workers died with it' all_dead
 is "$(state 2)" lost 'its own node says lost'
-start 3 2 0 -- "$work"
-wait_for 10 has_event 2 workers-started
-begin=$(now_ms)
-kill -STOP "${agents[2]}"
-ok 'an agent is frozen: the others know' wait_for 5 has_event 0 node-lost
-lost=$(events 0 node-lost | field time_ms)
+lose STOP 2 0 node-lost 'an agent is frozen: the others know'
 ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
 wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
@@ -137,24 +137,14 @@ like "$(events 0 failed)" 'node n1 is gone' 'and says which is gone'
 ok 'nothing is left behind' all_dead
 
 # ---- the coordinator is lost --------------------------------------------------------------------
-start 3 2 0 -- "$work"
-wait_for 10 has_event 2 workers-started
-begin=$(now_ms)
-kill -KILL "${agents[0]}"
-ok 'the agent that coordinates is killed: the others know' wait_for 5 has_event 1 coordinator-lost
-lost=$(events 1 coordinator-lost | field time_ms)
+lose KILL 0 1 coordinator-lost 'the agent that coordinates is killed: the others know'
 ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
 ok 'the next one takes over, and they finish' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
 ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
 is "$(events 2 coordinator | field peer)" n1 'the next in the order of the nodes'
 ok 'the lost one has no worker left' all_dead
-start 3 2 0 -- "$work"
-wait_for 10 has_event 2 workers-started
-begin=$(now_ms)
-kill -STOP "${agents[0]}"
-ok 'the agent that coordinates is frozen: the others know' wait_for 5 has_event 1 coordinator-lost
-lost=$(events 1 coordinator-lost | field time_ms)
+lose STOP 0 1 coordinator-lost 'the agent that coordinates is frozen: the others know'
 ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
 ok 'they go on' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
