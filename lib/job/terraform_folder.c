@@ -133,6 +133,15 @@ static int unpack_module(struct terraform *t, struct err *e) {
     return result;
 }
 
+// As Terraform sees it from a root: a cluster's folder may be moved, or come back from a copy.
+static const char *state_from(struct arena *a, const char *root, const char *name) {
+    const char *up = "../";
+    for (const char *p = root; *p; p++)
+        if (*p == '/')
+            up = arena_printf(a, "%s../", up);
+    return arena_printf(a, "%s%s.tfstate", up, name);
+}
+
 static int write_backend(struct terraform *t, const char *root, const char *text, struct err *e) {
     const char *path =
         arena_printf(t->session->arena, "%s/%s/backend_override.tf.json", t->folder, root);
@@ -208,7 +217,8 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
         return err_set(e, ERR_FAILED, "this dtctl carries no infra/: it was built without it");
     if (file_make_dirs(t->folder, 0700, e) < 0)
         return -1;
-    aws_vars_backend(&backend, &s->config->aws, region, s->cluster.name, t->state_path);
+    aws_vars_backend(&backend, &s->config->aws, region, s->cluster.name,
+                     state_from(s->arena, "infra", "terraform"));
     const char *text = arena_strdup(s->arena, strbuf_cstr(&backend));
     strbuf_fini(&backend);
     const char *stamp_path = file_join(s->arena, t->folder, "stamp");
@@ -230,9 +240,8 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     struct arena *a = t->session->arena;
     struct strbuf backend = {0};
     const char *ready = arena_printf(a, "%s/%s/.terraform/terraform.tfstate", t->folder, root);
-    const char *path = arena_printf(a, "%s/%s.tfstate", t->folder, state_name);
     struct aws_config local = {.state = ""};
-    aws_vars_backend(&backend, &local, "", "", path);
+    aws_vars_backend(&backend, &local, "", "", state_from(a, root, state_name));
     int result = write_backend(t, root, strbuf_cstr(&backend), e);
     strbuf_fini(&backend);
     if (result < 0 || file_exists(ready))

@@ -49,16 +49,27 @@ run cloud_run dtctl status
 is "$status" 0 'status' || diag "$err"
 like "$out" 'node1' 'shows the nodes'
 
+# ---- the folder is elsewhere ---------------------------------------------------------------------
+mkdir elsewhere
+cp -a dtctl.toml .dtctl elsewhere/
+rm -r .dtctl
+cd elsewhere || exit 1
+run cloud_run dtctl exec hostname
+is "$(grep -c 'node[01]' <<<"$out")" 2 'a copy of its folder reaches the cluster' || diag "$err"
+run cloud_run dtctl ps --all
+like "$out" 'demo-' 'its runs are known'
+model=$(find .dtctl/e2e/runs -name '*.safetensors' | head -n 1)
+
 # ---- down ---------------------------------------------------------------------------------------
 run cloud_run dtctl down -y
 is "$status" 0 'down' || diag "$out" "$err"
 is "$(cloud_instances)" '' 'no instance is left'
 is "$(cloud_things)" '' 'nor anything else that was made'
 ok 'the model stays' test -s "$model"
-before=$(wc -l <cloud/calls.jsonl)
+before=$(wc -l <../cloud/calls.jsonl)
 run cloud_run dtctl down -y
 is "$status" 0 'a second down'
-is "$(sed "1,${before}d" cloud/calls.jsonl | grep -c '"action": "\(Delete\|Terminate\)')" 0 \
+is "$(sed "1,${before}d" ../cloud/calls.jsonl | grep -c '"action": "\(Delete\|Terminate\)')" 0 \
     'does nothing'
 cloud_stop
 is "$(cloud_left)" '' 'no namespace, mount or process of a node is left'
