@@ -264,8 +264,7 @@ static void load(struct load *l) {
     free(l->clients);
 }
 
-// ---- servers
-// --------------------------------------------------------------------------------------
+// ---- servers ----
 
 static void on_input(struct watch *w, unsigned events) {
     (void)events;
