@@ -44,7 +44,7 @@ struct ssh_run {
     char *line, *term; // heap
     bool pty, input_end_sent, resize;
     int columns, rows;
-    bool near;            // see LINK_NEAR_BYTES
+    bool openssh;         // the far end offers room early, see LINK_NEAR_BYTES
     unsigned long window; // the most that the far end has offered
 };
 
@@ -116,10 +116,9 @@ static int step_pty(struct ssh_run *r) {
     return 1;
 }
 
-static bool is_near_openssh(const struct ssh_run *r) {
+static bool is_openssh(const struct ssh_run *r) {
     const char *banner = libssh2_session_banner_get(session_of(r)->session);
-    int64_t us = transport_round_trip_us(r->run.link);
-    return us > 0 && us < LINK_NEAR_US && banner && str_starts(banner, "SSH-2.0-OpenSSH");
+    return banner && str_starts(banner, "SSH-2.0-OpenSSH");
 }
 
 static int step_start(struct ssh_run *r) {
@@ -132,7 +131,7 @@ static int step_start(struct ssh_run *r) {
         run_fail(r, "starting a command");
     else
         r->state = RUN_ON;
-    r->near = is_near_openssh(r);
+    r->openssh = is_openssh(r);
     return 1;
 }
 
@@ -140,7 +139,9 @@ static int step_start(struct ssh_run *r) {
 static bool is_ahead(struct ssh_run *r) {
     unsigned long left = libssh2_channel_window_write(r->channel);
     r->window = left > r->window ? left : r->window;
-    return r->near && !r->run.paused && r->window - left >= LINK_NEAR_BYTES;
+    int64_t us = transport_round_trip_us(r->run.link); // falls when quicker answers are seen
+    return r->openssh && us > 0 && us < LINK_NEAR_US && !r->run.paused &&
+           r->window - left >= LINK_NEAR_BYTES;
 }
 
 static void write_input(struct ssh_run *r) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Somebody on the way writes another length into an encrypted packet. AES-GCM leaves it in the
 # clear, so it must be doubted: whatever it says, the connection ends with an error, in bounded
-# time, and the program does not. A length of 1 aborted libssh2 before lib/third_party/patches.
+# time, and the program does not.
 # shellcheck disable=SC2088,SC2154 # the node expands; status, out and err are of lib.sh
 source "${0%/*}/../lib.sh"
 command -v python3 >/dev/null || skip_all 'the relay needs python3'
