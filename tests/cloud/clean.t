@@ -26,7 +26,8 @@ groups() {
 # shellcheck disable=SC2317 # called through wait_for
 of_victim() { # processes whose command line has its folder, or that run in its control group
     pgrep -f "$folder|dtctl-cloud-$victim" || true
-    find /sys/fs/cgroup -path "*/dtctl-cloud-$victim/*" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+    find /sys/fs/cgroup -path "*/dtctl-cloud-$victim/*" -name cgroup.procs -exec cat {} + \
+        2>/dev/null || true
 }
 
 export VICTIM_RUNS=$WORK/runs
