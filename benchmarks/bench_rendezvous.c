@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "elastic/coordinator.h"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
