@@ -25,6 +25,7 @@ enum {
     AGENT_DEVICES_LOOK_MS = 50,
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
+    AGENT_NOTICE_YOUNG_MS = 2000,   // a worker may need so long until it can handle a signal
     AGENT_ASK_MS = 100,             // between questions to others when the coordinator is lost
     AGENT_ASK_MS_MAX = 1000,
     AGENT_STAGGER_MS = 200,

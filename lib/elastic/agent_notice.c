@@ -3,7 +3,8 @@
 // everybody; each agent passes the chosen signal on to its workers, once per notice. A node that
 // really goes leaves the run some time before its deadline, or when a worker of its own ends by
 // then: the others go on without it, or wait for one that takes its place. A notice that is taken
-// back (a lease that was extended) ends that.
+// back (a lease that was extended) ends that. That the node is idle is no news for a run: the run
+// is what will have it taken back.
 //
 // What travels is the time that is left, not the deadline: clocks of nodes may be hours apart.
 #include "elastic/agent_state.h"
@@ -32,9 +33,23 @@ static void tell(struct agent *a, const struct wire_msg *m) {
              m->reason, (long long)m->grace_ms, signal ? proc_signal_name(signal) : "none");
 }
 
+static void on_signal_due(struct timer *t) {
+    struct agent *a = container_of(t, struct agent, notice_signal);
+    workers_signal(&a->workers, a->config->notice_signal);
+}
+
+// A program that does not handle the signal yet would be ended by it.
 void agent_notice_told(struct agent *a, const struct wire_msg *m) {
+    int64_t due = 0, now = clock_mono_ms();
     tell(a, m);
-    if (a->config->notice_signal)
+    if (!a->config->notice_signal)
+        return;
+    for (int i = 0; i < a->workers.count; i++)
+        if (a->workers.list[i].started_mono_ms + AGENT_NOTICE_YOUNG_MS > due)
+            due = a->workers.list[i].started_mono_ms + AGENT_NOTICE_YOUNG_MS;
+    if (due > now)
+        timer_start(a->loop, &a->notice_signal, due - now, on_signal_due);
+    else
         workers_signal(&a->workers, a->config->notice_signal);
 }
 
@@ -89,7 +104,7 @@ static void on_notice(struct notice_watch *w, const struct notice *n) {
     // Several nodes of dtctl may share a machine, and its file.
     bool other = a->config->run_dir && n->node[0] && !str_eq(n->node, a->config->name);
     bool was = a->notice.kind != NOTICE_NONE;
-    n = other ? &none : n;
+    n = other || n->kind == NOTICE_IDLE ? &none : n;
     a->notice = *n;
     timer_stop(&a->notice_leave);
     if (a->over)
@@ -116,5 +131,6 @@ int agent_notice_open(struct agent *a, struct err *e) {
 
 void agent_notice_close(struct agent *a) {
     timer_stop(&a->notice_leave);
+    timer_stop(&a->notice_signal);
     notice_watch_stop(&a->notice_watch);
 }

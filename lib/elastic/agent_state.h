@@ -59,7 +59,7 @@ struct agent {
 
     // the announced end of this node (agent_notice.c)
     struct notice_watch notice_watch;
-    struct timer notice_leave;
+    struct timer notice_leave, notice_signal;
     struct notice notice;
     bool notice_unsent; // there was no coordinator to tell
 

@@ -28,6 +28,7 @@ IMDS_ADDRESS = "169.254.169.254"
 CLONE_NEWNET = 0x40000000
 REBOOTED = 133
 END_SECONDS_MAX = 20
+CGROUP_SECONDS_MAX = 5
 SMALL_DISK = "1g"
 CLOUD_CFG = """\
 datasource_list: [Ec2]
@@ -74,11 +75,14 @@ def cgroup_folders(name):
 
 
 def remove_cgroup(folder):
-    for path, _, _ in os.walk(folder, topdown=False):
-        try:
-            os.rmdir(path)
-        except OSError:
-            pass
+    """A group may be busy for a moment after its last process has gone."""
+    end = time.monotonic() + CGROUP_SECONDS_MAX
+    while os.path.isdir(folder) and time.monotonic() < end:
+        for path, _, _ in os.walk(folder, topdown=False):
+            try:
+                os.rmdir(path)
+            except OSError:
+                time.sleep(0.05)
 
 
 def name_of(birth):

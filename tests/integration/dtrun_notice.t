@@ -29,13 +29,18 @@ announce() { # NAME TEXT
 }
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 in_seconds() { echo $((EPOCHSECONDS + $1)); }
-two() { # FLAGS…
-    rm -rf up.* seen.* finish one two
+anew() { rm -rf up.* seen.* finish one two; }
+both() { # FLAGS…
     port=$((22000 + RANDOM % 8000)) agents=()
     start one "$@"
     wait_for 10 listening
     start two "$@"
     ok 'both nodes train' wait_for 20 test -e up.0.0 -a -e up.0.1
+}
+
+two() { # FLAGS…
+    anew
+    both "$@"
 }
 
 # ---- a spot instance is taken back --------------------------------------------------------------
@@ -55,6 +60,19 @@ is "$(cat seen.0.? | wc -l)" 4 'one signal per worker and notice'
 touch finish
 wait "${agents[0]}"
 is "$?" 0 'to the end'
+
+# ---- before it begins, and of no concern ----------------------------------------------------------
+anew
+announce two "kind=rebalance"
+both --notice-signal USR1 --max-restarts 0
+ok 'announced before: workers get the signal when they can handle it' \
+    wait_for 10 test -e seen.0.0 -a -e seen.0.1
+announce two "kind=idle\ndeadline=$(in_seconds 60)"
+ok 'that a node is idle concerns no run' \
+    wait_for 10 grep -q 'is no longer announced' two.err
+touch finish
+wait "${agents[@]}"
+is "$?:$(cat seen.0.? | wc -l)" 0:2 'which goes on'
 
 # ---- workers that end by themselves -------------------------------------------------------------
 two --notice-signal USR1 --max-restarts 0
