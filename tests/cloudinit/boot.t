@@ -137,6 +137,7 @@ is "$(node0 hostname)" node0 'the name stays'
 is "$(node0 "sudo -n cat /var/lib/dtctl/own/lease; ls /tmp/pwned 2>&1 | grep -c cannot")" "$later
 1" 'the lease holds, whatever is in its file'
 is "$(node0 "$rotate")" "$(cat new.pub)" 'the key needs no rotation'
+is "$(node0 'sudo -n journalctl -b | grep -c "ordering cycle"')" 0 'no unit waits for itself'
 ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
 no_copies() {
     [ -z "$(node0 "$copies")" ]
