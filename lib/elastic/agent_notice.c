@@ -44,9 +44,11 @@ void agent_notice_told(struct agent *a, const struct wire_msg *m) {
     tell(a, m);
     if (!a->config->notice_signal)
         return;
-    for (int i = 0; i < a->workers.count; i++)
-        if (a->workers.list[i].started_mono_ms + AGENT_NOTICE_YOUNG_MS > due)
-            due = a->workers.list[i].started_mono_ms + AGENT_NOTICE_YOUNG_MS;
+    for (int i = 0; i < a->workers.count; i++) {
+        int64_t started = a->workers.list[i].started_mono_ms; // 0: any moment now
+        int64_t old = (started ? started : now) + AGENT_NOTICE_YOUNG_MS;
+        due = old > due ? old : due;
+    }
     if (due > now)
         timer_start(a->loop, &a->notice_signal, due - now, on_signal_due);
     else

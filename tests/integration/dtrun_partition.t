@@ -161,6 +161,10 @@ kill $cable
 wait $cable 2>/dev/null
 ip link set veth$n master dt0
 
+# The nodes of a round, and no longer those of the one before, are those of which more than half are
+# needed, as soon as all of them are known to have begun it: some beats later.
+settle() { sleep 2; }
+
 # ---- what costs a round -------------------------------------------------------------------------
 link_down 3
 goes_on 'node3 is cut off: its worker stops, three go on' 1 2 4
@@ -185,6 +189,7 @@ ok 'and stays so' trains 1 2
 join
 goes_on 'together again: four' 1 2 3 4
 
+settle
 link_down 1
 goes_on 'the coordinator is cut off: it stops, three go on under another one' 2 3 4
 link_up 1
@@ -195,6 +200,7 @@ n=1
 for i in 2 3 4; do [ "$(leader $i)" -eq 0 ] || n=$i; done
 others=()
 for i in 1 2 3 4; do [ $i = $n ] || others+=("$i"); done
+settle
 link_down $n
 for pid in $(processes $n); do kill -KILL "$pid" 2>/dev/null; done
 goes_on "the coordinator's host (node$n) is gone: three go on" "${others[@]}"
