@@ -16,8 +16,11 @@ agent() { # NODE: of the newest run
 }
 workers_of() { pgrep -P "$(agent "$1")" | while read -r guard; do pgrep -P "$guard"; done; }
 said() { grep -qE "$2" "$1.out"; }
-back() { # NODE TIMES: that its worker has begun, with four ranks
-    [ "$(grep -c "node$1:[0-9]*\] round [0-9]* of 4" revived.out)" -ge "$2" ]
+begun() { # NODE: how often its worker has said that it begins, with four ranks
+    grep -c "node$1:[0-9]*\] round [0-9]* of 4" revived.out
+}
+back() { # NODE COUNT: it has begun more often than that
+    [ "$(begun "$1")" -gt "$2" ]
 }
 began() { # NAME NODES ARGUMENTS…: a run whose workers tell their round and world, and end when told
     local name=$1
@@ -99,10 +102,11 @@ kill -KILL "$(agent 0)"
 ok 'revived: that of the coordinator, too' \
     wait_for $WAIT said revived 'node0:0\] round [2-9] of 4'
 for try in 2 3; do
+    before=$(begun 2)
     kill -KILL "$(agent 2)"
     ok "revived: a second and a third time (try $try)" wait_for $WAIT \
         grep -q "starting the agent of node2 again ($try of 3)" revived.err
-    ok 'revived: it is back' wait_for $WAIT back 2 $((try + 1))
+    ok 'revived: it is back' wait_for $WAIT back 2 "$before"
 done
 kill -KILL "$(agent 2)"
 ok 'revived: then the others go on without it' \
