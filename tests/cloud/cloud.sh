@@ -256,6 +256,16 @@ cloud_stop() {
     umount "$WORK/cloud/nodes" 2>/dev/null || true
 }
 
+# The end of a test: `down` leaves nothing in the account, and the cloud nothing on this machine.
+# shellcheck disable=SC2154 # run sets status and err
+cloud_down() {
+    run cloud_run dtctl down -y
+    is "$status" 0 'down' || diag "$err"
+    is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
+    cloud_stop
+    is "$(cloud_left)" '' 'nor on this machine'
+}
+
 # Removes empty control groups of tests that were killed: nothing else of a test outlives it.
 cloud_sweep() {
     local folder

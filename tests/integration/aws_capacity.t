@@ -20,9 +20,5 @@ is "$(cloud_nodes id ended | wc -l)" 1 'the one that began elsewhere is ended'
 is "$(cloud_things | grep -c Subnets)" 1 'its subnet is gone'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer'
-run cloud_run dtctl down -y
-is "$status" 0 'down' || diag "$err"
-is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
-cloud_stop
-is "$(cloud_left)" '' 'nor on this machine'
+cloud_down
 done_testing

@@ -82,9 +82,5 @@ is "$(cloud_instances | wc -l)" 4 'four nodes'
 run cloud_run dtctl exec -- hostname
 is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 node2 node3' \
     'all of them answer' || diag "$err"
-run cloud_run dtctl down -y
-is "$status" 0 'down' || diag "$err"
-is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
-cloud_stop
-is "$(cloud_left)" '' 'nor on this machine'
+cloud_down
 done_testing

@@ -119,10 +119,6 @@ is "$(grep -c '"action": "TerminateInstances".*"source": "api"' cloud/calls.json
     'and nobody had to ask for that'
 
 # ---- down ---------------------------------------------------------------------------------------
-run cloud_run dtctl down -y
-is "$status" 0 'down' || diag "$err"
-is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
-cloud_stop
-is "$(cloud_left)" '' 'nor on this machine'
+cloud_down
 diag "done at $SECONDS s"
 done_testing

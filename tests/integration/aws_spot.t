@@ -181,10 +181,6 @@ ok "gone: from step $from, after ${reached:-$from}: two checkpoints back at most
     test $((${reached:-from} - from)) -le $((2 * EVERY)) -a "${from:-0}" -ge $EVERY
 
 # ---- down ---------------------------------------------------------------------------------------
-run cloud_run dtctl down -y
-is "$status" 0 'down' || diag "$err"
-is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
-cloud_stop
-is "$(cloud_left)" '' 'nor on this machine'
+cloud_down
 diag "done at $SECONDS s"
 done_testing

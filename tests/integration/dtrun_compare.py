@@ -43,8 +43,6 @@ def elastic():
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     folder = os.environ["COMPARE_DIR"]
-    with open(f"{folder}/pids", "a") as f:
-        f.write(f"{os.getpid()}\n")
     model = torch.nn.Linear(4, 1)
     data = torch.randn(20, 12, 4, generator=torch.Generator().manual_seed(1))
     state = {"step": 0, "samples": 0, "worlds": []}
