@@ -49,4 +49,6 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
         printf -v "out_$who" %s "$(grep -h samples "$who/out")"
         printf -v "count_$who" %s "$(sed -n 's/^count //p' "$who/out")"
     done
+    # torchrun may start a group that has ended once more; then its result stands there twice.
+    out_theirs=${out_theirs%%$'\n'*} count_theirs=${count_theirs%%$'\n'*}
 }

@@ -5,13 +5,14 @@
 source "${0%/*}/dtrun_elastic.sh"
 
 elastic 3 2
-# On a loaded machine torchrun's agents may miss each other and wait for minutes.
+# torchrun's agents may miss each other and wait for minutes, or go on with other numbers of nodes
+# than these; there is nothing to compare then.
 compare 'elastic, shrunk: status' "$status_theirs" "$status_ours" || diag "$(cat ours/err)"
 compare 'elastic, shrunk: result' "$out_theirs" "$out_ours"
-if [ -n "$out_theirs" ]; then
+if [[ $out_theirs == *'worlds [3, 2] '* ]]; then
     is "$out_ours" "$out_theirs" 'the same samples, worlds and weights'
 else
-    skip 1 'torchrun did not come to its end'
+    skip 1 'torchrun did not come to its end with three nodes and then two'
 fi
 compare 'elastic, shrunk: failures counted' "$count_theirs" "$count_ours"
 compared '^elastic, shrunk'
