@@ -159,14 +159,10 @@ static void connect_to(struct election *e, int64_t now_ms, const struct election
     election_push(e, ELECTION_CONNECT)->place = *p;
 }
 
-void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
-                    struct election_answer *answer) {
-    *answer = (struct election_answer){.kind = ask->kind,
-                                       .asked_term = ask->term,
-                                       .incarnation = e->config.incarnation,
-                                       .facts = e->facts};
+static bool heed(struct election *e, int64_t now_ms, const struct election_ask *ask) {
+    bool granted = false;
     if (ask->kind == ASK_PREVOTE || ask->kind == ASK_VOTE)
-        answer->granted = grant(e, now_ms, ask);
+        granted = grant(e, now_ms, ask);
     else if (ask->kind == ASK_LEAD && ask->term >= e->term)
         connect_to(e, now_ms, &ask->from);
     if (ask->kind != ASK_PREVOTE && ask->term > e->term_seen)
@@ -176,6 +172,17 @@ void election_asked(struct election *e, int64_t now_ms, const struct election_as
         election_push(e, ELECTION_LOST);
         election_look(e, now_ms);
     }
+    return granted;
+}
+
+void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
+                    struct election_answer *answer) {
+    *answer = (struct election_answer){.kind = ask->kind,
+                                       .asked_term = ask->term,
+                                       .incarnation = e->config.incarnation,
+                                       .facts = e->facts};
+    if (election_is_term(e, ask->term))
+        answer->granted = heed(e, now_ms, ask);
     answer->term = e->term_seen;
     answer->stranger = e->state == ELECTION_LOOK && !e->connecting && e->facts.attempt < 0;
     answer->age_ms = now_ms - last_word(e);
@@ -291,7 +298,7 @@ void election_nobody(struct election *e, int64_t now_ms, const struct election_p
 
 void election_told(struct election *e, int64_t now_ms, const struct election_place *place,
                    const struct election_answer *a) {
-    if (a->term > e->term_seen)
+    if (a->term > e->term_seen && election_is_term(e, a->term))
         e->term_seen = a->term;
     if (e->state != ELECTION_LOOK)
         return;

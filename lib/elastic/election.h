@@ -28,6 +28,8 @@ enum {
     ELECTION_ADDRESS_BYTES_MAX = 64,
     ELECTION_STAND_INS_MAX = 16, // the first nodes of a round, which may coordinate
     ELECTION_SEEDS_MAX = 16,     // addresses that were given at the start
+    // A term that is further from the last known one is no term: so none can use them up.
+    ELECTION_TERM_STEP_MAX = 1 << 30,
 };
 
 struct election_config {

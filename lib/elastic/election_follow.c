@@ -13,13 +13,17 @@ static bool is_this_round(const struct election *e, int64_t term, int round) {
     return e->electorate.term == term && e->electorate.round == round;
 }
 
+bool election_is_term(const struct election *e, int64_t term) {
+    return term <= e->term_seen + ELECTION_TERM_STEP_MAX;
+}
+
 bool election_is_alone(const struct election *e) {
     return e->state == ELECTION_LEAD && quorum_is_one(&e->electorate);
 }
 
 bool election_join(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
                    const struct election_place *leader) {
-    if (term < e->term)
+    if (term < e->term || !election_is_term(e, term))
         return false;
     bool own = leader->incarnation == e->config.incarnation;
     e->connecting = e->cut = false;

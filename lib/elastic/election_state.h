@@ -8,6 +8,7 @@
 struct election_action *election_push(struct election *e, enum election_action_kind kind);
 
 // election_follow.c
+bool election_is_term(const struct election *e, int64_t term); // can there be one yet
 bool election_is_alone(const struct election *e); // coordinates, and nobody can outvote it
 void election_look(struct election *e, int64_t now_ms);
 void election_take_proof(struct election *e, int64_t now_ms); // the lost coordinator is dead

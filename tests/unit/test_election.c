@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/elastic/election, one agent at a time: each rule of its headers once. What many agents make
+// of them together, under bad luck, is tests/sim/sim_rendezvous.c; how votes are counted,
+// test_quorum.c.
+#include "elastic/election.h"
+#include "tests/unit/election_node.h"
+
+// ---- voting ----
+
+enum before { LOST, FOLLOWS, LEADS, PROVEN, VOTED }; // VOTED: for 3 in term 5, when its lease ended
+
+static const struct {
+    const char *rule;
+    enum before before;
+    int64_t age; // of the coordinator's last word
+    int64_t term, round_term;
+    int round, from;
+    bool vote, prevote;
+} votes[] = {
+    {"its lease is over", LOST, LEASE, 2, TERM, ROUND, 3, true, true},
+    {"its lease has a millisecond left", LOST, LEASE - 1, 2, TERM, ROUND, 3, false, false},
+    {"a year later", LOST, 366LL * 86400 * 1000, 2, TERM, ROUND, 3, true, true},
+    {"a clock that shows less than before", LOST, -5, 2, TERM, ROUND, 3, false, false},
+    {"it follows", FOLLOWS, LEASE, 2, TERM, ROUND, 3, false, false},
+    {"it coordinates", LEADS, LEASE, 2, TERM, ROUND, 3, false, false},
+    {"a proof needs no lease", PROVEN, SILENT, 2, TERM, ROUND, 3, true, true},
+    {"the term of its coordinator", LOST, LEASE, TERM, TERM, ROUND, 3, false, false},
+    {"an earlier term", LOST, LEASE, 0, TERM, ROUND, 3, false, false},
+    {"no term at all", LOST, LEASE, INT64_MIN, TERM, ROUND, 3, false, false},
+    {"a leap of terms", LOST, LEASE, TERM + ELECTION_TERM_STEP_MAX, TERM, ROUND, 3, true, true},
+    {"too far", LOST, LEASE, TERM + 1LL + ELECTION_TERM_STEP_MAX, TERM, ROUND, 3, false, false},
+    {"the last of all terms", LOST, LEASE, INT64_MAX, TERM, ROUND, 3, false, false},
+    {"who knows an older round", LOST, LEASE, 2, TERM, ROUND - 1, 3, false, false},
+    {"or one of an older term", LOST, LEASE, 2, TERM - 1, ROUND + 9, 3, false, false},
+    {"who knows a newer round", LOST, LEASE, 2, TERM, ROUND + 1, 3, true, true},
+    {"or one of a newer term", LOST, LEASE, 2, TERM + 1, 0, 3, true, true},
+    {"the one it voted for asks again", VOTED, LEASE + 1, 5, TERM, ROUND, 3, true, false},
+    {"and for long", VOTED, LEASE + 9 * PATIENCE, 5, TERM, ROUND, 3, true, false},
+    {"another one in that term", VOTED, LEASE + PATIENCE, 5, TERM, ROUND, 1, false, false},
+    {"a term before that", VOTED, LEASE + PATIENCE, 4, TERM, ROUND, 1, false, false},
+    {"a later term, too soon", VOTED, LEASE + PATIENCE - 1, 6, TERM, ROUND, 1, false, false},
+    {"a later term, after patience", VOTED, LEASE + PATIENCE, 6, TERM, ROUND, 1, true, true},
+};
+
+static void before_vote(struct election *e, enum before before) {
+    if (before == FOLLOWS || before == LEADS)
+        follow(e, 2, 3, before == LEADS ? 2 : 1);
+    else
+        follow_and_lose(e, 2, 3, 1, before == PROVEN);
+    if (before == VOTED)
+        ok(ask(e, T + LEASE, ASK_VOTE, 5, 3).granted, "it votes");
+}
+
+static void test_votes(void) {
+    for (size_t i = 0; i < sizeof votes / sizeof *votes; i++) {
+        struct election e;
+        struct election_ask q = {.term = votes[i].term,
+                                 .round_term = votes[i].round_term,
+                                 .round = votes[i].round,
+                                 .from = place(votes[i].from)};
+        struct election_answer a;
+        before_vote(&e, votes[i].before);
+        int64_t term = e.term, seen = e.term_seen, voted = e.voted, voted_ms = e.voted_ms;
+        q.kind = ASK_PREVOTE;
+        election_asked(&e, T + votes[i].age, &q, &a);
+        ok(a.granted == votes[i].prevote, "%s: %s", votes[i].rule,
+           votes[i].prevote ? "it would vote" : "it would not vote");
+        ok(e.term == term && e.term_seen == seen && e.voted == voted && e.voted_ms == voted_ms,
+           "%s: and is bound to nothing", votes[i].rule);
+        q.kind = ASK_VOTE;
+        election_asked(&e, T + votes[i].age, &q, &a);
+        ok(a.granted == votes[i].vote, "%s: %s", votes[i].rule,
+           votes[i].vote ? "it votes" : "it does not vote");
+        ok(e.term == (a.granted ? votes[i].term : term) &&
+               e.voted == (a.granted ? votes[i].from : voted),
+           "%s: %s", votes[i].rule, a.granted ? "for that one" : "its vote stays what it was");
+        election_close(&e);
+    }
+}
+
+// A vote given ends what the voter itself was asking for.
+static void test_votes_while_standing(void) {
+    struct election e;
+    follow_and_lose(&e, 2, 3, 1, false);
+    is_int(when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE), T + LEASE, "a stand-in asks");
+    ok(ask(&e, T + LEASE, ASK_VOTE, 2, 3).granted, "and votes for another one that is further");
+    tell(&e, T + LEASE + 1, 3, ASK_PREVOTE, true, LEASE);
+    tell(&e, T + LEASE + 1, 3, ASK_VOTE, true, LEASE);
+    drain(&e);
+    ok(asks[ASK_VOTE] == 0 && count[ELECTION_TAKE_OVER] == 0, "then it does not go on itself");
+    int64_t again = when(&e, T + LEASE + 3 * PATIENCE, ELECTION_ASK, ASK_PREVOTE);
+    ok(again >= T + LEASE + PATIENCE, "before that one has had time to win");
+    election_close(&e);
+}
+
+static void test_answers(void) {
+    struct election e;
+    follow(&e, 2, 3, 1);
+    struct election_answer a = ask(&e, T + 40, ASK_QUERY, 0, 3);
+    ok(a.leader_term == TERM && a.leader.incarnation == 1 && a.leader.port == 29401,
+       "a follower says whom it follows");
+    ok(a.age_ms == 40 && a.incarnation == 2 && a.facts.attempt == ROUND && !a.stranger,
+       "when it heard that one, who it is and which rounds there were");
+    election_lost(&e, T + SILENT);
+    a = ask(&e, T + SILENT, ASK_QUERY, 7, 3);
+    ok(a.leader_term == 0 && a.term == 7, "without a coordinator it names none, but the last term");
+    drain(&e);
+    ask(&e, T + SILENT, ASK_LEAD, 6, 3);
+    drain(&e);
+    ok(count[ELECTION_CONNECT] == 1 && last[ELECTION_CONNECT].place.incarnation == 3,
+       "it joins who tells that it won");
+    election_close(&e);
+    follow_and_lose(&e, 2, 3, 1, false);
+    ask(&e, T + LEASE, ASK_VOTE, 5, 3);
+    ask(&e, T + LEASE, ASK_LEAD, 4, 1);
+    drain(&e);
+    is_int(count[ELECTION_CONNECT], 0, "but not in a term before that of its vote");
+    election_close(&e);
+}
+
+// ---- standing ----
+
+static void test_order(void) {
+    static const struct {
+        const char *who;
+        int self, nodes, leader;
+        unsigned rounds;
+        int hidden;       // places that it was not told
+        int64_t staggers; // that it waits after its lease; -1: for ever
+    } cases[] = {
+        {"the first node that is left", 2, 3, 1, QUORUM_THIS, 0, 0},
+        {"the next one", 3, 3, 1, QUORUM_THIS, 0, 1},
+        {"one before the lost coordinator", 1, 3, 3, QUORUM_THIS, 0, 0},
+        {"one behind it", 3, 3, 2, QUORUM_THIS, 0, 1},
+        {"the one that lost its own office", 1, 3, 1, QUORUM_THIS, 0, 2},
+        {"the last stand-in", ELECTION_STAND_INS_MAX, 18, 1, QUORUM_THIS, 0, 14},
+        {"the node behind it", ELECTION_STAND_INS_MAX + 1, 18, 1, QUORUM_THIS, 0, -1},
+        {"one that does not know all nodes", 2, 3, 1, QUORUM_THIS, 1, -1},
+        {"one of the round before only", 3, 3, 1, QUORUM_LAST, 0, -1},
+        {"one of no round", 9, 3, 1, QUORUM_THIS, 0, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct election e;
+        follow(&e, cases[i].self, cases[i].nodes, cases[i].leader);
+        begin_round(&e, cases[i].nodes, cases[i].leader, cases[i].rounds,
+                    cases[i].nodes - cases[i].hidden);
+        election_lost(&e, T + SILENT);
+        int64_t stands = cases[i].staggers < 0 ? -1 : T + LEASE + cases[i].staggers * STAGGER;
+        is_int(when(&e, T + SILENT + GIVE_UP / 2, ELECTION_ASK, ASK_PREVOTE), stands,
+               "%s asks for votes %s", cases[i].who, stands < 0 ? "never" : "in its turn");
+        election_close(&e);
+    }
+}
+
+static void test_cut_off(void) {
+    struct election e;
+    follow_and_lose(&e, 2, 3, 1, false);
+    ok(when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE) > 0 && asks[ASK_PREVOTE] == 2,
+       "both others are asked");
+    ok(last[ELECTION_ASK].ask.term == TERM + 1 && last[ELECTION_ASK].ask.from.incarnation == 2 &&
+           last[ELECTION_ASK].ask.round_term == TERM && last[ELECTION_ASK].ask.round == ROUND,
+       "about the next term, by one that says which round it knows");
+    is_int(when(&e, T + SILENT + GIVE_UP - 1, ELECTION_ASK, ASK_VOTE), -1,
+           "one that nobody answers never gets to votes");
+    ok(e.term == TERM && e.term_seen == TERM, "and raises no term");
+    is_int(when(&e, T + SILENT + GIVE_UP, ELECTION_GIVE_UP, 0), T + SILENT + GIVE_UP,
+           "until it gives up");
+    election_close(&e);
+}
+
+static const struct {
+    const char *rule;
+    int nodes, leader, self;
+    bool dead; // the leader, proven
+    int yes[4];
+    bool wins;
+} majorities[] = {
+    {"of three, alone", 3, 1, 2, false, {0}, false},
+    {"of three, two", 3, 1, 2, false, {3}, true},
+    {"of five, two", 5, 1, 2, false, {3}, false},
+    {"of five, the same one twice", 5, 1, 2, false, {3, 3}, false},
+    {"of five, three", 5, 1, 2, false, {3, 4}, true},
+    {"of five, a stranger", 5, 1, 2, false, {3, 19}, false},
+    {"of four, half without the coordinator", 4, 1, 2, false, {3}, false},
+    {"of four, half with it", 4, 1, 2, false, {1}, true},
+    {"of two, the other one, in silence", 2, 1, 2, false, {0}, false},
+    {"of two, the other one, with a proof", 2, 1, 2, true, {0}, true},
+    {"of two, the one that coordinated", 2, 1, 1, false, {0}, true},
+    {"of two, both", 2, 1, 2, false, {1}, true},
+    {"of three with a proof, the first", 3, 1, 2, true, {0}, true},
+    {"of three with a proof, the other", 3, 1, 3, true, {0}, false},
+    {"of three, a dead one's voice", 3, 1, 3, true, {1}, false},
+};
+
+static void test_majorities(void) {
+    for (size_t i = 0; i < sizeof majorities / sizeof *majorities; i++) {
+        struct election e;
+        follow_and_lose(&e, majorities[i].self, majorities[i].nodes, majorities[i].leader,
+                        majorities[i].dead);
+        int takes = 0, term = 0;
+        for (int64_t until = T + LEASE; until < T + LEASE + PATIENCE - 1 && !takes; until += ASK) {
+            when(&e, until, ELECTION_TAKE_OVER, 0);
+            for (int stage = ASK_PREVOTE; stage <= ASK_VOTE && !count[ELECTION_TAKE_OVER];
+                 stage++) {
+                for (int k = 0; k < 4 && majorities[i].yes[k]; k++)
+                    tell(&e, until, majorities[i].yes[k], (enum election_kind)stage, true, LEASE);
+                drain(&e);
+            }
+            takes = count[ELECTION_TAKE_OVER];
+            term = (int)last[ELECTION_TAKE_OVER].term;
+        }
+        ok((takes == 1) == majorities[i].wins, "%s: %s", majorities[i].rule,
+           majorities[i].wins ? "coordinates" : "does not");
+        ok(majorities[i].wins ? term == TERM + 1 && e.state == ELECTION_LEAD
+                              : e.term == TERM && e.state == ELECTION_LOOK,
+           "%s: in %s", majorities[i].rule, majorities[i].wins ? "the next term" : "no new term");
+        election_close(&e);
+    }
+}
+
+static void enter_vote(struct election *e, int nodes) {
+    follow_and_lose(e, 2, nodes, 1, false);
+    when(e, T + LEASE, ELECTION_ASK, ASK_PREVOTE);
+    for (int i = 3; i <= nodes; i++)
+        tell(e, T + LEASE, i, ASK_PREVOTE, true, LEASE);
+    drain(e);
+}
+
+static void test_counted(void) {
+    static const struct {
+        const char *what;
+        struct election_answer a;
+        bool counts;
+    } cases[] = {
+        {"yes", {.kind = ASK_VOTE, .asked_term = 2, .granted = true, .incarnation = 3}, true},
+        {"no", {.kind = ASK_VOTE, .asked_term = 2, .incarnation = 3}, false},
+        {"yes to the pre-vote", {.kind = ASK_PREVOTE, .granted = true, .incarnation = 3}, false},
+        {"yes in an old term",
+         {.kind = ASK_VOTE, .asked_term = 1, .granted = true, .incarnation = 3},
+         false},
+        {"yes in a later one",
+         {.kind = ASK_VOTE, .asked_term = 3, .granted = true, .incarnation = 3},
+         false},
+        {"yes to a query",
+         {.kind = ASK_QUERY, .asked_term = 2, .granted = true, .incarnation = 3},
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct election e;
+        struct election_place p = place(3);
+        enter_vote(&e, 3);
+        ok(e.term == 2 && e.voted == 2 && asks[ASK_VOTE] == 2, "it stands in term 2");
+        election_told(&e, T + LEASE, &p, &cases[i].a);
+        drain(&e);
+        ok((count[ELECTION_TAKE_OVER] == 1) == cases[i].counts, "'%s' %s", cases[i].what,
+           cases[i].counts ? "is a vote" : "is none");
+        election_close(&e);
+    }
+}
+
+// Until when may workers live that the last coordinator has started?
+static void test_fence(void) {
+    static const int64_t ages[][2] = {{LEASE, LEASE}, {100, LEASE}, {LEASE, 0}, {INT64_MAX, 900}};
+    for (size_t i = 0; i < sizeof ages / sizeof *ages; i++) {
+        struct election e;
+        int64_t now = T + LEASE + 7, least = ages[i][0] < ages[i][1] ? ages[i][0] : ages[i][1];
+        int64_t heard = now - least > T ? now - least : T;
+        enter_vote(&e, 5);
+        tell(&e, now, 3, ASK_VOTE, true, ages[i][0]);
+        tell(&e, now, 4, ASK_VOTE, true, ages[i][1]);
+        drain(&e);
+        is_int(last[ELECTION_TAKE_OVER].fence_ms, heard + LEASE + LEASE / 16,
+               "a lease and a bit after the last one of the voters heard it (%lld and %lld ms ago)",
+               (long long)ages[i][0], (long long)ages[i][1]);
+        is_int(asks[ASK_LEAD], 4, "everybody is told");
+        election_close(&e);
+    }
+}
+
+static void test_facts(void) {
+    struct election e;
+    struct election_facts own = {.attempt = ROUND, .restarts = 2, .crashes = 1};
+    struct election_place p = place(3);
+    struct election_answer a = {.kind = ASK_VOTE,
+                                .asked_term = 2,
+                                .granted = true,
+                                .incarnation = 3,
+                                .facts = {.attempt = 9, .restarts = 1, .crashes = 5}};
+    enter_vote(&e, 3);
+    election_facts(&e, &own);
+    election_told(&e, T + LEASE, &p, &a);
+    drain(&e);
+    const struct election_facts *f = &last[ELECTION_TAKE_OVER].facts;
+    ok(f->attempt == 9 && f->restarts == 2, "the highest counts go on");
+    is_int(f->crashes, 1, "crashes are counted since the last restart");
+    election_close(&e);
+}
+
+// Two that stand at the same time and halve the votes.
+static void test_tie(void) {
+    struct election e[2];
+    int64_t again[2];
+    for (int i = 0; i < 2; i++) {
+        follow_and_lose(&e[i], i + 2, 5, 1, false);
+        when(&e[i], T + LEASE + STAGGER, ELECTION_ASK, ASK_PREVOTE);
+        tell(&e[i], T + LEASE + STAGGER, 4, ASK_PREVOTE, true, LEASE);
+        tell(&e[i], T + LEASE + STAGGER, 5, ASK_PREVOTE, true, LEASE);
+        ok(e[i].term == 2, "stands in term 2");
+        tell(&e[i], T + LEASE + STAGGER, 4 + i, ASK_VOTE, true, LEASE);
+    }
+    for (int i = 0; i < 2; i++) {
+        ok(!ask(&e[i], T + LEASE + STAGGER, ASK_VOTE, 2, 3 - i).granted,
+           "who has voted for itself votes for no other one");
+        drain(&e[i]);
+        is_int(count[ELECTION_TAKE_OVER], 0, "nobody wins");
+        again[i] = when(&e[i], T + 9 * LEASE, ELECTION_ASK, ASK_PREVOTE);
+        ok(again[i] >= T + LEASE + STAGGER + PATIENCE, "it lets the other one try for a while");
+    }
+    ok(again[0] != again[1], "the next time they do not stand together");
+    is_int(last[ELECTION_ASK].ask.term, 3, "and in a later term");
+    election_close(&e[0]);
+    election_close(&e[1]);
+}
+
+int main(void) {
+    test_votes();
+    test_votes_while_standing();
+    test_answers();
+    test_order();
+    test_cut_off();
+    test_majorities();
+    test_counted();
+    test_fence();
+    test_facts();
+    test_tie();
+    return done_testing();
+}
