@@ -201,7 +201,7 @@ static bool *clear_yes(struct election *e) {
 
 static void enter(struct election *e, int64_t now_ms, enum election_kind stage) {
     e->stage = stage;
-    e->stage_ms = e->ask_at_ms = now_ms;
+    e->ask_at_ms = now_ms;
     clear_yes(e)[quorum_find(&e->electorate, e->config.incarnation)] = true;
     e->fence_base_ms = last_word(e);
     if (stage != ASK_VOTE)
@@ -342,8 +342,6 @@ static void consider_standing(struct election *e, int64_t now_ms) {
     const struct election_config *c = &e->config;
     bool connecting = now_ms - e->connect_ms < c->patience_ms;
     if (!e->may_stand || connecting || !may_vote(e, now_ms))
-        return;
-    if (e->stage == ASK_VOTE && now_ms - e->stage_ms < c->patience_ms)
         return;
     int64_t from_ms = e->proof_ms > 0 ? e->proof_ms : e->heard_ms + c->lease_ms;
     if (e->voted_ms + c->patience_ms > from_ms)

@@ -120,7 +120,7 @@ struct election {
     int64_t lost_ms, voted_ms, proof_ms, ask_at_ms, connect_ms;
     // standing
     enum election_kind stage;
-    int64_t stand_ms, stage_ms, fence_base_ms;
+    int64_t fence_base_ms;
     bool *yes;
     struct election_facts gathered;
     int64_t step_ms;

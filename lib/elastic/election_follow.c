@@ -86,7 +86,7 @@ void election_round(struct election *e, const struct electorate *electorate,
 void election_look(struct election *e, int64_t now_ms) {
     e->state = ELECTION_LOOK;
     e->stage = ASK_QUERY;
-    e->lost_ms = e->stand_ms = e->ask_at_ms = now_ms;
+    e->lost_ms = e->ask_at_ms = now_ms;
     e->connect_ms = INT64_MIN / 2;
     e->connecting = e->cut = false;
     e->step_ms = e->config.ask_ms;
@@ -133,7 +133,7 @@ void election_take_proof(struct election *e, int64_t now_ms) {
     if (e->state != ELECTION_LOOK || e->proof_ms > 0 || !fresh || e->leader.incarnation == 0)
         return;
     e->proof_ms = now_ms;
-    e->stand_ms = e->ask_at_ms = now_ms;
+    e->ask_at_ms = now_ms;
     if (at >= 0)
         e->electorate.voters[at].dead = true;
 }
