@@ -22,14 +22,6 @@ static const struct {
     {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "LOG_LINE_PREFIX_TEMPLATE", false},
 };
 
-// And one that asks for what is not there.
-static void warn_of_unserved(void) {
-    static const char name[] = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
-    const char *value = getenv(name);
-    if (value && value[0] && strcmp(value, "0") != 0)
-        log_warn("a variable of torchrun has no effect here", "variable=%s", name);
-}
-
 static void read_further(struct option_set *set) {
     enum { COUNT = sizeof further / sizeof *further };
     char *list[COUNT + 1];
@@ -69,7 +61,6 @@ int surroundings_read(struct option_set *set, struct around *out, struct err *e)
                              .standalone = standalone && strcmp(standalone, "0") != 0 &&
                                            strcmp(standalone, "false") != 0};
     read_further(set);
-    warn_of_unserved();
     if (around_read(set->arena, environ, out, e) < 0)
         return -1;
     char *const *variables = around_variables(set->arena, out, &g, e);

@@ -187,6 +187,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
 
 static void agent_close(struct agent *a) {
     agent_watch_close(a);
+    agent_stuck_close(a);
     agent_notice_close(a);
     agent_devices_close(a);
     agent_link_close(a, "its agent ends");

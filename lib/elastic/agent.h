@@ -30,6 +30,8 @@ enum {
     AGENT_ASK_MS_MAX = 1000,
     AGENT_STAGGER_MS = 200,
     AGENT_PATIENCE_MS = 600,
+    AGENT_STUCK_LOOK_MS = 100,  // between two looks at workers that may not get out of the kernel
+    AGENT_STUCK_KILL_MS = 1000, // for SIGKILL to end what is left
     AGENT_ENDPOINTS_MAX = ELECTION_SEEDS_MAX,
     AGENT_INCARNATION_BITS = 62,
 };
@@ -60,6 +62,7 @@ struct agent_config {
     const char *notice_file; // where this node's end is announced; "": not watched
     int notice_signal;       // that workers of all nodes get then; 0: none
     const char *timer_file;  // FIFO that is made for PyTorch's FileTimerClient; NULL: none
+    int64_t stuck_ms_max;    // of a worker in uninterruptible sleep; 0: any time
     int health_port;         // where HTTP health checks are answered; -1: nowhere
     const char *title;       // of the failure report
     bool virtual_local_rank;

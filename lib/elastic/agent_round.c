@@ -143,6 +143,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     agent_set_state(a, NODE_RUNNING, m->reason); // why there was another round; "" for the first
     if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
+    agent_stuck_watch(a);
 }
 
 static void on_allow(struct agent *a, const struct wire_msg *m) {

@@ -67,6 +67,10 @@ struct agent {
     struct file_timers timers;
     struct health health;
 
+    // workers that do not get out of the kernel (agent_stuck.c)
+    struct timer stuck;
+    int64_t all_stuck_ms, killed_ms; // since when nothing else was left; when that was killed
+
     // the end
     bool over, coordinator_idle;
     int exit_status;
@@ -136,6 +140,10 @@ bool agent_notice_takes(struct agent *a, const struct worker *x);  // this exit 
 // agent_watch.c
 int agent_watch_open(struct agent *a, struct err *e);
 void agent_watch_close(struct agent *a);
+
+// agent_stuck.c
+void agent_stuck_watch(struct agent *a); // the workers of the round, until nothing of it is left
+void agent_stuck_close(struct agent *a);
 
 // agent_status.c
 void agent_set_state(struct agent *a, enum node_state state, const char *reason);

@@ -62,6 +62,15 @@ static int kill_strays(void) {
     return killed;
 }
 
+static void over(struct guard *g) {
+    free(g->pids);
+    free(g->running);
+    g->pids = NULL;
+    g->running = NULL;
+    g->loop = NULL;
+    g->events->on_gone(g, g->orphans);
+}
+
 static void finish(struct guard *g) {
     if (!g->reaped || g->fd >= 0)
         return;
@@ -81,12 +90,31 @@ static void finish(struct guard *g) {
         g->running[i] = false;
         g->events->on_exited(g, &x);
     }
-    free(g->pids);
-    free(g->running);
-    g->pids = NULL;
-    g->running = NULL;
-    g->loop = NULL;
-    g->events->on_gone(g, g->orphans);
+    over(g);
+}
+
+pid_t guard_stuck(const struct guard *g) {
+    struct proc_facts f;
+    pid_t stuck = 0;
+    DIR *d = g->loop && !g->reaped ? opendir("/proc") : NULL;
+    for (pid_t pid; (pid = guard_next_child(d, g->child.pid, &f)) > 0;) {
+        stuck = f.state == 'D' ? pid : 0;
+        if (!stuck)
+            break;
+    }
+    if (d)
+        closedir(d);
+    return stuck;
+}
+
+void guard_abandon(struct guard *g) {
+    must(!guard_is_idle(g));
+    watch_stop(&g->watch);
+    child_stop(&g->child);
+    if (g->fd >= 0)
+        close(g->fd); // which tells the guard to kill
+    g->fd = -1;
+    over(g);
 }
 
 static void on_report(struct guard *g, const struct guard_report *r) {

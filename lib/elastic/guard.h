@@ -87,5 +87,9 @@ void guard_signal(struct guard *g, int signal); // to the group of every worker 
 void guard_kill(struct guard *g);               // SIGKILL to everything
 void guard_lease(struct guard *g, int64_t mono_ms);
 bool guard_is_idle(const struct guard *g);
+// All that is left is in uninterruptible sleep: one of those processes, else 0.
+pid_t guard_stuck(const struct guard *g);
+// Waits no longer: on_gone comes now. The guard ends what is left as soon as that can be.
+void guard_abandon(struct guard *g);
 
 #endif

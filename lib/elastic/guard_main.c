@@ -4,9 +4,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "elastic/guard_wire.h"
-#include "sys/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -121,15 +119,20 @@ static void drop_streams(struct guard_state *s) {
         close(null);
 }
 
-int guard_kill_children(void) {
-    int killed = 0;
-    pid_t self = getpid();
-    DIR *d = opendir("/proc");
+pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f) {
     for (struct dirent *entry; d && (entry = readdir(d));) {
-        struct proc_facts f;
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 0 || proc_look(pid, &f) < 0 || f.parent != self || f.state == 'Z')
-            continue;
+        if (pid > 0 && proc_look(pid, f) == 0 && f->parent == parent && f->state != 'Z')
+            return pid;
+    }
+    return 0;
+}
+
+int guard_kill_children(void) {
+    struct proc_facts f;
+    int killed = 0;
+    DIR *d = opendir("/proc");
+    for (pid_t pid; (pid = guard_next_child(d, getpid(), &f)) > 0;) {
         if (getpgid(pid) == pid)
             kill(-pid, SIGKILL);
         killed += kill(pid, SIGKILL) == 0;

@@ -5,6 +5,9 @@
 #define ELASTIC_GUARD_WIRE_H
 
 #include "elastic/guard.h"
+#include "sys/proc.h"
+
+#include <dirent.h>
 
 enum guard_order_kind { ORDER_SIGNAL, ORDER_KILL, ORDER_LEASE };
 struct guard_order {
@@ -22,6 +25,8 @@ struct guard_report {
 
 // The guard's whole life, in the forked child; fd is its end of the pair.
 _Noreturn void guard_main(const struct guard_spec *spec, int fd);
+// The next process below /proc, read as d, that is a child of parent and has not ended; 0: no more.
+pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f);
 // SIGKILL to every child of this process; returns how many there were.
 int guard_kill_children(void);
 

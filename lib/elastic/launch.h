@@ -78,8 +78,8 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 // launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
 
-// launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE and _HEALTH_CHECK_PORT ask for;
-// from the job's variables, else from the environment.
+// launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
+// _UNINTERRUPTIBLE_STATE_TIMEOUT ask for; from the job's variables, else from the environment.
 int launch_watch(struct launch *l, struct err *e);
 
 // launch_command.c: what a worker runs: interpreter, script, arguments.

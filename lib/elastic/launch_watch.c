@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT_MAX = 65535 };
+enum { PORT_MAX = 65535, STUCK_S_MAX = 7 * 86400 };
 
 static const char *variable(const struct launch *l, const char *name) {
     for (int i = l->agent.env_count - 1; i >= 0; i--)
@@ -26,12 +26,27 @@ static const char *own_timer_file(struct launch *l) {
     return arena_printf(l->arena, "%s/watchdog_timer_%s", tmp && tmp[0] ? tmp : "/tmp", hex);
 }
 
+// Anything else switches it off, as in torchrun.
+static void read_stuck(struct launch *l) {
+    static const char name[] = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+    const char *text = variable(l, name);
+    double seconds;
+    struct err bad;
+    if (!text || !text[0])
+        return;
+    if (str_parse_f64(text, -1e9, STUCK_S_MAX, &seconds, &bad) < 0)
+        log_warn("a variable is not a number and not used", "variable=%s value=%.40s", name, text);
+    else if (seconds > 0)
+        l->agent.stuck_ms_max = (int64_t)(seconds * 1000) + 1;
+}
+
 int launch_watch(struct launch *l, struct err *e) {
     const char *enabled = variable(l, "TORCHELASTIC_ENABLE_FILE_TIMER");
     const char *file = variable(l, "TORCHELASTIC_TIMER_FILE");
     const char *port = variable(l, "TORCHELASTIC_HEALTH_CHECK_PORT");
     int64_t number;
     struct err bad;
+    read_stuck(l);
     if (enabled && strcmp(enabled, "1") == 0) // no other value means yes, as in torchrun
         l->agent.timer_file =
             file && file[0] ? file_absolute(l->arena, file, e) : own_timer_file(l);

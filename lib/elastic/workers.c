@@ -42,6 +42,14 @@ bool workers_is_idle(const struct workers *w) {
     return guard_is_idle(&w->guard);
 }
 
+pid_t workers_stuck(const struct workers *w) {
+    return guard_stuck(&w->guard);
+}
+
+void workers_abandon(struct workers *w) {
+    guard_abandon(&w->guard);
+}
+
 bool worker_succeeded(const struct worker *x) {
     return x->ended && x->status == 0;
 }

@@ -48,6 +48,7 @@ struct worker {
     int64_t started_mono_ms, ended_mono_ms, ended_wall_ms;
     const char *dir, *out_path, *err_path, *error_path; // NULL without such a file
     const char *text;                                   // why it was not started, or was ended
+    int64_t stuck_mono_ms; // since when it has been seen in uninterruptible sleep; 0: it is not
 };
 
 struct workers;
@@ -83,6 +84,8 @@ void workers_stop(struct workers *w, int signal, int64_t grace_ms);
 void workers_signal(struct workers *w, int signal); // to every worker; it is not being stopped
 void workers_lease(struct workers *w, int64_t mono_ms);
 bool workers_is_idle(const struct workers *w);
+pid_t workers_stuck(const struct workers *w); // guard_stuck
+void workers_abandon(struct workers *w);      // what is left cannot be ended: on_gone comes now
 // True when it ended by itself with 0.
 bool worker_succeeded(const struct worker *x);
 // Describes a worker that failed; texts in the arena.

@@ -52,12 +52,6 @@ TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon one --no-python echo hi
 like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' \
     'a variable that is no number is named, and not used'
 
-TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=1 one --no-python echo hi
-like "$status $err" '^0 .*no effect here variable=TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT' \
-    'a variable that is not served is named'
-TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=0 one --no-python echo hi
-unlike "$err" 'TORCHELASTIC' 'unless it asks for nothing'
-
 # ---- rendezvous settings ------------------------------------------------------------------------
 one --rdzv-conf "'join_timeout=5,timeout=5'" --no-python echo hi
 is "$status $out" '0 hi' 'quotes that survive in --rdzv-conf do no harm'
