@@ -262,6 +262,48 @@ static void test_cut(void) {
     rendezvous_close(r);
 }
 
+// The answer to a node's request to join was lost with its connection: it asks again.
+static void test_join_anew(void) {
+    for (int restarts = 0; restarts < 2; restarts++) {
+        struct rendezvous_config c = base;
+        struct rendezvous_action act = {0};
+        struct rendezvous_node n = {.name = "b",
+                                    .address = "10.0.0.1",
+                                    .role = "default",
+                                    .node_rank = 1,
+                                    .last_round = -1,
+                                    .nproc = 1,
+                                    .incarnation = 7,
+                                    .session = 70,
+                                    .connection = 1,
+                                    .port = 9};
+        int id;
+        c.max_restarts = restarts;
+        struct rendezvous *r = rendezvous_open(&c, 0);
+        is_int(rendezvous_join(r, 1, &n, &id, &e), 0, "a node joins");
+        is_int(rendezvous_join(r, 2, &n, &id, &e), -1, "a request that comes twice counts once");
+        n.connection = 2, n.session = 71;
+        is_int(rendezvous_join(r, 3, &n, &id, &e), 0,
+               "asked over a newer connection it joins anew");
+        is_int(rendezvous_member_count(r), 1, "once");
+        ok(!did(r, ACTION_STOP, NULL), "before a round that costs nothing");
+        int a = join(r, 4, "a", 0, 1);
+        ok(did(r, ACTION_START, NULL), "which begins with it");
+        is_str(order(r), "a:0 b:1", "in its place");
+        n.connection = 3, n.session = 72;
+        is_int(rendezvous_join(r, 5, &n, &id, &e), 0, "it may do that once a round has begun");
+        ok(did(r, ACTION_STOP, &act) && !act.counted, "but then it counts as a loss");
+        rendezvous_stopped(r, 6, a, 0, 1);
+        is_int(rendezvous_verdict(r), restarts ? VERDICT_NONE : VERDICT_FAILED,
+               restarts ? "the next round" : "the end of a run with no restarts");
+        rendezvous_heard(r, 3000, a), rendezvous_heard(r, 3000, id);
+        rendezvous_tick(r, 3000);
+        if (restarts)
+            is_str(order(r), "a:0 b:1", "has both, after the lease of what could be running");
+        rendezvous_close(r);
+    }
+}
+
 static void test_range_and_spares(void) {
     struct rendezvous_config c = base;
     c.nodes_min = 2;
@@ -348,6 +390,7 @@ int main(void) {
     test_crash_loop();
     test_loss_and_fence();
     test_cut();
+    test_join_anew();
     test_range_and_spares();
     test_timeouts_and_stop();
     test_roles();
