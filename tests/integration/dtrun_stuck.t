@@ -36,19 +36,22 @@ unlike "$err" 'is left to the kernel' 'what a signal ends is waited for'
 ok 'long before it would have got out by itself' test $took -lt 25000000 || diag "$took us"
 
 # ---- some that no signal ends -------------------------------------------------------------------
-mounted='' device='' frozen=''
-thaw() {
-    [ -z "$frozen" ] || fsfreeze --unfreeze "$WORK/disk"
-    frozen=''
-}
-take_down() {
-    thaw
+mounted='' device=''
+freeze() { fsfreeze --freeze "$WORK/disk"; }
+thaw() { fsfreeze --unfreeze "$WORK/disk"; }
+take_down() { # frozen or not
+    [ -z "$mounted" ] || thaw 2>/dev/null
     [ -z "$mounted" ] || umount "$WORK/disk" || umount --lazy "$WORK/disk"
     [ -z "$device" ] || losetup -d "$device"
     mounted='' device=''
 }
-freeze() { fsfreeze --freeze "$WORK/disk" && frozen=1; }
-trap 'take_down; at_exit' EXIT
+end() { # nothing can be removed from a file system that is frozen
+    local code=$?
+    take_down
+    (exit "$code")
+    at_exit
+}
+trap end EXIT
 TESTS=18
 mkdir disk
 truncate -s 8M image
