@@ -6,6 +6,7 @@
 #include "conf/render.h"
 #include "job/hashing.h"
 #include "job/programs.h"
+#include "job/record.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -248,7 +249,7 @@ int launch_files(struct launch *l, struct err *e) {
     l->common = manifest_new();
     // State first: whether there is some decides what the trainer is told.
     if (add_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
-        add_inputs(l, e) < 0)
+        add_inputs(l, e) < 0 || record_add_run(l->session, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         if (manifest_sort(l->shards[n], e) < 0)

@@ -7,6 +7,7 @@
 #include "cluster/nodeset.h"
 #include "conf/render.h"
 #include "job/programs.h"
+#include "job/record.h"
 #include "job/send.h"
 #include "job/terraform.h"
 #include "sys/file.h"
@@ -262,6 +263,11 @@ int provider_up(struct session *s, struct provider_up_result *out, struct err *e
         phases_finish(made.phases, made.outside_ms, made.boot_ms);
     out->phases = made.phases;
     result = settle(s, &f, &made, result, e);
+    struct err leaving = {0};
+    if (record_leave(&f, &leaving) < 0 && result == 0) {
+        *e = leaving;
+        result = -1;
+    }
     fleet_close(&f);
     out->took_ms = clock_mono_ms() - started;
     return result;

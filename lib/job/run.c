@@ -50,35 +50,39 @@ bool run_is_over(const struct run *r) {
     return false;
 }
 
+void run_format(const struct run *r, struct strbuf *text) {
+    strbuf_adds(text, "# One run, as dtctl keeps it. Written by dtctl.\n");
+    toml_write_str(text, "id", r->id);
+    toml_write_str(text, "name", r->name);
+    toml_write_str(text, "cluster", r->cluster);
+    toml_write_str(text, "provider", r->provider);
+    toml_write_int(text, "created_ms", r->created_ms);
+    toml_write_strs(text, "command", r->command, r->command_count);
+    toml_write_bool(text, "native", r->native);
+    toml_write_strs(text, "nodes", r->nodes, r->node_count);
+    toml_write_int(text, "nodes_min", r->nodes_min);
+    toml_write_int(text, "nodes_max", r->nodes_max);
+    toml_write_str(text, "nproc_per_node", r->nproc);
+    toml_write_int(text, "max_restarts", r->max_restarts);
+    toml_write_str(text, "output_dir", r->output_dir);
+    toml_write_str(text, "state", r->state);
+    toml_write_bool(text, "fetched", r->fetched);
+    toml_write_int(text, "exit_status", r->exit_status);
+    toml_write_int(text, "push_ms", r->push_ms);
+    toml_write_int(text, "start_ms", r->start_ms);
+    toml_write_int(text, "train_ms", r->train_ms);
+    toml_write_int(text, "fetch_ms", r->fetch_ms);
+    toml_write_int(text, "push_bytes", (int64_t)r->push_bytes);
+    toml_write_int(text, "fetch_bytes", (int64_t)r->fetch_bytes);
+    if (r->metrics.count)
+        toml_write_table(text, "metrics", NULL);
+    for (size_t i = 0; i < r->metrics.count; i++)
+        toml_write_str(text, r->metrics.items[i].name, r->metrics.items[i].value);
+}
+
 int run_save(const struct cluster *c, const struct run *r, struct err *e) {
     struct strbuf out = {0};
-    strbuf_adds(&out, "# One run, as dtctl keeps it. Written by dtctl.\n");
-    toml_write_str(&out, "id", r->id);
-    toml_write_str(&out, "name", r->name);
-    toml_write_str(&out, "cluster", r->cluster);
-    toml_write_str(&out, "provider", r->provider);
-    toml_write_int(&out, "created_ms", r->created_ms);
-    toml_write_strs(&out, "command", r->command, r->command_count);
-    toml_write_bool(&out, "native", r->native);
-    toml_write_strs(&out, "nodes", r->nodes, r->node_count);
-    toml_write_int(&out, "nodes_min", r->nodes_min);
-    toml_write_int(&out, "nodes_max", r->nodes_max);
-    toml_write_str(&out, "nproc_per_node", r->nproc);
-    toml_write_int(&out, "max_restarts", r->max_restarts);
-    toml_write_str(&out, "output_dir", r->output_dir);
-    toml_write_str(&out, "state", r->state);
-    toml_write_bool(&out, "fetched", r->fetched);
-    toml_write_int(&out, "exit_status", r->exit_status);
-    toml_write_int(&out, "push_ms", r->push_ms);
-    toml_write_int(&out, "start_ms", r->start_ms);
-    toml_write_int(&out, "train_ms", r->train_ms);
-    toml_write_int(&out, "fetch_ms", r->fetch_ms);
-    toml_write_int(&out, "push_bytes", (int64_t)r->push_bytes);
-    toml_write_int(&out, "fetch_bytes", (int64_t)r->fetch_bytes);
-    if (r->metrics.count)
-        toml_write_table(&out, "metrics", NULL);
-    for (size_t i = 0; i < r->metrics.count; i++)
-        toml_write_str(&out, r->metrics.items[i].name, r->metrics.items[i].value);
+    run_format(r, &out);
     char *dir = cluster_run_dir(c, r->id);
     int result = file_make_dirs(dir, 0700, e);
     if (result == 0)
@@ -106,24 +110,19 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
     return 0;
 }
 
-int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e) {
-    struct arena *a = c->arena;
-    char *path = file_join(a, cluster_run_dir(c, id), "run.toml"), *text = NULL;
-    size_t len = 0;
+int run_parse(struct arena *a, const char *text, size_t len, const char *path, struct run *r,
+              struct err *e) {
     struct toml *t = NULL;
     int64_t created = 0;
     *r = (struct run){0};
-    if (file_read(a, path, RUN_RECORD_BYTES_MAX, &text, &len, e) < 0 ||
-        toml_parse(a, path, text, len, &t, e) < 0)
-        return err_wrap(e, "run '%s'", id);
+    if (toml_parse(a, path, text, len, &t, e) < 0)
+        return -1;
     if (toml_need_str(t, "id", &r->id, e) < 0 || toml_need_str(t, "name", &r->name, e) < 0 ||
         toml_need_int(t, "created_ms", 0, INT64_MAX, &created, e) < 0 ||
         toml_need_str(t, "output_dir", &r->output_dir, e) < 0 || read_lists(a, t, r, e) < 0)
         return err_wrap(e, "'%s'", path);
-    if (strcmp(r->id, id) != 0)
-        return err_set(e, ERR_FORMAT, "'%s' is the record of another run, '%.80s'", path, r->id);
     r->created_ms = created;
-    r->cluster = toml_get_str(t, "cluster", c->name);
+    r->cluster = toml_get_str(t, "cluster", "");
     r->provider = toml_get_str(t, "provider", "");
     r->native = toml_get_bool(t, "native", false);
     r->nodes_min = (int)toml_get_int(t, "nodes_min", (int64_t)r->node_count);
@@ -139,5 +138,18 @@ int run_load(const struct cluster *c, const char *id, struct run *r, struct err 
     r->fetch_ms = toml_get_int(t, "fetch_ms", 0);
     r->push_bytes = (uint64_t)toml_get_int(t, "push_bytes", 0);
     r->fetch_bytes = (uint64_t)toml_get_int(t, "fetch_bytes", 0);
+    return 0;
+}
+
+int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e) {
+    char *path = file_join(c->arena, cluster_run_dir(c, id), "run.toml"), *text = NULL;
+    size_t len = 0;
+    if (file_read(c->arena, path, RUN_RECORD_BYTES_MAX, &text, &len, e) < 0 ||
+        run_parse(c->arena, text, len, path, r, e) < 0)
+        return err_wrap(e, "run '%s'", id);
+    if (strcmp(r->id, id) != 0)
+        return err_set(e, ERR_FORMAT, "'%s' is the record of another run, '%.80s'", path, r->id);
+    if (!r->cluster[0])
+        r->cluster = c->name;
     return 0;
 }

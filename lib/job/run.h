@@ -45,6 +45,10 @@ char *run_make_id(struct arena *a, const char *name, int64_t wall_ms);
 // A task name from anything: letters, digits, '.', '_', '-'.
 char *run_make_name(struct arena *a, const char *text);
 
+// The record as TOML; path is for messages only. Pure; strings in the arena.
+void run_format(const struct run *r, struct strbuf *text);
+int run_parse(struct arena *a, const char *text, size_t len, const char *path, struct run *r,
+              struct err *e);
 int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e);
 int run_save(const struct cluster *c, const struct run *r, struct err *e);
 bool run_is_over(const struct run *r); // a final state

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtctl adopt: a cluster that another folder or computer brought up, from here on.
+#include "command.h"
+
+#include "job/adopt.h"
+
+struct adopt_flags {
+    const char *key;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "key",
+     .letter = 'i',
+     .verbs = "adopt",
+     .type = OPTION_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct adopt_flags, key),
+     .marks = OPTION_NO_ENV,
+     .help = "The cluster's login key: id_ed25519 of the folder .dtctl/<cluster> that it was made "
+             "from. It is copied into this folder's."},
+};
+static const struct option_table TABLE = {"Adopt", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
+static void tell(struct session *s, const struct adopted *a) {
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "adopt");
+    json_str(&j, "cluster", s->cluster.name);
+    json_str(&j, "provider", a->inventory.provider);
+    json_int(&j, "nodes", (int64_t)a->inventory.count);
+    json_int(&j, "runs", (int64_t)a->runs);
+    screen_event_end(s->screen, &text, &j);
+    screen_note(s->screen, "cluster %s is this folder's now: %zu node%s, %zu run%s; next: dtctl ps",
+                s->cluster.name, a->inventory.count, a->inventory.count == 1 ? "" : "s", a->runs,
+                a->runs == 1 ? "" : "s");
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    const struct adopt_flags *f = flags;
+    struct adopted a;
+    if (!f->key || !f->key[0])
+        return err_set(e, ERR_USAGE,
+                       "adopt needs the cluster's login key: --key FILE, a copy of id_ed25519 of "
+                       "the folder that it was made from");
+    int result = adopt_cluster(s, rest->args[0], f->key, &a, e);
+    if (result == 0 || a.inventory.count)
+        tell(s, &a);
+    return result;
+}
+
+const struct command cmd_adopt = {
+    .verb = {.name = "adopt",
+             .summary = "take over a cluster that another folder or computer brought up",
+             .args = "[USER@]ADDRESS[:PORT]",
+             .text = "Reads what the nodes of a cluster on AWS know about it from the one at "
+                     "ADDRESS (one of the first three), and makes it this folder's: status, ps, "
+                     "logs, fetch, train, up and down work as where it was made. Nodes keep those "
+                     "records sealed with the cluster's login key, so whoever has that key, and "
+                     "nobody else, can adopt it. The folder that it was made from does not learn "
+                     "of what is changed from here.",
+             .examples = "dtctl adopt ubuntu@203.0.113.7 --key id_ed25519\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct adopt_flags),
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sealed records: what comes back is what went in, for who has the key and asks for the same kind;
+// everything else is refused. AES-256-GCM by a vector of NIST.
+#include "base/hash.h"
+#include "job/record.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const unsigned char KEY[SEAL_KEY_BYTES] = "0123456789abcdef0123456789abcde";
+
+// GCM test case 13 and 14 of the specification (key, nonce and text all zero), purpose "".
+static void vectors(void) {
+    static const unsigned char zeros[SEAL_KEY_BYTES + SEAL_NONCE_BYTES];
+    static const char *const empty = "530f8afbc74536b9a963b4f1c4cb738b",
+                             *const block = "cea7403d4d606b6e074ec5d3baf39d18"
+                                            "d0d1c8a799996bf0265b98b5d48ab919";
+    unsigned char sealed[SEAL_NONCE_BYTES + 32] = {0}, out[32];
+    struct err e = {0};
+    size_t len = 99;
+    must(str_unhex(sealed + SEAL_NONCE_BYTES, 16, empty, &e) == 0);
+    is_int(seal_open(out, &len, zeros, "", sealed, SEAL_NONCE_BYTES + 16, &e), 0, "case 13 opens");
+    is_int((intmax_t)len, 0, "and is empty");
+    must(str_unhex(sealed + SEAL_NONCE_BYTES, 32, block, &e) == 0);
+    is_int(seal_open(out, &len, zeros, "", sealed, sizeof sealed, &e), 0, "case 14 opens");
+    is_mem(out, len, zeros, 16, "to its text");
+}
+
+static void round_trips(struct arena *a) {
+    static const size_t sizes[] = {0, 1, 2, 15, 16, 17, 1000, 100000};
+    struct err e = {0};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *text = arena_new(a, char, sizes[i] + 1), *back;
+        const char *line;
+        size_t len;
+        for (size_t k = 0; k < sizes[i]; k++)
+            text[k] = (char)(k * 7);
+        is_int(record_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0, "%zu bytes",
+               sizes[i]);
+        is_int(record_kind_of(line, strlen(line) - 1), RECORD_RUN, "its kind");
+        is_int(record_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
+               "opens");
+        is_mem(back, len, text, sizes[i], "to the same");
+        is_int(back[len], 0, "ended by a NUL");
+    }
+}
+
+// Every single bit of the sealed bytes counts, and so do key, purpose and length.
+static void changes(void) {
+    unsigned char sealed[24 + SEAL_OVERHEAD_BYTES], out[sizeof sealed], other[SEAL_KEY_BYTES];
+    static const char text[24] = "a text that must be kept";
+    struct err e = {0};
+    size_t len, opened = 0;
+    must(seal_close(sealed, KEY, "run", text, sizeof text, &e) == 0);
+    is_int(seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e), 0, "it opens");
+    for (size_t bit = 0; bit < 8 * sizeof sealed; bit++) {
+        sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        opened += seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e) == 0;
+        sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    }
+    is_int((intmax_t)opened, 0, "with any bit flipped it does not");
+    is_int(e.code, ERR_AUTH, "as not authentic");
+    is_int((intmax_t)len, 0, "and nothing comes out");
+    ok(memcmp(out, text, 8) != 0, "not even the text");
+    for (size_t n = 0; n < sizeof sealed; n++)
+        opened += seal_open(out, &len, KEY, "run", sealed, n, &e) == 0;
+    is_int((intmax_t)opened, 0, "nor cut at any length");
+    memcpy(other, KEY, sizeof other);
+    other[31] ^= 1;
+    is_int(seal_open(out, &len, other, "run", sealed, sizeof sealed, &e), -1, "another key");
+    is_int(seal_open(out, &len, KEY, "cluster", sealed, sizeof sealed, &e), -1, "another purpose");
+    unsigned char again[sizeof sealed];
+    must(seal_close(again, KEY, "run", text, sizeof text, &e) == 0);
+    ok(memcmp(again, sealed, sizeof sealed) != 0, "no two seals are alike");
+}
+
+static void refused(struct arena *a, const char *line, const char *what) {
+    struct err e = {0};
+    char *text;
+    size_t len;
+    is_int(record_open(a, KEY, RECORD_CLUSTER, line, strlen(line), &text, &len, &e), -1, "%s",
+           what);
+    ok(e.code == ERR_FORMAT || e.code == ERR_AUTH, "%s: why", what);
+}
+
+static void lines(struct arena *a) {
+    const char *run;
+    struct err e = {0};
+    must(record_close(a, KEY, RECORD_RUN, "x", 1, &run, &e) == 0);
+    refused(a, arena_strndup(a, run, strlen(run) - 1), "a run's record as a cluster's");
+    refused(a, "", "nothing");
+    refused(a, "dtctl-record-1", "a head alone");
+    refused(a, "dtctl-record-1 cluster ", "nothing sealed");
+    refused(a, "dtctl-record-1 cluster AAAA", "too short");
+    refused(a, "dtctl-record-1 cluster !!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!", "no base64");
+    refused(a, "dtctl-record-2 cluster AAAA", "a later format");
+    const char *renamed =
+        arena_printf(a, "dtctl-record-1 cluster %s", run + strlen("dtctl-record-1 run "));
+    refused(a, arena_strndup(a, renamed, strlen(renamed) - 1),
+            "a run's record that was relabelled");
+    is_int(record_kind_of("dtctl-record-1 clusters AAAA", 28), -1, "another kind is none");
+}
+
+static void keys(struct arena *a) {
+    static const char good[] = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBB\n"
+                               "-----END OPENSSH PRIVATE KEY-----\n",
+                      same[] = "\r\n-----BEGIN OPENSSH PRIVATE KEY-----\r\nAAAABB\r\nBB\r\n"
+                               "-----END OPENSSH PRIVATE KEY-----",
+                      other[] = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\nBBBC\n"
+                                "-----END OPENSSH PRIVATE KEY-----\n",
+                      none[] = "ssh-ed25519 AAAA you@here\n";
+    unsigned char first[SEAL_KEY_BYTES], second[SEAL_KEY_BYTES];
+    struct err e = {0};
+    must(file_write_atomic("key", good, strlen(good), 0600, &e) == 0);
+    must(file_write_atomic("same", same, strlen(same), 0600, &e) == 0);
+    must(file_write_atomic("other", other, strlen(other), 0600, &e) == 0);
+    must(file_write_atomic("none", none, strlen(none), 0600, &e) == 0);
+    is_int(record_key(a, "key", first, &e), 0, "a private key");
+    is_int(record_key(a, "same", second, &e), 0, "with its lines folded otherwise");
+    is_mem(second, sizeof second, first, sizeof first, "seals alike");
+    is_int(record_key(a, "other", second, &e), 0, "another one");
+    ok(memcmp(first, second, sizeof first) != 0, "does not");
+    is_int(record_key(a, "none", second, &e), -1, "a public key is refused");
+    is_str(e.text, "'none' is no private key", "with words");
+    is_int(record_key(a, "absent", second, &e), -1, "as is none");
+}
+
+int main(void) {
+    struct arena a = {0};
+    char dir[] = "/tmp/dtctl-record-XXXXXX";
+    must(mkdtemp(dir) && chdir(dir) == 0);
+    vectors();
+    round_trips(&a);
+    changes();
+    lines(&a);
+    keys(&a);
+    struct err e = {0};
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+    return done_testing();
+}
