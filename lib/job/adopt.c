@@ -127,8 +127,9 @@ static int write_cluster(struct adopt *a, char *text, size_t len, struct err *e)
     return 0;
 }
 
-static int open_cluster(struct adopt *a, const struct gather *g, struct err *e) {
-    const char *at = strbuf_cstr(&g->text), *end = at + g->text.len, *line;
+static int open_cluster(struct adopt *a, const char *node, const struct strbuf *from,
+                        struct err *e) {
+    const char *at = strbuf_cstr(from), *end = at + from->len, *line;
     size_t len, text_len;
     char *text;
     while (next_line(&at, end, &line, &len)) {
@@ -136,16 +137,15 @@ static int open_cluster(struct adopt *a, const struct gather *g, struct err *e) 
             continue;
         if (record_open(a->session->arena, a->key, RECORD_CLUSTER, line, len, &text, &text_len, e) <
             0)
-            return err_wrap(e, "the record on node %s cannot be opened with '%s'",
-                            g->node->info->name, a->key_path);
-        return write_cluster(a, text, text_len, e) < 0
-                   ? err_wrap(e, "the record on node %s", g->node->info->name)
-                   : 0;
+            return err_wrap(e, "the record on node %s cannot be opened with '%s'", node,
+                            a->key_path);
+        return write_cluster(a, text, text_len, e) < 0 ? err_wrap(e, "the record on node %s", node)
+                                                       : 0;
     }
     return err_set(e, ERR_NOT_FOUND,
                    "node %s has no record of a cluster; dtctl up leaves one on the first %d nodes "
                    "that it makes on AWS",
-                   g->node->info->name, RECORD_NODES_MAX);
+                   node, RECORD_NODES_MAX);
 }
 
 // The one node that was named. Its host key is good for this one contact.
@@ -179,7 +179,7 @@ static int first_contact(struct adopt *a, const char *login, struct err *e) {
         result = -1;
     }
     if (result == 0)
-        result = open_cluster(a, &g, e);
+        result = open_cluster(a, node.name, &g.text, e);
     unlink(known_hosts);
     strbuf_fini(&g.text);
     fleet_close(&f);

@@ -27,10 +27,11 @@ home=$(cloud_on node1 sh -c "getent passwd ${login%@*} | cut -d: -f6")
 for node in node0 node1; do
     record=$(cloud_on $node cat "$home/.dtctl/record")
     like "$record" '^dtctl-record-1 cluster [A-Za-z0-9+/=]{1000,}$' "$node has a record"
-    is "$(cloud_on $node stat -c %a "$home/.dtctl/record" "$home/.dtctl/runs/$id/record" | xargs)" \
-        '600 600' "$node: it, and that of the run, are its login's alone"
+    modes=$(cloud_on $node stat -c %a "$home/.dtctl/record" "$home/.dtctl/runs/$id/record")
+    is "$(xargs <<<"$modes")" '600 600' "$node: it, and that of the run, are its login's alone"
 done
-unlike "$(base64 -d <<<"${record##* }" | strings -n 4)" 'aws|node|PRIVATE|tfstate' 'and say nothing to who has no key'
+unlike "$(base64 -d <<<"${record##* }" | strings)" 'PRIVATE|instance|terraform|cluster' \
+    'and say nothing to who has no key'
 
 # ---- the folder is lost -------------------------------------------------------------------------
 cp .dtctl/lost/id_ed25519 ../key
@@ -46,11 +47,13 @@ like "$err" '--key FILE' 'asks for it'
 ssh-keygen -q -t ed25519 -N '' -f ../stranger
 run cloud_run dtctl adopt "$login" --key ../stranger
 is "$status" 1 'with another key'
-like "$err" "$address.*(refused|denied|publickey|accepted)" 'the node does not let it in' || diag "$err"
+like "$err" "$address.*(refused|denied|publickey|accepted)" 'the node does not let it in' ||
+    diag "$err"
 run cloud_run dtctl adopt "$login" --key ../key -c found
 is "$status" 2 'under another name'
 like "$err" "it is of cluster 'lost', not 'found'; say -c lost" 'is told which one it is'
-cloud_on node1 sh -c "cp -p $home/.dtctl/record $home/kept; sed -i 's/\(.*\)../\1AA/' $home/.dtctl/record"
+cloud_on node1 cp -p "$home/.dtctl/record" "$home/kept"
+cloud_on node1 sed -i 's/.\{4\}$/AAAA/' "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'a record that was changed'
 like "$err" "node $address cannot be opened with '../key'.*changed" 'is not believed' || diag "$err"

@@ -43,9 +43,9 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
         for pid in "${agents[@]}"; do kill "$pid" 2>/dev/null; done
         wait "${agents[@]}" 2>/dev/null
         # torchrun's workers outlive an agent that is killed, those that have only just begun, too.
-        for pid in $(grep -lzsxF "COMPARE_DIR=$COMPARE_DIR" /proc/[0-9]*/environ | cut -d/ -f3); do
+        while read -r pid; do
             kill -KILL "$pid" 2>/dev/null
-        done
+        done < <(grep -lzsxF "COMPARE_DIR=$COMPARE_DIR" /proc/[0-9]*/environ | cut -d/ -f3)
         printf -v "out_$who" %s "$(grep -h samples "$who/out")"
         printf -v "count_$who" %s "$(sed -n 's/^count //p' "$who/out")"
     done

@@ -61,7 +61,7 @@ touch finish
 wait "${agents[0]}"
 is "$?" 0 'to the end'
 
-# ---- before it begins, and of no concern ----------------------------------------------------------
+# ---- before it begins, and of no concern ---------------------------------------------------------
 anew
 announce two "kind=rebalance"
 both --notice-signal USR1 --max-restarts 0
