@@ -155,7 +155,7 @@ static int open_story(struct agent *a, struct err *e) {
     snprintf(path, sizeof path, "%s/events.jsonl", c->run_dir);
     a->control.ctx = a;
     if (events_open(&a->events, path, c->name, e) < 0 ||
-        control_open(&a->control, a->loop, c->run_dir, on_command, e) < 0)
+        control_open(&a->control, a->loop, c->run_dir, c->door_fd, on_command, e) < 0)
         return -1;
     struct json_out *j = events_begin(&a->events, EVENT_LISTENING);
     json_str(j, "address", a->address);

@@ -73,6 +73,7 @@ struct agent_config {
     const struct job_pair *env_defaults;
     int env_default_count;
     const char *run_dir; // events.jsonl, status.json, control.sock; NULL by hand
+    int door_fd;         // with run_dir: of control_listen, taken over
     int64_t created_ms;
     int agent_starts; // how often it was started again; for status
     const char *run_name;

@@ -113,19 +113,26 @@ static int folder_path(const char *run_dir, char out[64], struct err *e) {
     return fd;
 }
 
-int control_open(struct control *c, struct loop *loop, const char *run_dir,
+int control_listen(const char *run_dir, struct err *e) {
+    char path[64];
+    int dir_fd = folder_path(run_dir, path, e);
+    if (dir_fd < 0)
+        return -1;
+    int fd = net_unix_listen(path, e);
+    close(dir_fd);
+    return fd < 0 ? err_wrap(e, "control socket in '%s'", run_dir) : fd;
+}
+
+int control_open(struct control *c, struct loop *loop, const char *run_dir, int door_fd,
                  void (*on_command)(struct control *c, const struct json *command), struct err *e) {
     char path[64];
     *c = (struct control){.on_command = on_command, .ctx = c->ctx, .dir_fd = -1};
     c->dir_fd = folder_path(run_dir, path, e);
     if (c->dir_fd < 0)
         return -1;
-    int fd = net_unix_listen(path, e);
-    if (fd < 0 || watch_start(loop, &c->listen, fd, LOOP_READ, on_listen, e) < 0) {
-        if (fd >= 0)
-            close(fd);
+    if (watch_start(loop, &c->listen, door_fd, LOOP_READ, on_listen, e) < 0) {
         close(c->dir_fd);
-        return err_wrap(e, "control socket in '%s'", run_dir);
+        return -1;
     }
     c->loop = loop;
     return 0;

@@ -26,7 +26,11 @@ struct control {
     void *ctx;
 };
 
-int control_open(struct control *c, struct loop *loop, const char *run_dir,
+// Makes the door; from then on the run is known to go on here, and who comes waits until
+// control_open lets him in. The fd is the caller's.
+int control_listen(const char *run_dir, struct err *e);
+// door_fd: of control_listen, taken over.
+int control_open(struct control *c, struct loop *loop, const char *run_dir, int door_fd,
                  void (*on_command)(struct control *c, const struct json *command), struct err *e);
 void control_close(struct control *c);
 // Blocking; a connection to the agent of that run. ERR_NOT_FOUND when it does not run any more.

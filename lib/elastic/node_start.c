@@ -3,6 +3,7 @@
 // behind in a session of its own.
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/control.h"
 #include "elastic/launch.h"
 #include "elastic/node_io.h"
 #include "sys/file.h"
@@ -118,7 +119,9 @@ static int prepare(struct start *s, struct err *e) {
         return -1;
     if (s->args.again) // there is a group, or nothing to come back to
         s->launch.agent.leads = s->launch.agent.founds_at_once = false;
-    return 0;
+    // Before the answer: who asks for the run right after it must not find it lost.
+    s->launch.agent.door_fd = control_listen(s->run_dir, e);
+    return s->launch.agent.door_fd < 0 ? -1 : 0;
 }
 
 static int run_agent(struct start *s) {

@@ -49,6 +49,10 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
         printf -v "out_$who" %s "$(grep -h samples "$who/out")"
         printf -v "count_$who" %s "$(sed -n 's/^count //p' "$who/out")"
     done
-    # torchrun may start a group that has ended once more; then its result stands there twice.
-    out_theirs=${out_theirs%%$'\n'*} count_theirs=${count_theirs%%$'\n'*}
+    # PyTorch may abort when it ends (tests/torch.sh), and the group then ends a second time.
+    for who in theirs ours; do
+        [ "$who" = theirs ] || grep -q 'terminate called without' "$who/err" || continue
+        local -n out=out_$who count=count_$who
+        out=${out%%$'\n'*} count=${count%%$'\n'*}
+    done
 }

@@ -197,6 +197,8 @@ after_host() {
 # The coordinator: node1, the first one.
 takes_over() { # WHAT
     ok "$1, three go on under another coordinator" another_round 3 0
+}
+tells_who() {
     like "$(dtctl ps --json)" '"coordinator":"node[234]"|"state":"finished"' \
         "$fault: ps says which, while the run goes on"
 }
@@ -209,6 +211,7 @@ fault_leaderfreeze() {
     pid=$(agent 1)
     kill -STOP "$pid"
     takes_over "leaderfreeze: the coordinator's agent stopped"
+    tells_who
     ok 'leaderfreeze: its worker is gone although nobody told it' wait_for "$WAIT" idle 1
     kill -CONT "$pid"
     ok 'leaderfreeze: when it goes on, four do' another_round 4 1
@@ -216,13 +219,15 @@ fault_leaderfreeze() {
 fault_leaderlink() {
     link_down 1
     takes_over "leaderlink: the coordinator's host unplugged"
-    link_up 1
+    link_up 1 # ps would wait for node1, and the run would be over
     ok 'leaderlink: plugged in again, four go on' another_round 4 1
+    tells_who
 }
 fault_leaderhost() {
     n=1
     unplug_and_kill 1
     takes_over "leaderhost: the coordinator's host gone"
+    tells_who
 }
 after_leaderhost() {
     link_up 1
