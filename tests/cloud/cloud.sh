@@ -219,17 +219,18 @@ cloud_config() {
     } >dtctl.toml
 }
 
-# cloud_things [REGION]: what dtctl made besides instances and is still there, one line each. An
-# endpoint cannot outlive its VPC; moto goes on to list it as deleted.
+# cloud_things [REGION [TAG=VALUE]]: what dtctl made besides instances and is still there (and has
+# that tag), one line each. An endpoint cannot outlive its VPC; moto goes on to list it as deleted.
 # shellcheck disable=SC2120
 cloud_things() {
     local kind
+    local -a filter=(Filter.1.Name=tag-key Filter.1.Value.1=dtctl-cluster)
+    [ -z "${2-}" ] || filter+=("Filter.2.Name=tag:${2%%=*}" "Filter.2.Value.1=${2#*=}")
     for kind in Vpcs:vpcId Subnets:subnetId SecurityGroups:groupId KeyPairs:keyName \
         PlacementGroups:groupName NetworkInterfaces:networkInterfaceId Addresses:publicIp \
         Volumes:volumeId InternetGateways:internetGatewayId RouteTables:routeTableId; do
-        cloud_api "Describe${kind%:*}" "${1:-us-east-1}" Filter.1.Name=tag-key \
-            Filter.1.Value.1=dtctl-cluster | grep -o "<${kind#*:}>[^<]*" | sort -u |
-            sed "s/^<${kind#*:}>/${kind%:*} /"
+        cloud_api "Describe${kind%:*}" "${1:-us-east-1}" "${filter[@]}" |
+            grep -o "<${kind#*:}>[^<]*" | sort -u | sed "s/^<${kind#*:}>/${kind%:*} /"
     done
 }
 

@@ -120,6 +120,19 @@ tag() { # RESOURCE-TYPE OWNER: as parameters of a call
         "TagSpecification.1.Tag.1.Value=$2"
 }
 
+changed() { # ACTION TAG[=VALUE] ID…: of the tags of these
+    local i=0 one
+    local -a ids=()
+    for one in "${@:3}"; do ids+=("ResourceId.$((++i))=$one"); done
+    [ "${2%=*}" = "$2" ] || ids+=("Tag.1.Value=${2#*=}")
+    api "$1" "Tag.1.Key=${2%=*}" "${ids[@]}"
+}
+
+having() { # KIND FIELD TAG=VALUE: the first of what has that tag
+    api "Describe$1" "Filter.1.Name=tag:${3%=*}" "Filter.1.Value.1=${3#*=}"
+    field "$2"
+}
+
 public=$(ssh-keygen -q -t ed25519 -N '' -f key && base64 -w0 <key.pub)
 for owner in ann bob; do
     # shellcheck disable=SC2046 # several words
@@ -140,6 +153,26 @@ is "$(tagged key-pair placement-group vpc-endpoint)" \
     "key-pair/$key placement-group/group-ann vpc-endpoint/$endpoint" \
     'the tagging API lists what moto leaves out, of one owner'
 is "$(tagged placement-group)" placement-group/group-ann 'and of one kind'
+api DescribePlacementGroups GroupName.1=group-bob
+group=$(field groupId)
+changed CreateTags until=later "$group" "$vpc" "$key" "$endpoint" "$efa"
+is "$(field return)" true 'tags of what is there can be set'
+is "$(having PlacementGroups groupName until=later) $(having KeyPairs keyName until=later)" \
+    'group-bob key-ann' 'of a placement group and of a key pair'
+is "$(having Vpcs vpcId until=later) $(having VpcEndpoints vpcEndpointId until=later)" \
+    "$vpc $endpoint" 'of a network and of an endpoint'
+is "$(having NetworkInterfaces networkInterfaceId until=later)" "$efa" 'of an interface'
+changed CreateTags until=soon "$group" "$vpc"
+is "$(having PlacementGroups groupName until=soon) $(having Vpcs vpcId until=soon)" \
+    "group-bob $vpc" 'and changed'
+changed DeleteTags until=later "$group"
+is "$(having PlacementGroups groupName until=soon)" group-bob 'not removed with another value'
+changed DeleteTags until "$group"
+is "$(having PlacementGroups groupName until=soon)" '' 'but without one'
+is "$(having PlacementGroups groupName dtctl-owner=bob)" group-bob 'and no other tag'
+changed CreateTags until=never "$vpc" pg-00000000000000000
+is "$(field Code) $(having Vpcs vpcId until=never)" 'InvalidPlacementGroup.Unknown ' \
+    'one that is not there is refused, with all others'
 api DescribeKeyPairs "KeyPairId.1=$key"
 is "$(field keyName)" key-ann 'a key pair is found by its id'
 api DeleteVpcEndpoints "VpcEndpointId.1=$endpoint"

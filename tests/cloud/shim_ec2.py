@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """shim_ec2.py: the parts of EC2 and SSM that moto lacks.
 
-Placement groups; the spot fields of instances and spot requests; security groups, placement and
-capacity reservation of instances; iops and throughput of volumes; console output; idempotency by
-client token; the image behind public SSM parameters; public addresses out of 203.0.113.0/24, which
-exists inside the test's namespaces, instead of moto's, which belong to somebody.
+Placement groups and their tags; the spot fields of instances and spot requests; security groups,
+placement and capacity reservation of instances; iops and throughput of volumes; console output;
+idempotency by client token; the image behind public SSM parameters; public addresses out of
+203.0.113.0/24, which exists inside the test's namespaces, instead of moto's, which belong to
+somebody.
 """
 
 import base64
@@ -418,6 +419,45 @@ class Ec2:
         if self.groups.pop(key, None) is None:
             raise Refused("InvalidPlacementGroup.Unknown",
                           f"The Placement Group '{key[1]}' is unknown.")
+        return answer(call.action, "<return>true</return>")
+
+    # ---- tags ----------------------------------------------------------------------------------
+    def do_CreateTags(self, call):
+        return self.change_tags(call, self.set_tag)
+
+    def do_DeleteTags(self, call):
+        return self.change_tags(call, self.drop_tag)
+
+    @staticmethod
+    def set_tag(tags, wish):
+        tags[wish["Key"]] = wish.get("Value", "")
+
+    @staticmethod
+    def drop_tag(tags, wish):
+        """Whatever its value is, or only if it is the one that is given."""
+        if wish.get("Value") in (None, tags.get(wish["Key"])):
+            tags.pop(wish["Key"], None)
+
+    def change_tags(self, call, change):
+        """Of placement groups here, of all else in moto; an id that is unknown changes nothing."""
+        ids = members(call.params, "ResourceId")
+        known = {g["id"]: g["tags"] for k, g in self.groups.items() if k[0] == call.region}
+        ours = [one for one in ids if one.startswith("pg-")]
+        for one in ours:
+            if one not in known:
+                raise Refused("InvalidPlacementGroup.Unknown",
+                              f"The placement group ID '{one}' does not exist")
+        if len(ours) < len(ids) or not ids:
+            theirs = [one for one in ids if one not in ours]
+            call.params = {k: v for k, v in call.params.items() if not k.startswith("ResourceId.")}
+            call.params |= {f"ResourceId.{i}": one for i, one in enumerate(theirs, 1)}
+            done = self.pass_on(call)
+            if done[0] != 200:
+                return done
+        with self.cloud.lock:
+            for one in ours:
+                for wish in members(call.params, "Tag"):
+                    change(known[one], wish)
         return answer(call.action, "<return>true</return>")
 
     # ---- SSM -----------------------------------------------------------------------------------
