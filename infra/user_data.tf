@@ -10,18 +10,19 @@ locals {
   configuration = {
     ssh_user        = var.ssh_user
     ssh_public_key  = var.ssh_public_key
-    ttl_s           = var.ttl_s
-    idle_s          = var.idle_s
     closed_metadata = var.closed_metadata
     files           = local.files
   }
 
-  # The same for every node: what is configured, not who the node is. No key goes into it.
+  # The same for every node: what is configured, not who the node is, nor when it ends, which can be
+  # changed while it runs. No key goes into it.
   config_hash = sha256(jsonencode([file(local.template), local.configuration]))
 
   user_data_base64 = [for rank, name in local.names : base64gzip(templatefile(local.template, merge(
     local.configuration, {
       node_name        = name
+      ttl_s            = var.ttl_s
+      idle_s           = var.idle_s
       host_key_private = try(var.bootstrap_host_keys[rank].private, "")
       host_key_public  = try(var.bootstrap_host_keys[rank].public, "")
       config_hash      = local.config_hash

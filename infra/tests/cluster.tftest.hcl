@@ -111,8 +111,8 @@ run "another_set_up_is_for_new_nodes" {
   command = plan
 
   variables {
-    ttl_s = 60
-    nodes = 3
+    ssh_user = "admin"
+    nodes    = 3
   }
 
   assert {
@@ -124,6 +124,20 @@ run "another_set_up_is_for_new_nodes" {
   assert {
     condition     = output.facts.nodes[0].id == "i-0123456789abcdef0" && output.facts.nodes[2].private_ip == "10.77.1.12"
     error_message = "a cluster grows in place: ${jsonencode(output.facts.nodes)}"
+  }
+}
+
+run "another_lease_is_not_another_set_up" {
+  command = plan
+
+  variables {
+    ttl_s  = 60
+    idle_s = 0
+  }
+
+  assert {
+    condition     = output.facts.config_hash == run.plain.facts.config_hash
+    error_message = "when nodes end can be changed while they run: ${output.facts.config_hash}"
   }
 }
 

@@ -3,6 +3,7 @@
 #include "job/aws_ready.h"
 
 #include "base/log.h"
+#include "cluster/nodeset.h"
 
 #include <string.h>
 
@@ -33,25 +34,18 @@ void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_r
     strbuf_fini(&problems);
 }
 
-static void judge(const struct fleet_node *n, const struct aws_ready *ready) {
-    const char *wanted = n->info->config_hash ? n->info->config_hash : "";
-    if (!ready->config_hash[0])
-        log_warn("a node has not passed its checks since it booted; dtctl ssh to it and look at "
-                 "journalctl -u dtctl-boot",
-                 "node=%s", n->info->name);
-    else if (wanted[0] && strcmp(wanted, ready->config_hash) != 0)
-        log_warn("a node is configured otherwise than the configuration says (lease, login, or "
-                 "dtctl's own scripts); dtctl up --replace makes it anew",
-                 "node=%s runs=%.12s wanted=%.12s", n->info->name, ready->config_hash, wanted);
-}
+struct ready_work {
+    const char *runs; // config_hash of the node; NULL: it was not asked
+};
 
 static void on_answer(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
+    struct ready_work *w = n->work;
     struct aws_ready ready;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0) {
         aws_ready_parse(n->fleet->session->arena, r->out, r->out_len, &ready);
-        judge(n, &ready);
+        w->runs = ready.config_hash;
     }
     fleet_done(n, &e);
 }
@@ -61,6 +55,42 @@ static int start(struct fleet_node *n, struct err *e) {
                              on_answer, n, e);
 }
 
+// The nodes that have not passed their checks since they booted, or else those that have and are
+// configured otherwise than they should be; folded; NULL: none.
+static const char *those(struct fleet *f, bool unchecked) {
+    struct arena *a = f->session->arena;
+    const char **names = arena_new(a, const char *, f->count + 1);
+    size_t count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct ready_work *w = f->nodes[i].work;
+        const char *wanted = f->nodes[i].info->config_hash;
+        bool other = w->runs && w->runs[0] && wanted && wanted[0] && strcmp(w->runs, wanted) != 0;
+        if (unchecked ? w->runs && !w->runs[0] : other)
+            names[count++] = f->nodes[i].info->name;
+    }
+    return count ? nodeset_fold(a, names, count) : NULL;
+}
+
 int aws_ready_check(struct fleet *f, struct err *e) {
-    return fleet_each(f, NULL, start, e);
+    struct session *s = f->session;
+    struct ready_work *work = arena_new(s->arena, struct ready_work, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].work = &work[i];
+    if (fleet_each(f, NULL, start, e) < 0)
+        return -1;
+    const char *names = those(f, true);
+    if (names)
+        log_warn("nodes have not passed their checks since they booted; dtctl ssh to one and look "
+                 "at journalctl -u dtctl-boot",
+                 "cluster=%s nodes=%s", s->cluster.name, names);
+    names = those(f, false);
+    if (names)
+        log_warn(arena_printf(s->arena,
+                              "nodes are configured otherwise than this dtctl and its "
+                              "configuration would do it now (login, metadata, or dtctl's own "
+                              "scripts); they stay in use, and dtctl up --replace '%s' makes them "
+                              "anew",
+                              names),
+                 "cluster=%s nodes=%s", s->cluster.name, names);
+    return 0;
 }

@@ -13,9 +13,9 @@ struct aws_ready {
 };
 void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_ready *out);
 
-// Warns of every node of the fleet that is configured otherwise than this cluster's nodes are to be
-// (info->config_hash), or that has not passed its checks since its last boot. Such a node stays in
-// use. -1 only when interrupted.
+// Warns, once each, of the nodes of the fleet that are configured otherwise than a node made now
+// would be (info->config_hash), and of those that have not passed their checks since their last
+// boot. Such nodes stay in use. -1 only when interrupted.
 int aws_ready_check(struct fleet *f, struct err *e);
 
 #endif
