@@ -107,6 +107,9 @@ void provider_judge(struct fleet *f) {
 static void keep_facts(struct fleet *f, size_t *uploaded) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
+        // Whoever shows another host key says nothing about the node.
+        if (n->failed && n->err.code == ERR_HOSTKEY)
+            continue;
         n->info->dtrun = n->failed ? "" : n->facts.sha256;
         if (n->failed)
             continue;
