@@ -157,16 +157,6 @@ const struct command cmd_ps = {
 
 // ---- status ------------------------------------------------------------------------------------
 
-// A machine that does not answer may be gone for good; its provider knows.
-static const bool *find_gone(struct session *s, const struct fleet *f,
-                             const struct inventory *inv) {
-    bool *gone = arena_new(s->arena, bool, inv->count + 1);
-    struct err e = {0};
-    if (fleet_failures(f) && str_eq(inv->provider, "aws") && aws_lease_gone(s, inv, gone, &e) < 0)
-        log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
-    return gone;
-}
-
 // When the nodes end, and what that costs.
 static int show_lease(struct session *s, struct fleet *f, const struct inventory *inv,
                       struct err *e) {
@@ -273,7 +263,8 @@ static int run_status(struct session *s, const struct cli_rest *rest, const void
                inv.provider, inv.count, inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
                "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
-    const bool *gone = find_gone(s, &fleet, &inv);
+    // A machine that does not answer may be gone for good; its provider knows.
+    const bool *gone = aws_lease_gone(&fleet, &inv);
     for (size_t i = 0; i < fleet.count; i++)
         show_node(s, &fleet.nodes[i], &runs, gone[fleet.nodes[i].info - inv.nodes]);
     int result = show_lease(s, &fleet, &inv, e);

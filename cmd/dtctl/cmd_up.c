@@ -153,8 +153,9 @@ const struct command cmd_up = {
              .text = "Makes the cluster that the configuration asks for: checks every node (login, "
                      "architecture, disk, clock, and that nodes reach each other), and puts the "
                      "agent and the trainer there. Doing it again repairs what is missing, makes "
-                     "the cluster larger or smaller where the number of nodes has changed, and "
-                     "touches nothing else. Provider aws shows what it would make and cost, and "
+                     "the cluster larger or smaller where the number of nodes has changed, gives "
+                     "nodes that run another lease where that has changed, and touches nothing "
+                     "else. Provider aws shows what it would make and cost, and "
                      "asks (-y: it does not).",
              .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
                          "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "

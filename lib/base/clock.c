@@ -33,3 +33,13 @@ const char *clock_iso(char out[CLOCK_ISO_BYTES], int64_t wall_ms) {
     snprintf(out, CLOCK_ISO_BYTES, "%.19s.%03uZ", day, (unsigned)(wall_ms % 1000) % 1000u);
     return out;
 }
+
+int64_t clock_of_iso(const char *iso) {
+    struct tm tm = {0};
+    if (!iso || sscanf(iso, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+                       &tm.tm_hour, &tm.tm_min, &tm.tm_sec) != 6)
+        return -1;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    return (int64_t)timegm(&tm) * 1000;
+}

@@ -12,5 +12,6 @@ int64_t clock_wall_ms(void); // since 1970, UTC
 
 enum { CLOCK_ISO_BYTES = 25 };
 const char *clock_iso(char out[CLOCK_ISO_BYTES], int64_t wall_ms); // 2026-01-02T03:04:05.678Z
+int64_t clock_of_iso(const char *iso); // to the second; -1: it is none (or NULL)
 
 #endif

@@ -372,7 +372,7 @@ static const struct option_row rows[] = {
      .max = YEAR_MS,
      .arg = "TIME",
      .help = "Nodes end themselves so long after their start; 0: never. `dtctl extend` "
-             "moves it."},
+             "moves it, and so does an up with another time: to so long from then."},
     {.key = "lease.idle",
      .flag = "idle",
      .verbs = "init plan up",

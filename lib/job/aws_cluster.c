@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/aws_lease.h"
 #include "remote/ssh_key.h"
 #include "sys/file.h"
 #include "sys/net.h"
@@ -193,23 +192,18 @@ static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct 
     return 0;
 }
 
-// The end of the lease is decided once; `extend` moves it.
-static void fill_lease(struct aws_cluster *c) {
+// Decided once for a command, however often it fills the variables.
+static void fill_lease(struct aws_cluster *c, const struct inventory *inv) {
     const struct lease_config *lease = &c->session->config->lease;
     struct aws_vars *v = &c->vars;
     char stamp[CLOCK_ISO_BYTES];
     v->ttl_s = lease->ttl_ms / 1000;
     v->idle_s = lease->idle_ms / 1000;
-    v->expires = aws_lease_extended(c->session);
     if (v->expires)
         return;
-    if (c->has_before && c->before.expires[0] && c->before.ttl_s == v->ttl_s) {
-        v->expires = c->before.expires;
-        return;
-    }
-    int64_t ttl_ms = lease->ttl_ms ? lease->ttl_ms : (int64_t)365 * 86400 * 1000;
-    clock_iso(stamp, (clock_wall_ms() + ttl_ms) / 1000 * 1000);
-    v->expires = arena_printf(c->session->arena, "%.19sZ", stamp);
+    c->end = aws_lease_choose(clock_wall_ms(), lease->ttl_ms, c->has_before ? &c->before : NULL,
+                              aws_lease_decided(c->session), inv->count > 0);
+    v->expires = arena_printf(c->session->arena, "%.19sZ", clock_iso(stamp, c->end.at_ms));
 }
 
 int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
@@ -219,7 +213,7 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
     v->names = arena_new(c->session->arena, const char *, nodes + 1);
     for (size_t i = 0; i < nodes; i++)
         v->names[i] = aws_cluster_node_name(c->session->arena, i);
-    fill_lease(c);
+    fill_lease(c, inv);
     return fill_operator(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
 }
 

@@ -7,14 +7,16 @@
 #include "cluster/aws_plan.h"
 #include "cluster/aws_vars.h"
 #include "cluster/inventory.h"
+#include "job/aws_lease.h"
 #include "job/phases.h"
 #include "job/terraform.h"
 
 struct aws_cluster {
     struct session *session;
     struct terraform terraform;
-    struct aws_vars before; // of the last apply; nodes 0: none yet
-    struct aws_vars vars;   // of the next one
+    struct aws_vars before;   // of the last apply; nodes 0: none yet
+    struct aws_vars vars;     // of the next one
+    struct aws_lease_end end; // of the lease; vars has it as text
     bool has_before;
 };
 

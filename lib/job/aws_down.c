@@ -10,9 +10,7 @@
 #include "job/node_runs.h"
 #include "sys/file.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ROUNDS_MAX = 3, CONNECT_MS_MAX = 5000 };
@@ -42,22 +40,12 @@ static int refuse_if_busy(struct session *s, struct inventory *inv, struct err *
 
 // ---- what it cost ------------------------------------------------------------------------------
 
-static int64_t wall_ms_of(const char *iso) {
-    struct tm tm = {0};
-    if (!iso || sscanf(iso, "%d-%d-%dT%d:%d:%d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-                       &tm.tm_min, &tm.tm_sec) != 6)
-        return -1;
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    return (int64_t)timegm(&tm) * 1000;
-}
-
 int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv) {
     int64_t total = 0, now = clock_wall_ms();
     for (size_t i = 0; i < inv->count; i++) {
         struct aws_config aws = s->config->aws;
         struct aws_plan p;
-        int64_t since = wall_ms_of(inv->nodes[i].launched);
+        int64_t since = clock_of_iso(inv->nodes[i].launched);
         if (inv->nodes[i].instance_type && inv->nodes[i].instance_type[0])
             aws.instance_type = inv->nodes[i].instance_type;
         aws_plan_make(&p, &aws, &s->config->lease, inv->name, "", 1);

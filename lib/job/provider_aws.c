@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "job/aws_boot.h"
 #include "job/aws_cluster.h"
+#include "job/aws_lease.h"
 #include "job/aws_ready.h"
 #include "job/reach.h"
 
@@ -121,7 +122,12 @@ static int aws_compare(struct session *s, const struct provider_diff *d, size_t 
     c.terraform.vars_path = vars_path;
     if (result == 0 && r.status != 0)
         result = terraform_failure(&c.terraform, &r, "plan", e);
-    *changes = seen.count;
+    // Nodes that run are told by up itself.
+    bool told = d->current.count && c.has_before &&
+                (c.before.ttl_s != c.vars.ttl_s || c.before.idle_s != c.vars.idle_s);
+    if (result == 0 && told)
+        screen_out(s->screen, "  %-8s lease of the nodes\n", "update");
+    *changes = seen.count + told;
     return result;
 }
 
@@ -156,6 +162,19 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
     return result < 0 ? -1 : aws_failed_settle(c, m, nodes, count, e);
 }
 
+// Another lease.ttl is for the nodes that run, too. Written down before anything else, so that they
+// are told even if this command does not get that far.
+static int decide_lease(const struct aws_cluster *c, struct err *e) {
+    char limit[STR_HUMAN_BYTES_MAX];
+    if (!c->end.moved)
+        return 0;
+    if (c->end.cut)
+        log_warn("nodes that run take no end beyond that; dtctl extend moves it again later",
+                 "where=\"%s\" limit=%s", config_where(c->session->config, "lease.ttl"),
+                 str_human_ms(limit, (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000));
+    return aws_lease_decide(c->session, c->end.at_ms, e);
+}
+
 static int aws_make(struct session *s, const struct inventory *before, struct provider_made *m,
                     struct err *e) {
     struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
@@ -166,7 +185,7 @@ static int aws_make(struct session *s, const struct inventory *before, struct pr
         names[i] = m->inv->nodes[i].name;
     m->phases = phases_open(s, names, m->inv->count);
     if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &removed, e) < 0 ||
-        aws_cluster_fill(c, m->inv->count, before, e) < 0)
+        aws_cluster_fill(c, m->inv->count, before, e) < 0 || decide_lease(c, e) < 0)
         return -1;
     phases_show(m->phases);
     int result = aws_make_nodes(c, m->phases, before, m->inv, e);
@@ -189,7 +208,7 @@ static int aws_make(struct session *s, const struct inventory *before, struct pr
 
 static int aws_check(struct session *s, struct fleet *f, struct err *e) {
     (void)s;
-    if (aws_ready_check(f, e) < 0)
+    if (aws_ready_check(f, e) < 0 || aws_lease_settle(f, e) < 0)
         return -1;
     provider_judge(f);
     return f->count > 1 ? reach_check(f, e) : 0;

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Nodes that are made and are not what they should be: hardly any disk, a machine that never
 # answers, cloud-init that fails, a check that fails, and later another host key. up says of each
-# what was seen and what to do, ends or keeps it as asked, and the next up makes it good.
+# what was seen and what to do, ends or keeps it as asked, and the next up makes it good. A lease
+# that extend has moved holds for nodes that are made later.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
@@ -55,11 +56,12 @@ is "$status" 1 'no run takes it'
 like "$err" "node 'node2' is not ready" 'and says so'
 
 # ---- another host key ---------------------------------------------------------------------------
-pinned=$(ssh-keygen -lf - <<<"$(cloud_on node1 cat /etc/ssh/ssh_host_ed25519_key.pub)" |
-    cut -d' ' -f2)
+fingerprint() { # NODE: of the host key that it has
+    ssh-keygen -lf - <<<"$(cloud_on "$1" cat /etc/ssh/ssh_host_ed25519_key.pub)" | cut -d' ' -f2
+}
+pinned=$(fingerprint node1)
 cloud_fault host-key node=node1
-shown=$(ssh-keygen -lf - <<<"$(cloud_on node1 cat /etc/ssh/ssh_host_ed25519_key.pub)" |
-    cut -d' ' -f2)
+shown=$(fingerprint node1)
 result "$([ -n "$shown" ] && [ "$shown" != "$pinned" ] && echo 1)" 'node1 has another host key'
 touch sent
 keys="shows ssh-ed25519 ${shown//+/[+]}, expected ${pinned//+/[+]};"
@@ -72,6 +74,12 @@ for command in 'exec -- true' 'push sent' 'train --nodes 2 -- true' 'ssh node1';
 done
 run cloud_run dtctl status
 like "$out" "node1 .*unreachable.*$keys" 'status: says so as well'
+run cloud_run dtctl extend 5h
+is "$status" 3 'extend: some nodes failed' || diag "$err"
+like "$out" '^3 of 4 nodes of sick end themselves in 5:00:00 ' 'the others have the new end'
+like "$err" "node1.*$keys.*; it keeps the end that it had" 'and node1 has not'
+due=$(cloud_on node0 cat /var/lib/dtctl/lease)
+result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'indeed'
 
 # ---- made anew ----------------------------------------------------------------------------------
 before=$(id_of node1)
@@ -82,5 +90,41 @@ is "$(cloud_instances | wc -l)" 4 'four nodes'
 run cloud_run dtctl exec -- hostname
 is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 node2 node3' \
     'all of them answer' || diag "$err"
+is "$(for node in node0 node1 node2 node3; do cloud_on $node cat /var/lib/dtctl/lease; done |
+    sort -u)" "$due" 'and end together, when extend has said'
+
+# ---- up, and a node is not the one that was made -------------------------------------------------
+# Two others are configured otherwise than they would be now.
+for node in node0 node3; do
+    cloud_on $node sed -i 's/^config_hash=.*/config_hash=0123456789abcdef/' /var/lib/dtctl/ready
+done
+logins() { # to node2
+    cloud_on node2 journalctl -u ssh | grep -c 'Accepted publickey'
+}
+pinned=$(fingerprint node2)
+cloud_fault host-key node=node2
+shown=$(fingerprint node2)
+instances=$(cloud_instances)
+things=$(cloud_things)
+cp .dtctl/sick/{cluster.toml,known_hosts} out/
+calls=$(wc -l <cloud/calls.jsonl)
+accepted=$(logins)
+ok "there have been logins to node2 ($accepted)" test "$accepted" -gt 0
+run cloud_run dtctl up -y
+is "$status" 3 'up stops, as for every node that fails' || diag "$err"
+keys="shows ssh-ed25519 ${shown//+/[+]}, expected ${pinned//+/[+]};"
+like "$err" "node2.*$keys.*dtctl up --replace" 'which node, both keys, what to do'
+like "$err" 'up: 1 of 4 nodes failed: node2' 'and no other'
+is "$(cloud_instances) $(cloud_things)" "$instances $things" 'nothing was made or ended'
+is "$(sed "1,${calls}d" cloud/calls.jsonl |
+    grep -cE '"action": "(Run|Create|Delete|Terminate|Modify|Authorize|Revoke)')" 0 \
+    'nothing was changed'
+for file in cluster.toml known_hosts; do
+    ok "$file is as it was" cmp out/$file .dtctl/sick/$file
+done
+is "$(logins)" "$accepted" 'nobody has logged in to node2'
+is "$(grep -c 'configured otherwise' <<<"$err")" 1 'one warning of what is configured otherwise'
+like "$err" "configured otherwise.*dtctl up --replace 'node0,node3' makes them anew.*cluster=sick" \
+    'by their names, with what to do'
 cloud_down
 done_testing

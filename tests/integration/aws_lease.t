@@ -88,11 +88,28 @@ ok 'nothing of that on those in the run' quiet node0 node1
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'which are there'
 diag "the idle node has ended at $SECONDS s"
 
+# ---- a node that is gone cannot be extended ------------------------------------------------------
+run cloud_run dtctl extend 32d
+like "$status $err" '^2 .*more than 31 days ahead; say dtctl extend 31d' 'nodes take no more'
+now=$EPOCHSECONDS
+run cloud_run dtctl extend 2h
+is "$status" 3 'extend: some nodes failed, when one is gone' || diag "$err"
+like "$out" '^2 of 3 nodes of lease end themselves in 2:00:00 .*at most \$3\.2' \
+    'the new end of those that are there, and their cost' || diag "$out"
+like "$err" "node 'node2': AWS has ended it; dtctl up makes another one" 'which is not, and why' ||
+    diag "$err"
+like "$err" 'extend: 1 of 3 nodes failed: node2' 'as a verdict'
+for node in node0 node1; do
+    between "$(cloud_on $node cat /var/lib/dtctl/lease)" $((now + 7200)) $((EPOCHSECONDS + 7200)) \
+        "$node has the new deadline"
+done
+
 # ---- the end of the lease, in mid-run -----------------------------------------------------------
 now=$EPOCHSECONDS
-run cloud_run dtctl extend ${LAST}s
-is "$status" 3 'the lease is cut, except for the node that is gone'
-like "$err" 'node2' 'which is told'
+cloud_run dtctl extend ${LAST}s >extend.out 2>extend.err & # it goes on to ask AWS about node2
+extend=$!
+shorter() { [ "$(cloud_on node0 cat /var/lib/dtctl/lease)" -lt $((now + 3600)) ]; }
+ok 'the lease is cut' wait_for $WAIT shorter
 due=$(cloud_on node0 cat /var/lib/dtctl/lease)
 between "$due" $((now + LAST)) $((EPOCHSECONDS + LAST)) 'the new deadline'
 run cloud_run dtctl logs -f
@@ -114,6 +131,8 @@ for i in 0 1; do
 done
 between $(($(ended_s) - due)) 0 $LATE 'at its time'
 diag "the lease has ended at $SECONDS s"
+wait $extend
+like "$? $(<extend.out)" '^3 2 of 3 nodes of lease end themselves in 40' 'as extend has said'
 is "$(cloud_instances)" '' 'no instance is left'
 is "$(grep -c '"action": "TerminateInstances".*"source": "api"' cloud/calls.jsonl)" 0 \
     'and nobody had to ask for that'

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # `dtctl up && dtctl train --nodes 2`, then `down`, on the test cloud: real Terraform and AWS
-# provider, nodes that boot what was sent to them. The model comes back, and nothing is left.
+# provider, nodes that boot what was sent to them. The model comes back, another lease reaches the
+# nodes that run, and nothing is left.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
@@ -17,7 +18,7 @@ is "$status" 0 'up' || diag "$out" "$err"
 diag "$(tail -n 12 <<<"$out")"
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 is "$(cloud_instances | wc -l)" 2 'and the API has two instances'
-unlike "$err" 'configured otherwise|has not passed its checks' 'as they were meant to be'
+unlike "$err" 'configured otherwise|not passed their checks' 'as they were meant to be'
 run cloud_run dtctl plan
 is "$status" 0 'plan after up'
 unlike "$out" 'create|delete|update|replace' 'wants nothing'
@@ -48,6 +49,41 @@ ok 'the model is back' test -s "$model"
 run cloud_run dtctl status
 is "$status" 0 'status' || diag "$err"
 like "$out" 'node1' 'shows the nodes'
+
+# ---- another lease, for the nodes that run -------------------------------------------------------
+ids=$(cloud_instances)
+things=$(cloud_things)
+first=$(cloud_on node0 cat /var/lib/dtctl/lease)
+run cloud_run dtctl plan --ttl 3h --idle 2h
+like "$out" 'update +lease of the nodes' 'plan says that it would be changed' || diag "$err"
+is "$(cloud_on node0 cat /var/lib/dtctl/lease)" "$first" 'and does not'
+now=$EPOCHSECONDS
+run cloud_run dtctl up -y --ttl 3h --idle 2h
+is "$status" 0 'up with another lease' || diag "$err"
+is "$(cloud_instances)" "$ids" 'replaces no instance'
+unlike "$err" 'configured otherwise' 'and does not want to'
+like "$err" 'node\[0-1\]: the lease ends in (3:00:00|2:5[0-9]:[0-9]+) now' \
+    'it says when they end'
+like "$err" 'node\[0-1\]: ends after 2:00:00 without a run' 'and how long they may be idle'
+due=$(cloud_on node0 cat /var/lib/dtctl/lease)
+ok "the nodes have the new end ($due)" test "$due" -ge $((now + 10800)) -a \
+    "$due" -le $((EPOCHSECONDS + 10800))
+is "$(cloud_on node1 cat /var/lib/dtctl/lease)" "$due" 'both the same'
+for node in node0 node1; do
+    is "$(cloud_on $node cat /var/lib/dtctl/idle_s)" 7200 "$node: the new idle limit"
+    ok "$node: its units take them" wait_for 30 cloud_on $node sh -c \
+        "test \"\$(cat /var/lib/dtctl/own/lease)\" = $due"
+done
+tag=dtctl-expires=$(date -u -d "@$due" +%FT%TZ)
+is "$(cloud_things us-east-1 "$tag")" "$things" 'everything that was made has it as its tag'
+tagged=$(cloud_api DescribeInstances us-east-1 "Filter.1.Name=tag:${tag%%=*}" \
+    "Filter.1.Value.1=${tag#*=}" | grep -o '<instanceId>[^<]*' | sort -u | cut -d'>' -f2)
+is "$tagged" "$ids" 'the instances too'
+run cloud_run dtctl status
+like "$out" 'lease: ends in (3:00:00|2:5[0-9]:[0-9]+)' 'status tells it' || diag "$out" "$err"
+run cloud_run dtctl plan
+is "$status" 0 'plan after that'
+like "$out" 'nothing to change' 'wants nothing'
 
 # ---- the folder is elsewhere ---------------------------------------------------------------------
 mkdir elsewhere

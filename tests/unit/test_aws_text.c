@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider aws: what is written for Terraform and read back, what is shown before money is spent.
+#include "base/clock.h"
 #include "base/json.h"
 #include "cluster/aws_plan.h"
 #include "cluster/aws_vars.h"
 #include "conf/config.h"
+#include "job/aws_lease.h"
 #include "job/aws_ready.h"
 #include "remote/ssh_key.h"
 #include "tests/tap.h"
@@ -158,6 +160,30 @@ static void readiness(void) {
     is_int(r.status, AWS_READY_UNKNOWN, "nothing is no success");
 }
 
+static void lease_ends(void) {
+    static const int64_t now = 1767323045678, hour = 3600000; // 2026-01-02T03:04:05.678Z
+    struct aws_vars before = {.ttl_s = 12 * 3600, .expires = "2026-01-02T05:00:00Z"};
+    struct aws_lease_end end = aws_lease_choose(now, 12 * hour, NULL, 0, false);
+    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "a new cluster: so long from now");
+    ok(!end.moved, "and no node has to be told");
+    end = aws_lease_choose(now, 12 * hour, &before, 0, true);
+    is_int(end.at_ms, clock_of_iso(before.expires), "the same lease: the end that there was");
+    end = aws_lease_choose(now, 12 * hour, &before, now + hour, true);
+    is_int(end.at_ms, now + hour, "or the one that was decided since");
+    ok(!end.moved, "which the nodes know");
+    end = aws_lease_choose(now, 3 * hour, &before, now + hour, true);
+    is_int(end.at_ms, (now / 1000 + 3 * 3600) * 1000, "another lease: so long from now");
+    ok(end.moved && !end.cut, "whatever was decided before, and nodes that run are told");
+    end = aws_lease_choose(now, 3 * hour, &before, 0, false);
+    ok(!end.moved, "those that are still to be made have it from the start");
+    end = aws_lease_choose(now, 0, &before, 0, true);
+    is_int(end.at_ms, (now / 1000 + AWS_LEASE_AHEAD_S_MAX) * 1000, "none: as far as nodes take");
+    ok(end.moved && end.cut, "which is not what was asked for");
+    before.expires = "2026-01-02T03:00:00Z";
+    end = aws_lease_choose(now, 12 * hour, &before, now - hour, true);
+    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "what has passed does not hold");
+}
+
 static void ssh_keys(void) {
     struct ssh_key one, two;
     struct err e = {0};
@@ -176,6 +202,7 @@ int main(void) {
     plan();
     profiles();
     readiness();
+    lease_ends();
     ssh_keys();
     arena_fini(&a);
     return done_testing();

@@ -170,6 +170,9 @@ static void test_bytes(void) {
 static void test_clock(void) {
     char out[CLOCK_ISO_BYTES];
     is_str(clock_iso(out, 1767323045678), "2026-01-02T03:04:05.678Z", "ISO 8601");
+    is_int(clock_of_iso(out), 1767323045000, "and back, to the second");
+    is_int(clock_of_iso("2026-01-02"), -1, "a day is no time");
+    is_int(clock_of_iso(NULL), -1, "nor is nothing");
     int64_t a = clock_mono_ns();
     ok(clock_mono_ns() >= a, "monotonic");
 }
