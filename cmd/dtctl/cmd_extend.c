@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cluster/aws_plan.h"
 #include "job/aws_lease.h"
+#include "job/record.h"
 
 enum { DAY_S = 86400 };
 
@@ -69,7 +70,7 @@ static int extend(struct fleet *f, int64_t until, struct err *e) {
     if (cluster_lock(&f->session->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
         fleet_connect(f, false, e) < 0)
         return -1;
-    return aws_lease_set(f, until, e);
+    return aws_lease_set(f, until, e) < 0 ? -1 : record_leave(f, e);
 }
 
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {

@@ -19,6 +19,9 @@ run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- 
     echo result $RANK >"$DTCTL_OUTPUT_DIR/r$RANK"; echo ended $RANK'
 is "$status" 0 'a run goes on by itself' || diag "$err"
 id=$(tail -n 1 <<<"$out")
+run cloud_run dtctl extend 5h
+is "$status" 0 'extend' || diag "$err"
+lease=$(cat .dtctl/lost/terraform/lease)
 address=$(sed -n 's/^host = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | tail -n 1)
 login=$(sed -n 's/^user = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | head -n 1)@$address
 home=$(cloud_on node1 sh -c "getent passwd ${login%@*} | cut -d: -f6")
@@ -83,9 +86,14 @@ run cloud_run dtctl fetch "$id"
 is "$status" 0 'fetch' || diag "$err"
 is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' 'brings what both wrote'
 run cloud_run dtctl plan
-like "$out" 'nothing to change' 'a plan fits what is there' || diag "$out" "$err"
+unlike "$out" 'create|delete|replace' 'a plan has tags at most to change, for the new lease'
+run cloud_run dtctl status
+like "$out" 'lease: ends in [45]:[0-9]+:[0-9]+;' 'and so does the lease' || diag "$out" "$err"
+is "$(cat .dtctl/lost/terraform/lease)" "$lease" 'as it was moved where it was made'
 run cloud_run dtctl up -y
 is "$status" 0 'up again' || diag "$err"
+run cloud_run dtctl plan
+like "$out" 'nothing to change' 'and then it fits what is there' || diag "$out" "$err"
 run cloud_run dtctl train --name short -- true
 is "$status" 0 'a run from here' || diag "$err"
 cloud_down
