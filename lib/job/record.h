@@ -4,8 +4,8 @@
 // it, and can neither read nor change it. Who has that key and reaches one node has the cluster
 // (adopt.h). A cluster without such a key, which somebody else's machines make, has no records.
 //
-//     .dtctl/record            of the cluster, on its first RECORD_NODES_MAX nodes, by `up` and `extend`
-//     .dtctl/runs/<run>/record of a run, on its nodes, by `train`
+//     .dtctl/record            of the cluster, on its first RECORD_NODES_MAX nodes, by `up` and
+//     `extend` .dtctl/runs/<run>/record of a run, on its nodes, by `train`
 //
 // dtctl-record-1 <kind> <base64 of the sealed TOML>
 #ifndef JOB_RECORD_H
