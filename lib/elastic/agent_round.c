@@ -141,6 +141,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     }
     tell_round(a, m);
     agent_set_state(a, NODE_RUNNING, m->reason); // why there was another round; "" for the first
+    file_timers_hold(&a->timers, true);          // until it is known which process is which worker
     if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
     agent_stuck_watch(a);
@@ -279,6 +280,7 @@ static void on_started(struct workers *w) {
     log_info("workers run", "round=%d count=%d ms=%lld", a->round, w->count,
              (long long)(a->started_ms - a->round_ms));
     agent_write_status(a);
+    file_timers_hold(&a->timers, false);
 }
 
 static void tell_exit(struct agent *a, const struct worker *x) {

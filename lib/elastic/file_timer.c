@@ -59,7 +59,7 @@ static void plan(struct file_timers *t) {
     for (int i = 0; i < t->count; i++)
         if (t->list[i].due_ms < next)
             next = t->list[i].due_ms;
-    if (next == INT64_MAX)
+    if (next == INT64_MAX || t->held)
         timer_stop(&t->next);
     else
         timer_start(t->loop, &t->next, next > now ? next - now : 0, on_due);
@@ -267,6 +267,12 @@ int file_timers_open(struct file_timers *t, struct loop *loop, const char *path,
 void file_timers_clear(struct file_timers *t) {
     t->count = 0;
     timer_stop(&t->next);
+}
+
+void file_timers_hold(struct file_timers *t, bool held) {
+    t->held = held;
+    if (t->loop)
+        plan(t);
 }
 
 void file_timers_close(struct file_timers *t) {

@@ -72,6 +72,7 @@ struct file_timers {
     char line[FILE_TIMER_LINE_BYTES_MAX + 1];
     size_t len;
     bool skipping; // to the end of a line that is too long
+    bool held;
     char path[FILE_TIMER_PATH_BYTES_MAX];
 };
 
@@ -79,6 +80,8 @@ struct file_timers {
 int file_timers_open(struct file_timers *t, struct loop *loop, const char *path,
                      file_timer_cb *on_expired, struct err *e);
 void file_timers_clear(struct file_timers *t); // forgets all timers
+// While held requests are taken, and nothing is due.
+void file_timers_hold(struct file_timers *t, bool held);
 void file_timers_close(struct file_timers *t); // no-op when closed
 
 #endif

@@ -121,8 +121,16 @@ static void test_expiry(void) {
     request(b, "left", 100, SIGKILL);
     file_timers_clear(&timers);
     is_int(timers.count, 0, "all can be forgotten");
-    kill(b, SIGKILL);
-    is_int(end_of(b, 0), SIGKILL, "cleared");
+    scopes[0] = '\0';
+    file_timers_hold(&timers, true);
+    request(b, "held", 0, SIGKILL);
+    turn(50);
+    is_str(scopes, "", "while they are held none is due");
+    is_int(end_of(b, WNOHANG), 0, "and nobody is ended");
+    file_timers_hold(&timers, false);
+    turn(10);
+    is_str(scopes, "held:9 ", "afterwards it is");
+    is_int(end_of(b, 0), SIGKILL, "for its process, too");
 }
 
 static void test_others(void) {
