@@ -44,3 +44,22 @@ output "facts" {
     config_hash = local.config_hash
   }
 }
+
+output "variables" {
+  description = "What was chosen for this cluster and holds as long as it lives, as JSON: dtctl in another folder goes on from it when they share the state"
+  sensitive   = true
+  value = jsonencode({
+    cluster             = var.cluster
+    owner               = var.owner
+    expires             = var.expires
+    region              = var.region
+    az                  = var.az
+    purchase            = var.purchase
+    node_names          = local.names
+    bootstrap_host_keys = var.bootstrap_host_keys
+    ssh_public_key      = var.ssh_public_key
+    operator_cidrs      = var.operator_cidrs
+    ttl_s               = var.ttl_s
+    idle_s              = var.idle_s
+  })
+}

@@ -53,7 +53,7 @@ static int tell_plan(struct session *s, bool compare, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff d;
     size_t changes = 0;
-    if (provider_diff(s, p, &d, e) < 0)
+    if ((p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &d, e) < 0)
         return -1;
     screen_out(s->screen, "cluster %s, provider %s, %zu node%s\n", s->cluster.name, p->name,
                d.wanted.count, d.wanted.count == 1 ? "" : "s");

@@ -2,10 +2,13 @@
 // Lines and states of Terraform ("machine-readable UI" 1.2, state format 4).
 #include "cluster/terraform_line.h"
 
+#include "base/clock.h"
+#include "base/str.h"
+
 #include <limits.h>
 #include <string.h>
 
-enum { STATE_FORMAT = 4 };
+enum { STATE_FORMAT = 4, LOCK_VALUE_BYTES_MAX = 128 };
 
 static const char *const KIND_NAMES[] = {[TERRAFORM_TEXT] = "",
                                          [TERRAFORM_OTHER] = "",
@@ -147,4 +150,45 @@ const char *terraform_state_address(struct arena *a, const struct terraform_reso
     if (r->key[0])
         return arena_printf(a, "%s[\"%s\"]", name, r->key);
     return r->index < 0 ? name : arena_printf(a, "%s[%d]", name, r->index);
+}
+
+// ---- lock --------------------------------------------------------------------------------------
+
+// What follows "Name:" on a line of its own, or behind the frame that is drawn for people.
+static const char *lock_value(struct arena *a, const char *text, const char *name) {
+    for (const char *p = strstr(text, name); p; p = strstr(p + 1, name)) {
+        const char *value = p + strlen(name);
+        if (p == text || !strchr(" \n\t", p[-1]) || *value != ':')
+            continue;
+        value += 1 + strspn(value + 1, " ");
+        size_t len = strcspn(value, "\r\n");
+        return str_printable(a, value, len < LOCK_VALUE_BYTES_MAX ? len : LOCK_VALUE_BYTES_MAX);
+    }
+    return "";
+}
+
+bool terraform_lock_parse(struct arena *a, const char *text, struct terraform_lock *out) {
+    static const char mark[] = "Lock Info:", type[] = "OperationType";
+    const char *info = strstr(text, mark);
+    *out = (struct terraform_lock){.id = "", .who = "", .operation = ""};
+    if (!info)
+        return false;
+    out->id = lock_value(a, info, "ID");
+    // It goes on a command line, also by hand: what no Terraform makes is not repeated.
+    if (strspn(out->id, "0123456789abcdef-") != strlen(out->id) || out->id[0] == '-')
+        out->id = "?";
+    out->who = lock_value(a, info, "Who");
+    out->operation = lock_value(a, info, "Operation");
+    if (str_starts(out->operation, type)) {
+        char *word = arena_strdup(a, out->operation + strlen(type));
+        for (char *c = word; *c; c++)
+            *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 'a' - 'A') : *c;
+        out->operation = word;
+    }
+    // "2026-01-02 03:04:05.678 +0000 UTC", as Go prints times.
+    char *since = arena_strdup(a, lock_value(a, info, "Created"));
+    since[strcspn(since, " ")] = 'T';
+    int64_t since_ms = clock_of_iso(since);
+    out->since_ms = since_ms < 0 ? 0 : since_ms;
+    return out->id[0] != 0;
 }

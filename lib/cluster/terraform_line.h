@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Terraform prints: one line of `-json` output, and its state (`state pull`, format 4). Pure,
-// bounded; the bytes come from another program and are checked like any.
+// What Terraform prints: one line of `-json` output, its state (`state pull`, format 4), and who
+// holds that state's lock. Pure, bounded; the bytes come from another program and are checked like
+// any.
 //
 //     while ((len = next line)) {
 //         struct terraform_line l;
@@ -87,5 +88,16 @@ int terraform_state_parse(struct arena *a, const char *text, size_t len,
 
 // "module.nodes.aws_instance.node[0]", as -target and -replace take it.
 const char *terraform_state_address(struct arena *a, const struct terraform_resource *r);
+
+// Who holds the lock of a state, in the words of an error that quotes it ("Lock Info:" and what
+// follows). Strings are printable, "" when they are not there.
+struct terraform_lock {
+    const char *id;        // hexadecimal digits and '-'; "?": it is none; "": nobody
+    const char *who;       // "ann@laptop"
+    const char *operation; // "apply"
+    int64_t since_ms;      // wall clock of its maker; 0: not told
+};
+// text may be anything; false when it quotes no lock.
+bool terraform_lock_parse(struct arena *a, const char *text, struct terraform_lock *out);
 
 #endif

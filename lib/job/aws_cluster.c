@@ -20,22 +20,27 @@ enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 
 // ---- region, owner, operator -------------------------------------------------------------------
 
-// Of the cluster's last apply; "": none.
-static const char *region_made(struct session *s) {
+// Of the cluster's last apply; all of it empty: none.
+static struct aws_vars vars_made(struct session *s) {
     const char *path = terraform_vars_path(s);
     char *text;
     size_t len;
-    struct aws_vars v;
+    struct aws_vars v = {.region = "", .owner = ""};
     struct err ignored = {0};
     if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, &ignored) < 0 ||
         aws_vars_read(s->arena, text, len, &v, &ignored) < 0)
-        return "";
-    return v.region;
+        return (struct aws_vars){.region = "", .owner = ""};
+    return v;
+}
+
+const char *aws_cluster_made_by(struct session *s) {
+    struct aws_vars made = vars_made(s);
+    return made.owner[0] ? made.owner : NULL;
 }
 
 int aws_cluster_region(struct session *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
-    const char *made = region_made(s), *other = getenv("AWS_DEFAULT_REGION"),
+    const char *made = vars_made(s).region, *other = getenv("AWS_DEFAULT_REGION"),
                *home = getenv("HOME");
     const char *file = getenv("AWS_CONFIG_FILE");
     char *text = NULL;
@@ -141,6 +146,12 @@ static int read_before(struct aws_cluster *c, struct err *e) {
     return 0;
 }
 
+bool aws_cluster_same_key(const char *one, const char *other) {
+    size_t len = one ? strcspn(one, " ") : 0;
+    len += len && one[len] ? 1 + strcspn(one + len + 1, " \r\n") : 0;
+    return len && strncmp(one, other, len) == 0 && strchr(" \r\n", other[len]);
+}
+
 int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
     *c = (struct aws_cluster){.session = s};
     const char *key = NULL, *region = NULL;
@@ -160,7 +171,8 @@ int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
         .cluster = s->cluster.name,
         .owner = c->has_before ? c->before.owner : aws_cluster_owner(s),
         .region = region,
-        .ssh_public_key = key,
+        .ssh_public_key =
+            aws_cluster_same_key(c->before.ssh_public_key, key) ? c->before.ssh_public_key : key,
         .purchase = "on-demand",
     };
     return 0;
@@ -168,6 +180,27 @@ int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
 
 const char *aws_cluster_node_name(struct arena *a, size_t rank) {
     return arena_printf(a, "node%zu", rank);
+}
+
+void aws_cluster_remember(struct session *s, const struct inventory *before, const char *launched,
+                          struct inventory *now) {
+    launched = arena_strdup(s->arena, launched);
+    now->created = before->count && before->created[0] ? before->created : launched;
+    for (size_t i = 0; i < now->count; i++) {
+        struct inventory_node *n = &now->nodes[i];
+        int at = inventory_find(before, n->name);
+        const struct inventory_node *was = at < 0 ? NULL : &before->nodes[at];
+        n->launched = launched;
+        if (!was || !str_eq(was->instance_id, n->instance_id))
+            continue;
+        n->launched = was->launched;
+        n->host_key = was->host_key;
+        n->dtrun = was->dtrun;
+        n->arch = was->arch;
+        n->cpus = was->cpus;
+        n->gpus = was->gpus;
+        n->memory_bytes = was->memory_bytes;
+    }
 }
 
 // One key per node: the one it was given, as long as it may still show it, else a new one.

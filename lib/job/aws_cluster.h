@@ -22,6 +22,8 @@ struct aws_cluster {
 
 // The region of the cluster, configuration, environment or profile; ERR_CONFIG says how to set it.
 int aws_cluster_region(struct session *s, const char **region, struct err *e);
+// Whose the cluster is that was made; who shares its state may be somebody else. NULL: none yet.
+const char *aws_cluster_made_by(struct session *s);
 // Whose instances: aws.owner, or the name of this user.
 const char *aws_cluster_owner(struct session *s);
 
@@ -34,11 +36,27 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
                      struct err *e);
 int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json
 const char *aws_cluster_node_name(struct arena *a, size_t rank);
+bool aws_cluster_same_key(const char *one, const char *other); // whatever their comments
+// What dtctl knows of an instance stays with it; one with another id is another machine, which was
+// launched at that time. Both inventories' strings live on in `now`.
+void aws_cluster_remember(struct session *s, const struct inventory *before, const char *launched,
+                          struct inventory *now);
 // Waits, and serves the loop; -1 when a signal ended that.
 int aws_cluster_pause(struct session *s, int64_t ms);
 
 // What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
 int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); // aws_down.c
+
+// ---- state in S3, for several folders: aws_shared.c
+bool aws_shared(const struct session *s);
+// Before anything is compared or changed: what the state in S3 says of the cluster becomes what the
+// folder says of it, also where it was made, changed or taken down from another one. With local
+// state nothing is to be done. needs_key: it is an error when the cluster's login key is not here.
+int aws_shared_find(struct session *s, bool needs_key, struct err *e);
+// Before things that no state knows are ended: they may be somebody's who is making them now, which
+// is ERR_BUSY. left: the lock that a killed Terraform of this folder left, to be ended when that is
+// done (until then it keeps others out); id "": none.
+int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e);
 
 // ---- up: aws_make.c
 // Applies until it is made or nothing is left to try. The inventory is what Terraform says, with
@@ -61,7 +79,7 @@ struct aws_found {
     } * items;
     size_t count;
 };
-// What carries the tags of this owner and of the cluster (NULL: of every one but those in keep).
+// What carries the tags of the owner and of the cluster (NULL: of every one but those in keep).
 // Reads only, as far as AWS is concerned.
 int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
                    const char *const *keep, size_t keep_count, struct aws_found *out,
@@ -78,5 +96,7 @@ extern const char *const aws_sweep_regions[];
 // known_hosts of the cluster, and the file for ssh(1); its Include line, if that is wanted.
 int aws_ssh_write(struct session *s, const struct inventory *inv, struct err *e);
 int aws_ssh_remove(struct session *s, struct err *e);
+// Nodes without a host key get the one that the cluster's known_hosts has for them.
+int aws_ssh_known_keys(struct session *s, struct inventory *inv, struct err *e);
 
 #endif

@@ -76,6 +76,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
 // Until nothing is found. What is found is ended: the state did not know it.
 static int verify(struct aws_cluster *c, size_t *swept, struct err *e) {
     struct terraform *t = &c->terraform;
+    struct terraform_lock others;
     struct aws_found found = {0};
     *swept = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {
@@ -83,6 +84,8 @@ static int verify(struct aws_cluster *c, size_t *swept, struct err *e) {
             return err_wrap(e, "what is left could not be checked");
         if (found.count == 0)
             return aws_sweep_remove(t, &found, NULL, 0, e);
+        if (aws_shared_alone(c, &others, e) < 0)
+            return -1;
         for (size_t i = 0; i < found.count; i++)
             log_warn("this was left, unrecorded; it is ended now", "kind=%s id=%s",
                      found.items[i].kind, found.items[i].id);

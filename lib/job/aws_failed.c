@@ -104,9 +104,9 @@ static void tell(struct session *s, const struct aws_boot_node *n) {
     screen_event_end(s->screen, &text, &j);
 }
 
-static void tell_next(struct session *s, const struct aws_boot_node *n) {
+static void tell_next(struct session *s, const struct aws_boot_node *n, bool keep) {
     const char *name = n->info->name;
-    if (!s->config->aws.keep_failed)
+    if (!keep)
         screen_note(s->screen, "%s is ended; dtctl up makes another (--keep keeps what fails)",
                     name);
     else if (n->silent)
@@ -132,6 +132,8 @@ int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws
         tell(s, &nodes[i]);
         if (nodes[i].first_key[0]) // it may still show it
             nodes[i].info->host_key = nodes[i].first_key;
+        else // somebody else's, and they may well be in it
+            keep = true;
     }
     if (m->failed_count == 0)
         return 0;
@@ -139,7 +141,7 @@ int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws
         return -1;
     for (size_t i = 0; i < count; i++)
         if (nodes[i].failed)
-            tell_next(s, &nodes[i]);
+            tell_next(s, &nodes[i], keep);
     for (size_t i = 0; i < m->inv->count; i++)
         if (keep || !provider_made_failed(m, m->inv->nodes[i].name))
             m->inv->nodes[stay++] = m->inv->nodes[i];

@@ -211,7 +211,9 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         return 0;
     if (is_new && strstr(r->problem, TAKEN))
         return refuse_taken(m, r->problem, e);
-    if (r->interrupted || r->status >= 128)
+    if (is_new && r->lock.id[0]) // whoever makes it will be asked, not these variables
+        unlink(c->terraform.vars_path);
+    if (r->interrupted || r->status >= 128 || r->lock.id[0])
         return terraform_failure(&c->terraform, r, "up", e);
     struct aws_refusal refusal =
         m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;
@@ -275,39 +277,17 @@ static int choose_replaced(struct make *m, const struct inventory *before, struc
 
 // ---- the inventory -----------------------------------------------------------------------------
 
-// What dtctl knows of an instance stays with it; one with another id is another machine.
-static void remember(struct session *s, const struct inventory *before, struct inventory *now) {
-    char stamp[CLOCK_ISO_BYTES];
-    clock_iso(stamp, clock_wall_ms());
-    now->created =
-        before->count && before->created[0] ? before->created : arena_strdup(s->arena, stamp);
-    for (size_t i = 0; i < now->count; i++) {
-        struct inventory_node *n = &now->nodes[i];
-        int at = inventory_find(before, n->name);
-        const struct inventory_node *was = at < 0 ? NULL : &before->nodes[at];
-        n->launched = arena_strdup(s->arena, stamp);
-        if (!was || !str_eq(was->instance_id, n->instance_id))
-            continue;
-        n->launched = was->launched;
-        n->host_key = was->host_key;
-        n->dtrun = was->dtrun;
-        n->arch = was->arch;
-        n->cpus = was->cpus;
-        n->gpus = was->gpus;
-        n->memory_bytes = was->memory_bytes;
-    }
-}
-
 static int read_inventory(struct make *m, const struct terraform_result *r,
                           const struct inventory *before, struct inventory *out, struct err *e) {
     struct session *s = m->c->session;
+    char stamp[CLOCK_ISO_BYTES];
     const struct json *text = terraform_line_output(r->outputs, "inventory");
     if (!text || text->type != JSON_STR)
         return err_set(e, ERR_FORMAT, "terraform gave no inventory (log: %s)",
                        m->c->terraform.log_path);
     if (inventory_parse(s->arena, text->str, text->len, "terraform's inventory", out, e) < 0)
         return -1;
-    remember(s, before, out);
+    aws_cluster_remember(s, before, clock_iso(stamp, clock_wall_ms()), out);
     return 0;
 }
 

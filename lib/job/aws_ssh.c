@@ -36,6 +36,26 @@ static int write_known_hosts(struct session *s, const struct inventory *inv, str
     return result;
 }
 
+int aws_ssh_known_keys(struct session *s, struct inventory *inv, struct err *e) {
+    const char *path = s->cluster.known_hosts_path;
+    char *text;
+    size_t len;
+    if (!file_exists(path))
+        return 0;
+    if (file_read(s->arena, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e) < 0)
+        return -1;
+    for (size_t i = 0; i < inv->count; i++) {
+        struct inventory_node *n = &inv->nodes[i];
+        struct known_hosts_found f = {0};
+        if (n->host_key && n->host_key[0])
+            continue;
+        known_hosts_search(path, text, len, n->host, n->port ? n->port : 22, NULL, 0, &f);
+        if (f.differs)
+            n->host_key = arena_strndup(s->arena, f.differs_key, f.differs_key_len);
+    }
+    return 0;
+}
+
 static int write_include(struct session *s, const struct inventory *inv, struct err *e) {
     struct strbuf text = {0};
     const char *jump = s->config->ssh.proxy_jump;

@@ -25,7 +25,7 @@ const char *const aws_sweep_regions[] = {"us-east-1",      "us-east-2",      "us
                                          "ap-southeast-2", "sa-east-1",      NULL};
 
 struct scope {
-    const char *region, *cluster;
+    const char *region, *owner, *cluster;
     const char *const *keep;
     size_t keep_count;
     bool free_parts;
@@ -49,7 +49,7 @@ static int write_vars(struct terraform *t, const struct scope *scope, struct err
     json_open(&j, &text);
     json_object(&j, NULL);
     json_str(&j, "region", scope->region);
-    json_str(&j, "owner", aws_cluster_owner(t->session));
+    json_str(&j, "owner", scope->owner);
     json_str(&j, "cluster", scope->cluster);
     json_bool(&j, "free_parts", scope->free_parts);
     json_array(&j, "keep_clusters");
@@ -128,7 +128,11 @@ static int find_in(struct terraform *t, struct scope *scope, struct aws_found *o
 int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
                    const char *const *keep, size_t keep_count, struct aws_found *out,
                    struct err *e) {
-    struct scope scope = {region, cluster, keep, keep_count, true, clock_mono_ms()};
+    const char *maker = cluster ? aws_cluster_made_by(t->session) : NULL;
+    struct scope scope = {region,         maker ? maker : aws_cluster_owner(t->session),
+                          cluster,        keep,
+                          keep_count,     true,
+                          clock_mono_ms()};
     return find_in(t, &scope, out, e);
 }
 
@@ -176,13 +180,15 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     struct terraform *t = &c->terraform;
     struct session *s = c->session;
     struct terraform_state state;
+    struct terraform_lock left;
     struct aws_found found = {0};
     *removed = 0;
     if (!terraform_is_unclean(t))
         return 0;
     log_warn("the last command on this cluster was stopped or killed; looking for what it left",
              "cluster=%s", s->cluster.name);
-    if (terraform_state(t, "infra", &state, e) < 0 ||
+    if (terraform_settle(t, e) < 0 || aws_shared_alone(c, &left, e) < 0 ||
+        terraform_state(t, "infra", &state, e) < 0 ||
         aws_sweep_find(t, c->vars.region, s->cluster.name, NULL, 0, &found, e) < 0)
         return -1;
     const char **known = arena_new(s->arena, const char *, state.count + 1);
@@ -199,6 +205,12 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     }
     if (*removed && aws_sweep_remove(t, &found, known, known_count, e) < 0)
         return -1;
+    if (left.id[0]) {
+        log_warn("terraform was killed while it had the state locked; the lock is ended now",
+                 "lock=%s", left.id);
+        if (terraform_unlock(t, "infra", &left, e) < 0)
+            return -1;
+    }
     forget(t);
     terraform_set_clean(t);
     return 0;

@@ -252,7 +252,8 @@ int provider_up(struct session *s, struct provider_up_result *out, struct err *e
     *out = (struct provider_up_result){0};
     struct provider_made made = {.inv = &out->inventory};
     if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        provider_diff(s, p, &diff, e) < 0 || keep_options(s, e) < 0 || prepare(s, p, &diff, e) < 0)
+        (p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &diff, e) < 0 ||
+        keep_options(s, e) < 0 || prepare(s, p, &diff, e) < 0)
         return -1;
     out->inventory = diff.wanted;
     if (p->make(s, &diff.current, &made, e) < 0) {
@@ -354,6 +355,10 @@ static int clean_nodes(struct session *s, const struct provider *p, struct inven
 static int take_down(struct session *s, const char *nodes, bool force, bool forget,
                      struct provider_down_result *out, struct err *e) {
     struct inventory inv = {0};
+    const struct provider *wanted = provider_of(s->config);
+    // Without its key nobody sees whether something runs there.
+    if (wanted->find && wanted->find(s, !force, e) < 0)
+        return -1;
     // An `up` that was cut leaves instances before it leaves an inventory.
     bool known = cluster_exists(&s->cluster);
     if (!known && !terraform_was_used(s))

@@ -30,6 +30,9 @@ struct provider {
     const char *name;
     // The inventory that the configuration asks for; nothing is touched and nothing is reached.
     int (*plan)(struct session *s, struct inventory *out, struct err *e);
+    // Before all of these: what others did to the same cluster; NULL: only this folder can have.
+    // needs_key: it will be reached, too.
+    int (*find)(struct session *s, bool needs_key, struct err *e);
     // What that is and costs, for a person and for a program; NULL: nothing to add.
     int (*show)(struct session *s, const struct provider_diff *d, struct err *e);
     int (*show_json)(struct session *s, const struct provider_diff *d, struct json_out *j,

@@ -151,7 +151,8 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
         const char *first = bootstrap_key(c, n);
         bool has_own = n->host_key && n->host_key[0] && !str_eq(n->host_key, first);
         // Made by somebody else: known_hosts decides, and the key is not ours to rotate.
-        bool ours = m->phases->nodes[i].at_ms[PHASE_RUNNING] >= 0 || c->has_before;
+        bool accepted = aws_shared(s) && s->config->ssh.accept_host_keys;
+        bool ours = m->phases->nodes[i].at_ms[PHASE_RUNNING] >= 0 || (c->has_before && !accepted);
         if (!has_own)
             nodes[count++] =
                 (struct aws_boot_node){.info = n, .first_key = ours ? first : "", .row = i};
@@ -159,7 +160,33 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
     int result = aws_boot(s, m->phases, nodes, count, e);
     *boot_ms = clock_mono_ms() - started;
     phases_hide(m->phases);
-    return result < 0 ? -1 : aws_failed_settle(c, m, nodes, count, e);
+    return result < 0 || aws_ssh_known_keys(s, m->inv, e) < 0
+               ? -1
+               : aws_failed_settle(c, m, nodes, count, e);
+}
+
+// Whoever shares the state may have made the cluster while this one waited for the lock. Then their
+// nodes are these.
+static int make_nodes(struct aws_cluster *c, struct provider_made *m,
+                      const struct inventory *before, struct err *e) {
+    struct session *s = c->session;
+    size_t wanted = m->inv->count;
+    struct inventory now = {0};
+    struct err found = {0};
+    int result = aws_make_nodes(c, m->phases, before, m->inv, e);
+    if (result == 0 || e->code != ERR_EXISTS || before->count || !aws_shared(s))
+        return result;
+    if (aws_shared_find(s, true, &found) < 0) {
+        *e = found;
+        return -1;
+    }
+    if (!cluster_exists(&s->cluster)) // another cluster of that name
+        return -1;
+    err_clear(e);
+    if (cluster_load(&s->cluster, &now, e) < 0 || aws_cluster_open(c, s, e) < 0 ||
+        aws_cluster_fill(c, wanted, &now, e) < 0)
+        return -1;
+    return aws_make_nodes(c, m->phases, &now, m->inv, e);
 }
 
 // Another lease.ttl is for the nodes that run, too. Written down before anything else, so that they
@@ -188,7 +215,7 @@ static int aws_make(struct session *s, const struct inventory *before, struct pr
         aws_cluster_fill(c, m->inv->count, before, e) < 0 || decide_lease(c, e) < 0)
         return -1;
     phases_show(m->phases);
-    int result = aws_make_nodes(c, m->phases, before, m->inv, e);
+    int result = make_nodes(c, m, before, e);
     if (result == 0) // from here on `down` and `status` know the nodes
         result = cluster_save(&s->cluster, m->inv, e);
     if (result == 0)
@@ -217,6 +244,7 @@ static int aws_check(struct session *s, struct fleet *f, struct err *e) {
 const struct provider provider_aws = {
     .name = "aws",
     .plan = aws_plan,
+    .find = aws_shared_find,
     .show = aws_show,
     .show_json = aws_show_json,
     .compare = aws_compare,

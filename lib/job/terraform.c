@@ -49,6 +49,7 @@ static void keep_problem(struct tail *p, const struct terraform_line *l) {
         return;
     p->out->problem = problem;
     p->out->diagnosed = true;
+    terraform_lock_parse(p->t->session->arena, l->detail, &p->out->lock);
 }
 
 static void take_line(struct tail *p, const char *line, size_t len) {
@@ -117,7 +118,10 @@ static void on_ended(struct child *c, int status) {
 // ---- running -----------------------------------------------------------------------------------
 
 static int open_log(struct tail *p, const char *path, int *write_fd, struct err *e) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *write_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (*write_fd >= 0) // Terraform inherits this lock, and has it as long as it lives
+        (void)fcntl(*write_fd, F_OFD_SETLK, &whole);
     p->log_fd = open(path, O_RDONLY | O_CLOEXEC);
     p->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (*write_fd < 0 || p->log_fd < 0 || p->notify_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0 ||
@@ -188,7 +192,7 @@ int terraform_run(struct terraform *t, const char *root, const char *const *args
     struct tail p = {.t = t, .out = out, .on_line = on_line, .ctx = ctx};
     int64_t started = clock_mono_ms();
     int write_fd = -1;
-    *out = (struct terraform_result){.problem = "", .status = -1};
+    *out = (struct terraform_result){.problem = "", .status = -1, .lock.id = ""};
     p.log_fd = p.notify_fd = -1;
     strbuf_init(&p.pending, TERRAFORM_LINE_BYTES_MAX);
     int result = open_log(&p, t->log_path, &write_fd, e);
@@ -240,9 +244,9 @@ static int copy_state(const struct terraform *t, struct err *e) {
     return result;
 }
 
-int terraform_apply(struct terraform *t, const char *root, const char *const *further,
-                    terraform_on_line *on_line, void *ctx, struct terraform_result *out,
-                    struct err *e) {
+static int apply(struct terraform *t, const char *root, const char *const *further,
+                 int lock_timeout_s, terraform_on_line *on_line, void *ctx,
+                 struct terraform_result *out, struct err *e) {
     enum { ARGS_MAX = 8 };
     size_t n = 0, extra = 0;
     while (further && further[extra])
@@ -252,13 +256,26 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
     args[n++] = "-json";
     args[n++] = "-auto-approve";
     args[n++] = "-input=false";
-    args[n++] = arena_printf(t->session->arena, "-lock-timeout=%ds", TERRAFORM_LOCK_TIMEOUT_S);
+    args[n++] = arena_printf(t->session->arena, "-lock-timeout=%ds", lock_timeout_s);
     for (size_t i = 0; i < extra; i++)
         args[n++] = further[i];
+    return terraform_run(t, root, args, on_line, ctx, out, e);
+}
+
+int terraform_apply(struct terraform *t, const char *root, const char *const *further,
+                    terraform_on_line *on_line, void *ctx, struct terraform_result *out,
+                    struct err *e) {
     bool unclean_before = terraform_is_unclean(t);
     if (copy_state(t, e) < 0 || file_write_atomic(unclean_path(t), "", 0, 0600, e) < 0 ||
-        terraform_run(t, root, args, on_line, ctx, out, e) < 0)
+        apply(t, root, further, 0, on_line, ctx, out, e) < 0)
         return -1;
+    if (out->lock.id[0] && !out->interrupted) {
+        log_warn("somebody else works on this cluster; waiting for that to end",
+                 "for_s=%d holder=\"%s\" remedy=\"%s\"", TERRAFORM_LOCK_TIMEOUT_S,
+                 terraform_lock_words(t, &out->lock), terraform_lock_remedy(t, &out->lock));
+        if (apply(t, root, further, TERRAFORM_LOCK_TIMEOUT_S, on_line, ctx, out, e) < 0)
+            return -1;
+    }
     // An end of its own, good or bad, is a recorded one. Killed it records nothing; interrupted it
     // drops requests that are under way, and what AWS then starts is in no state.
     if (out->status < 128 && !out->interrupted && !unclean_before)
@@ -273,6 +290,9 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
                        "%s was stopped; dtctl up goes on with it, dtctl down takes away what was "
                        "made",
                        what);
+    if (r->lock.id[0])
+        return err_set(e, ERR_BUSY, "%s: somebody else works on this cluster: %s; %s", what,
+                       terraform_lock_words(t, &r->lock), terraform_lock_remedy(t, &r->lock));
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
                        "%s: terraform was ended by %s; dtctl up, down or gc looks for what it left "
@@ -288,21 +308,27 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
     char *text = NULL;
     int status = 0;
     int64_t started = clock_mono_ms();
+    auto_close int log_fd = open(t->log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    off_t said = log_fd < 0 ? 0 : lseek(log_fd, 0, SEEK_END);
     struct proc_spec spec = {.argv = command(t, root, args),
                              .env = t->env,
                              .cwd = t->folder,
                              .in = -1,
                              .out = -1,
-                             .err = -1,
+                             .err = log_fd,
                              .new_group = true};
     int result = proc_run(&spec, &text, TERRAFORM_STATE_BYTES_MAX, TERRAFORM_LOCK_TIMEOUT_S * 1000,
                           &status, e);
     t->spent_ms += clock_mono_ms() - started;
-    if (result == 0 && status != 0)
-        result = err_set(e, ERR_FAILED,
-                         "terraform does not give its state (status %d); try: %s -chdir=%s/%s "
-                         "state pull",
-                         proc_status_code(status), t->program, t->folder, root);
+    if (result == 0 && status != 0) {
+        char words[TERRAFORM_PROBLEM_BYTES_MAX] = "";
+        if (log_fd >= 0)
+            (void)pread(log_fd, words, sizeof words - 1, said);
+        result = -1;
+        if (!terraform_refused_bucket(t, words, e))
+            err_set(e, ERR_FAILED, "terraform does not give its state (status %d; log: %s)",
+                    proc_status_code(status), t->log_path);
+    }
     if (result == 0)
         result = terraform_state_parse(t->session->arena, text, strlen(text), out, e);
     free(text);

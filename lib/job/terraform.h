@@ -11,6 +11,9 @@
 // terraform.tfstate, terraform.log. Its output goes to that log and is read from there, so that a
 // dtctl that dies takes nothing with it: Terraform goes on and records what it made.
 //
+// It keeps the log locked as long as it lives, so a later dtctl knows whether it still works. The
+// state has a lock of its own (in S3: for all who share it): apply says who holds it, and waits.
+//
 // Terraform is never killed. The first interrupt of dtctl is passed on as one SIGINT, upon which it
 // ends what is under way and records it; further ones only say so.
 #ifndef JOB_TERRAFORM_H
@@ -41,7 +44,8 @@ struct terraform_result {
     const char *problem;        // of the first error, "" when there was none; session's arena
     const struct json *outputs; // NULL: none
     int64_t add, change, remove;
-    bool diagnosed; // problem is Terraform's own, not words of a program around it
+    bool diagnosed;             // problem is Terraform's own, not words of a program around it
+    struct terraform_lock lock; // id not "": somebody else works on the state, so it failed
 };
 
 // Whether anything was ever made from here: then the folder has variables.
@@ -54,11 +58,26 @@ int terraform_open(struct terraform *t, struct session *s, const char *region, s
 int terraform_run(struct terraform *t, const char *root, const char *const *args,
                   terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                   struct err *e);
-// The same for `apply` with what every apply has; further ends with NULL, or is NULL. Marks the
-// folder as unclean meanwhile, and keeps a copy of the local state.
+// The same for `apply` with what every apply has, waiting for the state's lock; further ends with
+// NULL, or is NULL. Marks the folder as unclean meanwhile, and keeps a copy of the local state.
 int terraform_apply(struct terraform *t, const char *root, const char *const *further,
                     terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                     struct err *e);
+// Waits until no Terraform of an earlier command works in this folder; ERR_BUSY after
+// TERRAFORM_LOCK_TIMEOUT_S.
+int terraform_settle(struct terraform *t, struct err *e);
+// Who holds the lock of a state in S3; out->id "": nobody.
+int terraform_locked(struct terraform *t, const char *root, struct terraform_lock *out,
+                     struct err *e);
+// Whether that can only have been a Terraform of this folder that was killed: the lock is of this
+// user and computer, and came into being with the apply that left the folder unclean.
+bool terraform_lock_is_left(const struct terraform *t, const struct terraform_lock *lock);
+int terraform_unlock(struct terraform *t, const char *root, const struct terraform_lock *lock,
+                     struct err *e);
+// "ann@laptop (apply, since 2026-01-02T03:04:05Z)", and how to end it by hand.
+const char *terraform_lock_words(const struct terraform *t, const struct terraform_lock *lock);
+const char *terraform_lock_remedy(const struct terraform *t, const struct terraform_lock *lock);
+
 // Something was going on when a dtctl or a Terraform was killed: what it made may be unrecorded.
 bool terraform_is_unclean(const struct terraform *t);
 void terraform_set_clean(const struct terraform *t);
@@ -68,6 +87,10 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
 // The result as an error: what failed, Terraform's words, and where all of them are.
 int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
                       struct err *e);
+
+// Whether these words of a command that failed are about the bucket of aws.state: then *e says what
+// is wrong with it, and what to do. terraform_bucket.c
+bool terraform_refused_bucket(const struct terraform *t, const char *words, struct err *e);
 
 // The words of a line that says what went wrong; NULL when it says something else.
 const char *terraform_problem(struct arena *a, const struct terraform_line *l);

@@ -117,6 +117,8 @@ static void note_key(struct known_hosts_found *f, const char *path, int number, 
             if (!f->differs) {
                 f->differs_path = path;
                 f->differs_line = number;
+                f->differs_key = type.p;
+                f->differs_key_len = (size_t)(key.p + key.len - type.p);
             }
             f->differs = true;
         }

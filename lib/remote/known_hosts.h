@@ -45,6 +45,8 @@ struct known_hosts_found {
     unsigned types;           // bit per enum known_hosts_type that is listed
     const char *differs_path; // where the first other key is
     int differs_line;
+    const char *differs_key; // "ssh-ed25519 AAAA…" inside the text that was searched
+    size_t differs_key_len;
 };
 
 // Looks through one file's text. name is the host name or the HostKeyAlias; port 22 is searched as

@@ -189,6 +189,16 @@ cloud_api() {
         "${fields[@]}" $CLOUD_API/
 }
 
+# cloud_s3 METHOD BUCKET[/KEY] [ARGUMENT OF CURL…]: asks the S3 API itself; fails as it does.
+cloud_s3() {
+    curl -fsS -X "$1" -H "$(cloud_scope us-east-1 s3)" "${@:3}" "$CLOUD_API/$2"
+}
+
+# cloud_objects BUCKET: the keys in it, one a line.
+cloud_objects() {
+    cloud_s3 GET "$1?list-type=2" | grep -o '<Key>[^<]*' | cut -d'>' -f2
+}
+
 # cloud_instances [REGION]: the ids of the instances that the API says are not ended, one a line.
 # shellcheck disable=SC2120
 cloud_instances() {

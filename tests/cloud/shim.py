@@ -30,6 +30,9 @@ import shim_xml
 
 BODY_BYTES_MAX = 4 << 20
 FORWARD_SECONDS_MAX = 60
+# Of a bucket, and of an object in it; paths are of the form /BUCKET/KEY.
+S3_ACTIONS = {"GET": ("ListBucket", "GetObject"), "HEAD": ("ListBucket", "GetObject"),
+              "PUT": ("CreateBucket", "PutObject"), "DELETE": ("DeleteBucket", "DeleteObject")}
 SCOPE = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 
 
@@ -53,6 +56,8 @@ class Call:
         if "x-www-form-urlencoded" in headers.get("Content-Type", ""):
             self.params = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
             self.action = self.params.get("Action", "")
+        if self.service == "s3" and method in S3_ACTIONS:
+            self.action = S3_ACTIONS[method]["/" in path.partition("?")[0].strip("/")]
         self.action = self.action or f"{method} {path.partition('?')[0]}"
 
     def forward(self, params=None):

@@ -217,6 +217,20 @@ cloud_fault deny action=CreateVpc
 api CreateVpc CidrBlock=10.1.0.0/16
 is "$(field Code)" UnauthorizedOperation 'deny: no permission'
 cloud_fault none
+
+# ---- S3, with the condition that Terraform's lock rests on ----
+cloud_s3 PUT shelf >out/bucket
+put() { cloud_s3 PUT shelf/a/lock --data-binary "$1" -H 'If-None-Match: *'; }
+ok 'an object that is not there yet' put one
+isnt=1
+put two 2>out/put.err && isnt=0
+result $isnt 'is made only once'
+is "$(cloud_s3 GET shelf/a/lock)" one 'and stays'
+is "$(cloud_objects shelf)" a/lock 'the bucket lists it'
+cloud_fault deny action=GetObject
+out=$(cloud_s3 GET shelf/a/lock --no-fail)
+is "$(field Code)" AccessDenied 'deny: no permission for an object'
+cloud_fault none
 before=$(cloud_instances | wc -l)
 cloud_fault lost times=1
 start "$a" ClientToken=lost 2>out/lost.err

@@ -114,9 +114,9 @@ KINDS = {
         "Your Spot request price is lower than the minimum required Spot request fulfillment "
         "price."),
     "deny": lambda fault, call: (
-        403, "UnauthorizedOperation",
+        403, "AccessDenied" if call.service == "s3" else "UnauthorizedOperation",
         f"You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/"
-        f"tester is not authorized to perform: ec2:{call.action}"),
+        f"tester is not authorized to perform: {call.service}:{call.action}"),
     "throttle": lambda fault, call: (503, "RequestLimitExceeded", "Request limit exceeded."),
     "hang": lambda fault, call: None,
     "lost": lambda fault, call: None,

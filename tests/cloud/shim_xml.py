@@ -19,6 +19,9 @@ def refusal(call, status, code, message):
         text = (f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error>"
                 "</Errors><RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>")
         return status, {"Content-Type": "text/xml"}, text.encode(), code
+    if call.service == "s3":
+        text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+        return status, {"Content-Type": "application/xml"}, text.encode(), code
     text = f'{{"__type": "{code}", "message": "{message}"}}'
     return status, {"Content-Type": "application/x-amz-json-1.1"}, text.encode(), code
 

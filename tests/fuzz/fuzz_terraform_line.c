@@ -25,6 +25,11 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     else
         for (size_t i = 0; i < state.count; i++)
             must(state.resources[i].id && state.resources[i].type && state.resources[i].key);
+    struct terraform_lock lock;
+    bool locked = terraform_lock_parse(&a, text, &lock);
+    must(lock.id && lock.who && lock.operation && locked == (lock.id[0] != 0));
+    for (const char *p = lock.who; *p; p++)
+        must((unsigned char)*p >= 0x20 && *p != 0x7f);
     struct aws_refusal r = aws_refusal_of(&a, text);
     must(r.words && r.next && r.quota && strlen(r.code) < sizeof r.code);
     for (const char *p = r.words; *p; p++)

@@ -55,6 +55,7 @@ static void test_verdicts(void) {
     struct known_hosts_found f = search("# c\n\ngpu01 " KEY_B "\n", "gpu01", 22, KEY_A);
     ok(f.differs && !f.match, "another key differs");
     is_int(f.differs_line, 3, "the line is told");
+    is_str(arena_strndup(&arena, f.differs_key, f.differs_key_len), KEY_B, "and the key");
     f = search("gpu01 " KEY_B "\ngpu01 " KEY_A "\n", "gpu01", 22, KEY_A);
     ok(f.match && !f.differs, "one of two keys is enough");
     f = search("gpu01 " KEY_C "\n", "gpu01", 22, KEY_A);

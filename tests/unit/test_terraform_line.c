@@ -86,9 +86,40 @@ static void states(void) {
            "resources of a wrong shape are none");
 }
 
+static void locks(void) {
+    struct terraform_lock l;
+    ok(terraform_lock_parse(&a,
+                            "Error message: operation error S3: PutObject, https response error "
+                            "StatusCode: 412, api error PreconditionFailed: At least one\n"
+                            "Lock Info:\n  ID:        9db590f1-b6fe-c5f2-2678-8804f089deba\n"
+                            "  Path:      team-state/gpu/both/terraform.tfstate\n"
+                            "  Operation: OperationTypeApply\n  Who:       ann@laptop\n"
+                            "  Version:   1.11.4\n"
+                            "  Created:   2026-01-02 03:04:05.678901234 +0000 UTC\n  Info:      \n"
+                            "\n\nTerraform acquires a state lock to protect the state",
+                            &l),
+       "an error that quotes a lock");
+    is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "its id");
+    is_str(l.who, "ann@laptop", "who holds it");
+    is_str(l.operation, "apply", "for what");
+    is_int(l.since_ms, 1767323045000, "since when");
+    ok(terraform_lock_parse(&a, "│ Lock Info:\n│   ID:        a1\n│   Who:       b@\033[1mc\r\n",
+                            &l),
+       "in the frame for people");
+    is_str(l.id, "a1", "its id, too");
+    ok(!strchr(l.who, 033), "nothing of it moves the cursor");
+    is_int(l.since_ms, 0, "no time is none");
+    terraform_lock_parse(&a, "Lock Info:\n  ID: x; reboot\n", &l);
+    is_str(l.id, "?", "an id that no Terraform makes is not repeated");
+    ok(!terraform_lock_parse(&a, "Lock Info:\n  Who: a@b\n", &l), "without an id it is none");
+    ok(!terraform_lock_parse(&a, "ID: x\nWho: y\n", &l), "nor without its heading");
+    is_str(l.id, "", "and says so");
+}
+
 int main(void) {
     lines();
     states();
+    locks();
     arena_fini(&a);
     return done_testing();
 }

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bucket of aws.state, where Terraform does not get at it.
+#include "job/terraform.h"
+
+#include "cluster/aws_refusal.h"
+#include "cluster/aws_vars.h"
+
+#include <string.h>
+
+// Terraform breaks its sentences into lines, and draws a frame beside them.
+static const char *one_line(struct arena *a, const char *words) {
+    static const char frame[] = "\u2502";
+    struct strbuf text = {0};
+    for (const char *p = words; *p;) {
+        size_t gap = strspn(p, " \t\r\n");
+        if (str_starts(p + gap, frame))
+            gap += sizeof frame - 1;
+        if (gap == 0)
+            strbuf_addc(&text, *p++);
+        else if (text.len && text.data[text.len - 1] != ' ')
+            strbuf_addc(&text, ' ');
+        p += gap;
+    }
+    const char *line = arena_strdup(a, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return line;
+}
+
+bool terraform_refused_bucket(const struct terraform *t, const char *words, struct err *e) {
+    struct session *s = t->session;
+    const char *state = s->config->aws.state, *bucket = NULL, *folder = NULL;
+    if (!state[0])
+        return false;
+    aws_vars_split_s3(s->arena, state, &bucket, &folder);
+    const char *line = one_line(s->arena, words), *where = config_where(s->config, "aws.state");
+    struct aws_refusal r = aws_refusal_of(s->arena, line);
+    if (strstr(line, "bucket") && strstr(line, "does not exist"))
+        err_set(e, ERR_CONFIG,
+                "%s: there is no bucket '%s'; make it, with versioning, or name another", where,
+                bucket);
+    else if (r.kind == AWS_REFUSAL_PERMISSION)
+        err_set(e, ERR_AUTH,
+                "%s: bucket '%s' may not be used (%s%s%s); dtctl needs s3:ListBucket of it, and "
+                "s3:GetObject, s3:PutObject and s3:DeleteObject of what is in '%s%s%s/'",
+                where, bucket, r.code[0] ? r.code : "no permission", r.action[0] ? ": " : "",
+                r.action, folder, *folder ? "/" : "", s->cluster.name);
+    else
+        return false;
+    return true;
+}

@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A cluster whose state is in a bucket, and two operators, each with a folder of their own. Who
+# comes second waits, goes on with what the first one made, and may take it down. What a killed
+# command left (instances, the lock) is found. A bucket that cannot be used is one sentence.
+# shellcheck disable=SC2317,SC2119 # called by wait_for; without arguments
+source "${0%/*}/../lib.sh"
+source "$SRC/tests/cloud/cloud.sh" || exit 1
+cloud_start "$@"
+bucket=team-state
+key=gpu/both/terraform.tfstate
+state='state = "s3://team-state/gpu"'
+
+object() { # KEY: its text, or nothing
+    cloud_s3 GET "$bucket/$1" 2>/dev/null
+}
+is_locked() { object "$key.tflock" | grep -q OperationTypeApply; }
+is_free() { ! is_locked; }
+running() { [ "$(cloud_instances | wc -l)" -eq "$1" ]; }
+says() { grep -q "$2" "$1"; }
+says_once() { # FILE REGEX DESCRIPTION: the error, and nothing of Terraform beside it
+    like "$(cat "$1")" "$2" "$3" || diag "$(cat "$1")"
+    is "$(grep -c '' "$1")" 1 'in one sentence' || diag "$(cat "$1")"
+}
+
+mkdir ann bob
+
+# ---- buckets that cannot be used ----------------------------------------------------------------
+cd ann || exit 1
+cloud_config both 'nodes = 1' -- "$state" 'owner = "ann"'
+cloud_run dtctl up -y >../up.out 2>../up.err
+result $(($? == 2)) 'up with a bucket that is not there is an error of the configuration'
+says_once ../up.err "aws\.state.*there is no bucket 'team-state'; make it" 'it names the bucket'
+cloud_s3 PUT $bucket >/dev/null
+cloud_fault deny action=ListBucket
+cloud_run dtctl up -y >../up.out 2>../up.err
+result $(($? != 0)) 'up without permission for the bucket fails'
+says_once ../up.err "aws\.state.*bucket 'team-state' may not be used .*s3:ListBucket of it" \
+    'it says what is needed'
+cloud_fault none
+is "$(cloud_calls RunInstances)" 0 'nothing was started'
+
+# ---- two at once --------------------------------------------------------------------------------
+cloud_fault hang seconds=12 times=1
+cloud_run dtctl up -y >../ann.out 2>../ann.err &
+ann=$!
+ok 'up locks the state in the bucket' wait_for 120 is_locked
+cd ../bob || exit 1
+cloud_config both 'nodes = 1' -- "$state" 'owner = "bob"'
+mkdir -p .dtctl/both
+cp ../ann/.dtctl/both/id_ed25519 .dtctl/both/
+cloud_run dtctl up -y >../bob.out 2>../bob.err &
+bob=$!
+ok 'a second operator waits' wait_for 120 says ../bob.err 'somebody else works on this cluster'
+like "$(cat ../bob.err)" "$(id -un)@$(hostname) \(apply, since 20" 'and is told who holds the lock'
+like "$(cat ../bob.err)" 'force-unlock [0-9a-f-]{36}' 'and how it is ended should it be left over'
+wait "$bob"
+result $(($? != 0)) 'then it is another folder that made the nodes'
+like "$(cat ../bob.err)" 'copy known_hosts from there to' 'whose host keys come from there' ||
+    diag "$(cat ../bob.err)"
+wait "$ann"
+is $? 0 'the first one is not disturbed' || diag "$(cat ../ann.err)"
+cloud_fault none
+is "$(cloud_calls RunInstances)" 1 'one instance was started'
+ok 'the lock is gone' is_free
+
+# ---- where the state is -------------------------------------------------------------------------
+is "$(cloud_objects $bucket)" $key 'the bucket has the state, and nothing else'
+like "$(object $key)" '"aws_instance"' 'which knows the instance'
+is "$(find ../ann -name '*.tfstate' ! -path '*/.terraform/*')" '' 'the folder has none'
+is "$(grep -c 'OPENSSH PRIVATE' ../ann/.dtctl/both/terraform/terraform.log)" 0 \
+    'no private key is in the log'
+cd ../ann || exit 1
+run cloud_run dtctl plan
+is "$status" 0 'plan' || diag "$err"
+like "$out" 'nothing to change' 'wants nothing'
+
+# ---- the second operator ------------------------------------------------------------------------
+cd ../bob || exit 1
+cp ../ann/.dtctl/both/known_hosts .dtctl/both/
+run cloud_run dtctl up -y
+is "$status" 0 'up of the second operator' || diag "$out" "$err"
+like "$err" 'is taken over as s3://team-state/gpu has it' 'finds the cluster in the bucket'
+is "$(cloud_calls RunInstances)" 1 'and starts nothing'
+is "$(cloud_calls TerminateInstances)" 0 'nor ends anything'
+is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
+    "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'with the same login key'
+run cloud_run dtctl status
+is "$status" 0 'status' || diag "$err"
+like "$out" 'node0 .*idle' 'shows the node'
+run cloud_run dtctl plan
+like "$out" 'nothing to change' 'and plan wants nothing' || diag "$out" "$err"
+cloud_api DescribeInstances us-east-1 >../instances.xml
+is "$(grep -c '<value>bob' ../instances.xml)" 0 "the cluster stays ann's"
+
+# ---- the state is not moved by a word -----------------------------------------------------------
+cp dtctl.toml shared.toml
+grep -v '^state' shared.toml >dtctl.toml
+cloud_run dtctl up -y >../up.out 2>../up.err
+result $(($? == 2)) 'up without aws.state is refused'
+says_once ../up.err 'aws\.state.*the cluster exists, and its state is elsewhere; set it back' \
+    'with what to do'
+mv shared.toml dtctl.toml
+
+# ---- killed -------------------------------------------------------------------------------------
+cd ../ann || exit 1
+cloud_fault hang seconds=12 times=1
+cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
+ann=$!
+ok 'a larger cluster is being made' wait_for 120 running 2
+# shellcheck disable=SC2046 # one word for each process; this process namespace has no others
+kill -9 $(pgrep -P "$ann" -x dtctl || echo "$ann") $(pgrep -x terraform) \
+    $(pgrep -f terraform-provider)
+wait "$ann" 2>/dev/null
+cloud_fault none
+ok 'killed, it leaves the lock' is_locked
+cd ../bob || exit 1
+cloud_run dtctl down -y --force >../bob.out 2>../bob.err &
+bob=$!
+ok 'down from elsewhere waits' wait_for 120 says ../bob.err 'force-unlock'
+cd ../ann || exit 1
+run cloud_run dtctl gc
+is "$status" 0 'gc where it was killed' || diag "$out" "$err"
+like "$err" 'an earlier command left this behind.*aws_instance|kind=instance id=i-' \
+    'ends what no state knows' || diag "$err"
+like "$err" 'the lock is ended now' 'and the lock'
+wait "$bob"
+is $? 0 'then down goes on by itself' || diag "$(cat ../bob.err)"
+like "$(cat ../bob.out)" 'AWS has no instance' 'until nothing is left'
+is "$(cloud_instances)$(cloud_things)" '' 'and nothing is'
+is "$(cloud_objects $bucket)" $key 'the bucket has no lock'
+is "$(object $key | grep -c '"aws_instance"')" 0 'nor a state with an instance'
+run cloud_run dtctl plan
+is "$status" 0 'plan of the first operator' || diag "$err"
+like "$err" 'was taken down from another folder' 'knows that the cluster is gone'
+like "$out" '\+ node0' 'and would make it anew'
+cloud_stop
+is "$(cloud_left)" '' 'nothing is left on this machine'
+done_testing
