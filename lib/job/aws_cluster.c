@@ -146,6 +146,10 @@ static int read_before(struct aws_cluster *c, struct err *e) {
     return 0;
 }
 
+const char *aws_cluster_key_name(struct session *s) {
+    return arena_printf(s->arena, "dtctl-%s", s->cluster.name);
+}
+
 bool aws_cluster_same_key(const char *one, const char *other) {
     size_t len = one ? strcspn(one, " ") : 0;
     len += len && one[len] ? 1 + strcspn(one + len + 1, " \r\n") : 0;
@@ -157,8 +161,7 @@ int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
     const char *key = NULL, *region = NULL;
     if (aws_cluster_region(s, &region, e) < 0 || cluster_create(&s->cluster, e) < 0)
         return -1;
-    const char *comment = arena_printf(s->arena, "dtctl-%s", s->cluster.name);
-    if (ssh_key_file(s->arena, s->cluster.key_path, comment, &key, e) < 0 ||
+    if (ssh_key_file(s->arena, s->cluster.key_path, aws_cluster_key_name(s), &key, e) < 0 ||
         terraform_open(&c->terraform, s, region, e) < 0 || read_before(c, e) < 0)
         return -1;
     if (c->has_before && strcmp(c->before.region, region) != 0)

@@ -36,6 +36,7 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
                      struct err *e);
 int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json
 const char *aws_cluster_node_name(struct arena *a, size_t rank);
+const char *aws_cluster_key_name(struct session *s);           // the comment of the login key
 bool aws_cluster_same_key(const char *one, const char *other); // whatever their comments
 // What dtctl knows of an instance stays with it; one with another id is another machine, which was
 // launched at that time. Both inventories' strings live on in `now`.

@@ -7,12 +7,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "remote/ssh_key.h"
 #include "sys/file.h"
 
 #include <string.h>
 #include <unistd.h>
-
-enum { PUBLIC_KEY_BYTES_MAX = 16384 };
 
 struct shared {
     struct session *session;
@@ -76,27 +75,20 @@ static int take_vars(struct shared *h, struct err *e) {
 // Only the private half has to be handed on.
 static int check_key(struct shared *h, struct err *e) {
     struct session *s = h->session;
-    const char *path = s->cluster.key_path, *wanted = h->vars.ssh_public_key;
-    const char *public_path = arena_printf(s->arena, "%s.pub", path);
-    char *text;
-    size_t len;
+    const char *path = s->cluster.key_path, *key = NULL;
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND,
                        "cluster %s was made from another folder, and its login key is not here; "
                        "copy id_ed25519 and known_hosts from there to %s",
                        s->cluster.name, s->cluster.dir);
-    if (!file_exists(public_path)) {
-        const char *line = arena_printf(s->arena, "%s\n", wanted);
-        return file_write_atomic(public_path, line, strlen(line), 0644, e);
-    }
-    if (file_read(s->arena, public_path, PUBLIC_KEY_BYTES_MAX, &text, &len, e) < 0)
+    if (ssh_key_file(s->arena, path, aws_cluster_key_name(s), &key, e) < 0)
         return -1;
-    if (aws_cluster_same_key(wanted, text))
+    if (aws_cluster_same_key(h->vars.ssh_public_key, key))
         return 0;
     return err_set(e, ERR_CONFIG,
                    "'%s' is not the login key of cluster %s; copy id_ed25519 from the folder that "
-                   "made the cluster, and remove '%s'",
-                   path, s->cluster.name, public_path);
+                   "made the cluster, and remove '%s.pub'",
+                   path, s->cluster.name, path);
 }
 
 // ---- the nodes ---------------------------------------------------------------------------------

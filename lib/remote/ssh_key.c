@@ -2,9 +2,11 @@
 // Making keys. The layout is that of OpenSSH's PROTOCOL.key.
 #include "remote/ssh_key.h"
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/str.h"
 #include "remote/base64.h"
+#include "remote/known_hosts.h"
 #include "sys/file.h"
 
 #include <openssl/evp.h>
@@ -12,7 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 32, KEY_FILE_BYTES_MAX = 4096, COMMENT_BYTES_MAX = 128, LINE_CHARS = 70 };
+enum { KEY_BYTES = 32, COMMENT_BYTES_MAX = 128, LINE_CHARS = 70 };
+
+static const char MAGIC[] = "openssh-key-v1"; // with its NUL
+static const char BEGIN[] = "-----BEGIN OPENSSH PRIVATE KEY-----\n";
+static const char END[] = "-----END OPENSSH PRIVATE KEY-----\n";
 
 static void put_u32(struct strbuf *b, size_t v) {
     unsigned char p[4] = {(unsigned char)(v >> 24), (unsigned char)(v >> 16),
@@ -82,16 +88,16 @@ int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, stru
         return -1;
     put_text(&blob, "ssh-ed25519");
     put_bytes(&blob, public, KEY_BYTES);
-    strbuf_add(&all, "openssh-key-v1", sizeof "openssh-key-v1"); // with its NUL
+    strbuf_add(&all, MAGIC, sizeof MAGIC);
     put_text(&all, "none");
     put_text(&all, "none");
     put_text(&all, "");
     put_u32(&all, 1);
     put_bytes(&all, blob.data, blob.len);
     put_private_part(&all, secret, public, comment);
-    strbuf_adds(&text, "-----BEGIN OPENSSH PRIVATE KEY-----\n");
+    strbuf_adds(&text, BEGIN);
     put_lines(&text, all.data, all.len);
-    strbuf_adds(&text, "-----END OPENSSH PRIVATE KEY-----\n");
+    strbuf_adds(&text, END);
     base64_encode(encoded, blob.data, blob.len);
     out->private_key = arena_strdup(a, strbuf_cstr(&text));
     out->public_key = arena_printf(a, "ssh-ed25519 %s %s", encoded, comment);
@@ -103,6 +109,67 @@ int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, stru
     return 0;
 }
 
+static const void *get_bytes(struct bytes_reader *r, size_t *len) {
+    const unsigned char *p = bytes_get(r, 4);
+    *len = p ? (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3] : 0;
+    return bytes_get(r, *len);
+}
+
+// The bytes between BEGIN and END; -1: there are none.
+static long decode_lines(struct arena *a, const char *text, unsigned char **out) {
+    size_t len = strlen(text), chars = 0;
+    if (len > SSH_KEY_BYTES_MAX || !str_starts(text, BEGIN))
+        return -1;
+    char *joined = arena_new(a, char, len + 1);
+    for (const char *p = text + sizeof BEGIN - 1; *p && *p != '-'; p++)
+        if (*p != '\n' && *p != '\r')
+            joined[chars++] = *p;
+    *out = arena_new(a, unsigned char, BASE64_DECODED_MAX(chars));
+    long n = base64_decode(*out, joined, chars);
+    memset(joined, 0, chars);
+    return n;
+}
+
+int ssh_key_public(struct arena *a, const char *private_key, const char *comment,
+                   const char **public_key, struct err *e) {
+    unsigned char *bytes = NULL;
+    size_t len = 0, skipped;
+    long n = decode_lines(a, private_key, &bytes);
+    struct bytes_reader r = bytes_reader(bytes, n < 0 ? 0 : (size_t)n);
+    const char *magic = bytes_get(&r, sizeof MAGIC);
+    for (int i = 0; i < 3; i++) // cipher, key derivation, its options
+        (void)get_bytes(&r, &skipped);
+    (void)bytes_get(&r, 4); // how many keys: one
+    const void *blob = get_bytes(&r, &len);
+    const char *type = blob ? known_hosts_blob_type(a, blob, len) : NULL;
+    bool fine = magic && memcmp(magic, MAGIC, sizeof MAGIC) == 0 && type;
+    if (fine) {
+        char *encoded = arena_new(a, char, BASE64_ENCODED_BYTES(len));
+        base64_encode(encoded, blob, len);
+        *public_key = arena_printf(a, "%s %s %s", type, encoded, comment);
+    }
+    if (n > 0)
+        memset(bytes, 0, (size_t)n);
+    return fine ? 0
+                : err_set(e, ERR_FORMAT,
+                          "it is no private key in OpenSSH's format, or it is damaged");
+}
+
+// A key that was copied without its public half.
+static int add_public(struct arena *a, const char *path, const char *public_path,
+                      const char *comment, const char **public_key, struct err *e) {
+    char *text;
+    size_t len;
+    if (file_read(a, path, SSH_KEY_BYTES_MAX, &text, &len, e) < 0)
+        return -1;
+    int result = ssh_key_public(a, text, comment, public_key, e);
+    memset(text, 0, len);
+    if (result < 0)
+        return err_wrap(e, "'%s'", path);
+    const char *line = arena_printf(a, "%s\n", *public_key);
+    return file_write_atomic(public_path, line, strlen(line), 0644, e);
+}
+
 int ssh_key_file(struct arena *a, const char *path, const char *comment, const char **public_key,
                  struct err *e) {
     const char *public_path = arena_printf(a, "%s.pub", path);
@@ -110,16 +177,14 @@ int ssh_key_file(struct arena *a, const char *path, const char *comment, const c
     char *text;
     size_t len;
     if (file_exists(path) && file_exists(public_path)) {
-        if (file_read(a, public_path, KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
+        if (file_read(a, public_path, SSH_KEY_BYTES_MAX, &text, &len, e) < 0)
             return -1;
         text[strcspn(text, "\r\n")] = 0;
         *public_key = text;
         return 0;
     }
     if (file_exists(path))
-        return err_set(e, ERR_NOT_FOUND,
-                       "'%s' is missing, and '%s' is there; ssh-keygen -y -f makes it", public_path,
-                       path);
+        return add_public(a, path, public_path, comment, public_key, e);
     if (ssh_key_make(a, comment, &key, e) < 0)
         return -1;
     const char *line = arena_printf(a, "%s\n", key.public_key);

@@ -7,6 +7,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 
+enum { SSH_KEY_BYTES_MAX = 16384 }; // of a file
+
 struct ssh_key {
     const char *private_key; // the file's text, "-----BEGIN OPENSSH PRIVATE KEY-----\n…"
     const char *public_key;  // "ssh-ed25519 AAAA… comment", without newline
@@ -15,7 +17,11 @@ struct ssh_key {
 // Strings in the arena. The format is OpenSSH's PROTOCOL.key, cipher "none".
 int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, struct err *e);
 
-// The key in the file, made there (0600, and its public half in PATH.pub) when there is none.
+// The public half of a private key in OpenSSH's format: "ssh-ed25519 AAAA… comment".
+int ssh_key_public(struct arena *a, const char *private_key, const char *comment,
+                   const char **public_key, struct err *e);
+
+// The key in the file, made there (0600) when there is none; with its public half in PATH.pub.
 int ssh_key_file(struct arena *a, const char *path, const char *comment, const char **public_key,
                  struct err *e);
 

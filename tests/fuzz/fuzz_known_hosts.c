@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as known_hosts, as a key and as an ignore file.
+// Any text as known_hosts, as a key (public or private) and as an ignore file.
 #include "base/hash.h"
 #include "remote/ignore.h"
 #include "remote/known_hosts.h"
+#include "remote/ssh_key.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         known_hosts_search("f", line, strlen(line), "h", 22, blob, len, &f);
         must(f.match && !f.differs);
     }
+    const char *public_key = NULL;
+    if (ssh_key_public(&a, text, "c", &public_key, &e) == 0)
+        must(known_hosts_parse_key(&a, public_key, &blob, &len, &e) == 0);
     memset(&f, 0, sizeof f);
     known_hosts_search("f", (const char *)data, size, "gpu01", 22, blob, len, &f);
     known_hosts_search("f", (const char *)data, size, "gpu01", 2200, blob, len, &port);

@@ -192,6 +192,13 @@ static void ssh_keys(void) {
     ok(strcmp(one.public_key, two.public_key) != 0, "they differ");
     ok(str_starts(one.public_key, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"), "public half");
     ok(str_starts(one.private_key, "-----BEGIN OPENSSH PRIVATE KEY-----\n"), "private half");
+    const char *again = NULL;
+    is_int(ssh_key_public(&a, one.private_key, "me", &again, &e), 0, "it is in there: %s", e.text);
+    is_str(again, one.public_key, "and comes out");
+    char *damaged = arena_strdup(&a, one.private_key);
+    damaged[60] = '!';
+    is_int(ssh_key_public(&a, damaged, "me", &again, &e), -1, "a damaged one");
+    is_int(ssh_key_public(&a, "ssh-ed25519 AAAA", "me", &again, &e), -1, "another format");
     const char *long_comment = arena_printf(&a, "%0200d", 0);
     is_int(ssh_key_make(&a, long_comment, &one, &e), -1, "a long comment is refused");
 }
