@@ -73,7 +73,9 @@ int aws_gc(struct session *s, bool all_regions, struct aws_gc_result *out, struc
     size_t keep_count = 0, orphans = 0;
     const char *one[2] = {NULL, NULL};
     *out = (struct aws_gc_result){0};
-    if (aws_cluster_region(s, &region, e) < 0 || terraform_open(&t, s, region, e) < 0)
+    // A cluster that this folder shares is none of the leftovers.
+    if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
+        terraform_open(&t, s, region, e) < 0)
         return -1;
     if (terraform_is_unclean(&t) && !s->config->dry_run) {
         struct aws_cluster c;

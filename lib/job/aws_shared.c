@@ -58,10 +58,24 @@ static int read_here(struct shared *h, struct err *e) {
     return 0;
 }
 
+// Whether this folder gave the node the key for its first login: then its own `up` was cut.
+static bool made_here(const struct shared *h, const char *name) {
+    const struct aws_vars *here = &h->here, *vars = &h->vars;
+    for (size_t i = 0; here->keys && vars->keys && i < here->nodes && i < vars->nodes; i++)
+        if (str_eq(here->names[i], name))
+            return here->keys[i].public_key[0] &&
+                   str_eq(here->keys[i].public_key, vars->keys[i].public_key);
+    return false;
+}
+
 static int take_vars(struct shared *h, struct err *e) {
     struct session *s = h->session;
     const char *path = h->terraform.vars_path;
     struct strbuf out = {0};
+    // Whoever made a node logs in to it with that key; here it would only be taken for ours.
+    for (size_t i = 0; h->vars.keys && i < h->vars.nodes; i++)
+        if (!made_here(h, h->vars.names[i]))
+            h->vars.keys[i] = (struct aws_vars_key){"", ""};
     if (h->here.nodes && same_vars(&s->config->aws, &h->here, &h->vars))
         return 0;
     aws_vars_write(&out, &s->config->aws, &h->vars);
@@ -92,14 +106,6 @@ static int check_key(struct shared *h, struct err *e) {
 }
 
 // ---- the nodes ---------------------------------------------------------------------------------
-
-// Whether this folder gave the node the key for its first login: then its own `up` was cut.
-static bool made_here(const struct shared *h, const char *name) {
-    for (size_t i = 0; h->here.keys && h->vars.keys && i < h->here.nodes && i < h->vars.nodes; i++)
-        if (str_eq(h->here.names[i], name))
-            return str_eq(h->here.keys[i].public_key, h->vars.keys[i].public_key);
-    return false;
-}
 
 // What another folder made is trusted by the keys that come from there.
 static int check_host_keys(struct shared *h, const struct inventory *inv, struct err *e) {
@@ -147,6 +153,7 @@ static int forget(struct shared *h, struct err *e) {
     if (h->state.managed_count || terraform_is_unclean(&h->terraform))
         return 0;
     unlink(h->terraform.vars_path);
+    unlink(config_kept_path(s->config));
     if (!cluster_exists(&s->cluster))
         return 0;
     screen_note(s->screen, "cluster %s was taken down from another folder", s->cluster.name);

@@ -176,6 +176,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     int result = aws_make_nodes(c, m->phases, before, m->inv, e);
     if (result == 0 || e->code != ERR_EXISTS || before->count || !aws_shared(s))
         return result;
+    phases_hide(m->phases);
     if (aws_shared_find(s, true, &found) < 0) {
         *e = found;
         return -1;
@@ -186,6 +187,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     if (cluster_load(&s->cluster, &now, e) < 0 || aws_cluster_open(c, s, e) < 0 ||
         aws_cluster_fill(c, wanted, &now, e) < 0)
         return -1;
+    phases_show(m->phases);
     return aws_make_nodes(c, m->phases, &now, m->inv, e);
 }
 

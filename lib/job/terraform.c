@@ -270,6 +270,7 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
         apply(t, root, further, 0, on_line, ctx, out, e) < 0)
         return -1;
     if (out->lock.id[0] && !out->interrupted) {
+        screen_erase(t->session->screen);
         log_warn("somebody else works on this cluster; waiting for that to end",
                  "for_s=%d holder=\"%s\" remedy=\"%s\"", TERRAFORM_LOCK_TIMEOUT_S,
                  terraform_lock_words(t, &out->lock), terraform_lock_remedy(t, &out->lock));
