@@ -65,6 +65,21 @@ data "aws_instances" "same_name" {
 }
 
 # ---- what is chosen once and kept ---------------------------------------------------------------
+# Whoever shares the state and does not know what is in it would change, and take back, what others
+# made: between reading the state and locking it there is time for that.
+resource "terraform_data" "made" {
+  input = var.made
+
+  lifecycle {
+    ignore_changes = [input]
+
+    postcondition {
+      condition     = self.output == var.made
+      error_message = "cluster ${var.cluster} runs already: it was made from another folder that shares this state."
+    }
+  }
+}
+
 # A zone that begins to offer the type, or a newer image, must not replace a cluster that trains.
 resource "terraform_data" "zone" {
   input            = var.az != null ? var.az : try(local.zones[0], "none")

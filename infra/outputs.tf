@@ -55,6 +55,7 @@ output "variables" {
     region              = var.region
     az                  = var.az
     purchase            = var.purchase
+    made                = var.made
     node_names          = local.names
     bootstrap_host_keys = var.bootstrap_host_keys
     ssh_public_key      = var.ssh_public_key

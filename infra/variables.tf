@@ -343,6 +343,13 @@ variable "ssh_public_key" {
   }
 }
 
+variable "made" {
+  type        = string
+  description = "A random word that was chosen when the cluster was made: with another one nothing of it is changed"
+  default     = ""
+  nullable    = false
+}
+
 variable "bootstrap_host_keys" {
   type = list(object({
     private = string

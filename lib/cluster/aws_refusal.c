@@ -71,6 +71,7 @@ static const struct {
     {"InvalidInstanceType", AWS_REFUSAL_UNSUPPORTED, "", true},
     {"UnauthorizedOperation", AWS_REFUSAL_PERMISSION, "", true},
     {"AccessDenied", AWS_REFUSAL_PERMISSION, "", true},
+    {"Forbidden", AWS_REFUSAL_PERMISSION, "", true}, // S3, where an answer has no text
     {"AuthFailure", AWS_REFUSAL_PERMISSION, "", true},
     {"OptInRequired", AWS_REFUSAL_PERMISSION, "", true},
     {"PendingVerification", AWS_REFUSAL_PERMISSION, "", true},

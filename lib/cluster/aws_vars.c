@@ -112,6 +112,7 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
     json_str(&j, "cluster", v->cluster);
     json_str(&j, "owner", v->owner);
     json_str(&j, "expires", v->expires);
+    json_str(&j, "made", v->made ? v->made : "");
     json_str(&j, "region", v->region);
     json_str(&j, "az", v->zone);
     write_nodes(&j, v);
@@ -159,6 +160,7 @@ int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars
     out->cluster = json_get_str(j, "cluster", "");
     out->owner = json_get_str(j, "owner", "");
     out->expires = json_get_str(j, "expires", "");
+    out->made = json_get_str(j, "made", "");
     out->region = json_get_str(j, "region", "");
     out->purchase = json_get_str(j, "purchase", "");
     out->zone = json_get_str(j, "az", NULL);

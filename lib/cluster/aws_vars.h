@@ -23,6 +23,7 @@ struct aws_vars_key {
 
 struct aws_vars {
     const char *cluster, *owner, *expires, *region, *purchase;
+    const char *made; // random, of the first apply: whoever has another one means another cluster
     const char *zone; // NULL: the module takes the first one that offers the type
     size_t nodes;
     const char **names;        // nodes of them

@@ -3,6 +3,7 @@
 #include "job/aws_cluster.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "remote/ssh_key.h"
 #include "sys/file.h"
@@ -242,9 +243,20 @@ static void fill_lease(struct aws_cluster *c, const struct inventory *inv) {
     v->expires = arena_printf(c->session->arena, "%.19sZ", clock_iso(stamp, c->end.at_ms));
 }
 
+static const char *random_word(struct arena *a) {
+    unsigned char bytes[HASH_BYTES];
+    char *hex = arena_new(a, char, HASH_HEX_BYTES);
+    hash_random(bytes, sizeof bytes);
+    hash_hex(hex, bytes);
+    return hex;
+}
+
 int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
                      struct err *e) {
     struct aws_vars *v = &c->vars;
+    if (!v->made)
+        v->made =
+            c->has_before && c->before.made[0] ? c->before.made : random_word(c->session->arena);
     v->nodes = nodes;
     v->names = arena_new(c->session->arena, const char *, nodes + 1);
     for (size_t i = 0; i < nodes; i++)

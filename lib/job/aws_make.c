@@ -30,7 +30,7 @@ struct make {
 static void on_problem(struct make *m, const struct terraform_line *l) {
     struct arena *a = m->c->session->arena;
     const char *problem = terraform_problem(a, l);
-    if (!problem)
+    if (!problem || strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0) // that is waited for
         return;
     struct aws_refusal r = aws_refusal_of(a, problem);
     if (m->refusal.kind == AWS_REFUSAL_NONE || aws_refusal_outranks(&r, &m->refusal))
@@ -209,11 +209,11 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         return -1;
     if (r->status == 0)
         return 0;
-    if (is_new && strstr(r->problem, TAKEN))
+    if (strstr(r->problem, TAKEN))
         return refuse_taken(m, r->problem, e);
-    if (is_new && r->lock.id[0]) // whoever makes it will be asked, not these variables
+    if (is_new && r->not_locked) // whoever makes it will be asked, not these variables
         unlink(c->terraform.vars_path);
-    if (r->interrupted || r->status >= 128 || r->lock.id[0])
+    if (r->interrupted || r->status >= 128 || r->not_locked)
         return terraform_failure(&c->terraform, r, "up", e);
     struct aws_refusal refusal =
         m->refusal.kind == AWS_REFUSAL_NONE ? aws_refusal_of(s->arena, r->problem) : m->refusal;

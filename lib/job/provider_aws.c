@@ -174,7 +174,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     struct inventory now = {0};
     struct err found = {0};
     int result = aws_make_nodes(c, m->phases, before, m->inv, e);
-    if (result == 0 || e->code != ERR_EXISTS || before->count || !aws_shared(s))
+    if (result == 0 || e->code != ERR_EXISTS || !aws_shared(s))
         return result;
     phases_hide(m->phases);
     if (aws_shared_find(s, true, &found) < 0) {

@@ -49,6 +49,7 @@ static void keep_problem(struct tail *p, const struct terraform_line *l) {
         return;
     p->out->problem = problem;
     p->out->diagnosed = true;
+    p->out->not_locked = strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0;
     terraform_lock_parse(p->t->session->arena, l->detail, &p->out->lock);
 }
 
@@ -294,6 +295,8 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
     if (r->lock.id[0])
         return err_set(e, ERR_BUSY, "%s: somebody else works on this cluster: %s; %s", what,
                        terraform_lock_words(t, &r->lock), terraform_lock_remedy(t, &r->lock));
+    if (r->not_locked && terraform_refused_bucket(t, r->problem, e))
+        return -1;
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
                        "%s: terraform was ended by %s; dtctl up, down or gc looks for what it left "

@@ -38,6 +38,8 @@ struct terraform {
 
 typedef void terraform_on_line(void *ctx, const struct terraform_line *l);
 
+#define TERRAFORM_NOT_LOCKED "Error acquiring the state lock"
+
 struct terraform_result {
     int status;                 // as a shell has it
     bool interrupted;           // a signal was passed on
@@ -45,6 +47,7 @@ struct terraform_result {
     const struct json *outputs; // NULL: none
     int64_t add, change, remove;
     bool diagnosed;             // problem is Terraform's own, not words of a program around it
+    bool not_locked;            // it did not get the state's lock, and has done nothing
     struct terraform_lock lock; // id not "": somebody else works on the state, so it failed
 };
 

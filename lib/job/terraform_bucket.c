@@ -26,6 +26,17 @@ static const char *one_line(struct arena *a, const char *words) {
     return line;
 }
 
+// Calls that a policy knows by another name.
+static const char *in_policy(const char *action) {
+    static const char *const names[][2] = {{"s3:HeadObject", "s3:GetObject"},
+                                           {"s3:HeadBucket", "s3:ListBucket"},
+                                           {"s3:ListObjectsV2", "s3:ListBucket"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(action, names[i][0]) == 0)
+            return names[i][1];
+    return action;
+}
+
 bool terraform_refused_bucket(const struct terraform *t, const char *words, struct err *e) {
     struct session *s = t->session;
     const char *state = s->config->aws.state, *bucket = NULL, *folder = NULL;
@@ -43,7 +54,7 @@ bool terraform_refused_bucket(const struct terraform *t, const char *words, stru
                 "%s: bucket '%s' may not be used (%s%s%s); dtctl needs s3:ListBucket of it, and "
                 "s3:GetObject, s3:PutObject and s3:DeleteObject of what is in '%s%s%s/'",
                 where, bucket, r.code[0] ? r.code : "no permission", r.action[0] ? ": " : "",
-                r.action, folder, *folder ? "/" : "", s->cluster.name);
+                in_policy(r.action), folder, *folder ? "/" : "", s->cluster.name);
     else
         return false;
     return true;

@@ -76,8 +76,7 @@ bool terraform_lock_is_left(const struct terraform *t, const struct terraform_lo
         stat(file_join(t->session->arena, t->folder, "unclean"), &unclean) < 0)
         return false;
     const char *me = arena_printf(t->session->arena, "%s@%s", pw->pw_name, host);
-    int64_t began_ms = (int64_t)unclean.st_mtim.tv_sec * 1000 + unclean.st_mtim.tv_nsec / 1000000;
-    int64_t after_ms = lock->since_ms - began_ms;
+    int64_t after_ms = lock->since_ms - (int64_t)unclean.st_mtim.tv_sec * 1000; // whole seconds
     return strcmp(lock->who, me) == 0 && after_ms >= 0 && after_ms < LEFT_MS_MAX;
 }
 

@@ -32,12 +32,14 @@ cloud_run dtctl up -y >../up.out 2>../up.err
 result $(($? == 2)) 'up with a bucket that is not there is an error of the configuration'
 says_once ../up.err "aws\.state.*there is no bucket 'team-state'; make it" 'it names the bucket'
 cloud_s3 PUT $bucket >/dev/null
-cloud_fault deny action=ListBucket
-cloud_run dtctl up -y >../up.out 2>../up.err
-result $(($? != 0)) 'up without permission for the bucket fails'
-says_once ../up.err "aws\.state.*bucket 'team-state' may not be used .*s3:ListBucket of it" \
-    'it says what is needed'
-cloud_fault none
+for action in GetObject PutObject; do
+    cloud_fault deny action=$action
+    cloud_run dtctl up -y >../up.out 2>../up.err
+    result $(($? != 0)) "up that may not $action in the bucket fails"
+    says_once ../up.err "aws\.state.*'team-state' may not be used .[A-Za-z]+: s3:$action" \
+        'it says what is refused, and what is needed'
+    cloud_fault none
+done
 is "$(cloud_calls RunInstances)" 0 'nothing was started'
 
 # ---- two at once --------------------------------------------------------------------------------

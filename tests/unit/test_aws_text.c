@@ -44,6 +44,7 @@ static struct aws_vars sample(void) {
     return (struct aws_vars){.cluster = "demo",
                              .owner = "me",
                              .expires = "2026-01-02T03:04:05Z",
+                             .made = "a1b2",
                              .region = "us-east-1",
                              .purchase = "spot",
                              .zone = "us-east-1b",
@@ -79,6 +80,7 @@ static void vars(void) {
     is_str(back.zone, "us-east-1b", "zone");
     is_str(back.purchase, "spot", "way to buy");
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
+    is_str(back.made, "a1b2", "which cluster of that name");
     is_uint(back.nodes, 2, "nodes");
     is_str(back.names[1], "node1", "names");
     is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
