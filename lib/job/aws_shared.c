@@ -154,6 +154,7 @@ static int forget(struct shared *h, struct err *e) {
         return 0;
     unlink(h->terraform.vars_path);
     unlink(config_kept_path(s->config));
+    aws_lease_forget(s);
     if (!cluster_exists(&s->cluster))
         return 0;
     screen_note(s->screen, "cluster %s was taken down from another folder", s->cluster.name);

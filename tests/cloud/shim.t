@@ -220,7 +220,9 @@ cloud_fault none
 
 # ---- S3, with the condition that Terraform's lock rests on ----
 cloud_s3 PUT shelf >out/bucket
-put() { cloud_s3 PUT shelf/a/lock --data-binary "$1" -H 'If-None-Match: *'; }
+put() {
+    cloud_s3 PUT shelf/a/lock --data-binary "$1" -H 'If-None-Match: *' -H 'Content-Type: text/plain'
+}
 ok 'an object that is not there yet' put one
 isnt=1
 put two 2>out/put.err && isnt=0
