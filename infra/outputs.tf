@@ -57,7 +57,7 @@ output "variables" {
     purchase            = var.purchase
     made                = var.made
     node_names          = local.names
-    bootstrap_host_keys = var.bootstrap_host_keys
+    bootstrap_host_keys = [for k in var.bootstrap_host_keys : { private = "", public = k.public }]
     ssh_public_key      = var.ssh_public_key
     operator_cidrs      = var.operator_cidrs
     ttl_s               = var.ttl_s

@@ -58,24 +58,28 @@ static int read_here(struct shared *h, struct err *e) {
     return 0;
 }
 
-// Whether this folder gave the node the key for its first login: then its own `up` was cut.
-static bool made_here(const struct shared *h, const char *name) {
+// The key that this folder gave the node for its first login, if it is that one; NULL: another
+// folder made it.
+static const struct aws_vars_key *made_here(const struct shared *h, const char *name) {
     const struct aws_vars *here = &h->here, *vars = &h->vars;
     for (size_t i = 0; here->keys && vars->keys && i < here->nodes && i < vars->nodes; i++)
         if (str_eq(here->names[i], name))
             return here->keys[i].public_key[0] &&
-                   str_eq(here->keys[i].public_key, vars->keys[i].public_key);
-    return false;
+                           str_eq(here->keys[i].public_key, vars->keys[i].public_key)
+                       ? &here->keys[i]
+                       : NULL;
+    return NULL;
 }
 
 static int take_vars(struct shared *h, struct err *e) {
     struct session *s = h->session;
     const char *path = h->terraform.vars_path;
     struct strbuf out = {0};
-    // Whoever made a node logs in to it with that key; here it would only be taken for ours.
-    for (size_t i = 0; h->vars.keys && i < h->vars.nodes; i++)
-        if (!made_here(h, h->vars.names[i]))
-            h->vars.keys[i] = (struct aws_vars_key){"", ""};
+    // The state has public halves only: whoever made a node logs in to it with that key.
+    for (size_t i = 0; h->vars.keys && i < h->vars.nodes; i++) {
+        const struct aws_vars_key *key = made_here(h, h->vars.names[i]);
+        h->vars.keys[i] = key ? *key : (struct aws_vars_key){"", ""};
+    }
     if (h->here.nodes && same_vars(&s->config->aws, &h->here, &h->vars))
         return 0;
     aws_vars_write(&out, &s->config->aws, &h->vars);
