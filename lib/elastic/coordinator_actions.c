@@ -184,10 +184,19 @@ static void do_start(struct coordinator *c) {
              rendezvous_restarts(r));
 }
 
+static void note_restart(struct coordinator *c, const struct rendezvous_action *a) {
+    struct json_out *j = events_begin(c->events, EVENT_RESTART);
+    json_int(j, "round", rendezvous_round(c->rendezvous));
+    json_int(j, "restarts", rendezvous_restarts(c->rendezvous));
+    json_int(j, "max_restarts", c->config.rendezvous.max_restarts);
+    json_str(j, "reason", a->reason);
+    events_end(c->events);
+}
+
 static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
     struct wire_msg m = {.type = WIRE_STOP,
                          .round = rendezvous_round(c->rendezvous),
-                         .final = a->final,
+                         .final = a->final && !a->tentative,
                          .reason = a->reason,
                          .signal = a->final ? c->stop_signal : SIGTERM,
                          .grace_ms = a->final ? c->stop_grace_ms : c->config.shutdown_timeout_ms};
@@ -202,14 +211,13 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
     }
     log_info(a->final ? "the run is being stopped" : "the round is stopped to start again",
              "reason=%s", a->reason);
-    if (a->final)
-        return;
-    struct json_out *j = events_begin(c->events, EVENT_RESTART);
-    json_int(j, "round", rendezvous_round(c->rendezvous));
-    json_int(j, "restarts", rendezvous_restarts(c->rendezvous));
-    json_int(j, "max_restarts", c->config.rendezvous.max_restarts);
-    json_str(j, "reason", a->reason);
-    events_end(c->events);
+    if (!a->final)
+        note_restart(c, a);
+}
+
+static void do_excused(struct coordinator *c, const struct rendezvous_action *a) {
+    log_info("the failure came of a loss, and the run goes on", "reason=%s", a->reason);
+    note_restart(c, a);
 }
 
 static void do_cut(struct coordinator *c, const struct rendezvous_action *a) {
@@ -280,6 +288,7 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
     case ACTION_WAITING: do_waiting(c, a); break;
     case ACTION_START: do_start(c); break;
     case ACTION_STOP: do_stop(c, a); break;
+    case ACTION_EXCUSED: do_excused(c, a); break;
     case ACTION_CUT: do_cut(c, a); break;
     case ACTION_LOST:
     case ACTION_LEFT: do_gone(c, a); break;

@@ -29,8 +29,7 @@ static void set_reason(struct rendezvous *r, const char *why) {
     snprintf(r->reason, sizeof r->reason, "%s", why);
 }
 
-// After a loss: are there enough nodes left, or may it wait for others?
-static bool goes_on(const struct rendezvous *r, int left) {
+bool rendezvous_goes_on(const struct rendezvous *r, int left) {
     const struct rendezvous_config *c = &r->config;
     return left >= c->nodes_min || c->max_restarts > 0 || c->nodes_min < c->nodes_max;
 }
@@ -69,7 +68,7 @@ struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64
     set_reason(r, past->why);
     rendezvous_lease_take_over(r, past);
     int before = this_round(past->electorate);
-    if (before > 0 && !goes_on(r, before - 1))
+    if (before > 0 && !rendezvous_goes_on(r, before - 1))
         rendezvous_stop(r, now_ms, VERDICT_FAILED, past->why);
     return r;
 }
@@ -205,9 +204,10 @@ static void begin_gather(struct rendezvous *r) {
     r->min_ms = -1;
 }
 
-// Stops the round. verdict VERDICT_NONE: to start another one.
-static void begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
-                       const char *why) {
+void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
+                           const char *why) {
+    if (verdict == VERDICT_STOPPED)
+        r->blame.open = false;
     if (r->phase == PHASE_OVER || (r->phase == PHASE_STOP && r->verdict_next != VERDICT_NONE))
         return;
     bool again = r->phase == PHASE_STOP; // a final stop overtakes one for a restart
@@ -230,6 +230,7 @@ static void begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bo
             r->slots[i]->state = MEMBER_STOPPING;
     struct rendezvous_action *a = rendezvous_push(r, ACTION_STOP);
     a->final = verdict != VERDICT_NONE;
+    a->tentative = r->blame.open;
     a->counted = counted;
     snprintf(a->reason, sizeof a->reason, "%s", why);
 }
@@ -256,7 +257,8 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
     if (r->phase != PHASE_RUN || harmless)
         return;
     snprintf(text, sizeof text, "node %s is gone: %s", m->name, why);
-    begin_stop(r, goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED, false, text);
+    rendezvous_begin_stop(
+        r, rendezvous_goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED, false, text);
 }
 
 void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
@@ -267,6 +269,7 @@ void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const ch
     snprintf(a->name, sizeof a->name, "%s", m->name);
     snprintf(a->reason, sizeof a->reason, "%s", why);
     member_going(r, m, why);
+    rendezvous_excuse(r, m, why);
     drop(r, m);
 }
 
@@ -291,34 +294,6 @@ void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *
         return;
     }
     member_going(r, m, why); // it stays until its workers are stopped
-    rendezvous_settle(r);
-}
-
-// A round that fails within crash_ms of its start is a crash. Several in a row end the run: trying
-// again does not help. Before that, each waits longer than the last.
-static bool note_crash(struct rendezvous *r) {
-    const struct rendezvous_config *c = &r->config;
-    bool soon = c->crash_ms > 0 && r->now_ms - r->round_ms < c->crash_ms;
-    r->crashes = soon ? r->crashes + 1 : 0;
-    if (r->crashes > 1)
-        r->hold_ms = r->now_ms + c->backoff_ms * (r->crashes - 1);
-    return soon && r->crashes >= c->crashes_max;
-}
-
-void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why) {
-    struct rendezvous_member *m = rendezvous_slot(r, id);
-    char text[RENDEZVOUS_REASON_BYTES_MAX];
-    if (!m || round != r->round || r->phase != PHASE_RUN || m->state != MEMBER_ACTIVE)
-        return;
-    r->now_ms = now_ms;
-    bool again = r->restarts < r->config.max_restarts;
-    if (again && note_crash(r)) {
-        snprintf(text, sizeof text, "crash loop: %d times in a row within %lld s; the last: %.300s",
-                 r->crashes, (long long)(r->config.crash_ms / 1000), why);
-        begin_stop(r, VERDICT_FAILED, false, text);
-    } else {
-        begin_stop(r, again ? VERDICT_NONE : VERDICT_FAILED, true, why);
-    }
     rendezvous_settle(r);
 }
 
@@ -349,7 +324,7 @@ void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round,
 void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
                      const char *why) {
     r->now_ms = now_ms;
-    begin_stop(r, verdict, false, why);
+    rendezvous_begin_stop(r, verdict, false, why);
     rendezvous_settle(r);
 }
 
@@ -389,7 +364,7 @@ static void settle_gather(struct rendezvous *r) {
         snprintf(text, sizeof text, "%d of %d nodes came within %lld s%s%.300s", ready_count(r),
                  c->nodes_min, (long long)(gather_limit(r) / 1000),
                  r->reason[0] ? "; before that: " : "", r->reason);
-        begin_stop(r, VERDICT_FAILED, false, text);
+        rendezvous_begin_stop(r, VERDICT_FAILED, false, text);
         return;
     }
     if (r->min_ms < 0)
@@ -415,7 +390,7 @@ static void settle_run(struct rendezvous *r) {
         if (!m || m->state != MEMBER_WAITING || m->leaving)
             continue;
         snprintf(text, sizeof text, "node %s has joined", m->name);
-        begin_stop(r, VERDICT_NONE, false, text);
+        rendezvous_begin_stop(r, VERDICT_NONE, false, text);
         return;
     }
 }
@@ -423,6 +398,7 @@ static void settle_run(struct rendezvous *r) {
 static void settle_stop(struct rendezvous *r) {
     if (count_in(r, MEMBER_STOPPING) > 0)
         return;
+    r->blame.open = false;
     if (r->verdict_next != VERDICT_NONE)
         end_run(r, r->verdict_next);
     else

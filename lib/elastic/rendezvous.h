@@ -17,6 +17,9 @@
 // Rules:
 // - One worker that fails, one node that is lost or leaves, or one that joins while there is room
 //   stops the round on every member. Only failures of workers count against max_restarts.
+// - A worker that fails because a node has died often tells of it before the node's silence does.
+//   So a failure is judged when every member has stopped: if one is lost that has said nothing for
+//   RENDEZVOUS_BLAME_MS after the failure, its loss was the cause, and no failure is counted.
 // - A node whose connection breaks is not lost yet: it may resume its session (session.h) until it
 //   has been silent for too long, or its host says that its agent is gone. A round that starts
 //   meanwhile is one with it.
@@ -43,6 +46,7 @@ enum {
     RENDEZVOUS_MEMBERS_MAX = 16384,
     RENDEZVOUS_ROLES_MAX = 64,
     RENDEZVOUS_CUT_BYTES_MAX = 128,
+    RENDEZVOUS_BLAME_MS = 500, // between a failure and the last word of the node that caused it
 };
 
 struct rendezvous_config {
@@ -119,7 +123,9 @@ enum rendezvous_action_kind {
     ACTION_JOINED,  // id was accepted
     ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
     ACTION_START,   // a round starts: tell every active member (rendezvous_active)
-    ACTION_STOP,    // tell every stopping member: reason, final
+    ACTION_STOP,    // tell every stopping member: reason, final (tentative: unless it is excused)
+    ACTION_EXCUSED, // of the failure that stopped the round a loss was the cause: reason. The run
+                    // goes on
     ACTION_CUT,     // id's connection broke: ask its host whether the agent is still there; now and
                     // then again. counted: for the first time
     ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
@@ -133,7 +139,7 @@ struct rendezvous_action {
     int id;
     int present, expected;
     int64_t silent_ms;
-    bool final, counted;
+    bool final, tentative, counted;
     char name[RENDEZVOUS_NAME_BYTES_MAX];
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
 };

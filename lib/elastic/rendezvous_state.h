@@ -15,6 +15,11 @@ struct rendezvous {
     int64_t gather_ms, min_ms, fence_ms, stop_ms, note_ms, scan_ms, now_ms; // min_ms -1: not yet
     int64_t round_ms, hold_ms; // when the round began; nothing starts before hold_ms (back-off)
     int crashes;               // rounds in a row that failed soon after their start
+    struct {
+        bool open; // a failure stopped the round; what was before it:
+        int restarts, crashes;
+        int64_t hold_ms;
+    } blame;
     int64_t seq;
     int64_t term;
     struct electorate electorate;    // of the round, or of the last one
@@ -52,7 +57,16 @@ struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t in
 bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_member *m);
 void rendezvous_scan(struct rendezvous *r); // loses the silent ones
 
+// rendezvous_failed.c
+// A member goes, before it is dropped: when a failure has stopped the round, was that the cause?
+void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m, const char *why);
+
 // rendezvous.c
+// Stops the round. verdict VERDICT_NONE: to start another one.
+void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
+                           const char *why);
+// After a loss: are there enough nodes left, or may it wait for others?
+bool rendezvous_goes_on(const struct rendezvous *r, int left);
 void rendezvous_settle(struct rendezvous *r); // looks whether the phase is complete
 void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
 struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);

@@ -117,7 +117,7 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
         w->verdict = rendezvous_verdict(n->r);
     for (int id = 0; id < MEMBERS; id++) {
         const struct rendezvous_member *x = rendezvous_member(n->r, id);
-        struct message m = {.round = rendezvous_round(n->r), .final = a->final};
+        struct message m = {.round = rendezvous_round(n->r), .final = a->final && !a->tentative};
         m.kind = a->kind == ACTION_OVER ? FROM_OVER : FROM_STOP;
         rendezvous_facts(n->r, &m.facts);
         if (x &&

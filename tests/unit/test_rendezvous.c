@@ -383,11 +383,79 @@ static void test_roles(void) {
     rendezvous_close(r);
 }
 
+// A worker of a fails at 1000; b, another node of the round, is heard last at b_heard_ms and lost
+// at 2400 at the latest; spare: a third node stands by.
+static struct rendezvous *fail_and_lose(const struct rendezvous_config *c, int64_t b_heard_ms,
+                                        bool spare, struct rendezvous_action *stop) {
+    struct rendezvous *r = rendezvous_open(c, 0);
+    int a = join(r, 0, "a", -1, 1), b = join(r, 0, "b", -1, 1);
+    int s = spare ? join(r, 0, "s", -1, 1) : -1;
+    int64_t times[] = {900, 1000, 1499, 1501, 1600, 2400, 2600, 3500, 4000};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        int64_t now = times[i];
+        rendezvous_heard(r, now, a), rendezvous_heard(r, now, s);
+        if (now <= b_heard_ms)
+            rendezvous_heard(r, now, b);
+        if (now == 1000) {
+            rendezvous_failed(r, now, a, 0, "rank 0 ended with 1");
+            did(r, ACTION_STOP, stop);
+            rendezvous_stopped(r, now, a, 0, 0);
+        }
+        if (now == 2400)
+            rendezvous_lost(r, now, b, "it is silent");
+        rendezvous_tick(r, now);
+    }
+    return r;
+}
+
+static void test_blame(void) {
+    struct rendezvous_config c = base;
+    struct rendezvous_action stop = {0}, act;
+    struct rendezvous *r = fail_and_lose(&c, 900, true, &stop);
+    ok(stop.final && stop.tentative, "without restarts a failure is the end, as far as is known");
+    ok(did(r, ACTION_EXCUSED, &act), "a loss that came before it excuses it");
+    has_str(act.reason, "node b is gone: it is silent", "and is the reason");
+    is_str(order(r), "a:0 s:1", "the run goes on with the spare");
+    is_int(rendezvous_round(r), 1, "in another round");
+    is_int(rendezvous_restarts(r), 0, "and no restart was needed");
+    rendezvous_close(r);
+    r = fail_and_lose(&c, 1499, true, &stop);
+    is_int(rendezvous_phase(r), PHASE_RUN, "a node may still speak a little after what it caused");
+    rendezvous_close(r);
+    r = fail_and_lose(&c, 1501, true, &stop);
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "one that spoke later was not the cause");
+    is_str(rendezvous_reason(r), "rank 0 ended with 1", "but the failure");
+    ok(!did(r, ACTION_EXCUSED, NULL), "which has no excuse");
+    rendezvous_close(r);
+    r = fail_and_lose(&c, 900, false, &stop);
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "too few are left: the loss ends the run");
+    is_str(rendezvous_reason(r), "node b is gone: it is silent", "and is named");
+    rendezvous_close(r);
+    c.max_restarts = 1, c.crash_ms = 5000, c.crashes_max = 2, c.backoff_ms = 60000;
+    r = fail_and_lose(&c, 900, true, &stop);
+    ok(!stop.final && stop.counted, "a failure counts");
+    is_int(rendezvous_restarts(r), 0, "until it is excused");
+    struct election_facts facts;
+    rendezvous_facts(r, &facts);
+    is_int(facts.crashes, 0, "and is no crash then");
+    rendezvous_close(r);
+    c = base;
+    r = rendezvous_open(&c, 0);
+    int a = join(r, 0, "a", -1, 1), b = join(r, 0, "b", -1, 1);
+    join(r, 0, "s", -1, 1);
+    rendezvous_failed(r, 100, a, 0, "rank 0 ended with 1");
+    rendezvous_stop(r, 200, VERDICT_STOPPED, "Ctrl-C");
+    rendezvous_stopped(r, 300, a, 0, 0), rendezvous_lost(r, 400, b, "it is silent");
+    is_int(rendezvous_phase(r), PHASE_OVER, "a run that is to stop does not go on");
+    rendezvous_close(r);
+}
+
 int main(void) {
     test_start_and_finish();
     test_natural_order();
     test_restarts();
     test_crash_loop();
+    test_blame();
     test_loss_and_fence();
     test_cut();
     test_join_anew();
