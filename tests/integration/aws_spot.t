@@ -56,7 +56,7 @@ saved() { # NODE…: each has a checkpoint
 }
 
 # ---- a run --------------------------------------------------------------------------------------
-begin() { # NAME SECONDS ARGUMENT…: goes on until it trains
+begin() { # NAME SECONDS ARGUMENT…: goes on until it trains; twice as fast as the probe may be
     local name=$1 epochs
     epochs=$(awk -v n=$IMAGES -v s="$2" -v per_s="$speed" 'BEGIN { print int(per_s * s / n) + 2 }')
     shift 2
@@ -112,7 +112,7 @@ speed=$(field "$(run_of probe)/summary.json" images_per_s)
 diag "$speed images/s; up and ready at $SECONDS s"
 
 # ---- recommended, then announced ----------------------------------------------------------------
-begin warned 25 --nodes 1:3
+begin warned 45 --nodes 1:3
 run checkpoints node0
 is "$out" '' 'warned: no checkpoint is there yet'
 cloud_fault rebalance node=node2
@@ -141,7 +141,7 @@ is "$status" 3 'status says that a node has failed'
 ok 'and that AWS has ended it' gone node2 || diag "$out" "$err"
 
 # ---- announced at once --------------------------------------------------------------------------
-begin short 25 --nodes 1:2
+begin short 30 --nodes 1:2
 is "$(field <(events round '"group_rank":0') node)" node0 'short: the first node coordinates'
 cloud_fault notice node=node0 seconds=$NOTICE
 ok 'short: all ranks hear of the interruption' \
