@@ -120,8 +120,11 @@ like "$(cat revived.out)" 'lost +node2, and the run went on without it' 'and the
 # ---- a spare ------------------------------------------------------------------------------------
 began spare --nodes 3 --spares 1 --max-restarts 1
 ok 'spare: begins on three nodes' wait_for $WAIT said spare 'round 0 of 3'
-is "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json |
-    wc -l)" 1 'the fourth stands by'
+stands_by() { # one node of the newest run
+    [ "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json |
+        wc -l)" = 1 ]
+}
+ok 'the fourth stands by' wait_for $WAIT stands_by
 n=$(grep -l '"state":"running".*"coordinator":false' \
     .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json | head -n 1 |
     grep -o 'nodes/node[0-9]' | grep -o '[0-9]')
