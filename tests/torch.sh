@@ -12,12 +12,15 @@
 
 TORCH_RUNS_MAX=3
 
+# torch_aborted PATH…: whether it says so in one of them.
+torch_aborted() { grep -qrs 'terminate called without an active exception' "$@"; }
+
 # torch_spoilt TRY PATH…: whether that try ended so and another one is due; says it.
 torch_spoilt() {
     local try=$1
     shift
     [ "$try" -lt $TORCH_RUNS_MAX ] &&
-        grep -qrs 'terminate called without an active exception' "$@" &&
+        torch_aborted "$@" &&
         diag "PyTorch aborted in its teardown (try $try): again"
 }
 

@@ -29,7 +29,8 @@ static void set_reason(struct rendezvous *r, const char *why) {
     snprintf(r->reason, sizeof r->reason, "%s", why);
 }
 
-bool rendezvous_goes_on(const struct rendezvous *r, int left) {
+// After a loss: are there enough nodes left, or may it wait for others?
+static bool goes_on(const struct rendezvous *r, int left) {
     const struct rendezvous_config *c = &r->config;
     return left >= c->nodes_min || c->max_restarts > 0 || c->nodes_min < c->nodes_max;
 }
@@ -68,7 +69,7 @@ struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64
     set_reason(r, past->why);
     rendezvous_lease_take_over(r, past);
     int before = this_round(past->electorate);
-    if (before > 0 && !rendezvous_goes_on(r, before - 1))
+    if (before > 0 && !goes_on(r, before - 1))
         rendezvous_stop(r, now_ms, VERDICT_FAILED, past->why);
     return r;
 }
@@ -254,11 +255,13 @@ static void member_going(struct rendezvous *r, const struct rendezvous_member *m
     char text[RENDEZVOUS_REASON_BYTES_MAX];
     bool harmless = m->state == MEMBER_WAITING || m->state == MEMBER_STOPPING ||
                     (m->state == MEMBER_DONE && m->group_rank != 0);
-    if (r->phase != PHASE_RUN || harmless)
-        return;
+    enum rendezvous_verdict verdict =
+        goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED;
     snprintf(text, sizeof text, "node %s is gone: %s", m->name, why);
-    rendezvous_begin_stop(
-        r, rendezvous_goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED, false, text);
+    if (r->phase == PHASE_STOP)
+        rendezvous_excuse(r, m, verdict, text);
+    else if (r->phase == PHASE_RUN && !harmless)
+        rendezvous_begin_stop(r, verdict, false, text);
 }
 
 void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why) {
@@ -269,7 +272,6 @@ void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const ch
     snprintf(a->name, sizeof a->name, "%s", m->name);
     snprintf(a->reason, sizeof a->reason, "%s", why);
     member_going(r, m, why);
-    rendezvous_excuse(r, m, why);
     drop(r, m);
 }
 

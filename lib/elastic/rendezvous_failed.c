@@ -36,18 +36,19 @@ void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, 
     rendezvous_settle(r);
 }
 
-void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m, const char *why) {
-    char text[RENDEZVOUS_REASON_BYTES_MAX];
-    if (r->phase != PHASE_STOP || !r->blame.open || m->state != MEMBER_STOPPING || m->leaving ||
+void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
+                       enum rendezvous_verdict verdict, const char *why) {
+    if (!r->blame.open || m->state != MEMBER_STOPPING || m->leaving ||
         m->heard_ms > r->stop_ms + RENDEZVOUS_BLAME_MS)
         return;
     r->blame.open = false;
     r->restarts = r->blame.restarts;
     r->crashes = r->blame.crashes;
     r->hold_ms = r->blame.hold_ms;
-    snprintf(text, sizeof text, "node %s is gone: %s", m->name, why);
-    snprintf(r->reason, sizeof r->reason, "%s", text);
-    r->verdict_next = rendezvous_goes_on(r, r->member_count - 1) ? VERDICT_NONE : VERDICT_FAILED;
-    if (r->verdict_next == VERDICT_NONE)
-        snprintf(rendezvous_push(r, ACTION_EXCUSED)->reason, sizeof text, "%s", text);
+    r->verdict_next = verdict;
+    snprintf(r->reason, sizeof r->reason, "%s", why);
+    if (verdict == VERDICT_NONE) {
+        struct rendezvous_action *a = rendezvous_push(r, ACTION_EXCUSED);
+        snprintf(a->reason, sizeof a->reason, "%s", why);
+    }
 }

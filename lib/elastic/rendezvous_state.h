@@ -58,15 +58,15 @@ bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_me
 void rendezvous_scan(struct rendezvous *r); // loses the silent ones
 
 // rendezvous_failed.c
-// A member goes, before it is dropped: when a failure has stopped the round, was that the cause?
-void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m, const char *why);
+// In PHASE_STOP: a member goes, before it is dropped. If a failure has stopped the round, and that
+// was the cause, the round ends with this verdict and reason instead.
+void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
+                       enum rendezvous_verdict verdict, const char *why);
 
 // rendezvous.c
 // Stops the round. verdict VERDICT_NONE: to start another one.
 void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
                            const char *why);
-// After a loss: are there enough nodes left, or may it wait for others?
-bool rendezvous_goes_on(const struct rendezvous *r, int left);
 void rendezvous_settle(struct rendezvous *r); // looks whether the phase is complete
 void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
 struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_FILE_BYTES_MAX = 64 << 10 };
-
 struct adopt {
     struct session *session;
     unsigned char key[SEAL_KEY_BYTES];
@@ -102,7 +100,7 @@ static int write_key(struct adopt *a, struct err *e) {
     struct cluster *c = &a->session->cluster;
     char *text;
     size_t len;
-    if (file_read(a->session->arena, a->key_path, KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
+    if (file_read(a->session->arena, a->key_path, RECORD_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
     int result = file_write_atomic(c->key_path, text, len, 0600, e);
     memset(text, 0, len);

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_FILE_BYTES_MAX = 64 << 10 };
-
 static const char HEAD[] = "dtctl-record-1 ";
 static const char *const KINDS[] = {[RECORD_CLUSTER] = "cluster", [RECORD_RUN] = "run"};
 enum { KIND_COUNT = sizeof KINDS / sizeof KINDS[0] };
@@ -38,7 +36,7 @@ int record_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYT
     static const char about[] = "dtctl record", begin[] = "PRIVATE KEY-----", end[] = "-----END ";
     char *text;
     size_t len, count = 0;
-    if (file_read(a, path, KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
+    if (file_read(a, path, RECORD_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
     char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
     if (!to)
@@ -100,17 +98,25 @@ int record_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum r
 
 // ---- leaving -----------------------------------------------------------------------------------
 
-// *line NULL: the cluster has no key of its own, and nothing to leave.
-static int close_cluster(struct session *s, const char **line, struct err *e) {
+// A cluster without a key of its own has nothing to leave.
+static bool has_key(const struct session *s) {
+    return file_exists(s->cluster.key_path);
+}
+
+static int close_with_key(struct session *s, enum record_kind kind, const struct strbuf *text,
+                          const char **line, struct err *e) {
     unsigned char key[SEAL_KEY_BYTES];
+    if (record_key(s->arena, s->cluster.key_path, key, e) < 0)
+        return -1;
+    int result = record_close(s->arena, key, kind, strbuf_cstr(text), text->len, line, e);
+    memset(key, 0, sizeof key);
+    return result;
+}
+
+static int close_cluster(struct session *s, const char **line, struct err *e) {
     struct arena a = {0};
     struct strbuf text = {0};
     int result = 0;
-    *line = NULL;
-    if (!file_exists(s->cluster.key_path))
-        return 0;
-    if (record_key(s->arena, s->cluster.key_path, key, e) < 0)
-        return -1;
     toml_write_str(&text, "cluster", s->cluster.name);
     for (size_t i = 0; result == 0 && record_files[i]; i++) {
         const char *path = file_join(&a, s->cluster.dir, record_files[i]);
@@ -130,8 +136,7 @@ static int close_cluster(struct session *s, const char **line, struct err *e) {
             err_set(e, ERR_LIMIT, "what describes it is %zu bytes long; a record has at most %d",
                     text.len, TOML_TEXT_BYTES_MAX);
     if (result == 0)
-        result = record_close(s->arena, key, RECORD_CLUSTER, strbuf_cstr(&text), text.len, line, e);
-    memset(key, 0, sizeof key);
+        result = close_with_key(s, RECORD_CLUSTER, &text, line, e);
     strbuf_fini(&text);
     arena_fini(&a);
     return result;
@@ -173,12 +178,14 @@ static int start_leave(struct fleet_node *n, struct err *e) {
 
 int record_leave(struct fleet *f, struct err *e) {
     struct err why = {0};
-    const char *line;
+    const char *line = NULL;
     size_t count = 0;
-    if (close_cluster(f->session, &line, &why) < 0)
-        warn("*", &why);
-    if (!line)
+    if (!has_key(f->session))
         return 0;
+    if (close_cluster(f->session, &line, &why) < 0) {
+        warn("*", &why);
+        return 0;
+    }
     for (size_t i = 0; i < f->count; i++) {
         bool one = !f->nodes[i].failed && count < RECORD_NODES_MAX;
         f->nodes[i].work = one ? (void *)line : NULL;
@@ -191,16 +198,12 @@ int record_leave(struct fleet *f, struct err *e) {
 }
 
 int record_add_run(struct session *s, const struct run *r, struct manifest *m, struct err *e) {
-    unsigned char key[SEAL_KEY_BYTES];
     struct strbuf text = {0};
     const char *line = NULL;
-    if (!file_exists(s->cluster.key_path))
+    if (!has_key(s))
         return 0;
-    if (record_key(s->arena, s->cluster.key_path, key, e) < 0)
-        return -1;
     run_format(r, &text);
-    int result = record_close(s->arena, key, RECORD_RUN, strbuf_cstr(&text), text.len, &line, e);
-    memset(key, 0, sizeof key);
+    int result = close_with_key(s, RECORD_RUN, &text, &line, e);
     strbuf_fini(&text);
     if (result < 0)
         return err_wrap(e, "the record of run '%s'", r->id);

@@ -17,8 +17,9 @@
 #include "remote/manifest.h"
 
 enum {
-    RECORD_NODES_MAX = 3,             // that carry the cluster's record
-    RECORD_LINE_BYTES_MAX = 24 << 20, // of base64
+    RECORD_NODES_MAX = 3,                 // that carry the cluster's record
+    RECORD_LINE_BYTES_MAX = 24 << 20,     // of base64
+    RECORD_KEY_FILE_BYTES_MAX = 64 << 10, // the private key that seals
 };
 
 enum record_kind { RECORD_CLUSTER, RECORD_RUN };

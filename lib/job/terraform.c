@@ -245,6 +245,20 @@ static int copy_state(const struct terraform *t, struct err *e) {
     return result;
 }
 
+static void on_words(void *ctx, const struct terraform_line *l) {
+    if (l->kind == TERRAFORM_TEXT)
+        strbuf_addf(ctx, "%s\n", l->message);
+}
+
+int terraform_run_words(struct terraform *t, const char *root, const char *const *args,
+                        const char **words, struct terraform_result *out, struct err *e) {
+    struct strbuf text = {0};
+    int result = terraform_run(t, root, args, on_words, &text, out, e);
+    *words = arena_strdup(t->session->arena, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return result;
+}
+
 static int apply(struct terraform *t, const char *root, const char *const *further,
                  int lock_timeout_s, terraform_on_line *on_line, void *ctx,
                  struct terraform_result *out, struct err *e) {

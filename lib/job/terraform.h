@@ -61,6 +61,9 @@ int terraform_open(struct terraform *t, struct session *s, const char *region, s
 int terraform_run(struct terraform *t, const char *root, const char *const *args,
                   terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                   struct err *e);
+// The same; what it said to people, line by line, is in *words (the session's arena).
+int terraform_run_words(struct terraform *t, const char *root, const char *const *args,
+                        const char **words, struct terraform_result *out, struct err *e);
 // The same for `apply` with what every apply has, waiting for the state's lock; further ends with
 // NULL, or is NULL. Marks the folder as unclean meanwhile, and keeps a copy of the local state.
 int terraform_apply(struct terraform *t, const char *root, const char *const *further,

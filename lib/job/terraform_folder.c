@@ -148,21 +148,12 @@ static int write_backend(struct terraform *t, const char *root, const char *text
     return file_write_atomic(path, text, strlen(text), 0600, e);
 }
 
-static void on_words(void *ctx, const struct terraform_line *l) {
-    if (l->kind == TERRAFORM_TEXT)
-        strbuf_addf(ctx, "%s\n", l->message);
-}
-
 static int init(struct terraform *t, const char *root, struct err *e) {
     static const char *const args[] = {"init", "-no-color", "-input=false", "-reconfigure", NULL};
     struct terraform_result r;
-    struct strbuf text = {0};
-    if (terraform_run(t, root, args, on_words, &text, &r, e) < 0) {
-        strbuf_fini(&text);
+    const char *words;
+    if (terraform_run_words(t, root, args, &words, &r, e) < 0)
         return -1;
-    }
-    const char *words = arena_strdup(t->session->arena, strbuf_cstr(&text));
-    strbuf_fini(&text);
     if (r.status == 0)
         return 0;
     if (!r.interrupted && terraform_refused_bucket(t, words, e))

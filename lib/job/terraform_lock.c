@@ -48,24 +48,18 @@ int terraform_settle(struct terraform *t, struct err *e) {
 
 // ---- the lock in S3 ----------------------------------------------------------------------------
 
-static void on_words(void *ctx, const struct terraform_line *l) {
-    if (l->kind == TERRAFORM_TEXT)
-        strbuf_addf(ctx, "%s\n", l->message);
-}
-
 int terraform_locked(struct terraform *t, const char *root, struct terraform_lock *out,
                      struct err *e) {
     // No lock has this id: Terraform says which one there is, and takes none away.
     static const char *const args[] = {"force-unlock", "-force", "-no-color", "none", NULL};
     struct terraform_result r;
-    struct strbuf text = {0};
-    int result = terraform_run(t, root, args, on_words, &text, &r, e);
-    if (result == 0 && r.interrupted)
-        result = terraform_failure(t, &r, "asking for the state's lock", e);
-    if (result == 0)
-        terraform_lock_parse(t->session->arena, strbuf_cstr(&text), out);
-    strbuf_fini(&text);
-    return result;
+    const char *words;
+    if (terraform_run_words(t, root, args, &words, &r, e) < 0)
+        return -1;
+    if (r.interrupted)
+        return terraform_failure(t, &r, "asking for the state's lock", e);
+    terraform_lock_parse(t->session->arena, words, out);
+    return 0;
 }
 
 bool terraform_lock_is_left(const struct terraform *t, const struct terraform_lock *lock) {

@@ -2,11 +2,11 @@
 // Logging in with public keys: from files, and from the agent behind SSH_AUTH_SOCK. The order is:
 // the cluster's own key, the configured files (an encrypted one through the agent), then what else
 // the agent has unless IdentitiesOnly. Never asks anybody anything.
-#include "base/bytes.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "remote/base64.h"
 #include "remote/ssh.h"
+#include "remote/ssh_key.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -30,51 +30,28 @@ static void note(struct strbuf *b, const char *what) {
 
 // ---- key files --------------------------------------------------------------------------------
 
-// What the outside of a private key file tells: whether it is encrypted, and (OpenSSH's own format,
-// PROTOCOL.key of OpenSSH) the public half.
-struct key_file {
-    bool encrypted;
-    const void *public_blob;
-    size_t public_len;
-};
-
-static uint32_t be32(struct bytes_reader *r) {
-    const unsigned char *p = bytes_get(r, 4);
-    return p ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3] : 0;
-}
-
-static const void *be_string(struct bytes_reader *r, size_t *len) {
-    *len = be32(r);
-    return bytes_get(r, *len);
-}
-
-static void read_openssh(struct arena *a, const char *body, const char *end, struct key_file *k) {
-    static const char magic[] = "openssh-key-v1";
+static void read_openssh(struct arena *a, const char *body, const char *end,
+                         struct ssh_key_outside *k) {
     char *packed = arena_new(a, char, (size_t)(end - body) + 1);
-    size_t n = 0, len;
+    size_t n = 0;
     for (const char *p = body; p < end; p++)
         if (*p != '\n' && *p != '\r' && *p != ' ')
             packed[n++] = *p;
     unsigned char *raw = arena_new(a, unsigned char, BASE64_DECODED_MAX(n));
     long raw_len = base64_decode(raw, packed, n);
-    if (raw_len < (long)sizeof magic || memcmp(raw, magic, sizeof magic) != 0)
-        return;
-    struct bytes_reader r = bytes_reader(raw + sizeof magic, (size_t)raw_len - sizeof magic);
-    const char *cipher = be_string(&r, &len);
-    k->encrypted = cipher && !(len == 4 && memcmp(cipher, "none", 4) == 0);
-    (void)be_string(&r, &len); // kdf
-    (void)be_string(&r, &len); // its options
-    (void)be32(&r);            // number of keys
-    k->public_blob = be_string(&r, &k->public_len);
+    if (raw_len > 0)
+        (void)ssh_key_read_outside(raw, (size_t)raw_len, k);
 }
 
-static int read_key_file(struct arena *a, const char *path, struct key_file *k, struct err *e) {
+// An old format tells only whether it is encrypted; its public half is in the file beside it.
+static int read_key_file(struct arena *a, const char *path, struct ssh_key_outside *k,
+                         struct err *e) {
     static const char begin[] = "-----BEGIN OPENSSH PRIVATE KEY-----";
     char *text;
     size_t len;
     if (file_read(a, path, SSH_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
-    *k = (struct key_file){0};
+    *k = (struct ssh_key_outside){0};
     const char *body = strstr(text, begin);
     if (body) {
         body += sizeof begin - 1;
@@ -83,8 +60,7 @@ static int read_key_file(struct arena *a, const char *path, struct key_file *k, 
     } else {
         k->encrypted = strstr(text, "ENCRYPTED") != NULL;
     }
-    if (k->encrypted &&
-        !k->public_blob) { // an old format: the public half is in the file beside it
+    if (k->encrypted && !k->public_blob) {
         struct err ignored;
         char *pub;
         if (file_read(a, arena_printf(a, "%s.pub", path), SSH_KEY_FILE_BYTES_MAX, &pub, &len,
@@ -136,7 +112,7 @@ static bool listed(const struct ssh_login *l, const struct libssh2_agent_publick
 }
 
 static void add_file(struct ssh *s, struct ssh_login *l, const char *path) {
-    struct key_file k;
+    struct ssh_key_outside k;
     struct err e;
     if (read_key_file(&s->arena, path, &k, &e) < 0) {
         if (e.code != ERR_NOT_FOUND)

@@ -109,10 +109,30 @@ int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, stru
     return 0;
 }
 
-static const void *get_bytes(struct bytes_reader *r, size_t *len) {
+static uint32_t get_u32(struct bytes_reader *r) {
     const unsigned char *p = bytes_get(r, 4);
-    *len = p ? (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3] : 0;
+    return p ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3] : 0;
+}
+
+static const void *get_bytes(struct bytes_reader *r, size_t *len) {
+    *len = get_u32(r);
     return bytes_get(r, *len);
+}
+
+bool ssh_key_read_outside(const void *raw, size_t len, struct ssh_key_outside *out) {
+    struct bytes_reader r = bytes_reader(raw, len);
+    const char *magic = bytes_get(&r, sizeof MAGIC);
+    size_t n;
+    *out = (struct ssh_key_outside){0};
+    if (!magic || memcmp(magic, MAGIC, sizeof MAGIC) != 0)
+        return false;
+    const char *cipher = get_bytes(&r, &n);
+    out->encrypted = cipher && !(n == 4 && memcmp(cipher, "none", 4) == 0);
+    (void)get_bytes(&r, &n); // key derivation
+    (void)get_bytes(&r, &n); // its options
+    (void)get_u32(&r);       // how many keys: one
+    out->public_blob = get_bytes(&r, &out->public_len);
+    return true;
 }
 
 // The bytes between BEGIN and END; -1: there are none.
@@ -133,19 +153,14 @@ static long decode_lines(struct arena *a, const char *text, unsigned char **out)
 int ssh_key_public(struct arena *a, const char *private_key, const char *comment,
                    const char **public_key, struct err *e) {
     unsigned char *bytes = NULL;
-    size_t len = 0, skipped;
+    struct ssh_key_outside k;
     long n = decode_lines(a, private_key, &bytes);
-    struct bytes_reader r = bytes_reader(bytes, n < 0 ? 0 : (size_t)n);
-    const char *magic = bytes_get(&r, sizeof MAGIC);
-    for (int i = 0; i < 3; i++) // cipher, key derivation, its options
-        (void)get_bytes(&r, &skipped);
-    (void)bytes_get(&r, 4); // how many keys: one
-    const void *blob = get_bytes(&r, &len);
-    const char *type = blob ? known_hosts_blob_type(a, blob, len) : NULL;
-    bool fine = magic && memcmp(magic, MAGIC, sizeof MAGIC) == 0 && type;
+    bool fine = n > 0 && ssh_key_read_outside(bytes, (size_t)n, &k) && k.public_blob;
+    const char *type = fine ? known_hosts_blob_type(a, k.public_blob, k.public_len) : NULL;
+    fine = type != NULL;
     if (fine) {
-        char *encoded = arena_new(a, char, BASE64_ENCODED_BYTES(len));
-        base64_encode(encoded, blob, len);
+        char *encoded = arena_new(a, char, BASE64_ENCODED_BYTES(k.public_len));
+        base64_encode(encoded, k.public_blob, k.public_len);
         *public_key = arena_printf(a, "%s %s %s", type, encoded, comment);
     }
     if (n > 0)

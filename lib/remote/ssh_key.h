@@ -7,6 +7,9 @@
 #include "base/arena.h"
 #include "base/err.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 enum { SSH_KEY_BYTES_MAX = 16384 }; // of a file
 
 struct ssh_key {
@@ -16,6 +19,15 @@ struct ssh_key {
 
 // Strings in the arena. The format is OpenSSH's PROTOCOL.key, cipher "none".
 int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, struct err *e);
+
+// What the outside of a private key in OpenSSH's format tells, whatever protects its inside.
+struct ssh_key_outside {
+    bool encrypted;
+    const void *public_blob; // inside the bytes that were read; NULL: there is none
+    size_t public_len;
+};
+// raw: what is in base64 between the file's first and last line. False: it is no such key. Pure.
+bool ssh_key_read_outside(const void *raw, size_t len, struct ssh_key_outside *out);
 
 // The public half of a private key in OpenSSH's format: "ssh-ed25519 AAAA… comment".
 int ssh_key_public(struct arena *a, const char *private_key, const char *comment,

@@ -51,7 +51,7 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
     done
     # PyTorch may abort when it ends (tests/torch.sh), and the group then ends a second time.
     for who in theirs ours; do
-        [ "$who" = theirs ] || grep -q 'terminate called without' "$who/err" || continue
+        [ "$who" = theirs ] || torch_aborted "$who/err" || continue
         local -n out=out_$who count=count_$who
         out=${out%%$'\n'*} count=${count%%$'\n'*}
     done
