@@ -112,6 +112,14 @@ cloud_run() {
         CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1 "$@"
 }
 
+# cloud_diag: after a failure, the last words of what was run, and what went wrong in the cloud.
+# shellcheck disable=SC2154 # run sets out and err
+cloud_diag() {
+    diag "$(tail -n 3 <<<"$out")"
+    diag "$(tail -n 8 <<<"$err")"
+    diag "$(tail -qn 2 "$WORK"/cloud/{lab,shim}.log | cut -c1-300)"
+}
+
 # cloud_json KEY=VALUE…: an object; every value is a string, as shim and lab take them.
 cloud_json() {
     local pair text=
@@ -271,7 +279,7 @@ cloud_stop() {
 # shellcheck disable=SC2154 # run sets status and err
 cloud_down() {
     run cloud_run dtctl down -y
-    is "$status" 0 'down' || diag "$err"
+    is "$status" 0 'down' || cloud_diag
     is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
     cloud_stop
     is "$(cloud_left)" '' 'nor on this machine'

@@ -65,14 +65,15 @@ class Call:
         body = self.body if params is None else urllib.parse.urlencode(params).encode()
         headers = {k: v for k, v in self.headers.items()
                    if k.lower() not in ("content-length", "connection", "accept-encoding")}
-        link = http.client.HTTPConnection("127.0.0.1", self.cloud.moto_port,
-                                          timeout=FORWARD_SECONDS_MAX)
-        try:
-            link.request(self.method, self.path, body, headers)
-            answer = link.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
-        finally:
-            link.close()
+        with self.cloud.moto_lock:
+            link = http.client.HTTPConnection("127.0.0.1", self.cloud.moto_port,
+                                              timeout=FORWARD_SECONDS_MAX)
+            try:
+                link.request(self.method, self.path, body, headers)
+                answer = link.getresponse()
+                return answer.status, dict(answer.getheaders()), answer.read()
+            finally:
+                link.close()
 
     def ask(self, action, **params):
         """Asks moto another EC2 action in this call's region: the body of its answer."""
@@ -86,6 +87,7 @@ class Cloud:
     def __init__(self, moto_port, lab_port, log_path):
         self.moto_port, self.lab_port = moto_port, lab_port
         self.lock = threading.RLock()
+        self.moto_lock = threading.Lock()  # moto's tables are not made for two calls at a time
         self.log = open(log_path, "a", buffering=1, encoding="utf-8")
         self.faults = shim_faults.Faults()
         self.ec2 = shim_ec2.Ec2(self)

@@ -89,7 +89,7 @@ class Ec2:
     def ask_with_moto_addresses(self, call):
         if not any(value.startswith(PUBLIC_NET) for value in call.params.values()):
             return
-        back = {ours: moto for moto, ours in self.public.items()}
+        back = {ours: moto for moto, ours in list(self.public.items())}
         call.params = {k: back.get(v, v) for k, v in call.params.items()}
 
     # ---- what a RunInstances call wants --------------------------------------------------------
@@ -139,7 +139,7 @@ class Ec2:
         if group and (call.region, group) not in self.groups:
             raise Refused("InvalidPlacementGroup.Unknown",
                           f"The Placement Group '{group}' is unknown.")
-        elsewhere = [i for i in self.instances.values() if group and i.group == group
+        elsewhere = [i for i in list(self.instances.values()) if group and i.group == group
                      and not i.end_reason and i.zone != zone and i.region == call.region]
         if elsewhere:
             raise Refused("InvalidPlacementGroup.InUse",
@@ -413,7 +413,7 @@ class Ec2:
     def do_DeletePlacementGroup(self, call):
         key = (call.region, call.params["GroupName"])
         if any(i.group == key[1] and i.region == key[0] and not i.end_reason
-               for i in self.instances.values()):
+               for i in list(self.instances.values())):
             raise Refused("InvalidPlacementGroup.InUse",
                           f"The placement group {key[1]} is in use and may not be deleted.")
         if self.groups.pop(key, None) is None:
@@ -441,7 +441,7 @@ class Ec2:
     def change_tags(self, call, change):
         """Of placement groups here, of all else in moto; an id that is unknown changes nothing."""
         ids = members(call.params, "ResourceId")
-        known = {g["id"]: g["tags"] for k, g in self.groups.items() if k[0] == call.region}
+        known = {g["id"]: g["tags"] for k, g in list(self.groups.items()) if k[0] == call.region}
         ours = [one for one in ids if one.startswith("pg-")]
         for one in ours:
             if one not in known:

@@ -11,16 +11,16 @@ mkdir first
 cd first || exit 1
 cloud_config lost 'nodes = 2'
 run cloud_run dtctl up -y
-is "$status" 0 'up' || diag "$err"
+is "$status" 0 'up' || cloud_diag
 unlike "$err" 'record' 'nothing to say of records'
 # shellcheck disable=SC2016 # for the nodes
 run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- sh -c '
     echo begun $RANK; until [ -e /tmp/go ]; do sleep 0.1; done
     echo result $RANK >"$DTCTL_OUTPUT_DIR/r$RANK"; echo ended $RANK'
-is "$status" 0 'a run goes on by itself' || diag "$err"
+is "$status" 0 'a run goes on by itself' || cloud_diag
 id=$(tail -n 1 <<<"$out")
 run cloud_run dtctl extend 5h
-is "$status" 0 'extend' || diag "$err"
+is "$status" 0 'extend' || cloud_diag
 lease=$(cat .dtctl/lost/terraform/lease)
 address=$(sed -n 's/^host = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | tail -n 1)
 login=$(sed -n 's/^user = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | head -n 1)@$address
@@ -59,7 +59,7 @@ cloud_on node1 cp -p "$home/.dtctl/record" "$home/kept"
 cloud_on node1 sed -i 's/.\{4\}$/AAAA/' "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'a record that was changed'
-like "$err" "node $address cannot be opened with '../key'.*changed" 'is not believed' || diag "$err"
+like "$err" "node $address cannot be opened with '../key'.*changed" 'is not believed' || cloud_diag
 cloud_on node1 rm "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'no record'
@@ -69,32 +69,32 @@ is "$(find .dtctl -type f ! -name lock ! -name .gitignore)" '' 'nothing was writ
 
 # ---- adopted ------------------------------------------------------------------------------------
 run cloud_run dtctl adopt "$login" --key ../key
-is "$status" 0 'adopt' || diag "$err"
+is "$status" 0 'adopt' || cloud_diag
 like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' 'says what there is'
 is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' 'its files are the operator'\''s alone'
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'a second time'
 like "$err" "known in this folder already" 'is refused'
 run cloud_run dtctl ps
-like "$out" "$id +running +2 +2" 'the run is known, and goes on' || diag "$out" "$err"
+like "$out" "$id +running +2 +2" 'the run is known, and goes on' || cloud_diag
 cloud_on node0 touch /tmp/go
 cloud_on node1 touch /tmp/go
 run cloud_run timeout 60 dtctl logs -f "$id"
-is "$status" 0 'its logs are followed' || diag "$err"
+is "$status" 0 'its logs are followed' || cloud_diag
 is "$(grep -cE '(begun|ended) [01]' <<<"$out")" 4 'from their beginning to the end'
 run cloud_run dtctl fetch "$id"
-is "$status" 0 'fetch' || diag "$err"
+is "$status" 0 'fetch' || cloud_diag
 is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' 'brings what both wrote'
 run cloud_run dtctl plan
 unlike "$out" 'create|delete|replace' 'a plan has tags at most to change, for the new lease'
 run cloud_run dtctl status
-like "$out" 'lease: ends in [45]:[0-9]+:[0-9]+;' 'and so does the lease' || diag "$out" "$err"
+like "$out" 'lease: ends in [45]:[0-9]+:[0-9]+;' 'and so does the lease' || cloud_diag
 is "$(cat .dtctl/lost/terraform/lease)" "$lease" 'as it was moved where it was made'
 run cloud_run dtctl up -y
-is "$status" 0 'up again' || diag "$err"
+is "$status" 0 'up again' || cloud_diag
 run cloud_run dtctl plan
-like "$out" 'nothing to change' 'and then it fits what is there' || diag "$out" "$err"
+like "$out" 'nothing to change' 'and then it fits what is there' || cloud_diag
 run cloud_run dtctl train --name short -- true
-is "$status" 0 'a run from here' || diag "$err"
+is "$status" 0 'a run from here' || cloud_diag
 cloud_down
 done_testing

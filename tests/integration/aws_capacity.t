@@ -10,7 +10,7 @@ cloud_config full 'nodes = 2' -- 'zones = ["us-east-1a", "us-east-1b"]'
 cloud_fault throttle times=1
 cloud_fault capacity zone=us-east-1a after=1
 run cloud_run dtctl up -y
-is "$status" 0 'up finds another zone' || diag "$err"
+is "$status" 0 'up finds another zone' || cloud_diag
 like "$err" 'us-east-1a.*refused \(capacity, InsufficientInstanceCapacity\).*us-east-1b' \
     'and says why'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'

@@ -20,12 +20,12 @@ cloud_fault preset node=node1 preset=mute
 cloud_fault preset node=node2 preset=cloud-init-fails
 cloud_fault preset node=node3 preset=check-fails
 run cloud_run dtctl up -y --boot-timeout 60s
-is "$status" 3 'some nodes failed' || diag "$err"
+is "$status" 3 'some nodes failed' || cloud_diag
 like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'and which'
 like "$err" "not as it should be.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
 silent=$(grep "node 'node1'" <<<"$err")
 like "$silent" 'did not answer in 60.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
-    'never answers: named deadline, and what AWS says of it' || diag "$err"
+    'never answers: named deadline, and what AWS says of it' || cloud_diag
 like "$err" 'node1: .*aws ec2 get-console-output .*--region us-east-1 --instance-id i-' \
     'and where its console can be read'
 like "$err" "node 'node2': cloud-init failed" 'cloud-init: has failed'
@@ -44,13 +44,13 @@ is "$status" 0 'the good one can be used'
 first=$(id_of node0)
 cloud_fault preset node=node2 preset=check-fails
 run cloud_run dtctl up -y --keep
-is "$status" 3 'a further up makes the others, and one fails again' || diag "$err"
+is "$status" 3 'a further up makes the others, and one fails again' || cloud_diag
 like "$err" 'up: 1 of 4 nodes failed: node2' 'the one'
 like "$err" 'node2 is kept; dtctl ssh node2 leads there, dtctl up --replace node2' 'it is kept'
 is "$(cloud_instances | wc -l)" 4 'its instance runs'
 is "$(id_of node0)" "$first" 'the good one was left alone'
 run cloud_run dtctl ssh node2 <<<'cat /var/lib/dtctl/ready'
-like "$out" 'status=failed' 'and can be looked at' || diag "$err"
+like "$out" 'status=failed' 'and can be looked at' || cloud_diag
 run cloud_run dtctl train --nodes 4 -- true
 is "$status" 1 'no run takes it'
 like "$err" "node 'node2' is not ready" 'and says so'
@@ -75,7 +75,7 @@ done
 run cloud_run dtctl status
 like "$out" "node1 .*unreachable.*$keys" 'status: says so as well'
 run cloud_run dtctl extend 5h
-is "$status" 3 'extend: some nodes failed' || diag "$err"
+is "$status" 3 'extend: some nodes failed' || cloud_diag
 like "$out" '^3 of 4 nodes of sick end themselves in 5:00:00 ' 'the others have the new end'
 like "$err" "node1.*$keys.*; it keeps the end that it had" 'and node1 has not'
 due=$(cloud_on node0 cat /var/lib/dtctl/lease)
@@ -84,12 +84,12 @@ result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'indeed'
 # ---- made anew ----------------------------------------------------------------------------------
 before=$(id_of node1)
 run cloud_run dtctl up -y --replace 'node[1-2]'
-is "$status" 0 'up --replace makes both good' || diag "$err"
+is "$status" 0 'up --replace makes both good' || cloud_diag
 result "$([ "$(id_of node1)" != "$before" ] && echo 1)" 'with another instance'
 is "$(cloud_instances | wc -l)" 4 'four nodes'
 run cloud_run dtctl exec -- hostname
 is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 node2 node3' \
-    'all of them answer' || diag "$err"
+    'all of them answer' || cloud_diag
 is "$(for node in node0 node1 node2 node3; do cloud_on $node cat /var/lib/dtctl/lease; done |
     sort -u)" "$due" 'and end together, when extend has said'
 
@@ -111,7 +111,7 @@ calls=$(wc -l <cloud/calls.jsonl)
 accepted=$(logins)
 ok "there have been logins to node2 ($accepted)" test "$accepted" -gt 0
 run cloud_run dtctl up -y
-is "$status" 3 'up stops, as for every node that fails' || diag "$err"
+is "$status" 3 'up stops, as for every node that fails' || cloud_diag
 keys="shows ssh-ed25519 ${shown//+/[+]}, expected ${pinned//+/[+]};"
 like "$err" "node2.*$keys.*dtctl up --replace" 'which node, both keys, what to do'
 like "$err" 'up: 1 of 4 nodes failed: node2' 'and no other'

@@ -40,7 +40,7 @@ like "$(cat up.err)" 'down' 'and says how to go on'
 is "$(pgrep -cx terraform)" 0 'terraform has ended'
 cloud_fault none
 run cloud_run dtctl down -y
-is "$status" 0 'interrupted: down' || diag "$err"
+is "$status" 0 'interrupted: down' || cloud_diag
 empty interrupted
 cd ..
 
@@ -52,7 +52,7 @@ wait "$up" 2>/dev/null
 cloud_fault none
 is "$(cloud_instances | wc -l)" 2 'killed: two instances run that no state knows'
 run cloud_run dtctl down -y
-is "$status" 0 'killed: down' || diag "$err"
+is "$status" 0 'killed: down' || cloud_diag
 empty killed
 cd ..
 

@@ -56,7 +56,7 @@ ended_s() { # since 1970, of the newest instance that ended by itself
 
 # ---- up: the lease of the configuration ---------------------------------------------------------
 run cloud_run dtctl up -y
-is "$status" 0 'up' || diag "$err"
+is "$status" 0 'up' || cloud_diag
 for node in node0 node1 node2; do id[${node#node}]=$(cloud_node $node id); done
 run cloud_run dtctl status --json
 between "$(left)" $((TTL - 120)) $TTL 'status: time is left'
@@ -65,13 +65,13 @@ like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: it
 
 # ---- extend -------------------------------------------------------------------------------------
 run cloud_run dtctl extend 1h
-is "$status" 0 'extend' || diag "$err"
+is "$status" 0 'extend' || cloud_diag
 like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'says when, and what that costs'
 run cloud_run dtctl status
 like "$out" 'lease: ends in (1:00:00|59:[0-9]+); spent about \$0\.[0-9]+, at most \$2\.[34]' \
     'status: so does it' || diag "$out"
 run cloud_run dtctl train --nodes 1:2 --name task --detach
-is "$status" 0 'two of three nodes train, and nobody looks on' || diag "$err"
+is "$status" 0 'two of three nodes train, and nobody looks on' || cloud_diag
 diag "up, extended, in a run at $SECONDS s"
 r=$(compgen -G '.dtctl/lease/runs/task-*')
 ok 'the announcement is taken back' wait_for $WAIT quiet node0 node1
@@ -93,7 +93,7 @@ run cloud_run dtctl extend 32d
 like "$status $err" '^2 .*more than 31 days ahead; say dtctl extend 31d' 'nodes take no more'
 now=$EPOCHSECONDS
 run cloud_run dtctl extend 2h
-is "$status" 3 'extend: some nodes failed, when one is gone' || diag "$err"
+is "$status" 3 'extend: some nodes failed, when one is gone' || cloud_diag
 like "$out" '^2 of 3 nodes of lease end themselves in 2:00:00 .*at most \$3\.2' \
     'the new end of those that are there, and their cost' || diag "$out"
 like "$err" "node 'node2': AWS has ended it; dtctl up makes another one" 'which is not, and why' ||

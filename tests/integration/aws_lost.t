@@ -64,11 +64,11 @@ is "$(what_is_there)" "$all" 'about that cluster'
 rm dtctl.toml
 run cloud_run dtctl gc --region us-west-2
 isnt=$((status != 0))
-result $isnt 'gc alone ends nothing, and says so' || diag "$out" "$err"
+result $isnt 'gc alone ends nothing, and says so' || cloud_diag
 like "$out" 'us-west-2 +instance .*elsewhere' 'it finds what another computer made in that region'
 is "$(cloud_instances us-west-2 | wc -l) $(cloud_things us-west-2 | wc -l)" '1 1' 'which stays'
 run cloud_run dtctl gc --region us-east-1 -y
-is "$status" 0 'gc -y' || diag "$out" "$err"
+is "$status" 0 'gc -y' || cloud_diag
 for kind in instance vpc subnet security-group internet-gateway route-table vpc-endpoint \
     key-pair placement-group; do
     like "$out" "us-east-1 +$kind " "it shows the $kind"
@@ -77,7 +77,7 @@ unlike "$out" 'bob' "and not what is bob's"
 is "$(what_is_there)" "$bobs" "it ends all of it, and nothing of bob's"
 cloud_fault stale times=1
 run cloud_run dtctl gc --region us-east-1 -y
-is "$status" 0 'again, while AWS still lists what is gone' || diag "$out" "$err"
+is "$status" 0 'again, while AWS still lists what is gone' || cloud_diag
 like "$err" 'still lists what is gone' 'it asks until that has settled'
 like "$out" '0 left over in 1 region' 'and there is nothing more'
 is "$(what_is_there)" "$bobs" 'nor done'

@@ -14,7 +14,7 @@ refused() {
     run cloud_run dtctl up -y "$@"
     diag "  $what: $((${EPOCHREALTIME%.*} - begun)) s: ${err##*$'\n'}"
     is "$status" 1 "$what: up fails"
-    is "$(grep -c 'error: ' <<<"$err")" 1 "$what: with one error" || diag "$err"
+    is "$(grep -c 'error: ' <<<"$err")" 1 "$what: with one error" || cloud_diag
     like "$err" "$pattern" "$what: which says what and what next"
     is "$(cloud_instances)$(cloud_things)" '' "$what: nothing is left in the account"
     ok "$what: there is no cluster" test ! -e .dtctl/full/cluster.toml
@@ -58,7 +58,7 @@ cloud_fault none
 # ---- the same again, without faults -------------------------------------------------------------
 cloud_fault throttle times=4
 run cloud_run dtctl up -y
-is "$status" 0 'up works after all that' || diag "$err"
+is "$status" 0 'up works after all that' || cloud_diag
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'both nodes run'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 4 'a busy API was asked until it answered'
 cloud_stop

@@ -74,24 +74,24 @@ is "$(grep -c 'OPENSSH PRIVATE' ../ann/.dtctl/both/terraform/terraform.log <(obj
     grep -v ':0$')" '' 'no private key is in the log, or in plain words in the state'
 cd ../ann || exit 1
 run cloud_run dtctl plan
-is "$status" 0 'plan' || diag "$err"
+is "$status" 0 'plan' || cloud_diag
 like "$out" 'nothing to change' 'wants nothing'
 
 # ---- the second operator ------------------------------------------------------------------------
 cd ../bob || exit 1
 cp ../ann/.dtctl/both/known_hosts .dtctl/both/
 run cloud_run dtctl up -y
-is "$status" 0 'up of the second operator' || diag "$out" "$err"
+is "$status" 0 'up of the second operator' || cloud_diag
 like "$err" 'is taken over as s3://team-state/gpu has it' 'finds the cluster in the bucket'
 is "$(cloud_calls RunInstances)" 1 'and starts nothing'
 is "$(cloud_calls TerminateInstances)" 0 'nor ends anything'
 is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
     "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'with the same login key'
 run cloud_run dtctl status
-is "$status" 0 'status' || diag "$err"
+is "$status" 0 'status' || cloud_diag
 like "$out" 'node0 .*idle' 'shows the node'
 run cloud_run dtctl plan
-like "$out" 'nothing to change' 'and plan wants nothing' || diag "$out" "$err"
+like "$out" 'nothing to change' 'and plan wants nothing' || cloud_diag
 cloud_api DescribeInstances us-east-1 >../instances.xml
 is "$(grep -c '<value>bob' ../instances.xml)" 0 "the cluster stays ann's"
 
@@ -122,9 +122,9 @@ bob=$!
 ok 'down from elsewhere waits' wait_for 120 says ../bob.err 'force-unlock'
 cd ../ann || exit 1
 run cloud_run dtctl gc
-is "$status" 0 'gc where it was killed' || diag "$out" "$err"
+is "$status" 0 'gc where it was killed' || cloud_diag
 like "$err" 'an earlier command left this behind.*aws_instance|kind=instance id=i-' \
-    'ends what no state knows' || diag "$err"
+    'ends what no state knows' || cloud_diag
 like "$err" 'the lock is ended now' 'and the lock'
 wait "$bob"
 is $? 0 'then down goes on by itself' || diag "$(cat ../bob.err)"
@@ -133,7 +133,7 @@ is "$(cloud_instances)$(cloud_things)" '' 'and nothing is'
 is "$(cloud_objects $bucket)" $key 'the bucket has no lock'
 is "$(object $key | grep -c '"aws_instance"')" 0 'nor a state with an instance'
 run cloud_run dtctl plan
-is "$status" 0 'plan of the first operator' || diag "$err"
+is "$status" 0 'plan of the first operator' || cloud_diag
 like "$err" 'was taken down from another folder' 'knows that the cluster is gone'
 like "$out" '\+ node0' 'and would make it anew'
 cloud_stop

@@ -101,13 +101,13 @@ gone() { # NODE: what status says of it
 
 # ---- up -----------------------------------------------------------------------------------------
 run cloud_run dtctl up -y
-is "$status" 0 'up' || diag "$err"
+is "$status" 0 'up' || cloud_diag
 is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances'
 for node in node0 node1 node2; do
     first[${node#node}]=$(cloud_node $node id) at[${node#node}]=$(cloud_node $node private_ip)
 done
 run cloud_run dtctl train --name probe --set train.epochs=2
-is "$status" 0 'two epochs, for the speed' || diag "$err"
+is "$status" 0 'two epochs, for the speed' || cloud_diag
 speed=$(field "$(run_of probe)/summary.json" images_per_s)
 diag "$speed images/s; up and ready at $SECONDS s"
 
@@ -138,7 +138,7 @@ like "$(cat warned.out)" 'lost +node2, and the run went on without it: node node
 unlike "$(cat warned.err)" 'error' 'warned: and nothing is called an error'
 run cloud_run dtctl status
 is "$status" 3 'status says that a node has failed'
-ok 'and that AWS has ended it' gone node2 || diag "$out" "$err"
+ok 'and that AWS has ended it' gone node2 || cloud_diag
 
 # ---- announced at once --------------------------------------------------------------------------
 begin short 30 --nodes 1:2
@@ -153,7 +153,7 @@ lost_nothing short
 
 # ---- up again -----------------------------------------------------------------------------------
 run cloud_run dtctl up -y
-is "$status" 0 'up again' || diag "$err"
+is "$status" 0 'up again' || cloud_diag
 is "$(cloud_nodes | sort | xargs)" 'node0 node1 node2' 'three nodes run'
 is "$(cloud_instances | wc -l)" 3 'and the API has three instances'
 is "$(cloud_node node1 id)" "${first[1]}" 'the one that lived is the same'

@@ -10,11 +10,11 @@ cloud_config e2e 'nodes = 2'
 
 # ---- plan and up --------------------------------------------------------------------------------
 run cloud_run dtctl plan
-is "$status" 0 'plan' || diag "$err"
+is "$status" 0 'plan' || cloud_diag
 like "$out" 'g6\.xlarge' 'names the type'
 is "$(cloud_calls RunInstances)" 0 'and starts nothing'
 run cloud_run dtctl up -y
-is "$status" 0 'up' || diag "$out" "$err"
+is "$status" 0 'up' || cloud_diag
 diag "$(tail -n 12 <<<"$out")"
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 is "$(cloud_instances | wc -l)" 2 'and the API has two instances'
@@ -47,7 +47,7 @@ like "$out" '2 ranks on 2 nodes' 'ran on both'
 model=$(find .dtctl/e2e/runs -name '*.safetensors' | head -n 1)
 ok 'the model is back' test -s "$model"
 run cloud_run dtctl status
-is "$status" 0 'status' || diag "$err"
+is "$status" 0 'status' || cloud_diag
 like "$out" 'node1' 'shows the nodes'
 
 # ---- another lease, for the nodes that run -------------------------------------------------------
@@ -55,11 +55,11 @@ ids=$(cloud_instances)
 things=$(cloud_things)
 first=$(cloud_on node0 cat /var/lib/dtctl/lease)
 run cloud_run dtctl plan --ttl 3h --idle 2h
-like "$out" 'update +lease of the nodes' 'plan says that it would be changed' || diag "$err"
+like "$out" 'update +lease of the nodes' 'plan says that it would be changed' || cloud_diag
 is "$(cloud_on node0 cat /var/lib/dtctl/lease)" "$first" 'and does not'
 now=$EPOCHSECONDS
 run cloud_run dtctl up -y --ttl 3h --idle 2h
-is "$status" 0 'up with another lease' || diag "$err"
+is "$status" 0 'up with another lease' || cloud_diag
 is "$(cloud_instances)" "$ids" 'replaces no instance'
 unlike "$err" 'configured otherwise' 'and does not want to'
 like "$err" 'node\[0-1\]: the lease ends in (3:00:00|2:5[0-9]:[0-9]+) now' \
@@ -80,7 +80,7 @@ tagged=$(cloud_api DescribeInstances us-east-1 "Filter.1.Name=tag:${tag%%=*}" \
     "Filter.1.Value.1=${tag#*=}" | grep -o '<instanceId>[^<]*' | sort -u | cut -d'>' -f2)
 is "$tagged" "$ids" 'the instances too'
 run cloud_run dtctl status
-like "$out" 'lease: ends in (3:00:00|2:5[0-9]:[0-9]+)' 'status tells it' || diag "$out" "$err"
+like "$out" 'lease: ends in (3:00:00|2:5[0-9]:[0-9]+)' 'status tells it' || cloud_diag
 run cloud_run dtctl plan
 is "$status" 0 'plan after that'
 like "$out" 'nothing to change' 'wants nothing'
@@ -91,14 +91,14 @@ cp -a dtctl.toml .dtctl elsewhere/
 rm -r .dtctl
 cd elsewhere || exit 1
 run cloud_run dtctl exec hostname
-is "$(grep -c 'node[01]' <<<"$out")" 2 'a copy of its folder reaches the cluster' || diag "$err"
+is "$(grep -c 'node[01]' <<<"$out")" 2 'a copy of its folder reaches the cluster' || cloud_diag
 run cloud_run dtctl ps --all
 like "$out" 'demo-' 'its runs are known'
 model=$(find .dtctl/e2e/runs -name '*.safetensors' | head -n 1)
 
 # ---- down ---------------------------------------------------------------------------------------
 run cloud_run dtctl down -y
-is "$status" 0 'down' || diag "$out" "$err"
+is "$status" 0 'down' || cloud_diag
 is "$(cloud_instances)" '' 'no instance is left'
 is "$(cloud_things)" '' 'nor anything else that was made'
 ok 'the model stays' test -s "$model"
