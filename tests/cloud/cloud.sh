@@ -112,12 +112,21 @@ cloud_run() {
         CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1 "$@"
 }
 
-# cloud_diag: after a failure, the last words of what was run, and what went wrong in the cloud.
+# cloud_diag: after a failure, the last words of what was run, and what went wrong in the cloud:
+# what it complains of, and how nodes that ended by themselves did.
 # shellcheck disable=SC2154 # run sets out and err
 cloud_diag() {
     diag "$(tail -n 3 <<<"$out")"
     diag "$(tail -n 8 <<<"$err")"
-    diag "$(tail -qn 2 "$WORK"/cloud/{lab,shim}.log | cut -c1-300)"
+    diag "$({
+        tail -qn 2 "$WORK"/cloud/{lab,shim}.log
+        curl -fsS $CLOUD_LAB/nodes | "$CLOUD_PYTHON" -c '
+import json, sys
+for node in json.load(sys.stdin):
+    print(node["name"], node["state"], node["ending"])
+    if node["ending"] in ("guest", "start"):
+        print(*open(node["folder"] + "/console", errors="replace").readlines()[-2:], sep="")'
+    } 2>&1 | cut -c1-300)"
 }
 
 # cloud_json KEY=VALUE…: an object; every value is a string, as shim and lab take them.
