@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# summary.awk: the end of tests/run. Reads NAME.tap of each program, with its exit status in
+# NAME.status; where there is a NAME.tap.first, the program failed at first and ran once more. Prints
+# reasons of skips, failures with what was said about the first of each program, and the counts.
+BEGIN { points_max = 8; reasons_max = 16 }
+
+# The last lines that were said about the first point of a program that failed.
+function explain(   i) {
+    for (i = said > reasons_max ? said - reasons_max : 0; i < said; i++)
+        names = names "\n      " substr(about[i], 1, 300)
+    said = 0
+}
+
+function finish() {
+    explain()
+    if (file == "") return
+    getline status < (base ".status")
+    if (bad == 0 && (status != 0 || plan != ran)) {
+        bad++
+        why = status != 0 ? "exit status " status : "plan " plan ", ran " ran
+        names = names "\n    " why
+    }
+    failed += bad
+    if (bad > points_max) names = names "\n    and " bad - points_max " more"
+    if (bad) broken = broken "\n  " name names
+    else if ((getline line < (base ".tap.first")) >= 0) shaky = shaky "\n  " name first()
+}
+
+# What the first run of a program said about the first point that failed.
+function first(   words, open, n) {
+    do {
+        if (open && line !~ /^#/) break
+        if (line ~ /^not ok/) open = 1
+        if (open && n++ <= reasons_max) words = words "\n    " substr(line, 1, 300)
+    } while ((getline line < (base ".tap.first")) > 0)
+    return words
+}
+
+FNR == 1 {
+    finish()
+    file = FILENAME; base = file; sub(/\.tap$/, "", base)
+    name = base; sub(/.*\//, "", name); gsub(/%/, "/", name)
+    bad = 0; ran = 0; plan = -1; names = ""; status = 1
+}
+/^#/ { if (bad == 1 && why_open) about[said++] = $0; next }
+{ explain(); why_open = /^not ok/ && bad == 0 }
+/^1\.\.0 *# *[Ss][Kk][Ii][Pp]/ { skipped++; plan = 0; sub(/^[^#]*# *[A-Za-z]* */, "")
+    reasons[$0 == "" ? "no reason given" : $0]++; next }
+/^1\.\.[0-9]+/ { plan = substr($1, 4) + 0; next }
+/^ok / && /# *[Ss][Kk][Ii][Pp]/ { ran++; skipped++; sub(/^[^#]*# *[A-Za-z]* */, "")
+    reasons[$0 == "" ? "no reason given" : $0]++; next }
+/^ok / { ran++; passed++; next }
+/^not ok/ { ran++; if (++bad <= points_max) names = names "\n    " $0; next }
+END {
+    finish()
+    for (r in reasons) lines = lines "\n  " reasons[r] "x " r
+    if (lines != "") print "Skipped:" lines
+    if (shaky != "") print "Failed beside others, passed alone (" dir "/*.first):" shaky
+    if (broken != "") print "Failed (rerun one with `make test T=name`; output in " dir "):" broken
+    printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+    exit failed > 0
+}
