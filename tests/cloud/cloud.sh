@@ -284,6 +284,15 @@ cloud_stop() {
     umount "$WORK/cloud/nodes" 2>/dev/null || true
 }
 
+# cloud_up: the cluster that a test is about; without it there is nothing to test.
+# shellcheck disable=SC2154 # run sets status
+cloud_up() {
+    run cloud_run dtctl up -y
+    is "$status" 0 'up' && return
+    cloud_diag
+    done_testing
+}
+
 # The end of a test: `down` leaves nothing in the account, and the cloud nothing on this machine.
 # shellcheck disable=SC2154 # run sets status and err
 cloud_down() {

@@ -10,8 +10,7 @@ cloud_start "$@"
 mkdir first
 cd first || exit 1
 cloud_config lost 'nodes = 2'
-run cloud_run dtctl up -y
-is "$status" 0 'up' || cloud_diag
+cloud_up
 unlike "$err" 'record' 'nothing to say of records'
 # shellcheck disable=SC2016 # for the nodes
 run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- sh -c '

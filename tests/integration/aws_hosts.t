@@ -19,12 +19,12 @@ cloud_fault preset node=node0 preset=degraded
 cloud_fault preset node=node1 preset=mute
 cloud_fault preset node=node2 preset=cloud-init-fails
 cloud_fault preset node=node3 preset=check-fails
-run cloud_run dtctl up -y --boot-timeout 60s
+run cloud_run dtctl up -y --boot-timeout 99s
 is "$status" 3 'some nodes failed' || cloud_diag
 like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'and which'
 like "$err" "not as it should be.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
 silent=$(grep "node 'node1'" <<<"$err")
-like "$silent" 'did not answer in 60.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
+like "$silent" 'did not answer in 99.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
     'never answers: named deadline, and what AWS says of it' || cloud_diag
 like "$err" 'node1: .*aws ec2 get-console-output .*--region us-east-1 --instance-id i-' \
     'and where its console can be read'

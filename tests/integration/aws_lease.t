@@ -55,8 +55,7 @@ ended_s() { # since 1970, of the newest instance that ended by itself
 }
 
 # ---- up: the lease of the configuration ---------------------------------------------------------
-run cloud_run dtctl up -y
-is "$status" 0 'up' || cloud_diag
+cloud_up
 for node in node0 node1 node2; do id[${node#node}]=$(cloud_node $node id); done
 run cloud_run dtctl status --json
 between "$(left)" $((TTL - 120)) $TTL 'status: time is left'

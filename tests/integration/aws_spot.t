@@ -100,8 +100,7 @@ gone() { # NODE: what status says of it
 }
 
 # ---- up -----------------------------------------------------------------------------------------
-run cloud_run dtctl up -y
-is "$status" 0 'up' || cloud_diag
+cloud_up
 is "$(cloud_nodes life_cycle | sort | uniq -c | xargs)" '3 spot' 'three spot instances'
 for node in node0 node1 node2; do
     first[${node#node}]=$(cloud_node $node id) at[${node#node}]=$(cloud_node $node private_ip)
@@ -152,8 +151,7 @@ finishes short
 lost_nothing short
 
 # ---- up again -----------------------------------------------------------------------------------
-run cloud_run dtctl up -y
-is "$status" 0 'up again' || cloud_diag
+cloud_up
 is "$(cloud_nodes | sort | xargs)" 'node0 node1 node2' 'three nodes run'
 is "$(cloud_instances | wc -l)" 3 'and the API has three instances'
 is "$(cloud_node node1 id)" "${first[1]}" 'the one that lived is the same'

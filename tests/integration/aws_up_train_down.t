@@ -13,8 +13,7 @@ run cloud_run dtctl plan
 is "$status" 0 'plan' || cloud_diag
 like "$out" 'g6\.xlarge' 'names the type'
 is "$(cloud_calls RunInstances)" 0 'and starts nothing'
-run cloud_run dtctl up -y
-is "$status" 0 'up' || cloud_diag
+cloud_up
 diag "$(tail -n 12 <<<"$out")"
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'two nodes run'
 is "$(cloud_instances | wc -l)" 2 'and the API has two instances'
