@@ -4,7 +4,7 @@
 # script that stops early is a failure.
 source "${0%/*}/../lib.sh"
 mkdir -p tests/x build
-cp -r "$SRC/tests/run" "$SRC/tests/lib.sh" "$SRC/tests/hosts.sh" tests/
+cp -r "$SRC/tests/run" "$SRC/tests/summary.awk" "$SRC/tests/lib.sh" "$SRC/tests/hosts.sh" tests/
 
 script() { # NAME BODY
     printf '#!/usr/bin/env bash\n%s\n' "$2" >"tests/x/$1.t"
@@ -42,6 +42,24 @@ runner tests/x/silent.t
 is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'and silence'
 seconds=1 runner tests/x/hang.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a hang'
+
+# Of many, a few that failed run once more.
+for i in 1 2 3 4 5 6 7 8 9; do script "many$i" 'echo "ok 1 - a"; echo 1..1'; done
+script worse 'exit 1'
+script shaky 'echo 1..1; [ ! -e ran ] || { echo "ok 1 - b"; exit 0; }
+touch ran; echo "not ok 1 - b"; echo "# the reason"; exit 1'
+runner tests/x/many[1-3].t tests/x/shaky.t
+is "$status:$last" '1:3 passed, 1 failed, 0 skipped' 'of few, none runs again'
+like "$out" 'x/shaky.t.*not ok 1 - b.*# the reason' 'why it failed is told at the end'
+rm ran
+runner tests/x/many?.t tests/x/shaky.t
+is "$status:$last" '0:10 passed, 0 failed, 0 skipped' 'what fails beside others may pass alone'
+like "$out" 'Failed beside others, passed alone.*x/shaky.t.*not ok 1 - b.*# the reason' \
+    'and is told of, with why'
+runner tests/x/many?.t tests/x/bad.t
+is "$status:$last" '1:10 passed, 1 failed, 0 skipped' 'a fault fails again'
+runner tests/x/many?.t tests/x/bad.t tests/x/crash.t tests/x/silent.t tests/x/worse.t
+is "$status:$(grep -c 'Once more' <<<"$out")" '1:0' 'where many fail, none runs again'
 
 # The assertions for C and for shell themselves.
 cat >c.c <<'EOF'
