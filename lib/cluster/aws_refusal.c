@@ -25,6 +25,8 @@ static const struct {
     [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or leave it away"},
     [AWS_REFUSAL_PERMISSION] = {"permission", "check the credentials (aws.profile, AWS_PROFILE)"},
     [AWS_REFUSAL_THROTTLE] = {"throttle", "try again in some minutes"},
+    [AWS_REFUSAL_DUPLICATE] = {"duplicate",
+                               "end what is there under that name, or choose another (-c)"},
     [AWS_REFUSAL_OTHER] = {"other", "read the log that is named here"},
 };
 
@@ -64,6 +66,14 @@ static const struct {
     {"Throttl", AWS_REFUSAL_THROTTLE, "", false},
     {"TooManyRequests", AWS_REFUSAL_THROTTLE, "", false},
     {"SlowDown", AWS_REFUSAL_THROTTLE, "", false},
+    {"InvalidPlacementGroup.Duplicate", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidKeyPair.Duplicate", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidGroup.Duplicate", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidPermission.Duplicate", AWS_REFUSAL_DUPLICATE, "", false},
+    {"InvalidSubnet.Conflict", AWS_REFUSAL_DUPLICATE, "", false},
+    {"RouteAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
+    {"Resource.AlreadyAssociated", AWS_REFUSAL_DUPLICATE, "", false},
+    {"EntityAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
     {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
     {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT, "", false},
     {"PlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},

@@ -20,6 +20,7 @@ enum aws_refusal_kind {
     AWS_REFUSAL_PRICE,       // the spot price is above the limit
     AWS_REFUSAL_PERMISSION,  // credentials or rights: nothing else helps
     AWS_REFUSAL_THROTTLE,    // too many calls: later
+    AWS_REFUSAL_DUPLICATE,   // there already, such as by a call whose answer was lost
     AWS_REFUSAL_OTHER,
 };
 

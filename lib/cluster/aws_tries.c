@@ -46,8 +46,8 @@ static bool next_zone(struct aws_tries *t, const struct aws_refusal *r) {
 }
 
 bool aws_tries_next(struct aws_tries *t, const struct aws_refusal *r) {
-    if (r->kind == AWS_REFUSAL_THROTTLE)
-        return ++t->throttled <= AWS_TRIES_THROTTLED_MAX; // the same once more
+    if (r->kind == AWS_REFUSAL_THROTTLE || r->kind == AWS_REFUSAL_DUPLICATE)
+        return ++t->again <= AWS_TRIES_AGAIN_MAX;
     if (r->everywhere || !aws_refusal_is_local(r->kind))
         return false;
     if (r->kind != AWS_REFUSAL_QUOTA && next_zone(t, r))

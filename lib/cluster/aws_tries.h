@@ -5,7 +5,8 @@
 //     do { make(t.zone, t.purchase) … } while (refused && aws_tries_next(&t, &refusal));
 //
 // All zones are tried in one way before the next way; a zone that AWS recommends comes first among
-// those left. A quota holds in every zone, so its refusal goes on with the next way at once.
+// those left. A quota holds in every zone, so its refusal goes on with the next way at once. A busy
+// API, or something that was there already, says nothing of the zone: the same is tried again.
 #ifndef CLUSTER_AWS_TRIES_H
 #define CLUSTER_AWS_TRIES_H
 
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { AWS_TRIES_ZONES_MAX = 32, AWS_TRIES_THROTTLED_MAX = 2 };
+enum { AWS_TRIES_ZONES_MAX = 32, AWS_TRIES_AGAIN_MAX = 2 };
 
 struct aws_tries {
     const char *zones[AWS_TRIES_ZONES_MAX]; // empty: not known yet, the module takes the first one
@@ -25,7 +26,7 @@ struct aws_tries {
     size_t purchase_count, purchase_at;
     const char *zone; // NULL: the module chooses
     const char *purchase;
-    int throttled;
+    int again; // how often the same was tried again
 };
 
 // zones may be empty; purchases has at least one entry and stays the caller's.

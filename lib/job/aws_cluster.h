@@ -88,7 +88,9 @@ int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
 // Ends what find just found; only those that are not in `except` (ids), unless that is empty.
 int aws_sweep_remove(struct terraform *t, const struct aws_found *found, const char *const *except,
                      size_t except_count, struct err *e);
-// After an unclean end: finds what the state does not have, and takes it away.
+// Finds what the state does not have, and takes it away. why: how it came to be, for the log.
+int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed, struct err *e);
+// The same after an unclean end.
 int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e);
 // Every region that accounts have without asking for it; NULL-terminated.
 extern const char *const aws_sweep_regions[];

@@ -12,9 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THROTTLE_PAUSE_MS = 20000, ZONES_MAX = AWS_TRIES_ZONES_MAX };
+enum {
+    THROTTLE_PAUSE_MS = 20000,
+    UNRECORDED_LOOKS_MAX = 3, // AWS lists what it has just made after a moment
+    UNRECORDED_PAUSE_MS = 5000,
+    ZONES_MAX = AWS_TRIES_ZONES_MAX
+};
 
 static const char TAKEN[] = "runs already"; // infra/main.tf
+static const char STOPPED[] = "stopped; dtctl up goes on, dtctl down takes away what was made";
 
 struct make {
     struct aws_cluster *c;
@@ -161,6 +167,23 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
     return words;
 }
 
+// A call whose answer is lost is made again by the provider, and what it had made is refused as a
+// duplicate; no state has it. What this attempt made goes, and what else has the cluster's tags.
+static int undo_unrecorded(struct make *m, const struct inventory *before, struct err *e) {
+    static const char why[] = "AWS made this, but its answer was lost; it is ended now";
+    struct aws_cluster *c = m->c;
+    size_t removed = 0;
+    if ((m->fresh && undo(m, before, e) < 0) || aws_cluster_write(c, e) < 0)
+        return -1;
+    for (int i = 0; i < UNRECORDED_LOOKS_MAX && removed == 0; i++) {
+        if (i && aws_cluster_pause(c->session, UNRECORDED_PAUSE_MS) < 0)
+            return err_set(e, ERR_INTERRUPTED, STOPPED);
+        if (aws_sweep_unrecorded(c, why, &removed, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int give_up(struct make *m, const struct aws_refusal *r, const struct inventory *before,
                    struct err *e) {
     struct aws_cluster *c = m->c;
@@ -226,10 +249,10 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     phases_hide(m->phases);
     tell_next(m, &refusal);
     phases_show(m->phases);
+    if (refusal.kind == AWS_REFUSAL_DUPLICATE && undo_unrecorded(m, before, e) < 0)
+        return -1;
     if (refusal.kind == AWS_REFUSAL_THROTTLE && aws_cluster_pause(s, THROTTLE_PAUSE_MS) < 0)
-        return err_set(e, ERR_INTERRUPTED,
-                       "stopped; dtctl up goes on, dtctl down takes away what "
-                       "was made");
+        return err_set(e, ERR_INTERRUPTED, STOPPED);
     return 1;
 }
 

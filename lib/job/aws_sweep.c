@@ -176,17 +176,13 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, const c
     return 0;
 }
 
-int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
+int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed, struct err *e) {
     struct terraform *t = &c->terraform;
     struct session *s = c->session;
     struct terraform_state state;
     struct terraform_lock left;
     struct aws_found found = {0};
     *removed = 0;
-    if (!terraform_is_unclean(t))
-        return 0;
-    log_warn("the last command on this cluster was stopped or killed; looking for what it left",
-             "cluster=%s", s->cluster.name);
     if (terraform_settle(t, e) < 0 || aws_shared_alone(c, &left, e) < 0 ||
         terraform_state(t, "infra", &state, e) < 0 ||
         aws_sweep_find(t, c->vars.region, s->cluster.name, NULL, 0, &found, e) < 0)
@@ -200,8 +196,7 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
         if (listed(found.items[i].id, known, known_count))
             continue;
         (*removed)++;
-        log_warn("an earlier command left this behind, unrecorded; it is ended now",
-                 "kind=%s id=%s", found.items[i].kind, found.items[i].id);
+        log_warn(why, "kind=%s id=%s", found.items[i].kind, found.items[i].id);
     }
     if (*removed && aws_sweep_remove(t, &found, known, known_count, e) < 0)
         return -1;
@@ -214,4 +209,14 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     forget(t);
     terraform_set_clean(t);
     return 0;
+}
+
+int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
+    *removed = 0;
+    if (!terraform_is_unclean(&c->terraform))
+        return 0;
+    log_warn("the last command on this cluster was stopped or killed; looking for what it left",
+             "cluster=%s", c->session->cluster.name);
+    return aws_sweep_unrecorded(
+        c, "an earlier command left this behind, unrecorded; it is ended now", removed, e);
 }

@@ -1,23 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# up when the first zone has room for one of two nodes and the API is busy: what was begun there is
-# taken back, the next zone is tried, and the cluster comes up in it, whole.
+# up when an answer of AWS is lost, the API is busy, and the first zone has room for one of two
+# nodes: what no state has is ended and made again, what was begun is taken back, the next zone is
+# tried, and the cluster comes up in it, whole.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
 cloud_config full 'nodes = 2' -- 'zones = ["us-east-1a", "us-east-1b"]'
 
+cloud_fault lost action=CreatePlacementGroup times=1
 cloud_fault throttle times=1
 cloud_fault capacity zone=us-east-1a after=1
 run cloud_run dtctl up -y
 is "$status" 0 'up finds another zone' || cloud_diag
 like "$err" 'us-east-1a.*refused \(capacity, InsufficientInstanceCapacity\).*us-east-1b' \
     'and says why'
+like "$err" 'us-east-1a.*refused \(duplicate, InvalidPlacementGroup.Dup.*trying us-east-1a' \
+    'what is there already says nothing of the zone'
+like "$err" 'its answer was lost; it is ended now kind=placement-group id=dtctl-full-' \
+    'what AWS made unrecorded is ended'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
 is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'and there are two'
 is "$(cloud_nodes id ended | wc -l)" 1 'the one that began elsewhere is ended'
 is "$(cloud_things | grep -c Subnets)" 1 'its subnet is gone'
+is "$(cloud_things | grep -c PlacementGroups)" 1 'and the group that was lost'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer'
 cloud_down

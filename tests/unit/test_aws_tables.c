@@ -48,6 +48,9 @@ static void refusals(void) {
             AWS_REFUSAL_UNSUPPORTED, "Unsupported");
     refusal("api error InvalidPlacementGroup.InUse: x", AWS_REFUSAL_PLACEMENT,
             "InvalidPlacementGroup.InUse");
+    refusal("api error InvalidPlacementGroup.Duplicate: x", AWS_REFUSAL_DUPLICATE,
+            "InvalidPlacementGroup.Duplicate");
+    refusal("api error RouteAlreadyExists: x", AWS_REFUSAL_DUPLICATE, "RouteAlreadyExists");
     refusal("api error SpotMaxPriceTooLow: x", AWS_REFUSAL_PRICE, "SpotMaxPriceTooLow");
     refusal("api error UnauthorizedOperation: You are not authorized", AWS_REFUSAL_PERMISSION,
             "UnauthorizedOperation");
@@ -139,9 +142,14 @@ static void tries(void) {
     struct aws_refusal auth = of_kind(AWS_REFUSAL_PERMISSION);
     ok(!aws_tries_next(&t, &auth), "what is not permitted is not tried again");
     struct aws_refusal throttle = of_kind(AWS_REFUSAL_THROTTLE);
-    for (int i = 0; i < AWS_TRIES_THROTTLED_MAX; i++)
+    for (int i = 0; i < AWS_TRIES_AGAIN_MAX; i++)
         ok(aws_tries_next(&t, &throttle) && str_eq(t.zone, "a1a"), "throttled: the same once more");
     ok(!aws_tries_next(&t, &throttle), "but not for ever");
+    struct aws_refusal duplicate = of_kind(AWS_REFUSAL_DUPLICATE);
+    aws_tries_init(&t, zones, 3, ways, 2);
+    for (int i = 0; i < AWS_TRIES_AGAIN_MAX; i++)
+        ok(aws_tries_next(&t, &duplicate) && str_eq(t.zone, "a1a"), "there already: the same");
+    ok(!aws_tries_next(&t, &duplicate), "and not for ever either");
 }
 
 static void tries_learnt(void) {
