@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node follow`: streams the files of a run as they grow, until the run ends here. The
 // files are the truth and every record names file and offset, so a follower that was cut off goes
-// on where it stopped. Folders are watched by inotify; the agent's end is seen on its control
+// on where it stopped. Folders are watched as they change; the agent's end is seen on its control
 // socket.
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "elastic/node_io.h"
+#include "sys/changes.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,14 +29,15 @@ struct followed {
 
 struct folder {
     char path[PATH_MAX_BYTES]; // "" is the run's folder itself
-    int wd;
+    int watch;                 // 0: looked at every now and then
 };
 
 struct follow {
     struct arena arena;
     const char *run_dir;
     const char *only; // "", "events" or "logs"
-    int inotify_fd, agent_fd;
+    struct changes changes;
+    int agent_fd;
     struct followed *files;
     int file_count;
     struct folder *folders;
@@ -148,15 +149,14 @@ static void watch_folder(struct follow *f, const char *path) {
     if (f->folder_count >= FOLDERS_MAX || strlen(path) >= PATH_MAX_BYTES)
         return;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
-    int wd =
-        inotify_add_watch(f->inotify_fd, full, IN_CREATE | IN_MODIFY | IN_MOVED_TO | IN_ONLYDIR);
-    if (wd < 0)
+    int watch = changes_add(&f->changes, full, IN_CREATE | IN_MODIFY | IN_MOVED_TO | IN_ONLYDIR);
+    if (watch < 0)
         return;
     if ((f->folder_count & (f->folder_count + 1)) == 0)
         f->folders =
             heap_realloc(f->folders, (size_t)(f->folder_count + 1) * 2 * sizeof *f->folders);
     struct folder *n = &f->folders[f->folder_count++];
-    n->wd = wd;
+    n->watch = watch;
     snprintf(n->path, sizeof n->path, "%s", path);
     scan_folder(f, path, false); // what was made before the watch
 }
@@ -193,18 +193,18 @@ static void scan_folder(struct follow *f, const char *path, bool last) {
     free(list);
 }
 
-static void read_inotify(struct follow *f) {
+static void read_changes(struct follow *f) {
     char buf[65536] __attribute__((aligned(8)));
-    ssize_t n;
-    while ((n = read(f->inotify_fd, buf, sizeof buf)) > 0) {
-        for (ssize_t at = 0; at < n;) {
+    size_t n;
+    while ((n = changes_read(&f->changes, buf, sizeof buf)) > 0) {
+        for (size_t at = 0; at < n;) {
             const struct inotify_event *ev = (const void *)(buf + at);
-            at += (ssize_t)(sizeof *ev + ev->len);
+            at += sizeof *ev + ev->len;
             if (ev->mask & IN_Q_OVERFLOW)
                 scan_folder(f, "", true);
             for (int i = 0; i < f->folder_count && ev->len > 0; i++) {
                 char parent[PATH_MAX_BYTES];
-                if (f->folders[i].wd != ev->wd)
+                if (f->folders[i].watch != ev->wd)
                     continue;
                 snprintf(parent, sizeof parent, "%s", f->folders[i].path);
                 look_at(f, parent, ev->name, false);
@@ -212,6 +212,10 @@ static void read_inotify(struct follow *f) {
             }
         }
     }
+    bool look = changes_ticked(&f->changes);
+    for (int i = 0; look && i < f->folder_count; i++)
+        if (f->folders[i].watch == 0)
+            scan_folder(f, f->folders[i].path, false);
 }
 
 static void send_beat(struct follow *f) {
@@ -224,7 +228,7 @@ static void send_beat(struct follow *f) {
 // Until the agent is gone or nobody reads.
 static void follow_live(struct follow *f) {
     while (!f->broken) {
-        struct pollfd p[] = {{.fd = f->inotify_fd, .events = POLLIN},
+        struct pollfd p[] = {{.fd = f->changes.fd, .events = POLLIN},
                              {.fd = f->agent_fd, .events = POLLIN},
                              {.fd = 1, .events = 0}};
         int64_t left = f->wrote_ms + NODE_BEAT_MS - clock_mono_ms();
@@ -234,7 +238,7 @@ static void follow_live(struct follow *f) {
         if (p[2].revents & (POLLERR | POLLHUP))
             f->broken = true;
         if (p[0].revents)
-            read_inotify(f);
+            read_changes(f);
         char byte;
         if (p[1].revents && read(f->agent_fd, &byte, 1) <= 0)
             return;
@@ -294,16 +298,15 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
         return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
     if (take_offsets(f, args->from, e) < 0)
         return -1;
-    f->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (f->inotify_fd < 0)
-        return err_errno(e, ERR_SYS, "cannot watch files");
+    if (changes_open(&f->changes, e) < 0)
+        return -1;
     f->chunk = heap_alloc(CHUNK_BYTES);
     node_run_state(&f->arena, f->run_dir, &state, &f->agent_fd);
     return 0;
 }
 
 int node_follow(int argc, char **argv) {
-    struct follow f = {.inotify_fd = -1, .agent_fd = -1};
+    struct follow f = {.changes = CHANGES_CLOSED, .agent_fd = -1};
     struct node_args args;
     struct err e;
     int rc = node_args(&f.arena, argc, argv, true, &args, &e);
@@ -317,6 +320,7 @@ int node_follow(int argc, char **argv) {
         if (!f.broken)
             send_end(&f);
     }
+    changes_close(&f.changes);
     free(f.files);
     free(f.folders);
     free(f.chunk);

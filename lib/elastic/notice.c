@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 static const struct {
@@ -88,11 +87,11 @@ static bool watch_folder(struct notice_watch *w) {
         if (depth == 0)
             mask = IN_ONLYDIR | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM |
                    IN_DELETE_SELF | IN_MOVE_SELF;
-        int wd = inotify_add_watch(w->inotify_fd, dir, mask);
-        if (wd >= 0) {
-            if (w->folder_wd >= 0 && w->folder_wd != wd)
-                inotify_rm_watch(w->inotify_fd, w->folder_wd);
-            w->folder_wd = wd;
+        int folder = changes_add(&w->changes, dir, mask);
+        if (folder >= 0) {
+            if (w->folder != folder)
+                changes_remove(&w->changes, w->folder);
+            w->folder = folder;
             return depth == 0;
         }
         if (!dir[1])
@@ -115,22 +114,25 @@ static void look(struct notice_watch *w) {
     if (here && rc == 0)
         rc = notice_parse(text, len, &n, &e);
     arena_fini(&a);
-    if (rc < 0 && e.code != ERR_NOT_FOUND) {
+    bool puzzled = rc < 0 && e.code != ERR_NOT_FOUND;
+    if (puzzled && !w->puzzled)
         log_warn("a notice cannot be understood", "path=%s reason=%s", w->path, e.text);
+    w->puzzled = puzzled;
+    if (puzzled)
         return;
-    }
     if (n.kind == w->last.kind && n.deadline_s == w->last.deadline_s)
         return;
     w->last = n;
     w->cb(w, &n);
 }
 
-static void on_inotify(struct watch *watch, unsigned events) {
+static void on_change(struct watch *watch, unsigned events) {
     struct notice_watch *w = container_of(watch, struct notice_watch, watch);
-    char buf[4096];
+    char buf[4096] __attribute__((aligned(8)));
     (void)events;
-    while (read(w->inotify_fd, buf, sizeof buf) > 0)
+    while (changes_read(&w->changes, buf, sizeof buf) > 0)
         ;
+    (void)changes_ticked(&w->changes);
     look(w);
 }
 
@@ -141,18 +143,17 @@ static void on_first(struct timer *t) {
 
 int notice_watch_start(struct notice_watch *w, struct loop *loop, const char *path, notice_cb *cb,
                        struct err *e) {
-    *w = (struct notice_watch){.cb = cb, .folder_wd = -1};
+    *w = (struct notice_watch){.cb = cb, .folder = -1};
     if (path[0] != '/' || strlen(path) >= sizeof w->path)
         return err_set(e, ERR_USAGE,
                        "notice file '%.100s' is not an absolute path of at most %d "
                        "bytes",
                        path, NOTICE_PATH_BYTES_MAX - 1);
     memcpy(w->path, path, strlen(path) + 1);
-    w->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (w->inotify_fd < 0)
-        return err_errno(e, ERR_SYS, "cannot watch '%s'", path);
-    if (watch_start(loop, &w->watch, w->inotify_fd, LOOP_READ, on_inotify, e) < 0) {
-        close(w->inotify_fd);
+    if (changes_open(&w->changes, e) < 0)
+        return err_wrap(e, "'%s'", path);
+    if (watch_start(loop, &w->watch, w->changes.fd, LOOP_READ, on_change, e) < 0) {
+        changes_close(&w->changes);
         return -1;
     }
     w->loop = loop;
@@ -165,6 +166,6 @@ void notice_watch_stop(struct notice_watch *w) {
         return;
     timer_stop(&w->first);
     watch_stop(&w->watch);
-    close(w->inotify_fd);
+    changes_close(&w->changes);
     w->loop = NULL;
 }

@@ -16,6 +16,7 @@
 #define ELASTIC_NOTICE_H
 
 #include "base/err.h"
+#include "sys/changes.h"
 #include "sys/loop.h"
 
 #include <stdbool.h>
@@ -62,7 +63,9 @@ struct notice_watch {
     notice_cb *cb;
     struct watch watch;
     struct timer first;
-    int inotify_fd, folder_wd;
+    struct changes changes;
+    int folder;   // its watch
+    bool puzzled; // by what the file says; said once
     char path[NOTICE_PATH_BYTES_MAX];
     struct notice last;
 };

@@ -182,7 +182,7 @@ static enum walk walk_request(struct store_session *c, const char *shape, const 
         case 'i': w = walk_fixed(c, len, 8); break;
         case 'u': w = walk_fixed(c, len, 4); break;
         case 'n': w = walk_count(c, p, len, e); break;
-        default: must(!"a letter of the table of requests");
+        default: err_bug(__FILE__, __LINE__, "a letter of the table of requests");
         }
         if (w != WALK_DONE)
             return w;

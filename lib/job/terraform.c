@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: Terraform writes its lines to terraform.log; inotify says when the file
+// Theory of operation: Terraform writes its lines to terraform.log; sys/changes says when the file
 // grew; whole lines are parsed and handed on. The process is followed by pidfd, and what is left in
 // the file is read once more after its end. Nothing here blocks the loop.
 #include "job/terraform.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/changes.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 struct tail {
@@ -22,9 +22,10 @@ struct tail {
     struct terraform_result *out;
     terraform_on_line *on_line;
     void *ctx;
-    struct watch watch; // inotify
+    struct changes changes;
+    struct watch watch; // of the changes
     struct child child;
-    int log_fd, notify_fd;
+    int log_fd;
     struct strbuf pending; // of a line that is not whole yet
     bool ended, skipping;  // skipping: the rest of a line that is too long
     int wait_status;
@@ -105,8 +106,9 @@ static void on_grown(struct watch *w, unsigned events) {
     (void)events;
     struct tail *p = container_of(w, struct tail, watch);
     char ignored[4096] __attribute__((aligned(8)));
-    while (read(p->notify_fd, ignored, sizeof ignored) > 0)
+    while (changes_read(&p->changes, ignored, sizeof ignored) > 0)
         ;
+    (void)changes_ticked(&p->changes);
     read_more(p);
 }
 
@@ -124,10 +126,12 @@ static int open_log(struct tail *p, const char *path, int *write_fd, struct err 
     if (*write_fd >= 0) // Terraform inherits this lock, and has it as long as it lives
         (void)fcntl(*write_fd, F_OFD_SETLK, &whole);
     p->log_fd = open(path, O_RDONLY | O_CLOEXEC);
-    p->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (*write_fd < 0 || p->log_fd < 0 || p->notify_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0 ||
-        inotify_add_watch(p->notify_fd, path, IN_MODIFY) < 0)
+    if (*write_fd < 0 || p->log_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", path);
+    if (changes_open(&p->changes, e) < 0)
+        return -1;
+    if (changes_add(&p->changes, path, IN_MODIFY) < 0)
+        return err_errno(e, ERR_SYS, "cannot watch '%s'", path);
     return 0;
 }
 
@@ -170,8 +174,7 @@ static void close_tail(struct tail *p) {
     watch_stop(&p->watch);
     if (p->log_fd >= 0)
         close(p->log_fd);
-    if (p->notify_fd >= 0)
-        close(p->notify_fd);
+    changes_close(&p->changes);
     strbuf_fini(&p->pending);
     arena_fini(&p->line_arena);
 }
@@ -194,11 +197,12 @@ int terraform_run(struct terraform *t, const char *root, const char *const *args
     int64_t started = clock_mono_ms();
     int write_fd = -1;
     *out = (struct terraform_result){.problem = "", .status = -1, .lock.id = ""};
-    p.log_fd = p.notify_fd = -1;
+    p.changes = CHANGES_CLOSED;
+    p.log_fd = -1;
     strbuf_init(&p.pending, TERRAFORM_LINE_BYTES_MAX);
     int result = open_log(&p, t->log_path, &write_fd, e);
     if (result == 0)
-        result = watch_start(t->session->loop, &p.watch, p.notify_fd, LOOP_READ, on_grown, e);
+        result = watch_start(t->session->loop, &p.watch, p.changes.fd, LOOP_READ, on_grown, e);
     if (result == 0)
         result = start(&p, command(t, root, args), write_fd, write_fd, e);
     if (write_fd >= 0)

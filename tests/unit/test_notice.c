@@ -5,6 +5,7 @@
 #include "elastic/notice.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "tests/unit/inotify.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -68,7 +69,11 @@ static void put(const char *path, const char *text) {
         bail_out("%s", e.text);
 }
 
-static void watching(void) {
+static void watching(const char *how) {
+    printf("# %s\n", how);
+    seen = (struct notice){.kind = NOTICE_NONE};
+    calls = 0;
+
     struct arena a = {0};
     struct err e = {0};
     char dir[] = "/tmp/dtctl-notice-XXXXXX";
@@ -113,6 +118,10 @@ static void watching(void) {
 
 int main(void) {
     texts();
-    watching();
+    watching("with inotify");
+    if (inotify_limit("max_inotify_instances", 0))
+        watching("without inotify");
+    else
+        skip(1, "this machine lets nobody limit inotify in a user namespace");
     return done_testing();
 }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of files: told by inotify; looked for where there is none, or where it has no watch left.
+#include "base/clock.h"
+#include "sys/changes.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+#include "tests/unit/inotify.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+static char dir[] = "/tmp/dtctl-changes-XXXXXX";
+
+static const char *in(struct arena *a, const char *name) {
+    return file_join(a, dir, name);
+}
+
+static void put(struct arena *a, const char *name) {
+    struct err e;
+    if (file_write_atomic(in(a, name), "x", 1, 0644, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static bool ready(struct changes *c, int ms) {
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    return poll(&p, 1, ms) == 1;
+}
+
+static void told(struct arena *a) {
+    char buf[4096] __attribute__((aligned(8)));
+    const struct inotify_event *ev = (const void *)buf;
+    struct changes c;
+    struct err e = {0};
+    is_int(changes_open(&c, &e), 0, "open");
+    int watch = changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO);
+    ok(watch > 0, "a folder is watched");
+    ok(!ready(&c, 2 * CHANGES_LOOK_MS), "nothing happens, nothing is told");
+    put(a, "file");
+    ok(ready(&c, 5000), "a file comes");
+    ok(changes_read(&c, buf, sizeof buf) > 0, "and is told of");
+    is_int(ev->wd, watch, "by the folder's watch");
+    is_str(ev->name, "file", "and its name");
+    is_int((int)changes_read(&c, buf, sizeof buf), 0, "once");
+    ok(!changes_ticked(&c), "nobody has to look");
+    changes_remove(&c, watch);
+    while (changes_read(&c, buf, sizeof buf) > 0) // that it is removed
+        ;
+    put(a, "file");
+    ok(!ready(&c, CHANGES_LOOK_MS), "what is watched no longer is not told of");
+    errno = 0;
+    ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
+    changes_close(&c);
+    changes_close(&c);
+    is_int(c.fd, -1, "closed, and again");
+}
+
+// Whatever inotify lacks: instances or watches.
+static void looked_for(struct arena *a, const char *what) {
+    char buf[4096] __attribute__((aligned(8)));
+    struct changes c;
+    struct err e = {0};
+    is_int(changes_open(&c, &e), 0, "no %s: open all the same", what);
+    is_int(changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO), 0, "the caller has to look");
+    ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
+    ok(changes_add(&c, in(a, "file"), IN_MODIFY | IN_ONLYDIR) < 0 && errno == ENOTDIR,
+       "and to be a folder where one is meant");
+    int64_t begun = clock_mono_ms();
+    for (int i = 0; i < 3; i++) {
+        ok(ready(&c, 5000), "it is time to look");
+        is_int((int)changes_read(&c, buf, sizeof buf), 0, "at what, nobody says");
+        ok(changes_ticked(&c), "a tick");
+        ok(!changes_ticked(&c), "is one");
+    }
+    ok(clock_mono_ms() - begun >= 2 * CHANGES_LOOK_MS, "now and then, not always");
+    changes_remove(&c, 0);
+    changes_close(&c);
+}
+
+int main(void) {
+    struct arena a = {0};
+    struct err e;
+    if (!mkdtemp(dir))
+        bail_out("no folder");
+    told(&a);
+    if (inotify_limit("max_inotify_watches", 0))
+        looked_for(&a, "watch");
+    else
+        skip(1, "this machine lets nobody limit inotify in a user namespace");
+    if (inotify_limit("max_inotify_instances", 0))
+        looked_for(&a, "instance");
+    else
+        skip(1, "this machine lets nobody limit inotify in a user namespace");
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+    return done_testing();
+}
