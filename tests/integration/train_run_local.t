@@ -248,6 +248,25 @@ is "$status" 0 'a second dtctl waits for the lock'
 like "$err" 'waiting for another dtctl.*locked by pid 1: a test' 'and says for whom'
 wait
 
+# ---- a user whose inotify is used up -------------------------------------------------------------
+without_inotify() {
+    unshare --user --map-root-user sh -c \
+        'echo 0 >/proc/sys/user/max_inotify_instances && exec "$@"' sh "$@"
+}
+if without_inotify true 2>/dev/null; then
+    without_inotify dtctl train --nodes 2 -- sh -c \
+        'echo "begun $RANK"; until [ -e "$0/go" ]; do sleep 0.1; done; echo "done $RANK"' "$WORK" \
+        >looked 2>looked.err &
+    operator=$!
+    ok 'without inotify a run is followed' wait_for 10 grep -q 'begun 1' looked
+    touch go
+    wait "$operator"
+    is "$?" 0 'and finishes' || diag "$(tail -n 5 looked.err)"
+    is "$(grep -c 'done [01]' looked)" 2 'nothing of it is missing'
+else
+    skip 3 'this machine lets nobody limit inotify in a user namespace'
+fi
+
 # ---- gc and down --------------------------------------------------------------------------------
 run dtctl gc --keep 1 --older-than 0s
 is "$status" 0 'gc'
