@@ -13,6 +13,7 @@ Besides the API it answers on its own paths, for cloud.sh and for the lab:
     POST /_shim/end            {"id", "reason"}: an instance ended without an API call
 """
 
+import collections
 import http.client
 import http.server
 import json
@@ -30,6 +31,7 @@ import shim_xml
 
 BODY_BYTES_MAX = 4 << 20
 FORWARD_SECONDS_MAX = 60
+ANSWERS_KEPT_MAX = 1000
 # Of a bucket, and of an object in it; paths are of the form /BUCKET/KEY.
 S3_ACTIONS = {"GET": ("ListBucket", "GetObject"), "HEAD": ("ListBucket", "GetObject"),
               "PUT": ("CreateBucket", "PutObject"), "DELETE": ("DeleteBucket", "DeleteObject")}
@@ -90,6 +92,7 @@ class Cloud:
         self.moto_lock = threading.Lock()  # moto's tables are not made for two calls at a time
         self.log = open(log_path, "a", buffering=1, encoding="utf-8")
         self.faults = shim_faults.Faults()
+        self.sent = collections.OrderedDict()  # answers by the id that a client's attempts share
         self.ec2 = shim_ec2.Ec2(self)
         self.tagging = shim_tagging.Tagging(self.ec2)
 
@@ -124,13 +127,32 @@ class Cloud:
         refused = fault.before(call) if fault is not None else None
         if refused is not None:
             return shim_xml.refusal(call, *refused)
+        again = self.answered(call)
+        if again is not None:
+            return again
         try:
             answer = self.handle(call, stale=fault is not None and fault.kind == "stale")
         except shim_xml.Refused as no:
             return shim_xml.refusal(call, no.status, no.code, no.message)
         if fault is not None and fault.loses_answer():
             return None
+        self.keep(call, answer)
         return answer
+
+    # On a busy machine the provider's client now and then drops a connection on which it was just
+    # answered, and asks again. What is lost here is lost on purpose (shim_faults.py).
+    def answered(self, call):
+        with self.lock:
+            return self.sent.get(call.headers.get("Amz-Sdk-Invocation-Id", ""))
+
+    def keep(self, call, answer):
+        key = call.headers.get("Amz-Sdk-Invocation-Id", "")
+        if not key or answer[0] != 200:
+            return
+        with self.lock:
+            self.sent[key] = answer
+            while len(self.sent) > ANSWERS_KEPT_MAX:
+                self.sent.popitem(last=False)
 
     def ended(self, instance_id, reason):
         """The guest powered off, or the host took the machine: the API shows it."""

@@ -239,6 +239,17 @@ start "$a" ClientToken=lost 2>out/lost.err
 is "$out" '' 'lost: the answer never comes'
 start "$a" ClientToken=lost
 is "$(cloud_instances | wc -l) $(field Code)" "$((before + 1)) " 'but the instance is there, once'
+attempt() { # ID: makes a network, as one of the attempts with this id
+    out=$(curl -sS -H "$(cloud_scope us-east-1 ec2)" -H "Amz-Sdk-Invocation-Id: $1" \
+        -d 'Action=CreateVpc&Version=2016-11-15&CidrBlock=10.9.0.0/16' $CLOUD_API/)
+    field vpcId
+}
+made=$(attempt one)
+is "$(attempt one)" "$made" 'a call that was answered already has the same answer'
+result $(($(attempt two | grep -cx "$made") == 0)) 'which another call has not'
+cloud_fault lost action=CreateVpc times=1
+is "$(attempt three 2>out/lost.err)" '' 'a lost one is done'
+result $(($(attempt three | grep -c vpc-) == 1)) 'and done once more when it is asked again'
 cloud_fault price
 refused SpotMaxPriceTooLow 'price' "$a" $spot
 cloud_fault none
