@@ -247,7 +247,7 @@ fault_disk() {
     ok 'disk: four go on' trains
     is "$(rounds 4)" 1 'disk: without another round'
 }
-after_disk() { on "$n" umount /root/.dtctl/runs; }
+after_disk() { wait_for 10 on "$n" umount /root/.dtctl/runs; }
 
 # What tells of training may be lost on the node of rank 0, and the others keep the checkpoints; but
 # the model at the end has to be there.
@@ -270,7 +270,7 @@ verdict_full() {
     ok 'full: nothing is left running' wait_for "$WAIT" none_left
     ok 'full: the checkpoint is here, from a node that has it' \
         test -s "$(find "$r/output/state" -name state.safetensors | tail -n 1)"
-    on 1 umount /root/.dtctl/runs
+    wait_for 10 on 1 umount /root/.dtctl/runs
 }
 
 # ---- one after the other ------------------------------------------------------------------------

@@ -141,7 +141,7 @@ on 2 rm /root/.dtctl/fill
 run dtctl push tree --to /root/.dtctl/files/again
 is "$status" 0 'and push goes on when there is room'
 dtctl down -q 2>/dev/null
-on 2 umount /root/.dtctl
+wait_for 10 on 2 umount /root/.dtctl
 run dtctl up
 is "$status" 0 'up again'
 
