@@ -4,15 +4,25 @@
 # reasons of skips, failures with what was said about the first of each program, and the counts.
 BEGIN { points_max = 8; reasons_max = 16 }
 
-# The last lines that were said about the first point of a program that failed.
-function explain(   i) {
+# The first point of a program's output that failed, with the last lines said about it.
+function failure(path,   line, point, about, said, i) {
+    while ((getline line < path) > 0)
+        if (point == "" && line ~ /^not ok/) point = "\n    " line
+        else if (point != "" && line ~ /^#/) about[said++] = line
+        else if (point != "") break
+    close(path)
     for (i = said > reasons_max ? said - reasons_max : 0; i < said; i++)
-        names = names "\n      " substr(about[i], 1, 300)
-    said = 0
+        point = point "\n      " substr(about[i], 1, 300)
+    return point
+}
+
+function exists(path,   line, result) {
+    result = (getline line < path) >= 0
+    close(path)
+    return result
 }
 
 function finish() {
-    explain()
     if (file == "") return
     getline status < (base ".status")
     if (bad == 0 && (status != 0 || plan != ran)) {
@@ -23,17 +33,7 @@ function finish() {
     failed += bad
     if (bad > points_max) names = names "\n    and " bad - points_max " more"
     if (bad) broken = broken "\n  " name names
-    else if ((getline line < (base ".tap.first")) >= 0) shaky = shaky "\n  " name first()
-}
-
-# What the first run of a program said about the first point that failed.
-function first(   words, open, n) {
-    do {
-        if (open && line !~ /^#/) break
-        if (line ~ /^not ok/) open = 1
-        if (open && n++ <= reasons_max) words = words "\n    " substr(line, 1, 300)
-    } while ((getline line < (base ".tap.first")) > 0)
-    return words
+    else if (exists(base ".tap.first")) shaky = shaky "\n  " name failure(base ".tap.first")
 }
 
 FNR == 1 {
@@ -42,15 +42,18 @@ FNR == 1 {
     name = base; sub(/.*\//, "", name); gsub(/%/, "/", name)
     bad = 0; ran = 0; plan = -1; names = ""; status = 1
 }
-/^#/ { if (bad == 1 && why_open) about[said++] = $0; next }
-{ explain(); why_open = /^not ok/ && bad == 0 }
 /^1\.\.0 *# *[Ss][Kk][Ii][Pp]/ { skipped++; plan = 0; sub(/^[^#]*# *[A-Za-z]* */, "")
     reasons[$0 == "" ? "no reason given" : $0]++; next }
 /^1\.\.[0-9]+/ { plan = substr($1, 4) + 0; next }
 /^ok / && /# *[Ss][Kk][Ii][Pp]/ { ran++; skipped++; sub(/^[^#]*# *[A-Za-z]* */, "")
     reasons[$0 == "" ? "no reason given" : $0]++; next }
 /^ok / { ran++; passed++; next }
-/^not ok/ { ran++; if (++bad <= points_max) names = names "\n    " $0; next }
+/^not ok/ {
+    ran++
+    if (++bad == 1) names = failure(FILENAME)
+    else if (bad <= points_max) names = names "\n    " $0
+    next
+}
 END {
     finish()
     for (r in reasons) lines = lines "\n  " reasons[r] "x " r

@@ -128,11 +128,8 @@ static void look(struct notice_watch *w) {
 
 static void on_change(struct watch *watch, unsigned events) {
     struct notice_watch *w = container_of(watch, struct notice_watch, watch);
-    char buf[4096] __attribute__((aligned(8)));
     (void)events;
-    while (changes_read(&w->changes, buf, sizeof buf) > 0)
-        ;
-    (void)changes_ticked(&w->changes);
+    changes_drain(&w->changes);
     look(w);
 }
 

@@ -168,7 +168,8 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
 }
 
 // A call whose answer is lost is made again by the provider, and what it had made is refused as a
-// duplicate; no state has it. What this attempt made goes, and what else has the cluster's tags.
+// duplicate; no state has it. What this attempt made goes, and what else has the cluster's tags
+// (and its owner's, which the variables name: they are written once more).
 static int undo_unrecorded(struct make *m, const struct inventory *before, struct err *e) {
     static const char why[] = "AWS made this, but its answer was lost; it is ended now";
     struct aws_cluster *c = m->c;

@@ -34,5 +34,6 @@ void changes_remove(struct changes *c, int watch); // one that changes_add gave
 // Whole struct inotify_events; 0: no more. buf is aligned for them.
 size_t changes_read(struct changes *c, void *buf, size_t bytes);
 bool changes_ticked(struct changes *c); // once for each time to look
+void changes_drain(struct changes *c);  // both, for a caller that looks at all of it anyway
 
 #endif
