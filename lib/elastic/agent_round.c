@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/report.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -248,6 +249,9 @@ static void on_finish(struct agent *a, const struct wire_msg *m) {
                                 ? (enum node_state)m->state
                                 : NODE_FAILED;
     a->restarts = (int)m->restarts;
+    // The coordinator has told of it; but its disk may be full, or its host gone a moment later.
+    if (m->failure_count > 0 && !a->coordinator)
+        report_failure_event(&a->events, &m->failures[0], m->round, true);
     agent_end(a, state, m->reason, m->failures, m->failure_count);
 }
 

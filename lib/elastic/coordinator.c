@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "elastic/coordinator_state.h"
+#include "elastic/report.h"
 #include "sys/proc.h"
 
 #include <signal.h>
@@ -272,6 +273,7 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     struct failure *k = &c->failures[c->failure_count++];
     k->f = *f;
     k->f.group_rank = m->group_rank;
+    k->f.node = arena_strdup(&c->arena, m->name);
     k->f.host = arena_strdup(&c->arena, f->host[0] ? f->host : m->name);
     k->f.error_file = arena_strdup(&c->arena, f->error_file);
     k->f.message = arena_strdup(&c->arena, f->message);
@@ -279,20 +281,8 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     k->f.evidence = arena_strdup(&c->arena, f->evidence);
     k->at_ms = coordinator_now_ms() - (f->age_ms > 0 ? f->age_ms : 0);
     qsort(c->failures, (size_t)c->failure_count, sizeof *c->failures, compare_failures);
-    struct json_out *j = events_begin(c->events, EVENT_FAILURE);
-    json_str(j, "peer", m->name);
-    json_int(j, "round", rendezvous_round(c->rendezvous));
-    json_int(j, "rank", f->rank);
-    json_int(j, "local_rank", f->local_rank);
-    json_int(j, "pid", f->pid);
-    json_int(j, "status", f->status);
-    json_str(j, "signal", f->signal ? proc_signal_name((int)f->signal) : NULL);
-    json_int(j, "failed_ms", f->wall_ms);
-    json_str(j, "message", f->message);
-    json_str(j, "tail", f->tail);
-    json_str(j, "evidence", f->evidence);
-    json_bool(j, "root", c->failures[0].f.rank == f->rank);
-    events_end(c->events);
+    report_failure_event(c->events, &k->f, rendezvous_round(c->rendezvous),
+                         c->failures[0].f.rank == f->rank);
 }
 
 static void on_failed(struct peer *p, const struct wire_msg *m) {

@@ -44,13 +44,12 @@ struct json_out *events_begin(struct events *ev, enum node_event kind) {
 void events_end(struct events *ev) {
     json_end(&ev->json);
     strbuf_addc(&ev->line, '\n');
-    if (ev->fd < 0)
+    if (ev->fd < 0 || (ev->cut && write(ev->fd, "\n", 1) != 1))
         return;
-    if (write(ev->fd, ev->line.data, ev->line.len) == (ssize_t)ev->line.len) {
-        ev->broken = false;
-        return;
-    }
-    if (!ev->broken)
+    ssize_t n = write(ev->fd, ev->line.data, ev->line.len);
+    bool broken = n != (ssize_t)ev->line.len;
+    ev->cut = broken && n > 0;
+    if (broken && !ev->broken)
         log_error("an event could not be written", "seq=%lld", (long long)ev->seq);
-    ev->broken = true;
+    ev->broken = broken;
 }

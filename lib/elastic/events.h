@@ -6,7 +6,8 @@
 //     events_end(&ev);
 //
 // Each event is one write of one line, so a reader never sees half of one for long. A file that
-// cannot be written (a full disk) is reported once in the log and does not stop the run.
+// cannot be written (a full disk) is reported once in the log and does not stop the run; what it
+// took of a line is a line of its own, which is no event, when there is room again.
 #ifndef ELASTIC_EVENTS_H
 #define ELASTIC_EVENTS_H
 
@@ -18,6 +19,7 @@ struct events {
     int fd; // -1: nobody listens
     int64_t seq;
     bool broken;
+    bool cut; // the file ends within a line
     char node[256];
     struct strbuf line;
     struct json_out json;

@@ -108,7 +108,7 @@ enum node_state {
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
       "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \
-      "a worker failed; root is true for the first one")                                           \
+      "a worker failed; root is true for the first one, of which each tells when the run failed")  \
     X(EVENT_RESTART, "restart", "coordinator", "round restarts max_restarts reason",               \
       "the group is stopped to start again; counted only when restarts grows")                     \
     X(EVENT_STOPPING, "stopping", "each", "round reason signal grace_ms",                          \

@@ -22,6 +22,24 @@ static void add_time(struct strbuf *out, int64_t wall_ms) {
     strbuf_adds(out, text);
 }
 
+void report_failure_event(struct events *ev, const struct wire_failure *f, int64_t round,
+                          bool is_root) {
+    struct json_out *j = events_begin(ev, EVENT_FAILURE);
+    json_str(j, "peer", f->node);
+    json_int(j, "round", round);
+    json_int(j, "rank", f->rank);
+    json_int(j, "local_rank", f->local_rank);
+    json_int(j, "pid", f->pid);
+    json_int(j, "status", f->status);
+    json_str(j, "signal", f->signal ? proc_signal_name((int)f->signal) : NULL);
+    json_int(j, "failed_ms", f->wall_ms);
+    json_str(j, "message", f->message);
+    json_str(j, "tail", f->tail);
+    json_str(j, "evidence", f->evidence);
+    json_bool(j, "root", is_root);
+    events_end(ev);
+}
+
 // Foreign text, indented, with control characters made harmless.
 static void add_block(struct strbuf *out, const char *text) {
     struct arena a = {0};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The failure report that a person reads: torchrun's box, root cause of all nodes, last lines.
-// Pure.
+// How failed workers are told of: to a person (torchrun's box, root cause of all nodes, last lines)
+// and as an event.
 #ifndef ELASTIC_REPORT_H
 #define ELASTIC_REPORT_H
 
 #include "base/str.h"
+#include "elastic/events.h"
 #include "elastic/wire.h"
 
 // failures by time, the root cause first; title is the script's or program's name.
@@ -12,5 +13,7 @@ void report_failures(struct strbuf *out, const char *title, const struct wire_fa
                      int64_t count);
 // "exitcode: 1", torchrun's convention: the negative number of a signal.
 int report_exit_code(const struct wire_failure *f);
+void report_failure_event(struct events *ev, const struct wire_failure *f, int64_t round,
+                          bool is_root);
 
 #endif

@@ -55,7 +55,7 @@ bool wire_is_kept(enum wire_type type) {
 #define NODE_TEXTS(X) X(name) X(address)
 #define FAILURE_NUMS(X)                                                                            \
     X(rank) X(local_rank) X(group_rank) X(pid) X(status) X(signal) X(age_ms) X(wall_ms)
-#define FAILURE_TEXTS(X) X(host) X(error_file) X(message) X(tail) X(evidence)
+#define FAILURE_TEXTS(X) X(node) X(host) X(error_file) X(message) X(tail) X(evidence)
 
 static void put_num(struct strbuf *out, int64_t v) {
     unsigned char b[8];

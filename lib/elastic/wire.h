@@ -31,7 +31,7 @@
 #define WIRE_MAGIC "DTRN"
 
 enum {
-    WIRE_VERSION = 3,
+    WIRE_VERSION = 4,
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
     WIRE_FRAME_BYTES_MAX = 4 << 20,
@@ -51,10 +51,11 @@ struct wire_node {
 
 struct wire_failure { // one worker that ended badly
     int64_t rank, local_rank, group_rank, pid;
-    int64_t status;  // the shell's convention
-    int64_t signal;  // 0: none
-    int64_t age_ms;  // since it ended, when this was sent
-    int64_t wall_ms; // when it ended, on its node's clock
+    int64_t status;   // the shell's convention
+    int64_t signal;   // 0: none
+    int64_t age_ms;   // since it ended, when this was sent
+    int64_t wall_ms;  // when it ended, on its node's clock
+    const char *node; // its name in the run; the coordinator fills it in
     const char *host;
     const char *error_file; // path on its node, "" if there is none
     const char *message;    // from the error file, "" if there is none

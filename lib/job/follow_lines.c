@@ -58,7 +58,7 @@ static void take_event(struct follow_node *n, const char *line, size_t len) {
         follow_release(n, false);
     if (kind && !f->replaying) {
         append_line(f, f->events_path, line, len);
-        if (f->view->on_event)
+        if (f->view->on_event && !story_is_known(&f->story, n->index, event))
             f->view->on_event(f->ctx, n, kind, event);
     }
     arena_reset(&f->scratch);

@@ -2,6 +2,7 @@
 // The story of a run from its agents' events.
 #include "job/story.h"
 
+#include "base/str.h"
 #include "elastic/node_protocol.h"
 
 #include <string.h>
@@ -139,14 +140,29 @@ static void on_exited(struct story *s, struct story_node *n, const struct json *
     r->ms = json_get_int(j, "ms", 0);
 }
 
+// The place of that failure; failure_count when nobody has told of it.
+static size_t find_failure(const struct story *s, int round, int rank) {
+    size_t i = 0;
+    while (i < s->failure_count && (s->failures[i].round != round || s->failures[i].rank != rank))
+        i++;
+    return i;
+}
+
+// Several nodes tell of one: the coordinator at once, the others when it failed the run.
 static void on_failure(struct story *s, struct story_node *n, const struct json *j) {
-    if (s->failure_count == STORY_FAILURES_MAX)
+    int at = peer(s, j), round = number(j, "round", 0, ROUND_MAX);
+    int rank = number(j, "rank", -1, STORY_RANKS_MAX);
+    bool root = json_get_bool(j, "root", false);
+    size_t place = find_failure(s, round, rank);
+    if (place < s->failure_count)
+        s->failures[place].root |= root;
+    if (place < s->failure_count || place == STORY_FAILURES_MAX)
         return;
-    int at = peer(s, j);
     struct story_failure f = {
         .node = at >= 0 ? s->nodes[at].name : n->name,
-        .round = number(j, "round", 0, ROUND_MAX),
-        .rank = number(j, "rank", -1, STORY_RANKS_MAX),
+        .teller = n->name,
+        .round = round,
+        .rank = rank,
         .local_rank = number(j, "local_rank", -1, STORY_LOCAL_MAX),
         .pid = number(j, "pid", 0, 1 << 30),
         .status = number(j, "status", 1, 255),
@@ -155,7 +171,7 @@ static void on_failure(struct story *s, struct story_node *n, const struct json 
         .tail = text(s, j, "tail"),
         .evidence = text(s, j, "evidence"),
         .failed_ms = json_get_int(j, "failed_ms", json_get_int(j, "time_ms", 0)),
-        .root = json_get_bool(j, "root", false),
+        .root = root,
     };
     s->failures[s->failure_count++] = f;
 }
@@ -264,6 +280,14 @@ const struct story_failure *story_root(const struct story *s) {
             first = f;
     }
     return first;
+}
+
+bool story_is_known(const struct story *s, size_t node, const struct json *event) {
+    if (!str_eq(json_get_str(event, "kind", ""), node_event_name(EVENT_FAILURE)))
+        return false;
+    size_t place = find_failure(s, number(event, "round", 0, ROUND_MAX),
+                                number(event, "rank", -1, STORY_RANKS_MAX));
+    return place < s->failure_count && s->failures[place].teller != s->nodes[node].name;
 }
 
 void story_count(const struct story *s, int *started, int *ended) {

@@ -64,6 +64,7 @@ struct story_failure {
     const char *signal, *message, *tail, *evidence;
     int64_t failed_ms; // wall clock
     bool root;
+    const char *teller; // the node that told of it first
 };
 
 struct story {
@@ -88,6 +89,8 @@ const char *story_add(struct story *s, struct arena *scratch, size_t node, const
 // The rank behind a log folder attempt_N/<local rank>; -1 when not known.
 int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank);
 const struct story_failure *story_root(const struct story *s); // NULL: nothing failed
+// Is this event of the node at that place one that another node has told of before?
+bool story_is_known(const struct story *s, size_t node, const struct json *event);
 // How many ranks of the latest round have started; how many have ended.
 void story_count(const struct story *s, int *started, int *ended);
 

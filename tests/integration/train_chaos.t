@@ -250,7 +250,8 @@ fault_disk() {
 after_disk() { wait_for 10 on "$n" umount /root/.dtctl/runs; }
 
 # What tells of training may be lost on the node of rank 0, and the others keep the checkpoints; but
-# the model at the end has to be there.
+# the model at the end has to be there. The events of that node's agent are lost as well: another
+# one tells of the failure.
 prepare_full() {
     n=1
     prepare_disk
@@ -261,10 +262,18 @@ told_of_full() {
 }
 fault_full() {
     ok 'full: no room on the node of rank 0, which another one tells' wait_for "$WAIT" told_of_full
+    while ! ended "$operator"; do # nor for what tells of the end, in the events' own last block
+        fill_disk
+        yes '' | head -c 4096 |
+            on "$n" tee -a "/root/.dtctl/runs/${r##*/}/events.jsonl" >/dev/null 2>&1
+        sleep 0.05
+    done &
+    filler=$!
 }
 verdict_full() {
     wait "$operator"
     is "$?" 1 'full: fails the run'
+    wait "$filler"
     like "$(cat full.out)" "rank 0 on node 'node1' failed first" 'full: with the rank that failed'
     like "$(cat full.out)" 'No space left on device' 'full: and why'
     ok 'full: nothing is left running' wait_for "$WAIT" none_left

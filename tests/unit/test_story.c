@@ -107,9 +107,37 @@ static void failures(void) {
         "\"root\":true}");
     is_int(story_root(&f.story)->rank, 2, "or the one that is marked");
     is_str(story_root(&f.story)->node, "n1", "on its node");
-    for (int i = 0; i < 200; i++)
-        add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":0,\"rank\":0}");
+    is_uint(f.story.failure_count, 4, "four of them");
+    add(&f, 1, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20}");
+    is_uint(f.story.failure_count, 4, "another node that tells of one adds none");
+    is_str(f.story.failures[2].tail, "boom", "and takes nothing away");
+    for (int i = 0; i < 200; i++) {
+        char line[80];
+        snprintf(line, sizeof line,
+                 "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":0,\"rank\":%d}", i);
+        add(&f, 0, line);
+    }
     is_uint(f.story.failure_count, STORY_FAILURES_MAX, "there is a limit");
+    close_fixture(&f);
+}
+
+// Is this line, from the node at that place, what somebody else has said?
+static bool is_known(struct fixture *f, size_t node, const char *line) {
+    const struct json *event;
+    arena_reset(&f->scratch);
+    story_add(&f->story, &f->scratch, node, line, strlen(line), &event);
+    return story_is_known(&f->story, node, event);
+}
+
+static void told_twice(void) {
+    static const char failure[] = "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":2,\"rank\":1}";
+    struct fixture f;
+    open_fixture(&f);
+    ok(!is_known(&f, 1, failure), "one node tells of a failure");
+    is_str(story_root(&f.story)->node, "n0", "of another node");
+    ok(is_known(&f, 0, failure), "that one tells of it, too: known");
+    ok(!is_known(&f, 1, failure), "the first teller is the first again when all is read again");
+    ok(!is_known(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}"), "of a node's own: news");
     close_fixture(&f);
 }
 
@@ -149,6 +177,7 @@ int main(void) {
     two_rounds();
     rounds_and_losses();
     failures();
+    told_twice();
     hostile();
     return done_testing();
 }

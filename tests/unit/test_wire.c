@@ -8,8 +8,8 @@ static struct err e;
 
 static struct wire_node nodes[] = {{0, 29500, 77, 3, "alpha", "10.0.0.1"},
                                    {-1, 1, 78, 1, "", "::1"}};
-static struct wire_failure failures[] = {{3, 1, 1, 4242, 137, 9, 250, 1700000000000, "beta",
-                                          "/x/error.json", "boom", "last\nlines",
+static struct wire_failure failures[] = {{3, 1, 1, 4242, 137, 9, 250, 1700000000000, "node2",
+                                          "beta", "/x/error.json", "boom", "last\nlines",
                                           "killed by the kernel"}};
 
 // Every field has a value of its own, so that two that are swapped show.
@@ -71,6 +71,7 @@ static void test_values(void) {
     m = full(WIRE_FAILED);
     wire_put(&b, &m, NULL);
     wire_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+    is_str(back.failures[0].node, "node2", "a failure's node");
     is_str(back.failures[0].tail, "last\nlines", "a failure's last lines");
     is_str(back.failures[0].evidence, "killed by the kernel", "what the kernel knows of it");
     is_int(back.failures[0].signal, 9, "its signal");
