@@ -58,9 +58,7 @@ static void explain(struct fleet *f, const struct inventory *inv) {
     const bool *gone = aws_lease_gone(f, inv);
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
-        if (n->failed && gone[n->info - inv->nodes])
-            err_set(&n->err, ERR_NOT_FOUND, "AWS has ended it; dtctl up makes another one");
-        else if (n->failed)
+        if (n->failed && !gone[n->info - inv->nodes])
             err_set(&n->err, n->err.code, "%s; it keeps the end that it had",
                     arena_strdup(f->session->arena, n->err.text));
     }

@@ -230,8 +230,7 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
     screen_event_end(s->screen, &text, &j);
     if (n->failed) {
         screen_out(s->screen, "%-16s %-18s %-11s %s\n", n->info->name, n->info->address,
-                   gone ? "gone" : "unreachable",
-                   gone ? "AWS has ended it; dtctl up makes another one" : n->err.text);
+                   gone ? "gone" : "unreachable", n->err.text);
         return;
     }
     screen_out(s->screen, "%-16s %-18s %-11s %4d %4d %9s %9s  %s%s\n", n->info->name,

@@ -184,5 +184,9 @@ const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
     if (fleet_failures(f) && str_eq(inv->provider, "aws") &&
         find_gone(f->session, inv, gone, &e) < 0)
         log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed && gone[f->nodes[i].info - inv->nodes])
+            err_set(&f->nodes[i].err, ERR_NOT_FOUND,
+                    "AWS has ended it; dtctl up makes another one");
     return gone;
 }

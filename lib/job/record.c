@@ -7,9 +7,9 @@
 #include "conf/toml.h"
 #include "job/launch.h"
 #include "remote/base64.h"
+#include "remote/ssh_key.h"
 #include "sys/file.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,19 +33,16 @@ const char *const record_files[] = {
 
 int record_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
                struct err *e) {
-    static const char about[] = "dtctl record", begin[] = "PRIVATE KEY-----", end[] = "-----END ";
+    static const char about[] = "dtctl record";
     char *text;
-    size_t len, count = 0;
+    size_t len, count;
     if (file_read(a, path, RECORD_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
-    char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
-    if (!to)
+    char *body = ssh_key_body(a, text, &count);
+    if (!body)
         return err_set(e, ERR_FORMAT, "'%s' is no private key", path);
-    char *body = from + strlen(begin);
-    for (const char *p = body; p < to; p++)
-        if (!isspace((unsigned char)*p))
-            body[count++] = *p;
     hash_hmac(key, body, count, about, strlen(about));
+    memset(body, 0, count);
     memset(text, 0, len);
     return 0;
 }

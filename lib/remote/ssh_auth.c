@@ -30,36 +30,19 @@ static void note(struct strbuf *b, const char *what) {
 
 // ---- key files --------------------------------------------------------------------------------
 
-static void read_openssh(struct arena *a, const char *body, const char *end,
-                         struct ssh_key_outside *k) {
-    char *packed = arena_new(a, char, (size_t)(end - body) + 1);
-    size_t n = 0;
-    for (const char *p = body; p < end; p++)
-        if (*p != '\n' && *p != '\r' && *p != ' ')
-            packed[n++] = *p;
-    unsigned char *raw = arena_new(a, unsigned char, BASE64_DECODED_MAX(n));
-    long raw_len = base64_decode(raw, packed, n);
-    if (raw_len > 0)
-        (void)ssh_key_read_outside(raw, (size_t)raw_len, k);
-}
-
 // An old format tells only whether it is encrypted; its public half is in the file beside it.
 static int read_key_file(struct arena *a, const char *path, struct ssh_key_outside *k,
                          struct err *e) {
-    static const char begin[] = "-----BEGIN OPENSSH PRIVATE KEY-----";
     char *text;
-    size_t len;
+    size_t len, count = 0;
+    *k = (struct ssh_key_outside){0};
     if (file_read(a, path, SSH_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
-    *k = (struct ssh_key_outside){0};
-    const char *body = strstr(text, begin);
-    if (body) {
-        body += sizeof begin - 1;
-        const char *end = strstr(body, "-----END");
-        read_openssh(a, body, end ? end : text + len, k);
-    } else {
+    char *body = ssh_key_body(a, text, &count);
+    unsigned char *raw = arena_new(a, unsigned char, BASE64_DECODED_MAX(count));
+    long raw_len = body ? base64_decode(raw, body, count) : -1;
+    if (raw_len < 0 || !ssh_key_read_outside(raw, (size_t)raw_len, k))
         k->encrypted = strstr(text, "ENCRYPTED") != NULL;
-    }
     if (k->encrypted && !k->public_blob) {
         struct err ignored;
         char *pub;

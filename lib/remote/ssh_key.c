@@ -9,6 +9,7 @@
 #include "remote/known_hosts.h"
 #include "sys/file.h"
 
+#include <ctype.h>
 #include <openssl/evp.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -135,26 +136,28 @@ bool ssh_key_read_outside(const void *raw, size_t len, struct ssh_key_outside *o
     return true;
 }
 
-// The bytes between BEGIN and END; -1: there are none.
-static long decode_lines(struct arena *a, const char *text, unsigned char **out) {
-    size_t len = strlen(text), chars = 0;
-    if (len > SSH_KEY_BYTES_MAX || !str_starts(text, BEGIN))
-        return -1;
-    char *joined = arena_new(a, char, len + 1);
-    for (const char *p = text + sizeof BEGIN - 1; *p && *p != '-'; p++)
-        if (*p != '\n' && *p != '\r')
-            joined[chars++] = *p;
-    *out = arena_new(a, unsigned char, BASE64_DECODED_MAX(chars));
-    long n = base64_decode(*out, joined, chars);
-    memset(joined, 0, chars);
-    return n;
+char *ssh_key_body(struct arena *a, const char *text, size_t *len) {
+    static const char begin[] = "PRIVATE KEY-----", end[] = "-----END ";
+    const char *from = strstr(text, begin), *to = from ? strstr(from, end) : NULL;
+    if (!to)
+        return NULL;
+    char *body = arena_new(a, char, (size_t)(to - from) + 1);
+    *len = 0;
+    for (const char *p = from + strlen(begin); p < to; p++)
+        if (!isspace((unsigned char)*p))
+            body[(*len)++] = *p;
+    return body;
 }
 
 int ssh_key_public(struct arena *a, const char *private_key, const char *comment,
                    const char **public_key, struct err *e) {
-    unsigned char *bytes = NULL;
     struct ssh_key_outside k;
-    long n = decode_lines(a, private_key, &bytes);
+    size_t len = 0;
+    char *body = ssh_key_body(a, private_key, &len);
+    unsigned char *bytes = arena_new(a, unsigned char, BASE64_DECODED_MAX(len));
+    long n = body ? base64_decode(bytes, body, len) : -1;
+    if (body)
+        memset(body, 0, len);
     bool fine = n > 0 && ssh_key_read_outside(bytes, (size_t)n, &k) && k.public_blob;
     const char *type = fine ? known_hosts_blob_type(a, k.public_blob, k.public_len) : NULL;
     fine = type != NULL;

@@ -20,13 +20,17 @@ struct ssh_key {
 // Strings in the arena. The format is OpenSSH's PROTOCOL.key, cipher "none".
 int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, struct err *e);
 
+// What is in base64 between the first and the last line of a private key's file, of whatever format,
+// without white space. NULL: the text is no private key. Pure.
+char *ssh_key_body(struct arena *a, const char *text, size_t *len);
+
 // What the outside of a private key in OpenSSH's format tells, whatever protects its inside.
 struct ssh_key_outside {
     bool encrypted;
     const void *public_blob; // inside the bytes that were read; NULL: there is none
     size_t public_len;
 };
-// raw: what is in base64 between the file's first and last line. False: it is no such key. Pure.
+// raw: what ssh_key_body found, decoded. False: it is no such key. Pure.
 bool ssh_key_read_outside(const void *raw, size_t len, struct ssh_key_outside *out);
 
 // The public half of a private key in OpenSSH's format: "ssh-ed25519 AAAA… comment".
