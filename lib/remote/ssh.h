@@ -27,6 +27,7 @@
 enum {
     SSH_OUT_BYTES_MAX = 256 << 10, // channels stop writing above this
     SSH_IN_BYTES_MAX = 64 << 10,   // taken from the socket while no channel reads
+    SSH_ROUNDS_PER_STEP = 2,       // over all channels
     SSH_ADDRESSES_MAX = 8,         // of one name, tried one after the other
     SSH_JUMPS_MAX = 8,             // hosts in a ProxyJump chain
     SSH_KEEPALIVES_MISSED_MAX = 3,
@@ -99,6 +100,7 @@ struct ssh {
     size_t out_start, out_len, out_room;
     char *in; // what came while no channel was reading
     size_t in_start, in_len;
+    uint64_t taken; // bytes that libssh2 has got so far
     bool far_end_closed;
     int io_error; // errno
 

@@ -85,12 +85,16 @@ static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, v
     if (s->state == SSH_DOWN)
         return 0;
     size_t left = s->in_len - s->in_start;
-    if (left == 0)
-        return receive(s, p, len);
-    len = len < left ? len : left;
-    memcpy(p, s->in + s->in_start, len);
-    s->in_start += len;
-    return (ssize_t)len;
+    ssize_t n;
+    if (left == 0) {
+        n = receive(s, p, len);
+    } else {
+        n = (ssize_t)(len < left ? len : left);
+        memcpy(p, s->in + s->in_start, (size_t)n);
+        s->in_start += (size_t)n;
+    }
+    s->taken += n > 0 ? (uint64_t)n : 0;
+    return n;
 }
 
 // libssh2 reads from the socket only on behalf of a channel. Without one, or with all of them

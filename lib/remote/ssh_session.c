@@ -174,6 +174,20 @@ static void step_end(struct ssh *s, size_t waiting) {
     }
 }
 
+// A call on one channel makes libssh2 take whatever has come, also what is for another channel, or
+// for the same one's other stream; nothing but asking there again shows it. So there is another
+// round until one has taken nothing, and the loop gets its turn in between.
+static void do_channels(struct ssh *s) {
+    uint64_t before;
+    int rounds = SSH_ROUNDS_PER_STEP;
+    do {
+        before = s->taken;
+        s->events->on_step(s);
+    } while (s->taken != before && s->state == SSH_OPEN && --rounds > 0);
+    if (s->taken != before)
+        ssh_kick(s);
+}
+
 void ssh_step(struct ssh *s) {
     struct err e;
     int rc = 1;
@@ -192,7 +206,7 @@ void ssh_step(struct ssh *s) {
     }
     if (s->state == SSH_OPEN) {
         ssh_bytes_flush(s); // makes room
-        s->events->on_step(s);
+        do_channels(s);
     }
     if (s->state > SSH_CONNECTING && s->state < SSH_DOWN)
         step_end(s, waiting);

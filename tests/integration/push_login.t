@@ -17,6 +17,13 @@ run drive exec $N1 'kill -9 $PPID; sleep 5'
 is "$status" 4 'a lost connection is no status'
 like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost" 'and says so'
 
+# What comes while something else is looked after is seen at once, not with the next keepalive.
+for commands in 1 2 8; do
+    run drive --keepalive-ms 20000 --idle-ms 2 talk $N1 $commands 50
+    is "$status" 0 "$commands at once, answering each line on both streams"
+    ok "none waited for a keepalive ($out ms at most)" test "${out:-20000}" -lt 10000
+done
+
 # A server that closes the channel of a command and never tells its status: OpenSSH from 9.2 on does
 # that to one that is silent for too long.
 quiet=(/usr/sbin/sshd -D -e -f /run/sshd_config -p 2222 -o PidFile=none

@@ -2,6 +2,9 @@
 // Drives lib/remote from test scripts and benchmarks without the rest of dtctl:
 //
 //     remote_drive [OPTION…] exec HOST COMMAND          output and exit status of the command
+//     remote_drive [OPTION…] talk HOST COMMANDS ROUNDS  so many at once that answer each line on
+//     both
+//                                                       streams; prints the longest wait in ms
 //     remote_drive [OPTION…] hello HOST DTRUN ROOT      bootstrap: uploads DTRUN, prints the facts
 //     remote_drive [OPTION…] push HOST DTRUN ROOT DEST PATH…
 //     remote_drive [OPTION…] fetch HOST DTRUN ROOT DEST PATH…
@@ -9,7 +12,7 @@
 // HOST "local:FOLDER" runs on this machine. Several hosts at once: "a,b,c".
 // Options: --config F, --known-hosts F, --identity F, --accept, --host-key K, --jump J, --user U,
 // --port N, --timeout-ms N, --keepalive-ms N, --connections N, --no-compress, --replace, --cache F,
-// --idle-ms N (before exec), --pty, --input TEXT, --exclude P.
+// --idle-ms N (before exec; over each answer of talk), --pty, --input TEXT, --exclude P.
 // Prints one JSON line per event on standard output for hello, push and fetch. Exit status: the
 // command's, 1 for an error (text on standard error), 4 when a command gave no status.
 #include "base/clock.h"
@@ -28,7 +31,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DRIVE_HOSTS_MAX = 64, DRIVE_PROGRAM_BYTES_MAX = 64 << 20 };
+enum {
+    DRIVE_HOSTS_MAX = 64,
+    DRIVE_PROGRAM_BYTES_MAX = 64 << 20,
+    DRIVE_TALKS_MAX = 64,
+    TALK_ANSWER_BYTES = 4
+};
 
 struct drive {
     struct loop *loop;
@@ -47,6 +55,9 @@ struct drive {
 };
 
 struct node {
+    struct transport_run *talks[DRIVE_TALKS_MAX];
+    int talk_count, talks_left, rounds_left, answers_left;
+    int64_t asked_ms, slowest_ms;
     struct drive *d;
     char *name;
     struct transport_link *link;
@@ -120,6 +131,79 @@ static void start_exec(struct node *n) {
 
 static void on_idle(struct timer *t) {
     start_exec(container_of(t, struct node, idle));
+}
+
+static int number(const char *s) {
+    struct err e;
+    int64_t v;
+    if (str_parse_i64(s, 0, 1000000, &v, &e) == 0)
+        return (int)v;
+    fprintf(stderr, "%s\n", e.text);
+    exit(2);
+}
+
+// ---- talk -------------------------------------------------------------------------------------
+
+// All at once, so that nothing else comes once the last answer is here.
+static void talk_ask(struct node *n) {
+    n->asked_ms = clock_mono_ms();
+    n->answers_left = TALK_ANSWER_BYTES * n->talk_count;
+    bool more = n->rounds_left-- > 0;
+    for (int i = 0; i < n->talk_count; i++) {
+        if (more)
+            transport_run_send(n->talks[i], "x\n", 2);
+        else
+            transport_run_send_end(n->talks[i]);
+    }
+}
+
+static void talk_waited(struct node *n) {
+    int64_t ms = clock_mono_ms() - n->asked_ms;
+    n->slowest_ms = ms > n->slowest_ms ? ms : n->slowest_ms;
+}
+
+static void talk_answer(struct transport_run *r, void *ctx, const void *p, size_t len) {
+    struct node *n = ctx;
+    (void)r;
+    (void)p;
+    usleep((useconds_t)n->d->idle_ms * 1000); // meanwhile others answer
+    n->answers_left -= (int)len;
+    if (n->answers_left > 0)
+        return;
+    talk_waited(n);
+    talk_ask(n);
+}
+
+static void talk_end(struct transport_run *r, void *ctx, const struct transport_end *end) {
+    struct node *n = ctx;
+    (void)r;
+    if (end->how != TRANSPORT_EXITED || end->status || n->rounds_left >= 0)
+        n->d->status = 1;
+    if (--n->talks_left == 0) {
+        talk_waited(n);
+        printf("%lld\n", (long long)n->slowest_ms);
+        finish(n, n->d->status);
+    }
+}
+
+static const struct transport_run_events talk_events = {
+    .on_output = talk_answer, .on_error = talk_answer, .on_end = talk_end};
+
+static void start_talks(struct node *n) {
+    struct transport_command c = {.line = "while read -r x; do echo $x >&2; echo $x; done"};
+    struct err e;
+    n->talks_left = n->talk_count = number(n->d->args[0]);
+    n->rounds_left = number(n->d->args[1]);
+    if (n->talk_count < 1 || n->talk_count > DRIVE_TALKS_MAX)
+        exit(2);
+    for (int i = 0; i < n->talk_count; i++) {
+        n->talks[i] = transport_run(n->link, &c, &talk_events, n, &e);
+        if (!n->talks[i]) {
+            fail(n, &e);
+            return;
+        }
+    }
+    talk_ask(n);
 }
 
 // ---- push and fetch ---------------------------------------------------------------------------
@@ -243,6 +327,10 @@ static void opened(struct transport_link *l, void *ctx) {
         timer_start(d->loop, &n->idle, d->idle_ms, on_idle);
         return;
     }
+    if (str_eq(d->verb, "talk")) {
+        start_talks(n);
+        return;
+    }
     struct agent_install_spec spec = {.root = d->args[1],
                                       .data = d->program,
                                       .size = d->program_len,
@@ -262,15 +350,6 @@ static void down(struct transport_link *l, void *ctx, const struct err *e) {
 static const struct transport_link_events link_events = {.on_open = opened, .on_down = down};
 
 // ---- main -------------------------------------------------------------------------------------
-
-static int number(const char *s) {
-    struct err e;
-    int64_t v;
-    if (str_parse_i64(s, 0, 1000000, &v, &e) == 0)
-        return (int)v;
-    fprintf(stderr, "%s\n", e.text);
-    exit(2);
-}
 
 static int options(struct drive *d, int argc, char **argv) {
     int i = 1;
@@ -336,6 +415,8 @@ static int prepare(struct drive *d, struct err *e) {
     unsigned char digest[HASH_BYTES];
     if (str_eq(d->verb, "exec"))
         return 0;
+    if (str_eq(d->verb, "talk"))
+        return d->arg_count == 2 ? 0 : err_set(e, ERR_USAGE, "talk wants COMMANDS and ROUNDS");
     if (d->arg_count < (str_eq(d->verb, "hello") ? 2 : 4))
         return err_set(e, ERR_USAGE, "too few arguments");
     if (file_read(&d->arena, d->args[0], DRIVE_PROGRAM_BYTES_MAX, &d->program, &d->program_len, e) <
@@ -363,7 +444,7 @@ static void open_node(struct drive *d, struct node *n, struct err *e) {
 int main(int argc, char **argv) {
     struct drive d = {0};
     struct err e = {0};
-    struct node nodes[DRIVE_HOSTS_MAX];
+    static struct node nodes[DRIVE_HOSTS_MAX];
     char **names;
     int i = options(&d, argc, argv);
     if (i < 0 || argc - i < 2) {
