@@ -38,8 +38,8 @@ struct aws_lease_end {
 struct aws_lease_end aws_lease_choose(int64_t now_ms, int64_t ttl_ms, const struct aws_vars *before,
                                       int64_t decided_ms, bool running);
 
-// Where nodes of the fleet have failed: which of the inventory's AWS has no more, one each; theirs is
-// the error of the nodes then. When AWS cannot be asked that is a warning, and none are.
+// Where nodes of the fleet have failed: which of the inventory's AWS has no more, one each; that is
+// their error then. When AWS cannot be asked that is a warning, and none are.
 const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv);
 
 #endif

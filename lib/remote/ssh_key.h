@@ -20,8 +20,8 @@ struct ssh_key {
 // Strings in the arena. The format is OpenSSH's PROTOCOL.key, cipher "none".
 int ssh_key_make(struct arena *a, const char *comment, struct ssh_key *out, struct err *e);
 
-// What is in base64 between the first and the last line of a private key's file, of whatever format,
-// without white space. NULL: the text is no private key. Pure.
+// What is in base64 between the first and the last line of a private key's file, of whatever
+// format, without white space. NULL: the text is no private key. Pure.
 char *ssh_key_body(struct arena *a, const char *text, size_t *len);
 
 // What the outside of a private key in OpenSSH's format tells, whatever protects its inside.
