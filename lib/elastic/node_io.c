@@ -49,6 +49,8 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
             out->once = true;
         else if (strcmp(argv[i], "--again") == 0)
             out->again = true;
+        else if (strcmp(argv[i], "--join") == 0)
+            out->join = true;
         else
             return err_set(e, ERR_USAGE, "--node %s: unexpected '%.60s'", argv[0], argv[i]);
     }

@@ -15,7 +15,7 @@ struct node_args {    // what the verbs take; absent ones are NULL
     const char *root; // absolute
     const char *run;
     const char *from, *only, *grace_ms, *signal;
-    bool all, force, once, again;
+    bool all, force, once, again, join;
 };
 
 // Reads "--root DIR --run RUN …"; need_run: the run must be named.

@@ -16,6 +16,7 @@
 //           A run that exists already on this node: error "exists".
 //           --again: a run whose agent has vanished; the new one joins the others, and never begins
 //           a group of its own. One whose agent is there, or that is over: error "busy".
+//           --join: a run that goes on elsewhere and is new here; its agent joins it likewise.
 //
 // follow    [--from JSON | --from -] [--only events|logs] [--once]
 //           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on

@@ -117,7 +117,7 @@ static int prepare(struct start *s, struct err *e) {
     if (launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,
                    s->listen_port, e) < 0)
         return -1;
-    if (s->args.again) // there is a group, or nothing to come back to
+    if (s->args.again || s->args.join) // there is a group, or nothing to come back to
         s->launch.agent.leads = s->launch.agent.founds_at_once = false;
     // Before the answer: who asks for the run right after it must not find it lost.
     s->launch.agent.door_fd = control_listen(s->run_dir, e);

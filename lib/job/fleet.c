@@ -163,7 +163,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 static void link_lost(struct fleet_node *n, const struct err *e) {
     transport_close(n->link);
     n->link = NULL;
-    n->up = false;
+    n->up = n->ready = false; // it may be another machine when it is back
     if (n->busy)
         fleet_done(n, e);
     else if (n->fleet->on_lost)

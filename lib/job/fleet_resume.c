@@ -37,7 +37,6 @@ static size_t take_back(struct fleet *f, const bool *failed_before, void *const 
         log_warn("a connection was lost; trying again", "node=%s reason=\"%s\"", n->info->name,
                  n->err.text);
         n->failed = false;
-        n->ready = false;
         n->work = work[i];
         err_clear(&n->err);
         count++;

@@ -26,8 +26,10 @@ static void node_over(struct follow_node *n) {
     timer_stop(&n->retry);
     mirror_flush(&n->mirror, follow_take_line, n);
     follow_release(n, true);
-    // An agent that vanished says nothing about the others.
-    if (!f->over_ms && !n->no_status && strcmp(n->state, node_state_name(NODE_LOST)) != 0)
+    // An agent that vanished says nothing about the others, nor does one that left them.
+    bool left =
+        f->story.nodes[n->index].announced && strcmp(n->state, node_state_name(NODE_STOPPED)) == 0;
+    if (!f->over_ms && !n->no_status && !left && strcmp(n->state, node_state_name(NODE_LOST)) != 0)
         f->over_ms = clock_mono_ms();
     if (f->view->on_over)
         f->view->on_over(f->ctx, n);
@@ -70,7 +72,7 @@ static void node_lost(struct follow_node *n, const struct err *e) {
 static void on_fleet_lost(struct fleet_node *node, const struct err *e) {
     struct follow_node *n = node->work;
     // A host key that changed or a refused login will not get better by trying.
-    if (!n->over && (e->code == ERR_HOSTKEY || e->code == ERR_AUTH))
+    if (!n->over && !n->follow->awaits && (e->code == ERR_HOSTKEY || e->code == ERR_AUTH))
         node_give_up(n, e);
     else
         node_lost(n, e);
@@ -100,7 +102,7 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
         memcpy(n->state, r->state, sizeof n->state);
         n->exit_status = r->exit_status;
         bool lost = strcmp(n->state, node_state_name(NODE_LOST)) == 0;
-        n->reviving = lost && !f->until_now && f->revive && f->revive(f->revive_ctx, n);
+        n->reviving = lost && !f->until_now && f->revive && f->revive(f->revive_ctx, n, false);
         if (!n->reviving)
             node_over(n);
     }
@@ -148,9 +150,12 @@ static void on_run_end(struct transport_run *run, void *ctx, const struct transp
                                   .err_len = 0};
     if (fleet_answer(&as, &e) == 0)
         err_set(&e, ERR_NO_STATUS, "the agent's stream ended without the run's end");
-    if (e.code == ERR_NOT_FOUND)
+    struct follow *f = n->follow;
+    bool is_new = e.code == ERR_NOT_FOUND;
+    n->reviving = is_new && !f->until_now && f->revive && f->revive(f->revive_ctx, n, true);
+    if (is_new && !n->reviving)
         node_give_up(n, &e);
-    else
+    else if (!n->reviving)
         node_lost(n, &e);
 }
 
@@ -171,6 +176,15 @@ void follow_again(struct follow_node *n) {
 void follow_stays_lost(struct follow_node *n) {
     n->reviving = false;
     node_over(n);
+}
+
+void follow_replaced(struct follow_node *n) {
+    n->over = n->no_status = false;
+    n->state[0] = '\0';
+    if (!n->lost_ms)
+        n->lost_ms = clock_mono_ms();
+    n->retry_ms = FOLLOW_RETRY_MS_MIN;
+    timer_start(n->follow->session->loop, &n->retry, 0, on_retry);
 }
 
 static void follow_start(struct follow_node *n) {

@@ -77,11 +77,13 @@ struct follow {
     struct timer tick;
     bool until_now; // ask the nodes for what they have, and not for more
     bool replaying; // old events are only told to the story
+    bool awaits;    // lost nodes may come back as other machines
     int held;       // transfers that follow_wait waits for
     bool leave;     // set by the view or a signal: stop following
     bool stopping;  // the agents were asked to stop
-    // Asked about a node whose agent has vanished; true: follow_again or follow_stays_lost comes.
-    bool (*revive)(void *ctx, struct follow_node *n); // NULL: nobody
+    // Asked about a node whose agent has vanished, or (is_new) that does not know the run; true:
+    // follow_again or follow_stays_lost comes.
+    bool (*revive)(void *ctx, struct follow_node *n, bool is_new); // NULL: nobody
     void *revive_ctx;
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
     const char *events_path, *metrics_path;
@@ -96,6 +98,8 @@ int follow_wait(struct follow *f, struct err *e);
 void follow_close(struct follow *f);
 void follow_again(struct follow_node *n);
 void follow_stays_lost(struct follow_node *n);
+// Another machine has taken the node's place, whatever became of the last one: it is followed now.
+void follow_replaced(struct follow_node *n);
 // Asks the agents to stop the run on all nodes; returns at once.
 void follow_stop_run(struct follow *f, const char *why);
 // Gives every worker's file its name by rank: logs/<node>/<rank>.{out,err}.

@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { REPLAY_BYTES = 64 * 1024 };
+enum { REPLAY_BYTES = 64 * 1024, BEGIN_BYTES_MAX = 16 << 20 };
+static const char BEGIN[] = ".begin";
 
 static struct mirror_file *add_file(struct mirror *m, const char *name,
                                     const struct follow_file *file) {
@@ -79,9 +80,30 @@ static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
     return result;
 }
 
+static int read_begin(struct mirror *m, struct err *e) {
+    struct arena a = {0};
+    const char *path = file_join(&a, m->dir, BEGIN);
+    struct json *j = NULL;
+    char *text;
+    size_t len;
+    int result = 0;
+    if (file_exists(path)) {
+        result = file_read(&a, path, BEGIN_BYTES_MAX, &text, &len, e);
+        if (result == 0 && json_parse(&a, text, len, &j, e) < 0)
+            result = err_wrap(e, "'%s'", path);
+    }
+    for (struct mirror_file *f = m->files; j && f; f = f->next) {
+        int64_t begin = json_get_int(j, f->name, 0);
+        if (begin > 0 && (uint64_t)begin <= f->size)
+            f->begin = (uint64_t)begin;
+    }
+    arena_fini(&a);
+    return result;
+}
+
 int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
     *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
-    return scan(m, "", 0, e);
+    return scan(m, "", 0, e) < 0 ? -1 : read_begin(m, e);
 }
 
 void mirror_close(struct mirror *m) {
@@ -91,13 +113,17 @@ void mirror_close(struct mirror *m) {
     m->count = 0;
 }
 
-void mirror_offsets(const struct mirror *m, struct strbuf *out) {
+static void add_sizes(const struct mirror *m, bool all, struct strbuf *out) {
     struct json_out j;
     json_open(&j, out);
     json_object(&j, NULL);
     for (const struct mirror_file *f = m->files; f; f = f->next)
-        json_int(&j, f->name, (int64_t)f->size);
+        json_int(&j, f->name, (int64_t)(f->size - (all ? 0 : f->begin)));
     json_end(&j);
+}
+
+void mirror_offsets(const struct mirror *m, struct strbuf *out) {
+    add_sizes(m, false, out);
 }
 
 static struct mirror_file *find(struct mirror *m, const struct follow_record *r) {
@@ -143,6 +169,38 @@ static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_
     }
 }
 
+static int end_line(struct mirror *m, struct mirror_file *f, mirror_line_cb *cb, void *ctx,
+                    struct err *e) {
+    char last = '\n';
+    auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->size == 0)
+        return 0;
+    if (fd < 0 || pread(fd, &last, 1, (off_t)f->size - 1) < 0)
+        return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
+    if (last == '\n')
+        return 0;
+    if (append(m, f, (const unsigned char *)"\n", 1, e) < 0)
+        return -1;
+    if (f->line.len) // else it was handed out
+        give_lines(f, "\n", 1, cb, ctx);
+    return 0;
+}
+
+int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e) {
+    struct strbuf text = {0};
+    int result = file_make_dirs(m->dir, 0700, e);
+    for (struct mirror_file *f = m->files; result == 0 && f; f = f->next) {
+        result = end_line(m, f, cb, ctx, e);
+        f->begin = f->size;
+    }
+    add_sizes(m, true, &text);
+    if (result == 0)
+        result =
+            file_write_atomic(file_join(m->arena, m->dir, BEGIN), text.data, text.len, 0600, e);
+    strbuf_fini(&text);
+    return result;
+}
+
 int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
                  struct err *e) {
     struct mirror_file *f = find(m, r);
@@ -150,10 +208,11 @@ int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb
         return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
     if (!f)
         f = add_file(m, r->name, &r->file);
-    if (r->offset > f->size)
+    uint64_t here = f->size - f->begin;
+    if (r->offset > here)
         return err_set(e, ERR_FORMAT, "bytes of '%s' are missing: got %llu, want %llu", r->name,
-                       (unsigned long long)r->offset, (unsigned long long)f->size);
-    uint64_t known = f->size - r->offset;
+                       (unsigned long long)r->offset, (unsigned long long)here);
+    uint64_t known = here - r->offset;
     if (known >= r->len)
         return 0;
     const unsigned char *p = r->data + known;

@@ -3,7 +3,9 @@
 // `runs/<run>/nodes/<node>/`, under the names they have on the node.
 //
 // The size of each local file is the offset to go on from, so a dtctl that was killed loses and
-// repeats nothing. Lines are put together across records and across restarts.
+// repeats nothing. Lines are put together across records and across restarts. Where another machine
+// has taken the node's place, its files begin behind what the last one's had: file `.begin` has how
+// much of each that is.
 #ifndef JOB_MIRROR_H
 #define JOB_MIRROR_H
 
@@ -17,6 +19,7 @@ struct mirror_file {
     const char *name, *path;
     struct follow_file file;
     uint64_t size;      // bytes that are here
+    uint64_t begin;     // of them, those of earlier machines
     struct strbuf line; // beginning of a line that is not complete
     struct mirror_file *next;
 };
@@ -34,6 +37,9 @@ typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *
 // Finds the files that an earlier dtctl left.
 int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e);
 void mirror_close(struct mirror *m);
+// The node is another machine from now on, which has none of the files. A line that the last one
+// did not complete ends here.
+int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e);
 // {"events.jsonl": 123, …}: what `follow --from` takes.
 void mirror_offsets(const struct mirror *m, struct strbuf *out);
 // Appends what is new in the record, then hands out the lines that it completed. Bytes that are

@@ -3,6 +3,9 @@
 
 #include "base/log.h"
 #include "job/attend.h"
+#include "job/collect.h"
+
+#include <unistd.h>
 
 // Whether there is a run left to come back to.
 static bool is_wanted(const struct revive_node *x) {
@@ -12,6 +15,13 @@ static bool is_wanted(const struct revive_node *x) {
     for (size_t i = 0; i < f->count; i++)
         if (&f->nodes[i] != x->node && !f->nodes[i].over && !f->nodes[i].reviving)
             return true;
+    return false;
+}
+
+static bool is_there(const struct revive_node *x, struct err *e) {
+    if (x->agent.node->up && x->agent.node->ready)
+        return true;
+    err_set(e, ERR_NET, "the node is out of reach");
     return false;
 }
 
@@ -59,38 +69,99 @@ static void on_over(struct agent_start *s, const struct err *e) {
     follow_again(x->node);
 }
 
+// What was here of another machine's part is not this one's.
+static int begin_anew(struct revive_node *x, struct err *e) {
+    const struct follow *f = x->revive->follow;
+    unlink(collect_mark_path(f->session, f->run, x->node->node->info->name));
+    return mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
+}
+
+static void start_agent(struct revive_node *x) {
+    struct job_spec spec = x->revive->launch->spec;
+    struct err e = {0};
+    spec.agent_starts = x->tries;
+    if (spec.join_timeout_ms > REVIVE_JOIN_MS_MAX)
+        spec.join_timeout_ms = REVIVE_JOIN_MS_MAX;
+    if (!is_there(x, &e) || (x->is_new && begin_anew(x, &e) < 0) ||
+        agent_start_begin(&x->agent, &spec, x->is_new ? " --join" : " --again", &e) < 0)
+        failed(x, &e);
+}
+
+// ---- a node that has nothing of the run --------------------------------------------------------
+
+static void send_next(struct revive_node *x);
+
+static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
+                    const struct xfer_progress *p) {
+    struct revive_node *x = ctx;
+    (void)xfer;
+    x->xfer = NULL;
+    x->revive->launch->run.push_bytes += p->bytes_done;
+    if (e->code)
+        failed(x, e);
+    else
+        send_next(x);
+}
+
+// What launch_send sends, one after the other; then the agent can start.
+static void send_next(struct revive_node *x) {
+    static const struct xfer_events events = {.on_end = on_sent};
+    const struct launch *l = x->revive->launch;
+    const struct fleet_node *n = x->agent.node;
+    const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL};
+    struct xfer_push_spec spec = {
+        .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
+    struct err e = {0};
+    while (!spec.manifest && x->sent < sizeof parts / sizeof parts[0]) {
+        const struct manifest *m = parts[x->sent++];
+        spec.manifest = m && m->count ? m : NULL;
+    }
+    if (!spec.manifest) {
+        start_agent(x);
+        return;
+    }
+    if (is_there(x, &e))
+        x->xfer = xfer_push(n->link, &spec, &events, x, &e);
+    if (!x->xfer)
+        failed(x, &e);
+}
+
+// ---- when ---------------------------------------------------------------------------------------
+
 static void on_pause(struct timer *t) {
     struct revive_node *x = container_of(t, struct revive_node, pause);
     const struct follow *f = x->revive->follow;
     const char *name = x->node->node->info->name;
-    struct job_spec spec = x->revive->launch->spec;
     struct arena a = {0};
-    struct err e = {0};
     if (!is_wanted(x)) {
         follow_stays_lost(x->node);
         return;
     }
-    screen_note(f->session->screen, "starting the agent of %s again (%d of %d)", name, x->tries,
-                REVIVE_TRIES_MAX);
+    screen_note(f->session->screen,
+                x->is_new ? "sending the run to %s (%d of %d)"
+                          : "starting the agent of %s again (%d of %d)",
+                name, x->tries, REVIVE_TRIES_MAX);
     attend_note(f->session, f->run, "agent-started-again", "peer", name, "try",
                 arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
-                "its agent vanished while its host was there", NULL);
+                x->is_new ? "the node is there, and has nothing of the run"
+                          : "its agent vanished while its host was there",
+                NULL);
     arena_fini(&a);
-    spec.agent_starts = x->tries;
-    if (spec.join_timeout_ms > REVIVE_JOIN_MS_MAX)
-        spec.join_timeout_ms = REVIVE_JOIN_MS_MAX;
-    if (!x->agent.node->up || !x->agent.node->ready)
-        err_set(&e, ERR_NET, "the node is out of reach");
-    else if (agent_start_begin(&x->agent, &spec, " --again", &e) == 0)
-        return;
-    failed(x, &e);
+    x->sent = 0;
+    if (x->is_new)
+        send_next(x);
+    else
+        start_agent(x);
 }
 
-static bool on_lost(void *ctx, struct follow_node *n) {
+static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     struct revive *r = ctx;
     struct revive_node *x = &r->nodes[n->index];
-    if (x->pause.loop || x->agent.run) // it goes on already
+    if (x->pause.loop || x->xfer || x->agent.run) // it goes on already
         return true;
+    if (is_new && !x->is_new) // it is another machine
+        x->tries = 0;
+    x->is_new = is_new;
     return try_later(x);
 }
 
@@ -113,6 +184,9 @@ void revive_init(struct revive *r, struct launch *l, struct follow *f) {
 void revive_close(struct revive *r) {
     for (size_t i = 0; r->nodes && i < r->follow->count; i++) {
         timer_stop(&r->nodes[i].pause);
+        if (r->nodes[i].xfer)
+            xfer_cancel(r->nodes[i].xfer);
+        r->nodes[i].xfer = NULL;
         agent_start_close(&r->nodes[i].agent);
     }
     r->nodes = NULL;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An agent that has vanished while its host is there is started again, so that the run grows back:
-// a bounded number of times per node, with pauses that grow. Only the dtctl that started the run
-// can: it alone has the run's key. Needs --max-restarts; not once the run is over anywhere, nor
-// when it was asked to stop, nor when no other node is left to join.
+// a bounded number of times per node, with pauses that grow. A node that does not know the run, as
+// another machine has taken its place, first gets what the run sends. Only the dtctl that started
+// the run can: it alone has the run's key. Needs --max-restarts; not once the run is over anywhere,
+// nor when it was asked to stop, nor when no other node is left to join.
 //
 //     revive_init(&r, &launch, &follow);     // becomes follow's answer to a node that is lost
 //     … follow_wait …
@@ -13,6 +14,7 @@
 #include "job/agent_start.h"
 #include "job/follow.h"
 #include "job/launch.h"
+#include "remote/xfer.h"
 
 enum {
     REVIVE_TRIES_MAX = 3,           // for each node
@@ -25,6 +27,9 @@ struct revive_node {
     struct timer pause;
     struct revive *revive;
     struct follow_node *node;
+    bool is_new;       // the node has nothing of the run:
+    struct xfer *xfer; // NULL: nothing is being sent
+    size_t sent;       // parts so far
     int tries;
 };
 

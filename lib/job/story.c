@@ -186,6 +186,7 @@ static void on_waiting(struct story *s, struct story_node *n, const struct json 
 
 static void on_joined(struct story *s, struct story_node *n, const struct json *j) {
     n->joined = true;
+    n->state = n->why = NULL; // it may have ended before, on another machine
     const char *leader = text(s, j, "coordinator");
     s->coordinator = leader ? leader : s->coordinator;
 }

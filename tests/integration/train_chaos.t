@@ -176,12 +176,15 @@ fault_slow() {
     ok 'slow: a good cable again' trains
 }
 
-unplug_and_kill() { # NODE: its host is gone for good
+kill_all() { # NODE
     local pid
-    link_down "$1"
     for pid in $(processes "$1" 'dtrun-|dttrain-') $(processes "$1" sshd); do
         kill -KILL "$pid" 2>/dev/null
     done
+}
+unplug_and_kill() { # NODE: its host is gone for good
+    link_down "$1"
+    kill_all "$1"
 }
 fault_host() {
     unplug_and_kill "$n"
@@ -192,6 +195,20 @@ after_host() {
     link_up "$n"
     host_start "$n"
     wait_for "$WAIT" host_answers "$n"
+}
+
+# Another machine in its place, with nothing on its disk.
+fault_fresh() {
+    kill_all "$n"
+    on "$n" rm -rf /root/.dtctl
+    ok "fresh: all of node$n is gone, three go on" wait_for "$WAIT" more_rounds 3 1
+    host_start "$n"
+    ok 'fresh: a new one gets what the run needs, and four go on' another_round 4 1
+    like "$(grep '"kind":"agent-started-again"' "$r/events.jsonl")" \
+        "\"peer\":\"node$n\".*the node is there, and has nothing of the run" \
+        'fresh: the events tell of it'
+    ok 'fresh: its log has the rounds on both machines' \
+        test -s "$r/nodes/node$n/events.jsonl" -a -s "$r/nodes/node$n/.begin"
 }
 
 # The coordinator: node1, the first one.
@@ -300,7 +317,7 @@ diag "undisturbed: $base %, $(field "$r/summary.json" train) ms"
 more=(host leader leaderfreeze leaderlink)
 # shellcheck disable=SC2086 # words
 faults=$(for fault in ${CHAOS_FAULTS:-worker agent freeze link leaderhost split slow disk full \
-    ${more[RANDOM % 4]}}; do
+    fresh ${more[RANDOM % 4]}}; do
     echo "$fault"
 done | awk -v seed="$seed" 'BEGIN { srand(seed) } { print rand(), $1 }' | sort -n | cut -d' ' -f2)
 for fault in $faults; do

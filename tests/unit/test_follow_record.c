@@ -139,6 +139,55 @@ static void mirrors(void) {
     arena_fini(&a);
 }
 
+static void is_offsets(const struct mirror *m, const char *want, const char *about) {
+    struct strbuf from = {0};
+    mirror_offsets(m, &from);
+    is_str(strbuf_cstr(&from), want, "%s", about);
+    strbuf_fini(&from);
+}
+
+static void another_machine(void) {
+    static const char *const bad[] = {"{\"events.jsonl\":-1}", "{\"events.jsonl\":99}", "[]", "{}"};
+    struct arena a = {0};
+    struct err e = {0};
+    struct mirror m;
+    struct lines l = {0};
+    char dir[] = "/tmp/dtctl-mirror-XXXXXX";
+    const char *name = "events.jsonl";
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+    mirror_open(&m, &a, dir, &e);
+    struct follow_record r = bytes_at(name, 0, "one\ntw");
+    mirror_write(&m, &r, on_line, &l, &e);
+    is_int(mirror_begin(&m, on_line, &l, &e), 0, "another machine %s", e.text);
+    is_str(strbuf_cstr(&l.text), "one|tw|", "what the last one did not complete is a line");
+    is_offsets(&m, "{\"events.jsonl\":0}", "the new one's file begins at 0");
+    r = bytes_at(name, 0, "three\nfo");
+    is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "its first bytes %s", e.text);
+    is_str(strbuf_cstr(&l.text), "one|tw|three|", "are a line of their own");
+    mirror_close(&m);
+    mirror_open(&m, &a, dir, &e);
+    is_offsets(&m, "{\"events.jsonl\":8}", "opened again, it knows what is whose");
+    r = bytes_at(name, 8, "ur\n");
+    mirror_write(&m, &r, on_line, &l, &e);
+    is_str(strbuf_cstr(&l.text), "one|tw|three|four|", "and goes on");
+    is_int(mirror_begin(&m, on_line, &l, &e), 0, "a third one");
+    is_offsets(&m, "{\"events.jsonl\":0}", "has nothing, either");
+    mirror_close(&m);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        file_write_atomic(file_join(&a, dir, ".begin"), bad[i], strlen(bad[i]), 0600, &e);
+        is_int(mirror_open(&m, &a, dir, &e), 0, "%s: is no place in the file", bad[i]);
+        is_offsets(&m, "{\"events.jsonl\":18}", "so all of it is the node's");
+        mirror_close(&m);
+    }
+    file_write_atomic(file_join(&a, dir, ".begin"), "{", 1, 0600, &e);
+    is_int(mirror_open(&m, &a, dir, &e), -1, "a damaged file is an error");
+    ok(strstr(e.text, ".begin"), "which names it");
+    strbuf_fini(&l.text);
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+}
+
 int main(void) {
     whole();
     refused("{\"file\":\"../../etc/passwd\",\"offset\":0,\"bytes\":1}", "x");
@@ -154,5 +203,6 @@ int main(void) {
     is_int(follow_record_read("\0\0\0\0", 4, &r, &e), -1, "a length of nothing");
     names();
     mirrors();
+    another_machine();
     return done_testing();
 }
