@@ -22,6 +22,8 @@ enum { DIGEST_DIGITS = 16, WORK_FILES_MAX = 100000 };
 // Whether a word of the command is the relative path of a file here.
 static bool names_file_here(const char *word) {
     struct stat st;
+    while (str_starts(word, "./"))
+        word += 2;
     return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 && S_ISREG(st.st_mode);
 }
 

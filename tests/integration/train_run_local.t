@@ -80,6 +80,12 @@ unlike "$written" \
     'key *=|"key"' 'the key is written nowhere'
 like "$out" "output +.*output" 'the last screen says where things are'
 
+printf '#!/bin/sh\n. ./part.sh\n' >code/job
+chmod +x code/job
+run bash -c 'cd code && dtctl train -- ./job'
+is "$status" 0 'a program of the current folder'
+like "$out" '\[node1:1\] part of 1' 'goes along with it'
+
 # ---- failures -----------------------------------------------------------------------------------
 run dtctl train --name fails -- sh -c 'echo before
     [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'
