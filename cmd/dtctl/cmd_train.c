@@ -153,6 +153,7 @@ static int train(struct session *s, struct launch *l, struct fleet *f, struct er
         .exit_code = c->job.exit_code,
         .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
         .launch = l,
+        .replace_nodes = c->job.replace_nodes,
     };
     result = attend_run(f, &l->run, &o, &status, e);
     return result < 0 ? -1 : status;

@@ -77,6 +77,7 @@ struct config_job {
     const char *name;           // task; "": from the command or the model
     bool detach;
     int64_t max_restarts;
+    bool replace_nodes;
     struct option_list files; // sent to the working folder of the command
     bool exit_code;
     const char *notice_signal; // "auto", "none" or a signal

@@ -96,6 +96,15 @@ static const struct option_row job_rows[] = {
      .min = 0,
      .max = 1000000,
      .help = "How often a failed group of ranks is started again."},
+    {.key = "train.replace_nodes",
+     .flag = "replace-nodes",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     AT(replace_nodes),
+     .text = "false",
+     .help = "Provider aws: have up make machines that are gone (a spot instance was taken back) "
+             "anew while the run goes on; they get what the run needs and join it. Needs "
+             "--max-restarts, and a dtctl that follows the run."},
     {.key = "train.files",
      .flag = "file",
      .verbs = "train",

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "job/attend_view.h"
 #include "job/collect.h"
+#include "job/replace.h"
 #include "job/revive.h"
 #include "job/summary.h"
 #include "sys/file.h"
@@ -48,6 +49,7 @@ struct attention {
     struct attend_view view;
     const struct attend_options *options;
     struct revive revive;
+    struct replace replace;
     struct timer leave; // fires when no second Ctrl-C came
     bool asked_to_stop;
     int64_t first_ms;
@@ -216,6 +218,8 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     a->follow.until_now = o->until_now;
     if (result == 0 && o->launch)
         revive_init(&a->revive, o->launch, &a->follow);
+    if (result == 0 && o->replace_nodes)
+        replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
     if (result == 0 && !o->offline)
@@ -240,6 +244,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
         err_clear(e);
         result = 0; // leaving is not a failure
     }
+    replace_close(&a->replace);
     follow_close(&a->follow);
     s->on_signal = NULL;
     return result;

@@ -25,6 +25,7 @@ struct attend_options {
     bool exit_code;        // the first failing rank's own status
     bool interactive;      // Ctrl-C leaves
     struct launch *launch; // of a run that was started here: vanished agents are started again
+    bool replace_nodes;    // machines that are gone are made anew
 };
 
 // *exit_status is what dtctl should end with. -1 only for errors on this side.

@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/programs.h"
+#include "job/provider.h"
+#include "job/replace.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -46,6 +48,24 @@ static const char *model_name(const struct config *c) {
     const struct option_bound *bound = NULL;
     const struct option_row *row = option_find(&c->set, "train.model", &bound);
     return row && row->choices ? row->choices[c->train.model] : "train";
+}
+
+// Nobody makes machines anew where they are not made, or when nobody follows.
+static int check_replace(const struct launch *l, struct err *e) {
+    const struct config *c = l->session->config;
+    const struct provider *p = provider_named(l->inventory.provider);
+    const char *where = config_where(c, "train.replace_nodes");
+    if (!c->job.replace_nodes)
+        return 0;
+    if (!p || !p->costs)
+        return err_set(e, ERR_CONFIG, "%s: provider %s makes no machines", where,
+                       l->inventory.provider);
+    if (c->job.max_restarts == 0)
+        return err_set(e, ERR_CONFIG, "%s: needs --max-restarts", where);
+    if (c->job.detach)
+        return err_set(e, ERR_CONFIG, "%s: needs a dtctl that follows the run, not --detach",
+                       where);
+    return 0;
 }
 
 static int choose_nodes(struct launch *l, struct err *e) {
@@ -95,7 +115,7 @@ static void pass_on(struct launch *l) {
     const struct option_table *t = &options_torchrun;
     const char *signal = c->job.notice_signal;
     bool automatic = strcmp(signal, "auto") == 0;
-    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count + 1);
+    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count + 2);
     l->spec.torchrun[l->spec.torchrun_count++] =
         (struct job_pair){"notice-signal", !automatic  ? signal
                                            : l->native ? "USR1"
@@ -114,6 +134,22 @@ static void pass_on(struct launch *l) {
         else
             pair->value = arena_printf(l->session->arena, "%g", *(const double *)at);
     }
+}
+
+// A run that cannot go on without a node waits for the one that is made anew.
+static void wait_for_new_nodes(struct launch *l) {
+    static const char key[] = "rejoin_timeout=";
+    const char *given = l->session->config->torchrun.rdzv_conf;
+    if (!l->session->config->job.replace_nodes || strstr(given, key))
+        return;
+    const char *text = arena_printf(l->session->arena, "%s%s%s%d", given, given[0] ? "," : "", key,
+                                    REPLACE_WAIT_MS / 1000);
+    for (int i = 0; i < l->spec.torchrun_count; i++)
+        if (str_eq(l->spec.torchrun[i].name, "rdzv-conf")) {
+            l->spec.torchrun[i].value = text;
+            return;
+        }
+    l->spec.torchrun[l->spec.torchrun_count++] = (struct job_pair){"rdzv-conf", text};
 }
 
 static void fill_spec(struct launch *l) {
@@ -139,6 +175,7 @@ static void fill_spec(struct launch *l) {
         spec->env[spec->env_count++] =
             (struct job_pair){c->env.items[i].name, c->env.items[i].value};
     pass_on(l);
+    wait_for_new_nodes(l);
 }
 
 static int fill_command(struct launch *l, const struct launch_request *request, struct err *e) {
@@ -224,7 +261,8 @@ int launch_plan(struct launch *l, struct session *s, const struct launch_request
     r->state = "made";
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
                                      : run_path(&s->cluster, r, "output");
-    if (!r->output_dir || choose_nodes(l, e) < 0 || find_resume(l, e) < 0)
+    if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
+        find_resume(l, e) < 0)
         return -1;
     fill_spec(l);
     return 0;

@@ -38,6 +38,15 @@ char *run_path(const struct cluster *c, const struct run *r, const char *name) {
     return file_join(c->arena, cluster_run_dir(c, r->id), name);
 }
 
+const char *run_near_path(struct arena *a, const char *path) {
+    struct err e = {0};
+    char *here = file_absolute(a, ".", &e);
+    size_t len = here ? strlen(here) : 0;
+    while (len > 1 && here[len - 1] == '/')
+        len--;
+    return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
+}
+
 char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
                     const char *name) {
     return arena_printf(c->arena, "%s/nodes/%s/%s", cluster_run_dir(c, r->id), node, name);

@@ -55,6 +55,8 @@ bool run_is_over(const struct run *r); // a final state
 
 // Paths in the run's folder; in the cluster's arena.
 char *run_path(const struct cluster *c, const struct run *r, const char *name);
+// A path as seen from the current folder, when it is below that.
+const char *run_near_path(struct arena *a, const char *path);
 char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
                     const char *name); // nodes/<node>/<name>: exact copies of the node's files
 

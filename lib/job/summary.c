@@ -154,16 +154,6 @@ void summary_json(const struct summary *s, struct strbuf *out) {
 
 // ---- the last screen ---------------------------------------------------------------------------
 
-// A path as seen from the current folder, when that is shorter.
-static const char *near_path(const struct summary *s, const char *path) {
-    struct err e = {0};
-    char *here = file_absolute(s->arena, ".", &e);
-    size_t len = here ? strlen(here) : 0;
-    while (len > 1 && here[len - 1] == '/')
-        len--;
-    return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
-}
-
 // A file, or a folder with something in it.
 static bool is_worth(const char *path) {
     DIR *d = opendir(path);
@@ -179,7 +169,7 @@ static bool is_worth(const char *path) {
 static void line_file(const struct summary *s, struct strbuf *out, const char *label,
                       const char *path) {
     if (is_worth(path))
-        strbuf_addf(out, "  %-9s%s\n", label, near_path(s, path));
+        strbuf_addf(out, "  %-9s%s\n", label, run_near_path(s->arena, path));
 }
 
 static void text_figures(const struct summary *s, struct strbuf *out) {
@@ -243,7 +233,8 @@ void summary_text(const struct summary *s, struct strbuf *out) {
     line_file(s, out, "metrics", run_path(c, r, "metrics.jsonl"));
     line_file(s, out, "logs", run_path(c, r, "logs"));
     line_file(s, out, "events", run_path(c, r, "events.jsonl"));
-    strbuf_addf(out, "  %-9s%s\n", "summary", near_path(s, run_path(c, r, "summary.json")));
+    strbuf_addf(out, "  %-9s%s\n", "summary",
+                run_near_path(s->arena, run_path(c, r, "summary.json")));
     if (s->collect && s->collect->by_node)
         strbuf_addf(out,
                     "  nodes wrote different files of one name, so results are in a folder "
@@ -304,7 +295,7 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
     if (!file_exists(log))
         log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->session->cluster, s->run, "logs"),
                            f->node, f->rank);
-    strbuf_addf(out, "  all of its output: %s\n", near_path(s, log));
+    strbuf_addf(out, "  all of its output: %s\n", run_near_path(s->arena, log));
 }
 
 // ---- events.jsonl ------------------------------------------------------------------------------

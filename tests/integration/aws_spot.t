@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Spot instances that are taken back in mid-run: recommended, then announced; announced at once, and
 # that for the node which coordinates; gone without a word. Every run ends well with every image of
-# every epoch seen once; what was announced costs not one step. up makes the dead instances anew, at
-# their addresses.
+# every epoch seen once; what was announced costs not one step. A run that goes on with what is left
+# has the dead instances made anew, at their addresses, and they join it.
 # shellcheck disable=SC2317 # functions called through wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
 
 WAIT=60      # seconds for anything that takes a few on an idle machine
+MADE=300     # seconds for instances to be made
 NOTICE=16    # seconds from a notice to the end of the instance; AWS gives 120
 IMAGES=4096
 EVERY=20     # steps between checkpoints, where there are any between notices
@@ -150,8 +151,48 @@ ok 'short: the instance ends' wait_for $WAIT ended "${first[0]}"
 finishes short
 lost_nothing short
 
+# ---- made anew, while a run goes on -------------------------------------------------------------
+cat >wait.sh <<'END'
+#!/bin/sh
+echo "rank $RANK of $WORLD_SIZE, $(cat note)"
+until [ -e "$HOME/end" ]; do sleep 0.2; done
+echo "$RANK" >"$DTCTL_OUTPUT_DIR/rank$RANK"
+END
+chmod +x wait.sh
+echo 'as it was sent' >note
+run cloud_run dtctl train --nodes 1:3 --replace-nodes -- ./wait.sh
+is "$status" 2 'anew: a run without restarts cannot have nodes made anew'
+like "$err" 'train.replace_nodes: needs --max-restarts' 'anew: which is said'
+cloud_run dtctl train --name anew --nodes 1:3 --max-restarts 1 --replace-nodes \
+    --file wait.sh --file note -- ./wait.sh >anew.out 2>anew.err &
+operator=$!
+ok 'anew: a run begins on the node that is left' \
+    wait_for $WAIT grep -q '^.*rank 0 of 1, as it was sent$' anew.out
+r=$(run_of anew)
+like "$(cloud_on node1 cat "/home/ubuntu/.dtctl/runs/${r##*/}/job.toml")" \
+    'rejoin_timeout=1200' 'anew: one that needed them would wait'
+ok 'anew: up makes what is gone' wait_for $MADE happened 1 nodes-replaced || {
+    cat anew.err "$r/replace.log"
+    cloud_diag
+}
+ok 'anew: which gets all that was sent' wait_for $WAIT happened 2 agent-started-again \
+    'the node is there, and has nothing of the run'
+ok 'anew: three nodes go on' wait_for $WAIT happened 3 round '"nodes":3'
+ok 'anew: with their old ranks' \
+    wait_for $WAIT grep -q 'node0:0. rank 0 of 3, as it was sent' anew.out
+for node in node0 node1 node2; do cloud_on $node touch /home/ubuntu/end; done
+wait "$operator"
+is "$?" 0 'anew: and end well' || diag "$(tail -n 30 anew.err)"
+is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2 state' \
+    'anew: what they wrote is here'
+is "$(events replacing-nodes | grep -c .)" 1 'anew: up was started once'
+like "$(cat anew.err)" 'node0,node2: gone; dtctl up makes .*dtctl up has made 2 nodes anew' \
+    'anew: dtctl tells of it'
+like "$(cat anew.err)" 'sending the run to node2 \(1 of 3\)' 'anew: and of what it does then'
+
 # ---- up again -----------------------------------------------------------------------------------
-cloud_up
+run cloud_run dtctl up -y
+is "$status" 0 'up finds nothing to make' || cloud_diag
 is "$(cloud_nodes | sort | xargs)" 'node0 node1 node2' 'three nodes run'
 is "$(cloud_instances | wc -l)" 3 'and the API has three instances'
 is "$(cloud_node node1 id)" "${first[1]}" 'the one that lived is the same'
