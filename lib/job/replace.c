@@ -24,8 +24,13 @@ static bool is_gone(const struct follow *f, size_t i) {
     return (n->lost || n->left || !n->joined) && !f->nodes[i].node->up && !f->nodes[i].reviving;
 }
 
+static bool is_over(const struct follow *f) {
+    return f->over_ms || f->leave || f->stopping;
+}
+
+// Is there a run to come back to?
 static bool is_wanted(const struct follow *f) {
-    if (f->over_ms || f->leave || f->stopping)
+    if (is_over(f))
         return false;
     for (size_t i = 0; i < f->count; i++)
         if (!f->nodes[i].over && !is_gone(f, i))
@@ -53,7 +58,7 @@ static size_t take_new(struct follow *f, struct err *e) {
     for (size_t i = 0; i < f->count; i++) {
         struct inventory_node *known = f->nodes[i].node->info;
         int at = inventory_find(&inv, known->name);
-        if (at < 0 || str_eq(inv.nodes[at].instance_id, known->instance_id))
+        if (at < 0 || f->nodes[i].node->up || str_eq(inv.nodes[at].instance_id, known->instance_id))
             continue;
         *known = inv.nodes[at];
         follow_replaced(&f->nodes[i]);
@@ -79,12 +84,10 @@ static void on_ended(struct child *c, int status) {
         return;
     }
     r->next_ms = now + ((int64_t)REPLACE_PAUSE_MS << r->tries);
-    if (r->tries++ < REPLACE_TRIES_MAX)
-        log_warn("dtctl up has made no machine for a node that is gone",
-                 "exit_status=%d log='%s'%s%s", proc_status_code(status), r->log_path,
-                 e.code ? " reason=" : "", e.code ? e.text : "");
-    if (r->tries == REPLACE_TRIES_MAX)
-        log_error("a node that is gone is not made anew", "tries=%d", r->tries);
+    r->tries++;
+    log_warn("dtctl up has made no machine for a node that is gone",
+             "exit_status=%d log='%s' try=%d of=%d%s%s", proc_status_code(status), r->log_path,
+             r->tries, REPLACE_TRIES_MAX, e.code ? " reason=" : "", e.code ? e.text : "");
 }
 
 // The options that `up` was told are kept in the cluster's folder.
@@ -122,10 +125,11 @@ static void on_tick(struct timer *t) {
     struct replace *r = container_of(t, struct replace, tick);
     struct follow *f = r->follow;
     int64_t now = clock_mono_ms();
-    if (!is_wanted(f) || r->tries >= REPLACE_TRIES_MAX)
+    if (is_over(f) || r->tries >= REPLACE_TRIES_MAX)
         return;
     timer_start(f->session->loop, t, TICK_MS, on_tick);
-    const char *names = is_making(r) || now < r->next_ms ? NULL : name_gone(f);
+    bool may = is_wanted(f) && !is_making(r) && now >= r->next_ms;
+    const char *names = may ? name_gone(f) : NULL;
     if (!names)
         r->seen_ms = 0;
     else if (!r->seen_ms)
