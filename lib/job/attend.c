@@ -134,6 +134,29 @@ static void emit_summary(const struct summary *sum, struct err *e) {
     strbuf_fini(&text);
 }
 
+// Of several programs that follow, one brings the results, and the others wait for it.
+static int take_turn(struct attention *a, int *lock, struct err *e) {
+    struct session *s = a->follow.session;
+    struct run *run = a->follow.run, now;
+    const char *path = run_path(&s->cluster, run, ".finish");
+    bool told = false;
+    while (file_lock(path, "bringing the results", 0, lock, e) < 0) {
+        if (e->code != ERR_BUSY)
+            return -1;
+        if (!told)
+            screen_note(s->screen, "another dtctl brings the results of this run; waiting for it");
+        told = true;
+        err_clear(e);
+        if (fleet_pause(a->follow.fleet, FLEET_RETRY_PAUSE_MS, e) < 0)
+            return -1;
+    }
+    if (run_load(&s->cluster, run->id, &now, e) < 0)
+        return -1;
+    if (now.fetched)
+        *run = now;
+    return 0;
+}
+
 // Everything that is done once when a run is over; a run whose results are here already is left.
 static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
@@ -141,6 +164,10 @@ static int finish(struct attention *a, struct err *e) {
     struct run *run = f->run;
     struct collect_result got = {0};
     struct err why = {0};
+    auto_close int lock = -1;
+    s->on_signal = NULL;
+    if (take_turn(a, &lock, e) < 0)
+        return -1;
     int64_t began = clock_mono_ms();
     bool fetch = !run->fetched;
     run->state = follow_state(f, &run->exit_status);
@@ -156,7 +183,6 @@ static int finish(struct attention *a, struct err *e) {
                 err_set(&why, ERR_NO_STATUS, "it cannot be reached");
                 fleet_fail(f->nodes[i].node, &why);
             }
-        s->on_signal = NULL;
         if (collect_results(f->fleet, run, &f->story, &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         if (!got.complete) // else what cannot be reached is not missed

@@ -78,6 +78,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 // The same for a step that can go on where it was cut, such as a transfer: nodes whose connection
 // was lost in it are reached again, and start is run for them anew, FLEET_RETRIES_MAX times.
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
+int fleet_pause(struct fleet *f, int ms, struct err *e); // ERR_INTERRUPTED when a signal came
 // The step is over for this node; e NULL or ERR_NONE: well. Safe to call twice.
 void fleet_done(struct fleet_node *n, const struct err *e);
 void fleet_fail(struct fleet_node *n, const struct err *e); // outside a step

@@ -14,11 +14,11 @@ static void on_pause(struct timer *t) {
     (void)t; // waking the loop is all it is for
 }
 
-static int pause_before_retry(struct fleet *f, struct err *e) {
+int fleet_pause(struct fleet *f, int ms, struct err *e) {
     struct session *s = f->session;
     struct timer t = {0};
     int interrupts = s->interrupts;
-    timer_start(s->loop, &t, FLEET_RETRY_PAUSE_MS, on_pause);
+    timer_start(s->loop, &t, ms, on_pause);
     while (t.loop && s->interrupts == interrupts)
         loop_once(s->loop, -1);
     timer_stop(&t);
@@ -56,7 +56,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
     for (int retry = 0; result == 0 && retry < FLEET_RETRIES_MAX; retry++) {
         if (take_back(f, failed_before, work) == 0)
             break;
-        result = pause_before_retry(f, e);
+        result = fleet_pause(f, FLEET_RETRY_PAUSE_MS, e);
         if (result == 0)
             result = fleet_connect(f, true, e);
         if (result == 0)

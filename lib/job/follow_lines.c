@@ -29,6 +29,7 @@ static void append_line(struct follow *f, const char *path, const char *line, si
 struct metric_line {
     struct follow_node *node;
     int rank;
+    bool ours; // else another program that follows writes it down
 };
 
 static void on_metric(void *ctx, const struct metric *m, double value) {
@@ -44,32 +45,34 @@ static void on_metric(void *ctx, const struct metric *m, double value) {
     json_str(&j, "name", m->name);
     json_num(&j, "value", value);
     json_end(&j);
-    append_line(f, f->metrics_path, text.data, text.len);
+    if (at->ours)
+        append_line(f, f->metrics_path, text.data, text.len);
     strbuf_fini(&text);
     if (f->view->on_metric)
         f->view->on_metric(f->ctx, at->node, at->rank, m->name, value);
 }
 
-static void take_event(struct follow_node *n, const char *line, size_t len) {
+static void take_event(struct follow_node *n, bool ours, const char *line, size_t len) {
     struct follow *f = n->follow;
     const struct json *event = NULL;
     const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
     if (n->held.len && !f->replaying)
         follow_release(n, false);
     if (kind && !f->replaying) {
-        append_line(f, f->events_path, line, len);
+        if (ours)
+            append_line(f, f->events_path, line, len);
         if (f->view->on_event && !story_is_known(&f->story, n->index, event))
             f->view->on_event(f->ctx, n, kind, event);
     }
     arena_reset(&f->scratch);
 }
 
-static void take_native(struct follow_node *n, const char *line, size_t len) {
+static void take_native(struct follow_node *n, bool ours, const char *line, size_t len) {
     struct follow *f = n->follow;
     struct json *record = NULL;
     struct err e = {0};
     if (json_parse(&f->scratch, line, len, &record, &e) == 0 && record->type == JSON_OBJECT) {
-        if (!f->replaying)
+        if (!f->replaying && ours)
             append_line(f, f->metrics_path, line, len);
         if (f->view->on_native)
             f->view->on_native(f->ctx, record);
@@ -83,16 +86,16 @@ static void take_native(struct follow_node *n, const char *line, size_t len) {
 // files. Such lines wait, in order, until the event is here. Entry: struct held, then the bytes.
 struct held {
     struct follow_file file;
+    bool ours;
     size_t len;
 };
 
-static void give_line(struct follow_node *n, const struct follow_file *file, int rank,
-                      const char *line, size_t len) {
+static void give_line(struct follow_node *n, const struct held *h, int rank, const char *line) {
     struct follow *f = n->follow;
-    struct metric_line at = {n, rank};
-    metric_match(&f->metrics, line, len, on_metric, &at);
+    struct metric_line at = {n, rank, h->ours};
+    metric_match(&f->metrics, line, h->len, on_metric, &at);
     if (f->view->on_line)
-        f->view->on_line(f->ctx, n, file, rank, line, len);
+        f->view->on_line(f->ctx, n, &h->file, rank, line, h->len);
 }
 
 void follow_release(struct follow_node *n, bool all) {
@@ -104,7 +107,7 @@ void follow_release(struct follow_node *n, bool all) {
         const char *line = held.data + at + sizeof h;
         int rank = story_rank_of(&n->follow->story, n->index, h.file.attempt, h.file.local_rank);
         if (rank >= 0 || all)
-            give_line(n, &h.file, rank, line, h.len);
+            give_line(n, &h, rank, line);
         else
             strbuf_add(&n->held, held.data + at, sizeof h + h.len);
         at += sizeof h + h.len;
@@ -112,14 +115,14 @@ void follow_release(struct follow_node *n, bool all) {
     strbuf_fini(&held);
 }
 
-static void take_worker_line(struct follow_node *n, const struct follow_file *file,
+static void take_worker_line(struct follow_node *n, const struct mirror_file *file,
                              const char *line, size_t len) {
-    int rank = story_rank_of(&n->follow->story, n->index, file->attempt, file->local_rank);
+    struct held h = {file->file, file->ours, len};
+    int rank = story_rank_of(&n->follow->story, n->index, h.file.attempt, h.file.local_rank);
     if (rank >= 0 && n->held.len == 0) {
-        give_line(n, file, rank, line, len);
+        give_line(n, &h, rank, line);
         return;
     }
-    struct held h = {*file, len};
     strbuf_add(&n->held, &h, sizeof h);
     strbuf_add(&n->held, line, len);
     follow_release(n, n->held.len > FOLLOW_HELD_BYTES_MAX);
@@ -128,9 +131,9 @@ static void take_worker_line(struct follow_node *n, const struct follow_file *fi
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len) {
     struct follow_node *n = ctx;
     if (file->file.kind == FOLLOW_EVENTS)
-        take_event(n, line, len);
+        take_event(n, file->ours, line, len);
     else if (file->file.kind == FOLLOW_METRICS)
-        take_native(n, line, len);
+        take_native(n, file->ours, line, len);
     else if (file->file.kind == FOLLOW_STDOUT || file->file.kind == FOLLOW_STDERR)
-        take_worker_line(n, &file->file, line, len);
+        take_worker_line(n, file, line, len);
 }

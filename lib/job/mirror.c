@@ -133,20 +133,27 @@ static struct mirror_file *find(struct mirror *m, const struct follow_record *r)
     return NULL;
 }
 
-static int append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
-                  struct err *e) {
+// Appends the bytes. Returns how many of them were there already, as another program follows, too.
+static int64_t append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
+                      struct err *e) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat st;
     auto_close int fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == ENOENT) {
         if (file_make_dirs(file_dir(m->arena, f->path), 0700, e) < 0)
             return -1;
         fd = open(f->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     }
-    if (fd < 0)
+    if (fd < 0 || fcntl(fd, F_OFD_SETLKW, &whole) < 0 || fstat(fd, &st) < 0)
         return err_errno(e, ERR_SYS, "cannot write '%s'", f->path);
-    if (file_write_all(fd, p, len, e) < 0)
+    if ((uint64_t)st.st_size < f->size)
+        return err_set(e, ERR_FORMAT, "'%s' is shorter than it was", f->path);
+    uint64_t there = (uint64_t)st.st_size - f->size;
+    there = there < len ? there : len;
+    if (file_write_all(fd, p + there, len - there, e) < 0)
         return err_wrap(e, "'%s'", f->path);
     f->size += len;
-    return 0;
+    return (int64_t)there;
 }
 
 static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
@@ -179,8 +186,10 @@ static int end_line(struct mirror *m, struct mirror_file *f, mirror_line_cb *cb,
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
     if (last == '\n')
         return 0;
-    if (append(m, f, (const unsigned char *)"\n", 1, e) < 0)
+    int64_t there = append(m, f, (const unsigned char *)"\n", 1, e);
+    if (there < 0)
         return -1;
+    f->ours = !there;
     if (f->line.len) // else it was handed out
         give_lines(f, "\n", 1, cb, ctx);
     return 0;
@@ -217,9 +226,15 @@ int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb
         return 0;
     const unsigned char *p = r->data + known;
     size_t len = r->len - (size_t)known;
-    if (append(m, f, p, len, e) < 0)
+    int64_t there = append(m, f, p, len, e);
+    if (there < 0)
         return -1;
-    give_lines(f, (const char *)p, len, cb, ctx);
+    f->ours = false;
+    give_lines(f, (const char *)p, (size_t)there, cb, ctx);
+    if ((size_t)there == len)
+        return 0;
+    f->ours = true;
+    give_lines(f, (const char *)p + there, len - (size_t)there, cb, ctx);
     return 0;
 }
 

@@ -3,15 +3,18 @@
 // `runs/<run>/nodes/<node>/`, under the names they have on the node.
 //
 // The size of each local file is the offset to go on from, so a dtctl that was killed loses and
-// repeats nothing. Lines are put together across records and across restarts. Where another machine
-// has taken the node's place, its files begin behind what the last one's had: file `.begin` has how
-// much of each that is.
+// repeats nothing. Several programs may follow at once: bytes that another one has written are only
+// handed out, so each is kept once. Lines are put together across records and across restarts.
+// Where another machine has taken the node's place, its files begin behind what the last one's had:
+// file `.begin` has how much of each that is.
 #ifndef JOB_MIRROR_H
 #define JOB_MIRROR_H
 
 #include "base/arena.h"
 #include "base/str.h"
 #include "job/follow_record.h"
+
+#include <stdbool.h>
 
 enum { MIRROR_LINE_BYTES_MAX = 64 * 1024, MIRROR_FILES_MAX = 65536 };
 
@@ -21,6 +24,7 @@ struct mirror_file {
     uint64_t size;      // bytes that are here
     uint64_t begin;     // of them, those of earlier machines
     struct strbuf line; // beginning of a line that is not complete
+    bool ours;          // this program kept the end of the line that is handed out, no other one
     struct mirror_file *next;
 };
 

@@ -86,6 +86,23 @@ run bash -c 'cd code && dtctl train -- ./job'
 is "$status" 0 'a program of the current folder'
 like "$out" '\[node1:1\] part of 1' 'goes along with it'
 
+# ---- two that follow ----------------------------------------------------------------------------
+dtctl train --name two --metric 'n=n=([0-9]+)' -- sh -c 'for i in $(seq 15); do
+    echo n=$i; sleep 0.2; done; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' >two.out 2>two.err &
+first=$!
+wait_for 20 grep -q '^.*n=3$' two.out
+run dtctl logs -f
+is "$status" 0 'a second dtctl follows from the middle'
+wait "$first"
+is "$?" 0 'the first one goes on'
+r=$(newest)
+is "$(grep -c '] n=' two.out)/$(grep -c '] n=' <<<"$out")" 30/30 'each shows every line once'
+is "$(grep -c '"name":"n"' "$r/metrics.jsonl")" 30 'every value is kept once'
+is "$(cat "$r/logs/node0/0.out" "$r/logs/node1/1.out" | wc -l)" 30 'and every line'
+is "$(grep -c '"kind":"fetched"' "$r/events.jsonl")" 1 'one of them brings the results'
+is "$(grep -c '"kind":"workers-started"' "$r/events.jsonl")" 2 'and every event'
+is "$(cat "$r/output/0" "$r/output/1" | xargs)" '0 1' 'which are here'
+
 # ---- failures -----------------------------------------------------------------------------------
 run dtctl train --name fails -- sh -c 'echo before
     [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'

@@ -188,6 +188,50 @@ static void another_machine(void) {
     arena_fini(&a);
 }
 
+static void on_own_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
+    struct lines *l = ctx;
+    strbuf_addf(&l->text, "%s%.*s|", f->ours ? "+" : "", (int)len, line);
+}
+
+static void two_at_once(void) {
+    struct arena a = {0};
+    struct err e = {0};
+    struct mirror first, second;
+    struct lines one = {0}, two = {0};
+    char dir[] = "/tmp/dtctl-mirror-XXXXXX", *text;
+    const char *name = "events.jsonl";
+    size_t len;
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+    mirror_open(&first, &a, dir, &e);
+    mirror_open(&second, &a, dir, &e);
+    struct follow_record r = bytes_at(name, 0, "a\nb\n");
+    mirror_write(&first, &r, on_own_line, &one, &e);
+    r = bytes_at(name, 0, "a\nb\nc\nd");
+    mirror_write(&second, &r, on_own_line, &two, &e);
+    is_str(strbuf_cstr(&one.text), "+a|+b|", "the first one keeps what it has");
+    is_str(strbuf_cstr(&two.text), "a|b|+c|", "the second one what is new, and hands out all");
+    r = bytes_at(name, 4, "c\nd\ne\n");
+    mirror_write(&first, &r, on_own_line, &one, &e);
+    is_str(strbuf_cstr(&one.text), "+a|+b|c|+d|+e|", "and so on");
+    r = bytes_at(name, 7, "\ne\n");
+    mirror_write(&second, &r, on_own_line, &two, &e);
+    is_str(strbuf_cstr(&two.text), "a|b|+c|d|e|", "a line belongs to who wrote its end");
+    const char *path = file_join(&a, dir, name);
+    is_int(file_read(&a, path, 100, &text, &len, &e), 0, "the file is there");
+    is_str(text, "a\nb\nc\nd\ne\n", "every byte once");
+    ok(truncate(path, 3) == 0, "somebody cuts it");
+    r = bytes_at(name, 10, "f\n");
+    is_int(mirror_write(&first, &r, on_own_line, &one, &e), -1, "which is an error");
+    ok(strstr(e.text, "shorter than it was"), "that says so");
+    mirror_close(&first);
+    mirror_close(&second);
+    strbuf_fini(&one.text);
+    strbuf_fini(&two.text);
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+}
+
 int main(void) {
     whole();
     refused("{\"file\":\"../../etc/passwd\",\"offset\":0,\"bytes\":1}", "x");
@@ -204,5 +248,6 @@ int main(void) {
     names();
     mirrors();
     another_machine();
+    two_at_once();
     return done_testing();
 }
