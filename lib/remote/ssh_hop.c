@@ -41,9 +41,13 @@ static struct ssh_hop *hop_of(struct ssh *s) {
 ssize_t ssh_tunnel_read(struct ssh_tunnel *t, void *p, size_t len) {
     if (t->state == TUNNEL_OPEN)
         return -EAGAIN;
-    if (t->state != TUNNEL_ON || t->hop->ssh.state != SSH_OPEN)
+    struct ssh *s = &t->hop->ssh;
+    if (t->state != TUNNEL_ON || s->state != SSH_OPEN)
         return -ENOTCONN;
+    uint64_t before = s->taken;
     ssize_t n = libssh2_channel_read(t->channel, p, len);
+    if (s->taken != before && s->busy == 0)
+        ssh_kick(s); // it may have been for another tunnel
     if (n == LIBSSH2_ERROR_EAGAIN)
         return -EAGAIN;
     return n < 0 ? -ECONNRESET : n == 0 && !libssh2_channel_eof(t->channel) ? -EAGAIN : n;
