@@ -160,10 +160,14 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 
 // ---- connecting --------------------------------------------------------------------------------
 
-static void link_lost(struct fleet_node *n, const struct err *e) {
+void fleet_unlink(struct fleet_node *n) {
     transport_close(n->link);
     n->link = NULL;
     n->up = n->ready = false; // it may be another machine when it is back
+}
+
+static void link_lost(struct fleet_node *n, const struct err *e) {
+    fleet_unlink(n);
     if (n->busy)
         fleet_done(n, e);
     else if (n->fleet->on_lost)

@@ -71,6 +71,7 @@ void fleet_close(struct fleet *f);
 int fleet_connect(struct fleet *f, bool want_agent, struct err *e);
 // Starts a connection of one node (again); on_open or on_lost follow. For reconnecting.
 int fleet_link(struct fleet_node *n, struct err *e);
+void fleet_unlink(struct fleet_node *n); // drops the connection, also one being made; no callback
 
 // Runs start on every node that has not failed and waits until each was given to fleet_done.
 // operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came.

@@ -44,11 +44,9 @@ static void node_give_up(struct follow_node *n, const struct err *e) {
 static void on_retry(struct timer *t) {
     struct follow_node *n = container_of(t, struct follow_node, retry);
     struct err e = {0};
-    if (n->node->link) {
+    if (n->node->up && n->node->ready)
         follow_start(n);
-        return;
-    }
-    if (fleet_link(n->node, &e) < 0)
+    else if (!n->node->link && fleet_link(n->node, &e) < 0) // else on_back or on_lost comes
         n->follow->fleet->on_lost(n->node, &e);
 }
 
@@ -179,6 +177,7 @@ void follow_stays_lost(struct follow_node *n) {
 }
 
 void follow_replaced(struct follow_node *n) {
+    fleet_unlink(n->node);
     n->over = n->no_status = false;
     n->state[0] = '\0';
     if (!n->lost_ms)

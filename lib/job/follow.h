@@ -98,7 +98,8 @@ int follow_wait(struct follow *f, struct err *e);
 void follow_close(struct follow *f);
 void follow_again(struct follow_node *n);
 void follow_stays_lost(struct follow_node *n);
-// Another machine has taken the node's place, whatever became of the last one: it is followed now.
+// Another machine has taken the place of a node that is not connected, whatever became of the last
+// one: it is followed now. A connection that is being made is dropped, as it was to that one.
 void follow_replaced(struct follow_node *n);
 // Asks the agents to stop the run on all nodes; returns at once.
 void follow_stop_run(struct follow *f, const char *why);

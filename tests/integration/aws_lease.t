@@ -121,7 +121,8 @@ like "$out" 'task-.*: stopped' 'as one that was stopped'
 like "$out" 'is taken away \(lease\)' 'and why'
 step=$(grep -o 'stopped by a signal: checkpoint of epoch [0-9]*, step [0-9]*' <<<"$out" |
     grep -o '[0-9]*$')
-ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0
+ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0 ||
+    diag "$(grep -v Epoch <<<"$out" | tail -n 40)" "$err"
 ok 'whose checkpoint is here' \
     test -s "$r/output/state/checkpoint-$(printf %010d "${step:-0}")/state.safetensors"
 is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'while both nodes are still there'

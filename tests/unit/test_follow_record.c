@@ -182,6 +182,7 @@ static void another_machine(void) {
     }
     file_write_atomic(file_join(&a, dir, ".begin"), "{", 1, 0600, &e);
     is_int(mirror_open(&m, &a, dir, &e), -1, "a damaged file is an error");
+    mirror_close(&m);
     ok(strstr(e.text, ".begin"), "which names it");
     strbuf_fini(&l.text);
     file_remove_tree(dir, &e);
