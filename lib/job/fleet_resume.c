@@ -2,6 +2,7 @@
 // Steps that go on after a lost connection.
 #include "job/fleet.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 // Whether the step failed here because the connection broke.
@@ -10,18 +11,12 @@ static bool was_cut(const struct fleet_node *n) {
     return n->failed && !n->up && (c == ERR_NET || c == ERR_TIMEOUT || c == ERR_NO_STATUS);
 }
 
-static void on_pause(struct timer *t) {
-    (void)t; // waking the loop is all it is for
-}
-
 int fleet_pause(struct fleet *f, int ms, struct err *e) {
     struct session *s = f->session;
-    struct timer t = {0};
     int interrupts = s->interrupts;
-    timer_start(s->loop, &t, ms, on_pause);
-    while (t.loop && s->interrupts == interrupts)
-        loop_once(s->loop, -1);
-    timer_stop(&t);
+    int64_t left_ms, end_ms = clock_mono_ms() + ms;
+    while (s->interrupts == interrupts && (left_ms = end_ms - clock_mono_ms()) > 0)
+        loop_once(s->loop, (int)left_ms);
     return s->interrupts == interrupts ? 0 : err_set(e, ERR_INTERRUPTED, "stopped by a signal");
 }
 

@@ -147,10 +147,6 @@ void replace_init(struct replace *r, struct follow *f) {
     timer_start(f->session->loop, &r->tick, TICK_MS, on_tick);
 }
 
-static void on_limit(struct timer *t) {
-    (void)t; // waking the loop is all it is for
-}
-
 void replace_close(struct replace *r) {
     if (!r->follow)
         return;
@@ -159,10 +155,9 @@ void replace_close(struct replace *r) {
     if (is_making(r)) {
         screen_note(s->screen, "calling off dtctl up, which was making a node for this run …");
         kill(r->up.pid, SIGINT);
-        timer_start(s->loop, &r->limit, REPLACE_STOP_MS_MAX, on_limit);
-        while (is_making(r) && r->limit.loop)
-            loop_once(s->loop, -1);
-        timer_stop(&r->limit);
+        int64_t left_ms, end_ms = clock_mono_ms() + REPLACE_STOP_MS_MAX;
+        while (is_making(r) && (left_ms = end_ms - clock_mono_ms()) > 0)
+            loop_once(s->loop, (int)left_ms);
         if (is_making(r))
             log_warn("dtctl up still undoes what it had begun", "log='%s'", r->log_path);
         child_stop(&r->up);

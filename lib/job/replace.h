@@ -23,7 +23,7 @@ enum {
 struct replace {
     struct follow *follow;
     struct child up;
-    struct timer tick, limit;
+    struct timer tick;
     int64_t next_ms; // monotonic; not before
     int64_t seen_ms; // since when a node is gone; 0: none is
     int tries;

@@ -94,15 +94,28 @@ static struct follow_record bytes_at(const char *name, uint64_t offset, const ch
     return r;
 }
 
+static char dir[64]; // of the mirror that is tried
+
+static void make_dir(void) {
+    snprintf(dir, sizeof dir, "/tmp/dtctl-mirror-XXXXXX");
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+}
+
+static void is_offsets(const struct mirror *m, const char *want, const char *about) {
+    struct strbuf from = {0};
+    mirror_offsets(m, &from);
+    is_str(strbuf_cstr(&from), want, "%s", about);
+    strbuf_fini(&from);
+}
+
 static void mirrors(void) {
     struct arena a = {0};
     struct err e = {0};
     struct mirror m;
     struct lines l = {0};
-    char dir[] = "/tmp/dtctl-mirror-XXXXXX";
     const char *name = "attempt_0/0/stdout.log";
-    if (!mkdtemp(dir))
-        bail_out("no temporary folder");
+    make_dir();
     is_int(mirror_open(&m, &a, dir, &e), 0, "an empty folder opens %s", e.text);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "bytes are written %s", e.text);
@@ -115,9 +128,7 @@ static void mirrors(void) {
     mirror_write(&m, &r, on_line, &l, &e);
     mirror_close(&m);
     is_int(mirror_open(&m, &a, dir, &e), 0, "opened again");
-    struct strbuf from = {0};
-    mirror_offsets(&m, &from);
-    is_str(strbuf_cstr(&from), "{\"attempt_0/0/stdout.log\":11}", "it knows where it stopped");
+    is_offsets(&m, "{\"attempt_0/0/stdout.log\":11}", "it knows where it stopped");
     r = bytes_at(name, 11, "ee\nfour");
     mirror_write(&m, &r, on_line, &l, &e);
     is_str(strbuf_cstr(&l.text), "one|two|three|", "the line that was cut is whole");
@@ -133,17 +144,9 @@ static void mirrors(void) {
     is_int(mirror_write(&m, &r, on_line, &l, &e), 0, "a line without end is kept in the file");
     is_uint(l.text.len, 0, "and not in memory");
     mirror_close(&m);
-    strbuf_fini(&from);
     strbuf_fini(&l.text);
     file_remove_tree(dir, &e);
     arena_fini(&a);
-}
-
-static void is_offsets(const struct mirror *m, const char *want, const char *about) {
-    struct strbuf from = {0};
-    mirror_offsets(m, &from);
-    is_str(strbuf_cstr(&from), want, "%s", about);
-    strbuf_fini(&from);
 }
 
 static void another_machine(void) {
@@ -152,10 +155,8 @@ static void another_machine(void) {
     struct err e = {0};
     struct mirror m;
     struct lines l = {0};
-    char dir[] = "/tmp/dtctl-mirror-XXXXXX";
     const char *name = "events.jsonl";
-    if (!mkdtemp(dir))
-        bail_out("no temporary folder");
+    make_dir();
     mirror_open(&m, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     mirror_write(&m, &r, on_line, &l, &e);
@@ -199,11 +200,10 @@ static void two_at_once(void) {
     struct err e = {0};
     struct mirror first, second;
     struct lines one = {0}, two = {0};
-    char dir[] = "/tmp/dtctl-mirror-XXXXXX", *text;
+    char *text;
     const char *name = "events.jsonl";
     size_t len;
-    if (!mkdtemp(dir))
-        bail_out("no temporary folder");
+    make_dir();
     mirror_open(&first, &a, dir, &e);
     mirror_open(&second, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "a\nb\n");
