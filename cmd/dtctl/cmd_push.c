@@ -9,9 +9,8 @@
 
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-enum { LARGE_BYTES_MIB = 1024, ASK_BYTES_MAX = 16 };
+enum { LARGE_BYTES_MIB = 1024 };
 
 struct push_flags {
     const char *node, *to;
@@ -71,17 +70,14 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
 
 // States the size of a large upload before it begins, and asks where somebody can answer.
 static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e) {
-    char size[STR_HUMAN_BYTES_MAX], answer[ASK_BYTES_MAX] = "";
+    char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "%zu files, %s, to %zu node%s%s", m->files,
                 str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
                 m->ignored ? "; ignored paths are left out" : "");
-    if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->yes || !isatty(STDIN_FILENO))
+    if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !session_can_ask(s))
         return 0;
-    screen_note(s->screen, "go on? [y/N]");
-    ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
-    if (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
-        return 0;
-    return err_set(e, ERR_INTERRUPTED, "nothing was sent");
+    int yes = session_ask(s, "go on?", e);
+    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was sent");
 }
 
 static void tell(struct session *s, const struct transfer_totals *t) {

@@ -5,8 +5,6 @@
 #include "cluster/nodeset.h"
 #include "job/provider.h"
 
-#include <unistd.h>
-
 static void names_json(struct json_out *j, const char *key, const char **names, size_t count) {
     json_array(j, key);
     for (size_t i = 0; i < count; i++)
@@ -106,20 +104,16 @@ static void tell_up(struct session *s, const struct provider_up_result *up) {
 
 // What costs money is shown before it is made, and somebody says yes.
 static int ask(struct session *s, struct err *e) {
-    char answer[16] = "";
     if (!provider_of(s->config)->costs || s->config->yes)
         return 0;
-    if (s->config->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+    if (!session_can_ask(s))
         return err_set(e, ERR_USAGE,
                        "up makes instances that cost money, and there is no terminal to ask on; "
                        "look at dtctl plan, then say dtctl up -y");
     if (tell_plan(s, false, e) < 0)
         return -1;
-    screen_note(s->screen, "make this? [y/N]");
-    ssize_t n = read(STDIN_FILENO, answer, sizeof answer - 1);
-    if (n > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
-        return 0;
-    return err_set(e, ERR_INTERRUPTED, "nothing was made");
+    int yes = session_ask(s, "make this?", e);
+    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was made");
 }
 
 static int run_up(struct session *s, const struct cli_rest *rest, const void *flags,

@@ -15,6 +15,8 @@
 
 extern char **environ;
 
+enum { SIGNALED = 128 }; // as shells report the end by a signal
+
 struct program {
     struct arena arena;
     struct config config;
@@ -146,6 +148,8 @@ static int run_command(struct program *p, const struct command *c, int argc,
     if (result < 0) {
         tell_error(p, &e);
         result = err_status(e.code);
+        if (e.code == ERR_INTERRUPTED && p->session.last_signal)
+            result = SIGNALED + p->session.last_signal;
         result = result ? result : EXIT_FAILURE;
     }
     cluster_close(&p->session.cluster);

@@ -154,8 +154,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].busy = false;
     f->busy = 0;
-    return err_set(e, ERR_INTERRUPTED, "stopped by %s",
-                   s->last_signal == SIGINT ? "Ctrl-C" : "a signal");
+    return session_interrupted(s, e);
 }
 
 // ---- connecting --------------------------------------------------------------------------------

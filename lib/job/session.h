@@ -27,4 +27,13 @@ struct session {
     void *signal_ctx;
 };
 
+// Whether somebody sits there who can be asked.
+bool session_can_ask(const struct session *s);
+// Asks "<question> [y/N]" on the terminal: 1 yes (also with -y, unasked), 0 no. -1 when a signal
+// came instead of an answer (ERR_INTERRUPTED), and when nobody can be asked (ERR_USAGE, which names
+// -y).
+int session_ask(struct session *s, const char *question, struct err *e);
+// Fills in ERR_INTERRUPTED with what interrupted; -1.
+int session_interrupted(const struct session *s, struct err *e);
+
 #endif

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Questions on a terminal: an answer, no answer, and a signal in place of one.
+# shellcheck disable=SC2317 # called by run
+source "${0%/*}/../lib.sh"
+command -v python3 >/dev/null || skip_all 'there is no python3 here'
+
+answer() { "$SRC/tests/tools/answer.py" 20 "$@"; }
+
+dtctl up -q || diag 'up failed'
+truncate -s 1100M large
+run answer 'go on? [y/N]' 'n\n' -- dtctl push large
+is "$status" 1 'push: no is an end'
+like "$out" 'nothing was sent' 'that says so'
+run answer 'go on? [y/N]' '\x03' -- dtctl push large
+is "$status" 130 'push: Ctrl-C ends the question'
+run answer 'go on? [y/N]' SIGTERM -- dtctl push large
+is "$status" 143 'push: SIGTERM does'
+run answer 'go on? [y/N]' '\x04' -- dtctl push large
+is "$status" 1 'push: the end of the input is a no'
+run answer 'to 2 nodes' '' -- dtctl push --dry-run large
+is "$status" 0 'push --dry-run asks nothing'
+unlike "$out" 'go on' 'at all'
+done_testing
