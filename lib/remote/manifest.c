@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char own_folder[] = ".dtctl";
+
 struct manifest *manifest_new(void) {
     return heap_alloc(sizeof(struct manifest));
 }
@@ -25,6 +27,16 @@ void manifest_free(struct manifest *m) {
     free(m->entries);
     arena_fini(&m->arena);
     free(m);
+}
+
+bool manifest_names_own(const char *path) {
+    size_t len = sizeof own_folder - 1;
+    for (const char *p = path; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (strncmp(p, own_folder, len) == 0 && (p[len] == '/' || p[len] == '\0'))
+            return true;
+    }
+    return false;
 }
 
 int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e) {
@@ -71,7 +83,7 @@ struct scan {
     struct manifest *m;
     struct arena arena;
     struct ignore ignore;
-    bool ignore_default;
+    bool ignore_default, own_too;
     const char *top;    // local
     const char *prefix; // at the destination
 };
@@ -133,7 +145,8 @@ static int scan_child(struct scan *s, int dir_fd, const char *name, const char *
     struct stat st;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot look at '%s'", below);
-    if (ignore_match(&s->ignore, below, S_ISDIR(st.st_mode))) {
+    if ((!s->own_too && strcmp(name, own_folder) == 0) ||
+        ignore_match(&s->ignore, below, S_ISDIR(st.st_mode))) {
         s->m->ignored++;
         return 0;
     }
@@ -173,7 +186,7 @@ static int scan_folder(struct scan *s, int fd, const char *below, int depth, str
 }
 
 static int add_rules(struct scan *s, const struct manifest_rules *rules, struct err *e) {
-    static const char defaults[] = ".git\n.dtctl/\n";
+    static const char defaults[] = ".git\n";
     if (rules->ignore_default &&
         ignore_add(&s->arena, &s->ignore, "", defaults, sizeof defaults - 1, e) < 0)
         return -1;
@@ -181,6 +194,28 @@ static int add_rules(struct scan *s, const struct manifest_rules *rules, struct 
         if (ignore_add(&s->arena, &s->ignore, "", *p, strlen(*p), e) < 0)
             return -1;
     return 0;
+}
+
+// Results of runs lie in dtctl's own folder too, and may be the input of the next run; nothing else
+// of it may be named.
+static int refuse_own(const char *local_path, struct err *e) {
+    struct arena a = {0};
+    char *real = realpath(local_path, NULL), **parts;
+    size_t own = 0;
+    if (!real)
+        return err_errno(e, ERR_SYS, "'%s'", local_path);
+    size_t count = str_split(&a, real + 1, '/', &parts);
+    while (own < count && strcmp(parts[own], own_folder) != 0)
+        own++;
+    // .dtctl/CLUSTER/runs/RUN/…
+    bool fine = own == count || (count - own > 4 && strcmp(parts[own + 2], "runs") == 0);
+    free(real);
+    arena_fini(&a);
+    return fine ? 0
+                : err_set(e, ERR_CONFIG,
+                          "'%s' belongs to dtctl's own folder '%s', which holds keys and never "
+                          "goes to a node",
+                          local_path, own_folder);
 }
 
 int manifest_add_path(struct manifest *m, const char *local_path, const char *path,
@@ -191,6 +226,9 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
     if (stat(local_path, &st) < 0)
         return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "'%s'", local_path);
     s.ignore_default = rules && rules->ignore_default;
+    s.own_too = rules && rules->own_too;
+    if (!s.own_too && refuse_own(local_path, e) < 0)
+        return -1;
     if (!S_ISDIR(st.st_mode)) {
         if (!S_ISREG(st.st_mode))
             return err_set(e, ERR_FORMAT, "'%s' is neither a file nor a folder", local_path);

@@ -52,8 +52,11 @@ struct manifest {
     bool sorted;
 };
 
+// A folder named ".dtctl" is left out whatever the rules say: it holds keys to the nodes and the
+// state of clusters. Only what came from a node, or comes from one, is taken whole.
 struct manifest_rules {
-    bool ignore_default;       // ".git", ".dtctl", ".dtctlignore" rules of each folder (ignore.h)
+    bool ignore_default;       // ".git", ".dtctlignore" rules of each folder (ignore.h)
+    bool own_too;              // also ".dtctl"
     const char *const *ignore; // further patterns, NULL-terminated; NULL: none
 };
 
@@ -68,6 +71,9 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
 // The bytes stay the caller's and must outlive the manifest.
 int manifest_add_bytes(struct manifest *m, const char *path, const void *bytes, size_t len,
                        uint32_t mode, struct err *e);
+
+// Whether a part of the path is ".dtctl".
+bool manifest_names_own(const char *path);
 
 // Fills in all hashes, in up to `MANIFEST_THREADS_MAX` threads, taking from and adding to the cache
 // file (NULL: none; hash_cache.h). Blocking; on_progress (may be NULL) is called from this thread

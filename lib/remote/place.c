@@ -301,6 +301,21 @@ int place_file(struct place *p, const struct manifest_entry *n, const char *from
     return finish(p, dir, fd, used, name, n, st, e);
 }
 
+int place_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
+               struct err *e) {
+    struct stat st;
+    const char *name;
+    int dir = parent(p, n->path, &name, e);
+    if (dir < 0)
+        return -1;
+    if (renameat(AT_FDCWD, from, dir, name) == 0)
+        return 0;
+    if (errno != EXDEV)
+        return err_errno(e, ERR_SYS, "cannot move '%s' to '%s/%s'", from, p->dest, n->path);
+    *copied = true;
+    return n->kind == MANIFEST_LINK ? place_link(p, n, e) : place_file(p, n, from, false, &st, e);
+}
+
 int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
     const char *name, *old_name;
     int dir = parent(p, n->path, &name, e);

@@ -57,6 +57,10 @@ int place_bytes(struct place *p, const struct manifest_entry *n, const void *dat
 // large, its file system cannot clone, and the link is then read-only, or copied.
 int place_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
                struct stat *st, struct err *e);
+// The file or link at `from`, which is then no longer there. On another file system it is copied
+// and stays: *copied says so, and the caller removes it once the destination is on its disk.
+int place_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
+               struct err *e);
 // Takes over what is at this path in the destination (replace only).
 int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
 int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);

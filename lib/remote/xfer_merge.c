@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several per-node folders into one. Checked in full before the first file moves.
-#include "base/log.h"
+#include "remote/place.h"
 #include "remote/xfer.h"
 #include "sys/file.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static bool same(const struct manifest_entry *a, const struct manifest_entry *b) {
     if (a->kind != b->kind)
@@ -45,24 +41,41 @@ static int check_pair(const struct manifest *a, const char *node_a, const struct
                    clashes, node_a, node_b, first);
 }
 
+// Copied files are removed here only when they are on the other disk.
 static int move_all(const struct manifest *m, const char *from, const char *dest, struct err *e) {
     struct arena a = {0};
-    int rc = 0;
+    struct place p;
+    bool copied = false;
+    int rc = place_open(&p, dest, false, e);
     for (size_t i = 0; rc == 0 && i < m->count; i++) {
         const struct manifest_entry *n = &m->entries[i];
-        const char *source = file_join(&a, from, n->path), *target = file_join(&a, dest, n->path);
-        if (n->kind == MANIFEST_FOLDER)
-            rc = file_make_dirs(target, 0755, e);
-        else if (rename(source, target) < 0)
-            rc = err_errno(e, ERR_SYS, "cannot move '%s' to '%s'", source, target);
+        rc = n->kind == MANIFEST_FOLDER
+                 ? place_folder(&p, n, e)
+                 : place_move(&p, n, file_join(&a, from, n->path), &copied, e);
     }
+    place_close(&p);
     arena_fini(&a);
+    if (rc == 0 && copied)
+        rc = file_sync_disk(dest, e);
     return rc == 0 ? file_remove_tree(from, e) : -1;
+}
+
+// What lies in a folder of this name decides how dtctl reaches its nodes: nothing that a node sent
+// may get there.
+static int check_names(const struct manifest *m, const char *node, struct err *e) {
+    for (size_t i = 0; i < m->count; i++)
+        if (manifest_names_own(m->entries[i].path))
+            return err_set(e, ERR_EXISTS,
+                           "node %s sent '%s', and a folder of this name is dtctl's own; keep the "
+                           "folders of the nodes apart",
+                           node, m->entries[i].path);
+    return 0;
 }
 
 int xfer_merge_folders(const char *dest, const char *const *folders, const char *const *nodes,
                        struct err *e) {
     enum { FOLDERS_MAX = 4096 };
+    static const struct manifest_rules rules = {.own_too = true};
     struct arena a = {0};
     size_t count = 0;
     int rc = 0;
@@ -73,7 +86,9 @@ int xfer_merge_folders(const char *dest, const char *const *folders, const char 
     struct manifest **all = arena_new(&a, struct manifest *, count + 1);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         all[i] = manifest_new();
-        rc = manifest_add_path(all[i], folders[i], "", NULL, e);
+        rc = manifest_add_path(all[i], folders[i], "", &rules, e);
+        if (rc == 0)
+            rc = check_names(all[i], nodes[i], e);
         if (rc == 0)
             rc = manifest_hash(all[i], NULL, NULL, NULL, e);
         for (size_t k = 0; rc == 0 && k < i; k++)

@@ -107,6 +107,13 @@ int file_sync_dir(const char *path, struct err *e) {
     return 0;
 }
 
+int file_sync_disk(const char *path, struct err *e) {
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || syncfs(fd) < 0)
+        return err_errno(e, ERR_SYS, "cannot write the disk of '%s'", path);
+    return 0;
+}
+
 static int write_temporary(const char *tmp, const void *p, size_t len, mode_t mode, struct err *e) {
     auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)

@@ -28,6 +28,8 @@ int file_remove_tree(const char *path, struct err *e);            // absent is f
 void file_remove_empty(const char *path);
 bool file_exists(const char *path);
 int file_sync_dir(const char *path, struct err *e);
+// All that was written to the file system of this folder is on its disk afterwards.
+int file_sync_disk(const char *path, struct err *e);
 
 // Joins with exactly one '/'; an absolute b wins.
 char *file_join(struct arena *a, const char *dir, const char *name);

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nodes have sent is put together into one folder: nothing outside of it changes, and it works
+// across file systems.
+#include "base/str.h"
+#include "remote/xfer.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+#include "tests/unit/shell.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/test_merge.XXXXXX", other[] = "/dev/shm/test_merge.XXXXXX";
+static struct arena arena;
+
+// Runs a line in the folder of this test.
+static void prepare(const char *line) {
+    if (shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) != 0)
+        bail_out("%s", line);
+}
+
+static bool holds(const char *line) {
+    return shell(arena_printf(&arena, "cd %s && { %s; }", folder, line)) == 0;
+}
+
+static int merge(const char *dest, const char *a, const char *b, struct err *e) {
+    const char *folders[] = {file_join(&arena, folder, a), b ? file_join(&arena, folder, b) : NULL,
+                             NULL};
+    const char *const nodes[] = {"alpha", "beta", NULL};
+    *e = (struct err){0};
+    return xfer_merge_folders(file_join(&arena, folder, dest), folders, nodes, e);
+}
+
+static void test_links(void) {
+    struct err e;
+    prepare("mkdir -p victim out a/logs b && ln -s ../victim out/logs &&"
+            "echo key >a/logs/authorized_keys && echo v >victim/here");
+    is_int(merge("out", "a", NULL, &e), 0, "a link lies where a folder is to be%s", e.text);
+    ok(holds("[ \"$(ls victim)\" = here ]"), "the folder that it leads to stays as it was");
+    ok(holds("[ ! -L out/logs ] && [ -f out/logs/authorized_keys ] && [ ! -e a ]"),
+       "a folder takes the place of the link");
+    prepare("mkdir -p one two/x && ln -s ../victim one/x && echo key >two/x/authorized_keys");
+    is_int(merge("both", "one", NULL, &e), 0, "one node gives a link");
+    is_int(merge("both", "two", NULL, &e), 0, "another one a file below it");
+    ok(holds("[ \"$(ls victim)\" = here ] && [ -f both/x/authorized_keys ]"),
+       "and the file lands in a folder");
+    prepare("mkdir -p deep/p/q && echo 1 >deep/p/q/f && ln -s ../../victim both/p");
+    is_int(merge("both", "deep", NULL, &e), 0, "a link further up");
+    ok(holds("[ \"$(ls victim)\" = here ] && [ -f both/p/q/f ]"), "is not followed either");
+}
+
+static void test_own(void) {
+    struct err e;
+    prepare("mkdir -p here/.dtctl/default bad/.dtctl/default && echo good >here/.dtctl/default/k &&"
+            "echo evil >bad/.dtctl/default/k");
+    is_int(merge("here", "bad", NULL, &e), -1, "dtctl's own folder is no place for results");
+    has_str(e.text, "node alpha sent '.dtctl", "which names the node and the path");
+    is_int(e.code, ERR_EXISTS, "as something that is there");
+    ok(holds("[ \"$(cat here/.dtctl/default/k)\" = good ]"), "nothing has changed");
+}
+
+static void test_together(void) {
+    struct err e;
+    prepare("mkdir -p n1/d n2/d n3 && echo 1 >n1/d/one && echo 2 >n2/d/two && echo s >n1/same &&"
+            "echo s >n2/same && echo t >n3/same && ln -s same n1/link && mkdir n1/empty");
+    is_int(merge("sum", "n1", "n3", &e), -1, "files that contradict each other");
+    is_int(e.code, ERR_EXISTS, "are an error");
+    ok(holds("[ ! -e sum ] && [ -e n1/d/one ]"), "and nothing has moved");
+    is_int(merge("sum", "n1", "n2", &e), 0, "two that agree%s", e.text);
+    ok(holds("cd sum && [ \"$(cat d/one d/two same link | tr -d '\\n')\" = 12ss ] && [ -d empty ]"),
+       "are one");
+}
+
+static void test_file_systems(void) {
+    struct stat a, b;
+    struct err e;
+    if (!mkdtemp(other) || stat(folder, &a) < 0 || stat(other, &b) < 0 || a.st_dev == b.st_dev) {
+        pass("# SKIP there is no second file system at /dev/shm");
+        return;
+    }
+    prepare("mkdir -p far/d && echo 1 >far/d/one && ln -s d/one far/link && chmod 750 far/d/one &&"
+            "touch -d @1000000000 far/d/one && head -c 17000000 /dev/zero >far/large");
+    is_int(merge(file_join(&arena, other, "out"), "far", NULL, &e), 0,
+           "the destination is on another file system%s", e.text);
+    ok(holds(arena_printf(&arena,
+                          "cd %s/out && [ \"$(cat link)\" = 1 ] && "
+                          "[ \"$(stat -c '%%a %%Y' d/one)\" = '750 1000000000' ] &&"
+                          "[ $(wc -c <large) = 17000000 ] && [ -w large ]",
+                          other)),
+       "files, links, modes and times are there");
+    ok(holds("[ ! -e far ]"), "and no longer here");
+    (void)file_remove_tree(other, &e);
+}
+
+int main(void) {
+    struct err e;
+    if (!mkdtemp(folder))
+        bail_out("mkdtemp");
+    test_links();
+    test_own();
+    test_together();
+    test_file_systems();
+    is_int(file_remove_tree(folder, &e), 0, "cleaned up");
+    arena_fini(&arena);
+    return done_testing();
+}
