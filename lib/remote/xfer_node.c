@@ -8,6 +8,7 @@
 #include "remote/cas.h"
 #include "remote/receive.h"
 #include "remote/send.h"
+#include "remote/xfer_dest.h"
 #include "remote/xfer_wire.h"
 #include "sys/file.h"
 
@@ -104,15 +105,6 @@ static void node_greet(struct node *n) {
     xfer_wire_frame(&n->out, XFER_HELLO, version, sizeof version);
 }
 
-static char *node_path(struct node *n, const char *path) {
-    const char *home = getenv("HOME");
-    if (str_eq(path, "~"))
-        return arena_strdup(&n->arena, home ? home : "/");
-    if (str_starts(path, "~/"))
-        return file_join(&n->arena, home ? home : "/", path + 2);
-    return file_join(&n->arena, n->root, path);
-}
-
 // ---- push -------------------------------------------------------------------------------------
 
 static int push_loop(struct node *n, struct receive *r, struct err *e) {
@@ -140,17 +132,16 @@ static int push(struct node *n, struct err *e) {
     if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
         xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
         return -1;
+    char *dest = hello.extra ? NULL : xfer_dest(&n->arena, n->root, hello.dest, hello.replace, e);
+    if (!dest && !hello.extra)
+        return -1;
     struct receive_config config = {
-        .dest = hello.extra ? NULL : node_path(n, hello.dest),
+        .dest = dest,
         .store = file_join(&n->arena, n->root, "cas"),
         .replace = hello.replace,
         .keep = true,
         .acks = true,
     };
-    if (config.dest && hello.replace &&
-        (str_eq(config.dest, "/") || str_eq(config.dest, n->root) ||
-         str_eq(config.dest, getenv("HOME"))))
-        return err_set(e, ERR_CONFIG, "refusing to replace the whole folder '%s'", config.dest);
     int rc = receive_open(&r, &config, e);
     if (rc == 0)
         rc = push_loop(n, &r, e);
@@ -171,9 +162,9 @@ int xfer_node_push(int argc, char **argv) {
 
 static int add_paths(struct node *n, const struct xfer_fetch_hello *h, struct manifest *m,
                      struct err *e) {
-    struct manifest_rules rules = {.ignore = h->exclude};
+    struct manifest_rules rules = {.own_too = true, .ignore = h->exclude};
     for (const char **p = h->paths; *p; p++) {
-        char *path = node_path(n, *p);
+        char *path = xfer_node_path(&n->arena, n->root, *p);
         size_t len = strlen(path);
         bool content = len > 1 && path[len - 1] == '/';
         while (len > 1 && path[len - 1] == '/')

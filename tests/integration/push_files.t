@@ -102,9 +102,18 @@ ok 'a link in the way here is replaced, not followed' test ! -e "$WORK/out/model
 run drive --user ada push "$N1" "$DTRUN" '~/.dtctl' /root/x src/
 is "$status" 1 'a folder without permission is an error'
 like "$err" "node 10.77.0.1: .*/root/x.*Permission denied" 'that names node and folder'
-run drive --replace push "$N1" "$DTRUN" '~/.dtctl' '~' src/
-like "$err" 'refusing to replace the whole folder' 'the home folder is not replaced'
-ok 'it is still there' on 1 test -d /root/.dtctl
+# Only the check keeps it: the folder above it belongs to ada, too.
+on 1 sh -c 'chown ada: /home && echo mine >/home/ada/kept'
+for dest in '~' '~/' '~/../ada' /home; do
+    run drive --user ada --replace push "$N1" "$DTRUN" '~/.dtctl' "$dest" src/
+    like "$status $err" "^1 .*(refusing to replace the whole folder|leads through '..')" \
+        "a home folder is not replaced: $dest"
+done
+ok 'it is still there' on 1 sh -c 'test -f /home/ada/kept && test -d /home/ada/.ssh &&
+    [ "$(ls /home)" = ada ]'
+run drive --user ada --replace push "$N1" "$DTRUN" '~/.dtctl' '~/fine/./place/' src/
+is "$status" 0 'a folder of the login is replaced'
+ok 'where it was to be' same expected 1 /home/ada/fine/place
 on 1 sh -c 'mkdir -p /root/small && mount -t tmpfs -o size=8m tmpfs /root/small'
 run drive push "$N1" "$DTRUN" /root/small/dtctl work src/
 is "$status" 1 'a full disk is an error'
