@@ -14,6 +14,7 @@ enum { LARGE_BYTES_MIB = 1024 };
 
 struct push_flags {
     const char *node, *to;
+    struct option_list exclude;
     bool replace, all_files;
 };
 
@@ -48,12 +49,19 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct push_flags, all_files),
      .marks = OPTION_NO_ENV,
      .help = "Send .git and what .dtctlignore leaves out, too."},
+    {.flag = "exclude",
+     .verbs = "push",
+     .type = OPTION_LIST,
+     .arg = "PATTERN",
+     .offset = offsetof(struct push_flags, exclude),
+     .marks = OPTION_NO_ENV,
+     .help = "Leave out what matches, as a line of .dtctlignore does; may be repeated."},
 };
 static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 static int add_paths(struct manifest *m, const struct cli_rest *rest, const struct push_flags *f,
                      struct err *e) {
-    struct manifest_rules rules = {.ignore_default = !f->all_files};
+    struct manifest_rules rules = {.ignore_default = !f->all_files, .ignore = f->exclude.items};
     for (size_t i = 0; i < rest->count; i++) {
         const char *path = rest->args[i], *base = file_base(path);
         struct stat st;
@@ -80,6 +88,36 @@ static int confirm(struct session *s, const struct manifest *m, size_t nodes, st
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was sent");
 }
 
+static int dry_run(struct session *s, const struct manifest *m, size_t nodes, const char *to) {
+    char size[STR_HUMAN_BYTES_MAX];
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "would-push");
+    json_str(&j, "to", to);
+    json_int(&j, "nodes", (int64_t)nodes);
+    json_int(&j, "files", (int64_t)m->files);
+    json_int(&j, "bytes", (int64_t)m->bytes);
+    json_int(&j, "ignored", (int64_t)m->ignored);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "would send %zu files, %s, to '%s' of %zu node%s\n", m->files,
+               str_human_bytes(size, m->bytes), to, nodes, nodes == 1 ? "" : "s");
+    return 0;
+}
+
+// The node refuses it as well; here it is known before anything is read.
+static int check_to(const char *to, struct err *e) {
+    struct arena a = {0};
+    char **parts;
+    size_t count = str_split(&a, to, '/', &parts);
+    int result = 0;
+    for (size_t i = 0; i < count && result == 0; i++)
+        if (str_eq(parts[i], ".."))
+            result =
+                err_set(e, ERR_USAGE, "--to '%s' leads through '..'; name the folder itself", to);
+    arena_fini(&a);
+    return result;
+}
+
 static void tell(struct session *s, const struct transfer_totals *t) {
     char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
@@ -102,12 +140,14 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
     struct fleet fleet;
     struct transfer_totals totals = {0};
     size_t *indices = NULL, count = 0;
-    if (cluster_load(&s->cluster, &inv, e) < 0 ||
+    if (check_to(f->to, e) < 0 || cluster_load(&s->cluster, &inv, e) < 0 ||
         inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0 ||
-        add_paths(m, rest, f, e) < 0 || confirm(s, m, count, e) < 0)
+        add_paths(m, rest, f, e) < 0)
         return -1;
     if (s->config->dry_run)
-        return 0;
+        return dry_run(s, m, count, f->to);
+    if (confirm(s, m, count, e) < 0)
+        return -1;
     struct hashing hashing;
     if (hashing_start(&hashing, s, m, e) < 0)
         return -1;
@@ -146,7 +186,8 @@ const struct command cmd_push = {
              .args = "PATH…",
              .text = "Sends files and folders to every node. Only content that a node lacks "
                      "travels; every file is verified by hash where it arrives. A folder with a "
-                     "slash at its end gives its content.",
+                     "slash at its end gives its content. A folder '.dtctl' is never sent: it "
+                     "holds the keys to the nodes.",
              .examples = "dtctl push data/ --to inputs/data   # the content of data\n"
                          "dtctl push model.pt --to ~/   # to the login folder\n"},
     .rows = &TABLE,

@@ -138,7 +138,7 @@ static int deal_input(struct launch *l, struct launch_input *in, struct err *e) 
 static int add_input(struct launch *l, const struct config_input *from, struct launch_input *in,
                      struct err *e) {
     struct arena *a = l->session->arena;
-    struct manifest_rules rules = {.ignore_default = false};
+    struct manifest_rules rules = {.ignore_default = true};
     struct stat st;
     unsigned char digest[HASH_BYTES];
     char hex[HASH_HEX_BYTES];

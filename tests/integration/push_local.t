@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What goes to nodes and what never does: dtctl's own folder, ignored files, inputs.
+# shellcheck disable=SC2016 # the workers' shell expands
+source "${0%/*}/../lib.sh"
+
+node=$WORK/.dtctl/default/nodes/node0
+dtctl up --nodes 1 >/dev/null 2>&1 || bail_out 'no cluster'
+
+# ---- dtctl's own folder -------------------------------------------------------------------------
+mkdir -p .dtctl/default/terraform tree/sub/.dtctl/default tree/.git tree/data
+echo secret-of-7f3a >.dtctl/default/secret
+echo secret-of-7f3a >.dtctl/default/terraform/terraform.tfstate
+echo secret-of-7f3a >tree/sub/.dtctl/default/secret
+printf '*.log\n' >tree/.dtctlignore
+echo noise | tee tree/a.log >tree/data/b.log
+echo x | tee tree/.git/config tree/data/one >tree/sub/two
+sent() { (cd "$node/files" && find . ! -type d | sort | xargs); }
+clean() { rm -rf "$node/files" "$node/inputs"; }
+run dtctl push tree/
+is "$status $(sent)" '0 ./.dtctlignore ./data/one ./sub/two' 'what push leaves out'
+clean
+run dtctl push --all-files tree/
+is "$status $(sent)" '0 ./.dtctlignore ./.git/config ./a.log ./data/b.log ./data/one ./sub/two' \
+    'with --all-files only dtctl'"'"'s own folder stays here'
+clean
+run dtctl push --exclude 'data/' --exclude '*wo' tree/
+is "$status $(sent)" '0 ./.dtctlignore' '--exclude leaves out as a line of .dtctlignore does'
+for path in .dtctl .dtctl/ .dtctl/default .dtctl/default/secret tree/sub/.dtctl \
+    .dtctl/default/runs; do
+    run dtctl push --all-files "$path"
+    like "$status $err" "^2 .*'$path' belongs to dtctl's own folder" "'$path' cannot be sent"
+done
+ln -s .dtctl/default/secret innocent
+run dtctl push innocent
+like "$status $err" "^2 .*'innocent' belongs to dtctl's own folder" 'nor through a link'
+run dtctl train --input whole=. --input tree=tree -- sh -c \
+    'cd "$DTCTL_INPUT_WHOLE/.." && find . -type f | sort | tee "$DTCTL_OUTPUT_DIR/list"'
+is "$status" 0 'the current folder is an input'  || diag "$err"
+ran=$(ls -d .dtctl/default/runs/*/output)
+unlike "$(cat "$ran/list")" '\.dtctl/|\.git/|\.log|secret|tfstate' \
+    'without dtctl'"'"'s own folder and without what is ignored'
+like "$(cat "$ran/list")" '/tree-[^/]*/data/one' 'and with the rest'
+unlike "$(cd "$node" && grep -rl secret-of-7f3a .)" . 'the node has no key'
+run dtctl train --input results="$ran" -- sh -c 'cat "$DTCTL_INPUT_RESULTS/list"'
+like "$status $out" '^0 .*tree-[^/]*/data/one' 'results of a run may be the input of the next one'
+
+# ---- places -------------------------------------------------------------------------------------
+run dtctl push --to ../../x tree/
+like "$status $err" "^2 .*leads through '\.\.'" '--to does not lead out'
+run dtctl push --replace --to "$node/../../nodes/node0" tree/
+is "$status" 2 'whatever its beginning'
+run dtctl push --replace --to . tree/
+like "$status $err" '^3 .*refusing to replace the whole folder' 'nor does it take all of the node'
+ok 'which is still there' test -d "$node/bin"
+
+# ---- a dry run ----------------------------------------------------------------------------------
+truncate -s 2G large
+run script -qec 'dtctl push --dry-run large' /dev/null
+like "$status $out" '^0 .*would send 1 files, 2\.1 GB.* of 1 node' 'a dry run asks nothing'
+run dtctl push --dry-run --json large
+like "$out" '"event":"would-push".*"bytes":2147483648' 'and says it in JSON'
+unlike "$(find "$node" -name large)" . 'nothing was sent'
+
+run dtctl down
+is "$status" 0 'down'
+done_testing
