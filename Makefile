@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules
 SHELL := /bin/bash
 HASH := \#
 
-BUILD ?= build
+override BUILD := $(or $(BUILD),build)
 BIN ?= $(if $(filter build,$(BUILD)),bin,$(BUILD)/bin)
 PREFIX ?= /usr/local
 SHARE = $(PREFIX)/share
@@ -23,24 +23,25 @@ say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' '$(1)' '$(2)';)
 
 all: programs ## Build bin/dtctl, bin/dtrun and bin/dttrain (default)
 
-# ---- compilers: one set per mode; the user's CFLAGS and LDFLAGS come last --------------------
+# ---- compilers: one set per mode; the user's CFLAGS and LDFLAGS come after ours --------------
 CC_release := musl-gcc
 CC_debug := gcc
 CC_san := clang
 CC_fuzz := clang
 AR := ar
 TOOL := $(CC_$(MODE))
+LINK := $(if $(filter release,$(MODE)),gcc -specs $(O)/gen/static-pie.specs,$(TOOL))
 $(if $(TOOL),,$(error MODE=$(MODE): choose release, debug, san or fuzz))
 
 WARN := -Wall -Wextra -Wvla -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
     -Wformat=2 -Wdouble-promotion
 WARN_lib := -Wconversion -Wno-sign-conversion
-MODE_CFLAGS_release := -O2 -fno-pie -idirafter $(O)/linux-headers
+MODE_CFLAGS_release := -O2 -fPIE -fstack-protector-strong -idirafter $(O)/linux-headers
 MODE_CFLAGS_debug := -O1 -g
 MODE_CFLAGS_san := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer
 MODE_CFLAGS_fuzz := $(MODE_CFLAGS_san) -fsanitize=fuzzer-no-link
-MODE_LDFLAGS_release := -static
+MODE_LDFLAGS_release := -Wl,-z,relro,-z,now,-z,noexecstack
 MODE_LDFLAGS_debug :=
 MODE_LDFLAGS_san := -fsanitize=address,undefined
 MODE_LDFLAGS_fuzz := $(MODE_LDFLAGS_san)
@@ -51,8 +52,10 @@ FINAL_LDFLAGS = -pthread -Wl,--gc-sections -Wl,--build-id=none $(MODE_LDFLAGS_$(
     $(DEPS_LDFLAGS) $(LDFLAGS)
 
 # Kernels: optimised in every mode but san; instruction sets by the end of the file's name, and the
-# choice between them is made at run time.
-KERNEL_CFLAGS := $(if $(filter san fuzz,$(MODE)),-O1,-O3) -ffp-contract=off
+# choice between them is made at run time. These flags come after the user's: the bits of a result
+# must not depend on them. Kernels parse nothing, so they go without the stack protector.
+KERNEL_CFLAGS := $(if $(filter san fuzz,$(MODE)),-O1,-O3) -ffp-contract=off -fno-fast-math \
+    -fno-stack-protector
 AVX512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
 isa = $(if $(filter %_avx2,$*),-mavx2 -mfma,$(if $(filter %_avx512,$*),$(AVX512),$(if \
     $(filter %_bf16,$*),$(AVX512) -mavx512bf16)))
@@ -106,9 +109,10 @@ programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS)) cuda
 define program_rule
 $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(LAYERS_$(1))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
-	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(TOOL) -o $$@.new $$(filter %.o,$$^) \
+	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \
 	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \
-	    $(if $(filter release,$(MODE)),strip -s $$@.new && tests/build/is-static $$@.new &&) \
+	    $(if $(filter release,$(MODE)),tests/build/is-static --symbols $$@.new && \
+	    strip -s $$@.new &&) \
 	    mv $$@.new $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
@@ -123,11 +127,15 @@ endif
 
 # ---- generated files ------------------------------------------------------------------------
 # Objects are made again when the flags change, not when the Makefile does. musl-gcc hides the
-# kernel's headers; the links show it only linux/, asm/ and asm-generic/.
+# kernel's headers; the links show it only linux/, asm/ and asm-generic/. It cannot link a static
+# PIE either: its specs, changed in two places, let gcc do that.
 $(O)/.flags: FORCE
 	$(Q)mkdir -p $(O)/gen $(O)/linux-headers && for d in linux asm asm-generic; do \
 	    for p in /usr/include/$$d /usr/include/$$(uname -m)-linux-gnu/$$d; do \
 	        if [ -d $$p ]; then ln -sfn $$p $(O)/linux-headers/$$d; break; fi; done; done
+	$(if $(filter release,$(MODE)),$(Q)sed -e 's|Scrt1\.o|rcrt1.o|' \
+	    -e 's|-dynamic-linker [^ ]*|-static -pie --no-dynamic-linker -z text|' \
+	    "$$(musl-gcc -v 2>&1 | sed -n 's/^Reading specs from //p')" > $(O)/gen/static-pie.specs)
 	$(Q)echo '$(TOOL) $(KERNEL_CFLAGS) $(AVX512) $(FINAL_CFLAGS) $(FINAL_LDFLAGS)' > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
@@ -153,7 +161,10 @@ BUILD_INFO_USERS := $(shell grep -ls 'include "build_info.h"' lib/*/*.c cmd/*/*.
 $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 
 # ---- install, dist, demo, housekeeping --------------------------------------------------------
-install: all ## Install programs, man pages and completions below $(DESTDIR)$(PREFIX)
+# Copies what is built and compiles nothing: the user who installs has caches of its own, or none.
+install: ## Install the built programs, man pages and completions below $(DESTDIR)$(PREFIX)
+	$(Q)for p in $(PROGRAMS); do [ -x $(BIN)/$$p ] || \
+	    { echo "install: $(BIN)/$$p is not built yet (try: make)" >&2; exit 1; }; done
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install -d $(addprefix $(DESTDIR),$(MANDIR)/man1 $(MANDIR)/man5 \
@@ -170,10 +181,14 @@ dist: ## Pack the committed sources into dist/dtctl-VERSION.tar.gz with SHA256SU
 	$(Q)lib/third_party/dist $(VERSION) $(DIST)
 
 demo: ## From nothing to two trained nodes: setup, deps, build, up, train, down
-	$(SUBMAKE) setup
-	$(SUBMAKE) deps
+	$(SUBMAKE) TIER=build setup
+	$(SUBMAKE) MODE=release deps
 	$(SUBMAKE) MODE=release programs
 	$(Q)tests/demo.sh $(BIN)/dtctl
+
+F ?= test
+fresh: ## Both README commands in minimal roots of Debian 12 and 13 (F=demo: one; root, network)
+	$(Q)tests/fresh $(F)
 
 N ?= 4
 hosts: programs ## A shell inside a cluster of N=4 namespace hosts with sshd (needs root)
@@ -207,5 +222,5 @@ help: ## Show this list
 	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs one of them.'
 
 FORCE:
-.PHONY: all programs cuda install dist demo hosts bench clean help FORCE
+.PHONY: all programs cuda install dist demo fresh hosts bench clean help FORCE
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

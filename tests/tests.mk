@@ -34,7 +34,7 @@ TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lm
 
 define test_rule
 $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(test_cmd_objects) $(call archives,$(test_layers))
-	$$(call say,LINK,$$@)$(TOOL) -o $$@ $$(filter %.o,$$^) $$(call group,$$(filter %.a,$$^)) \
+	$$(call say,LINK,$$@)$(LINK) -o $$@ $$(filter %.o,$$^) $$(call group,$$(filter %.a,$$^)) \
 	    $$(FINAL_LDFLAGS) -Wl,--as-needed $(2) $(TEST_THIRD)
 endef
 $(foreach t,$(TEST_C) $(TOOL_C),$(eval $(call test_rule,$(t))))
@@ -60,6 +60,7 @@ SUBMAKE = +$(Q)$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFL
 JOBS := $(shell nproc)
 
 test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
+	$(Q)lib/third_party/deps build && lib/third_party/deps build san
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
 	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))
 	$(if $(TEST_C_CHOSEN),$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN)))
@@ -68,9 +69,18 @@ test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line
 	    tests/run $(call names,san,$(TEST_C_CHOSEN)) $(call names,release,$(TEST_C_CHOSEN)) \
 	    $(call names,san,$(FUZZ_C_CHOSEN)) $(SCRIPTS_CHOSEN)
 
+# The generators of tests/soak run in `make test`, too, each for less than a minute with a seed that
+# is always the same.
+MINUTES ?= 60
+SOAK := $(sort $(if $(T),$(foreach n,$(T),$(wildcard tests/soak/$(n).t)),$(wildcard tests/soak/*.t)))
+soak: ## Run the generators of tests/soak for MINUTES (60) with fresh seeds (SEED=n, T=name)
+	$(SUBMAKE) MODE=release programs test-programs
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
+	    SOAK_SEED=$(SEED) tests/soak/run $(MINUTES) $(SOAK)
+
 FUZZ_SECONDS ?= 30
 fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
 	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
 	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
 
-.PHONY: test test-programs fuzz-programs fuzz
+.PHONY: test test-programs fuzz-programs fuzz soak

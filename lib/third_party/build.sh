@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # build.sh: compiles the fetched archives with musl-gcc into OUT/{include,lib,licenses,versions}.
 # Sourced by deps, which sets here, cache and cc, and defines pinned and die. Every library is
-# static, position dependent, in sections, and carries no path of the machine it was built on.
+# static, position independent, in sections, and carries no path of the machine it was built on.
 
 jobs=2
 : "${here:?}" "${cache:?}" "${cc:?}"
@@ -18,13 +18,16 @@ build_log() { # NAME COMMAND…: runs the command quietly; on failure shows its 
     fi
 }
 
+# The pinned file of NAME that was fetched; pins may name several packings of one release.
+archive() { # NAME
+    pinned "$1" | while read -r _ _ _ file _; do
+        [ ! -f "$work/archives/$file" ] || echo "$work/archives/$file"
+    done | head -n 1
+}
+
 unpack() { # NAME DIR
-    local file
-    file=$(pinned "$1" | while read -r _ _ _ f _; do
-        [ ! -f "$work/archives/$f" ] || echo "$f"
-    done)
     mkdir -p "$2"
-    tar -xf "$work/archives/$(head -n 1 <<<"$file")" -C "$2" --strip-components=1 --no-same-owner
+    tar -xf "$(archive "$1")" -C "$2" --strip-components=1 --no-same-owner
 }
 
 # musl-gcc hides the kernel's headers; OpenSSL wants linux/mman.h.
@@ -70,17 +73,10 @@ build_openssl() {
 # Debian's security patches, in the order of their series file, and our own; each is named in
 # versions.
 libssh2_patch() { # SRC
-    local archive patch version
-    archive=$(find "$work/archives" -name 'libssh2_*.debian.tar.xz' | head -n 1)
-    [ -n "$archive" ] || die 'the security patches for libssh2 are missing'
-    version=${archive##*/libssh2_} version=${version%.debian.tar.xz}
-    if [ "$version" != "$(pinned_version libssh2-debian)" ]; then
-        dpkg --compare-versions "$version" gt "$(pinned_version libssh2-debian)" ||
-            die "the patches for libssh2 are $version, older than pinned"
-    fi
+    local patch
     mkdir -p "$work/libssh2-debian"
-    tar -xf "$archive" -C "$work/libssh2-debian" --no-same-owner
-    echo "libssh2 patches $version $(sha256sum <"$archive" | cut -d' ' -f1)" >>"$out/versions"
+    tar -xf "$(archive libssh2-debian)" -C "$work/libssh2-debian" --no-same-owner
+    pinned libssh2-debian | awk 'NR == 1 { print "libssh2 patches", $2, $3 }' >>"$out/versions"
     while read -r patch _; do
         [[ $patch != \#* && -n $patch ]] || continue
         build_log "libssh2: $patch" patch -d "$1" -p1 --forward --batch \
@@ -118,7 +114,7 @@ build_jpeg() {
     mkdir -p "$src/build"
     cd "$src/build" || return
     build_log 'libjpeg-turbo: configure' cmake .. -DCMAKE_C_COMPILER="$cc" \
-        -DCMAKE_C_FLAGS="$cflags -no-pie" -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF \
+        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_EXE_LINKER_FLAGS=-static-pie -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF \
         -DENABLE_STATIC=ON \
         -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_JAVA=OFF -DBUILD=dtctl
     build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static
@@ -147,7 +143,7 @@ build_versions() {
 
 build_all() { # WORK OUT
     work=$1 out=$2
-    cflags="-O2 -g0 -fno-pie -ffunction-sections -fdata-sections -ffile-prefix-map=$work=. \
+    cflags="-O2 -g0 -fPIE -fstack-protector-strong -ffunction-sections -fdata-sections -ffile-prefix-map=$work=. \
 -idirafter $work/linux"
     mkdir -p "$out/include" "$out/lib" "$out/licenses"
     build_headers

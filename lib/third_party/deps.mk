@@ -2,6 +2,8 @@
 # Third-party libraries for the shipped programs: built by `make deps` into a cache outside the
 # tree, in a folder named by the hash of pins, flags and compiler. San and fuzz get libssh2 with our
 # patches, under sanitizers, and the rest from the system; debug has all from the system.
+# `make setup` and `make deps` download (and `make demo` and `make test`, which call them); no other
+# target does.
 
 ifneq ($(filter release san fuzz,$(MODE)),)
 DEPS := $(shell lib/third_party/deps path $(if $(filter san fuzz,$(MODE)),san))
@@ -12,13 +14,15 @@ $(DEPS)/versions:
 	@echo "the pinned libraries are not built yet: run 'make deps' (or 'make demo')" >&2; exit 1
 endif
 
-setup: ## Install the tools that this machine lacks (asks only for what is missing)
-	$(Q)lib/third_party/setup
+# -y in YES=1 answers the question; TIER is what to install for: build, test or cloud.
+TIER ?= cloud
+setup: ## Install what this machine lacks for TIER=build, test or cloud (all; asks, YES=1)
+	$(Q)lib/third_party/setup $(if $(YES),-y) $(TIER)
 
 setup-quiet:
-	$(Q)lib/third_party/setup --quiet
+	$(Q)lib/third_party/setup --quiet $(if $(YES),-y)
 
-deps: ## Fetch, verify and build the pinned libraries (the only step that downloads)
-	$(Q)lib/third_party/deps build
+deps: ## Fetch, verify and build the pinned libraries (MODE=san: those of the sanitizer build)
+	$(Q)lib/third_party/deps build $(if $(filter san fuzz,$(MODE)),san)
 
 .PHONY: setup setup-quiet deps

@@ -5,6 +5,7 @@
 # packages. A file has its final name only after its SHA-256 was compared with the pin.
 
 fetch_seconds_max=600
+apt_suite=trixie
 apt_tries_max=4
 
 hash_is() { # FILE SHA256
@@ -32,7 +33,7 @@ fetch_archives() { # FILE SHA256 DIR
 fetch_upstream() { # FILE SHA256 DIR URL
     [ "$4" != - ] && [ -z "${DTCTL_NO_UPSTREAM-}" ] && command -v curl >/dev/null || return 1
     curl -fsSL --proto '=https' --proto-redir '=https' --connect-timeout 10 \
-        --max-time $fetch_seconds_max -o "$3/$1.part" "$4" 2>/dev/null || {
+        --max-time $fetch_seconds_max -o "$3/$1.part" "$4" 2>"$3/$1.why" || {
         rm -f "$3/$1.part"
         return 1
     }
@@ -40,13 +41,14 @@ fetch_upstream() { # FILE SHA256 DIR URL
 }
 
 # ---- the distribution's source packages --------------------------------------------------------
-# A private apt state, and source lists derived from the machine's own: same site, the suite of
-# Debian 13. A dated snapshot of the archive is tried as it is and then without its date.
+# A private apt state, and source lists derived from the machine's own: same site, another suite
+# (apt_suite, Debian 13 unless the caller sets it). A dated snapshot of the archive is tried as it is and then without its date.
 
 apt_private() { # DIR COMMAND…
     local dir=$1
     shift
     "$1" -q -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=- \
+        -o APT::Get::AllowUnauthenticated=false -o Acquire::AllowInsecureRepositories=false \
         -o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache" -o APT::Sandbox::User=root \
         -o Debug::NoLocking=true -o Acquire::Check-Valid-Until=false -o Acquire::Retries=2 \
         -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 "${@:2}"
@@ -62,7 +64,7 @@ apt_sites() {
             index($2, name) == 1 || $2 ~ /^(stable|oldstable|testing)/' | sort -u
 }
 
-# apt_sources FILTER [TYPE]: sources.list lines for Debian 13, each site passed through sed FILTER.
+# apt_sources FILTER [TYPE]: sources.list lines for apt_suite, each site passed through sed FILTER.
 apt_sources() {
     local site suite keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=''
     local type=${2:-deb-src}
@@ -70,8 +72,8 @@ apt_sources() {
     apt_sites | while read -r site suite; do
         site=$(sed -E "$1" <<<"${site%/}")
         case $suite in
-        *-security*) echo "$type $options$site trixie-security main" ;;
-        *) printf "$type $options%s %s main\n" "$site" trixie "$site" trixie-updates ;;
+        *-security*) echo "$type $options$site $apt_suite-security main" ;;
+        *) printf "$type $options%s %s main\n" "$site" $apt_suite "$site" $apt_suite-updates ;;
         esac
     done | sort -u
 }
@@ -86,7 +88,7 @@ apt_prepare() { # DIR [TYPE]
         [ -s "$state/sources.list" ] || continue
         [ $n -eq 1 ] || ! cmp -s "$state/sources.list" "$1/apt1/sources.list" || continue
         apt_private "$state" apt-get update >"$state/log" 2>&1 || true
-        if grep -qE '^(Get|Hit).* trixie' "$state/log"; then echo "$state"; fi
+        if grep -qE "^(Get|Hit).* $apt_suite" "$state/log"; then echo "$state"; fi
     done
 }
 
@@ -99,17 +101,19 @@ apt_files() { # STATE PACKAGE
         inside && /^ / && length($1) == 64 { row[n++] = $1 " " $3 } END { flush() }' | sort -u
 }
 
-# apt_get STATE PACKAGE VERSION FILE SHA256 TARGET: apt-get fails when any file of the package is
-# missing at the mirror; only the wanted one matters, and its hash decides. Mirrors behind a
-# balancer miss a file now and then, so it is asked for again.
+# apt_get STATE PACKAGE VERSION FILE SHA256 TARGET: brings one file of a source package. apt-get
+# downloads the other files of that version too, into a folder of their own, and fails when any is
+# missing at the mirror; only FILE counts, and its hash decides. Mirrors behind a balancer miss a
+# file now and then, so it is asked for again.
 apt_get() {
-    local work=$1/download try
+    local work=$1/download-$3 try
     mkdir -p "$work"
     for ((try = 1; try <= apt_tries_max; try++)); do
         (cd "$work" &&
             apt_private "$1" apt-get source --download-only "$2=$3" >"$1/log" 2>&1) || true
         if [ -f "$work/$4" ]; then
             verified "$work/$4" "$5" "$6" "Debian's source package $2 $3"
+            rm -rf "$work"
             return 0
         fi
         sleep "$try"
@@ -137,21 +141,8 @@ fetch_distribution() { # NAME FILE SHA256 DIR
         while read -r version hash file; do
             [ "$hash" = "$3" ] || continue
             apt_get "$state" "$package" "$version" "$file" "$3" "$4/$2" && return 0
-        done < <(apt_files "$state" "$package")
+        done < <(apt_files "$state" "$package" | sort -rV)
     done <"$4/.apt/states"
-    return 1
-}
-
-# The security patches may be newer than the pin: then apt's signed package index vouches for them.
-fetch_newer_patches() { # PINNED_VERSION DIR
-    local state version hash file
-    while read -r state; do
-        while read -r version hash file; do
-            [[ $file == *.debian.tar.xz && $version == 1.11.1-* ]] || continue
-            dpkg --compare-versions "$version" gt "$1" || continue
-            apt_get "$state" libssh2 "$version" "$file" "$hash" "$2/$file" && return 0
-        done < <(apt_files "$state" libssh2 | sort -rV)
-    done <"$2/.apt/states"
     return 1
 }
 
@@ -166,9 +157,10 @@ fetch() { # NAME DIR
         fetch_upstream "$file" "$hash" "$2" "$url" && return 0
         fetch_distribution "$name" "$file" "$hash" "$2" && return 0
         wanted+="
-    $file (SHA-256 $hash, upstream address: $url)"
+    $file (SHA-256 $hash, upstream address: $url)$(
+            [ ! -s "$2/$file.why" ] || printf '\n        %s' "$(tail -n 1 "$2/$file.why")"
+        )"
     done < <(pinned "$1")
-    [ "$1" = libssh2-debian ] && fetch_newer_patches "$(pinned_version "$1")" "$2" && return 0
     die "cannot get $1: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not at its" \
         "upstream address, and not among Debian 13's source packages at this machine's apt site." \
         "Try again, or put this file into a folder and set DTCTL_ARCHIVES to it:$wanted"

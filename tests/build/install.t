@@ -17,8 +17,31 @@ like "$out" '\.TH "DTCTL"' 'there is a manual page'
 ok 'and one of the file' grep -q '^\.TH' "$WORK/stage/opt/dtctl/share/man/man5/dtctl.toml.5"
 ok 'bash takes the completions' \
     bash -n "$WORK/stage/opt/dtctl/share/bash-completion/completions/dtctl"
+completions=$WORK/stage/opt/dtctl/share
+for shell in zsh fish; do
+    case $shell in
+    zsh) file=$completions/zsh/site-functions/_dtctl ;;
+    fish) file=$completions/fish/vendor_completions.d/dtctl.fish ;;
+    esac
+    if command -v $shell >/dev/null; then
+        ok "$shell takes the completions" $shell -n "$file"
+    else
+        skip 1 "$shell is not installed"
+    fi
+done
+if command -v groff >/dev/null; then
+    run groff -man -Kutf8 -Tutf8 -wall "$WORK/stage/opt/dtctl/share/man/man1/dtctl.1"
+    is "$err" '' 'groff lays the manual page out without a warning'
+else
+    skip 1 'groff is not installed'
+fi
 run find "$WORK/stage" -type f -not -path '*/opt/dtctl/*'
 is "$out" '' 'nothing goes elsewhere'
+
+run build install DESTDIR="$WORK/none" BIN="$WORK/nothing-built"
+is "$status:$(grep -c 'is not built yet (try: make)' <<<"$err")" 2:1 'make install builds nothing'
+run make --no-print-directory -n -C "$SRC" clean BUILD=
+unlike "$out" ' /(release|bin|san)' 'make clean with an empty BUILD= stays in the tree'
 
 if git -C "$SRC" rev-parse HEAD >/dev/null 2>&1; then
     ok 'make dist' build dist DIST="$WORK/one"

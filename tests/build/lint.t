@@ -11,21 +11,25 @@ run "$lint/layers" tree
 is "$status" 0 'layers: an arrow that points down passes'
 echo '#include "sys/loop.h"' >tree/lib/base/bad.c
 echo '#include "../base/err.h"' >tree/lib/sys/dots.c
+printf '#include <base/err.h>\n#include <sys/types.h>\n' >tree/lib/sys/angle.c
+echo 'int err;' >tree/lib/base/err.h
 echo 'int x;' >tree/lib/odd/x.c
 run "$lint/layers" tree
 is "$status" 123 'layers: it refuses'
 like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
 like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots'
+like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' 'layers: ours in angle brackets'
+unlike "$out" 'angle.c:2' 'layers: but not those of the system'
 like "$out" 'layer odd is not in' 'layers: an unknown folder'
 
 mkdir -p lib/x cmd
 printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}\n' >lib/x/a.c
-printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n}\n' >cmd/a.c
+printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n    f = system;\n}\n' >cmd/a.c
 run "$lint/calls" lib/x/a.c cmd/a.c
 is "$status" 1 'calls: it refuses'
 is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\n'\
-'lib/x/a.c:3: puts() is banned in libraries' \
-    'calls: exactly the two, not those in comments, strings, members and programs'
+$'lib/x/a.c:3: puts() is banned in libraries\ncmd/a.c:5: system() is banned everywhere' \
+    'calls: exactly the three, not those in comments, strings, members and programs'
 
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"

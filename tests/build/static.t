@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The shipped programs: static, stripped, no larger than promised, and carrying no path of the
+# The shipped programs: static at an address the kernel chooses, hardened, stripped, no larger than promised, and carrying no path of the
 # build.
 source "${0%/*}/../lib.sh"
 check=$SRC/tests/build/is-static
@@ -8,6 +8,15 @@ check=$SRC/tests/build/is-static
 run "$check" /bin/sh
 is "$status" 1 'the check refuses a dynamic program'
 like "$err" 'program interpreter' 'and says why'
+printf 'int main(void) { return 0; }\n' >main.c
+refused() { # REASON FLAG…
+    gcc -o program main.c "${@:2}" 2>gcc.log || diag "$(cat gcc.log)"
+    run "$check" --symbols program
+    like "$status:$err" "^1:.*$1" "it refuses one that $1"
+}
+refused 'has a fixed address' -static -no-pie
+refused 'is not linked with -z now' -static-pie -Wl,-z,lazy
+refused 'has an executable stack' -static-pie -Wl,-z,now,-z,execstack
 
 declare -A bytes_max=([dtctl]=12000000 [dtrun]=4000000 [dttrain]=8000000)
 for program in dtctl dtrun dttrain; do

@@ -3,7 +3,8 @@
 # passed.
 
 LINT := $(BUILD)/lint
-LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c))
+LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c \
+    benchmarks/*.c))
 LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/cpu/*.h cmd/*/*.h tests/*.h \
     tests/*/*.h))
 LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
@@ -44,7 +45,12 @@ $(LINT)/measure: tests/lint/measure.c
 $(LINT)/gen/build_info.h: lib/third_party/build_info.sh
 	$(Q)mkdir -p $(@D) && $< $(VERSION) > $@
 
-$(LINT)/%.c.ok: %.c .clang-format .clang-tidy tests/lint/analyzer.h | $(LINT)/gen/build_info.h
+# A file that passed is looked at again when it, a header, or what is asked of it has changed.
+$(LINT)/.flags: FORCE
+	$(Q)mkdir -p $(@D) && echo '$(value LINT_FLAGS) $(WARN) $(WARN_lib) $(CPPCHECK_OFF)' > $@.new && \
+	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(LINT)/%.c.ok: %.c $(LINT)/.flags .clang-format .clang-tidy tests/lint/analyzer.h | $(LINT)/gen/build_info.h
 	$(Q)mkdir -p $(@D) && $(formatted) && \
 	    gcc $(LINT_FLAGS) -O2 -MMD -MP -MF $@.d -MT $@ -c -o $@.o $< && rm -f $@.o && \
 	    clang $(LINT_FLAGS) -Wno-string-conversion -fsyntax-only $< && \
@@ -62,7 +68,7 @@ lint-cppcheck:
 	$(Q)mkdir -p $(LINT)/cppcheck && cppcheck --quiet --std=c11 --platform=unix64 -j2 \
 	    --enable=warning,performance --error-exitcode=1 --cppcheck-build-dir=$(LINT)/cppcheck \
 	    --library=tests/lint/cppcheck.cfg $(addprefix --suppress=,$(CPPCHECK_OFF)) -Ilib -I. \
-	    --template='{file}:{line}: {id}: {message}' -D__x86_64__ $(filter-out tests/%,$(LINT_C))
+	    --template='{file}:{line}: {id}: {message}' -D__x86_64__ $(filter-out tests/% benchmarks/%,$(LINT_C))
 
 # Laid out as `terraform fmt` does it, where that is installed.
 lint-terraform:
