@@ -15,16 +15,15 @@ static void *grow(struct arena *a, void *items, size_t count, size_t size) {
     return more;
 }
 
-static int check_room(size_t count, struct err *e) {
-    if (count < OPTION_ITEMS_MAX)
-        return 0;
-    return err_set(e, ERR_CONFIG, "more than %d items", OPTION_ITEMS_MAX);
+static int check_room(const struct option_row *r, size_t count, struct err *e) {
+    size_t most = r->items_max ? r->items_max : OPTION_ITEMS_MAX;
+    return count < most ? 0 : err_set(e, ERR_CONFIG, "more than %zu items", most);
 }
 
 int option_put_item(struct arena *a, const struct option_row *r, const char *text, void *dest,
                     struct err *e) {
     struct option_list *list = dest;
-    if (check_room(list->count, e) < 0 || (r->check && r->check(text, e) < 0))
+    if (check_room(r, list->count, e) < 0 || (r->check && r->check(text, e) < 0))
         return -1;
     list->items = grow(a, list->items, list->count, sizeof *list->items);
     list->items[list->count++] =
@@ -36,12 +35,13 @@ int option_put_item(struct arena *a, const struct option_row *r, const char *tex
 int option_put_pair(struct arena *a, const struct option_row *r, const char *name,
                     const char *value, size_t before, void *dest, struct err *e) {
     struct option_map *map = dest;
-    if (check_room(map->count, e) < 0 || (r->check_name && r->check_name(name, e) < 0) ||
-        (r->check && r->check(value, e) < 0))
-        return -1;
     size_t i = 0;
+    if ((r->check_name && r->check_name(name, e) < 0) || (r->check && r->check(value, e) < 0))
+        return -1;
     while (i < before && strcmp(map->items[i].name, name) != 0)
         i++;
+    if (i >= before && check_room(r, map->count, e) < 0)
+        return -1;
     if (i >= before) {
         map->items = grow(a, map->items, map->count, sizeof *map->items);
         i = map->count++;
@@ -70,7 +70,7 @@ int option_put_record(struct arena *a, const struct option_row *r, const void *e
                       size_t before, void *dest, struct err *e) {
     struct option_records *all = dest;
     size_t size = r->record->size, i = before;
-    if (check_room(all->count, e) < 0)
+    if (check_room(r, all->count, e) < 0)
         return -1;
     if (r->record->named)
         for (i = 0; i < before; i++)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of every command, and the tables of dtctl.toml that are not about one run.
 #include "conf/config.h"
+#include "conf/metric_expression.h"
 
 #include <ctype.h>
-#include <regex.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -55,22 +55,6 @@ static int check_value(const char *value, struct err *e) {
         return 0;
     return err_set(e, ERR_CONFIG, "the value has %zu bytes; the maximum is %d", strlen(value),
                    VALUE_BYTES_MAX);
-}
-
-static int check_regex(const char *text, struct err *e) {
-    regex_t re;
-    char why[128];
-    int code = regcomp(&re, text, REG_EXTENDED);
-    if (code) {
-        regerror(code, &re, why, sizeof why);
-        return err_set(e, ERR_CONFIG, "'%.100s' is no extended regular expression: %s", text, why);
-    }
-    size_t groups = re.re_nsub;
-    regfree(&re);
-    if (groups == 0)
-        return err_set(e, ERR_CONFIG, "'%.100s' has no group: put the number between parentheses",
-                       text);
-    return 0;
 }
 
 static int check_host(const char *text, struct err *e) {
@@ -342,8 +326,9 @@ static const struct option_row rows[] = {
      .type = OPTION_MAP,
      AT(metrics),
      .arg = "NAME=REGEX",
-     .check_name = check_name,
-     .check = check_regex,
+     .items_max = METRIC_COUNT_MAX,
+     .check_name = metric_expression_check_name,
+     .check = metric_expression_check,
      .help = "Number to take out of the workers' lines: an extended regular expression, whose "
              "first group is the number; may be repeated."},
     {.key = "env",

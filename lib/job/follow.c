@@ -214,6 +214,30 @@ static void follow_start(struct follow_node *n) {
 
 // ---- all nodes ---------------------------------------------------------------------------------
 
+// An expression was checked before the run was sent; one that a run of another version has is
+// passed over, since the run's results matter more.
+static void add_metrics(struct follow *f) {
+    const struct option_map *all = &f->run->metrics;
+    for (size_t i = 0; i < all->count; i++) {
+        struct err e = {0};
+        if (metric_add(&f->metrics, f->session->arena, all->items[i].name, all->items[i].value,
+                       &e) < 0)
+            log_warn("a metric is not read", "reason=\"%s\"", e.text);
+    }
+}
+
+// What this side has already goes to the story.
+static int open_mirror(struct follow_node *n, struct err *e) {
+    struct follow *f = n->follow;
+    struct session *s = f->session;
+    const char *dir = run_node_path(&s->cluster, f->run, n->node->info->name, "");
+    if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
+        mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
+        mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
+        return -1;
+    return 0;
+}
+
 int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
                 const struct follow_view *view, void *ctx, struct err *e) {
     *f = (struct follow){.session = s, .fleet = fleet, .run = run, .view = view, .ctx = ctx};
@@ -221,27 +245,22 @@ int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct
     f->nodes = arena_new(s->arena, struct follow_node, f->count + 1);
     f->events_path = run_path(&s->cluster, run, "events.jsonl");
     f->metrics_path = run_path(&s->cluster, run, "metrics.jsonl");
-    story_init(&f->story, s->arena, run->nodes, run->node_count);
-    for (size_t i = 0; i < run->metrics.count; i++)
-        if (metric_add(&f->metrics, s->arena, run->metrics.items[i].name,
-                       run->metrics.items[i].value, e) < 0)
-            return -1;
-    f->replaying = true;
-    for (size_t i = 0; i < f->count; i++) {
+    for (size_t i = 0; i < f->count; i++) { // all of them, as follow_close takes all
         struct follow_node *n = &f->nodes[i];
         n->follow = f;
         n->node = &fleet->nodes[i];
         n->index = i;
         n->node->work = n;
-        const char *dir = run_node_path(&s->cluster, run, n->node->info->name, "");
-        if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
-            mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
-            mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
-            return -1;
     }
-    f->replaying = false;
     fleet->on_lost = on_fleet_lost;
     fleet->on_back = on_fleet_back;
+    story_init(&f->story, s->arena, run->nodes, run->node_count);
+    add_metrics(f);
+    f->replaying = true;
+    for (size_t i = 0; i < f->count; i++)
+        if (open_mirror(&f->nodes[i], e) < 0)
+            return -1;
+    f->replaying = false;
     return 0;
 }
 

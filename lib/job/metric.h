@@ -4,30 +4,22 @@
 //     metric_add(&set, "loss", "Loss ([0-9.]+)", e);
 //     metric_match(&set, line, len, on_value, ctx);     // once for each metric that matches
 //
-// Expressions are POSIX extended ones, with \d \w \s (and capitals) and (?: ) as people write them.
-// Pure. Owned by the caller: metric_fini frees the compiled expressions.
+// Names and expressions: conf/metric_expression.h. Pure. Owned by the caller: metric_fini frees the
+// compiled expressions.
 #ifndef JOB_METRIC_H
 #define JOB_METRIC_H
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/str.h"
+#include "conf/metric_expression.h"
 
-#include <regex.h>
 #include <stdint.h>
 
-enum {
-    METRIC_COUNT_MAX = 64,
-    METRIC_NAME_BYTES_MAX = 64,
-    METRIC_REGEX_BYTES_MAX = 1024,
-    METRIC_LINE_BYTES_MAX = 4096, // what is beyond this in a line is not looked at
-    METRIC_GROUPS_MAX = 16,
-};
+enum { METRIC_LINE_BYTES_MAX = 4096 }; // what is beyond this in a line is not looked at
 
 struct metric {
     const char *name;
-    regex_t regex;
-    size_t group; // the group that holds the value
+    struct metric_expression expression;
     double first, last, min, max;
     uint64_t count;
 };
@@ -45,8 +37,5 @@ int metric_add(struct metric_set *set, struct arena *a, const char *name, const 
 void metric_fini(struct metric_set *set);
 // One line without its newline. Updates the figures of each metric that matched, then calls cb.
 void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
-
-// The translation alone, for tests: people's expression to a POSIX one; the group to read.
-int metric_translate(const char *regex, struct strbuf *posix, size_t *group, struct err *e);
 
 #endif

@@ -181,8 +181,8 @@ static void text_figures(const struct summary *s, struct strbuf *out) {
     for (size_t i = 0; i < s->follow->metrics.count; i++) {
         const struct metric *m = &s->follow->metrics.metrics[i];
         if (m->count)
-            strbuf_addf(out, "  %-9s%g (from %g, %llu values)\n", m->name, m->last, m->first,
-                        (unsigned long long)m->count);
+            strbuf_addf(out, "  %-8s %g (from %g, %llu value%s)\n", m->name, m->last, m->first,
+                        (unsigned long long)m->count, m->count == 1 ? "" : "s");
     }
 }
 

@@ -52,7 +52,7 @@ cd code || exit
 cat >job.sh <<'END'
 echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR"
 . ./part.sh
-echo "loss=0.$((5 - RANK))"
+echo "loss=0.$((5 - RANK)); SageMaker's form"
 echo "to stderr $RANK" >&2
 echo "$RANK" >"$DTCTL_OUTPUT_DIR/rank$RANK.txt"
 [ "$RANK" != 0 ] || echo weights >"$DTCTL_MODEL_DIR/model.bin"
@@ -60,7 +60,11 @@ END
 echo 'echo part of $RANK' >part.sh
 cd .. || exit
 (cd code && ln -s ../.dtctl .dtctl)
-run bash -c 'cd code && dtctl train --nproc-per-node 2 --metric "loss=loss=([0-9.]+)" -- sh job.sh'
+run dtctl train --metric 'loss=\S+?=([0-9]+)' -- touch "$WORK/began"
+is "$status/$(ls "$WORK/began" 2>&1 | grep -c 'No such')" 2/1 \
+    'an expression that is not supported is refused before anything runs'
+like "$err" "--metric: expression '.*' \(as few as possible\) is supported only as" 'with the reason'
+run bash -c 'cd code && dtctl train --nproc-per-node 2 --metric "train:loss=loss=(.*?);" -- sh job.sh'
 is "$status" 0 'a script and the file it needs'
 for r in 0 1 2 3; do
     like "$out" "\\[node$((r / 2)):$r\\] rank $r of 4 at 127.0.0.2" "rank $r, where it ran"
@@ -72,7 +76,7 @@ is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'output of ev
 is "$(cat "$r/output/model/model.bin")" weights 'and the model'
 is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'and the logs by rank'
 is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
-is "$(grep -c '"name":"loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
+is "$(grep -c '"name":"train:loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
 like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
     'events tell the story in order'
 written=$(cat "$r"/*.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/*.toml)

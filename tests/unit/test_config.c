@@ -359,7 +359,19 @@ static void test_load(void) {
     is_str(load("train", "--tee=0:4", NULL, NULL),
            "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", "a wrong one");
     is_str(load("train", "--metric=l=loss", NULL, NULL),
-           "--metric: 'loss' has no group: put the number between parentheses", "a metric");
+           "--metric: expression 'loss': it has no group (try: put the number between "
+           "parentheses)",
+           "a metric");
+    is_str(load("train", "--metric=l=\\S+?=([0-9]+)", NULL, NULL),
+           "--metric: expression '\\S+?=([0-9]+)': '+?' (as few as possible) is supported only as "
+           "(.*?) before one last character (try: [^;]* for all up to ';')",
+           "one that is not supported is refused before anything is sent");
+    is_str(load("train", NULL, "[metrics]\nx = \"a\"\n", NULL),
+           "dtctl.toml:2:5: metrics.x: expression 'a': it has no group (try: put the number "
+           "between parentheses)",
+           "also in the file");
+    is_str(load("train", "--metric=train:loss=train_loss=(.*?);", NULL, NULL), "",
+           "a name and an expression of SageMaker's");
     is_str(load("train", "--env=A-B=1", NULL, NULL),
            "--env: 'A-B' is no name of a variable: letters, digits, '_'", "a variable's name");
     is_str(load("train", "--input=../x=/d", NULL, NULL),

@@ -67,6 +67,16 @@ static void figures(void) {
     arena_fini(&a);
 }
 
+static void names(void) {
+    static const char *const good[] = {"loss", "train:loss", "validation:error", "val/acc@1", "5"};
+    static const char *const bad[] = {"", ":x", "a b", "a=b", "a\x1b", "\xc3\xa9", "a\nb"};
+    struct err e = {0};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        is_int(metric_expression_check_name(good[i], &e), 0, "'%s' is a name", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        is_int(metric_expression_check_name(bad[i], &e), -1, "name %zu is refused", i);
+}
+
 int main(void) {
     finds("Loss ([0-9.]+)", "Epoch: [0] Loss 2.30 (2.31)", 2.30);
     finds("loss=(\\d+\\.\\d+)", "step=3 loss=0.125", 0.125);
@@ -74,7 +84,22 @@ int main(void) {
     finds("Acc@1\\s+(\\S+)", " * Acc@1 46.340 Acc@5 72.484", 46.34);
     finds("\\[\\s*(\\d+)/", "Epoch: [0][ 10/782]", 10);
     finds("x\\t([0-9]+)", "x\t5", 5);
+    finds("train_loss=(.*?);", "a;train_loss=0.5;val=3;", 0.5);
+    finds("loss: (.*?),", "loss: 1e-3, acc: 2,", 1e-3);
+    finds("loss (.*?)\\)", "(loss 4) (5)", 4);
+    finds("([e\\-+0-9\\\\.]*)$", "x 1e-5", 1e-5);
+    finds("=([^\\]]+)", "[a=5]", 5);
     refuses("Loss", "has no group");
+    refuses("(.*?)", "as few as possible");
+    refuses("(.*?);x", "as few as possible");
+    refuses("(.*?).", "as few as possible");
+    refuses("(.*?)\\d", "as few as possible");
+    refuses("(.+?);", "as few as possible");
+    refuses("\\S+?=([0-9]+)", "as few as possible");
+    refuses("([0-9]++)", "without going back");
+    refuses("(\\x41)", "'\\x' is not supported");
+    refuses("([a-\\]])", "end of a range");
+    refuses("([\\--9])", "end of a range");
     refuses("(a", "metric 'm'");
     refuses("([0-9)", "'[' without ']'");
     refuses("(a*?)b", "as few as possible");
@@ -83,5 +108,6 @@ int main(void) {
     refuses("(a)\\", "ends with a backslash");
     refuses("([\\D])", "inside brackets");
     figures();
+    names();
     return done_testing();
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Following a run on the operator's side: whatever cannot be opened is an error that closes
+// cleanly; an expression that this version does not take costs its metric, and nothing else.
+#include "elastic/events.h"
+#include "follow_fixture.h"
+#include "job/follow.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+
+// ---- the N-th file that is opened cannot be -----------------------------------------------------
+
+static int open_left = -1; // -1: all can be
+
+static bool open_fails(void) {
+    if (open_left != 0) {
+        open_left -= open_left > 0;
+        return false;
+    }
+    errno = EMFILE;
+    return true;
+}
+
+int open(const char *path, int flags, ...) {
+    va_list ap;
+    va_start(ap, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    return open_fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+DIR *opendir(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? NULL : fdopendir(fd);
+}
+
+static const struct follow_view NOTHING;
+
+static void put(struct follow_fixture *f, const char *name, const char *text) {
+    struct err e = {0};
+    const char *path = run_path(&f->session.cluster, &f->run, name);
+    if (file_make_dirs(file_dir(&f->arena, path), 0700, &e) < 0 ||
+        file_write_atomic(path, text, strlen(text), 0600, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static void opens(void) {
+    static const char event[] = "{\"kind\":\"round\",\"round\":0,\"nproc\":1,\"rank\":0}\n";
+    struct follow_fixture f;
+    fixture_make(&f);
+    put(&f, "nodes/n0/events.jsonl", event);
+    put(&f, "nodes/n0/.begin", "{\"events.jsonl\":0}");
+    put(&f, "nodes/n0/output/metrics.jsonl", "{\"loss\":1}\n");
+    put(&f, "nodes/n1/events.jsonl", event);
+    put(&f, "nodes/n1/attempt_0/0/stdout.log", "line\nrest");
+    int steps = 0, failed = 0;
+    for (int result = -1; result < 0 && steps < 100; steps++) {
+        struct err e = {0};
+        open_left = steps;
+        result = follow_open(&f.follow, &f.session, &f.fleet, &f.run, &NOTHING, NULL, &e);
+        open_left = -1;
+        failed += result < 0;
+        if (result < 0 && !strstr(e.text, "'"))
+            fail("step %d says what cannot be opened: %s", steps, e.text);
+        follow_close(&f.follow);
+        if (f.fleet.on_lost || f.fleet_nodes[0].work || f.fleet_nodes[1].work)
+            fail("step %d: nothing is left behind", steps);
+    }
+    ok(failed > 10 && steps < 100, "every step of opening fails once and closes (%d)", failed);
+    fixture_remove(&f);
+}
+
+static void events_open_fails(void) {
+    struct events ev;
+    struct err e = {0};
+    open_left = 0;
+    is_int(events_open(&ev, "/tmp/x/events.jsonl", "n", &e), -1, "events that cannot be opened");
+    open_left = -1;
+    events_close(&ev);
+    is_int(ev.fd, -1, "close cleanly");
+}
+
+static void old_metrics(void) {
+    static struct option_pair pairs[] = {{"a", "x=(.+?)y z"}, {"b", "loss=([0-9.]+)"}};
+    struct follow_fixture f;
+    struct err e = {0};
+    fixture_make(&f);
+    f.run.metrics = (struct option_map){pairs, 2};
+    is_int(follow_open(&f.follow, &f.session, &f.fleet, &f.run, &NOTHING, NULL, &e), 0,
+           "a run with an expression that is not taken can be followed %s", e.text);
+    is_uint(f.follow.metrics.count, 1, "without that metric");
+    is_str(f.follow.metrics.metrics[0].name, "b", "and with the others");
+    follow_close(&f.follow);
+    fixture_remove(&f);
+}
+
+int main(void) {
+    opens();
+    events_open_fails();
+    old_metrics();
+    return done_testing();
+}
