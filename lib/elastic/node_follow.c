@@ -3,9 +3,15 @@
 // files are the truth and every record names file and offset, so a follower that was cut off goes
 // on where it stopped. Folders are watched as they change; the agent's end is seen on its control
 // socket.
+//
+// Of all files, events.jsonl goes first: a piece of a log is read, then the events that are there
+// are sent, then the piece. So the follower knows of everything that happened before a worker wrote
+// a line when it gets the line, its rank above all. Files take turns of a few pieces each, so that
+// none that grows fast keeps the others, or a node's end, waiting.
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/names.h"
 #include "elastic/node_io.h"
 #include "sys/changes.h"
 #include "sys/file.h"
@@ -20,16 +26,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 128 << 10, FILES_MAX = 65536, FOLDERS_MAX = 65536, PATH_MAX_BYTES = 512 };
+enum {
+    CHUNK_BYTES = 128 << 10,
+    TURN_CHUNKS = 4, // of one file, before the next one has its turn
+    FILES_MAX = 65536,
+    FOLDERS_MAX = 65536,
+    PATH_MAX_BYTES = 512,
+};
+
+static const char EVENTS[] = "events.jsonl";
 
 struct followed {
-    char path[PATH_MAX_BYTES]; // relative to the run's folder
+    const char *path; // relative to the run's folder
     int64_t offset;
+    int64_t until; // the size it had when the end was near
+    bool queued;
+    struct followed *next; // of the queue
 };
 
 struct folder {
-    char path[PATH_MAX_BYTES]; // "" is the run's folder itself
-    int watch;                 // 0: looked at every now and then
+    const char *path; // "" is the run's folder itself
+    int watch;        // 0: looked at every now and then
 };
 
 struct follow {
@@ -38,11 +55,13 @@ struct follow {
     const char *only; // "", "events" or "logs"
     struct changes changes;
     int agent_fd;
-    struct followed *files;
-    int file_count;
-    struct folder *folders;
-    int folder_count;
-    char *chunk;
+    struct names files, folders;          // of struct followed, struct folder
+    struct folder **watched, **looked_at; // by their watch; those without one
+    int watched_room, looked_at_count;
+    struct followed *queue, **queue_end; // files that may have grown, in order
+    struct followed *events;             // NULL: not followed, or not there yet
+    bool last;                           // whatever is there is sent, also unfinished lines
+    char *chunk, *events_chunk;
     bool broken; // nobody reads any more
     int64_t wrote_ms;
 };
@@ -76,42 +95,66 @@ static void send_bytes(struct follow *f, struct followed *file, const char *p, s
 }
 
 static bool is_story(const char *path) {
-    return strcmp(path, "events.jsonl") == 0 || strcmp(path, "output/metrics.jsonl") == 0;
+    return strcmp(path, EVENTS) == 0 || strcmp(path, "output/metrics.jsonl") == 0;
 }
 
-// Sends what is new in a file. last: also an unfinished line at its end.
-static void pump(struct follow *f, struct followed *file, bool last) {
+// Reads what is new in a file, a chunk at most. Lines of a story are whole, but for the last one.
+static size_t read_chunk(struct follow *f, const struct followed *file, char *chunk) {
     char path[FILE_PATH_BYTES_MAX];
+    int64_t room = f->last ? file->until - file->offset : CHUNK_BYTES;
+    size_t want = room < CHUNK_BYTES ? (room > 0 ? (size_t)room : 0) : CHUNK_BYTES;
     snprintf(path, sizeof path, "%s/%s", f->run_dir, file->path);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && !f->broken) {
-        ssize_t n = pread(fd, f->chunk, CHUNK_BYTES, file->offset);
-        if (n <= 0)
+    ssize_t n = fd < 0 ? -1 : pread(fd, chunk, want, file->offset);
+    if (n <= 0)
+        return 0;
+    const char *end = is_story(file->path) ? memrchr(chunk, '\n', (size_t)n) : NULL;
+    if (end && (!f->last || n == CHUNK_BYTES))
+        return (size_t)(end - chunk) + 1;
+    return is_story(file->path) && !f->last && n < CHUNK_BYTES ? 0 : (size_t)n;
+}
+
+static void send_events(struct follow *f) {
+    size_t n;
+    while (f->events && !f->broken && (n = read_chunk(f, f->events, f->events_chunk)) > 0)
+        send_bytes(f, f->events, f->events_chunk, n);
+}
+
+static void enqueue(struct follow *f, struct followed *file) {
+    if (file->queued)
+        return;
+    file->queued = true;
+    file->next = NULL;
+    *f->queue_end = file;
+    f->queue_end = &file->next;
+}
+
+// The turn of the first file of the queue; it goes to the end when it may have more.
+static void send_turn(struct follow *f) {
+    struct followed *file = f->queue;
+    size_t n = 1;
+    f->queue = file->next;
+    if (!f->queue)
+        f->queue_end = &f->queue;
+    file->queued = false;
+    for (int i = 0; i < TURN_CHUNKS && !f->broken; i++) {
+        n = read_chunk(f, file, f->chunk);
+        send_events(f);
+        if (n == 0 || file == f->events)
             return;
-        size_t len = (size_t)n;
-        if (is_story(file->path) && !last) {
-            const char *end = memrchr(f->chunk, '\n', len);
-            if (end)
-                len = (size_t)(end - f->chunk) + 1;
-            else if (len < CHUNK_BYTES) // a line longer than that is cut after all
-                return;
-        }
-        send_bytes(f, file, f->chunk, len);
+        send_bytes(f, file, f->chunk, n);
     }
+    enqueue(f, file);
 }
 
 static struct followed *file_named(struct follow *f, const char *path) {
-    for (int i = 0; i < f->file_count; i++)
-        if (strcmp(f->files[i].path, path) == 0)
-            return &f->files[i];
-    if (f->file_count >= FILES_MAX || strlen(path) >= PATH_MAX_BYTES)
-        return NULL;
-    if ((f->file_count & (f->file_count + 1)) == 0) // room for the next power of two
-        f->files = heap_realloc(f->files, (size_t)(f->file_count + 1) * 2 * sizeof *f->files);
-    struct followed *n = &f->files[f->file_count++];
-    *n = (struct followed){0};
-    snprintf(n->path, sizeof n->path, "%s", path);
-    return n;
+    struct followed *file = names_find(&f->files, path);
+    if (file || f->files.count >= FILES_MAX || strlen(path) >= PATH_MAX_BYTES)
+        return file;
+    file = arena_new(&f->arena, struct followed, 1);
+    file->path = arena_strdup(&f->arena, path);
+    names_put(&f->files, file->path, file);
+    return file;
 }
 
 static bool all_digits(const char *s) {
@@ -130,7 +173,7 @@ static bool want_folder(const char *parent, const char *name) {
 }
 
 static bool want_file(const struct follow *f, const char *parent, const char *name) {
-    bool story = (!parent[0] && strcmp(name, "events.jsonl") == 0) ||
+    bool story = (!parent[0] && strcmp(name, EVENTS) == 0) ||
                  (strcmp(parent, "output") == 0 && strcmp(name, "metrics.jsonl") == 0);
     bool log = (!parent[0] && strcmp(name, "agent.log") == 0) ||
                (str_starts(parent, "attempt_") && strchr(parent, '/') &&
@@ -139,39 +182,60 @@ static bool want_file(const struct follow *f, const char *parent, const char *na
     return (story && strcmp(f->only, "logs") != 0) || (log && strcmp(f->only, "events") != 0);
 }
 
-static void scan_folder(struct follow *f, const char *path, bool last);
+static void scan_folder(struct follow *f, const char *path, bool deep);
 
 static void watch_folder(struct follow *f, const char *path) {
     char full[FILE_PATH_BYTES_MAX];
-    for (int i = 0; i < f->folder_count; i++)
-        if (strcmp(f->folders[i].path, path) == 0)
-            return;
-    if (f->folder_count >= FOLDERS_MAX || strlen(path) >= PATH_MAX_BYTES)
+    if (names_find(&f->folders, path) || f->folders.count >= FOLDERS_MAX ||
+        strlen(path) >= PATH_MAX_BYTES)
         return;
     snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
     int watch = changes_add(&f->changes, full, IN_CREATE | IN_MODIFY | IN_MOVED_TO | IN_ONLYDIR);
     if (watch < 0)
         return;
-    if ((f->folder_count & (f->folder_count + 1)) == 0)
-        f->folders =
-            heap_realloc(f->folders, (size_t)(f->folder_count + 1) * 2 * sizeof *f->folders);
-    struct folder *n = &f->folders[f->folder_count++];
-    n->watch = watch;
-    snprintf(n->path, sizeof n->path, "%s", path);
+    struct folder *n = arena_new(&f->arena, struct folder, 1);
+    *n = (struct folder){arena_strdup(&f->arena, path), watch};
+    names_put(&f->folders, n->path, n);
+    if (watch >= f->watched_room) {
+        int room = f->watched_room;
+        f->watched_room = 2 * watch + 16;
+        f->watched = heap_realloc(f->watched, (size_t)f->watched_room * sizeof *f->watched);
+        memset(f->watched + room, 0, (size_t)(f->watched_room - room) * sizeof *f->watched);
+    }
+    if (watch > 0) {
+        f->watched[watch] = n;
+    } else {
+        int count = ++f->looked_at_count;
+        f->looked_at = heap_realloc(f->looked_at, (size_t)count * sizeof *f->looked_at);
+        f->looked_at[count - 1] = n;
+    }
     scan_folder(f, path, false); // what was made before the watch
 }
 
-static void look_at(struct follow *f, const char *parent, const char *name, bool last) {
+static int64_t size_of(struct follow *f, const char *path) {
+    char full[FILE_PATH_BYTES_MAX];
+    struct stat st;
+    snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
+    return stat(full, &st) == 0 ? st.st_size : 0;
+}
+
+// deep: also what is in folders that are known.
+static void look_at(struct follow *f, const char *parent, const char *name, bool deep) {
     char path[PATH_MAX_BYTES * 2];
     snprintf(path, sizeof path, "%s%s%s", parent, parent[0] ? "/" : "", name);
     if (want_file(f, parent, name)) {
         struct followed *file = file_named(f, path);
+        if (file && strcmp(path, EVENTS) == 0)
+            f->events = file;
+        if (file && f->last)
+            file->until = size_of(f, path);
         if (file)
-            pump(f, file, last);
+            enqueue(f, file);
     } else if (want_folder(parent, name)) {
-        watch_folder(f, path);
-        if (last)
+        if (deep && names_find(&f->folders, path))
             scan_folder(f, path, true);
+        else
+            watch_folder(f, path);
     }
 }
 
@@ -179,15 +243,14 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
     return str_natural_cmp((*a)->d_name, (*b)->d_name);
 }
 
-static void scan_folder(struct follow *f, const char *path, bool last) {
-    char full[FILE_PATH_BYTES_MAX], own[PATH_MAX_BYTES];
+static void scan_folder(struct follow *f, const char *path, bool deep) {
+    char full[FILE_PATH_BYTES_MAX];
     struct dirent **list = NULL;
-    snprintf(own, sizeof own, "%s", path); // may live in what grows below
-    snprintf(full, sizeof full, "%s/%s", f->run_dir, own);
+    snprintf(full, sizeof full, "%s/%s", f->run_dir, path);
     int n = scandir(full, &list, NULL, by_name);
     for (int i = 0; i < n; i++) {
-        if (list[i]->d_name[0] != '.' && !f->broken)
-            look_at(f, own, list[i]->d_name, last);
+        if (list[i]->d_name[0] != '.')
+            look_at(f, path, list[i]->d_name, deep);
         free(list[i]);
     }
     free(list);
@@ -202,20 +265,13 @@ static void read_changes(struct follow *f) {
             at += sizeof *ev + ev->len;
             if (ev->mask & IN_Q_OVERFLOW)
                 scan_folder(f, "", true);
-            for (int i = 0; i < f->folder_count && ev->len > 0; i++) {
-                char parent[PATH_MAX_BYTES];
-                if (f->folders[i].watch != ev->wd)
-                    continue;
-                snprintf(parent, sizeof parent, "%s", f->folders[i].path);
-                look_at(f, parent, ev->name, false);
-                break;
-            }
+            if (ev->len > 0 && ev->wd > 0 && ev->wd < f->watched_room && f->watched[ev->wd])
+                look_at(f, f->watched[ev->wd]->path, ev->name, false);
         }
     }
-    bool look = changes_ticked(&f->changes);
-    for (int i = 0; look && i < f->folder_count; i++)
-        if (f->folders[i].watch == 0)
-            scan_folder(f, f->folders[i].path, false);
+    if (changes_ticked(&f->changes))
+        for (int i = 0; i < f->looked_at_count; i++)
+            scan_folder(f, f->looked_at[i]->path, false);
 }
 
 static void send_beat(struct follow *f) {
@@ -232,13 +288,15 @@ static void follow_live(struct follow *f) {
                              {.fd = f->agent_fd, .events = POLLIN},
                              {.fd = 1, .events = 0}};
         int64_t left = f->wrote_ms + NODE_BEAT_MS - clock_mono_ms();
-        int n = poll(p, 3, left > 0 ? (int)left : 0);
+        int n = poll(p, 3, left > 0 && !f->queue ? (int)left : 0);
         if (n < 0 && errno != EINTR)
             return;
         if (p[2].revents & (POLLERR | POLLHUP))
             f->broken = true;
         if (p[0].revents)
             read_changes(f);
+        if (f->queue)
+            send_turn(f);
         char byte;
         if (p[1].revents && read(f->agent_fd, &byte, 1) <= 0)
             return;
@@ -301,12 +359,13 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
     if (changes_open(&f->changes, e) < 0)
         return -1;
     f->chunk = heap_alloc(CHUNK_BYTES);
+    f->events_chunk = heap_alloc(CHUNK_BYTES);
     node_run_state(&f->arena, f->run_dir, &state, &f->agent_fd);
     return 0;
 }
 
 int node_follow(int argc, char **argv) {
-    struct follow f = {.changes = CHANGES_CLOSED, .agent_fd = -1};
+    struct follow f = {.changes = CHANGES_CLOSED, .agent_fd = -1, .queue_end = &f.queue};
     struct node_args args;
     struct err e;
     int rc = node_args(&f.arena, argc, argv, true, &args, &e);
@@ -316,14 +375,20 @@ int node_follow(int argc, char **argv) {
         watch_folder(&f, "");
         if (f.agent_fd >= 0 && !args.once)
             follow_live(&f);
-        scan_folder(&f, "", true); // whatever came last
+        f.last = true; // whatever came last
+        scan_folder(&f, "", true);
+        while (f.queue && !f.broken)
+            send_turn(&f);
         if (!f.broken)
             send_end(&f);
     }
     changes_close(&f.changes);
-    free(f.files);
-    free(f.folders);
+    names_fini(&f.files);
+    names_fini(&f.folders);
+    free(f.watched);
+    free(f.looked_at);
     free(f.chunk);
+    free(f.events_chunk);
     arena_fini(&f.arena);
     if (rc < 0)
         return node_fail(&e);

@@ -29,8 +29,9 @@
 //           output/metrics.jsonl, attempt_N/<local rank>/{stdout.log,stderr.log,error.json}.
 //           Bytes of one file come in order without gaps; records never split a byte range twice,
 //           so offset+bytes of the last record per file is the --from that loses and repeats
-//           nothing. events.jsonl is cut at line ends only; logs at any byte. End of file without
-//           an "end" record: the connection broke, run it again with --from.
+//           nothing. events.jsonl is cut at line ends only; logs at any byte. Events come before
+//           what workers wrote after them. End of file without an "end" record: the connection
+//           broke, run it again with --from.
 //           --only events: events.jsonl and metrics.jsonl alone. --only logs: the others.
 //           --once: what there is now, then the end record, whose state need not be final.
 //

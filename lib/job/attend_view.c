@@ -22,13 +22,20 @@ int64_t attend_view_ended_ms(const struct follow *f) {
 
 // ---- worker lines ------------------------------------------------------------------------------
 
+static void rank_json(struct json_out *j, int rank) {
+    if (rank < 0)
+        json_null(j, "rank");
+    else
+        json_int(j, "rank", rank);
+}
+
 static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
                       const struct follow_file *file, const char *line, size_t len) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "line");
     json_str(&j, "node", n->node->info->name);
-    json_int(&j, "rank", rank);
+    rank_json(&j, rank);
     json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
     json_strn(&j, "text", line, len);
     screen_event_end(v->follow->session->screen, &text, &j);
@@ -52,7 +59,8 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     // One rank alone needs no label, and of the trainer's only rank 0 speaks.
     if ((f->story.world_size != 1 || f->count > 1) && o->only_rank < 0 &&
         !(f->run->native && rank == 0))
-        snprintf(label, sizeof label, "[%s:%d] ", n->node->info->name, rank);
+        snprintf(label, sizeof label, rank < 0 ? "[%s:local%d] " : "[%s:%d] ", n->node->info->name,
+                 rank < 0 ? file->local_rank : rank);
     screen_words(screen, label, line, len,
                  file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
 }
@@ -192,7 +200,7 @@ static void on_metric(void *ctx, const struct follow_node *n, int rank, const ch
     struct json_out j;
     screen_event(&text, &j, "metric");
     json_str(&j, "node", n->node->info->name);
-    json_int(&j, "rank", rank);
+    rank_json(&j, rank);
     json_str(&j, "name", name);
     json_num(&j, "value", value);
     screen_event_end(screen, &text, &j);

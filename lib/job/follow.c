@@ -25,7 +25,6 @@ static void node_over(struct follow_node *n) {
     n->lost_ms = 0;
     timer_stop(&n->retry);
     mirror_flush(&n->mirror, follow_take_line, n);
-    follow_release(n, true);
     // An agent that vanished says nothing about the others, nor does one that left them.
     bool left =
         f->story.nodes[n->index].announced && strcmp(n->state, node_state_name(NODE_STOPPED)) == 0;
@@ -275,7 +274,6 @@ void follow_close(struct follow *f) {
             transport_run_close(n->run);
         n->run = NULL;
         strbuf_fini(&n->in);
-        strbuf_fini(&n->held);
         mirror_close(&n->mirror);
         n->node->work = NULL;
     }

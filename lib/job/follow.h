@@ -24,7 +24,6 @@ enum {
     FOLLOW_LOST_MS_MAX = 15 * 1000,         // for a node, once the run is over elsewhere
     FOLLOW_GONE_MS_MAX = 2000,              // the same, for one that the others go on without
     FOLLOW_UNREACHABLE_MS_MAX = 600 * 1000, // for all nodes together
-    FOLLOW_HELD_BYTES_MAX = 1 << 20,        // of lines that wait for their rank, per node
 };
 
 struct follow;
@@ -35,7 +34,6 @@ struct follow_node {
     size_t index;
     struct transport_run *run;
     struct strbuf in;
-    struct strbuf held; // worker lines whose rank is not known yet (follow_lines.c)
     struct mirror mirror;
     struct timer retry;
     int64_t retry_ms;
@@ -51,7 +49,8 @@ struct follow_node {
 // What a person or a program gets to see; all may be NULL.
 struct follow_view {
     void (*on_line)(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line, size_t len); // stdout and stderr; rank -1: unknown
+                    int rank, const char *line,
+                    size_t len); // stdout and stderr; rank -1: not known
     void (*on_event)(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event);
     void (*on_metric)(void *ctx, const struct follow_node *n, int rank, const char *name,
@@ -111,8 +110,6 @@ const char *follow_state(const struct follow *f, int *exit_status);
 // ---- between follow.c and follow_lines.c ----
 // A mirror_line_cb; its context is a struct follow_node.
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len);
-// Hands out the lines that waited for their rank; all: also those whose rank nobody ever told.
-void follow_release(struct follow_node *n, bool all);
 void follow_keep_error(struct follow *f, const struct err *e);
 bool follow_is_final(const char *state);
 

@@ -56,8 +56,6 @@ static void take_event(struct follow_node *n, bool ours, const char *line, size_
     struct follow *f = n->follow;
     const struct json *event = NULL;
     const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
-    if (n->held.len && !f->replaying)
-        follow_release(n, false);
     if (kind && !f->replaying) {
         if (ours)
             append_line(f, f->events_path, line, len);
@@ -80,52 +78,15 @@ static void take_native(struct follow_node *n, bool ours, const char *line, size
     arena_reset(&f->scratch);
 }
 
-// ---- worker lines ------------------------------------------------------------------------------
-
-// A line often arrives before the event that says which rank wrote it, since they are different
-// files. Such lines wait, in order, until the event is here. Entry: struct held, then the bytes.
-struct held {
-    struct follow_file file;
-    bool ours;
-    size_t len;
-};
-
-static void give_line(struct follow_node *n, const struct held *h, int rank, const char *line) {
-    struct follow *f = n->follow;
-    struct metric_line at = {n, rank, h->ours};
-    metric_match(&f->metrics, line, h->len, on_metric, &at);
-    if (f->view->on_line)
-        f->view->on_line(f->ctx, n, &h->file, rank, line, h->len);
-}
-
-void follow_release(struct follow_node *n, bool all) {
-    struct strbuf held = n->held;
-    n->held = (struct strbuf){0};
-    for (size_t at = 0; at < held.len;) {
-        struct held h;
-        memcpy(&h, held.data + at, sizeof h);
-        const char *line = held.data + at + sizeof h;
-        int rank = story_rank_of(&n->follow->story, n->index, h.file.attempt, h.file.local_rank);
-        if (rank >= 0 || all)
-            give_line(n, &h, rank, line);
-        else
-            strbuf_add(&n->held, held.data + at, sizeof h + h.len);
-        at += sizeof h + h.len;
-    }
-    strbuf_fini(&held);
-}
-
 static void take_worker_line(struct follow_node *n, const struct mirror_file *file,
                              const char *line, size_t len) {
-    struct held h = {file->file, file->ours, len};
-    int rank = story_rank_of(&n->follow->story, n->index, h.file.attempt, h.file.local_rank);
-    if (rank >= 0 && n->held.len == 0) {
-        give_line(n, &h, rank, line);
-        return;
-    }
-    strbuf_add(&n->held, &h, sizeof h);
-    strbuf_add(&n->held, line, len);
-    follow_release(n, n->held.len > FOLLOW_HELD_BYTES_MAX);
+    struct follow *f = n->follow;
+    const struct follow_file *from = &file->file;
+    int rank = story_rank_of(&f->story, n->index, from->attempt, from->local_rank);
+    struct metric_line at = {n, rank, file->ours};
+    metric_match(&f->metrics, line, len, on_metric, &at);
+    if (f->view->on_line)
+        f->view->on_line(f->ctx, n, from, rank, line, len);
 }
 
 void follow_take_line(void *ctx, const struct mirror_file *file, const char *line, size_t len) {

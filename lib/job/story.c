@@ -82,6 +82,30 @@ static void add_round(struct story *s, const struct json *j) {
     s->round_count++;
 }
 
+// Attempts are called by their rounds.
+static void add_attempt(struct story *s, struct story_node *n, int attempt) {
+    struct story_attempt *a = n->attempts;
+    if (!a || (a->attempt != attempt && n->attempt_count < STORY_ATTEMPTS_MAX)) {
+        a = arena_new(s->arena, struct story_attempt, 1);
+        a->next = n->attempts;
+        n->attempts = a;
+        n->attempt_count++;
+    }
+    a->attempt = attempt;
+    a->first_rank = n->first_rank;
+    a->rank_count = n->rank_count;
+}
+
+// The same memory for every round that fits in: there may be many.
+static void make_ranks(struct story *s, struct story_node *n) {
+    if (n->rank_count > n->rank_room || !n->ranks) {
+        n->rank_room = n->rank_count > 8 ? STORY_LOCAL_MAX : 8;
+        n->ranks = arena_new(s->arena, struct story_rank, (size_t)n->rank_room);
+    }
+    for (int i = 0; i < n->rank_count; i++)
+        n->ranks[i] = (struct story_rank){.rank = n->first_rank + i, .local_rank = i};
+}
+
 static void on_round(struct story *s, struct story_node *n, const struct json *j) {
     int round = number(j, "round", -1, ROUND_MAX), count = number(j, "nproc", 0, STORY_LOCAL_MAX);
     if (round < 0 || count < 0)
@@ -91,11 +115,8 @@ static void on_round(struct story *s, struct story_node *n, const struct json *j
     n->first_rank = number(j, "rank", 0, STORY_RANKS_MAX);
     n->rank_count = count;
     n->world_size = number(j, "world_size", 0, STORY_RANKS_MAX);
-    n->ranks = arena_new(s->arena, struct story_rank, (size_t)(count ? count : 1));
-    for (int i = 0; i < count; i++) {
-        n->ranks[i].rank = n->first_rank + i;
-        n->ranks[i].local_rank = i;
-    }
+    make_ranks(s, n);
+    add_attempt(s, n, round);
     s->restarts = number(j, "restarts", s->restarts, ROUND_MAX);
     bool first = round > s->round;
     if (round >= s->round) {
@@ -119,10 +140,7 @@ static void on_started(struct story *s, struct story_node *n, const struct json 
         n->ranks[i].pid = pid && pid->type == JSON_INT ? (int)pid->integer : 0;
         pid = pid ? pid->next : NULL;
     }
-    struct story_attempt *a = arena_new(s->arena, struct story_attempt, 1);
-    *a = (struct story_attempt){number(j, "attempt", n->round, ROUND_MAX), n->first_rank,
-                                n->rank_count, n->attempts};
-    n->attempts = a;
+    add_attempt(s, n, number(j, "attempt", n->round, ROUND_MAX));
     if (!s->first_started_ms)
         s->first_started_ms = now;
     s->all_started_ms = now > s->all_started_ms ? now : s->all_started_ms;

@@ -16,7 +16,8 @@ enum {
     STORY_FAILURES_MAX = 64,
     STORY_ROUNDS_MAX = 1024, // kept one by one; later ones are only counted
     STORY_TAIL_BYTES_MAX = 16 * 1024,
-    STORY_LOCAL_MAX = 1024, // ranks of one node
+    STORY_LOCAL_MAX = 1024,     // ranks of one node
+    STORY_ATTEMPTS_MAX = 65536, // of one node
 };
 
 struct story_rank {
@@ -38,9 +39,11 @@ struct story_attempt {
 struct story_node {
     const char *name;
     struct story_attempt *attempts; // newest first
-    int round;                      // -1: no round yet
+    int attempt_count;
+    int round; // -1: no round yet
     int first_rank, rank_count, world_size;
     struct story_rank *ranks; // of the latest round, by local rank
+    int rank_room;
     bool joined, left, lost;
     bool announced;          // that it will be taken away
     const char *gone_why;    // why it left or was lost; NULL: it is here, or nobody said

@@ -23,7 +23,10 @@ static bool open_fails(void) {
     return true;
 }
 
-int open(const char *path, int flags, ...) {
+int test_open(const char *path, int flags, ...) __asm__("open");
+DIR *test_opendir(const char *path) __asm__("opendir");
+
+int test_open(const char *path, int flags, ...) {
     va_list ap;
     va_start(ap, flags);
     mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
@@ -31,8 +34,8 @@ int open(const char *path, int flags, ...) {
     return open_fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
-DIR *opendir(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+DIR *test_opendir(const char *path) {
+    int fd = test_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? NULL : fdopendir(fd);
 }
 
@@ -96,7 +99,44 @@ static void old_metrics(void) {
     fixture_remove(&f);
 }
 
+// ---- lines --------------------------------------------------------------------------------------
+
+struct seen {
+    struct strbuf text;
+    int lines;
+};
+
+static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                    int rank, const char *line, size_t len) {
+    struct seen *s = ctx;
+    (void)n;
+    (void)file;
+    s->lines++;
+    if (s->text.len < 4096)
+        strbuf_addf(&s->text, "%d:%.*s|", rank, (int)len, line);
+}
+
+static const char ROUND[] = "{\"kind\":\"round\",\"round\":0,\"nproc\":2,\"rank\":4}\n";
+
+static void ranks(void) {
+    static const struct follow_view view = {.on_line = on_line};
+    struct follow_fixture f;
+    struct seen seen = {0};
+    struct err e = {0};
+    fixture_make(&f);
+    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    fixture_bytes(&f, 0, "attempt_0/1/stdout.log", "early\n");
+    fixture_bytes(&f, 0, "events.jsonl", ROUND);
+    fixture_bytes(&f, 0, "attempt_0/1/stdout.log", "a\nb\n");
+    fixture_bytes(&f, 0, "attempt_0/2/stdout.log", "c\n");
+    is_str(strbuf_cstr(&seen.text), "-1:early|5:a|5:b|-1:c|", "lines come at once, with ranks");
+    follow_close(&f.follow);
+    strbuf_fini(&seen.text);
+    fixture_remove(&f);
+}
+
 int main(void) {
+    ranks();
     opens();
     events_open_fails();
     old_metrics();

@@ -65,7 +65,8 @@ static void two_rounds(void) {
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
     ok(f.story.waiting == NULL, "nobody is missing any more");
     is_int(f.story.world_size, 4, "world size");
-    is_int(story_rank_of(&f.story, 1, 0, 1), -1, "no attempt yet: no rank");
+    is_int(story_rank_of(&f.story, 1, 0, 1), 3, "its ranks are known before a worker runs");
+    is_int(story_rank_of(&f.story, 1, 1, 1), -1, "those of no other attempt");
     add(&f, 1,
         "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
     is_int(story_rank_of(&f.story, 1, 0, 1), 3, "rank behind a log folder");

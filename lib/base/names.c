@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Open addressing with linear probing; nothing is ever removed.
+#include "base/names.h"
+
+#include "base/arena.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM_MIN = 16 };
+
+static size_t place_of(const struct names *t, const char *name) {
+    uint64_t h = t->seed;
+    for (const char *p = name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x9E3779B97F4A7C15U;
+    size_t at = (size_t)(h ^ h >> 32) & (t->room - 1);
+    while (t->entries[at].name && strcmp(t->entries[at].name, name) != 0)
+        at = (at + 1) & (t->room - 1);
+    return at;
+}
+
+static void grow(struct names *t) {
+    struct names old = *t;
+    if (!t->room)
+        hash_random(&t->seed, sizeof t->seed);
+    t->room = t->room ? t->room * 2 : ROOM_MIN;
+    t->entries = heap_alloc(t->room * sizeof *t->entries);
+    for (size_t i = 0; i < old.room; i++)
+        if (old.entries[i].name)
+            t->entries[place_of(t, old.entries[i].name)] = old.entries[i];
+    free(old.entries);
+}
+
+void *names_find(const struct names *t, const char *name) {
+    return t->room ? t->entries[place_of(t, name)].thing : NULL;
+}
+
+void names_put(struct names *t, const char *name, void *thing) {
+    if ((t->count + 1) * 4 >= t->room * 3)
+        grow(t);
+    t->entries[place_of(t, name)] = (struct names_entry){name, thing};
+    t->count++;
+}
+
+void names_fini(struct names *t) {
+    free(t->entries);
+    *t = (struct names){0};
+}
