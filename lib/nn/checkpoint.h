@@ -67,19 +67,30 @@ int checkpoint_writer_open(struct checkpoint_writer **out, const struct network 
                            const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e);
 struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w); // while idle
 // Waits for the one before, copies, and returns. A failure of the one before is reported here.
-int checkpoint_writer_start(struct checkpoint_writer *w, const struct network *net,
-                            const struct optimizer *o, const struct train_position *at,
-                            const struct epoch_record *epochs, struct err *e);
+int checkpoint_writer_hold(struct checkpoint_writer *w, const struct network *net,
+                           const struct optimizer *o, const struct train_position *at,
+                           const struct epoch_record *epochs, struct err *e);
+void checkpoint_writer_go(struct checkpoint_writer *w); // begins to write the copy
 int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e);
 void checkpoint_writer_close(struct checkpoint_writer *w); // NULL is allowed; waits
 
+// ---- the folder (checkpoint_folder.c) ----
+
+// Gives a finished folder below dir its name and syncs; one of the same step is replaced, and is
+// there until then.
+int checkpoint_place(const char *dir, const char *finished, int64_t step, struct err *e);
+// A checkpoint that was finished by a writer that was killed before it had its name gets it.
+void checkpoint_adopt(const char *dir);
 // Steps of the checkpoints in dir, newest first, at most max; 0 when there is none.
 int checkpoint_list(const char *dir, int64_t *steps, int max);
 // Removes those with a later step; what cannot be removed stays.
 void checkpoint_remove_above(const char *dir, int64_t step);
+// Removes all but the keep_last newest and that of step; keep_last 0: none.
+void checkpoint_remove_old(const char *dir, int64_t step, int keep_last);
+void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes);
+
 // The position alone, without reading the tensors.
 int checkpoint_peek(const char *folder, struct train_position *at, struct err *e);
-void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes);
 
 // Reads a model file into the network: every tensor must be there with the model's shape.
 int checkpoint_read_model(struct network *net, const char *path, struct err *e);

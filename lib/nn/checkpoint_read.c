@@ -7,52 +7,9 @@
 #include "nn/safetensors.h"
 #include "sys/file.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Puts a step into the list, newest first, of which the `max` newest are kept.
-static int keep_newest(int64_t *steps, int count, int max, int64_t step) {
-    int at = count;
-    while (at > 0 && steps[at - 1] < step)
-        at--;
-    if (at == max)
-        return count;
-    count = count < max ? count + 1 : max;
-    memmove(steps + at + 1, steps + at, (size_t)(count - at - 1) * sizeof *steps);
-    steps[at] = step;
-    return count;
-}
-
-int checkpoint_list(const char *dir, int64_t *steps, int max) {
-    static const char prefix[] = "checkpoint-";
-    DIR *d = opendir(dir);
-    int count = 0;
-    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) {
-        struct err ignored;
-        int64_t step;
-        if (str_starts(entry->d_name, prefix) &&
-            str_parse_i64(entry->d_name + sizeof prefix - 1, 0, INT64_MAX, &step, &ignored) == 0)
-            count = keep_newest(steps, count, max, step);
-    }
-    if (d)
-        closedir(d);
-    return count;
-}
-
-void checkpoint_remove_above(const char *dir, int64_t step) {
-    int64_t newest;
-    while (checkpoint_list(dir, &newest, 1) && newest > step) {
-        char path[FILE_PATH_BYTES_MAX];
-        struct err why = {0};
-        checkpoint_path(dir, newest, path, sizeof path);
-        if (file_remove_tree(path, &why) < 0) {
-            log_warn("an outdated checkpoint stays", "reason=\"%s\"", why.text);
-            return;
-        }
-    }
-}
 
 // The tensor with that name, type and shape.
 static const struct safetensors_tensor *expect(const struct safetensors_file *f, const char *name,
@@ -81,11 +38,22 @@ static const struct safetensors_tensor *expect(const struct safetensors_file *f,
     return t;
 }
 
+static int check_finite(const struct safetensors_file *f, const char *name, const float *values,
+                        size_t count, struct err *e) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return err_set(e, ERR_FORMAT,
+                           "%s: tensor '%s' holds %g: training had diverged when it was written",
+                           f->path, name, (double)values[i]);
+    return 0;
+}
+
 static int read_param(const struct safetensors_file *f, const char *name, const struct nn_param *p,
                       struct network *net, char *buffer, float *scratch[2], struct err *e) {
     int dim[4], ndim = model_disk_shape(p, dim);
     const struct safetensors_tensor *t = expect(f, name, SAFETENSORS_F32, ndim, dim, e);
-    if (!t || safetensors_read(f, t, scratch[0], p->count * sizeof(float), e) < 0)
+    if (!t || safetensors_read(f, t, scratch[0], p->count * sizeof(float), e) < 0 ||
+        check_finite(f, name, scratch[0], p->count, e) < 0)
         return -1;
     model_from_disk(p, scratch[0], scratch[1]);
     network_set(net, buffer, p->begin, p->count, scratch[1]);
@@ -112,7 +80,8 @@ static int read_stats(const struct safetensors_file *f, struct network *net, str
             const char *name = arena_printf(a, "%s.%s", s->name, suffix[j]);
             const struct safetensors_tensor *t =
                 expect(f, name, SAFETENSORS_F32, 1, &s->channels, e);
-            if (!t || safetensors_read(f, t, values, (size_t)s->channels * sizeof(float), e) < 0)
+            if (!t || safetensors_read(f, t, values, (size_t)s->channels * sizeof(float), e) < 0 ||
+                check_finite(f, name, values, (size_t)s->channels, e) < 0)
                 return -1;
             network_set(net, net->stats, part[j], (size_t)s->channels, values);
         }

@@ -6,12 +6,8 @@
 #include "nn/safetensors.h"
 #include "sys/file.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 void checkpoint_image_init(struct checkpoint_image *c, const struct network *net) {
     const struct nn_model *m = net->model;
@@ -203,51 +199,21 @@ static int write_state(const struct checkpoint_image *c, const char *path, struc
     return r;
 }
 
-void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes) {
-    snprintf(out, out_bytes, "%s/checkpoint-%010lld", dir, (long long)step);
-}
-
-// Old checkpoints go, and so does what writers that were killed left unfinished.
-static void remove_old(const char *dir, int64_t step, int keep_last) {
-    enum { LIST_MAX = 4096 };
-    static const struct err none;
-    int64_t *steps = heap_alloc(LIST_MAX * sizeof *steps);
-    int count = keep_last > 0 ? checkpoint_list(dir, steps, LIST_MAX) : 0;
-    for (int i = keep_last; i < count; i++) {
-        char path[FILE_PATH_BYTES_MAX];
-        struct err e = none;
-        checkpoint_path(dir, steps[i], path, sizeof path);
-        if (steps[i] != step)
-            file_remove_tree(path, &e); // one that stays does no harm
-    }
-    free(steps);
-}
-
 int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep_last,
                      struct err *e) {
     struct arena a = {0};
-    char path[FILE_PATH_BYTES_MAX];
-    checkpoint_path(dir, c->at.step, path, sizeof path);
     const char *temporary = file_join(&a, dir, ".checkpoint.new");
     int r = -1;
-    if (file_make_dirs(dir, 0755, e) < 0 || file_remove_tree(temporary, e) < 0 ||
-        file_make_dirs(temporary, 0755, e) < 0 ||
-        checkpoint_write_model(c, file_join(&a, temporary, "model.safetensors"), e) < 0 ||
-        write_state(c, file_join(&a, temporary, "state.safetensors"), e) < 0 ||
-        file_remove_tree(path, e) < 0)
-        goto out;
-    if (rename(temporary, path) < 0) {
-        err_errno(e, ERR_SYS, "%s: rename", path);
-        goto out;
-    }
-    if (file_sync_dir(dir, e) < 0)
-        goto out;
-    remove_old(dir, c->at.step, keep_last);
-    r = 0;
-out:
-    if (r < 0) { // half a checkpoint helps nobody, least of all a full disk
+    if (file_make_dirs(dir, 0755, e) == 0 && file_remove_tree(temporary, e) == 0 &&
+        file_make_dirs(temporary, 0755, e) == 0 &&
+        checkpoint_write_model(c, file_join(&a, temporary, "model.safetensors"), e) == 0 &&
+        write_state(c, file_join(&a, temporary, "state.safetensors"), e) == 0)
+        r = checkpoint_place(dir, temporary, c->at.step, e);
+    if (r == 0) {
+        checkpoint_remove_old(dir, c->at.step, keep_last);
+    } else { // half a checkpoint helps nobody, least of all a full disk
         struct err ignored = {0};
-        file_remove_tree(temporary, &ignored);
+        (void)file_remove_tree(temporary, &ignored);
     }
     arena_fini(&a);
     return r < 0 ? err_wrap(e, "checkpoint at step %lld", (long long)c->at.step) : 0;

@@ -83,17 +83,20 @@ int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e) {
     return r;
 }
 
-int checkpoint_writer_start(struct checkpoint_writer *w, const struct network *net,
-                            const struct optimizer *o, const struct train_position *at,
-                            const struct epoch_record *epochs, struct err *e) {
+int checkpoint_writer_hold(struct checkpoint_writer *w, const struct network *net,
+                           const struct optimizer *o, const struct train_position *at,
+                           const struct epoch_record *epochs, struct err *e) {
     if (checkpoint_writer_wait(w, e) < 0)
         return -1;
     checkpoint_image_take(&w->image, net, o, at, epochs);
+    return 0;
+}
+
+void checkpoint_writer_go(struct checkpoint_writer *w) {
     pthread_mutex_lock(&w->lock);
     w->busy = true;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    return 0;
 }
 
 void checkpoint_writer_close(struct checkpoint_writer *w) {

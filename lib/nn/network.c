@@ -61,7 +61,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                         .ctx = net->ctx,
                         .layer = l,
                         .n = n,
-                        .training = mode != NETWORK_EVAL,
+                        .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
                         .y = net->arena + p->output[i],
                         .saved = net->arena + p->saved[i]};
     if (l->in[0] >= 0)

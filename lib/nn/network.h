@@ -23,9 +23,10 @@ enum {
 };
 
 enum network_mode {
-    NETWORK_EVAL,       // running statistics are used
-    NETWORK_TRAIN,      // batch statistics are used, running ones updated
-    NETWORK_TRAIN_APART // batch statistics are used, running ones left as they are
+    NETWORK_EVAL,        // running statistics are used
+    NETWORK_TRAIN,       // batch statistics are used, running ones updated
+    NETWORK_TRAIN_APART, // batch statistics are used, running ones left as they are
+    NETWORK_PROBE        // as NETWORK_EVAL, on the batch and in the memory of a training pass
 };
 
 struct network_config {

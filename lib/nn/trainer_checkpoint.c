@@ -12,6 +12,7 @@
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
         return err_wrap(e, "looking whether nodes share their folders");
     if (c->comm.local_rank != 0 || (t->rank != 0 && !apart))
         return 0;
+    checkpoint_adopt(c->state_dir);
     if (checkpoint_writer_open(&t->writer, &t->net, c->state_dir, (int)t->options->keep_last,
                                &t->allowed, e) < 0)
         return -1;
@@ -137,11 +139,42 @@ static int share(struct trainer *t, struct err *e) {
     return bytes ? comm_broadcast(t->comm, t->epochs, bytes, 0, e) : 0;
 }
 
-int trainer_checkpoint_keep(struct trainer *t, struct err *e) {
+// A loss may be finite where a moment or a running variance has overflown.
+static int check_finite(const struct trainer *t, struct err *e) {
+    const struct network *net = &t->net;
+    double squares = net->k->sum_squares(net->ctx, t->model->param_elements, net->params) +
+                     net->k->sum_squares(net->ctx, t->model->stat_elements, net->stats);
+    for (int i = 0; i < net->states; i++)
+        squares += net->k->sum_squares(net->ctx, t->model->param_elements, net->state[i]);
+    return isfinite(squares) ? 0
+                             : trainer_diverged(t, "a number of the checkpoint is", t->at.step, e);
+}
+
+static int hold(struct trainer *t, struct err *e) {
     t->at.tracked = t->net.tracked;
     return t->writer
-               ? checkpoint_writer_start(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e)
+               ? checkpoint_writer_hold(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e)
                : 0;
+}
+
+int trainer_checkpoint_keep(struct trainer *t, struct err *e) {
+    if (hold(t, e) < 0)
+        return -1;
+    if (t->writer)
+        checkpoint_writer_go(t->writer);
+    return 0;
+}
+
+static bool is_kept(const struct trainer *t) {
+    return t->kept.samples > 0 && t->copy_missing < 0 && t->kept.step == t->at.step &&
+           t->kept.epoch == t->at.epoch && t->kept.consumed == t->at.consumed;
+}
+
+void trainer_proven(struct trainer *t) {
+    t->proven = true;
+    if (t->held && t->writer)
+        checkpoint_writer_go(t->writer);
+    t->held = false;
 }
 
 int trainer_checkpoint(struct trainer *t, struct err *e) {
@@ -151,7 +184,13 @@ int trainer_checkpoint(struct trainer *t, struct err *e) {
     t->at.tracked = t->net.tracked;
     if (t->config->comm.nodes > 1 && share(t, e) < 0)
         return err_wrap(e, "sharing a checkpoint");
-    int r = trainer_checkpoint_keep(t, e);
+    if (check_finite(t, e) < 0)
+        return -1;
+    int r = hold(t, e); // what is not written is still the image of the model
+    t->held = r == 0 && !is_kept(t);
+    t->kept = t->at;
+    if (t->proven)
+        trainer_proven(t);
     trainer_phase(t, PHASE_CHECKPOINT, &since);
     return r;
 }

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "nn/trainer_state.h"
 
+#include <math.h>
+
 int trainer_eval(struct trainer *t, struct err *e) {
     enum { LOSS, TOP1, TOP5, ROWS, SUMS };
     double sums[SUMS] = {0};
@@ -37,5 +39,28 @@ int trainer_eval(struct trainer *t, struct err *e) {
     if (t->last_eval.top1 > t->at.best_top1)
         t->at.best_top1 = t->last_eval.top1;
     trainer_report_eval(t);
+    if (!isfinite(t->last_eval.loss))
+        return trainer_diverged(t, "the evaluation loss is", t->at.step, e);
+    trainer_proven(t);
+    return 0;
+}
+
+// Nothing that the batch needs was overwritten since its step: its pixels live until the last
+// gradient is known, and the labels always. What goes on is tried as it goes on; what is finished,
+// as it will be used.
+int trainer_probe(struct trainer *t, struct err *e) {
+    struct loss_totals loss;
+    if (t->proven || t->last_rows == 0)
+        return 0;
+    if (comm_broadcast(t->comm, t->net.stats, t->model->stat_elements * t->net.k->real_bytes, 0,
+                       e) < 0)
+        return err_wrap(e, "sharing the running statistics");
+    network_forward(&t->net, t->last_rows, t->stop_seen ? NETWORK_TRAIN_APART : NETWORK_PROBE);
+    network_loss(&t->net, t->last_rows, 0, 0, &loss);
+    if (comm_all_reduce_f64(t->comm, &loss.loss_sum, 1, COMM_SUM, e) < 0)
+        return err_wrap(e, "adding up the last loss");
+    if (!isfinite(loss.loss_sum))
+        return trainer_diverged(t, "the loss behind the last step is", t->at.step, e);
+    trainer_proven(t);
     return 0;
 }

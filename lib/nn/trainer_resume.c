@@ -262,7 +262,10 @@ int trainer_resume(struct trainer *t, struct err *e) {
     t->at = v.at;
     t->net.tracked = v.at.tracked;
     t->optimizer.step = v.optimizer_step;
+    t->proven = true;
     if (accept_position(t, e) < 0)
         return -1;
+    if (best.have == OFFER_WHOLE && t->at.consumed == v.at.consumed)
+        t->kept = t->at;
     return best.have == OFFER_WHOLE && t->config->comm.nodes > 1 ? keep_loaded(t, &best, e) : 0;
 }

@@ -109,7 +109,8 @@ static void say_decoding(void *ctx, uint64_t done, uint64_t total) {
 static int open_split(struct trainer *t, struct dataset *d, enum dataset_split split,
                       struct err *e) {
     const struct train_config *o = t->options;
-    bool shapes = o->dataset == TRAIN_DATA_SHAPES || !t->config->data;
+    bool shapes =
+        o->dataset == TRAIN_DATA_SHAPES || (o->dataset == TRAIN_DATA_AUTO && !t->config->data);
     bool train = split == DATASET_TRAIN;
     struct decode_line line = {t, clock_mono_ms() + DECODE_LINE_EVERY_MS,
                                train ? "training data" : "test data"};
@@ -125,8 +126,11 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
         .progress = say_decoding,
         .progress_ctx = &line,
     };
-    if (o->dataset != TRAIN_DATA_AUTO && !shapes && !t->config->data)
-        return err_set(e, ERR_CONFIG, "train.dataset needs train.data or an input named 'data'");
+    if (!shapes && !t->config->data)
+        return err_set(
+            e, ERR_CONFIG,
+            "train.dataset names a kind of data, and there is none (try: set train.data, "
+            "or add an input named 'data')");
     if (dataset_open(d, &c, e) < 0)
         return err_wrap(e, "%s", line.what);
     if (o->dataset == TRAIN_DATA_IMAGEFOLDER && !shapes && !str_eq(d->kind, "imagefolder") &&

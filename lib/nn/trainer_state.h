@@ -50,11 +50,16 @@ struct trainer {
     struct bucket_reducer reducer;
 
     struct train_position at;
+    struct train_position
+        kept; // of the newest checkpoint that was written or begun; samples 0: none
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
     int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
     double lr;                        // of the last step
     bool stop_seen, save_seen;
+    int last_rows;      // samples of the last step's batch; 0: this process made no step
+    bool proven;        // the weights are known to give a finite loss
+    bool held;          // a checkpoint waits for that
     sig_atomic_t saves; // requests of config.save that have been taken up
 
     struct meter_set meters;
@@ -76,15 +81,20 @@ void trainer_close(struct trainer *t);
 int trainer_resume(struct trainer *t, struct err *e);
 // trainer_checkpoint.c: every rank calls these at the same step.
 int trainer_keeper_open(struct trainer *t, struct err *e);
-int trainer_checkpoint(struct trainer *t, struct err *e);      // begins one, in the background
+// Takes one. It is written in the background as soon as its weights are proven: a run that diverges
+// would find its last checkpoint diverged, and each restart would go on from there.
+int trainer_checkpoint(struct trainer *t, struct err *e);
+void trainer_proven(struct trainer *t);
 int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
 int trainer_checkpoint_keep(struct trainer *t, struct err *e); // this rank's copy, if it keeps any
 // trainer_step.c
 void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
                   enum network_mode mode);           // a batch into the network's input
 int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
+int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e);
 // trainer_eval.c
 int trainer_eval(struct trainer *t, struct err *e);
+int trainer_probe(struct trainer *t, struct err *e); // the last batch's loss with the last weights
 // trainer_report.c
 void trainer_report_open(struct trainer *t);
 void trainer_report_step(struct trainer *t, int64_t batch, int64_t batches);

@@ -64,23 +64,56 @@ static int run_shard(struct trainer *t, int i, int count, float tail[NETWORK_TAI
         tail_set(t, tail);
     }
     network_backward(&t->net, b->n, i > 0, last ? bucket_ready : NULL, &t->reducer);
+    t->last_rows = b->n;
     times->compute_ns += clock_mono_ns() - got;
     return b->n;
 }
 
-// Each bucket is used as soon as it is averaged, while later ones are still under way.
-static int update(struct trainer *t, double lr, struct step_times *times, struct err *e) {
-    optimizer_begin(&t->optimizer);
+int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e) {
+    return err_set(e, ERR_FAILED,
+                   "%s no longer a finite number at step %lld (epoch %lld) (try: a lower train.lr, "
+                   "or a longer warm-up with train.warmup_epochs)",
+                   what, (long long)step, (long long)t->at.epoch);
+}
+
+// The sum of all squares of averaged gradients, each bucket's as soon as it is there, while later
+// ones are still under way. All ranks get the same, so all decide alike.
+static int average(struct trainer *t, double *squares, struct step_times *times, struct err *e) {
+    size_t most = t->model->param_elements, real = t->net.k->real_bytes;
+    *squares = 0;
     for (int i = 0; i < t->reducer.list.count; i++) {
         const struct bucket *b = &t->reducer.list.bucket[i];
         int64_t begin = clock_mono_ns();
         if (bucket_wait(&t->reducer, i, e) < 0)
             return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
         int64_t averaged = clock_mono_ns();
-        optimizer_apply(&t->optimizer, &t->net, lr, b->begin, b->end);
+        size_t end = b->end < most ? b->end : most;
+        *squares +=
+            t->net.k->sum_squares(t->net.ctx, end - b->begin, t->net.grads + b->begin * real);
         times->comm_ns += averaged - begin;
         times->compute_ns += clock_mono_ns() - averaged;
     }
+    return 0;
+}
+
+// A step that is not finite is not applied: the weights stay those of the step before, which are
+// diverged as well, if only by now it shows.
+static int update(struct trainer *t, float tail[NETWORK_TAIL], struct step_times *times,
+                  struct err *e) {
+    double squares;
+    if (average(t, &squares, times, e) < 0)
+        return -1;
+    tail_get(t, tail);
+    if (!isfinite(tail[TAIL_LOSS]))
+        return trainer_diverged(t, "the loss is", t->at.step + 1, e);
+    if (!isfinite(squares))
+        return trainer_diverged(t, "a gradient is", t->at.step + 1, e);
+    trainer_proven(t); // before the weights change
+    int64_t since = clock_mono_ns();
+    optimizer_begin(&t->optimizer);
+    optimizer_apply(&t->optimizer, &t->net, t->lr, 0, t->model->param_elements);
+    times->compute_ns += clock_mono_ns() - since;
+    t->proven = false;
     return 0;
 }
 
@@ -126,9 +159,8 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
             return 0;
     }
     t->lr = schedule_lr(&t->schedule, progress);
-    if (update(t, t->lr, &times, e) < 0)
+    if (update(t, tail, &times, e) < 0)
         return -1;
-    tail_get(t, tail);
     t->at.step++;
     // The padding at the end of the list is no progress.
     uint64_t consumed = sampler_consumed(&t->shard[0].sampler, taken + (uint64_t)n);
@@ -139,11 +171,6 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
     count_step(t, tail, (int64_t)n * t->shards, &times);
     if (t->config->on_step)
         t->config->on_step(t->config->on_step_ctx, t->at.step, (double)tail[TAIL_LOSS]);
-    if (!isfinite(tail[TAIL_LOSS]))
-        return err_set(e, ERR_FAILED,
-                       "the loss is no longer a finite number at step %lld (epoch %lld): lower "
-                       "train.lr, or warm up longer with train.warmup_epochs",
-                       (long long)t->at.step, (long long)t->at.epoch);
     t->stop_seen = tail[TAIL_STOP] > 0;
     t->save_seen = tail[TAIL_SAVE] > 0;
     return n;

@@ -135,7 +135,8 @@ static void test_writer(struct network *net, struct train_position *at) {
     int64_t steps[8];
     is_int(checkpoint_writer_open(&w, net, dir, 2, NULL, &e), 0, "the writing thread");
     for (at->step = 2000; at->step < 2003; at->step++) {
-        is_int(checkpoint_writer_start(w, net, &o, at, epochs, &e), 0, "step %d", (int)at->step);
+        is_int(checkpoint_writer_hold(w, net, &o, at, epochs, &e), 0, "step %d", (int)at->step);
+        checkpoint_writer_go(w);
         float changed = (float)at->step; // the copy is taken: training goes on at once
         network_set(net, net->params, 0, 1, &changed);
     }
@@ -151,12 +152,50 @@ static void test_writer(struct network *net, struct train_position *at) {
     is_int(file_write_atomic(blocked, "", 0, 0644, &e), 0, "a file where the folder should be");
     is_int(checkpoint_writer_open(&w, net, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
            "a writer");
-    is_int(checkpoint_writer_start(w, net, &o, at, epochs, &e), 0, "that cannot write");
+    is_int(checkpoint_writer_hold(w, net, &o, at, epochs, &e), 0, "that cannot write");
+    checkpoint_writer_go(w);
     is_int(checkpoint_writer_wait(w, &e), -1, "says so when it is waited for");
     has_str(e.text, "checkpoint at step 2003", "with the step");
     is_int(checkpoint_writer_wait(w, &e), 0, "once");
     arena_fini(&a);
     checkpoint_writer_close(w);
+}
+
+static int64_t consumed(const char *path) {
+    struct train_position at;
+    struct err e;
+    return checkpoint_peek(path, &at, &e) < 0 ? -1 : at.consumed;
+}
+
+// The writer dies at some point of replacing a checkpoint by one of the same step.
+static void test_replaced(struct checkpoint_image *image) {
+    struct arena a = {0};
+    struct err e;
+    char path[FILE_PATH_BYTES_MAX];
+    const char *home = file_join(&a, dir, "replaced");
+    const char *finished = file_join(&a, home, ".checkpoint.new");
+    const char *old = file_join(&a, home, ".checkpoint.old");
+    checkpoint_path(home, 1234, path, sizeof path);
+    image->at.consumed = 1;
+    is_int(checkpoint_write(image, home, 1, &e), 0, "a checkpoint");
+    image->at.consumed = 2;
+    is_int(checkpoint_write(image, home, 1, &e), 0, "is written again");
+    is_int(consumed(path), 2, "and is the new one");
+    ok(!file_exists(finished) && !file_exists(old), "nothing else is left");
+    is_int(rename(path, finished), 0, "finished, but without its name");
+    checkpoint_adopt(home);
+    is_int(consumed(path), 2, "it gets it at the next start");
+    is_int(rename(path, finished), 0, "again");
+    is_int(truncate(file_join(&a, finished, "model.safetensors"), 1000), 0, "half a model");
+    checkpoint_adopt(home);
+    ok(!file_exists(path), "is not taken");
+    image->at.consumed = 3;
+    is_int(checkpoint_write(image, home, 1, &e), 0, "and makes room for the next");
+    is_int(rename(path, old), 0, "what was about to be removed");
+    checkpoint_adopt(home);
+    int64_t step;
+    is_int(checkpoint_list(home, &step, 1), 0, "is no checkpoint");
+    arena_fini(&a);
 }
 
 int main(void) {
@@ -183,6 +222,7 @@ int main(void) {
     test_round_trip(&image, &net);
     test_on_disk(&net);
     test_refused();
+    test_replaced(&image);
     test_writer(&net, &at);
     checkpoint_image_fini(&image);
     network_close(&net);
