@@ -125,7 +125,9 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
 
 static void on_signal(void *ctx, int signal) {
     struct shell *sh = ctx;
-    if (signal == SIGWINCH && sh->run && sh->terminal)
+    if (signal != SIGWINCH)
+        sh->session->interrupt = signal;
+    else if (sh->run && sh->terminal)
         transport_run_resize(sh->run, screen_columns(sh->session->screen),
                              screen_rows(sh->session->screen));
 }
@@ -178,13 +180,12 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (result == 0 && f.nodes[0].failed)
         result = err_set(e, f.nodes[0].err.code, "node '%s': %s", inv.nodes[indices[0]].name,
                          f.nodes[0].err.text);
-    s->on_signal = on_signal;
-    s->signal_ctx = sh;
+    session_listen(s, on_signal, sh);
     if (result == 0)
         result = fleet_each(&f, NULL, start, e);
     restore(sh);
     watch_stop(&sh->input);
-    s->on_signal = NULL;
+    session_listen(s, NULL, NULL);
     if (result == 0 && sh->err.code)
         result = err_set(e, sh->err.code, "%s", sh->err.text);
     else if (result == 0 && f.nodes[0].failed)

@@ -39,38 +39,62 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Stop", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
+struct stop_node {
+    const char *rest; // of the agent's words
+    bool was_going;
+};
+
 static void on_stopped(void *ctx, const struct transport_result *r) {
+    struct fleet_node *n = ctx;
+    struct stop_node *w = n->work;
     struct err e = {0};
     fleet_answer(r, &e);
+    w->was_going = strstr(r->out, "\"stopping\"") != NULL;
     if (e.code == ERR_NOT_FOUND) // nothing of the run is on this node
         err_clear(&e);
-    fleet_done(ctx, &e);
+    fleet_done(n, &e);
 }
 
 static int start_stop(struct fleet_node *n, struct err *e) {
+    const struct stop_node *w = n->work;
     fleet_state(n, "stopping");
-    return transport_collect(n->link, fleet_line(n, "stop", n->work), NULL, 0, on_stopped, n, e);
+    return transport_collect(n->link, fleet_line(n, "stop", w->rest), NULL, 0, on_stopped, n, e);
 }
 
+static void tell(struct session *s, const struct run *run, bool was_going) {
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "stopped");
+    json_str(&j, "run", run->id);
+    screen_event_end(s->screen, &text, &j);
+    if (run_is_over(run) && !was_going)
+        screen_out(s->screen, "run %s is over already: %s\n", run->id, run->state);
+    else
+        screen_out(s->screen, "run %s: nothing of it is left running\n", run->id);
+    if (!run->fetched)
+        screen_note(s->screen, "its results are on the nodes: dtctl fetch %s", run->id);
+}
+
+// The nodes are asked whatever the record says: they know better.
 static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, struct err *e) {
-    char *rest = arena_printf(s->arena, "--run %s --grace-ms %lld --signal %s", r->run.id,
-                              (long long)f->grace_ms, f->signal);
-    for (size_t i = 0; i < r->fleet.count; i++)
-        r->fleet.nodes[i].work = rest;
-    attend_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
+    size_t count = r->fleet.count;
+    struct stop_node *work = arena_new(s->arena, struct stop_node, count);
+    bool was_going = false;
+    for (size_t i = 0; i < count; i++) {
+        work[i].rest = arena_printf(s->arena, "--run %s --grace-ms %lld --signal %s", r->run.id,
+                                    (long long)f->grace_ms, f->signal);
+        r->fleet.nodes[i].work = &work[i];
+    }
+    if (!run_is_over(&r->run))
+        attend_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
     if (fleet_connect(&r->fleet, true, e) < 0 || fleet_each(&r->fleet, "stop", start_stop, e) < 0)
         return -1;
     fleet_report(&r->fleet);
     if (fleet_verdict(&r->fleet, "stop", e) < 0)
         return -1;
-    struct strbuf text = {0};
-    struct json_out j;
-    screen_event(&text, &j, "stopped");
-    json_str(&j, "run", r->run.id);
-    screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "run %s: nothing of it is left running\n", r->run.id);
-    if (!r->run.fetched)
-        screen_note(s->screen, "its results are on the nodes: dtctl fetch %s", r->run.id);
+    for (size_t i = 0; i < count; i++)
+        was_going |= work[i].was_going;
+    tell(s, &r->run, was_going);
     return 0;
 }
 
@@ -78,10 +102,6 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     struct run_fleet r;
     if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
-    if (run_is_over(&r.run)) {
-        screen_out(s->screen, "run %s is over already: %s\n", r.run.id, r.run.state);
-        return 0;
-    }
     if (s->config->dry_run) {
         screen_out(s->screen, "would stop %s on %zu nodes\n", r.run.id, r.run.node_count);
         return 0;

@@ -107,16 +107,31 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
     r->start_ms = clock_mono_ms() - began;
     r->state = "started";
     attend_note(s, r, "started", NULL);
-    return run_save(&s->cluster, r, e);
+    if (run_save(&s->cluster, r, e) < 0)
+        return -1;
+    return s->config->job.detach ? session_check(s, e) : 0; // else it is for who attends
 }
 
-static int give_up(struct launch *l, struct err *e) {
-    struct err ignored = {0};
-    l->run.state = "failed";
-    l->run.exit_status = err_status(e->code);
-    l->run.fetched = true; // there is nothing to fetch
-    attend_note(l->session, &l->run, "not-started", "reason", e->text, NULL);
-    run_save(&l->session->cluster, &l->run, &ignored);
+// Only a run of which nothing goes on has failed; one of which that is not known may still be
+// followed, stopped and fetched.
+static int give_up(struct launch *l, struct fleet *f, struct err *e) {
+    struct session *s = l->session;
+    struct run *r = &l->run;
+    struct launch_called_off off;
+    struct err why = *e;
+    launch_call_off(l, f, &off);
+    r->state = off.unknown ? "started" : "failed";
+    r->exit_status = err_status(why.code);
+    r->fetched = !off.ran; // there is nothing to fetch
+    attend_note(s, r, "not-started", "reason", why.text, NULL);
+    if (run_save(&s->cluster, r, e) < 0)
+        log_warn("the run's record cannot be written", "reason=\"%s\"", e->text);
+    if (off.unknown)
+        return err_set(e, why.code,
+                       "%s; run '%s' may go on on %s, which did not say that it has stopped "
+                       "(try: dtctl stop %s)",
+                       why.text, r->id, off.unknown, r->id);
+    *e = why;
     return -1;
 }
 
@@ -140,9 +155,11 @@ static int train(struct session *s, struct launch *l, struct fleet *f, struct er
     if (cluster_lock(&s->cluster, "train", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
     int result = start(l, f, e);
+    if (result < 0)
+        result = give_up(l, f, e);
     cluster_unlock(&s->cluster); // others may use the cluster while this run goes on
     if (result < 0)
-        return give_up(l, e);
+        return -1;
     tell_plan_json(l, "started");
     if (c->job.detach) {
         tell_detached(l);

@@ -48,16 +48,6 @@ static int help_verb(struct program *p, const struct command *c) {
     return print_and_free(&text);
 }
 
-static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
-    struct session *s = ctx;
-    if (info->ssi_signo != SIGWINCH) {
-        s->interrupts++;
-        s->last_signal = (int)info->ssi_signo;
-    }
-    if (s->on_signal)
-        s->on_signal(s->signal_ctx, (int)info->ssi_signo);
-}
-
 // Many nodes need many descriptors: take what the system allows.
 static void raise_file_limit(void) {
     struct rlimit r;
@@ -81,13 +71,7 @@ static int open_session(struct program *p, struct err *e) {
     s->loop = loop_open(e);
     if (!s->loop)
         return -1;
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigaddset(&set, SIGWINCH);
-    return loop_signals(s->loop, &set, on_signal, s, e);
+    return session_signals(s, e);
 }
 
 // The error as a person or a program reads it.
@@ -145,6 +129,10 @@ static int run_command(struct program *p, const struct command *c, int argc,
     if (result == 0)
         result = c->run(&p->session, &rest, flags, &e);
     screen_fini(&p->screen);
+    cluster_close(&p->session.cluster);
+    // It came too late to stop anything; a script that called this is to end all the same.
+    if (result == 0 && p->session.loop)
+        result = session_check(&p->session, &e);
     if (result < 0) {
         tell_error(p, &e);
         result = err_status(e.code);
@@ -152,7 +140,6 @@ static int run_command(struct program *p, const struct command *c, int argc,
             result = SIGNALED + p->session.last_signal;
         result = result ? result : EXIT_FAILURE;
     }
-    cluster_close(&p->session.cluster);
     return result;
 }
 

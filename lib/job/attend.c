@@ -147,7 +147,7 @@ static int take_turn(struct attention *a, int *lock, struct err *e) {
             screen_note(s->screen, "another dtctl brings the results of this run; waiting for it");
         told = true;
         err_clear(e);
-        if (fleet_pause(a->follow.fleet, FLEET_RETRY_PAUSE_MS, e) < 0)
+        if (session_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
             return -1;
     }
     if (run_load(&s->cluster, run->id, &now, e) < 0)
@@ -165,7 +165,7 @@ static int finish(struct attention *a, struct err *e) {
     struct collect_result got = {0};
     struct err why = {0};
     auto_close int lock = -1;
-    s->on_signal = NULL;
+    session_listen(s, NULL, NULL);
     if (take_turn(a, &lock, e) < 0)
         return -1;
     int64_t began = clock_mono_ms();
@@ -237,8 +237,8 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     attend_view_init(&a->view, &a->follow, o);
     int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
     rescue_open(&a->view.rescue, &a->follow);
-    s->on_signal = on_signal;
-    s->signal_ctx = a;
+    if (result == 0)
+        session_listen(s, on_signal, a);
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
     a->follow.until_now = o->until_now;
@@ -272,6 +272,6 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     }
     replace_close(&a->replace);
     follow_close(&a->follow);
-    s->on_signal = NULL;
+    session_listen(s, NULL, NULL);
     return result;
 }

@@ -262,7 +262,6 @@ int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, s
              struct err *e) {
     struct node *all = arena_new(s->arena, struct node, count + 1);
     struct boot b = {.session = s, .phases = p, .nodes = all, .count = count, .busy = count};
-    int interrupts = s->interrupts;
     b.deadline_ms = clock_mono_ms() + s->config->aws.boot_timeout_ms;
     b.env = fleet_env(s);
     b.env.connect_timeout_ms = AWS_BOOT_CONNECT_MS_MAX;
@@ -272,7 +271,7 @@ int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, s
         phases_say(p, nodes[i].row, "waiting for ssh");
         timer_start(s->loop, &all[i].timer, 0, connect_again);
     }
-    while (b.busy > 0 && s->interrupts == interrupts)
+    while (b.busy > 0 && !session_interrupt(s))
         loop_once(s->loop, -1);
     bool stopped = b.busy > 0;
     timer_stop(&b.deadline);

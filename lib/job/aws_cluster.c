@@ -272,11 +272,3 @@ int aws_cluster_write(struct aws_cluster *c, struct err *e) {
     strbuf_fini(&text);
     return result;
 }
-
-int aws_cluster_pause(struct session *s, int64_t ms) {
-    int seen = s->interrupts;
-    int64_t until = clock_mono_ms() + ms;
-    while (s->interrupts == seen && clock_mono_ms() < until)
-        loop_once(s->loop, (int)(until - clock_mono_ms()) + 1);
-    return s->interrupts == seen ? 0 : -1;
-}

@@ -42,8 +42,6 @@ bool aws_cluster_same_key(const char *one, const char *other); // whatever their
 // launched at that time. Both inventories' strings live on in `now`.
 void aws_cluster_remember(struct session *s, const struct inventory *before, const char *launched,
                           struct inventory *now);
-// Waits, and serves the loop; -1 when a signal ended that.
-int aws_cluster_pause(struct session *s, int64_t ms);
 
 // What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
 int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); // aws_down.c

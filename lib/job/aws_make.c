@@ -177,7 +177,7 @@ static int undo_unrecorded(struct make *m, const struct inventory *before, struc
     if ((m->fresh && undo(m, before, e) < 0) || aws_cluster_write(c, e) < 0)
         return -1;
     for (int i = 0; i < UNRECORDED_LOOKS_MAX && removed == 0; i++) {
-        if (i && aws_cluster_pause(c->session, UNRECORDED_PAUSE_MS) < 0)
+        if (i && session_pause(c->session, UNRECORDED_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, STOPPED);
         if (aws_sweep_unrecorded(c, why, &removed, e) < 0)
             return -1;
@@ -252,7 +252,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     phases_show(m->phases);
     if (refusal.kind == AWS_REFUSAL_DUPLICATE && undo_unrecorded(m, before, e) < 0)
         return -1;
-    if (refusal.kind == AWS_REFUSAL_THROTTLE && aws_cluster_pause(s, THROTTLE_PAUSE_MS) < 0)
+    if (refusal.kind == AWS_REFUSAL_THROTTLE && session_pause(s, THROTTLE_PAUSE_MS, e) < 0)
         return err_set(e, ERR_INTERRUPTED, STOPPED);
     return 1;
 }

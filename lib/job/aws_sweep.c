@@ -116,7 +116,7 @@ static int find_in(struct terraform *t, struct scope *scope, struct aws_found *o
     }
     if (is_stale(scope, &r) && clock_mono_ms() - scope->started_ms < STALE_MS_MAX) {
         screen_note(s->screen, "AWS still lists what is gone already; asking again …");
-        if (aws_cluster_pause(s, STALE_PAUSE_MS) < 0)
+        if (session_pause(s, STALE_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, "stopped while looking for what is left");
         return find_in(t, scope, out, e);
     }

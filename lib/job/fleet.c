@@ -133,7 +133,8 @@ static void close_progress(struct fleet *f) {
 
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
     struct session *s = f->session;
-    int interrupts = s->interrupts;
+    if (session_check(s, e) < 0)
+        return -1;
     if (operation)
         open_progress(f, operation);
     for (size_t i = 0; i < f->count; i++) {
@@ -146,7 +147,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
         if (f->nodes[i].busy && start(&f->nodes[i], &why) < 0)
             fleet_done(&f->nodes[i], &why);
     }
-    while (f->busy > 0 && s->interrupts == interrupts)
+    while (f->busy > 0 && !s->interrupt)
         loop_once(s->loop, -1);
     close_progress(f);
     if (f->busy == 0)
@@ -154,7 +155,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].busy = false;
     f->busy = 0;
-    return session_interrupted(s, e);
+    return session_check(s, e);
 }
 
 // ---- connecting --------------------------------------------------------------------------------

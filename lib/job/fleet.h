@@ -74,12 +74,12 @@ int fleet_link(struct fleet_node *n, struct err *e);
 void fleet_unlink(struct fleet_node *n); // drops the connection, also one being made; no callback
 
 // Runs start on every node that has not failed and waits until each was given to fleet_done.
-// operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came.
+// operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came,
+// also one before it; that stays with the session.
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
 // The same for a step that can go on where it was cut, such as a transfer: nodes whose connection
 // was lost in it are reached again, and start is run for them anew, FLEET_RETRIES_MAX times.
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
-int fleet_pause(struct fleet *f, int ms, struct err *e); // ERR_INTERRUPTED when a signal came
 // The step is over for this node; e NULL or ERR_NONE: well. Safe to call twice.
 void fleet_done(struct fleet_node *n, const struct err *e);
 void fleet_fail(struct fleet_node *n, const struct err *e); // outside a step

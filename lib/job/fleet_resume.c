@@ -2,22 +2,12 @@
 // Steps that go on after a lost connection.
 #include "job/fleet.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 
 // Whether the step failed here because the connection broke.
 static bool was_cut(const struct fleet_node *n) {
     enum err_code c = n->err.code;
     return n->failed && !n->up && (c == ERR_NET || c == ERR_TIMEOUT || c == ERR_NO_STATUS);
-}
-
-int fleet_pause(struct fleet *f, int ms, struct err *e) {
-    struct session *s = f->session;
-    int interrupts = s->interrupts;
-    int64_t left_ms, end_ms = clock_mono_ms() + ms;
-    while (s->interrupts == interrupts && (left_ms = end_ms - clock_mono_ms()) > 0)
-        loop_once(s->loop, (int)left_ms);
-    return s->interrupts == interrupts ? 0 : err_set(e, ERR_INTERRUPTED, "stopped by a signal");
 }
 
 // Takes the nodes that were cut back in, leaving out those that are done. How many there are.
@@ -51,7 +41,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
     for (int retry = 0; result == 0 && retry < FLEET_RETRIES_MAX; retry++) {
         if (take_back(f, failed_before, work) == 0)
             break;
-        result = fleet_pause(f, FLEET_RETRY_PAUSE_MS, e);
+        result = session_pause(f->session, FLEET_RETRY_PAUSE_MS, e);
         if (result == 0)
             result = fleet_connect(f, true, e);
         if (result == 0)

@@ -59,16 +59,15 @@ int hashing_finish(struct hashing *h, struct err *e) {
     struct session *s = h->session;
     struct progress progress;
     struct watch end = {0};
-    int interrupts = s->interrupts;
     progress_init(&progress, s->arena, s->screen, "hash", names, 1, clock_mono_ms());
     if (watch_start(s->loop, &end, h->end_fd, LOOP_READ, on_end, e) < 0) {
         hashing_cancel(h);
         return -1;
     }
     while (end.loop) {
-        loop_once(s->loop, HASHING_SHOW_MS);
-        if (s->interrupts != interrupts)
+        if (session_interrupt(s))
             atomic_store(&h->stop, true);
+        loop_once(s->loop, HASHING_SHOW_MS);
         if (end.loop) {
             progress_set(&progress, 0, atomic_load(&h->done), atomic_load(&h->total));
             progress_show(&progress, clock_mono_ms());

@@ -18,6 +18,8 @@
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
+    LAUNCH_CALL_OFF_MS_MAX = 30 * 1000,   // until all agents of a run that could not start are gone
+    LAUNCH_CALL_OFF_GRACE_MS = 5000,      // for workers that run already
 };
 
 struct launch_request {
@@ -47,7 +49,8 @@ struct launch {
     bool native;
     bool work_is_implicit; // the current folder, because the command names a file in it
     struct transfer_totals sent;
-    int *ports; // where the agents listen, by rank; 0: none. From launch_start on
+    int *ports;                  // where the agents listen, by rank; 0: none. From launch_start on
+    struct launch_agent *agents; // by rank, from launch_start on; NULL before
 };
 
 int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
@@ -59,6 +62,14 @@ int launch_send(struct launch *l, struct fleet *f, struct err *e);
 // Starts the agents on every node that has not failed. Between the configured minimum and maximum
 // nodes may fail; otherwise one is enough to call it off everywhere.
 int launch_start(struct launch *l, struct fleet *f, struct err *e);
+// After launch_start, failed or not: nothing of the run is to go on. Every agent that may have the
+// roster is asked to stop; a signal, or LAUNCH_CALL_OFF_MS_MAX, ends the waiting. An agent without
+// the roster ends by itself.
+struct launch_called_off {
+    const char *unknown; // names of the nodes where an agent may go on; NULL: none
+    bool ran;            // workers may have run
+};
+void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off *out);
 // The nodes whose agents have listened; in the session's arena.
 void launch_roster(const struct launch *l, const struct fleet *f, struct roster *out);
 

@@ -149,12 +149,11 @@ static int start(struct tail *p, const char *const *argv, int out_fd, int err_fd
 
 static void wait_until_ended(struct tail *p) {
     struct session *s = p->t->session;
-    int seen = s->interrupts;
     while (!p->ended) {
         loop_once(s->loop, -1);
-        if (s->interrupts == seen || p->ended)
+        // One that comes as it ends stays, and stops what would come next.
+        if (p->ended || !session_take_interrupt(s))
             continue;
-        seen = s->interrupts;
         screen_erase(s->screen);
         if (p->out->interrupted) {
             log_warn("still waiting: terraform records what it made", "pid=%d", p->child.pid);
@@ -197,7 +196,9 @@ int terraform_run(struct terraform *t, const char *root, const char *const *args
     p.changes = CHANGES_CLOSED;
     p.log_fd = -1;
     strbuf_init(&p.pending, TERRAFORM_LINE_BYTES_MAX);
-    int result = open_log(&p, t->log_path, &write_fd, e);
+    int result = session_check(t->session, e);
+    if (result == 0)
+        result = open_log(&p, t->log_path, &write_fd, e);
     if (result == 0)
         result = watch_start(t->session->loop, &p.watch, p.changes.fd, LOOP_READ, on_grown, e);
     if (result == 0)
@@ -282,7 +283,8 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
                     terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                     struct err *e) {
     bool unclean_before = terraform_is_unclean(t);
-    if (copy_state(t, e) < 0 || file_write_atomic(unclean_path(t), "", 0, 0600, e) < 0 ||
+    if (session_check(t->session, e) < 0 || copy_state(t, e) < 0 ||
+        file_write_atomic(unclean_path(t), "", 0, 0600, e) < 0 ||
         apply(t, root, further, 0, on_line, ctx, out, e) < 0)
         return -1;
     if (out->lock.id[0] && !out->interrupted) {

@@ -40,7 +40,7 @@ int terraform_settle(struct terraform *t, struct err *e) {
             return err_set(e, ERR_BUSY,
                            "terraform of an earlier command still works after %d s; its log is %s",
                            TERRAFORM_LOCK_TIMEOUT_S, t->log_path);
-        if (aws_cluster_pause(t->session, SETTLE_PAUSE_MS) < 0)
+        if (session_pause(t->session, SETTLE_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, "stopped while an earlier terraform still works");
     }
     return 0;

@@ -291,6 +291,11 @@ static void on_signal(struct watch *w, unsigned events) {
         loop->signal_cb(loop->signal_ctx, &info);
 }
 
+void loop_take_signals(struct loop *loop) {
+    if (loop->signals.loop)
+        on_signal(&loop->signals, LOOP_READ);
+}
+
 int loop_signals(struct loop *loop, const sigset_t *set, signal_cb *cb, void *ctx, struct err *e) {
     if (loop->signals.loop) {
         int fd = loop->signals.fd;

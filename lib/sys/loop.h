@@ -89,5 +89,7 @@ void child_stop(struct child *c); // forgets it without reaping
 // Blocks the signals of the set for this process and delivers them to cb through signalfd. One set
 // per loop; children started by proc.h get the previous mask back. NULL set stops.
 int loop_signals(struct loop *loop, const sigset_t *set, signal_cb *cb, void *ctx, struct err *e);
+// Delivers the signals that wait, and nothing else; does not block.
+void loop_take_signals(struct loop *loop);
 
 #endif

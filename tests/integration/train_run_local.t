@@ -213,6 +213,12 @@ is "$status" 0 'stop'
 ok 'nothing of it is left' wait_for 5 none_left
 run dtctl stop
 is "$status" 0 'stop again does no harm'
+dtctl train --detach --name false -- sleep 60 >false.id 2>/dev/null
+sed -i 's/^state = .*/state = "failed"/; s/^fetched = .*/fetched = true/' \
+    ".dtctl/default/runs/$(cat false.id)/run.toml"
+run dtctl stop
+is "$status" 0 'stop of a run that is over by the record, and goes on'
+ok 'asks the nodes all the same' none_left
 run dtctl down --dry-run
 is "$status" 0 'down, dry'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
