@@ -2,7 +2,9 @@
 // dtctl fetch: results of a run, or any path of the nodes, to this computer.
 #include "command.h"
 
+#include "cluster/nodeset.h"
 #include "job/attend.h"
+#include "job/owner.h"
 #include "job/run_fleet.h"
 #include "job/transfer.h"
 #include "sys/file.h"
@@ -132,22 +134,50 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     return 0;
 }
 
+// Whether what was fetched still lies where it was put; a run that never started has brought
+// nothing.
+static bool is_here(struct session *s, const struct run *r) {
+    const char *owner = owner_of(s->arena, r->output_dir);
+    return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
+           (!owner[0] && file_exists(r->output_dir));
+}
+
+static int tell_here(struct session *s, const struct run *r, struct err *e) {
+    const char *lost = r->lost_count ? nodeset_fold(s->arena, r->lost, r->lost_count) : NULL;
+    if (r->lost_count == r->node_count)
+        return err_set(e, ERR_NO_STATUS,
+                       "the results of run '%s' are lost: no node had them any more when they were "
+                       "fetched",
+                       r->id);
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "here");
+    json_str(&j, "run", r->id);
+    json_str(&j, "to", r->output_dir);
+    json_str(&j, "lost", lost);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "results of %s are here: %s\n", r->id, r->output_dir);
+    if (!lost)
+        return 0;
+    return err_set(e, ERR_NO_STATUS, "the part of the results of run '%s' that %s had is lost",
+                   r->id, lost);
+}
+
 static int fetch_run(struct session *s, const char *name, struct err *e) {
     struct run_fleet r;
     int status = 0;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     if (run_fleet_open(&r, s, name, e) < 0)
         return -1;
-    o.offline = run_is_over(&r.run) && r.run.fetched;
-    if (o.offline) {
-        screen_out(s->screen, "results of %s are here: %s\n", r.run.id, r.run.output_dir);
-        return 0;
-    }
+    if (run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run))
+        return tell_here(s, &r.run, e);
     if (s->config->dry_run) {
         screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id, r.run.node_count,
                    r.run.output_dir);
         return 0;
     }
+    o.again = r.run.fetched;
+    r.run.fetched = false;
     r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
@@ -160,6 +190,8 @@ static int fetch_run(struct session *s, const char *name, struct err *e) {
     fleet_close(&r.fleet);
     if (result < 0)
         return -1;
+    if (r.run.lost_count)
+        return err_status(ERR_NO_STATUS);
     // Fetching went well even when the run did not.
     return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
 }

@@ -67,6 +67,14 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
     }
 }
 
+static const char *where_results(const struct run *r) {
+    if (!r->fetched)
+        return "on nodes";
+    if (r->lost_count == 0)
+        return "here";
+    return r->lost_count < r->node_count ? "part lost" : "lost";
+}
+
 static void show_run(struct session *s, const struct ps_line *l) {
     char age[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
@@ -86,12 +94,16 @@ static void show_run(struct session *s, const struct ps_line *l) {
     json_int(&j, "agent_starts", l->agent_starts);
     json_str(&j, "coordinator", l->coordinator);
     json_bool(&j, "fetched", l->run.fetched);
+    json_array(&j, "lost");
+    for (size_t i = 0; i < l->run.lost_count; i++)
+        json_str(&j, NULL, l->run.lost[i]);
+    json_end(&j);
+    json_int(&j, "work_left", l->run.work_left);
     json_int(&j, "created_ms", l->run.created_ms);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "%-44s %-9s %5zu %5d %8d %8s %s\n", l->run.id, l->state,
                l->run.node_count, l->ranks_running, l->restarts,
-               str_human_ms(age, clock_wall_ms() - l->run.created_ms),
-               l->run.fetched ? "here" : "on nodes");
+               str_human_ms(age, clock_wall_ms() - l->run.created_ms), where_results(&l->run));
     if (l->round > 0)
         screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
                    l->run.max_restarts, l->why[0] ? ": " : "", l->why,

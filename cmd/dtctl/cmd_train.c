@@ -44,8 +44,15 @@ static void tell_plan(const struct launch *l) {
                     l->inputs[i].manifest->files,
                     str_human_bytes(size, l->inputs[i].manifest->bytes),
                     l->inputs[i].sharded ? "a share to every node" : "all to every node");
-    if (l->resume_run)
-        screen_note(s->screen, "resumes  %s", l->resume_run);
+    if (l->resume_run && l->native)
+        screen_note(s->screen,
+                    "resumes  %s at epoch %lld, step %lld (--resume never starts afresh)",
+                    l->resume_run, (long long)l->resume_at.epoch, (long long)l->resume_at.step);
+    else if (l->resume_run)
+        screen_note(s->screen,
+                    "resumes  %s with the state of %zu node%s (--resume never starts "
+                    "afresh)",
+                    l->resume_run, l->resume_nodes, l->resume_nodes == 1 ? "" : "s");
 }
 
 static void tell_plan_json(const struct launch *l, const char *kind) {
@@ -68,6 +75,11 @@ static void tell_plan_json(const struct launch *l, const char *kind) {
     json_int(&j, "files", (int64_t)l->common->files);
     json_int(&j, "bytes", (int64_t)l->common->bytes);
     json_str(&j, "resumes", l->resume_run);
+    if (l->resume_run && l->native) {
+        json_int(&j, "resumes_epoch", l->resume_at.epoch);
+        json_int(&j, "resumes_step", l->resume_at.step);
+    }
+    json_str(&j, "output_dir", r->output_dir);
     screen_event_end(l->session->screen, &text, &j);
 }
 

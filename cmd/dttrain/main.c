@@ -115,6 +115,7 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
         .cache_dir = env.cache_dir,
         .started_ms = started_ms,
         .node_name = getenv("DTCTL_NODE"),
+        .run = getenv("DTCTL_RUN"),
         .stop = &stop_wanted,
         .save = &saves_wanted,
         .say = say,

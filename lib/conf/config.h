@@ -24,6 +24,7 @@
 enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
 
 enum config_provider { CONFIG_LOCAL, CONFIG_HOSTS, CONFIG_AWS };
+enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
 enum config_input_mode { CONFIG_REPLICATED, CONFIG_SHARDED };
 enum { CONFIG_NPROC_AUTO = -1, CONFIG_NPROC_CPU = -2, CONFIG_NPROC_GPU = -3 };
 
@@ -112,6 +113,7 @@ struct config {
     struct option_map metrics;    // name -> POSIX extended regex with one group, the number
     struct option_map env;
     const char *output_dir; // "": output/ of the run's folder
+    int output_merge;       // enum config_merge
 
     struct option_set set; // places, problems
 };

@@ -14,6 +14,7 @@
 enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536 };
 
 static const char *const providers[] = {"local", "hosts", "aws", NULL};
+static const char *const merges[] = {"always", "never", NULL};
 static const char *const input_modes[] = {"replicated", "sharded", NULL};
 
 // ---- checks ----------------------------------------------------------------------------------
@@ -320,6 +321,16 @@ static const struct option_row rows[] = {
      AT(output_dir),
      .arg = "DIR",
      .help = "Where outputs are brought to; empty: output/ in the folder of the run."},
+    {.key = "outputs.merge",
+     .flag = "merge",
+     .verbs = "train",
+     .type = OPTION_CHOICE,
+     AT(output_merge),
+     .text = "always",
+     .choices = merges,
+     .help = "Layout of a command's outputs: always puts the nodes' files into one folder, but for "
+             "a file that differs between nodes, which becomes NODE/FILE; never keeps a folder per "
+             "node. State is state/NODE in both."},
     {.key = "metrics",
      .flag = "metric",
      .verbs = "train",

@@ -304,7 +304,15 @@ static const struct option_row rows[] = {
      .text = "auto",
      .arg = "auto|never|RUN",
      .help = "Where to start: auto goes on from the newest checkpoint of this run, if there is "
-             "one; never starts afresh; else the run, or the folder, whose checkpoint to take."},
+             "one (dtctl: and with the state of the newest run of its name, if that one did not "
+             "finish); never starts afresh; else the run, or the folder, whose checkpoint to "
+             "take."},
+    {.key = "train.resume_other",
+     .type = OPTION_BOOL,
+     AT(resume_other),
+     .text = "false",
+     .help = "Also goes on from a checkpoint that was made with other data or another seed; the "
+             "epoch that it is in starts again. Without it such a checkpoint is an error."},
     // ---- machine
     {.key = "train.kernels",
      .type = OPTION_CHOICE,

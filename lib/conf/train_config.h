@@ -67,6 +67,7 @@ struct train_config {
     int64_t checkpoint_every_steps;  // 0: none
     int64_t keep_last;               // state files kept
     const char *resume;              // "auto", "never", or a folder (dtctl: also a run)
+    bool resume_other;               // also what was made with other data or another seed
     // machine
     int kernels;          // enum train_kernels
     int64_t threads;      // compute threads; 0: the rank's share of the cores

@@ -100,6 +100,7 @@ static void on_signal(void *ctx, int signal) {
 
 // ---- the end -----------------------------------------------------------------------------------
 
+// The trainer's figures, when they are of this run: its folder may hold an earlier one's.
 static struct json *read_trainer(const struct session *s, const struct run *run) {
     char *text = NULL;
     size_t len = 0;
@@ -108,7 +109,8 @@ static struct json *read_trainer(const struct session *s, const struct run *run)
     const char *path = file_join(s->arena, run->output_dir, "summary.json");
     if (!run->native ||
         file_read(s->arena, path, TRAINER_SUMMARY_BYTES_MAX, &text, &len, &ignored) < 0 ||
-        json_parse(s->arena, text, len, &j, &ignored) < 0 || j->type != JSON_OBJECT)
+        json_parse(s->arena, text, len, &j, &ignored) < 0 || j->type != JSON_OBJECT ||
+        !str_eq(json_get_str(j, "run", ""), run->id))
         return NULL;
     return j;
 }
@@ -152,9 +154,41 @@ static int take_turn(struct attention *a, int *lock, struct err *e) {
     }
     if (run_load(&s->cluster, run->id, &now, e) < 0)
         return -1;
-    if (now.fetched)
+    if (now.fetched && !a->options->again)
         *run = now;
     return 0;
+}
+
+static bool all_gone(const struct follow *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].no_status || f->nodes[i].err.code != ERR_NOT_FOUND)
+            return false;
+    return true;
+}
+
+// A node that answers and does not know the run has lost its part, unless that came home before.
+static const bool *find_gone(struct attention *a) {
+    struct follow *f = &a->follow;
+    struct session *s = f->session;
+    bool *gone = arena_new(s->arena, bool, f->count + 1);
+    struct err why = {0};
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        struct fleet_node *node = n->node;
+        bool answers = node->ready || node->absent;
+        if (n->no_status && n->err.code == ERR_NOT_FOUND && answers &&
+            !file_exists(collect_mark_path(s, f->run, node->info->name))) {
+            gone[i] = true;
+            err_set(&why, ERR_NO_STATUS, "it %s, and its part of the results is lost",
+                    node->absent ? "is no longer in the cluster"
+                                 : "does not have the run any more");
+            fleet_fail(node, &why);
+        } else if (!node->up) {
+            err_set(&why, ERR_NO_STATUS, "it cannot be reached");
+            fleet_fail(node, &why);
+        }
+    }
+    return gone;
 }
 
 // Everything that is done once when a run is over; a run whose results are here already is left.
@@ -163,14 +197,15 @@ static int finish(struct attention *a, struct err *e) {
     struct session *s = f->session;
     struct run *run = f->run;
     struct collect_result got = {0};
-    struct err why = {0};
     auto_close int lock = -1;
     session_listen(s, NULL, NULL);
     if (take_turn(a, &lock, e) < 0)
         return -1;
     int64_t began = clock_mono_ms();
     bool fetch = !run->fetched;
-    run->state = follow_state(f, &run->exit_status);
+    // What was known of the end stays known when no node knows it any more.
+    if (!run_is_over(run) || !all_gone(f))
+        run->state = follow_state(f, &run->exit_status);
     if (!run->train_ms && f->story.all_started_ms)
         run->train_ms = attend_view_ended_ms(f) - f->story.all_started_ms;
     if (run_save(&s->cluster, run, e) < 0)
@@ -178,19 +213,15 @@ static int finish(struct attention *a, struct err *e) {
     if (fetch) {
         f->fleet->on_lost = NULL; // from here on a node that is lost has failed
         f->fleet->on_back = NULL;
-        for (size_t i = 0; i < f->count; i++)
-            if (!f->nodes[i].node->up) {
-                err_set(&why, ERR_NO_STATUS, "it cannot be reached");
-                fleet_fail(f->nodes[i].node, &why);
-            }
-        if (collect_results(f->fleet, run, &f->story, &got, e) < 0)
+        if (collect_results(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
-        if (!got.complete) // else what cannot be reached is not missed
+        if (!got.complete || run->lost_count) // else what cannot be reached is not missed
             fleet_report(f->fleet);
         run->fetched = got.complete;
         run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
-        attend_note(s, run, "fetched", "complete", run->fetched ? "yes" : "no", NULL);
+        attend_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",
+                    NULL);
     }
     if (follow_name_logs(f, e) < 0 || summary_merge_events(f, e) < 0 ||
         run_save(&s->cluster, run, e) < 0)
@@ -211,16 +242,17 @@ static int judge(const struct attention *a) {
         return err_status(ERR_NO_STATUS);
     if (!finished)
         return err_status(ERR_FAILED);
-    return run->fetched ? 0 : err_status(ERR_SOME_FAILED);
+    if (!run->fetched)
+        return err_status(ERR_SOME_FAILED);
+    return run->lost_count ? err_status(ERR_NO_STATUS) : 0;
 }
 
 // A dtctl that was killed before it had started the agents leaves a record and nothing else.
 static int check_started(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
     struct run *run = f->run;
-    for (size_t i = 0; i < f->count; i++)
-        if (!f->nodes[i].no_status || f->nodes[i].err.code != ERR_NOT_FOUND)
-            return 0;
+    if (!all_gone(f) || !str_eq(run->state, "made")) // one that was there is lost
+        return 0;
     run->state = "failed";
     run->exit_status = err_status(ERR_FAILED);
     run->fetched = true; // there is nothing to fetch

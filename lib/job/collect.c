@@ -4,18 +4,17 @@
 
 #include "base/log.h"
 #include "job/launch.h"
+#include "job/owner.h"
 #include "sys/file.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct collect {
     const struct run *run;
     const size_t *order;
     const struct story *story;
+    const bool *gone;
     struct collect_result *result;
 };
 
@@ -58,42 +57,71 @@ struct parts {
     size_t count;
 };
 
-static int split_by_node(struct session *s, const struct run *run, const struct parts *p,
-                         struct err *e) {
-    for (size_t i = 0; i < p->count; i++) {
-        const char *to = file_join(s->arena, run->output_dir, p->names[i]);
-        if (file_remove_tree(to, e) < 0)
+// A run whose results go on in the folder of the one that it resumed takes its place there: the
+// trainer's files are one set, and one set is of one run.
+static int take_over(struct session *s, const struct run *run, struct err *e) {
+    static const char *const set[] = {"model", "state", "summary.json", "metrics.jsonl"};
+    for (size_t i = 0; run->native && i < sizeof set / sizeof set[0]; i++)
+        if (file_remove_tree(file_join(s->arena, run->output_dir, set[i]), e) < 0)
             return -1;
-        if (rename(p->folders[i], to) == 0)
-            continue;
-        // Another file system: the folder is a copy of one node, so merging moves it.
-        const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
-        if (file_make_dirs(to, 0755, e) < 0 || xfer_merge_folders(to, folder, name, e) < 0)
-            return -1;
-    }
     return 0;
 }
 
-// One folder for all, or one per node when their files contradict each other.
-static int merge(struct session *s, struct run *run, const struct parts *p,
-                 struct collect_result *out, struct err *e) {
-    if (xfer_merge_folders(run->output_dir, p->folders, p->names, e) == 0)
-        return 0;
-    if (e->code != ERR_EXISTS)
+// Nobody else's folder: whoever came first keeps it, and this run gets one of its own in it.
+static int claim(struct session *s, struct run *run, struct err *e) {
+    const char *owner = owner_of(s->arena, run->output_dir);
+    if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
         return -1;
-    out->by_node = true;
-    out->conflict = arena_strdup(s->arena, e->text);
-    err_clear(e);
-    return split_by_node(s, run, p, e);
+    if (owner[0] && !str_eq(owner, run->id) && !str_eq(owner, run->resumes)) {
+        screen_note(s->screen, "'%s' holds the results of run %s by now; those of %s go to %s/%s",
+                    run->output_dir, owner, run->id, run->output_dir, run->id);
+        run->output_dir = file_join(s->arena, run->output_dir, run->id);
+    }
+    return owner_set(run->output_dir, run->id, e);
 }
 
-// The last one put in counts.
+// The trainer's files: the last one put in counts.
 static int overlay(struct run *run, const struct parts *p, struct err *e) {
     for (size_t i = p->count; i-- > 0;) {
         const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
         if (xfer_merge_folders(run->output_dir, folder, name, e) < 0)
             return -1;
     }
+    return 0;
+}
+
+static int move_folder(const char *from, const char *to, const char *node, struct err *e) {
+    const char *const folder[] = {from, NULL}, *const name[] = {node, NULL};
+    return xfer_merge_folders(to, folder, name, e);
+}
+
+// state/NODE, always, so that it can go back to its node.
+static int move_states(struct session *s, struct run *run, const struct parts *p, struct err *e) {
+    struct arena *a = s->arena;
+    for (size_t i = 0; i < p->count; i++) {
+        const char *from = file_join(a, p->folders[i], "state");
+        const char *to = file_join(a, file_join(a, run->output_dir, "state"), p->names[i]);
+        if (rmdir(from) == 0 || !file_exists(from)) // an empty one is no state
+            continue;
+        if (file_remove_tree(to, e) < 0 || move_folder(from, to, p->names[i], e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int merge(struct session *s, struct run *run, const struct parts *p,
+                 struct collect_result *out, struct err *e) {
+    struct arena *a = s->arena;
+    if (move_states(s, run, p, e) < 0)
+        return -1;
+    if (!run->apart)
+        return layout_split(a, p->folders, p->names, p->count, &out->layout, e) < 0
+                   ? -1
+                   : xfer_merge_folders(run->output_dir, p->folders, p->names, e);
+    for (size_t i = 0; i < p->count; i++)
+        if (move_folder(p->folders[i], file_join(a, run->output_dir, p->names[i]), p->names[i], e) <
+            0)
+            return -1;
     return 0;
 }
 
@@ -110,9 +138,9 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
         p.folders[p.count] = from;
         p.names[p.count++] = name;
     }
-    if (p.count == 0)
+    if (p.count == 0 && !c->result->complete)
         return 0;
-    if (file_make_dirs(run->output_dir, 0755, e) < 0)
+    if (claim(f->session, run, e) < 0)
         return -1;
     return run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
 }
@@ -138,11 +166,23 @@ static const size_t *order_nodes(struct fleet *f, const struct story *story) {
     return order;
 }
 
+// Whether something of the end of the run may be on this node. One that the others went on without
+// was left behind by them; one of which nothing is known may be the one that the round still lacks.
+static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
+    const struct story *t = c->story;
+    int told = 0;
+    for (size_t k = 0; k < f->count; k++)
+        told += t->nodes[k].round == t->round;
+    if (t->nodes[i].round == t->round)
+        return true;
+    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || told < t->nodes_in_round);
+}
+
 static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
     int result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
     c->result->complete = true;
     for (size_t i = 0; i < f->count; i++)
-        if (f->nodes[i].failed && c->story->nodes[i].round == c->story->round)
+        if (f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i))
             c->result->complete = false;
     return result;
 }
@@ -163,7 +203,23 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
     return result;
 }
 
-int collect_results(struct fleet *f, struct run *run, const struct story *story,
+// Which nodes had something that nobody has any more. Of the trainer's files every node has all.
+static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
+    size_t given = 0, waiting = 0;
+    run->lost = arena_new(f->session->arena, const char *, f->count + 1);
+    run->lost_count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        given += !f->nodes[i].failed && !f->nodes[i].left_out;
+        waiting += f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i);
+        if (c->gone[i] && is_wanted(f, c, i))
+            run->lost[run->lost_count++] = f->nodes[i].info->name;
+    }
+    if (run->native && given)
+        run->lost_count = 0;
+    c->result->complete |= run->lost_count && !waiting;
+}
+
+int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e) {
     struct session *s = f->session;
     const char *incoming = run_path(&s->cluster, run, "incoming");
@@ -171,6 +227,7 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
         .run = run,
         .order = order_nodes(f, story),
         .story = story,
+        .gone = gone,
         .result = out,
     };
     *out = (struct collect_result){0};
@@ -179,8 +236,11 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
     bool one_is_enough = run->native && str_eq(run->state, "finished");
     int result = one_is_enough ? fetch_one(f, &c, e) : fetch_all(f, &c, e);
     if (result == 0)
+        find_lost(f, run, &c);
+    if (result == 0)
         result = put_together(f, run, &c, e);
-    if (result == 0 && out->complete)
+    // What had come of a lost node's part before is all that there is of it.
+    if (result == 0 && out->complete && run->lost_count == 0)
         result = file_remove_tree(incoming, e);
     if (result == 0 && out->complete)
         result = file_remove_tree(run_path(&s->cluster, run, "left"), e);

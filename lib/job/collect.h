@@ -2,9 +2,9 @@
 // Bringing the results of a run to this side: output, model and state of every node, verified by
 // hash on the way, then put together into one folder.
 //
-// Every node's part arrives in runs/<run>/incoming/<node>/ first. When two nodes have a file of the
-// same name and different content, nothing is lost: every node keeps a folder of its own, and the
-// result says so.
+// Every node's part arrives in runs/<run>/incoming/<node>/ first, and moves into the run's folder,
+// which is marked as the run's (owner.h). A command's state becomes state/NODE; the rest is put
+// together as layout.h says, or stays in a folder per node where run->apart is set.
 //
 // What a node had that left before its end (rescue.h) counts where the node itself gives nothing.
 //
@@ -15,15 +15,15 @@
 #define JOB_COLLECT_H
 
 #include "job/fleet.h"
+#include "job/layout.h"
 #include "job/run.h"
 #include "job/story.h"
 #include "job/transfer.h"
 
 struct collect_result {
     struct transfer_totals totals;
-    bool by_node;         // results are in one folder per node
-    const char *conflict; // which file, when by_node
-    bool complete;        // nothing that the end of the run depends on is missing
+    struct layout layout; // of a command's results
+    bool complete;        // nothing that is left to fetch is missing
 };
 
 // The fetch of one node's part alone.
@@ -33,7 +33,9 @@ struct xfer *collect_start(struct fleet_node *n, const struct run *run,
 const char *collect_mark_path(struct session *s, const struct run *run, const char *node);
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
-int collect_results(struct fleet *f, struct run *run, const struct story *story,
+// gone[i]: the node answers and knows nothing of the run, or is not in the cluster any more. What
+// it had and no other node has is lost: run->lost names such nodes.
+int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e);
 
 #endif

@@ -31,6 +31,7 @@ struct fleet_node {
     bool ready;    // the agent is there; facts are known
     bool busy;     // takes part in the step that is going on
     bool left_out; // of the steps for now, without having failed
+    bool absent;   // the cluster has no such node any more: there is nothing to connect to
     bool failed;   // err says why
     struct err err;
     struct node_facts facts; // strings in the session's arena

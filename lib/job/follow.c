@@ -69,7 +69,8 @@ static void node_lost(struct follow_node *n, const struct err *e) {
 static void on_fleet_lost(struct fleet_node *node, const struct err *e) {
     struct follow_node *n = node->work;
     // A host key that changed or a refused login will not get better by trying.
-    if (!n->over && !n->follow->awaits && (e->code == ERR_HOSTKEY || e->code == ERR_AUTH))
+    bool for_good = node->absent || e->code == ERR_HOSTKEY || e->code == ERR_AUTH;
+    if (!n->over && !n->follow->awaits && for_good)
         node_give_up(n, e);
     else
         node_lost(n, e);

@@ -34,6 +34,12 @@ struct launch_input {
     struct manifest *manifest; // replicated, or everything before it is dealt out
 };
 
+// Where a checkpoint stands, as its file says.
+struct launch_position {
+    int64_t step, epoch, consumed, seed;
+    bool has_seed;
+};
+
 struct launch {
     struct session *session;
     struct inventory inventory;
@@ -45,7 +51,9 @@ struct launch {
     struct manifest **shards; // per node, NULL without sharded inputs
     struct launch_input *inputs;
     size_t input_count;
-    const char *resume_run; // whose state goes along; NULL: none
+    const char *resume_run;           // whose state goes along; NULL: none
+    struct launch_position resume_at; // the native trainer's place in that state
+    size_t resume_nodes;              // a command's nodes that get back what they had
     bool native;
     bool work_is_implicit; // the current folder, because the command names a file in it
     struct transfer_totals sent;
@@ -57,6 +65,13 @@ int launch_plan(struct launch *l, struct session *s, const struct launch_request
                 struct err *e);
 int launch_files(struct launch *l, struct err *e);
 void launch_close(struct launch *l);
+
+// The state of l->resume_run into the manifests. Without any, l->resume_run becomes NULL, or that
+// is an error when the run was named.
+int launch_state(struct launch *l, struct err *e);
+// The folder for results exists, can be written, and belongs to no other run.
+int launch_output(struct launch *l, struct err *e);
+void launch_make_shards(struct launch *l); // l->shards, when there is none yet
 
 int launch_send(struct launch *l, struct fleet *f, struct err *e);
 // Starts the agents on every node that has not failed. Between the configured minimum and maximum
@@ -79,6 +94,8 @@ char *launch_node_dir(struct arena *a, const char *run, const char *name);
 // Deals the files of a manifest out to `count` nodes so that each gets about the same number of
 // bytes: largest first, always to the node with the least. owner[i] is the node of entry i.
 void launch_deal(const struct manifest *m, size_t count, size_t *owner);
+// The furthest checkpoint in a folder of them; false when there is none that can be read.
+bool launch_find_checkpoint(const char *dir, struct launch_position *out);
 // What to call a task when nobody named it.
 const char *launch_task_name(struct arena *a, const char *const *command, size_t count);
 

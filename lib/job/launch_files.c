@@ -9,7 +9,6 @@
 #include "job/record.h"
 #include "sys/file.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -119,10 +118,19 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
     return manifest_append(to, &copy, e);
 }
 
+void launch_make_shards(struct launch *l) {
+    if (l->shards)
+        return;
+    l->shards = arena_new(l->session->arena, struct manifest *, l->node_count + 1);
+    for (size_t n = 0; n < l->node_count; n++)
+        l->shards[n] = manifest_new();
+}
+
 // Sharded: every node gets the folders and its share of the files.
 static int deal_input(struct launch *l, struct launch_input *in, struct err *e) {
     struct arena *a = l->session->arena;
     size_t *owner = arena_new(a, size_t, in->manifest->count + 1);
+    launch_make_shards(l);
     launch_deal(in->manifest, l->node_count, owner);
     for (size_t i = 0; i < in->manifest->count; i++)
         for (size_t n = 0; n < l->node_count; n++) {
@@ -176,16 +184,8 @@ static int add_input(struct launch *l, const struct config_input *from, struct l
 static int add_inputs(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
     const struct config *c = l->session->config;
-    bool any_sharded = false;
     l->inputs = arena_new(a, struct launch_input, c->inputs.count + 1);
     l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
-    for (size_t i = 0; i < c->inputs.count; i++)
-        any_sharded |= config_input(c, i)->mode == CONFIG_SHARDED;
-    if (any_sharded) {
-        l->shards = arena_new(a, struct manifest *, l->node_count + 1);
-        for (size_t n = 0; n < l->node_count; n++)
-            l->shards[n] = manifest_new();
-    }
     for (size_t i = 0; i < c->inputs.count; i++) {
         struct launch_input *in = &l->inputs[l->input_count++];
         if (add_input(l, config_input(c, i), in, e) < 0)
@@ -196,7 +196,7 @@ static int add_inputs(struct launch *l, struct err *e) {
     return 0;
 }
 
-// ---- the trainer's own file, and state ---------------------------------------------------------
+// ---- the trainer's own file ------------------------------------------------------------------
 
 static int add_trainer(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
@@ -216,45 +216,15 @@ static int add_trainer(struct launch *l, struct err *e) {
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 
-static bool has_state(const char *path) {
-    DIR *d = opendir(path);
-    bool found = false;
-    for (struct dirent *entry; d && !found && (entry = readdir(d));)
-        found = entry->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return found;
-}
-
-static int add_state(struct launch *l, struct err *e) {
-    struct cluster *c = &l->session->cluster;
-    struct manifest_rules rules = {.ignore_default = false};
-    struct run earlier;
-    if (!l->resume_run)
-        return 0;
-    if (run_load(c, l->resume_run, &earlier, e) < 0)
-        return -1;
-    const char *state = file_join(l->session->arena, earlier.output_dir, "state");
-    if (!has_state(state)) {
-        l->resume_run = NULL;
-        if (strcmp(l->session->config->train.resume, "auto") == 0)
-            return 0;
-        return err_set(e, ERR_NOT_FOUND, "run '%s' has no state on this side (try: dtctl fetch %s)",
-                       earlier.id, earlier.id);
-    }
-    log_info("state of an earlier run goes along", "run=%s", earlier.id);
-    return manifest_add_path(l->common, state,
-                             launch_node_dir(l->session->arena, l->run.id, "state"), &rules, e);
-}
-
 int launch_files(struct launch *l, struct err *e) {
     l->common = manifest_new();
-    // State first: whether there is some decides what the trainer is told.
-    if (add_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
-        add_inputs(l, e) < 0 || record_add_run(l->session, &l->run, l->common, e) < 0)
+    // State first: what goes along decides which folder the results may go to.
+    if (launch_state(l, e) < 0 || launch_output(l, e) < 0 || (l->native && add_trainer(l, e) < 0) ||
+        add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
+        record_add_run(l->session, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
-        if (manifest_sort(l->shards[n], e) < 0)
+        if (hashing_run(l->session, l->shards[n], e) < 0)
             return -1;
     return l->common->count ? hashing_run(l->session, l->common, e) : 0;
 }

@@ -258,6 +258,8 @@ int launch_plan(struct launch *l, struct session *s, const struct launch_request
     r->nproc = nproc_text(s->arena, c->job.nproc_per_node);
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
+    r->resumes = "";
+    r->apart = !l->native && c->output_merge == CONFIG_MERGE_NEVER;
     r->state = "made";
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
                                      : run_path(&s->cluster, r, "output");

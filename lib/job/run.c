@@ -76,6 +76,13 @@ void run_format(const struct run *r, struct strbuf *text) {
     toml_write_str(text, "output_dir", r->output_dir);
     toml_write_str(text, "state", r->state);
     toml_write_bool(text, "fetched", r->fetched);
+    if (r->lost_count)
+        toml_write_strs(text, "lost", r->lost, r->lost_count);
+    toml_write_int(text, "work_left", r->work_left);
+    toml_write_bool(text, "bring_work", r->bring_work);
+    toml_write_bool(text, "apart", r->apart);
+    if (r->resumes && r->resumes[0])
+        toml_write_str(text, "resumes", r->resumes);
     toml_write_int(text, "exit_status", r->exit_status);
     toml_write_int(text, "push_ms", r->push_ms);
     toml_write_int(text, "start_ms", r->start_ms);
@@ -107,9 +114,14 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
         return -1;
     if (r->node_count == 0 || r->node_count > RUN_NODES_MAX)
         return err_set(e, ERR_FORMAT, "nodes: 1 to %d names belong here", RUN_NODES_MAX);
-    for (size_t i = 0; i < r->node_count; i++)
-        if (!str_is_name(r->nodes[i], INVENTORY_NAME_BYTES_MAX))
-            return err_set(e, ERR_FORMAT, "nodes: '%.80s' is no node name", r->nodes[i]);
+    if (toml_member(t, "lost") &&
+        toml_need_strs(a, t, "lost", (char ***)&r->lost, &r->lost_count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < r->node_count + r->lost_count; i++) {
+        const char *name = i < r->node_count ? r->nodes[i] : r->lost[i - r->node_count];
+        if (!str_is_name(name, INVENTORY_NAME_BYTES_MAX))
+            return err_set(e, ERR_FORMAT, "nodes: '%.80s' is no node name", name);
+    }
     const struct toml *m = toml_member(t, "metrics");
     size_t count = m && m->type == TOML_TABLE ? m->len : 0;
     r->metrics.items = arena_new(a, struct option_pair, count + 1);
@@ -140,6 +152,10 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
     r->max_restarts = (int)toml_get_int(t, "max_restarts", 0);
     r->state = toml_get_str(t, "state", "made");
     r->fetched = toml_get_bool(t, "fetched", false);
+    r->work_left = toml_get_int(t, "work_left", 0);
+    r->bring_work = toml_get_bool(t, "bring_work", false);
+    r->apart = toml_get_bool(t, "apart", false);
+    r->resumes = toml_get_str(t, "resumes", "");
     r->exit_status = (int)toml_get_int(t, "exit_status", 0);
     r->push_ms = toml_get_int(t, "push_ms", 0);
     r->start_ms = toml_get_int(t, "start_ms", 0);

@@ -34,8 +34,14 @@ struct run {
     const char *output_dir; // absolute: where results go
     struct option_map metrics;
     const char *state; // "made", "started", or a final state of node_protocol.h
-    bool fetched;      // results are on this side
-    int exit_status;   // of the run, when it is over
+    bool fetched;      // nothing is left to fetch: results are on this side, but for `lost`
+    const char **lost; // nodes whose part of the results nobody has any more
+    size_t lost_count;
+    int64_t work_left; // files that the run made in its working folders and that are on nodes only
+    bool bring_work;   // such files are fetched, too
+    bool apart;        // results stay in a folder per node
+    const char *resumes;                           // the run whose state it began with, or ""
+    int exit_status;                               // of the run, when it is over
     int64_t push_ms, start_ms, train_ms, fetch_ms; // phases, 0: not yet
     uint64_t push_bytes, fetch_bytes;
 };

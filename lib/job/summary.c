@@ -2,6 +2,8 @@
 // What a run came to.
 #include "job/summary.h"
 
+#include "cluster/nodeset.h"
+#include "job/owner.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -101,6 +103,28 @@ static void json_metrics(const struct summary *s, struct json_out *j) {
     json_end(j);
 }
 
+static void json_names(struct json_out *j, const char *key, const char *const *names,
+                       size_t count) {
+    json_array(j, key);
+    for (size_t i = 0; i < count; i++)
+        json_str(j, NULL, names[i]);
+    json_end(j);
+}
+
+// Where files of a command lie below output_dir.
+static void json_layout(const struct summary *s, struct json_out *j) {
+    if (s->run->native)
+        return;
+    json_object(j, "layout");
+    json_str(j, "merge", s->run->apart ? "never" : "always");
+    json_str(j, "state", "state/NODE");
+    if (s->collect) {
+        json_int(j, "differing", (int64_t)s->collect->layout.apart);
+        json_str(j, "differing_first", s->collect->layout.first);
+    }
+    json_end(j);
+}
+
 static void json_head(const struct summary *s, struct json_out *j) {
     const struct run *r = s->run;
     json_str(j, "run", r->id);
@@ -134,8 +158,11 @@ void summary_json(const struct summary *s, struct strbuf *out) {
     json_int(&j, "pushed_bytes", (int64_t)r->push_bytes);
     json_int(&j, "fetched_bytes", (int64_t)r->fetch_bytes);
     json_bool(&j, "fetched", r->fetched);
-    json_bool(&j, "results_by_node", s->collect && s->collect->by_node);
+    json_names(&j, "lost", r->lost, r->lost_count);
+    json_int(&j, "work_left", r->work_left);
+    json_str(&j, "resumes", r->resumes && r->resumes[0] ? r->resumes : NULL);
     json_str(&j, "output_dir", r->output_dir);
+    json_layout(s, &j);
     if (s->trainer) {
         json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
         json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", 0));
@@ -161,7 +188,8 @@ static bool is_worth(const char *path) {
         return file_exists(path);
     bool found = false;
     for (struct dirent *entry; !found && (entry = readdir(d));)
-        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                strcmp(entry->d_name, OWNER_MARK) != 0;
     closedir(d);
     return found;
 }
@@ -208,6 +236,29 @@ static void text_history(const struct summary *s, struct strbuf *out) {
         }
 }
 
+// What is not where one would look for it, or nowhere.
+static void text_layout(const struct summary *s, struct strbuf *out) {
+    const struct run *r = s->run;
+    if (s->collect && s->collect->layout.apart) {
+        size_t apart = s->collect->layout.apart;
+        strbuf_addf(
+            out,
+            "  %-9s%zu file%s differ%s between nodes and lie%s below the nodes' names: ", "apart",
+            apart, apart == 1 ? "" : "s", apart == 1 ? "s" : "", apart == 1 ? "s" : "");
+        screen_foreign(out, s->collect->layout.first, strlen(s->collect->layout.first));
+        strbuf_addc(out, '\n');
+    }
+    if (r->lost_count == 0)
+        return;
+    strbuf_addf(out, "  %-9sthe part of the results that %s had: %s\n", "lost",
+                nodeset_fold(s->arena, r->lost, r->lost_count),
+                r->lost_count == 1 ? "the node does not have the run any more"
+                                   : "the nodes do not have the run any more");
+    for (size_t i = 0; i < r->lost_count; i++)
+        line_file(s, out, "of it",
+                  file_join(s->arena, run_path(&s->session->cluster, r, "incoming"), r->lost[i]));
+}
+
 void summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     const struct cluster *c = &s->session->cluster;
@@ -227,19 +278,17 @@ void summary_text(const struct summary *s, struct strbuf *out) {
                 str_human_ms(fetch, r->fetch_ms), str_human_bytes(got, r->fetch_bytes));
     text_history(s, out);
     text_figures(s, out);
-    line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
-    line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
-    line_file(s, out, "output", r->output_dir);
+    if (str_eq(owner_of(s->arena, r->output_dir), r->id)) {
+        line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
+        line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
+        line_file(s, out, "output", r->output_dir);
+    }
     line_file(s, out, "metrics", run_path(c, r, "metrics.jsonl"));
     line_file(s, out, "logs", run_path(c, r, "logs"));
     line_file(s, out, "events", run_path(c, r, "events.jsonl"));
     strbuf_addf(out, "  %-9s%s\n", "summary",
                 run_near_path(s->arena, run_path(c, r, "summary.json")));
-    if (s->collect && s->collect->by_node)
-        strbuf_addf(out,
-                    "  nodes wrote different files of one name, so results are in a folder "
-                    "per node: %s\n",
-                    s->collect->conflict);
+    text_layout(s, out);
     if (!r->fetched)
         strbuf_addf(out, "  results of some nodes are not here yet (try: dtctl fetch %s)\n", r->id);
 }

@@ -29,6 +29,7 @@ struct train_position {
     int64_t consumed; // samples of that epoch, over all ranks
     int64_t samples;  // of the training set: consumed means nothing for another one
     int64_t seed;
+    int64_t data;           // a digest of that training set; 0: not known
     int64_t tracked;        // network.tracked
     int64_t optimizer_kind; // enum optimizer_kind
     int64_t epochs_done;    // records that are filled
@@ -46,6 +47,7 @@ struct checkpoint_image {
     struct train_position at;
     struct epoch_record *epochs; // at.epochs_done
     char model_name[CHECKPOINT_TEXT_BYTES_MAX], stem[CHECKPOINT_TEXT_BYTES_MAX];
+    char dataset[CHECKPOINT_TEXT_BYTES_MAX]; // its kind
 };
 
 void checkpoint_image_init(struct checkpoint_image *c, const struct network *net);

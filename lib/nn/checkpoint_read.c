@@ -135,12 +135,18 @@ static int meta_real(const struct safetensors_file *f, const char *key, double *
     return 0;
 }
 
+// What older checkpoints lack reads as 0.
+static int meta_data(const struct safetensors_file *f, int64_t *out, struct err *e) {
+    *out = 0;
+    return safetensors_get_meta(&f->header, "data") ? meta_int(f, "data", out, e) : 0;
+}
+
 static int read_position(const struct safetensors_file *f, struct train_position *at,
                          struct err *e) {
     if (meta_int(f, "step", &at->step, e) < 0 || meta_int(f, "epoch", &at->epoch, e) < 0 ||
         meta_int(f, "consumed", &at->consumed, e) < 0 ||
         meta_int(f, "samples", &at->samples, e) < 0 || meta_int(f, "seed", &at->seed, e) < 0 ||
-        meta_real(f, "best_top1", &at->best_top1, e) < 0 ||
+        meta_data(f, &at->data, e) < 0 || meta_real(f, "best_top1", &at->best_top1, e) < 0 ||
         meta_real(f, "epoch_loss_sum", &at->epoch_loss_sum, e) < 0 ||
         meta_real(f, "epoch_top1_sum", &at->epoch_top1_sum, e) < 0 ||
         meta_real(f, "epoch_images", &at->epoch_images, e) < 0 ||

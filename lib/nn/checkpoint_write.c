@@ -189,6 +189,8 @@ static int write_state(const struct checkpoint_image *c, const char *path, struc
     listing_meta_int(&l, "consumed", at->consumed);
     listing_meta_int(&l, "samples", at->samples);
     listing_meta_int(&l, "seed", at->seed);
+    listing_meta_int(&l, "data", at->data);
+    listing_meta(&l, "dataset", c->dataset);
     listing_meta_real(&l, "best_top1", at->best_top1);
     listing_meta_real(&l, "epoch_loss_sum", at->epoch_loss_sum);
     listing_meta_real(&l, "epoch_top1_sum", at->epoch_top1_sum);

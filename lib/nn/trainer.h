@@ -28,6 +28,7 @@ struct trainer_config {
     const char *cache_dir; // for decoded data sets; NULL: kept in memory
     int64_t started_ms;    // monotonic, when the process began
     const char *node_name; // for messages; NULL: the host's
+    const char *run;       // id, for summary.json; NULL: none
     // Set to nonzero by a signal handler: write a checkpoint at the next step boundary and return.
     const volatile sig_atomic_t *stop;
     // Counted up by a signal handler: write a checkpoint at the next step boundary and go on.

@@ -183,6 +183,7 @@ void trainer_report_summary(struct trainer *t, const struct trainer_result *r) {
     struct arena a = {0};
     json_open(&j, &text);
     json_object(&j, NULL);
+    json_str(&j, "run", t->config->run);
     json_str(&j, "state", r->stopped ? "stopped" : "finished");
     summary_setup(&j, t);
     json_int(&j, "steps", r->steps);

@@ -156,14 +156,26 @@ static int share(struct trainer *t, int root, struct verdict *v, struct err *e) 
 }
 
 // Whether the position can be taken as it is.
-static int accept_position(struct trainer *t, struct err *e) {
+static int accept_position(struct trainer *t, bool whole, struct err *e) {
     struct train_position *at = &t->at;
     if (at->epoch > t->options->epochs)
         return err_set(e, ERR_CONFIG,
                        "the checkpoint is at epoch %lld, train.epochs is %lld: raise it, or set "
                        "train.resume to \"never\"",
                        (long long)at->epoch, (long long)t->options->epochs);
-    bool same_data = at->samples == (int64_t)t->train.samples && at->seed == t->options->seed;
+    bool same_data = at->samples == (int64_t)t->train.samples && at->seed == t->options->seed &&
+                     (!at->data || at->data == t->data_digest);
+    if (whole && !same_data && !t->options->resume_other)
+        return err_set(e, ERR_CONFIG,
+                       "the checkpoint is of another experiment: %lld images%s and seed %lld, here "
+                       "%lld images and seed %lld (try: train.resume \"never\", or "
+                       "train.resume_other true to go on from it all the same)",
+                       (long long)at->samples,
+                       at->samples == (int64_t)t->train.samples && at->data != t->data_digest
+                           ? " of other content"
+                           : "",
+                       (long long)at->seed, (long long)t->train.samples,
+                       (long long)t->options->seed);
     if (at->consumed > 0 && !same_data) {
         if (t->rank == 0)
             log_warn("checkpoint was made with other data or another seed: its epoch starts again",
@@ -174,6 +186,7 @@ static int accept_position(struct trainer *t, struct err *e) {
     }
     at->samples = t->train.samples;
     at->seed = t->options->seed;
+    at->data = t->data_digest;
     return 0;
 }
 
@@ -263,7 +276,7 @@ int trainer_resume(struct trainer *t, struct err *e) {
     t->net.tracked = v.at.tracked;
     t->optimizer.step = v.optimizer_step;
     t->proven = true;
-    if (accept_position(t, e) < 0)
+    if (accept_position(t, v.loaded == 2, e) < 0)
         return -1;
     if (best.have == OFFER_WHOLE && t->at.consumed == v.at.consumed)
         t->kept = t->at;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From options to a trainer that is ready to step.
 #include "base/arena.h"
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "nn/trainer_state.h"
@@ -174,10 +176,26 @@ static int open_shard(struct trainer *t, struct shard *s, const struct dataset *
     return loader_open(&s->loader, &loader, e);
 }
 
+// Labels, and images from all over the set: enough to know another set, cheap for a large one.
+static int64_t digest_data(const struct dataset *d) {
+    enum { IMAGES = 64 };
+    const int32_t shape[] = {(int32_t)d->samples, d->height, d->width, d->channels, d->classes};
+    unsigned char digest[HASH_BYTES];
+    struct hash h;
+    hash_init(&h);
+    hash_add(&h, shape, sizeof shape);
+    hash_add(&h, d->labels, d->samples * sizeof *d->labels);
+    for (uint64_t i = 0; i < IMAGES; i++)
+        hash_add(&h, dataset_image(d, (uint32_t)(i * d->samples / IMAGES)), d->image_bytes);
+    hash_final(&h, digest);
+    return (int64_t)(bytes_load(digest, 7) | 1); // never 0, never negative
+}
+
 static int open_data(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
         return -1;
+    t->data_digest = digest_data(&t->train);
     if (o->eval && open_split(t, &t->test, DATASET_TEST, e) < 0)
         return -1;
     if (o->eval && (t->test.height != t->train.height || t->test.width != t->train.width))

@@ -39,6 +39,7 @@ struct trainer {
     struct cores cores;
 
     struct dataset train, test;
+    int64_t data_digest; // of train: two sets with one digest hold the same images
     struct augment_config augment;
     struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
     struct shard eval;

@@ -75,7 +75,8 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     ok(same(back.state[0], net->state[0], model.param_elements), "first moments");
     ok(same(back.state[1], net->state[1], model.param_elements), "second moments");
     is_int(back.tracked, 77, "batches tracked");
-    ok(at.step == 1234 && at.epoch == 3 && at.consumed == 640 && at.samples == 1000 && at.seed == 9,
+    ok(at.step == 1234 && at.epoch == 3 && at.consumed == 640 && at.samples == 1000 &&
+           at.seed == 9 && at.data == 77777777777,
        "position");
     is_int(o.step, 1230, "optimizer step");
     near(at.best_top1, 61.25, 0, "best accuracy");
@@ -208,6 +209,7 @@ int main(void) {
                                 .consumed = 640,
                                 .samples = 1000,
                                 .seed = 9,
+                                .data = 77777777777,
                                 .tracked = 77,
                                 .epochs_done = 3,
                                 .best_top1 = 61.25};

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of results from several nodes in one folder. A path that is the same on all nodes, or
+// on one node alone, stays; one that differs between nodes becomes NODE/PATH for each of them. So
+// the place of a file never depends on any other file.
+//
+// Works on the folders in which the nodes' parts have arrived, before they are merged; doing it
+// again after a part of it was done is fine.
+#ifndef JOB_LAYOUT_H
+#define JOB_LAYOUT_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stddef.h>
+
+struct layout {
+    size_t apart;      // paths that differ between nodes
+    const char *first; // one of them; in the arena
+};
+
+// folders[i] is the part of the node names[i]. Links in the parts are never followed.
+int layout_split(struct arena *a, const char *const *folders, const char *const *names,
+                 size_t count, struct layout *out, struct err *e);
+
+#endif

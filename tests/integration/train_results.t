@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Results, state and figures belong to their run and to their node: one folder for one run, state
+# that goes back, parts that are lost and said to be, a layout that no other file changes.
+# shellcheck disable=SC2016,SC2012 # the workers' shell expands; plain names
+source "${0%/*}/../lib.sh"
+
+newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
+id() { basename "$(newest)"; }
+native() { # FLAGS…: a small training
+    run dtctl train --nproc-per-node 1 --set train.model=mlp --set train.hidden=16 \
+        --set train.train_size=512 --set train.test_size=128 --set train.batch=16 \
+        --set train.threads=1 "$@"
+}
+dtctl up --nodes 3 >up.out 2>&1 || bail_out "no cluster: $(cat up.out)"
+
+# ---- one folder, one run ------------------------------------------------------------------------
+native --nodes 1 --name first --output out --set train.epochs=1
+is "$status" 0 'a training into a folder'
+first=$(id)
+is "$(cat out/.dtctl-run)" "$first" 'the folder is marked as its own'
+like "$(cat out/summary.json)" "\"run\":\"$first\"" 'and so are the figures of the trainer'
+native --nodes 1 --name second --output out --resume never
+is "$status" 2 'another run into that folder is refused'
+like "$err" "'out' holds the results of run '$first'" 'with whose it is'
+is "$(cat out/.dtctl-run)" "$first" 'and nothing is mixed'
+like "$(ls .dtctl/default/runs)" "^$first\$" 'before anything was started'
+dtctl train --nodes 1 --name slow --output both -d -- \
+    sh -c 'sleep 0.5; echo a >$DTCTL_OUTPUT_DIR/f' >/dev/null 2>&1
+slow=$(id)
+run dtctl train --nodes 1 --name quick --output both -- sh -c 'echo b >$DTCTL_OUTPUT_DIR/f'
+is "$status" 0 'two runs that end in one folder'
+run dtctl logs -f "$slow"
+is "$(cat both/f "both/$slow/f" | paste -sd' ')" 'b a' 'the later one gets a folder in it'
+like "$(cat ".dtctl/default/runs/$slow/run.toml")" "output_dir = \".*both/$slow\"" \
+    'which its record names'
+native --nodes 1 --output /proc/x
+is "$status" 2 'a folder that cannot be made is found before the run'
+like "$err" "--output: .*cannot create folder '/proc/x'" 'and named'
+
+# ---- figures of the run alone -------------------------------------------------------------------
+cp out/summary.json foreign.json
+native --nodes 1 --name bad --output mine --resume never --set train.dataset=packed \
+    --set train.data=/nonexistent
+is "$status" 1 'a training that fails'
+unlike "$out" 'top-1|  model ' 'has no figures and no model'
+mkdir -p stale && cp foreign.json stale/summary.json
+native --nodes 1 --name bad2 --output stale --resume never --set train.dataset=packed \
+    --set train.data=/nonexistent --json
+unlike "$out" '"accuracy"' 'nor those of a summary that lies there'
+
+# ---- resuming -----------------------------------------------------------------------------------
+native --nodes 1 --name again --output cont --set train.epochs=1000 -d
+again=$(id)
+wait_for 30 grep -q '"step":20,' ".dtctl/default/nodes/node0/runs/$again/output/metrics.jsonl"
+dtctl stop "$again" >/dev/null 2>&1
+run dtctl fetch "$again"
+native --nodes 1 --name again --dry-run --set train.epochs=2000
+like "$err" "resumes +$again at epoch [0-9]+, step [0-9]+" 'a plan says from where it goes on'
+native --nodes 1 --name again --set train.epochs=2000 --set train.seed=77
+is "$status" 2 'another seed is another experiment'
+like "$err" "'$again' was trained with seed [0-9]+, train.seed is 77.*resume_other" \
+    'and says how to insist'
+native --nodes 1 --name again --set train.epochs=0
+like "$err" 'train.epochs' 'no epochs is refused'
+native --nodes 1 --name again --set train.train_size=256 --set train.epochs=2000
+is "$status" 1 'other data is an error of the trainer'
+like "$out$err" 'another experiment: 512 images and seed' 'that says so'
+native --nodes 1 --name again --resume "$again" --output cont --set train.train_size=256 \
+    --set train.epochs=2000 --set train.resume_other=true -d
+is "$status" 0 'unless one insists; and a resumed run may use the folder'
+dtctl stop >/dev/null 2>&1
+run dtctl fetch
+is "$(cat cont/.dtctl-run)" "$(id)" 'which is its own then'
+native --nodes 1 --name again --resume "$again"
+is "$status" 2 'the earlier one has none there any more'
+like "$err" "'$again' cannot be resumed: .*holds the results of run" 'and says why'
+
+# ---- state of a command -------------------------------------------------------------------------
+mkdir seen
+SEEN=$WORK/seen
+keep='n=$(cat $DTCTL_STATE_DIR/n 2>/dev/null); echo "found <$n>"
+    echo "$DTCTL_NODE" >$DTCTL_STATE_DIR/n; touch $SEEN/$RANK
+    until [ "$(ls $SEEN | wc -l)" -ge "$WORLD_SIZE" ]; do sleep 0.05; done # else the first ends all
+    test -n "$n"'
+run dtctl train --name keep --env "SEEN=$SEEN" -- sh -c "$keep"
+is "$status" 1 'a command on three nodes fails and leaves state'
+keep_run=$(id)
+is "$(cat "$(newest)"/output/state/node{0,1,2}/n | paste -sd' ')" 'node0 node1 node2' \
+    'state lies by node'
+run dtctl train --name keep --nodes 2 --env "SEEN=$SEEN" -- sh -c "$keep"
+is "$status" 0 'the same again'
+like "$out" 'found <node0>' 'finds the state of each node'
+like "$out" 'found <node1>' 'on that node'
+like "$err" "resumes +$keep_run with the state of 2 nodes" 'which was said before'
+like "$err" 'state of node node2 stays in .*not in this run' 'and which state was not taken'
+run dtctl train --name none --resume "$(id)" -- true
+is "$status" 0 'state of a run that was named'
+run dtctl train --name none --resume never -- true
+run dtctl train --name none --resume "$(id)" -- true
+is "$status" 2 'a run without state cannot be resumed'
+like "$err" 'cannot be resumed: it left no state' 'and the reason is true'
+
+# ---- layout -------------------------------------------------------------------------------------
+spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >same
+    mkdir d node1; for f in log d/x node1/log; do echo $DTCTL_NODE >$f; done'
+run dtctl train --name spread --nodes 2 -- sh -c "$spread"
+is "$status" 0 'files that differ between nodes'
+o=$(newest)/output
+is "$(cat "$o/mine.node0" "$o/mine.node1" "$o/same" | paste -sd' ')" 'node0 node1 same' \
+    'move nothing else'
+is "$(cat "$o"/node0/{log,d/x,node1/log} | paste -sd' ')" 'node0 node0 node0' \
+    'and lie below their node'
+is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'none is missing'
+like "$out" 'apart +3 files differ' 'the last screen says so'
+like "$(cat "$(newest)/summary.json")" '"merge":"always","state":"state/NODE","differing":3' \
+    'and the summary'
+run dtctl train --name spread --nodes 1 --merge never -- sh -c "$spread"
+is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge never each node has a folder'
+
+# ---- parts that are lost ------------------------------------------------------------------------
+part() {
+    dtctl train --name part -d -- \
+        sh -c 'echo $DTCTL_NODE >$DTCTL_OUTPUT_DIR/$DTCTL_NODE' >/dev/null 2>&1
+}
+# shellcheck disable=SC2317 # called through wait_for
+over() { # RUN: on every node
+    [ "$(grep -l '"state":"finished"' .dtctl/default/nodes/*/runs/"$1"/status.json | wc -l)" = 3 ]
+}
+part
+lost=$(id)
+wait_for 20 over "$lost"
+rm -rf ".dtctl/default/nodes/node1/runs/$lost"
+run dtctl fetch
+is "$status" 4 'a part that is gone is no success'
+like "$err" "node 'node1': it does not have the run any more" 'the node is named'
+like "$out" 'lost +the part of the results that node1 had' 'the summary says so'
+is "$(cat ".dtctl/default/runs/$lost"/output/node* | paste -sd' ')" 'node0 node2' 'the others came'
+run dtctl fetch
+is "$status" 4 'nor is it the second time'
+like "$err" "run '$lost' that node1 had is lost" 'and says so again'
+like "$(dtctl ps -a | grep "$lost")" 'part lost' 'ps says so'
+part
+lost=$(id)
+wait_for 20 over "$lost"
+rm -rf .dtctl/default/nodes/*/runs/"$lost"
+run dtctl fetch
+is "$status" 4 'all parts gone'
+unlike "$err" 'never started' 'the run was started'
+like "$(cat ".dtctl/default/runs/$lost/summary.json")" '"lost":\["node0","node1","node2"\]' \
+    'the summary has who lost it'
+run dtctl fetch
+is "$status" 4 'also the second time'
+like "$err" "the results of run '$lost' are lost" 'with the reason'
+like "$(dtctl ps -a | grep "$lost")" 'lost +[0-9].* lost' 'and ps has it'
+part
+lost=$(id)
+wait_for 20 over "$lost"
+dtctl up --nodes 2 -y >/dev/null 2>&1
+run dtctl fetch "$lost"
+is "$status" 4 'a node that left the cluster takes its part with it'
+like "$err" "node 'node2': it is no longer in the cluster" 'which is said'
+is "$(cat ".dtctl/default/runs/$lost"/output/node* | paste -sd' ')" 'node0 node1' \
+    'the others still give theirs'
+rm -rf ".dtctl/default/runs/$lost/output"
+run dtctl fetch "$lost"
+is "$(cat ".dtctl/default/runs/$lost"/output/node* | paste -sd' ')" 'node0 node1' \
+    'results that vanished here are brought again'
+done_testing
