@@ -116,11 +116,10 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
         return;
     }
     int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
-    if (a->coordinator) {
+    if (a->coordinator && !rendezvous_can_hand_over(coordinator_rendezvous(a->coordinator)))
         agent_request_stop(a, reason, signal, grace_ms);
-        return;
-    }
-    agent_leave(a, reason, signal, grace_ms);
+    else
+        agent_leave(a, reason, signal, grace_ms);
 }
 
 static void on_command(struct control *c, const struct json *command) {

@@ -81,7 +81,7 @@ static void take_place(struct election_place *p, int64_t incarnation, const stru
 static void nobody(struct agent *a, const struct election_place *place) {
     election_nobody(&a->election, clock_mono_ms(), place);
     if (a->coordinator)
-        coordinator_nobody(a->coordinator, place->incarnation,
+        coordinator_nobody(a->coordinator, place->incarnation, true,
                            "its agent died: nobody listens at its port");
 }
 
@@ -91,11 +91,11 @@ static void tell_coordinator(struct agent *a, const struct election_place *place
     if (!a->coordinator || place->incarnation == 0)
         return;
     if (answer->incarnation != place->incarnation)
-        coordinator_nobody(a->coordinator, place->incarnation,
+        coordinator_nobody(a->coordinator, place->incarnation, true,
                            "its agent died: another one is at its port");
     else if (answer->leader_term == 0 ||
              answer->leader.incarnation != a->election.config.incarnation)
-        coordinator_nobody(a->coordinator, place->incarnation,
+        coordinator_nobody(a->coordinator, place->incarnation, false,
                            "its agent has given this coordinator up");
 }
 

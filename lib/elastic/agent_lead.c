@@ -53,6 +53,7 @@ void agent_lead_take_over(struct agent *a, const struct election_action *action)
     snprintf(why, sizeof why, "node %.200s is gone: its agent coordinated", a->leader);
     struct rendezvous_past past = {.term = action->term,
                                    .fence_ms = action->fence_ms,
+                                   .proof_until_ms = action->proof_until_ms,
                                    .facts = action->facts,
                                    .electorate = &a->election.electorate,
                                    .places = a->election.places,

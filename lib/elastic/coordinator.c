@@ -175,8 +175,8 @@ void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
     coordinator_pump(c);
 }
 
-void coordinator_nobody(struct coordinator *c, int64_t incarnation, const char *why) {
-    rendezvous_nobody(c->rendezvous, coordinator_now_ms(), incarnation, why);
+void coordinator_nobody(struct coordinator *c, int64_t incarnation, bool dead, const char *why) {
+    rendezvous_nobody(c->rendezvous, coordinator_now_ms(), incarnation, dead, why);
     coordinator_pump(c);
 }
 

@@ -51,8 +51,9 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
 // Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
                          int signal, int64_t grace_ms);
-// The host of an agent that on_cut named says that it is gone.
-void coordinator_nobody(struct coordinator *c, int64_t incarnation, const char *why);
+// The host of an agent that on_cut named says that it is gone (dead), or that one itself that it
+// has another coordinator.
+void coordinator_nobody(struct coordinator *c, int64_t incarnation, bool dead, const char *why);
 // It may still be asked and closed, and does nothing any more.
 void coordinator_depose(struct coordinator *c);
 // The electorate of the round as election_round takes it: voters, and where their agents are.

@@ -234,6 +234,14 @@ static void do_cut(struct coordinator *c, const struct rendezvous_action *a) {
     c->on->on_cut(c, &place);
 }
 
+static void do_probe(struct coordinator *c, const struct rendezvous_action *a) {
+    const struct wire_node *n = &c->nodes[a->id];
+    struct election_place place = {.incarnation = n->incarnation, .port = (int)n->port};
+    snprintf(place.name, sizeof place.name, "%s", n->name);
+    snprintf(place.address, sizeof place.address, "%s", n->address);
+    c->on->on_cut(c, &place);
+}
+
 static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
     bool lost = a->kind == ACTION_LOST;
     struct peer *p = coordinator_peer(c, a->id);
@@ -290,6 +298,7 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
     case ACTION_STOP: do_stop(c, a); break;
     case ACTION_EXCUSED: do_excused(c, a); break;
     case ACTION_CUT: do_cut(c, a); break;
+    case ACTION_PROBE: do_probe(c, a); break;
     case ACTION_LOST:
     case ACTION_LEFT: do_gone(c, a); break;
     case ACTION_OVER: do_over(c, a); break;

@@ -31,6 +31,25 @@
 // it would have had to wait for this agent's lease. Likewise a round is not committed before every
 // voter of the last one knows of it or is silent for that long (rendezvous_lease.c).
 //
+// Other voters. What the host of any other voter says counts, too, when it says it in time:
+//
+// - To a coordinator, while the lease holds that the voter's last known word gives: until then the
+//   voter has voted for nobody else, and being dead it never will. So a quorum of some later term
+//   can only be made of the others, and of these more than half of the others are needed on either
+//   side: of the same living nodes, two such quorums have one in common, also if one side counts a
+//   dead node as missing and the other does not.
+// - To an agent that has proof of its coordinator's death, within lease_ms of the last word that
+//   was answered: no round has begun without this agent until then, as above, so that the dead
+//   voter has begun none and has left nobody behind that does. But it may have voted for another
+//   one that lives. So this counts only when all others that live agree; one that has been elected
+//   does not, nor does one that stands, before it gives its own term up. The same holds for one
+//   that has just been elected, and those that die before they have joined it.
+//
+// So a run whose agents died but for one goes on with that one, and with those that are started
+// again. Where a host does not answer (no power, no way to it), a majority is needed as ever. A
+// box that refuses connections in the name of hosts that live would forge such proofs: dtrun takes
+// "connection refused" as the word of the host.
+//
 // Connections. One that breaks does not say whether the coordinator died or only the way to it. The
 // agent tries to resume its session (session.h) until the coordinator has been silent for
 // silent_ms_max, and follows it all that time, with workers that live as long as their lease; a
@@ -46,6 +65,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// The gone may have voted in terms that nobody else knows: each in so many at most, in its time.
+enum { TERMS_OF_THE_GONE = 64 };
 
 struct election_action *election_push(struct election *e, enum election_action_kind kind) {
     if (e->queue_len == e->queue_room) {
@@ -84,6 +106,7 @@ void election_close(struct election *e) {
     quorum_fini(&e->electorate);
     free(e->places);
     free(e->yes);
+    free(e->gone);
     free(e->queue);
 }
 
@@ -206,15 +229,22 @@ static void enter(struct election *e, int64_t now_ms, enum election_kind stage) 
     e->fence_base_ms = last_word(e);
     if (stage != ASK_VOTE)
         return;
+    for (int i = 0; i < e->electorate.count; i++)
+        if (e->gone[i] && !e->electorate.voters[i].dead)
+            e->term_seen += TERMS_OF_THE_GONE;
     e->term = ++e->term_seen;
     e->voted = e->config.incarnation;
     e->voted_ms = now_ms;
 }
 
+static bool same_place(const struct election_place *a, const struct election_place *b) {
+    return a->port == b->port && strcmp(a->address, b->address) == 0;
+}
+
 // A seed that is one of the round's nodes is asked as that.
 static bool is_asked_already(const struct election *e, const struct election_place *seed) {
     for (int i = 0; i < e->place_count; i++)
-        if (e->places[i].port == seed->port && strcmp(e->places[i].address, seed->address) == 0)
+        if (same_place(&e->places[i], seed))
             return i < ELECTION_STAND_INS_MAX || e->stage != ASK_QUERY;
     return false;
 }
@@ -225,7 +255,8 @@ static void ask_all(struct election *e) {
     for (int i = 0; i < total; i++) {
         bool voter = i < voters;
         const struct election_place *p = &e->places[i];
-        if (p->incarnation == e->config.incarnation || (voter && e->electorate.voters[i].dead))
+        if (p->incarnation == e->config.incarnation ||
+            (voter && (e->electorate.voters[i].dead || e->gone[i])))
             continue;
         if (!voter && i < e->place_count && i >= ELECTION_STAND_INS_MAX)
             continue;
@@ -244,23 +275,30 @@ static void ask_all(struct election *e) {
 }
 
 static void win(struct election *e, int64_t now_ms) {
+    if (election_is_unanimous(e))
+        election_bury(e);
     election_facts(e, &e->gathered);
     e->stage = ASK_LEAD;
     ask_all(e);
     struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     a->term = e->term;
     a->fence_ms = e->fence_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
+    a->proof_until_ms = e->proof_ms > 0 ? e->word_ms + e->config.lease_ms : 0;
     a->facts = e->facts;
     struct election_place self = e->self;
     election_join(e, now_ms, now_ms, e->term, &self);
 }
 
+static bool agrees(const struct election *e) {
+    return quorum_agrees(&e->electorate, e->yes) || election_is_unanimous(e);
+}
+
 static void count(struct election *e, int64_t now_ms) {
-    if (!quorum_agrees(&e->electorate, e->yes))
+    if (!agrees(e))
         return;
     if (e->stage == ASK_PREVOTE) {
         enter(e, now_ms, ASK_VOTE);
-        if (quorum_agrees(&e->electorate, e->yes)) // nobody else is needed
+        if (agrees(e)) // nobody else is needed
             win(e, now_ms);
         else
             ask_all(e);
@@ -280,20 +318,39 @@ static bool is_news(const struct election *e, const struct election_answer *a) {
 static void note_seed(struct election *e, const struct election_place *p, bool stranger) {
     for (int i = 0; i < e->seed_count; i++) {
         const struct election_place *seed = &e->places[e->place_count + i];
-        if (p->port == seed->port && strcmp(p->address, seed->address) == 0)
+        if (same_place(p, seed))
             e->strangers[i] = stranger;
     }
 }
 
-void election_nobody(struct election *e, int64_t now_ms, const struct election_place *place) {
-    note_seed(e, place, true);
-    if (place->incarnation == 0 || place->incarnation != e->leader.incarnation)
-        return;
-    if (e->state == ELECTION_FOLLOW && e->cut) {
+static void take_death(struct election *e, int64_t now_ms, const struct election_place *place) {
+    bool led = place->incarnation == e->leader.incarnation;
+    if (led && e->state == ELECTION_FOLLOW && e->cut) {
         election_push(e, ELECTION_LOST)->gone = true;
         election_look(e, now_ms);
     }
-    election_take_proof(e, now_ms);
+    if (led)
+        election_take_proof(e, now_ms);
+    bool standing = e->stage == ASK_PREVOTE || e->stage == ASK_VOTE;
+    if (election_take_gone(e, now_ms, place->incarnation) && standing)
+        count(e, now_ms);
+}
+
+// Agents that were started again are at the same place as those before them: there, only that
+// incarnation lives; 0: none.
+static void take_deaths(struct election *e, int64_t now_ms, const struct election_place *place,
+                        int64_t lives) {
+    if (place->incarnation != 0 && place->incarnation != lives)
+        take_death(e, now_ms, place);
+    for (int i = 0; i < e->place_count; i++)
+        if (same_place(&e->places[i], place) && e->places[i].incarnation != lives)
+            take_death(e, now_ms, &e->places[i]);
+    election_forget_dead(e, now_ms);
+}
+
+void election_nobody(struct election *e, int64_t now_ms, const struct election_place *place) {
+    note_seed(e, place, true);
+    take_deaths(e, now_ms, place, 0);
 }
 
 void election_told(struct election *e, int64_t now_ms, const struct election_place *place,
@@ -303,8 +360,7 @@ void election_told(struct election *e, int64_t now_ms, const struct election_pla
     if (e->state != ELECTION_LOOK)
         return;
     note_seed(e, place, a->stranger);
-    if (place->incarnation != 0 && a->incarnation != place->incarnation)
-        election_nobody(e, now_ms, place); // the port has another owner now
+    take_deaths(e, now_ms, place, a->incarnation);
     if (is_news(e, a))
         connect_to(e, now_ms, &a->leader);
     int at = quorum_find(&e->electorate, a->incarnation);
@@ -319,8 +375,9 @@ void election_told(struct election *e, int64_t now_ms, const struct election_pla
     count(e, now_ms);
 }
 
-// Stand-ins stand in the order of the round, without the one that is lost; should that be this
-// agent itself, it comes last. Several that have lost different ones do not collide for ever.
+// Stand-ins stand in the order of the round, without those that are lost; should this agent itself
+// have been the coordinator, it comes last. Several that have lost different ones do not collide
+// for ever.
 static int64_t wait_ms(const struct election *e) {
     uint64_t noise =
         ((uint64_t)e->config.incarnation + (uint64_t)e->term_seen) * 0x9e3779b97f4a7c15u;
@@ -330,7 +387,7 @@ static int64_t wait_ms(const struct election *e) {
         const struct voter *v = &e->electorate.voters[i];
         if (v->incarnation == e->config.incarnation)
             place = last;
-        last += v->incarnation != e->leader.incarnation;
+        last += v->incarnation != e->leader.incarnation && !e->gone[i];
     }
     bool was_leader = e->leader.incarnation == e->config.incarnation;
     int64_t jitter_ms =

@@ -88,7 +88,7 @@ enum election_action_kind {
     ELECTION_ASK,       // question to place: ask
     ELECTION_CONNECT,   // to the coordinator at place, and join
     ELECTION_RESUME,    // the session with it, over a new connection
-    ELECTION_TAKE_OVER, // coordinate: term, fence_ms, facts; term 1: a new group
+    ELECTION_TAKE_OVER, // coordinate: term, fence_ms, proof_until_ms, facts; term 1: a new group
     ELECTION_LOST,    // the coordinator is silent (silent_ms), or this one must not be it any more
     ELECTION_GIVE_UP, // nobody was found in time
 };
@@ -98,7 +98,8 @@ struct election_action {
     struct election_place place;
     struct election_ask ask;
     int64_t term, fence_ms, silent_ms;
-    bool gone; // LOST: its host says that it died
+    int64_t proof_until_ms; // TAKE_OVER: until then no other round can have begun; 0: unknown
+    bool gone;              // LOST: its host says that it died
     struct election_facts facts;
 };
 
@@ -121,7 +122,7 @@ struct election {
     // standing
     enum election_kind stage;
     int64_t fence_base_ms;
-    bool *yes;
+    bool *yes, *gone; // by voter; gone: its host says so, in time (election_take_gone)
     struct election_facts gathered;
     int64_t step_ms;
     bool tried;                         // to join at the first seed without asking

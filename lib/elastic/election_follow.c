@@ -39,6 +39,8 @@ bool election_join(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t 
     e->lease_ms = INT64_MIN / 2;
     e->leader_round_term = -1; // not known yet
     e->proof_ms = 0;
+    if (e->gone)
+        memset(e->gone, 0, (size_t)e->electorate.count * sizeof *e->gone);
     return true;
 }
 
@@ -77,10 +79,16 @@ void election_round(struct election *e, const struct electorate *electorate,
     free(e->places);
     e->places = all;
     e->place_count = place_count;
+    if (e->state != ELECTION_LOOK && electorate->count > 0) { // the coordinator has just said so
+        e->leader_round_term = electorate->term;
+        e->leader_round = electorate->round;
+    }
     quorum_copy(&e->electorate, electorate);
     e->may_stand = place_count == total && at >= 0 && at < ELECTION_STAND_INS_MAX &&
                    (electorate->voters[at].rounds & QUORUM_THIS) != 0;
     e->yes = heap_realloc(e->yes, (size_t)(electorate->count + 1) * sizeof *e->yes);
+    free(e->gone);
+    e->gone = heap_alloc((size_t)(electorate->count + 1) * sizeof *e->gone);
 }
 
 void election_look(struct election *e, int64_t now_ms) {
@@ -136,4 +144,46 @@ void election_take_proof(struct election *e, int64_t now_ms) {
     e->ask_at_ms = now_ms;
     if (at >= 0)
         e->electorate.voters[at].dead = true;
+}
+
+bool election_take_gone(struct election *e, int64_t now_ms, int64_t incarnation) {
+    int at = quorum_find(&e->electorate, incarnation);
+    bool votes = quorum_find(&e->electorate, e->config.incarnation) >= 0;
+    bool in_time = e->proof_ms > 0 && now_ms - e->word_ms < e->config.lease_ms;
+    if (e->state != ELECTION_LOOK || (votes && !in_time) || at < 0 || e->gone[at] ||
+        incarnation == e->config.incarnation)
+        return false;
+    e->gone[at] = true;
+    return true;
+}
+
+// An agent that came after the round began knows of a group in which nobody lives any more. Nobody
+// of it can go on, this agent has no vote in it, and it shall not keep others from founding one.
+void election_forget_dead(struct election *e, int64_t now_ms) {
+    if (e->state != ELECTION_LOOK || e->electorate.count == 0 ||
+        e->place_count != e->electorate.count ||
+        quorum_find(&e->electorate, e->config.incarnation) >= 0)
+        return;
+    for (int i = 0; i < e->electorate.count; i++)
+        if (quorum_counts(&e->electorate, i) && !e->gone[i] && !e->electorate.voters[i].dead)
+            return;
+    memmove(e->places, e->places + e->place_count, (size_t)e->seed_count * sizeof *e->places);
+    e->place_count = 0;
+    quorum_fini(&e->electorate);
+    e->facts = (struct election_facts){.attempt = -1};
+    e->leader = (struct election_place){0};
+    election_look(e, now_ms);
+}
+
+bool election_is_unanimous(const struct election *e) {
+    for (int i = 0; i < e->electorate.count; i++)
+        if (quorum_counts(&e->electorate, i) && !e->yes[i] && !e->gone[i] &&
+            !e->electorate.voters[i].dead)
+            return false;
+    return e->proof_ms > 0;
+}
+
+void election_bury(struct election *e) {
+    for (int i = 0; i < e->electorate.count; i++)
+        e->electorate.voters[i].dead |= e->gone[i];
 }

@@ -12,6 +12,12 @@ bool election_is_term(const struct election *e, int64_t term); // can there be o
 bool election_is_alone(const struct election *e); // coordinates, and nobody can outvote it
 void election_look(struct election *e, int64_t now_ms);
 void election_take_proof(struct election *e, int64_t now_ms); // the lost coordinator is dead
+// So is that voter. True: this agent has not known it before, and it counts.
+bool election_take_gone(struct election *e, int64_t now_ms, int64_t incarnation);
+void election_forget_dead(struct election *e, int64_t now_ms); // a group without living voters
+// Every voter but the dead and the gone agrees; then the gone are dead.
+bool election_is_unanimous(const struct election *e);
+void election_bury(struct election *e);
 void election_try_resume(struct election *e, int64_t now_ms);
 
 #endif

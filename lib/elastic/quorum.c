@@ -27,11 +27,15 @@ int quorum_find(const struct electorate *e, int64_t incarnation) {
     return -1;
 }
 
+bool quorum_counts(const struct electorate *e, int at) {
+    return (e->voters[at].rounds & QUORUM_THIS) || !e->committed;
+}
+
 bool quorum_is_one(const struct electorate *e) {
-    int others = 0;
-    for (int i = 1; i < e->count; i++)
-        others += (e->voters[i].rounds & QUORUM_THIS) || !e->committed;
-    return e->count > 0 && others == 0;
+    int living = 0;
+    for (int i = 0; i < e->count; i++)
+        living += quorum_counts(e, i) && !e->voters[i].dead;
+    return living == 1;
 }
 
 static int compare_down(const void *pa, const void *pb) {

@@ -9,8 +9,8 @@
 // a quorum of both; until then a quorum of both is needed (joint consensus: Ongaro and Ousterhout,
 // In Search of an Understandable Consensus Algorithm, 2014, section 6).
 //
-// Coordinators that are proven to be dead (not: silent) are not counted; see election.h for when a
-// proof is one. Should the holder be dead, the first of the others breaks a tie.
+// Agents that are proven to be dead (not: silent) are not counted; election.c says when a proof is
+// one. Should the holder be dead, the first of the others breaks a tie.
 #ifndef ELASTIC_QUORUM_H
 #define ELASTIC_QUORUM_H
 
@@ -37,7 +37,8 @@ struct electorate { // zero-initialised: before the first round; everybody agree
 void quorum_fini(struct electorate *e);
 void quorum_copy(struct electorate *to, const struct electorate *from);
 int quorum_find(const struct electorate *e, int64_t incarnation); // index, or -1
-bool quorum_is_one(const struct electorate *e); // one node, which nobody else can outvote
+bool quorum_counts(const struct electorate *e, int at); // is that voter's vote needed at all
+bool quorum_is_one(const struct electorate *e); // one living node, which nobody else can outvote
 // Do those with yes (by index) make a quorum?
 bool quorum_agrees(const struct electorate *e, const bool *yes);
 // The latest time at which a quorum had spoken, given when each voter spoke last; INT64_MAX where

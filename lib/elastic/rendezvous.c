@@ -35,6 +35,11 @@ static bool goes_on(const struct rendezvous *r, int left) {
     return left >= c->nodes_min || c->max_restarts > 0 || c->nodes_min < c->nodes_max;
 }
 
+bool rendezvous_can_hand_over(const struct rendezvous *r) {
+    return r->phase != PHASE_OVER && r->verdict_next == VERDICT_NONE && r->round >= 0 &&
+           r->member_count > 1 && goes_on(r, r->member_count - 1);
+}
+
 struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms) {
     struct rendezvous *r = heap_alloc(sizeof *r);
     r->config = *c;
@@ -61,6 +66,7 @@ struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64
     r->restarts = past->facts.restarts;
     r->crashes = past->facts.crashes;
     r->fence_ms = past->fence_ms;
+    r->proof_until_ms = past->proof_until_ms;
     if (r->crashes > 1)
         r->hold_ms = now_ms + c->backoff_ms * (r->crashes - 1);
     r->term = past->term;
@@ -147,6 +153,7 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
     m->connection = n->connection;
     m->seq = r->seq++;
     m->heard_ms = now_ms;
+    m->stamp_ms = INT64_MIN / 2;
     m->group_rank = -1;
     if (n->last_round > r->round && r->phase == PHASE_GATHER)
         r->round = n->last_round; // numbers name folders: none is used twice

@@ -82,9 +82,10 @@ struct rendezvous_resume { // what a returning one says
     int64_t incarnation, session, connection;
 };
 
-struct rendezvous_past { // of a run whose coordinator was lost
-    int64_t term;        // of the new one
-    int64_t fence_ms;    // no round before
+struct rendezvous_past {    // of a run whose coordinator was lost
+    int64_t term;           // of the new one
+    int64_t fence_ms;       // no round before
+    int64_t proof_until_ms; // until then no other round can have begun; 0: unknown
     struct election_facts facts;
     const struct electorate *electorate;
     const struct election_place *places; // of its voters
@@ -106,6 +107,7 @@ struct rendezvous_member {
     char role[RENDEZVOUS_ROLE_BYTES_MAX];
     int node_rank, port, store_port, nproc;
     int64_t incarnation, session, connection, seq, heard_ms;
+    int64_t stamp_ms;                   // the last word that it is known to have heard
     char cut[RENDEZVOUS_CUT_BYTES_MAX]; // why its connection broke; "": it has one
     char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
     bool in_round; // of the current or last round
@@ -128,6 +130,7 @@ enum rendezvous_action_kind {
                     // goes on
     ACTION_CUT,     // id's connection broke: ask its host whether the agent is still there; now and
                     // then again. counted: for the first time
+    ACTION_PROBE,   // the same for the voter of that number, which has not joined
     ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
     ACTION_LEFT,    // id left on its own
     ACTION_OVER,    // the run is over: verdict, reason; tell every member
@@ -169,8 +172,11 @@ void rendezvous_cut(struct rendezvous *r, int64_t now_ms, int id, const char *wh
 // request is older than the connection that it has.
 int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
                       int *id, struct err *e);
-// The host of a member that is cut says that no such agent is there.
-void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, const char *why);
+// The host of a member that is cut says that no such agent is there (dead), or the agent itself
+// that it has another coordinator. Its vote is not needed any more if it is dead (election.c:
+// proof).
+void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
+                       const char *why);
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);
@@ -197,6 +203,8 @@ void rendezvous_facts(const struct rendezvous *r, struct election_facts *out);
 const struct electorate *rendezvous_electorate(const struct rendezvous *r);
 int rendezvous_world_size(const struct rendezvous *r);
 int rendezvous_member_count(const struct rendezvous *r);
+// There was a round, and its other nodes may go on without the one that coordinates.
+bool rendezvous_can_hand_over(const struct rendezvous *r);
 const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id); // or NULL
 // Members of the current round by group rank; NULL past the end or where one was lost.
 const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank);

@@ -60,8 +60,13 @@ int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezv
     return 0;
 }
 
-void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, const char *why) {
+void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
+                       const char *why) {
     struct rendezvous_member *m = rendezvous_find(r, incarnation);
+    if (dead && (!m || m->cut[0])) { // a late word about one that is connected again is nothing
+        r->now_ms = now_ms;
+        rendezvous_lease_dead(r, incarnation);
+    }
     if (m && m->cut[0])
         rendezvous_lost(r, now_ms, m->id, why);
 }
@@ -80,4 +85,5 @@ void rendezvous_scan(struct rendezvous *r) {
         else if (m->cut[0])
             rendezvous_push(r, ACTION_CUT)->id = m->id;
     }
+    rendezvous_lease_probe(r);
 }

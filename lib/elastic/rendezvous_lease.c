@@ -15,13 +15,20 @@
 
 enum { UNTIL_KEPT_MS = 50 }; // counting again over all voters at most so often
 
+// A voter that has died has prolonged the lease until then: what it gave is not taken back.
 static int64_t count_until(struct rendezvous *r) {
-    const struct electorate *e = &r->electorate;
+    struct electorate *e = &r->electorate;
     int64_t *spoke = heap_alloc((size_t)(e->count + 1) * sizeof *spoke);
     for (int i = 0; i < e->count; i++)
         spoke[i] = r->voters[i].stamp_ms;
     int64_t starts_ms = e->term == r->term ? r->round_ms : INT64_MIN;
     int64_t at = quorum_time(e, spoke, starts_ms);
+    for (int i = 0; i < e->count; i++)
+        e->voters[i].dead &= !r->voters[i].died;
+    int64_t before = quorum_time(e, spoke, starts_ms);
+    for (int i = 0; i < e->count; i++)
+        e->voters[i].dead |= r->voters[i].died;
+    at = before > at ? before : at;
     free(spoke);
     return at >= INT64_MAX - r->config.lease_ms ? INT64_MAX : at + r->config.lease_ms;
 }
@@ -129,6 +136,33 @@ void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m) {
                        r->electorate.voters[m->group_rank].incarnation == m->incarnation
                    ? m->group_rank
                    : quorum_find(&r->electorate, m->incarnation);
+    if (m->voter >= 0 && m->stamp_ms > r->voters[m->voter].stamp_ms)
+        r->voters[m->voter].stamp_ms = m->stamp_ms;
+}
+
+// Until its lease is over a voter has voted for nobody else (election.c: other voters).
+static bool is_bound(const struct rendezvous *r, int at) {
+    return r->now_ms - r->voters[at].stamp_ms < r->config.lease_ms;
+}
+
+static bool is_missing(const struct rendezvous *r, int at) {
+    const struct voter *v = &r->electorate.voters[at];
+    return quorum_counts(&r->electorate, at) && !v->dead && !r->voters[at].gone &&
+           v->incarnation != r->config.incarnation && !is_bound(r, at);
+}
+
+// Before this coordinator has begun a round: the rest has died, when all that live follow it.
+static bool is_first(const struct rendezvous *r) {
+    return r->electorate.term != r->term;
+}
+
+static void bury_gone(struct rendezvous *r) {
+    for (int i = 0; i < r->electorate.count; i++)
+        if (is_missing(r, i))
+            return;
+    for (int i = 0; i < r->electorate.count; i++)
+        r->electorate.voters[i].dead |= r->voters[i].gone;
+    r->until_at_ms = -1;
 }
 
 int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t stamp_ms,
@@ -138,17 +172,21 @@ int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t st
         return 0;
     r->now_ms = now_ms;
     m->heard_ms = now_ms;
+    if (stamp_ms > m->stamp_ms && stamp_ms <= now_ms)
+        m->stamp_ms = stamp_ms;
     struct rendezvous_voter *v = m->voter >= 0 ? &r->voters[m->voter] : NULL;
     if (v) {
         v->heard_ms = now_ms;
-        if (stamp_ms > v->stamp_ms && stamp_ms <= now_ms)
-            v->stamp_ms = stamp_ms;
+        if (m->stamp_ms > v->stamp_ms)
+            v->stamp_ms = m->stamp_ms;
         bool knows = round_term == r->electorate.term && round == r->electorate.round;
         if (knows && !v->knows) {
             v->knows = true;
             check_committed(r);
         }
     }
+    if (is_first(r))
+        bury_gone(r);
     if (!r->acting && rendezvous_lease_holds(r)) {
         r->acting = true;
         rendezvous_settle(r);
@@ -166,6 +204,26 @@ int64_t rendezvous_left_ms(struct rendezvous *r) {
 void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m) {
     if (m->voter >= 0)
         r->voters[m->voter].left = true;
+}
+
+void rendezvous_lease_dead(struct rendezvous *r, int64_t incarnation) {
+    int at = quorum_find(&r->electorate, incarnation);
+    if (at < 0 || r->deposed || incarnation == r->config.incarnation)
+        return;
+    if (is_bound(r, at))
+        r->electorate.voters[at].dead = r->voters[at].died = true;
+    else if (is_first(r) && r->now_ms < r->proof_until_ms)
+        r->voters[at].gone = true;
+    r->until_at_ms = -1;
+    if (is_first(r))
+        bury_gone(r);
+}
+
+void rendezvous_lease_probe(struct rendezvous *r) {
+    bool in_time = is_first(r) && r->now_ms < r->proof_until_ms;
+    for (int i = 0; i < r->electorate.count && in_time; i++)
+        if (is_missing(r, i) && !rendezvous_find(r, r->electorate.voters[i].incarnation))
+            rendezvous_push(r, ACTION_PROBE)->id = i;
 }
 
 void rendezvous_depose(struct rendezvous *r, const char *why) {

@@ -25,7 +25,7 @@ struct rendezvous {
     struct electorate electorate;    // of the round, or of the last one
     struct rendezvous_voter *voters; // by index in it
     int64_t until_ms, until_at_ms;   // when the right to coordinate ends, as of when
-    int64_t opened_ms;
+    int64_t opened_ms, proof_until_ms;
     bool acting, deposed; // it has had a quorum since it was opened; it has stepped down
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
     struct rendezvous_member **slots;
@@ -40,6 +40,7 @@ struct rendezvous {
 struct rendezvous_voter {
     int64_t stamp_ms, heard_ms; // the last word that it is known to have heard; its own last word
     bool knows, left;           // of this round; it has left in good order
+    bool gone, died;            // its host says so: before it joined, or while it was bound
 };
 
 // rendezvous_lease.c
@@ -49,7 +50,9 @@ void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
 bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
 bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
 void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
-void rendezvous_lease_tick(struct rendezvous *r); // steps down in time
+void rendezvous_lease_dead(struct rendezvous *r, int64_t incarnation); // its host says so, now
+void rendezvous_lease_probe(struct rendezvous *r); // asks for voters that have not joined
+void rendezvous_lease_tick(struct rendezvous *r);  // steps down in time
 int64_t rendezvous_lease_deadline(const struct rendezvous *r);
 
 // rendezvous_cut.c

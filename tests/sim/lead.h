@@ -94,19 +94,26 @@ static void on_start(struct world *w, int at) {
 }
 
 // Is it still there?
-static void ask_member(struct world *w, int at, const struct rendezvous_member *x) {
+static void ask_place(struct world *w, int at, const struct election_place *place) {
     struct node *n = &w->nodes[at];
-    if (!x)
-        return;
     struct message m = {.kind = ASKED,
                         .from = at,
-                        .to = n->nodes[x->id],
-                        .to_incarnation = x->incarnation,
-                        .place = {.incarnation = x->incarnation, .port = n->nodes[x->id]},
+                        .to = place->port,
+                        .to_incarnation = place->incarnation,
+                        .place = *place,
                         .ask = {.kind = ASK_QUERY,
                                 .term = n->election.term,
                                 .from = {.incarnation = n->incarnation, .port = at}}};
     post(w, &m);
+}
+
+static void ask_member(struct world *w, int at, const struct rendezvous_member *x) {
+    struct election_place place = {0};
+    if (!x)
+        return;
+    place.incarnation = x->incarnation;
+    place.port = w->nodes[at].nodes[x->id];
+    ask_place(w, at, &place);
 }
 
 static void carry_out(struct world *w, int at, const struct rendezvous_action *a) {
@@ -133,6 +140,8 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
     }
     if (a->kind == ACTION_CUT)
         ask_member(w, at, rendezvous_member(n->r, a->id));
+    if (a->kind == ACTION_PROBE)
+        ask_place(w, at, &n->election.places[a->id]);
 }
 
 static void rendezvous_pump(struct world *w, int at) {
@@ -163,10 +172,13 @@ static void take_over(struct world *w, int at, const struct election_action *a) 
     int64_t now = clock_of(w, n);
     struct rendezvous_past past = {.term = a->term,
                                    .fence_ms = w->mutation == MUTATION_NO_FENCE ? now : a->fence_ms,
+                                   .proof_until_ms = a->proof_until_ms,
                                    .facts = a->facts,
                                    .electorate = &n->election.electorate,
                                    .why = "the coordinator was lost"};
     w->take_overs += a->term > 1;
+    for (int i = 0; i < n->election.electorate.count; i++)
+        w->buried += n->election.electorate.voters[i].dead && n->election.gone[i];
     n->r = rendezvous_take_over(&c, now, &past);
     connect_to(w, at, at);
 }

@@ -88,7 +88,7 @@ static void answer_for_nobody(struct world *w, const struct message *m) {
     if (!w->nodes[m->to].has_host ||
         (m->kind != ASKED && m->kind != TO_JOIN && m->kind != TO_RESUME))
         return;
-    struct message r = {.kind = NOBODY,
+    struct message r = {.kind = w->nodes[m->to].up ? FROM_DROPPED : NOBODY, // to another process
                         .from = m->to,
                         .to = m->from,
                         .conn = m->conn,

@@ -74,8 +74,8 @@ static void take_round(struct world *w, int at, struct message *m) {
     n->group_term = m->term;
     n->round = m->round;
     n->rank = m->rank;
-    n->end_at = now + (w->flaps_only ? between(w, 20000, 30000) : between(w, 2000, 12000));
-    n->ends_badly = !w->flaps_only && w->now < CALM_MS && chance(w, 15);
+    n->end_at = now + (w->luck == LUCK_FLAPS ? between(w, 20000, 30000) : between(w, 2000, 12000));
+    n->ends_badly = w->luck == LUCK_ALL && w->now < CALM_MS && chance(w, 15);
 }
 
 static void take_ack(struct world *w, struct node *n, const struct message *m) {
@@ -122,8 +122,9 @@ static void take_question(struct world *w, int at, const struct message *m) {
 static void take_answer(struct world *w, struct node *n, const struct message *m) {
     bool follows = m->answer.leader_term != 0 && m->answer.leader.incarnation == n->incarnation;
     election_told(&n->election, clock_of(w, n), &m->place, &m->answer);
-    if (n->r && !follows && m->place.incarnation != 0)
-        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, "it has gone its way");
+    bool dead = m->answer.incarnation != m->place.incarnation;
+    if (n->r && (dead || !follows) && m->place.incarnation != 0)
+        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, dead, "it has gone its way");
 }
 
 // Nobody has that port any more: of the coordinator that is a proof.
@@ -131,8 +132,13 @@ static void take_nobody(struct world *w, int at, const struct message *m) {
     struct node *n = &w->nodes[at];
     if (m->conn && m->conn == n->conn && !n->side.session.cut)
         lose(w, at);
-    if (n->r)
-        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, "dead");
+    if (n->r) {
+        const struct electorate *e = rendezvous_electorate(n->r);
+        int voter = quorum_find(e, m->place.incarnation);
+        bool counted = voter >= 0 && !e->voters[voter].dead;
+        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, true, "dead");
+        w->buried += counted && e->voters[voter].dead;
+    }
     bool before = n->election.proof_ms != 0;
     election_nobody(&n->election, clock_of(w, n), &m->place);
     w->proofs += !before && n->election.proof_ms != 0;
@@ -173,7 +179,7 @@ static void at_member(struct world *w, int at, struct message *m) {
 static void node_take(struct world *w, struct message *m) {
     struct node *n = &w->nodes[m->to];
     bool right = m->to_incarnation == 0 || m->to_incarnation == n->incarnation;
-    if (!n->up || !right) {
+    if (!n->up || (!right && m->kind != ASKED)) {
         answer_for_nobody(w, m);
     } else if (m->kind == ASKED) {
         take_question(w, m->to, m);

@@ -87,7 +87,7 @@ static void break_conn(struct world *w, int conn, int a, int b) {
     for (int side = 0; side < 2; side++) {
         struct message m = {
             .kind = CLOSED, .from = side ? a : b, .to = side ? b : a, .conn = conn, .torn = true};
-        if (w->flaps_only || chance(w, 85))
+        if (w->luck == LUCK_FLAPS || chance(w, 85))
             post(w, &m);
     }
 }

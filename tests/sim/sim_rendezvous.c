@@ -28,9 +28,12 @@ static void kill_process(struct world *w, int at) {
     election_close(&n->election);
     n->up = n->frozen = false;
     n->up_at = chance(w, 70) ? w->now + between(w, 100, 8000) : 0;
+    if (w->luck == LUCK_KILLS)
+        n->up_at = w->now + between(w, 100, 3000);
+    n->kill_at = 0;
     // The guard ends the workers at once; should something hold it up, with their lease.
     int64_t soon = clock_of(w, n) + between(w, 0, 50);
-    if (chance(w, 90) && soon < n->lease_ms)
+    if ((w->luck == LUCK_KILLS || chance(w, 90)) && soon < n->lease_ms)
         n->lease_ms = soon;
 }
 
@@ -86,6 +89,21 @@ static void flap(struct world *w) {
         w->cut[at][i] = w->cut[i][at] = i != at;
     if (chance(w, 30))
         forge(w);
+}
+
+// Agents die, within a second or at once, up to all of them; each is started again a moment later.
+static void kill_many(struct world *w) {
+    int count = (int)between(w, 1, NODES);
+    bool at_once = chance(w, 50);
+    for (int i = 0; i < NODES && w->heal_at; i++) {
+        struct node *n = &w->nodes[i];
+        if (!n->up || (int)between(w, 1, NODES) > count)
+            continue;
+        n->kill_at = w->now + (at_once ? 0 : between(w, 0, 1000));
+    }
+    w->heal_at = w->now + (w->heal_at ? between(w, 500, 9000) : between(w, 3000, 9000));
+    if (w->now >= CALM_MS)
+        w->heal_at = END_MS;
 }
 
 static void bad_luck(struct world *w) {
@@ -157,7 +175,7 @@ static bool could_go_on(const struct world *w) {
 
 // ---- one run ----
 
-static void setup(struct world *w, uint64_t seed, enum mutation mutation, bool flaps_only) {
+static void setup(struct world *w, uint64_t seed, enum mutation mutation, enum luck luck) {
     struct message *queue = w->queue ? w->queue : heap_alloc(MESSAGES_MAX * sizeof *queue);
     struct message *kept = w->kept ? w->kept : heap_alloc(KEPT_MAX * sizeof *kept);
     memset(w, 0, sizeof *w);
@@ -165,18 +183,19 @@ static void setup(struct world *w, uint64_t seed, enum mutation mutation, bool f
     w->mutation = mutation;
     w->queue = queue;
     w->kept = kept;
-    w->flaps_only = flaps_only;
-    w->config = (struct rendezvous_config){.nodes_min = flaps_only ? NODES : (int)between(w, 1, 3),
-                                           .nodes_max = NODES,
-                                           .max_restarts = 1000,
-                                           .join_timeout_ms = END_MS,
-                                           .rejoin_timeout_ms = END_MS,
-                                           .last_call_ms = between(w, 0, 4000),
-                                           .regroup_call_ms = 500,
-                                           .silent_ms_max = SILENT_MS,
-                                           .lease_ms = LEASE_MS,
-                                           .stop_ms_max = 20000,
-                                           .note_ms = 5000};
+    w->luck = luck;
+    w->config =
+        (struct rendezvous_config){.nodes_min = luck == LUCK_FLAPS ? NODES : (int)between(w, 1, 3),
+                                   .nodes_max = NODES,
+                                   .max_restarts = 1000,
+                                   .join_timeout_ms = END_MS,
+                                   .rejoin_timeout_ms = END_MS,
+                                   .last_call_ms = between(w, 0, 4000),
+                                   .regroup_call_ms = 500,
+                                   .silent_ms_max = SILENT_MS,
+                                   .lease_ms = LEASE_MS,
+                                   .stop_ms_max = 20000,
+                                   .note_ms = 5000};
     for (int at = 0; at < NODES; at++)
         w->nodes[at] = (struct node){.has_host = true,
                                      .up_at = 1 + between(w, 0, 3000),
@@ -197,26 +216,33 @@ static void run(struct world *w) {
         struct message m;
         if (w->now / STEP_MS == CALM_MS / STEP_MS)
             calm_down(w);
-        if (w->flaps_only && w->now >= w->heal_at && w->heal_at)
+        if (w->luck == LUCK_FLAPS && w->now >= w->heal_at && w->heal_at)
             heal(w);
-        if (w->flaps_only && chance(w, 1))
+        if (w->luck == LUCK_FLAPS && chance(w, 1))
             flap(w);
-        if (!w->flaps_only && w->now < CALM_MS && chance(w, 1) && chance(w, 70))
+        if (w->luck == LUCK_KILLS && w->now >= w->heal_at)
+            kill_many(w);
+        if (w->luck == LUCK_ALL && w->now < CALM_MS && chance(w, 1) && chance(w, 70))
             bad_luck(w);
         while (!w->broken && next_message(w, &m)) {
             node_take(w, &m);
             message_free(&m);
             check_safety(w);
         }
-        for (int at = 0; at < NODES; at++)
+        for (int at = 0; at < NODES; at++) {
+            if (w->nodes[at].kill_at && w->now >= w->nodes[at].kill_at)
+                kill_process(w, at);
             node_step(w, at);
+        }
         check_safety(w);
     }
     if (!w->broken && !w->verdict && could_go_on(w))
         w->stuck = "the run did not end although a quorum is alive";
     if (!w->broken && w->verdict && w->verdict != VERDICT_FINISHED)
         w->stuck = "the run did not finish";
-    if (w->flaps_only && (w->rounds != 1 || w->lost || w->take_overs))
+    if (w->luck == LUCK_KILLS && !w->verdict)
+        w->stuck = "the run did not end although every host says who died";
+    if (w->luck == LUCK_FLAPS && (w->rounds != 1 || w->lost || w->take_overs))
         w->stuck = "a flap was taken for a loss";
 }
 
@@ -235,15 +261,15 @@ static void clear(struct world *w) {
 }
 
 struct totals {
-    int bad, unsafe, finished, rounds, take_overs, proofs, breaks, resumed, forged;
+    int bad, unsafe, finished, rounds, take_overs, proofs, breaks, resumed, forged, buried;
 };
 
 static struct totals run_all(struct world *w, uint64_t first, int count, enum mutation mutation,
-                             bool flaps_only) {
+                             enum luck luck) {
     struct totals t = {0};
     int bad_max = mutation ? count : 5;
     for (int i = 0; i < count && t.bad < bad_max && !(mutation && t.unsafe); i++) {
-        setup(w, first + (uint64_t)i, mutation, flaps_only);
+        setup(w, first + (uint64_t)i, mutation, luck);
         run(w);
         t.rounds += w->rounds;
         t.take_overs += w->take_overs;
@@ -251,6 +277,7 @@ static struct totals run_all(struct world *w, uint64_t first, int count, enum mu
         t.breaks += w->breaks;
         t.resumed += w->resumed;
         t.forged += w->forged;
+        t.buried += w->buried;
         t.finished += w->verdict == VERDICT_FINISHED;
         t.unsafe += w->broken != NULL;
         t.bad += w->broken || w->stuck;
@@ -272,7 +299,7 @@ static const struct {
     [MUTATION_SILENCE_IS_PROOF] = {"silence taken for death", 1, 200, UNSAFE},
     [MUTATION_VOTE_AT_ONCE] = {"votes that do not wait for the lease", 1, 20, STUCK},
     [MUTATION_NO_FENCE] = {"a coordinator that does not wait for the fence", 1, 200, UNSAFE},
-    [MUTATION_NO_LAST_ROUND] = {"a last round that is forgotten at once", 701, 200, UNSAFE},
+    [MUTATION_NO_LAST_ROUND] = {"a last round that is forgotten at once", 1, 200, UNSAFE},
     [MUTATION_NO_GUARD] = {"workers that outlive their lease", 1, 200, UNSAFE},
     [MUTATION_NO_LEASE] = {"a coordinator that does not step down", 401, 200, UNSAFE},
     [MUTATION_CUT_IS_PROOF] = {"a broken connection taken for death", 1, 200, UNSAFE},
@@ -284,7 +311,8 @@ static const struct {
 
 static bool noticed(struct world *w, enum mutation m) {
     int runs = mutations[m].runs;
-    struct totals t = run_all(w, mutations[m].seed, runs, m, mutations[m].shows == FLAPS);
+    struct totals t =
+        run_all(w, mutations[m].seed, runs, m, mutations[m].shows == FLAPS ? LUCK_FLAPS : LUCK_ALL);
     return mutations[m].shows != UNSAFE ? t.bad > runs / 2 : t.unsafe > 0;
 }
 
@@ -293,7 +321,7 @@ int main(int argc, char **argv) {
     int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : argc > 1 ? 1 : 200;
     enum mutation only = argc > 3 ? (enum mutation)strtol(argv[3], NULL, 10) : MUTATION_NONE;
     static struct world w;
-    struct totals t = run_all(&w, first, count, only, false);
+    struct totals t = run_all(&w, first, count, only, LUCK_ALL);
     is_int(t.bad, 0, "%d runs of %d nodes under bad luck are safe, and go on with a quorum", count,
            NODES);
     diag("%d finished; %d rounds, %d changes of the coordinator, %d proofs", t.finished, t.rounds,
@@ -304,12 +332,16 @@ int main(int argc, char **argv) {
          t.forged);
     ok(count < 100 || (t.resumed > count / 2 && t.forged > count / 2),
        "with connections that come back");
-    t = run_all(&w, first, count, only, true);
+    t = run_all(&w, first, count, only, LUCK_FLAPS);
     is_int(t.bad, 0, "%d runs of connections that break and come back: nothing else happens",
            count);
     diag("%d connections broke, %d were resumed, %d forged requests", t.breaks, t.resumed,
          t.forged);
     ok(count < 100 || (t.resumed > 10 * count && t.finished == count), "often, and all finish");
+    t = run_all(&w, first, count, only, LUCK_KILLS);
+    is_int(t.bad, 0, "%d runs of agents that are killed, most of them at once: all go on", count);
+    ok(count < 100 || (t.finished == count && t.buried > count / 2),
+       "they finish, and often the word of hosts was needed (%d times)", t.buried);
     for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
         ok(noticed(&w, (enum mutation)m), "noticed: %s", mutations[m].text);
     free(w.queue);

@@ -47,6 +47,10 @@ enum mutation {
     MUTATION_COUNT
 };
 
+// FLAPS: nothing but short cuts and connections that break. KILLS: nothing but agents that are
+// killed, many at once, and started again.
+enum luck { LUCK_ALL, LUCK_FLAPS, LUCK_KILLS };
+
 enum worker_state { WORKERS_NONE, WORKERS_RUN, WORKERS_STOPPING, WORKERS_DONE };
 
 enum kind {
@@ -96,7 +100,7 @@ struct side { // one end of a session, and what the world counts to check it
 
 struct node {
     bool up, frozen;
-    int64_t up_at; // when it is started again; 0: never
+    int64_t up_at, kill_at; // when it is started again, or killed; 0: never
     int64_t offset, rate_ppm, incarnation;
     bool has_host; // false: no power, nothing answers
     struct election election;
@@ -122,7 +126,7 @@ struct world {
     enum mutation mutation;
     int64_t now, order, incarnation, heal_at;
     int conn;
-    bool flaps_only; // nothing but short cuts and connections that break
+    enum luck luck;
     struct rendezvous_config config;
     struct node nodes[NODES];
     bool cut[NODES][NODES]; // from, to
@@ -134,7 +138,7 @@ struct world {
     int request_count;
     bool dead[CONNS_MAX]; // connections
     int64_t terms[4096];  // incarnation that coordinated in that term
-    int rounds, take_overs, proofs, breaks, resumed, forged, lost;
+    int rounds, take_overs, proofs, breaks, resumed, forged, lost, buried;
     enum rendezvous_verdict verdict;
     const char *broken, *stuck; // what was unsafe; why it did not end
 };

@@ -157,6 +157,68 @@ static void test_proof_ways(void) {
     election_close(&e);
 }
 
+// Its coordinator and others of the round died at once: 1 of 4 coordinated, this is 2.
+static void test_others_gone(void) {
+    static const struct {
+        const char *what;
+        bool proof;
+        int64_t at; // when the hosts of 3 and 4 say so; 0: never
+        int64_t at_last;
+        enum { NOTHING, VOTES, ANSWERS } last;
+        bool goes_on;
+    } cases[] = {
+        {"all others died, it goes on", true, T + SILENT + 1, T + SILENT + 2, NOTHING, true},
+        {"just in time", true, T + LEASE - 1, T + LEASE - 1, NOTHING, true},
+        {"too late, a round may have begun", true, T + LEASE - 1, T + LEASE, NOTHING, false},
+        {"the coordinator may live", false, T + SILENT + 1, T + SILENT + 2, NOTHING, false},
+        {"one lives and says nothing", true, T + SILENT + 1, 0, NOTHING, false},
+        {"one lives and agrees", true, T + SILENT + 1, 0, VOTES, true},
+        {"one lives and does not agree", true, T + SILENT + 1, 0, ANSWERS, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct election e;
+        struct election_place three = place(3), four = place(4);
+        int64_t took = -1;
+        follow_and_lose(&e, 2, 4, 1, cases[i].proof);
+        for (int64_t now = T + SILENT; now < T + 3 * LEASE && took < 0; now++) {
+            if (now == cases[i].at)
+                election_nobody(&e, now, &three);
+            if (now == cases[i].at_last)
+                election_nobody(&e, now, &four);
+            if (now >= election_deadline(&e))
+                election_tick(&e, now);
+            if (cases[i].last != NOTHING && e.stage != ASK_QUERY)
+                tell(&e, now, 4, e.stage, cases[i].last == VOTES, SILENT);
+            drain(&e);
+            took = count[ELECTION_TAKE_OVER] ? now : -1;
+        }
+        ok((took >= 0) == cases[i].goes_on, "%s", cases[i].what);
+        if (took >= 0 && cases[i].last == NOTHING)
+            ok(e.term > TERM + 64 && last[ELECTION_TAKE_OVER].proof_until_ms == T + LEASE,
+               "in a term that no dead node can have voted in");
+        election_close(&e);
+    }
+}
+
+// One that came later has no vote, and does not stand in the way of a new group.
+static void test_forgets(void) {
+    struct election e;
+    struct election_place p = place(1), q = place(2);
+    open_node(&e, 3, true, false);
+    election_join(&e, T, T, TERM, &p);
+    begin_round(&e, 2, 1, QUORUM_THIS, 2);
+    election_lost(&e, T + SILENT);
+    election_nobody(&e, T + SILENT, &p);
+    ok(!ask(&e, T + SILENT, ASK_QUERY, 0, 4).stranger, "one of the round may live");
+    election_nobody(&e, T + 5 * LEASE, &q);
+    struct election_answer a = ask(&e, T + 5 * LEASE, ASK_QUERY, 0, 4);
+    ok(a.stranger && a.facts.attempt == -1, "nobody of the round lives: it knows of no group");
+    election_tick(&e, T + 5 * LEASE);
+    drain(&e);
+    is_int(count[ELECTION_TAKE_OVER], 1, "and founds one, if that is its part");
+    election_close(&e);
+}
+
 // A coordinator that was out of touch and comes back.
 static void test_old_coordinator(void) {
     static const struct {
@@ -339,6 +401,8 @@ int main(void) {
     test_cut();
     test_proof();
     test_proof_ways();
+    test_others_gone();
+    test_forgets();
     test_old_coordinator();
     test_news();
     test_founding();

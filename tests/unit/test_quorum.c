@@ -73,8 +73,8 @@ static void test_is_one(void) {
     static const struct {
         const char *who;
         bool committed, one;
-    } cases[] = {{"t", true, true},    {"tt", true, false}, {"bl", true, true},
-                 {"bl", false, false}, {"Tt", true, false}, {"b", false, true}};
+    } cases[] = {{"t", true, true},  {"tt", true, false}, {"bl", true, true},  {"bl", false, false},
+                 {"Tt", true, true}, {"b", false, true},  {"tBT", true, true}, {"bL", false, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct voter voters[VOTERS_MAX];
         struct electorate e = make(voters, cases[i].who, cases[i].committed, 0, 0);

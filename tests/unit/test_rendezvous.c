@@ -232,10 +232,10 @@ static void test_cut(void) {
     is_int(resume(r, 500, 12, 102, 1), -1, "nor with a request from before");
     is_int(resume(r, 500, 12, 102, 3), b, "but by the agent itself");
     is_int(resume(r, 510, 12, 102, 2), -1, "a request that was held up comes too late");
-    rendezvous_nobody(r, 600, 12, "refused");
+    rendezvous_nobody(r, 600, 12, true, "refused");
     ok(rendezvous_member(r, b) && !did(r, ACTION_LOST, NULL), "a late word of its host is nothing");
     rendezvous_cut(r, 700, b, "reset");
-    rendezvous_nobody(r, 710, 12, "its agent died");
+    rendezvous_nobody(r, 710, 12, true, "its agent died");
     ok(did(r, ACTION_LOST, &a) && a.id == b,
        "cut again, and its host knows no agent: lost at once");
     is_str(a.reason, "its agent died", "with that reason");
@@ -450,6 +450,39 @@ static void test_blame(void) {
     rendezvous_close(r);
 }
 
+// Of a round of four three agents die: in the coordinator's lease, or after it.
+static void test_majority_gone(void) {
+    for (int late = 0; late < 2; late++) {
+        struct rendezvous_config config = base;
+        struct rendezvous_action a;
+        config.nodes_max = 4;
+        config.nodes_expected = 4;
+        config.incarnation = 11;
+        struct rendezvous *r = rendezvous_open(&config, 0);
+        int ids[4];
+        char name[2] = "a";
+        for (int i = 0; i < 4; i++, name[0]++)
+            ids[i] = join_as(r, name, 11 + i, 101 + i, 1);
+        did(r, ACTION_START, NULL);
+        for (int i = 0; i < 4; i++)
+            rendezvous_beat(r, 1000, ids[i], 900, 1, 0);
+        int64_t now = 900 + config.lease_ms - 1 + late;
+        for (int i = 1; i < 4; i++)
+            rendezvous_cut(r, 1100, ids[i], "reset");
+        for (int i = 1; i < 4; i++)
+            rendezvous_nobody(r, now, 11 + i, true, "its agent died");
+        rendezvous_beat(r, now, ids[0], now, 1, 0);
+        rendezvous_tick(r, now + 5);
+        ok(did(r, ACTION_STEP_DOWN, &a) == (late > 0), "%s",
+           late ? "their hosts say it when they may have voted already: it steps down"
+                : "their hosts say so in time: it goes on without them");
+        if (!late)
+            ok(rendezvous_left_ms(r) > 0 && quorum_is_one(rendezvous_electorate(r)),
+               "and needs nobody else");
+        rendezvous_close(r);
+    }
+}
+
 int main(void) {
     test_start_and_finish();
     test_natural_order();
@@ -459,6 +492,7 @@ int main(void) {
     test_loss_and_fence();
     test_cut();
     test_join_anew();
+    test_majority_gone();
     test_range_and_spares();
     test_timeouts_and_stop();
     test_roles();

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Four hosts, each with a bare dtrun, whose agents end: most of them killed at once and started
+# again, one after another within a second, and the one that coordinates with a signal. The hosts
+# say which agents are gone, so that the others go on without a majority.
+# shellcheck disable=SC2317 # called by name
+source "${0%/*}/../lib.sh"
+hosts_up 4
+WAIT=20 # seconds for anything that takes a few on an idle machine
+
+cat >worker.sh <<'END'
+#!/bin/bash
+echo "$TORCHELASTIC_RESTART_COUNT $MASTER_ADDR:$MASTER_PORT $WORLD_SIZE" >/tmp/group
+until [ -e /tmp/finish ]; do sleep 0.1; done
+END
+for i in 1 2 3 4; do cp "$BIN/dtrun" worker.sh "node$i/tmp/"; done
+
+agents=()
+start() { # NODE…
+    local i
+    for i; do
+        rm -f "node$i/tmp/group"
+        nsenter --target "$(cat "node$i/holder")" --mount --net --uts -- \
+            env TMPDIR=/tmp DTRUN_KEY=k /tmp/dtrun --nnodes 2:4 --max-restarts 9 \
+            --rdzv-backend c10d --rdzv-id x \
+            --rdzv-endpoint 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 \
+            --no-python bash /tmp/worker.sh >>"node$i.log" 2>&1 &
+        agents[i]=$!
+    done
+}
+end() { # SIGNAL NODE…
+    local i pids=()
+    for i in "${@:2}"; do pids+=("${agents[i]}"); done
+    rm -f node*/tmp/group
+    kill -"$1" "${pids[@]}"
+    for i in "${@:2}"; do
+        wait "${agents[i]}" 2>/dev/null
+        statuses[i]=$?
+    done
+}
+# The group that all these nodes are in, each with its size.
+trains() { # NODE…
+    local i want="" got
+    for i; do
+        got=$(cat "node$i/tmp/group" 2>/dev/null) || return 1
+        [ "${want:=$got}" = "$got" ] || return 1
+    done
+    [ "${want##* }" = $# ]
+}
+goes_on() { # WHAT NODE…
+    local i
+    ok "$1" wait_for "$WAIT" trains "${@:2}" && return
+    for i in 1 2 3 4; do diag "node$i: $(tail -n 8 "node$i.log")"; done
+}
+coordinator() { # of the nodes that live; the last one that said so
+    grep -l 'this agent coordinates now' node*.log | tail -n 1 | tr -dc 0-9
+}
+
+statuses=()
+start 1 2 3 4
+goes_on 'four train' 1 2 3 4
+
+end KILL 2 3 4
+start 2 3 4
+goes_on 'three of four are killed, not the coordinator, and come back: a round of four' 1 2 3 4
+
+end KILL 1 2 3
+start 1 2 3
+goes_on 'three with the coordinator: a round of four' 1 2 3 4
+is "$(coordinator)" 4 'which the one that lived coordinates'
+is "$(cut -d' ' -f1 node4/tmp/group)" 0 'no restart is counted for it'
+
+end KILL 4
+sleep 0.4 # what follows comes while the others choose another coordinator
+end KILL 1
+end KILL 2
+start 1 2 4
+goes_on 'one after another within a second, the coordinator first: a round of four' 1 2 3 4
+
+# ---- a signal to the agent that coordinates -----------------------------------------------------
+for signal in TERM INT; do
+    first=$(coordinator)
+    others=(1 2 3 4)
+    unset "others[first - 1]"
+    : >"node$first.log"
+    end "$signal" "$first"
+    is "${statuses[first]}" 1 "SIG$signal to the coordinator: it ends"
+    goes_on 'and the other three go on' "${others[@]}"
+    unlike "$(cat "node$first.log")" 'is lost|cannot' 'it says nothing of losses'
+    start "$first"
+    goes_on 'with four again when it comes back' 1 2 3 4
+done
+
+touch node{1,2,3,4}/tmp/finish
+for i in 1 2 3 4; do
+    wait "${agents[i]}"
+    is "$?" 0 "node$i ends with 0"
+done
+done_testing
