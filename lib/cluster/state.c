@@ -33,6 +33,7 @@ int cluster_open(struct cluster *c, struct arena *a, const char *base, const cha
     c->runs_dir = file_join(a, c->dir, "runs");
     c->nodes_dir = file_join(a, c->dir, "nodes");
     c->lock_path = file_join(a, c->dir, "lock");
+    c->reached_path = file_join(a, c->dir, "reached");
     return 0;
 }
 
@@ -97,6 +98,7 @@ int cluster_save(const struct cluster *c, const struct inventory *inv, struct er
 }
 
 int cluster_forget(const struct cluster *c, struct err *e) {
+    unlink(c->reached_path);
     if (unlink(c->inventory_path) < 0 && errno != ENOENT)
         return err_errno(e, ERR_SYS, "cannot remove '%s'", c->inventory_path);
     return file_sync_dir(c->dir, e);

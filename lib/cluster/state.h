@@ -30,7 +30,8 @@ struct cluster {
     const char *dir;            // <base>/.dtctl/<name>
     const char *inventory_path; // <dir>/cluster.toml
     const char *known_hosts_path, *key_path, *runs_dir, *nodes_dir, *lock_path;
-    int lock_fd; // -1 while not locked
+    const char *reached_path; // nodes that were seen to reach each other (job/reach.c)
+    int lock_fd;              // -1 while not locked
 };
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
@@ -45,7 +46,7 @@ bool cluster_exists(const struct cluster *c);
 // ERR_NOT_FOUND, with the next step, when the cluster is not up.
 int cluster_load(const struct cluster *c, struct inventory *out, struct err *e);
 int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e);
-int cluster_forget(const struct cluster *c, struct err *e); // removes the inventory only
+int cluster_forget(const struct cluster *c, struct err *e); // removes that, and nothing on nodes
 
 // Names of all clusters below base/.dtctl, sorted; NULL-terminated.
 int cluster_list(struct arena *a, const char *base, char ***names, struct err *e);

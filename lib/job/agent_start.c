@@ -110,15 +110,12 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     return why.code ? err_set(e, why.code, "%s", why.text) : 0;
 }
 
-int agent_start_roster(struct agent_start *s, const struct roster *r, struct err *e) {
-    struct strbuf text = {0};
+int agent_start_roster(struct agent_start *s, const struct strbuf *roster, struct err *e) {
     struct err why = {0};
     if (!s->run)
         return err_set(e, ERR_NO_STATUS, "the agent ended before it got the list of nodes");
-    roster_format(r, &text);
-    send_record(s->run, &text, &why);
+    send_record(s->run, roster, &why);
     transport_run_send_end(s->run);
-    strbuf_fini(&text);
     return why.code ? err_set(e, why.code, "%s", why.text) : 0;
 }
 

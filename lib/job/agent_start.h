@@ -4,7 +4,7 @@
 //
 //     struct agent_start s = {.node = n, .on_listening = …, .on_over = …};
 //     agent_start_begin(&s, &spec, "", e);        // later on_listening: s.port is known
-//     agent_start_roster(&s, &roster, e);         // later on_over
+//     agent_start_roster(&s, &text, e);           // of roster_format; later on_over
 //     agent_start_close(&s);                      // at any time
 #ifndef JOB_AGENT_START_H
 #define JOB_AGENT_START_H
@@ -30,7 +30,7 @@ struct agent_start {
 // words of the verb.
 int agent_start_begin(struct agent_start *s, const struct job_spec *common, const char *flags,
                       struct err *e);
-int agent_start_roster(struct agent_start *s, const struct roster *r, struct err *e);
+int agent_start_roster(struct agent_start *s, const struct strbuf *roster, struct err *e);
 void agent_start_close(struct agent_start *s);
 
 #endif

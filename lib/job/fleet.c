@@ -75,6 +75,8 @@ void fleet_done(struct fleet_node *n, const struct err *e) {
         return;
     n->busy = false;
     f->busy--;
+    f->under_way -= n->begun;
+    n->begun = false;
     if (!well)
         fleet_fail(n, e);
     if (f->has_progress) {
@@ -131,8 +133,25 @@ static void close_progress(struct fleet *f) {
     f->has_progress = false;
 }
 
-int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
+// Starts nodes that wait for their turn, in order from *next on.
+static void start_nodes(struct fleet *f, fleet_start *start, size_t at_once, size_t *next) {
+    for (; *next < f->count && f->under_way < at_once; (*next)++) {
+        struct fleet_node *n = &f->nodes[*next];
+        struct err why = {0};
+        if (!n->busy)
+            continue;
+        n->begun = true;
+        n->started_ms = clock_mono_ms();
+        f->under_way++;
+        if (start(n, &why) < 0)
+            fleet_done(n, &why);
+    }
+}
+
+int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, size_t at_once,
+                  struct err *e) {
     struct session *s = f->session;
+    size_t next = 0;
     if (session_check(s, e) < 0)
         return -1;
     if (operation)
@@ -140,30 +159,47 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].busy = !f->nodes[i].failed && !f->nodes[i].left_out;
         f->busy += f->nodes[i].busy;
-        f->nodes[i].started_ms = clock_mono_ms();
     }
-    for (size_t i = 0; i < f->count; i++) {
-        struct err why = {0};
-        if (f->nodes[i].busy && start(&f->nodes[i], &why) < 0)
-            fleet_done(&f->nodes[i], &why);
-    }
-    while (f->busy > 0 && !s->interrupt)
+    start_nodes(f, start, at_once, &next);
+    while (f->busy > 0 && !s->interrupt) {
         loop_once(s->loop, -1);
+        start_nodes(f, start, at_once, &next);
+    }
     close_progress(f);
     if (f->busy == 0)
         return 0;
     for (size_t i = 0; i < f->count; i++)
-        f->nodes[i].busy = false;
-    f->busy = 0;
+        f->nodes[i].busy = f->nodes[i].begun = false;
+    f->busy = f->under_way = 0;
     return session_check(s, e);
 }
 
+int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
+    return fleet_each_of(f, operation, start, f->count, e);
+}
+
 // ---- connecting --------------------------------------------------------------------------------
+
+static int start_install(struct fleet_node *n, struct err *e);
+static void link_lost(struct fleet_node *n, const struct err *e);
+
+// The next node may have its agent put there.
+static void install_over(struct fleet_node *n) {
+    struct fleet *f = n->fleet;
+    f->installing -= n->installs;
+    n->installs = n->queued = false;
+    for (size_t i = 0; i < f->count && f->installing < FLEET_MOVING_NODES_MAX; i++) {
+        struct err e = {0};
+        if (f->nodes[i].queued && start_install(&f->nodes[i], &e) < 0)
+            link_lost(&f->nodes[i], &e);
+    }
+}
 
 void fleet_unlink(struct fleet_node *n) {
     transport_close(n->link);
     n->link = NULL;
     n->up = n->ready = false; // it may be another machine when it is back
+    install_over(n);
 }
 
 static void link_lost(struct fleet_node *n, const struct err *e) {
@@ -191,6 +227,7 @@ static void link_ready(struct fleet_node *n) {
 static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e) {
     struct fleet_node *n = ctx;
     struct arena *a = n->fleet->session->arena;
+    install_over(n);
     if (!facts && n->busy)
         fleet_done(n, e);
     else if (!facts)
@@ -219,6 +256,11 @@ static int start_install(struct fleet_node *n, struct err *e) {
     struct fleet *f = n->fleet;
     struct agent_install_spec spec = {n->info->root, f->agent, f->agent_size, f->agent_sha256,
                                       f->transfers};
+    n->queued = f->installing >= FLEET_MOVING_NODES_MAX;
+    if (n->queued)
+        return 0;
+    n->installs = true;
+    f->installing++;
     fleet_state(n, "asking the agent");
     return agent_install(n->link, &spec, &events, n, e);
 }

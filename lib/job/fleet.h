@@ -18,7 +18,11 @@
 #include "remote/agent_install.h"
 #include "remote/transport.h"
 
-enum { FLEET_RETRIES_MAX = 3, FLEET_RETRY_PAUSE_MS = 500 };
+enum {
+    FLEET_RETRIES_MAX = 3,
+    FLEET_RETRY_PAUSE_MS = 500,
+    FLEET_MOVING_NODES_MAX = 32, // that content is moved to or from at once
+};
 
 struct fleet;
 
@@ -30,6 +34,9 @@ struct fleet_node {
     bool up;       // logged in
     bool ready;    // the agent is there; facts are known
     bool busy;     // takes part in the step that is going on
+    bool begun;    // its part of the step has been started
+    bool installs; // the agent is asked, or put there
+    bool queued;   // that waits until fewer nodes do it
     bool left_out; // of the steps for now, without having failed
     bool absent;   // the cluster has no such node any more: there is nothing to connect to
     bool failed;   // err says why
@@ -44,6 +51,8 @@ struct fleet {
     struct transport_env env;
     struct fleet_node *nodes;
     size_t count, busy;
+    size_t under_way;  // busy nodes that have begun
+    size_t installing; // nodes
     struct progress progress;
     bool has_progress;
     bool transfers; // set before connecting: the agents stay for what is sent or fetched
@@ -78,8 +87,13 @@ void fleet_unlink(struct fleet_node *n); // drops the connection, also one being
 // operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came,
 // also one before it; that stays with the session.
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
+// The same, with at most at_once nodes served at a time.
+int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, size_t at_once,
+                  struct err *e);
 // The same for a step that can go on where it was cut, such as a transfer: nodes whose connection
-// was lost in it are reached again, and start is run for them anew, FLEET_RETRIES_MAX times.
+// was lost in it are reached again, and start is run for them anew, FLEET_RETRIES_MAX times. At
+// most FLEET_MOVING_NODES_MAX nodes are served at once: more make nothing faster, and cost memory
+// each.
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
 // The step is over for this node; e NULL or ERR_NONE: well. Safe to call twice.
 void fleet_done(struct fleet_node *n, const struct err *e);

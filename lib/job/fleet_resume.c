@@ -37,7 +37,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
         failed_before[i] = f->nodes[i].failed;
         work[i] = f->nodes[i].work;
     }
-    int result = fleet_each(f, operation, start, e);
+    int result = fleet_each_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
     for (int retry = 0; result == 0 && retry < FLEET_RETRIES_MAX; retry++) {
         if (take_back(f, failed_before, work) == 0)
             break;
@@ -45,7 +45,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
         if (result == 0)
             result = fleet_connect(f, true, e);
         if (result == 0)
-            result = fleet_each(f, operation, start, e);
+            result = fleet_each_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
     }
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].left_out = false;

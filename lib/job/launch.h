@@ -85,8 +85,8 @@ struct launch_called_off {
     bool ran;            // workers may have run
 };
 void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off *out);
-// The nodes whose agents have listened; in the session's arena.
-void launch_roster(const struct launch *l, const struct fleet *f, struct roster *out);
+// The nodes whose agents have listened, as text for all of them.
+void launch_roster(const struct launch *l, const struct fleet *f, struct strbuf *text);
 
 // ---- parts that are pure ----
 // The folder of a run on a node, below the root.

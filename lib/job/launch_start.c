@@ -13,8 +13,9 @@
 struct launch_agent {
     struct agent_start agent;
     struct launch *launch;
-    bool has_roster; // or may have it
-    bool stopped;    // the node has said so
+    const struct strbuf *roster; // while it is sent
+    bool has_roster;             // or may have it
+    bool stopped;                // the node has said so
 };
 
 static void on_listening(struct agent_start *s) {
@@ -35,23 +36,35 @@ static int start_agent(struct fleet_node *n, struct err *e) {
     return agent_start_begin(&w->agent, &w->launch->spec, "", e);
 }
 
-void launch_roster(const struct launch *l, const struct fleet *f, struct roster *out) {
-    *out = (struct roster){.nodes = arena_new(l->session->arena, struct roster_node, f->count)};
+void launch_roster(const struct launch *l, const struct fleet *f, struct strbuf *text) {
+    struct arena a = {0};
+    struct roster r = {.nodes = arena_new(&a, struct roster_node, f->count + 1)};
     for (size_t i = 0; i < f->count; i++)
         if (l->ports[i])
-            out->nodes[out->count++] = (struct roster_node){(int)i, f->nodes[i].info->name,
-                                                            f->nodes[i].info->address, l->ports[i]};
+            r.nodes[r.count++] = (struct roster_node){(int)i, f->nodes[i].info->name,
+                                                      f->nodes[i].info->address, l->ports[i]};
+    roster_format(&r, text);
+    arena_fini(&a);
 }
 
 static int send_roster(struct fleet_node *n, struct err *e) {
     struct launch_agent *w = n->work;
-    struct roster roster;
-    for (size_t i = 0; i < n->fleet->count; i++)
-        if (n->fleet->nodes[i].failed)
-            w->launch->ports[i] = 0;
-    launch_roster(w->launch, n->fleet, &roster);
     w->has_roster = true;
-    return agent_start_roster(&w->agent, &roster, e);
+    return agent_start_roster(&w->agent, w->roster, e);
+}
+
+// One text for all nodes.
+static int send_rosters(struct launch *l, struct fleet *f, struct err *e) {
+    struct strbuf roster = {0};
+    for (size_t i = 0; i < f->count; i++) {
+        l->agents[i].roster = &roster;
+        if (f->nodes[i].failed)
+            l->ports[i] = 0;
+    }
+    launch_roster(l, f, &roster);
+    int result = fleet_each(f, NULL, send_roster, e);
+    strbuf_fini(&roster);
+    return result;
 }
 
 static int enough(const struct launch *l, const struct fleet *f, struct err *e) {
@@ -74,7 +87,7 @@ int launch_start(struct launch *l, struct fleet *f, struct err *e) {
     if (result == 0)
         result = enough(l, f, e);
     if (result == 0)
-        result = fleet_each(f, NULL, send_roster, e);
+        result = send_rosters(l, f, e);
     for (size_t i = 0; i < f->count; i++) {
         if (result == 0 || !all[i].has_roster) // else its end is waited for
             agent_start_close(&all[i].agent);

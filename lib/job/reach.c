@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reachability matrix.
+// The reachability matrix, or with many nodes a part of it that no cut of the network escapes:
+// peers at distances 1, 2, 4 … and the first nodes.
+//
+// The file `reached` of the cluster has a line for each node of the last check that all passed. Two
+// nodes that are in it as they are now are not asked again.
 #include "job/reach.h"
 
-#include "cluster/nodeset.h"
+#include "cluster/state.h"
+#include "sys/file.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { REASONS_SHOWN_MAX = 4, ANSWER_BYTES_MAX = 4096 };
+enum {
+    REASONS_SHOWN_MAX = 4,
+    ANSWER_BYTES_MAX = 4096,
+    ALL_PAIRS_NODES_MAX = 32, // beyond, each asks a few peers, and more only as the logarithm grows
+    FIRST_NODES = 3,          // everybody asks these: they may coordinate
+};
 
 struct reach_node {
     struct transport_run *run; // the listener
     struct strbuf out;
-    int port; // 0 until it listens
+    int port;   // 0 until it listens
+    bool known; // among those that reached each other before
 };
 
 // ---- listening ---------------------------------------------------------------------------------
@@ -51,8 +64,7 @@ static int start_listening(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {.on_output = on_listen_output,
                                                        .on_end = on_listen_end};
     struct arena *a = n->fleet->session->arena;
-    struct reach_node *w = arena_new(a, struct reach_node, 1);
-    n->work = w;
+    struct reach_node *w = n->work;
     char *line = fleet_line(
         n, "probe", arena_printf(a, "--listen %s --name %s", n->info->address, n->info->name));
     w->run = transport_run(n->link, &(struct transport_command){.line = line}, &events, n, e);
@@ -94,34 +106,90 @@ static void on_connected(void *ctx, const struct transport_result *r) {
     fleet_done(n, &e);
 }
 
+bool reach_asks(size_t from, size_t to, size_t count) {
+    size_t distance = (to + count - from) % count;
+    return from != to &&
+           (count <= ALL_PAIRS_NODES_MAX || to < FIRST_NODES || (distance & (distance - 1)) == 0);
+}
+
 static int start_connecting(struct fleet_node *n, struct err *e) {
     struct fleet *f = n->fleet;
     struct strbuf peers = {0};
+    bool known = ((const struct reach_node *)n->work)->known;
     for (size_t i = 0; i < f->count; i++) {
         const struct fleet_node *to = &f->nodes[i];
         const struct reach_node *w = to->work;
-        if (to != n && !to->failed && w && w->port)
+        if (!to->failed && w && w->port && !(known && w->known) &&
+            reach_asks(n->index, i, f->count))
             strbuf_addf(&peers, "%s %s %d\n", to->info->name, to->info->address, w->port);
     }
-    int result = transport_collect(n->link, fleet_line(n, "probe", "--connect"),
+    int result = 0;
+    if (peers.len)
+        result = transport_collect(n->link, fleet_line(n, "probe", "--connect"),
                                    strbuf_cstr(&peers), peers.len, on_connected, n, e);
+    else
+        fleet_done(n, NULL);
     strbuf_fini(&peers);
     return result;
 }
 
-int reach_check(struct fleet *f, struct err *e) {
+// ---- what is known already ---------------------------------------------------------------------
+
+static const char *line_of(struct arena *a, const struct inventory_node *n) {
+    return arena_printf(a, "%s %s %s", n->name, n->address,
+                        n->instance_id && *n->instance_id ? n->instance_id : "-");
+}
+
+// How many nodes are not known as they are now.
+static size_t recall(struct fleet *f, const char *path, struct reach_node *work) {
+    struct arena a = {0};
+    struct err ignored = {0};
+    char *text = NULL, **lines = NULL;
+    size_t len = 0, count = 0, unknown = 0;
+    if (file_read(&a, path, INVENTORY_BYTES_MAX, &text, &len, &ignored) == 0)
+        count = str_split(&a, text, '\n', &lines);
+    for (size_t i = 0; i < f->count; i++) {
+        const char *line = line_of(&a, f->nodes[i].info);
+        for (size_t k = 0; k < count && !work[i].known; k++)
+            work[i].known = strcmp(lines[k], line) == 0;
+        unknown += !work[i].known && !f->nodes[i].failed;
+    }
+    arena_fini(&a);
+    return unknown;
+}
+
+static int remember(const struct fleet *f, const char *path, struct err *e) {
+    struct arena a = {0};
+    struct strbuf text = {0};
     for (size_t i = 0; i < f->count; i++)
-        f->nodes[i].work = NULL;
+        strbuf_addf(&text, "%s\n", line_of(&a, f->nodes[i].info));
+    int result = file_write_atomic(path, strbuf_cstr(&text), text.len, 0600, e);
+    strbuf_fini(&text);
+    arena_fini(&a);
+    return result;
+}
+
+int reach_check(struct fleet *f, struct err *e) {
+    struct session *s = f->session;
+    const char *path = s->cluster.reached_path;
+    struct reach_node *work = arena_new(s->arena, struct reach_node, f->count + 1);
+    if (recall(f, path, work) == 0)
+        return 0;
+    if (unlink(path) < 0 && errno != ENOENT)
+        return err_errno(e, ERR_SYS, "cannot remove '%s'", path);
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].work = &work[i];
     int result = fleet_each(f, NULL, start_listening, e);
     if (result == 0)
         result = fleet_each(f, NULL, start_connecting, e);
     for (size_t i = 0; i < f->count; i++) {
         struct reach_node *w = f->nodes[i].work;
-        if (w && w->run)
+        if (w->run)
             transport_run_close(w->run);
-        if (w)
-            strbuf_fini(&w->out);
+        strbuf_fini(&w->out);
         f->nodes[i].work = NULL;
     }
+    if (result == 0 && fleet_failures(f) == 0)
+        result = remember(f, path, e);
     return result;
 }

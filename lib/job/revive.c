@@ -51,12 +51,13 @@ static void failed(struct revive_node *x, const struct err *e) {
 static void on_listening(struct agent_start *s) {
     struct revive_node *x = container_of(s, struct revive_node, agent);
     struct launch *l = x->revive->launch;
-    struct roster roster;
+    struct strbuf roster = {0};
     struct err e = {0};
     l->ports[s->node->index] = s->port;
     launch_roster(l, x->revive->follow->fleet, &roster);
     if (agent_start_roster(s, &roster, &e) < 0)
         failed(x, &e);
+    strbuf_fini(&roster);
 }
 
 static void on_over(struct agent_start *s, const struct err *e) {

@@ -118,9 +118,18 @@ if on 2 sh -c "ip route add blackhole $net.1/32" 2>/dev/null; then
     is "$status" 3 'nodes that do not reach each other'
     like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' 'names both ends and why'
     unlike "$err" "'node3':" 'and not the one that is fine'
+    ok 'and nothing is taken for checked' test ! -e .dtctl/default/reached
     on 2 ip route del blackhole "$net.1/32"
+    run dtctl up
+    is "$status" 0 'mended, they do'
+    is "$(cut -d' ' -f1 .dtctl/default/reached | xargs)" 'node1 node2 node3' 'which is kept'
+    on 2 ip route add blackhole "$net.1/32"
+    run dtctl up
+    is "$status" 0 'and not asked again while the nodes are the same'
+    on 2 ip route del blackhole "$net.1/32"
+    rm .dtctl/default/reached
 else
-    skip 3 'no blackhole routes here'
+    skip 7 'no blackhole routes here'
 fi
 config root@node1 "root@$net.1" root@node3
 run dtctl up

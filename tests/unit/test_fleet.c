@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of a fleet: how many nodes at once, what a signal does; which peers a node asks.
+#include "job/fleet.h"
+#include "job/reach.h"
+#include "tests/tap.h"
+
+#include <signal.h>
+
+enum { NODES = 100, AT_ONCE = 7 };
+
+static struct arena arena;
+static struct screen screen;
+static struct session session;
+static struct fleet fleet;
+static struct inventory_node nodes[NODES];
+static struct timer timers[NODES];
+static size_t now_going, most_going, started, ended;
+static bool raises; // a signal, as the last node ends
+
+static void open_session(void) {
+    struct err e = {0};
+    static struct config config;
+    screen_init(&screen, 1, 2, SCREEN_PLAIN, true);
+    session = (struct session){.arena = &arena, .config = &config, .screen = &screen};
+    session.loop = loop_open(&e);
+    if (!session.loop || session_signals(&session, &e) < 0)
+        bail_out("no loop");
+    fleet = (struct fleet){.session = &session, .count = NODES};
+    fleet.nodes = arena_new(&arena, struct fleet_node, NODES);
+    for (size_t i = 0; i < NODES; i++) {
+        nodes[i].name = arena_printf(&arena, "node%zu", i);
+        fleet.nodes[i] = (struct fleet_node){.fleet = &fleet, .index = i, .info = &nodes[i]};
+    }
+}
+
+static void on_timer(struct timer *t) {
+    size_t i = (size_t)(t - timers);
+    now_going--;
+    ended++;
+    if (raises && ended == NODES)
+        raise(SIGINT);
+    fleet_done(&fleet.nodes[i], NULL);
+}
+
+static int start(struct fleet_node *n, struct err *e) {
+    started++;
+    if (n->index == 5)
+        return err_set(e, ERR_FAILED, "cannot begin");
+    if (n->index == 6) { // over before start has returned
+        fleet_done(n, NULL);
+        ended++;
+        return 0;
+    }
+    now_going++;
+    most_going = now_going > most_going ? now_going : most_going;
+    timer_start(session.loop, &timers[n->index], (int64_t)(n->index % 3), on_timer);
+    return 0;
+}
+
+static void begin(void) {
+    now_going = most_going = started = ended = 0;
+    for (size_t i = 0; i < NODES; i++)
+        fleet.nodes[i].failed = false;
+}
+
+static void some_at_once(void) {
+    struct err e = {0};
+    begin();
+    is_int(fleet_each_of(&fleet, NULL, start, AT_ONCE, &e), 0, "a step, some nodes at once");
+    is_int((long long)started, NODES, "every node has its turn");
+    is_int((long long)most_going, AT_ONCE, "never more at once than is said");
+    is_int((long long)fleet_failures(&fleet), 1, "one that cannot begin has failed");
+    begin();
+    is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step, all at once");
+    is_int((long long)most_going, NODES - 2, "all of them");
+}
+
+static void signals(void) {
+    struct err e = {0};
+    begin();
+    raise(SIGTERM);
+    is_int(fleet_each(&fleet, NULL, start, &e), -1, "a signal before a step stops it");
+    is_int(e.code, ERR_INTERRUPTED, "and says so");
+    is_int((long long)started, 0, "nothing has begun");
+    is_int(fleet_each(&fleet, NULL, start, &e), -1, "the next step, too");
+    is_int(session_take_interrupt(&session), SIGTERM, "until somebody acts on it");
+    is_int(fleet_each(&fleet, NULL, start, &e), 0, "then steps go on");
+    begin();
+    raises = true;
+    ended = 1; // one of them cannot begin
+    is_int(fleet_each(&fleet, NULL, start, &e), 0, "a signal as the last node ends");
+    is_int(fleet_each(&fleet, NULL, start, &e), -1, "stops the next step");
+    is_int(session_take_interrupt(&session), SIGINT, "and is there to act on");
+    is_int(session_take_interrupt(&session), 0, "once");
+    raises = false;
+}
+
+static int heard;
+
+static void hear(void *ctx, int signal) {
+    (void)ctx;
+    heard = signal;
+}
+
+static void listening(void) {
+    struct err e = {0};
+    raise(SIGHUP);
+    session_listen(&session, hear, NULL);
+    is_int(heard, SIGHUP, "who begins to listen gets a signal that waits");
+    raise(SIGINT);
+    is_int(session_check(&session, &e), 0, "which interrupts nothing then");
+    is_int(heard, SIGINT, "nor does a later one");
+    session_listen(&session, NULL, NULL);
+    raise(SIGINT);
+    is_int(session_pause(&session, 60000, &e), -1, "a pause ends at once");
+    session_take_interrupt(&session);
+}
+
+static void peers(void) {
+    enum { MANY = 256 };
+    bool all = true, sound = true, reached[MANY] = {0};
+    size_t most = 0;
+    for (size_t i = 0; i < 32; i++)
+        for (size_t k = 0; k < 32; k++)
+            all &= reach_asks(i, k, 32) == (i != k);
+    ok(all, "32 nodes: all pairs");
+    for (size_t i = 0; i < MANY; i++) {
+        size_t count = 0;
+        for (size_t k = 0; k < MANY; k++) {
+            count += reach_asks(i, k, MANY);
+            reached[k] |= reach_asks(i, k, MANY);
+        }
+        most = count > most ? count : most;
+        sound &= !reach_asks(i, i, MANY) && reach_asks(i, (i + 1) % MANY, MANY) &&
+                 (i == 0 || reach_asks(i, 0, MANY));
+    }
+    for (size_t i = 0; i < MANY; i++)
+        sound &= reached[i];
+    ok(sound, "256 nodes: each asks the next and the first, and is asked");
+    ok(most <= 11, "and no more than 11 others");
+}
+
+int main(void) {
+    open_session();
+    some_at_once();
+    signals();
+    listening();
+    peers();
+    loop_close(session.loop);
+    arena_fini(&arena);
+    return done_testing();
+}
