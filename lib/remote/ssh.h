@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "remote/transport.h"
 #include "sys/loop.h"
 #include "sys/net.h"
@@ -122,6 +123,23 @@ void ssh_bytes_attach(struct ssh *s);    // gives libssh2 the functions to read 
 int ssh_bytes_fd(const struct ssh *s);   // the number it knows the stream by
 void ssh_bytes_flush(struct ssh *s);     // writes what can be written, decides what to watch
 void ssh_bytes_take_idle(struct ssh *s); // see there
+
+// Where the output of a command begins: a login shell may print text of its own first, whatever
+// the command is. So a mark goes ahead of the command's output, and what comes before it is not
+// output. ssh_mark.c
+enum {
+    SSH_EARLY_BYTES_MAX = 256 << 10, // ahead of the mark
+    SSH_MARK_BYTES = 32,             // with its NUL
+};
+struct ssh_early {
+    struct strbuf text;
+    bool over; // the mark has come, or there is none
+};
+const char *ssh_mark_text(void);       // the same for all commands of this process
+char *ssh_mark_line(const char *line); // heap; prints the mark, then does the line
+// Takes output that came. 1: *p and *len are what is behind the mark; 0: nothing yet; -1: there is
+// more text than a login shell may print.
+int ssh_mark_take(struct ssh_early *m, const char **p, size_t *len);
 
 // What libssh2 said last, as an error of this session.
 int ssh_error(struct ssh *s, const char *what, struct err *e);

@@ -44,6 +44,7 @@ struct ssh_run {
     char *line, *term; // heap
     bool pty, input_end_sent, resize;
     int columns, rows;
+    struct ssh_early early;
     bool openssh;         // the far end offers room early, see LINK_NEAR_BYTES
     unsigned long window; // the most that the far end has offered
 };
@@ -165,6 +166,29 @@ static void write_input(struct ssh_run *r) {
         r->input_end_sent = true;
 }
 
+// Output of the command, without what its login shell printed ahead of it. False when that does not
+// end.
+static bool tell_output(struct ssh_run *r, bool is_stderr, const char *p, size_t len) {
+    struct err e;
+    int rc = is_stderr ? 1 : ssh_mark_take(&r->early, &p, &len);
+    if (rc > 0) {
+        if (r->early.over)
+            strbuf_fini(&r->early.text);
+        if (len)
+            transport_tell_output(&r->run, is_stderr, p, len);
+        return true;
+    }
+    if (rc == 0)
+        return true;
+    (void)err_set(&e, ERR_FORMAT,
+                  "%s: its login shell prints more than %d KiB before it does anything (try: make "
+                  "it silent for commands)",
+                  session_of(r)->host.label, SSH_EARLY_BYTES_MAX >> 10);
+    transport_tell_lost(&r->run, &e);
+    r->state = RUN_CLOSE;
+    return false;
+}
+
 // Returns 1 when it stopped although there may be more.
 static int read_output(struct ssh_run *r, int stream) {
     static char buf[LINK_READ_BYTES]; // one thread; callbacks do not keep it
@@ -174,8 +198,7 @@ static int read_output(struct ssh_run *r, int stream) {
         ssize_t n = libssh2_channel_read_ex(r->channel, stream, buf, sizeof buf);
         if (session_fail(r, n) || n <= 0)
             return 0;
-        transport_tell_output(&r->run, stream == SSH_EXTENDED_DATA_STDERR, buf, (size_t)n);
-        if (r->run.closed)
+        if (!tell_output(r, stream == SSH_EXTENDED_DATA_STDERR, buf, (size_t)n) || r->run.closed)
             return 0;
     }
     return 1;
@@ -200,6 +223,10 @@ static void tell_status(struct ssh_run *r) {
     char *name = NULL;
     size_t len = 0;
     struct transport_end end = {.how = TRANSPORT_EXITED};
+    if (!r->early.over && r->early.text.len) // no command was done; this may say why
+        transport_tell_output(&r->run, true, r->early.text.data, r->early.text.len);
+    if (r->run.closed)
+        return;
     (void)libssh2_channel_get_exit_signal(r->channel, &name, &len, NULL, NULL, NULL, NULL);
     end.status = libssh2_channel_get_exit_status(r->channel);
     if (name) {
@@ -227,8 +254,10 @@ static int step_on(struct ssh_run *r) {
                     LIBSSH2_ERROR_EAGAIN;
     }
     int more = read_output(r, 0);
-    if (!r->run.closed)
+    if (!r->run.closed && r->state == RUN_ON)
         more |= read_output(r, SSH_EXTENDED_DATA_STDERR);
+    if (r->state == RUN_CLOSE)
+        return 1;
     if (!r->run.closed && session_of(r)->state == SSH_OPEN)
         write_input(r);
     if (session_of(r)->state != SSH_OPEN)
@@ -292,6 +321,7 @@ static void on_down(struct ssh *s, const struct err *e) {
 static void run_free(struct ssh_run *r) {
     free(r->line);
     free(r->term);
+    strbuf_fini(&r->early.text);
     transport_run_release(&r->run);
 }
 
@@ -335,7 +365,8 @@ static struct transport_run *link_run(struct transport_link *link,
                                       const struct transport_command *c, struct err *e) {
     struct ssh_run *r = heap_alloc(sizeof *r);
     (void)e;
-    r->line = c->line ? strdup(c->line) : NULL;
+    r->early.over = !c->line || c->pty;
+    r->line = !c->line ? NULL : c->pty ? strdup(c->line) : ssh_mark_line(c->line);
     r->term = strdup(c->term ? c->term : "dumb");
     r->pty = c->pty;
     r->columns = c->columns > 0 ? c->columns : 80;

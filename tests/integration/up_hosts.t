@@ -18,6 +18,10 @@ config "root@node[1-3]"
 run dtctl plan
 is "$status" 0 'plan'
 is "$(grep -c '+ node[123]' <<<"$out")" 3 'expands the node set'
+# Login shells that print text of their own, as many do: one line, JSON, no end of line, much.
+on 1 sh -c 'echo "echo hello from the login shell" >/root/.bashrc'
+on 2 sh -c "printf '%s\n' 'echo {\"program\":\"/x\"}' 'printf 10.9.9.9' >/root/.bashrc"
+on 3 sh -c 'echo "head -c 100000 /dev/zero | tr \\\\0 x" >/root/.bashrc'
 run dtctl up
 is "$status" 0 'up'
 for i in 1 2 3; do
@@ -37,6 +41,23 @@ is "$status" 3 'exec: some nodes failed'
 like "$err" "node 'node2': exit status 2" 'and says which, and how'
 run dtctl exec -w node2 --exit-code -- 'exit 42'
 is "$status" 42 'exec --exit-code'
+
+is "$(dtctl exec -- 'echo text' | sort | xargs)" 'node1: text node2: text node3: text' \
+    'exec prints what the command prints'
+run dtctl train --nodes 3 -- sh -c 'echo "rank $RANK speaks"; echo $RANK >$DTCTL_OUTPUT_DIR/r$RANK'
+is "$status" 0 'train' || diag "$err"
+is "$(grep -c 'rank [012] speaks$' <<<"$out")" 3 'the lines of all ranks come'
+unlike "$err" 'lost sight' 'and no node gets lost'
+is "$(cat .dtctl/default/runs/*/output/r? | xargs)" '0 1 2' 'nor do results'
+run dtctl doctor
+unlike "$out$err" 'json|login shell|10\.9\.9\.9' 'doctor finds nothing strange'
+on 3 sh -c 'echo "head -c 1000000 /dev/zero" >/root/.bashrc'
+run dtctl exec -w node3 -- true
+like "$status $err" '^[34] .*node3.*login shell prints more than 256 KiB' 'there is a limit'
+on 3 sh -c 'echo "echo this account is closed; exit 1" >/root/.bashrc'
+run dtctl status
+like "$out$err" 'this account is closed' 'a login shell that ends says why'
+on 3 rm /root/.bashrc
 
 # ---- a node that is away ------------------------------------------------------------------------
 link_down 3
