@@ -61,6 +61,15 @@ static void on_tick(struct xfer *x) {
     count((struct fetch *)x);
 }
 
+static void warn_of_strays(const struct fetch *f) {
+    const struct receive *r = &f->receive;
+    const struct manifest_entry *n = &r->m->entries[r->stray_first];
+    if (r->strays)
+        log_warn("left out links that lead out of the folder",
+                 "node=%s count=%zu first=\"%s\" target=\"%s\"", f->x.node, r->strays, n->path,
+                 n->target);
+}
+
 // Does steps until there is none, giving the loop its turn between two.
 static void work(struct fetch *f) {
     struct err e;
@@ -74,8 +83,10 @@ static void work(struct fetch *f) {
         timer_start(f->x.loop, &f->step, 0, on_step);
         return;
     }
-    if (f->receive.phase == RECEIVE_FINISHED)
+    if (f->receive.phase == RECEIVE_FINISHED && !f->result) {
         f->result = true;
+        warn_of_strays(f);
+    }
     if (xfer_channel_flush(&f->channel) && f->result)
         transport_run_send_end(f->channel.run);
 }

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { SHOWN_BYTES_MAX = 200 }; // of a path, in messages
+
 static const char own_folder[] = ".dtctl";
 
 struct manifest *manifest_new(void) {
@@ -39,16 +41,64 @@ bool manifest_names_own(const char *path) {
     return false;
 }
 
-int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e) {
-    size_t len = strlen(entry->path);
-    if (!file_is_safe_relative(entry->path, len) || len >= FILE_PATH_BYTES_MAX)
-        return err_set(e, ERR_FORMAT, "'%s' is not a path below a folder",
-                       str_printable(&m->arena, entry->path, len < 200 ? len : 200));
-    if (m->count == MANIFEST_ENTRIES_MAX)
+bool manifest_link_stays(const char *path, const char *target) {
+    size_t above = 0, named = 0;
+    for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/'))
+        above++;
+    if (*target == '/')
+        return false;
+    for (const char *p = target; *p;) {
+        size_t len = strcspn(p, "/");
+        bool up = len == 2 && p[0] == '.' && p[1] == '.';
+        if (up && (named > 0 || above-- == 0))
+            return false;
+        named += !up && len > 0 && !(len == 1 && *p == '.');
+        p += len + (p[len] == '/');
+    }
+    return true;
+}
+
+static size_t depth(const char *path) {
+    size_t slashes = 0;
+    for (; *path; path++)
+        slashes += *path == '/';
+    return slashes;
+}
+
+static const char *shown(struct manifest *m, const struct manifest_entry *n) {
+    return str_printable(&m->arena, n->path, strnlen(n->path, SHOWN_BYTES_MAX));
+}
+
+// What one list may hold, whether a node sends it or it is made here.
+static int check_limits(struct manifest *m, const struct manifest_entry *n, size_t names,
+                        struct err *e) {
+    char size[STR_HUMAN_BYTES_MAX], limit[STR_HUMAN_BYTES_MAX];
+    if (m->count == MANIFEST_ENTRIES_MAX || names > MANIFEST_NAMES_BYTES_MAX - m->names_bytes)
         return err_set(e, ERR_LIMIT,
-                       "more than %d files and folders; pack them into an archive, or leave some "
-                       "out with .dtctlignore",
-                       MANIFEST_ENTRIES_MAX);
+                       "more than %d files and folders, or %d MiB of names; pack them into an "
+                       "archive, or leave some out with .dtctlignore",
+                       MANIFEST_ENTRIES_MAX, MANIFEST_NAMES_BYTES_MAX >> 20);
+    if (depth(n->path) > MANIFEST_DEPTH_MAX)
+        return err_set(e, ERR_LIMIT, "'%s…' is deeper than %d folders", shown(m, n),
+                       MANIFEST_DEPTH_MAX);
+    if (n->kind != MANIFEST_FILE)
+        return 0;
+    if (n->size > MANIFEST_FILE_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "'%s' has %s, the limit is %s", shown(m, n),
+                       str_human_bytes(size, n->size),
+                       str_human_bytes(limit, MANIFEST_FILE_BYTES_MAX));
+    return n->size > MANIFEST_BYTES_MAX - m->bytes
+               ? err_set(e, ERR_LIMIT, "more than %s in all files",
+                         str_human_bytes(limit, MANIFEST_BYTES_MAX))
+               : 0;
+}
+
+int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e) {
+    size_t len = strlen(entry->path), names = len + (entry->target ? strlen(entry->target) : 0);
+    if (!file_is_safe_relative(entry->path, len) || len >= FILE_PATH_BYTES_MAX)
+        return err_set(e, ERR_FORMAT, "'%s' is not a path below a folder", shown(m, entry));
+    if (check_limits(m, entry, names, e) < 0)
+        return -1;
     if (m->count == m->room) {
         m->room = m->room ? 2 * m->room : 64;
         m->entries = heap_realloc(m->entries, m->room * sizeof *m->entries);
@@ -59,6 +109,7 @@ int manifest_append(struct manifest *m, const struct manifest_entry *entry, stru
     n->source = entry->source ? arena_strdup(&m->arena, entry->source) : NULL;
     n->target = entry->target ? arena_strdup(&m->arena, entry->target) : NULL;
     n->mode &= 0777;
+    m->names_bytes += names;
     if (n->kind == MANIFEST_FILE) {
         m->bytes += n->size;
         m->files++;
@@ -138,9 +189,9 @@ static int add_stat(struct scan *s, int dir_fd, const char *name, const char *be
     return manifest_append(s->m, &n, e);
 }
 
-static int scan_folder(struct scan *s, int fd, const char *below, int depth, struct err *e);
+static int scan_folder(struct scan *s, int fd, const char *below, struct err *e);
 
-static int scan_child(struct scan *s, int dir_fd, const char *name, const char *below, int depth,
+static int scan_child(struct scan *s, int dir_fd, const char *name, const char *below,
                       struct err *e) {
     struct stat st;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -157,11 +208,11 @@ static int scan_child(struct scan *s, int dir_fd, const char *name, const char *
     int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot open the folder '%s'", join(&s->arena, s->top, below));
-    return scan_folder(s, fd, below, depth + 1, e);
+    return scan_folder(s, fd, below, e);
 }
 
-// Takes fd. Patterns of this folder end with it.
-static int scan_folder(struct scan *s, int fd, const char *below, int depth, struct err *e) {
+// Takes fd. Patterns of this folder end with it. manifest_append limits the depth.
+static int scan_folder(struct scan *s, int fd, const char *below, struct err *e) {
     int rc = 0;
     size_t patterns = s->ignore.count;
     DIR *d = fdopendir(fd);
@@ -169,14 +220,12 @@ static int scan_folder(struct scan *s, int fd, const char *below, int depth, str
         close(fd);
         return err_errno(e, ERR_SYS, "cannot read the folder '%s'", below);
     }
-    if (depth > MANIFEST_DEPTH_MAX)
-        rc = err_set(e, ERR_LIMIT, "'%s' is deeper than %d folders", below, MANIFEST_DEPTH_MAX);
-    if (rc == 0 && s->ignore_default)
+    if (s->ignore_default)
         rc = read_ignore_file(s, fd, below, e);
     for (struct dirent *i; rc == 0 && (errno = 0, i = readdir(d));) {
         if (strcmp(i->d_name, ".") == 0 || strcmp(i->d_name, "..") == 0)
             continue;
-        rc = scan_child(s, fd, i->d_name, join(&s->arena, below, i->d_name), depth, e);
+        rc = scan_child(s, fd, i->d_name, join(&s->arena, below, i->d_name), e);
     }
     if (rc == 0 && errno)
         rc = err_errno(e, ERR_SYS, "cannot read the folder '%s'", below);
@@ -249,7 +298,7 @@ int manifest_add_path(struct manifest *m, const char *local_path, const char *pa
         return err_errno(e, ERR_SYS, "cannot open the folder '%s'", local_path);
     rc = rules ? add_rules(&s, rules, e) : 0;
     if (rc == 0)
-        rc = scan_folder(&s, fd, "", 0, e);
+        rc = scan_folder(&s, fd, "", e);
     else
         close(fd);
     arena_fini(&s.arena);

@@ -24,8 +24,12 @@
 enum {
     MANIFEST_ENTRIES_MAX = 4000000,
     MANIFEST_LINK_BYTES_MAX = 4095,
-    MANIFEST_DEPTH_MAX = 128, // folders within folders
+    MANIFEST_DEPTH_MAX = 128,             // folders within folders
+    MANIFEST_NAMES_BYTES_MAX = 256 << 20, // paths and targets of links, all together
 };
+// Of one file: what is lacking of it must fit into one frame, a bit per unit (xfer_wire.h).
+#define MANIFEST_FILE_BYTES_MAX ((uint64_t)1 << 45)
+#define MANIFEST_BYTES_MAX      ((uint64_t)1 << 50) // of all files
 
 enum manifest_kind { MANIFEST_FILE = 1, MANIFEST_FOLDER = 2, MANIFEST_LINK = 3 };
 
@@ -47,6 +51,7 @@ struct manifest {
     struct manifest_entry *entries; // sorted by path after manifest_hash
     size_t count, room;
     uint64_t bytes; // of all files
+    size_t names_bytes;
     size_t files;   // number of FILE entries
     size_t ignored; // paths that ignore rules left out
     bool sorted;
@@ -65,13 +70,16 @@ void manifest_free(struct manifest *m);
 
 // A file, or a folder with everything in it ("" as path: its content goes right below the
 // destination). A symbolic link given as local_path itself is followed; those inside are kept as
-// links, and refused with ERR_FORMAT when they lead out of the tree only if they are absolute.
+// links.
 int manifest_add_path(struct manifest *m, const char *local_path, const char *path,
                       const struct manifest_rules *rules, struct err *e);
 // The bytes stay the caller's and must outlive the manifest.
 int manifest_add_bytes(struct manifest *m, const char *path, const void *bytes, size_t len,
                        uint32_t mode, struct err *e);
 
+// Whether a link at this path cannot lead out of the folder that the list is for, as long as every
+// other link in it cannot: it goes up only at its beginning, and no further than to the top.
+bool manifest_link_stays(const char *path, const char *target);
 // Whether a part of the path is ".dtctl".
 bool manifest_names_own(const char *path);
 
@@ -83,7 +91,8 @@ typedef int manifest_progress_cb(void *ctx, uint64_t bytes_done, uint64_t bytes_
 int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_cb *on_progress,
                   void *ctx, struct err *e);
 
-// Appends an entry made by hand (decoder, tests). The path must be safe and is copied.
+// Appends an entry made by hand (decoder, tests). The path must be safe and is copied. ERR_LIMIT
+// for a list that is too large, whoever made it.
 int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e);
 // Sorts by path and checks: no path twice, none below a file. ERR_EXISTS names the path.
 int manifest_sort(struct manifest *m, struct err *e);

@@ -28,15 +28,18 @@ int place_open(struct place *p, const char *dest, bool replace, struct err *e) {
     if (p->dest_fd < 0 && errno != ENOENT)
         return err_errno(e, ERR_SYS, "cannot open the folder '%s'", p->dest);
     if (replace)
-        p->staging = arena_printf(&p->arena, "%s.new-%ld", p->dest, (long)getpid());
+        p->staging = arena_printf(&p->arena, "%s" PLACE_NEW "%ld", p->dest, (long)getpid());
     return 0;
 }
 
 static int get_ready(struct place *p, struct err *e) {
     if (p->ready)
         return 0;
-    if (p->replace && file_remove_tree(p->staging, e) < 0)
-        return -1;
+    if (p->replace) {
+        place_tidy(p);
+        if (file_remove_tree(p->staging, e) < 0)
+            return -1;
+    }
     if (file_make_dirs(p->staging, 0755, e) < 0)
         return -1;
     p->fd = open(p->staging, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -70,6 +70,15 @@ int place_link(struct place *p, const struct manifest_entry *n, struct err *e);
 int place_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e);
 // The destination holds exactly what m (sorted) lists, as far as names go.
 bool place_names_equal(struct place *p, const struct manifest *m);
+// The new folder, and its name, are on the disk when the old one is removed.
 int place_switch(struct place *p, struct err *e);
+
+// Beside the destination while it is replaced, each with a process number behind it.
+#define PLACE_NEW ".dtctl-new-"
+#define PLACE_OLD ".dtctl-old-"
+enum { PLACE_STALE_S = 86400 }; // a folder may be shared: the number alone says nothing
+// Removes what a receiver that was killed has left there, or puts it back where it was the only
+// one.
+void place_tidy(struct place *p);
 
 #endif

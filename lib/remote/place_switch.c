@@ -7,9 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 // The first entry that is not before path.
@@ -63,25 +66,72 @@ bool place_names_equal(struct place *p, const struct manifest *m) {
     return fd >= 0 && folder_listed(m, fd, "", 0);
 }
 
+// Is this a folder that a receiver of some time ago left? -1 no, else 1 for an old one, 0 a new
+// one.
+static int is_left(int dir, const char *name, const char *base) {
+    size_t len = strlen(base);
+    struct stat st;
+    if (strncmp(name, base, len) != 0)
+        return -1;
+    bool old = str_starts(name + len, PLACE_OLD);
+    if ((!old && !str_starts(name + len, PLACE_NEW)) ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        st.st_mtim.tv_sec > time(NULL) - PLACE_STALE_S)
+        return -1;
+    pid_t pid = (pid_t)strtol(name + len + sizeof PLACE_NEW - 1, NULL, 10);
+    return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH ? old : -1;
+}
+
+void place_tidy(struct place *p) {
+    const char *parent = file_dir(&p->arena, p->dest);
+    DIR *d = opendir(parent);
+    for (struct dirent *i; d && (i = readdir(d));) {
+        struct err ignored;
+        int left = is_left(dirfd(d), i->d_name, file_base(p->dest));
+        if (left < 0)
+            continue;
+        const char *path = file_join(&p->arena, parent, i->d_name);
+        if (left == 1 && rename(path, p->dest) == 0) // fails where something is
+            p->dest_fd = open(p->dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        else
+            (void)file_remove_tree(path, &ignored);
+    }
+    if (d)
+        closedir(d);
+}
+
+// For file systems that cannot exchange two names: for a moment there is no folder.
+static int exchange_by_hand(struct place *p, struct err *e) {
+    const char *old = arena_printf(&p->arena, "%s" PLACE_OLD "%ld", p->dest, (long)getpid());
+    if (rename(p->dest, old) < 0)
+        return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->dest, old);
+    if (rename(p->staging, p->dest) < 0) {
+        (void)err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
+        (void)rename(old, p->dest);
+        return -1;
+    }
+    p->staging = old;
+    return 0;
+}
+
 int place_switch(struct place *p, struct err *e) {
+    struct err ignored;
     if (!p->ready && p->dest_fd < 0)
         return file_make_dirs(p->dest, 0755, e); // an empty list
     if (!p->replace || !p->ready)
         return 0;
-    struct err ignored;
     if (p->dest_fd < 0) {
         if (rename(p->staging, p->dest) < 0)
             return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
         p->ready = false;
-        return 0;
+    } else if (syscall(SYS_renameat2, AT_FDCWD, p->staging, AT_FDCWD, p->dest, RENAME_EXCHANGE) <
+                   0 && // both names exist all the time: nobody sees the folder missing
+               exchange_by_hand(p, e) < 0) {
+        return -1;
     }
-    // Both names exist all the time: nobody sees the folder missing (Linux 3.15).
-    if (syscall(SYS_renameat2, AT_FDCWD, p->staging, AT_FDCWD, p->dest, RENAME_EXCHANGE) < 0) {
-        const char *old = arena_printf(&p->arena, "%s.old-%ld", p->dest, (long)getpid());
-        if (rename(p->dest, old) < 0 || rename(p->staging, p->dest) < 0)
-            return err_errno(e, ERR_SYS, "cannot exchange '%s' and '%s'", p->staging, p->dest);
-        p->staging = old;
-    }
-    (void)file_remove_tree(p->staging, &ignored); // place_close tries again
+    if (file_sync_dir(file_dir(&p->arena, p->dest), e) < 0)
+        return -1;
+    if (p->ready)
+        (void)file_remove_tree(p->staging, &ignored); // place_close tries again
     return 0;
 }

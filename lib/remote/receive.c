@@ -166,7 +166,7 @@ static int take_chunk(struct receive *r, const struct xfer_frame *f, struct err 
     uint64_t size = bytes_u64(&b), offset = bytes_u64(&b);
     size_t len = bytes_left(&b);
     uint32_t first = b.bad ? 0 : receive_find(r, hash);
-    if (b.bad || len == 0 || size <= XFER_SMALL_BYTES_MAX || size > (uint64_t)INT64_MAX / 2 ||
+    if (b.bad || len == 0 || size <= XFER_SMALL_BYTES_MAX || size > MANIFEST_FILE_BYTES_MAX ||
         (r->config.dest && (!first || r->m->entries[first - 1].size != size)))
         return err_set(e, ERR_FORMAT, "transfer: a malformed piece of a file");
     if (r->part_open && memcmp(r->part.hash, hash, HASH_BYTES) != 0) {
@@ -225,6 +225,18 @@ static void acknowledge(struct receive *r, struct strbuf *out) {
     r->acked_bytes = r->got_bytes;
 }
 
+// A write that failed: for want of room, as a rule.
+static int explain(const struct receive *r, struct err *e) {
+    enum { FULL_BYTES = 1 << 20 };
+    uint64_t bytes;
+    struct err ignored;
+    const struct err why = *e;
+    if (why.code == ERR_SYS && file_disk_free(r->config.store, &bytes, &ignored) == 0 &&
+        bytes < FULL_BYTES)
+        (void)err_set(e, ERR_LIMIT, "%s; the disk is full (try: dtctl gc)", why.text);
+    return -1;
+}
+
 int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *out,
                   struct err *e) {
     int rc;
@@ -243,7 +255,7 @@ int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *
     }
     if (rc == 0)
         acknowledge(r, out);
-    return rc;
+    return rc < 0 ? explain(r, e) : 0;
 }
 
 int receive_step(struct receive *r, struct strbuf *out, struct err *e) {
@@ -258,7 +270,8 @@ int receive_step(struct receive *r, struct strbuf *out, struct err *e) {
             bytes_store(counts + 8, r->m->count, 8);
             xfer_wire_frame(out, XFER_PROGRESS, counts, sizeof counts);
         }
-        return receive_finish(r, out, e);
+        int rc = receive_finish(r, out, e);
+        return rc < 0 ? explain(r, e) : rc;
     }
     return 0;
 }

@@ -7,7 +7,9 @@
 //     while ((rc = receive_step(&r, &out, e)) > 0) …;      // 0: waits for frames, or r.finished
 //     receive_close(&r);
 //
-// What arrived is kept for the next attempt when it is closed unfinished.
+// What arrived is kept for the next attempt when it is closed unfinished. With keep (a push), all
+// of it is on the disk before the result is sent; a fetch leaves that to its caller, who knows when
+// the last node is through.
 #ifndef REMOTE_RECEIVE_H
 #define REMOTE_RECEIVE_H
 
@@ -69,6 +71,7 @@ struct receive {
     int64_t progress_ms;
     size_t bad;
     struct err bad_first;
+    size_t strays, stray_first; // links that lead out of the folder, which are left out
 };
 
 int receive_open(struct receive *r, const struct receive_config *config, struct err *e);

@@ -3,9 +3,12 @@
 #include "remote/receive.h"
 
 #include "base/log.h"
+#include "base/str.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 // A file of the right size: 1 same content, 0 other content, 2 not known yet (call again).
@@ -83,7 +86,12 @@ static void compare_other(struct receive *r, size_t i) {
         same = len >= 0 && (size_t)len == strlen(n->target) &&
                memcmp(target, n->target, (size_t)len) == 0;
     }
-    r->states[i] = same ? ENTRY_SAME : ENTRY_NEW;
+    // Whoever reads the results follows their links: a node does not decide to where.
+    bool stray =
+        n->kind == MANIFEST_LINK && !r->config.keep && !manifest_link_stays(n->path, n->target);
+    if (stray && r->strays++ == 0)
+        r->stray_first = i;
+    r->states[i] = same || stray ? ENTRY_SAME : ENTRY_NEW;
 }
 
 // The first of several files with the same content speaks for all.
@@ -118,6 +126,52 @@ static void flush_needs(struct receive *r, struct strbuf *out, bool all) {
         xfer_wire_frame(out, XFER_NEED_END, NULL, 0);
 }
 
+// Some file systems share the bytes of two files; of these it is known that they do not.
+static bool copies(const char *path) {
+    struct statfs s;
+    return statfs(path, &s) == 0 && (s.f_type == EXT4_SUPER_MAGIC || s.f_type == TMPFS_MAGIC);
+}
+
+// The nearest folder on the way to path that is there.
+static const char *present(struct arena *a, const char *path, struct stat *st) {
+    while (stat(path, st) < 0 && strcmp(path, "/") != 0 && strcmp(path, ".") != 0)
+        path = file_dir(a, path);
+    return path;
+}
+
+static int check_free(struct receive *r, const char *path, uint64_t need, struct err *e) {
+    char needed[STR_HUMAN_BYTES_MAX], there[STR_HUMAN_BYTES_MAX];
+    uint64_t bytes;
+    if (file_disk_free(path, &bytes, e) < 0)
+        return -1;
+    return need <= bytes ? 0
+                         : err_set(e, ERR_LIMIT,
+                                   "'%s' needs %s more, and its disk has %s free (try: dtctl gc)",
+                                   r->place.dest, str_human_bytes(needed, need),
+                                   str_human_bytes(there, bytes));
+}
+
+// Is there room for what is lacking? Counted is only what certainly takes some: content that comes,
+// and copies of it beside the store.
+static int check_space(struct receive *r, struct err *e) {
+    struct arena a = {0};
+    struct stat dest_st = {0}, store_st = {0};
+    const char *store = present(&a, r->config.store, &store_st);
+    const char *dest = present(&a, r->place.dest, &dest_st);
+    uint64_t placed = 0,
+             copied_max = copies(dest) ? PLACE_LINK_BYTES_MIN - 1 : XFER_SMALL_BYTES_MAX;
+    bool apart = dest_st.st_dev != store_st.st_dev;
+    for (size_t i = 0; r->config.keep && i < r->m->count; i++)
+        if ((r->states[i] == ENTRY_NEEDED || r->states[i] == ENTRY_STORED) &&
+            (apart || r->m->entries[i].size <= copied_max))
+            placed += r->m->entries[i].size;
+    int rc = check_free(r, store, r->need_bytes + (apart ? 0 : placed), e);
+    if (rc == 0 && apart)
+        rc = check_free(r, dest, placed, e);
+    arena_fini(&a);
+    return rc;
+}
+
 int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
         size_t i = r->cursor;
@@ -135,6 +189,8 @@ int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     }
     if (r->cursor < r->m->count)
         return 1;
+    if (check_space(r, e) < 0)
+        return -1;
     flush_needs(r, out, true);
     // With nothing to come there is nothing to wait for: one round trip less.
     r->phase = r->need_files ? RECEIVE_CONTENT : RECEIVE_FINISH;

@@ -124,12 +124,27 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
     }
 }
 
+// The sender forgets its part after the result, so all must outlive a power cut: what is placed,
+// and the store, which may have a disk of its own.
+static int write_disk(struct receive *r, const char *path, struct err *e) {
+    struct stat placed, store;
+    if (!r->config.keep || !r->place.ready)
+        return 0;
+    if (file_sync_disk(path, e) < 0)
+        return -1;
+    return stat(path, &placed) == 0 && stat(r->config.store, &store) == 0 &&
+                   placed.st_dev != store.st_dev
+               ? file_sync_disk(r->config.store, e)
+               : 0;
+}
+
 static int end(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->bad) {
         *e = r->bad_first;
         return r->bad == 1 ? -1 : err_wrap(e, "%zu files are missing, the first one is", r->bad);
     }
-    if ((r->changes || r->place.dest_fd < 0) && place_switch(&r->place, e) < 0)
+    if ((r->changes || r->place.dest_fd < 0) &&
+        (write_disk(r, r->place.staging, e) < 0 || place_switch(&r->place, e) < 0))
         return -1;
     if (receive_save(r, e) < 0) // afterwards the other side may hang up at once
         return -1;

@@ -205,28 +205,30 @@ bool xfer_wire_entries(struct xfer_packer *k, struct strbuf *out, const struct m
 
 int xfer_get_entries(const struct xfer_frame *f, struct manifest *m, struct err *e) {
     struct bytes_reader r = bytes_reader(f->data, f->len);
-    while (bytes_left(&r) && !r.bad) {
+    struct arena a = {0};
+    int rc = 0;
+    while (bytes_left(&r) && !r.bad && rc == 0) {
         struct manifest_entry n = {.kind = (enum manifest_kind)bytes_u8(&r)};
         n.mode = bytes_u16(&r);
         n.mtime_ns = (int64_t)bytes_u64(&r);
-        n.path = xfer_get_str(&r, &m->arena, UINT16_MAX);
+        n.path = xfer_get_str(&r, &a, UINT16_MAX);
         if (n.kind == MANIFEST_FILE) {
             n.size = bytes_u64(&r);
             const void *hash = bytes_get(&r, HASH_BYTES);
             if (hash)
                 memcpy(n.hash, hash, HASH_BYTES);
             n.hashed = true;
-            r.bad |= n.size > (uint64_t)INT64_MAX / 2;
         } else if (n.kind == MANIFEST_LINK) {
-            n.target = xfer_get_str(&r, &m->arena, MANIFEST_LINK_BYTES_MAX);
+            n.target = xfer_get_str(&r, &a, MANIFEST_LINK_BYTES_MAX);
             r.bad |= !n.target || !*n.target;
         } else if (n.kind != MANIFEST_FOLDER) {
             r.bad = true;
         }
-        if (!r.bad && manifest_append(m, &n, e) < 0)
-            return -1;
+        if (!r.bad)
+            rc = manifest_append(m, &n, e);
     }
-    return r.bad ? err_set(e, ERR_FORMAT, "transfer: the list of files is malformed") : 0;
+    arena_fini(&a);
+    return r.bad ? err_set(e, ERR_FORMAT, "transfer: the list of files is malformed") : rc;
 }
 
 // ---- hello ------------------------------------------------------------------------------------

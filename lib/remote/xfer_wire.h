@@ -151,6 +151,10 @@ struct xfer_result {
     uint64_t files, bytes; // placed
 };
 
+_Static_assert(XFER_BATCH_BYTES + MANIFEST_FILE_BYTES_MAX / XFER_UNIT_BYTES / 8 + 64 <
+                   XFER_FRAME_BYTES_MAX,
+               "what is lacking of the largest file fits into a frame");
+
 static inline uint64_t xfer_unit_count(uint64_t size) {
     return (size + XFER_UNIT_BYTES - 1) / XFER_UNIT_BYTES;
 }

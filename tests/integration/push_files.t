@@ -117,7 +117,8 @@ ok 'where it was to be' same expected 1 /home/ada/fine/place
 on 1 sh -c 'mkdir -p /root/small && mount -t tmpfs -o size=8m tmpfs /root/small'
 run drive push "$N1" "$DTRUN" /root/small/dtctl work src/
 is "$status" 1 'a full disk is an error'
-like "$err" 'node 10.77.0.1: .*(No space left on device|cannot write the agent)' 'that says so'
+like "$err" 'node 10.77.0.1: .*needs 26.0 MB more, and its disk has .* free .try: dtctl gc' \
+    'that is known before a byte is sent'
 on 1 umount -l /root/small
 
 done_testing

@@ -185,10 +185,32 @@ static void test_threads(void) {
     free(text);
 }
 
+static void test_links(void) {
+    static const struct {
+        const char *path, *target;
+        bool stays;
+    } links[] = {
+        {"l", "x", true},          {"l", "./x/y", true},         {"l", "x/", true},
+        {"l", "..", false},        {"l", "../x", false},         {"l", "/etc/shadow", false},
+        {"a/l", "..", true},       {"a/l", "../x", true},        {"a/l", "../..", false},
+        {"a/l", ".././/x", true},  {"a/l", ".//../x", true},     {"a/b/l", "../../x", true},
+        {"a/l", "../../x", false}, {"a/b/l", "x/../y", false},   {"a/l", "..x", true},
+        {"l", "...", true},        {"a/b/l", "../../..", false},
+    };
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        is_int(manifest_link_stays(links[i].path, links[i].target), links[i].stays, "%s -> %s",
+               links[i].path, links[i].target);
+    ok(manifest_names_own(".dtctl") && manifest_names_own("a/.dtctl/b") &&
+           manifest_names_own("a/.dtctl") && !manifest_names_own("a/.dtctlignore") &&
+           !manifest_names_own("a.dtctl/b"),
+       "dtctl's own folder");
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
         bail_out("mkdtemp");
+    test_links();
     test_scan();
     test_order();
     test_cache();

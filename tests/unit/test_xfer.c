@@ -367,6 +367,102 @@ static void test_hostile(void) {
     xfer_unpacker_fini(&u);
 }
 
+// A list of one file of this path and size, up to the answer.
+static int list_of(const char *path, uint64_t size, struct err *e) {
+    struct manifest *m = manifest_new();
+    struct run t = {0};
+    struct receive_config config = {
+        .dest = path_of("limits"), .store = path_of("limits/.part"), .acks = true};
+    struct manifest_entry n = {.path = "x", .kind = MANIFEST_FILE, .hashed = true};
+    struct xfer_packer packer = {0};
+    size_t next = 0;
+    int rc = manifest_append(m, &n, e);
+    m->entries[0].path = path; // a sender that has no limits
+    m->entries[0].size = size;
+    ok(receive_open(&t.r, &config, e) == 0, "a receiver");
+    (void)xfer_wire_entries(&packer, &t.forth, m, &next, 1000, false);
+    if (rc == 0 && (rc = deliver(&t)) < 0)
+        *e = t.err;
+    receive_close(&t.r);
+    xfer_packer_fini(&packer);
+    xfer_unpacker_fini(&t.to_r);
+    strbuf_fini(&t.forth);
+    strbuf_fini(&t.back);
+    manifest_free(m);
+    return rc;
+}
+
+static void test_limits(void) {
+    struct err e = {0};
+    char deep[2 * MANIFEST_DEPTH_MAX + 4];
+    is_int(list_of("f", (uint64_t)1 << 61, &e), -1, "a file of 2^61 bytes");
+    has_str(e.text, "the limit is", "is refused as such");
+    is_int(list_of("f", UINT64_MAX, &e), -1, "and one of 2^64 - 1");
+    is_int(list_of("f", MANIFEST_FILE_BYTES_MAX, &e), -1, "one that the disk has no room for");
+    has_str(e.text, "needs 35.2 TB more, and its disk has", "is refused before a byte comes");
+    has_str(e.text, "dtctl gc", "with a way out");
+    is_int(list_of("f", 1 << 20, &e), 0, "one that fits is asked for");
+    for (size_t i = 0; i < sizeof deep - 1; i++)
+        deep[i] = i % 2 ? '/' : 'd';
+    deep[sizeof deep - 1] = '\0';
+    is_int(list_of(deep, 0, &e), -1, "folders in folders");
+    has_str(e.text, "deeper than 128 folders", "have a limit");
+    deep[2 * MANIFEST_DEPTH_MAX + 1] = '\0';
+    is_int(list_of(deep, 0, &e), 0, "up to which they are taken%s", e.text);
+    struct manifest *m = manifest_new();
+    int rc = 0;
+    while (rc == 0 && m->count < 1000000) {
+        char path[4000];
+        memset(path, 'x', sizeof path);
+        for (size_t i = 200; i < sizeof path; i += 200)
+            path[i] = '/';
+        snprintf(path + sizeof path - 12, 12, "%011zu", m->count);
+        rc =
+            manifest_append(m, &(struct manifest_entry){.path = path, .kind = MANIFEST_FOLDER}, &e);
+    }
+    is_int(rc, -1, "names without end");
+    has_str(e.text, "256 MiB of names", "have one");
+    manifest_free(m);
+}
+
+static void test_strays(void) {
+    struct stat st;
+    put("led/inside/file", "x", 1, 0644);
+    if (symlink("/etc/shadow", path_of("led/out")) < 0 ||
+        symlink("../../../etc", path_of("led/inside/up")) < 0 ||
+        symlink("../inside/file", path_of("led/inside/fine")) < 0)
+        bail_out("symlink");
+    struct manifest *m = scan("led");
+    struct run here = {0}, there = {0};
+    is_int(transfer(&here, m, "led-here", "led-here/.part", false, false), 0, "links from a node");
+    ok(lstat(path_of("led-here/out"), &st) < 0 && lstat(path_of("led-here/inside/up"), &st) < 0,
+       "are left out where they lead out");
+    ok(same_file("led-here/inside/fine", "led/inside/file"), "others are there");
+    is_int(transfer(&there, m, "led-there", "led-store", false, true), 0, "links to a node");
+    ok(same_tree("led", "led-there"), "arrive as they are");
+    (void)plan_bytes(&here);
+    (void)plan_bytes(&there);
+    manifest_free(m);
+}
+
+// What a killed receiver leaves beside a folder that it replaces.
+static void test_left_behind(const struct manifest *m) {
+    struct run t = {0};
+    const char *const line = "cd %s && mkdir -p left%s999999999 left%s999999998 left%s1 left%s99 &&"
+                             "echo 1 >left%s999999998/only && touch -d '2 days ago' left.*[81]";
+    ok(shell(arena_printf(&arena, line, folder, PLACE_NEW, PLACE_OLD, PLACE_NEW, ".old-",
+                          PLACE_OLD)) == 0,
+       "folders of receivers");
+    is_int(transfer(&t, m, "left", "left-store", true, true), 0, "a transfer%s", t.err.text);
+    ok(same_tree("src", "left"), "brings what it should");
+    ok(shell(arena_printf(&arena,
+                          "cd %s && export LC_ALL=C && [ \"$(echo left*)\" = 'left left-store "
+                          "left.dtctl-new-1 left.dtctl-new-999999999 left.old-99' ]",
+                          folder)) == 0,
+       "what is old and nobody's is gone, the rest stays");
+    (void)plan_bytes(&t);
+}
+
 int main(void) {
     struct err e;
     if (!mkdtemp(folder))
@@ -382,6 +478,9 @@ int main(void) {
     test_changing_source();
     test_streams(m);
     test_hostile();
+    test_limits();
+    test_strays();
+    test_left_behind(m);
     manifest_free(m);
     is_int(file_remove_tree(folder, &e), 0, "cleaned up");
     arena_fini(&arena);
