@@ -60,16 +60,24 @@ static int move_all(const struct manifest *m, const char *from, const char *dest
     return rc == 0 ? file_remove_tree(from, e) : -1;
 }
 
-// What lies in a folder of this name decides how dtctl reaches its nodes: nothing that a node sent
-// may get there.
-static int check_names(const struct manifest *m, const char *node, struct err *e) {
-    for (size_t i = 0; i < m->count; i++)
-        if (manifest_names_own(m->entries[i].path))
-            return err_set(e, ERR_EXISTS,
-                           "node %s sent '%s', and a folder of this name is dtctl's own; keep the "
-                           "folders of the nodes apart",
-                           node, m->entries[i].path);
-    return 0;
+// What lies in a project's folder of this name decides how dtctl reaches its nodes: nothing that a
+// node sent may get there. Results that lie in one are no project.
+static int check_names(const struct manifest *m, const char *dest, const char *node,
+                       struct err *e) {
+    struct arena a = {0};
+    bool meets = false;
+    size_t i = 0;
+    while (i < m->count && !meets) {
+        const struct manifest_entry *n = &m->entries[i++];
+        meets = n->kind == MANIFEST_FOLDER && manifest_names_own(n->path) &&
+                !manifest_names_own(dest) && file_exists(file_join(&a, dest, n->path));
+    }
+    arena_fini(&a);
+    return meets ? err_set(e, ERR_EXISTS,
+                           "node %s sent '%s', and dtctl's own folder of this name is in '%s'; put "
+                           "what the nodes send elsewhere",
+                           node, m->entries[i - 1].path, dest)
+                 : 0;
 }
 
 int xfer_merge_folders(const char *dest, const char *const *folders, const char *const *nodes,
@@ -88,7 +96,7 @@ int xfer_merge_folders(const char *dest, const char *const *folders, const char 
         all[i] = manifest_new();
         rc = manifest_add_path(all[i], folders[i], "", &rules, e);
         if (rc == 0)
-            rc = check_names(all[i], nodes[i], e);
+            rc = check_names(all[i], dest, nodes[i], e);
         if (rc == 0)
             rc = manifest_hash(all[i], NULL, NULL, NULL, e);
         for (size_t k = 0; rc == 0 && k < i; k++)

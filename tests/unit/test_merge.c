@@ -57,6 +57,7 @@ static void test_own(void) {
     has_str(e.text, "node alpha sent '.dtctl", "which names the node and the path");
     is_int(e.code, ERR_EXISTS, "as something that is there");
     ok(holds("[ \"$(cat here/.dtctl/default/k)\" = good ]"), "nothing has changed");
+    is_int(merge("there", "bad", NULL, &e), 0, "where there is none it is a folder like others");
 }
 
 static void test_together(void) {
