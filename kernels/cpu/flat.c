@@ -171,7 +171,9 @@ static void adam_part(void *arg, int worker, int workers) {
         step.shrink = a->decoupled ? (float)(1 - lr * r->weight_decay) : 1;
         step.lr = (float)(lr / job->correct1);
         step.beta1 = (float)a->beta1;
+        step.take1 = (float)(1 - a->beta1);
         step.beta2 = (float)a->beta2;
+        step.take2 = (float)(1 - a->beta2);
         step.inv_sqrt_correct2 = (float)(1 / sqrt(job->correct2));
         job->isa->adam((size_t)(s.end - s.begin), &step, (float *)a->p + at,
                        (const float *)a->g + at, (float *)a->m + at, (float *)a->v + at);

@@ -53,7 +53,8 @@ struct bn_span {
 
 struct adam_step {
     float grad_scale, decay, shrink, lr; // decay: added to the gradient; shrink: p *= shrink
-    float beta1, beta2, inv_sqrt_correct2, eps;
+    // take = 1 - beta, formed in double: of two floats it would lose the digits that count.
+    float beta1, take1, beta2, take2, inv_sqrt_correct2, eps;
 };
 
 struct sgd_step {

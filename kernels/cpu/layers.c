@@ -162,18 +162,19 @@ static int rank_of_label(int classes, const float *z, int label) {
 static void loss_row(const struct softmax_xent_args *a, int64_t i, struct loss_totals *t) {
     const float *z = (const float *)a->logits + i * a->classes;
     float *dz = a->dlogits ? (float *)a->dlogits + i * a->classes : NULL;
-    int label = a->labels[i], rank = rank_of_label(a->classes, z, label);
+    int label = a->labels[i];
     assert(label >= 0 && label < a->classes);
+    int rank = rank_of_label(a->classes, z, label);
     float max = z[0];
     double sum = 0, sum_z = 0, each = a->smoothing / a->classes;
     for (int j = 1; j < a->classes; j++)
         max = z[j] > max ? z[j] : max;
     for (int j = 0; j < a->classes; j++) {
         sum += (double)expf(z[j] - max);
-        sum_z += (double)(z[j] - max);
+        sum_z += (double)z[j] - (double)max; // of two floats it may be infinite
     }
     double log_sum = log(sum); // -log p[j] = log_sum - (z[j] - max)
-    t->loss_sum += (1 - a->smoothing) * (log_sum - (double)(z[label] - max)) +
+    t->loss_sum += (1 - a->smoothing) * (log_sum - ((double)z[label] - (double)max)) +
                    each * (a->classes * log_sum - sum_z);
     t->top1 += rank < 1;
     t->top5 += rank < 5 && rank < a->classes;

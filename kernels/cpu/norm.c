@@ -141,7 +141,8 @@ static void combine_moments(const struct norm_job *job, int c, double *mean, dou
         double d = (double)job->sum[b * job->cols + c] - *mean;
         square += (double)job->other[b * job->cols + c] + d * d * (double)rows_in_block(job, b);
     }
-    *var = square / (double)job->rows;
+    // Infinite, it would normalise everything to 0 and nobody would see that the sums overflowed.
+    *var = isfinite(square) ? square / (double)job->rows : (double)NAN;
 }
 
 static struct bn_span forward_span(const struct batchnorm_args *a, const float *mean,

@@ -120,8 +120,9 @@ static void ref_softmax_xent(struct kernel_ctx *ctx, const struct softmax_xent_a
     for (int i = 0; i < a->rows; i++) {
         const REAL *z = (const REAL *)a->logits + (size_t)i * a->classes;
         REAL *dz = a->dlogits ? (REAL *)a->dlogits + (size_t)i * a->classes : NULL;
-        int label = a->labels[i], rank = ref_rank_of_label(a->classes, z, label);
+        int label = a->labels[i];
         assert(label >= 0 && label < a->classes);
+        int rank = ref_rank_of_label(a->classes, z, label);
         double max = (double)z[0], sum = 0, sum_z = 0, each = a->smoothing / a->classes;
         for (int j = 1; j < a->classes; j++)
             max = (double)z[j] > max ? (double)z[j] : max;

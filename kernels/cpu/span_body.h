@@ -159,7 +159,7 @@ static double span_sum_squares(size_t n, const float *x) {
 
 static void span_max_into(int c, const float *x, uint8_t tap, float *best, uint8_t *which) {
     VECTOR for (int i = 0; i < c; i++) {
-        int more = !(x[i] <= best[i]); // a NaN wins, as in PyTorch
+        int more = x[i] > best[i] || x[i] != x[i]; // a NaN wins, as in PyTorch, and stays
         which[i] = more ? tap : which[i];
         best[i] = more ? x[i] : best[i];
     }
@@ -190,7 +190,7 @@ static void span_sgd(size_t n, const struct sgd_step *s, float *p, const float *
 static void span_adam(size_t n, const struct adam_step *s, float *p, const float *g, float *m,
                       float *v) {
     float scale = s->grad_scale, decay = s->decay, shrink = s->shrink, lr = s->lr;
-    float keep1 = s->beta1, take1 = 1 - s->beta1, keep2 = s->beta2, take2 = 1 - s->beta2;
+    float keep1 = s->beta1, take1 = s->take1, keep2 = s->beta2, take2 = s->take2;
     float root = s->inv_sqrt_correct2, eps = s->eps;
     for (size_t i = 0; i < n; i += VL) {
         int whole = n - i >= VL;

@@ -5,6 +5,8 @@
 #include "tests/tap.h"
 #include "tests/unit/random_floats.h"
 
+#include <sched.h>
+
 enum { guard = 32 };
 static const float guard_value = -12345.0F;
 
@@ -169,6 +171,8 @@ static void test_conv(struct kernel_ctx *ctx, const char *isa) {
         {1, 9, 9, 10, 10, 2, 2, 3, 0}, // gaps: some inputs are never read
         {1, 4, 4, 9, 9, 1, 1, 1, 1},   // some outputs see nothing but padding
         {1, 12, 12, 16, 16, 3, 3, 4, 1}, {5, 1, 1, 8, 300, 1, 1, 1, 0},
+        {11, 8, 8, 40, 33, 3, 3, 1, 1}, // more pixels than one pass of a weight gradient
+        {11, 8, 8, 3, 33, 3, 3, 1, 1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int variant = 0; variant < 2; variant++)
@@ -205,6 +209,35 @@ static void test_threads(const char *isa) {
     free_conv(&d);
 }
 
+static void note_cpu(void *arg, int worker, int workers) {
+    (void)workers;
+    CPU_ZERO(&((cpu_set_t *)arg)[worker]);
+    sched_getaffinity(0, sizeof(cpu_set_t), &((cpu_set_t *)arg)[worker]);
+}
+
+// Each worker may run on its own processor and on no other; afterwards the caller is free again.
+static void test_pinned(void) {
+    cpu_set_t before, after, on[2];
+    int cpus[2], count = 0;
+    sched_getaffinity(0, sizeof before, &before);
+    for (int c = 0; c < CPU_SETSIZE && count < 2; c++)
+        if (CPU_ISSET(c, &before))
+            cpus[count++] = c;
+    if (count < 2) {
+        skip(2, "one processor");
+        return;
+    }
+    struct kernel_ctx *ctx;
+    is_int(kernels_cpu.open(&ctx, &(struct kernel_config){.threads = 2, .cpus = cpus}), 0,
+           "pinned");
+    kernels_cpu.parallel(ctx, note_cpu, on);
+    kernels_cpu.close(ctx);
+    for (int i = 0; i < 2; i++)
+        ok(CPU_COUNT(&on[i]) == 1 && CPU_ISSET(cpus[i], &on[i]), "worker %d has its processor", i);
+    sched_getaffinity(0, sizeof after, &after);
+    ok(CPU_EQUAL(&before, &after), "and the caller has all of them back");
+}
+
 int main(void) {
     static const char *const isas[] = {"avx512", "avx2", "base"};
     struct kernel_ctx *bad;
@@ -214,6 +247,7 @@ int main(void) {
        "backends are found by name");
     is_int(kernels_cpu.open(&bad, &(struct kernel_config){.isa = "mmx"}), -22,
            "an unknown instruction set is refused");
+    test_pinned();
     for (int i = 0; i < 3; i++) {
         struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isas[i], 2);
         if (!ctx) {

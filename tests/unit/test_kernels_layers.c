@@ -258,6 +258,39 @@ static void test_loss_by_hand(void) {
     a.rows = 2;
     runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
     is_int(t.top1 + t.top5, 2, "%s: a row with a NaN is never right", isa_name);
+    float apart[2] = {3e38F, -3e38F};
+    a.rows = 1, a.logits = apart, a.smoothing = 0;
+    runner[by_one].k->softmax_xent(runner[by_one].ctx, &a, &t);
+    near(t.loss_sum / 6e38, 1, 1e-6, "%s: logits further apart than a float reaches", isa_name);
+}
+
+// A NaN anywhere in a window is its maximum, and its gradient goes there, as in PyTorch.
+static void test_pool_nan(void) {
+    const struct pool2d_shape s = {1, 3, 3, 2, 3, 1, 0};
+    int wrong = 0;
+    for (int at = 0; at < 9; at++)
+        for (int i = 0; i < 2; i++) {
+            float x[18], y[2];
+            uint8_t index[2];
+            for (int j = 0; j < 18; j++)
+                x[j] = (float)(j % 7);
+            x[2 * at] = (float)NAN;
+            runner[i].k->maxpool_forward(runner[i].ctx, &s, x, y, index);
+            wrong += y[0] == y[0] || index[0] != at || y[1] != 6;
+        }
+    is_int(wrong, 0, "%s: max pooling keeps a NaN wherever it stands in the window", isa_name);
+}
+
+// A variance too large for a float shows: it does not become a layer that gives nothing but zeros.
+static void test_norm_extremes(void) {
+    static const float large[4] = {1e20F, -1e20F, 1e20F, -1e20F};
+    float gamma = 1, beta = 0, mean = 0, var = 1, save[2], y[4];
+    struct batchnorm_args a = {.rows = 4, .channels = 1, .eps = 1e-5, .momentum = 0.1};
+    a.gamma = &gamma, a.beta = &beta, a.running_mean = &mean, a.running_var = &var;
+    a.save_mean = &save[0], a.save_invstd = &save[1], a.y = y;
+    a.x = large;
+    runner[by_one].k->batchnorm_forward_train(runner[by_one].ctx, &a);
+    ok(y[0] != y[0] && var != var, "%s: a variance that overflows is no number", isa_name);
 }
 
 // ---- flat buffers ------------------------------------------------------------------------------
@@ -311,6 +344,10 @@ static void test_optimizers_by_hand(void) {
     runner[by_one].k->adam(runner[by_one].ctx, &a);
     near(p, 1 - 0.001 - 0.01, 1e-6, "%s: AdamW shrinks, then steps", isa_name);
     near(m, 0.05, 1e-6, "%s: without decay in the gradient", isa_name);
+    a.beta1 = 0.99, a.beta2 = 0.9999, m = v = 0; // 1 - beta is no difference of two floats
+    runner[by_one].k->adam(runner[by_one].ctx, &a);
+    near((double)m / (0.01 * 0.5), 1, 2e-7, "%s: the first moment has all its digits", isa_name);
+    near((double)v / (0.0001 * 0.25), 1, 2e-7, "%s: and the second", isa_name);
     p = 1, m = 0;
     struct sgd_args s = {&all, 1, &p, &g, &m, 0.1, 0.9, 1, 1};
     runner[by_one].k->sgd(runner[by_one].ctx, &s); // d = 0.6; step = 0.6 + 0.9 * 0.6
@@ -407,7 +444,9 @@ static void test_isa(const char *isa) {
     ok(counts[0] == 1000 && counts[1] == 1000 && counts[2] == 1000,
        "%s: every worker runs once each time", isa);
     test_norm();
+    test_norm_extremes();
     test_pools();
+    test_pool_nan();
     one_loss(64, 10, 0);
     one_loss(37, 1000, 0.1);
     one_loss(5, 2, 0.1);

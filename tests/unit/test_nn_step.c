@@ -137,8 +137,8 @@ static void test_optimizers(void) {
     static const struct optimizer cases[] = {
         {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
         {.kind = OPTIMIZER_SGD, .momentum = 0.9},
-        {.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01},
-        {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01}};
+        {.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
+        {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct network net;
         struct optimizer o = cases[i];
@@ -169,6 +169,38 @@ static void test_optimizers(void) {
              o.nesterov ? " with nesterov" : "");
         network_close(&net);
     }
+}
+
+// One pass by hand: torchvision's constants, and nothing written but what belongs to the model.
+static void test_constants(void) {
+    struct network net;
+    struct optimizer o = {.kind = OPTIMIZER_SGD, .weight_decay = 0.5};
+    open_network(&net, &kernels_cpu, BATCH, 1);
+    float mean, var, x;
+    const struct nn_stat *s = &model.stat[0];
+    step(&net, NULL, BATCH);
+    is_int(net.tracked, 1, "a training pass is counted");
+    network_forward(&net, BATCH, NETWORK_TRAIN_APART);
+    network_forward(&net, BATCH, NETWORK_EVAL);
+    is_int(net.tracked, 1, "one that leaves the running statistics alone is not");
+    network_get(&net, net.stats, s->mean, 1, &mean);
+    network_get(&net, net.apart, s->mean, 1, &x);
+    near(mean, x, 1e-6 * fabs((double)x), "both kinds see the same batch");
+    feed(&net, BATCH, NETWORK_TRAIN);
+    network_forward(&net, BATCH, NETWORK_TRAIN);
+    network_get(&net, net.stats, s->mean, 1, &x);
+    near((double)x / (double)mean, 1.9, 1e-4, "a running mean takes a tenth of each batch's");
+    network_get(&net, net.stats, s->var, 1, &var);
+    ok(var > 0.8f, "a running variance keeps nine tenths");
+    size_t most = model.param_elements;
+    float tail[NETWORK_TAIL];
+    for (int i = 0; i < NETWORK_TAIL; i++)
+        tail[i] = 1;
+    network_set(&net, net.grads, most, NETWORK_TAIL, tail);
+    float *next = (float *)(void *)(net.params + most * sizeof(float)), before = next[0];
+    optimizer_apply(&o, &net, 1, 0, most + NETWORK_TAIL);
+    near(next[0], before, 0, "what lies behind the parameters is no parameter");
+    network_close(&net);
 }
 
 static int allocations;
@@ -214,6 +246,7 @@ int main(void) {
     test_backends();
     test_bits();
     test_optimizers();
+    test_constants();
     test_allocations();
     return done_testing();
 }
