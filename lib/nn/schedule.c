@@ -44,8 +44,8 @@ int schedule_find(const char *name) {
     return -1;
 }
 
-double schedule_lr(const struct schedule *s, double progress_epochs) {
-    if (s->warmup_epochs > 0 && progress_epochs < s->warmup_epochs)
-        return s->lr * progress_epochs / s->warmup_epochs;
-    return kinds[s->kind].lr(s, progress_epochs);
+double schedule_lr(const struct schedule *s, double begin, double end) {
+    if (begin < s->warmup_epochs)
+        return s->lr * fmin(end / s->warmup_epochs, 1);
+    return kinds[s->kind].lr(s, begin);
 }

@@ -12,13 +12,15 @@ struct schedule {
     double lr;            // the peak
     double lr_min;        // cosine ends here
     double epochs;        // length of the whole run
-    double warmup_epochs; // linear from 0 to the peak; 0: none
+    double warmup_epochs; // linear up to the peak; 0: none
     int step_epochs;      // step: multiply by gamma every so many epochs
     double gamma;
 };
 
 const char *schedule_name(enum schedule_kind kind);
 int schedule_find(const char *name); // kind, or -1
-double schedule_lr(const struct schedule *s, double progress_epochs);
+// Of the step from one progress to the other, in epochs. A warm-up goes by where the step ends: by
+// where it begins, the first step would be made with a rate of 0.
+double schedule_lr(const struct schedule *s, double begin, double end);
 
 #endif

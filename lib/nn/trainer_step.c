@@ -145,12 +145,16 @@ static void count_step(struct trainer *t, const float tail[NETWORK_TAIL], int64_
     t->at.epoch_seconds += (double)times->total_ns / 1e9;
 }
 
+// In epochs, with so many samples of this one used.
+static double progress(const struct trainer *t, int64_t consumed) {
+    return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
+}
+
 // Samples of each shard; 0: the epoch is over; -1: error.
 static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err *e) {
     int count = t->shards == t->world ? 1 : t->shards;
     float tail[NETWORK_TAIL] = {0};
     struct step_times times = {0};
-    double progress = (double)t->at.epoch + (double)t->at.consumed / (double)t->at.samples;
     int n = 0;
     bucket_begin(&t->reducer);
     for (int i = 0; i < count; i++) {
@@ -158,13 +162,13 @@ static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err
         if (n == 0)
             return 0;
     }
-    t->lr = schedule_lr(&t->schedule, progress);
+    // The padding at the end of the list is no progress.
+    int64_t consumed = (int64_t)sampler_consumed(&t->shard[0].sampler, taken + (uint64_t)n);
+    t->lr = schedule_lr(&t->schedule, progress(t, t->at.consumed), progress(t, consumed));
     if (update(t, tail, &times, e) < 0)
         return -1;
     t->at.step++;
-    // The padding at the end of the list is no progress.
-    uint64_t consumed = sampler_consumed(&t->shard[0].sampler, taken + (uint64_t)n);
-    t->at.consumed = (int64_t)consumed;
+    t->at.consumed = consumed;
     int64_t now = clock_mono_ns();
     times.total_ns = now - *began_ns;
     *began_ns = now;

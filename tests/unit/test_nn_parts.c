@@ -28,20 +28,21 @@ static void build(const char *name, const char *stem, int size) {
 
 static void test_schedule(void) {
     struct schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.1, .epochs = 10};
-    near(schedule_lr(&s, 7.5), 0.1, 0, "constant");
+    near(schedule_lr(&s, 7.5, 7.5 + 0.001), 0.1, 0, "constant");
     s = (struct schedule){
         .kind = SCHEDULE_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
-    near(schedule_lr(&s, 29.999), 1, 0, "step: before the first drop");
-    near(schedule_lr(&s, 30), 0.1, 1e-15, "step: at the drop");
-    near(schedule_lr(&s, 60.5), 0.01, 1e-15, "step: after the second");
+    near(schedule_lr(&s, 29.999, 29.999 + 0.001), 1, 0, "step: before the first drop");
+    near(schedule_lr(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: at the drop");
+    near(schedule_lr(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15, "step: after the second");
     s = (struct schedule){
         .kind = SCHEDULE_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
-    near(schedule_lr(&s, 0), 0, 0, "warm-up starts at 0");
-    near(schedule_lr(&s, 1), 0.5, 1e-15, "half of the warm-up");
-    near(schedule_lr(&s, 2), 1, 1e-15, "the peak");
-    near(schedule_lr(&s, 7), 0.6, 1e-15, "half of the cosine");
-    near(schedule_lr(&s, 12), 0.2, 1e-15, "the end");
-    near(schedule_lr(&s, 13), 0.2, 1e-15, "past the end");
+    near(schedule_lr(&s, 0, 0.5), 0.25, 1e-15, "warm-up: the rate of a step is that of its end");
+    near(schedule_lr(&s, 0.5, 1), 0.5, 1e-15, "half of the warm-up");
+    near(schedule_lr(&s, 1.9, 2.4), 1, 1e-15, "never above the peak");
+    near(schedule_lr(&s, 2, 2 + 0.001), 1, 1e-15, "the peak");
+    near(schedule_lr(&s, 7, 7 + 0.001), 0.6, 1e-15, "half of the cosine");
+    near(schedule_lr(&s, 12, 12 + 0.001), 0.2, 1e-15, "the end");
+    near(schedule_lr(&s, 13, 13 + 0.001), 0.2, 1e-15, "past the end");
 }
 
 static bool overlap(const struct plan_block *a, const struct plan_block *b) {
@@ -155,6 +156,13 @@ static void test_init(void) {
     is_mem(v, n * sizeof *v, w, n * sizeof *w, "the same seed gives the same numbers");
     model_init_param(&model, conv, 2, w);
     ok(memcmp(v, w, n * sizeof *v) != 0, "another seed gives others");
+    int wide = (int)(param("layer2.0.conv1.weight") - model.param); // 64 channels in, 128 out
+    size_t half = model.param[wide].count;
+    squares = 0;
+    model_init_param(&model, wide, 1, v);
+    for (size_t i = 0; i < half; i++)
+        squares += (double)v[i] * (double)v[i];
+    near(sqrt(squares / (double)half) / sqrt(2.0 / (128 * 9)), 1, 5e-3, "fan_out is not fan_in");
     n = model.param[fc].count;
     model_init_param(&model, fc, 1, v);
     squares = 0;
