@@ -92,8 +92,8 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
     int n = layout_parts(path, parts), at = 0, preference = -1;
     for (; at + 2 < n && preference < 0; at++)
         preference = layout_split(parts[at].p, parts[at].len, &split);
-    if (preference < 0)
-        return 0; // at is the class now
+    if (preference < 0 || parts[n - 1].p[0] == '.')
+        return 0; // at is the class now; macOS puts a ._x.jpg beside x.jpg
     if (!layout_has_suffix(&parts[n - 1], jpeg)) {
         if (split == l->split && layout_has_suffix(&parts[n - 1], other))
             return layout_shown(l, path, ERR_FORMAT,

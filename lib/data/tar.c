@@ -199,6 +199,16 @@ static bool tar_all_zero(const unsigned char *block) {
     return true;
 }
 
+// An archive ends with two blocks of zeros and in no other way: one that was cut between two
+// members looks whole but for them.
+static int tar_block(struct tar *t, void *buf, uint64_t len, struct err *e) {
+    int r = tar_take(t, buf, len, e);
+    return r != 0 ? r
+                  : err_set(e, ERR_FORMAT,
+                            "the archive is cut: it ends without its two closing blocks (try: "
+                            "make or copy it again)");
+}
+
 // Reads one header; 1 with its type and size, 0 at the end of the archive.
 static int tar_header(struct tar *t, unsigned char *block, uint64_t *size, struct err *e) {
     if (t->pending > 0) {
@@ -206,15 +216,19 @@ static int tar_header(struct tar *t, unsigned char *block, uint64_t *size, struc
         if (t->data > 0 && tar_read(t, NULL, t->data, e) < 0)
             return -1;
         t->pending = 0;
-        if (padding > 0 && tar_take(t, NULL, padding, e) <= 0) {
-            err_clear(e); // a last entry without its padding does no harm
-            return 0;
-        }
+        if (padding > 0 && tar_block(t, NULL, padding, e) < 0)
+            return -1;
     }
     t->pending = t->data = 0;
-    int r = tar_take(t, block, TAR_BLOCK_BYTES, e);
-    if (r <= 0 || tar_all_zero(block))
-        return r < 0 ? -1 : 0;
+    if (tar_block(t, block, TAR_BLOCK_BYTES, e) < 0)
+        return -1;
+    if (tar_all_zero(block)) { // the first of two
+        if (tar_block(t, block, TAR_BLOCK_BYTES, e) < 0)
+            return -1;
+        return tar_all_zero(block)
+                   ? 0
+                   : err_set(e, ERR_FORMAT, "a header follows a single block of zeros");
+    }
     if (tar_checksum(block, e) < 0 || tar_number(block + SIZE, SIZE_BYTES, size, e) < 0)
         return -1;
     char type = (char)block[TYPE];
