@@ -102,11 +102,28 @@ int str_parse_duration_ms(const char *s, int64_t *out, struct err *e) {
         {"", 1e3},     {"s", 1e3},    {"ms", 1},      {"m", 60e3},
         {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}, {NULL, 0},
     };
-    double v;
-    if (parse_with_unit(s, units, "duration (such as 90s, 15m or 12h)", &v, e) < 0)
-        return -1;
-    *out = (int64_t)llround(v);
-    return 0;
+    static const char what[] = "duration (such as 90s, 15m or 1h30m)";
+    double sum = 0, v;
+    char part[32];
+    for (const char *p = s;;) { // each number with its unit; the last one may lack it
+        size_t n = strcspn(p, "abcdefghijklmnopqrstuvwxyz"), end;
+        end = n + strspn(p + n, "abcdefghijklmnopqrstuvwxyz");
+        if (!p[end]) {
+            if (p != s && n == end)
+                return err_set(e, ERR_FORMAT, "'%.100s' is not a %s", s, what);
+            if (parse_with_unit(p, units, what, &v, e) < 0)
+                return -1;
+            *out = (int64_t)llround(sum + v);
+            return 0;
+        }
+        snprintf(part, sizeof part, "%.*s", (int)(end < 31 ? end : 31), p);
+        if (end >= sizeof part)
+            return err_set(e, ERR_FORMAT, "'%.100s' is not a %s", s, what);
+        if (parse_with_unit(part, units, what, &v, e) < 0)
+            return -1;
+        sum += v;
+        p += end;
+    }
 }
 
 // ---- comparing ----------------------------------------------------------------------------------

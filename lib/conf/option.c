@@ -74,6 +74,8 @@ const char *option_problem_line(struct arena *a, const struct option_problem *p)
 
 int option_set_finish(struct option_set *s, struct err *e) {
     if (s->problem_count == 0)
+        option_check_rules(s);
+    if (s->problem_count == 0)
         return 0;
     struct strbuf b;
     strbuf_init(&b, ERR_TEXT_BYTES_MAX - 64);
@@ -184,10 +186,18 @@ static int apply_whole(struct option_set *s, const struct option_row *r, const c
     if (!merge || text[0] == '{')
         return option_parse(s->arena, r, text, dest, e);
     char **parts;
-    size_t count = str_split(s->arena, text, ',', &parts);
-    for (size_t i = 0; i < count; i++)
-        if (option_append(s->arena, r, parts[i], dest, e) < 0)
-            return -1;
+    size_t count = option_split(s->arena, text, &parts);
+    for (size_t i = 0; i < count; i++) {
+        if (option_append(s->arena, r, parts[i], dest, e) == 0)
+            continue;
+        if (i > 0 && !strchr(parts[i], '='))
+            err_set(
+                e, ERR_CONFIG,
+                "'%.100s' is not NAME=VALUE (try: '\"%.100s,%.100s\"' where the comma belongs to "
+                "the value)",
+                parts[i], parts[i - 1], parts[i]);
+        return -1;
+    }
     return 0;
 }
 
@@ -220,7 +230,13 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
     const char *key = arena_strndup(s->arena, assignment, (size_t)(equals - assignment));
     const struct option_bound *b;
     const struct option_row *r = option_find(s, key, &b);
-    if (!r)
+    const char *dot = strchr(key, '.');
+    const char *table = dot ? arena_strndup(s->arena, key, (size_t)(dot - key)) : "";
+    const struct option_row *map = option_find(s, table, NULL);
+    if (!r && map && !option_is_scalar(map->type))
+        option_problem(s, place, "unknown key '%.100s' (try: %s=%s=%.100s)", key, table, dot + 1,
+                       equals + 1);
+    else if (!r)
         option_problem(s, place, "unknown key '%.100s'%s", key, option_nearest_key(s, key));
     else
         option_apply(s, b, r, equals + 1, false,

@@ -126,7 +126,21 @@ enum option_mark {
         16,             // parses, and the program refuses it with a clear message when it is given
     OPTION_HIDDEN = 32, // not in help
     OPTION_ASSIGN = 64, // --set: a list whose items are assignments to other rows
-    OPTION_KEEP = 128   // given as a flag or variable it is kept for later commands
+    OPTION_KEEP = 128,  // given as a flag or variable it is kept for later commands
+    OPTION_OPEN_MAX = 256, // the maximum itself is not allowed
+    OPTION_BRACKETS = 512  // a list whose elements may begin with '[': TOML only where it parses
+};
+
+// What a row, when it is given (a BOOL: as true), asks of another one. Checked at the end, when
+// every value is right by itself.
+enum option_rule_kind {
+    OPTION_RULE_POSITIVE, // other > 0
+    OPTION_RULE_WORD,     // other, a CHOICE, is word
+    OPTION_RULE_AT_MOST   // this one <= other
+};
+struct option_rule {
+    enum option_rule_kind kind;
+    const char *other, *word; // key of the other row; NULL ends a list of rules
 };
 
 struct option_row {
@@ -148,6 +162,7 @@ struct option_row {
     // Extra check of a string, of every item of a list, of every value of a map.
     int (*check)(const char *value, struct err *e);
     int (*check_name)(const char *name, struct err *e); // names of a map or of named records
+    const struct option_rule *rules;                    // NULL: none
 };
 
 struct option_table {
@@ -242,7 +257,7 @@ const char *option_row_name(const struct option_row *r);                // key, 
 bool option_row_has_verb(const struct option_row *r, const char *verb); // NULL verb: only "*"
 const char *option_row_env(struct arena *a, const struct option_set *s, const struct option_row *r);
 // Reads text in the flag's syntax into dest (an object of the row's type). Lists and maps:
-// separated by commas, or in TOML's own syntax ([…], {…}).
+// separated by commas outside of brackets and quotes, or in TOML's own syntax ([…], {…}).
 int option_parse(struct arena *a, const struct option_row *r, const char *text, void *dest,
                  struct err *e);
 // One more element for a LIST, PATHS, MAP or RECORDS; a name that is there already is replaced.

@@ -57,12 +57,16 @@ static void format_number(struct strbuf *b, const struct option_row *r, double v
 }
 
 int option_check_bounds(const struct option_row *r, double v, struct err *e) {
-    bool low = v<r->min, high = v> r->max;
+    bool open = (r->marks & OPTION_OPEN_MAX) && v >= r->max;
+    bool low = v<r->min, high = v> r->max || open;
     if ((r->min == 0 && r->max == 0) || (!low && !high))
         return 0;
     struct strbuf b = {0};
     format_number(&b, r, v);
-    strbuf_addf(&b, " is %s ", low ? "below the minimum" : "above the maximum");
+    strbuf_addf(&b, " is %s ",
+                low    ? "below the minimum"
+                : open ? "not below the limit"
+                       : "above the maximum");
     format_number(&b, r, low ? r->min : r->max);
     err_set(e, ERR_CONFIG, "%s", strbuf_cstr(&b));
     strbuf_fini(&b);
@@ -238,16 +242,24 @@ static int parse_toml_text(struct arena *a, const struct option_row *r, const ch
     return option_read_toml(&rd, r, root->child, "", dest);
 }
 
+static bool is_toml(struct arena *a, const char *text) {
+    struct toml *root;
+    struct toml_error *x;
+    const char *statement = arena_printf(a, "v=%s", text);
+    return toml_parse_all(a, statement, strlen(statement), &root, &x) == 0 && root->len == 1;
+}
+
 int option_parse(struct arena *a, const struct option_row *r, const char *text, void *dest,
                  struct err *e) {
     bool numbers = r->type == OPTION_INTS || r->type == OPTION_REALS;
-    if ((!option_is_scalar(r->type) || numbers) && (text[0] == '[' || text[0] == '{'))
+    if ((!option_is_scalar(r->type) || numbers) && (text[0] == '[' || text[0] == '{') &&
+        (!(r->marks & OPTION_BRACKETS) || is_toml(a, text)))
         return parse_toml_text(a, r, text, dest, e);
     if (option_is_scalar(r->type))
         return option_parse_scalar(a, r, text, dest, e);
     option_value_unset(r->type, dest);
     char **parts;
-    size_t count = *text ? str_split(a, text, ',', &parts) : 0;
+    size_t count = *text ? option_split(a, text, &parts) : 0;
     if (option_check_items(r, count, e) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)

@@ -29,6 +29,10 @@ int option_parse_scalar(struct arena *a, const struct option_row *r, const char 
 // Bounds of a number that is there already.
 int option_check_bounds(const struct option_row *r, double v, struct err *e);
 int option_check_items(const struct option_row *r, size_t count, struct err *e);
+// The elements of a list in one text, between commas that no bracket and no quote holds. At least
+// one; those that are quoted as a whole come without their quotes.
+size_t option_split(struct arena *a, const char *text, char ***parts);
+void option_check_rules(struct option_set *s); // a problem for each rule that is broken
 const char *option_expand_path(struct arena *a, const char *dir, const char *path);
 
 // One element at the end of a LIST or PATHS (checked); a pair into a MAP, which replaces one of the

@@ -221,7 +221,7 @@ static const struct option_row rows[] = {
      .text = "local",
      .choices = providers,
      .help = "Where nodes come from: local are folders and loopback addresses of this computer, "
-             "hosts are the machines in [hosts]."},
+             "hosts are the machines in [hosts], aws are instances that `up` makes."},
     {.key = "cluster.nodes",
      .flag = "nodes",
      .verbs = "init plan up",
@@ -236,7 +236,7 @@ static const struct option_row rows[] = {
     {.key = "hosts.list",
      .flag = "host",
      .verbs = "init plan up",
-     .marks = OPTION_KEEP,
+     .marks = OPTION_KEEP | OPTION_BRACKETS,
      .type = OPTION_LIST,
      AT(hosts.list),
      .arg = "[USER@]ADDRESS[:PORT]",

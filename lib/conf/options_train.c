@@ -14,6 +14,12 @@ static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const norms[] = {"imagenet", "cifar10", "none", NULL};
 static const char *const kernel_sets[] = {"cpu", "reference", NULL};
 
+static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},
+                                                    {OPTION_RULE_POSITIVE, "train.momentum", NULL},
+                                                    {0}};
+static const struct option_rule min_lr_rules[] = {{OPTION_RULE_AT_MOST, "train.lr", NULL}, {0}};
+static const struct option_rule warmup_rules[] = {{OPTION_RULE_AT_MOST, "train.epochs", NULL}, {0}};
+
 static const struct option_row rows[] = {
     // ---- model
     {.key = "train.model",
@@ -171,6 +177,7 @@ static const struct option_row rows[] = {
     {.key = "train.nesterov",
      .type = OPTION_BOOL,
      AT(nesterov),
+     .rules = nesterov_rules,
      .text = "false",
      .help = "Nesterov's form of the momentum of sgd."},
     {.key = "train.weight_decay",
@@ -182,6 +189,7 @@ static const struct option_row rows[] = {
      .help = "Weight decay, on all parameters (decoupled with adamw)."},
     {.key = "train.beta1",
      .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
      AT(beta1),
      .text = "0.9",
      .min = 0,
@@ -189,6 +197,7 @@ static const struct option_row rows[] = {
      .help = "First decay rate of adam and adamw."},
     {.key = "train.beta2",
      .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
      AT(beta2),
      .text = "0.999",
      .min = 0,
@@ -226,6 +235,7 @@ static const struct option_row rows[] = {
     {.key = "train.warmup_epochs",
      .type = OPTION_REAL,
      AT(warmup_epochs),
+     .rules = warmup_rules,
      .text = "0",
      .min = 0,
      .max = 1000000,
@@ -234,6 +244,7 @@ static const struct option_row rows[] = {
     {.key = "train.min_lr",
      .type = OPTION_REAL,
      AT(min_lr),
+     .rules = min_lr_rules,
      .text = "0",
      .min = 0,
      .max = 1000,

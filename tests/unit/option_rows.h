@@ -17,9 +17,9 @@ struct thing {
 };
 
 struct all {
-    bool flag, on;
+    bool flag, on, needy;
     int64_t integer, duration, bytes, count;
-    double real;
+    double real, open;
     const char *string, *path;
     int choice;
     struct option_range range;
@@ -62,6 +62,10 @@ static const struct option_record named = {sizeof(struct thing),          thing_
 static const struct option_record plain = {sizeof(struct thing),          thing_rows, 2, false,
                                            offsetof(struct thing, place), NULL};
 
+static const struct option_rule needy_rules[] = {
+    {OPTION_RULE_WORD, "t.choice", "red"}, {OPTION_RULE_POSITIVE, "t.real", NULL}, {0}};
+static const struct option_rule open_rules[] = {{OPTION_RULE_AT_MOST, "t.real", NULL}, {0}};
+
 #define AT(field) .offset = offsetof(struct all, field)
 static const struct option_row rows[] = {
     {.key = "t.flag",
@@ -82,6 +86,7 @@ static const struct option_row rows[] = {
      .flag = "integer",
      .letter = 'i',
      .type = OPTION_INT,
+     .marks = OPTION_KEEP,
      AT(integer),
      .text = "3",
      .min = 1,
@@ -118,6 +123,21 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1,
      .help = "H."},
+    {.key = "t.needy",
+     .type = OPTION_BOOL,
+     AT(needy),
+     .rules = needy_rules,
+     .text = "false",
+     .help = "H."},
+    {.key = "t.open",
+     .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
+     AT(open),
+     .rules = open_rules,
+     .text = "0",
+     .min = 0,
+     .max = 1,
+     .help = "H."},
     {.key = "t.string",
      .flag = "string",
      .type = OPTION_STRING,
@@ -143,6 +163,7 @@ static const struct option_row rows[] = {
      .flag = "list",
      .letter = 'l',
      .type = OPTION_LIST,
+     .marks = OPTION_BRACKETS,
      AT(list),
      .check = check_short,
      .help = "H."},

@@ -46,9 +46,17 @@ static const struct {
     {"t.range", "", "\"\""},
     {"t.list", "a,b", "[\"a\", \"b\"]"},
     {"t.list", "['a,b']", "[\"a,b\"]"},
+    {"t.list", "g[1,3].l,b", "[\"g[1,3].l\", \"b\"]"},
+    {"t.list", "'a,b',\"c,d\"", "[\"a,b\", \"c,d\"]"},
+    {"t.list", "it's,b[,{c", "[\"it's\", \"b[\", \"{c\"]"},
+    {"t.list", "a\\,b,(c,d),", "[\"a\\\\,b\", \"(c,d)\", \"\"]"},
+    {"t.list", "[^{],b", "[\"[^{]\", \"b\"]"},
+    {"t.list", "[::1]:22,b", "[\"[::1]:22\", \"b\"]"},
+    {"t.duration", "1s500ms", "\"1500ms\""},
     {"t.ints", "7, 8", "[7, 8]"},
     {"t.ints", "", "[]"},
     {"t.reals", "[1, 2.5, 3]", "[1.0, 2.5, 3.0]"},
+    {"map", "a={1,2},b=2", "{ a = \"{1,2}\", b = \"2\" }"},
     {"map", "a=1,b=2=3", "{ a = \"1\", b = \"2=3\" }"},
     {"map", "{ 'x y' = 'z' }", "{ \"x y\" = \"z\" }"},
     {"named", "n=5", "{ n = { port = 5 } }"},
@@ -64,6 +72,11 @@ static const struct {
     {"t.integer", "11", "11 is above the maximum 10"},
     {"t.integer", "3x", "'3x' is not a whole number"},
     {"t.duration", "61s", "61s is above the maximum 1m"},
+    {"t.duration", "1h30", "'1h30' is not a duration (such as 90s, 15m or 1h30m)"},
+    {"t.duration", "1h1h1x",
+     "'1x' is not a duration (such as 90s, 15m or 1h30m): unknown unit 'x'"},
+    {"t.open", "1", "1 is not below the limit 1"},
+    {"t.range", "2:1", "'2:1': the minimum is above the maximum"},
     {"t.duration", "50ms", "50ms is below the minimum 100ms"},
     {"t.real", "nan", "'nan' is not a number"},
     {"t.real", "inf", "'inf' is not a finite number"},
@@ -149,6 +162,13 @@ static void test_file(void) {
            "dir/f.toml:2:10: t.string: the string contains a NUL", "NUL");
 }
 
+// What flags refuse, a file must not bring in either.
+static void test_file_numbers(void) {
+    has_str(file("[t]\nreal = nan\n"), "expected a finite number", "no number");
+    has_str(file("[t]\nreal = inf\n"), "expected a finite number", "no end");
+    has_str(file("[t]\nduration = 9223372036854775807\n"), "out of range", "seconds beyond all");
+}
+
 static void test_many_problems(void) {
     struct strbuf b = {0};
     struct err e;
@@ -178,6 +198,11 @@ static void test_env(void) {
     is_str(env("P_T_INTEGER=x"), "P_T_INTEGER: 'x' is not a whole number", "a wrong one");
     is_str(env("P_MAP=a=1,b=2"), "", "a map");
     is_int(v.map.count, 2, "both");
+    is_str(env("P_MAP=a=1,2"),
+           "P_MAP: '2' is not NAME=VALUE (try: '\"a=1,2\"' where the comma belongs to the value)",
+           "a comma in a value");
+    is_str(env("P_MAP=\"a=1,2\",b=3"), "", "quoted");
+    is_str(formatted("map"), "{ a = \"1,2\", b = \"3\" }", "it belongs to it");
     is_str(env("P_SET=t.integer=9"), "", "--set has no variable");
     is_int(v.integer, 3, "and nothing happens");
     is_str(env("P_FLAG=1"), "", "P_FLAG is not P_T_FLAG");
@@ -207,6 +232,35 @@ static void test_precedence(void) {
     is_str(formatted("map"), "{ a = \"1\", b = \"2\", c = \"3\" }", "maps are merged");
     is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }", "named records too");
     is_str(formatted("t.list"), "[\"g\"]", "lists are replaced");
+}
+
+// flag > variable > what an earlier command kept > file.
+static void test_kept(void) {
+    static const char text[] = "[t]\ninteger = 2\n", kept[] = "[t]\ninteger = 4\n";
+    static char variable[] = "P_T_INTEGER=6";
+    char *environ_[] = {variable, NULL};
+    fresh();
+    option_set_file(&s, "f", text, strlen(text));
+    option_set_kept(&s, "k", kept, strlen(kept));
+    is_int(v.integer, 4, "a kept value beats the file's");
+    fresh();
+    option_set_file(&s, "f", text, strlen(text));
+    option_set_env(&s, environ_);
+    option_set_kept(&s, "k", kept, strlen(kept));
+    is_int(v.integer, 6, "a variable beats the kept one");
+}
+
+static void test_rules(void) {
+    is_str(file("[t]\nneedy = true\nchoice = 'green'\n"),
+           "dir/f.toml:2:9: t.needy needs t.choice = \"red\", and it is \"green\"", "a word");
+    is_str(file("[t]\nneedy = false\nchoice = 'green'\n"), "", "a switch that is off asks nothing");
+    is_str(file("[t]\nneedy = true\nchoice = 'red'\n"), "", "the word is there");
+    is_str(file("[t]\nneedy = true\nchoice = 'red'\nreal = 0\n"),
+           "dir/f.toml:2:9: t.needy needs t.real above 0", "above 0");
+    is_str(file("[t]\nopen = 0.75\nreal = 0.5\n"),
+           "dir/f.toml:2:8: t.open is 0.75, and t.real only 0.5", "at most another one");
+    is_str(file("[t]\nopen = 0.5\nreal = 0.5\n"), "", "as much is allowed");
+    is_str(file("[t]\nreal = 0\n"), "", "what is a default asks nothing");
 }
 
 static void test_check(void) {
@@ -253,9 +307,12 @@ int main(void) {
     test_values();
     test_wrong_values();
     test_file();
+    test_file_numbers();
     test_many_problems();
     test_env();
     test_precedence();
+    test_kept();
+    test_rules();
     test_check();
     arena_fini(&a);
     return done_testing();

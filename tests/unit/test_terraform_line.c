@@ -111,6 +111,8 @@ static void locks(void) {
     is_int(l.since_ms, 0, "no time is none");
     terraform_lock_parse(&a, "Lock Info:\n  ID: x; reboot\n", &l);
     is_str(l.id, "?", "an id that no Terraform makes is not repeated");
+    terraform_lock_parse(&a, "Lock Info:\n  ID: -f\n", &l);
+    is_str(l.id, "?", "nor one that would be an option");
     ok(!terraform_lock_parse(&a, "Lock Info:\n  Who: a@b\n", &l), "without an id it is none");
     ok(!terraform_lock_parse(&a, "ID: x\nWho: y\n", &l), "nor without its heading");
     is_str(l.id, "", "and says so");
