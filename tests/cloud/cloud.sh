@@ -144,17 +144,18 @@ cloud_post() { # URL JSON
 }
 
 # cloud_fault KIND [KEY=VALUE…]: a fault of the API (shim_faults.py: capacity quota unsupported
-# placement price deny throttle hang lost stale), of a node that runs (lab: notice rebalance imds
-# kill freeze thaw link-down link-up sshd-stop sshd-start host-key poweroff reboot; node=NAME), or
-# with preset=NAME node=NAME of a node that is still to start (node.py). cloud_fault none forgets
-# those of the API.
+# placement price deny throttle hang lost stale late ending), of a node that runs (lab: notice
+# rebalance imds kill freeze thaw link-down link-up sshd-stop sshd-start host-key poweroff reboot;
+# node=NAME), or with preset=NAME node=NAME of a node that is still to start (node.py). cloud_fault
+# none forgets those of the API.
 cloud_fault() {
     local kind=$1
     shift
     case $kind in
     none) curl -fsS -X DELETE -o /dev/null $CLOUD_API/_shim/fault ;;
     preset) cloud_post $CLOUD_LAB/preset "$(cloud_json "$@")" ;;
-    capacity | quota | unsupported | placement | price | deny | throttle | hang | lost | stale)
+    capacity | quota | unsupported | placement | price | deny | throttle | hang | lost | stale | \
+        late | ending)
         cloud_post $CLOUD_API/_shim/fault "$(cloud_json kind="$kind" "$@")"
         ;;
     *) cloud_post $CLOUD_LAB/fault "$(cloud_json kind="$kind" "$@")" ;;

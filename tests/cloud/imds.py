@@ -61,6 +61,12 @@ class Metadata:
             files["public-ipv4"] = b["public_ip"]
         if b["public_key"]:
             files["public-keys/0/openssh-key"] = b["public_key"]
+        if b["profile"]:  # the role of a test has its profile's name
+            role = b["profile"].rpartition("/")[2]
+            files["iam/security-credentials/" + role] = json.dumps({
+                "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "ASIA" + role.upper(),
+                "SecretAccessKey": "secret", "Token": "token",
+                "Expiration": stamp(time.time() + 3600)})
         if b["metadata"]["tags"] == "enabled":
             files.update(("tags/instance/" + k, v) for k, v in b["tags"].items())
         if self.notice is not None:

@@ -54,6 +54,7 @@ class Call:
         scope = SCOPE.search(headers.get("Authorization", ""))
         self.region, self.service = scope.groups() if scope else ("us-east-1", "")
         self.params = {}
+        self.late_failure = ""  # how an instance that it starts ends at once (shim_faults.py)
         self.action = headers.get("X-Amz-Target", "").rpartition(".")[2]
         if "x-www-form-urlencoded" in headers.get("Content-Type", ""):
             self.params = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True))
@@ -127,6 +128,7 @@ class Cloud:
         refused = fault.before(call) if fault is not None else None
         if refused is not None:
             return shim_xml.refusal(call, *refused)
+        call.late_failure = fault.code if fault is not None and fault.kind == "late" else ""
         again = self.answered(call)
         if again is not None:
             return again
@@ -160,7 +162,7 @@ class Cloud:
             instance = self.ec2.instances.get(instance_id)
         if instance is None:
             return
-        instance.end_reason = reason
+        instance.end(reason, self.ec2.ending_seconds)
         call = Call(self, "POST", "/", ec2_headers(instance.region), b"")
         call.params = {"Action": "TerminateInstances", "Version": "2016-11-15",
                        "InstanceId.1": instance_id}
@@ -196,8 +198,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def control(self, body):
         if self.path == "/_shim/fault" and self.command == "DELETE":
             self.cloud.faults.clear()
+            self.cloud.ec2.ending_seconds = shim_ec2.ENDING_SECONDS
         elif self.path == "/_shim/fault":
-            self.cloud.faults.add(json.loads(body))
+            wish = json.loads(body)
+            if wish["kind"] == "ending":
+                self.cloud.ec2.ending_seconds = float(wish["seconds"])
+            else:
+                self.cloud.faults.add(wish)
         elif self.path == "/_shim/end":
             message = json.loads(body)
             self.cloud.ended(message["id"], message["reason"])

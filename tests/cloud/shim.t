@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What the shim adds to moto, and how it refuses: asked over HTTP, as Terraform's provider asks.
+# shellcheck disable=SC2317 # called by wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start --api
@@ -15,6 +16,14 @@ api() { # ACTION KEY=VALUE…
 
 start() { # KEY=VALUE…: one instance in the default network
     api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.xlarge "$@"
+}
+
+has_state() { # INSTANCE STATE
+    api DescribeInstances InstanceId.1="$1"
+    grep -q "<name>$2" <<<"$out"
+}
+ended() { # INSTANCE: not only on its way
+    wait_for 30 has_state "$1" terminated
 }
 
 spot=InstanceMarketOptions.MarketType=spot
@@ -39,8 +48,12 @@ request=$(field spotInstanceRequestId)
 api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
 is "$(field instanceId) $(field state)" "$second active" 'its spot request is active'
 curl -fsS -o out/end $CLOUD_API/_shim/end -d "{\"id\": \"$second\", \"reason\": \"spot\"}"
-api DescribeInstances InstanceId.1="$second"
-is "$(grep -o '<name>terminated' <<<"$out" | wc -l)" 1 'reclaimed, it is terminated'
+ok 'reclaimed, it is shutting down for a while' has_state "$second" shutting-down
+api DescribeInstances Filter.1.Name=instance-state-name Filter.1.Value.1=shutting-down
+is "$(field instanceId)" "$second" 'it is found by that state'
+api DescribeInstances Filter.1.Name=instance-state-name Filter.1.Value.1=terminated
+is "$(field instanceId)" '' 'and by no other'
+ok 'then it is terminated' ended "$second"
 like "$out" 'Server.SpotInstanceTermination' 'and the API says why'
 api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
 is "$(field state)" closed 'its request is closed'
@@ -60,6 +73,9 @@ is "$(field Code)" InvalidPlacementGroup.InUse 'a group does not span zones'
 api DeletePlacementGroup GroupName=pg
 is "$(field Code)" InvalidPlacementGroup.InUse 'nor go while it is used'
 api TerminateInstances InstanceId.1="$third"
+api DeletePlacementGroup GroupName=pg
+is "$(field Code)" InvalidPlacementGroup.InUse 'or while its last instance is shutting down'
+ended "$third"
 api DescribePlacementGroups Filter.1.Name=tag:dtctl-cluster Filter.1.Value.1=x
 is "$(field groupName)" pg 'it is found by tag'
 api DeletePlacementGroup GroupName=pg
@@ -89,6 +105,7 @@ holder=$(field instanceId)
 api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
 like "$(grep -o '<attachment>.*</attachment>' <<<"$out")" "$holder" 'and who holds it'
 api TerminateInstances InstanceId.1="$holder"
+ended "$holder"
 api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
 is "$(field status)$(field attachment)" available 'it is free when that instance has ended'
 
@@ -97,8 +114,21 @@ for turn in first second; do
         "NetworkInterface.1.$a" NetworkInterface.1.DeviceIndex=0 \
         NetworkInterface.1.PrivateIpAddress=172.31.0.77
     is "$(field privateIpAddress)" 172.31.0.77 "the $turn instance gets the address it asks for"
-    api TerminateInstances InstanceId.1="$(field instanceId)"
+    holder=$(field instanceId)
+    start "$a" PrivateIpAddress=172.31.0.77
+    is "$(field Code)" InvalidIPAddress.InUse 'and nobody else meanwhile'
+    api TerminateInstances InstanceId.1="$holder"
+    ended "$holder"
 done
+
+# ---- what begins well ----
+curl -fsS -o out/fault $CLOUD_API/_shim/fault \
+    -d '{"kind": "late", "times": 1, "code": "Client.VolumeLimitExceeded"}'
+start "$a"
+late=$(field instanceId)
+like "$late" '^i-' 'an instance that cannot be is started all the same'
+ok 'AWS ends it' ended "$late"
+like "$out" '<code>Client.VolumeLimitExceeded' 'and says why afterwards'
 
 # ---- tags ----
 tagging() { # ACTION JSON

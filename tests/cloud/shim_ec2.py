@@ -14,27 +14,14 @@ import re
 import time
 import xml.etree.ElementTree as ET
 
+from shim_instance import Instance
 from shim_xml import NS, Refused, answer, filters, members, parse, put, tag_set, tags_of
 
 PUBLIC_NET = "203.0.113."
 PUBLIC_TAG = re.compile(rb"<(publicIp|ipAddress)>(\d+\.\d+\.\d+\.\d+)</\1>")
 PUBLIC_NAME = re.compile(rb"<(publicDnsName|dnsName)>[^<]*</\1>")
+ENDING_SECONDS = 3  # an instance is shutting down for some time, of GPUs for minutes
 IMAGE_PARAMETER = re.compile(r"/aws/service/(deeplearning|canonical)/.*ami-id")
-
-
-class Instance:
-    """What an instance was asked to be, as far as moto forgets it."""
-
-    def __init__(self, call, zone):
-        p = call.params
-        self.region, self.zone = call.region, zone
-        self.params = p
-        self.spot = p.get("InstanceMarketOptions.MarketType") == "spot"
-        self.spot_id = ""
-        self.group = p.get("Placement.GroupName", "")
-        self.reservation = p.get(
-            "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", "")
-        self.private_ip = self.end_reason = ""
 
 
 class Ec2:
@@ -47,6 +34,7 @@ class Ec2:
         self.zones, self.vcpus = {}, {}
         self.interface_kinds, self.holders = {}, {}  # of an interface; of an attachment
         self.serial = itertools.count(1)
+        self.ending_seconds = ENDING_SECONDS
 
     def handle(self, call):
         """(status, headers, body, code) for a call."""
@@ -140,12 +128,21 @@ class Ec2:
             raise Refused("InvalidPlacementGroup.Unknown",
                           f"The Placement Group '{group}' is unknown.")
         elsewhere = [i for i in list(self.instances.values()) if group and i.group == group
-                     and not i.end_reason and i.zone != zone and i.region == call.region]
+                     and not i.is_gone() and i.zone != zone and i.region == call.region]
         if elsewhere:
             raise Refused("InvalidPlacementGroup.InUse",
                           f"The placement group {group} has instances in another zone.")
+        for wish in [p, *nics]:
+            self.check_address(call, wish.get("SubnetId", ""), wish.get("PrivateIpAddress"))
         if len(base64.b64decode(p.get("UserData", ""))) > 16384:
             raise Refused("InvalidParameterValue", "User data is limited to 16384 bytes")
+
+    def check_address(self, call, subnet, address):
+        """moto gives the same address to two."""
+        taken = [i for i in list(self.instances.values()) if i.private_ip == address
+                 and i.subnet == subnet and i.region == call.region and not i.is_gone()]
+        if address and taken:
+            raise Refused("InvalidIPAddress.InUse", f"Address {address} is in use.")
 
     def do_RunInstances(self, call):
         token = call.params.get("ClientToken")
@@ -163,6 +160,7 @@ class Ec2:
             for item in root.find("instancesSet"):
                 instance = Instance(call, zone)
                 instance.private_ip = item.findtext("privateIpAddress")
+                instance.subnet = item.findtext("subnetId")
                 if instance.spot:
                     instance.spot_id = f"sir-{next(self.serial):08x}"
                 with self.cloud.lock:
@@ -172,7 +170,10 @@ class Ec2:
 
         done = self.pass_on(call, patch)
         for item in started:
-            self.cloud.tell_lab("/start", self.birth(call, item))
+            if call.late_failure:
+                self.cloud.ended(item.findtext("instanceId"), call.late_failure)
+            else:
+                self.cloud.tell_lab("/start", self.birth(call, item))
         if token and done[0] == 200:
             self.by_token[token] = done
         return done
@@ -219,10 +220,13 @@ class Ec2:
                 target = put(put(item, "capacityReservationSpecification", None),
                              "capacityReservationTarget", None)
                 put(target, "capacityReservationId", instance.reservation)
-            if instance.end_reason in ("spot", "host"):
+            if instance.is_ending():
+                put(item.find("instanceState"), "code", "32")
+                put(item.find("instanceState"), "name", "shutting-down")
+            code = {"spot": "Server.SpotInstanceTermination", "host": "Server.InternalError"}.get(
+                instance.end_reason, instance.end_reason)
+            if "." in code:
                 reason = put(item, "stateReason", None)
-                code = {"spot": "Server.SpotInstanceTermination",
-                        "host": "Server.InternalError"}[instance.end_reason]
                 put(reason, "code", code)
                 put(reason, "message", code)
             self.patch_groups(item)
@@ -239,15 +243,31 @@ class Ec2:
         own.extend(theirs)
 
     def do_DescribeInstances(self, call):
-        return self.pass_on(call, self.patch_instances)
+        """To moto what is shutting down has ended already."""
+        wanted = filters(call.params).get("instance-state-name", [])
+        also = {"shutting-down": "terminated", "terminated": "shutting-down"}
+        more = {also[name] for name in wanted if name in also} - set(wanted)
+        if more:
+            at = next(k for k, v in call.params.items() if v == "instance-state-name")
+            prefix = at.removesuffix("Name") + "Value."
+            call.params |= {f"{prefix}{len(wanted) + i}": name
+                            for i, name in enumerate(sorted(more), 1)}
+
+        def patch(root):
+            self.patch_instances(root)
+            for around in root.iter("instancesSet"):
+                for item in list(around):
+                    if wanted and item.findtext("instanceState/name") not in wanted:
+                        around.remove(item)
+        return self.pass_on(call, patch)
 
     def do_TerminateInstances(self, call):
         ids = members(call.params, "InstanceId")
         done = self.pass_on(call)
         if done[0] == 200:
             for one in ids:
-                if one in self.instances and not self.instances[one].end_reason:
-                    self.instances[one].end_reason = "api"
+                if one in self.instances:
+                    self.instances[one].end("api", self.ending_seconds)
             self.cloud.tell_lab("/end", {"ids": ids})
         return done
 
@@ -315,7 +335,7 @@ class Ec2:
             self.holders[item.findtext("attachment/attachmentId")] = \
                 item.findtext("attachment/instanceId")
             holder = self.instances.get(item.findtext("attachment/instanceId"))
-            if holder is not None and holder.end_reason:
+            if holder is not None and holder.is_gone():
                 item.remove(item.find("attachment"))
                 put(item, "status", "available")
 
@@ -332,7 +352,7 @@ class Ec2:
     def do_DetachNetworkInterface(self, call):
         attachment = call.params.get("AttachmentId", "")
         holder = self.instances.get(self.holders.get(attachment))
-        if holder is not None and holder.end_reason:
+        if holder is not None and holder.is_gone():
             raise Refused("InvalidAttachmentID.NotFound",
                           f"The attachment ID '{attachment}' does not exist")
         return self.pass_on(call, self.patch_interfaces)
@@ -412,7 +432,7 @@ class Ec2:
 
     def do_DeletePlacementGroup(self, call):
         key = (call.region, call.params["GroupName"])
-        if any(i.group == key[1] and i.region == key[0] and not i.end_reason
+        if any(i.group == key[1] and i.region == key[0] and not i.is_gone()
                for i in list(self.instances.values())):
             raise Refused("InvalidPlacementGroup.InUse",
                           f"The placement group {key[1]} is in use and may not be deleted.")

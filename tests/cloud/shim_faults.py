@@ -12,6 +12,9 @@ A fault is a JSON object with "kind" and what it applies to:
     hang         action, seconds: done at once, but the answer comes late
     lost         action: done, but the connection closes before the answer
     stale        the tagging API still lists what is gone
+    late         code: an instance is started, and AWS ends it before it runs
+    ending       seconds: instances are shutting down for so long from now on (not a fault: it holds
+                 for all of them, 3 when nothing is said)
 "times" (default: always) is how often a fault strikes before it is spent.
 """
 
@@ -29,6 +32,7 @@ class Fault:
         self.kind = wish["kind"]
         if self.kind not in KINDS:
             raise ValueError(f"no fault is called {self.kind!r}")
+        self.code = wish.get("code", "Server.InsufficientInstanceCapacity")
         self.zone, self.market = wish.get("zone", "*"), wish.get("market", "any")
         self.action = wish.get("action", "GetResources" if self.kind == "stale" else "RunInstances")
         self.after_count = int(wish.get("after", 0))
@@ -121,6 +125,7 @@ KINDS = {
     "hang": lambda fault, call: None,
     "lost": lambda fault, call: None,
     "stale": lambda fault, call: None,
+    "late": lambda fault, call: None,
 }
 
 
