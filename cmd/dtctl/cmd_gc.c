@@ -19,7 +19,7 @@ enum { NODE_RUNS_CLEANED_MAX = 1000 }; // in one go
 
 struct gc_flags {
     int64_t older_than_ms, keep;
-    bool unfetched, all_regions;
+    bool unfetched, all_regions, in_use;
 };
 
 static const struct option_row ROWS[] = {
@@ -54,6 +54,14 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct gc_flags, all_regions),
      .marks = OPTION_NO_ENV,
      .help = "Look for leftovers on AWS in every region, not only in that of the configuration."},
+    {.flag = "in-use",
+     .verbs = "gc",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct gc_flags, in_use),
+     .marks = OPTION_NO_ENV,
+     .help = "Also take clusters on AWS for leftovers that another folder made and whose lease has "
+             "not ended. Somebody may be working on them."},
 };
 static const struct option_table TABLE = {"Gc", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -252,7 +260,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
         result = fleet_verdict(&g.fleet, "gc", e);
     fleet_close(&g.fleet);
     if (result == 0 && (g.flags->all_regions || aws_gc_wanted(s)))
-        result = aws_gc(s, g.flags->all_regions, &aws, e);
+        result = aws_gc(s, g.flags->all_regions, g.flags->in_use, &aws, e);
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "gc");
@@ -264,6 +272,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     json_int(&j, "regions", (int64_t)aws.regions);
     json_int(&j, "leftovers", (int64_t)aws.found);
     json_int(&j, "ended", (int64_t)aws.removed);
+    json_int(&j, "in_use", (int64_t)aws.in_use);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen,
                "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
@@ -273,6 +282,11 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (aws.regions)
         screen_out(s->screen, "AWS: %zu left over in %zu region%s, %zu ended\n", aws.found,
                    aws.regions, aws.regions == 1 ? "" : "s", aws.removed);
+    if (aws.in_use)
+        screen_note(s->screen,
+                    "AWS: %zu instance%s of clusters that other folders made are in use and left "
+                    "alone (--in-use ends them, too)",
+                    aws.in_use, aws.in_use == 1 ? "" : "s");
     return result;
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What carries the tags of a cluster. Instances and addresses, which cost money, come from EC2 itself;
-# what only the tagging API can list may be stale for minutes, so it is found with the free parts.
+# what only the tagging API can list may be stale for hours, so it is found with the free parts, and
+# what is known to be gone is left out of them (gone_ids).
 
 locals {
   # One search for what is wanted, and one for each cluster that is to be kept; what the latter find
@@ -16,7 +17,7 @@ locals {
 data "aws_instances" "tagged" {
   for_each = local.searches
 
-  instance_state_names = ["pending", "running", "stopping", "stopped"]
+  instance_state_names = concat(["pending", "running", "stopping", "stopped"], var.ending ? ["shutting-down"] : [])
 
   filter {
     name   = "tag:dtctl-owner"
@@ -162,7 +163,7 @@ data "aws_key_pair" "found" {
 data "aws_iam_roles" "path" {
   count = var.roles ? 1 : 0
 
-  path_prefix = "/dtctl/${var.owner}/${var.cluster == null ? "" : "${var.cluster}/"}"
+  path_prefix = "/dtctl/${var.owner}/${var.cluster == null ? "" : "${var.cluster}/${var.region}/"}"
 }
 
 data "aws_iam_instance_profiles" "found" {
@@ -174,16 +175,17 @@ data "aws_iam_instance_profiles" "found" {
 # ---- the list -----------------------------------------------------------------------------------
 locals {
   kept = [for k in keys(local.searches) : k if k != "wanted"]
+  gone = tolist(var.gone_ids)
 
   instances = setsubtract(data.aws_instances.tagged["wanted"].ids, flatten([for k in local.kept : data.aws_instances.tagged[k].ids]))
   addresses = setsubtract(data.aws_eips.tagged["wanted"].allocation_ids, flatten([for k in local.kept : data.aws_eips.tagged[k].allocation_ids]))
   volumes   = setsubtract(data.aws_ebs_volumes.tagged["wanted"].ids, flatten([for k in local.kept : data.aws_ebs_volumes.tagged[k].ids]))
 
-  interfaces   = setsubtract(try(data.aws_network_interfaces.tagged["wanted"].ids, []), flatten([for k in local.kept : try(data.aws_network_interfaces.tagged[k].ids, [])]))
-  groups       = setsubtract(try(data.aws_security_groups.tagged["wanted"].ids, []), flatten([for k in local.kept : try(data.aws_security_groups.tagged[k].ids, [])]))
-  subnets      = setsubtract(try(data.aws_subnets.tagged["wanted"].ids, []), flatten([for k in local.kept : try(data.aws_subnets.tagged[k].ids, [])]))
-  route_tables = setsubtract(try(data.aws_route_tables.tagged["wanted"].ids, []), flatten([for k in local.kept : try(data.aws_route_tables.tagged[k].ids, [])]))
-  vpcs         = setsubtract(try(data.aws_vpcs.tagged["wanted"].ids, []), flatten([for k in local.kept : try(data.aws_vpcs.tagged[k].ids, [])]))
+  interfaces   = setsubtract(try(data.aws_network_interfaces.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_network_interfaces.tagged[k].ids, [])]), local.gone))
+  groups       = setsubtract(try(data.aws_security_groups.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_security_groups.tagged[k].ids, [])]), local.gone))
+  subnets      = setsubtract(try(data.aws_subnets.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_subnets.tagged[k].ids, [])]), local.gone))
+  route_tables = setsubtract(try(data.aws_route_tables.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_route_tables.tagged[k].ids, [])]), local.gone))
+  vpcs         = setsubtract(try(data.aws_vpcs.tagged["wanted"].ids, []), concat(flatten([for k in local.kept : try(data.aws_vpcs.tagged[k].ids, [])]), local.gone))
 
   # From "arn:aws:ec2:REGION:ACCOUNT:KIND/NAME"; by kind.
   listed = { for kind in ["internet-gateway", "key-pair", "placement-group", "vpc-endpoint"] : kind => toset([
@@ -191,12 +193,16 @@ locals {
     split("/", r.resource_arn)[1]
     if split("/", split(":", r.resource_arn)[5])[0] == kind
     && !contains(var.keep_clusters, lookup(r.tags, "dtctl-cluster", ""))
+    && !contains(local.gone, split("/", r.resource_arn)[1])
   ]) }
   key_pairs = toset([for k in data.aws_key_pair.found : k.key_name])
 
-  # From "arn:aws:iam::ACCOUNT:role/dtctl/OWNER/CLUSTER/NAME".
+  # From "arn:aws:iam::ACCOUNT:role/dtctl/OWNER/CLUSTER/REGION/NAME"; roles belong to no region, but
+  # a cluster of this name in another one has its own.
   roles = toset([for arn in flatten([for r in data.aws_iam_roles.path : tolist(r.arns)]) :
-    split("/", arn)[4] if !contains(var.keep_clusters, split("/", arn)[3])
+    split("/", arn)[5] if length(split("/", arn)) == 6 && try(split("/", arn)[4], "") == var.region
+    && !contains(var.keep_clusters, try(split("/", arn)[3], ""))
+    && !contains(local.gone, try(split("/", arn)[5], ""))
   ])
   profiles = toset(flatten([for p in data.aws_iam_instance_profiles.found : tolist(p.names)]))
 

@@ -46,9 +46,23 @@ variable "free_parts" {
   nullable    = false
 }
 
+variable "gone_ids" {
+  type        = set(string)
+  description = "Ids of free parts that are known to be gone, although AWS may go on to list them"
+  default     = []
+  nullable    = false
+}
+
+variable "ending" {
+  type        = bool
+  description = "Also find instances that are shutting down; to look at, as they end anyway"
+  default     = false
+  nullable    = false
+}
+
 variable "roles" {
   type        = bool
-  description = "Also find roles and instance profiles, which belong to no region. Needs iam:ListRoles"
+  description = "Also find the roles and instance profiles of this region's clusters. Needs iam:ListRoles"
   default     = false
   nullable    = false
 }

@@ -11,6 +11,7 @@ mock_provider "aws" {
 variables {
   name                 = "dtctl-demo"
   owner                = "ann"
+  region               = "us-east-1"
   cluster              = "demo"
   vpc_id               = "vpc-0123456789abcdef0"
   vpc_cidrs            = ["10.77.0.0/16"]
@@ -97,7 +98,7 @@ run "role" {
   }
 
   assert {
-    condition     = aws_iam_role.node[0].path == "/dtctl/ann/demo/" && aws_iam_instance_profile.node[0].path == "/dtctl/ann/demo/"
+    condition     = aws_iam_role.node[0].path == "/dtctl/ann/demo/us-east-1/" && aws_iam_instance_profile.node[0].path == "/dtctl/ann/demo/us-east-1/"
     error_message = "where the sweep looks for it"
   }
   assert {

@@ -87,6 +87,29 @@ const struct json *terraform_line_output(const struct json *outputs, const char 
     return output ? json_get(output, "value") : NULL;
 }
 
+bool terraform_line_missing(struct arena *a, const struct terraform_line *l, const char **type,
+                            const char **id) {
+    static const char import[] = "non-existent remote object", data[] = "data.";
+    bool reads = str_starts(l->address, data);
+    if (l->kind != TERRAFORM_DIAGNOSTIC || !l->is_error ||
+        !(reads ? strstr(l->summary, "no matching ") != NULL : strstr(l->summary, import) != NULL))
+        return false;
+    // An import has its address as a quoted word: "aws_vpc.found[\"vpc-0a\"]".
+    const char *at = reads ? l->address + sizeof data - 1 : strchr(l->detail, '"');
+    at = at && *at == '"' ? at + 1 : at;
+    const char *key = at ? strchr(at, '[') : NULL;
+    size_t type_len = at ? strcspn(at, ".[ ") : 0, len;
+    if (!key || at[type_len] != '.')
+        return false;
+    key += 1 + strspn(key + 1, "\\\"");
+    len = strcspn(key, "\\\"]");
+    if (type_len == 0 || len == 0)
+        return false;
+    *type = arena_strndup(a, at, type_len);
+    *id = arena_strndup(a, key, len);
+    return true;
+}
+
 // ---- state -------------------------------------------------------------------------------------
 
 static size_t count_instances(const struct json *resources) {

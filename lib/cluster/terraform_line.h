@@ -67,6 +67,11 @@ void terraform_line_parse(struct arena *a, const char *line, size_t len,
 // The value of an output, or NULL.
 const struct json *terraform_line_output(const struct json *outputs, const char *name);
 
+// Of a diagnostic: AWS has no object with the id that was to be taken in or read by it. True gives
+// the type and the id, as in aws_internet_gateway.found["igw-0a"].
+bool terraform_line_missing(struct arena *a, const struct terraform_line *l, const char **type,
+                            const char **id);
+
 // What the state holds.
 struct terraform_state {
     struct terraform_resource {

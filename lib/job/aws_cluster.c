@@ -71,16 +71,23 @@ int aws_cluster_region(struct session *s, const char **region, struct err *e) {
                    config_where(s->config, "aws.region"), path);
 }
 
+// One account may be used by many a login called ubuntu: the computer's name is part of it.
 const char *aws_cluster_owner(struct session *s) {
     const char *given = s->config->aws.owner;
     struct passwd *pw = getpwuid(getuid());
     const char *name = pw ? pw->pw_name : getenv("USER");
+    char host[OWNER_BYTES_MAX + 1] = "";
     if (given[0])
         return given;
-    char *owner = arena_strdup(s->arena, name && *name ? name : "nobody");
+    if (gethostname(host, sizeof host - 1) < 0)
+        host[0] = 0;
+    char *owner =
+        arena_printf(s->arena, "%s%s%s", name && *name ? name : "nobody", *host ? "@" : "", host);
     for (char *p = owner; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._@-", *p))
             *p = '-';
+    if (!isalnum((unsigned char)*owner))
+        *owner = 'x';
     if (strlen(owner) > OWNER_BYTES_MAX)
         owner[OWNER_BYTES_MAX] = 0;
     return owner;

@@ -11,6 +11,12 @@
 #include "job/phases.h"
 #include "job/terraform.h"
 
+// Ids of what is gone although AWS's tagging API may list it for hours. All zero: none.
+struct aws_gone {
+    const char **ids;
+    size_t count, room;
+};
+
 struct aws_cluster {
     struct session *session;
     struct terraform terraform;
@@ -18,13 +24,14 @@ struct aws_cluster {
     struct aws_vars vars;     // of the next one
     struct aws_lease_end end; // of the lease; vars has it as text
     bool has_before;
+    struct aws_gone gone; // by this command
 };
 
 // The region of the cluster, configuration, environment or profile; ERR_CONFIG says how to set it.
 int aws_cluster_region(struct session *s, const char **region, struct err *e);
 // Whose the cluster is that was made; who shares its state may be somebody else. NULL: none yet.
 const char *aws_cluster_made_by(struct session *s);
-// Whose instances: aws.owner, or the name of this user.
+// Whose instances: aws.owner, or the name of this user at this computer.
 const char *aws_cluster_owner(struct session *s);
 
 // Finds out what is not configured, makes the login key, prepares Terraform, reads what was chosen
@@ -75,17 +82,33 @@ int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws
 struct aws_found {
     struct aws_found_item {
         const char *kind, *id, *cluster, *name, *type, *zone;
+        const char *state, *since, *expires; // of an instance, else ""
     } * items;
     size_t count;
+    bool whole, roles; // networks, groups and keys, or roles, were looked for, too
 };
-// What carries the tags of the owner and of the cluster (NULL: of every one but those in keep).
-// Reads only, as far as AWS is concerned.
-int aws_sweep_find(struct terraform *t, const char *region, const char *cluster,
-                   const char *const *keep, size_t keep_count, struct aws_found *out,
-                   struct err *e);
+// What to look for, by tags.
+struct aws_wish {
+    const char *region;
+    const char *cluster;     // NULL: every one of the owner but those in keep
+    const char *const *keep; // clusters
+    size_t keep_count;
+    bool paid_only; // leave networks, groups and keys out; else only what is not permitted
+    bool ending;    // also instances that are shutting down
+    bool roles;     // also roles, where that is permitted
+};
+// What the state has: to be called before it is destroyed, as it does not have it afterwards.
+void aws_gone_add_state(struct aws_gone *g, struct arena *a, const struct terraform_state *state);
+// Reads only, as far as AWS is concerned. What turns out to be gone is added to `gone`. Trouble
+// with what costs nothing is a warning, and leaves that out (found.whole).
+int aws_sweep_find(struct terraform *t, const struct aws_wish *wish, struct aws_gone *gone,
+                   struct aws_found *out, struct err *e);
+bool aws_sweep_costs(const struct aws_found_item *i);
 // Ends what find just found; only those that are not in `except` (ids), unless that is empty.
-int aws_sweep_remove(struct terraform *t, const struct aws_found *found, const char *const *except,
-                     size_t except_count, struct err *e);
+int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct aws_gone *gone,
+                     const char *const *except, size_t except_count, struct err *e);
+// Throws away what find found, and leaves it as it is.
+void aws_sweep_forget(const struct terraform *t);
 // Finds what the state does not have, and takes it away. why: how it came to be, for the log.
 int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed, struct err *e);
 // The same after an unclean end.

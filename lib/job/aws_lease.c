@@ -162,31 +162,53 @@ int aws_lease_settle(struct fleet *f, struct err *e) {
 
 // ---- nodes that do not answer ------------------------------------------------------------------
 
-static int find_gone(struct session *s, const struct inventory *inv, bool *gone, struct err *e) {
+// What AWS says of one instance; "": it has none with that id.
+static const char *state_of(const struct aws_found *found, const char *id) {
+    for (size_t i = 0; i < found->count; i++)
+        if (str_eq(found->items[i].id, id))
+            return found->items[i].state;
+    return "";
+}
+
+static int ask_aws(struct session *s, const char *cluster, struct aws_found *found, struct err *e) {
     struct terraform t;
-    struct aws_found found = {0};
-    const char *region;
-    if (aws_cluster_region(s, &region, e) < 0 || terraform_open(&t, s, region, e) < 0 ||
-        aws_sweep_find(&t, region, inv->name, NULL, 0, &found, e) < 0)
+    struct aws_gone none = {0};
+    struct aws_wish wish = {.cluster = cluster, .paid_only = true, .ending = true};
+    if (aws_cluster_region(s, &wish.region, e) < 0 || terraform_open(&t, s, wish.region, e) < 0 ||
+        aws_sweep_find(&t, &wish, &none, found, e) < 0)
         return -1;
-    for (size_t i = 0; i < inv->count; i++) {
-        gone[i] = inv->nodes[i].instance_id && inv->nodes[i].instance_id[0];
-        for (size_t k = 0; k < found.count; k++)
-            if (str_eq(found.items[k].id, inv->nodes[i].instance_id))
-                gone[i] = false;
-    }
+    aws_sweep_forget(&t);
     return 0;
+}
+
+static void explain_lost(struct fleet_node *n, const char *state, bool *gone) {
+    *gone = !state[0] || str_eq(state, "shutting-down") || str_eq(state, "terminated");
+    if (str_eq(state, "shutting-down"))
+        err_set(&n->err, ERR_NOT_FOUND,
+                "AWS is ending it (shutting-down); dtctl up waits for that and makes another one");
+    else if (*gone)
+        err_set(&n->err, ERR_NOT_FOUND, "AWS has ended it; dtctl up makes another one");
+    else if (!str_eq(state, "running"))
+        err_set(&n->err, ERR_NOT_FOUND,
+                "AWS says that %s is %s (try: start it there, or dtctl up --replace %s)",
+                n->info->instance_id, state, n->info->name);
 }
 
 const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
     bool *gone = arena_new(f->session->arena, bool, inv->count + 1);
+    struct aws_found found = {0};
     struct err e = {0};
-    if (fleet_failures(f) && str_eq(inv->provider, "aws") &&
-        find_gone(f->session, inv, gone, &e) < 0)
+    if (fleet_failures(f) == 0 || !str_eq(inv->provider, "aws"))
+        return gone;
+    screen_note(f->session->screen, "asking AWS about nodes that do not answer …");
+    if (ask_aws(f->session, inv->name, &found, &e) < 0) {
         log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
-    for (size_t i = 0; i < f->count; i++)
-        if (f->nodes[i].failed && gone[f->nodes[i].info - inv->nodes])
-            err_set(&f->nodes[i].err, ERR_NOT_FOUND,
-                    "AWS has ended it; dtctl up makes another one");
+        return gone;
+    }
+    for (size_t i = 0; i < f->count; i++) {
+        struct fleet_node *n = &f->nodes[i];
+        if (n->failed && n->info->instance_id && n->info->instance_id[0])
+            explain_lost(n, state_of(&found, n->info->instance_id), &gone[n->info - inv->nodes]);
+    }
     return gone;
 }

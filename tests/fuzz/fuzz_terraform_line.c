@@ -20,6 +20,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     must(l.message && l.address && l.type && l.action && l.id && l.summary && l.detail);
     must(l.index >= -1);
     (void)terraform_line_output(l.outputs, "inventory");
+    const char *type = "", *id = "";
+    must(terraform_line_missing(&a, &l, &type, &id) == (id[0] != 0));
     if (terraform_state_parse(&a, text, size, &state, &e) < 0)
         must(e.code != ERR_NONE && e.text[0]);
     else

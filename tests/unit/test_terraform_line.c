@@ -54,6 +54,42 @@ static void lines(void) {
         -1, "an index that is none");
 }
 
+// The words of Terraform 1.11 and of AWS's provider 5.100.
+static void missing(void) {
+    const char *type = "", *id = "";
+    struct terraform_line l = parse(
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"Cannot "
+        "import non-existent remote object\",\"detail\":\"While attempting to import an "
+        "existing object to \\\"aws_internet_gateway.found[\\\\\\\"igw-0a\\\\\\\"]\\\", the "
+        "provider detected that no object exists with the given id.\"}}");
+    ok(terraform_line_missing(&a, &l, &type, &id), "what was to be taken in is not there");
+    is_str(type, "aws_internet_gateway", "its type");
+    is_str(id, "igw-0a", "its id");
+    l = parse(
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"reading "
+        "EC2 Key Pair: no matching EC2 Key Pair found\",\"detail\":\"\",\"address\":"
+        "\"data.aws_key_pair.found[\\\"key-0b\\\"]\"}}");
+    ok(terraform_line_missing(&a, &l, &type, &id), "what was to be read is not there");
+    is_str(type, "aws_key_pair", "its type");
+    is_str(id, "key-0b", "its id");
+    static const char *const others[] = {
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
+        "\"address\":\"data.aws_vpc.found[\\\"vpc-1\\\"]\"}}",
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"Cannot "
+        "import "
+        "non-existent remote object\",\"detail\":\"no name\"}}",
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"Cannot "
+        "import "
+        "non-existent remote object\",\"detail\":\"\\\"aws_vpc.found[\"}}",
+        "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"no matching "
+        "x\",\"address\":\"data.\"}}",
+        "Cannot import non-existent remote object"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        l = parse(others[i]);
+        ok(!terraform_line_missing(&a, &l, &type, &id), "another error, or half of one (%zu)", i);
+    }
+}
+
 static void states(void) {
     static const char text[] = "{\"version\":4,\"outputs\":{},\"resources\":[{\"module\":\"module."
                                "nodes\",\"mode\":\"managed\","
@@ -120,6 +156,7 @@ static void locks(void) {
 
 int main(void) {
     lines();
+    missing();
     states();
     locks();
     arena_fini(&a);

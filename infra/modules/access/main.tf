@@ -95,7 +95,7 @@ locals {
   bucket = "arn:${data.aws_partition.here.partition}:s3:::${coalesce(var.s3_bucket, "none")}"
 
   # The sweep finds roles by this path, and the operator's policy is limited to it.
-  path = "/dtctl/${var.owner}/${var.cluster}/"
+  path = "/dtctl/${var.owner}/${var.cluster}/${var.region}/"
 }
 
 resource "aws_iam_role" "node" {

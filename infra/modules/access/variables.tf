@@ -14,6 +14,11 @@ variable "cluster" {
   description = "Cluster, in the path of the role"
 }
 
+variable "region" {
+  type        = string
+  description = "Region, in the path of the role"
+}
+
 variable "vpc_id" {
   type        = string
   description = "VPC of the security group"

@@ -54,6 +54,35 @@ run "one_cluster" {
   }
 }
 
+run "gone" { # and a role of another region's cluster
+  command = plan
+
+  override_data {
+    target = data.aws_resourcegroupstaggingapi_resources.tagged
+    values = { resource_tag_mapping_list = [
+      { resource_arn = "arn:aws:ec2:us-east-1:123456789012:internet-gateway/igw-0a", compliance_details = [], tags = {} },
+      { resource_arn = "arn:aws:ec2:us-east-1:123456789012:key-pair/key-0b", compliance_details = [], tags = {} },
+    ] }
+  }
+  override_data {
+    target = data.aws_subnets.tagged
+    values = { ids = ["subnet-0c"] }
+  }
+  override_data {
+    target = data.aws_iam_roles.path
+    values = { arns = ["arn:aws:iam::123456789012:role/dtctl/ann/demo/us-west-2/dtctl-1"] }
+  }
+  variables {
+    gone_ids = ["igw-0a", "key-0b", "subnet-0c"]
+    roles    = true
+  }
+
+  assert {
+    condition     = length(output.found) == 0
+    error_message = jsonencode(output.found)
+  }
+}
+
 run "keep" {
   command = plan
 
