@@ -8,7 +8,6 @@ locals {
   tags = merge(var.tags, {
     dtctl-cluster = var.cluster
     dtctl-owner   = var.owner
-    dtctl-expires = var.expires
     Name          = local.name
   }, var.run == "" ? {} : { dtctl-run = var.run })
 
@@ -32,11 +31,13 @@ data "aws_ec2_instance_type_offerings" "node" {
 }
 
 locals {
-  zones = sort(data.aws_ec2_instance_type_offerings.node.locations)
+  # A Local or Wavelength Zone (us-west-2-lax-1a) is for those who name it.
+  all_zones = sort(data.aws_ec2_instance_type_offerings.node.locations)
+  zones     = tolist([for z in local.all_zones : z if length(z) == length(var.region) + 1])
+
   cards = coalesce(data.aws_ec2_instance_type.node.maximum_network_cards, 1)
   efas  = var.efa == "off" ? 0 : coalesce(data.aws_ec2_instance_type.node.efa_maximum_interfaces, 0)
   gpus  = sum(concat([0], [for g in data.aws_ec2_instance_type.node.gpus : g.count]))
-  arm   = contains(data.aws_ec2_instance_type.node.supported_architectures, "arm64")
 
   # With one card, one interface is both. With several, card 0 carries IP, and every card that can
   # has an EFA without IP beside that; where there is one EFA less than cards, card 0 has none.
@@ -48,9 +49,14 @@ locals {
       if c < local.efas + (local.efas < local.cards ? 1 : 0)
   ])
 
-  # Also for one node: an instance cannot enter a group later, and a cluster may grow.
-  grouped = var.placement_group == "on" || (var.placement_group == "auto" &&
-  contains(data.aws_ec2_instance_type.node.supported_placement_strategies, "cluster"))
+  # A reservation lies in no group, or in one of its own (placement_group_name), and a block places
+  # its instances itself.
+  grouped = var.placement_group_name == null && (var.placement_group == "on" || (
+    var.placement_group == "auto" && var.capacity_reservation_id == null &&
+  contains(data.aws_ec2_instance_type.node.supported_placement_strategies, "cluster")))
+
+  # The group makes capacity scarcer: it is for several nodes, or for EFA.
+  enters = var.placement_group == "on" || local.efas > 0 || var.nodes > 1
 }
 
 # What another state made under this name: two of them would be taken for one by their tags.
@@ -97,8 +103,12 @@ resource "terraform_data" "zone" {
       error_message = "${var.instance_type} is not offered in ${var.region}; choose another region or type."
     }
     precondition {
-      condition     = var.az == null || contains(local.zones, coalesce(var.az, "none"))
-      error_message = "${var.instance_type} is not offered in ${coalesce(var.az, "none")}; it is in: ${join(", ", local.zones)}."
+      condition     = var.az == null || contains(local.all_zones, coalesce(var.az, "none"))
+      error_message = "${var.instance_type} is not offered in ${coalesce(var.az, "none")}; it is in: ${join(", ", local.all_zones)}."
+    }
+    precondition {
+      condition     = !contains(data.aws_ec2_instance_type.node.supported_architectures, "arm64")
+      error_message = "instance_type: ${var.instance_type} is for arm64, and what runs on nodes for x86_64; choose another type."
     }
     precondition {
       condition     = var.allow_open_ssh || length(local.wide_cidrs) == 0
@@ -133,8 +143,12 @@ resource "terraform_data" "zone" {
       error_message = "s3_bucket: with an instance_profile of your own no role is made; leave one of the two away."
     }
     precondition {
-      condition     = !(var.purchase == "capacity-block" && var.placement_group == "on")
+      condition     = !(var.purchase == "capacity-block" && (var.placement_group == "on" || var.placement_group_name != null))
       error_message = "placement_group: a capacity block places its instances itself; set auto or off."
+    }
+    precondition {
+      condition     = var.placement_group_name == null || var.placement_group == "auto"
+      error_message = "placement_group_name: belongs with placement_group = auto."
     }
   }
 }
@@ -143,13 +157,13 @@ data "aws_ssm_parameter" "image" {
   count = var.ami_id == null ? 1 : 0
 
   name = coalesce(var.ami_ssm_parameter, local.gpus > 0
-    ? "/aws/service/deeplearning/ami/${local.arm ? "arm64" : "x86_64"}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
-  : "/aws/service/canonical/ubuntu/server/24.04/stable/current/${local.arm ? "arm64" : "amd64"}/hvm/ebs-gp3/ami-id")
+    ? "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+  : "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id")
 }
 
 resource "terraform_data" "image" {
   input            = var.ami_id == null ? data.aws_ssm_parameter.image[0].insecure_value : var.ami_id
-  triggers_replace = [var.ami_id, var.ami_ssm_parameter, local.arm, local.gpus > 0]
+  triggers_replace = [var.ami_id, var.ami_ssm_parameter, local.gpus > 0]
 
   lifecycle {
     ignore_changes = [input]
@@ -176,6 +190,7 @@ module "access" {
   name                 = local.name
   owner                = var.owner
   cluster              = var.cluster
+  region               = var.region
   vpc_id               = module.network.vpc_id
   vpc_cidrs            = module.network.vpc_cidrs
   s3_prefix_list_id    = module.network.s3_prefix_list_id
@@ -193,16 +208,21 @@ module "nodes" {
   name                    = local.name
   names                   = local.names
   tags                    = local.tags
+  expires                 = var.expires
   instance_type           = var.instance_type
   ami_id                  = terraform_data.image.output
   subnet_id               = module.network.subnet_id
   subnet_cidr             = module.network.subnet_cidr
+  fixed_addresses         = var.subnet_id == null
   security_group_id       = module.access.security_group_id
   key_name                = module.access.key_name
   instance_profile        = var.instance_profile != null ? var.instance_profile : module.access.instance_profile
   public_address          = var.public_address == "auto" && !module.network.public ? "none" : var.public_address
   interfaces              = local.interfaces
   grouped                 = local.grouped && var.purchase != "capacity-block"
+  enters                  = local.enters
+  placement               = join(",", [var.placement_group, coalesce(var.placement_group_name, "-")])
+  placement_group_name    = var.placement_group_name
   purchase                = var.purchase
   spot_max_price          = var.spot_max_price
   capacity_reservation_id = var.capacity_reservation_id

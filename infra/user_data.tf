@@ -7,10 +7,14 @@ locals {
   template = "${local.boot}/node.yaml.tftpl"
   files    = { for f in fileset("${local.boot}/files", "*") : f => file("${local.boot}/files/${f}") }
 
+  # Runs are the login user's: a role is for them.
+  closed_metadata = (var.closed_metadata != null ? var.closed_metadata :
+  var.s3_bucket == null && var.instance_profile == null)
+
   configuration = {
     ssh_user        = var.ssh_user
     ssh_public_key  = var.ssh_public_key
-    closed_metadata = var.closed_metadata
+    closed_metadata = local.closed_metadata
     files           = local.files
   }
 

@@ -38,7 +38,7 @@ variable "run" {
 
 variable "expires" {
   type        = string
-  description = "When the lease ends, RFC 3339, as a tag; the nodes themselves go by ttl_s"
+  description = "When the lease ends, RFC 3339, as a tag of the instances; the nodes themselves go by ttl_s"
   nullable    = false
 
   validation {
@@ -220,13 +220,24 @@ variable "capacity_reservation_id" {
 
 variable "placement_group" {
   type        = string
-  description = "auto: a cluster placement group where the type can be in one; on; off"
+  description = "auto: a cluster placement group for several nodes or EFA, where the type can be in one and no reservation is used; on; off"
   default     = "auto"
   nullable    = false
 
   validation {
     condition     = contains(["auto", "on", "off"], var.placement_group)
     error_message = "placement_group: auto, on or off belongs here."
+  }
+}
+
+variable "placement_group_name" {
+  type        = string
+  description = "Existing placement group to start in, such as that of a reservation; null for none"
+  default     = null
+
+  validation {
+    condition     = var.placement_group_name == null || can(regex("^[ -~]{1,255}$", var.placement_group_name))
+    error_message = "placement_group_name: 1 to 255 characters belong here, or null."
   }
 }
 
@@ -439,9 +450,8 @@ variable "new_cluster" {
 
 variable "closed_metadata" {
   type        = bool
-  description = "Only root on a node reaches the instance metadata service, and so the role's credentials"
-  default     = true
-  nullable    = false
+  description = "Only root on a node reaches the instance metadata service, and so the role's credentials; null: unless there is a role for runs to use (s3_bucket, instance_profile)"
+  default     = null
 }
 
 # ---- the API ------------------------------------------------------------------------------------

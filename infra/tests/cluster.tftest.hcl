@@ -84,7 +84,6 @@ run "plain" {
     condition = jsonencode(local.tags) == jsonencode({
       Name          = "dtctl-demo"
       dtctl-cluster = "demo"
-      dtctl-expires = "2026-01-02T03:04:05Z"
       dtctl-owner   = "ann"
       dtctl-run     = "resnet 18"
       team          = "vision"
@@ -150,11 +149,11 @@ run "image_without_gpu" {
 
   override_data {
     target = data.aws_ec2_instance_type.node
-    values = { gpus = [], supported_architectures = ["arm64"] }
+    values = { gpus = [] }
   }
 
   assert {
-    condition     = strcontains(data.aws_ssm_parameter.image[0].name, "/canonical/ubuntu/server/24.04/stable/current/arm64/")
+    condition     = strcontains(data.aws_ssm_parameter.image[0].name, "/canonical/ubuntu/server/24.04/stable/current/amd64/")
     error_message = "plain Ubuntu: ${data.aws_ssm_parameter.image[0].name}"
   }
 }
@@ -269,9 +268,111 @@ run "placement_where_it_helps" {
   command = plan
 
   assert {
-    condition     = local.grouped
+    condition     = local.grouped && local.enters
     error_message = "this type can be placed"
   }
+}
+
+run "placement_of_one_node" {
+  command = plan
+
+  variables {
+    nodes = 1
+  }
+
+  assert {
+    condition     = !local.enters
+    error_message = "one node without EFA stands anywhere"
+  }
+}
+
+run "placement_of_a_reservation" {
+  command = plan
+
+  variables {
+    purchase                = "reservation"
+    capacity_reservation_id = "cr-0123456789abcdef0"
+    az                      = "us-east-1b"
+  }
+
+  assert {
+    condition     = !local.grouped
+    error_message = "a new group cannot hold a reservation"
+  }
+}
+
+run "metadata" {
+  command = plan
+
+  assert {
+    condition     = local.closed_metadata
+    error_message = "nothing in it is for runs"
+  }
+}
+
+run "metadata_with_a_role" {
+  command = plan
+
+  variables {
+    s3_bucket = "data-of-ann"
+  }
+
+  assert {
+    condition     = !local.closed_metadata
+    error_message = "the role is for runs"
+  }
+}
+
+run "metadata_with_a_profile" {
+  command = plan
+
+  variables {
+    instance_profile = "theirs"
+  }
+
+  assert {
+    condition     = !local.closed_metadata
+    error_message = "the profile is for runs"
+  }
+}
+
+run "metadata_closed_all_the_same" {
+  command = plan
+
+  variables {
+    instance_profile = "theirs"
+    closed_metadata  = true
+  }
+
+  assert {
+    condition     = local.closed_metadata
+    error_message = "who says so has it closed"
+  }
+}
+
+run "local_zone" {
+  command = plan
+
+  override_data {
+    target = data.aws_ec2_instance_type_offerings.node
+    values = { locations = ["us-east-1-atl-1a", "us-east-1b"] }
+  }
+
+  assert {
+    condition     = local.zones == tolist(["us-east-1b"])
+    error_message = "one that was opted in to is for those who name it: ${jsonencode(local.zones)}"
+  }
+}
+
+run "arm" {
+  command = plan
+
+  override_data {
+    target = data.aws_ec2_instance_type.node
+    values = { supported_architectures = ["arm64"] }
+  }
+
+  expect_failures = [terraform_data.zone]
 }
 
 run "placement_where_it_cannot" {

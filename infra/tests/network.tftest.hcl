@@ -163,7 +163,7 @@ run "existing_and_full" {
   }
   variables {
     subnet_id = "subnet-0123456789abcdef0"
-    nodes     = 54
+    nodes     = 60
   }
 
   expect_failures = [output.subnet_cidr]

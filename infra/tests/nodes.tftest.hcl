@@ -5,10 +5,12 @@ variables {
   name              = "dtctl-demo"
   names             = ["node0", "node1"]
   tags              = { dtctl-cluster = "demo", dtctl-owner = "ann" }
+  expires           = "2026-01-02T03:04:05Z"
   instance_type     = "g6.xlarge"
   ami_id            = "ami-0123456789abcdef0"
   subnet_id         = "subnet-0123456789abcdef0"
   subnet_cidr       = "10.77.1.0/24"
+  fixed_addresses   = true
   security_group_id = "sg-0123456789abcdef0"
   key_name          = "dtctl-demo-1"
   instance_profile  = null
@@ -16,6 +18,9 @@ variables {
   interfaces        = []
   grouped           = false
 
+  enters                  = true
+  placement               = "auto,-"
+  placement_group_name    = null
   purchase                = "on-demand"
   spot_max_price          = null
   capacity_reservation_id = null
@@ -43,7 +48,7 @@ run "plain" {
   assert {
     condition = alltrue([for n in aws_instance.node : n.metadata_options[0].http_tokens == "required"
       && n.metadata_options[0].http_endpoint == "enabled" && n.metadata_options[0].http_put_response_hop_limit == 1
-    && n.metadata_options[0].instance_metadata_tags == "enabled"])
+    && n.metadata_options[0].instance_metadata_tags == "disabled"])
     error_message = "IMDSv2 only, one hop"
   }
   assert {
@@ -68,6 +73,22 @@ run "plain" {
   assert {
     condition     = length(aws_placement_group.cluster) + length(aws_eip.node) + length(aws_network_interface.node) == 0
     error_message = "and nothing more"
+  }
+}
+
+run "group_of_a_reservation" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    placement_group_name = "theirs"
+  }
+
+  assert {
+    condition     = alltrue([for n in aws_instance.node : n.placement_group == "theirs"]) && length(aws_placement_group.cluster) == 0
+    error_message = "the group that is there"
   }
 }
 
@@ -224,4 +245,58 @@ run "user_data_too_large" {
   }
 
   expect_failures = [aws_instance.node]
+}
+
+run "subnet_of_others" {
+  command = apply
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    fixed_addresses = false
+  }
+  override_resource {
+    target = aws_instance.node
+    values = { private_ip = "10.77.1.200" }
+  }
+
+  assert {
+    condition     = [for n in output.nodes : n.private_ip] == ["10.77.1.200", "10.77.1.200"]
+    error_message = "addresses are those that EC2 gave: ${jsonencode(output.nodes)}"
+  }
+}
+
+run "subnet_of_others_with_interfaces" {
+  command = apply
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    fixed_addresses = false
+    interfaces      = [{ card = 0, device = 0, type = "efa" }]
+  }
+
+  assert {
+    condition     = length([for i in aws_network_interface.node : i if try(contains(tolist(i.private_ips), "10.77.1.10"), false)]) == 0
+    error_message = "nor has an interface a fixed one"
+  }
+}
+
+run "one_node_of_a_cluster_that_may_grow" {
+  command = apply
+
+  module {
+    source = "./modules/nodes"
+  }
+  variables {
+    grouped = true
+    enters  = false
+  }
+
+  assert {
+    condition     = alltrue([for n in aws_instance.node : n.placement_group != aws_placement_group.cluster[0].name]) && length(aws_placement_group.cluster) == 1
+    error_message = "it stands outside of the group that others would enter"
+  }
 }

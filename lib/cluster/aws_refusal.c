@@ -62,6 +62,9 @@ static const struct {
      "L-DF5E4CA3, Network interfaces per Region", true},
     {"PlacementGroupLimitExceeded", AWS_REFUSAL_QUOTA, "", true},
     {"VolumeLimitExceeded", AWS_REFUSAL_QUOTA, "", true},
+    {"InvalidKMSKey", AWS_REFUSAL_PERMISSION, "", true},
+    {"KMSKey", AWS_REFUSAL_PERMISSION, "", true},
+    {"SpotInstance", AWS_REFUSAL_CAPACITY, "", false}, // taken away again before it ran
     {"RequestLimitExceeded", AWS_REFUSAL_THROTTLE, "", false},
     {"Throttl", AWS_REFUSAL_THROTTLE, "", false},
     {"TooManyRequests", AWS_REFUSAL_THROTTLE, "", false},
@@ -76,6 +79,7 @@ static const struct {
     {"EntityAlreadyExists", AWS_REFUSAL_DUPLICATE, "", false},
     {"InvalidPlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
     {"InsufficientFreeAddressesInSubnet", AWS_REFUSAL_PLACEMENT, "", false},
+    {"InvalidIPAddress.InUse", AWS_REFUSAL_PLACEMENT, "", false},
     {"PlacementGroup", AWS_REFUSAL_PLACEMENT, "", false},
     {"Unsupported", AWS_REFUSAL_UNSUPPORTED, "", false},
     {"InvalidInstanceType", AWS_REFUSAL_UNSUPPORTED, "", true},
@@ -110,14 +114,18 @@ static bool is_code_char(char c) {
     return isalnum((unsigned char)c) || c == '.' || c == '_';
 }
 
-// The word behind "api error ", and where its message begins.
+// The word behind "api error ", or, of an instance that was started and did not get to run, behind
+// "last error: Server." or "last error: Client."; and where its message begins.
 static const char *find_code(const char *text, char code[AWS_REFUSAL_CODE_BYTES_MAX]) {
-    static const char mark[] = "api error ";
-    const char *at = strstr(text, mark);
+    static const char *const marks[] = {"api error ", "last error: Server.", "last error: Client."};
+    const char *at = NULL;
     size_t len = 0;
+    for (size_t i = 0; !at && i < sizeof marks / sizeof marks[0]; i++) {
+        at = strstr(text, marks[i]);
+        at = at ? at + strlen(marks[i]) : NULL;
+    }
     if (!at)
         return NULL;
-    at += sizeof mark - 1;
     while (is_code_char(at[len]))
         len++;
     if (len == 0 || len >= AWS_REFUSAL_CODE_BYTES_MAX)
@@ -215,6 +223,9 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
                               "allow %s to these credentials (infra/operator-policy.json lists all "
                               "that is needed), or use others (aws.profile, AWS_PROFILE)",
                               r.action);
+    if (strcmp(r.code, "InternalError") == 0) // of an instance that did not get to run
+        r.next = "try again; where aws.kms_key is set, see that these credentials and EC2 may use "
+                 "that key";
     if (r.quota[0])
         r.next = "ask for a higher limit (console: Service Quotas), or remove what is not needed";
     find_zones(a, &r);

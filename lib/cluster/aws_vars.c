@@ -124,7 +124,10 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
     json_str(&j, "ssh_public_key", v->ssh_public_key);
     json_int(&j, "ttl_s", v->ttl_s);
     json_int(&j, "idle_s", v->idle_s);
-    json_bool(&j, "closed_metadata", c->closed_metadata);
+    if (c->closed_metadata == AWS_CONFIG_METADATA_AUTO)
+        json_null(&j, "closed_metadata");
+    else
+        json_bool(&j, "closed_metadata", c->closed_metadata == AWS_CONFIG_METADATA_ON);
     json_object(&j, "tags");
     for (size_t i = 0; i < c->tags.count; i++)
         json_str(&j, c->tags.items[i].name, c->tags.items[i].value);

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { AWS_CONFIG_METADATA_AUTO, AWS_CONFIG_METADATA_ON, AWS_CONFIG_METADATA_OFF };
+
 // Strings are "" and lists empty when not given. Choices that Terraform takes as words are indices
 // into the lists below.
 struct aws_config {
@@ -26,7 +28,7 @@ struct aws_config {
     int64_t root_gb, root_iops, root_throughput;      // 0: gp3's own
     const char *s3;                                   // "s3://bucket[/prefix]"
     const char *instance_profile, *permissions_boundary, *kms_key;
-    bool closed_metadata;
+    int closed_metadata; // AWS_CONFIG_METADATA_…
     struct option_map tags;
     double price;             // USD per node and hour; 0: the list price
     const char *endpoint_url; // of an API server other than AWS
@@ -42,7 +44,8 @@ struct lease_config {
 };
 
 // The words behind the indices, NULL-terminated.
-extern const char *const aws_config_egress[],
-    *const aws_config_efa[], *const aws_config_placement[], *const aws_config_address[];
+extern const char *const aws_config_egress[], *const aws_config_efa[];
+extern const char *const aws_config_placement[], *const aws_config_address[];
+extern const char *const aws_config_metadata[];
 
 #endif

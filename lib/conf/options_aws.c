@@ -13,6 +13,7 @@ const char *const aws_config_egress[] = {"open", "closed", NULL};
 const char *const aws_config_efa[] = {"auto", "off", NULL};
 const char *const aws_config_placement[] = {"auto", "on", "off", NULL};
 const char *const aws_config_address[] = {"auto", "elastic", "none", NULL};
+const char *const aws_config_metadata[] = {"auto", "on", "off", NULL};
 
 // ---- checks ------------------------------------------------------------------------------------
 
@@ -132,8 +133,7 @@ static const struct option_row rows[] = {
      AT(aws.owner),
      .arg = "NAME",
      .check = check_owner,
-     .help = "Whose instances they are, as a tag that gc looks for; empty: the name of this "
-             "user."},
+     .help = "Whose instances they are, as a tag that gc looks for; empty: USER@COMPUTER."},
     {.key = "aws.zones",
      .flag = "zone",
      .verbs = "init plan up",
@@ -277,7 +277,8 @@ static const struct option_row rows[] = {
      AT(aws.s3),
      .arg = "s3://BUCKET/FOLDER",
      .check = check_s3,
-     .help = "Bucket and folder that nodes may use, by a role made for it."},
+     .help = "Bucket and folder that runs may use, by a role made for it; who is logged in to a "
+             "node has its rights, too (aws.closed_metadata)."},
     {.key = "aws.instance_profile",
      .type = OPTION_STRING,
      AT(aws.instance_profile),
@@ -294,11 +295,12 @@ static const struct option_row rows[] = {
      .arg = "ARN",
      .help = "Key that encrypts the volumes; empty: the account's own."},
     {.key = "aws.closed_metadata",
-     .type = OPTION_BOOL,
+     .type = OPTION_CHOICE,
      AT(aws.closed_metadata),
-     .text = "true",
-     .help = "On a node only root reaches the metadata service, and so a role's "
-             "credentials."},
+     .text = "auto",
+     .choices = aws_config_metadata,
+     .help = "Whether only root on a node reaches the metadata service, and so a role's "
+             "credentials: auto unless there is a role for runs (aws.s3, aws.instance_profile)."},
     {.key = "aws.tags",
      .type = OPTION_MAP,
      AT(aws.tags),

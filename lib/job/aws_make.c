@@ -30,6 +30,7 @@ struct make {
     const char **further;       // arguments of apply: what to replace; NULL: nothing
     bool fresh;                 // no node of this cluster was ever ready: everything may be moved
     bool begun;                 // something was made, or was asked for
+    bool replaced_ending;       // instances that AWS was ending were replaced
     struct aws_refusal refusal; // of the present one; kind NONE: nothing was refused yet
 };
 
@@ -53,11 +54,13 @@ static void on_line(void *ctx, const struct terraform_line *l) {
             phases_reach(m->phases, (size_t)l->index, PHASE_REQUESTED);
         else if (l->kind == TERRAFORM_COMPLETE)
             phases_reach(m->phases, (size_t)l->index, PHASE_RUNNING);
-    } else if (l->kind == TERRAFORM_START) {
+    } else if (l->kind == TERRAFORM_START && node && strcmp(l->action, "delete") == 0) {
+        if ((size_t)l->index < m->phases->count)
+            phases_say(m->phases, (size_t)l->index, "waiting for the end of its old instance");
+    } else if (l->kind == TERRAFORM_START && strcmp(l->action, "create") == 0) {
         for (size_t i = 0; i < m->phases->count; i++)
             if (m->phases->nodes[i].at_ms[PHASE_REQUESTED] < 0)
-                phases_say(m->phases, i,
-                           arena_printf(m->c->session->arena, "%s %s", l->action, l->type));
+                phases_say(m->phases, i, "network, keys and groups are made");
     }
 }
 
@@ -278,25 +281,74 @@ static void begin(struct make *m, const struct inventory *before) {
         aws_tries_init(&m->tries, aws->zones.items, aws->zones.count, on_demand, 1);
 }
 
-// up --replace: by the addresses that the state has for these nodes' instances.
-static int choose_replaced(struct make *m, const struct inventory *before, struct err *e) {
-    struct session *s = m->c->session;
+// Arguments that replace the instances with these ids, by their addresses in the state; first,
+// unless it is NULL, is one more.
+static const char **replace_args(struct make *m, const char *first, const char *const *ids,
+                                 size_t count, struct err *e) {
+    struct arena *a = m->c->session->arena;
     struct terraform_state state;
-    size_t *nodes = NULL, count = 0, n = 0;
-    if (!s->config->aws.replace[0])
-        return 0;
-    if (inventory_select(s->arena, before, s->config->aws.replace, &nodes, &count, e) < 0 ||
-        terraform_state(&m->c->terraform, "infra", &state, e) < 0)
-        return -1;
-    m->further = arena_new(s->arena, const char *, state.count + 1);
+    size_t n = 0;
+    if (terraform_state(&m->c->terraform, "infra", &state, e) < 0)
+        return NULL;
+    const char **args = arena_new(a, const char *, state.count + 2);
+    if (first)
+        args[n++] = first;
     for (size_t i = 0; i < state.count; i++)
         for (size_t k = 0; k < count; k++)
             if (strcmp(state.resources[i].type, "aws_instance") == 0 &&
-                str_eq(state.resources[i].id, before->nodes[nodes[k]].instance_id))
-                m->further[n++] =
-                    arena_printf(s->arena, "-replace=%s",
-                                 terraform_state_address(s->arena, &state.resources[i]));
-    return 0;
+                str_eq(state.resources[i].id, ids[k]))
+                args[n++] =
+                    arena_printf(a, "-replace=%s", terraform_state_address(a, &state.resources[i]));
+    return args;
+}
+
+// up --replace.
+static int choose_replaced(struct make *m, const struct inventory *before, struct err *e) {
+    struct session *s = m->c->session;
+    size_t *nodes = NULL, count = 0;
+    if (!s->config->aws.replace[0])
+        return 0;
+    if (inventory_select(s->arena, before, s->config->aws.replace, &nodes, &count, e) < 0)
+        return -1;
+    const char **ids = arena_new(s->arena, const char *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        ids[i] = before->nodes[nodes[i]].instance_id;
+    m->further = replace_args(m, NULL, ids, count, e);
+    return m->further ? 0 : -1;
+}
+
+// An instance that is shutting down is there for Terraform until it is terminated, minutes later,
+// and nobody's use to anybody: it is waited for, and another one made. 1: an attempt with that is
+// due.
+static int replace_ending(struct make *m, const struct terraform_result *r, struct err *e) {
+    struct session *s = m->c->session;
+    const struct json *facts = terraform_line_output(r->outputs, "facts");
+    const struct json *nodes = facts ? json_get(facts, "nodes") : NULL;
+    size_t count = 0;
+    if (m->replaced_ending || !nodes || nodes->type != JSON_ARRAY)
+        return 0;
+    const char **ids = arena_new(s->arena, const char *, nodes->len + 1);
+    for (const struct json *n = nodes->child; n; n = n->next) {
+        const char *id = json_get_str(n, "id", ""), *state = json_get_str(n, "state", "");
+        const char *name = json_get_str(n, "name", "");
+        if (strcmp(state, "shutting-down") == 0) {
+            phases_hide(m->phases);
+            screen_note(s->screen,
+                        "AWS is still ending %s (%s); another one is made when that is over", name,
+                        id);
+            phases_show(m->phases);
+            ids[count++] = id;
+        } else if (strcmp(state, "stopping") == 0 || strcmp(state, "stopped") == 0) {
+            log_warn("AWS says that the instance of a node is stopped",
+                     "node=%s id=%s remedy=\"start it there, or dtctl up --replace %s\"", name, id,
+                     name);
+        }
+    }
+    if (count == 0)
+        return 0;
+    m->replaced_ending = true;
+    m->further = replace_args(m, "-refresh=false", ids, count, e);
+    return m->further ? 1 : -1;
 }
 
 // ---- the inventory -----------------------------------------------------------------------------
@@ -323,8 +375,10 @@ int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct invento
     begin(&m, before);
     if (choose_replaced(&m, before, e) < 0)
         return -1;
-    do
+    do {
         again = attempt(&m, before, &r, e);
-    while (again > 0);
+        if (again == 0)
+            again = replace_ending(&m, &r, e);
+    } while (again > 0);
     return again < 0 ? -1 : read_inventory(&m, &r, before, out, e);
 }

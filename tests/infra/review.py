@@ -43,7 +43,7 @@ def instance(v):
         yield "cannot be ended"
     if v["instance_initiated_shutdown_behavior"] != "terminate":
         yield "poweroff does not end it"
-    wanted = {"dtctl-cluster", "dtctl-owner", "dtctl-run", "dtctl-expires", "Name"}
+    wanted = {"dtctl-cluster", "dtctl-owner", "dtctl-run", "Name"}
     if wanted - set(v["volume_tags"] or {}):
         yield "a volume lacks tags"
 

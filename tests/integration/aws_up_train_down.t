@@ -6,7 +6,7 @@
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
-cloud_config e2e 'nodes = 2'
+cloud_config e2e 'nodes = 2' -- 's3 = "s3://data-of-ann/e2e"'
 
 # ---- plan and up --------------------------------------------------------------------------------
 run cloud_run dtctl plan
@@ -38,6 +38,16 @@ travelled=$(grep -rhoE 'ssh-ed25519 [A-Za-z0-9+/=]{60,}' .dtctl/e2e/terraform --
     grep -vF "$(cut -d' ' -f2 .dtctl/e2e/id_ed25519.pub)" | sort -u)
 is "$(wc -l <<<"$travelled")" 2 'two host keys have travelled'
 is "$(grep -cF "$travelled" .dtctl/e2e/known_hosts)" 0 'and neither is trusted any more'
+
+# ---- the role is for runs -----------------------------------------------------------------------
+cat >role.sh <<'END'
+imds=http://169.254.169.254/latest
+token=$(curl -fsS -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $imds/api/token)
+get() { curl -fsS -H "X-aws-ec2-metadata-token: $token" $imds/meta-data/iam/$1; }
+get security-credentials/"$(get security-credentials/)"
+END
+run cloud_run dtctl ssh node0 <role.sh
+like "$out" '"Code": "Success".*"AccessKeyId"' "a run has the role's credentials" || cloud_diag
 
 # ---- train --------------------------------------------------------------------------------------
 run cloud_run dtctl train --nodes 2 --name demo --set train.model=mlp --set train.epochs=2
@@ -74,10 +84,10 @@ for node in node0 node1; do
         "test \"\$(cat /var/lib/dtctl/own/lease)\" = $due"
 done
 tag=dtctl-expires=$(date -u -d "@$due" +%FT%TZ)
-is "$(cloud_things us-east-1 "$tag")" "$things" 'everything that was made has it as its tag'
+is "$(cloud_things)" "$things" 'nothing else was made or ended'
 tagged=$(cloud_api DescribeInstances us-east-1 "Filter.1.Name=tag:${tag%%=*}" \
     "Filter.1.Value.1=${tag#*=}" | grep -o '<instanceId>[^<]*' | sort -u | cut -d'>' -f2)
-is "$tagged" "$ids" 'the instances too'
+is "$tagged" "$ids" 'the instances have it as their tag'
 run cloud_run dtctl status
 like "$out" 'lease: ends in (3:00:00|2:5[0-9]:[0-9]+)' 'status tells it' || cloud_diag
 run cloud_run dtctl plan

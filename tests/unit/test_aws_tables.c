@@ -57,6 +57,20 @@ static void refusals(void) {
     refusal("api error RequestLimitExceeded: Request limit exceeded.", AWS_REFUSAL_THROTTLE,
             "RequestLimitExceeded");
     refusal("No valid credential sources found: Please see …", AWS_REFUSAL_PERMISSION, "");
+    refusal(
+        "waiting for EC2 Instance (i-1) create: unexpected state 'shutting-down', wanted target "
+        "'running'. last error: Server.InsufficientInstanceCapacity: Insufficient capacity",
+        AWS_REFUSAL_CAPACITY, "InsufficientInstanceCapacity");
+    refusal("unexpected state 'terminated', wanted target 'running'. last error: "
+            "Client.VolumeLimitExceeded: Volume limit exceeded",
+            AWS_REFUSAL_QUOTA, "VolumeLimitExceeded");
+    refusal("unexpected state 'terminated', wanted target 'running'. last error: "
+            "Server.SpotInstanceTermination: x",
+            AWS_REFUSAL_CAPACITY, "SpotInstanceTermination");
+    refusal("last error: Client.InternalError: Client error on launch", AWS_REFUSAL_OTHER,
+            "InternalError");
+    refusal("api error InvalidIPAddress.InUse: Address 10.0.0.10 is in use.", AWS_REFUSAL_PLACEMENT,
+            "InvalidIPAddress.InUse");
     refusal("api error SomethingNew: x", AWS_REFUSAL_OTHER, "SomethingNew");
     refusal("api error ", AWS_REFUSAL_OTHER, "");
     refusal("", AWS_REFUSAL_OTHER, "");
@@ -97,6 +111,8 @@ static void refusals_told(void) {
     r = aws_refusal_of(&a, "operation error EC2: RunInstances, api error VcpuLimitExceeded: x");
     is_str(r.action, "", "a limit is about what was wanted, not about a call");
     is_str(r.quota, "", "that of vCPUs is the type's");
+    r = aws_refusal_of(&a, "wanted target 'running'. last error: Client.InternalError: no");
+    has_str(r.next, "aws.kms_key", "what an error on launch mostly is");
     r = aws_refusal_of(&a, "api error VpcLimitExceeded: The maximum number of VPCs was reached");
     has_str(r.quota, "L-F678F1CE", "another limit by its code");
     ok(r.everywhere, "it is the region's");

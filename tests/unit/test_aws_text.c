@@ -73,6 +73,7 @@ static void vars(void) {
     is_str(json_get_str(json_get(j, "endpoints"), "ec2", ""), "http://127.0.0.1:1", "endpoint");
     is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "tags");
     ok(is_null(j, "root_iops"), "0 is gp3's own");
+    ok(is_null(j, "closed_metadata"), "whether the role is the runs' is the module's to choose");
     struct strbuf text = {0};
     struct err e = {0};
     aws_vars_write(&text, &c.aws, &v);
@@ -93,8 +94,10 @@ static void vars(void) {
     ok(is_null(j, "az"), "no zone: the module chooses");
     ok(is_null(j, "spot_max_price"), "no price limit but for spot");
     is_str(json_get_str(j, "capacity_reservation_id", ""), "cr-12345678", "the reservation");
-    c = load("[aws]\nimage = '/aws/service/x'\n");
+    c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n");
     j = written(&c.aws, &v);
+    const struct json *closed = json_get(j, "closed_metadata");
+    ok(closed && closed->type == JSON_BOOL && !closed->boolean, "unless it was said");
     is_str(json_get_str(j, "ami_ssm_parameter", ""), "/aws/service/x", "an image by parameter");
 }
 

@@ -23,8 +23,8 @@ output "subnet_cidr" {
   value       = local.subnet_cidr
 
   precondition {
-    condition     = var.nodes + 11 <= pow(2, 32 - tonumber(split("/", local.subnet_cidr)[1]))
-    error_message = "nodes: ${var.nodes} do not fit into ${local.subnet_cidr}, where the tenth address is the first one's."
+    condition     = var.nodes + (local.own ? 11 : 5) <= pow(2, 32 - tonumber(split("/", local.subnet_cidr)[1]))
+    error_message = "nodes: ${var.nodes} do not fit into ${local.subnet_cidr}${local.own ? ", where the tenth address is the first one's" : ""}."
   }
 }
 

@@ -16,7 +16,7 @@ variable "az" {
 
 variable "nodes" {
   type        = number
-  description = "How many addresses are needed, from the tenth on"
+  description = "How many addresses are needed, of an own subnet from the tenth on"
 }
 
 variable "vpc_id" {

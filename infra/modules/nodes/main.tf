@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The instances, each at its own address: rank n has the (10 + n)th of the subnet.
+# The instances. In a subnet of the cluster's own rank n has the (10 + n)th address, whatever instance
+# it is; in one that others use, too, EC2 chooses.
 
 terraform {
   required_providers {
@@ -39,7 +40,7 @@ resource "aws_network_interface" "node" {
   subnet_id       = var.subnet_id
   security_groups = [var.security_group_id]
   interface_type  = each.value.type == "interface" ? null : each.value.type
-  private_ips = (each.value.type == "efa-only" ? null :
+  private_ips = (each.value.type == "efa-only" || !var.fixed_addresses ? null :
   [cidrhost(var.subnet_cidr, 10 + each.value.rank)])
   description = "${var.name} ${each.value.node} card ${each.value.card} device ${each.value.device}"
   tags        = { Name = "${var.name}-${each.value.node}" }
@@ -59,6 +60,10 @@ resource "terraform_data" "shape" {
   input = var.instance_type
 }
 
+resource "terraform_data" "placement" {
+  input = var.placement
+}
+
 resource "aws_instance" "node" {
   count = local.nodes
 
@@ -66,13 +71,13 @@ resource "aws_instance" "node" {
   instance_type        = var.instance_type
   key_name             = var.key_name
   iam_instance_profile = var.instance_profile
-  placement_group      = var.grouped ? aws_placement_group.cluster[0].name : null
+  placement_group      = !var.grouped ? var.placement_group_name : var.enters ? aws_placement_group.cluster[0].name : null
   user_data_base64     = var.user_data_base64[count.index]
 
   # With interfaces of its own, an instance takes address and group from them. With an elastic address
   # it reads as public: false would replace it in the next plan.
   subnet_id                   = local.single ? var.subnet_id : null
-  private_ip                  = local.single ? cidrhost(var.subnet_cidr, 10 + count.index) : null
+  private_ip                  = local.single && var.fixed_addresses ? cidrhost(var.subnet_cidr, 10 + count.index) : null
   vpc_security_group_ids      = local.single ? [var.security_group_id] : null
   associate_public_ip_address = local.single && !local.elastic ? var.public_address == "auto" : null
 
@@ -81,9 +86,10 @@ resource "aws_instance" "node" {
   disable_api_termination              = false
 
   tags = {
-    Name         = "${var.name}-${var.names[count.index]}"
-    dtctl-node   = var.names[count.index]
-    dtctl-config = var.config_hash
+    Name          = "${var.name}-${var.names[count.index]}"
+    dtctl-node    = var.names[count.index]
+    dtctl-config  = var.config_hash
+    dtctl-expires = var.expires
   }
   volume_tags = merge(var.tags, { Name = "${var.name}-${var.names[count.index]}" })
 
@@ -101,7 +107,13 @@ resource "aws_instance" "node" {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
     http_put_response_hop_limit = 1
-    instance_metadata_tags      = "enabled"
+    instance_metadata_tags      = "disabled" # it would forbid tags with spaces or "/"
+  }
+
+  # A metal type may be pending, and one with GPUs shutting down, for a long time.
+  timeouts {
+    create = "40m"
+    delete = "60m"
   }
 
   dynamic "network_interface" {
@@ -148,8 +160,9 @@ resource "aws_instance" "node" {
 
   lifecycle {
     # A newer image or another set-up is for new nodes; the tag says what a node was set up with.
-    ignore_changes       = [ami, user_data_base64, tags["dtctl-config"], tags_all["dtctl-config"]]
-    replace_triggered_by = [terraform_data.shape]
+    # No instance can enter or leave a group while the cluster grows from one node, or back to one.
+    ignore_changes       = [placement_group, ami, user_data_base64, tags["dtctl-config"], tags_all["dtctl-config"], metadata_options[0].instance_metadata_tags]
+    replace_triggered_by = [terraform_data.shape, terraform_data.placement]
 
     precondition {
       condition     = length(var.user_data_base64[count.index]) <= local.user_data_base64_bytes_max

@@ -5,10 +5,11 @@ output "nodes" {
     rank        = rank
     name        = var.names[rank]
     id          = n.id
-    private_ip  = cidrhost(var.subnet_cidr, 10 + rank)
+    private_ip  = var.fixed_addresses ? cidrhost(var.subnet_cidr, 10 + rank) : n.private_ip
     public_ip   = local.elastic ? aws_eip.node[rank].public_ip : n.public_ip
     type        = n.instance_type
     lifecycle   = var.purchase
+    state       = n.instance_state
     config_hash = n.tags["dtctl-config"]
   }]
 }

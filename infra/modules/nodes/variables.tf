@@ -14,6 +14,11 @@ variable "tags" {
   description = "Tags for the volumes, which the provider's default tags do not reach"
 }
 
+variable "expires" {
+  type        = string
+  description = "When the lease ends, as a tag of the instances"
+}
+
 variable "instance_type" {
   type        = string
   description = "EC2 instance type"
@@ -32,6 +37,11 @@ variable "subnet_id" {
 variable "subnet_cidr" {
   type        = string
   description = "Its addresses"
+}
+
+variable "fixed_addresses" {
+  type        = bool
+  description = "Give rank n the (10 + n)th address of the subnet, which must be the cluster's alone"
 }
 
 variable "security_group_id" {
@@ -65,7 +75,22 @@ variable "interfaces" {
 
 variable "grouped" {
   type        = bool
-  description = "Put the nodes into a cluster placement group"
+  description = "Make a cluster placement group"
+}
+
+variable "enters" {
+  type        = bool
+  description = "Put nodes that are made now into it"
+}
+
+variable "placement" {
+  type        = string
+  description = "What was said about placement; another word makes all nodes anew"
+}
+
+variable "placement_group_name" {
+  type        = string
+  description = "Existing placement group to start in, or null"
 }
 
 variable "purchase" {
