@@ -24,7 +24,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct down_flags, force),
      .marks = OPTION_NO_ENV,
-     .help = "End runs that are still going."},
+     .help = "End runs that are still going, and lose results that were not fetched."},
     {.flag = "forget",
      .verbs = "down",
      .type = OPTION_BOOL,
@@ -34,22 +34,6 @@ static const struct option_row ROWS[] = {
      .help = "Drop nodes that cannot be reached from the cluster; what is on them stays."},
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
-
-static int dry_run(struct session *s, const struct down_flags *f, struct err *e) {
-    struct inventory inv;
-    size_t *indices = NULL, count = 0;
-    if (!cluster_exists(&s->cluster)) {
-        screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
-        return 0;
-    }
-    if (cluster_load(&s->cluster, &inv, e) < 0 ||
-        inventory_select(s->arena, &inv, f->node, &indices, &count, e) < 0)
-        return -1;
-    for (size_t i = 0; i < count; i++)
-        screen_out(s->screen, "would clean %s: %s\n", inv.nodes[indices[i]].name,
-                   inv.nodes[indices[i]].root);
-    return 0;
-}
 
 static void tell_ended(struct session *s, const struct provider_down_result *down) {
     char cost[AWS_PLAN_MONEY_BYTES];
@@ -64,23 +48,41 @@ static void tell_ended(struct session *s, const struct provider_down_result *dow
                    aws_plan_money(cost, down->spent_mils));
 }
 
+static void tell_runs(struct session *s, const struct provider_down_result *down) {
+    size_t here = down->runs_here, none = down->runs_none;
+    if (here + none == 0)
+        return;
+    screen_note(s->screen, "%zu run%s %s results on this side, in %s; %zu %s none", here,
+                here == 1 ? "" : "s", here == 1 ? "has its" : "have their", s->cluster.runs_dir,
+                none, none == 1 ? "has" : "have");
+}
+
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     const struct down_flags *f = flags;
+    struct provider_down_options o = {.nodes = f->node,
+                                      .force = f->force,
+                                      .forget = f->forget,
+                                      .dry_run = s->config->dry_run,
+                                      .way = "dtctl down --force"};
     struct provider_down_result down;
     char freed[STR_HUMAN_BYTES_MAX];
-    if (s->config->dry_run)
-        return dry_run(s, f, e);
     bool was_up = cluster_exists(&s->cluster);
-    if (provider_down(s, f->node, f->force, f->forget, &down, e) < 0)
+    if (provider_down(s, &o, &down, e) < 0)
         return -1;
+    if (o.dry_run) {
+        if (!was_up)
+            screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
+        return 0;
+    }
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "down");
     json_str(&j, "cluster", s->cluster.name);
     json_int(&j, "nodes_removed", (int64_t)down.removed);
     json_int(&j, "freed_bytes", (int64_t)down.bytes);
-    json_int(&j, "runs_left", (int64_t)down.runs_left);
+    json_int(&j, "runs_left", (int64_t)down.runs_here);
+    json_int(&j, "runs_without_results", (int64_t)down.runs_none);
     if (down.made_here) {
         json_str(&j, "verified", down.verified);
         json_int(&j, "swept", (int64_t)down.swept);
@@ -95,9 +97,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
                    down.removed == 1 ? "" : "s", str_human_bytes(freed, down.bytes));
     else
         screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
-    if (down.runs_left)
-        screen_note(s->screen, "left on this side: results of %zu run%s in %s", down.runs_left,
-                    down.runs_left == 1 ? "" : "s", s->cluster.runs_dir);
+    tell_runs(s, &down);
     return 0;
 }
 
@@ -105,8 +105,11 @@ const struct command cmd_down = {
     .verb = {.name = "down",
              .summary = "remove from the nodes what up put there",
              .text =
-                 "Removes dtctl's folder from every node. Where up made the nodes it ends them, "
-                 "asks AWS until nothing with the cluster's tags is left, and says what it "
+                 "Removes from every node what this cluster has in dtctl's folder there; what "
+                 "another cluster or push put there stays and is named. Results that are on the "
+                 "nodes alone are fetched first; where that fails, or a run goes on, nothing is "
+                 "removed without --force. On a terminal it asks. Where up made the nodes it ends "
+                 "them, asks AWS until nothing with the cluster's tags is left, and says what it "
                  "cost. Results on this side stay. Doing it again does no harm."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct down_flags),

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/aws_gc.h"
+#include "job/claim.h"
 #include "job/node_runs.h"
 #include "job/run.h"
 #include "sys/file.h"
@@ -78,6 +79,7 @@ struct gc {
     const struct gc_flags *flags;
     struct fleet fleet;
     struct gc_node *nodes;
+    const char *owner; // id of this cluster
     size_t runs, contents;
     uint64_t bytes;
 };
@@ -86,6 +88,8 @@ struct gc {
 static bool may_go(struct gc *g, const struct node_run *r) {
     struct run record;
     struct err ignored = {0};
+    if (r->owner[0] && strcmp(r->owner, g->owner) != 0)
+        return false; // of another cluster on that machine
     if (!r->over || clock_wall_ms() - r->updated_ms < g->flags->older_than_ms)
         return false;
     if (g->flags->unfetched)
@@ -159,7 +163,9 @@ static int clean_next(struct fleet_node *n, struct err *e) {
     struct gc_node *w = n->work;
     if (w->next == w->count || w->gc->session->config->dry_run)
         return prune(n, e);
-    char *rest = arena_printf(w->gc->session->arena, "--run %s", w->runs[w->next++]);
+    // Its results are here, or not wanted.
+    char *rest = arena_printf(w->gc->session->arena, "--run %s --discard --owner %s",
+                              w->runs[w->next++], w->gc->owner);
     return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
 }
 
@@ -169,7 +175,7 @@ static int clean_nodes(struct gc *g, struct err *e) {
     struct node_runs all;
     if (!cluster_exists(&s->cluster))
         return 0;
-    if (cluster_load(&s->cluster, &inv, e) < 0)
+    if (cluster_load(&s->cluster, &inv, e) < 0 || claim_id(s, &g->owner, e) < 0)
         return -1;
     fleet_open(&g->fleet, s, &inv, NULL, 0);
     g->nodes = arena_new(s->arena, struct gc_node, inv.count);

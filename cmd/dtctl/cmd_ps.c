@@ -38,7 +38,26 @@ struct ps_line {
     int nodes_seen, ranks_running, restarts, round;
     int agent_starts;        // agents that vanished and were started again
     const char *coordinator; // NULL: none was seen
+    bool unasked;            // of a node that did not answer
 };
+
+// Where the results are.
+static const char *results_of(const struct ps_line *l) {
+    const struct run *r = &l->run;
+    if (!r->fetched) // a run that no node has any more has none
+        return l->nodes_seen ? "on nodes" : l->unasked ? "not known" : "lost";
+    if (r->lost_count == 0)
+        return "here";
+    return r->lost_count < r->node_count ? "part lost" : "lost";
+}
+
+static bool was_unasked(const struct fleet *f, const struct run *r) {
+    for (size_t i = 0; i < f->count; i++)
+        for (size_t k = 0; f->nodes[i].failed && k < r->node_count; k++)
+            if (strcmp(r->nodes[k], f->nodes[i].info->name) == 0)
+                return true;
+    return false;
+}
 
 static void look_up(struct ps_line *line, const struct node_runs *runs) {
     bool going = false;
@@ -59,20 +78,13 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
             line->ranks_running += r->ranks_running;
             line->why = line->why[0] ? line->why : r->reason;
         }
-        if (!going && (!r->over || r->coordinator || line->nodes_seen == 1)) {
+        if (!going && !run_is_over(&line->run) &&
+            (!r->over || r->coordinator || line->nodes_seen == 1)) {
             line->state = r->state;
             line->reason = r->reason;
         }
         going |= !r->over;
     }
-}
-
-static const char *where_results(const struct run *r) {
-    if (!r->fetched)
-        return "on nodes";
-    if (r->lost_count == 0)
-        return "here";
-    return r->lost_count < r->node_count ? "part lost" : "lost";
 }
 
 static void show_run(struct session *s, const struct ps_line *l) {
@@ -99,11 +111,12 @@ static void show_run(struct session *s, const struct ps_line *l) {
         json_str(&j, NULL, l->run.lost[i]);
     json_end(&j);
     json_int(&j, "work_left", l->run.work_left);
+    json_str(&j, "results", results_of(l));
     json_int(&j, "created_ms", l->run.created_ms);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen, "%-44s %-9s %5zu %5d %8d %8s %s\n", l->run.id, l->state,
                l->run.node_count, l->ranks_running, l->restarts,
-               str_human_ms(age, clock_wall_ms() - l->run.created_ms), where_results(&l->run));
+               str_human_ms(age, clock_wall_ms() - l->run.created_ms), results_of(l));
     if (l->round > 0)
         screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
                    l->run.max_restarts, l->why[0] ? ": " : "", l->why,
@@ -140,10 +153,14 @@ static int run_ps(struct session *s, const struct cli_rest *rest, const void *fl
         line.state = line.run.state;
         line.why = "";
         line.round = -1;
-        if (!run_is_over(&line.run))
-            look_up(&line, &runs);
+        look_up(&line, &runs);
+        line.unasked = was_unasked(&fleet, &line.run);
+        // What no node has any more is neither going nor to be had.
+        bool gone = line.nodes_seen == 0 && !line.unasked;
+        if (gone && !run_is_over(&line.run))
+            line.state = "lost";
         // What still needs somebody: it is going, or its results are not here.
-        if (!f->all && run_is_over(&line.run) && line.run.fetched)
+        if (!f->all && (gone || (run_is_over(&line.run) && line.run.fetched)))
             continue;
         if (shown++ == 0)
             screen_out(s->screen, "%-44s %-9s %5s %5s %8s %8s %s\n", "RUN", "STATE", "NODES",

@@ -89,7 +89,7 @@ static int bring_up_local(struct session *s, struct err *e) {
         return 0;
     if (s->config->dry_run)
         return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", s->cluster.name);
-    return provider_up(s, &up, e);
+    return provider_up(s, false, &up, e);
 }
 
 // Sends and starts; afterwards the run goes on by itself.

@@ -5,6 +5,22 @@
 #include "cluster/nodeset.h"
 #include "job/provider.h"
 
+struct up_flags {
+    bool force;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "force",
+     .verbs = "up",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct up_flags, force),
+     .marks = OPTION_NO_ENV,
+     .help = "Drop nodes also where runs still go, or have results that were not fetched. They are "
+             "lost then."},
+};
+static const struct option_table TABLE = {"Up", ROWS, sizeof ROWS / sizeof ROWS[0]};
+
 static void names_json(struct json_out *j, const char *key, const char **names, size_t count) {
     json_array(j, key);
     for (size_t i = 0; i < count; i++)
@@ -119,12 +135,12 @@ static int ask(struct session *s, struct err *e) {
 static int run_up(struct session *s, const struct cli_rest *rest, const void *flags,
                   struct err *e) {
     (void)rest;
-    (void)flags;
+    const struct up_flags *f = flags;
     struct provider_up_result up;
     provider_tell_kept(s);
     if (s->config->dry_run)
         return tell_plan(s, false, e);
-    if (ask(s, e) < 0 || provider_up(s, &up, e) < 0)
+    if (ask(s, e) < 0 || provider_up(s, f->force, &up, e) < 0)
         return -1;
     tell_up(s, &up);
     return 0;
@@ -149,12 +165,16 @@ const struct command cmd_up = {
                      "agent and the trainer there. Doing it again repairs what is missing, makes "
                      "the cluster larger or smaller where the number of nodes has changed, gives "
                      "nodes that run another lease where that has changed, and touches nothing "
-                     "else. Provider aws shows what it would make and cost, and "
+                     "else. Nodes that are no longer wanted are dropped last, when the others "
+                     "are there: up names them, brings the results that only they have, and asks. "
+                     "Provider aws shows what it would make and cost, and "
                      "asks (-y: it does not).",
              .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
                          "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "
                          "hosts\n"
                          "dtctl up --provider aws --instance-type g6.xlarge --nodes 2   # "
                          "instances\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct up_flags),
     .run = run_up,
 };

@@ -16,7 +16,7 @@ static const struct {
     {"hello", xfer_node_hello}, {"push", xfer_node_push}, {"fetch", xfer_node_fetch},
     {"probe", probe_node},      {"start", node_start},    {"follow", node_follow},
     {"status", node_status},    {"stop", node_stop},      {"clean", node_clean},
-    {"prune", xfer_node_prune},
+    {"prune", xfer_node_prune}, {"own", node_own},        {"fetched", node_fetched},
 };
 
 int node_verbs_run(int argc, char **argv) {

@@ -27,6 +27,8 @@ static const char **argument_of(struct node_args *out, const char *name) {
         {"--only", offsetof(struct node_args, only)},
         {"--grace-ms", offsetof(struct node_args, grace_ms)},
         {"--signal", offsetof(struct node_args, signal)},
+        {"--owner", offsetof(struct node_args, owner)},
+        {"--text", offsetof(struct node_args, text)},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0)
@@ -51,6 +53,10 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
             out->again = true;
         else if (strcmp(argv[i], "--join") == 0)
             out->join = true;
+        else if (strcmp(argv[i], "--discard") == 0)
+            out->discard = true;
+        else if (strcmp(argv[i], "--fetched") == 0)
+            out->fetched = true;
         else
             return err_set(e, ERR_USAGE, "--node %s: unexpected '%.60s'", argv[0], argv[i]);
     }
@@ -63,11 +69,34 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
         return err_set(e, ERR_USAGE, "--node %s: --run is missing", argv[0]);
     if (out->run && !str_is_name(out->run, JOB_RUN_BYTES_MAX))
         return err_set(e, ERR_USAGE, "'%.100s' is not a run's id", out->run);
+    if (out->owner && !str_is_name(out->owner, NODE_OWNER_BYTES_MAX))
+        return err_set(e, ERR_USAGE, "'%.100s' is not an owner's id", out->owner);
     return 0;
 }
 
 char *node_run_dir(struct arena *a, const struct node_args *args, const char *run) {
     return arena_printf(a, "%s/runs/%s", args->root, run);
+}
+
+bool node_is_run(struct arena *a, const struct node_args *args, const char *run) {
+    return run[0] != '.' && file_exists(file_join(a, node_run_dir(a, args, run), "job.toml"));
+}
+
+const char *node_run_owner(struct arena *a, const struct node_args *args, const char *run) {
+    char *text = NULL;
+    size_t len = 0;
+    struct err ignored = {0};
+    const char *path = file_join(a, node_run_dir(a, args, run), "owner");
+    if (file_read(a, path, NODE_OWNER_BYTES_MAX + 1, &text, &len, &ignored) < 0)
+        return NULL;
+    text[strcspn(text, "\n")] = 0;
+    if (!str_is_name(text, NODE_OWNER_BYTES_MAX))
+        return NULL;
+    return file_exists(arena_printf(a, "%s/owners/%s", args->root, text)) ? text : NULL;
+}
+
+bool node_run_is_fetched(struct arena *a, const struct node_args *args, const char *run) {
+    return file_exists(file_join(a, node_run_dir(a, args, run), "fetched"));
 }
 
 static int read_some(char *p, size_t len, int64_t end_ms, struct err *e) {

@@ -11,17 +11,26 @@
 
 #include <stdbool.h>
 
+enum { NODE_STOP_MARGIN_MS = 15000, NODE_OWNER_BYTES_MAX = 64, NODE_OWNER_TEXT_BYTES_MAX = 1024 };
+
 struct node_args {    // what the verbs take; absent ones are NULL
     const char *root; // absolute
     const char *run;
-    const char *from, *only, *grace_ms, *signal;
-    bool all, force, once, again, join;
+    const char *from, *only, *grace_ms, *signal, *owner, *text;
+    bool all, force, once, again, join, discard, fetched;
 };
 
 // Reads "--root DIR --run RUN …"; need_run: the run must be named.
 int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node_args *out,
               struct err *e);
 char *node_run_dir(struct arena *a, const struct node_args *args, const char *run);
+bool node_is_run(struct arena *a, const struct node_args *args, const char *run);
+// The id of the cluster that the run is of (`own`); NULL: of none that has its mark here.
+const char *node_run_owner(struct arena *a, const struct node_args *args, const char *run);
+// Whether somebody has the run's results elsewhere.
+bool node_run_is_fetched(struct arena *a, const struct node_args *args, const char *run);
+// Waits until the agent's end of the connection closes.
+int node_await_end(int fd, int64_t wait_ms, struct err *e);
 // One record from standard input; ERR_TIMEOUT after timeout_ms.
 int node_read_record(struct arena *a, int timeout_ms, char **text, size_t *len, struct err *e);
 // Writes all of it to standard output; -1 when nobody reads any more.

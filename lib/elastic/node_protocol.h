@@ -42,7 +42,8 @@
 //                "created_ms":T,"updated_ms":T,"coordinator":true,
 //                "members":[{"name":"…","node_rank":R,"state":"…"}],          coordinator only
 //                "workers":[{"local_rank":L,"rank":R,"pid":P,"state":"running|exited",
-//                            "status":S|null,"signal":"SIGKILL"|null}]}
+//                            "status":S|null,"signal":"SIGKILL"|null}],
+//                "owner":"…"|null,"fetched":true|false}
 //           status follows the shell's convention (128 + signal).
 //
 // stop      --run RUN [--grace-ms N] [--signal NAME]
@@ -50,10 +51,24 @@
 //           {"event":"stopped"} when nothing of the run is left on this node. A run that has ended
 //           already: {"event":"stopped"} at once.
 //
-// clean     --run RUN | --all
+// own       --owner ID --text TEXT
+//           Notes that the cluster ID uses this root: owners/ID, with TEXT for people. A run's
+//           folder has its cluster's ID in the file "owner". stdout: {"event":"owned"}
+//
+// fetched   --run RUN
+//           Notes that the results of a run that is over are elsewhere: runs/RUN/fetched. Until
+//           then they count as existing here alone. stdout: {"event":"fetched"}
+//
+// clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
 //           Removes runs/RUN, or everything below root that dtctl put there, and root when that
-//           left it empty. Runs that are still going are an error "busy" unless --force, which
-//           kills them first. stdout: {"event":"cleaned","removed_bytes":N}
+//           left it empty. Without --owner all is the caller's; with it, runs of other clusters
+//           stay, and while one has its mark here, so do programs and content. Runs that are still
+//           going are an error "busy" unless --force, which kills them first. Runs whose results
+//           were not fetched are an error "exists" unless --discard; --fetched: stdin names further
+//           ones that were, one per line. Nothing is removed unless all may be. stdout:
+//               {"event":"cleaned","removed_bytes":N,
+//                "others":["TEXT of a cluster that still uses the root"],
+//                "left":["name of what else lies in the root"]}
 //
 // States of a run on a node (NODE_STATES): see below; "lost" is what status says of a run that was
 // not over when its agent vanished.
@@ -148,6 +163,8 @@ int node_start(int argc, char **argv);
 int node_follow(int argc, char **argv);
 int node_status(int argc, char **argv);
 int node_stop(int argc, char **argv);
+int node_own(int argc, char **argv);
+int node_fetched(int argc, char **argv);
 int node_clean(int argc, char **argv);
 
 #endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node status`, `stop` and `clean`: what is known of the runs of this node, and ending
-// them.
+// `dtrun --node status` and `stop`: what is known of the runs of this node, and ending them.
 #include "base/clock.h"
 #include "elastic/control.h"
 #include "elastic/node_io.h"
@@ -9,21 +8,21 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { STOP_MARGIN_MS = 15000, RUNS_MAX = 100000 };
+enum { RUNS_MAX = 100000 };
 
 // ---- status ----
 
 struct run_entry {
     char *name;
+    const char *owner;
+    bool fetched;
     const struct json *status;
     enum node_state state;
     int64_t created_ms;
@@ -51,6 +50,8 @@ static int print_run(const struct run_entry *r) {
         else
             json_value(&j, v);
     }
+    json_str(&j, "owner", r->owner);
+    json_bool(&j, "fetched", r->fetched);
     json_end(&j);
     int rc = node_answer(&line);
     strbuf_fini(&line);
@@ -58,14 +59,12 @@ static int print_run(const struct run_entry *r) {
 }
 
 static struct run_entry look_at(struct arena *a, const struct node_args *args, const char *name) {
-    struct run_entry r = {.name = arena_strdup(a, name)};
+    struct run_entry r = {.name = arena_strdup(a, name),
+                          .owner = node_run_owner(a, args, name),
+                          .fetched = node_run_is_fetched(a, args, name)};
     r.status = node_run_state(a, node_run_dir(a, args, name), &r.state, NULL);
     r.created_ms = r.status ? json_get_int(r.status, "created_ms", 0) : 0;
     return r;
-}
-
-static bool is_run(struct arena *a, const struct node_args *args, const char *name) {
-    return name[0] != '.' && file_exists(file_join(a, node_run_dir(a, args, name), "job.toml"));
 }
 
 static size_t list_runs(struct arena *a, const struct node_args *args, struct run_entry **out) {
@@ -73,7 +72,7 @@ static size_t list_runs(struct arena *a, const struct node_args *args, struct ru
     size_t count = 0, room = 0;
     struct run_entry *list = NULL;
     for (struct dirent *entry; d && count < RUNS_MAX && (entry = readdir(d));) {
-        if (!is_run(a, args, entry->d_name))
+        if (!node_is_run(a, args, entry->d_name))
             continue;
         if (count == room) {
             room = room ? room * 2 : 16;
@@ -98,7 +97,7 @@ int node_status(int argc, char **argv) {
     int rc = 0;
     if (node_args(&a, argc, argv, false, &args, &e) < 0)
         return node_fail(&e);
-    if (args.run && !is_run(&a, &args, args.run)) {
+    if (args.run && !node_is_run(&a, &args, args.run)) {
         err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
         rc = node_fail(&e);
     } else if (args.run) {
@@ -116,8 +115,7 @@ int node_status(int argc, char **argv) {
 
 // ---- stop ----
 
-// Waits for the agent's end of the connection to close.
-static int await_end(int fd, int64_t wait_ms, struct err *e) {
+int node_await_end(int fd, int64_t wait_ms, struct err *e) {
     int64_t end_ms = clock_mono_ms() + wait_ms;
     char buf[256];
     for (;;) {
@@ -154,7 +152,7 @@ static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
     strbuf_fini(&line);
     if (rc == 0 && !gone) {
         node_answer_event("stopping");
-        rc = await_end(fd, (grace_ms >= 0 ? grace_ms : 60000) + STOP_MARGIN_MS, e);
+        rc = node_await_end(fd, (grace_ms >= 0 ? grace_ms : 60000) + NODE_STOP_MARGIN_MS, e);
     }
     return rc;
 }
@@ -172,7 +170,7 @@ int node_stop(int argc, char **argv) {
         rc = str_parse_i64(args.grace_ms, 0, 7 * 86400 * 1000, &grace_ms, &e);
     if (rc == 0 && args.signal)
         rc = (signal = proc_signal_parse(args.signal, &e)) < 0 ? -1 : 0;
-    if (rc == 0 && !is_run(&a, &args, args.run))
+    if (rc == 0 && !node_is_run(&a, &args, args.run))
         rc = err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
     if (rc == 0) {
         node_run_state(&a, node_run_dir(&a, &args, args.run), &state, &fd);
@@ -184,82 +182,4 @@ int node_stop(int argc, char **argv) {
     if (rc < 0)
         return node_fail(&e);
     return node_answer_event("stopped") < 0;
-}
-
-// ---- clean ----
-
-static int64_t removed_bytes;
-
-static int add_size(const char *path, const struct stat *st, int type, struct FTW *f) {
-    (void)path;
-    (void)type;
-    (void)f;
-    removed_bytes += (int64_t)st->st_blocks * 512;
-    return 0;
-}
-
-static int remove_tree(const char *path, struct err *e) {
-    enum { OPEN_FOLDERS_MAX = 32 };
-    nftw(path, add_size, OPEN_FOLDERS_MAX, FTW_PHYS);
-    return file_remove_tree(path, e);
-}
-
-static int end_run(struct arena *a, const struct node_args *args, const char *run, struct err *e) {
-    enum node_state state;
-    int fd = -1;
-    const struct json *status = node_run_state(a, node_run_dir(a, args, run), &state, &fd);
-    if (fd < 0)
-        return 0;
-    int rc = 0;
-    if (!args->force) {
-        rc = err_set(e, ERR_BUSY, "run '%s' is %s (try: dtctl stop %s)", run,
-                     node_state_name(state), run);
-    } else {
-        int64_t pid = status ? json_get_int(status, "pid", 0) : 0;
-        if (pid > 1)
-            kill((pid_t)pid, SIGKILL); // its guard ends the workers
-        rc = await_end(fd, STOP_MARGIN_MS, e);
-    }
-    close(fd);
-    return rc;
-}
-
-static int clean_all(struct arena *a, const struct node_args *args, struct err *e) {
-    static const char *const made[] = {"runs",   "cas",   "bin",   "tmp",
-                                       "inputs", "files", "cache", "hashes"};
-    struct run_entry *list;
-    size_t count = list_runs(a, args, &list);
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = end_run(a, args, list[i].name, e);
-    free(list);
-    for (size_t i = 0; i < sizeof made / sizeof *made && rc == 0; i++)
-        rc = remove_tree(file_join(a, args->root, made[i]), e);
-    if (rc == 0)
-        rmdir(args->root); // only when nothing else is there
-    return rc;
-}
-
-int node_clean(int argc, char **argv) {
-    struct arena a = {0};
-    struct node_args args;
-    struct strbuf line = {0};
-    struct err e;
-    removed_bytes = 0;
-    int rc = node_args(&a, argc, argv, false, &args, &e);
-    if (rc == 0 && args.all)
-        rc = clean_all(&a, &args, &e);
-    else if (rc == 0 && args.run)
-        rc = end_run(&a, &args, args.run, &e) < 0
-                 ? -1
-                 : remove_tree(node_run_dir(&a, &args, args.run), &e);
-    else if (rc == 0)
-        rc = err_set(&e, ERR_USAGE, "--node clean: --run or --all is missing");
-    arena_fini(&a);
-    if (rc < 0)
-        return node_fail(&e);
-    strbuf_addf(&line, "{\"event\":\"cleaned\",\"removed_bytes\":%lld}", (long long)removed_bytes);
-    rc = node_answer(&line) < 0;
-    strbuf_fini(&line);
-    return rc;
 }

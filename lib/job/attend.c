@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "job/attend_view.h"
 #include "job/collect.h"
+#include "job/node_runs.h"
 #include "job/replace.h"
 #include "job/revive.h"
 #include "job/summary.h"
@@ -226,6 +227,8 @@ static int finish(struct attention *a, struct err *e) {
     if (follow_name_logs(f, e) < 0 || summary_merge_events(f, e) < 0 ||
         run_save(&s->cluster, run, e) < 0)
         return -1;
+    if (fetch && run->fetched && !run->work_left)
+        node_runs_mark_fetched(f->fleet, run->id);
     struct summary sum = {s, run, f, fetch ? &got : NULL, read_trainer(s, run), s->arena};
     emit_summary(&sum, e);
     return e->code ? -1 : 0;

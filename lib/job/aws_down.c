@@ -7,36 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/aws_lease.h"
-#include "job/node_runs.h"
 #include "sys/file.h"
 
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 3, CONNECT_MS_MAX = 5000 };
-
-// ---- is somebody using it? ---------------------------------------------------------------------
-
-// Nodes that do not answer have nothing to lose: they end anyway.
-static int refuse_if_busy(struct session *s, struct inventory *inv, struct err *e) {
-    struct fleet f;
-    struct node_runs runs = {0};
-    int result;
-    fleet_open(&f, s, inv, NULL, 0);
-    f.env.connect_timeout_ms = CONNECT_MS_MAX;
-    for (size_t i = 0; i < f.count; i++)
-        f.nodes[i].left_out = !inv->nodes[i].dtrun || !inv->nodes[i].dtrun[0];
-    result = fleet_connect(&f, true, e);
-    if (result == 0)
-        result = node_runs_ask(&f, NULL, &runs, e);
-    for (size_t i = 0; i < runs.count && result == 0; i++)
-        if (!runs.items[i].over)
-            result = err_set(e, ERR_BUSY,
-                             "run %s still goes on node '%s' (dtctl stop, or dtctl down --force)",
-                             runs.items[i].run, inv->nodes[runs.items[i].node_index].name);
-    fleet_close(&f);
-    return result;
-}
+enum { ROUNDS_MAX = 3 };
 
 // ---- what it cost ------------------------------------------------------------------------------
 
@@ -150,15 +126,13 @@ static int forget(struct aws_cluster *c, struct err *e) {
     return aws_ssh_remove(s, e) < 0 ? -1 : cluster_forget(&s->cluster, e);
 }
 
-int aws_take_down(struct session *s, bool force, struct provider_down_result *out, struct err *e) {
+int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e) {
     struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
     struct inventory inv = {0};
     bool known = cluster_exists(&s->cluster);
     if (!known && !terraform_was_used(s))
         return 0;
     if (known && cluster_load(&s->cluster, &inv, e) < 0)
-        return -1;
-    if (known && !force && refuse_if_busy(s, &inv, e) < 0)
         return -1;
     out->spent_mils = aws_cluster_spent_mils(s, &inv);
     struct aws_found found = {0};

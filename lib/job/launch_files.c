@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "conf/render.h"
+#include "job/claim.h"
 #include "job/hashing.h"
 #include "job/programs.h"
 #include "job/record.h"
@@ -221,7 +222,8 @@ int launch_files(struct launch *l, struct err *e) {
     // State first: what goes along decides which folder the results may go to.
     if (launch_state(l, e) < 0 || launch_output(l, e) < 0 || (l->native && add_trainer(l, e) < 0) ||
         add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
-        record_add_run(l->session, &l->run, l->common, e) < 0)
+        record_add_run(l->session, &l->run, l->common, e) < 0 ||
+        claim_add_run(l->session, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         if (hashing_run(l->session, l->shards[n], e) < 0)

@@ -2,6 +2,7 @@
 // What the nodes say about runs.
 #include "job/node_runs.h"
 
+#include "base/log.h"
 #include "elastic/node_protocol.h"
 
 #include <string.h>
@@ -57,6 +58,8 @@ static void parse_line(struct arena *a, const char *line, size_t node_index,
         .created_ms = json_get_int(j, "created_ms", 0),
         .updated_ms = json_get_int(j, "updated_ms", 0),
         .coordinator = json_get_bool(j, "coordinator", false),
+        .owner = json_get_str(j, "owner", "")[0] ? name_or(a, j, "owner") : "",
+        .fetched = json_get_bool(j, "fetched", false),
     };
     const char *reason = json_get_str(j, "reason", "");
     r.reason = str_printable(a, reason, strlen(reason));
@@ -113,4 +116,34 @@ int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struc
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = NULL;
     return result;
+}
+
+static void on_marked(void *ctx, const struct transport_result *r) {
+    struct fleet_node *n = ctx;
+    struct err e = {0};
+    if (fleet_answer(r, &e) < 0)
+        log_debug("a node does not know that a run was fetched", "node=%s reason=\"%s\"",
+                  n->info->name, e.text);
+    fleet_done(n, NULL);
+}
+
+static int start_mark(struct fleet_node *n, struct err *e) {
+    const char *rest = n->work;
+    if (!n->up) {
+        fleet_done(n, NULL);
+        return 0;
+    }
+    return transport_collect(n->link, fleet_line(n, "fetched", rest), NULL, 0, on_marked, n, e);
+}
+
+void node_runs_mark_fetched(struct fleet *f, const char *run) {
+    struct err ignored = {0};
+    char *rest = arena_printf(f->session->arena, "--run %s", run);
+    for (size_t i = 0; i < f->count; i++) {
+        f->nodes[i].work = rest;
+        f->nodes[i].left_out = false;
+    }
+    fleet_each(f, NULL, start_mark, &ignored);
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].work = NULL;
 }

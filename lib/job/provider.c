@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "conf/render.h"
+#include "job/claim.h"
 #include "job/programs.h"
 #include "job/record.h"
 #include "job/send.h"
@@ -35,6 +36,17 @@ const struct provider *provider_named(const char *name) {
     return NULL;
 }
 
+// What was found on the node once holds until it is found again; without it nobody would know that
+// the node ever came up.
+static void keep_known(struct inventory_node *n, const struct inventory_node *was) {
+    if (n->arch && n->arch[0])
+        return;
+    n->arch = was->arch;
+    n->cpus = was->cpus;
+    n->gpus = was->gpus;
+    n->memory_bytes = was->memory_bytes;
+}
+
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
                   struct err *e) {
     *out = (struct provider_diff){0};
@@ -59,10 +71,13 @@ int provider_diff(struct session *s, const struct provider *p, struct provider_d
     out->removed = arena_new(s->arena, const char *, out->current.count + 1);
     for (size_t i = 0; i < out->wanted.count; i++) {
         const char *name = out->wanted.nodes[i].name;
-        if (inventory_find(&out->current, name) < 0)
+        int known = inventory_find(&out->current, name);
+        if (known < 0)
             out->added[out->added_count++] = name;
         else
             out->kept[out->kept_count++] = name;
+        if (known >= 0)
+            keep_known(&out->wanted.nodes[i], &out->current.nodes[known]);
     }
     for (size_t i = 0; i < out->current.count; i++)
         if (inventory_find(&out->wanted, out->current.nodes[i].name) < 0)
@@ -111,6 +126,8 @@ static void keep_facts(struct fleet *f, size_t *uploaded) {
         if (n->failed && n->err.code == ERR_HOSTKEY)
             continue;
         n->info->dtrun = n->failed ? "" : n->facts.sha256;
+        if (n->failed && n->up && !n->info->arch[0]) // it may have something of ours
+            n->info->arch = n->ready ? n->facts.arch : "unknown";
         if (n->failed)
             continue;
         n->info->arch = n->facts.arch;
@@ -133,6 +150,8 @@ static int bring_up(struct session *s, const struct provider *p, struct fleet *f
     struct manifest *m = manifest_new();
     f->transfers = true;
     int result = fleet_connect(f, true, e);
+    if (result == 0)
+        result = claim_mark(f, e);
     if (result == 0)
         result = p->check(s, f, e);
     if (result == 0)
@@ -160,7 +179,7 @@ static int keep_options(struct session *s, struct err *e) {
     return result;
 }
 
-static void forget_options(struct session *s) {
+void provider_forget_options(struct session *s) {
     if (!cluster_exists(&s->cluster) && !terraform_was_used(s))
         unlink(config_kept_path(s->config));
 }
@@ -180,19 +199,77 @@ void provider_tell_kept(struct session *s) {
     }
 }
 
-// Before make: what is no longer wanted goes, and the rest is written down, so that `down` always
-// knows what to take away. A provider that ends machines by itself does both in make.
-static int prepare(struct session *s, const struct provider *p, const struct provider_diff *d,
-                   struct err *e) {
-    if (p->take_down)
+// ---- nodes that leave ---------------------------------------------------------------------------
+
+struct leaving {
+    const struct provider *provider;
+    const struct provider_diff *diff;
+    const char *names; // folded; NULL: none
+    bool force;
+};
+
+static bool can_be_asked(const struct session *s) {
+    return s->config->yes || session_can_ask(s);
+}
+
+// Which nodes end: those that are not wanted any more, and those that --replace names.
+static int find_leaving(struct session *s, struct leaving *l, struct err *e) {
+    const struct provider_diff *d = l->diff;
+    const char *replaced = l->provider->take_down ? s->config->aws.replace : "";
+    const char **names = arena_new(s->arena, const char *, d->current.count + 1);
+    size_t *indices = NULL, count = 0, chosen = 0;
+    for (size_t i = 0; i < d->removed_count; i++)
+        names[count++] = d->removed[i];
+    if (replaced[0] && inventory_select(s->arena, &d->current, replaced, &indices, &chosen, e) < 0)
+        return -1;
+    for (size_t i = 0; i < chosen; i++)
+        if (inventory_find(&d->wanted, d->current.nodes[indices[i]].name) >= 0)
+            names[count++] = d->current.nodes[indices[i]].name;
+    l->names = count ? nodeset_fold(s->arena, names, count) : NULL;
+    if (l->names && !can_be_asked(s))
+        return err_set(e, ERR_USAGE,
+                       "up would drop %s from cluster '%s', and there is no terminal to ask on "
+                       "(try: dtctl up -y; dtctl plan shows it)",
+                       l->names, s->cluster.name);
+    return 0;
+}
+
+// What is no longer wanted stays known until the others are there, so that `down` always knows what
+// to take away.
+static int save_all(struct session *s, const struct leaving *l, const struct inventory *inv,
+                    struct err *e) {
+    const struct provider_diff *d = l->diff;
+    struct inventory all = *inv;
+    all.nodes = arena_new(s->arena, struct inventory_node, inv->count + d->removed_count + 1);
+    memcpy(all.nodes, inv->nodes, inv->count * sizeof *inv->nodes);
+    for (size_t i = 0; i < d->removed_count && !l->provider->take_down; i++)
+        all.nodes[all.count++] = d->current.nodes[inventory_find(&d->current, d->removed[i])];
+    return all.count ? cluster_save(&s->cluster, &all, e) : 0;
+}
+
+// Did one of the new nodes fail?
+static bool new_failed(const struct leaving *l, const struct fleet *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed && inventory_find(&l->diff->current, f->nodes[i].info->name) < 0)
+            return true;
+    return false;
+}
+
+// After make and the checks. Machines that end by themselves have been asked about before.
+static int drop(struct session *s, const struct leaving *l, struct err *e) {
+    struct provider_down_options o = {.nodes = l->names,
+                                      .force = l->force,
+                                      .asking = "drop these from the cluster?",
+                                      .way = "dtctl up --force"};
+    struct provider_down_result down;
+    if (provider_down(s, &o, &down, e) == 0)
         return 0;
-    if (d->removed_count) {
-        struct provider_down_result down;
-        const char *names = nodeset_fold(s->arena, d->removed, d->removed_count);
-        if (provider_down(s, names, false, false, &down, e) < 0)
-            return err_wrap(e, "nodes that are no longer wanted");
-    }
-    return cluster_save(&s->cluster, &d->wanted, e);
+    if (e->code == ERR_SOME_FAILED)
+        return err_set(e, ERR_SOME_FAILED,
+                       "%s is to leave cluster '%s' and cannot be cleaned (try: dtctl down --node "
+                       "%s --forget, which drops it)",
+                       l->names, s->cluster.name, l->names);
+    return -1;
 }
 
 // Nodes that make could not make ready are named once, whether they are gone or kept.
@@ -213,15 +290,20 @@ static int verdict(struct session *s, const struct fleet *f, const struct provid
                    nodeset_fold(s->arena, names, failed));
 }
 
-static int settle(struct session *s, struct fleet *f, const struct provider_made *m, int result,
-                  struct err *e) {
+static int settle(struct session *s, struct fleet *f, const struct provider_made *m,
+                  const struct leaving *l, int result, struct err *e) {
     struct err saving = {0};
-    if (cluster_save(&s->cluster, m->inv, &saving) < 0 && result == 0) {
+    bool stays = l->names && !l->provider->take_down && new_failed(l, f);
+    // Other nodes were asked for, and they are not there: the cluster stays what it was.
+    const struct inventory *now = stays ? &l->diff->current : m->inv;
+    if ((stays ? cluster_save(&s->cluster, now, &saving) : save_all(s, l, now, &saving)) < 0 &&
+        result == 0) {
         *e = saving;
         result = -1;
     }
     fleet_report(f);
-    return result == 0 ? verdict(s, f, m, e) : result;
+    result = result == 0 ? verdict(s, f, m, e) : result;
+    return result < 0 && stays ? err_wrap(e, "%s stays in the cluster", l->names) : result;
 }
 
 bool provider_made_failed(const struct provider_made *m, const char *name) {
@@ -244,149 +326,63 @@ static void open_made(struct fleet *f, struct session *s, const struct provider_
     fleet_open(f, s, inv, ready, count);
 }
 
-int provider_up(struct session *s, struct provider_up_result *out, struct err *e) {
-    const struct provider *p = provider_of(s->config);
-    struct provider_diff diff;
+// A cluster of which nothing was ever reached is none.
+static bool is_nothing(const struct leaving *l, const struct inventory *inv) {
+    for (size_t i = 0; i < inv->count; i++)
+        if (l->provider->take_down || inv->nodes[i].arch[0])
+            return false;
+    return l->diff->current.count == 0;
+}
+
+static int bring_up_made(struct session *s, struct leaving *l, struct provider_made *made,
+                         struct provider_up_result *out, struct err *e) {
     struct fleet f;
-    int64_t started = clock_mono_ms();
-    *out = (struct provider_up_result){0};
-    struct provider_made made = {.inv = &out->inventory};
-    if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        (p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &diff, e) < 0 ||
-        keep_options(s, e) < 0 || prepare(s, p, &diff, e) < 0)
-        return -1;
-    out->inventory = diff.wanted;
-    if (p->make(s, &diff.current, &made, e) < 0) {
-        forget_options(s);
-        return -1;
-    }
-    open_made(&f, s, &made);
-    int result = f.count ? bring_up(s, p, &f, made.phases, e) : 0;
+    open_made(&f, s, made);
+    int result = f.count ? bring_up(s, l->provider, &f, made->phases, e) : 0;
     keep_facts(&f, &out->uploaded);
-    if (made.phases)
-        phases_finish(made.phases, made.outside_ms, made.boot_ms);
-    out->phases = made.phases;
-    result = settle(s, &f, &made, result, e);
+    if (made->phases)
+        phases_finish(made->phases, made->outside_ms, made->boot_ms);
+    out->phases = made->phases;
+    result = settle(s, &f, made, l, result, e);
     struct err leaving = {0};
     if (record_leave(&f, &leaving) < 0 && result == 0) {
         *e = leaving;
         result = -1;
     }
     fleet_close(&f);
+    return result;
+}
+
+int provider_up(struct session *s, bool force, struct provider_up_result *out, struct err *e) {
+    const struct provider *p = provider_of(s->config);
+    struct provider_diff diff;
+    struct leaving l = {.provider = p, .diff = &diff, .force = force};
+    int64_t started = clock_mono_ms();
+    *out = (struct provider_up_result){0};
+    struct provider_made made = {.inv = &out->inventory};
+    if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+        (p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &diff, e) < 0 ||
+        find_leaving(s, &l, e) < 0)
+        return -1;
+    bool later = l.names && !p->take_down; // nodes are dropped when the others are there
+    if (l.names && p->take_down && provider_check_losses(s, &diff.current, l.names, force, e) < 0)
+        return -1;
+    if ((!later && keep_options(s, e) < 0) ||
+        (!p->take_down && save_all(s, &l, &diff.wanted, e) < 0))
+        return -1;
+    out->inventory = diff.wanted;
+    if (p->make(s, &diff.current, &made, e) < 0) {
+        provider_forget_options(s);
+        return -1;
+    }
+    int result = bring_up_made(s, &l, &made, out, e);
+    if (result < 0 && is_nothing(&l, &out->inventory)) {
+        struct err ignored = {0};
+        cluster_forget(&s->cluster, &ignored);
+        provider_forget_options(s);
+    }
+    if (result == 0 && later && (drop(s, &l, e) < 0 || keep_options(s, e) < 0))
+        result = -1;
     out->took_ms = clock_mono_ms() - started;
-    return result;
-}
-
-// ---- down --------------------------------------------------------------------------------------
-
-struct down_work {
-    bool force;
-    uint64_t bytes;
-};
-
-static void on_cleaned(void *ctx, const struct transport_result *r) {
-    struct fleet_node *n = ctx;
-    struct down_work *w = n->work;
-    struct arena a = {0};
-    struct json *j = NULL;
-    struct err e = {0}, ignored = {0};
-    if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0)
-        w->bytes = (uint64_t)json_get_int(j, "removed_bytes", 0);
-    if (e.code == ERR_BUSY)
-        err_wrap(&e, "it still works (dtctl stop, or dtctl down --force)");
-    arena_fini(&a);
-    fleet_done(n, &e);
-}
-
-static int start_clean(struct fleet_node *n, struct err *e) {
-    struct down_work *w = n->work;
-    return transport_collect(n->link, fleet_line(n, "clean", w->force ? "--all --force" : "--all"),
-                             NULL, 0, on_cleaned, n, e);
-}
-
-// Drops the nodes that were cleaned from the inventory; the rest stays known.
-static int forget_nodes(struct session *s, struct inventory *inv, const struct fleet *f,
-                        bool forget, struct err *e) {
-    struct inventory rest = *inv;
-    rest.nodes = arena_new(s->arena, struct inventory_node, inv->count);
-    rest.count = 0;
-    for (size_t i = 0; i < inv->count; i++) {
-        bool gone = false;
-        for (size_t k = 0; k < f->count; k++)
-            gone |= f->nodes[k].info == &inv->nodes[i] && (!f->nodes[k].failed || forget);
-        if (!gone)
-            rest.nodes[rest.count++] = inv->nodes[i];
-    }
-    return rest.count ? cluster_save(&s->cluster, &rest, e) : cluster_forget(&s->cluster, e);
-}
-
-static int clean_nodes(struct session *s, const struct provider *p, struct inventory *inv,
-                       const char *nodes, bool force, bool forget, struct provider_down_result *out,
-                       struct err *e) {
-    struct fleet f;
-    size_t *indices = NULL, count = 0;
-    if (inventory_select(s->arena, inv, nodes, &indices, &count, e) < 0)
-        return -1;
-    fleet_open(&f, s, inv, indices, count);
-    struct down_work *work = arena_new(s->arena, struct down_work, count ? count : 1);
-    for (size_t i = 0; i < count; i++) {
-        work[i].force = force;
-        f.nodes[i].work = &work[i];
-    }
-    int result = fleet_connect(&f, true, e);
-    if (result == 0)
-        result = fleet_each(&f, "clean", start_clean, e);
-    for (size_t i = 0; i < count && result == 0; i++) {
-        struct err why = {0};
-        if (!f.nodes[i].failed && p->give_back(s, f.nodes[i].info, &why) < 0)
-            fleet_fail(&f.nodes[i], &why);
-        out->removed += !f.nodes[i].failed;
-        out->bytes += work[i].bytes;
-    }
-    if (result == 0)
-        result = forget_nodes(s, inv, &f, forget, e);
-    fleet_report(&f);
-    if (result == 0 && !forget)
-        result = fleet_verdict(&f, "down", e);
-    fleet_close(&f);
-    return result;
-}
-
-static int take_down(struct session *s, const char *nodes, bool force, bool forget,
-                     struct provider_down_result *out, struct err *e) {
-    struct inventory inv = {0};
-    const struct provider *wanted = provider_of(s->config);
-    // Without its key nobody sees whether something runs there.
-    if (wanted->find && wanted->find(s, !force, e) < 0)
-        return -1;
-    // An `up` that was cut leaves instances before it leaves an inventory.
-    bool known = cluster_exists(&s->cluster);
-    if (!known && !terraform_was_used(s))
-        return 0; // down already
-    if (known && cluster_load(&s->cluster, &inv, e) < 0)
-        return -1;
-    const struct provider *p = provider_named(known ? inv.provider : provider_aws.name);
-    if (!p)
-        return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
-                       s->cluster.inventory_path, inv.provider);
-    if (!p->take_down)
-        return clean_nodes(s, p, &inv, nodes, force, forget, out, e);
-    if ((nodes && *nodes) || forget)
-        return err_set(e, ERR_USAGE,
-                       "provider %s ends all nodes at once: --node and --forget would leave "
-                       "instances that cost money; dtctl up --nodes N makes a cluster smaller",
-                       p->name);
-    return p->take_down(s, force, out, e);
-}
-
-int provider_down(struct session *s, const char *nodes, bool force, bool forget,
-                  struct provider_down_result *out, struct err *e) {
-    char **runs = NULL;
-    *out = (struct provider_down_result){0};
-    if (cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        cluster_runs(&s->cluster, &runs, &out->runs_left, e) < 0)
-        return -1;
-    int result = take_down(s, nodes, force, forget, out, e);
-    forget_options(s);
     return result;
 }

@@ -50,8 +50,7 @@ struct provider {
     int (*give_back)(struct session *s, const struct inventory_node *n, struct err *e);
     // Instead of cleaning nodes and give_back: ends all machines. Then make also takes away those
     // that are no longer wanted, and writes the inventory itself.
-    int (*take_down)(struct session *s, bool force, struct provider_down_result *out,
-                     struct err *e);
+    int (*take_down)(struct session *s, struct provider_down_result *out, struct err *e);
     bool costs; // money: up asks
 };
 
@@ -80,22 +79,37 @@ struct provider_up_result {
     int64_t took_ms;
 };
 // Locks the cluster, makes, connects, installs, checks, writes the inventory.
-int provider_up(struct session *s, struct provider_up_result *out, struct err *e);
+// Nodes that leave are dropped last, as by provider_down. force: whatever is lost with them.
+int provider_up(struct session *s, bool force, struct provider_up_result *out, struct err *e);
+
+struct provider_down_options {
+    const char *nodes;  // NULL: all
+    const char *way;    // what does it whatever is lost, such as "dtctl down --force"
+    bool force;         // ends runs, and loses results that were not fetched
+    bool forget;        // nodes that cannot be reached are dropped; what is on them stays
+    bool dry_run;       // only says what would go
+    const char *asking; // the question; NULL: the usual one
+};
 
 struct provider_down_result {
-    size_t removed;   // nodes cleaned
-    uint64_t bytes;   // freed on them
-    size_t runs_left; // folders of runs on the operator's side
+    size_t removed;              // nodes cleaned
+    uint64_t bytes;              // freed on them
+    size_t runs_here, runs_none; // of the runs recorded on this side: with results here, without
     // Where the machines themselves were ended:
     bool made_here;
     size_t swept;         // things that no state knew
     const char *verified; // what was seen to be gone, as a sentence
     int64_t spent_mils;   // thousandths of a dollar; -1: not known
 };
-int aws_take_down(struct session *s, bool force, struct provider_down_result *out, struct err *e);
-// Stops nothing by itself: a node with runs going is an error unless force. forget: nodes that
-// cannot be reached are dropped from the inventory all the same. nodes NULL: all.
-int provider_down(struct session *s, const char *nodes, bool force, bool forget,
+int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e);
+// Results that only these nodes have are fetched first. A run that goes on is an error, and so are
+// results that cannot be fetched, unless force. On a terminal somebody is asked.
+// Before machines end that are these nodes of the inventory: brings what only they have, or
+// refuses.
+int provider_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
+                          struct err *e);
+void provider_forget_options(struct session *s); // of a cluster that is no more
+int provider_down(struct session *s, const struct provider_down_options *o,
                   struct provider_down_result *out, struct err *e);
 
 #endif

@@ -20,6 +20,7 @@ enum { KIND_COUNT = sizeof KINDS / sizeof KINDS[0] };
 // The inventory last: with it the cluster is known.
 const char *const record_files[] = {
     "id_ed25519.pub",
+    "owner",
     "known_hosts",
     "up.toml",
     "terraform/lease",

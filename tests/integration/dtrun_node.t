@@ -23,7 +23,7 @@ all_dead() {
 }
 fresh() {
     local n
-    for n in n?; do [ ! -d "$n" ] || node "${n#n}" clean --all --force >/dev/null; done
+    for n in n?; do [ ! -d "$n" ] || node "${n#n}" clean --all --force --discard >/dev/null; done
     rm -rf got.* pid.* offsets.* go
 }
 hosts_down() { fresh; } # at the end, however it comes: no agent stays behind
@@ -178,6 +178,6 @@ wait_for 10 has_event 0 workers-started
 run node 0 clean --all
 is "$status" 1 'a running run is not cleaned away'
 like "$out" '"code":"busy"' 'but called busy'
-run node 0 clean --all --force
+run node 0 clean --all --force --discard
 is "$status $([ -e n0 ] && echo there)" '0 ' 'unless forced'
 done_testing

@@ -156,7 +156,7 @@ like "$(dtctl ps -a | grep "$lost")" 'lost +[0-9].* lost' 'and ps has it'
 part
 lost=$(id)
 wait_for 20 over "$lost"
-dtctl up --nodes 2 -y >/dev/null 2>&1
+dtctl up --nodes 2 -y --force >/dev/null 2>&1
 run dtctl fetch "$lost"
 is "$status" 4 'a node that left the cluster takes its part with it'
 like "$err" "node 'node2': it is no longer in the cluster" 'which is said'

@@ -40,7 +40,7 @@ is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 3 'the inventory has
 is "$(stat -c %a .dtctl/default)" 700 'the folder is the owner'"'"'s alone'
 run dtctl up --nodes 3 --json
 like "$out" '"installed":0' 'up again installs nothing'
-run dtctl up --nodes 2
+run dtctl up -y --nodes 2
 is "$status" 0 'up with fewer nodes'
 ok 'takes the third away' test ! -e .dtctl/default/nodes/node2
 run dtctl status --json
@@ -223,7 +223,7 @@ run dtctl down --dry-run
 is "$status" 0 'down, dry'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
 run dtctl down
-is "$status" 3 'down while a run goes on is refused'
+is "$status" 1 'down while a run goes on is refused'
 like "$err" 'dtctl stop' 'with the way out'
 ok 'and leaves the inventory' test -f .dtctl/default/cluster.toml
 dtctl stop -q >/dev/null 2>&1
@@ -319,7 +319,7 @@ is "$status" 0 'doctor finds nothing bad'
 like "$out" 'every node reaches every other' 'and the network fine'
 run dtctl down
 is "$status" 0 'down'
-like "$err" 'left on this side: results of' 'says what it leaves'
+like "$err" '[0-9]+ runs have their results on this side' 'says what it leaves'
 is "$(ls -A .dtctl/default/nodes)" '' 'nothing is left of the nodes'
 run dtctl down
 is "$status" 0 'down again does no harm'

@@ -153,13 +153,70 @@ else
     skip 7 'no blackhole routes here'
 fi
 config root@node1 "root@$net.1" root@node3
-run dtctl up
+run dtctl up -y
 is "$status" 3 'two names of one machine'
 like "$err" "same machine and login as node 'node1'" 'are found out'
-config root@node1 root@nosuchhost.invalid
-run dtctl up
+dtctl down -q >/dev/null 2>&1
+
+# ---- other hosts --------------------------------------------------------------------------------
+config root@node1 root@node2
+dtctl up -q >/dev/null 2>&1
+id=$(dtctl train -d --name kept -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RANK' 2>/dev/null)
+precious() { on "$1" test -s "/root/.dtctl/runs/$id/output/p-$(($1 - 1))"; }
+wait_for 20 precious 1 && wait_for 20 precious 2
+run dtctl up -y --host root@nosuchhost.invalid
 is "$status" 3 'a name that does not resolve'
 like "$err" 'nosuchhost.invalid' 'is named'
+like "$err" 'node\[1-2\] stays in the cluster' 'the cluster stays what it was'
+ok 'with what it has' precious 1
+is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 2 'with all its nodes'
+is "$(grep -c nosuch .dtctl/default/up.toml)" 0 'and the name is not kept'
+run dtctl up --host root@node3
+is "$status" 2 'other hosts: not without a word'
+like "$err" 'up would drop node\[1-2\]' 'that names who goes'
+run dtctl up -y --host root@node3
+is "$status" 0 'the new one first, then the results, then the old ones go' || diag "$err"
+is "$(cat .dtctl/default/runs/"$id"/output/p-*)" 'precious
+precious' 'nothing is lost'
+ok 'and nothing left' on 1 test ! -e /root/.dtctl
+run dtctl up -y --host root@node3 --host root@nosuchhost.invalid
+is "$status" 3 'one more, that never comes up'
+run dtctl up -y --host root@node3
+is "$status" 0 'is dropped without being reached' || diag "$err"
+link_down 3
+run dtctl up -y --host root@node1
+is "$status" 3 'a node that cannot be reached cannot be cleaned'
+like "$err" 'node3 is to leave .* \(try: dtctl down --node node3 --forget' 'and there is a way'
+run dtctl down --node node3 --forget
+is "$status" 0 'which works' || diag "$err"
+link_up 3
+dtctl down -q >/dev/null 2>&1
+# ---- two clusters on one host -------------------------------------------------------------------
+config root@node1
+mkdir second
+cp dtctl.toml second
+on 1 rm -rf /root/.dtctl # a cluster whose folder is gone left its mark there
+dtctl up -q >/dev/null 2>&1
+(cd second && dtctl up -q && dtctl push ../dtctl.toml --to extra) >/dev/null 2>&1
+id=$(dtctl train -d --name mine -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RANK' 2>/dev/null)
+wait_for 20 precious 1
+going=$(dtctl train -d --name going -- sleep 60 2>/dev/null)
+cd second || exit 1
+run dtctl down
+is "$status" 0 'down of one cluster, while a run of the other goes on' || diag "$err"
+like "$err" "node1: programs and content stay there for cluster 'default' in root@operator:$WORK" \
+    'says whose is left'
+ok 'its results stay' precious 1
+cd ..
+run dtctl stop "$going"
+is "$status" 0 'its run goes on' || diag "$err"
+run dtctl fetch "$id"
+is "$status $(cat .dtctl/default/runs/"$id"/output/p-0)" '0 precious' 'and can be fetched'
+run dtctl down
+is "$status" 0 'down of the other' || diag "$err"
+like "$err" "node1: this stays in dtctl's folder there, .*: extra" 'names what push put there'
+is "$(on 1 ls /root/.dtctl)" extra 'and leaves nothing else'
+
 config 'root@node[1-'
 run dtctl up
 is "$status" 2 'a node set that is wrong is a configuration error'

@@ -21,7 +21,7 @@ run dtctl config show --given
 like "$out" "nodes = 3 .*up.toml:2" 'config show names where it comes from'
 run env DTCTL_CLUSTER_NODES=2 dtctl plan
 like "$out" '- node2' 'a variable goes before what is kept'
-run dtctl up --nodes 2 --provider local
+run dtctl up -y --nodes 2 --provider local
 is "$status" 0 'up --nodes 2' || diag "$err"
 unlike "$err" 'says 2' 'told the same as the file: nothing differs'
 is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 2 'takes one away'
@@ -39,9 +39,8 @@ like "$err" 'up.toml:1:' 'of that line'
 rm "$kept"
 
 run dtctl up -c other --provider hosts --host root@127.0.0.1:1 --json
-is "$(grep -c hosts .dtctl/other/up.toml)" 2 'another cluster, of hosts that do not answer'
-run dtctl down -c other --forget
-ok 'given up, it is forgotten, too' test ! -e .dtctl/other/up.toml
+is "$status" 3 'another cluster, of hosts that do not answer'
+ok 'is none, and keeps nothing' test ! -e .dtctl/other/up.toml -a ! -e .dtctl/other/cluster.toml
 
 # ---- init ---------------------------------------------------------------------------------------
 region_of() { # VARIABLE=VALUE…: the line of the file that init writes

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking nodes away: what only they have is brought here first, and what others have there stays.
+#include "job/provider.h"
+
+#include "base/log.h"
+#include "job/aws_lease.h"
+#include "job/claim.h"
+#include "job/losses.h"
+#include "job/terraform.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+enum { ENDING_CONNECT_MS_MAX = 5000 };
+
+struct down_work {
+    const char *rest;    // of the command line
+    const char *fetched; // runs, one per line
+    size_t fetched_bytes;
+    uint64_t bytes;
+};
+
+struct down {
+    struct session *session;
+    const struct provider *provider;
+    const struct provider_down_options *options;
+    struct inventory inv;
+    struct fleet fleet;
+    struct losses_rules rules;
+    struct losses losses;
+    struct provider_down_result *out;
+};
+
+// ---- cleaning nodes -----------------------------------------------------------------------------
+
+// Its strings that say what is still there, each in a sentence.
+static void tell_list(const struct fleet_node *n, const struct json *list, const char *what) {
+    struct session *s = n->fleet->session;
+    for (const struct json *v = list && list->type == JSON_ARRAY ? list->child : NULL; v;
+         v = v->next)
+        if (v->type == JSON_STR)
+            screen_note(s->screen, "%s: %s %s", n->info->name, what,
+                        str_printable(s->arena, v->str, v->len));
+}
+
+static void on_cleaned(void *ctx, const struct transport_result *r) {
+    struct fleet_node *n = ctx;
+    struct down_work *w = n->work;
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err e = {0}, ignored = {0};
+    if (fleet_answer(r, &e) == 0 && json_parse(&a, r->out, r->out_len, &j, &ignored) == 0) {
+        w->bytes = (uint64_t)json_get_int(j, "removed_bytes", 0);
+        tell_list(n, json_get(j, "others"), "programs and content stay there for");
+        tell_list(n, json_get(j, "left"),
+                  "this stays in dtctl's folder there, which push put there:");
+    }
+    arena_fini(&a);
+    fleet_done(n, &e);
+}
+
+static int start_clean(struct fleet_node *n, struct err *e) {
+    const struct down_work *w = n->work;
+    return transport_collect(n->link, fleet_line(n, "clean", w->rest), w->fetched, w->fetched_bytes,
+                             on_cleaned, n, e);
+}
+
+// Drops the nodes that were cleaned from the inventory; the rest stays known.
+static int forget_nodes(struct down *d, struct err *e) {
+    struct session *s = d->session;
+    struct inventory rest = d->inv;
+    rest.nodes = arena_new(s->arena, struct inventory_node, d->inv.count);
+    rest.count = 0;
+    for (size_t i = 0; i < d->inv.count; i++) {
+        bool gone = false;
+        for (size_t k = 0; k < d->fleet.count; k++)
+            gone |= d->fleet.nodes[k].info == &d->inv.nodes[i] &&
+                    (!d->fleet.nodes[k].failed || d->options->forget);
+        if (!gone)
+            rest.nodes[rest.count++] = d->inv.nodes[i];
+    }
+    return rest.count ? cluster_save(&s->cluster, &rest, e) : cluster_forget(&s->cluster, e);
+}
+
+static int prepare_work(struct down *d, struct down_work **out, struct err *e) {
+    struct session *s = d->session;
+    struct strbuf text = {0};
+    const char *id = NULL;
+    if (claim_id(s, &id, e) < 0)
+        return -1;
+    for (size_t i = 0; i < d->losses.fetched_count; i++)
+        strbuf_addf(&text, "%s\n", d->losses.fetched[i]);
+    const char *list = arena_strdup(s->arena, strbuf_cstr(&text));
+    const char *rest = arena_printf(s->arena, "--all --fetched --owner %s%s", id,
+                                    d->options->force ? " --force --discard" : "");
+    struct down_work *work = arena_new(s->arena, struct down_work, d->fleet.count + 1);
+    for (size_t i = 0; i < d->fleet.count; i++) {
+        work[i] = (struct down_work){.rest = rest, .fetched = list, .fetched_bytes = text.len};
+        d->fleet.nodes[i].work = &work[i];
+    }
+    strbuf_fini(&text);
+    *out = work;
+    return 0;
+}
+
+static int clean_nodes(struct down *d, struct err *e) {
+    struct fleet *f = &d->fleet;
+    struct down_work *work = NULL;
+    // The connections may have been lost while results came.
+    if (prepare_work(d, &work, e) < 0 || fleet_each(f, "clean", start_clean, e) < 0)
+        return -1;
+    for (size_t i = 0; i < f->count; i++) {
+        struct err why = {0};
+        if (!f->nodes[i].failed && !f->nodes[i].left_out &&
+            d->provider->give_back(d->session, f->nodes[i].info, &why) < 0)
+            fleet_fail(&f->nodes[i], &why);
+        d->out->removed += !f->nodes[i].failed;
+        d->out->bytes += work[i].bytes;
+    }
+    if (forget_nodes(d, e) < 0)
+        return -1;
+    fleet_report(f);
+    return d->options->forget ? 0 : fleet_verdict(f, "down", e);
+}
+
+// ---- before -------------------------------------------------------------------------------------
+
+static void tell(const struct down *d) {
+    const struct fleet *f = &d->fleet;
+    struct screen *screen = d->session->screen;
+    struct strbuf text = {0};
+    struct json_out j;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct inventory_node *n = f->nodes[i].info;
+        const char *why = f->nodes[i].failed
+                              ? arena_printf(d->session->arena, " (%s)", f->nodes[i].err.text)
+                              : "";
+        if (d->provider->take_down)
+            screen_out(screen, "would end %s %s%s\n", n->name, n->instance_id, why);
+        else
+            screen_out(screen, "would clean %s: %s%s\n", n->name, n->root, why);
+    }
+    losses_tell(&d->losses);
+    if (!d->options->dry_run)
+        return;
+    screen_event(&text, &j, "would-remove");
+    json_array(&j, "nodes");
+    for (size_t i = 0; i < f->count; i++)
+        json_str(&j, NULL, f->nodes[i].info->name);
+    json_end(&j);
+    json_array(&j, "not_fetched");
+    for (size_t i = 0; i < d->losses.count; i++)
+        json_str(&j, NULL, d->losses.items[i].run);
+    json_end(&j);
+    json_str(&j, "going", d->losses.going ? d->losses.going->run : NULL);
+    screen_event_end(screen, &text, &j);
+}
+
+// What costs nothing to repeat needs no answer where nobody can give one; what would be lost is
+// refused later, whoever asks.
+static int ask(const struct down *d, struct err *e) {
+    struct session *s = d->session;
+    if (s->config->yes || !session_can_ask(s))
+        return 0;
+    tell(d);
+    const char *usual = d->provider->take_down ? "end these?" : "remove these?";
+    int yes = session_ask(s, d->options->asking ? d->options->asking : usual, e);
+    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
+}
+
+// Whoever never came up has nothing of ours.
+static bool was_never_up(const struct inventory_node *n) {
+    return !n->arch[0] && n->transport == INVENTORY_SSH;
+}
+
+// By node of the fleet.
+static const bool *gone_of(struct down *d, const size_t *indices, size_t count) {
+    const bool *all = aws_lease_gone(&d->fleet, &d->inv);
+    bool *gone = arena_new(d->session->arena, bool, count + 1);
+    for (size_t i = 0; i < count; i++)
+        gone[i] = all[indices[i]];
+    return gone;
+}
+
+static int look(struct down *d, const size_t *indices, size_t count, struct err *e) {
+    struct session *s = d->session;
+    struct fleet *f = &d->fleet;
+    bool ends = d->provider->take_down != NULL;
+    fleet_open(f, s, &d->inv, indices, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct inventory_node *n = f->nodes[i].info;
+        f->nodes[i].left_out =
+            ends ? d->options->force || !n->dtrun || !n->dtrun[0] : was_never_up(n);
+    }
+    if (ends) // who does not answer ends all the same
+        f->env.connect_timeout_ms = ENDING_CONNECT_MS_MAX;
+    d->rules = (struct losses_rules){
+        .force = d->options->force, .machines_end = ends, .way = d->options->way};
+    if (fleet_connect(f, true, e) < 0)
+        return -1;
+    if (ends && fleet_failures(f))
+        d->rules.gone = gone_of(d, indices, count);
+    return losses_find(f, &d->rules, &d->losses, e);
+}
+
+static int take_down(struct down *d, struct err *e) {
+    struct session *s = d->session;
+    const struct provider_down_options *o = d->options;
+    const struct provider *wanted = provider_of(s->config);
+    size_t *indices = NULL, count = 0;
+    // Without its key nobody sees whether something runs there.
+    if (wanted->find && wanted->find(s, !o->force, e) < 0)
+        return -1;
+    // An `up` that was cut leaves instances before it leaves an inventory.
+    bool known = cluster_exists(&s->cluster);
+    if (!known && !terraform_was_used(s))
+        return 0; // down already
+    if (known && cluster_load(&s->cluster, &d->inv, e) < 0)
+        return -1;
+    d->provider = provider_named(known ? d->inv.provider : provider_aws.name);
+    if (!d->provider)
+        return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
+                       s->cluster.inventory_path, d->inv.provider);
+    if (d->provider->take_down && ((o->nodes && *o->nodes) || o->forget))
+        return err_set(e, ERR_USAGE,
+                       "provider %s ends all nodes at once: --node and --forget would leave "
+                       "instances that cost money; dtctl up --nodes N makes a cluster smaller",
+                       d->provider->name);
+    if ((known && inventory_select(s->arena, &d->inv, o->nodes, &indices, &count, e) < 0) ||
+        look(d, indices, count, e) < 0)
+        return -1;
+    if (o->dry_run) {
+        tell(d);
+        return 0;
+    }
+    if (ask(d, e) < 0 || losses_settle(&d->losses, e) < 0)
+        return -1;
+    return d->provider->take_down ? d->provider->take_down(s, d->out, e) : clean_nodes(d, e);
+}
+
+int provider_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
+                          struct err *e) {
+    const struct provider_down_options o = {.way = "dtctl up --force", .force = force};
+    struct down d = {.session = s, .options = &o, .provider = provider_named(inv->provider)};
+    size_t *indices = NULL, count = 0;
+    d.inv = *inv;
+    int result = inventory_select(s->arena, inv, nodes, &indices, &count, e);
+    if (result == 0)
+        result = look(&d, indices, count, e);
+    if (result == 0)
+        result = losses_settle(&d.losses, e);
+    fleet_close(&d.fleet);
+    return result;
+}
+
+static int count_runs(struct session *s, struct provider_down_result *out, struct err *e) {
+    char **runs = NULL;
+    size_t count = 0;
+    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct run r;
+        struct err ignored = {0};
+        bool here = run_load(&s->cluster, runs[i], &r, &ignored) == 0 && r.fetched &&
+                    file_exists(r.output_dir);
+        *(here ? &out->runs_here : &out->runs_none) += 1;
+    }
+    return 0;
+}
+
+int provider_down(struct session *s, const struct provider_down_options *o,
+                  struct provider_down_result *out, struct err *e) {
+    struct down d = {.session = s, .options = o, .out = out};
+    *out = (struct provider_down_result){0};
+    if (!o->dry_run && cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+        return -1;
+    int result = take_down(&d, e);
+    fleet_close(&d.fleet);
+    if (!o->dry_run)
+        provider_forget_options(s);
+    return result < 0 ? -1 : count_runs(s, out, e);
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What a run produced exists somewhere until its owner says --force: down and up with fewer nodes
+# bring what only the nodes have, or refuse.
+# shellcheck disable=SC2012,SC2016,SC2317 # plain names; the workers' shell expands; called by ok
+source "${0%/*}/../lib.sh"
+
+answer() { "$SRC/tests/tools/answer.py" 30 "$@"; }
+over() { ! dtctl ps 2>/dev/null | grep -qE 'starting|joining|running|waiting|stopping|started'; }
+detach() { # NAME [FLAG…]: a run that leaves a word of each rank on its node
+    dtctl train --detach --name "$@" -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RANK' 2>/dev/null
+    wait_for 20 over || diag "$(dtctl ps)"
+}
+on_nodes() { ls .dtctl/default/nodes/*/runs/"$1"/output/p-* 2>/dev/null | wc -l; }
+
+dtctl up -q >/dev/null || diag 'up failed'
+id=$(detach first)
+is "$(on_nodes "$id")" 2 'a run that was left: its results are on the nodes'
+run dtctl down --dry-run
+is "$status" 0 'down --dry-run'
+like "$out" "$id: its results are on the nodes alone, and would be fetched first" 'names it'
+run dtctl down --dry-run --json
+like "$out" "\"not_fetched\":\[\"$id\"\]" 'also for programs'
+run answer 'remove these? [y/N]' 'n\n' -- dtctl down
+is "$status" 1 'down asks on a terminal; no is an end'
+like "$out" "would clean node0.*$id: its results are on the nodes alone" 'after it said what goes'
+is "$(on_nodes "$id")" 2 'nothing is gone'
+run answer 'remove these? [y/N]' '\x03' -- dtctl down
+is "$status $(on_nodes "$id")" '130 2' 'nor by Ctrl-C'
+run dtctl down
+is "$status" 0 'down brings them first' || diag "$err"
+is "$(cat .dtctl/default/runs/"$id"/output/p-*)" 'precious
+precious' 'they are here'
+like "$err" '1 run has its results on this side' 'and it says so'
+ok 'and the nodes are clean' test ! -e .dtctl/default/nodes/node0
+
+# ---- what cannot be fetched --------------------------------------------------------------------
+dtctl up -q >/dev/null
+id=$(detach stuck --output blocked/out)
+rm -r blocked
+: >blocked
+run dtctl down -y
+is "$status" 1 'results that cannot be fetched: down -y refuses'
+like "$err" "results of 1 run are on .* alone.*$id.*try: dtctl fetch $id, or dtctl down --force" \
+    'with the name and both ways on'
+is "$(on_nodes "$id")" 2 'nothing is gone'
+ok 'the cluster is up' test -e .dtctl/default/cluster.toml
+mv ".dtctl/default/runs/$id" kept
+run dtctl down -y
+is "$status" 1 'nor without a record of the run here'
+is "$(on_nodes "$id")" 2 'is it gone'
+mv kept ".dtctl/default/runs/$id"
+rm blocked
+run dtctl down -y
+is "$status" 0 'when they can come, they come' || diag "$err"
+is "$(cat blocked/out/p-* | sort -u)" precious 'to where they belong'
+
+# ---- fewer nodes -------------------------------------------------------------------------------
+dtctl up -q >/dev/null
+id=$(detach fewer)
+run dtctl up --nodes 1
+is "$status" 2 'up that drops a node needs a word'
+like "$err" 'up would drop node1 from cluster .default.' 'names the node'
+run answer 'drop these from the cluster? [y/N]' 'n\n' -- dtctl up --nodes 1
+is "$status" 1 'on a terminal it asks'
+is "$(on_nodes "$id") $(grep -c '\[\[node' .dtctl/default/cluster.toml)" '2 2' 'no changes nothing'
+is "$(grep -c nodes .dtctl/default/up.toml)" 0 'and keeps nothing of it'
+run dtctl up --nodes 1 -y
+is "$status" 0 'up -y' || diag "$err"
+is "$(cat .dtctl/default/runs/"$id"/output/p-* | wc -l)" 2 'brings the results first'
+is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 1 'and drops the node'
+
+# ---- a run that goes on, and force -------------------------------------------------------------
+id=$(dtctl train --detach --name going -- sleep 60 2>/dev/null)
+run dtctl down
+is "$status" 1 'a run that goes on'
+like "$err" "run '$id' of cluster 'default' in .*:$WORK is .* on node 'node0' .try: dtctl stop" \
+    'is named with its cluster and folder'
+run dtctl down --force
+is "$status" 0 'down --force' || diag "$err"
+like "$err" '[0-9] runs have their results on this side, .*; 1 has none' 'counts what is here'
+
+# ---- the node's own check ----------------------------------------------------------------------
+dtctl up -q >/dev/null
+id=$(detach own --nodes 1)
+node() { "$DTCTL_BIN/dtrun" --node "$1" --root .dtctl/default/nodes/node0 "${@:2}"; }
+run node clean --all
+like "$status $out" "^1 .*the results of run '$id' were not" 'clean leaves what nobody fetched'
+run node clean --all --fetched <<<"$id"
+is "$status" 0 'unless the caller has it'
+done_testing
