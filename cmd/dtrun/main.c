@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 extern char **environ;
 
@@ -27,7 +28,9 @@ static const struct render_program program = {
             "--master-port. DTRUN_KEY holds a secret that all agents of a run share.\n\n"
             "Under srun and mpirun, what is not given comes from them: nodes, this node's rank, "
             "the leader, and workers per node (tasks of the node, or its GPUs with one task). "
-            "There is one agent per node; further tasks wait for it. For Open MPI the leader is "
+            "There is one agent per node; further tasks wait for it, unless --node-rank is given, "
+            "or as many nodes as there are tasks: then each task is an agent. For Open MPI the "
+            "leader is "
             "where mpirun runs; MASTER_ADDR names another.\n\n"
             "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
 };
@@ -53,12 +56,15 @@ static int describe(const struct option_set *set, const char *shell) {
 
 static enum log_level level_wanted(void) {
     const char *level = getenv("LOGLEVEL"); // torchrun's variable and default
-    if (level && strcmp(level, "DEBUG") == 0)
-        return LOG_DEBUG;
-    if (level && strcmp(level, "INFO") == 0)
-        return LOG_INFO;
-    if (level && (strcmp(level, "ERROR") == 0 || strcmp(level, "CRITICAL") == 0))
-        return LOG_ERROR;
+    static const struct {
+        const char *name;
+        enum log_level level;
+    } names[] = {{"NOTSET", LOG_DEBUG},   {"DEBUG", LOG_DEBUG},  {"INFO", LOG_INFO},
+                 {"WARN", LOG_WARN},      {"WARNING", LOG_WARN}, {"ERROR", LOG_ERROR},
+                 {"CRITICAL", LOG_ERROR}, {"FATAL", LOG_ERROR}};
+    for (size_t i = 0; level && i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(level, names[i].name) == 0)
+            return names[i].level;
     return LOG_WARN;
 }
 

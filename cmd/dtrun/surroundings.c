@@ -54,6 +54,7 @@ static const char *given(const struct option_set *set, const char *flag) {
 int surroundings_read(struct option_set *set, struct around *out, struct err *e) {
     const char *standalone = given(set, "standalone");
     struct around_given g = {.nnodes = given(set, "nnodes"),
+                             .node_rank = given(set, "node-rank"),
                              .rdzv_backend = given(set, "rdzv-backend"),
                              .rdzv_endpoint = given(set, "rdzv-endpoint"),
                              .rdzv_conf = given(set, "rdzv-conf"),
@@ -63,6 +64,7 @@ int surroundings_read(struct option_set *set, struct around *out, struct err *e)
     read_further(set);
     if (around_read(set->arena, environ, out, e) < 0)
         return -1;
+    out->per_task = around_is_per_task(out, &g);
     char *const *variables = around_variables(set->arena, out, &g, e);
     if (!variables)
         return -1;
@@ -82,7 +84,7 @@ static void take_all_processors(void) {
 int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, struct err *e) {
     char host[256] = "localhost";
     *hold = -1;
-    if (!x->by || x->tasks <= 1)
+    if (!x->by || x->tasks <= 1 || x->per_task)
         return 0;
     gethostname(host, sizeof host - 1);
     const char *name = around_task_name(a, x, host);

@@ -219,6 +219,24 @@ static void scan_long(struct scan *c, const char *arg) {
     }
 }
 
+// -WORD VALUE, -WORD=VALUE
+static bool scan_word(struct scan *c, const char *arg) {
+    size_t len = strcspn(arg + 1, "=");
+    for (size_t t = 0; t < c->s->table_count; t++)
+        for (size_t i = 0; i < c->s->tables[t].table->count; i++) {
+            struct found f = {.bound = &c->s->tables[t], .row = &c->s->tables[t].table->rows[i]};
+            if (!f.row->word || strlen(f.row->word) != len ||
+                memcmp(f.row->word, arg + 1, len) != 0)
+                continue;
+            const char *typed = arena_strndup(c->s->arena, arg, len + 1);
+            const char *value = arg[len + 1] == '=' ? arg + len + 2 : next_value(c, &f, typed);
+            if (value)
+                remember(c, &f, typed, value);
+            return true;
+        }
+    return false;
+}
+
 // -y, -yv, -c NAME, -cNAME, -c=NAME
 static void scan_letters(struct scan *c, const char *arg) {
     for (const char *p = arg + 1; *p; p++) {
@@ -279,7 +297,7 @@ void cli_scan(struct option_set *s, const char *verb, unsigned how, int argc,
             c.args[rest->count++] = arg;
         else if (arg[1] == '-')
             scan_long(&c, arg);
-        else
+        else if (!scan_word(&c, arg))
             scan_letters(&c, arg);
     }
 }

@@ -147,6 +147,7 @@ struct option_row {
     const char *key;   // "table.key" in the file; NULL: not in the file
     const char *flag;  // long name without dashes; NULL: no flag (reached with --set KEY=VALUE)
     char letter;       // short name, 0: none
+    const char *word;  // another one behind one hyphen, of more letters; NULL: none
     const char *verbs; // "up plan": who takes the flag; "*": everyone; NULL: as "*"
     const char *env;   // full variable name; NULL: prefix + key (or flag) in upper case
     enum option_type type;

@@ -66,6 +66,8 @@ struct agent_config {
     int health_port;         // where HTTP health checks are answered; -1: nowhere
     const char *title;       // of the failure report
     bool virtual_local_rank;
+    bool own_store;         // the workers open their store themselves
+    const char *error_file; // where the root cause's error file is copied; NULL: nowhere
     const char *signals_text;
     sigset_t signals; // that stop the run
     const struct job_pair *env;

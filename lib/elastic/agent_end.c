@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/error_file.h"
 #include "elastic/report.h"
 #include "sys/proc.h"
 
@@ -36,6 +37,20 @@ static void print_report(struct agent *a, const struct wire_failure *failures, i
     strbuf_fini(&text);
 }
 
+// Of the failures of this node the first one that wrote a file.
+static void copy_error_file(struct agent *a, const struct wire_failure *failures, int64_t count) {
+    const char *to = a->config->error_file;
+    struct err e;
+    for (int64_t i = 0; i < count && to; i++) {
+        const struct wire_failure *f = &failures[i];
+        if (!f->error_file[0] || strcmp(f->node, a->config->name) != 0)
+            continue;
+        if (error_file_copy(f->error_file, to, report_exit_code(f), &e) < 0)
+            log_warn("the error file is not copied", "to=%s reason=%s", to, e.text);
+        return;
+    }
+}
+
 static int exit_status(const struct agent *a, enum node_state state,
                        const struct wire_failure *failures, int64_t count) {
     if (a->config->exit_code_of_worker && count > 0 && failures[0].status > 0)
@@ -58,6 +73,7 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
         log_error(state == NODE_STOPPED ? "the run was stopped" : "the run has failed", "reason=%s",
                   text);
     print_report(a, failures, count);
+    copy_error_file(a, failures, count);
     snprintf(a->reason, sizeof a->reason, "%s", text);
     a->state = state;
     if (!a->leaving) // one that leaves says so when its workers are gone

@@ -75,6 +75,7 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
                                      .signals = c->signals_text,
                                      .timer_file = c->timer_file,
                                      .virtual_local_rank = c->virtual_local_rank,
+                                     .own_store = c->own_store,
                                      .extra = c->env,
                                      .extra_count = c->env_count,
                                      .defaults = c->env_defaults,
@@ -136,7 +137,7 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     a->store = a->store_next;
     a->store_next = NULL;
     take_facts(a, m);
-    if (a->group_rank != 0) {
+    if (a->group_rank != 0 || a->config->own_store) { // its port is free now
         store_server_close(a->store);
         a->store = NULL;
     }

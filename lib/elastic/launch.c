@@ -246,6 +246,10 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
     choose_key(l);
+    const char *error_file = getenv("TORCHELASTIC_ERROR_FILE");
+    const char *no_sharing = getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+    l->agent.error_file = error_file && error_file[0] ? error_file : NULL;
+    l->agent.own_store = no_sharing && strcmp(no_sharing, "1") == 0 && !l->agent.store_at_endpoint;
     struct worker_facts f = {.nproc = l->agent.workers.nproc};
     if (worker_env_limits_threads(environ, &f))
         log_warn("OMP_NUM_THREADS is set to 1 for each worker",

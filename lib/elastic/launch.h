@@ -22,9 +22,10 @@ enum {
     LAUNCH_LAST_CALL_MS = 5000,
     LAUNCH_REGROUP_CALL_MS = 500,
     LAUNCH_REJOIN_MS = 30000,
-    LAUNCH_CRASH_MS = 5000,   // a group that fails sooner has crashed;
-    LAUNCH_CRASHES_MAX = 3,   // so many in a row end the run,
-    LAUNCH_BACKOFF_MS = 1000, // and each waits so much longer than the last
+    LAUNCH_CRASH_MS = 5000, // a group that fails sooner has crashed;
+    LAUNCH_CRASHES_MAX = 1000,
+    LAUNCH_BACKOFF_MS = 1000, // after the second in a row each waits so much longer than the last
+    LAUNCH_JOB_CRASHES = 3,   // of a run of dtctl: so many in a row end it
     LAUNCH_BEAT_MS_MIN = 20,
     LAUNCH_BEAT_MS_MAX = 60 * 1000,
     LAUNCH_BEATS_PER_SILENCE = 3, // at least

@@ -59,6 +59,17 @@ static int from_mpi(struct arena *a, char *const *env, struct around *out, struc
     return 1;
 }
 
+static int first_number(char *const *env, const char *const *names, size_t count) {
+    struct err e;
+    int64_t number;
+    for (size_t i = 0; i < count; i++) {
+        const char *text = worker_env_get((const char *const *)env, names[i]);
+        if (text && str_parse_i64(text, 0, INT32_MAX, &number, &e) == 0)
+            return (int)number;
+    }
+    return 0;
+}
+
 // Under Slurm, mpirun starts its daemons with srun: what is nearer to the process counts.
 int around_read(struct arena *a, char *const *env, struct around *out, struct err *e) {
     *out = (struct around){.by = NULL};
@@ -66,9 +77,23 @@ int around_read(struct arena *a, char *const *env, struct around *out, struct er
     int rc = in_open_mpi ? 0 : from_slurm(a, env, out, e);
     if (rc == 0)
         rc = from_mpi(a, env, out, e);
-    if (rc > 0)
+    if (rc > 0) {
+        static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"};
+        static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+                                            "SLURM_NTASKS", "PMI_SIZE"};
         out->port = port_of(out->run);
+        out->rank = first_number(env, ranks, sizeof ranks / sizeof *ranks);
+        out->size = first_number(env, sizes, sizeof sizes / sizeof *sizes);
+    }
     return rc;
+}
+
+bool around_is_per_task(const struct around *x, const struct around_given *g) {
+    struct err e;
+    int64_t nodes;
+    bool all =
+        g->nnodes && x->size > 0 && str_parse_i64(g->nnodes, x->size, x->size, &nodes, &e) == 0;
+    return x->by && x->tasks > 1 && !g->standalone && (all || g->node_rank);
 }
 
 bool around_is_alone(const struct around *x, const struct around_given *g) {
@@ -86,8 +111,8 @@ static char **join(struct arena *a, char **v, const struct around *x,
                    const struct around_given *g) {
     bool c10d =
         g->rdzv_backend ? str_eq(g->rdzv_backend, "c10d") : !x->ordered || is_range(g->nnodes);
-    *v++ = arena_printf(a, "PET_NNODES=%d", x->nodes);
-    *v++ = arena_printf(a, "PET_NODE_RANK=%d", x->order);
+    *v++ = arena_printf(a, "PET_NNODES=%d", x->per_task ? x->size : x->nodes);
+    *v++ = arena_printf(a, "PET_NODE_RANK=%d", x->per_task ? x->rank : x->order);
     *v++ = arena_printf(a, "PET_RDZV_ID=%s", x->run);
     *v++ = arena_printf(a, "PET_RDZV_BACKEND=%s", c10d ? "c10d" : "static");
     const char *leader = g->master_addr ? g->master_addr : x->leader;
@@ -96,7 +121,8 @@ static char **join(struct arena *a, char **v, const struct around *x,
         *v++ = arena_printf(a, "PET_RDZV_ENDPOINT=%s%s%s:%d", v6 ? "[" : "", leader, v6 ? "]" : "",
                             x->port);
         if (x->ordered && !g->rdzv_endpoint && !g->rdzv_conf)
-            *v++ = arena_printf(a, "PET_RDZV_CONF=is_host=%d", x->order == 0);
+            *v++ = arena_printf(a, "PET_RDZV_CONF=is_host=%d",
+                                x->per_task ? x->rank == 0 : x->order == 0);
     } else {
         *v++ = arena_printf(a, "PET_MASTER_ADDR=%s", leader);
         *v++ = arena_printf(a, "PET_MASTER_PORT=%d", x->port);
@@ -107,7 +133,7 @@ static char **join(struct arena *a, char **v, const struct around *x,
 char *const *around_variables(struct arena *a, const struct around *x, const struct around_given *g,
                               struct err *e) {
     char **list = arena_new(a, char *, VARIABLES_MAX), **v = list;
-    if (x->by && x->nproc > 0)
+    if (x->by && x->nproc > 0 && !x->per_task)
         *v++ = arena_printf(a, "PET_NPROC_PER_NODE=%d", x->nproc);
     if (x->by && !around_is_alone(x, g)) {
         if (!x->leader[0] && !g->rdzv_endpoint && !g->master_addr)

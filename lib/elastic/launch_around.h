@@ -31,16 +31,20 @@ struct around {
     int nproc;          // workers to start here, 0 when not told
     int port;           // of the coordinator, from the run's name
     bool ordered;       // order is the rank of the node, not only an order
+    int rank, size;     // of this task among all, and their number; size 0: not told
+    bool per_task;      // each task is a launcher of its own; none waits for another
 };
 
 // What was given for the flags that decide whether the surroundings matter; NULL: not given.
 struct around_given {
-    const char *nnodes, *rdzv_backend, *rdzv_endpoint, *rdzv_conf, *master_addr;
+    const char *nnodes, *node_rank, *rdzv_backend, *rdzv_endpoint, *rdzv_conf, *master_addr;
     bool standalone;
 };
 
 // 1: there are surroundings; 0: none; -1: they contradict themselves.
 int around_read(struct arena *a, char *const *env, struct around *out, struct err *e);
+// What was given makes each task of a node a launcher: a node rank, or as many nodes as tasks.
+bool around_is_per_task(const struct around *x, const struct around_given *g);
 // The workers are this node's alone: only their number is taken from the surroundings.
 bool around_is_alone(const struct around *x, const struct around_given *g);
 // NULL-terminated "PET_…=…" list.

@@ -34,6 +34,17 @@ static const char *interpreter(struct arena *a) {
     return !on_path("python3") && on_path("python") ? "python" : "python3";
 }
 
+// What the child does that torchrun spawns: a failure also writes an error file, as with @record.
+static const char run_path[] =
+    "import os, runpy, sys\n"
+    "sys.argv = sys.argv[1:]\n"
+    "sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))\n"
+    "try:\n"
+    "    from torch.distributed.elastic.multiprocessing.errors import record\n"
+    "except ImportError:\n"
+    "    record = lambda function: function\n"
+    "record(runpy.run_path)(sys.argv[0], run_name='__main__')\n";
+
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e) {
     const struct launch_options *o = &l->options;
     bool python = o->run_path || !o->no_python; // as in torchrun, --run-path is looked at first
@@ -43,13 +54,17 @@ int launch_command(struct launch *l, const char *const *args, size_t count, stru
         return err_set(e, ERR_USAGE, "--no-python and --module exclude each other");
     if (o->use_env && !o->launch)
         return err_set(e, ERR_USAGE, "--use-env belongs to --launch");
-    const char **argv = arena_new(l->arena, const char *, count + 5);
+    const char **argv = arena_new(l->arena, const char *, count + 6);
     size_t n = 0;
     if (python) {
         argv[n++] = interpreter(l->arena);
         argv[n++] = "-u";
-        if (o->module && !o->run_path)
+        if (o->run_path) {
+            argv[n++] = "-c";
+            argv[n++] = run_path;
+        } else if (o->module) {
             argv[n++] = "-m";
+        }
     }
     argv[n++] = args[0];
     if (o->launch && !o->use_env)

@@ -105,6 +105,20 @@ static int fill_beats(struct launch *l, struct err *e) {
     return 0;
 }
 
+// torchrun counts failures against --max-restarts only; so does dtrun unless it is asked for more.
+static int fill_crash_loop(struct launch *l, struct err *e) {
+    struct rendezvous_config *r = &l->agent.coordinator.rendezvous;
+    const char *text = launch_conf(l->arena, l->options.rdzv_conf, "crash_loop");
+    int64_t count = 0;
+    if (text && str_parse_i64(text, 0, LAUNCH_CRASHES_MAX, &count, e) < 0)
+        return err_set(e, ERR_USAGE,
+                       "--rdzv-conf crash_loop=%.40s: not a number of failures from 0 to %d", text,
+                       LAUNCH_CRASHES_MAX);
+    r->crashes_max = (int)count;
+    r->crash_ms = count > 0 ? LAUNCH_CRASH_MS : 0;
+    return 0;
+}
+
 int launch_fill(struct launch *l, struct err *e) {
     const struct launch_options *o = &l->options;
     struct agent_config *c = &l->agent;
@@ -135,8 +149,6 @@ int launch_fill(struct launch *l, struct err *e) {
         .regroup_call_ms = LAUNCH_REGROUP_CALL_MS,
         .stop_ms_max = c->coordinator.shutdown_timeout_ms + STOP_MARGIN_MS,
         .note_ms = AGENT_NOTE_MS,
-        .crash_ms = LAUNCH_CRASH_MS,
-        .crashes_max = LAUNCH_CRASHES_MAX,
         .backoff_ms = LAUNCH_BACKOFF_MS};
-    return fill_beats(l, e);
+    return fill_crash_loop(l, e) < 0 ? -1 : fill_beats(l, e);
 }

@@ -133,6 +133,10 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.coordinator.shutdown_timeout_ms = s->shutdown_timeout_ms;
     l->agent.coordinator.rendezvous.stop_ms_max = s->shutdown_timeout_ms + 10000;
     l->agent.coordinator.rendezvous.join_timeout_ms = s->join_timeout_ms;
+    if (!launch_conf(l->arena, l->options.rdzv_conf, "crash_loop")) {
+        l->agent.coordinator.rendezvous.crashes_max = LAUNCH_JOB_CRASHES;
+        l->agent.coordinator.rendezvous.crash_ms = LAUNCH_CRASH_MS;
+    }
     l->agent.join_timeout_ms = s->join_timeout_ms;
     l->agent.coordinator.secret.key = s->key;
     l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;

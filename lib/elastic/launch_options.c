@@ -13,11 +13,12 @@ static const char *const bindings[] = {"none", "node", "socket", "exclusive", "c
 static const char *const completions[] = {"none", "bash", "zsh", "fish", NULL};
 
 static const struct option_row rows[] = {
-    {FLAG("nnodes", OPTION_RANGE, nnodes), .text = "1:1", .min = 1, .max = JOB_NODES_MAX,
-     .arg = "N|MIN:MAX",
+    {FLAG("nnodes", OPTION_RANGE, nnodes), .letter = 'n', .text = "1:1", .min = 1,
+     .max = JOB_NODES_MAX, .arg = "N|MIN:MAX",
      .help = "Number of nodes, or the range that the run may grow and shrink in."},
-    {FLAG("nproc-per-node", OPTION_STRING, nproc_per_node), .text = "1", .arg = "N|auto|cpu|gpu",
-     .help = "Workers per node: a number, or as many as there are devices of a kind."},
+    {FLAG("nproc-per-node", OPTION_STRING, nproc_per_node), .word = "ppn", .text = "1",
+     .arg = "N|auto|cpu|gpu",
+     .help = "Workers per node: a number, or as many as there are devices of a kind. Also -ppn."},
     {FLAG("rdzv-backend", OPTION_STRING, rdzv_backend), .text = "static", .arg = "static|c10d",
      .help = "How nodes find each other: static (ranks and leader given) or c10d (they join)."},
     {FLAG("rdzv-endpoint", OPTION_STRING, rdzv_endpoint), .text = "", .arg = "HOST[:PORT]",
@@ -26,7 +27,8 @@ static const struct option_row rows[] = {
      .help = "Name of the run, the same on all nodes."},
     {FLAG("rdzv-conf", OPTION_STRING, rdzv_conf), .text = "", .arg = "KEY=VALUE,…",
      .help = "Seconds: join_timeout (static: also timeout), last_call_timeout, rejoin_timeout; "
-             "is_host, rank, key. torchrun's other keys are taken and not needed."},
+             "is_host, rank, key. crash_loop=N: N failures in a row, each within 5 s of the "
+             "start, end the run. torchrun's other keys are taken and not needed."},
     {FLAG("standalone", OPTION_BOOL, standalone), .text = "false",
      .help = "One node, no network: overrides the other rendezvous flags."},
     {FLAG("max-restarts", OPTION_INT, max_restarts), .text = "0", .min = 0, .max = 1000000,
@@ -44,7 +46,7 @@ static const struct option_row rows[] = {
     {FLAG("no-python", OPTION_BOOL, no_python), .text = "false",
      .help = "The script is a program: run it without an interpreter."},
     {FLAG("run-path", OPTION_BOOL, run_path), .text = "false",
-     .help = "The script is run by Python as the main program, also with --no-python or -m."},
+     .help = "The script is run by Python's runpy, also with --no-python or -m."},
     {FLAG("log-dir", OPTION_STRING, log_dir), .text = "", .arg = "DIR",
      .help = "Where log folders go; a temporary folder unless given, /dev/null for none."},
     {FLAG("redirects", OPTION_STRING, redirects), .letter = 'r', .text = "0",

@@ -106,13 +106,12 @@ const char *const *worker_env_build(struct arena *a, char *const *inherited,
     env_set_int(&l, "TORCHELASTIC_RESTART_COUNT", f->restarts);
     env_set_int(&l, "TORCHELASTIC_MAX_RESTARTS", f->max_restarts);
     env_set(&l, "TORCHELASTIC_RUN_ID", f->run);
-    env_set(&l, "TORCHELASTIC_USE_AGENT_STORE", "True");
+    env_set(&l, "TORCHELASTIC_USE_AGENT_STORE", f->own_store ? "False" : "True");
     env_set(&l, "TORCHELASTIC_ERROR_FILE", error_file);
     env_set(&l, "TORCHELASTIC_SIGNALS_TO_HANDLE", f->signals);
     if (f->timer_file)
         env_set(&l, "TORCHELASTIC_TIMER_FILE", f->timer_file);
     env_default(&l, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    env_default(&l, "NCCL_ASYNC_ERROR_HANDLING", "1");
     env_default(&l, "GLOO_SOCKET_IFNAME", f->ifname);
     env_default(&l, "NCCL_SOCKET_IFNAME", f->ifname);
     if (f->nproc > 1)

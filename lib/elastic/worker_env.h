@@ -18,6 +18,7 @@ struct worker_facts {              // of one round on one node
     const char *ifname;     // interface towards the leader, "" if unknown
     const char *signals;    // TORCHELASTIC_SIGNALS_TO_HANDLE
     const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
+    bool own_store;         // rank 0 opens the store itself, at MASTER_PORT
     bool virtual_local_rank;
     const struct job_pair *extra; // of the job: set last, over everything
     int extra_count;

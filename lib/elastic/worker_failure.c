@@ -3,6 +3,7 @@
 // last lines of its standard error. All of it is foreign text and only ever shown.
 #include "base/clock.h"
 #include "base/json.h"
+#include "elastic/error_file.h"
 #include "elastic/workers.h"
 #include "sys/file.h"
 #include "sys/proc.h"
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ERROR_FILE_BYTES_MAX = 1 << 20, MESSAGE_BYTES_MAX = 16 << 10, DISK_FULL_BYTES_MAX = 4096 };
+enum { MESSAGE_BYTES_MAX = 16 << 10, DISK_FULL_BYTES_MAX = 4096 };
 
 const char *workers_tail(struct arena *a, const char *path) {
     if (!path)

@@ -42,6 +42,14 @@ run env PET_NPROC_PER_NODE=3 PET_NO_PYTHON=1 dtrun --standalone echo x
 is "$(wc -l <<<"$out")" 3 'flags come from PET_ variables'
 run env PET_NPROC_PER_NODE=3 dtrun --standalone --nproc-per-node 1 --no-python echo x
 is "$out" x 'and the command line wins'
+run dtrun -n 1 -ppn 2 --no-python sh -c 'echo "$WORLD_SIZE $*"' - -ppn 3
+is "$out" $'2 -ppn 3\n2 -ppn 3' '-n and -ppn are short for --nnodes and --nproc-per-node'
+run dtrun -ppn=x --no-python true
+like "$status $err" "^[12] .*'?x'?" 'and their values are checked'
+LOGLEVEL=Info run dtrun --no-python true
+like "$err" 'the run has finished' 'LOGLEVEL says how much is told'
+LOGLEVEL=ERROR run dtrun --standalone -ppn 2 --no-python true
+is "$err" '' 'or how little'
 ln -s "$(command -v dtrun)" torchrun
 run ./torchrun --standalone --no-python echo same
 is "$out" same 'a link called torchrun behaves the same'
@@ -63,6 +71,11 @@ want+=' TORCHELASTIC_USE_AGENT_STORE=True OMP_NUM_THREADS=1 MASTER_ADDR=127.0.0.
 want+=' SENTINEL= rest=fine'
 is "$(head -n 16 <<<"$out" | paste -sd' ')" "$want" 'the environment of rank 1'
 like "$out" 'error=/.*/attempt_0/1/error\.json' 'the error file is in its log folder'
+TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 run sh_worker sh -c 'echo "$TORCHELASTIC_USE_AGENT_STORE"
+    (: <>"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null && echo taken; exit 0'
+is "$out" False 'TORCH_DISABLE_SHARE_RDZV_TCP_STORE: the workers open the store, its port is free'
+run sh_worker sh -c 'echo "${NCCL_ASYNC_ERROR_HANDLING-none} $TORCH_NCCL_ASYNC_ERROR_HANDLING"'
+is "$out" 'none 1' 'no variable that PyTorch calls deprecated'
 run sh_worker --log-dir /dev/null sh -c 'echo "[$TORCHELASTIC_ERROR_FILE]"; echo ${local_rank}'
 is "$(head -n1 <<<"$out")" '[]' 'no log folder: no error file'
 mkdir own
@@ -79,6 +92,25 @@ TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
     [ "$RANK" = 0 ] && exit 0
     echo "{\"message\": \"what it was\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 1'
 like "$err" 'what it was' 'an error file in it is reported'
+# The launcher's own error file, for launchers around this one.
+export TORCHELASTIC_ERROR_FILE=$WORK/agent.json
+run sh_worker --nproc-per-node 2 sh -c '
+    echo "{\"message\": {\"message\": \"no \\\\u00fc\", \"extraInfo\": {\"timestamp\": \"7\"}}}" \
+        >"$TORCHELASTIC_ERROR_FILE"
+    [ "$RANK" = 1 ] && exit 9; sleep 9'
+want='{"message":{"message":"no ü","extraInfo":{"timestamp":"7"},"errorCode":9}}'
+is "$(cat agent.json)" "$want" \
+    'the root cause is copied to the file of the launcher, with its exit code'
+TORCHELASTIC_ERROR_FILE=$WORK/none/x run sh_worker sh -c '
+    echo "{}" >"$TORCHELASTIC_ERROR_FILE"; false'
+like "$err" 'the error file is not copied to=.*/none/x' 'a file that cannot be written is named'
+rm agent.json
+run sh_worker false
+ok 'no error file, no copy' test ! -e agent.json
+unset TORCHELASTIC_ERROR_FILE
+TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
+    [ "$RANK" = 0 ] && exit 0
+    echo "{\"message\": \"what it was\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 1'
 file=$(sed -n 's/.*error_file: *\([^ ]*\).*/\1/p' <<<"$err")
 like "$(cat "$file")" 'what it was' 'and stays where the report says it is'
 rm -r own/*
@@ -136,8 +168,12 @@ is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
     'with a fresh store each time'
 run sh_worker --max-restarts 2 false
 is "$status" 1 'restarts are not endless'
-run sh_worker --max-restarts 50 false
-like "$err" 'crash loop: 3 times in a row' 'and three crashes right after the start end the run'
+run sh_worker --max-restarts 5 sh -c '[ "$TORCHELASTIC_RESTART_COUNT" -ge 4 ]'
+is "$status" 0 'failures right after the start count as any other, as in torchrun'
+run sh_worker --max-restarts 50 --rdzv-conf crash_loop=3 false
+like "$err" 'crash loop: 3 times in a row' 'unless crash_loop asks for an end after so many'
+run sh_worker --rdzv-conf crash_loop=often true
+like "$status $err" '^2 .*crash_loop=often: not a number of failures' 'which is a number'
 
 # ---- signals ------------------------------------------------------------------------------------
 start_agent() { # FLAGS… -- SCRIPT: agent in the background, its pid in $agent

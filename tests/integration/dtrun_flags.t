@@ -24,7 +24,14 @@ is "$out" 'path -u x.py' 'unless it is gone'
 PYTHON_EXEC=$WORK/own/chosen VIRTUAL_ENV=$WORK/venv one x.py
 is "$out" 'chosen -u x.py' 'PYTHON_EXEC is first of all'
 PYTHON_EXEC=$WORK/own/chosen one --run-path --no-python -m x.py
-is "$out" 'chosen -u x.py' '--run-path goes before --no-python and -m, as in torchrun'
+like "$out" '^chosen -u -c import .* x.py$' \
+    '--run-path goes before --no-python and -m, as in torchrun'
+cat >script.py <<'END'
+import sys
+print(__name__, sys.argv[1:], sys.path[0] == __file__.rpartition("/")[0])
+END
+one --run-path "$WORK/script.py" -a
+is "$out" "__main__ ['-a'] True" 'and runs it in a child as main program, by runpy'
 
 # ---- python -m torch.distributed.launch ---------------------------------------------------------
 one --launch --no-python --nproc-per-node 2 echo arg

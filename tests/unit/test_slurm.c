@@ -96,6 +96,8 @@ static void flags(const char *want, const struct around_given *g, const char *co
     struct around x;
     struct strbuf b = {0};
     int rc = around_read(&a, (char *const *)env, &x, &e);
+    if (rc > 0)
+        x.per_task = around_is_per_task(&x, g);
     char *const *list = rc < 0 ? NULL : around_variables(&a, &x, g, &e);
     if (!list)
         strbuf_addf(&b, "error: %s", e.text);
@@ -132,6 +134,17 @@ static void slurm(void) {
     flags("PET_NPROC_PER_NODE=8 " START("0"), &none,
           SLURM("0", "0", "1(x2)", "SLURM_GPUS_ON_NODE=8", ),
           "one task and GPUs: a worker for each");
+    static const char tasks[] = "PET_NNODES=4 PET_NODE_RANK=3 PET_RDZV_ID=slurm-12.0 "
+                                "PET_RDZV_BACKEND=static PET_MASTER_ADDR=gpu07 "
+                                "PET_MASTER_PORT=14702";
+    const struct around_given ranked = {.nnodes = "4", .node_rank = "3"}, four = {.nnodes = "4"},
+                              three = {.nnodes = "3"};
+    flags(tasks, &ranked, SLURM("1", "1", "2(x2)", "SLURM_NTASKS=4", ),
+          "a node rank for each task: each is an agent");
+    flags(tasks, &four, SLURM("1", "1", "2(x2)", "SLURM_NTASKS=4", ),
+          "as many nodes as tasks, too");
+    flags("PET_NPROC_PER_NODE=2 " START("1"), &three, SLURM("1", "1", "2(x2)", "SLURM_NTASKS=4", ),
+          "any other number of nodes: one agent per node");
     flags("PET_NPROC_PER_NODE=4", &alone, SLURM("1", "0", "4(x2)", ), "--standalone wins");
     flags("PET_NPROC_PER_NODE=4", &one, SLURM("1", "0", "4(x2)", ), "and --nnodes 1");
     flags("PET_NNODES=2 PET_NODE_RANK=0 PET_RDZV_ID=slurm-12.0 PET_RDZV_BACKEND=c10d "
