@@ -15,12 +15,17 @@ static struct {
     char role[64];
     enum log_level level;
     enum log_style style;
-} state = {"", LOG_INFO, LOG_PLAIN};
+    void (*sink)(const char *line, size_t len);
+} state = {"", LOG_INFO, LOG_PLAIN, NULL};
 
 void log_open(const char *role, enum log_level level, enum log_style style) {
     snprintf(state.role, sizeof state.role, "%s", role);
     state.level = level;
     state.style = style;
+}
+
+void log_sink(void (*sink)(const char *line, size_t len)) {
+    state.sink = sink;
 }
 
 enum log_level log_level(void) {
@@ -53,8 +58,10 @@ void log_write(enum log_level level, const char *message, const char *fmt, ...) 
         strbuf_addf(&line, " %s", str_printable(&a, pairs, strlen(pairs)));
     strbuf_addc(&line, '\n');
     // One write, so that lines of several processes on one file do not mix.
-    ssize_t ignored = write(STDERR_FILENO, line.data, line.len);
+    ssize_t ignored = state.sink ? 0 : write(STDERR_FILENO, line.data, line.len);
     (void)ignored;
+    if (state.sink)
+        state.sink(line.data, line.len);
     strbuf_fini(&line);
     arena_fini(&a);
     errno = saved;

@@ -8,6 +8,8 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stddef.h>
+
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_style {
     LOG_PLAIN,  // "role: message key=value": for a person at a terminal
@@ -16,6 +18,8 @@ enum log_style {
 
 void log_open(const char *role, enum log_level level, enum log_style style);
 enum log_level log_level(void);
+// Where whole lines go instead of standard error; NULL: there. For a process that must not wait.
+void log_sink(void (*sink)(const char *line, size_t len));
 
 // fmt gives the key=value part; NULL: none.
 void log_write(enum log_level level, const char *message, const char *fmt, ...)

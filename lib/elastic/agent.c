@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/console.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -211,7 +212,7 @@ int agent_run(const struct agent_config *config, struct err *e) {
     a->begin_ms = clock_mono_ms();
     snprintf(a->address, sizeof a->address, "%s", config->address ? config->address : "");
     a->loop = loop_open(e);
-    int rc = a->loop ? agent_open(a, &workers, e) : -1;
+    int rc = a->loop && console_open(e) == 0 ? agent_open(a, &workers, e) : -1;
     if (rc == 0) {
         loop_run(a->loop);
         rc = a->exit_status;
@@ -219,5 +220,6 @@ int agent_run(const struct agent_config *config, struct err *e) {
     // The process ends after this; connections that never spoke go with it.
     if (rc >= 0)
         agent_close(a);
+    console_close();
     return rc;
 }

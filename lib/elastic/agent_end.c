@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/console.h"
 #include "elastic/error_file.h"
 #include "elastic/report.h"
 #include "sys/proc.h"
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const enum node_event ends[] = {
     [NODE_FINISHED] = EVENT_FINISHED, [NODE_FAILED] = EVENT_FAILED, [NODE_STOPPED] = EVENT_ENDED};
@@ -32,8 +34,7 @@ static void print_report(struct agent *a, const struct wire_failure *failures, i
     if (!a->config->report || count == 0)
         return;
     report_failures(&text, a->config->title, failures, count);
-    fputs(strbuf_cstr(&text), stderr);
-    fflush(stderr);
+    console_put(STDERR_FILENO, strbuf_cstr(&text), text.len);
     strbuf_fini(&text);
 }
 

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "elastic/console.h"
 #include "elastic/guard_wire.h"
 
 #include <errno.h>
@@ -174,8 +175,10 @@ int guard_start(struct guard *g, struct loop *loop, const struct guard_spec *spe
         close(pair[1]);
         return -1;
     }
-    if (pid == 0)
+    if (pid == 0) {
+        console_leave();
         guard_main(spec, pair[1]);
+    }
     close(pair[1]);
     *g = (struct guard){
         .loop = loop, .events = events, .fd = pair[0], .count = spec->count, .ctx = g->ctx};

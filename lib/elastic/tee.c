@@ -4,10 +4,10 @@
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "elastic/console.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -21,24 +21,23 @@ struct file {
     const char *prefix;
     const char *const *words;
     struct strbuf line; // an incomplete line
+    bool held;          // there is no room on the console
 };
 
 struct tee {
     struct watch watch;
+    struct loop *loop;
+    struct timer look; // while one is held
     int fd;
     struct file *files;
     struct strbuf console, filtered; // scratch, one write per batch of lines
 };
 
-// The console may be a slow terminal or a non-blocking pipe: waits for it.
 static void write_out(int fd, const char *p, size_t len) {
     while (len > 0) {
         ssize_t n = write(fd, p, len);
-        if (n < 0 && errno == EAGAIN) {
-            struct pollfd wait = {.fd = fd, .events = POLLOUT};
-            poll(&wait, 1, 1000);
-        } else if (n < 0 && errno != EINTR) {
-            return; // nobody reads any more
+        if (n < 0 && errno != EINTR) {
+            return; // a full disk
         } else if (n > 0) {
             p += n;
             len -= (size_t)n;
@@ -68,7 +67,7 @@ static void emit(struct tee *t, struct file *f, const char *p, size_t len) {
 
 static void flush(struct tee *t, struct file *f) {
     if (f->console_fd >= 0)
-        write_out(f->console_fd, t->console.data, t->console.len);
+        console_put(f->console_fd, t->console.data, t->console.len);
     if (f->filtered_fd >= 0)
         write_out(f->filtered_fd, t->filtered.data, t->filtered.len);
     strbuf_clear(&t->console);
@@ -90,9 +89,22 @@ static void take_lines(struct tee *t, struct file *f) {
     strbuf_consume(&f->line, at);
 }
 
-static void read_file(struct tee *t, struct file *f) {
+static void on_look(struct timer *timer);
+
+// Room for a batch with its prefixes is enough; a little more does no harm.
+static bool has_room(const struct file *f, bool all) {
+    return all || f->console_fd < 0 || console_room(f->console_fd) >= CONSOLE_KEPT_BYTES_MAX / 2;
+}
+
+// all: also what the console has no room for.
+static void read_file(struct tee *t, struct file *f, bool all) {
     char buf[READ_BYTES];
     for (;;) {
+        f->held = !has_room(f, all);
+        if (f->held) {
+            timer_start(t->loop, &t->look, TEE_HELD_MS, on_look);
+            break;
+        }
         ssize_t n = read(f->fd, buf, sizeof buf);
         if (n < 0 && errno == EINTR)
             continue;
@@ -102,6 +114,13 @@ static void read_file(struct tee *t, struct file *f) {
         take_lines(t, f);
         flush(t, f);
     }
+}
+
+static void on_look(struct timer *timer) {
+    struct tee *t = container_of(timer, struct tee, look);
+    for (struct file *f = t->files; f; f = f->next)
+        if (f->held)
+            read_file(t, f, false);
 }
 
 static void on_inotify(struct watch *w, unsigned events) {
@@ -115,13 +134,14 @@ static void on_inotify(struct watch *w, unsigned events) {
             at += (ssize_t)(sizeof *ev + ev->len);
             for (struct file *f = t->files; f; f = f->next)
                 if (f->wd == ev->wd || (ev->mask & IN_Q_OVERFLOW))
-                    read_file(t, f);
+                    read_file(t, f, false);
         }
     }
 }
 
 struct tee *tee_open(struct loop *loop, struct err *e) {
     struct tee *t = heap_alloc(sizeof *t);
+    t->loop = loop;
     t->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (t->fd < 0) {
         err_errno(e, ERR_SYS, "cannot watch log files (fs.inotify.max_user_instances?)");
@@ -159,7 +179,7 @@ int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
 
 void tee_drain(struct tee *t) {
     for (struct file *f = t->files; f; f = f->next) {
-        read_file(t, f);
+        read_file(t, f, true);
         if (f->line.len > 0) {
             emit(t, f, f->line.data, f->line.len);
             strbuf_clear(&f->line);
@@ -173,6 +193,7 @@ void tee_close(struct tee *t) {
         return;
     tee_drain(t);
     watch_stop(&t->watch);
+    timer_stop(&t->look);
     close(t->fd);
     for (struct file *f = t->files, *next; f; f = next) {
         next = f->next;

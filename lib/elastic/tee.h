@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies log files of workers to the console as they grow, line by line, with a prefix; and lines
 // that contain a word also to a filtered file. Workers write their files themselves, so they never
-// wait for this and lose nothing with it. Woken by inotify, not by a clock.
+// wait for this and lose nothing with it. Woken by inotify, not by a clock; while a console is not
+// read (console.h), its files are not either, and are looked at now and then.
 //
 //     struct tee *t = tee_open(loop, e);
 //     tee_add(t, "/…/0/stdout.log", 1, "[default0]:", words, filtered_fd, e);
@@ -13,7 +14,10 @@
 #include "base/err.h"
 #include "sys/loop.h"
 
-enum { TEE_LINE_BYTES_MAX = 64 << 10 }; // a longer line is cut into pieces
+enum {
+    TEE_LINE_BYTES_MAX = 64 << 10, // a longer line is cut into pieces
+    TEE_HELD_MS = 50,              // between two looks for room on the console
+};
 
 struct tee;
 

@@ -263,4 +263,22 @@ is "$?" 1 'and the other one'
 ok 'and all workers' all_dead
 like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
 
+# A console that nobody reads stops nothing but itself.
+mkfifo unread
+exec 8<>unread
+port=$((port + 1))
+lines='seq -f "%090.0f" 40000; sleep 2; [ "$RANK" = 0 ] || exit 5'
+static=(--nnodes 2 --max-restarts 0 --master-addr 127.0.0.1 --master-port "$port" --no-python)
+dtrun "${static[@]}" --node-rank 0 --log-dir unread.d --tee 3 sh -c "$lines" >unread 2>unread &
+first=$!
+run timeout 60 dtrun "${static[@]}" --node-rank 1 sh -c "$lines"
+wait "$first"
+is "$status $?" '1 1' 'a console that nobody reads: both agents end'
+like "$err" 'exitcode  : 5 ' 'with the failure, not with a silent node'
+unlike "$err" 'silent' 'nobody was lost'
+is "$(cat unread.d/*/attempt_0/0/stdout.log | wc -l)" 40000 'and its files have every line'
+exec 8<&-
+run dtrun --standalone --tee 3 --no-python sh -c 'seq -f "%0900.0f" 20000'
+is "$(grep -c '^\[default0\]:0*[0-9]*$' <<<"$out")" 20000 'one that is read gets all of it'
+
 done_testing
