@@ -149,6 +149,14 @@ static int start(struct fleet_node *n, struct err *e) {
     return 0;
 }
 
+static void show_lines(struct screen *screen, const char *text, size_t len) {
+    for (const char *end; len > 0; len -= (size_t)(end - text), text = end) {
+        end = memchr(text, '\n', len);
+        end = end ? end + 1 : text + len;
+        screen_words(screen, "", text, (size_t)(end - text) - (end[-1] == '\n'), false);
+    }
+}
+
 // As clush -b does: nodes with the same output share one header.
 static void show_folded(struct session *s, struct fleet *f, const struct exec_node *work) {
     bool *shown = arena_new(s->arena, bool, f->count + 1);
@@ -174,9 +182,7 @@ static void show_folded(struct session *s, struct fleet *f, const struct exec_no
         screen_event_end(s->screen, &text, &j);
         screen_out(s->screen, "---------------\n%s (%zu)\n---------------\n", folded, same);
         if (s->screen->style != SCREEN_JSON)
-            screen_write(s->screen, strbuf_cstr(&work[i].out), work[i].out.len);
-        if (work[i].out.len && work[i].out.data[work[i].out.len - 1] != '\n')
-            screen_out(s->screen, "\n");
+            show_lines(s->screen, strbuf_cstr(&work[i].out), work[i].out.len);
         if (work[i].out.overflow)
             log_warn("output was cut", "nodes=%s limit_bytes=%d", folded, FOLD_BYTES_MAX);
     }
@@ -210,26 +216,12 @@ static int judge(struct session *s, struct fleet *f, const struct exec_node *wor
     return fleet_verdict(f, "exec", e);
 }
 
-// One argument is a line for the node's shell; several are words, passed on as they are.
-static char *make_line(struct arena *a, const struct cli_rest *rest) {
-    const char *const *words = rest->command_count ? rest->command : rest->args;
-    size_t count = rest->command_count ? rest->command_count : rest->count;
-    struct strbuf line = {0};
-    if (count == 1)
-        strbuf_adds(&line, words[0]);
-    for (size_t i = 0; count > 1 && i < count; i++)
-        strbuf_addf(&line, "%s%s", i ? " " : "", str_shell_quote(a, words[i]));
-    char *copy = arena_strdup(a, strbuf_cstr(&line));
-    strbuf_fini(&line);
-    return copy;
-}
-
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct exec_flags *ef = flags;
     struct inventory inv;
     struct fleet f;
     size_t *indices = NULL, count = 0;
-    const char *line = make_line(s->arena, rest);
+    const char *line = command_line(s->arena, rest);
     if (!*line)
         return err_set(e, ERR_USAGE, "exec needs a command (dtctl exec -- COMMAND…)");
     if (cluster_load(&s->cluster, &inv, e) < 0 ||

@@ -12,8 +12,10 @@ enum { DAY_S = 86400 };
 static int choose(const struct session *s, const struct cli_rest *rest, int64_t *for_ms,
                   struct err *e) {
     *for_ms = s->config->lease.ttl_ms;
-    if (rest->count && str_parse_duration_ms(rest->args[0], for_ms, e) < 0)
+    if (rest->count && str_parse_duration_ms(rest->args[0], for_ms, e) < 0) {
+        e->code = ERR_USAGE;
         return -1;
+    }
     if (*for_ms <= 0)
         return err_set(e, ERR_USAGE, "extend needs a time, such as dtctl extend 4h");
     if (*for_ms > (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000)

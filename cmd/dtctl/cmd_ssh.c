@@ -21,6 +21,7 @@ enum { INPUT_BYTES = 4096 };
 struct shell {
     struct fleet_node *node;
     struct session *session;
+    const char *line; // the command; "": a login shell
     struct transport_run *run;
     struct watch input;
     struct termios before;
@@ -140,10 +141,11 @@ static int start(struct fleet_node *n, struct err *e) {
     struct transport_command command = {
         .pty = sh->terminal,
         .term = term && *term ? term : "vt100",
+        .line = *sh->line ? sh->line : NULL,
         .columns = screen_columns(sh->session->screen),
         .rows = screen_rows(sh->session->screen),
     };
-    if (!sh->terminal)
+    if (!sh->terminal && !command.line)
         command.line = "exec \"${SHELL:-/bin/sh}\" -l";
     sh->run = transport_run(n->link, &command, &events, n, e);
     if (!sh->run || go_raw(sh, e) < 0)
@@ -171,7 +173,9 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (count != 1)
         return err_set(e, ERR_USAGE, "ssh takes one node, '%s' are %zu", rest->args[0], count);
     struct shell *sh = arena_new(s->arena, struct shell, 1);
-    *sh = (struct shell){.session = s, .terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+    *sh = (struct shell){.session = s,
+                         .line = rest->command_count ? command_line(s->arena, rest) : ""};
+    sh->terminal = !*sh->line && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     fleet_open(&f, s, &inv, indices, count);
     sh->node = &f.nodes[0];
     f.nodes[0].work = sh;
@@ -199,9 +203,12 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_ssh = {
     .verb = {.name = "ssh",
              .summary = "open a shell on a node",
-             .args = "[NODE]",
+             .args = "[NODE] [-- COMMAND…]",
              .text = "Opens a login shell on the node (the first one unless named) in this "
-                     "terminal. Ends with the shell's exit status."},
+                     "terminal, or runs the command there. One word after -- is a line for the "
+                     "node's shell; several are a program and its arguments. Ends with the exit "
+                     "status of the shell or the command."},
+    .marks = COMMAND_REST,
     .args_max = 1,
     .run = run,
 };

@@ -50,6 +50,19 @@ const char *const *command_names(void) {
     return names;
 }
 
+const char *command_line(struct arena *a, const struct cli_rest *rest) {
+    const char *const *words = rest->command_count ? rest->command : rest->args;
+    size_t count = rest->command_count ? rest->command_count : rest->count;
+    struct strbuf line = {0};
+    if (count == 1)
+        strbuf_adds(&line, words[0]);
+    for (size_t i = 0; count > 1 && i < count; i++)
+        strbuf_addf(&line, "%s%s", i ? " " : "", str_shell_quote(a, words[i]));
+    char *copy = arena_strdup(a, strbuf_cstr(&line));
+    strbuf_fini(&line);
+    return copy;
+}
+
 void command_all_options(struct option_set *set, struct arena *a) {
     for (size_t i = 0; commands[i]; i++) {
         if (!commands[i]->rows)

@@ -6,6 +6,7 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,6 +134,10 @@ static int run_command(struct program *p, const struct command *c, int argc,
     // It came too late to stop anything; a script that called this is to end all the same.
     if (result == 0 && p->session.loop)
         result = session_check(&p->session, &e);
+    if (result == 0 && p->screen.write_error && p->screen.write_error != EPIPE) {
+        errno = p->screen.write_error;
+        result = err_errno(&e, ERR_SYS, "cannot write the result");
+    }
     if (result < 0) {
         tell_error(p, &e);
         result = err_status(e.code);

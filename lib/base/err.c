@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -92,6 +93,7 @@ void err_bug(const char *file, int line, const char *what) {
 }
 
 void err_out_of_memory(unsigned long bytes) {
-    fprintf(stderr, "out of memory: %lu bytes refused\n", bytes);
-    abort();
+    fprintf(stderr, "%s: error: out of memory: %lu bytes were refused\n",
+            program_invocation_short_name, bytes);
+    _exit(EXIT_FAILURE); // no fault of the program's: no core file
 }

@@ -64,6 +64,7 @@ const char *err_meaning(enum err_code code); // for the manual
 // A broken invariant: prints to standard error and aborts, also in release builds.
 #define must(cond) ((cond) ? (void)0 : err_bug(__FILE__, __LINE__, #cond))
 _Noreturn void err_bug(const char *file, int line, const char *what);
+// Says so and ends the process with 1.
 _Noreturn void err_out_of_memory(unsigned long bytes);
 
 #endif

@@ -31,6 +31,17 @@ static int check_notice_signal(const char *name, struct err *e) {
     return err_wrap(e, "neither auto nor none");
 }
 
+static int check_signals(const char *text, struct err *e) {
+    struct arena a = {0};
+    char **names;
+    size_t count = str_split(&a, text, ',', &names);
+    int result = 0;
+    for (size_t i = 0; i < count && result == 0; i++)
+        result = !names[i][0] || proc_signal_parse(names[i], e) > 0 ? 0 : -1;
+    arena_fini(&a);
+    return result;
+}
+
 static const struct option_row job_rows[] = {
     {.key = "train.command",
      .verbs = "train",
@@ -182,6 +193,7 @@ static const struct option_row torchrun_rows[] = {
      .arg = "K=V,K=V", .help = "Settings of the rendezvous, such as join_timeout=120."},
     {TORCHRUN("signals_to_handle", "signals-to-handle"), .type = OPTION_STRING,
      AT_TORCHRUN(signals_to_handle), .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNALS",
+     .check = check_signals,
      .help = "Signals that the agent passes on to its workers before it ends."},
     {TORCHRUN("shutdown_timeout", "shutdown-timeout"), .type = OPTION_INT,
      AT_TORCHRUN(shutdown_timeout), .text = "30", .min = 0, .max = 86400, .arg = "SECONDS",

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STOP_MARGIN_MS = 10000, JOIN_TIMEOUT_MS = 600 * 1000 };
+enum { STOP_MARGIN_MS = AGENT_DEVICES_MS_MAX + 10000, JOIN_TIMEOUT_MS = 600 * 1000 };
 
 void launch_init(struct launch *l, struct arena *a) {
     *l = (struct launch){.arena = a};

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { NODE_STOP_MARGIN_MS = 15000, NODE_OWNER_BYTES_MAX = 64, NODE_OWNER_TEXT_BYTES_MAX = 1024 };
+enum { NODE_STOP_MARGIN_MS = 25000, NODE_OWNER_BYTES_MAX = 64, NODE_OWNER_TEXT_BYTES_MAX = 1024 };
 
 struct node_args {    // what the verbs take; absent ones are NULL
     const char *root; // absolute

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node status` and `stop`: what is known of the runs of this node, and ending them.
 #include "base/clock.h"
+#include "elastic/agent.h"
 #include "elastic/control.h"
 #include "elastic/node_io.h"
 #include "sys/file.h"
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 enum { RUNS_MAX = 100000 };
+_Static_assert(NODE_STOP_MARGIN_MS >= AGENT_DEVICES_MS_MAX + 10000, "GPUs are waited for, too");
 
 // ---- status ----
 

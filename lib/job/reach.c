@@ -73,6 +73,12 @@ static int start_listening(struct fleet_node *n, struct err *e) {
 
 // ---- connecting --------------------------------------------------------------------------------
 
+static const char *words_of(struct arena *a, const struct json *j, const char *key,
+                            const char *otherwise) {
+    const char *text = json_get_str(j, key, otherwise);
+    return str_printable(a, text, strlen(text));
+}
+
 // One line of a prober's answer; adds to the list of what failed.
 static void read_answer(struct arena *a, const char *line, struct strbuf *bad, size_t *bad_count) {
     struct json *j = NULL;
@@ -80,8 +86,8 @@ static void read_answer(struct arena *a, const char *line, struct strbuf *bad, s
     if (!line[0] || json_parse(a, line, strlen(line), &j, &e) < 0 || json_get_bool(j, "ok", false))
         return;
     if ((*bad_count)++ < REASONS_SHOWN_MAX)
-        strbuf_addf(bad, "%s%s (%s)", bad->len ? ", " : "", json_get_str(j, "peer", "?"),
-                    json_get_str(j, "why", "no reason given"));
+        strbuf_addf(bad, "%s%s (%s)", bad->len ? ", " : "", words_of(a, j, "peer", "?"),
+                    words_of(a, j, "why", "no reason given"));
 }
 
 static void on_connected(void *ctx, const struct transport_result *r) {

@@ -38,6 +38,8 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
         if (n < 0 && errno == EAGAIN && poll(&wait, 1, WRITE_WAIT_MS_MAX) == 1)
             continue;
         s->broken = true; // nobody reads: say no more
+        if (fd == s->out_fd)
+            s->write_error = n < 0 ? errno : EIO;
     }
 }
 

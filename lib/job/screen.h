@@ -33,7 +33,8 @@ struct screen {
     enum screen_style style;
     bool quiet; // notes and progress are dropped; results and errors stay
     bool broken;
-    int live_lines; // drawn and not yet erased
+    int write_error; // errno, when a result could not be written
+    int live_lines;  // drawn and not yet erased
     bool out_is_terminal;
 };
 

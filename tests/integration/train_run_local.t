@@ -213,6 +213,18 @@ is "$status" 0 'stop'
 ok 'nothing of it is left' wait_for 5 none_left
 run dtctl stop
 is "$status" 0 'stop again does no harm'
+run dtctl train --signals-to-handle FOO -- true
+is "$status" 2 'a signal that there is none of is refused here'
+like "$err" "signals.to.handle.*'FOO' is not a signal" 'by name'
+run dtctl exec --ssh-config nowhere -- true
+is "$status" 2 'so is an ssh configuration that is not there'
+run dtctl extend 4x
+is "$status" 2 'and a time that is none'
+dtctl exec -- echo x >/dev/full 2>full.err
+is "$?" 1 'a result that cannot be written is a failure'
+like "$(cat full.err)" 'cannot write the result: No space left' 'that says so'
+run dtctl ssh node1 -- sh -c 'echo "$PWD $1"; exit 7' x 'a b'
+is "$status ${out##*/}" '7 node1 a b' 'ssh runs a command on a node'
 dtctl train --detach --name false -- sleep 60 >false.id 2>/dev/null
 sed -i 's/^state = .*/state = "failed"/; s/^fetched = .*/fetched = true/' \
     ".dtctl/default/runs/$(cat false.id)/run.toml"

@@ -21,4 +21,7 @@ is "$status" 1 'push: the end of the input is a no'
 run answer 'to 2 nodes' '' -- dtctl push --dry-run large
 is "$status" 0 'push --dry-run asks nothing'
 unlike "$out" 'go on' 'at all'
+run answer 'node0' '' -- dtctl exec -b -- 'printf "a\033]0;title\007b\n"'
+is "$status" 0 'exec -b on a terminal'
+like "$out" 'a\\x1b\]0;title\\x07b' 'shows no control character of a node as it is'
 done_testing

@@ -72,7 +72,7 @@ static const struct name CALLS[] = {
 static const struct name SIGNALS[] = {
     {"INT", SIGINT}, {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"KILL", SIGKILL}};
 static const struct name ERRORS[] = {{"ENOMEM", ENOMEM}, {"ENOSPC", ENOSPC}, {"EIO", EIO},
-                                     {"EMFILE", EMFILE}, {"EACCES", EACCES}, {"EINTR", EINTR}};
+                                     {"EMFILE", EMFILE}, {"EACCES", EACCES}, {"EAGAIN", EAGAIN}};
 
 struct plan {
     long at;
