@@ -152,6 +152,8 @@ static void tell_detached(const struct launch *l) {
     screen_note(l->session->screen, "run %s has started on %zu nodes", id, l->run.node_count);
     screen_note(l->session->screen, "  follow:  dtctl logs -f %s", id);
     screen_note(l->session->screen, "  stop:    dtctl stop %s", id);
+    if (l->session->config->cluster.provider == CONFIG_AWS)
+        screen_note(l->session->screen, "  results: dtctl fetch %s, before the lease ends", id);
     screen_out(l->session->screen, "%s\n", id);
 }
 

@@ -85,6 +85,28 @@ is "$(steps '100 -
 129 -')" '10 10 1 ' 'a limit of seconds still gives half a minute'
 is "$(calls | grep -c poweroff)" 0 'between the word and the end'
 
+# ---- results that nobody fetched ----------------------------------------------------------------
+node_conf node=node0 user="$(id -un)" idle_s=3600
+runs=$DTCTL_ROOT$(getent passwd "$(id -un)" | cut -d: -f6)/.dtctl/runs
+unfetched() { within idle 'idle_results; echo "$unfetched"'; }
+fresh_node
+is "$(unfetched)" '' 'no run, no results'
+mkdir -p "$runs/one" "$runs/two" "$runs/half"
+is "$(unfetched)" '' 'nor are there any where no run began'
+: >"$runs/one/job.toml"
+: >"$runs/one/fetched"
+is "$(unfetched)" '' 'a run that was fetched'
+: >"$runs/two/job.toml"
+is "$(unfetched)" 1 'and one that was not'
+within idle "idle_results; for u in 100 3100 80000; do idle_step $now \$u ''; done" >/dev/null
+is "$(notice)$(calls)" '' 'its results keep the machine beyond the limit'
+within idle "idle_results; for u in 100 86000; do idle_step $now \$u ''; done" >/dev/null
+like "$(calls)" 'results that nobody fetched, and no use for 1440 min' 'for a day, which is said'
+: >"$runs/two/fetched"
+fresh_node
+within idle "idle_results; for u in 100 3100; do idle_step $now \$u ''; done" >/dev/null
+is "$(notice)" "kind=idle deadline=$((now + 600)) node=node0" 'fetched, they keep it no more'
+
 # ---- what counts as use --------------------------------------------------------------------------
 header='  sl  local_address rem_address   st'
 listen='   0: 00000000:0016 00000000:0000 0A'
