@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What dtctl itself costs as the cluster grows: processor time, peak memory and descriptors of each
+# command, on SCALE_NODES namespace hosts with real sshd. The exponent is that of the processor time
+# from the second last size to the last: 1 is linear. Hosts on one bridge have an entry for each pair
+# in the kernel's table of neighbours: beyond 24, raise net.ipv4.neigh.default.gc_thresh3.
+source "${0%/*}/../tests/lib.sh"
+read -ra SIZES <<<"${SCALE_NODES:-2 8 24}"
+command -v python3 >/dev/null || { echo 'bench_scale needs python3' >&2; exit 1; }
+hosts_up "${SIZES[-1]}"
+LARGE_MB=16 SMALL_FILES=500
+
+cat >cost.py <<'END'
+import os, resource, subprocess, sys, time
+
+with open("cost.log", "a") as log:
+    child = subprocess.Popen(sys.argv[1:], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+fds = rss = 0
+while child.poll() is None:
+    try:
+        fds = max(fds, len(os.listdir(f"/proc/{child.pid}/fd")))
+        with open(f"/proc/{child.pid}/status") as status:
+            peak = [line.split()[1] for line in status if line.startswith("VmHWM")]
+        rss = max(rss, int(peak[0]) if peak else 0)
+    except OSError:
+        pass
+    time.sleep(0.005)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+cpu_ms = (used.ru_utime + used.ru_stime) * 1000
+print(f"{cpu_ms:.0f} {rss} {fds} {child.returncode}")
+END
+mkdir -p large small
+head -c ${LARGE_MB}M /dev/urandom >large/file
+for ((i = 0; i < SMALL_FILES; i++)); do head -c 2000 /dev/urandom >small/$i; done
+
+declare -A cpu_of
+bad=0
+measure() { # NODES WHAT dtctl-ARGUMENT…
+    local nodes=$1 what=$2 cpu rss fds code
+    shift 2
+    read -r cpu rss fds code < <(python3 cost.py dtctl "$@")
+    [ "$code" = 0 ] || bad=$((bad + 1))
+    cpu_of[$what $nodes]=$cpu
+    printf '{"bench":"scale","what":"%s","nodes":%d,"cpu_ms":%d,"rss_mb":%.1f,"fds":%d}\n' \
+        "$what" "$nodes" "$cpu" "$((rss * 10 / 1024))e-1" "$fds"
+}
+
+for nodes in "${SIZES[@]}"; do
+    printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n' "$nodes" \
+        >dtctl.toml
+    measure "$nodes" up up
+    measure "$nodes" 'up again' up
+    measure "$nodes" status status
+    measure "$nodes" exec exec -- true
+    measure "$nodes" train train -- true
+    measure "$nodes" 'push large' push large
+    measure "$nodes" 'push small' push small
+    # shellcheck disable=SC2016 # the workers' shell expands it
+    measure "$nodes" 'train and fetch' train -- \
+        sh -c 'for i in $(seq 200); do echo $i >"$DTCTL_OUTPUT_DIR/$RANK.$i"; done'
+    measure "$nodes" down down -y
+done
+last=${SIZES[-1]} before=${SIZES[-2]:-$last}
+for what in up 'up again' status exec train 'push large' 'push small' 'train and fetch' down; do
+    awk -v what="$what" -v a="${cpu_of[$what $before]}" -v b="${cpu_of[$what $last]}" \
+        -v n="$before" -v m="$last" 'BEGIN { if (a > 0 && b > 0 && n != m)
+        printf "{\"bench\":\"scale\",\"what\":\"%s\",\"from\":%d,\"to\":%d,\"exponent\":%.2f}\n",
+            what, n, m, log(b / a) / log(m / n) }'
+done
+{
+    is "$bad" 0 'every command ended with 0' || diag "$(tail -n 20 cost.log)"
+    done_testing
+} >&2
