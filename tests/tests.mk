@@ -78,9 +78,13 @@ soak: ## Run the generators of tests/soak for MINUTES (60) with fresh seeds (SEE
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
 	    SOAK_SEED=$(SEED) tests/soak/run $(MINUTES) $(SOAK)
 
+N ?= 50
+mutants: ## Change N (50) operators and constants; which does no unit test notice? (SEED=n)
+	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) N=$(N) SEED=$(SEED) tests/mutants
+
 FUZZ_SECONDS ?= 30
 fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
 	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
 	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
 
-.PHONY: test test-programs fuzz-programs fuzz soak
+.PHONY: test test-programs fuzz-programs fuzz soak mutants
