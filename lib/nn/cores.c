@@ -3,7 +3,9 @@
 
 #include "base/hash.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,8 +24,20 @@ void cores_identify(struct cores_id *id, const cpu_set_t *allowed) {
     hash_final(&h, id->digest);
 }
 
-void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores_id *ids, int world,
-                 int rank, int threads_wanted) {
+int cores_allowed(cpu_set_t *out, struct err *e) {
+    enum { PROCESSORS_MAX = 1 << 16 };
+    union {
+        cpu_set_t first;
+        unsigned char all[PROCESSORS_MAX / 8];
+    } set = {.all = {0}};
+    if (sched_getaffinity(0, sizeof set, &set.first) < 0)
+        return err_errno(e, ERR_SYS, "sched_getaffinity");
+    *out = set.first;
+    return 0;
+}
+
+void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machine_limits *limits,
+                 const struct cores_id *ids, int world, int rank, int threads_wanted) {
     int index = 0, sharing = 0, cpus[CORES_MAX], count = 0;
     for (int r = 0; r < world; r++) {
         if (memcmp(&ids[r], &ids[rank], sizeof *ids) != 0)
@@ -34,10 +48,16 @@ void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores
     for (int c = 0; c < CPU_SETSIZE && count < CORES_MAX; c++)
         if (CPU_ISSET(c, allowed))
             cpus[count++] = c;
-    int share = count / sharing;
-    *out = (struct cores){.threads = threads_wanted > 0 ? threads_wanted : share > 0 ? share : 1};
+    int share = count / sharing, most = share > 0 ? share : 1;
+    double quota = ceil(limits->cpus / sharing);
+    *out = (struct cores){.busy = limits->load > count / 2.0};
+    if (limits->cpus > 0 && quota < most) {
+        out->quota = true;
+        most = (int)quota;
+    }
+    out->threads = threads_wanted > 0 ? threads_wanted : most;
     // Fewer threads than CPUs: the system finds better ones than we could name.
-    if (out->threads != share)
+    if (out->threads != share || out->quota || out->busy)
         return;
     out->pinned = true;
     for (int i = 0; i < out->threads; i++)

@@ -6,6 +6,7 @@
 #define NN_CORES_H
 
 #include "base/err.h"
+#include "nn/limits.h"
 
 #include <sched.h>
 #include <stdint.h>
@@ -20,13 +21,18 @@ struct cores {
     int threads;
     int cpu[CORES_MAX]; // threads entries when pinned
     bool pinned;
+    bool quota, busy; // why there are fewer threads than CPUs, or why they are not pinned
 };
+
+// Where this process may run; of more than CPU_SETSIZE processors the first ones.
+int cores_allowed(cpu_set_t *out, struct err *e);
 
 void cores_identify(struct cores_id *id, const cpu_set_t *allowed);
 
-// ids: one per rank, in rank order. threads_wanted 0: the share. Pinned
-// when the threads are just the share.
-void cores_share(struct cores *out, const cpu_set_t *allowed, const struct cores_id *ids, int world,
-                 int rank, int threads_wanted);
+// ids: one per rank, in rank order. threads_wanted 0: the share, or as many as the quota lets run,
+// if those are fewer. Pinned when the threads are just the share and the machine was idle: with
+// others on the same CPU the one thread that waits stops all, because each layer waits for it.
+void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machine_limits *limits,
+                 const struct cores_id *ids, int world, int rank, int threads_wanted);
 
 #endif

@@ -16,8 +16,25 @@ static size_t section(size_t *total, size_t bytes) {
     return at;
 }
 
+// What does not fit would be found out by the kernel, which kills without a word.
+static int refuse(const struct network *net, size_t total, size_t arena, size_t max,
+                  struct err *e) {
+    char text[6][STR_HUMAN_BYTES_MAX];
+    size_t params = net->model->param_elements * net->k->real_bytes;
+    size_t rest = total - arena + net->copy_bytes;
+    return err_set(
+        e, ERR_LIMIT,
+        "the plan needs %s of memory and there are %s: %s of activations for %d images, "
+        "%s of weights and gradients, %s of optimizer state, %s for checkpoints (try: %s)",
+        str_human_bytes(text[0], total + net->copy_bytes), str_human_bytes(text[1], max),
+        str_human_bytes(text[2], arena), net->batch, str_human_bytes(text[3], 2 * params),
+        str_human_bytes(text[4], (size_t)net->states * params),
+        str_human_bytes(text[5], net->copy_bytes),
+        arena > rest ? "a lower train.batch or train.eval_batch" : "a smaller model");
+}
+
 // Lays out the one allocation and makes it.
-static int allocate(struct network *net, struct err *e) {
+static int allocate(struct network *net, size_t max, struct err *e) {
     const struct nn_model *m = net->model;
     size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX] = {0};
     size_t most = net->train.bytes > net->eval.bytes ? net->train.bytes : net->eval.bytes;
@@ -31,12 +48,10 @@ static int allocate(struct network *net, struct err *e) {
     size_t arena = section(&total, most);
     size_t labels = section(&total, labels_max * sizeof *net->labels);
     net->memory_bytes = total;
-    net->memory = net->k->mem_alloc(net->ctx, total);
-    if (!net->memory) {
-        char text[STR_HUMAN_BYTES_MAX];
-        return err_set(e, ERR_LIMIT, "no memory for %s of weights and activations: lower the batch",
-                       str_human_bytes(text, total));
-    }
+    bool fits = max == 0 || total + net->copy_bytes <= max;
+    net->memory = fits ? net->k->mem_alloc(net->ctx, total) : NULL;
+    if (!net->memory)
+        return refuse(net, total, most, max, e);
     net->params = net->memory + params;
     net->grads = net->memory + grads;
     for (int i = 0; i < net->states; i++)
@@ -106,17 +121,22 @@ int network_open(struct network *net, const struct network_config *config, struc
                             .k = config->backend,
                             .batch = config->batch,
                             .eval_batch = config->eval_batch,
-                            .states = config->states};
+                            .states = config->states,
+                            .copy_bytes = config->copy_bytes};
     int r = net->k->open(&net->ctx, &config->kernel);
     if (r < 0) {
         errno = -r;
-        return err_errno(e, ERR_SYS, "%s kernels with %d threads", net->k->name,
-                         config->kernel.threads);
+        err_errno(e, ERR_SYS, "%s kernels with %d threads", net->k->name, config->kernel.threads);
+        return r == -EAGAIN ? err_set(e, ERR_LIMIT,
+                                      "no thread can be made for %d kernel threads "
+                                      "(try: ulimit -u, or a lower train.threads)",
+                                      config->kernel.threads)
+                            : -1;
     }
     plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true);
     if (net->eval_batch)
         plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false);
-    if (allocate(net, e) < 0) {
+    if (allocate(net, config->memory_bytes_max, e) < 0) {
         network_close(net);
         return -1;
     }
@@ -143,23 +163,23 @@ void network_close(struct network *net) {
 struct init_work {
     struct network *net;
     uint64_t seed;
-    float *flat;
 };
 
 // Parameters are dealt out to the workers; which one fills a parameter does not change its values.
 static void init_some(void *arg, int worker, int workers) {
     struct init_work *w = arg;
     const struct nn_model *m = w->net->model;
-    for (int i = worker; i < m->params; i += workers)
-        model_init_param(m, i, w->seed, w->flat + m->param[i].begin);
+    for (int i = worker; i < m->params; i += workers) {
+        float *values = heap_alloc(m->param[i].count * sizeof *values);
+        model_init_param(m, i, w->seed, values);
+        network_set(w->net, w->net->params, m->param[i].begin, m->param[i].count, values);
+        free(values);
+    }
 }
 
 void network_init(struct network *net, uint64_t seed) {
-    size_t elements = net->model->param_elements;
-    struct init_work w = {net, seed, heap_alloc(elements * sizeof(float))};
+    struct init_work w = {net, seed};
     net->k->parallel(net->ctx, init_some, &w);
-    network_set(net, net->params, 0, elements, w.flat);
-    free(w.flat);
 }
 
 void *network_input(struct network *net, enum network_mode mode) {

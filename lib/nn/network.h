@@ -36,6 +36,8 @@ struct network_config {
     int batch;      // most samples in a training step
     int eval_batch; // most samples in an evaluation step; 0: none
     int states;     // optimizer buffers as long as the parameters: 0 … NETWORK_STATES_MAX
+    size_t memory_bytes_max; // what may be taken, copy_bytes with it; 0: not known
+    size_t copy_bytes;       // of checkpoints, which somebody else takes
 };
 
 struct network {
@@ -45,7 +47,7 @@ struct network {
     int batch, eval_batch;
     struct nn_plan train, eval;
     char *memory;
-    size_t memory_bytes;
+    size_t memory_bytes, copy_bytes;
     char *params;                    // model->param_elements
     char *grads;                     // model->param_elements + NETWORK_TAIL
     char *state[NETWORK_STATES_MAX]; // model->param_elements each

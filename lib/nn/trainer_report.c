@@ -69,21 +69,30 @@ static void append_metrics(struct trainer *t, struct strbuf *line) {
     strbuf_fini(line);
 }
 
+// Everything that grows with the model, the batch or the data.
+static size_t planned_bytes(const struct trainer *t) {
+    return t->net.memory_bytes + t->net.copy_bytes + t->train.samples * t->train.image_bytes +
+           t->test.samples * t->test.image_bytes;
+}
+
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
     const char *stem = trainer_stem_name(o);
     char bytes[STR_HUMAN_BYTES_MAX];
     trainer_say(t, "model %s%s%s, %zu parameters, %d classes, %s planned once",
                 trainer_model_name(o), stem[0] ? ", stem " : "", stem, t->model->param_count,
-                t->model->classes, str_human_bytes(bytes, t->net.memory_bytes));
+                t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
     trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
                 t->train.samples, t->test.samples, t->train.width, t->train.height,
                 t->train.from_cache ? ", decoded before" : "");
     trainer_say(
         t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s, batch %lld on each rank",
         t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
-        t->cores.pinned ? "" : ", not pinned", t->net.k->name, t->net.k->isa(t->net.ctx),
-        comm_backend_name(t->comm), (long long)o->batch);
+        t->cores.pinned  ? ""
+        : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
+        : t->cores.busy  ? ", not pinned: others use this machine"
+                         : ", not pinned",
+        t->net.k->name, t->net.k->isa(t->net.ctx), comm_backend_name(t->comm), (long long)o->batch);
 }
 
 void trainer_report_open(struct trainer *t) {
@@ -174,7 +183,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_str(j, "kernels", t->net.k->name);
     json_str(j, "isa", t->net.k->isa(t->net.ctx));
     json_str(j, "collectives", comm_backend_name(t->comm));
-    json_int(j, "memory_bytes", (int64_t)t->net.memory_bytes);
+    json_int(j, "memory_bytes", (int64_t)planned_bytes(t));
 }
 
 void trainer_report_summary(struct trainer *t, const struct trainer_result *r) {

@@ -61,7 +61,8 @@ static int open_comm(struct trainer *t, struct err *e) {
     cores_identify(&mine, &t->allowed);
     int r = comm_all_gather(t->comm, &mine, ids, sizeof mine, e);
     if (r == 0)
-        cores_share(&t->cores, &t->allowed, ids, t->world, t->rank, (int)t->options->threads);
+        cores_share(&t->cores, &t->allowed, &t->limits, ids, t->world, t->rank,
+                    (int)t->options->threads);
     free(ids);
     return r;
 }
@@ -258,7 +259,11 @@ static int open_network(struct trainer *t, struct err *e) {
         .batch = (int)o->batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,
         .states = optimizer_states(&t->optimizer),
+        .memory_bytes_max = (size_t)t->limits.memory_bytes,
     };
+    if (t->config->comm.local_rank == 0) // a keeper's copy of what a checkpoint holds
+        c.copy_bytes = sizeof(float) * (t->model->stat_elements +
+                                        (size_t)(1 + c.states) * t->model->param_elements);
     must(c.backend);
     if (network_open(&t->net, &c, e) < 0)
         return -1;
@@ -285,8 +290,9 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     t->shards = config->shards > 1 ? config->shards : t->world;
     must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
-    if (sched_getaffinity(0, sizeof t->allowed, &t->allowed) < 0)
-        return err_errno(e, ERR_SYS, "sched_getaffinity");
+    machine_limits(&t->limits, ""); // before decoding makes a load of its own
+    if (cores_allowed(&t->allowed, e) < 0)
+        return -1;
     if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
         trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)

@@ -36,6 +36,7 @@ struct trainer {
     int rank, world;
     int shards; // world, or what config.shards pretends
     cpu_set_t allowed;
+    struct machine_limits limits;
     struct cores cores;
 
     struct dataset train, test;

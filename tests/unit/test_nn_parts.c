@@ -8,6 +8,7 @@
 #include "nn/meter.h"
 #include "nn/plan.h"
 #include "nn/schedule.h"
+#include "sys/file.h"
 #include "tests/tap.h"
 
 static struct nn_model model;
@@ -180,22 +181,80 @@ static void test_cores(void) {
     cpu_set_t four, one;
     struct cores c;
     struct cores_id id[4] = {{{1}}, {{2}}, {{1}}, {{2}}};
+    const struct machine_limits idle = {0}, some = {.cpus = 1.5}, plenty = {.cpus = 8},
+                                busy = {.load = 2.5};
     CPU_ZERO(&four);
     CPU_ZERO(&one);
     for (int i = 0; i < 4; i++)
         CPU_SET(2 * i, &four);
     CPU_SET(3, &one);
-    cores_share(&c, &four, id, 1, 0, 0);
+    cores_share(&c, &four, &idle, id, 1, 0, 0);
     ok(c.threads == 4 && c.pinned && c.cpu[3] == 6, "alone: every CPU");
-    cores_share(&c, &four, id, 4, 2, 0);
+    cores_share(&c, &four, &idle, id, 4, 2, 0);
     ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
        "two of four ranks on this machine: the second half");
-    cores_share(&c, &four, id, 4, 1, 1);
+    cores_share(&c, &four, &idle, id, 4, 1, 1);
     ok(c.threads == 1 && !c.pinned, "fewer threads than the share: not pinned");
-    cores_share(&c, &four, id, 4, 1, 3);
+    cores_share(&c, &four, &idle, id, 4, 1, 3);
     ok(c.threads == 3 && !c.pinned, "more than the share: not pinned");
-    cores_share(&c, &one, id, 4, 2, 0);
+    cores_share(&c, &four, &some, id, 1, 0, 0);
+    ok(c.threads == 2 && !c.pinned && c.quota, "a quota of 1.5 CPUs: two threads, not pinned");
+    cores_share(&c, &four, &some, id, 4, 2, 0);
+    ok(c.threads == 1 && !c.pinned, "for two ranks: one each");
+    cores_share(&c, &four, &plenty, id, 1, 0, 0);
+    ok(c.threads == 4 && c.pinned, "a quota above the CPUs is none");
+    cores_share(&c, &four, &busy, id, 1, 0, 0);
+    ok(c.threads == 4 && !c.pinned && c.busy, "others use the machine: not pinned");
+    cores_share(&c, &one, &idle, id, 4, 2, 0);
     ok(c.threads == 1 && !c.pinned, "more ranks than CPUs: one thread, not pinned");
+}
+
+static void put(struct arena *a, const char *root, const char *path, const char *text) {
+    struct err e;
+    const char *full = arena_printf(a, "%s/%s", root, path);
+    if (file_make_dirs(file_dir(a, full), 0755, &e) < 0 ||
+        file_write_atomic(full, text, strlen(text), 0644, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static void test_limits(void) {
+    char root[] = "/tmp/test_nn_parts.XXXXXX";
+    struct arena a = {0};
+    struct machine_limits l;
+    struct err e;
+    if (!mkdtemp(root))
+        bail_out("no folder");
+    machine_limits(&l, root);
+    ok(l.cpus <= 0 && l.memory_bytes == 0 && l.load <= 0, "no /proc, no limits");
+    put(&a, root, "proc/meminfo", "MemTotal: 9 kB\nMemAvailable:   4096 kB\n");
+    put(&a, root, "proc/loadavg", "2.50 1.00 0.50 3/400 123\n");
+    put(&a, root, "proc/self/cgroup", "0::/a/b\n");
+    put(&a, root, "sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+    put(&a, root, "sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    put(&a, root, "sys/fs/cgroup/a/b/memory.max", "max\n");
+    machine_limits(&l, root);
+    near(l.cpus, 1.5, 0, "the quota of a group above");
+    is_uint(l.memory_bytes, 4 << 20, "available memory");
+    near(l.load, 2.5, 0, "load");
+    put(&a, root, "sys/fs/cgroup/a/memory.max", "1048576\n");
+    put(&a, root, "sys/fs/cgroup/cpu.max", "50000 100000\n");
+    machine_limits(&l, root);
+    is_uint(l.memory_bytes, 1 << 20, "the limit of a group is less");
+    near(l.cpus, 0.5, 0, "the root of a container has files, too");
+    put(&a, root, "proc/self/cgroup", "4:memory:/m\n3:cpu,cpuacct:/c\n1:name=systemd:/\n");
+    put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "300000\n");
+    put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+    put(&a, root, "sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n");
+    machine_limits(&l, root);
+    near(l.cpus, 3, 0, "version 1: quota");
+    is_uint(l.memory_bytes, 4 << 20, "its largest number is no limit");
+    put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+    put(&a, root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
+    machine_limits(&l, root);
+    ok(l.cpus <= 0, "-1 is no quota");
+    is_uint(l.memory_bytes, 2 << 20, "a limit above the group");
+    file_remove_tree(root, &e);
+    arena_fini(&a);
 }
 
 static void test_lines(void) {
@@ -236,6 +295,7 @@ int main(void) {
     test_models();
     test_init();
     test_cores();
+    test_limits();
     test_lines();
     return done_testing();
 }

@@ -203,6 +203,25 @@ static void test_constants(void) {
     network_close(&net);
 }
 
+static void test_too_large(void) {
+    struct network net;
+    struct err e;
+    struct network_config c = {.model = &model,
+                               .backend = &kernels_cpu,
+                               .batch = BATCH,
+                               .states = 2,
+                               .memory_bytes_max = 100 << 20,
+                               .copy_bytes = 1};
+    is_int(network_open(&net, &c, &e), -1, "a plan above the memory there is is refused");
+    has_str(e.text, "there are 105 MB", "with the numbers");
+    has_str(e.text, "a smaller model", "and what to change");
+    c.memory_bytes_max = (size_t)1 << 40;
+    is_int(network_open(&net, &c, &e), 0, "one that fits is not");
+    c.memory_bytes_max = net.memory_bytes;
+    network_close(&net);
+    is_int(network_open(&net, &c, &e), -1, "the copy for checkpoints counts");
+}
+
 static int allocations;
 static void count_malloc(const volatile void *p, size_t size) {
     (void)p;
@@ -247,6 +266,7 @@ int main(void) {
     test_bits();
     test_optimizers();
     test_constants();
+    test_too_large();
     test_allocations();
     return done_testing();
 }
