@@ -80,7 +80,7 @@ struct batchnorm_args {
     const void *gamma;    // channels
     const void *beta;     // channels
     void *running_mean;   // channels; updated in training, read in evaluation
-    void *running_var;    // channels; the update takes the unbiased variance
+    void *running_var;    // channels; the update takes the unbiased variance, if rows > 1
     void *save_mean;      // channels; written by forward_train for backward
     void *save_invstd;    // channels; 1 / sqrt(biased variance + eps)
     void *y;              // rows x channels; may be x (in evaluation only) or residual

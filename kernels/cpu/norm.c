@@ -167,7 +167,8 @@ void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_
     for (int c = 0; c < a->channels; c++) {
         double mean, var;
         combine_moments(&job, c, &mean, &var);
-        double unbiased = a->rows > 1 ? var * rows / (rows - 1) : var;
+        // Of one value there is no variance to learn from.
+        double unbiased = a->rows > 1 ? var * rows / (rows - 1) : (double)running_var[c];
         double invstd = 1 / sqrt(var + a->eps);
         save_mean[c] = (float)mean;
         save_invstd[c] = (float)invstd;

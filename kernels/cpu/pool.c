@@ -10,11 +10,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-// About 30 to 60 us: longer than the gap between two ops of a training step, short enough not to
-// hurt when there are more threads than CPUs.
-enum { spin_rounds_max = 2000 };
+// Longer than the gap between two ops of a training step, short enough not to hurt when there are
+// more threads than CPUs. By the clock: a pause takes 1 ns on one processor and 50 on another.
+enum { spin_ns_max = 50 * 1000, rounds_per_look = 16 };
 
 struct pool_worker {
     struct pool *pool;
@@ -48,14 +49,23 @@ static void relax(void) {
 #endif
 }
 
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 // The low bit of both words says that somebody sleeps on it, so that a wake costs a system call
 // only when needed. generation counts in steps of 2; pending too.
 static void wait_while(_Atomic uint32_t *word, uint32_t value) {
-    for (int i = 0; i < spin_rounds_max; i++) {
-        if ((atomic_load_explicit(word, memory_order_acquire) & ~1U) != value)
-            return;
-        relax();
-    }
+    int64_t until = now_ns() + spin_ns_max;
+    do
+        for (int i = 0; i < rounds_per_look; i++) {
+            if ((atomic_load_explicit(word, memory_order_acquire) & ~1U) != value)
+                return;
+            relax();
+        }
+    while (now_ns() < until);
     for (;;) {
         uint32_t now = atomic_load_explicit(word, memory_order_acquire);
         if ((now & ~1U) != value)

@@ -186,7 +186,8 @@ static void ref_batchnorm_forward_train(struct kernel_ctx *ctx, const struct bat
     for (int c = 0; c < a->channels; c++) {
         double mean, var;
         ref_column_moments(a->rows, a->channels, (const REAL *)a->x + c, &mean, &var);
-        double invstd = 1 / sqrt(var + a->eps), unbiased = rows > 1 ? var * rows / (rows - 1) : var;
+        double invstd = 1 / sqrt(var + a->eps);
+        double unbiased = rows > 1 ? var * rows / (rows - 1) : (double)running_var[c];
         save_mean[c] = (REAL)mean;
         save_invstd[c] = (REAL)invstd;
         running_mean[c] = (REAL)(keep * (double)running_mean[c] + a->momentum * mean);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From stored bytes to what a network eats: random mirror, random shift (pad and crop), then
 // out = (byte / 255 - mean) / std in exactly the float steps of torchvision's ToTensor + Normalize.
+// (Training takes raw bytes, and the kernels' image_normalize, which rounds once, from double.)
 //
 // What is drawn depends on (seed, epoch, sample index) only, never on rank, batch or thread.
 #ifndef DATA_AUGMENT_H

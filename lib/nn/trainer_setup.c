@@ -9,6 +9,7 @@
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,7 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
     bool shapes =
         o->dataset == TRAIN_DATA_SHAPES || (o->dataset == TRAIN_DATA_AUTO && !t->config->data);
     bool train = split == DATASET_TRAIN;
+    int fewer = (int)ceil(t->limits.cpus);
     struct decode_line line = {t, clock_mono_ms() + DECODE_LINE_EVERY_MS,
                                train ? "training data" : "test data"};
     struct dataset_config c = {
@@ -123,7 +125,9 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
         .split = split,
         .image_size = (int)o->image_size,
         .cache_dir = t->config->cache_dir,
-        .threads = (int)o->decode_threads,
+        .threads = o->decode_threads                ? (int)o->decode_threads
+                   : fewer < CPU_COUNT(&t->allowed) ? fewer
+                                                    : 0,
         .seed = (uint64_t)o->seed,
         .samples_max = shapes ? (uint32_t)(train ? o->train_size : o->test_size) : 0,
         .progress = say_decoding,

@@ -291,6 +291,12 @@ static void test_norm_extremes(void) {
     a.x = large;
     runner[by_one].k->batchnorm_forward_train(runner[by_one].ctx, &a);
     ok(y[0] != y[0] && var != var, "%s: a variance that overflows is no number", isa_name);
+    for (int i = 0; i < 2; i++) {
+        a.rows = 1, var = 3, mean = 0, a.x = (const float[]){8};
+        runner[i].k->batchnorm_forward_train(runner[i].ctx, &a);
+        ok(var > 2.9999F && var < 3.0001F && mean > 0.79F, "%s: one row has no variance to keep",
+           isa_name);
+    }
 }
 
 // ---- flat buffers ------------------------------------------------------------------------------
