@@ -244,6 +244,7 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
     if (session_acked(&old->session, m->taken, &e) < 0 || !session_can_resume(&old->session)) {
         link_refuse(&p->link, false, "too much was sent meanwhile");
         peer_free(p);
+        coordinator_pump(c); // a round may be about to begin with it
         coordinator_peer_gone(old, "its session cannot be resumed");
         return;
     }

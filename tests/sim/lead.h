@@ -89,7 +89,12 @@ static void on_start(struct world *w, int at) {
     w->rounds++;
     if (rendezvous_active_count(n->r) < w->config.nodes_min)
         w->broken = "a round with too few nodes";
-    for (int i = 0; i < rendezvous_active_count(n->r); i++)
+    if (rendezvous_restarts(n->r) > w->failures)
+        w->broken = "more restarts than failures";
+    for (int i = 0; i < rendezvous_active_count(n->r) && !w->broken; i++)
+        if (!rendezvous_active(n->r, i))
+            w->broken = "a round with a member that is gone";
+    for (int i = 0; i < rendezvous_active_count(n->r) && !w->broken; i++)
         send_electorate(w, at, rendezvous_active(n->r, i)->id, FROM_ROUND);
 }
 
@@ -180,6 +185,7 @@ static void take_over(struct world *w, int at, const struct election_action *a) 
     for (int i = 0; i < n->election.electorate.count; i++)
         w->buried += n->election.electorate.voters[i].dead && n->election.gone[i];
     n->r = rendezvous_take_over(&c, now, &past);
+    n->leads_ms = now;
     connect_to(w, at, at);
 }
 
@@ -220,6 +226,7 @@ static void take_beat(struct world *w, int at, int id, const struct message *m) 
     int64_t now = clock_of(w, n);
     side_acked(w, &n->sides[id], m->taken);
     int64_t left = rendezvous_beat(n->r, now, id, m->stamp, m->round_term, m->round);
+    n->leads_ms = now + left;
     struct message r = {.kind = FROM_ACK,
                         .sent = m->sent,
                         .stamp = now,

@@ -39,6 +39,8 @@ static void post(struct world *w, struct message *m) {
         return;
     }
     m->at = w->now + between(w, 1, w->now < CALM_MS ? 80 : 3);
+    if (w->now < w->late[m->from] && !m->conn)
+        m->at += between(w, 0, 700);
     for (int i = 0; i < w->queued; i++) {
         const struct message *x = &w->queue[i];
         if (m->conn && !m->torn && x->conn == m->conn && x->from == m->from && x->at > m->at)

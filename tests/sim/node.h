@@ -239,6 +239,7 @@ static void workers_step(struct world *w, int at) {
     if (n->workers == WORKERS_RUN && now >= n->end_at) {
         struct message m = {.kind = n->ends_badly ? TO_FAILED : TO_DONE, .round = n->round};
         n->workers = n->ends_badly ? WORKERS_STOPPING : WORKERS_DONE;
+        w->failures += n->ends_badly;
         n->stop_at = now + between(w, 1, 400);
         if (n->joined)
             say(w, at, &m);

@@ -117,6 +117,7 @@ struct node {
     bool ends_badly, round_failed, told_over, lease_over;
     // coordinating
     struct rendezvous *r;
+    int64_t leads_ms; // until then it has the right to, by its own clock
     int conns[MEMBERS], nodes[MEMBERS];
     struct side sides[MEMBERS];
 };
@@ -127,9 +128,11 @@ struct world {
     int64_t now, order, incarnation, heal_at;
     int conn;
     enum luck luck;
+    bool prompt; // a guard ends its workers at once when its agent dies
     struct rendezvous_config config;
     struct node nodes[NODES];
     bool cut[NODES][NODES]; // from, to
+    int64_t late[NODES];    // until then its messages outside of connections come late
     struct message *queue;
     int queued;
     struct message *kept; // of all sessions, for the whole run
@@ -138,7 +141,7 @@ struct world {
     int request_count;
     bool dead[CONNS_MAX]; // connections
     int64_t terms[4096];  // incarnation that coordinated in that term
-    int rounds, take_overs, proofs, breaks, resumed, forged, lost, buried;
+    int rounds, take_overs, proofs, breaks, resumed, forged, lost, buried, failures;
     enum rendezvous_verdict verdict;
     const char *broken, *stuck; // what was unsafe; why it did not end
 };
