@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/err.h"
 
+#include "base/str.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,53 +20,74 @@ static const struct {
 #undef X
 };
 
-// Ends a text that was cut with an ellipsis, at a UTF-8 boundary.
-static void mark_cut(char *text, int want) {
-    if (want < ERR_TEXT_BYTES_MAX)
-        return;
-    size_t n = ERR_TEXT_BYTES_MAX - 4;
-    while (n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80)
-        n--;
-    memcpy(text + n, "\xE2\x80\xA6", 4);
+// Adds text to out, which holds *len of at most ERR_TEXT_BYTES_MAX bytes. Foreign text is quoted in
+// errors, so what drives a terminal is made visible here, for all of them. Text that does not fit
+// ends with an ellipsis.
+static void add(char *out, size_t *len, const char *text, bool lines) {
+    static const char cut[] = "\xE2\x80\xA6";
+    char shown[STR_VISIBLE_BYTES_MAX];
+    size_t took;
+    for (size_t left = strlen(text); left > 0 && *len < ERR_TEXT_BYTES_MAX;
+         text += took, left -= took) {
+        took = str_visible(text, left, shown);
+        if (lines && *text == '\n')
+            memcpy(shown, "\n", 2);
+        size_t n = strlen(shown);
+        if (*len + n + sizeof cut > ERR_TEXT_BYTES_MAX) {
+            memcpy(out + *len, cut, sizeof cut);
+            *len = ERR_TEXT_BYTES_MAX;
+        } else {
+            memcpy(out + *len, shown, n + 1);
+            *len += n;
+        }
+    }
 }
 
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) {
     char text[ERR_TEXT_BYTES_MAX]; // an argument may point into e->text
+    size_t len = 0;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    mark_cut(text, n);
-    memcpy(e->text, text, sizeof text);
-    e->code = code;
+    *e = (struct err){.code = code};
+    add(e->text, &len, text, false);
+    return -1;
+}
+
+int err_set_lines(struct err *e, enum err_code code, const char *lines) {
+    size_t len = 0;
+    *e = (struct err){.code = code};
+    add(e->text, &len, lines, true);
     return -1;
 }
 
 int err_errno(struct err *e, enum err_code code, const char *fmt, ...) {
     int saved = errno;
     char text[ERR_TEXT_BYTES_MAX];
+    size_t len = 0;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    mark_cut(text, n);
-    n = snprintf(e->text, sizeof e->text, "%s: %s", text, strerror(saved));
-    mark_cut(e->text, n);
-    e->code = code;
+    *e = (struct err){.code = code};
+    add(e->text, &len, text, false);
+    add(e->text, &len, ": ", false);
+    add(e->text, &len, strerror(saved), false);
     errno = saved;
     return -1;
 }
 
 int err_wrap(struct err *e, const char *fmt, ...) {
-    char context[ERR_TEXT_BYTES_MAX];
-    char text[ERR_TEXT_BYTES_MAX];
+    char context[ERR_TEXT_BYTES_MAX], text[ERR_TEXT_BYTES_MAX] = "";
+    size_t len = 0;
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(context, sizeof context, fmt, ap);
+    vsnprintf(context, sizeof context, fmt, ap);
     va_end(ap);
-    mark_cut(context, n);
-    n = snprintf(text, sizeof text, "%s: %s", context, e->text);
-    mark_cut(text, n);
+    add(text, &len, context, false);
+    add(text, &len, ": ", false);
+    add(text, &len, e->text, true); // what is made visible stays as it is
     memcpy(e->text, text, sizeof text);
     return -1;
 }

@@ -47,12 +47,15 @@ struct err {
     char text[ERR_TEXT_BYTES_MAX]; // UTF-8, lower case, no full stop; cut at the limit with "…"
 };
 
-// All three return -1 so that `return err_set(e, …)` is one line.
+// All of them return -1 so that `return err_set(e, …)` is one line.
+// What an argument has of control characters, newlines too, is made visible (str_visible).
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 // Appends ": <strerror(errno)>"; errno is read before anything else.
 int err_errno(struct err *e, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// Several problems, one to a line.
+int err_set_lines(struct err *e, enum err_code code, const char *lines);
 // Puts "<context>: " in front of the existing text.
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -110,6 +110,12 @@ void json_value(struct json_out *j, const struct json *v) {
     }
 }
 
+// JSON is shown on terminals, too.
+static bool drives_terminal(const char *p, size_t left) {
+    char shown[STR_VISIBLE_BYTES_MAX];
+    return str_visible(p, left, shown) == 0 || shown[0] != p[0] || *p == '\t';
+}
+
 void json_escape(struct strbuf *out, const char *s, size_t len) {
     const unsigned char *p = (const unsigned char *)s;
     for (size_t i = 0; i < len;) {
@@ -121,9 +127,12 @@ void json_escape(struct strbuf *out, const char *s, size_t len) {
         } else if (p[i] == '\n') {
             strbuf_adds(out, "\\n");
             n = 1;
-        } else if (p[i] < 0x20) {
-            strbuf_addf(out, "\\u%04x", p[i]);
-            n = 1;
+        } else if (n && drives_terminal(s + i, len - i)) {
+            unsigned c = n == 1 ? p[i]
+                         : n == 2
+                             ? (p[i] & 0x1Fu) << 6 | (p[i + 1] & 0x3Fu)
+                             : (p[i] & 0x0Fu) << 12 | (p[i + 1] & 0x3Fu) << 6 | (p[i + 2] & 0x3Fu);
+            strbuf_addf(out, "\\u%04x", c);
         } else if (n == 0) {
             strbuf_adds(out, "\xEF\xBF\xBD"); // U+FFFD
             n = 1;

@@ -262,24 +262,44 @@ size_t str_utf8(const unsigned char *p, size_t left) {
     return 0;
 }
 
-char *str_printable(struct arena *a, const char *s, size_t len) {
+// Characters that drive a terminal: C0, DEL, C1, and those that turn the order of what is shown.
+static bool drives_terminal(const unsigned char *p, size_t n) {
+    if (n == 1)
+        return (p[0] < 0x20 && p[0] != '\t') || p[0] == 0x7F;
+    if (n == 2)
+        return p[0] == 0xC2 && p[1] < 0xA0;
+    return n == 3 && p[0] == 0xE2 &&
+           ((p[1] == 0x80 && p[2] >= 0xAA && p[2] <= 0xAE) || // U+202A to U+202E
+            (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9));  // U+2066 to U+2069
+}
+
+size_t str_visible(const char *s, size_t left, char shown[STR_VISIBLE_BYTES_MAX]) {
     static const char hex[] = "0123456789abcdef";
     const unsigned char *p = (const unsigned char *)s;
-    char *out = arena_alloc(a, 1, 1, 4 * len + 1), *q = out;
+    size_t n = str_utf8(p, left);
+    if (n && !drives_terminal(p, n)) {
+        memcpy(shown, p, n);
+        shown[n] = '\0';
+        return n;
+    }
+    if (p[0] == '\n' || p[0] == '\r') {
+        memcpy(shown, p[0] == '\n' ? "\\n" : "\\r", 3);
+        return 1;
+    }
+    n = n ? n : 1;
+    for (size_t i = 0; i < n; i++, shown += 4)
+        memcpy(shown, (char[]){'\\', 'x', hex[p[i] >> 4], hex[p[i] & 15]}, 4);
+    *shown = '\0';
+    return n;
+}
+
+char *str_printable(struct arena *a, const char *s, size_t len) {
+    char shown[STR_VISIBLE_BYTES_MAX], *out = arena_alloc(a, 1, 1, 4 * len + 1), *q = out;
     for (size_t i = 0; i < len;) {
-        size_t n = str_utf8(p + i, len - i);
-        bool control = p[i] < 0x20 || p[i] == 0x7F || (n == 2 && p[i] == 0xC2 && p[i + 1] < 0xA0);
-        if (n && (!control || p[i] == '\t')) {
-            memcpy(q, p + i, n);
-            q += n;
-            i += n;
-        } else {
-            *q++ = '\\';
-            *q++ = 'x';
-            *q++ = hex[p[i] >> 4];
-            *q++ = hex[p[i] & 15];
-            i++;
-        }
+        i += str_visible(s + i, len - i, shown);
+        size_t n = strlen(shown);
+        memcpy(q, shown, n);
+        q += n;
     }
     return out;
 }

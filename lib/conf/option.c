@@ -43,7 +43,7 @@ static void add_problem(struct option_set *s, struct option_place place, const c
     if (s->problem_count++ >= OPTION_PROBLEMS_MAX)
         return;
     struct option_problem *p = arena_new(s->arena, struct option_problem, 1);
-    *p = (struct option_problem){place, text, NULL};
+    *p = (struct option_problem){place, str_printable(s->arena, text, strlen(text)), NULL};
     // Those of one file by line; everything else in order of discovery.
     struct option_problem **at = &s->problems;
     while (*at && !(place.source == OPTION_FILE && (*at)->place.source == OPTION_FILE &&
@@ -90,11 +90,10 @@ int option_set_finish(struct option_set *s, struct err *e) {
         }
         strbuf_addf(&b, "%s%s", shown++ ? "\n" : "", line);
     }
+    b.cap_max = 0;
     if (shown < s->problem_count)
-        err_set(e, ERR_CONFIG, "%s\nand %d more", strbuf_cstr(&b), s->problem_count - shown);
-    else
-        err_set(e, ERR_CONFIG, "%s", strbuf_cstr(&b));
-    e->code = usage ? ERR_USAGE : ERR_CONFIG;
+        strbuf_addf(&b, "\nand %d more", s->problem_count - shown);
+    err_set_lines(e, usage ? ERR_USAGE : ERR_CONFIG, strbuf_cstr(&b));
     strbuf_fini(&b);
     return -1;
 }
@@ -216,7 +215,7 @@ void option_apply(struct option_set *s, const struct option_bound *b, const stru
     int failed = element && !option_is_scalar(r->type) ? apply_element(s, r, text, fresh, dest, &e)
                                                        : apply_whole(s, r, text, dest, &e);
     if (failed < 0)
-        add_problem(s, place, arena_strdup(s->arena, e.text));
+        add_problem(s, place, e.text);
     else
         *known = place;
 }

@@ -480,7 +480,7 @@ int toml_parse(struct arena *a, const char *name, const char *text, size_t len, 
     strbuf_init(&b, ERR_TEXT_BYTES_MAX - 1);
     for (; x && !b.overflow; x = x->next)
         strbuf_addf(&b, "%s%s:%d:%d: %s", b.len ? "\n" : "", name, x->line, x->column, x->text);
-    err_set(e, ERR_FORMAT, "%s", strbuf_cstr(&b));
+    err_set_lines(e, ERR_FORMAT, strbuf_cstr(&b));
     strbuf_fini(&b);
     return -1;
 }

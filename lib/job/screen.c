@@ -13,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines);
+
 enum { WRITE_WAIT_MS_MAX = 60 * 1000 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet) {
@@ -66,9 +68,11 @@ void screen_words(struct screen *s, const char *label, const char *line, size_t 
 
 __attribute__((format(printf, 4, 0))) static void say(struct screen *s, int fd, const char *end,
                                                       const char *fmt, va_list ap) {
-    struct strbuf text = {0};
-    strbuf_vaddf(&text, fmt, ap);
+    struct strbuf raw = {0}, text = {0};
+    strbuf_vaddf(&raw, fmt, ap);
+    add_visible(&text, strbuf_cstr(&raw), raw.len, true);
     strbuf_adds(&text, end);
+    strbuf_fini(&raw);
     if (fd == s->note_fd || s->out_is_terminal)
         screen_erase(s);
     write_all(s, fd, strbuf_cstr(&text), text.len);
@@ -135,7 +139,7 @@ void screen_live(struct screen *s, const char *text) {
     for (const char *p = text; *p;) {
         const char *end = strchr(p, '\n');
         size_t len = end ? (size_t)(end - p) : strlen(p);
-        strbuf_add(&out, p, len);
+        add_visible(&out, p, len, false);
         strbuf_adds(&out, "\033[K\n");
         s->live_lines++;
         p += len + (end != NULL);
@@ -167,12 +171,33 @@ int screen_rows(const struct screen *s) {
 
 // ---- foreign text ------------------------------------------------------------------------------
 
-// Length of a colour sequence ESC [ digits-and-semicolons m at p, or 0.
-static size_t colour_length(const char *p, size_t len) {
+// Does the text between ESC [ and m conceal (8)? The numbers behind 38 and 48 are colours.
+static bool conceals(const char *p, size_t len) {
+    int number = 0, skip = 0;
+    for (size_t i = 0; i <= len; i++) {
+        if (i < len && p[i] != ';') {
+            number = number < 1000 ? number * 10 + (p[i] - '0') : number;
+            continue;
+        }
+        if (skip == -1) // 5: one number follows, 2: three
+            skip = number == 5 ? 1 : number == 2 ? 3 : 0;
+        else if (skip > 0)
+            skip--;
+        else if (number == 8)
+            return true;
+        else if (number == 38 || number == 48)
+            skip = -1;
+        number = 0;
+    }
+    return false;
+}
+
+// Length of a sequence ESC [ digits-and-semicolons END at p, or 0.
+static size_t sequence_length(const char *p, size_t len, char end) {
     if (len < 3 || p[0] != '\033' || p[1] != '[')
         return 0;
     for (size_t i = 2; i < len && i < 32; i++) {
-        if (p[i] == 'm')
+        if (p[i] == end)
             return i + 1;
         if (!strchr("0123456789;", p[i]) || !p[i])
             return 0;
@@ -180,24 +205,30 @@ static size_t colour_length(const char *p, size_t len) {
     return 0;
 }
 
-// Length of the UTF-8 character at p (RFC 3629), or 0 when it is malformed.
-static size_t utf8_length(const unsigned char *p, size_t len) {
-    size_t n = p[0] < 0x80   ? 1
-               : p[0] < 0xc2 ? 0
-               : p[0] < 0xe0 ? 2
-               : p[0] < 0xf0 ? 3
-               : p[0] < 0xf5 ? 4
-                             : 0;
-    if (n == 0 || n > len)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    // C1 controls drive some terminals.
-    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
+static size_t colour_length(const char *p, size_t len) {
+    size_t n = sequence_length(p, len, 'm');
+    return n && !conceals(p + 2, n - 3) ? n : 0;
+}
+
+// Makes text visible; colours stay.
+static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines) {
+    bool coloured = false;
+    for (size_t i = 0; i < len;) {
+        char shown[STR_VISIBLE_BYTES_MAX];
+        size_t n = colour_length(p + i, len - i);
+        if (n > 0) {
+            strbuf_add(out, p + i, n);
+            coloured = true;
+            i += n;
+        } else if (lines && p[i] == '\n') {
+            strbuf_addc(out, p[i++]);
+        } else {
+            i += str_visible(p + i, len - i, shown);
+            strbuf_adds(out, shown);
+        }
+    }
+    if (coloured)
+        strbuf_adds(out, "\033[0m");
 }
 
 void screen_foreign(struct strbuf *out, const char *line, size_t len) {
@@ -208,21 +239,5 @@ void screen_foreign(struct strbuf *out, const char *line, size_t len) {
         len -= (size_t)(again + 1 - line);
         line = again + 1;
     }
-    bool coloured = false;
-    for (size_t i = 0; i < len;) {
-        size_t n = colour_length(line + i, len - i);
-        coloured |= n > 0;
-        if (n == 0)
-            n = utf8_length((const unsigned char *)line + i, len - i);
-        unsigned char c = (unsigned char)line[i];
-        if (n == 0 || (n == 1 && (c < 0x20 || c == 0x7f) && c != '\t')) {
-            strbuf_addf(out, "\\x%02x", c);
-            i++;
-        } else {
-            strbuf_add(out, line + i, n);
-            i += n;
-        }
-    }
-    if (coloured)
-        strbuf_adds(out, "\033[0m");
+    add_visible(out, line, len, false);
 }

@@ -7,9 +7,10 @@
 //     screen_live(&s, text, lines);             // draws the block anew
 //     screen_fini(&s);                          // leaves the last block standing
 //
-// The caller owns the descriptors. Foreign text must have gone through str_printable (worker lines
-// keep colours: screen_foreign). Output errors (a closed pipe) are kept in `broken` and otherwise
-// ignored.
+// The caller owns the descriptors. Control characters of what is said are made visible here, but
+// for newlines and colours; one line of foreign text has gone through str_printable or
+// screen_foreign before, so that it stays one line. Output errors (a closed pipe) are kept in
+// `broken` and otherwise ignored.
 #ifndef JOB_SCREEN_H
 #define JOB_SCREEN_H
 
@@ -63,8 +64,9 @@ void screen_keep(struct screen *s);  // the block as it is becomes ordinary text
 int screen_columns(const struct screen *s);
 int screen_rows(const struct screen *s);
 
-// Appends foreign bytes for a terminal: colour sequences (SGR) stay, every other control character
-// becomes visible; a carriage return starts the line again, so only the last part is kept.
+// Appends foreign bytes for a terminal: colour sequences (SGR) stay but for concealing ones, every
+// other control character becomes visible; a carriage return starts the line again, so only the
+// last part is kept.
 void screen_foreign(struct strbuf *out, const char *line, size_t len);
 
 #endif

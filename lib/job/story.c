@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "elastic/node_protocol.h"
+#include "job/screen.h"
 
 #include <string.h>
 
@@ -257,6 +258,35 @@ static story_step *const STEPS[NODE_EVENT_COUNT] = {
     [EVENT_FAILED] = on_ended,    [EVENT_ENDED] = on_ended,      [EVENT_NOTICE] = on_notice,
 };
 
+// Text of a node that is shown as several lines, colours and all.
+static bool has_lines(const char *key) {
+    return str_eq(key, "tail") || str_eq(key, "message") || str_eq(key, "evidence");
+}
+
+// Makes every text of an event fit for a terminal; whoever reads the event has it from here.
+static void clean(struct arena *a, struct json *j) {
+    for (struct json *c = j->child; c; c = c->next)
+        clean(a, c);
+    if (j->type != JSON_STR)
+        return;
+    if (!has_lines(j->key)) {
+        j->str = str_printable(a, j->str, j->len);
+    } else {
+        struct strbuf text = {0};
+        for (size_t at = 0; at < j->len;) {
+            const char *end = memchr(j->str + at, '\n', j->len - at);
+            size_t line = end ? (size_t)(end - j->str) - at : j->len - at;
+            screen_foreign(&text, j->str + at, line);
+            if (end)
+                strbuf_addc(&text, '\n');
+            at += line + (end != NULL);
+        }
+        j->str = arena_strndup(a, strbuf_cstr(&text), text.len);
+        strbuf_fini(&text);
+    }
+    j->len = strlen(j->str);
+}
+
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
                       size_t len, const struct json **event) {
     struct json *j = NULL;
@@ -270,6 +300,7 @@ const char *story_add(struct story *s, struct arena *scratch, size_t node, const
         const char *name = node_event_name((enum node_event)k);
         if (strcmp(name, kind) != 0)
             continue;
+        clean(scratch, j);
         if (STEPS[k])
             STEPS[k](s, &s->nodes[node], j);
         *event = j;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The story of a run, put together from the agents' events (elastic/node_protocol.h): rounds, where
 // each rank ran and how it ended, what failed first. Pure: events in, facts out; nothing is
-// trusted. All memory is in the arena.
+// trusted. Texts are fit for a terminal, in the story and in the events that it gives. All memory
+// is in the arena.
 #ifndef JOB_STORY_H
 #define JOB_STORY_H
 

@@ -111,7 +111,7 @@ static void test_words(void) {
     is_str(str_shell_quote(&a, "a b'c"), "'a b'\\''c'", "shell quoting");
     is_str(str_shell_quote(&a, ""), "''", "an empty word is quoted");
     is_str(str_shell_quote(&a, "/a/b-c.d"), "/a/b-c.d", "a plain word is not");
-    is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\x0a\xC3\xA9\\xff",
+    is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\n\xC3\xA9\\xff",
            "escapes cannot reach a terminal, UTF-8 can");
     is_str(str_printable(&a, "\xC2\x9b", 2), "\\xc2\\x9b", "nor can the eight-bit control codes");
     char **parts;

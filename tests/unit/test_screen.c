@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing of a node drives the operator's terminal: every text of every event, with sequences in
+// it, through every view; worker lines, errors, JSON.
+#include "elastic/node_protocol.h"
+#include "follow_fixture.h"
+#include "job/attend_view.h"
+#include "job/summary.h"
+#include "screen_check.h"
+
+static const char *const HOSTILE[] = {
+    "\\u001b[2J\\u001b]0;x\\u0007",
+    "a\\nroot# b",
+    "a\\rb",
+    "\\u0000a",
+    "\\u007f\\b\\u000b",
+    "\\u009b2J",
+    "\\u202Eabc",
+    "\\u2066x\\u2069",
+    "\\u001b[8mhidden\\u001b[0m",
+    "\\u001b[1;31;8mx",
+    "\xff\xfe\xc3",
+    "\x9b[2J",
+    "\\u001b[31mred\\u001b[0m ok",
+    "\\u001b[38;5;8mgrey",
+};
+static const char *const FIELDS[] = {"peer",     "reason",      "signal", "message", "tail",
+                                     "evidence", "coordinator", "node",   "address", "master_addr",
+                                     "missing",  "kind_",       "time"};
+
+static int out_fd = -1; // a file that stands for a terminal
+
+static char *shown(struct arena *a, size_t *len) {
+    off_t size = lseek(out_fd, 0, SEEK_END);
+    char *text = arena_new(a, char, (size_t)size + 1);
+    *len = size > 0 && pread(out_fd, text, (size_t)size, 0) == size ? (size_t)size : 0;
+    return text;
+}
+
+static bool harmless(struct follow_fixture *f, const char *about) {
+    size_t len = 0;
+    const char *text = shown(&f->arena, &len);
+    size_t at = check_screen(text, len);
+    if (at < len)
+        fail("%s: byte %zu is 0x%02x in '%.60s'", about, at, (unsigned char)text[at], text);
+    return at == len;
+}
+
+static void open_view(struct follow_fixture *f, struct attend_view *v, struct attend_options *o,
+                      enum screen_style style) {
+    struct err e = {0};
+    fixture_make(f);
+    if (ftruncate(out_fd, 0) < 0 || lseek(out_fd, 0, SEEK_SET) < 0)
+        bail_out("no file");
+    screen_init(&f->screen, out_fd, out_fd, style, false);
+    f->screen.out_is_terminal = true;
+    *o = (struct attend_options){.only_rank = -1};
+    attend_view_init(v, &f->follow, o);
+    if (follow_open(&f->follow, &f->session, &f->fleet, &f->run, &attend_view, v, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static void close_view(struct follow_fixture *f) {
+    follow_close(&f->follow);
+    fixture_remove(f);
+}
+
+static void add_event(struct strbuf *line, const char *kind, const char *hostile) {
+    strbuf_addf(line,
+                "{\"time_ms\":5,\"kind\":\"%s\",\"round\":0,\"nproc\":1,\"rank\":0,\"nodes\":2,"
+                "\"local_rank\":0,\"status\":1,\"left_ms\":5,\"world_size\":2,\"root\":true",
+                kind);
+    for (size_t i = 0; i < sizeof FIELDS / sizeof *FIELDS; i++)
+        strbuf_addf(line, ",\"%s\":\"%s%s\"", FIELDS[i],
+                    strcmp(FIELDS[i], "reason") == 0 ? "missing: " : "", hostile);
+    strbuf_adds(line, "}\n");
+}
+
+static void show_all(struct follow_fixture *f, struct attend_view *v) {
+    struct summary sum = {.session = &f->session, .run = &f->run, .follow = &f->follow};
+    struct strbuf text = {0};
+    sum.arena = &f->arena;
+    f->run.output_dir = f->dir;
+    v->drawn_ms = 0;
+    attend_view.on_tick(v);
+    summary_failure(&sum, &text);
+    summary_text(&sum, &text);
+    screen_out(&f->screen, "%s", strbuf_cstr(&text));
+    strbuf_clear(&text);
+    summary_json(&sum, &text);
+    if (check_screen(strbuf_cstr(&text), text.len) < text.len)
+        fail("summary.json drives a terminal");
+    strbuf_fini(&text);
+}
+
+static void events(void) {
+    static const enum screen_style styles[] = {SCREEN_PLAIN, SCREEN_TERMINAL, SCREEN_JSON};
+    static const char peer[] = "{\"kind\":\"failure\",\"peer\":\"n1\",\"rank\":1,\"round\":0,"
+                               "\"signal\":\"\\u001b[2J\",\"tail\":\"a\\nb\\u001b[2J\"}\n";
+    int good = 0, all = 0;
+    for (size_t s = 0; s < 3; s++)
+        for (size_t h = 0; h < sizeof HOSTILE / sizeof *HOSTILE; h++) {
+            struct follow_fixture f;
+            struct attend_view v;
+            struct attend_options o;
+            open_view(&f, &v, &o, styles[s]);
+            for (int k = 0; k < NODE_EVENT_COUNT; k++) {
+                struct strbuf line = {0};
+                add_event(&line, node_event_name((enum node_event)k), HOSTILE[h]);
+                fixture_bytes(&f, (size_t)k % 2, "events.jsonl", strbuf_cstr(&line));
+                strbuf_fini(&line);
+            }
+            fixture_bytes(&f, 0, "events.jsonl", peer);
+            show_all(&f, &v);
+            all++;
+            good += harmless(&f, HOSTILE[h]);
+            close_view(&f);
+        }
+    is_int(good, all, "texts of %d kinds of events in %d views", (int)NODE_EVENT_COUNT, all);
+}
+
+static void one_remark_is_one_line(void) {
+    struct follow_fixture f;
+    struct attend_view v;
+    struct attend_options o;
+    size_t len = 0;
+    open_view(&f, &v, &o, SCREEN_PLAIN);
+    fixture_bytes(&f, 0, "events.jsonl",
+                  "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"gone\\nroot# \"}\n");
+    is_str(shown(&f.arena, &len), "node n1 is lost: gone\\nroot# \n", "a newline stays inside");
+    close_view(&f);
+}
+
+static void others(void) {
+    struct err e = {0}, inner = {0};
+    struct strbuf b = {0};
+    struct json_out j;
+    err_set(&e, ERR_FAILED, "it listens on '%s'", "a\nb\x1b[2J\xe2\x80\xae");
+    is_str(e.text, "it listens on 'a\\nb\\x1b[2J\\xe2\\x80\\xae'", "an error's text is one line");
+    err_wrap(&e, "node '%s'", "\r");
+    has_str(e.text, "node '\\r': it listens", "and so is what is put in front");
+    err_set_lines(&inner, ERR_CONFIG, "one\ntwo");
+    err_wrap(&inner, "x");
+    is_str(inner.text, "x: one\ntwo", "several problems stay several lines");
+    json_open(&j, &b);
+    json_array(&j, NULL);
+    json_str(&j, NULL, "\x7f\xc2\x9b\xe2\x80\xae\t\xc3\xa9");
+    json_end(&j);
+    is_str(strbuf_cstr(&b), "[\"\\u007f\\u009b\\u202e\\u0009\xc3\xa9\"]", "JSON");
+    strbuf_clear(&b);
+    screen_foreign(&b, "\x1b[38;5;8mg\x1b[0;8mh\x1b[2Jx", 22);
+    is_str(strbuf_cstr(&b), "\x1b[38;5;8mg\\x1b[0;8mh\\x1b[2Jx\x1b[0m",
+           "colours stay, what conceals does not");
+    strbuf_fini(&b);
+}
+
+int main(void) {
+    char path[] = "/tmp/dtctl-screen-XXXXXX";
+    out_fd = mkstemp(path);
+    unlink(path);
+    others();
+    events();
+    one_remark_is_one_line();
+    return done_testing();
+}
