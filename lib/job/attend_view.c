@@ -30,10 +30,11 @@ static void rank_json(struct json_out *j, int rank) {
 }
 
 static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
-                      const struct follow_file *file, const char *line, size_t len) {
+                      const struct follow_file *file, const char *event, const char *line,
+                      size_t len) {
     struct strbuf text = {0};
     struct json_out j;
-    screen_event(&text, &j, "line");
+    screen_event(&text, &j, event);
     json_str(&j, "node", n->node->info->name);
     rank_json(&j, rank);
     json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
@@ -41,33 +42,96 @@ static void line_json(struct attend_view *v, const struct follow_node *n, int ra
     screen_event_end(v->follow->session->screen, &text, &j);
 }
 
+static bool is_shown(const struct attend_view *v, const struct follow_node *n, int rank) {
+    const struct attend_options *o = v->options;
+    return !o->quiet_lines && !v->muted &&
+           (!o->only_node || strcmp(o->only_node, n->node->info->name) == 0) &&
+           (o->only_rank < 0 || o->only_rank == rank);
+}
+
+// "[node:rank] ". One rank alone needs no label, and of the trainer's only rank 0 speaks.
+static void make_label(const struct attend_view *v, const struct follow_node *n,
+                       const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
+    const struct follow *f = v->follow;
+    label[0] = '\0';
+    if ((f->story.world_size != 1 || f->count > 1) && v->options->only_rank < 0 &&
+        !(f->run->native && rank == 0))
+        snprintf(label, VIEW_LABEL_BYTES_MAX, rank < 0 ? "[%s:local%d] " : "[%s:%d] ",
+                 n->node->info->name, rank < 0 ? file->local_rank : rank);
+}
+
+// The trainer's lines are made of columns with tabs between them; the log has them whole.
+static void fitting_words(struct screen *screen, const char *line, size_t len) {
+    struct strbuf text = {0};
+    for (size_t i = 0; i < len; i++)
+        strbuf_add(&text, line[i] == '\t' ? "  " : &line[i], line[i] == '\t' ? 2 : 1);
+    screen_fit(&text, screen_columns(screen));
+    screen_words(screen, "", strbuf_cstr(&text), text.len, false);
+    strbuf_fini(&text);
+}
+
+static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
+                      const struct follow_file *file) {
+    return b->node == n && b->file.kind == file->kind && b->file.attempt == file->attempt &&
+           b->file.local_rank == file->local_rank;
+}
+
 static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
                     int rank, const char *line, size_t len) {
     struct attend_view *v = ctx;
-    const struct attend_options *o = v->options;
     struct screen *screen = v->follow->session->screen;
-    if (o->quiet_lines || v->muted ||
-        (o->only_node && strcmp(o->only_node, n->node->info->name) != 0) ||
-        (o->only_rank >= 0 && o->only_rank != rank))
+    char label[VIEW_LABEL_BYTES_MAX];
+    if (is_bar_of(&v->bar, n, file))
+        v->bar.node = NULL;
+    if (!is_shown(v, n, rank))
         return;
-    if (screen->style == SCREEN_JSON) {
-        line_json(v, n, rank, file, line, len);
+    make_label(v, n, file, rank, label);
+    if (screen->style == SCREEN_JSON)
+        line_json(v, n, rank, file, "line", line, len);
+    else if (v->follow->run->native && !label[0] && screen->style == SCREEN_TERMINAL)
+        fitting_words(screen, line, len);
+    else
+        screen_words(screen, label, line, len,
+                     file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
+}
+
+// Only kept here, however many come; on_tick shows the newest one.
+static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len) {
+    struct attend_view *v = ctx;
+    struct view_bar *b = &v->bar;
+    int64_t now = clock_mono_ms();
+    if (!is_shown(v, n, rank) || (b->node && b->rank < rank && now - b->at_ms < VIEW_BAR_STALE_MS))
         return;
-    }
-    const struct follow *f = v->follow;
-    char label[VIEW_LABEL_BYTES_MAX] = "";
-    // One rank alone needs no label, and of the trainer's only rank 0 speaks.
-    if ((f->story.world_size != 1 || f->count > 1) && o->only_rank < 0 &&
-        !(f->run->native && rank == 0))
-        snprintf(label, sizeof label, rank < 0 ? "[%s:local%d] " : "[%s:%d] ", n->node->info->name,
-                 rank < 0 ? file->local_rank : rank);
-    screen_words(screen, label, line, len,
-                 file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
+    if (!b->node)
+        b->told_ms = now;
+    b->node = n;
+    b->file = *file;
+    b->rank = rank;
+    b->len = len < sizeof b->text ? len : sizeof b->text;
+    b->at_ms = now;
+    memcpy(b->text, line, b->len);
+}
+
+static void tell_bar(struct attend_view *v, int64_t now) {
+    struct view_bar *b = &v->bar;
+    struct screen *screen = v->follow->session->screen;
+    char label[VIEW_LABEL_BYTES_MAX];
+    if (!b->node || b->at_ms <= b->told_ms || now - b->told_ms < VIEW_BAR_PLAIN_MS)
+        return;
+    b->told_ms = now;
+    make_label(v, b->node, &b->file, b->rank, label);
+    if (screen->style == SCREEN_JSON)
+        line_json(v, b->node, b->rank, &b->file, "update", b->text, b->len);
+    else
+        screen_words(screen, label, b->text, b->len, b->file.kind == FOLLOW_STDERR);
 }
 
 static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
     int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
+    if (f->part != MIRROR_LINE)
+        return;
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
@@ -206,14 +270,47 @@ static void on_metric(void *ctx, const struct follow_node *n, int rank, const ch
     screen_event_end(screen, &text, &j);
 }
 
+static void set_training(struct attend_view *v, const struct json *record) {
+    struct view_training *t = &v->training;
+    double batch = json_get_num(record, "batch", 0), batches = json_get_num(record, "batches", 0);
+    int64_t epoch = json_get_int(record, "epoch", 0), epochs = json_get_int(record, "epochs", 0);
+    if (!(batch >= 0 && batches >= 1 && batch <= batches) || epoch < 0 || epoch >= epochs)
+        return;
+    t->done = ((double)epoch + batch / batches) / (double)epochs;
+    if (!t->known && !v->follow->replaying) {
+        t->first_done = t->done;
+        t->first_ms = clock_mono_ms();
+    }
+    t->known = !v->follow->replaying;
+    t->epoch = epoch;
+    t->epochs = epochs;
+    t->loss = json_get_num(record, "loss", 0);
+    t->top1 = json_get_num(record, "acc1", 0);
+    t->images_per_s = json_get_num(record, "images_per_s", 0);
+}
+
 static void on_native(void *ctx, const struct json *record) {
     static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
     struct attend_view *v = ctx;
+    set_training(v, record);
     for (size_t i = 0; shown[i]; i++) {
         const struct json *value = json_get(record, shown[i]);
         if (value && (value->type == JSON_INT || value->type == JSON_NUM))
             set_figure(v, shown[i], value->number);
     }
+}
+
+// epoch 2/10 [#####           ]  31 %  loss 1.234  acc 56.1 %  4321 images/s  2:03 left
+static void add_training(const struct view_training *t, int64_t now, struct strbuf *line) {
+    static const char full[] = "################", none[] = "                ";
+    char left[STR_HUMAN_BYTES_MAX];
+    int cells = (int)(t->done * (sizeof full - 1));
+    strbuf_addf(line, "epoch %lld/%lld [%.*s%s] %3d %%  loss %.4g  acc %.1f %%  %.0f images/s",
+                (long long)t->epoch + 1, (long long)t->epochs, cells, full, none + cells,
+                (int)(t->done * 100), t->loss, t->top1, t->images_per_s);
+    double left_ms = (1 - t->done) * (double)(now - t->first_ms) / (t->done - t->first_done);
+    if (t->done > t->first_done && left_ms < (double)VIEW_LEFT_MS_MAX)
+        strbuf_addf(line, "  %s left", str_human_ms(left, (int64_t)left_ms));
 }
 
 static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
@@ -232,46 +329,75 @@ static void on_over(void *ctx, const struct follow_node *n) {
     rescue_node(&v->rescue, n);
 }
 
-static void on_tick(void *ctx) {
-    struct attend_view *v = ctx;
-    struct follow *f = v->follow;
-    struct screen *screen = f->session->screen;
-    int64_t now = clock_mono_ms();
+static void add_run(const struct attend_view *v, struct strbuf *line) {
+    const struct follow *f = v->follow;
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
-    size_t out = 0;
-    if (screen->broken && v->options->replay)
-        f->leave = true; // `dtctl logs -f | head`: nobody reads any more
-    if (screen->style != SCREEN_TERMINAL || v->muted || now - v->drawn_ms < VIEW_DRAW_MS)
-        return;
-    v->drawn_ms = now;
-    for (size_t i = 0; i < f->count; i++)
-        out += f->nodes[i].lost_ms != 0;
     story_count(&f->story, &started, &ended);
-    struct strbuf line = {0};
-    strbuf_addf(&line, "%s  %s  ", f->run->id,
+    strbuf_addf(line, "%s  %s  ", f->run->id,
                 str_human_ms(age, clock_wall_ms() - f->run->created_ms));
     if (f->story.round < 0)
-        strbuf_adds(&line, f->story.waiting ? "waiting for nodes" : "starting");
+        strbuf_adds(line, f->story.waiting ? "waiting for nodes" : "starting");
     else
-        strbuf_addf(&line, "%d of %d ranks running", started - ended, f->story.world_size);
+        strbuf_addf(line, "%d of %d rank%s running", started - ended, f->story.world_size,
+                    f->story.world_size == 1 ? "" : "s");
     for (size_t i = 0; i < v->figure_count; i++)
-        strbuf_addf(&line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
+        strbuf_addf(line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
+}
+
+static void add_row(struct strbuf *block, struct strbuf *line, int columns) {
+    screen_fit(line, columns - 1);
+    strbuf_add(block, strbuf_cstr(line), line->len);
+    strbuf_addc(block, '\n');
+    strbuf_clear(line);
+}
+
+static void draw(struct attend_view *v, int64_t now) {
+    struct follow *f = v->follow;
+    struct screen *screen = f->session->screen;
+    struct strbuf line = {0}, block = {0};
+    char label[VIEW_LABEL_BYTES_MAX];
+    size_t out = 0;
+    for (size_t i = 0; i < f->count; i++)
+        out += f->nodes[i].lost_ms != 0;
+    if (v->bar.node) {
+        make_label(v, v->bar.node, &v->bar.file, v->bar.rank, label);
+        strbuf_adds(&line, label);
+        screen_foreign(&line, v->bar.text, v->bar.len);
+        add_row(&block, &line, screen_columns(screen));
+    }
+    if (v->training.known)
+        add_training(&v->training, now, &line);
+    else
+        add_run(v, &line);
     if (out)
         strbuf_addf(&line, "  %zu node%s out of sight", out, out == 1 ? "" : "s");
-    int columns = screen_columns(screen);
-    if ((int)line.len >= columns)
-        line.len = (size_t)(columns > 1 ? columns - 1 : 1);
-    struct strbuf block = {0};
-    strbuf_add(&block, line.data, line.len);
-    strbuf_addc(&block, '\n');
+    add_row(&block, &line, screen_columns(screen));
     screen_live(screen, strbuf_cstr(&block));
     strbuf_fini(&block);
     strbuf_fini(&line);
 }
 
+static void on_tick(void *ctx) {
+    struct attend_view *v = ctx;
+    struct follow *f = v->follow;
+    struct screen *screen = f->session->screen;
+    int64_t now = clock_mono_ms();
+    if (screen->broken && v->options->replay)
+        f->leave = true; // `dtctl logs -f | head`: nobody reads any more
+    if (v->muted)
+        return;
+    if (screen->style != SCREEN_TERMINAL) {
+        tell_bar(v, now);
+    } else if (now - v->drawn_ms >= VIEW_DRAW_MS) {
+        v->drawn_ms = now;
+        draw(v, now);
+    }
+}
+
 const struct follow_view attend_view = {
     .on_line = on_line,
+    .on_update = on_update,
     .on_event = on_event,
     .on_metric = on_metric,
     .on_native = on_native,

@@ -51,6 +51,9 @@ struct follow_view {
     void (*on_line)(void *ctx, const struct follow_node *n, const struct follow_file *file,
                     int rank, const char *line,
                     size_t len); // stdout and stderr; rank -1: not known
+    // A line that is not over and takes the place of its last state, as a progress bar does.
+    void (*on_update)(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len);
     void (*on_event)(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event);
     void (*on_metric)(void *ctx, const struct follow_node *n, int rank, const char *name,

@@ -84,7 +84,13 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
     const struct follow_file *from = &file->file;
     int rank = story_rank_of(&f->story, n->index, from->attempt, from->local_rank);
     struct metric_line at = {n, rank, file->ours};
-    metric_match(&f->metrics, line, len, on_metric, &at);
+    if (file->part != MIRROR_PARTIAL)
+        metric_match(&f->metrics, line, len, on_metric, &at);
+    if (file->part != MIRROR_LINE) {
+        if (f->view->on_update)
+            f->view->on_update(f->ctx, n, from, rank, line, len);
+        return;
+    }
     if (f->view->on_line)
         f->view->on_line(f->ctx, n, from, rank, line, len);
 }

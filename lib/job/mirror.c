@@ -28,6 +28,50 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
     return f;
 }
 
+static void give(struct mirror_file *f, enum mirror_part part, mirror_line_cb *cb, void *ctx) {
+    f->part = part;
+    cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
+    f->part = MIRROR_LINE;
+    if (part != MIRROR_PARTIAL)
+        strbuf_clear(&f->line);
+}
+
+static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
+                       void *ctx) {
+    bool of_worker = f->file.kind == FOLLOW_STDOUT || f->file.kind == FOLLOW_STDERR;
+    while (len > 0) {
+        if (f->returned && *p != '\n' && *p != '\r') {
+            give(f, MIRROR_UPDATE, cb, ctx);
+            f->returned = false;
+        }
+        const char *end = memchr(p, '\n', len);
+        size_t part = end ? (size_t)(end - p) : len;
+        const char *back = of_worker ? memchr(p, '\r', part) : NULL;
+        if (back) {
+            strbuf_add(&f->line, p, (size_t)(back - p)); // what is over the cap is dropped
+            f->is_bar = true;
+            f->returned = f->line.len > 0;
+            part = (size_t)(back - p) + 1;
+        } else if (end && f->line.len == 0) {
+            cb(ctx, f, p, part < MIRROR_LINE_BYTES_MAX ? part : MIRROR_LINE_BYTES_MAX);
+        } else {
+            strbuf_add(&f->line, p, part);
+            if (end)
+                give(f, MIRROR_LINE, cb, ctx);
+        }
+        if (end && !back) {
+            part++;
+            f->returned = f->is_bar = false;
+        }
+        p += part;
+        len -= part;
+    }
+}
+
+static void ignore(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
+    (void)ctx, (void)f, (void)line, (void)len;
+}
+
 // Puts the unfinished last line of a file that was here before into f->line.
 static int read_tail(struct mirror_file *f, struct err *e) {
     char tail[8192];
@@ -40,7 +84,7 @@ static int read_tail(struct mirror_file *f, struct err *e) {
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
     const char *end = memrchr(tail, '\n', (size_t)n);
     const char *begin = end ? end + 1 : tail;
-    strbuf_add(&f->line, begin, (size_t)(tail + n - begin));
+    give_lines(f, begin, (size_t)(tail + n - begin), ignore, NULL);
     return 0;
 }
 
@@ -156,26 +200,6 @@ static int64_t append(struct mirror *m, struct mirror_file *f, const unsigned ch
     return (int64_t)there;
 }
 
-static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_line_cb *cb,
-                       void *ctx) {
-    while (len > 0) {
-        const char *end = memchr(p, '\n', len);
-        size_t part = end ? (size_t)(end - p) : len;
-        if (f->line.len == 0 && end) {
-            cb(ctx, f, p, part < MIRROR_LINE_BYTES_MAX ? part : MIRROR_LINE_BYTES_MAX);
-        } else {
-            strbuf_add(&f->line, p, part); // what is over the cap is dropped
-            if (end) {
-                cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
-                strbuf_clear(&f->line);
-            }
-        }
-        part += end != NULL;
-        p += part;
-        len -= part;
-    }
-}
-
 static int end_line(struct mirror *m, struct mirror_file *f, mirror_line_cb *cb, void *ctx,
                     struct err *e) {
     char last = '\n';
@@ -231,18 +255,18 @@ int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb
         return -1;
     f->ours = false;
     give_lines(f, (const char *)p, (size_t)there, cb, ctx);
-    if ((size_t)there == len)
-        return 0;
-    f->ours = true;
+    f->ours = (size_t)there < len;
     give_lines(f, (const char *)p + there, len - (size_t)there, cb, ctx);
+    if (f->is_bar && f->line.len)
+        give(f, MIRROR_PARTIAL, cb, ctx);
     return 0;
 }
 
 void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
     for (struct mirror_file *f = m->files; f; f = f->next) {
         if (f->line.len)
-            cb(ctx, f, strbuf_cstr(&f->line), f->line.len);
-        strbuf_clear(&f->line);
+            give(f, MIRROR_LINE, cb, ctx);
+        f->returned = f->is_bar = false;
     }
 }
 

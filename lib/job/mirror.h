@@ -18,13 +18,24 @@
 
 enum { MIRROR_LINE_BYTES_MAX = 64 * 1024, MIRROR_FILES_MAX = 65536 };
 
+// What is handed out of a file. Workers draw progress bars by going back to the line's beginning
+// (CR): each state is an update, and only the last one, ended by a newline, is a line.
+enum mirror_part {
+    MIRROR_LINE,
+    MIRROR_UPDATE,  // something else takes its place now
+    MIRROR_PARTIAL, // the newest update as far as it is here
+};
+
 struct mirror_file {
     const char *name, *path;
     struct follow_file file;
-    uint64_t size;      // bytes that are here
-    uint64_t begin;     // of them, those of earlier machines
-    struct strbuf line; // beginning of a line that is not complete
-    bool ours;          // this program kept the end of the line that is handed out, no other one
+    uint64_t size;         // bytes that are here
+    uint64_t begin;        // of them, those of earlier machines
+    struct strbuf line;    // beginning of a line that is not complete
+    bool returned;         // a carriage return follows what `line` has
+    bool is_bar;           // the line has had a carriage return
+    enum mirror_part part; // of what is handed out
+    bool ours;             // this program kept the end of the line that is handed out, no other one
     struct mirror_file *next;
 };
 
@@ -35,7 +46,8 @@ struct mirror {
     size_t count;
 };
 
-// One complete line without its newline (or MIRROR_LINE_BYTES_MAX bytes of a longer one).
+// One complete line without its newline (or MIRROR_LINE_BYTES_MAX bytes of a longer one), or an
+// update of one: see f->part.
 typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *line, size_t len);
 
 // Finds the files that an earlier dtctl left.

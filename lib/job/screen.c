@@ -220,6 +220,8 @@ static void add_visible(struct strbuf *out, const char *p, size_t len, bool line
             strbuf_add(out, p + i, n);
             coloured = true;
             i += n;
+        } else if ((n = sequence_length(p + i, len - i, 'K')) > 0) {
+            i += n; // bars wipe the rest of their line
         } else if (lines && p[i] == '\n') {
             strbuf_addc(out, p[i++]);
         } else {
@@ -229,6 +231,38 @@ static void add_visible(struct strbuf *out, const char *p, size_t len, bool line
     }
     if (coloured)
         strbuf_adds(out, "\033[0m");
+}
+
+// Cells of the character that begins at p; two where terminals differ.
+static int cells(const unsigned char *p) {
+    unsigned c = p[0] < 0xE0   ? 0
+                 : p[0] < 0xF0 ? (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu)
+                               : 0x10000u;
+    bool wide = (c >= 0x1100 && c < 0x1160) || (c >= 0x2E80 && c < 0xA4D0) ||
+                (c >= 0xAC00 && c < 0xD7A4) || (c >= 0xF900 && c < 0xFB00) ||
+                (c >= 0xFE30 && c < 0xFE70) || (c >= 0xFF00 && c < 0xFF61) || c >= 0x10000;
+    return wide ? 2 : 1;
+}
+
+void screen_fit(struct strbuf *text, int columns) {
+    const char *p = text->data;
+    size_t cut = 0, i = 0;
+    for (int used = 0; i < text->len;) {
+        size_t n = sequence_length(p + i, text->len - i, 'm');
+        if (n == 0) {
+            n = str_utf8((const unsigned char *)p + i, text->len - i);
+            n = n ? n : 1;
+            used += cells((const unsigned char *)p + i);
+            if (used < columns)
+                cut = i + n;
+            if (used > columns) {
+                text->len = cut;
+                strbuf_adds(text, memchr(text->data, '\033', cut) ? "…\033[0m" : "…");
+                return;
+            }
+        }
+        i += n;
+    }
 }
 
 void screen_foreign(struct strbuf *out, const char *line, size_t len) {

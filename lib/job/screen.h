@@ -68,5 +68,7 @@ int screen_rows(const struct screen *s);
 // other control character becomes visible; a carriage return starts the line again, so only the
 // last part is kept.
 void screen_foreign(struct strbuf *out, const char *line, size_t len);
+// Cuts one line of such text, with an ellipsis, where it would be wider than that many cells.
+void screen_fit(struct strbuf *text, int columns);
 
 #endif

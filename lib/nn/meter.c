@@ -54,6 +54,9 @@ void meter_interval_json(struct strbuf *out, const struct meter_interval *m) {
     json_num(&j, "comm_exposed_ms", m->comm_ms);
     json_num(&j, "acc1", m->top1);
     json_num(&j, "acc5", m->top5);
+    json_int(&j, "batch", m->batch);
+    json_int(&j, "batches", m->batches);
+    json_int(&j, "epochs", m->epochs);
     json_end(&j);
     strbuf_addc(out, '\n');
 }

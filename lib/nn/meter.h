@@ -32,6 +32,7 @@ struct meter_interval {
     double loss, lr, images_per_s;
     double data_ms, compute_ms, comm_ms; // per step; comm: time that backward did not hide
     double top1, top5;                   // percent, on training batches
+    int64_t batch, batches, epochs;      // how far: batches of this epoch, epochs wanted in all
 };
 void meter_interval_json(struct strbuf *out, const struct meter_interval *m); // with newline
 

@@ -101,7 +101,7 @@ void trainer_report_open(struct trainer *t) {
     say_hello(t);
 }
 
-static void report_interval(struct trainer *t) {
+static void report_interval(struct trainer *t, int64_t batch, int64_t batches) {
     double steps = (double)t->interval_steps;
     struct meter_interval m = {
         .step = t->at.step,
@@ -114,6 +114,9 @@ static void report_interval(struct trainer *t) {
         .comm_ms = (double)t->interval.comm_ns / 1e6 / steps,
         .top1 = t->interval_top1 / steps,
         .top5 = t->interval_top5 / steps,
+        .batch = batch,
+        .batches = batches,
+        .epochs = t->options->epochs,
     };
     t->interval = (struct step_times){0};
     t->interval_steps = t->interval_images = 0;
@@ -131,7 +134,7 @@ void trainer_report_step(struct trainer *t, int64_t batch, int64_t batches) {
     meter_train_line(&line, t->at.epoch, batch, batches, &t->meters);
     trainer_say(t, "%s", strbuf_cstr(&line));
     strbuf_fini(&line);
-    report_interval(t);
+    report_interval(t, batch, batches);
 }
 
 void trainer_report_eval(struct trainer *t) {

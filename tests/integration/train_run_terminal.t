@@ -27,21 +27,24 @@ END
 type_line 'dtctl up && dtctl train; echo "ended with $?"'
 ok 'the agent is put there, with a row per node' \
     wait_for 10 shows '(connect|programs) +node1 .* in '
-ok 'a live line with the run, its age and its ranks' \
-    wait_for 20 shows 'mlp-[0-9TZ]+-[0-9a-f]{6}  [0-9.]+ m?s  2 of 2 ranks running'
+ok 'a live line says how far it is' wait_for 20 shows \
+    '^epoch [12]/2 \[[# ]{16}\] +[0-9]+ %  loss [0-9.]+  acc [0-9.]+ %  [0-9]+ images/s'
 ok 'it ends well' wait_for 60 shows 'ended with 0'
 ok 'the trainer'"'"'s lines have no label' shows '^Epoch: \[0\]\['
 ok 'one screen says where everything is' shows 'model +\.dtctl/default/runs/mlp-.*/output/model'
 ok 'with the result' shows 'result +[0-9.]+ % top-1'
-is "$(screen_text | grep -c 'ranks running')" 0 'the live line is gone'
+is "$(screen_text | grep -cE 'ranks running|^epoch')" 0 'the live line is gone'
+is "$(screen_text | grep '^Epoch' | sed 's|…$|.|' | awk 'length > 100' | wc -l)" 0 'no line of the trainer wraps'
+ok 'the log has them whole' grep -qE 'Acc@5 +[0-9.]+ \( *[0-9.]+\)$' .dtctl/default/runs/*/logs/node0/0.out
 
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
-echo 'for i in 1 2 3 4 5 6; do echo turn $i; sleep 0.5; done' >turns.sh
+echo 'for i in 1 2 3 4 5 6; do echo turn $i; printf "\rbar $i" >&2; sleep 0.5; done' >turns.sh
 type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh; echo "left with $?"'
 wait_for 10 shows 'turn 2'
+ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
 tm send-keys C-c
-ok 'Ctrl-C says that it leaves' wait_for 2 shows 'leaving; the run goes on'
+ok 'Ctrl-C says that it leaves' wait_for 2 shows 'detached; the run goes on'
 ok 'how to follow' shows 'follow:  dtctl logs -f left-'
 ok 'and how to stop' shows 'stop:    dtctl stop left-'
 ok 'and is no failure' wait_for 4 shows 'left with 0'

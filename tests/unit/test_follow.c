@@ -135,7 +135,68 @@ static void ranks(void) {
     fixture_remove(&f);
 }
 
+static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len) {
+    struct seen *s = ctx;
+    (void)n;
+    (void)file;
+    if (s->text.len < 4096)
+        strbuf_addf(&s->text, "~%d:%.*s|", rank, (int)len, line);
+}
+
+static void on_value(void *ctx, const struct follow_node *n, int rank, const char *name,
+                     double value) {
+    struct seen *s = ctx;
+    (void)n;
+    (void)rank;
+    (void)name;
+    if (s->text.len < 4096)
+        strbuf_addf(&s->text, "%g|", value);
+}
+
+static void progress_bars(void) {
+    static const struct follow_view view = {
+        .on_line = on_line, .on_update = on_update, .on_metric = on_value};
+    static struct option_pair pairs[] = {{"s", "step=([0-9]+)"}};
+    static const char *const name = "attempt_0/0/stderr.log";
+    static const struct {
+        const char *bytes, *want, *about;
+    } cases[] = {
+        {"\rstep=1", "~4:step=1|", "a bar is shown as it moves; its value may not be whole"},
+        {"2 ", "~4:step=12 |", "more of it"},
+        {"\rstep=2", "12|~4:step=12 |~4:step=2|", "the next state: the last one is a value"},
+        {"\n", "2|4:step=2|", "its end is a line, once"},
+        {"a\r\nb\r", "4:a|~4:b|", "a line may end with both"},
+        {"\n", "4:b|", "also where they come apart"},
+        {"x\ry\rz\n", "~4:x|~4:y|4:z|", "states that come at once"},
+        {"\r\r\n", "4:|", "nothing is an empty line"},
+    };
+    struct follow_fixture f;
+    struct seen seen = {0};
+    struct err e = {0};
+    fixture_make(&f);
+    f.run.metrics = (struct option_map){pairs, 1};
+    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    fixture_bytes(&f, 0, "events.jsonl", ROUND);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf_clear(&seen.text);
+        fixture_bytes(&f, 0, name, cases[i].bytes);
+        is_str(strbuf_cstr(&seen.text), cases[i].want, "%s", cases[i].about);
+    }
+    strbuf_clear(&seen.text);
+    fixture_bytes(&f, 0, name, "step=7\rstep=8");
+    follow_close(&f.follow);
+    strbuf_clear(&seen.text);
+    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    fixture_bytes(&f, 0, name, "\rstep=9\n");
+    is_str(strbuf_cstr(&seen.text), "8|~4:step=8|9|4:step=9|", "another dtctl goes on in a bar");
+    follow_close(&f.follow);
+    strbuf_fini(&seen.text);
+    fixture_remove(&f);
+}
+
 int main(void) {
+    progress_bars();
     ranks();
     opens();
     events_open_fails();

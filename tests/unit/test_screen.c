@@ -153,6 +153,48 @@ static void others(void) {
     strbuf_fini(&b);
 }
 
+static void bars_and_training(void) {
+    struct follow_fixture f;
+    struct attend_view v;
+    struct attend_options o;
+    struct strbuf b = {0};
+    size_t len = 0;
+    open_view(&f, &v, &o, SCREEN_TERMINAL);
+    f.run.native = true;
+    fixture_bytes(&f, 1, "events.jsonl",
+                  "{\"kind\":\"round\",\"round\":0,\"nproc\":1,\"rank\":1,\"group_rank\":1}\n");
+    for (int i = 0; i < 20000; i++) // a flood is one state per drawing
+        strbuf_addf(&b, "\r%d\x1b[2J", i);
+    fixture_bytes(&f, 1, "attempt_0/0/stderr.log", strbuf_cstr(&b));
+    fixture_bytes(&f, 0, "output/metrics.jsonl",
+                  "{\"epoch\":1,\"epochs\":4,\"batch\":5,\"batches\":10,\"loss\":0.5,\"acc1\":12.5,"
+                  "\"images_per_s\":1000}\n");
+    attend_view.on_tick(&v);
+    is_str(shown(&f.arena, &len),
+           "[n1:1] 19999\\x1b[2J\x1b[K\n"
+           "epoch 2/4 [######          ]  37 %  loss 0.5  acc 12.5 %  1000 images/s\x1b[K\n\x1b[J",
+           "one live line for a bar and one for the trainer");
+    v.drawn_ms = 0;
+    f.screen.live_lines = 0;
+    if (ftruncate(out_fd, 0) < 0)
+        bail_out("no file");
+    lseek(out_fd, 0, SEEK_SET);
+    fixture_bytes(&f, 1, "attempt_0/0/stderr.log", "\rdone\n");
+    is_str(shown(&f.arena, &len), "[n1:1] done\n", "its end is a line");
+    close_view(&f);
+    strbuf_clear(&b);
+    strbuf_adds(&b, "\x1b[31mab\xc3\xa9\xe4\xb8\xad"
+                    "d");
+    screen_fit(&b, 6);
+    is_str(strbuf_cstr(&b),
+           "\x1b[31mab\xc3\xa9\xe4\xb8\xad"
+           "d",
+           "what fits stays");
+    screen_fit(&b, 5);
+    is_str(strbuf_cstr(&b), "\x1b[31mab\xc3\xa9…\x1b[0m", "what does not is cut");
+    strbuf_fini(&b);
+}
+
 int main(void) {
     char path[] = "/tmp/dtctl-screen-XXXXXX";
     out_fd = mkstemp(path);
@@ -160,5 +202,6 @@ int main(void) {
     others();
     events();
     one_remark_is_one_line();
+    bars_and_training();
     return done_testing();
 }
