@@ -34,12 +34,16 @@ ok 'the trainer'"'"'s lines have no label' shows '^Epoch: \[0\]\['
 ok 'one screen says where everything is' shows 'model +\.dtctl/default/runs/mlp-.*/output/model'
 ok 'with the result' shows 'result +[0-9.]+ % top-1'
 is "$(screen_text | grep -cE 'ranks running|^epoch')" 0 'the live line is gone'
-is "$(screen_text | grep '^Epoch' | sed 's|…$|.|' | awk 'length > 100' | wc -l)" 0 'no line of the trainer wraps'
-ok 'the log has them whole' grep -qE 'Acc@5 +[0-9.]+ \( *[0-9.]+\)$' .dtctl/default/runs/*/logs/node0/0.out
+is "$(screen_text | grep '^Epoch' | sed 's|…$|.|' | awk 'length > 100')" '' \
+    'no line of the trainer wraps'
+ok 'the log has them whole' \
+    grep -qE 'Acc@5 +[0-9.]+ \( *[0-9.]+\)$' .dtctl/default/runs/*/logs/node0/0.out
 
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
-echo 'for i in 1 2 3 4 5 6; do echo turn $i; printf "\rbar $i" >&2; sleep 0.5; done' >turns.sh
+cat >turns.sh <<'END'
+for i in 1 2 3 4 5 6; do echo turn $i; printf '\rbar %d' $i >&2; sleep 0.5; done
+END
 type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh; echo "left with $?"'
 wait_for 10 shows 'turn 2'
 ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
