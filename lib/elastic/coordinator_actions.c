@@ -266,6 +266,36 @@ static const enum node_state verdict_states[] = {[VERDICT_FINISHED] = NODE_FINIS
                                                  [VERDICT_FAILED] = NODE_FAILED,
                                                  [VERDICT_STOPPED] = NODE_STOPPED};
 
+// One message carries all failures. The first one is whole; the others share what is left of it.
+enum { FAILURES_BYTES_MAX = 4 << 20, FAILURE_TEXTS = 6, FAILURE_FIXED_BYTES = 128 };
+_Static_assert(FAILURES_BYTES_MAX + FAILURE_TEXTS * WIRE_TEXT_BYTES_MAX +
+                       WIRE_FAILURES_MAX * FAILURE_FIXED_BYTES + 2 * WIRE_TEXT_BYTES_MAX <
+                   WIRE_FRAME_BYTES_MAX,
+               "every verdict can be read");
+_Static_assert(WIRE_NODES_MAX *(RENDEZVOUS_NAME_BYTES_MAX + RENDEZVOUS_ADDRESS_BYTES_MAX + 64) <
+                   WIRE_FRAME_BYTES_MAX,
+               "and every round");
+
+static size_t cut(struct arena *a, const char **text, size_t over, bool keeps_end) {
+    size_t len = strlen(*text), gone = over < len ? over : len;
+    if (gone > 0)
+        *text = keeps_end ? *text + gone : arena_strndup(a, *text, len - gone);
+    return over - gone;
+}
+
+// Last lines go first, and what is left of a message is its end: there the exception is.
+static void fit(struct arena *a, struct wire_failure *f, size_t most) {
+    size_t len = strlen(f->node) + strlen(f->host) + strlen(f->error_file) + strlen(f->message) +
+                 strlen(f->tail) + strlen(f->evidence);
+    size_t over = len > most ? len - most : 0;
+    over = cut(a, &f->tail, over, true);
+    over = cut(a, &f->message, over, true);
+    over = cut(a, &f->evidence, over, false);
+    over = cut(a, &f->error_file, over, false);
+    over = cut(a, &f->host, over, false);
+    cut(a, &f->node, over, false);
+}
+
 static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous *r = c->rendezvous;
     struct wire_failure *list =
@@ -273,6 +303,8 @@ static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
     for (int i = 0; i < c->failure_count; i++) {
         list[i] = c->failures[i].f;
         list[i].age_ms = coordinator_now_ms() - c->failures[i].at_ms;
+        if (i > 0)
+            fit(&c->arena, &list[i], FAILURES_BYTES_MAX / (size_t)c->failure_count);
     }
     bool failed = rendezvous_verdict(r) == VERDICT_FAILED;
     struct wire_msg m = {.type = WIRE_FINISH,

@@ -124,6 +124,7 @@ static void finish(struct strbuf *out, size_t start, struct wire_seals *seals) {
                 out->len - start - 4);
         strbuf_add(out, seal, WIRE_SEAL_BYTES);
     }
+    must(out->overflow || out->len - start - 4 <= WIRE_FRAME_BYTES_MAX); // or nobody can read it
     if (!out->overflow)
         bytes_store(out->data + start, out->len - start - 4, 4);
 }

@@ -34,7 +34,7 @@ enum {
     WIRE_VERSION = 4,
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
-    WIRE_FRAME_BYTES_MAX = 4 << 20,
+    WIRE_FRAME_BYTES_MAX = 8 << 20,
     WIRE_GREETING_BYTES_MAX = 1024, // a frame before the other side is known
     WIRE_TEXT_BYTES_MAX = 64 << 10,
     WIRE_NODES_MAX = 16384,

@@ -263,6 +263,25 @@ is "$?" 1 'and the other one'
 ok 'and all workers' all_dead
 like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
 
+# Many that fail at once, with long last words: the verdict arrives, and the first one is whole.
+fresh
+long='echo; until [ -e go ]; do sleep 0.2; done; printf "%08000d\n" 0 >&2
+    printf "{\"message\": \"first %016000d last\"}" 0 >"$TORCHELASTIC_ERROR_FILE"; exit 3'
+dtrun --standalone --nproc-per-node 200 -r 3 --log-dir many.d --no-python sh -c "$long" \
+    >many.out 2>many.err &
+agent=$!
+started() { [ "$(cat many.d/*/attempt_0/*/stdout.log 2>/dev/null | wc -l)" = 200 ]; }
+ok 'two hundred workers' wait_for 60 started
+kill -STOP "$agent"
+touch go
+written() { [ "$(cat many.d/*/attempt_0/*/error.json 2>/dev/null | grep -o last | wc -l)" = 200 ]; }
+ok 'that all fail' wait_for 60 written
+kill -CONT "$agent"
+wait "$agent"
+is "$?" 1 'end their agent'
+like "$(cat many.err)" 'and [0-9]+ more.*first 0{16000} las' 'with a report that has the root cause'
+unlike "$(cat many.err)" 'longer than|is lost' 'as one message'
+
 # A console that nobody reads stops nothing but itself.
 mkfifo unread
 exec 8<>unread
