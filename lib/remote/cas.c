@@ -220,14 +220,23 @@ bool cas_alone(struct cas *c) {
     return lock_packs(c->lock_fd, F_WRLCK, F_OFD_SETLK) == 0;
 }
 
-int cas_open(struct cas *c, const char *dir, bool keep, struct err *e) {
+static int open_folder(struct cas *c, const char *dir, bool keep, struct hash_cache *hashes,
+                       struct err *e) {
     *c = (struct cas){.keep = keep, .own = -1, .lock_fd = -1};
     c->dir = arena_strdup(&c->arena, dir);
-    if (file_make_dirs(arena_printf(&c->arena, "%s/tmp", dir), 0700, e) < 0)
+    c->hashes = hashes ? hashes : &c->own_hashes;
+    if (!hashes)
+        hash_cache_open(c->hashes, keep ? arena_printf(&c->arena, "%s/hashes", dir) : NULL, keep);
+    return file_make_dirs(arena_printf(&c->arena, "%s/tmp", dir), 0700, e);
+}
+
+int cas_open_parts(struct cas *c, const char *dir, struct hash_cache *hashes, struct err *e) {
+    return open_folder(c, dir, false, hashes, e);
+}
+
+int cas_open(struct cas *c, const char *dir, struct err *e) {
+    if (open_folder(c, dir, true, NULL, e) < 0)
         return -1;
-    hash_cache_open(&c->hashes, keep ? cas_hashes_path(c) : NULL, true);
-    if (!keep)
-        return 0;
     const char *lock = arena_printf(&c->arena, "%s/packs/lock", dir);
     if (file_make_dirs(arena_printf(&c->arena, "%s/packs", dir), 0700, e) < 0)
         return -1;
@@ -265,12 +274,8 @@ int cas_close(struct cas *c, bool remove, struct err *e) {
     free(c->packs);
     free(c->slots);
     strbuf_fini(&c->pending);
-    hash_cache_fini(&c->hashes);
+    hash_cache_fini(&c->own_hashes);
     arena_fini(&c->arena);
     *c = (struct cas){.own = -1, .lock_fd = -1};
     return rc;
-}
-
-const char *cas_hashes_path(const struct cas *c) {
-    return arena_printf((struct arena *)&c->arena, "%s/hashes", c->dir);
 }

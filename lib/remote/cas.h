@@ -54,16 +54,17 @@ struct cas {
     size_t pack_count, pack_room;
     struct cas_slot *slots;
     size_t slot_count, slot_room;
-    int own;               // pack this process writes, -1: none yet
-    struct strbuf pending; // records not written yet
-    struct hash_cache hashes;
+    int own;                               // pack this process writes, -1: none yet
+    struct strbuf pending;                 // records not written yet
+    struct hash_cache own_hashes, *hashes; // in use: the own one, or one given
 };
 
-int cas_open(struct cas *c, const char *dir, bool keep, struct err *e);
+int cas_open(struct cas *c, const char *dir, struct err *e); // keeps content
+// Without keep the caller may have a cache of hashes (NULL: none) of its own, which outlives c.
+int cas_open_parts(struct cas *c, const char *dir, struct hash_cache *hashes, struct err *e);
 // Writes what is pending, but not the cache of hashes; remove: deletes the folder when nothing is
 // left in it.
 int cas_close(struct cas *c, bool remove, struct err *e);
-const char *cas_hashes_path(const struct cas *c);
 
 // Removes what is older than the limit and not among the hashes to keep (sorted by memcmp): small
 // content, objects that no file shares, and parts of transfers that nobody went on with. What is

@@ -32,14 +32,14 @@ bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_
     if (lstat(path, &st) < 0)
         return false;
     bool good = S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
-    if (good && !hash_cache_get(&c->hashes, &st, real)) {
+    if (good && !hash_cache_get(c->hashes, &st, real)) {
         // Unknown after a reboot, or somebody wrote into it through a link: look at every byte.
         struct err ignored;
         int64_t now_ns = hash_cache_now_ns();
         auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         good = fd >= 0 && hash_cache_file(fd, size, real, &ignored) == 0;
         if (good)
-            hash_cache_put(&c->hashes, &st, real, now_ns);
+            hash_cache_put(c->hashes, &st, real, now_ns);
     }
     if (good && memcmp(real, hash, HASH_BYTES) == 0)
         return true;
@@ -160,7 +160,7 @@ int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct
         if (fchmod(p->fd, 0444) < 0 || rename(part, *path) < 0)
             return err_errno(e, ERR_SYS, "cannot put '%s' into place", *path);
         if (fstat(p->fd, &st) == 0)
-            hash_cache_put(&c->hashes, &st, real, HASH_CACHE_OWN);
+            hash_cache_put(c->hashes, &st, real, HASH_CACHE_OWN);
     }
     (void)unlink(map);
     return 0;

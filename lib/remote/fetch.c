@@ -16,6 +16,7 @@ struct fetch {
     struct xfer x; // first
     struct xfer_channel channel;
     struct receive receive;
+    struct hash_cache *hashes; // one for all nodes; NULL: none
     bool receiving, greeted, result;
     struct timer step;
 };
@@ -35,6 +36,8 @@ static void stop(struct xfer *x) {
     if (f->receiving)
         receive_close(&f->receive);
     f->receiving = false;
+    hash_cache_unshare(f->hashes);
+    f->hashes = NULL;
 }
 
 static void destroy(struct xfer *x) {
@@ -171,10 +174,12 @@ static const struct transport_run_events run_events = {
 
 static int start(struct fetch *f, const struct xfer_fetch_spec *spec, struct err *e) {
     struct arena *a = &f->x.arena;
+    if (spec->hash_cache_path)
+        f->hashes = hash_cache_share(spec->hash_cache_path);
     struct receive_config config = {
         .dest = arena_strdup(a, spec->dest),
         .store = file_join(a, spec->dest, parts_folder),
-        .hash_cache_path = spec->hash_cache_path ? arena_strdup(a, spec->hash_cache_path) : NULL,
+        .hashes = f->hashes,
     };
     f->receiving = true;
     if (file_make_dirs(spec->dest, 0755, e) < 0 || receive_open(&f->receive, &config, e) < 0)

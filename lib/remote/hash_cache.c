@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "sys/file.h"
 
@@ -57,9 +58,11 @@ static void grow(struct hash_cache *c, size_t count) {
     free(old.slots);
 }
 
-static void put(struct hash_cache *c, const struct hash_cache_entry *n) {
+static void put(struct hash_cache *c, const struct hash_cache_entry *n, bool over) {
     grow(c, c->count + 1);
     struct hash_cache_entry *slot = find(c, n->device, n->inode);
+    if (slot->inode && !over)
+        return;
     c->count += slot->inode == 0;
     *slot = *n;
 }
@@ -79,7 +82,7 @@ static void load(struct hash_cache *c, const char *data, size_t len) {
     hash_of(digest, data, len - HASH_BYTES);
     if (memcmp(digest, data + len - HASH_BYTES, HASH_BYTES) != 0)
         return;
-    grow(c, (size_t)count);
+    grow(c, c->count + (size_t)count);
     for (uint64_t i = 0; i < count; i++) {
         struct hash_cache_entry n = {.device = bytes_u64(&r), .inode = bytes_u64(&r)};
         n.size = bytes_u64(&r);
@@ -87,26 +90,37 @@ static void load(struct hash_cache *c, const char *data, size_t len) {
         n.ctime_ns = (int64_t)bytes_u64(&r);
         memcpy(n.hash, bytes_get(&r, HASH_BYTES), HASH_BYTES);
         if (n.inode)
-            put(c, &n);
+            put(c, &n, false); // what this process has seen is newer
     }
 }
 
-void hash_cache_open(struct hash_cache *c, const char *path, bool bound_to_boot) {
+static void read_file(struct hash_cache *c) {
     struct arena a = {0};
     struct err ignored;
+    struct stat st;
     char *data;
     size_t len;
-    *c = (struct hash_cache){.bound_to_boot = bound_to_boot};
-    grow(c, 0);
-    if (path &&
-        file_read(&a, path, HEAD_BYTES + HASH_BYTES + (size_t)HASH_CACHE_ENTRIES_MAX * ENTRY_BYTES,
-                  &data, &len, &ignored) == 0)
+    if (!c->path || stat(c->path, &st) < 0 ||
+        (c->read && c->read_inode == st.st_ino && c->read_mtime_ns == stamp_ns(st.st_mtim)))
+        return;
+    c->read_inode = st.st_ino;
+    c->read_mtime_ns = stamp_ns(st.st_mtim);
+    if (file_read(&a, c->path,
+                  HEAD_BYTES + HASH_BYTES + (size_t)HASH_CACHE_ENTRIES_MAX * ENTRY_BYTES, &data,
+                  &len, &ignored) == 0)
         load(c, data, len);
-    c->changed = false;
     arena_fini(&a);
 }
 
+void hash_cache_open(struct hash_cache *c, const char *path, bool bound_to_boot) {
+    *c = (struct hash_cache){.bound_to_boot = bound_to_boot, .path = path ? strdup(path) : NULL};
+    grow(c, 0);
+}
+
 bool hash_cache_get(struct hash_cache *c, const struct stat *st, unsigned char hash[HASH_BYTES]) {
+    if (!c->read)
+        read_file(c);
+    c->read = true;
     struct hash_cache_entry *n = find(c, (uint64_t)st->st_dev, (uint64_t)st->st_ino);
     if (!n->inode || n->size != (uint64_t)st->st_size || n->mtime_ns != stamp_ns(st->st_mtim) ||
         n->ctime_ns != stamp_ns(st->st_ctim))
@@ -129,13 +143,11 @@ void hash_cache_put(struct hash_cache *c, const struct stat *st,
     if (!n.inode || (now_ns != HASH_CACHE_OWN && now_ns - n.ctime_ns < HASH_CACHE_FRESH_NS))
         return;
     memcpy(n.hash, hash, HASH_BYTES);
-    put(c, &n);
+    put(c, &n, true);
     c->changed = true;
 }
 
-int hash_cache_save(struct hash_cache *c, const char *path, struct err *e) {
-    if (!path || !c->changed)
-        return 0;
+static int write_file(struct hash_cache *c, struct err *e) {
     bool only_used = c->count > HASH_CACHE_ENTRIES_MAX / 2;
     char boot[BOOT_BYTES];
     unsigned char field[8], digest[HASH_BYTES];
@@ -161,15 +173,79 @@ int hash_cache_save(struct hash_cache *c, const char *path, struct err *e) {
     bytes_store(b.data + sizeof magic + BOOT_BYTES, count, 8);
     hash_of(digest, b.data, b.len);
     strbuf_add(&b, digest, sizeof digest);
-    int rc = file_write_atomic(path, b.data, b.len, 0600, e);
+    int rc = file_write_atomic(c->path, b.data, b.len, 0600, e);
     strbuf_fini(&b);
     c->changed = rc != 0;
     return rc;
 }
 
+// The file, locked for this process as long as the descriptor is open; -1: there is no telling.
+static int lock_file(const char *path) {
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    for (;;) {
+        struct stat now, locked;
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (fd < 0)
+            return -1;
+        if (fcntl(fd, F_OFD_SETLKW, &l) == 0 && fstat(fd, &locked) == 0 && stat(path, &now) == 0 &&
+            now.st_ino != locked.st_ino) {
+            close(fd); // whoever had the lock has put a new file there
+            continue;
+        }
+        return fd;
+    }
+}
+
+int hash_cache_save(struct hash_cache *c, struct err *e) {
+    if (!c->path || !c->changed)
+        return 0;
+    auto_close int fd = lock_file(c->path); // to read, add and write, one after the other
+    read_file(c);
+    c->read = true;
+    return write_file(c, e);
+}
+
 void hash_cache_fini(struct hash_cache *c) {
     free(c->slots);
+    free(c->path);
     *c = (struct hash_cache){0};
+}
+
+// ---- shared -----------------------------------------------------------------------------------
+
+struct shared {
+    struct hash_cache cache; // first
+    int users;
+    struct shared *next;
+};
+static struct shared *all_shared;
+
+struct hash_cache *hash_cache_share(const char *path) {
+    struct shared *s = all_shared;
+    while (s && strcmp(s->cache.path, path) != 0)
+        s = s->next;
+    if (!s) {
+        s = heap_alloc(sizeof *s);
+        hash_cache_open(&s->cache, path, false);
+        s->next = all_shared;
+        all_shared = s;
+    }
+    s->users++;
+    return &s->cache;
+}
+
+void hash_cache_unshare(struct hash_cache *c) {
+    struct shared *s = (struct shared *)c, **at = &all_shared;
+    struct err e;
+    if (!c || --s->users > 0)
+        return;
+    if (hash_cache_save(c, &e) < 0)
+        log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    hash_cache_fini(c);
+    free(s);
 }
 
 int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struct err *e) {

@@ -174,7 +174,7 @@ int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_
     for (size_t k = 0; k < w.count; k++)
         if (m->entries[w.todo[k]].hashed)
             hash_cache_put(&cache, &w.stats[k], m->entries[w.todo[k]].hash, w.read_ns[k]);
-    if (hash_cache_save(&cache, cache_path, &saved) < 0)
+    if (hash_cache_save(&cache, &saved) < 0)
         log_warn("cannot keep the cache of hashes", "error=\"%s\"", saved.text);
     m->bytes = 0;
     for (size_t i = 0; i < m->count; i++)

@@ -12,12 +12,9 @@ int receive_open(struct receive *r, const struct receive_config *config, struct 
     r->config = *config;
     r->place = PLACE_CLOSED;
     r->m = manifest_new();
-    if (cas_open(&r->cas, config->store, config->keep, e) < 0)
+    if ((config->keep ? cas_open(&r->cas, config->store, e)
+                      : cas_open_parts(&r->cas, config->store, config->hashes, e)) < 0)
         return -1;
-    if (!config->keep && config->hash_cache_path) {
-        hash_cache_fini(&r->cas.hashes);
-        hash_cache_open(&r->cas.hashes, config->hash_cache_path, false);
-    }
     if (!config->dest) {
         r->phase = RECEIVE_CONTENT;
         return 0;
@@ -26,8 +23,7 @@ int receive_open(struct receive *r, const struct receive_config *config, struct 
 }
 
 int receive_save(struct receive *r, struct err *e) {
-    const char *path = r->config.keep ? cas_hashes_path(&r->cas) : r->config.hash_cache_path;
-    return hash_cache_save(&r->cas.hashes, path, e);
+    return r->config.keep ? hash_cache_save(r->cas.hashes, e) : 0;
 }
 
 void receive_close(struct receive *r) {
@@ -117,7 +113,7 @@ static int place_small(struct receive *r, uint32_t first, const void *data, size
             continue;
         if (place_bytes(&r->place, &r->m->entries[i - 1], data, len, &st, e) < 0)
             return -1;
-        hash_cache_put(&r->cas.hashes, &st, r->m->entries[i - 1].hash, HASH_CACHE_OWN);
+        hash_cache_put(r->cas.hashes, &st, r->m->entries[i - 1].hash, HASH_CACHE_OWN);
         r->states[i - 1] = ENTRY_PLACED;
         r->placed++;
     }

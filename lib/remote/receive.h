@@ -31,9 +31,9 @@ enum {
 };
 
 struct receive_config {
-    const char *dest;  // folder; NULL for a further connection of a push, which only stores
-    const char *store; // folder of struct cas
-    const char *hash_cache_path; // without keep; NULL: none
+    const char *dest;          // folder; NULL for a further connection of a push, which only stores
+    const char *store;         // folder of struct cas
+    struct hash_cache *hashes; // without keep: the caller's, who saves it; NULL: none
     bool replace;
     bool keep; // content stays in the store for later transfers
     bool acks;

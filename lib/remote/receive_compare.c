@@ -18,7 +18,7 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     struct err ignored;
     (void)e;
     if (!r->old_open) {
-        if (hash_cache_get(&r->cas.hashes, st, real))
+        if (hash_cache_get(r->cas.hashes, st, real))
             return memcmp(real, n->hash, HASH_BYTES) == 0;
         int fd = place_open_existing(&r->place, n->path);
         if (fd < 0)
@@ -33,7 +33,7 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
         return 2;
     if (rc > 0) {
         hash_final(&r->old.running, real);
-        hash_cache_put(&r->cas.hashes, st, real, now_ns);
+        hash_cache_put(r->cas.hashes, st, real, now_ns);
         rc = memcmp(real, n->hash, HASH_BYTES) == 0;
     }
     cas_part_close(&r->old);

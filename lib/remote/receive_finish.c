@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 static void placed(struct receive *r, size_t i, const struct stat *st) {
-    hash_cache_put(&r->cas.hashes, st, r->m->entries[i].hash, HASH_CACHE_OWN);
+    hash_cache_put(r->cas.hashes, st, r->m->entries[i].hash, HASH_CACHE_OWN);
     r->states[i] = ENTRY_PLACED;
     r->placed++;
 }
@@ -102,7 +102,7 @@ static int finish_same(struct receive *r, size_t i, struct err *e) {
     if (r->states[i] == ENTRY_MODE && place_mode(&r->place, n, &st, e) < 0)
         return -1;
     if (r->config.replace || r->states[i] == ENTRY_MODE)
-        hash_cache_put(&r->cas.hashes, &st, n->hash, HASH_CACHE_OWN);
+        hash_cache_put(r->cas.hashes, &st, n->hash, HASH_CACHE_OWN);
     return 0;
 }
 

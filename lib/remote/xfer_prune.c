@@ -53,7 +53,7 @@ static void keep_file(struct prune *p, const struct stat *st) {
         p->room = p->room ? 2 * p->room : 1024;
         p->keep = heap_realloc(p->keep, p->room * sizeof *p->keep);
     }
-    p->count += hash_cache_get(&p->cas.hashes, st, p->keep[p->count]);
+    p->count += hash_cache_get(p->cas.hashes, st, p->keep[p->count]);
 }
 
 // Takes fd. Notes the content of every file below.
@@ -89,7 +89,7 @@ static int prune(struct prune *p, struct cas_prune *done, struct err *e) {
     const char *dir = file_join(&a, p->root, "cas");
     int rc = 0;
     if (file_exists(dir)) {
-        rc = cas_open(&p->cas, dir, true, e);
+        rc = cas_open(&p->cas, dir, e);
         if (rc == 0) {
             keep_below(p, open(p->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
             if (p->count)

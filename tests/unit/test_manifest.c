@@ -112,6 +112,38 @@ static void test_order(void) {
     manifest_free(m);
 }
 
+// Several who have one file open: nobody's entries are lost, and those who share read it once.
+static void test_together(const char *path, const struct stat *known) {
+    struct hash_cache one, two, all;
+    struct stat st = *known;
+    struct err e;
+    unsigned char hash[HASH_BYTES] = {1}, got[HASH_BYTES];
+    hash_cache_open(&one, path, true);
+    hash_cache_open(&two, path, true);
+    ok(hash_cache_get(&two, known, got), "a second one knows what the first one saved");
+    st.st_ino = 70001;
+    hash_cache_put(&one, &st, hash, HASH_CACHE_OWN);
+    is_int(hash_cache_save(&one, &e), 0, "one adds to it unread");
+    st.st_ino = 70002;
+    hash_cache_put(&two, &st, hash, HASH_CACHE_OWN);
+    is_int(hash_cache_save(&two, &e), 0, "the other one to what it had read before");
+    hash_cache_open(&all, path, true);
+    ok(hash_cache_get(&all, &st, got) && memcmp(got, hash, sizeof hash) == 0, "both");
+    st.st_ino = 70001;
+    ok(hash_cache_get(&all, &st, got) && hash_cache_get(&all, known, got),
+       "are there, and the rest");
+    hash_cache_fini(&one);
+    hash_cache_fini(&two);
+    hash_cache_fini(&all);
+    struct hash_cache *a = hash_cache_share("/nonexistent/hashes");
+    struct hash_cache *b = hash_cache_share("/nonexistent/hashes");
+    ok(a == b, "who names the same path shares one");
+    hash_cache_unshare(a);
+    hash_cache_put(b, &st, hash, HASH_CACHE_OWN);
+    ok(hash_cache_get(b, &st, got), "until the last one leaves");
+    hash_cache_unshare(b);
+}
+
 static void test_cache(void) {
     struct arena a = {0};
     struct hash_cache c;
@@ -126,7 +158,7 @@ static void test_cache(void) {
     ok(!hash_cache_get(&c, &st, got), "a file hashed just after it was made is not remembered");
     hash_cache_put(&c, &st, hash, hash_cache_now_ns() + 1000000000);
     ok(hash_cache_get(&c, &st, got), "one that has settled is");
-    is_int(hash_cache_save(&c, path, &e), 0, "it is saved");
+    is_int(hash_cache_save(&c, &e), 0, "it is saved");
     hash_cache_fini(&c);
     hash_cache_open(&c, path, true);
     ok(hash_cache_get(&c, &st, got) && memcmp(got, hash, HASH_BYTES) == 0, "and read again");
@@ -138,8 +170,9 @@ static void test_cache(void) {
     }
     st.st_ino = 4321;
     ok(hash_cache_get(&c, &st, got), "it grows");
-    is_int(hash_cache_save(&c, path, &e), 0, "and is saved");
+    is_int(hash_cache_save(&c, &e), 0, "and is saved");
     hash_cache_fini(&c);
+    test_together(path, &st);
     int fd = open(path, O_WRONLY);
     ok(pwrite(fd, "x", 1, 3000) == 1, "a damaged file");
     close(fd);
