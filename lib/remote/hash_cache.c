@@ -199,10 +199,12 @@ static int lock_file(const char *path) {
 int hash_cache_save(struct hash_cache *c, struct err *e) {
     if (!c->path || !c->changed)
         return 0;
-    auto_close int fd = lock_file(c->path); // to read, add and write, one after the other
+    int fd = lock_file(c->path); // to read, add and write, one after the other
     read_file(c);
     c->read = true;
-    return write_file(c, e);
+    int rc = write_file(c, e);
+    file_close_scope(&fd);
+    return rc;
 }
 
 void hash_cache_fini(struct hash_cache *c) {

@@ -11,10 +11,13 @@
 #include <string.h>
 
 enum {
-    PUSH_EXTRA_AFTER_TICKS = 3,     // of sending, before further connections are thought of
     PUSH_EXTRA_BYTES_MIN = 8 << 20, // left to send, for each
     PUSH_ENTRIES_BYTES = 128 << 10,
+    PUSH_EXTRAS_MAX = 48, // over all nodes: they help a few far ones, not hundreds
+    PUSH_QUIET_MAX = 4,   // pushes at once up to which this process answers at once itself
 };
+
+static int pushes, extras; // of this process that go on
 
 enum conn_state {
     CONN_CLOSED,
@@ -43,7 +46,7 @@ struct push {
     struct xfer x; // first
     const struct manifest *m;
     const char *program, *root, *dest;
-    bool replace, no_compress, planned;
+    bool replace, no_compress, planned, counted;
     int connections, opened;
     bool near; // no round trip to speak of: compressing only costs time
     bool fast; // the connection takes bytes faster than they could be compressed
@@ -77,6 +80,7 @@ static void conn_close(struct push_conn *c) {
         c->has_stream = false;
     }
     xfer_channel_close(&c->channel);
+    extras -= c->link != NULL;
     transport_close(c->link);
     c->link = NULL;
     if (c->state != CONN_FINISHED)
@@ -85,6 +89,8 @@ static void conn_close(struct push_conn *c) {
 
 static void stop(struct xfer *x) {
     struct push *p = (struct push *)x;
+    pushes -= p->counted;
+    p->counted = false;
     for (int i = p->opened; i-- > 0;)
         conn_close(&p->conns[i]);
 }
@@ -152,15 +158,23 @@ static void pump(struct push_conn *c) {
 
 // ---- receiving --------------------------------------------------------------------------------
 
+// What this process has timed contains its own work for other nodes; what the kernel has timed ends
+// at a relay on the way. So with few nodes the first one counts, with many the second one.
+static int64_t round_trip_us(const struct push *p) {
+    int64_t kernel_us = transport_distance_us(p->x.link);
+    return pushes > PUSH_QUIET_MAX && kernel_us > 0 ? kernel_us
+                                                    : transport_round_trip_us(p->x.link);
+}
+
 static void start_content(struct push_conn *c) {
     struct push *p = c->push;
-    int64_t round_trip_us = transport_round_trip_us(p->x.link);
+    int64_t us = round_trip_us(p);
     send_plan_ready(&p->plan);
     log_debug("sending", "files=%zu bytes=%llu round_trip_us=%lld", p->plan.files,
-              (unsigned long long)p->plan.bytes, (long long)round_trip_us);
-    p->near = round_trip_us < XFER_FAR_US / 3;
+              (unsigned long long)p->plan.bytes, (long long)us);
+    p->near = us < XFER_FAR_US / 3;
     p->fast = p->near;
-    if (round_trip_us >= XFER_FAR_US)
+    if (us >= XFER_FAR_US)
         open_extras(p, p->plan.bytes);
     p->x.progress.bytes_total = p->plan.bytes;
     p->x.progress.files_total = p->plan.files;
@@ -329,6 +343,8 @@ static void open_extras(struct push *p, uint64_t bytes) {
     int wanted = p->connections - 1;
     if ((uint64_t)wanted > bytes / PUSH_EXTRA_BYTES_MIN)
         wanted = (int)(bytes / PUSH_EXTRA_BYTES_MIN);
+    if (wanted > PUSH_EXTRAS_MAX - extras)
+        wanted = PUSH_EXTRAS_MAX - extras;
     for (int i = 0; i < wanted; i++) {
         struct push_conn *c = &p->conns[p->opened];
         struct err e;
@@ -339,6 +355,7 @@ static void open_extras(struct push *p, uint64_t bytes) {
             return;
         }
         c->state = CONN_CONNECTING;
+        extras++;
         p->opened++;
     }
 }
@@ -382,6 +399,8 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
         .phase = "connect", .files_all = p->m->files, .bytes_all = p->m->bytes};
     send_plan_init(&p->plan, p->m);
     p->planned = true;
+    p->counted = true;
+    pushes++;
     xfer_start(&p->x, l, events, ctx);
     p->conns[0].push = p;
     p->opened = 1;

@@ -124,6 +124,9 @@ int ssh_bytes_fd(const struct ssh *s);   // the number it knows the stream by
 void ssh_bytes_flush(struct ssh *s);     // writes what can be written, decides what to watch
 void ssh_bytes_take_idle(struct ssh *s); // see there
 
+// The least round trip that TCP has seen; 0: not known, or over a jump host. ssh_distance.c
+int64_t ssh_distance_us(const struct ssh *s);
+
 // Where the output of a command begins: a login shell may print text of its own first, whatever
 // the command is. So a mark goes ahead of the command's output, and what comes before it is not
 // output. ssh_mark.c

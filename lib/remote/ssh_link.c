@@ -391,6 +391,10 @@ static void run_close(struct transport_run *t) {
     ssh_kick(session_of((struct ssh_run *)t));
 }
 
+static int64_t distance_us(const struct transport_link *l) {
+    return ssh_distance_us(&((const struct ssh_link *)l)->ssh);
+}
+
 const struct transport transport_ssh = {
     .name = "ssh",
     .open = link_open,
@@ -399,4 +403,5 @@ const struct transport transport_ssh = {
     .run_wake = run_wake,
     .run_resize = run_resize,
     .run_close = run_close,
+    .distance_us = distance_us,
 };

@@ -77,6 +77,10 @@ int64_t transport_round_trip_us(const struct transport_link *l) {
     return l->round_trip_us;
 }
 
+int64_t transport_distance_us(const struct transport_link *l) {
+    return l->state == TRANSPORT_UP && l->kind->distance_us ? l->kind->distance_us(l) : 0;
+}
+
 void transport_round_trip_seen(struct transport_link *l, int64_t us) {
     if (!transport_is_local(l) && (l->round_trip_us == 0 || us < l->round_trip_us))
         l->round_trip_us = us > 0 ? us : 1;

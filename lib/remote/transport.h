@@ -117,6 +117,7 @@ struct transport {
     void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
     void (*run_resize)(struct transport_run *r, int columns, int rows);
     void (*run_close)(struct transport_run *r); // stop the command as far as possible, free
+    int64_t (*distance_us)(const struct transport_link *l); // NULL: none
 };
 
 extern const struct transport transport_ssh;
@@ -138,6 +139,9 @@ bool transport_is_up(const struct transport_link *l);
 bool transport_is_local(const struct transport_link *l);
 // The least time that a request and its answer took so far; 0 for local nodes.
 int64_t transport_round_trip_us(const struct transport_link *l);
+// The same as the kernel has measured it, to the next host on the way, however busy this process
+// is; 0: not known, or a local node.
+int64_t transport_distance_us(const struct transport_link *l);
 // Somebody asked something of the node that it answers at once, and this is how long it took.
 void transport_round_trip_seen(struct transport_link *l, int64_t us);
 struct loop *transport_loop(const struct transport_link *l);

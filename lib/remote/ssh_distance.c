@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the far end is, as the kernel has measured it: this process may be slow to look.
+#include "remote/ssh.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+int64_t ssh_distance_us(const struct ssh *s) {
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    if (s->fd < 0 || getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+        len < offsetof(struct tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt ||
+        info.tcpi_min_rtt == UINT32_MAX)
+        return 0;
+    return info.tcpi_min_rtt;
+}
