@@ -125,10 +125,11 @@ static void keep_facts(struct fleet *f, size_t *uploaded) {
         // Whoever shows another host key says nothing about the node.
         if (n->failed && n->err.code == ERR_HOSTKEY)
             continue;
-        n->info->dtrun = n->failed ? "" : n->facts.sha256;
+        bool known = !n->failed && n->facts.sha256; // a signal may have come before it was asked
+        n->info->dtrun = known ? n->facts.sha256 : "";
         if (n->failed && n->up && !n->info->arch[0]) // it may have something of ours
             n->info->arch = n->ready ? n->facts.arch : "unknown";
-        if (n->failed)
+        if (!known)
             continue;
         n->info->arch = n->facts.arch;
         n->info->cpus = n->facts.cpus;
