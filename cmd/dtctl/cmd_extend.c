@@ -7,7 +7,22 @@
 #include "job/aws_lease.h"
 #include "job/record.h"
 
-enum { DAY_S = 86400 };
+enum { DAY_S = 86400, SAME_MS = 60000 };
+
+struct extend_flags {
+    bool shorten;
+};
+
+static const struct option_row ROWS[] = {
+    {.flag = "shorten",
+     .verbs = "extend",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct extend_flags, shorten),
+     .marks = OPTION_NO_ENV,
+     .help = "Also move the end forward, so that nodes end sooner."},
+};
+static const struct option_table TABLE = {"Extend", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 static int choose(const struct session *s, const struct cli_rest *rest, int64_t *for_ms,
                   struct err *e) {
@@ -66,15 +81,27 @@ static void explain(struct fleet *f, const struct inventory *inv) {
     }
 }
 
-static int extend(struct fleet *f, int64_t until, struct err *e) {
+static int refuse_shorter(struct fleet *f, int64_t until, struct err *e) {
+    char now[STR_HUMAN_BYTES_MAX], wanted[STR_HUMAN_BYTES_MAX];
+    int64_t ends = 0, now_ms = clock_wall_ms();
+    if (aws_lease_get(f, &ends, e) < 0)
+        return -1;
+    if (ends <= until + SAME_MS)
+        return 0;
+    return err_set(e, ERR_USAGE,
+                   "the nodes end in %s, and %s would be sooner (try: a longer time, or --shorten)",
+                   str_human_ms(now, ends - now_ms), str_human_ms(wanted, until - now_ms));
+}
+
+static int extend(struct fleet *f, int64_t until, bool shorten, struct err *e) {
     if (cluster_lock(&f->session->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        fleet_connect(f, false, e) < 0)
+        fleet_connect(f, false, e) < 0 || (!shorten && refuse_shorter(f, until, e) < 0))
         return -1;
     return aws_lease_set(f, until, e) < 0 ? -1 : record_leave(f, e);
 }
 
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    (void)flags;
+    const struct extend_flags *wish = flags;
     struct inventory inv;
     struct fleet f;
     int64_t for_ms;
@@ -85,10 +112,12 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
                        inv.name);
     int64_t until = clock_wall_ms() + for_ms;
     fleet_open(&f, s, &inv, NULL, 0);
-    int result = extend(&f, until, e);
+    int result = extend(&f, until, wish->shorten, e);
     if (result == 0) {
         tell(&f, &inv, until, for_ms);
         explain(&f, &inv);
+        if (fleet_failures(&f) < f.count)
+            result = aws_lease_tag(s, until, e);
     }
     fleet_report(&f);
     if (result == 0)
@@ -102,11 +131,15 @@ const struct command cmd_extend = {
              .summary = "let the nodes of provider aws live longer",
              .args = "[TIME]",
              .text = "Moves the moment at which the nodes end themselves: to TIME from now, or, "
-                     "without it, to lease.ttl from now; at most 31 days. A shorter time moves it "
-                     "forward. Nodes that cannot be reached are named, with the reason, and the "
+                     "without it, to lease.ttl from now; at most 31 days. A time that ends sooner "
+                     "is refused unless --shorten is given. The tag dtctl-expires of the "
+                     "instances, which gc in other folders goes by, follows. Nodes that cannot be "
+                     "reached are named, with the reason, and the "
                      "exit status is 3; they get the new end from the next up, as nodes do that "
                      "are made later. If none is reached nothing changes.",
              .examples = "dtctl extend 4h\n"},
     .args_max = 1,
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct extend_flags),
     .run = run,
 };

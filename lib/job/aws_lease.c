@@ -160,6 +160,33 @@ int aws_lease_settle(struct fleet *f, struct err *e) {
     return 0;
 }
 
+int aws_lease_tag(struct session *s, int64_t wall_ms, struct err *e) {
+    struct terraform t;
+    struct terraform_result r;
+    char stamp[CLOCK_ISO_BYTES];
+    const char *region;
+    if (!terraform_was_used(s)) // a copy of the folder, or one that shares the state
+        return 0;
+    if (aws_cluster_region(s, &region, e) < 0 || terraform_open(&t, s, region, e) < 0)
+        return -1;
+    // All else is as the last up left it: its variables, and the state.
+    const char *args[] = {
+        "-refresh=false",
+        arena_printf(s->arena, "-var=expires=%.19sZ", clock_iso(stamp, wall_ms / 1000 * 1000)),
+        NULL};
+    screen_note(s->screen, "tagging the instances with the new end …");
+    if (terraform_apply(&t, "infra", args, NULL, NULL, &r, e) < 0)
+        return -1;
+    if (r.interrupted)
+        return terraform_failure(&t, &r, "extend", e);
+    if (r.status != 0)
+        log_warn(
+            "the nodes have the new end, but their tag dtctl-expires has the old one until the "
+            "next up",
+            "reason=\"%s\" log=%s", r.problem, t.log_path);
+    return 0;
+}
+
 // ---- nodes that do not answer ------------------------------------------------------------------
 
 // What AWS says of one instance; "": it has none with that id.

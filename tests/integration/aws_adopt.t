@@ -18,7 +18,7 @@ run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- 
     echo result $RANK >"$DTCTL_OUTPUT_DIR/r$RANK"; echo ended $RANK'
 is "$status" 0 'a run goes on by itself' || cloud_diag
 id=$(tail -n 1 <<<"$out")
-run cloud_run dtctl extend 5h
+run cloud_run dtctl extend --shorten 5h
 is "$status" 0 'extend' || cloud_diag
 lease=$(cat .dtctl/lost/terraform/lease)
 address=$(sed -n 's/^host = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | tail -n 1)

@@ -74,7 +74,7 @@ for command in 'exec -- true' 'push sent' 'train --nodes 2 -- true' 'ssh node1';
 done
 run cloud_run dtctl status
 like "$out" "node1 .*unreachable.*$keys" 'status: says so as well'
-run cloud_run dtctl extend 5h
+run cloud_run dtctl extend --shorten 5h
 is "$status" 3 'extend: some nodes failed' || cloud_diag
 like "$out" '^3 of 4 nodes of sick end themselves in 5:00:00 ' 'the others have the new end'
 like "$err" "node1.*$keys.*; it keeps the end that it had" 'and node1 has not'

@@ -66,6 +66,10 @@ like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: it
 run cloud_run dtctl extend 1h
 is "$status" 0 'extend' || cloud_diag
 like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'says when, and what that costs'
+tag() { cloud_api DescribeTags us-east-1 Filter.1.Name=key Filter.1.Value.1=dtctl-expires; }
+is "$(tag | grep -o '<value>[^<]*' | sort -u)" \
+    "<value>$(date -u -d "@$(cloud_on node0 cat /var/lib/dtctl/lease)" +%FT%TZ)" \
+    'the tag of the instances, by which others see that they are in use, has it' || diag "$(tag)"
 run cloud_run dtctl status
 like "$out" 'lease: ends in (1:00:00|59:[0-9]+); spent about \$0\.[0-9]+, at most \$2\.[34]' \
     'status: so does it' || diag "$out"
@@ -104,8 +108,11 @@ for node in node0 node1; do
 done
 
 # ---- the end of the lease, in mid-run -----------------------------------------------------------
+run cloud_run dtctl extend ${LAST}s
+like "$status $err" '^2 .*the nodes end in .* would be sooner .try: .*--shorten' \
+    'extend does not shorten by itself' || diag "$err"
 now=$EPOCHSECONDS
-cloud_run dtctl extend ${LAST}s >extend.out 2>extend.err & # it goes on to ask AWS about node2
+cloud_run dtctl extend --shorten ${LAST}s >extend.out 2>extend.err & # it goes on to ask AWS about node2
 extend=$!
 shorter() { [ "$(cloud_on node0 cat /var/lib/dtctl/lease)" -lt $((now + 3600)) ]; }
 ok 'the lease is cut' wait_for $WAIT shorter
