@@ -3,6 +3,8 @@
 #include "command.h"
 
 #include "build_info.h"
+#include "cluster/aws_rules.h"
+#include "job/aws_cluster.h"
 #include "job/embed.h"
 #include "job/node_runs.h"
 #include "job/provider.h"
@@ -102,6 +104,10 @@ static void check_ssh(struct doctor *d) {
     size_t found = 0;
     if (c->cluster.provider == CONFIG_LOCAL)
         return;
+    if (c->cluster.provider == CONFIG_AWS) { // up makes a key for each cluster
+        find(d, GOOD, "ssh login", NULL, "by a key that dtctl up makes");
+        return;
+    }
     for (size_t i = 0; home && i < sizeof keys / sizeof keys[0]; i++)
         found += file_exists(arena_printf(d->session->arena, "%s/.ssh/%s", home, keys[i]));
     for (size_t i = 0; i < c->ssh.identity_files.count; i++) {
@@ -117,6 +123,38 @@ static void check_ssh(struct doctor *d) {
     find(d, found || has_agent ? GOOD : BAD, "ssh login",
          "make a key with ssh-keygen and put it on the hosts, or start an agent",
          "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
+}
+
+// What provider aws needs before AWS can be asked.
+static void check_aws(struct doctor *d) {
+    struct session *s = d->session;
+    const struct config *c = s->config;
+    const char *program = NULL, *region = NULL, *home = getenv("HOME");
+    const char *key = getenv("AWS_ACCESS_KEY_ID"), *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
+    struct err e = {0};
+    if (c->cluster.provider != CONFIG_AWS)
+        return;
+    if (terraform_program(s, &program, &e) < 0)
+        find(d, BAD, "terraform", "install it, or name it in aws.terraform", "%s", e.text);
+    else
+        find(d, GOOD, "terraform", NULL, "%s", program);
+    err_clear(&e);
+    if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(c, region, &e) < 0)
+        find(d, BAD, "aws", "correct it; dtctl plan shows what it would be", "%s", e.text);
+    else
+        find(d, GOOD, "aws", NULL, "%s in %s", c->aws.instance_type, region);
+    if (!file || !*file)
+        file = arena_printf(s->arena, "%s/.aws/credentials", home ? home : "");
+    if (c->aws.profile[0])
+        find(d, GOOD, "credentials", NULL, "of profile '%s'", c->aws.profile);
+    else if (key && *key)
+        find(d, GOOD, "credentials", NULL, "in the environment (AWS_ACCESS_KEY_ID)");
+    else if (file_exists(file))
+        find(d, GOOD, "credentials", NULL, "%s", file);
+    else
+        find(d, WARN, "credentials",
+             "say aws configure, or set AWS_PROFILE; a role of this computer serves as well",
+             "neither in the environment nor in %s", file);
 }
 
 static void check_cluster(struct doctor *d) {
@@ -223,6 +261,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     check_machine(&d);
     check_config(&d);
     check_ssh(&d);
+    check_aws(&d);
     check_cluster(&d);
     if (check_nodes(&d, e) < 0)
         return -1;

@@ -18,9 +18,11 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
     int way = aws->fallback.count ? aws_purchase_named(aws->fallback.items[0]) : AWS_ON_DEMAND;
     p->purchase = way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
     p->price_given = aws->price > 0;
-    p->price_mils = p->price_given ? (int64_t)(aws->price * 1000 + 0.5)
-                    : p->type      ? p->type->price_mils
-                                   : 0;
+    // A capacity block was paid for ahead, at a price of its own.
+    p->price_mils = p->price_given                      ? (int64_t)(aws->price * 1000 + 0.5)
+                    : p->purchase == AWS_CAPACITY_BLOCK ? 0
+                    : p->type                           ? p->type->price_mils
+                                                        : 0;
     p->quota = aws_types_quota(aws->instance_type, p->purchase);
 }
 
@@ -70,6 +72,13 @@ static void format_nodes(const struct aws_plan *p, struct strbuf *out) {
         line(out, "network", "%s Gb/s per node, no EFA", t->network);
 }
 
+// EFA interfaces are made one by one, and get no public address at launch.
+static bool needs_elastic(const struct aws_plan *p) {
+    const char *address = aws_config_address[p->aws->public_address];
+    return strcmp(address, "elastic") == 0 || (strcmp(address, "auto") == 0 && p->aws->efa == 0 &&
+                                               !p->aws->subnet[0] && p->type && p->type->efa > 0);
+}
+
 static void format_where(const struct aws_plan *p, struct strbuf *out) {
     struct strbuf zones = {0};
     add_list(&zones, &p->aws->zones, ", then ");
@@ -84,7 +93,9 @@ static void format_where(const struct aws_plan *p, struct strbuf *out) {
 
 static void format_price(const struct aws_plan *p, struct strbuf *out) {
     char each[AWS_PLAN_MONEY_BYTES], all[AWS_PLAN_MONEY_BYTES], time[STR_HUMAN_BYTES_MAX];
-    if (p->price_mils == 0) {
+    if (p->price_mils == 0 && p->purchase == AWS_CAPACITY_BLOCK) {
+        line(out, "price", "paid with the capacity block");
+    } else if (p->price_mils == 0) {
         line(out, "price", "not known; say it with aws.price");
     } else {
         aws_plan_money(each, p->price_mils);
@@ -112,6 +123,9 @@ void aws_plan_format(const struct aws_plan *p, struct strbuf *out) {
     format_nodes(p, out);
     format_where(p, out);
     format_price(p, out);
+    if (needs_elastic(p))
+        line(out, "addresses", "%" PRId64 " elastic (quota L-0263D0A3, at first 5 per region)",
+             p->nodes);
     if (p->quota.code[0] && p->type)
         line(out, "quota", "%" PRId64 " vCPUs of '%s' (%s)", p->nodes * p->type->vcpus,
              p->quota.name, p->quota.code);

@@ -52,7 +52,7 @@ static const struct aws_type TYPES[] = {
     {"p6-b300.48xlarge", 8, "B300", 269, 192, 4096, "6400", 16, 0},
 };
 // clang-format on
-enum { TYPE_COUNT = sizeof TYPES / sizeof TYPES[0] };
+enum { NEAR_MAX = 2, TYPE_COUNT = sizeof TYPES / sizeof TYPES[0] };
 
 const struct aws_type *aws_types_find(const char *name) {
     for (size_t i = 0; i < TYPE_COUNT; i++)
@@ -63,9 +63,11 @@ const struct aws_type *aws_types_find(const char *name) {
 
 const char *aws_types_nearest(const char *name) {
     const char *names[TYPE_COUNT + 1] = {NULL};
+    const char *found;
     for (size_t i = 0; i < TYPE_COUNT; i++)
         names[i] = TYPES[i].name;
-    return str_nearest(name, names);
+    found = str_nearest(name, names);
+    return found && str_distance(name, found) <= NEAR_MAX ? found : NULL;
 }
 
 const char *const aws_purchase_names[] = {"on-demand", "spot", "reservation", "capacity-block",
@@ -97,9 +99,15 @@ static const struct {
     {"vt",
      {"L-DB2E81BA", "Running On-Demand G and VT instances"},
      {"L-3819A6DF", "All G and VT Spot Instance Requests"}},
+    {"p5",
+     {"L-417A185B", "Running On-Demand P instances"},
+     {"L-C4BD4855", "All P5 Spot Instance Requests"}},
+    {"p6",
+     {"L-417A185B", "Running On-Demand P instances"},
+     {"L-C4BD4855", "All P5 Spot Instance Requests"}},
     {"p",
      {"L-417A185B", "Running On-Demand P instances"},
-     {"L-7212CCBC", "All P Spot Instance Requests"}},
+     {"L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests"}},
     {"",
      {"L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"},
      {"L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"}},
@@ -112,4 +120,16 @@ struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase) {
     for (size_t i = 0;; i++)
         if (str_starts(type, FAMILIES[i].begin))
             return purchase == AWS_SPOT ? FAMILIES[i].spot : FAMILIES[i].on_demand;
+}
+
+// "g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal": a "g" behind the generation.
+bool aws_types_is_arm(const char *name) {
+    size_t family = strcspn(name, "0123456789");
+    const char *rest = name + family + strspn(name + family, "0123456789");
+    if (str_starts(name, "a1."))
+        return true;
+    for (const char *p = rest; *p && *p != '.'; p++)
+        if (*p == 'g')
+            return true;
+    return false;
 }

@@ -27,6 +27,8 @@ struct aws_type {
 const struct aws_type *aws_types_find(const char *name); // NULL: not listed
 const char *aws_types_nearest(const char *name);         // NULL when nothing is near
 
+bool aws_types_is_arm(const char *name); // not x86_64, by its name
+
 // How an instance is paid for; the words of the variable `purchase`.
 enum aws_purchase { AWS_ON_DEMAND, AWS_SPOT, AWS_RESERVATION, AWS_CAPACITY_BLOCK };
 extern const char *const aws_purchase_names[]; // NULL-terminated

@@ -184,22 +184,36 @@ int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars
 
 // ---- backend -----------------------------------------------------------------------------------
 
+// In a string of a .tf.json file "${" and "%{" begin a template; doubled signs stand for
+// themselves.
+static const char *plain(struct arena *a, const char *text) {
+    char *out = arena_new(a, char, 2 * strlen(text) + 1);
+    size_t n = 0;
+    for (const char *p = text; *p; p++) {
+        if ((p[0] == '$' || p[0] == '%') && p[1] == '{')
+            out[n++] = *p;
+        out[n++] = *p;
+    }
+    return out;
+}
+
 static void write_s3(struct json_out *j, const struct aws_config *c, const char *region,
                      const char *cluster) {
     struct arena a = {0};
     const char *bucket, *folder;
     aws_vars_split_s3(&a, c->state, &bucket, &folder);
     json_object(j, "s3");
-    json_str(j, "bucket", bucket);
+    json_str(j, "bucket", plain(&a, bucket));
     json_str(j, "key",
-             arena_printf(&a, "%s%s%s/terraform.tfstate", folder, *folder ? "/" : "", cluster));
-    json_str(j, "region", region);
+             plain(&a, arena_printf(&a, "%s%s%s/terraform.tfstate", folder, *folder ? "/" : "",
+                                    cluster)));
+    json_str(j, "region", plain(&a, region));
     json_bool(j, "encrypt", true);
     json_bool(j, "use_lockfile", true);
     if (c->endpoint_url[0]) {
         json_object(j, "endpoints");
-        json_str(j, "s3", c->endpoint_url);
-        json_str(j, "sts", c->endpoint_url);
+        json_str(j, "s3", plain(&a, c->endpoint_url));
+        json_str(j, "sts", plain(&a, c->endpoint_url));
         json_end(j);
         json_bool(j, "use_path_style", true);
         json_bool(j, "skip_credentials_validation", true);
@@ -221,7 +235,9 @@ void aws_vars_backend(struct strbuf *out, const struct aws_config *c, const char
         write_s3(&j, c, region, cluster);
     } else {
         json_object(&j, "local");
-        json_str(&j, "path", path);
+        struct arena a = {0};
+        json_str(&j, "path", plain(&a, path));
+        arena_fini(&a);
         json_end(&j);
     }
     json_end(&j);

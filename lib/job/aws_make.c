@@ -72,7 +72,9 @@ static void learn_zones(struct make *m) {
     struct err ignored = {0};
     const char *zones[ZONES_MAX], *chosen = NULL;
     size_t count = 0;
-    if (m->tries.zone_count || terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
+    // A subnet that was given lies in one zone.
+    if (m->tries.zone_count || m->c->session->config->aws.subnet[0] ||
+        terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
         return;
     for (size_t i = 0; i < state.count; i++) {
         const struct terraform_resource *r = &state.resources[i];
@@ -83,7 +85,8 @@ static void learn_zones(struct make *m) {
             list->type != JSON_ARRAY)
             continue;
         for (const struct json *z = list->child; z && count < ZONES_MAX; z = z->next)
-            if (z->type == JSON_STR)
+            // A Local Zone (us-west-2-lax-1a) is for those who name it.
+            if (z->type == JSON_STR && strlen(z->str) == strlen(m->c->vars.region) + 1)
                 zones[count++] = z->str;
     }
     aws_tries_learn(&m->tries, zones, count, chosen);
@@ -274,11 +277,10 @@ static void begin(struct make *m, const struct inventory *before) {
         m->tries.zone = c->before.zone;
         return;
     }
-    if (aws->fallback.count)
-        aws_tries_init(&m->tries, aws->zones.items, aws->zones.count, aws->fallback.items,
-                       aws->fallback.count);
-    else
-        aws_tries_init(&m->tries, aws->zones.items, aws->zones.count, on_demand, 1);
+    size_t zones = aws->subnet[0] ? 0 : aws->zones.count; // else its own
+    bool ways = aws->fallback.count > 0;
+    aws_tries_init(&m->tries, aws->zones.items, zones, ways ? aws->fallback.items : on_demand,
+                   ways ? aws->fallback.count : 1);
 }
 
 // Arguments that replace the instances with these ids, by their addresses in the state; first,

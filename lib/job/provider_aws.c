@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/aws_rules.h"
 #include "job/aws_boot.h"
 #include "job/aws_cluster.h"
 #include "job/aws_lease.h"
@@ -23,6 +24,8 @@ static int aws_plan(struct session *s, struct inventory *out, struct err *e) {
     int64_t count = s->config->cluster.nodes;
     const char *region;
     if (aws_cluster_region(s, &region, e) < 0)
+        return -1;
+    if (aws_rules_check(s->config, region, e) < 0)
         return -1;
     if (count < 1 || count > AWS_NODES_MAX)
         return err_set(e, ERR_CONFIG, "%s: provider aws makes 1 to %d nodes, not %lld",

@@ -54,6 +54,8 @@ struct terraform_result {
 // Whether anything was ever made from here: then the folder has variables.
 bool terraform_was_used(struct session *s);
 const char *terraform_vars_path(struct session *s);
+// The program that aws.terraform names, else terraform or tofu on PATH.
+int terraform_program(struct session *s, const char **program, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.
 int terraform_open(struct terraform *t, struct session *s, const char *region, struct err *e);
 // root is "infra" or "infra/sweep"; args come after -chdir and end with NULL. 0 when it ran to its

@@ -44,20 +44,20 @@ static const char *on_path(struct arena *a, const char *name) {
     return NULL;
 }
 
-static int find_program(struct terraform *t, struct err *e) {
-    struct arena *a = t->session->arena;
-    const char *wanted = t->session->config->aws.terraform;
+int terraform_program(struct session *s, const char **program, struct err *e) {
+    struct arena *a = s->arena;
+    const char *wanted = s->config->aws.terraform;
     if (wanted[0]) {
-        t->program = strchr(wanted, '/') ? wanted : on_path(a, wanted);
-        if (t->program && access(t->program, X_OK) == 0)
+        *program = strchr(wanted, '/') ? wanted : on_path(a, wanted);
+        if (*program && access(*program, X_OK) == 0)
             return 0;
         return err_set(e, ERR_NOT_FOUND, "%s: there is no program '%s'",
-                       config_where(t->session->config, "aws.terraform"), wanted);
+                       config_where(s->config, "aws.terraform"), wanted);
     }
-    t->program = on_path(a, "terraform");
-    if (!t->program)
-        t->program = on_path(a, "tofu");
-    if (t->program)
+    *program = on_path(a, "terraform");
+    if (!*program)
+        *program = on_path(a, "tofu");
+    if (*program)
         return 0;
     return err_set(e, ERR_NOT_FOUND,
                    "neither terraform nor tofu is on PATH; provider aws needs one of them: install "
@@ -257,7 +257,7 @@ int terraform_open(struct terraform *t, struct session *s, const char *region, s
     t->log_path = file_join(s->arena, t->folder, "terraform.log");
     t->state_path = file_join(s->arena, t->folder, "terraform.tfstate");
     t->vars_path = terraform_vars_path(s);
-    if (find_program(t, e) < 0)
+    if (terraform_program(s, &t->program, e) < 0)
         return -1;
     make_env(t);
     return terraform_folder_fill(t, region, e);

@@ -19,6 +19,16 @@ static void types(void) {
     is_str(aws_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
     is_str(aws_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
     is_str(aws_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
+    is_str(aws_types_quota("p5en.48xlarge", AWS_SPOT).code, "L-C4BD4855", "P5 spot has its own");
+    is_str(aws_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC", "P4 spot");
+    ok(aws_types_nearest("m7i.large") == NULL, "what is far is not proposed");
+    static const char *const arm[] = {"g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal", "a1.large",
+                                      "im4gn.large"};
+    static const char *const x86[] = {"g6.xlarge", "gr6.4xlarge", "g4dn.metal", "p5.48xlarge"};
+    for (size_t i = 0; i < sizeof arm / sizeof arm[0]; i++)
+        ok(aws_types_is_arm(arm[i]), "%s is for arm64", arm[i]);
+    for (size_t i = 0; i < sizeof x86 / sizeof x86[0]; i++)
+        ok(!aws_types_is_arm(x86[i]), "%s is not", x86[i]);
     is_str(aws_types_quota("p5.48xlarge", AWS_RESERVATION).code, "L-417A185B",
            "a reservation runs on demand");
     is_str(aws_types_quota("p5.48xlarge", AWS_CAPACITY_BLOCK).code, "", "a block has no quota");

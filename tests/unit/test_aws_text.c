@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cluster/aws_plan.h"
+#include "cluster/aws_rules.h"
 #include "cluster/aws_vars.h"
 #include "conf/config.h"
 #include "job/aws_lease.h"
@@ -111,6 +112,10 @@ static void backend(void) {
     aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
     has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"", "state in a bucket");
     has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "with a lock");
+    strbuf_clear(&text);
+    c = load("");
+    aws_vars_backend(&text, &c.aws, "us-east-1", "demo", "/a${b}%{c}$d%/x");
+    has_str(strbuf_cstr(&text), "\"/a$${b}%%{c}$d%/x\"", "nothing in a path is a template");
     strbuf_fini(&text);
 }
 
@@ -121,12 +126,20 @@ static void plan(void) {
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 2);
     aws_plan_format(&p, &text);
     has_str(strbuf_cstr(&text), "16 x A100", "GPUs of all nodes");
-    has_str(strbuf_cstr(&text), "192 vCPUs of 'All P Spot Instance Requests' (L-7212CCBC)",
+    has_str(strbuf_cstr(&text),
+            "192 vCPUs of 'All P4, P3 and P2 Spot Instance Requests' (L-7212CCBC)",
             "the quota by number, name and code");
     has_str(strbuf_cstr(&text), "$43.92 per hour", "the price of all nodes");
     has_str(strbuf_cstr(&text), AWS_TYPES_PRICES_OF, "the day of the price");
     has_str(strbuf_cstr(&text), "at most $526.99", "the price of the lease");
     has_str(strbuf_cstr(&text), "EFA on 4 interfaces", "the network");
+    has_str(strbuf_cstr(&text), "2 elastic (quota L-0263D0A3", "addresses that EFA needs");
+    strbuf_clear(&text);
+    c = load("[aws]\ninstance_type = 'p5.48xlarge'\nfallback = ['capacity-block']\n");
+    aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 4);
+    aws_plan_format(&p, &text);
+    has_str(strbuf_cstr(&text), "paid with the capacity block", "a block has its own price");
+    ok(!strstr(strbuf_cstr(&text), "per hour"), "and not that of an instance on demand");
     strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'x9.huge'\nprice = 2.5\n[lease]\nttl = '0s'\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 3);
@@ -136,6 +149,36 @@ static void plan(void) {
     has_str(strbuf_cstr(&text), "until dtctl down", "no lease is said loudly");
     is_int(aws_plan_cost_mils(&p, 3, 1800000), 3750, "three nodes for half an hour");
     strbuf_fini(&text);
+}
+
+// What cannot be, and the words that say so.
+static void rules(void) {
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"[aws]\n", ""},
+        {"[aws]\nregion = 'us-esat-1'\n", "no region 'us-esat-1' (did you mean us-east-"},
+        {"[aws]\nregion = 'us-esat-1'\nendpoint_url = 'http://127.0.0.1:1'\n", ""},
+        {"[aws]\nregion = 'ap-southeast-9'\n", ""},
+        {"[aws]\nzones = ['us-east-2a']\n", "zone 'us-east-2a' is not in region us-east-1"},
+        {"[aws]\nzones = ['us-east-1a', 'us-east-1-atl-1a']\n", ""},
+        {"[aws]\noperator_cidrs = ['0.0.0.0/0']\n", "would let the world try SSH"},
+        {"[aws]\noperator_cidrs = ['2000::/3']\n", "would let the world try SSH"},
+        {"[aws]\noperator_cidrs = ['0.0.0.0/0']\nallow_open_ssh = true\n", ""},
+        {"[aws]\nfallback = ['capacity-block']\n", "needs the id of one"},
+        {"[aws]\nfallback = ['reservation']\ncapacity_reservation = 'cr-12345678'\n",
+         "lies in one zone"},
+        {"[aws]\ninstance_type = 'g5g.xlarge'\n", "is for arm64"},
+        {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
+        {"[aws]\ns3 = 's3://b'\ninstance_profile = 'p'\n", "leave one of the two away"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config c = load(cases[i].text);
+        struct err e = {0};
+        const char *region = c.aws.region[0] ? c.aws.region : "us-east-1";
+        is_int(aws_rules_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
+        has_str(e.text, cases[i].words, "its words");
+    }
 }
 
 static void profiles(void) {
@@ -212,6 +255,7 @@ int main(void) {
     vars();
     backend();
     plan();
+    rules();
     profiles();
     readiness();
     lease_ends();

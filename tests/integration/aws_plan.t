@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What provider aws finds without asking AWS: plan refuses what cannot be, and doctor looks for what
+# up will need.
+source "${0%/*}/../lib.sh"
+unset "${!AWS_@}"
+printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml
+
+run dtctl plan
+is "$status" 0 'plan'
+refused() { # REGEX OPTION…
+    run dtctl plan "${@:2}"
+    like "$status $err" "^2 .*$1" "plan ${*:2}"
+}
+refused "no region 'us-esat-1' .did you mean us-east-" --region us-esat-1
+refused "zone 'us-east-2a' is not in region us-east-1" --zone us-east-2a
+refused "'0.0.0.0/0' would let the world try SSH" --operator-cidr 0.0.0.0/0
+refused "'capacity-block' needs the id of one" --fallback capacity-block
+refused "'g5g.xlarge' is for arm64" --instance-type g5g.xlarge
+run dtctl plan --instance-type g6.xlrage
+like "$status $err" '^0 .*did you mean g6.xlarge' 'a type that is not known has a near name'
+
+mkdir bin
+printf '#!/bin/sh\n' >bin/terraform
+chmod +x bin/terraform
+run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
+is "$status" 0 'doctor is content with a program, a region and credentials' || diag "$out"
+like "$out" "ok +terraform +$WORK/bin/terraform" 'it names the program'
+like "$out" 'ok +credentials +in the environment' 'and where credentials are'
+like "$out" 'ok +ssh login +by a key that dtctl up makes' 'no key of the user is needed'
+sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
+run dtctl doctor
+is "$status" 1 'doctor without the program'
+like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" 'says so'
+like "$out" 'warn +credentials' 'and that there are no credentials' || diag "$out"
+done_testing
