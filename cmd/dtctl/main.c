@@ -58,12 +58,16 @@ static void raise_file_limit(void) {
     }
 }
 
+// A terminal whose cursor moves; Emacs' shell and serial lines say that theirs does not.
+static bool can_redraw(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && !str_eq(term, "dumb");
+}
+
 static int open_session(struct program *p, struct err *e) {
     struct session *s = &p->session;
     const struct config *c = &p->config;
-    enum screen_style style = c->json                 ? SCREEN_JSON
-                              : isatty(STDERR_FILENO) ? SCREEN_TERMINAL
-                                                      : SCREEN_PLAIN;
+    enum screen_style style = c->json ? SCREEN_JSON : can_redraw() ? SCREEN_TERMINAL : SCREEN_PLAIN;
     screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO, style, c->quiet);
     *s = (struct session){.arena = &p->arena, .config = c, .screen = &p->screen};
     const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";

@@ -39,6 +39,9 @@ is "$(screen_text | grep '^Epoch' | sed 's|…$|.|' | awk 'length > 100')" '' \
 ok 'the log has them whole' \
     grep -qE 'Acc@5 +[0-9.]+ \( *[0-9.]+\)$' .dtctl/default/runs/*/logs/node0/0.out
 
+run env TERM=dumb script -qec 'dtctl train -- sh -c "sleep 0.5"' /dev/null
+is "$status/$(grep -c $'\033' <<<"$out")" 0/0 'TERM=dumb: no cursor is moved'
+
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
 cat >turns.sh <<'END'
