@@ -118,6 +118,12 @@ static void test_getters(void) {
     size_t count;
     is_str(toml_get_str(root, "run.id", "-"), "x", "string");
     is_str(toml_get_str(root, "run.n", "-"), "-", "not a string");
+    is_str(
+        toml_get_str(parse("s = \"\\u007f\\u0080\\u07ff\\u0800\\uffff\\U00010000\"\n"), "s", "-"),
+        "\x7f"
+        "\xc2\x80"
+        "\u07ff\u0800\uffff\U00010000",
+        "characters at the bounds of their lengths");
     is_int(toml_get_int(root, "run.n", 0), 7, "integer");
     near(toml_get_real(root, "run.r", 0), 2.0, 0, "an integer is a number");
     ok(toml_get_bool(root, "run.f", false), "boolean");
