@@ -216,7 +216,7 @@ static int refuse_taken(struct make *m, const char *problem, struct err *e) {
     const char *words = strstr(problem, "cluster ");
     unlink(m->c->terraform.vars_path);
     return err_set(e, ERR_EXISTS,
-                   "%s Work from there, choose another name with -c, or end it with dtctl gc -y",
+                   "%s Work from there, choose another name with -c, or end it with dtctl gc -y --in-use",
                    words ? words : problem);
 }
 
