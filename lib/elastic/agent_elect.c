@@ -7,6 +7,8 @@
 #include "elastic/agent_state.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ enum {
     ANSWERERS_MAX = 1024,
     ASKER_IDLE_MS_MAX = 3000,
     ANSWERER_IDLE_MS_MAX = 10000,
+    RESOLVE_MS = 500, // between two tries to find the first endpoint
 };
 
 struct asker { // a connection to an agent that is asked; stays while there are questions
@@ -418,6 +421,34 @@ static void on_bury(struct timer *t) {
     timer_start(a->loop, &a->bury, ASKER_IDLE_MS_MAX, on_bury);
 }
 
+static bool is_told_to_stop(const struct agent_config *c) {
+    sigset_t waiting;
+    sigpending(&waiting);
+    for (int s = 1; s < NSIG; s++)
+        if (sigismember(&c->signals, s) == 1 && sigismember(&waiting, s) == 1)
+            return true;
+    return false;
+}
+
+// The first one's name may come later than this agent does (a headless service, a slow resolver).
+// Nothing runs yet, so that waiting here holds nobody up.
+static int find_endpoint(const struct agent_config *c, int i, struct net_address *out,
+                         struct err *e) {
+    const struct agent_endpoint *p = &c->endpoints[i];
+    int64_t until = clock_mono_ms() + c->join_timeout_ms, note_ms = 0;
+    while (net_resolve(p->host, p->port, out, e) < 0) {
+        int64_t now = clock_mono_ms();
+        if (i > 0 || now >= until || is_told_to_stop(c))
+            return -1;
+        if (now >= note_ms)
+            log_warn("the coordinator has no address yet", "endpoint=%s reason=%s", p->host,
+                     e->text);
+        note_ms = now >= note_ms ? now + AGENT_NOTE_MS : note_ms;
+        poll(NULL, 0, RESOLVE_MS);
+    }
+    return 0;
+}
+
 int agent_elect_open(struct agent *a, struct err *e) {
     const struct agent_config *c = a->config;
     const struct rendezvous_config *r = &c->coordinator.rendezvous;
@@ -439,7 +470,7 @@ int agent_elect_open(struct agent *a, struct err *e) {
     for (int i = 0; i < c->endpoint_count; i++) {
         struct net_address address;
         char text[NET_ADDRESS_BYTES_MAX];
-        if (net_resolve(c->endpoints[i].host, c->endpoints[i].port, &address, e) == 0)
+        if (find_endpoint(c, i, &address, e) == 0)
             election_seed(&a->election, net_format(&address, text), c->endpoints[i].port);
         else if (i == 0)
             return err_wrap(e, "coordinator");

@@ -96,4 +96,18 @@ for i in 1 2 3 4; do
     wait "${agents[i]}"
     is "$?" 0 "node$i ends with 0"
 done
+
+# ---- a name that comes later --------------------------------------------------------------------
+late=(env TMPDIR=/tmp DTRUN_KEY=k /tmp/dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id late)
+on 2 "${late[@]}" --rdzv-endpoint late.lab:29500 --no-python true 2>late.log &
+second=$!
+has_no_address() { grep -q 'has no address yet endpoint=late.lab' late.log; }
+ok 'a coordinator whose name nobody knows is waited for' wait_for "$WAIT" has_no_address
+on 1 "${late[@]}" --rdzv-endpoint 10.77.0.1:29500 --no-python true 2>first.log &
+first=$!
+on 2 sh -c 'echo 10.77.0.1 late.lab >>/etc/hosts'
+wait "$second"
+code=$?
+wait "$first"
+is "$code $?" '0 0' 'until it does' || diag "$(cat late.log)"
 done_testing
