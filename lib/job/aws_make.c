@@ -215,9 +215,10 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
 static int refuse_taken(struct make *m, const char *problem, struct err *e) {
     const char *words = strstr(problem, "cluster ");
     unlink(m->c->terraform.vars_path);
-    return err_set(e, ERR_EXISTS,
-                   "%s Work from there, choose another name with -c, or end it with dtctl gc -y --in-use",
-                   words ? words : problem);
+    return err_set(
+        e, ERR_EXISTS,
+        "%s Work from there, choose another name with -c, or end it with dtctl gc -y --in-use",
+        words ? words : problem);
 }
 
 // 1: try again with what tries says now. 0: made. -1: no more.
