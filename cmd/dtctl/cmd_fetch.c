@@ -14,7 +14,7 @@
 struct fetch_flags {
     const char *node, *to;
     struct option_list paths;
-    bool merge;
+    bool merge, work;
 };
 
 static const struct option_row ROWS[] = {
@@ -43,6 +43,13 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct fetch_flags, to),
      .marks = OPTION_NO_ENV,
      .help = "With --path: folder here; every node gets a folder of its own in it."},
+    {.flag = "work",
+     .verbs = "fetch",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct fetch_flags, work),
+     .marks = OPTION_NO_ENV,
+     .help = "Also files that the run made in its working folders, as work/ of its results."},
     {.flag = "merge",
      .verbs = "fetch",
      .type = OPTION_BOOL,
@@ -163,13 +170,16 @@ static int tell_here(struct session *s, const struct run *r, struct err *e) {
                    r->id, lost);
 }
 
-static int fetch_run(struct session *s, const char *name, struct err *e) {
+static int fetch_run(struct session *s, const char *name, bool work, struct err *e) {
     struct run_fleet r;
     int status = 0;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     if (run_fleet_open(&r, s, name, e) < 0)
         return -1;
-    if (run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run))
+    bool here = run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run);
+    o.work = work;
+    o.work_only = here && work && r.run.work_left;
+    if (here && !o.work_only)
         return tell_here(s, &r.run, e);
     if (s->config->dry_run) {
         screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id, r.run.node_count,
@@ -192,6 +202,8 @@ static int fetch_run(struct session *s, const char *name, struct err *e) {
         return -1;
     if (r.run.lost_count)
         return err_status(ERR_NO_STATUS);
+    if (o.work_only && r.run.work_left)
+        return err_status(ERR_SOME_FAILED);
     // Fetching went well even when the run did not.
     return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
 }
@@ -200,8 +212,10 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     const struct fetch_flags *f = flags;
     if (f->paths.count && rest->count)
         return err_set(e, ERR_USAGE, "fetch takes a run or --path, not both");
+    if (f->paths.count && f->work)
+        return err_set(e, ERR_USAGE, "--work is for the results of a run, not for --path");
     return f->paths.count ? fetch_paths(s, f, e)
-                          : fetch_run(s, rest->count ? rest->args[0] : NULL, e);
+                          : fetch_run(s, rest->count ? rest->args[0] : NULL, f->work, e);
 }
 
 const struct command cmd_fetch = {

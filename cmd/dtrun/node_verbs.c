@@ -17,6 +17,7 @@ static const struct {
     {"probe", probe_node},      {"start", node_start},    {"follow", node_follow},
     {"status", node_status},    {"stop", node_stop},      {"clean", node_clean},
     {"prune", xfer_node_prune}, {"own", node_own},        {"fetched", node_fetched},
+    {"left", node_left},
 };
 
 int node_verbs_run(int argc, char **argv) {

@@ -114,6 +114,7 @@ struct config {
     struct option_map env;
     const char *output_dir; // "": output/ of the run's folder
     int output_merge;       // enum config_merge
+    bool output_work;       // also what a command leaves in its working folder
 
     struct option_set set; // places, problems
 };

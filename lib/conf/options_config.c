@@ -331,6 +331,12 @@ static const struct option_row rows[] = {
      .help = "Layout of a command's outputs: always puts the nodes' files into one folder, but for "
              "a file that differs between nodes, which becomes NODE/FILE; never keeps a folder per "
              "node. State is state/NODE in both."},
+    {.key = "outputs.work",
+     .type = OPTION_BOOL,
+     AT(output_work),
+     .text = "false",
+     .help = "Also brings files that a command made in its working folder, as work/; else they are "
+             "only named, and dtctl fetch RUN --work brings them."},
     {.key = "metrics",
      .flag = "metric",
      .verbs = "train",

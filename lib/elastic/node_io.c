@@ -51,6 +51,8 @@ int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node
             out->once = true;
         else if (strcmp(argv[i], "--again") == 0)
             out->again = true;
+        else if (strcmp(argv[i], "--gather") == 0)
+            out->gather = true;
         else if (strcmp(argv[i], "--join") == 0)
             out->join = true;
         else if (strcmp(argv[i], "--discard") == 0)

@@ -17,7 +17,7 @@ struct node_args {    // what the verbs take; absent ones are NULL
     const char *root; // absolute
     const char *run;
     const char *from, *only, *grace_ms, *signal, *owner, *text;
-    bool all, force, once, again, join, discard, fetched;
+    bool all, force, once, again, join, discard, fetched, gather;
 };
 
 // Reads "--root DIR --run RUN …"; need_run: the run must be named.

@@ -59,6 +59,11 @@
 //           Notes that the results of a run that is over are elsewhere: runs/RUN/fetched. Until
 //           then they count as existing here alone. stdout: {"event":"fetched"}
 //
+// left      --run RUN [--gather]
+//           Files that the run made or changed in its working folder:
+//               {"event":"left","files":N,"bytes":B,"names":["…"]}   the first few names
+//           --gather: each of them is also found below runs/RUN/gathered/work/.
+//
 // clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
 //           Removes runs/RUN, or everything below root that dtctl put there, and root when that
 //           left it empty. Without --owner all is the caller's; with it, runs of other clusters
@@ -166,5 +171,6 @@ int node_stop(int argc, char **argv);
 int node_own(int argc, char **argv);
 int node_fetched(int argc, char **argv);
 int node_clean(int argc, char **argv);
+int node_left(int argc, char **argv);
 
 #endif

@@ -204,6 +204,8 @@ static int finish(struct attention *a, struct err *e) {
         return -1;
     int64_t began = clock_mono_ms();
     bool fetch = !run->fetched;
+    run->bring_work |= a->options->work;
+    run->work_only = a->options->work_only;
     // What was known of the end stays known when no node knows it any more.
     if (!run_is_over(run) || !all_gone(f))
         run->state = follow_state(f, &run->exit_status);
@@ -218,7 +220,7 @@ static int finish(struct attention *a, struct err *e) {
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         if (!got.complete || run->lost_count) // else what cannot be reached is not missed
             fleet_report(f->fleet);
-        run->fetched = got.complete;
+        run->fetched = got.complete || run->work_only;
         run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
         attend_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",

@@ -23,6 +23,8 @@ struct attend_options {
     bool until_now;        // end when everything up to now is here, unless the run is over
     bool offline;          // only what is on this side already
     bool again;            // results are brought although they were before
+    bool work;             // what the run left in its working folders as well
+    bool work_only;        // and nothing else
     bool exit_code;        // the first failing rank's own status
     bool interactive;      // Ctrl-C leaves
     struct launch *launch; // of a run that was started here: vanished agents are started again

@@ -30,9 +30,11 @@ const char *collect_mark_path(struct session *s, const struct run *run, const ch
 struct xfer *collect_start(struct fleet_node *n, const struct run *run,
                            const struct xfer_events *events, void *ctx, struct err *e) {
     struct session *s = n->fleet->session;
-    const char *const paths[] = {launch_node_dir(s->arena, run->id, "output/"),
-                                 launch_node_dir(s->arena, run->id, "model"),
-                                 launch_node_dir(s->arena, run->id, "state"), NULL};
+    static const char *const folders[] = {"gathered/", "output/", "model", "state"};
+    const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
+    size_t first = run->bring_work ? 0 : 1, end = run->work_only ? 1 : 4, count = 0;
+    for (size_t i = first; i < end; i++)
+        paths[count++] = launch_node_dir(s->arena, run->id, folders[i]);
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
@@ -206,6 +208,10 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
 // Which nodes had something that nobody has any more. Of the trainer's files every node has all.
 static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
     size_t given = 0, waiting = 0;
+    if (run->work_only) { // what is here already is not lost
+        c->result->complete = fleet_failures(f) == 0;
+        return;
+    }
     run->lost = arena_new(f->session->arena, const char *, f->count + 1);
     run->lost_count = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -231,6 +237,8 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
         .result = out,
     };
     *out = (struct collect_result){0};
+    if (!run->native && work_left_ask(f, run, &out->work_left, e) < 0)
+        return -1;
     if (file_make_dirs(incoming, 0700, e) < 0)
         return -1;
     bool one_is_enough = run->native && str_eq(run->state, "finished");
@@ -244,5 +252,6 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
         result = file_remove_tree(incoming, e);
     if (result == 0 && out->complete)
         result = file_remove_tree(run_path(&s->cluster, run, "left"), e);
+    run->work_left = run->bring_work && out->complete ? 0 : out->work_left.files;
     return result;
 }

@@ -19,11 +19,13 @@
 #include "job/run.h"
 #include "job/story.h"
 #include "job/transfer.h"
+#include "job/work_left.h"
 
 struct collect_result {
     struct transfer_totals totals;
     struct layout layout; // of a command's results
-    bool complete;        // nothing that is left to fetch is missing
+    struct work_left work_left;
+    bool complete; // nothing that is left to fetch is missing
 };
 
 // The fetch of one node's part alone.

@@ -259,6 +259,7 @@ int launch_plan(struct launch *l, struct session *s, const struct launch_request
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
     r->resumes = "";
+    r->bring_work = !l->native && c->output_work;
     r->apart = !l->native && c->output_merge == CONFIG_MERGE_NEVER;
     r->state = "made";
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)

@@ -38,6 +38,7 @@ struct run {
     const char **lost; // nodes whose part of the results nobody has any more
     size_t lost_count;
     int64_t work_left; // files that the run made in its working folders and that are on nodes only
+    bool work_only;    // not kept: nothing but those is wanted this time
     bool bring_work;   // such files are fetched, too
     bool apart;        // results stay in a folder per node
     const char *resumes;                           // the run whose state it began with, or ""

@@ -248,6 +248,20 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
         screen_foreign(out, s->collect->layout.first, strlen(s->collect->layout.first));
         strbuf_addc(out, '\n');
     }
+    if (r->work_left && s->collect) {
+        const struct work_left *w = &s->collect->work_left;
+        char size[STR_HUMAN_BYTES_MAX];
+        strbuf_addf(out,
+                    "  %-9s%lld new file%s in the working folders, %s, on the nodes only: ", "left",
+                    (long long)r->work_left, r->work_left == 1 ? "" : "s",
+                    str_human_bytes(size, (uint64_t)w->bytes));
+        for (size_t i = 0; i < w->name_count; i++) {
+            strbuf_adds(out, i ? ", " : "");
+            screen_foreign(out, w->names[i], strlen(w->names[i]));
+        }
+        strbuf_addf(out, "%s (try: dtctl fetch %s --work)\n",
+                    r->work_left > (int64_t)w->name_count ? " …" : "", r->id);
+    }
     if (r->lost_count == 0)
         return;
     strbuf_addf(out, "  %-9sthe part of the results that %s had: %s\n", "lost",

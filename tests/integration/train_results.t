@@ -118,6 +118,30 @@ like "$(cat "$(newest)/summary.json")" '"merge":"always","state":"state/NODE","d
 run dtctl train --name spread --nodes 1 --merge never -- sh -c "$spread"
 is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge never each node has a folder'
 
+# ---- what a script leaves in its folder ---------------------------------------------------------
+mkdir code && cat >code/job.sh <<'END'
+echo weights >model.pth
+mkdir -p sub
+echo "$DTCTL_NODE" >sub/part
+END
+run env -C code dtctl train -c left -- sh job.sh # a cluster of its own: two nodes
+is "$status" 0 'a script that writes into its folder'
+like "$out" 'left +4 new files .* on the nodes only: (model.pth|sub/part), .*fetch job.* --work' \
+    'the last screen names what stays'
+left=$(basename "$(ls -d code/.dtctl/left/runs/*)")
+like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 4' 'and the record counts it'
+run env -C code dtctl fetch -c left --work
+is "$status" 0 'it can be fetched'
+w=code/.dtctl/left/runs/$left/output
+is "$(cat "$w"/work/model.pth "$w"/node{0,1}/work/sub/part | paste -sd' ')" 'weights node0 node1' \
+    'to where results are'
+like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 0' 'and nothing is left'
+printf '[outputs]\nwork = true\n' >code/dtctl.toml
+run env -C code dtctl train -c left -- sh job.sh
+w=$(ls -d code/.dtctl/left/runs/*/ -t | head -n 1)
+is "$(cat "$w/output/work/model.pth")" weights '[outputs] work brings it at once'
+unlike "$out" 'left +[0-9]' 'and nothing stays'
+
 # ---- parts that are lost ------------------------------------------------------------------------
 part() {
     dtctl train --name part -d -- \
