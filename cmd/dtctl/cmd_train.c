@@ -195,7 +195,9 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     struct launch l = {0};
     struct fleet f = {0};
     struct launch_request request = {rest->command, rest->command_count};
-    if (bring_up_local(s, e) < 0)
+    if (rest->dashes && rest->command_count == 0)
+        return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
+    if (launch_check(s, e) < 0 || bring_up_local(s, e) < 0)
         return -1;
     int result = launch_plan(&l, s, &request, e);
     if (result == 0)

@@ -107,6 +107,21 @@ static int check_arguments(const struct command *c, const struct cli_rest *rest,
     return 0;
 }
 
+// What no row can say by itself.
+static int check_config(const struct config *c, struct err *e) {
+    if (c->cluster.provider == CONFIG_LOCAL && !option_given(&c->set, "cluster.provider") &&
+        c->hosts.list.count + c->hosts.host.count > 0)
+        return err_set(e, ERR_CONFIG,
+                       "%s: hosts are listed, and the provider is local (try: provider = \"hosts\" "
+                       "in [cluster])",
+                       config_where(c, "hosts.list"));
+    const char *path = c->ssh.config_file;
+    if (option_given(&c->set, "ssh.config") && path[0] && strcmp(path, "none") != 0 &&
+        !file_exists(path))
+        return err_set(e, ERR_CONFIG, "%s: '%s' is not there", config_where(c, "ssh.config"), path);
+    return 0;
+}
+
 static int run_command(struct program *p, const struct command *c, int argc,
                        const char *const *argv) {
     struct err e = {0};
@@ -129,6 +144,8 @@ static int run_command(struct program *p, const struct command *c, int argc,
     }
     err_clear(&e);
     int result = check_arguments(c, &rest, &e);
+    if (result == 0)
+        result = check_config(&p->config, &e);
     if (result == 0)
         result = open_session(p, &e);
     if (result == 0)
@@ -158,7 +175,9 @@ int main(int argc, char **argv) {
     const char *name = NULL;
     int used = 0;
     // A reader that goes away is told by write(2).
+    // So is a file that may not grow.
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     raise_file_limit();
     log_open("dtctl", LOG_INFO, LOG_PLAIN);
     screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);

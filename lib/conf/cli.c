@@ -165,6 +165,16 @@ struct scan {
 };
 
 static void remember(struct scan *c, const struct found *f, const char *typed, const char *value) {
+    // What has no key is this command's alone, and there an empty word is a variable that was not
+    // set. Where there is a key, it says that the file's value is not wanted.
+    if (!*value && !f->row->key)
+        option_problem(c->s, place_of(typed), "the value is empty");
+    // A flag may take the place of what the file says, and never that of another flag.
+    size_t name = strcspn(value, "=") + 1;
+    bool named = f->row->type == OPTION_RECORDS && f->row->record->named;
+    for (const struct option_given *g = c->s->given; named && g; g = g->next)
+        if (g->row == f->row && strncmp(g->value, value, name) == 0)
+            option_problem(c->s, place_of(typed), "'%.*s' is given twice", (int)name - 1, value);
     struct option_given *g = arena_new(c->s->arena, struct option_given, 1);
     *g = (struct option_given){f->bound, f->row, typed, value, NULL};
     if (c->s->given_last)

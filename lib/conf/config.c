@@ -4,6 +4,7 @@
 #include "sys/file.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 enum { NAME_BYTES_MAX = 64 };
 
@@ -42,7 +43,8 @@ static int read_file(struct config *c, char *const *environ, struct err *e) {
     size_t len;
     c->file = name ? name : c->file;
     if (file_read(c->set.arena, c->file, CONFIG_FILE_BYTES_MAX, &text, &len, e) < 0) {
-        if (e->code == ERR_NOT_FOUND && !named) {
+        struct stat st;
+        if (e->code == ERR_NOT_FOUND && !named && lstat(c->file, &st) < 0) {
             err_clear(e);
             return 0;
         }

@@ -41,14 +41,23 @@ static int check_input_name(const char *name, struct err *e) {
                    name, NAME_BYTES_MAX);
 }
 
+static const char *const ranks_own[] = {
+    "RANK",        "LOCAL_RANK",  "GROUP_RANK",       "ROLE_RANK",       "WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"};
+
 static int check_variable(const char *name, struct err *e) {
     size_t len = strlen(name);
     bool fine = len && !isdigit((unsigned char)name[0]);
     for (size_t i = 0; i < len; i++)
         fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_');
-    return fine ? 0
-                : err_set(e, ERR_CONFIG, "'%.100s' is no name of a variable: letters, digits, '_'",
-                          name);
+    if (!fine)
+        return err_set(e, ERR_CONFIG, "'%.100s' is no name of a variable: letters, digits, '_'",
+                       name);
+    for (size_t i = 0; i < sizeof ranks_own / sizeof ranks_own[0]; i++)
+        if (strcmp(name, ranks_own[i]) == 0)
+            return err_set(e, ERR_CONFIG, "'%s' is different for every rank, and set by the agent",
+                           name);
+    return 0;
 }
 
 static int check_value(const char *value, struct err *e) {

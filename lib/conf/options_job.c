@@ -168,6 +168,57 @@ static int check_local_ranks(const char *text, struct err *e) {
     return 0;
 }
 
+// K=V,K=V. Other keys than these would have no effect.
+static int check_rdzv_conf(const char *text, struct err *e) {
+    static const char *const seconds[] = {"join_timeout",
+                                          "rejoin_timeout",
+                                          "last_call_timeout",
+                                          "timeout",
+                                          "heartbeat",
+                                          "silence",
+                                          NULL};
+    static const char *const others[] = {"rank", "is_host", "store_type", "key", NULL};
+    struct arena a = {0};
+    char **pairs = NULL;
+    size_t count = str_split(&a, text, ',', &pairs);
+    int result = 0;
+    for (size_t i = 0; *text && i < count && result == 0; i++) {
+        char *equals = strchr(pairs[i], '=');
+        double value;
+        bool timed = false, known = false;
+        if (!equals || equals == pairs[i]) {
+            result = err_set(e, ERR_CONFIG, "'%.60s' is not KEY=VALUE", pairs[i]);
+            break;
+        }
+        *equals = 0;
+        for (size_t k = 0; seconds[k]; k++)
+            timed |= strcmp(pairs[i], seconds[k]) == 0;
+        for (size_t k = 0; others[k]; k++)
+            known |= strcmp(pairs[i], others[k]) == 0;
+        if (!timed && !known)
+            result = err_set(e, ERR_CONFIG, "'%.60s' is no setting of the rendezvous%s", pairs[i],
+                             cli_nearest(&a, pairs[i], seconds));
+        else if (timed && str_parse_f64(equals + 1, 0, 86400, &value, e) < 0)
+            result = err_set(e, ERR_CONFIG, "%s: '%.40s' is not a number of seconds", pairs[i],
+                             equals + 1);
+    }
+    arena_fini(&a);
+    return result;
+}
+
+static int check_signals(const char *text, struct err *e) {
+    struct arena a = {0};
+    char **names = NULL;
+    size_t count = str_split(&a, text, ',', &names);
+    int result = 0;
+    for (size_t i = 0; *text && i < count && result == 0; i++)
+        result = proc_signal_parse(names[i], e) < 0 ? -1 : 0;
+    arena_fini(&a);
+    if (result < 0)
+        e->code = ERR_CONFIG;
+    return result;
+}
+
 static const struct option_row torchrun_rows[] = {
     {TORCHRUN("redirects", "redirects"), .letter = 'r', .type = OPTION_STRING,
      AT_TORCHRUN(redirects), .text = "0", .arg = "STREAMS", .check = check_streams,
@@ -190,7 +241,8 @@ static const struct option_row torchrun_rows[] = {
      AT_TORCHRUN(log_line_prefix_template), .arg = "TEMPLATE",
      .help = "Prefix of console lines, with ${role_name}, ${rank}, ${local_rank}, ${hostname}."},
     {TORCHRUN("rdzv_conf", "rdzv-conf"), .type = OPTION_STRING, AT_TORCHRUN(rdzv_conf),
-     .arg = "K=V,K=V", .help = "Settings of the rendezvous, such as join_timeout=120."},
+     .arg = "K=V,K=V", .check = check_rdzv_conf,
+     .help = "Settings of the rendezvous, such as join_timeout=120."},
     {TORCHRUN("signals_to_handle", "signals-to-handle"), .type = OPTION_STRING,
      AT_TORCHRUN(signals_to_handle), .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNALS",
      .check = check_signals,

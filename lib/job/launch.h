@@ -61,6 +61,8 @@ struct launch {
     struct launch_agent *agents; // by rank, from launch_start on; NULL before
 };
 
+// What needs no cluster to be refused; launch_plan and launch_files find the rest.
+int launch_check(const struct session *s, struct err *e);
 int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
                 struct err *e);
 int launch_files(struct launch *l, struct err *e);

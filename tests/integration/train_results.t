@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Results, state and figures belong to their run and to their node: one folder for one run, state
 # that goes back, parts that are lost and said to be, a layout that no other file changes.
-# shellcheck disable=SC2016,SC2012 # the workers' shell expands; plain names
+# shellcheck disable=SC2016,SC2012,SC2086 # the workers' shell expands; plain names; words
 source "${0%/*}/../lib.sh"
 
 newest() { ls -d .dtctl/default/runs/* -t | head -n 1; }
@@ -12,7 +12,56 @@ native() { # FLAGS…: a small training
         --set train.train_size=512 --set train.test_size=128 --set train.batch=16 \
         --set train.threads=1 "$@"
 }
+
+# ---- refused before anything is made ------------------------------------------------------------
+refused() { # PATTERN DESCRIPTION COMMAND…: status 2, and no cluster
+    local pattern=$1 what=$2
+    shift 2
+    run "$@"
+    is "$status" 2 "$what"
+    like "$err" "$pattern" '  says why'
+}
+touch one
+while read -r flag pattern; do
+    refused "$pattern" "train $flag" dtctl train $flag -- true
+done <<'END'
+--input=x=nowhere 'x': 'nowhere': No such file
+--input=x=.:sharted is no mode .*'sharded'
+--input=x=one:sharded only a folder can be sharded
+--input=x=s3://b/k 'x': 's3://b/k' is not available: only paths
+--input=x=run:a/output is not available
+--file=nowhere --file 'nowhere': No such file
+--resume=nowhere train.resume
+--replace-nodes only provider aws makes machines
+--env=RANK=1 'RANK' is different for every rank
+--rdzv-conf=foo 'foo' is not KEY=VALUE
+--rdzv-conf=bogus=1 'bogus' is no setting of the rendezvous
+--rdzv-conf=join_timeout=abc join_timeout: 'abc' is not a number
+--signals-to-handle=FOO FOO
+END
+refused "'a' is given twice" 'two inputs of one name' \
+    dtctl train --input a=one --input a=. -- true
+refused "no command follows '--'" 'an empty command' dtctl train --
+refused 'value is empty' 'exec -w with nothing' dtctl exec -w '' true
+refused 'value is empty' 'fetch --path with nothing' dtctl fetch --path ''
+refused 'extend|duration|4x' 'extend with nonsense' dtctl extend 4x
+printf '[hosts]\nlist = ["a"]\n' >hosts.toml
+refused 'provider = "hosts"' 'hosts without their provider' dtctl -f hosts.toml up
+refused "'nowhere' is not there" 'an ssh configuration that is not there' \
+    env DTCTL_SSH_CONFIG=nowhere dtctl up
+mkdir dangling && ln -s nowhere dangling/dtctl.toml
+refused 'dtctl.toml' 'a link to no file' env -C dangling dtctl up
+ok 'none of them made a cluster' test ! -e .dtctl
+
+# ---- an output that cannot be written -----------------------------------------------------------
 dtctl up --nodes 3 >up.out 2>&1 || bail_out "no cluster: $(cat up.out)"
+for words in 'config show' 'exec echo hi' 'status'; do
+    dtctl $words >/dev/full 2>full.err
+    is "$?" 1 "$words to a full disk is no success"
+    like "$(cat full.err)" 'cannot write the result: No space' '  and says so'
+done
+dtctl config show 2>pipe.err | true
+is "$(cat pipe.err)" '' 'a reader that leaves is no error'
 
 # ---- one folder, one run ------------------------------------------------------------------------
 native --nodes 1 --name first --output out --set train.epochs=1

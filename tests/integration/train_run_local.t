@@ -138,9 +138,9 @@ run dtctl train --nodes 5 -- true
 is "$status" 2 'more nodes than there are is a configuration error'
 like "$err" 'has 2' 'and says how many there are'
 run dtctl train --file /no/such/file -- true
-is "$status" 1 'a file that is not there'
+is "$status" 2 'a file that is not there'
 run dtctl train --input 'data=/no/such' -- true
-is "$status" 1 'an input that is not there'
+is "$status" 2 'an input that is not there'
 run dtctl train --dry-run -- true
 is "$status" 0 'a dry run'
 
