@@ -9,6 +9,7 @@
 #include "job/transfer.h"
 #include "sys/file.h"
 
+#include <dirent.h>
 #include <string.h>
 
 struct fetch_flags {
@@ -141,12 +142,22 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     return 0;
 }
 
+static bool has_entries(const char *dir) {
+    DIR *d = opendir(dir);
+    int count = 0; // "." and ".." are two
+    while (d && count < 3 && readdir(d))
+        count++;
+    if (d)
+        closedir(d);
+    return count == 3;
+}
+
 // Whether what was fetched still lies where it was put; a run that never started has brought
 // nothing.
 static bool is_here(struct session *s, const struct run *r) {
     const char *owner = owner_of(s->arena, r->output_dir);
     return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
-           (!owner[0] && file_exists(r->output_dir));
+           (!owner[0] && has_entries(r->output_dir));
 }
 
 static int tell_here(struct session *s, const struct run *r, struct err *e) {

@@ -206,19 +206,6 @@ static int check_rdzv_conf(const char *text, struct err *e) {
     return result;
 }
 
-static int check_signals(const char *text, struct err *e) {
-    struct arena a = {0};
-    char **names = NULL;
-    size_t count = str_split(&a, text, ',', &names);
-    int result = 0;
-    for (size_t i = 0; *text && i < count && result == 0; i++)
-        result = proc_signal_parse(names[i], e) < 0 ? -1 : 0;
-    arena_fini(&a);
-    if (result < 0)
-        e->code = ERR_CONFIG;
-    return result;
-}
-
 static const struct option_row torchrun_rows[] = {
     {TORCHRUN("redirects", "redirects"), .letter = 'r', .type = OPTION_STRING,
      AT_TORCHRUN(redirects), .text = "0", .arg = "STREAMS", .check = check_streams,

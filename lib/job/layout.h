@@ -3,8 +3,9 @@
 // on one node alone, stays; one that differs between nodes becomes NODE/PATH for each of them. So
 // the place of a file never depends on any other file.
 //
-// Works on the folders in which the nodes' parts have arrived, before they are merged; doing it
-// again after a part of it was done is fine.
+// Works on the folders in which the nodes' parts have arrived, before they are merged. Where NODE/
+// PATH is taken it becomes NODE_/PATH: a script made that file, or it was set apart before a merge
+// that failed and has come once more.
 #ifndef JOB_LAYOUT_H
 #define JOB_LAYOUT_H
 

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@
 
 static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines);
 
-enum { WRITE_WAIT_MS_MAX = 60 * 1000 };
+enum { WRITE_LOOK_MS = 200 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet) {
     *s = (struct screen){.out_fd = out_fd, .note_fd = note_fd, .style = style, .quiet = quiet};
@@ -26,18 +28,33 @@ void screen_fini(struct screen *s) {
     screen_keep(s);
 }
 
+// A pipe or a terminal that nobody reads for now is waited for, but not against a signal: those are
+// blocked, and read by the loop.
+static bool wait_for_room(int fd) {
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    sigset_t waiting;
+    while (poll(&room, 1, WRITE_LOOK_MS) == 0)
+        if (sigpending(&waiting) == 0 &&
+            (sigismember(&waiting, SIGTERM) || sigismember(&waiting, SIGINT) ||
+             sigismember(&waiting, SIGHUP)))
+            return false;
+    return true;
+}
+
 static void write_all(struct screen *s, int fd, const char *p, size_t len) {
     while (len > 0 && !s->broken) {
-        ssize_t n = write(fd, p, len);
+        if (!wait_for_room(fd)) {
+            s->broken = true;
+            return;
+        }
+        // Where there is room at all there is room for as much.
+        ssize_t n = write(fd, p, len < PIPE_BUF ? len : PIPE_BUF);
         if (n > 0) {
             p += n;
             len -= (size_t)n;
             continue;
         }
-        if (n < 0 && errno == EINTR)
-            continue;
-        struct pollfd wait = {.fd = fd, .events = POLLOUT};
-        if (n < 0 && errno == EAGAIN && poll(&wait, 1, WRITE_WAIT_MS_MAX) == 1)
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         s->broken = true; // nobody reads: say no more
         if (fd == s->out_fd)
