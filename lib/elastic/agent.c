@@ -13,6 +13,7 @@
 #include "sys/proc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct door { // an accepted connection that has said nothing yet
 
 static void door_close(struct door *d, bool close_fd) {
     int fd = d->watch.fd;
+    d->agent->door_count--;
     watch_stop(&d->watch);
     timer_stop(&d->late);
     if (close_fd)
@@ -74,6 +76,31 @@ static void on_door_late(struct timer *t) {
     door_hand_over(container_of(t, struct door, late), true);
 }
 
+static void note_refused(struct agent *a, const char *why) {
+    int64_t now = clock_mono_ms();
+    a->refused++;
+    if (a->refused_ms && now < a->refused_ms + AGENT_NOTE_MS)
+        return;
+    log_warn("connections cannot be accepted", "count=%d reason=%s", a->refused, why);
+    a->refused_ms = now;
+    a->refused = 0;
+}
+
+// Without descriptors a connection that waits would wake the loop again and again: it is taken with
+// the spare one, and closed. False: not even that.
+static bool shed(struct agent *a) {
+    struct net_address peer;
+    struct err e;
+    if (a->spare_fd < 0)
+        return false;
+    close(a->spare_fd);
+    int fd = net_accept(a->listen.fd, &peer, &e);
+    if (fd >= 0)
+        close(fd);
+    a->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0;
+}
+
 static void on_listen(struct watch *w, unsigned events) {
     struct agent *a = container_of(w, struct agent, listen);
     (void)events;
@@ -82,9 +109,17 @@ static void on_listen(struct watch *w, unsigned events) {
         struct err e = {0};
         int fd = net_accept(w->fd, &peer, &e);
         if (fd < 0) {
-            if (e.code != ERR_NONE)
-                log_warn("cannot accept a connection", "reason=%s", e.text);
-            return;
+            if (e.code == ERR_NONE)
+                return;
+            note_refused(a, e.text);
+            if (!shed(a))
+                return;
+            continue;
+        }
+        if (a->door_count >= a->doors_max) { // the run itself needs the others
+            close(fd);
+            note_refused(a, "too many that have said nothing yet");
+            continue;
         }
         struct door *d = heap_alloc(sizeof *d);
         d->agent = a;
@@ -94,6 +129,7 @@ static void on_listen(struct watch *w, unsigned events) {
             free(d);
             continue;
         }
+        a->door_count++;
         timer_start(a->loop, &d->late, LINK_GREETING_MS_MAX, on_door_late);
     }
 }
@@ -170,6 +206,9 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
         return -1;
     *workers = c->workers;
     workers->descriptors_max = raise_descriptors();
+    struct rlimit lim = {.rlim_cur = 0};
+    getrlimit(RLIMIT_NOFILE, &lim);
+    a->doors_max = lim.rlim_cur < 2 * AGENT_DOORS_MAX ? (int)lim.rlim_cur / 2 : AGENT_DOORS_MAX;
     a->workers.ctx = a;
     workers_init(&a->workers, a->loop, workers, &agent_workers_table);
     sigset_t set = c->signals;
@@ -195,6 +234,8 @@ static void agent_close(struct agent *a) {
     watch_stop(&a->listen);
     if (a->config->listen_fd >= 0)
         close(a->config->listen_fd);
+    if (a->spare_fd >= 0)
+        close(a->spare_fd);
     control_close(&a->control);
     coordinator_close(a->coordinator);
     store_server_close(a->store);
@@ -209,6 +250,7 @@ int agent_run(const struct agent_config *config, struct err *e) {
     struct workers_config workers;
     a->config = config;
     a->round = -1;
+    a->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     a->begin_ms = clock_mono_ms();
     snprintf(a->address, sizeof a->address, "%s", config->address ? config->address : "");
     a->loop = loop_open(e);

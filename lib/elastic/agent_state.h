@@ -18,6 +18,9 @@ struct agent {
     struct coordinator *coordinator; // NULL: elsewhere
     struct control control;
     struct watch listen;
+    int spare_fd, refused; // given up to say no when descriptors run out; since the last note
+    int64_t refused_ms;    // when that was
+    int door_count, doors_max;
 
     // the connection to the coordinator (agent_link.c)
     struct link link;
