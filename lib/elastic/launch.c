@@ -197,6 +197,7 @@ static void choose_key(struct launch *l) {
         log_warn("agents are not authenticated: no key",
                  "remedy=set DTRUN_KEY to the same secret on all nodes");
     }
+    unsetenv("DTRUN_KEY"); // workers do not need it
 }
 
 static int make_log_base(struct launch *l, struct err *e) {

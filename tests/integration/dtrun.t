@@ -243,6 +243,8 @@ wait
 is "$(sort one.out "$WORK/out/run.out" | paste -sd, )" \
     'rank 0 group 0 of 4,rank 1 group 0 of 4,rank 2 group 1 of 4,rank 3 group 1 of 4' \
     'two agents of one host share a run (c10d)'
+run dtrun --standalone --no-python sh -c 'echo "${DTRUN_KEY-none}"'
+is "$out" none 'workers do not get the key'
 port=$((port + 1))
 dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=3 true \
     >one.out 2>one.err &
