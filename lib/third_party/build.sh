@@ -114,9 +114,9 @@ build_jpeg() {
     mkdir -p "$src/build"
     cd "$src/build" || return
     build_log 'libjpeg-turbo: configure' cmake .. -DCMAKE_C_COMPILER="$cc" \
-        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_EXE_LINKER_FLAGS=-static-pie -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF \
-        -DENABLE_STATIC=ON \
-        -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF -DWITH_JAVA=OFF -DBUILD=dtctl
+        -DCMAKE_C_FLAGS="$cflags" -DCMAKE_EXE_LINKER_FLAGS=-static-pie \
+        -DCMAKE_BUILD_TYPE=None -DENABLE_SHARED=OFF -DENABLE_STATIC=ON -DREQUIRE_SIMD=ON \
+        -DWITH_TURBOJPEG=OFF -DWITH_JAVA=OFF -DBUILD=dtctl
     build_log 'libjpeg-turbo: compile' make -j $jobs jpeg-static
     cp libjpeg.a "$out/lib/"
     cp jconfig.h ../jpeglib.h ../jmorecfg.h ../jerror.h "$out/include/"
@@ -143,8 +143,8 @@ build_versions() {
 
 build_all() { # WORK OUT
     work=$1 out=$2
-    cflags="-O2 -g0 -fPIE -fstack-protector-strong -ffunction-sections -fdata-sections -ffile-prefix-map=$work=. \
--idirafter $work/linux"
+    cflags="-O2 -g0 -fPIE -fstack-protector-strong -ffunction-sections -fdata-sections \
+-ffile-prefix-map=$work=. -idirafter $work/linux"
     mkdir -p "$out/include" "$out/lib" "$out/licenses"
     build_headers
     build_versions
