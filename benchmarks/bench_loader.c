@@ -52,7 +52,7 @@ static double floor_rate(const struct dataset *d) {
     double s = cpu_s() - start;
     free(from);
     free(to);
-    return IMAGES / BATCH * BATCH / s;
+    return (double)(IMAGES / BATCH * BATCH) / s;
 }
 
 static double loader_rate(const struct dataset *d, bool flip, int pad, uint64_t epoch) {

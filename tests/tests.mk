@@ -72,7 +72,7 @@ test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line
 # The generators of tests/soak run in `make test`, too, each for less than a minute with a seed that
 # is always the same.
 MINUTES ?= 60
-SOAK := $(sort $(if $(T),$(foreach n,$(T),$(wildcard tests/soak/$(n).t)),$(wildcard tests/soak/*.t)))
+SOAK := $(sort $(foreach n,$(or $(T),*),$(wildcard tests/soak/$(n).t)))
 soak: ## Run the generators of tests/soak for MINUTES (60) with fresh seeds (SEED=n, T=name)
 	$(SUBMAKE) MODE=release programs test-programs
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \

@@ -42,8 +42,8 @@ fetch_upstream() { # FILE SHA256 DIR URL
 
 # ---- the distribution's source packages --------------------------------------------------------
 # A private apt state, and source lists derived from the machine's own: same site, another suite
-# (apt_suite, Debian 13 unless the caller sets it). A dated snapshot of the archive is tried as it is
-# and then without its date.
+# (apt_suite, Debian 13 unless the caller sets it). A dated snapshot of the archive is tried as it
+# is and then without its date.
 
 apt_private() { # DIR COMMAND…
     local dir=$1

@@ -24,7 +24,8 @@ like "$out" 'layer odd is not in' 'layers: an unknown folder'
 
 mkdir -p lib/x cmd
 printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}\n' >lib/x/a.c
-printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n    f = system;\n}\n' >cmd/a.c
+printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n    f = system;\n}\n' \
+    >cmd/a.c
 run "$lint/calls" lib/x/a.c cmd/a.c
 is "$status" 1 'calls: it refuses'
 is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\n'\

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The shipped programs: static at an address the kernel chooses, hardened, stripped, no larger than promised, and carrying no path of the
-# build.
+# The shipped programs: static at an address the kernel chooses, hardened, stripped, no larger than
+# promised, and carrying no path of the build.
 source "${0%/*}/../lib.sh"
 check=$SRC/tests/build/is-static
 

@@ -24,7 +24,7 @@ elif [ -d $package/tests ]; then
         (cd "$folder/tests" && find valid invalid -type f | grep -v escape-esc | sort) >"$list"
     }
 else
-    echo '1..0 # SKIP the toml-test suite is not here (apt install golang-github-burntsushi-toml-dev)'
+    echo '1..0 # SKIP the toml-test suite is in golang-github-burntsushi-toml-dev (make setup)'
     exit 0
 fi
 "$program" "$folder/tests" "$list"

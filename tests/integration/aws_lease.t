@@ -112,7 +112,8 @@ run cloud_run dtctl extend ${LAST}s
 like "$status $err" '^2 .*the nodes end in .* would be sooner .try: .*--shorten' \
     'extend does not shorten by itself' || diag "$err"
 now=$EPOCHSECONDS
-cloud_run dtctl extend --shorten ${LAST}s >extend.out 2>extend.err & # it goes on to ask AWS about node2
+# It goes on to ask AWS about node2.
+cloud_run dtctl extend --shorten ${LAST}s >extend.out 2>extend.err &
 extend=$!
 shorter() { [ "$(cloud_on node0 cat /var/lib/dtctl/lease)" -lt $((now + 3600)) ]; }
 ok 'the lease is cut' wait_for $WAIT shorter

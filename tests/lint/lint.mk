@@ -47,10 +47,12 @@ $(LINT)/gen/build_info.h: lib/third_party/build_info.sh
 
 # A file that passed is looked at again when it, a header, or what is asked of it has changed.
 $(LINT)/.flags: FORCE
-	$(Q)mkdir -p $(@D) && echo '$(value LINT_FLAGS) $(WARN) $(WARN_lib) $(CPPCHECK_OFF)' > $@.new && \
+	$(Q)mkdir -p $(@D)
+	$(Q)echo '$(value LINT_FLAGS) $(WARN) $(WARN_lib) $(CPPCHECK_OFF)' > $@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-$(LINT)/%.c.ok: %.c $(LINT)/.flags .clang-format .clang-tidy tests/lint/analyzer.h | $(LINT)/gen/build_info.h
+$(LINT)/%.c.ok: %.c $(LINT)/.flags .clang-format .clang-tidy tests/lint/analyzer.h | \
+    $(LINT)/gen/build_info.h
 	$(Q)mkdir -p $(@D) && $(formatted) && \
 	    gcc $(LINT_FLAGS) -O2 -MMD -MP -MF $@.d -MT $@ -c -o $@.o $< && rm -f $@.o && \
 	    clang $(LINT_FLAGS) -Wno-string-conversion -fsyntax-only $< && \
@@ -68,7 +70,8 @@ lint-cppcheck:
 	$(Q)mkdir -p $(LINT)/cppcheck && cppcheck --quiet --std=c11 --platform=unix64 -j2 \
 	    --enable=warning,performance --error-exitcode=1 --cppcheck-build-dir=$(LINT)/cppcheck \
 	    --library=tests/lint/cppcheck.cfg $(addprefix --suppress=,$(CPPCHECK_OFF)) -Ilib -I. \
-	    --template='{file}:{line}: {id}: {message}' -D__x86_64__ $(filter-out tests/% benchmarks/%,$(LINT_C))
+	    --template='{file}:{line}: {id}: {message}' -D__x86_64__ \
+	    $(filter-out tests/% benchmarks/%,$(LINT_C))
 
 # Laid out as `terraform fmt` does it, where that is installed.
 lint-terraform:
