@@ -52,7 +52,8 @@ static double floor_rate(const struct dataset *d) {
     double s = cpu_s() - start;
     free(from);
     free(to);
-    return (double)(IMAGES / BATCH * BATCH) / s;
+    int images = IMAGES / BATCH * BATCH;
+    return images / s;
 }
 
 static double loader_rate(const struct dataset *d, bool flip, int pad, uint64_t epoch) {
