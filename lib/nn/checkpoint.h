@@ -22,14 +22,14 @@ struct epoch_record {
     double seconds, images; // of training
 };
 
-// Where training stands. Everything in it is the same on all ranks.
+// Where training stands. Everything in it but `data` is the same on all ranks.
 struct train_position {
     int64_t step;     // optimizer updates done
     int64_t epoch;    // from 0
     int64_t consumed; // samples of that epoch, over all ranks
     int64_t samples;  // of the training set: consumed means nothing for another one
     int64_t seed;
-    int64_t data;           // a digest of that training set; 0: not known
+    int64_t data;           // a digest of this rank's training set; 0: not known
     int64_t tracked;        // network.tracked
     int64_t optimizer_kind; // enum optimizer_kind
     int64_t epochs_done;    // records that are filled

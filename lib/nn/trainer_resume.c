@@ -19,8 +19,9 @@ enum { RESUME_TRIED_MAX = 16 };
 
 // What the root tells the others.
 struct verdict {
-    int64_t failed; // enum err_code: why the root could not read what it was told to
-    int64_t loaded; // 0: fresh weights, 1: weights only, 2: a whole checkpoint
+    int64_t failed;    // enum err_code: why the root could not read what it was told to
+    int64_t loaded;    // 0: fresh weights, 1: weights only, 2: a whole checkpoint
+    int64_t same_data; // the checkpoint was made with the root's seed and data
     struct train_position at;
     int64_t optimizer_step;
 };
@@ -155,23 +156,28 @@ static int share(struct trainer *t, int root, struct verdict *v, struct err *e) 
                                 root, e);
 }
 
+// Whether the checkpoint was made with this seed and this data. The rank that reads it decides for
+// all: with a sharded input each node has, and notes, a part of its own.
+static bool is_of_this_data(const struct trainer *t, const struct train_position *at) {
+    return at->samples == (int64_t)t->train.samples && at->seed == t->options->seed &&
+           (!at->data || at->data == t->data_digest);
+}
+
 // Whether the position can be taken as it is.
-static int accept_position(struct trainer *t, bool whole, struct err *e) {
+static int accept_position(struct trainer *t, bool whole, bool same_data, struct err *e) {
     struct train_position *at = &t->at;
     if (at->epoch > t->options->epochs)
         return err_set(e, ERR_CONFIG,
                        "the checkpoint is at epoch %lld, train.epochs is %lld: raise it, or set "
                        "train.resume to \"never\"",
                        (long long)at->epoch, (long long)t->options->epochs);
-    bool same_data = at->samples == (int64_t)t->train.samples && at->seed == t->options->seed &&
-                     (!at->data || at->data == t->data_digest);
     if (whole && !same_data && !t->options->resume_other)
         return err_set(e, ERR_CONFIG,
                        "the checkpoint is of another experiment: %lld images%s and seed %lld, here "
                        "%lld images and seed %lld (try: train.resume \"never\", or "
                        "train.resume_other true to go on from it all the same)",
                        (long long)at->samples,
-                       at->samples == (int64_t)t->train.samples && at->data != t->data_digest
+                       at->samples == (int64_t)t->train.samples && at->seed == t->options->seed
                            ? " of other content"
                            : "",
                        (long long)at->seed, (long long)t->train.samples,
@@ -197,6 +203,7 @@ static int try_load(struct trainer *t, int root, const struct offer *best, struc
     if (t->rank == root) {
         v->failed = load(t, best, v, why) < 0 ? (int64_t)why->code : 0;
         v->at.tracked = t->net.tracked;
+        v->same_data = is_of_this_data(t, &v->at);
         v->optimizer_step = t->optimizer.step;
     }
     return comm_broadcast(t->comm, v, sizeof *v, root, e);
@@ -276,7 +283,7 @@ int trainer_resume(struct trainer *t, struct err *e) {
     t->net.tracked = v.at.tracked;
     t->optimizer.step = v.optimizer_step;
     t->proven = true;
-    if (accept_position(t, v.loaded == 2, e) < 0)
+    if (accept_position(t, v.loaded == 2, v.same_data, e) < 0)
         return -1;
     if (best.have == OFFER_WHOLE && t->at.consumed == v.at.consumed)
         t->kept = t->at;

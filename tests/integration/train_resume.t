@@ -68,4 +68,38 @@ ok "of that moment (step $step, $before were done)" test "$step" -gt "$before"
 ok 'and the training goes on' wait_for 30 at_least "$((before + 20))"
 kill -TERM "$agent"
 wait "$agent"
+
+# ---- each rank with a part of the data -----------------------------------------------------------
+records() { # COUNT: as CIFAR-10 has them, labels in turn, pixels by chance
+    local i
+    for ((i = 0; i < $1; i++)); do
+        printf "\\x0$((i % 10))"
+        head -c 3072 /dev/urandom
+    done
+}
+for rank in 0 1; do
+    mkdir -p "$WORK/part/$rank"
+    for file in data_batch_{1..5} test_batch; do
+        records 16 >"$WORK/part/$rank/$file.bin"
+    done
+done
+# shellcheck disable=SC2317 # called through run
+parts() { # EPOCHS
+    env DTCTL_OUTPUT_DIR="$WORK/sharded" DTCTL_MODEL_DIR="$WORK/sharded" \
+        DTCTL_STATE_DIR="$WORK/sharded/state" dtrun --standalone --nproc-per-node 2 --no-python \
+        sh -c "exec dttrain --set train.data=$WORK/part/\$RANK --set train.dataset=cifar10 \
+        --set train.model=mlp --set train.hidden=16 --set train.epochs=$1 --set train.batch=8 \
+        --set train.threads=1 ${*:2}"
+}
+run parts 1
+is "$status" 0 'two ranks train, each on its part'
+run parts 2
+is "$status" 0 'and go on from their checkpoint'
+like "$out$err" 'resuming from .*checkpoint-0000000005: epoch 1' 'as it says'
+cp "$WORK/part/1/data_batch_1.bin" "$WORK/part/0/data_batch_2.bin"
+run parts 3
+is "$((status != 0))" 1 'with other data for the rank that reads it they do not'
+like "$out$err" 'another experiment: 80 images of other content' 'and say why'
+run parts 3 --set train.resume_other=true
+is "$status" 0 'unless they are told to'
 done_testing
