@@ -73,7 +73,7 @@ wait "$agent"
 records() { # COUNT: as CIFAR-10 has them, labels in turn, pixels by chance
     local i
     for ((i = 0; i < $1; i++)); do
-        printf "\\x0$((i % 10))"
+        printf '%b' "\\x0$((i % 10))"
         head -c 3072 /dev/urandom
     done
 }
