@@ -127,6 +127,8 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
         result = fleet_verdict(&fleet, "fetch", e);
     if (result == 0 && f->merge)
         result = merge(s, f, &fleet, work.dests, e);
+    if (result == 0 && totals.files_all)
+        result = file_sync_disk(f->to, e);
     fleet_close(&fleet);
     if (result < 0)
         return -1;

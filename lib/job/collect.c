@@ -144,7 +144,9 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
         return 0;
     if (claim(f->session, run, e) < 0)
         return -1;
-    return run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
+    int result = run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
+    // The record says "fetched" next, and with that the nodes' copies may go.
+    return result == 0 && p.count ? file_sync_disk(run->output_dir, e) : result;
 }
 
 // ---- fetching -----------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     w->xfer = NULL;
     f->held--;
     const char *mark = collect_mark_path(f->session, f->run, w->node->node->info->name);
-    if (why.code || file_write_atomic(mark, "", 0, 0600, &why) < 0)
+    // The machine may go at once, so its part is on the disk before the mark is there.
+    if (why.code || file_sync_disk(run_path(&f->session->cluster, f->run, "left"), &why) < 0 ||
+        file_write_atomic(mark, "", 0, 0600, &why) < 0)
         tell_failed(w, &why);
     else
         screen_note(f->session->screen, "node %s has left; what it had is here (%s)",

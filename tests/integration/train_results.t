@@ -201,6 +201,16 @@ over() { # RUN: on every node
     [ "$(grep -l '"state":"finished"' .dtctl/default/nodes/*/runs/"$1"/status.json | wc -l)" = 3 ]
 }
 part
+written=$(id)
+wait_for 20 over "$written"
+run "$BUILD/release/tests/tools/nth_call" -n 1 -e EIO -c syncfs -- dtctl fetch 3>written.report
+is "$status" 1 'results that the disk did not take are not fetched'
+like "$err" "cannot write the disk of '.*/output': I/O error" 'and the folder is named'
+like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' 'nor does the record say so'
+run dtctl fetch
+is "$status" 0 'they are fetched again'
+is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' 'whole'
+part
 lost=$(id)
 wait_for 20 over "$lost"
 rm -rf ".dtctl/default/nodes/node1/runs/$lost"

@@ -55,6 +55,7 @@ static const struct name CALLS[] = {
     {"socket", SYS_socket},
     {"socketpair", SYS_socketpair},
     {"symlinkat", SYS_symlinkat},
+    {"syncfs", SYS_syncfs},
     {"unlinkat", SYS_unlinkat},
     {"write", SYS_write},
     {"writev", SYS_writev},
