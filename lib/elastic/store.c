@@ -101,11 +101,22 @@ struct store_session *store_ready(struct store *s) {
     return c;
 }
 
+// A client that reads its replies may get a long one: a value that grew by APPEND.
+static int reply_room(const struct store_session *c, size_t len, struct err *e) {
+    const struct store *s = c->store;
+    size_t max = c->out.len ? s->limits.reply_bytes_max : s->limits.total_bytes_max;
+    if (len > max || c->out.len > max - len)
+        return err_set(e, ERR_LIMIT, "unread replies are longer than %s = %zu",
+                       c->out.len ? "reply_bytes_max" : "total_bytes_max", max);
+    if (len > s->limits.reply_bytes_max && s->bytes > s->limits.total_bytes_max - len)
+        return err_set(e, ERR_LIMIT, "the store is full: total_bytes_max is %zu",
+                       s->limits.total_bytes_max);
+    return 0;
+}
+
 int store_reply(struct store_session *c, const void *p, size_t len, struct err *e) {
-    if (len > c->store->limits.reply_bytes_max ||
-        c->out.len > c->store->limits.reply_bytes_max - len)
-        return err_set(e, ERR_LIMIT, "unread replies are longer than reply_bytes_max = %zu",
-                       c->store->limits.reply_bytes_max);
+    if (reply_room(c, len, e) < 0)
+        return -1;
     strbuf_add(&c->out, p, len);
     store_mark_ready(c);
     return 0;
@@ -118,9 +129,15 @@ int store_reply_uint(struct store_session *c, uint64_t v, size_t width, struct e
 }
 
 int store_reply_bytes(struct store_session *c, struct store_slice v, struct err *e) {
-    if (store_reply_uint(c, v.len, 8, e) < 0)
+    unsigned char len[8];
+    bytes_store(len, v.len, sizeof len);
+    if (reply_room(c, sizeof len + v.len, e) < 0)
         return -1;
-    return v.len ? store_reply(c, v.p, v.len, e) : 0;
+    strbuf_add(&c->out, len, sizeof len);
+    if (v.len)
+        strbuf_add(&c->out, v.p, v.len);
+    store_mark_ready(c);
+    return 0;
 }
 
 struct store_figures store_figures(const struct store *s) {

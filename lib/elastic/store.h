@@ -23,12 +23,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct store_limits { // zero members take the defaults below
-    size_t key_bytes_max, value_bytes_max;
-    size_t request_bytes_max; // one request, however many keys it names
+struct store_limits {                      // zero members take the defaults below
+    size_t key_bytes_max, value_bytes_max; // of one request: APPEND may grow a value beyond it
+    size_t request_bytes_max;              // one request, however many keys it names
     size_t request_keys_max;
     size_t total_bytes_max; // keys, values, queues, waits, and replies that are not read
-    size_t reply_bytes_max; // unread replies of one client
+    size_t reply_bytes_max; // unread replies of one client; a single one may be longer
     size_t sessions_max;
 };
 

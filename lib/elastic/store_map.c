@@ -148,9 +148,6 @@ int store_map_put(struct store *s, struct store_entry *n, struct store_slice val
 
 int store_map_append(struct store *s, struct store_entry *n, struct store_slice value,
                      struct err *e) {
-    if (value.len > s->limits.value_bytes_max - n->value_len)
-        return err_set(e, ERR_LIMIT, "appended value is longer than %zu bytes",
-                       s->limits.value_bytes_max);
     if (store_map_charge(s, value.len, e) < 0)
         return -1;
     if (value.len) {

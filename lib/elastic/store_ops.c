@@ -6,7 +6,6 @@
 // always answers, also when nothing waits.
 #include "elastic/store_core.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,20 +82,32 @@ static int run_get(struct store_session *c, struct bytes_reader *r, struct err *
     return store_reply_bytes(c, value_of(store_map_find(c->store, take(r))), e);
 }
 
+// The number that a text begins with, as stoll reads it: the text may be of any length and go on
+// with anything. False: there is none, or it is out of range.
+static bool number_in(struct store_slice v, int64_t *out) {
+    if (v.len == 0)
+        return false;
+    const char *p = v.p, *end = p + v.len;
+    while (p < end && (*p == ' ' || (*p >= '\t' && *p <= '\r')))
+        p++;
+    bool negative = p < end && *p == '-';
+    p += p < end && (*p == '-' || *p == '+');
+    uint64_t most = (uint64_t)INT64_MAX + negative, n = 0;
+    const char *first = p;
+    for (; p < end && *p >= '0' && *p <= '9'; p++) {
+        unsigned digit = (unsigned)(*p - '0');
+        if (n > (most - digit) / 10)
+            return false;
+        n = n * 10 + digit;
+    }
+    *out = (int64_t)(negative ? -n : n);
+    return p > first;
+}
+
 // The number that an entry's text stands for; absent is 0.
 static int number_of(const struct store_entry *n, int64_t *out, struct err *e) {
-    char text[NUMBER_TEXT_BYTES_MAX], *end;
-    struct store_slice v = value_of(n);
     *out = 0;
-    if (!n || !n->present)
-        return 0;
-    if (v.len == 0 || v.len >= sizeof text)
-        return err_set(e, ERR_FORMAT, "the value at the key is not a number");
-    memcpy(text, v.p, v.len);
-    text[v.len] = '\0';
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    if (end == text || errno)
+    if (n && n->present && !number_in(value_of(n), out))
         return err_set(e, ERR_FORMAT, "the value at the key is not a number");
     return 0;
 }

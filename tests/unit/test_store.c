@@ -114,6 +114,68 @@ static void test_basics(void) {
     store_close(s);
 }
 
+// A value that is not this store's own number: what its text begins with counts, as in stoll.
+static void test_number_texts(void) {
+    static const struct {
+        const char *text;
+        int64_t sum; // with 1 added; 0: refused
+    } rows[] = {
+        {"12 and 40 more bytes that do not belong to it", 13},
+        {"7777x", 7778},
+        {" \t +0000000000000000000000000000000000000041", 42},
+        {"-0000000000000000000000000000000000000009,", -8},
+        {"-9223372036854775808", INT64_MIN + 1},
+        {"9223372036854775808", 0},
+        {"-9223372036854775809", 0},
+        {"99999999999999999999999999999999999999999", 0},
+        {"", 0},
+        {"-", 0},
+        {"x1", 0},
+        {"+-1", 0},
+    };
+    struct store *s = store_open(NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct store_session *c = modern(s);
+        set(c, "/n", rows[i].text);
+        op(STORE_OP_ADD), str("/n"), num(1, 8);
+        int rc = send_all(c);
+        ok(rows[i].sum ? rc == 0 && reply_num(c, (uint64_t)rows[i].sum, 8) : rc < 0, "add to '%s'",
+           rows[i].text);
+        store_session_close(c);
+    }
+    store_close(s);
+}
+
+// A value may grow beyond what one request may bring, up to the store's limit, and is read whole.
+static void test_long_append(void) {
+    struct store_limits limits = {
+        .value_bytes_max = 64, .total_bytes_max = 4096, .reply_bytes_max = 600};
+    static const char piece[] = "fifty bytes of a value, which is grown piece by piece";
+    struct store *s = store_open(&limits);
+    struct store_session *c = modern(s);
+    for (int i = 0; i < 20; i++)
+        op(STORE_OP_APPEND), str("/a"), num(50, 8), strbuf_add(&req, piece, 50);
+    is_int(send_all(c), 0, "%d bytes in all", 20 * 50);
+    get(c, "/a");
+    is_uint(c->out.len, 8 + 20 * 50, "come back in one reply, longer than replies that wait");
+    op(STORE_OP_GET), str("/a");
+    is_int(send_all(c), -1, "a client that does not read gets no second one");
+    store_session_close(c);
+    c = modern(s);
+    int rc = 0;
+    for (int i = 0; i < 100 && rc == 0; i++)
+        op(STORE_OP_APPEND), str("/a"), num(50, 8), strbuf_add(&req, piece, 50), rc = send_all(c);
+    is_int(rc, -1, "the store's limit holds");
+    has_str(e.text, "the store is full", "and is named");
+    ok(store_figures(s).bytes <= 4096, "and is kept");
+    store_session_close(c);
+    c = modern(s);
+    op(STORE_OP_GET), str("/a");
+    is_int(send_all(c), -1, "a reply for which the store has no room ends its client");
+    store_session_close(c);
+    store_close(s);
+}
+
 // Numbers at the ends of their range, as text.
 static void test_numbers(void) {
     static const struct {
@@ -382,6 +444,8 @@ static void test_dialect_2_0(void) {
 int main(void) {
     test_basics();
     test_numbers();
+    test_number_texts();
+    test_long_append();
     test_keys();
     test_compare_set();
     test_wait();
