@@ -77,6 +77,17 @@ static int work(struct launch *l, const struct cli_rest *rest) {
     return status < 0 ? fail(&e) : status;
 }
 
+// Scans a copy of the arguments; of the original, which everyone on this host may read, the key
+// is overwritten.
+static void scan(struct option_set *set, int argc, char **argv, struct cli_rest *rest) {
+    const char **copy = arena_new(set->arena, const char *, (size_t)argc + 1);
+    for (int i = 0; i < argc; i++)
+        copy[i] = arena_strdup(set->arena, argv[i]);
+    cli_scan(set, NULL, 0, argc, copy, rest);
+    for (int i = 0; i < argc - (int)rest->command_count; i++)
+        launch_key_hide(argv[i]);
+}
+
 static int run(int argc, char **argv) {
     static struct arena arena; // until the process ends
     static struct launch launch;
@@ -88,7 +99,7 @@ static int run(int argc, char **argv) {
     option_set_init(&set, &arena, "dtrun", "PET_");
     set.style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
     option_set_add(&set, &launch_table, &launch.options);
-    cli_scan(&set, NULL, 0, argc - 1, (const char *const *)argv + 1, &rest);
+    scan(&set, argc - 1, argv + 1, &rest);
     if (surroundings_read(&set, &around, &e) < 0)
         return fail(&e);
     option_set_env(&set, environ);

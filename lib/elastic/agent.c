@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -248,6 +249,10 @@ static void agent_close(struct agent *a) {
 int agent_run(const struct agent_config *config, struct err *e) {
     struct agent *a = heap_alloc(sizeof *a);
     struct workers_config workers;
+    // No core file, and no debugger of the same user, gets the key. Workers are not concerned: exec
+    // undoes it.
+    if (config->coordinator.secret.key_len > 0)
+        prctl(PR_SET_DUMPABLE, 0);
     a->config = config;
     a->round = -1;
     a->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -183,23 +183,6 @@ static int listen_to_agents(struct launch *l, struct err *e) {
     return net_listen(NULL, 0, &l->agent.listen_fd, &l->agent.listen_port, e);
 }
 
-// A key from DTRUN_KEY or --rdzv-conf key=…: any text, hashed.
-static void choose_key(struct launch *l) {
-    const char *text = launch_conf(l->arena, l->options.rdzv_conf, "key");
-    if (!text)
-        text = getenv("DTRUN_KEY");
-    if (text && text[0]) {
-        unsigned char *key = arena_new(l->arena, unsigned char, HASH_BYTES);
-        hash_of(key, text, strlen(text));
-        l->agent.coordinator.secret.key = key;
-        l->agent.coordinator.secret.key_len = HASH_BYTES;
-    } else if (l->agent.listen_fd >= 0) {
-        log_warn("agents are not authenticated: no key",
-                 "remedy=set DTRUN_KEY to the same secret on all nodes");
-    }
-    unsetenv("DTRUN_KEY"); // workers do not need it
-}
-
 static int make_log_base(struct launch *l, struct err *e) {
     const char *dir = l->options.log_dir;
     unsigned char id[4];
@@ -246,7 +229,7 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
         launch_watch(l, e) < 0 || make_log_base(l, e) < 0)
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
-    choose_key(l);
+    launch_key(l);
     const char *error_file = getenv("TORCHELASTIC_ERROR_FILE");
     const char *no_sharing = getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
     l->agent.error_file = error_file && error_file[0] ? error_file : NULL;

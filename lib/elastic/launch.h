@@ -79,6 +79,11 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 // launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
 
+// launch_key.c: takes the key, any text, from DTRUN_KEY or --rdzv-conf key=…, and hides both.
+void launch_key(struct launch *l);
+// Overwrites the key in an argument or a value of --rdzv-conf.
+void launch_key_hide(char *text);
+
 // launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
 // _UNINTERRUPTIBLE_STATE_TIMEOUT ask for; from the job's variables, else from the environment.
 int launch_watch(struct launch *l, struct err *e);

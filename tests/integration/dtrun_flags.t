@@ -102,6 +102,37 @@ else
     skip 2 'no PCI device, no NUMA nodes or no namespaces here'
 fi
 
+# ---- the run's key ------------------------------------------------------------------------------
+secret=for-agents-only-$RANDOM
+chmod 755 "$WORK"
+mkdir -m 777 open
+cp "$BIN/dtrun" open/
+other=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+"${other[@]}" open/dtrun --version >/dev/null 2>&1 || other=()
+# shellcheck disable=SC2016
+DTRUN_KEY=$secret PET_RDZV_CONF="timeout=9,key=$secret,read_timeout=9" TMPDIR=$WORK/open \
+    "${other[@]}" open/dtrun --standalone --rdzv_conf="key=$secret,timeout=9" --no-python \
+    sh -c 'echo "conf $PET_RDZV_CONF"; exec sleep 600' >out.txt 2>err.txt &
+agent=$!
+ok 'a run with a key' wait_for 10 grep -q conf out.txt
+guard=$(pgrep -P $agent)
+worker=$(pgrep -P "$guard")
+for pid in $agent $guard $worker; do
+    cat /proc/"$pid"/{cmdline,environ} | tr '\0' '\n'
+done >seen.txt
+is "$(grep -c '^LOCAL_RANK=0' seen.txt) $(grep -c "$secret" seen.txt)" '1 0' \
+    'no process of it shows the key' || diag "$(grep "$secret" seen.txt)"
+is "$(cat out.txt)" 'conf timeout=9,read_timeout=9' 'the rest of PET_RDZV_CONF goes to workers'
+if [ ${#other[@]} -gt 0 ]; then
+    is "$(stat -c %u /proc/{$agent,"$guard","$worker"}/environ | paste -sd' ')" '0 0 65534' \
+        'no core file can have it, and workers are as open as any process'
+else
+    skip 1 'no other user here'
+fi
+kill $agent
+wait $agent
+is "$?" 1 'and the run ends as any other'
+
 # ---- signals, completions -----------------------------------------------------------------------
 dtrun --standalone --signals-to-handle SIGUSR1 --no-python sh -c \
     'trap "echo passed on; exit 0" USR1; echo up; while :; do sleep 0.05; done' >out.txt 2>err.txt &
