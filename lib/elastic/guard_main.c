@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { REPORTS_MAX = 2 * GUARD_WORKERS_MAX + 1 }; // a start and an end of each worker, and GONE
+
 struct guard_state {
     const struct guard_spec *spec;
     int fd, signal_fd;
@@ -27,11 +29,40 @@ struct guard_state {
     bool killing, agent_gone;
     int64_t lease_ms, orphan_ms;
     int orphans;
+    int reported, sent;
+    struct guard_report reports[REPORTS_MAX];
 };
 
+static bool has_unsent(const struct guard_state *s) {
+    return s->sent < s->reported && !s->agent_gone;
+}
+
+// Never waits for the agent: a frozen one must not keep the guard from its lease.
+static void send_reports(struct guard_state *s) {
+    while (has_unsent(s)) {
+        const struct guard_report *r = &s->reports[s->sent];
+        if (send(s->fd, r, sizeof *r, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+            s->sent++;
+        else if (errno == EPIPE || errno == ECONNRESET)
+            s->agent_gone = s->killing = true;
+        else
+            return;
+    }
+}
+
 static void report(struct guard_state *s, const struct guard_report *r) {
-    if (!s->agent_gone && send(s->fd, r, sizeof *r, MSG_NOSIGNAL) < 0 && errno == EPIPE)
-        s->agent_gone = s->killing = true;
+    must(s->reported < REPORTS_MAX);
+    s->reports[s->reported++] = *r;
+    send_reports(s);
+}
+
+// The last thing that a guard does: nothing is left to guard.
+static void send_rest(struct guard_state *s) {
+    while (has_unsent(s)) {
+        struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+        poll(&p, 1, -1);
+        send_reports(s);
+    }
 }
 
 static int compare_ints(const void *a, const void *b) {
@@ -245,17 +276,21 @@ _Noreturn void guard_main(const struct guard_spec *spec, int fd) {
             s->killing = true;
         if (s->killing)
             kill_all(s);
+        short wanted = has_unsent(s) ? POLLIN | POLLOUT : POLLIN;
         struct pollfd p[] = {{.fd = s->signal_fd, .events = POLLIN},
-                             {.fd = s->agent_gone ? -1 : s->fd, .events = POLLIN}};
+                             {.fd = s->agent_gone ? -1 : s->fd, .events = wanted}};
         if (poll(p, 2, wait_ms(s, now)) < 0)
             continue;
         struct signalfd_siginfo info;
         while (read(s->signal_fd, &info, sizeof info) > 0)
             ;
-        if (p[1].revents)
+        if (p[1].revents & POLLOUT)
+            send_reports(s);
+        if (p[1].revents & ~POLLOUT)
             take_orders(s);
     }
     struct guard_report gone = {.kind = REPORT_GONE, .orphans = s->orphans};
     report(s, &gone);
+    send_rest(s);
     _exit(0);
 }

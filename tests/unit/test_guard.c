@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The guard below an agent that does not read: its lease holds, and no report is lost.
+#include "elastic/guard.h"
+
+#include "base/clock.h"
+#include "tests/tap.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORKERS = 300, LEASE_MS = 500, WAIT_MS_MAX = 20000 };
+
+static struct err e;
+static int started, ended_well, killed, gone;
+
+static void on_started(struct guard *g, int local_rank, pid_t pid) {
+    (void)g;
+    started += local_rank >= 0 && pid > 0;
+}
+
+static void on_exited(struct guard *g, const struct guard_exit *x) {
+    (void)g;
+    ended_well += x->status == 0;
+    killed += x->local_rank == WORKERS - 1 && WIFSIGNALED(x->status);
+}
+
+static void on_gone(struct guard *g, int orphans) {
+    (void)g;
+    gone += orphans == 0;
+}
+
+// All workers but the last end at once. The last one holds the pipe.
+static void test_frozen_agent(void) {
+    static const char *const ends[] = {"true", NULL}, *const stays[] = {"sleep", "600", NULL};
+    static const char *const env[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+    static const struct guard_events events = {on_started, on_exited, on_gone};
+    static struct guard_worker workers[WORKERS];
+    static struct guard g;
+    int held[2];
+    if (pipe(held) < 0)
+        bail_out("no pipe");
+    for (int i = 0; i < WORKERS; i++)
+        workers[i] = (struct guard_worker){.argv = ends, .env = env, .out = -1, .err = -1};
+    workers[WORKERS - 1].argv = stays;
+    workers[WORKERS - 1].out = held[1];
+    struct guard_spec spec = {
+        .workers = workers, .count = WORKERS, .in = -1, .lease_ms = clock_mono_ms() + LEASE_MS};
+    struct loop *loop = loop_open(&e);
+    if (!loop || guard_start(&g, loop, &spec, &events, &e) < 0)
+        bail_out("no guard: %s", e.text);
+    close(held[1]);
+    struct pollfd p = {.fd = held[0], .events = POLLIN};
+    is_int(poll(&p, 1, WAIT_MS_MAX), 1, "the lease holds while nobody reads %d reports",
+           2 * WORKERS);
+    for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; !gone && clock_mono_ms() < until;)
+        loop_once(loop, 100);
+    is_int(gone, 1, "an agent that reads again sees the end");
+    is_int(started, WORKERS, "and every start");
+    is_int(ended_well, WORKERS - 1, "and how each worker ended");
+    is_int(killed, 1, "and that the last one was killed");
+    ok(guard_is_idle(&g), "and can use the guard again");
+    close(held[0]);
+    loop_close(loop);
+}
+
+int main(void) {
+    test_frozen_agent();
+    return done_testing();
+}
