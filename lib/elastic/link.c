@@ -186,6 +186,20 @@ static bool take_magic(struct link *l) {
     return true;
 }
 
+// A refusal that crossed this agent's proof has no seal, and comes before any frame that has one.
+// Anyone can write it, so it is good for its text and never final.
+static bool is_refused_early(struct link *l, struct err *e) {
+    struct wire_msg m;
+    size_t used;
+    if (l->side != LINK_AGENT || l->stage != LINK_READY || !l->seals.on || l->seals.received > 0 ||
+        wire_take(&l->arena, l->conn.in.data, l->conn.in.len, WIRE_GREETING_BYTES_MAX, &m, &used,
+                  NULL, e) <= 0 ||
+        m.type != WIRE_REFUSE)
+        return false;
+    err_set(e, ERR_FAILED, "%.1000s", m.reason);
+    return true;
+}
+
 static void on_data(struct conn *c) {
     struct link *l = container_of(c, struct link, conn);
     struct err e;
@@ -197,6 +211,10 @@ static void on_data(struct conn *c) {
     while (l->magic_seen) {
         struct wire_msg m;
         size_t used;
+        if (is_refused_early(l, &e)) {
+            fail(l, &e);
+            return;
+        }
         size_t most = l->stage == LINK_READY ? WIRE_FRAME_BYTES_MAX : WIRE_GREETING_BYTES_MAX;
         int rc = wire_take(&l->arena, c->in.data, c->in.len, most, &m, &used,
                            l->stage == LINK_READY ? &l->seals : NULL, &e);
