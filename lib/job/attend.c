@@ -81,7 +81,7 @@ static void on_signal(void *ctx, int signal) {
     int64_t now = clock_mono_ms();
     if (signal == SIGWINCH)
         return;
-    if (signal == SIGHUP) {
+    if (signal == SIGHUP || a->options->until_now) { // a look at a run does not end it
         a->follow.leave = true;
     } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
         ask_to_stop(a, signal);
@@ -306,6 +306,9 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
         attend_note(s, run, "left", NULL);
         err_clear(e);
         result = 0; // leaving is not a failure
+        if (o->until_now)
+            result = err_set(e, ERR_INTERRUPTED, "stopped by %s before all of run '%s' was here",
+                             s->last_signal == SIGINT ? "Ctrl-C" : "a signal", run->id);
     }
     replace_close(&a->replace);
     follow_close(&a->follow);

@@ -6,7 +6,7 @@
 //
 // On a terminal the first Ctrl-C leaves the run going and says how to come back; a second one
 // within ATTEND_SECOND_MS_MAX asks the agents to stop it. Elsewhere the first signal stops it. A
-// hang-up always leaves it going.
+// hang-up always leaves it going, and so does any signal with until_now.
 #ifndef JOB_ATTEND_H
 #define JOB_ATTEND_H
 

@@ -11,7 +11,11 @@
 #include "base/log.h"
 #include "elastic/node_protocol.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { TICK_MS = 100 };
 
@@ -49,6 +53,22 @@ static void on_retry(struct timer *t) {
         n->follow->fleet->on_lost(n->node, &e);
 }
 
+// Whether this side has the descriptors that one more node takes; else no node is at fault.
+static bool can_reach_any(void) {
+    enum { NODE_DESCRIPTORS = 9 }; // three pipes, one for the start of a program, and the program
+    int fds[NODE_DESCRIPTORS], count = 0;
+    bool out = false;
+    while (count < NODE_DESCRIPTORS && !out) {
+        fds[count] = eventfd(0, EFD_CLOEXEC);
+        out = fds[count] < 0 && (errno == EMFILE || errno == ENFILE);
+        count++;
+    }
+    while (count-- > 0)
+        if (fds[count] >= 0)
+            close(fds[count]);
+    return !out;
+}
+
 // The node is out of reach: say so once, and try again later.
 static void node_lost(struct follow_node *n, const struct err *e) {
     struct follow *f = n->follow;
@@ -56,6 +76,10 @@ static void node_lost(struct follow_node *n, const struct err *e) {
         return;
     strbuf_clear(&n->in);
     n->err = *e;
+    if (!can_reach_any()) {
+        f->local_err = *e;
+        return;
+    }
     if (!n->lost_ms) {
         n->lost_ms = clock_mono_ms();
         n->retry_ms = FOLLOW_RETRY_MS_MIN;
@@ -317,6 +341,13 @@ static bool all_over(const struct follow *f) {
     return true;
 }
 
+static int out_of_descriptors(const struct follow *f, struct err *e) {
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return err_set(e, ERR_LIMIT, "%s; dtctl may have %llu open (try: ulimit -n 1024)",
+                   f->local_err.text, (unsigned long long)limit.rlim_cur);
+}
+
 int follow_wait(struct follow *f, struct err *e) {
     for (size_t i = 0; i < f->count; i++) {
         struct follow_node *n = &f->nodes[i];
@@ -332,7 +363,7 @@ int follow_wait(struct follow *f, struct err *e) {
             on_fleet_lost(n->node, &why);
     }
     timer_start(f->session->loop, &f->tick, TICK_MS, on_tick);
-    while ((!all_over(f) || f->held) && !f->leave) {
+    while ((!all_over(f) || f->held) && !f->leave && !f->local_err.code) {
         loop_once(f->session->loop, -1);
         if (f->unreachable_ms && clock_mono_ms() - f->unreachable_ms > FOLLOW_UNREACHABLE_MS_MAX)
             break;
@@ -342,6 +373,8 @@ int follow_wait(struct follow *f, struct err *e) {
         return 0;
     if (f->leave)
         return err_set(e, ERR_INTERRUPTED, "left the run '%s'", f->run->id);
+    if (f->local_err.code)
+        return out_of_descriptors(f, e);
     return err_set(e, ERR_NO_STATUS,
                    "no node of run '%s' has answered for %d minutes; it may still be going "
                    "(try: dtctl logs -f %s)",

@@ -90,12 +90,14 @@ struct follow {
     int64_t over_ms, unreachable_ms; // monotonic; 0: not so
     const char *events_path, *metrics_path;
     struct err write_err; // first failure to write on this side
+    struct err local_err; // what this side lacks to reach a node: no waiting helps
 };
 
 int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
                 const struct follow_view *view, void *ctx, struct err *e);
 // 0 when the run is over on every node (see nodes[].no_status), ERR_INTERRUPTED when leave was set,
-// ERR_NO_STATUS when no node could be reached for too long.
+// ERR_NO_STATUS when no node could be reached for too long, ERR_LIMIT when this side has no free
+// descriptors.
 int follow_wait(struct follow *f, struct err *e);
 void follow_close(struct follow *f);
 void follow_again(struct follow_node *n);

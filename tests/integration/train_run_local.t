@@ -208,6 +208,19 @@ is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
 like "$(cat signalled.out)" 'asked' 'and workers had their chance'
 dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
 wait_for 5 going
+nth=$BUILD/release/tests/tools/nth_call
+run "$nth" -n 0 -c pipe2 -- dtctl fetch 3>looked
+is "$status" 0 'fetch looks at a run that goes on'
+calls=$(sed 's/calls=\([0-9]*\).*/\1/' looked)
+run "$nth" -n "$calls" -s TERM -c pipe2 -- dtctl fetch 3>looked
+is "$status" 143 'one signal ends that look'
+like "$err" 'stopped by a signal before all .* was here' 'and it says so'
+ok 'and the run goes on' going
+run bash -c 'ulimit -n 8; exec timeout -k 1 10 dtctl fetch'
+is "$status" 1 'without descriptors there is no fetch'
+like "$err" "cannot make a pipe: No file desc.*; dtctl may have 8 open .try: ulimit -n 1024" \
+    'with the limit of this side'
+unlike "$err" 'lost sight' 'and no node is at fault'
 run dtctl stop
 is "$status" 0 'stop'
 ok 'nothing of it is left' wait_for 5 none_left
