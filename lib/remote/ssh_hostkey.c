@@ -15,7 +15,7 @@ static int search(struct ssh *s, const void *blob, size_t blob_len, struct known
         const char *path = s->host.known_hosts[i];
         char *text;
         size_t len;
-        if (file_read(&s->arena, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e) < 0) {
+        if (file_read_regular(&s->arena, path, KNOWN_HOSTS_FILE_BYTES_MAX, &text, &len, e) < 0) {
             if (e->code != ERR_NOT_FOUND)
                 return err_wrap(e, "%s: known hosts", s->host.label);
             err_clear(e);

@@ -59,9 +59,9 @@ int file_read_all(int fd, void *p, size_t len, struct err *e) {
     return 0;
 }
 
-int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
-              struct err *e) {
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+static int read_file(struct arena *a, const char *path, int flags, size_t bytes_max, char **data,
+                     size_t *len, struct err *e) {
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (fd < 0)
         return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "cannot read '%s'", path);
     struct stat st;
@@ -69,6 +69,8 @@ int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, 
         return err_errno(e, ERR_SYS, "cannot read '%s'", path);
     if (S_ISDIR(st.st_mode))
         return err_set(e, ERR_SYS, "cannot read '%s': it is a folder", path);
+    if ((flags & O_NONBLOCK) && S_ISFIFO(st.st_mode))
+        return err_set(e, ERR_SYS, "cannot read '%s': it is a pipe", path);
     if ((uint64_t)st.st_size > bytes_max)
         return err_set(e, ERR_LIMIT, "'%s' has %lld bytes, limit %zu", path, (long long)st.st_size,
                        bytes_max);
@@ -96,6 +98,16 @@ int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, 
     *len = buf.len;
     strbuf_fini(&buf);
     return 0;
+}
+
+int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+              struct err *e) {
+    return read_file(a, path, 0, bytes_max, data, len, e);
+}
+
+int file_read_regular(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+                      struct err *e) {
+    return read_file(a, path, O_NONBLOCK, bytes_max, data, len, e);
 }
 
 // ---- writing ------------------------------------------------------------------------------------

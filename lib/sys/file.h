@@ -17,6 +17,9 @@ enum { FILE_PATH_BYTES_MAX = 4096 };
 // Whole file into the arena, NUL-terminated; ERR_NOT_FOUND, ERR_LIMIT above bytes_max.
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e);
+// The same of a path that a file of somebody else names: a pipe is an error, and never waited for.
+int file_read_regular(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
+                      struct err *e);
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);
 int file_append(const char *path, const void *p, size_t len, struct err *e); // one write, O_APPEND
 int file_write_all(int fd, const void *p, size_t len, struct err *e);        // blocking fd

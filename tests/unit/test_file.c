@@ -33,6 +33,12 @@ static void test_files(void) {
     is_int(e.code, ERR_LIMIT, "which is named");
     is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "absent");
     is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(file_read_regular(&a, path, 100, &data, &len, &e), 0, "a regular file");
+    is_mem(data, len, "hello", 5, "is read whole");
+    is_int(file_read_regular(&a, "/dev/null", 100, &data, &len, &e), 0, "so is /dev/null");
+    ok(mkfifo(in_dir("pipe"), 0600) == 0, "a pipe that nobody writes to");
+    is_int(file_read_regular(&a, in_dir("pipe"), 100, &data, &len, &e), -1, "is not waited for");
+    has_str(e.text, "it is a pipe", "and named as what it is");
     is_int(file_append(path, "!", 1, &e), 0, "append");
     is_int(file_make_dirs(path, 0755, &e), -1, "a file is no folder");
     is_int(file_write_atomic(in_dir("none/f"), "x", 1, 0600, &e), -1, "no folder, no file");
