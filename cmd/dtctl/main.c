@@ -201,8 +201,9 @@ int main(int argc, char **argv) {
     }
     const struct command *c = command_find(name);
     if (!c) {
+        bool is_run = str_eq(name, "run"); // other tools' word; 'up' would be the nearest
         err_set(&e, ERR_USAGE, "there is no command '%s'%s (try: dtctl --help)", name,
-                cli_nearest(&p.arena, name, command_names()));
+                cli_nearest(&p.arena, is_run ? "train" : name, command_names()));
         return usage(&e);
     }
     return run_command(&p, c, argc - 1 - used, args + used);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STAMP_BYTES = 16, RUN_TAIL_BYTES = 6 };
+enum { STAMP_BYTES = 16, RUN_TAIL_BYTES = 6, FOLDERS_ABOVE_MAX = 64 };
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
                  struct err *e) {
@@ -78,13 +78,30 @@ bool cluster_exists(const struct cluster *c) {
     return file_exists(c->inventory_path);
 }
 
+// The folder above this one that has a cluster of the name; NULL: none.
+static const char *find_above(const struct cluster *c) {
+    const char *dir = c->base;
+    for (int i = 0; i < FOLDERS_ABOVE_MAX && !str_eq(dir, "/"); i++) {
+        dir = file_dir(c->arena, dir);
+        if (file_exists(arena_printf(c->arena, "%s/.dtctl/%s/cluster.toml", dir, c->name)))
+            return dir;
+    }
+    return NULL;
+}
+
 int cluster_load(const struct cluster *c, struct inventory *out, struct err *e) {
     char *text = NULL;
     size_t len = 0;
     if (file_read(c->arena, c->inventory_path, INVENTORY_BYTES_MAX, &text, &len, e) < 0) {
-        if (e->code == ERR_NOT_FOUND)
-            return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", c->name);
-        return -1;
+        if (e->code != ERR_NOT_FOUND)
+            return -1;
+        const char *above = find_above(c);
+        if (above)
+            return err_set(e, ERR_NOT_FOUND,
+                           "cluster '%s' is not up in this folder; there is one in '%s/.dtctl' "
+                           "(try: cd %s, or dtctl up)",
+                           c->name, above, above);
+        return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", c->name);
     }
     return inventory_parse(c->arena, text, len, c->inventory_path, out, e);
 }

@@ -17,6 +17,8 @@ none_left() { [ "$(agents)" = 0 ]; }
 run dtctl status
 is "$status" 1 'status before up fails'
 like "$err" 'is not up .*dtctl up' 'and says what to do'
+run dtctl run true
+like "$err" "no command 'run' .did you mean 'train'" 'the word of other tools is understood'
 run dtctl plan
 is "$status" 0 'plan'
 like "$out" '\+ node0 +127\.0\.0\.2' 'plan lists what would be made'
@@ -161,6 +163,10 @@ a=$(sum "$WORK/$r/output/0") b=$(sum "$WORK/$r/output/1")
 ok "shares are balanced by bytes ($a and $b)" test $((a > b ? a - b : b - a)) -le 6000
 
 # ---- detached, killed, found again --------------------------------------------------------------
+mkdir -p below/it
+run env -C below/it dtctl status
+like "$err" "not up in this folder; there is one in '$WORK/.dtctl' .try: cd $WORK, or" \
+    'from a folder below, the cluster above is named'
 run dtctl train --detach --name long -- sh -c 'for i in 1 2 3; do echo line $i; sleep 0.5; done'
 is "$status" 0 '--detach returns'
 id=$out
