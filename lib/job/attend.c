@@ -266,6 +266,19 @@ static int check_started(struct attention *a, struct err *e) {
     return err_set(e, ERR_NOT_FOUND, "run '%s' was never started: no node knows it", run->id);
 }
 
+// A rank that no round had has no lines; silence would look as if it had printed nothing.
+static int check_rank(const struct story *t, const struct run *run, int rank, struct err *e) {
+    int highest = -1;
+    for (size_t i = 0; i < t->node_count; i++)
+        for (const struct story_attempt *a = t->nodes[i].attempts; a; a = a->next)
+            if (a->first_rank + a->rank_count - 1 > highest)
+                highest = a->first_rank + a->rank_count - 1;
+    return highest < 0 || rank <= highest
+               ? 0
+               : err_set(e, ERR_NOT_FOUND, "run '%s' has no rank %d: its highest is %d", run->id,
+                         rank, highest);
+}
+
 int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
                int *exit_status, struct err *e) {
     struct session *s = fleet->session;
@@ -310,6 +323,8 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
             result = err_set(e, ERR_INTERRUPTED, "stopped by %s before all of run '%s' was here",
                              s->last_signal == SIGINT ? "Ctrl-C" : "a signal", run->id);
     }
+    if (result == 0 && (o->offline || o->until_now))
+        result = check_rank(&a->follow.story, run, o->only_rank, e);
     replace_close(&a->replace);
     follow_close(&a->follow);
     session_listen(s, NULL, NULL);

@@ -197,6 +197,11 @@ is "$status" 0 'logs -f picks it up'
 is "$(grep -c 'ended' <<<"$out")" 2 'to its end'
 is "$(grep -c 'begun' <<<"$out")" 2 'with no line twice'
 is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'with its results'
+run dtctl logs --rank 1
+is "$status/$out" 0/$'begun\nended 1' 'logs of one rank'
+run dtctl logs --rank 99
+is "$status" 1 'logs of a rank that there is none of'
+like "$err" "run 'killed-.*' has no rank 99: its highest is 1" 'say so'
 run dtctl fetch
 is "$status" 0 'fetch again'
 like "$out" 'are here' 'has nothing to do'
