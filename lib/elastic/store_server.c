@@ -118,22 +118,37 @@ static void client_event(struct watch *w, unsigned events) {
     loop_linger(s->loop);
 }
 
-static bool is_allowed(const struct store_server *s, const struct net_address *peer) {
-    if (!s->restricted || net_is_loopback(peer) || net_address_is_local(peer))
-        return true;
+// Another user of this host is not of the run, whatever address it comes from. A socket of another
+// network namespace may be another member that shares this host's address.
+static bool is_ours(const struct net_address *peer, int fd, size_t members) {
+    uid_t uid;
+    switch (net_peer_owner(fd, &uid)) {
+    case NET_OWNER_KNOWN: return uid == geteuid() || uid == 0;
+    case NET_OWNER_CLOSED: return false;
+    case NET_OWNER_ELSEWHERE: return members > 1 && !net_is_loopback(peer);
+    case NET_OWNER_UNKNOWN: break;
+    }
+    return true;
+}
+
+// NULL, or why not.
+static const char *why_refused(const struct store_server *s, int fd,
+                               const struct net_address *peer) {
+    size_t members = 0;
     for (size_t i = 0; i < s->allowed_count; i++)
-        if (net_same_host(&s->allowed[i], peer))
-            return true;
-    return false;
+        members += net_same_host(&s->allowed[i], peer);
+    if (net_is_loopback(peer) || net_address_is_local(peer))
+        return is_ours(peer, fd, members) ? NULL : "not a process of the run's user";
+    return members > 0 || !s->restricted ? NULL : "not a member";
 }
 
 void store_server_adopt(struct store_server *s, int fd, const struct net_address *peer) {
     char text[NET_ADDRESS_BYTES_MAX];
     struct err e;
-    if (!is_allowed(s, peer)) {
+    const char *why = why_refused(s, fd, peer);
+    if (why) {
         if (s->refusals++ < REFUSALS_LOGGED_MAX)
-            log_warn("store: refused a host that is not a member", "peer=%s",
-                     net_format(peer, text));
+            log_warn("store: refused a client", "peer=%s reason=%s", net_format(peer, text), why);
         close(fd);
         return;
     }

@@ -5,8 +5,8 @@
 //     … store_server_port(s) goes to the workers as MASTER_PORT …
 //     store_server_close(s);          // also drops every client
 //
-// Until store_server_allow is called everyone who reaches the port is served; afterwards only the
-// named hosts, this host's own addresses, and loopback where the server listens on loopback.
+// Until store_server_allow is called every other host that reaches the port is served; afterwards
+// only the named ones. Of this host only processes of the server's user and of root are served.
 #ifndef ELASTIC_STORE_SERVER_H
 #define ELASTIC_STORE_SERVER_H
 

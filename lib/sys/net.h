@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 enum { NET_HOST_BYTES_MAX = 256, NET_ADDRESS_BYTES_MAX = 64, NET_IFNAME_BYTES_MAX = 17 };
 
@@ -55,6 +56,12 @@ int net_route_source(const struct net_address *to, struct net_address *local, st
 int net_interface_of(const struct net_address *local, char ifname[NET_IFNAME_BYTES_MAX],
                      struct err *e);
 bool net_address_is_local(const struct net_address *a); // some interface of this host has it
+
+// Whose socket is at the other end of a connection between two of this host's addresses. CLOSED:
+// its process has given it up. ELSEWHERE: none of this network namespace. UNKNOWN: the kernel does
+// not say.
+enum net_owner { NET_OWNER_KNOWN, NET_OWNER_CLOSED, NET_OWNER_ELSEWHERE, NET_OWNER_UNKNOWN };
+enum net_owner net_peer_owner(int fd, uid_t *uid); // *uid: KNOWN only
 
 // Human words for a connect errno: "refused", "filtered (no answer)", "no route", …
 const char *net_why(int error);

@@ -129,6 +129,30 @@ if [ ${#other[@]} -gt 0 ]; then
 else
     skip 1 'no other user here'
 fi
+# ---- the store and other users ------------------------------------------------------------------
+port=$(sed -n 's/^MASTER_PORT=//p' seen.txt)
+ask() { # UID REQUESTS BYTES: what the store answers to that user, in hex
+    # shellcheck disable=SC2016
+    setpriv --reuid="$1" --regid="$1" --clear-groups timeout 5 bash -c 'trap "" PIPE
+        exec 3<>"/dev/tcp/127.0.0.1/$1" && printf "$2" >&3 && head -c "$3" <&3 | od -An -tx1' \
+        _ "$port" "$2" "$3" 2>/dev/null | tr -d ' \n'
+}
+hello='\x00\xce\xf7\x85\x3c'
+ping="$hello"'\x0d\x01\x02\x03\x04'
+key='\x01\0\0\0\0\0\0\0k'
+if [ ${#other[@]} -gt 0 ]; then
+    is "$(ask 65534 "$ping" 4) $(ask 0 "$ping" 4)" '01020304 01020304' \
+        'the store serves the user of the run, and root'
+    is "$(ask 65533 "$ping" 4)" '' 'and no other user of the host'
+    kill -STOP $agent
+    ask 65533 "$hello\x01$key$key" 0
+    kill -CONT $agent
+    like "$(ask 65534 "$hello\x03$key" 8) $(cat err.txt)" \
+        '^0{16} .*store: refused a client .*not a process of the run' \
+        'not even one that has gone before its connection is taken'
+else
+    skip 3 'no other user here'
+fi
 kill $agent
 wait $agent
 is "$?" 1 'and the run ends as any other'
