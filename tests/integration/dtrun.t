@@ -245,10 +245,14 @@ is "$(sort one.out "$WORK/out/run.out" | paste -sd, )" \
     'two agents of one host share a run (c10d)'
 run dtrun --standalone --no-python sh -c 'echo "${DTRUN_KEY-none}"'
 is "$out" none 'workers do not get the key'
+# The first one has to have the port; else it is the one that is refused, and the other one waits.
+listens() { (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 port=$((port + 1))
-dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=3 true \
+dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" --rdzv-conf join_timeout=5 true \
     >one.out 2>one.err &
-DTRUN_KEY=another run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
+wait_for 5 listens
+DTRUN_KEY=another run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" \
+    --rdzv-conf join_timeout=5 true
 is "$status" 1 'an agent with another key is refused'
 like "$err" 'key' 'and told so'
 wait
@@ -270,7 +274,6 @@ port=$((port + 1))
 (ulimit -n 64 && exec dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --no-python \
     --rdzv-endpoint "127.0.0.1:$port" true) 2>full.err &
 agent=$!
-listens() { (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 ok 'an agent with few descriptors' wait_for 20 listens
 (
     for ((i = 10; i < 110; i++)); do eval "exec $i<>/dev/tcp/127.0.0.1/$port" || break; done
