@@ -183,7 +183,7 @@ ok 'anew: with their old ranks' \
 for node in node0 node1 node2; do cloud_on $node touch /home/ubuntu/end; done
 wait "$operator"
 is "$?" 0 'anew: and end well' || diag "$(tail -n 30 anew.err)"
-is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2 state' \
+is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2' \
     'anew: what they wrote is here'
 is "$(events replacing-nodes | grep -c .)" 1 'anew: up was started once'
 like "$(cat anew.err)" 'node0,node2: gone; dtctl up makes .*dtctl up has made 2 nodes anew' \

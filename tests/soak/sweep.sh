@@ -4,7 +4,8 @@
 # nth_call (tests/tools), and what must hold afterwards. Sourced after lib.sh by a script that
 # defines:
 #
-#     at_round K   sets how=(options of nth_call) and kind, its name, for the K-th round
+#     at_round K   sets how=(options of nth_call) and kind, its name, for the K-th round; and spared,
+#                  how many of the first calls are never hit
 #     at_kind KIND the same for a name
 #     judge        looks at $verb, $status and $at of the command that was hit; may call fault
 #
@@ -15,11 +16,11 @@ SOAK_SECONDS=${SOAK_SECONDS:-30} SOAK_SEED=${SOAK_SEED:-1}
 NTH=$BUILD/release/tests/tools/nth_call
 HANG_SECONDS_MAX=40
 VERBS=(train detach push fetch up down)
-rounds=0 faults=0
+rounds=0 faults=0 spared=0
 declare -A calls hits bad_of
 
 nth() { # PROGRAM ARGUMENT…: hits its call $n; leaves $status, $calls_made and $at
-    timeout -k 5 "$HANG_SECONDS_MAX" "$NTH" -n "$n" "${how[@]}" -- "$@" \
+    timeout -k 5 "$HANG_SECONDS_MAX" "$NTH" -n "$((n + spared))" "${how[@]}" -- "$@" \
         >out/nth.out 2>out/nth.err 3>out/nth.report </dev/null
     status=$?
     read -r calls_made at < <(sed 's/calls=//; s/at=//' out/nth.report)
