@@ -71,6 +71,7 @@ struct workers {
     struct worker *list;
     int count, reported, round;
     bool stopping;
+    int stop_signal; // while stopping: the last one sent
     void *ctx;
 };
 

@@ -101,6 +101,19 @@ is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'stop through any no
 ok 'stops all of them' wait_for 5 state_is 0 stopped
 ok 'and every worker' all_dead
 
+# Many programs take a second signal for impatience and end without what the first one began.
+rm -f terms
+start 1 1 0 -- 'trap "echo TERM >>$FOLDER/terms" TERM; while :; do sleep 0.05; done'
+wait_for 10 has_event 0 workers-started
+node 0 stop --run run-1 --grace-ms 60000 >first.out &
+first=$!
+wait_for 10 test -s terms
+run node 0 stop --run run-1 --grace-ms 500
+is "$status" 0 'a second stop with a shorter grace'
+wait "$first"
+is "$(events 0 worker-exited | field signal)" SIGKILL 'shortens it'
+is "$(cat terms)" TERM 'and sends no second signal'
+
 # ---- a node is lost -----------------------------------------------------------------------------
 work="$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] &&
     [ "$DTCTL_ROUND" -gt 0 ] && exit 0; exec sleep 600'
