@@ -223,8 +223,8 @@ void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
         return;
     if (w->stopping && w->kill.loop && w->kill.due_ms <= loop_now_ms(w->loop) + grace_ms)
         return;
-    // A second reason to stop shortens the grace and no more: a worker that is writing its checkpoint
-    // takes the same signal again for impatience.
+    // A second reason to stop shortens the grace and no more: a worker that is writing its
+    // checkpoint takes the same signal again for impatience.
     bool news = !w->stopping || w->stop_signal != signal;
     w->stopping = true;
     w->stop_signal = signal;
