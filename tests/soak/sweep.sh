@@ -4,8 +4,8 @@
 # nth_call (tests/tools), and what must hold afterwards. Sourced after lib.sh by a script that
 # defines:
 #
-#     at_round K   sets how=(options of nth_call) and kind, its name, for the K-th round; and spared,
-#                  how many of the first calls are never hit
+#     at_round K   sets how=(options of nth_call), kind, its name, and spared, how many of the first
+#                  calls are never hit, for the K-th round
 #     at_kind KIND the same for a name
 #     judge        looks at $verb, $status and $at of the command that was hit; may call fault
 #
