@@ -44,9 +44,10 @@ on 1 touch /root/enough
 on 2 touch /root/enough
 wait "$operator"
 is "$?" 0 'the run ends well' || diag "$(tail -n 20 told.err)"
-is "$(cat here/node3.0 here/state/node3)" $'0\ntold' 'with what the host that is gone had written'
+is "$(cat here/node3.0 here/state/node3/node3)" $'0\ntold' \
+    'with what the host that is gone had written'
 is "$(cat here/node3.end)" 'round 0' "also after a grace of $GRACE s"
-is "$(cat here/state/node1 here/state/node2 here/node1.1)" $'told\ntold\n1' \
+is "$(cat here/state/node1/node1 here/state/node2/node2 here/node1.1)" $'told\ntold\n1' \
     'and what the others had'
 like "$(cat told.out)" 'lost +node3, and the run went on without it: node node3 is taken away' \
     'the last screen says why'

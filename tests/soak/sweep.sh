@@ -44,6 +44,8 @@ agents() { pgrep -f "$WORK/.dtctl/default/nodes/.* --node" >/dev/null; }
 no_agents() { ! agents; }
 field() { sed -n "s/^$2 = \"\{0,1\}\([^\"]*\).*/\1/p" "$1/run.toml" 2>/dev/null | head -n 1; }
 is_over() { [[ $(field "$1" state) == @(finished|failed|stopped|lost) ]]; }
+# On the nodes, too: they refuse a `down` that would lose results of which nothing is known here.
+forget_runs() { rm -rf .dtctl/default/runs .dtctl/default/nodes/*/runs; }
 newest() { find .dtctl/default/runs -mindepth 1 -maxdepth 1 2>/dev/null | sort | tail -n 1; }
 
 # ---- one command each ---------------------------------------------------------------------------
@@ -62,7 +64,7 @@ check_run() { # what a train that was hit has left
     [ ! -e "$run/run.toml" ] || is_over "$run" ||
         timeout -k 5 "$HANG_SECONDS_MAX" dtctl fetch "${run##*/}" >out/after.out 2>&1
     [ ! -e "$run/run.toml" ] || is_over "$run" || fault "the run stays $(field "$run" state)"
-    rm -rf .dtctl/default/runs
+    forget_runs
     pkill -9 -f "$WORK/.dtctl/default/nodes/.* --node"
 }
 
@@ -99,7 +101,7 @@ hit_fetch() {
     after fetch "${run##*/}"
     [ "$(find "$run/output" -name 'out*' -type f -size +3000c | wc -l)" = 2 ] ||
         fault 'results are missing'
-    rm -rf .dtctl/default/runs
+    forget_runs
 }
 
 hit_up() {
