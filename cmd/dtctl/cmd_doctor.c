@@ -125,7 +125,7 @@ static void check_ssh(struct doctor *d) {
          "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
 }
 
-// What provider aws needs before AWS can be asked.
+// Provider aws needs Terraform, credentials and a region before AWS can be asked.
 static void check_aws(struct doctor *d) {
     struct session *s = d->session;
     const struct config *c = s->config;

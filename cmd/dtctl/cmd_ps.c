@@ -155,7 +155,7 @@ static int run_ps(struct session *s, const struct cli_rest *rest, const void *fl
         line.round = -1;
         look_up(&line, &runs);
         line.unasked = was_unasked(&fleet, &line.run);
-        // What no node has any more is neither going nor to be had.
+        // A run that no node has any more does not go on, and its results cannot be fetched.
         bool gone = line.nodes_seen == 0 && !line.unasked;
         if (gone && !run_is_over(&line.run))
             line.state = "lost";

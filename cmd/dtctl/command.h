@@ -31,8 +31,8 @@ extern const struct render_program command_program;
 
 const struct command *command_find(const char *name);
 const char *const *command_names(void); // NULL-terminated
-// What followed "--" (or, without it, all arguments), as a line for a node's shell: one word is
-// that line; several are words, passed on as they are. "": nothing followed.
+// The arguments after "--" (without it, all of them) as a line for a node's shell. One word is that
+// line; several words are quoted, so that each arrives as it is. "": there are none.
 const char *command_line(struct arena *a, const struct cli_rest *rest);
 // All option tables, with the flags of every command: for the manual and completions.
 void command_all_options(struct option_set *set, struct arena *a);

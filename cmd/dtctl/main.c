@@ -107,7 +107,7 @@ static int check_arguments(const struct command *c, const struct cli_rest *rest,
     return 0;
 }
 
-// What no row can say by itself.
+// Rules that no single row of the option table can state.
 static int check_config(const struct config *c, struct err *e) {
     if (c->cluster.provider == CONFIG_LOCAL && !option_given(&c->set, "cluster.provider") &&
         c->hosts.list.count + c->hosts.host.count > 0)

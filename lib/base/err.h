@@ -48,7 +48,7 @@ struct err {
 };
 
 // All of them return -1 so that `return err_set(e, …)` is one line.
-// What an argument has of control characters, newlines too, is made visible (str_visible).
+// Control characters in an argument, newlines too, are made visible (str_visible).
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 // Appends ": <strerror(errno)>"; errno is read before anything else.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cannot work on AWS, whatever AWS says: rules between settings, and names that are none.
+// Settings that AWS is sure to refuse: rules between settings, and names that do not exist.
 #ifndef CLUSTER_AWS_RULES_H
 #define CLUSTER_AWS_RULES_H
 

@@ -165,8 +165,8 @@ struct scan {
 };
 
 static void remember(struct scan *c, const struct found *f, const char *typed, const char *value) {
-    // What has no key is this command's alone, and there an empty word is a variable that was not
-    // set. Where there is a key, it says that the file's value is not wanted.
+    // A flag without a key belongs to this command alone. An empty word there comes from a variable
+    // that was not set. Where there is a key, it says that the file's value is not wanted.
     if (!*value && !f->row->key)
         option_problem(c->s, place_of(typed), "the value is empty");
     // A flag may take the place of what the file says, and never that of another flag.
