@@ -347,7 +347,7 @@ void agent_elect_round(struct agent *a, const struct wire_msg *m) {
             election_self(&a->election, p->name, p->address, p->port);
     }
     election_facts(&a->election, &facts);
-    election_round(&a->election, &e, places, count, (int)m->members);
+    election_round(&a->election, clock_mono_ms(), &e, places, count, (int)m->members);
     free(e.voters);
     free(places);
 }

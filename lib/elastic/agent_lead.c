@@ -30,7 +30,7 @@ static void on_round(struct coordinator *c) {
     rendezvous_facts(r, &facts);
     coordinator_places(c, places, e->count);
     election_facts(&a->election, &facts);
-    election_round(&a->election, e, places, e->count, e->count);
+    election_round(&a->election, clock_mono_ms(), e, places, e->count, e->count);
     free(places);
 }
 

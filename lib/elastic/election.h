@@ -6,7 +6,7 @@
 //     election_open(&e, &config, now);     looks for a coordinator at its seeds, or founds
 //     election_join(&e, now, …)            JOINED came: it follows a coordinator, or is it
 //     election_word(&e, now, …)            the coordinator answered a beat
-//     election_round(&e, &electorate, …)   a round began, these are its nodes
+//     election_round(&e, now, …)           a round began, these are its nodes
 //     election_cut(&e, now)                the connection to the coordinator broke
 //     election_resumed(&e, now)            and another one goes on with the session
 //     election_lost(&e, now)               the coordinator has hung up, or will not have it back
@@ -151,7 +151,7 @@ void election_word_of_round(struct election *e, int64_t round_term, int round, b
 // Until when this agent's workers may live; INT64_MAX: nobody else could start others.
 int64_t election_lease(const struct election *e);
 // places: of the electorate's voters in order, or of the first ones; total: how many there are.
-void election_round(struct election *e, const struct electorate *electorate,
+void election_round(struct election *e, int64_t now_ms, const struct electorate *electorate,
                     const struct election_place *places, int place_count, int total);
 void election_facts(struct election *e, const struct election_facts *facts); // the higher ones
 void election_lost(struct election *e, int64_t now_ms);

@@ -68,7 +68,7 @@ int64_t election_lease(const struct election *e) {
     return election_is_alone(e) ? INT64_MAX : e->lease_ms;
 }
 
-void election_round(struct election *e, const struct electorate *electorate,
+void election_round(struct election *e, int64_t now_ms, const struct electorate *electorate,
                     const struct election_place *places, int place_count, int total) {
     int at = quorum_find(electorate, e->config.incarnation);
     struct election_place *all =
@@ -80,6 +80,7 @@ void election_round(struct election *e, const struct electorate *electorate,
     e->places = all;
     e->place_count = place_count;
     if (e->state != ELECTION_LOOK && electorate->count > 0) { // the coordinator has just said so
+        e->heard_ms = now_ms; // or this agent is it: the round's leases count from here on
         e->leader_round_term = electorate->term;
         e->leader_round = electorate->round;
     }

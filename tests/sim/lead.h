@@ -75,7 +75,8 @@ static void take_electorate(struct world *w, int at, struct message *m) {
                 places[i].port = k;
     }
     election_facts(&n->election, &m->facts);
-    election_round(&n->election, &m->electorate, places, m->electorate.count, m->electorate.count);
+    election_round(&n->election, clock_of(w, n), &m->electorate, places, m->electorate.count,
+                   m->electorate.count);
 }
 
 // The coordinator's own election knows of the round before anybody else does.

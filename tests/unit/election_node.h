@@ -81,7 +81,7 @@ TAP_UNUSED static void begin_round(struct election *e, int nodes, int leader,
     }
     voters[nodes - 1].rounds = rounds_of_last;
     election_facts(e, &facts);
-    election_round(e, &of, places, places_known, nodes);
+    election_round(e, T, &of, places, places_known, nodes);
 }
 
 // A node that is in a round of that many and has heard its coordinator (or is it) at T.

@@ -277,6 +277,30 @@ static void test_fence(void) {
     }
 }
 
+// A coordinator that was stopped for longer than its lease, starts a round as soon as it goes on, and
+// only then notices: the leases of that round begin with it.
+static void test_fence_of_own_round(void) {
+    struct election e;
+    int64_t late = T + LEASE + 100;
+    follow(&e, 1, 2, 1);
+    struct voter voters[] = {{.incarnation = 1, .rounds = QUORUM_THIS},
+                             {.incarnation = 2, .rounds = QUORUM_THIS}};
+    struct electorate of = {.term = TERM,
+                            .round = ROUND + 1,
+                            .committed = true,
+                            .holder = 1,
+                            .voters = voters,
+                            .count = 2};
+    struct election_place places[] = {place(1), place(2)};
+    election_round(&e, late, &of, places, 2, 2);
+    election_lost(&e, late);
+    drain(&e);
+    int64_t at = when(&e, late + 2 * LEASE, ELECTION_TAKE_OVER, 0);
+    ok(at >= late + LEASE, "it stands again when they are over");
+    ok(last[ELECTION_TAKE_OVER].fence_ms >= late + LEASE, "and starts nothing before that");
+    election_close(&e);
+}
+
 static void test_facts(void) {
     struct election e;
     struct election_facts own = {.attempt = ROUND, .restarts = 2, .crashes = 1};
@@ -339,6 +363,7 @@ int main(void) {
     test_majorities();
     test_counted();
     test_fence();
+    test_fence_of_own_round();
     test_facts();
     test_tie();
     return done_testing();
