@@ -135,18 +135,21 @@ static bool is_mine(struct arena *a, const struct node_args *args, const char *r
     return !owner || strcmp(owner, args->owner) == 0;
 }
 
-// With --force an agent that is still there is no hindrance.
+// With --force an agent that is still there is no hindrance. One whose run is over ends by itself.
 static int check_idle(struct arena *a, const struct node_args *args, const char *run,
                       struct err *e) {
     enum node_state state;
     int fd = -1;
+    int rc = 0;
     node_run_state(a, node_run_dir(a, args, run), &state, &fd);
+    if (fd >= 0 && !args->force && node_state_is_final(state))
+        rc = node_await_end(fd, NODE_STOP_MARGIN_MS, e);
+    else if (fd >= 0 && !args->force)
+        rc = err_set(e, ERR_BUSY, "run '%s' is %s (try: dtctl stop %s)", run,
+                     node_state_name(state), run);
     if (fd >= 0)
         close(fd);
-    if (fd >= 0 && !args->force)
-        return err_set(e, ERR_BUSY, "run '%s' is %s (try: dtctl stop %s)", run,
-                       node_state_name(state), run);
-    return 0;
+    return rc;
 }
 
 static int check_fetched(struct arena *a, const struct node_args *args, const char *run,
