@@ -70,6 +70,7 @@ like "$err" 'waiting for nodes present=1 expected=2 here: node1' 'the first says
 like "$err" '1 of 2 nodes came within 7 s' 'and in the end what was missing'
 on 1 python3 -c 'import socket, time
 s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1) # the agents before it have left connections
 s.bind(("0.0.0.0", 29400))
 s.listen()
 time.sleep(100)' &
