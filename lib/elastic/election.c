@@ -43,7 +43,8 @@
 //   voter has begun none and has left nobody behind that does. But it may have voted for another
 //   one that lives. So this counts only when all others that live agree; one that has been elected
 //   does not, nor does one that stands, before it gives its own term up. The same holds for one
-//   that has just been elected, and those that die before they have joined it.
+//   that has just been elected, and those that die before they have joined it. Votes that the dead
+//   gave each other use terms up: whoever stands goes past them, and stands anew for each new one.
 //
 // So a run whose agents died but for one goes on with that one, and with those that are started
 // again. Where a host does not answer (no power, no way to it), a majority is needed as ever. A
@@ -222,6 +223,13 @@ static bool *clear_yes(struct election *e) {
     return e->yes;
 }
 
+static int gone_count(const struct election *e) {
+    int n = 0;
+    for (int i = 0; i < e->electorate.count; i++)
+        n += e->gone[i] && !e->electorate.voters[i].dead;
+    return n;
+}
+
 static void enter(struct election *e, int64_t now_ms, enum election_kind stage) {
     e->stage = stage;
     e->ask_at_ms = now_ms;
@@ -229,9 +237,8 @@ static void enter(struct election *e, int64_t now_ms, enum election_kind stage) 
     e->fence_base_ms = last_word(e);
     if (stage != ASK_VOTE)
         return;
-    for (int i = 0; i < e->electorate.count; i++)
-        if (e->gone[i] && !e->electorate.voters[i].dead)
-            e->term_seen += TERMS_OF_THE_GONE;
+    e->gone_before = gone_count(e);
+    e->term_seen += (int64_t)e->gone_before * TERMS_OF_THE_GONE;
     e->term = ++e->term_seen;
     e->voted = e->config.incarnation;
     e->voted_ms = now_ms;
@@ -293,7 +300,19 @@ static bool agrees(const struct election *e) {
     return quorum_agrees(&e->electorate, e->yes) || election_is_unanimous(e);
 }
 
+// A voter that has gone since this agent stood may have elected another one of the gone in this term.
+static void stand_anew(struct election *e, int64_t now_ms) {
+    if (e->stage != ASK_VOTE || quorum_agrees(&e->electorate, e->yes) ||
+        gone_count(e) == e->gone_before)
+        return;
+    enter(e, now_ms, ASK_PREVOTE);
+    e->gathered = e->facts;
+}
+
 static void count(struct election *e, int64_t now_ms) {
+    if (!agrees(e))
+        return;
+    stand_anew(e, now_ms);
     if (!agrees(e))
         return;
     if (e->stage == ASK_PREVOTE) {

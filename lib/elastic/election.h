@@ -123,6 +123,7 @@ struct election {
     enum election_kind stage;
     int64_t fence_base_ms;
     bool *yes, *gone; // by voter; gone: its host says so, in time (election_take_gone)
+    int gone_before;  // how many were when it asked for votes
     struct election_facts gathered;
     int64_t step_ms;
     bool tried;                         // to join at the first seed without asking

@@ -258,6 +258,23 @@ static void test_counted(void) {
     }
 }
 
+// Others that die while it asks for votes may have elected one of them in the same term.
+static void test_gone_while_standing(void) {
+    struct election e;
+    struct election_place three = place(3), four = place(4);
+    follow_and_lose(&e, 2, 4, 1, true);
+    int64_t now = when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE);
+    tell(&e, now, 3, ASK_PREVOTE, true, LEASE);
+    drain(&e);
+    is_int(e.term, 2, "it stands in term 2");
+    election_nobody(&e, now, &three);
+    election_nobody(&e, now, &four);
+    drain(&e);
+    ok(count[ELECTION_TAKE_OVER] == 1 && last[ELECTION_TAKE_OVER].term > 2,
+       "alone it wins a later one, in which none of the gone can have won");
+    election_close(&e);
+}
+
 // Until when may workers live that the last coordinator has started?
 static void test_fence(void) {
     static const int64_t ages[][2] = {{LEASE, LEASE}, {100, LEASE}, {LEASE, 0}, {INT64_MAX, 900}};
@@ -362,6 +379,7 @@ int main(void) {
     test_cut_off();
     test_majorities();
     test_counted();
+    test_gone_while_standing();
     test_fence();
     test_fence_of_own_round();
     test_facts();
