@@ -139,7 +139,7 @@ const struct command cmd_completion = {
                      "dtctl.toml(5).",
              .examples = "source <(dtctl completion bash)\n",
              .words = render_shells},
-    .marks = COMMAND_ANY_CONFIG,
+    .marks = COMMAND_ANY_CONFIG | COMMAND_FOR_SHELL,
     .args_min = 1,
     .args_max = 1,
     .run = run_completion,

@@ -14,6 +14,7 @@
 enum {
     COMMAND_ANY_CONFIG = 1, // runs even when the configuration is wrong
     COMMAND_REST = 2,       // takes a command after "--" (or from the first argument on)
+    COMMAND_FOR_SHELL = 4,  // its output is for a shell: nothing is remarked
 };
 
 // What a run function returns: 0 good, -1 with e set, or a process exit status of its own.

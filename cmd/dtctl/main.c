@@ -136,6 +136,9 @@ static int run_command(struct program *p, const struct command *c, int argc,
              : p->config.quiet ? LOG_WARN
                                : LOG_INFO,
              LOG_PLAIN);
+    const char *unknown = config_unknown_env(&p->config, environ);
+    if (*unknown && !(c->marks & COMMAND_FOR_SHELL))
+        log_warn("nothing reads these variables of the environment", "names=\"%s\"", unknown);
     if (bad && !((c->marks & COMMAND_ANY_CONFIG) && e.code == ERR_CONFIG)) {
         screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO,
                     p->config.json ? SCREEN_JSON : SCREEN_PLAIN, false);

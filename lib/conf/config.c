@@ -35,6 +35,24 @@ static const char *env_value(char *const *environ, const char *name) {
     return NULL;
 }
 
+const char *const config_worker_variables[] = {
+    "DTCTL_RUN",         "DTCTL_NODE",        "DTCTL_NODES",      "DTCTL_ROUND",
+    "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", "DTCTL_OUTPUT_DIR", "DTCTL_MODEL_DIR",
+    "DTCTL_STATE_DIR",   "DTCTL_CACHE_DIR",   "DTCTL_INPUT_*",    NULL};
+
+const char *config_unknown_env(const struct config *c, char *const *environ) {
+    // The build and the tests have these.
+    static const char *const build[] = {"DTCTL_ARCHIVES",    "DTCTL_BIN",    "DTCTL_BUILD",
+                                        "DTCTL_CACHE",       "DTCTL_PYTHON", "DTCTL_SRC",
+                                        "DTCTL_NO_UPSTREAM", "DTCTL_TEST_*", NULL};
+    enum { BUILD = sizeof build / sizeof build[0] - 1 };
+    const char *others[BUILD + sizeof config_worker_variables / sizeof config_worker_variables[0]];
+    memcpy(others, build, sizeof build);
+    if (env_value(environ, "DTCTL_RUN")) // called by a worker
+        memcpy(others + BUILD, config_worker_variables, sizeof config_worker_variables);
+    return option_unknown_env(&c->set, environ, others);
+}
+
 // The file may be absent, unless somebody named it.
 static int read_file(struct config *c, char *const *environ, struct err *e) {
     const char *name = env_value(environ, "DTCTL_CONFIG");

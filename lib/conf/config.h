@@ -136,6 +136,11 @@ struct config_verb {
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
                 char *const *environ, struct cli_rest *rest, struct err *e);
 
+// Variables that workers have from their agent: never an option's. "DTCTL_INPUT_*": so begin some.
+extern const char *const config_worker_variables[]; // NULL-terminated
+// DTCTL_… variables that nobody reads, in one line with what may be meant; "": none.
+const char *config_unknown_env(const struct config *c, char *const *environ);
+
 // Where `up` keeps its flags and variables for later commands: .dtctl/<cluster>/up.toml.
 const char *config_kept_path(const struct config *c);
 

@@ -242,16 +242,3 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
                      (struct option_place){place.source,
                                            arena_printf(s->arena, "%s %s", place.name, key), 0, 0});
 }
-
-void option_set_env(struct option_set *s, char *const *environ) {
-    for (size_t t = 0; t < s->table_count; t++)
-        for (size_t i = 0; i < s->tables[t].table->count; i++) {
-            const struct option_row *r = &s->tables[t].table->rows[i];
-            const char *name = option_row_env(s->arena, s, r);
-            size_t len = name ? strlen(name) : 0;
-            for (char *const *v = environ; name && *v; v++)
-                if (strncmp(*v, name, len) == 0 && (*v)[len] == '=' && (*v)[len + 1])
-                    option_apply(s, &s->tables[t], r, *v + len + 1, false,
-                                 (struct option_place){OPTION_ENV, name, 0, 0});
-        }
-}

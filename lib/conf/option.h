@@ -35,7 +35,8 @@ enum {
     OPTION_TABLES_MAX = 32,   // in one set
     OPTION_ITEMS_MAX = 16384, // elements of one list, map or set of records
     OPTION_NAME_BYTES_MAX = 128,
-    OPTION_PROBLEMS_MAX = 200 // described; further ones are counted
+    OPTION_ENV_BYTES_MAX = 1024, // of the list of unknown variables
+    OPTION_PROBLEMS_MAX = 200    // described; further ones are counted
 };
 
 // type, what is stored at offset, what a person sees in errors and help
@@ -234,6 +235,11 @@ void option_set_file(struct option_set *s, const char *name, const char *text, s
 void option_set_kept(struct option_set *s, const char *name, const char *text, size_t len);
 // environ is a NULL-terminated list of "NAME=value".
 void option_set_env(struct option_set *s, char *const *environ);
+// Names (never values) of the variables that begin with the prefix, have a value, and are neither a
+// row's nor one of others ("NAME", or "BEGINNING*"; NULL-terminated): each with the names that may
+// be meant, in one line. "": there are none.
+const char *option_unknown_env(const struct option_set *s, char *const *environ,
+                               const char *const *others);
 // One "train.epochs=3", as a flag or test gives it; place says who did. Problems are collected.
 void option_set_text(struct option_set *s, const char *assignment, struct option_place place);
 // 0 when no problem was collected, else -1 with ERR_CONFIG (ERR_USAGE if only flags are to blame)

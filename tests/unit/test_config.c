@@ -162,15 +162,12 @@ static void test_tables(void) {
     if (!is_int(option_check(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
         diag("%s", strbuf_cstr(&b));
     // Variables that the agent sets for workers are nobody's option.
-    static const char *const taken[] = {"DTCTL_RUN",         "DTCTL_NODE",        "DTCTL_NODES",
-                                        "DTCTL_OUTPUT_DIR",  "DTCTL_MODEL_DIR",   "DTCTL_STATE_DIR",
-                                        "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", NULL};
     int clashes = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
             const char *env = option_row_env(&a, &c.set, &c.set.tables[t].table->rows[i]);
-            for (int k = 0; env && taken[k]; k++)
-                clashes += strcmp(env, taken[k]) == 0 || str_starts(env, "DTCTL_INPUT_");
+            for (const char *const *w = config_worker_variables; env && *w; w++)
+                clashes += strcmp(env, *w) == 0 || str_starts(env, "DTCTL_INPUT_");
         }
     is_int(clashes, 0, "no option's variable is one of the workers'");
     strbuf_fini(&b);
@@ -391,6 +388,36 @@ static void test_load(void) {
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
 }
 
+// ---- variables that nobody reads ----
+static const char *unknown(const char *first, const char *second) {
+    char *environ_[] = {arena_strdup(&a, first), second ? arena_strdup(&a, second) : NULL, NULL};
+    config_open(&c, &a, "dtctl");
+    return config_unknown_env(&c, environ_);
+}
+
+static void test_unknown_env(void) {
+    is_str(unknown("DTCTL_NODES=secret", NULL),
+           "DTCTL_NODES (did you mean DTCTL_CLUSTER_NODES or DTCTL_TRAIN_NODES?)",
+           "a variable without its table: those that end so; never its value");
+    is_str(unknown("DTCTL_CLUSTER_NODE=3", NULL),
+           "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)", "a letter too few");
+    is_str(unknown("DTCTL_QQQQQQQQQQ=1", "DTCTL_\033[2J=1"), "DTCTL_QQQQQQQQQQ, DTCTL_\\x1b[2J",
+           "one that is like no other, and one that would drive the terminal");
+    is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "those that are read");
+    is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "", "an empty one, and another program's");
+    is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "", "a worker's, in a run");
+    is_str(unknown("DTCTL_OUTPUT_DIR=/d", NULL),
+           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)", "and outside of one");
+    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "", "those of build and tests");
+    char *many[1002] = {NULL};
+    for (int i = 0; i < 1001; i++)
+        many[i] = arena_printf(&a, "DTCTL_QQQQQQQQQQ_%d=1", i);
+    config_open(&c, &a, "dtctl");
+    const char *text = config_unknown_env(&c, many);
+    ok(strlen(text) < OPTION_ENV_BYTES_MAX + 32 && str_ends(text, " more"),
+       "a thousand of them: one short line");
+}
+
 // ---- dttrain ---------------------------------------------------------------------------------
 static const char *train(const char *words, char *const *environ_, struct train_config *t,
                          struct train_flags *f, struct option_set *s) {
@@ -458,6 +485,7 @@ int main(void) {
     test_init();
     test_verb();
     test_load();
+    test_unknown_env();
     test_train();
     arena_fini(&a);
     if (chdir("/") < 0 || file_remove_tree(folder, &e) < 0)
