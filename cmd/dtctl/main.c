@@ -138,7 +138,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
              LOG_PLAIN);
     const char *unknown = config_unknown_env(&p->config, environ);
     if (*unknown && !(c->marks & COMMAND_FOR_SHELL))
-        log_warn("nothing reads these variables of the environment", "names=\"%s\"", unknown);
+        log_warn(arena_printf(&p->arena, "environment: nothing reads %s", unknown), "%s", "");
     if (bad && !((c->marks & COMMAND_ANY_CONFIG) && e.code == ERR_CONFIG)) {
         screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO,
                     p->config.json ? SCREEN_JSON : SCREEN_PLAIN, false);
@@ -147,7 +147,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
     }
     err_clear(&e);
     int result = check_arguments(c, &rest, &e);
-    if (result == 0)
+    if (result == 0 && !(c->marks & COMMAND_ANY_CONFIG))
         result = check_config(&p->config, &e);
     if (result == 0)
         result = open_session(p, &e);

@@ -4,6 +4,7 @@
 #include "conf/render.h"
 #include "conf/render_row.h"
 
+#include <ctype.h>
 #include <string.h>
 
 const char *const render_shells[] = {"bash", "zsh", "fish", NULL};
@@ -14,6 +15,33 @@ static bool is_shown(const struct option_row *r, const char *verb) {
 
 static bool takes_path(const struct option_row *r) {
     return r->type == OPTION_PATH || r->type == OPTION_PATHS;
+}
+
+// Placeholders of what the program has on record; it lists the names when a shell asks.
+static const struct {
+    const char *placeholder, *list;
+} LISTS[] = {{"RUN", "runs"}, {"NODE", "nodes"}, {"NODES", "nodes"}, {"CLUSTER", "clusters"}};
+
+// "runs" of "[RUN]" or "auto|never|RUN"; NULL: nothing lists that.
+static const char *list_of(const struct render_program *p, const char *arg) {
+    for (size_t i = 0; p->verbs && i < sizeof LISTS / sizeof LISTS[0]; i++) {
+        size_t len = strlen(LISTS[i].placeholder);
+        for (const char *at = arg; at && (at = strstr(at, LISTS[i].placeholder)); at += len)
+            if ((at == arg || !isalpha((unsigned char)at[-1])) && !isalpha((unsigned char)at[len]))
+                return LISTS[i].list;
+    }
+    return NULL;
+}
+
+// "auto never" of "auto|never|RUN".
+static void add_literals(struct strbuf *out, const char *arg) {
+    for (size_t len; arg && strchr(arg, '|') && *arg; arg += len + (arg[len] == '|')) {
+        len = strcspn(arg, "|");
+        if (strspn(arg, "abcdefghijklmnopqrstuvwxyz") == len)
+            strbuf_addf(out, " %.*s", (int)len, arg);
+        if (!arg[len])
+            break;
+    }
 }
 
 // Text inside single quotes of a shell.
@@ -62,7 +90,7 @@ static bool bash_takes_value(const struct option_row *r) {
 
 // Branches on "command:word before": what a flag takes. A command's own flags come first.
 static void bash_values(struct strbuf *out, struct arena *a, const struct option_set *s,
-                        bool global) {
+                        const struct render_program *p, bool global) {
     for (struct render_each x = {0}; render_next(&x, s);) {
         const struct option_row *r = x.row;
         if (!bash_takes_value(r) || option_row_has_verb(r, NULL) != global)
@@ -75,14 +103,33 @@ static void bash_values(struct strbuf *out, struct arena *a, const struct option
             strbuf_adds(out, "' -- \"$word\")");
         } else if (takes_path(r)) {
             strbuf_adds(out, "$(compgen -f -- \"$word\")");
+        } else if (list_of(p, r->arg)) {
+            strbuf_adds(out, "$(compgen -W \"");
+            add_literals(out, r->arg);
+            strbuf_addf(out, " $(_%s_list %s)\" -- \"$word\")", p->name, list_of(p, r->arg));
         }
         strbuf_adds(out, ")\n        return\n        ;;\n");
     }
 }
 
+// Bash cuts --cluster=NAME into three words.
+static const char BASH_LIST[] = "_%s_list() {\n"
+                                "    local words=() i\n"
+                                "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                                "        case ${COMP_WORDS[i]} in\n"
+                                "        =) words[${#words[@]} - 1]+==${COMP_WORDS[++i]} ;;\n"
+                                "        *) words+=(\"${COMP_WORDS[i]}\") ;;\n"
+                                "        esac\n"
+                                "    done\n"
+                                "    %s completion \"$1\" -- \"${words[@]}\" 2>/dev/null\n"
+                                "}\n";
+
 static void bash(struct strbuf *out, struct arena *a, const struct option_set *s,
                  const struct render_program *p) {
-    strbuf_addf(out, "# bash completion of %s\n_%s() {\n", p->name, p->name);
+    strbuf_addf(out, "# bash completion of %s\n", p->name);
+    if (p->verbs)
+        strbuf_addf(out, BASH_LIST, p->name, p->name);
+    strbuf_addf(out, "_%s() {\n", p->name);
     strbuf_adds(out, "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} "
                      "verb= i\n"
                      "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -90,35 +137,46 @@ static void bash(struct strbuf *out, struct arena *a, const struct option_set *s
     add_verbs(out, p);
     strbuf_adds(out, " \" in *\" ${COMP_WORDS[i]} \"*) verb=${COMP_WORDS[i]}; break ;; esac\n"
                      "    done\n"
+                     "    [[ $word == = ]] && word=\n"
+                     "    [[ $before == = ]] && before=${COMP_WORDS[COMP_CWORD-2]}\n"
                      "    COMPREPLY=()\n"
                      "    case $verb:$before in\n");
-    bash_values(out, a, s, false);
-    bash_values(out, a, s, true);
+    bash_values(out, a, s, p, false);
+    bash_values(out, a, s, p, true);
     strbuf_adds(out, "    esac\n    case $verb in\n    '') COMPREPLY=($(compgen -W '");
     add_verbs(out, p);
     add_flags(out, s, NULL);
     strbuf_adds(out, "' -- \"$word\")) ;;\n");
     for (const struct render_verb *const *v = p->verbs; v && *v; v++) {
-        strbuf_addf(out, "    %s) COMPREPLY=($(compgen -W '", (*v)->name);
+        const char *list = list_of(p, (*v)->args);
+        strbuf_addf(out, "    %s) COMPREPLY=($(compgen -W \"", (*v)->name);
         add_words(out, (*v)->words);
         add_flags(out, s, (*v)->name);
-        strbuf_adds(out, "' -- \"$word\")) ;;\n");
+        if (list)
+            strbuf_addf(out, " $(_%s_list %s)", p->name, list);
+        strbuf_adds(out, "\" -- \"$word\")) ;;\n");
     }
     strbuf_addf(out, "    esac\n}\ncomplete -o default -F _%s %s\n", p->name, p->name);
 }
 
 // ---- zsh -------------------------------------------------------------------------------------
 // '--flag=[help]:arg:action' for _arguments.
-static void zsh_flag(struct strbuf *out, struct arena *a, const struct option_row *r) {
+static void zsh_flag(struct strbuf *out, struct arena *a, const struct render_program *p,
+                     const struct option_row *r) {
     struct strbuf b = {0};
-    for (const char *p = r->help; *p; p++) { // brackets and colons have a meaning there
-        if (*p == '[' || *p == ']' || *p == ':' || *p == '\\')
+    for (const char *h = r->help; *h; h++) { // brackets and colons have a meaning there
+        if (*h == '[' || *h == ']' || *h == ':' || *h == '\\')
             strbuf_addc(&b, '\\');
-        strbuf_addc(&b, *p);
+        strbuf_addc(&b, *h);
     }
     bool value = r->type != OPTION_BOOL;
-    const char *action = takes_path(r) ? "_files" : " ";
-    if (r->choices) {
+    const char *action = takes_path(r) ? "_files" : " ", *list = list_of(p, r->arg);
+    if (list) {
+        struct strbuf w = {0};
+        add_literals(&w, r->arg);
+        action = arena_printf(a, "{ _%s_list %s%s }", p->name, list, strbuf_cstr(&w));
+        strbuf_fini(&w);
+    } else if (r->choices) {
         struct strbuf w = {0};
         add_words(&w, r->choices);
         action = arena_printf(a, "(%s)", strbuf_cstr(&w) + 1);
@@ -135,21 +193,29 @@ static void zsh_flag(struct strbuf *out, struct arena *a, const struct option_ro
 }
 
 static void zsh_flags(struct strbuf *out, struct arena *a, const struct option_set *s,
-                      const char *verb) {
+                      const struct render_program *p, const char *verb) {
     for (struct render_each x = {0}; render_next(&x, s);)
         if (is_shown(x.row, verb))
-            zsh_flag(out, a, x.row);
+            zsh_flag(out, a, p, x.row);
 }
 
 static void zsh(struct strbuf *out, struct arena *a, const struct option_set *s,
                 const struct render_program *p) {
+    strbuf_addf(out, "#compdef %s\n", p->name);
+    if (p->verbs)
+        strbuf_addf(out,
+                    "_%s_list() {\n"
+                    "    compadd -- $@[2,-1] "
+                    "${(f)\"$(%s completion $1 -- $words[2,CURRENT-1] 2>/dev/null)\"}\n"
+                    "}\n",
+                    p->name, p->name);
     strbuf_addf(out,
-                "#compdef %s\n_%s() {\n"
+                "_%s() {\n"
                 "    local context state line verb\n"
                 "    local -A opt_args\n"
                 "    local -a verbs\n"
                 "    verbs=(\n",
-                p->name, p->name);
+                p->name);
     for (const struct render_verb *const *v = p->verbs; v && *v; v++) {
         strbuf_adds(out, "        ");
         add_quoted(out, arena_printf(a, "%s:%s", (*v)->name, (*v)->summary));
@@ -164,22 +230,25 @@ static void zsh(struct strbuf *out, struct arena *a, const struct option_set *s,
         struct strbuf w = {0};
         add_words(&w, (*v)->words);
         strbuf_addf(out, "    %s)\n        _arguments -s", (*v)->name);
-        zsh_flags(out, a, s, (*v)->name);
+        zsh_flags(out, a, s, p, (*v)->name);
         strbuf_adds(out, " \\\n            ");
         add_quoted(out, "1:command: ");
         strbuf_adds(out, " \\\n            ");
-        add_quoted(out, w.len ? arena_printf(a, "*:argument:(%s)", strbuf_cstr(&w) + 1)
-                              : "*:argument:_files");
+        const char *list = list_of(p, (*v)->args);
+        add_quoted(out, w.len  ? arena_printf(a, "*:argument:(%s)", strbuf_cstr(&w) + 1)
+                        : list ? arena_printf(a, "*:argument:{ _%s_list %s }", p->name, list)
+                               : "*:argument:_files");
         strbuf_adds(out, "\n        ;;\n");
         strbuf_fini(&w);
     }
     strbuf_adds(out, "    *)\n        _arguments -s");
-    zsh_flags(out, a, s, NULL);
+    zsh_flags(out, a, s, p, NULL);
     strbuf_addf(
         out,
         " \\\n            '1:command:{ _describe command verbs }'\n        ;;\n    esac\n}\n"
-        "compdef _%s %s\n",
-        p->name, p->name);
+        // As a file of fpath this text is the function's first call.
+        "if [[ $funcstack[1] == _%s ]]; then\n    _%s \"$@\"\nelse\n    compdef _%s %s\nfi\n",
+        p->name, p->name, p->name, p->name);
 }
 
 // ---- fish ------------------------------------------------------------------------------------
@@ -197,6 +266,10 @@ static void fish_flag(struct strbuf *out, const struct render_program *p,
         strbuf_adds(out, " -a '");
         add_words(out, r->choices);
         strbuf_addc(out, '\'');
+    } else if (list_of(p, r->arg)) {
+        strbuf_adds(out, " -a '");
+        add_literals(out, r->arg);
+        strbuf_addf(out, " (__%s_list %s)'", p->name, list_of(p, r->arg));
     }
     strbuf_adds(out, " -d ");
     add_quoted(out, r->help);
@@ -204,7 +277,15 @@ static void fish_flag(struct strbuf *out, const struct render_program *p,
 }
 
 static void fish(struct strbuf *out, const struct option_set *s, const struct render_program *p) {
-    strbuf_addf(out, "# fish completion of %s\ncomplete -c %s -f\n", p->name, p->name);
+    strbuf_addf(out, "# fish completion of %s\n", p->name);
+    if (p->verbs)
+        strbuf_addf(out,
+                    "function __%s_list\n"
+                    "    set -l words (commandline -opc)\n"
+                    "    %s completion $argv[1] -- $words[2..-1] 2>/dev/null\n"
+                    "end\n",
+                    p->name, p->name);
+    strbuf_addf(out, "complete -c %s -f\n", p->name);
     for (const struct render_verb *const *v = p->verbs; v && *v; v++) {
         strbuf_addf(out, "complete -c %s -n __fish_use_subcommand -a %s -d ", p->name, (*v)->name);
         add_quoted(out, (*v)->summary);
@@ -215,6 +296,10 @@ static void fish(struct strbuf *out, const struct option_set *s, const struct re
             add_words(out, (*v)->words);
             strbuf_adds(out, "'\n");
         }
+        if (list_of(p, (*v)->args))
+            strbuf_addf(out,
+                        "complete -c %s -n '__fish_seen_subcommand_from %s' -a '(__%s_list %s)'\n",
+                        p->name, (*v)->name, p->name, list_of(p, (*v)->args));
     }
     for (struct render_each x = {0}; render_next(&x, s);)
         if (x.row->flag && !(x.row->marks & OPTION_HIDDEN))

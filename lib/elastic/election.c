@@ -300,7 +300,8 @@ static bool agrees(const struct election *e) {
     return quorum_agrees(&e->electorate, e->yes) || election_is_unanimous(e);
 }
 
-// A voter that has gone since this agent stood may have elected another one of the gone in this term.
+// A voter that has gone since this agent stood may have elected another one of the gone in this
+// term.
 static void stand_anew(struct election *e, int64_t now_ms) {
     if (e->stage != ASK_VOTE || quorum_agrees(&e->electorate, e->yes) ||
         gone_count(e) == e->gone_before)
