@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 terraform {
-  required_version = ">= 1.6"
+  required_version = ">= 1.7, < 2.0"
 
   required_providers {
     aws = {

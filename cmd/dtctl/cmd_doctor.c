@@ -129,15 +129,17 @@ static void check_ssh(struct doctor *d) {
 static void check_aws(struct doctor *d) {
     struct session *s = d->session;
     const struct config *c = s->config;
-    const char *program = NULL, *region = NULL, *home = getenv("HOME");
+    const char *program = NULL, *version = NULL, *region = NULL, *home = getenv("HOME");
     const char *key = getenv("AWS_ACCESS_KEY_ID"), *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
     struct err e = {0};
     if (c->cluster.provider != CONFIG_AWS)
         return;
     if (terraform_program(s, &program, &e) < 0)
         find(d, BAD, "terraform", "install it, or name it in aws.terraform", "%s", e.text);
+    else if (terraform_version(s, program, &version, &e) < 0)
+        find(d, BAD, "terraform", "install another, or name it in aws.terraform", "%s", e.text);
     else
-        find(d, GOOD, "terraform", NULL, "%s", program);
+        find(d, GOOD, "terraform", NULL, "%s, version %s", program, version);
     err_clear(&e);
     if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(c, region, &e) < 0)
         find(d, BAD, "aws", "correct it; dtctl plan shows what it would be", "%s", e.text);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 terraform {
-  # import blocks with for_each
-  required_version = ">= 1.7"
+  required_version = ">= 1.7, < 2.0"
 
   required_providers {
     aws = {

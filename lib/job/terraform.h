@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define TERRAFORM_PROVIDER_VERSION "5.100.0" // infra/versions.tf
+
 enum { TERRAFORM_LOCK_TIMEOUT_S = 120, TERRAFORM_PROBLEM_BYTES_MAX = 1500 };
 
 struct terraform {
@@ -54,8 +56,10 @@ struct terraform_result {
 // Whether anything was ever made from here: then the folder has variables.
 bool terraform_was_used(struct session *s);
 const char *terraform_vars_path(struct session *s);
-// The program that aws.terraform names, else terraform or tofu on PATH.
+// The program that aws.terraform names, else terraform or tofu on PATH. terraform_program.c
 int terraform_program(struct session *s, const char **program, struct err *e);
+// Its version; ERR_CONFIG, which names it, when it will not do. Both in the session's arena.
+int terraform_version(struct session *s, const char *program, const char **version, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.
 int terraform_open(struct terraform *t, struct session *s, const char *region, struct err *e);
 // root is "infra" or "infra/sweep"; args come after -chdir and end with NULL. 0 when it ran to its
@@ -102,6 +106,20 @@ bool terraform_refused_bucket(const struct terraform *t, const char *words, stru
 
 // The words of a line that says what went wrong; NULL when it says something else.
 const char *terraform_problem(struct arena *a, const struct terraform_line *l);
+
+// AWS's provider, once for all clusters of this user. terraform_store.c
+struct terraform_store {
+    struct terraform *terraform;
+    const char *folder; // NULL: there is none
+    const char *option; // of init, to take the provider from there; NULL: it is not there
+    int lock;           // held while it is fetched; -1: not held
+};
+// Waits while another dtctl fetches it. keep comes after a good init, close in any case.
+int terraform_store_open(struct terraform_store *store, struct terraform *t, struct err *e);
+void terraform_store_keep(struct terraform_store *store, const char *root);
+void terraform_store_close(struct terraform_store *store);
+// Whether the provider of this root is where its folder says.
+bool terraform_store_serves(const struct terraform *t, const char *root);
 
 // The folder's contents. terraform_folder.c
 int terraform_folder_fill(struct terraform *t, const char *region, struct err *e);

@@ -9,9 +9,11 @@
 #include "job/unpack.h"
 #include "sys/file.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -30,40 +32,7 @@ bool terraform_was_used(struct session *s) {
     return file_exists(terraform_vars_path(s));
 }
 
-// ---- the program -------------------------------------------------------------------------------
-
-static const char *on_path(struct arena *a, const char *name) {
-    const char *path = getenv("PATH");
-    char **folders = NULL;
-    size_t count = str_split(a, path ? path : "/usr/local/bin:/usr/bin:/bin", ':', &folders);
-    for (size_t i = 0; i < count; i++) {
-        const char *file = file_join(a, folders[i][0] ? folders[i] : ".", name);
-        if (access(file, X_OK) == 0)
-            return file;
-    }
-    return NULL;
-}
-
-int terraform_program(struct session *s, const char **program, struct err *e) {
-    struct arena *a = s->arena;
-    const char *wanted = s->config->aws.terraform;
-    if (wanted[0]) {
-        *program = strchr(wanted, '/') ? wanted : on_path(a, wanted);
-        if (*program && access(*program, X_OK) == 0)
-            return 0;
-        return err_set(e, ERR_NOT_FOUND, "%s: there is no program '%s'",
-                       config_where(s->config, "aws.terraform"), wanted);
-    }
-    *program = on_path(a, "terraform");
-    if (!*program)
-        *program = on_path(a, "tofu");
-    if (*program)
-        return 0;
-    return err_set(e, ERR_NOT_FOUND,
-                   "neither terraform nor tofu is on PATH; provider aws needs one of them: install "
-                   "OpenTofu or Terraform 1.7 or newer with your system's packages, or put the one "
-                   "file somewhere and name it in aws.terraform");
-}
+// ---- the environment ---------------------------------------------------------------------------
 
 // The caller's environment without what would change what these calls mean.
 static void make_env(struct terraform *t) {
@@ -75,7 +44,7 @@ static void make_env(struct terraform *t) {
     size_t n = 0, count = 0;
     while (environ[count])
         count++;
-    t->env = arena_new(a, const char *, count + 6);
+    t->env = arena_new(a, const char *, count + 7);
     for (size_t i = 0; i < count; i++) {
         bool drop = false;
         for (size_t k = 0; dropped[k]; k++)
@@ -85,6 +54,8 @@ static void make_env(struct terraform *t) {
     }
     t->env[n++] = "TF_IN_AUTOMATION=1";
     t->env[n++] = "CHECKPOINT_DISABLE=1";
+    // The lock file is one of dtctl's own folder: a cache that the user has set serves without it.
+    t->env[n++] = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1";
     if (!getenv("GOGC")) // AWS's provider spends a third of its time on collecting garbage
         t->env[n++] = "GOGC=400";
     if (profile[0])
@@ -148,8 +119,8 @@ static int write_backend(struct terraform *t, const char *root, const char *text
     return file_write_atomic(path, text, strlen(text), 0600, e);
 }
 
-static int init(struct terraform *t, const char *root, struct err *e) {
-    static const char *const args[] = {"init", "-no-color", "-input=false", "-reconfigure", NULL};
+static int run_init(struct terraform *t, const char *root, const char *option, struct err *e) {
+    const char *args[] = {"init", "-no-color", "-input=false", "-reconfigure", option, NULL};
     struct terraform_result r;
     const char *words;
     if (terraform_run_words(t, root, args, &words, &r, e) < 0)
@@ -160,18 +131,35 @@ static int init(struct terraform *t, const char *root, struct err *e) {
         return -1;
     terraform_failure(t, &r, "preparing terraform (init)", e);
     if (!r.interrupted && strstr(r.problem, "provider"))
-        err_wrap(e, "without internet, terraform needs the provider hashicorp/aws 5.100.0 in a "
-                    "mirror that its configuration (TF_CLI_CONFIG_FILE) names");
+        err_wrap(e, "without internet, terraform needs the provider "
+                    "hashicorp/aws " TERRAFORM_PROVIDER_VERSION
+                    " in a mirror that its configuration (TF_CLI_CONFIG_FILE) names");
     return -1;
 }
 
-// Whether the folder was made by this very dtctl, program and place of the state.
+static int init(struct terraform *t, const char *root, struct err *e) {
+    struct terraform_store store;
+    if (terraform_store_open(&store, t, e) < 0)
+        return -1;
+    int result = run_init(t, root, store.option, e);
+    if (result < 0 && store.option && strstr(e->text, "provider")) { // not of use to this program
+        err_clear(e);
+        result = run_init(t, root, NULL, e);
+    }
+    if (result == 0)
+        terraform_store_keep(&store, root);
+    terraform_store_close(&store);
+    return result;
+}
+
+// Whether the folder was made by this very dtctl, program and place of the state, and its provider
+// is still there.
 static bool is_current(struct terraform *t, const char *stamp_path, const char *stamp) {
     struct err ignored = {0};
     char *text;
     size_t len;
     return file_read(t->session->arena, stamp_path, STAMP_BYTES_MAX, &text, &len, &ignored) == 0 &&
-           strcmp(text, stamp) == 0;
+           strcmp(text, stamp) == 0 && terraform_store_serves(t, "infra");
 }
 
 // Terraform would begin anew elsewhere, and forget what it made.
@@ -225,12 +213,17 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
     const char *text = arena_strdup(s->arena, strbuf_cstr(&backend));
     strbuf_fini(&backend);
     const char *stamp_path = file_join(s->arena, t->folder, "stamp");
-    const char *stamp = arena_printf(s->arena, "%s\n%s\n%s", module, t->program, text);
+    struct stat st = {0}; // of a program that may be another one in its place
+    (void)stat(t->program, &st);
+    const char *stamp =
+        arena_printf(s->arena, "%s\n%s %" PRId64 " %" PRId64 "\n%s", module, t->program,
+                     (int64_t)st.st_size, (int64_t)st.st_mtim.tv_sec, text);
     if (is_current(t, stamp_path, stamp))
         return 0;
-    if (check_backend(t, text, e) < 0)
+    const char *version;
+    if (check_backend(t, text, e) < 0 || terraform_version(s, t->program, &version, e) < 0)
         return -1;
-    log_debug("preparing terraform's folder", "folder=%s", t->folder);
+    log_debug("preparing terraform's folder", "folder=%s version=%s", t->folder, version);
     if (unlink(stamp_path) < 0 && file_exists(stamp_path))
         return err_errno(e, ERR_SYS, "cannot remove '%s'", stamp_path);
     if (make_anew(t, text, e) < 0)
@@ -247,7 +240,7 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     aws_vars_backend(&backend, &local, "", "", state_from(a, root, state_name));
     int result = write_backend(t, root, strbuf_cstr(&backend), e);
     strbuf_fini(&backend);
-    if (result < 0 || file_exists(ready))
+    if (result < 0 || (file_exists(ready) && terraform_store_serves(t, root)))
         return result;
     return init(t, root, e);
 }

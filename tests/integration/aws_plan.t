@@ -21,13 +21,17 @@ run dtctl plan --instance-type g6.xlrage
 like "$status $err" '^0 .*did you mean g6.xlarge' 'a type that is not known has a near name'
 
 mkdir bin
-printf '#!/bin/sh\n' >bin/terraform
+# shellcheck disable=SC2016 # for the stand-in
+printf '#!/bin/sh\necho "{\\"terraform_version\\": \\"${VERSION-1.11.4}\\"}"\n' >bin/terraform
 chmod +x bin/terraform
 run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
 is "$status" 0 'doctor is content with a program, a region and credentials' || diag "$out"
-like "$out" "ok +terraform +$WORK/bin/terraform" 'it names the program'
+like "$out" "ok +terraform +$WORK/bin/terraform, version 1.11.4" 'it names the program'
 like "$out" 'ok +credentials +in the environment' 'and where credentials are'
 like "$out" 'ok +ssh login +by a key that dtctl up makes' 'no key of the user is needed'
+run env VERSION=1.5.7 PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
+like "$status $out" "bad +terraform +'$WORK/bin/terraform' is version 1.5.7; .*1.7 or newer" \
+    'one that is too old is found'
 sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
 run dtctl doctor
 is "$status" 1 'doctor without the program'
