@@ -12,11 +12,67 @@
 
 #include <string.h>
 
-// ---- ps ----------------------------------------------------------------------------------------
+// ---- looking again ------------------------------------------------------------------------------
 
-struct ps_flags {
-    bool all;
+struct look_flags {
+    bool all, watch;
+    int64_t every_ms;
 };
+
+#define LOOK_ROWS(verb)                                                                            \
+    {.flag = "watch",                                                                              \
+     .verbs = verb,                                                                                \
+     .type = OPTION_BOOL,                                                                          \
+     .text = "false",                                                                              \
+     .offset = offsetof(struct look_flags, watch),                                                 \
+     .marks = OPTION_NO_ENV,                                                                       \
+     .help = "Look again and again, until Ctrl-C; a terminal shows the newest look alone."},       \
+    {                                                                                              \
+        .flag = "every", .verbs = verb, .type = OPTION_DURATION, .text = "2s", .min = 100,         \
+        .max = 86400000, .offset = offsetof(struct look_flags, every_ms), .marks = OPTION_NO_ENV,  \
+        .arg = "TIME", .help = "With --watch: time between two looks."                             \
+    }
+
+typedef int look(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+                 struct err *e);
+
+// What is shown from here on takes the place of the last look.
+static void begin_look(struct session *s, const struct look_flags *f) {
+    static const char home[] = "\033[H\033[J";
+    if (f->watch && s->screen->style == SCREEN_TERMINAL && s->screen->out_is_terminal)
+        screen_write(s->screen, home, sizeof home - 1);
+    else if (f->watch)
+        screen_out(s->screen, "\n");
+}
+
+// Each look has memory of its own, as there may be many.
+static int look_once(struct session *s, look *fn, const struct cli_rest *rest,
+                     const struct look_flags *f, struct err *e) {
+    struct arena *kept = s->arena, own = {0};
+    s->arena = s->cluster.arena = &own;
+    int result = fn(s, rest, f, e);
+    s->arena = s->cluster.arena = kept;
+    arena_fini(&own);
+    return result;
+}
+
+static int look_again(struct session *s, look *fn, const struct cli_rest *rest,
+                      const struct look_flags *f, struct err *e) {
+    if (!f->watch)
+        return fn(s, rest, f, e);
+    while (!s->screen->broken) {
+        // Nodes that do not answer may do so at the next look.
+        if (look_once(s, fn, rest, f, e) < 0 && e->code != ERR_SOME_FAILED &&
+            e->code != ERR_NO_STATUS)
+            return -1;
+        err_clear(e);
+        if (session_pause(s, f->every_ms, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+// ---- ps ----------------------------------------------------------------------------------------
 
 static const struct option_row PS_ROWS[] = {
     {.flag = "all",
@@ -24,11 +80,12 @@ static const struct option_row PS_ROWS[] = {
      .verbs = "ps",
      .type = OPTION_BOOL,
      .text = "false",
-     .offset = offsetof(struct ps_flags, all),
+     .offset = offsetof(struct look_flags, all),
      .marks = OPTION_NO_ENV,
      .help = "Runs that are over, too."},
+    LOOK_ROWS("ps"),
 };
-static const struct option_table PS_TABLE = {"Ps", PS_ROWS, 1};
+static const struct option_table PS_TABLE = {"Ps", PS_ROWS, sizeof PS_ROWS / sizeof PS_ROWS[0]};
 
 // What is known about one run, from its record and from every node.
 struct ps_line {
@@ -125,10 +182,9 @@ static void show_run(struct session *s, const struct ps_line *l) {
         screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
-static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,
-                  struct err *e) {
+static int look_at_runs(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+                        struct err *e) {
     (void)rest;
-    const struct ps_flags *f = flags;
     struct inventory inv;
     struct fleet fleet = {0};
     struct node_runs runs = {0};
@@ -141,10 +197,13 @@ static int run_ps(struct session *s, const struct cli_rest *rest, const void *fl
         if (cluster_load(&s->cluster, &inv, e) < 0)
             return -1;
         fleet_open(&fleet, s, &inv, NULL, 0);
-        if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0)
+        if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0) {
+            fleet_close(&fleet);
             return -1;
-        fleet_report(&fleet);
+        }
     }
+    begin_look(s, f);
+    fleet_report(&fleet);
     for (size_t i = 0; i < count; i++) {
         struct ps_line line = {0};
         struct err ignored = {0};
@@ -175,12 +234,18 @@ static int run_ps(struct session *s, const struct cli_rest *rest, const void *fl
     return result;
 }
 
+static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,
+                  struct err *e) {
+    return look_again(s, look_at_runs, rest, flags, e);
+}
+
 const struct command cmd_ps = {
     .verb = {.name = "ps",
              .summary = "list runs and what state they are in",
-             .text = "Lists the runs that are going or whose results are still on the nodes."},
+             .text = "Lists the runs that are going or whose results are still on the nodes.",
+             .examples = "dtctl ps --watch   # looks again every two seconds\n"},
     .rows = &PS_TABLE,
-    .flags_bytes = sizeof(struct ps_flags),
+    .flags_bytes = sizeof(struct look_flags),
     .run = run_ps,
 };
 
@@ -273,9 +338,12 @@ static void show_node(struct session *s, const struct fleet_node *n, const struc
                    going->max_restarts, going->reason[0] ? ": " : "", going->reason);
 }
 
-static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,
-                      struct err *e) {
-    (void)flags;
+static const struct option_row STATUS_ROWS[] = {LOOK_ROWS("status")};
+static const struct option_table STATUS_TABLE = {"Status", STATUS_ROWS,
+                                                 sizeof STATUS_ROWS / sizeof STATUS_ROWS[0]};
+
+static int look_at_nodes(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+                         struct err *e) {
     struct inventory inv;
     struct fleet fleet;
     struct node_runs runs;
@@ -285,8 +353,11 @@ static int run_status(struct session *s, const struct cli_rest *rest, const void
             0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
-    if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0)
+    if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0) {
+        fleet_close(&fleet);
         return -1;
+    }
+    begin_look(s, f);
     screen_out(s->screen, "cluster %s, provider %s, %zu nodes, up since %s\n", inv.name,
                inv.provider, inv.count, inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
@@ -302,10 +373,17 @@ static int run_status(struct session *s, const struct cli_rest *rest, const void
     return result;
 }
 
+static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,
+                      struct err *e) {
+    return look_again(s, look_at_nodes, rest, flags, e);
+}
+
 const struct command cmd_status = {
     .verb = {.name = "status",
              .summary = "show the nodes, whether they answer, and what they do",
              .args = "[NODES]"},
+    .rows = &STATUS_TABLE,
+    .flags_bytes = sizeof(struct look_flags),
     .args_max = 1,
     .run = run_status,
 };
