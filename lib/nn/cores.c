@@ -55,6 +55,7 @@ void cores_share(struct cores *out, const cpu_set_t *allowed, const struct machi
         out->quota = true;
         most = (int)quota;
     }
+    out->most = most;
     out->threads = threads_wanted > 0 ? threads_wanted : most;
     // Fewer threads than CPUs: the system finds better ones than we could name.
     if (out->threads != share || out->quota || out->busy)

@@ -22,6 +22,7 @@ struct cores {
     int cpu[CORES_MAX]; // threads entries when pinned
     bool pinned;
     bool quota, busy; // why there are fewer threads than CPUs, or why they are not pinned
+    int most;         // what it would take by itself; more threads wait for each other
 };
 
 // Where this process may run; of more than CPU_SETSIZE processors the first ones.

@@ -11,10 +11,19 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { LENGTH_BYTES = 8, HEADER_ALIGN = 8 };
+
+// What torch.save() writes: a zip archive, or before PyTorch 1.6 a pickle.
+static bool is_pickle(const unsigned char *bytes) {
+    static const unsigned char zip[] = {'P', 'K', 3, 4};
+    enum { PICKLE_PROTO = 0x80, PICKLE_PROTOCOL_MAX = 5 };
+    return memcmp(bytes, zip, sizeof zip) == 0 ||
+           (bytes[0] == PICKLE_PROTO && bytes[1] <= PICKLE_PROTOCOL_MAX);
+}
 
 static int read_header(struct safetensors_file *f, struct arena *a, struct err *e) {
     struct stat st;
@@ -30,6 +39,10 @@ static int read_header(struct safetensors_file *f, struct arena *a, struct err *
     if (file_read_all(f->fd, length, sizeof length, e) < 0)
         return -1;
     uint64_t header_bytes = bytes_load(length, LENGTH_BYTES);
+    if (is_pickle(length) && header_bytes > SAFETENSORS_HEADER_BYTES_MAX)
+        return err_set(e, ERR_FORMAT,
+                       "a PyTorch archive, not safetensors: it runs code when it is read (write it "
+                       "anew with safetensors.torch.save_file)");
     if (header_bytes > SAFETENSORS_HEADER_BYTES_MAX || header_bytes > size - LENGTH_BYTES)
         return err_set(e, ERR_FORMAT,
                        "header length %llu is more than the file or the limit of %d bytes",

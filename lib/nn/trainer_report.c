@@ -93,6 +93,9 @@ static void say_hello(struct trainer *t) {
         : t->cores.busy  ? ", not pinned: others use this machine"
                          : ", not pinned",
         t->net.k->name, t->net.k->isa(t->net.ctx), comm_backend_name(t->comm), (long long)o->batch);
+    if (t->cores.threads > t->cores.most)
+        log_warn("more threads than CPUs: each operation waits for the last of them",
+                 "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);
 }
 
 void trainer_report_open(struct trainer *t) {
