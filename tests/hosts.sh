@@ -6,7 +6,7 @@
 #                                                         └─ node2  10.77.0.2  port 22 …
 #
 # Each host has its own network, mount and UTS namespace: own address, host name, host keys, /root,
-# /home, /tmp, /run and /dev/shm. There is no default route, so nothing leaves the machine. All of
+# /home, /tmp, /run and /dev/shm; with HOSTS_HOME, a folder, all have that as /root. There is no default route, so nothing leaves the machine. All of
 # it, processes too, lives in a process namespace of the script and ends with it, however it ends.
 
 HOSTS_NET=10.77.0
@@ -108,13 +108,14 @@ host_network() { # I
 # python needs stay visible, read-only.
 host_inside() { # I USER…
     local node=node$1 user path folders state=$WORK/node$1
+    local home=${HOSTS_HOME:-$state/root}
     folders=${PYTHON:+$(python_folders)} # asked before its home is covered
     shift
     hostname "$node"
-    mkdir -p "$state/root/.ssh" "$state/home" "$state/tmp" "$state/shared"
+    mkdir -p "$home/.ssh" "$state/home" "$state/tmp" "$state/shared"
     chmod 1777 "$state/tmp"
-    cp "$HOME/.ssh/id_ed25519.pub" "$state/root/.ssh/authorized_keys"
-    chmod 700 "$state/root" "$state/root/.ssh"
+    cp "$HOME/.ssh/id_ed25519.pub" "$home/.ssh/authorized_keys"
+    chmod 700 "$home" "$home/.ssh"
     for user; do
         mkdir -p "$state/home/$user/.ssh"
         cp "$HOME/.ssh/id_ed25519.pub" "$state/home/$user/.ssh/authorized_keys"
@@ -129,11 +130,11 @@ host_inside() { # I USER…
     host_sshd_config >/run/sshd_config
     for path in $folders; do
         [[ $path == "$TEST_HOME0"/* ]] || continue
-        mkdir -p "$state/shared/${path#/}" "$state/root/${path#"$TEST_HOME0"/}"
+        mkdir -p "$state/shared/${path#/}" "$home/${path#"$TEST_HOME0"/}"
         mount --bind "$path" "$state/shared/${path#/}"
         mount -o remount,bind,ro "$state/shared/${path#/}"
     done
-    mount --rbind "$state/root" "$TEST_HOME0"
+    mount --rbind "$home" "$TEST_HOME0"
     for path in $folders; do
         [[ $path != "$TEST_HOME0"/* ]] || mount --bind "$state/shared/${path#/}" "$path"
     done
@@ -179,7 +180,7 @@ host_start() {
     fi
     # The holder keeps the namespaces while sshd is stopped.
     export -f host_inside host_sshd_config python_folders
-    export WORK HOME PYTHON TEST_HOME0
+    export WORK HOME PYTHON TEST_HOME0 HOSTS_HOME
     # shellcheck disable=SC2016 # expanded inside
     ip netns exec "node$i" unshare --mount --uts --propagation private bash -c \
         'sleep infinity & echo $! >"$WORK/node$1/holder"; host_inside "$@"' \

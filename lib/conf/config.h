@@ -56,6 +56,7 @@ struct config_cluster {
 struct config_hosts {
     struct option_list list;    // "user@address[:port]", node sets allowed
     struct option_records host; // struct config_host
+    const char *root;           // on the nodes: absolute, or "~/…"
 };
 
 struct config_ssh {

@@ -11,7 +11,7 @@
 #define AT_HOST(field)  .offset = offsetof(struct config_host, field)
 #define AT_INPUT(field) .offset = offsetof(struct config_input, field)
 
-enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536 };
+enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 
 static const char *const providers[] = {"local", "hosts", "aws", NULL};
 static const char *const merges[] = {"always", "never", NULL};
@@ -73,6 +73,17 @@ static int check_host(const char *text, struct err *e) {
     if (!*address || at == text || strpbrk(text, " \t\r\n;|&$`'\"\\") || text[0] == '-' ||
         address[0] == '-')
         return err_set(e, ERR_CONFIG, "'%.100s' is not [USER@]ADDRESS[:PORT]", text);
+    return 0;
+}
+
+static int check_root(const char *text, struct err *e) {
+    const char *below = str_starts(text, "~/") ? text + 2 : text[0] == '/' ? text + 1 : "";
+    if (!*below || strlen(text) > ROOT_BYTES_MAX || strstr(text, "/../") || str_ends(text, "/..") ||
+        str_starts(below, "../") || strcmp(below, "..") == 0)
+        return err_set(e, ERR_CONFIG,
+                       "'%.100s' is not a folder of the nodes: give an absolute path or one that "
+                       "starts with ~/, without '..', of at most %d bytes",
+                       text, ROOT_BYTES_MAX);
     return 0;
 }
 
@@ -258,6 +269,14 @@ static const struct option_row rows[] = {
      AT(hosts.host),
      .record = &host_record,
      .help = "What is special about one machine; one that is not in hosts.list is added."},
+    {.key = "hosts.root",
+     .type = OPTION_STRING,
+     AT(hosts.root),
+     .text = "~/.dtctl",
+     .arg = "DIR",
+     .check = check_root,
+     .help = "Folder on the machines in which each node has its part, nodes/NAME; nodes may share "
+             "it. For a fast local disk instead of a home folder of a file server."},
     // ---- [ssh]
     {.key = "ssh.user",
      .type = OPTION_STRING,

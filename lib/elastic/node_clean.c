@@ -215,6 +215,13 @@ static void add_others(struct arena *a, const struct node_args *args, struct nam
     free(ids.items);
 }
 
+// Only when nothing else is there, and what it was made in when it was the last node's part.
+static void remove_root(struct arena *a, const char *root) {
+    const char *nodes = file_dir(a, root);
+    if (rmdir(root) == 0 && str_eq(file_base(nodes), "nodes") && rmdir(nodes) == 0)
+        rmdir(file_dir(a, nodes));
+}
+
 static int clean_all(struct arena *a, const struct node_args *args, struct names *others,
                      struct err *e) {
     static const char *const made[] = {"runs",  "cas",   "bin",    "tmp",   "inputs",
@@ -239,7 +246,7 @@ static int clean_all(struct arena *a, const struct node_args *args, struct names
     for (size_t i = 0; i < sizeof made / sizeof *made && rc == 0; i++)
         rc = remove_tree(file_join(a, args->root, made[i]), e);
     if (rc == 0)
-        rmdir(args->root); // only when nothing else is there
+        remove_root(a, args->root);
     return rc;
 }
 

@@ -47,6 +47,17 @@ static void keep_known(struct inventory_node *n, const struct inventory_node *wa
     n->memory_bytes = was->memory_bytes;
 }
 
+// The runs of a node that is up are where they are.
+static int check_root(const struct inventory_node *n, const struct inventory_node *was,
+                      struct err *e) {
+    if (n->transport == INVENTORY_LOCAL || strcmp(n->root, was->root) == 0)
+        return 0;
+    return err_set(e, ERR_EXISTS,
+                   "node '%s' is up below '%s', and would be below '%s' now (hosts.root); bring it "
+                   "down first (dtctl down)",
+                   n->name, was->root, n->root);
+}
+
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
                   struct err *e) {
     *out = (struct provider_diff){0};
@@ -76,8 +87,11 @@ int provider_diff(struct session *s, const struct provider *p, struct provider_d
             out->added[out->added_count++] = name;
         else
             out->kept[out->kept_count++] = name;
-        if (known >= 0)
-            keep_known(&out->wanted.nodes[i], &out->current.nodes[known]);
+        if (known < 0)
+            continue;
+        if (check_root(&out->wanted.nodes[i], &out->current.nodes[known], e) < 0)
+            return -1;
+        keep_known(&out->wanted.nodes[i], &out->current.nodes[known]);
     }
     for (size_t i = 0; i < out->current.count; i++)
         if (inventory_find(&out->wanted, out->current.nodes[i].name) < 0)

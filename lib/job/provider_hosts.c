@@ -41,7 +41,9 @@ static void fill(struct session *s, struct inventory_node *n, const struct nodes
                 : h         ? (int)h->port
                             : 0,
         .address = login->host, // until the node says how it is reached
-        .root = "~/.dtctl",
+        // Several nodes may have one home folder, of a file server: each has a part of its own.
+        .root = arena_printf(s->arena, "%s/nodes/%s", s->config->hosts.root,
+                             node_name(s->arena, s->config, login->host)),
         .host_key = h && h->host_key[0] ? h->host_key : NULL,
         .arch = "",
         .dtrun = "",
@@ -56,6 +58,9 @@ static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
                        "%s: provider hosts needs hosts (hosts.list = "
                        "[\"user@gpu[01-04].lab\"])",
                        config_where(c, "hosts.list"));
+    if (!c->hosts.root[0])
+        return err_set(e, ERR_CONFIG, "%s: '' is not a folder of the nodes",
+                       config_where(c, "hosts.root"));
     const char **texts =
         arena_new(s->arena, const char *, c->hosts.list.count + c->hosts.host.count);
     size_t count = c->hosts.list.count;
@@ -131,14 +136,14 @@ static int ask_address(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, "echo \"$SSH_CONNECTION\"", NULL, 0, on_address, n, e);
 }
 
-// Two names for one machine would share a folder and fight over it.
+// Two names for one machine would be two nodes with the same processors.
 static void find_twins(struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         for (size_t k = 0; k < i; k++) {
             struct fleet_node *a = &f->nodes[k], *b = &f->nodes[i];
             struct err e = {0};
             if (a->failed || b->failed || strcmp(a->info->address, b->info->address) != 0 ||
-                strcmp(a->facts.root, b->facts.root) != 0)
+                strcmp(a->facts.user, b->facts.user) != 0)
                 continue;
             err_set(&e, ERR_CONFIG, "it is the same machine and login as node '%s' (address %s)",
                     a->info->name, a->info->address);

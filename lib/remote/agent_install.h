@@ -35,7 +35,7 @@ struct node_facts {
 };
 
 struct agent_install_spec {
-    const char *root; // on the node; "~/.dtctl" or absolute
+    const char *root; // on the node; "~/…" or absolute
     const void *data; // dtrun's bytes, kept by the caller until the callback
     size_t size;
     const char *sha256; // 64 hex digits of data

@@ -52,7 +52,8 @@ none_left() {
 }
 idle() { [ -z "$(workers "$1")" ]; }
 agent() { # NODE: the agent's own process
-    on "$1" cat "/root/.dtctl/runs/${r##*/}/status.json" | grep -o '"pid":[0-9]*' | head -n 1 |
+    on "$1" cat "/root/.dtctl/nodes/node$1/runs/${r##*/}/status.json" |
+        grep -o '"pid":[0-9]*' | head -n 1 |
         cut -d: -f2
 }
 lines() { grep -c . "$r/metrics.jsonl" 2>/dev/null || true; }
@@ -252,9 +253,11 @@ after_leaderhost() {
     wait_for "$WAIT" host_answers 1
 }
 
-prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs /root/.dtctl/runs; }
+prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs "/root/.dtctl/nodes/node$n/runs"; }
 # What an old checkpoint leaves when it goes is taken, too.
-fill_disk() { on "$n" sh -c 'head -c 64M /dev/zero >>/root/.dtctl/runs/fill' 2>/dev/null; }
+fill_disk() {
+    on "$n" sh -c "head -c 64M /dev/zero >>/root/.dtctl/nodes/node$n/runs/fill" 2>/dev/null
+}
 told_of_disk() {
     fill_disk
     grep -q "could not keep a checkpoint.*rank=$((n - 1))" disk.err
@@ -264,7 +267,7 @@ fault_disk() {
     ok 'disk: four go on' trains
     is "$(rounds 4)" 1 'disk: without another round'
 }
-after_disk() { wait_for 10 on "$n" umount /root/.dtctl/runs; }
+after_disk() { wait_for 10 on "$n" umount "/root/.dtctl/nodes/node$n/runs"; }
 
 # What tells of training may be lost on the node of rank 0, and the others keep the checkpoints; but
 # the model at the end has to be there. The events of that node's agent are lost as well: another
@@ -282,7 +285,7 @@ fault_full() {
     while ! ended "$operator"; do # nor for what tells of the end, in the events' own last block
         fill_disk
         yes '' | head -c 4096 |
-            on "$n" tee -a "/root/.dtctl/runs/${r##*/}/events.jsonl" >/dev/null 2>&1
+            on "$n" tee -a "/root/.dtctl/nodes/node$n/runs/${r##*/}/events.jsonl" >/dev/null 2>&1
         sleep 0.05
     done &
     filler=$!
@@ -296,7 +299,7 @@ verdict_full() {
     ok 'full: nothing is left running' wait_for "$WAIT" none_left
     ok 'full: the checkpoint is here, from a node that has it' \
         test -s "$(find "$r/output/state" -name state.safetensors | tail -n 1)"
-    wait_for 10 on 1 umount /root/.dtctl/runs
+    wait_for 10 on 1 umount /root/.dtctl/nodes/node1/runs
 }
 
 # ---- one after the other ------------------------------------------------------------------------

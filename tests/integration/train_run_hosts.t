@@ -130,7 +130,7 @@ on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=300m tmpfs /root/.dt
 run dtctl up
 is "$status" 0 'up on a small disk'
 on 2 sh -c 'head -c 1G /dev/zero >/root/.dtctl/fill 2>/dev/null'
-run dtctl push tree --to /root/.dtctl/files/again
+run dtctl push tree --to files/again
 is "$status" 3 'push to a full disk'
 like "$err" 'node2.*([Nn]o space|free)' 'says which node, and why'
 unlike "$err" "error: node .?node1" 'and the other one is fine'
@@ -138,7 +138,7 @@ run dtctl train --name full --file tree -- true
 is "$status" 3 'train with a full disk on one node'
 like "$err" 'node2' 'names it'
 on 2 rm /root/.dtctl/fill
-run dtctl push tree --to /root/.dtctl/files/again
+run dtctl push tree --to files/again
 is "$status" 0 'and push goes on when there is room'
 dtctl down -q 2>/dev/null
 wait_for 10 on 2 umount /root/.dtctl

@@ -11,7 +11,7 @@ config() { # HOSTS…: a dtctl.toml that lists them
     printf '[cluster]\nprovider = "hosts"\n[ssh]\nconnect_timeout = "4s"\n[hosts]\nlist = [%s]\n' \
         "$(printf '"%s",' "$@")" >dtctl.toml
 }
-agent_at() { on "$1" sh -c 'ls /root/.dtctl/bin 2>/dev/null' | grep -c dtrun; }
+agent_at() { on "$1" sh -c 'ls /root/.dtctl/nodes/*/bin 2>/dev/null' | grep -c dtrun; }
 
 # ---- plan, up, status ---------------------------------------------------------------------------
 config "root@node[1-3]"
@@ -162,7 +162,7 @@ dtctl down -q >/dev/null 2>&1
 config root@node1 root@node2
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name kept -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RANK' 2>/dev/null)
-precious() { on "$1" test -s "/root/.dtctl/runs/$id/output/p-$(($1 - 1))"; }
+precious() { on "$1" test -s "/root/.dtctl/nodes/node$1/runs/$id/output/p-$(($1 - 1))"; }
 wait_for 20 precious 1 && wait_for 20 precious 2
 run dtctl up -y --host root@nosuchhost.invalid
 is "$status" 3 'a name that does not resolve'
@@ -178,7 +178,7 @@ run dtctl up -y --host root@node3
 is "$status" 0 'the new one first, then the results, then the old ones go' || diag "$err"
 is "$(cat .dtctl/default/runs/"$id"/output/p-*)" 'precious
 precious' 'nothing is lost'
-ok 'and nothing left' on 1 test ! -e /root/.dtctl
+ok 'and nothing left' on 1 test ! -e /root/.dtctl/nodes/node1
 run dtctl up -y --host root@node3 --host root@nosuchhost.invalid
 is "$status" 3 'one more, that never comes up'
 run dtctl up -y --host root@node3
@@ -215,7 +215,7 @@ is "$status $(cat .dtctl/default/runs/"$id"/output/p-0)" '0 precious' 'and can b
 run dtctl down
 is "$status" 0 'down of the other' || diag "$err"
 like "$err" "node1: this stays in dtctl's folder there, .*: extra" 'names what push put there'
-is "$(on 1 ls /root/.dtctl)" extra 'and leaves nothing else'
+is "$(on 1 ls /root/.dtctl/nodes/node1)" extra 'and leaves nothing else'
 
 config 'root@node[1-'
 run dtctl up

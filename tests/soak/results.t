@@ -40,7 +40,7 @@ dt() { # ARGUMENT…: a dtctl in the folder of this step
 nodes_of() { # RUN: the hosts' numbers, by rank
     sed -n 's/^nodes = //p' "$WORK/${folder[$1]}/.dtctl/default/runs/$1/run.toml" | grep -o '[0-9]'
 }
-on_node() { echo "$WORK/node$3/root/.dtctl/runs/$1/output/p-$2"; }
+on_node() { echo "$WORK/node$3/root/.dtctl/nodes/node$3/runs/$1/output/p-$2"; }
 holds() { [ "$(cat "$1" 2>/dev/null)" = "${figure[$2]}-$3" ]; }
 is_here() { # RUN RANK
     local file
@@ -111,7 +111,7 @@ begun() { local i; for ((i = 0; i < ranks[$run]; i++)); do is_there "$run" "$i" 
 over() { # RUN: by its nodes
     local i file
     for i in $(nodes_of "$1"); do
-        file=$WORK/node$i/root/.dtctl/runs/$1/status.json
+        file=$WORK/node$i/root/.dtctl/nodes/node$i/runs/$1/status.json
         grep -qE '"state":"(finished|failed|stopped)"' "$file" || return 1
     done
 }
@@ -190,7 +190,7 @@ step_lose() { # a node loses its part of a run, or all that dtctl has there
     if [ "$all" = 1 ]; then
         rm -rf "$WORK/node$lost/root/.dtctl"
     else
-        rm -rf "$WORK/node$lost/root/.dtctl/runs/$run"
+        rm -rf "$WORK/node$lost/root/.dtctl/nodes/node$lost/runs/$run"
     fi
 }
 
