@@ -5,6 +5,8 @@
 #include "cluster/aws_plan.h"
 #include "job/provider.h"
 
+#include <stdio.h>
+
 struct down_flags {
     const char *node;
     bool force, forget;
@@ -52,9 +54,11 @@ static void tell_runs(struct session *s, const struct provider_down_result *down
     size_t here = down->runs_here, none = down->runs_none;
     if (here + none == 0)
         return;
-    screen_note(s->screen, "%zu run%s %s results on this side, in %s; %zu %s none", here,
-                here == 1 ? "" : "s", here == 1 ? "has its" : "have their", s->cluster.runs_dir,
-                none, none == 1 ? "has" : "have");
+    char rest[48] = "";
+    if (none > 0)
+        snprintf(rest, sizeof rest, "; %zu %s none", none, none == 1 ? "has" : "have");
+    screen_note(s->screen, "%zu run%s %s results on this side, in %s%s", here, here == 1 ? "" : "s",
+                here == 1 ? "has its" : "have their", s->cluster.runs_dir, rest);
 }
 
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
