@@ -4,12 +4,13 @@
 
 #include "job/attend.h"
 #include "job/run_fleet.h"
+#include "job/tail.h"
 
 #include <unistd.h>
 
 struct logs_flags {
     bool follow;
-    int64_t rank;
+    int64_t rank, tail;
     const char *node;
 };
 
@@ -32,6 +33,17 @@ static const struct option_row ROWS[] = {
      .marks = OPTION_NO_ENV,
      .arg = "RANK",
      .help = "Only this rank; -1 shows all."},
+    {.flag = "tail",
+     .verbs = "logs",
+     .type = OPTION_INT,
+     .text = "-1",
+     .min = -1,
+     .max = TAIL_LINES_MAX,
+     .offset = offsetof(struct logs_flags, tail),
+     .marks = OPTION_NO_ENV,
+     .arg = "N",
+     .help = "Of what was printed before only the last N lines of each rank's stdout and stderr; "
+             "-1 shows all."},
     {.flag = "node",
      .verbs = "logs",
      .type = OPTION_STRING,
@@ -42,6 +54,20 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
+// With -f and --tail, what came before is one look, and what comes is shown from there on.
+static int attend(struct run_fleet *r, struct attend_options *o, bool follow, int *status,
+                  struct err *e) {
+    if (!follow || !o->tail)
+        return attend_run(&r->fleet, &r->run, o, status, e);
+    o->until_now = o->goes_on = true;
+    if (attend_run(&r->fleet, &r->run, o, status, e) < 0)
+        return -1;
+    if (run_is_over(&r->run))
+        return 0; // it has ended, and that was shown
+    o->tail = o->replay = o->until_now = o->goes_on = false;
+    return attend_run(&r->fleet, &r->run, o, status, e);
+}
+
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct logs_flags *f = flags;
     struct run_fleet r;
@@ -50,6 +76,9 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
         .only_node = f->node && f->node[0] ? f->node : NULL,
         .only_rank = (int)f->rank,
         .replay = true,
+        .reader = true,
+        .tail = f->tail >= 0,
+        .tail_lines = f->tail >= 0 ? (size_t)f->tail : 0,
         .until_now = !f->follow,
         .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
     };
@@ -65,7 +94,7 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     else
         o.offline = true;
     if (result == 0)
-        result = attend_run(&r.fleet, &r.run, &o, &status, e);
+        result = attend(&r, &o, f->follow && !o.offline, &status, e);
     fleet_close(&r.fleet);
     return result < 0 ? -1 : status;
 }
@@ -78,6 +107,7 @@ const struct command cmd_logs = {
                      "line with its node and rank. With -f it goes on until the run is over, as "
                      "train does: Ctrl-C leaves the run going.",
              .examples = "dtctl logs -f   # the newest run, live\n"
+                         "dtctl logs -f --tail 10   # its last lines, and what comes\n"
                          "dtctl logs --rank 0 RUN   # one rank of a certain run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct logs_flags),

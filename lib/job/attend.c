@@ -292,6 +292,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
     a->follow.until_now = o->until_now;
+    a->follow.goes_on = o->goes_on;
     if (result == 0 && o->launch)
         revive_init(&a->revive, o->launch, &a->follow);
     if (result == 0 && o->replace_nodes)
@@ -304,6 +305,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     revive_close(&a->revive);
     screen_erase(s->screen);
     timer_stop(&a->leave);
+    attend_view_tail(&a->view);
     *exit_status = 0;
     if (result == 0 && o->offline) {
         *exit_status = judge(a);
@@ -326,6 +328,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     if (result == 0 && (o->offline || o->until_now))
         result = check_rank(&a->follow.story, run, o->only_rank, e);
     replace_close(&a->replace);
+    attend_view_close(&a->view);
     follow_close(&a->follow);
     session_listen(s, NULL, NULL);
     return result;

@@ -20,6 +20,10 @@ struct attend_options {
     const char *only_node; // show lines of this node alone; NULL: all
     int only_rank;         // show lines of this rank alone; -1: all
     bool replay;           // show what came before, too
+    bool reader;           // end when nobody reads what is shown
+    bool tail;             // of all that is shown until the end only the last tail_lines of each
+    size_t tail_lines;     // rank's stdout and stderr
+    bool goes_on;          // with until_now: it is attended to once more, from there on
     bool until_now;        // end when everything up to now is here, unless the run is over
     bool offline;          // only what is on this side already
     bool again;            // results are brought although they were before

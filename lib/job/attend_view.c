@@ -10,6 +10,11 @@
 
 void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
     *v = (struct attend_view){.follow = f, .options = o};
+    tail_open(&v->tail, o->tail_lines);
+}
+
+void attend_view_close(struct attend_view *v) {
+    tail_close(&v->tail);
 }
 
 int64_t attend_view_ended_ms(const struct follow *f) {
@@ -76,15 +81,11 @@ static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
            b->file.local_rank == file->local_rank;
 }
 
-static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                    int rank, const char *line, size_t len) {
+static void show_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len) {
     struct attend_view *v = ctx;
     struct screen *screen = v->follow->session->screen;
     char label[VIEW_LABEL_BYTES_MAX];
-    if (is_bar_of(&v->bar, n, file))
-        v->bar.node = NULL;
-    if (!is_shown(v, n, rank))
-        return;
     make_label(v, n, file, rank, label);
     if (screen->style == SCREEN_JSON)
         line_json(v, n, rank, file, "line", line, len);
@@ -93,6 +94,21 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     else
         screen_words(screen, label, line, len,
                      file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
+}
+
+static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                    int rank, const char *line, size_t len) {
+    struct attend_view *v = ctx;
+    if (is_bar_of(&v->bar, n, file))
+        v->bar.node = NULL;
+    if (is_shown(v, n, rank) && v->options->tail)
+        tail_add(&v->tail, n, file, rank, line, len);
+    else if (is_shown(v, n, rank))
+        show_line(v, n, file, rank, line, len);
+}
+
+void attend_view_tail(struct attend_view *v) {
+    tail_give(&v->tail, show_line, v);
 }
 
 // Only kept here, however many come; on_tick shows the newest one.
@@ -127,7 +143,7 @@ static void tell_bar(struct attend_view *v, int64_t now) {
         screen_words(screen, label, b->text, b->len, b->file.kind == FOLLOW_STDERR);
 }
 
-static void show_line(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
+static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
     int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
     if (f->part != MIRROR_LINE)
@@ -141,7 +157,7 @@ void attend_view_replay(struct attend_view *v) {
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             struct err e = {0};
             struct follow_node *n = &v->follow->nodes[i];
-            if (mirror_replay(&n->mirror, kinds[k], show_line, n, &e) < 0)
+            if (mirror_replay(&n->mirror, kinds[k], show_kept, n, &e) < 0)
                 log_warn("an earlier log cannot be shown", "reason=\"%s\"", e.text);
         }
 }
@@ -383,7 +399,7 @@ static void on_tick(void *ctx) {
     struct follow *f = v->follow;
     struct screen *screen = f->session->screen;
     int64_t now = clock_mono_ms();
-    if (screen->broken && v->options->replay)
+    if (screen->broken && v->options->reader)
         f->leave = true; // `dtctl logs -f | head`: nobody reads any more
     if (v->muted)
         return;

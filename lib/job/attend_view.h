@@ -7,6 +7,7 @@
 #include "job/attend.h"
 #include "job/follow.h"
 #include "job/rescue.h"
+#include "job/tail.h"
 
 enum {
     VIEW_FIGURES_MAX = 8,
@@ -50,12 +51,16 @@ struct attend_view {
     struct view_training training;
     int64_t drawn_ms;
     struct rescue rescue;
+    struct tail tail;
     bool muted; // somebody is leaving: what comes is kept, and not shown
 };
 
 void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
 // Shows the lines that are on this side already.
 void attend_view_replay(struct attend_view *v);
+// Shows the lines that were held back, with options->tail.
+void attend_view_tail(struct attend_view *v);
+void attend_view_close(struct attend_view *v);
 // When the last agent said that the run was over (wall clock), or now.
 int64_t attend_view_ended_ms(const struct follow *f);
 

@@ -28,7 +28,8 @@ static void node_over(struct follow_node *n) {
     n->over = true;
     n->lost_ms = 0;
     timer_stop(&n->retry);
-    mirror_flush(&n->mirror, follow_take_line, n);
+    if (!f->goes_on || follow_is_final(n->state))
+        mirror_flush(&n->mirror, follow_take_line, n);
     // An agent that vanished says nothing about the others, nor does one that left them.
     bool left =
         f->story.nodes[n->index].announced && strcmp(n->state, node_state_name(NODE_STOPPED)) == 0;

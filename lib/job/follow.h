@@ -78,6 +78,7 @@ struct follow {
     struct arena scratch; // of one line
     struct timer tick;
     bool until_now; // ask the nodes for what they have, and not for more
+    bool goes_on;   // with until_now: lines that are not complete are left to who goes on
     bool replaying; // old events are only told to the story
     bool awaits;    // lost nodes may come back as other machines
     int held;       // transfers that follow_wait waits for

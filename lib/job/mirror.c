@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -124,6 +125,30 @@ static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
     return result;
 }
 
+static int compare_files(const void *x, const void *y) {
+    const struct mirror_file *a = *(const struct mirror_file *const *)x,
+                             *b = *(const struct mirror_file *const *)y;
+    if (a->file.attempt != b->file.attempt)
+        return a->file.attempt < b->file.attempt ? -1 : 1;
+    if (a->file.local_rank != b->file.local_rank)
+        return a->file.local_rank < b->file.local_rank ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+// A folder gives its names in any order; attempts are shown one after the other.
+static void sort_files(struct mirror *m) {
+    struct arena a = {0};
+    struct mirror_file **all = arena_new(&a, struct mirror_file *, m->count + 1), **at = &m->files;
+    size_t count = 0;
+    for (struct mirror_file *f = m->files; f; f = f->next)
+        all[count++] = f;
+    qsort(all, count, sizeof *all, compare_files);
+    for (size_t i = 0; i < count; i++, at = &(*at)->next)
+        *at = all[i];
+    *at = NULL;
+    arena_fini(&a);
+}
+
 static int read_begin(struct mirror *m, struct err *e) {
     struct arena a = {0};
     const char *path = file_join(&a, m->dir, BEGIN);
@@ -147,7 +172,10 @@ static int read_begin(struct mirror *m, struct err *e) {
 
 int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
     *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
-    return scan(m, "", 0, e) < 0 ? -1 : read_begin(m, e);
+    if (scan(m, "", 0, e) < 0)
+        return -1;
+    sort_files(m);
+    return read_begin(m, e);
 }
 
 void mirror_close(struct mirror *m) {

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# logs --tail: the last lines of every rank, of runs that are over and of runs that go on.
+# shellcheck disable=SC2016,SC2317 # workers expand their own variables; functions are called by ok
+source "${0%/*}/../lib.sh"
+
+dtctl up >made.log 2>&1 || diag "$(cat made.log)"
+dtctl train --name over --nproc-per-node 2 -- \
+    sh -c 'for i in $(seq 100); do echo "out $i of $RANK"; echo "err $i of $RANK" >&2; done' \
+    >over.log 2>&1 || diag "$(cat over.log)"
+
+run dtctl logs --tail 2 over
+is "$status" 0 'logs --tail of a run that is over'
+is "$(grep -c 'out ' <<<"$out"):$(grep -c 'err ' <<<"$err")" 8:8 'two lines of each stream of four ranks'
+is "$(grep -o 'out .*' <<<"$out" | paste -sd ,)" \
+    "$(for r in 0 1 2 3; do echo "out 99 of $r,out 100 of $r"; done | paste -sd ,)" \
+    'the last ones, rank by rank'
+run dtctl logs --tail 3 --rank 2 over
+is "$out" $'out 98 of 2\nout 99 of 2\nout 100 of 2' 'of one rank'
+run dtctl logs --tail 0 over
+is "$status:$out" 0: 'none of them'
+run dtctl logs --tail 1000 over
+is "$(grep -c 'out ' <<<"$out")" 400 'more than there are: all'
+run dtctl logs over
+is "$(grep -c 'out ' <<<"$out")" 400 'and without it all'
+run dtctl logs --tail 1 --json over
+is "$(grep -c '"event":"line"' <<<"$out")" 8 'in JSON, too'
+run dtctl logs --tail 1 -f over
+is "$(grep -c 'out 100' <<<"$out")" 4 'with -f, too'
+run dtctl logs --tail -2 over
+is "$status" 2 'less than none is refused'
+
+# One that goes on: five lines, half a line, and the rest when it is told so.
+dtctl train -d --name going --nodes 1 -- sh -c \
+    'seq 5; printf "half "; echo ready >&2; while [ ! -e "$0" ]; do sleep 0.05; done
+     echo line; seq 6 8' "$WORK/go" >going.log 2>&1 || diag "$(cat going.log)"
+ready() { dtctl logs going 2>&1 | grep -q ready; }
+ok 'a run goes on' wait_for 60 ready
+run dtctl logs --tail 2 going
+is "$out" $'5\nhalf ' 'logs --tail of it: the last lines, and what there is of one'
+dtctl logs --tail 2 -f going >follow.out 2>follow.err &
+follower=$!
+ok 'with -f the last lines come at once' wait_for 60 grep -qx 5 follow.out
+touch go
+ok 'and it ends with the run' wait "$follower"
+is "$(head -n 6 follow.out)" $'4\n5\nhalf line\n6\n7\n8' 'every later line comes once, and whole'
+run dtctl logs -f --tail 1 going
+like "$out" '^8' 'a run that ended before'
+dtctl train -d --name long --nodes 1 -- sh -c 'while echo x; do sleep 0.02; done' >/dev/null 2>&1
+run timeout 60 bash -c 'dtctl logs -f --tail 1 long | head -n 3'
+is "$status:$out" $'0:x\nx\nx' 'a reader that goes ends it'
+run dtctl stop long
+is "$status" 0 'and the run goes on until it is stopped'
+
+# Attempts follow one another.
+dtctl train --name twice --nodes 1 --max-restarts 3 -- sh -c \
+    'echo "attempt $TORCHELASTIC_RESTART_COUNT"; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ]' \
+    >twice.log 2>&1 || diag "$(cat twice.log)"
+run dtctl logs twice
+is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 0,attempt 1,attempt 2' \
+    'attempts are shown in their order'
+run dtctl logs --tail 2 twice
+is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 1,attempt 2' 'and the last lines are the newest'
+done_testing
