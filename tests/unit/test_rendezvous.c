@@ -439,6 +439,18 @@ static void test_blame(void) {
     rendezvous_facts(r, &facts);
     is_int(facts.crashes, 0, "and is no crash then");
     rendezvous_close(r);
+    r = rendezvous_open(&c, 0);
+    int x = join(r, 0, "x", -1, 1), y = join(r, 0, "y", -1, 1);
+    join(r, 0, "s", -1, 1);
+    rendezvous_failed(r, 100, x, 0, "rank 0 ended with 1");
+    rendezvous_facts(r, &facts);
+    is_int(facts.restarts, 0, "while it may be excused, no other coordinator is to count it");
+    is_int(facts.crashes, 0, "nor as a crash");
+    rendezvous_stopped(r, 200, x, 0, 0), rendezvous_stopped(r, 200, y, 0, 0);
+    rendezvous_facts(r, &facts);
+    is_int(facts.restarts, 1, "then it is");
+    is_int(facts.crashes, 1, "as both");
+    rendezvous_close(r);
     c = base;
     r = rendezvous_open(&c, 0);
     int a = join(r, 0, "a", -1, 1), b = join(r, 0, "b", -1, 1);
