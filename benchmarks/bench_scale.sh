@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The cost of dtctl itself as the cluster grows: processor time, peak memory and descriptors of each
-# command, on SCALE_NODES namespace hosts with real sshd. The exponent is that of the processor
-# time from the second last size to the last: 1 is linear. Hosts on one bridge have an entry for
-# each pair in the kernel's table of neighbours: beyond 24, raise net.ipv4.neigh.default.gc_thresh3.
+# command, on SCALE_NODES namespace hosts with real sshd, which reach each other through the
+# operator. The exponent is that of the processor time from the second last size to the last: 1 is
+# linear.
 source "${0%/*}/../tests/lib.sh"
 read -ra SIZES <<<"${SCALE_NODES:-2 8 24}"
 command -v python3 >/dev/null || { echo 'bench_scale needs python3' >&2; exit 1; }
 hosts_up "${SIZES[-1]}"
+hosts_route
 LARGE_MB=16 SMALL_FILES=500
 
 cat >cost.py <<'END'

@@ -22,7 +22,7 @@ hosts_up() {
     HOSTS=()
     hosts_files "$count" "$@"
     ip link add dt0 type bridge
-    ip addr add "$HOSTS_NET.254/24" dev dt0
+    ip addr add "$HOSTS_NET.254/16" dev dt0
     ip link set dt0 up
     for ((i = 1; i <= count; i++)); do
         host_network "$i"
@@ -52,23 +52,36 @@ namespaces_enter() {
         "$SCRIPT" "$@"
 }
 
+# hosts_route: from now on hosts reach each other through the operator. On one link each pair has an
+# entry in the kernel's table of neighbours, which holds about a thousand.
+hosts_route() {
+    local i
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    echo 0 >/proc/sys/net/ipv4/conf/all/send_redirects
+    echo 0 >/proc/sys/net/ipv4/conf/dt0/send_redirects
+    for ((i = 1; i <= ${#HOSTS[@]}; i++)); do
+        ip -n "node$i" route replace "$HOSTS_NET.254/32" dev eth0
+        ip -n "node$i" route replace "${HOSTS_NET%.*}.0.0/16" via "$HOSTS_NET.254" dev eth0
+    done
+}
+
 # A dtctl.toml for all hosts, in the current folder.
 hosts_config() {
     printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-%d]"]\n' \
         "${#HOSTS[@]}" >dtctl.toml
 }
 
-host_address() { # I
-    echo "$HOSTS_NET.$1"
+host_address() { # I: from 1 on, without the operator's
+    echo "${HOSTS_NET%.*}.$(($1 / 254)).$(($1 % 254))"
 }
 
 host_answers() { # I
-    [[ $(exec 3<>"/dev/tcp/$HOSTS_NET.$1/22" && head -c 4 <&3) == SSH- ]]
+    [[ $(exec 3<>"/dev/tcp/$(host_address "$1")/22" && head -c 4 <&3) == SSH- ]]
 }
 
 # Names, users and keys that all hosts see, in private copies of the files in /etc.
 hosts_files() { # COUNT USER…
-    local count=$1 i user uid=20000 file
+    local count=$1 i user uid=20000 file address
     shift
     mkdir -p "$WORK/etc" "$HOME/.ssh"
     chmod 755 "$WORK"
@@ -84,11 +97,12 @@ hosts_files() { # COUNT USER…
     printf '127.0.0.1 localhost\n%s.254 operator\n' $HOSTS_NET >"$WORK/etc/hosts"
     ssh-keygen -q -t ed25519 -N '' -C operator -f "$HOME/.ssh/id_ed25519"
     for ((i = 1; i <= count; i++)); do
-        echo "$HOSTS_NET.$i node$i" >>"$WORK/etc/hosts"
+        address=$(host_address "$i")
+        echo "$address node$i" >>"$WORK/etc/hosts"
         mkdir -p "$WORK/node$i/keys"
         ssh-keygen -q -t ed25519 -N '' -C "node$i" -f "$WORK/node$i/keys/ed25519"
         ssh-keygen -q -t ecdsa -N '' -C "node$i" -f "$WORK/node$i/keys/ecdsa"
-        sed "s/^/node$i,$HOSTS_NET.$i /" "$WORK/node$i/keys/"*.pub >>"$HOME/.ssh/known_hosts"
+        sed "s/^/node$i,$address /" "$WORK/node$i/keys/"*.pub >>"$HOME/.ssh/known_hosts"
     done
     for file in passwd shadow group hosts; do
         mount --bind "$WORK/etc/$file" "/etc/$file"
@@ -99,7 +113,7 @@ host_network() { # I
     ip netns add "node$1"
     ip link add "veth$1" type veth peer name eth0 netns "node$1"
     ip link set "veth$1" master dt0 up
-    ip -n "node$1" addr add "$HOSTS_NET.$1/24" dev eth0
+    ip -n "node$1" addr add "$(host_address "$1")/16" dev eth0
     ip -n "node$1" link set eth0 up
     ip -n "node$1" link set lo up
 }
@@ -230,7 +244,7 @@ ssh_to() {
     shift
     ssh -n -F none -o BatchMode=yes -o UserKnownHostsFile="$HOME/.ssh/known_hosts" \
         -o GlobalKnownHostsFile=none -o ConnectTimeout=5 -i "$HOME/.ssh/id_ed25519" \
-        "$user@$HOSTS_NET.$i" "$@"
+        "$user@$(host_address "$i")" "$@"
 }
 
 # Ends every process of every host and takes the network apart.
