@@ -177,8 +177,11 @@ static int check_rdzv_conf(const char *text, struct err *e) {
                                           "heartbeat",
                                           "silence",
                                           NULL};
-    static const char *const others[] = {"rank", "is_host", "store_type", "key", NULL};
+    static const char *const others[] = {"rank", "is_host",    "store_type",
+                                         "key",  "crash_loop", NULL};
+    enum { CRASHES_MAX = 1000 };
     struct arena a = {0};
+    int64_t crashes;
     char **pairs = NULL;
     size_t count = str_split(&a, text, ',', &pairs);
     int result = 0;
@@ -201,6 +204,10 @@ static int check_rdzv_conf(const char *text, struct err *e) {
         else if (timed && str_parse_f64(equals + 1, 0, 86400, &value, e) < 0)
             result = err_set(e, ERR_CONFIG, "%s: '%.40s' is not a number of seconds", pairs[i],
                              equals + 1);
+        else if (strcmp(pairs[i], "crash_loop") == 0 &&
+                 str_parse_i64(equals + 1, 0, CRASHES_MAX, &crashes, e) < 0)
+            result = err_set(e, ERR_CONFIG, "%s: '%.40s' is not a number of failures from 0 to %d",
+                             pairs[i], equals + 1, CRASHES_MAX);
     }
     arena_fini(&a);
     return result;

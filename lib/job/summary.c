@@ -325,6 +325,8 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
     }
 }
 
+static const char CRASH_LOOP[] = "crash loop: "; // so begins its reason (rendezvous_failed.c)
+
 void summary_failure(const struct summary *s, struct strbuf *out) {
     const struct story_failure *f = story_root(&s->follow->story);
     if (!f) {
@@ -352,7 +354,14 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
     for (size_t i = 0; i < s->follow->story.failure_count; i++)
         others += &s->follow->story.failures[i] != f;
     if (others)
-        strbuf_addf(out, "  %zu more rank%s failed after it\n", others, others == 1 ? "" : "s");
+        strbuf_addf(out, "  %zu more failure%s came after it\n", others, others == 1 ? "" : "s");
+    for (size_t i = 0; i < s->follow->count; i++) {
+        const char *why = s->follow->story.nodes[i].why;
+        if (!why || !str_starts(why, CRASH_LOOP))
+            continue;
+        strbuf_addf(out, "  not started again: %s (--rdzv-conf crash_loop=0 goes on)\n", why);
+        break;
+    }
     const char *log = arena_printf(
         s->arena, "%s/%s/%d.err", run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
     if (!file_exists(log))

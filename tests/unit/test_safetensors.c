@@ -117,7 +117,8 @@ static void test_file(void) {
     bytes_store(length, UINT64_MAX - 4, 8);
     is_int(file_write_atomic(path, length, sizeof length, 0644, &e), 0, "a huge header length");
     is_int(safetensors_open(&f, &arena, path, &e), -1, "is refused");
-    static const char *const pickles[] = {"PK\3\4\0\0\0\0model/data.pkl", "\x80\2}q\1X\6\0\0\0fc1.w"};
+    static const char *const pickles[] = {"PK\3\4\0\0\0\0model/data.pkl",
+                                          "\x80\2}q\1X\6\0\0\0fc1.w"};
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
         is_int(file_write_atomic(path, pickles[i], 16, 0644, &e), 0, "what torch.save() wrote");
         is_int(safetensors_open(&f, &arena, path, &e), -1, "is refused");
