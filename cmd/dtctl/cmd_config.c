@@ -2,6 +2,7 @@
 // dtctl init, config, completion, version: what dtctl can be told, and what it is.
 #include "command.h"
 
+#include "base/log.h"
 #include "build_info.h"
 #include "job/aws_cluster.h"
 #include "job/embed.h"
@@ -82,6 +83,9 @@ static int run_config(struct session *s, const struct cli_rest *rest, const void
     const char *what = rest->count ? rest->args[0] : "show";
     struct strbuf text = {0};
     if (strcmp(what, "check") == 0) { // whatever is wrong has stopped dtctl before
+        const char *idle = config_without_effect(s->config);
+        if (*idle)
+            log_warn(idle, "%s", "");
         screen_out(s->screen, "%s\n",
                    s->config->file_found ? "the configuration is fine"
                                          : "there is no configuration file; defaults hold");

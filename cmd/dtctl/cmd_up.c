@@ -2,6 +2,7 @@
 // dtctl plan and dtctl up: what a cluster would be, and bringing it up.
 #include "command.h"
 
+#include "base/log.h"
 #include "cluster/nodeset.h"
 #include "job/provider.h"
 
@@ -81,10 +82,17 @@ static int tell_plan(struct session *s, bool compare, struct err *e) {
     return plan_json(s, p, &d, changes, e);
 }
 
+static void tell_without_effect(const struct session *s) {
+    const char *text = config_without_effect(s->config);
+    if (*text)
+        log_warn(text, "%s", "");
+}
+
 static int run_plan(struct session *s, const struct cli_rest *rest, const void *flags,
                     struct err *e) {
     (void)rest;
     (void)flags;
+    tell_without_effect(s);
     provider_tell_kept(s);
     return tell_plan(s, true, e);
 }
@@ -137,6 +145,7 @@ static int run_up(struct session *s, const struct cli_rest *rest, const void *fl
     (void)rest;
     const struct up_flags *f = flags;
     struct provider_up_result up;
+    tell_without_effect(s);
     provider_tell_kept(s);
     if (s->config->dry_run)
         return tell_plan(s, false, e);

@@ -124,3 +124,38 @@ const char *config_where(const struct config *c, const char *key) {
     const char *place = option_place_text(c->set.arena, option_place(&c->set, key));
     return arena_printf(c->set.arena, "%s: %s", place, key);
 }
+
+// Whose keys these are: those that begin so have an effect with the providers named.
+static const struct {
+    const char *key, *providers;
+} PROVIDER_KEYS[] = {
+    {"aws.", "aws"},           {"lease.", "aws"},
+    {"hosts.", "hosts"},       {"cluster.nodes", "local and aws"},
+    {"ssh.", "hosts and aws"},
+};
+
+const char *config_without_effect(const struct config *c) {
+    struct arena *a = c->set.arena;
+    const char *const *names = option_find(&c->set, "cluster.provider", NULL)->choices;
+    const char *provider = names[c->cluster.provider], *text = "";
+    bool chosen = option_place(&c->set, "cluster.provider")->source > OPTION_FILE;
+    size_t more = 0;
+    for (size_t t = 0; t < c->set.table_count; t++)
+        for (size_t i = 0; i < c->set.tables[t].table->count; i++) {
+            const struct option_row *r = &c->set.tables[t].table->rows[i];
+            enum option_source source = c->set.tables[t].places[i].source;
+            size_t k = 0, count = sizeof PROVIDER_KEYS / sizeof PROVIDER_KEYS[0];
+            while (k < count && !(r->key && str_starts(r->key, PROVIDER_KEYS[k].key)))
+                k++;
+            if (k == count || source == OPTION_DEFAULT || source == OPTION_KEPT ||
+                (chosen && source == OPTION_FILE) || strstr(PROVIDER_KEYS[k].providers, provider))
+                continue;
+            if (*text)
+                more++;
+            else
+                text = arena_printf(a, "%s has no effect: it is for provider %s, and this is %s",
+                                    config_where(c, r->key), PROVIDER_KEYS[k].providers, provider);
+        }
+    return more ? arena_printf(a, "%s (and %zu more such key%s)", text, more, more == 1 ? "" : "s")
+                : text;
+}

@@ -147,6 +147,10 @@ const char *config_kept_path(const struct config *c);
 
 const struct config_host *config_host(const struct config *c, size_t i);
 const struct config_input *config_input(const struct config *c, size_t i);
+// Keys that were given and have no effect with the provider that holds, as one sentence that says
+// where the first is; "": none. Where a flag or variable chose the provider, the file may well have
+// the tables of others.
+const char *config_without_effect(const struct config *c);
 // For errors found later: "dtctl.toml:12:9: hosts.list" (or "--host: hosts.list", …).
 const char *config_where(const struct config *c, const char *key);
 

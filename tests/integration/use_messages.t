@@ -15,4 +15,30 @@ unlike "$out" 'crash loop' 'and says nothing of a loop'
 run dtctl train --rdzv-conf crash_loop=often -- true
 is "$status" 2 'a count that is no number is refused here'
 like "$err" "crash_loop: 'often' is not a number of failures" 'with the reason'
+
+# ---- keys of another provider --------------------------------------------------------------------
+printf '[lease]\nttl = "40d"\n' >dtctl.toml
+run dtctl up
+is "$status" 0 'a lease with provider local stops nothing'
+like "$err" 'dtctl.toml:2:7: lease.ttl has no effect: it is for provider aws, and this is local' \
+    'and is told, with its place'
+run dtctl config check
+like "$err" 'lease.ttl has no effect' 'config check tells it, too'
+printf '[lease]\nttl = "400d"\n' >dtctl.toml
+run dtctl up
+is "$status" 2 'one beyond the limit is refused with any provider'
+like "$err" 'dtctl.toml:2:7: lease.ttl: 400d is above the maximum 365d' 'with the limit and the place'
+printf '[cluster]\nprovider = "hosts"\nnodes = 3\n[hosts]\nlist = ["a"]\n[aws]\nregion = "x"\n' \
+    >dtctl.toml
+run dtctl plan
+like "$err" 'dtctl.toml:3:9: cluster.nodes has no effect: it is for provider local and aws, and' \
+    'a number of nodes beside a list of hosts'
+like "$err" 'and 1 more such key\)' 'in one line with other keys'
+run dtctl plan --provider local
+unlike "$err" 'no effect' 'a provider that a flag chooses may find the tables of others'
+run dtctl plan --provider local --ttl 3h
+like "$err" '--ttl: lease.ttl has no effect' 'but not their flags'
+rm dtctl.toml
+run dtctl plan
+unlike "$err" 'no effect' 'defaults are nobody'"'"'s mistake'
 done_testing
