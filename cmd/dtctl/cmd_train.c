@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { SHARE_NAMES_MAX = 4 }; // of a node's files that are named
+
 static const char *command_text(struct arena *a, const struct run *r) {
     struct strbuf text = {0};
     for (size_t i = 0; i < r->command_count; i++)
@@ -19,6 +21,77 @@ static const char *command_text(struct arena *a, const struct run *r) {
     strbuf_fini(&text);
     return copy;
 }
+
+// ---- the deal of sharded inputs -----------------------------------------------------------------
+
+struct share {
+    size_t files;
+    uint64_t bytes;
+    struct strbuf names; // the first of them
+};
+
+// One per node, in the order of ranks.
+static struct share *shares_of(const struct launch *l, const struct launch_input *in) {
+    struct share *shares = arena_new(l->session->arena, struct share, l->node_count + 1);
+    for (size_t i = 0; i < in->manifest->count; i++) {
+        const struct manifest_entry *entry = &in->manifest->entries[i];
+        struct share *share = &shares[in->owner[i]];
+        if (entry->kind == MANIFEST_FOLDER)
+            continue;
+        if (share->files++ < SHARE_NAMES_MAX)
+            strbuf_addf(&share->names, "%s%s", share->names.len ? ", " : "",
+                        str_printable(l->session->arena, entry->path, strlen(entry->path)));
+        share->bytes += entry->size;
+    }
+    return shares;
+}
+
+static void tell_deal(const struct launch *l, const struct launch_input *in) {
+    struct session *s = l->session;
+    struct share *shares = shares_of(l, in);
+    char size[STR_HUMAN_BYTES_MAX];
+    for (size_t n = 0; n < l->node_count; n++) {
+        const struct share *share = &shares[n];
+        const char *more =
+            share->files > SHARE_NAMES_MAX
+                ? arena_printf(s->arena, ", and %zu more", share->files - SHARE_NAMES_MAX)
+                : "";
+        screen_note(s->screen, "           %s: %zu file%s, %s: %s%s", l->run.nodes[n], share->files,
+                    share->files == 1 ? "" : "s", str_human_bytes(size, share->bytes),
+                    strbuf_cstr(&share->names), more);
+        strbuf_fini(&shares[n].names);
+    }
+}
+
+// "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
+static void deal_json(const struct launch *l, struct json_out *j) {
+    json_array(j, "inputs");
+    for (size_t i = 0; i < l->input_count; i++) {
+        const struct launch_input *in = &l->inputs[i];
+        json_object(j, NULL);
+        json_str(j, "name", in->name);
+        json_str(j, "mode", in->sharded ? "sharded" : "replicated");
+        json_int(j, "files", (int64_t)in->manifest->files);
+        json_int(j, "bytes", (int64_t)in->manifest->bytes);
+        struct share *shares = in->sharded ? shares_of(l, in) : NULL;
+        if (shares)
+            json_array(j, "shares");
+        for (size_t n = 0; shares && n < l->node_count; n++) {
+            json_object(j, NULL);
+            json_str(j, "node", l->run.nodes[n]);
+            json_int(j, "files", (int64_t)shares[n].files);
+            json_int(j, "bytes", (int64_t)shares[n].bytes);
+            json_end(j);
+            strbuf_fini(&shares[n].names);
+        }
+        if (shares)
+            json_end(j);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+// ---- the plan -----------------------------------------------------------------------------------
 
 static void tell_plan(const struct launch *l) {
     struct session *s = l->session;
@@ -36,14 +109,17 @@ static void tell_plan(const struct launch *l) {
     screen_note(s->screen, "nodes    %s, %s process%s each", strbuf_cstr(&nodes), r->nproc,
                 strcmp(r->nproc, "1") == 0 ? "" : "es");
     strbuf_fini(&nodes);
-    screen_note(s->screen, "sends    %zu files, %s%s", l->common->files,
-                str_human_bytes(size, l->common->bytes),
+    screen_note(s->screen, "sends    %zu file%s, %s%s", l->common->files,
+                l->common->files == 1 ? "" : "s", str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
-    for (size_t i = 0; i < l->input_count; i++)
-        screen_note(s->screen, "input    %s: %zu files, %s, %s", l->inputs[i].name,
-                    l->inputs[i].manifest->files,
-                    str_human_bytes(size, l->inputs[i].manifest->bytes),
-                    l->inputs[i].sharded ? "a share to every node" : "all to every node");
+    for (size_t i = 0; i < l->input_count; i++) {
+        const struct launch_input *in = &l->inputs[i];
+        screen_note(s->screen, "input    %s: %zu file%s, %s, %s", in->name, in->manifest->files,
+                    in->manifest->files == 1 ? "" : "s", str_human_bytes(size, in->manifest->bytes),
+                    in->sharded ? "a share to every node" : "all to every node");
+        if (in->sharded && s->config->dry_run)
+            tell_deal(l, in);
+    }
     if (l->resume_run && l->native)
         screen_note(s->screen,
                     "resumes  %s at epoch %lld, step %lld (--resume never starts afresh)",
@@ -74,6 +150,7 @@ static void tell_plan_json(const struct launch *l, const char *kind) {
     json_end(&j);
     json_int(&j, "files", (int64_t)l->common->files);
     json_int(&j, "bytes", (int64_t)l->common->bytes);
+    deal_json(l, &j);
     json_str(&j, "resumes", l->resume_run);
     if (l->resume_run && l->native) {
         json_int(&j, "resumes_epoch", l->resume_at.epoch);
@@ -222,7 +299,9 @@ const struct command cmd_train = {
                  "dtctl train   # the trainer, as dtctl.toml says\n"
                  "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
                  "dtctl train --nodes 2:4 --max-restarts 3   # goes on with two, grows again\n"
-                 "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"},
+                 "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"
+                 "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # who gets "
+                 "what\n"},
     .marks = COMMAND_REST,
     .run = run,
 };

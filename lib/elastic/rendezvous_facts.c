@@ -34,8 +34,8 @@ int64_t rendezvous_term(const struct rendezvous *r) {
 const struct electorate *rendezvous_electorate(const struct rendezvous *r) {
     return &r->electorate;
 }
-// A failure that a loss may still excuse is not told: of what agents know, the highest count lives on
-// under the next coordinator.
+// A failure that a loss may still excuse is not told: of what agents know, the highest count lives
+// on under the next coordinator.
 void rendezvous_facts(const struct rendezvous *r, struct election_facts *out) {
     bool open = r->blame.open;
     *out = (struct election_facts){r->round, open ? r->blame.restarts : r->restarts,

@@ -32,6 +32,7 @@ struct launch_input {
     const char *path; // on the nodes, below their root
     bool sharded;
     struct manifest *manifest; // replicated, or everything before it is dealt out
+    size_t *owner;             // sharded: the node, by rank, that each entry goes to
 };
 
 // Where a checkpoint stands, as its file says.

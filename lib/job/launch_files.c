@@ -130,7 +130,7 @@ void launch_make_shards(struct launch *l) {
 // Sharded: every node gets the folders and its share of the files.
 static int deal_input(struct launch *l, struct launch_input *in, struct err *e) {
     struct arena *a = l->session->arena;
-    size_t *owner = arena_new(a, size_t, in->manifest->count + 1);
+    size_t *owner = in->owner = arena_new(a, size_t, in->manifest->count + 1);
     launch_make_shards(l);
     launch_deal(in->manifest, l->node_count, owner);
     for (size_t i = 0; i < in->manifest->count; i++)

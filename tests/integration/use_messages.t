@@ -28,7 +28,7 @@ printf '[lease]\nttl = "400d"\n' >dtctl.toml
 run dtctl up
 is "$status" 2 'one beyond the limit is refused with any provider'
 like "$err" 'dtctl.toml:2:7: lease.ttl: 400d is above the maximum 365d' 'with the limit and the place'
-printf '[cluster]\nprovider = "hosts"\nnodes = 3\n[hosts]\nlist = ["a"]\n[aws]\nregion = "x"\n' \
+printf '[cluster]\nprovider = "hosts"\nnodes = 3\n[hosts]\nlist = ["a"]\n[aws]\nregion = "eu-west-1"\n' \
     >dtctl.toml
 run dtctl plan
 like "$err" 'dtctl.toml:3:9: cluster.nodes has no effect: it is for provider local and aws, and' \
