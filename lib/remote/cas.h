@@ -124,6 +124,9 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e);
 // After the end: ERR_HASH (the part is then deleted), or the content is at *path: the object
 // with keep, the part itself without.
 int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e);
+// Another transfer of the same content has finished the object: it is at *path, and what is left of
+// the part is removed.
+bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path);
 void cas_part_close(struct cas_part *p);
 
 #endif

@@ -140,6 +140,22 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
     return p->hashed == p->size;
 }
 
+bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path) {
+    if (!c->keep || !cas_has_object(c, p->hash, p->size))
+        return false;
+    *path = cas_object_path(c, p->hash);
+    (void)unlink(cas_part_path(c, p->hash, ".part"));
+    (void)unlink(cas_part_path(c, p->hash, ".map"));
+    return true;
+}
+
+// Whether the name still is that of the open file.
+static bool is_at(int fd, const char *path) {
+    struct stat open_one, named;
+    return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
 int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
     unsigned char real[HASH_BYTES];
     struct stat st;
@@ -157,6 +173,8 @@ int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct
         *path = cas_object_path(c, p->hash);
         if (file_make_dirs(file_dir(&c->arena, *path), 0700, e) < 0)
             return -1;
+        if (!is_at(p->fd, part) && cas_part_elsewhere(c, p, path))
+            return 0;
         if (fchmod(p->fd, 0444) < 0 || rename(part, *path) < 0)
             return err_errno(e, ERR_SYS, "cannot put '%s' into place", *path);
         if (fstat(p->fd, &st) == 0)

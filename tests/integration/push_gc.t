@@ -41,6 +41,17 @@ run dtctl --json push --to again src/
 is "$status $(sent)" '0 0' 'the rest of the store is whole, too'
 ok 'and makes another folder' diff -r src "$node/again"
 
+# Three at once bring the same new content: whoever comes first finishes it for all.
+head -c 60000000 /dev/urandom >src/large
+for to in one two three; do
+    dtctl push --to $to src/ >push.$to 2>&1 &
+done
+failed=0
+for _ in 1 2 3; do wait -n || failed=$((failed + 1)); done
+is "$failed" 0 'three transfers of the same content at once' || diag "$(cat push.*)"
+for to in one two three; do ok "the folder '$to' is whole" diff -r src "$node/$to"; done
+is "$(ls "$node/cas/tmp")" '' 'and no part is left'
+
 # A transfer holds the store.
 perl -e 'open(F, "+<", $ARGV[0]) or die; my $l = pack("ssx4qqix4", 0, 0, 0, 0, 0);
     fcntl(F, 37, $l) or die "$!"; print "held\n"; close(STDOUT); sleep 60' \
