@@ -5,8 +5,10 @@
 //
 // A round's own voters count as having heard it when the round began: who knows of the round has
 // heard of it then or later. The voters of the round before count as what they are until the round
-// is committed: known to a quorum of both electorates, and to every voter that was not silent for
-// lease_ms, since such a one could still hold a proof against this coordinator (election.c).
+// is committed: known to a quorum of both electorates, and every voter that was not silent for
+// lease_ms knows at least that there is a newer round, since it could still hold a proof against
+// this coordinator otherwise (election.c). Each answer to a beat says so: a voter of the last round
+// that has no place in this one hears of it in no other way.
 #include "base/arena.h"
 #include "elastic/rendezvous_state.h"
 
@@ -48,6 +50,11 @@ bool rendezvous_lease_holds(struct rendezvous *r) {
     return !r->deposed && until(r) > r->now_ms;
 }
 
+static bool has_heard_of_round(const struct rendezvous *r, const struct rendezvous_voter *v) {
+    int64_t since_ms = r->round_ms > r->opened_ms ? r->round_ms : r->opened_ms;
+    return v->knows || v->stamp_ms > since_ms;
+}
+
 static void check_committed(struct rendezvous *r) {
     struct electorate *e = &r->electorate;
     if (e->committed)
@@ -56,7 +63,7 @@ static void check_committed(struct rendezvous *r) {
     for (int i = 0; i < e->count && silent; i++) {
         const struct rendezvous_voter *v = &r->voters[i];
         knows[i] = v->knows;
-        silent = v->knows || v->left || e->voters[i].dead ||
+        silent = has_heard_of_round(r, v) || v->left || e->voters[i].dead ||
                  r->now_ms - v->heard_ms >= r->config.lease_ms;
     }
     e->committed = silent && quorum_agrees(e, knows);

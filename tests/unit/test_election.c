@@ -294,8 +294,8 @@ static void test_fence(void) {
     }
 }
 
-// A coordinator that was stopped for longer than its lease, starts a round as soon as it goes on, and
-// only then notices: the leases of that round begin with it.
+// A coordinator that was stopped for longer than its lease, starts a round as soon as it goes on,
+// and only then notices: the leases of that round begin with it.
 static void test_fence_of_own_round(void) {
     struct election e;
     int64_t late = T + LEASE + 100;

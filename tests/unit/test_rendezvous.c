@@ -191,8 +191,8 @@ static void test_loss_and_fence(void) {
 
 // ---- connections that break ----
 
-static int join_as(struct rendezvous *r, const char *name, int64_t incarnation, int64_t session,
-                   int64_t connection) {
+static int join_as(struct rendezvous *r, int64_t now, const char *name, int64_t incarnation,
+                   int64_t session, int64_t connection) {
     struct rendezvous_node n = {.name = name,
                                 .address = "10.0.0.1",
                                 .role = "default",
@@ -204,7 +204,7 @@ static int join_as(struct rendezvous *r, const char *name, int64_t incarnation, 
                                 .last_round = -1,
                                 .nproc = 1};
     int id = -1;
-    return rendezvous_join(r, 0, &n, &id, &e) < 0 ? -1 : id;
+    return rendezvous_join(r, now, &n, &id, &e) < 0 ? -1 : id;
 }
 
 static int resume(struct rendezvous *r, int64_t now, int64_t incarnation, int64_t session,
@@ -219,8 +219,8 @@ static void test_cut(void) {
     config.max_restarts = 3;
     struct rendezvous *r = rendezvous_open(&config, 0);
     struct rendezvous_action a;
-    join_as(r, "a", 11, 101, 1);
-    int b = join_as(r, "b", 12, 102, 1);
+    join_as(r, 0, "a", 11, 101, 1);
+    int b = join_as(r, 0, "b", 12, 102, 1);
     ok(did(r, ACTION_START, NULL), "two run");
     rendezvous_cut(r, 100, b, "reset");
     ok(did(r, ACTION_CUT, &a) && a.id == b && a.counted, "its host is asked");
@@ -243,8 +243,8 @@ static void test_cut(void) {
     rendezvous_close(r);
 
     r = rendezvous_open(&config, 0);
-    join_as(r, "a", 11, 101, 1);
-    b = join_as(r, "b", 12, 102, 5);
+    join_as(r, 0, "a", 11, 101, 1);
+    b = join_as(r, 0, "b", 12, 102, 5);
     did(r, ACTION_START, NULL);
     rendezvous_cut(r, 100, b, "reset");
     for (int now = 100; now <= 1700; now += 100) {
@@ -253,10 +253,10 @@ static void test_cut(void) {
     }
     ok(did(r, ACTION_LOST, &a), "not back in time: lost");
     is_str(a.reason, "its connection broke: reset", "with what was first");
-    is_int(join_as(r, "a", 11, 111, 1), -1, "an old request to join does not replace a session");
-    is_int(join_as(r, "a", 11, 111, 2) >= 0, 1, "a newer one does");
+    is_int(join_as(r, 0, "a", 11, 111, 1), -1, "an old request to join does not replace a session");
+    is_int(join_as(r, 0, "a", 11, 111, 2) >= 0, 1, "a newer one does");
     is_int(rendezvous_member_count(r), 1, "which takes its place");
-    b = join_as(r, "b", 13, 0, 1);
+    b = join_as(r, 0, "b", 13, 0, 1);
     rendezvous_cut(r, 1800, b, "reset");
     ok(!rendezvous_member(r, b), "without a session, the end of its connection is a loss");
     rendezvous_close(r);
@@ -474,7 +474,7 @@ static void test_majority_gone(void) {
         int ids[4];
         char name[2] = "a";
         for (int i = 0; i < 4; i++, name[0]++)
-            ids[i] = join_as(r, name, 11 + i, 101 + i, 1);
+            ids[i] = join_as(r, 0, name, 11 + i, 101 + i, 1);
         did(r, ACTION_START, NULL);
         for (int i = 0; i < 4; i++)
             rendezvous_beat(r, 1000, ids[i], 900, 1, 0);
@@ -495,6 +495,37 @@ static void test_majority_gone(void) {
     }
 }
 
+// A node that was silent when a round began without it, and is heard again before it is lost.
+static void test_left_out(void) {
+    struct rendezvous_config config = base;
+    config.nodes_max = 3;
+    config.regroup_call_ms = 0;
+    config.incarnation = 11;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    int a = join_as(r, 0, "a", 11, 101, 1), b = join_as(r, 0, "b", 12, 102, 1),
+        c = join_as(r, 0, "c", 13, 103, 1);
+    rendezvous_tick(r, 10);
+    ok(did(r, ACTION_START, NULL), "a round of three");
+    rendezvous_lost(r, 1000, b, "it died");
+    rendezvous_stopped(r, 1100, a, 0, 0), rendezvous_stopped(r, 1100, c, 0, 0);
+    rendezvous_beat(r, 1100, c, 1090, 1, 0);
+    rendezvous_beat(r, 2650, a, 2640, 1, 0);
+    b = join_as(r, 2700, "b", 12, 102, 2);
+    ok(did(r, ACTION_START, NULL), "the next is one of two");
+    is_str(order(r), "a:0 b:1", "without the silent one");
+    rendezvous_beat(r, 2750, c, 1090, 1, 0);
+    rendezvous_beat(r, 2800, a, 2790, 1, 1), rendezvous_beat(r, 2800, b, 2790, 1, 1);
+    rendezvous_stop(r, 2800, VERDICT_NONE, "node c is back");
+    rendezvous_stopped(r, 2900, a, 1, 0), rendezvous_stopped(r, 2900, b, 1, 0);
+    rendezvous_tick(r, 2940);
+    ok(!did(r, ACTION_START, NULL), "it does not know yet that there was a newer round");
+    rendezvous_beat(r, 2950, c, 2760, 1, 0);
+    rendezvous_tick(r, 2960);
+    ok(did(r, ACTION_START, NULL), "when it has had an answer that says so, it is taken in");
+    is_str(order(r), "a:0 b:1 c:2", "with its rank");
+    rendezvous_close(r);
+}
+
 int main(void) {
     test_start_and_finish();
     test_natural_order();
@@ -505,6 +536,7 @@ int main(void) {
     test_cut();
     test_join_anew();
     test_majority_gone();
+    test_left_out();
     test_range_and_spares();
     test_timeouts_and_stop();
     test_roles();
