@@ -16,10 +16,35 @@ enum { LISTED_MAX = 1000 }; // names that a shell gets
 
 // ---- init --------------------------------------------------------------------------------------
 
+struct init_flags {
+    bool all;
+};
+
+static const struct option_row INIT_ROWS[] = {
+    {.flag = "all",
+     .letter = 'a',
+     .verbs = "init",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct init_flags, all),
+     .marks = OPTION_NO_ENV,
+     .help = "Every key, those that are not given as comments with their defaults."},
+};
+static const struct option_table INIT_TABLE = {"Init", INIT_ROWS, 1};
+
+// What a file for one provider has in any case.
+static const char *const INIT_KEYS[][6] = {
+    [CONFIG_LOCAL] = {"cluster.provider", "cluster.nodes"},
+    [CONFIG_HOSTS] = {"cluster.provider", "hosts.list"},
+    [CONFIG_AWS] = {"cluster.provider", "cluster.nodes", "aws.region", "aws.instance_type",
+                    "aws.operator_cidrs"},
+};
+
 static int run_init(struct session *s, const struct cli_rest *rest, const void *flags,
                     struct err *e) {
     (void)rest;
-    (void)flags;
+    const struct init_flags *f = flags;
+    const struct config *c = s->config;
     const char *path = s->config->file;
     struct strbuf text = {0};
     struct option_pair region = {"aws.region", NULL};
@@ -28,7 +53,10 @@ static int run_init(struct session *s, const struct cli_rest *rest, const void *
     if (s->config->cluster.provider ==
         CONFIG_AWS) // what it is told or finds; up says how to set it
         found.count = aws_cluster_region(s, &region.value, &ignored) == 0;
-    render_init(&text, &s->config->set, &found);
+    // Hosts are what this provider cannot do without.
+    bool lacks_hosts =
+        c->cluster.provider == CONFIG_HOSTS && c->hosts.list.count + c->hosts.host.count == 0;
+    render_init(&text, &c->set, &found, f->all ? NULL : INIT_KEYS[c->cluster.provider]);
     int result = 0;
     if (s->config->dry_run)
         screen_write(s->screen, text.data, text.len);
@@ -42,7 +70,8 @@ static int run_init(struct session *s, const struct cli_rest *rest, const void *
         screen_event(&text, &j, "wrote");
         json_str(&j, "file", path);
         screen_event_end(s->screen, &text, &j);
-        screen_out(s->screen, "wrote %s; next: dtctl up\n", path);
+        screen_out(s->screen, "wrote %s; next: %s\n", path,
+                   lacks_hosts ? "name your hosts in it, in [hosts]; then dtctl up" : "dtctl up");
     }
     strbuf_fini(&text);
     return result;
@@ -50,11 +79,14 @@ static int run_init(struct session *s, const struct cli_rest *rest, const void *
 
 const struct command cmd_init = {
     .verb = {.name = "init",
-             .summary = "write a commented dtctl.toml",
-             .text = "Every key with its meaning and default, as comments; keys given as flags or "
-                     "in the environment are set. Provider aws: so is the region, where "
+             .summary = "write dtctl.toml",
+             .text = "Writes what is given as flags or in the environment, with its meaning; what "
+                     "is not in the file has its default. Provider aws: so is the region, where "
                      "AWS_DEFAULT_REGION or the profile in ~/.aws/config has one.",
-             .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'\n"},
+             .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'   # two hosts\n"
+                         "dtctl init --all   # a file to choose from\n"},
+    .rows = &INIT_TABLE,
+    .flags_bytes = sizeof(struct init_flags),
     .marks = COMMAND_ANY_CONFIG,
     .run = run_init,
 };

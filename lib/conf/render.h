@@ -44,10 +44,12 @@ int render_completion(struct strbuf *out, const struct option_set *s,
                       const struct render_program *p, const char *shell, struct err *e);
 extern const char *const render_shells[]; // NULL-terminated
 
-// `dtctl init`: every key with its help and default as a comment; keys that were given (flag,
-// environment, file) are active lines with their value.
-// found: strings that nobody gave and that were found out, by key, as active lines; NULL: none.
-void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found);
+// `dtctl init`: the keys that were given (flag, environment, file), with their help and as active
+// lines. found: strings that nobody gave and that were found out, by key, likewise; NULL: none.
+// others: keys that are there in any case, with their default behind a '#', NULL-terminated; NULL:
+// all keys.
+void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found,
+                 const char *const *others);
 // `dtctl config show`: value and origin of every key; only_given leaves the defaults out.
 void render_show(struct strbuf *out, const struct option_set *s, bool only_given);
 void render_show_json(struct strbuf *out, const struct option_set *s, bool only_given);

@@ -114,29 +114,42 @@ static void write_key(struct strbuf *out, struct arena *a, const struct render_e
     strbuf_addc(out, '\n');
 }
 
-// The keys of one table, in the order of the rows. False when there are none.
-static bool write_table(struct strbuf *out, struct arena *a, const struct option_set *s,
-                        const char *table, const struct option_map *found) {
+static bool is_wanted(const struct render_each *x, const struct option_map *found,
+                      const char *const *others) {
+    bool wanted = !others || x->place->source != OPTION_DEFAULT || found_of(found, x->row);
+    for (; !wanted && *others; others++)
+        wanted = strcmp(*others, x->row->key) == 0;
+    return wanted;
+}
+
+// The keys of one table, in the order of the rows.
+static void write_table(struct strbuf *out, struct arena *a, const struct option_set *s,
+                        const char *table, const struct option_map *found,
+                        const char *const *others) {
     bool any = false;
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || is_table_row(x.row) ||
-            strcmp(table_of(a, x.row), table) != 0)
+            strcmp(table_of(a, x.row), table) != 0 || !is_wanted(&x, found, others))
             continue;
         if (!any)
             strbuf_addf(out, "\n[%s]\n", table);
         any = true;
         write_key(out, a, &x, found);
     }
-    return any;
 }
 
-void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found) {
+void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found,
+                 const char *const *others) {
     struct arena a = {0};
+    const char *keys = !others ? "Every key is here, with its default behind a '#'."
+                               : arena_printf(&a,
+                                              "What is not here has its default; '%s init --all "
+                                              "--dry-run' prints every key with its meaning.",
+                                              s->program);
     comment(out, arena_printf(&a,
-                              "Configuration of %s. Every key is here, with its default behind "
-                              "a '#'. Flags and %s… variables go before this file; '%s config "
-                              "show' prints what holds.",
-                              s->program, s->env_prefix, s->program));
+                              "Configuration of %s. %s Flags and %s… variables go before this "
+                              "file; '%s config show' prints what holds.",
+                              s->program, keys, s->env_prefix, s->program));
     struct strbuf done = {0}; // "[table]" of those that were written
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || is_table_row(x.row))
@@ -146,15 +159,15 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
         if (strstr(strbuf_cstr(&done), mark))
             continue;
         strbuf_adds(&done, mark);
-        write_table(out, &a, s, table, found);
+        write_table(out, &a, s, table, found, others);
     }
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || !is_table_row(x.row))
             continue;
-        if (x.place->source == OPTION_DEFAULT)
-            example_tables(out, &a, x.row);
-        else
+        if (x.place->source != OPTION_DEFAULT)
             write_tables(out, &x);
+        else if (!others)
+            example_tables(out, &a, x.row);
     }
     strbuf_fini(&done);
     arena_fini(&a);

@@ -85,11 +85,11 @@ static void configure(struct arena *a, const char *text, size_t size) {
     config_open(&c, a, "dtctl");
     option_set_file(&c.set, "fuzz.toml", text, size);
     if (option_set_finish(&c.set, &e) == 0) {
-        render_init(&out, &c.set, NULL);
+        render_init(&out, &c.set, NULL, NULL);
         config_open(&d, a, "dtctl");
         option_set_file(&d.set, "again.toml", strbuf_cstr(&out), out.len);
         must(option_set_finish(&d.set, &e) == 0);
-        render_init(&again, &d.set, NULL);
+        render_init(&again, &d.set, NULL, NULL);
         must(strcmp(strbuf_cstr(&out), strbuf_cstr(&again)) == 0);
     }
     strbuf_fini(&out);

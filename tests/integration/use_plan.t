@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # train --dry-run: what would go where, and nothing is sent.
 # shellcheck disable=SC2016 # workers expand their own variables
-command -v python3 >/dev/null || skip_all 'there is no python3 here'
 source "${0%/*}/../lib.sh"
+command -v python3 >/dev/null || skip_all 'there is no python3 here'
 
 dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
 mkdir -p set/sub one && echo x >one/file

@@ -271,7 +271,7 @@ static void is_default(const char *what) {
 static void test_init(void) {
     struct strbuf b = {0}, active = {0};
     config_open(&c, &a, "dtctl");
-    render_init(&b, &c.set, NULL);
+    render_init(&b, &c.set, NULL, NULL);
     is_str(load("status", "", strbuf_cstr(&b), NULL), "", "the example file loads");
     is_default("and gives the defaults");
     for (const char *p = strbuf_cstr(&b); *p; p += strcspn(p, "\n") + 1) {
@@ -294,7 +294,7 @@ static void test_init(void) {
                 "[[hosts.host]]\naddress = 'h'\n", NULL),
            "", "with values given");
     strbuf_clear(&b);
-    render_init(&b, &c.set, NULL);
+    render_init(&b, &c.set, NULL, NULL);
     has_str(strbuf_cstr(&b), "\nnodes = \"1:2\"\n", "they are active");
     has_str(strbuf_cstr(&b), "\n#epochs = 10\n", "the others are not");
     is_str(load("status", "", strbuf_cstr(&b), NULL), "", "it loads");

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# dtctl init: a short file with what is given, and the long one.
+source "${0%/*}/../lib.sh"
+
+run dtctl init --provider hosts --host a --host 'b[01-03]'
+is "$status:$out" '0:wrote dtctl.toml; next: dtctl up' 'init with hosts'
+is "$(grep -v '^#' dtctl.toml | grep .)" '[cluster]
+provider = "hosts"
+[hosts]
+list = ["a", "b[01-03]"]' 'writes what was given'
+ok 'in a few lines' test "$(wc -l <dtctl.toml)" -lt 20
+like "$(cat dtctl.toml)" 'dtctl init --all --dry-run' 'and says where the other keys are'
+run dtctl plan
+like "$out" '4 nodes' 'it is what the next command goes by'
+run dtctl init
+is "$status" 1 'a file that is there stays'
+like "$err" '\(-y replaces it\)' 'unless -y says so'
+rm dtctl.toml
+run dtctl init --provider hosts
+like "$out" 'name your hosts in it, in \[hosts\]; then dtctl up' 'without hosts that is the next step'
+is "$(grep -c '^#list = \[\]' dtctl.toml)" 1 'and their key is there'
+run dtctl init -y
+is "$(grep -c '^provider = "hosts"' dtctl.toml)" 1 '-y keeps what the file has'
+rm dtctl.toml
+run dtctl init
+is "$status" 0 'init with nothing'
+run dtctl up
+is "$status" 0 'goes with up'
+run dtctl init --all --dry-run
+ok '--all prints every key' test "$(wc -l <<<"$out")" -gt 200
+like "$out" '#epochs = 10' 'as a comment'
+run dtctl init --all -y --nodes 3
+is "$(grep -c '^nodes = 3' dtctl.toml):$(grep -c '^#ttl = ' dtctl.toml)" 1:1 'but for those given'
+run dtctl config check
+is "$status" 0 'and it is a configuration'
+done_testing
