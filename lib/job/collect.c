@@ -200,7 +200,7 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
         if (n->failed || c->story->nodes[c->order[k]].round != c->story->round)
             continue;
         for (size_t i = 0; i < f->count; i++)
-            f->nodes[i].left_out = &f->nodes[i] != n;
+            f->nodes[i].left_out = &f->nodes[i] != n ? "one node's copy is all there is" : NULL;
         result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
         *complete = result == 0 && !n->failed;
     }

@@ -117,11 +117,11 @@ static void open_progress(struct fleet *f, const char *operation) {
                   clock_mono_ms());
     f->has_progress = true;
     for (size_t i = 0; i < f->count; i++) {
+        const struct fleet_node *n = &f->nodes[i];
+        const char *why = n->failed ? n->err.text : n->left_out;
         progress_state(&f->progress, i,
-                       f->nodes[i].failed || f->nodes[i].left_out ? "left out" : "waiting");
-        bool out = f->nodes[i].failed || f->nodes[i].left_out;
-        f->progress.rows[i].ended = out;
-        f->progress.rows[i].told = out;
+                       why ? arena_printf(f->session->arena, "left out: %s", why) : "waiting");
+        f->progress.rows[i].ended = f->progress.rows[i].told = why != NULL;
     }
     timer_start(f->session->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
 }

@@ -31,15 +31,15 @@ struct fleet_node {
     size_t index; // in the fleet
     struct inventory_node *info;
     struct transport_link *link;
-    bool up;       // logged in
-    bool ready;    // the agent is there; facts are known
-    bool busy;     // takes part in the step that is going on
-    bool begun;    // its part of the step has been started
-    bool installs; // the agent is asked, or put there
-    bool queued;   // that waits until fewer nodes do it
-    bool left_out; // of the steps for now, without having failed
-    bool absent;   // the cluster has no such node any more: there is nothing to connect to
-    bool failed;   // err says why
+    bool up;              // logged in
+    bool ready;           // the agent is there; facts are known
+    bool busy;            // takes part in the step that is going on
+    bool begun;           // its part of the step has been started
+    bool installs;        // the agent is asked, or put there
+    bool queued;          // that waits until fewer nodes do it
+    bool absent;          // the cluster has no such node any more: there is nothing to connect to
+    bool failed;          // err says why
+    const char *left_out; // of the steps for now, without having failed: why; NULL: it takes part
     struct err err;
     struct node_facts facts; // strings in the session's arena
     void *work;              // of the step or the caller

@@ -16,7 +16,7 @@ static size_t take_back(struct fleet *f, const bool *failed_before, void *const 
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         bool again = !failed_before[i] && was_cut(n);
-        n->left_out = !again;
+        n->left_out = again ? NULL : "its part is over";
         if (!again)
             continue;
         log_warn("a connection was lost; trying again", "node=%s reason=\"%s\"", n->info->name,
@@ -48,6 +48,6 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
             result = fleet_each_of(f, operation, start, FLEET_MOVING_NODES_MAX, e);
     }
     for (size_t i = 0; i < f->count; i++)
-        f->nodes[i].left_out = false;
+        f->nodes[i].left_out = NULL;
     return result;
 }

@@ -163,7 +163,7 @@ static void choose_nodes(struct launch *l, struct fleet *f) {
         struct fleet_node *n = &f->nodes[i];
         n->failed = false;
         err_clear(&n->err);
-        n->left_out = !l->agents[i].has_roster;
+        n->left_out = l->agents[i].has_roster ? NULL : "nothing was started on it";
         n->work = &l->agents[i];
     }
 }

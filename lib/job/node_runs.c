@@ -141,7 +141,7 @@ void node_runs_mark_fetched(struct fleet *f, const char *run) {
     char *rest = arena_printf(f->session->arena, "--run %s", run);
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].work = rest;
-        f->nodes[i].left_out = false;
+        f->nodes[i].left_out = NULL;
     }
     fleet_each(f, NULL, start_mark, &ignored);
     for (size_t i = 0; i < f->count; i++)

@@ -189,8 +189,10 @@ static int look(struct down *d, const size_t *indices, size_t count, struct err 
     fleet_open(f, s, &d->inv, indices, count);
     for (size_t i = 0; i < count; i++) {
         const struct inventory_node *n = f->nodes[i].info;
-        f->nodes[i].left_out =
-            ends ? d->options->force || !n->dtrun || !n->dtrun[0] : was_never_up(n);
+        if (ends && d->options->force)
+            f->nodes[i].left_out = "with --force nothing is looked for on it";
+        else if (ends ? !n->dtrun || !n->dtrun[0] : was_never_up(n))
+            f->nodes[i].left_out = "it was never up";
     }
     if (ends) // who does not answer ends all the same
         f->env.connect_timeout_ms = ENDING_CONNECT_MS_MAX;

@@ -75,6 +75,27 @@ static void some_at_once(void) {
     is_int((long long)most_going, NODES - 2, "all of them");
 }
 
+static int look(struct fleet_node *n, struct err *e) {
+    (void)e;
+    if (n->index == 0) {
+        is_str(fleet.progress.rows[1].state, "left out: it cannot be reached", "a row says why");
+        is_str(fleet.progress.rows[2].state, "left out: not today", "also without a failure");
+        is_str(fleet.progress.rows[3].state, "waiting", "and of the others nothing");
+    }
+    fleet_done(n, NULL);
+    return 0;
+}
+
+static void left_out(void) {
+    struct err e = {0}, why = {0};
+    begin();
+    err_set(&why, ERR_NO_STATUS, "it cannot be reached");
+    fleet_fail(&fleet.nodes[1], &why);
+    fleet.nodes[2].left_out = "not today";
+    is_int(fleet_each(&fleet, "fetch", look, &e), 0, "a step without two nodes");
+    fleet.nodes[2].left_out = NULL;
+}
+
 static void signals(void) {
     struct err e = {0};
     begin();
@@ -143,6 +164,7 @@ static void peers(void) {
 int main(void) {
     open_session();
     some_at_once();
+    left_out();
     signals();
     listening();
     peers();
