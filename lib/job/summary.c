@@ -3,14 +3,14 @@
 #include "job/summary.h"
 
 #include "cluster/nodeset.h"
+#include "job/events_merge.h"
 #include "job/owner.h"
 #include "sys/file.h"
 
 #include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8, EVENTS_BYTES_MAX = 256 << 20 };
+enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8 };
 
 // ---- summary.json ------------------------------------------------------------------------------
 
@@ -372,53 +372,13 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
 
 // ---- events.jsonl ------------------------------------------------------------------------------
 
-struct event_line {
-    int64_t time_ms;
-    size_t order; // ties keep the order of their files
-    const char *text;
-};
-
-static int compare_events(const void *x, const void *y) {
-    const struct event_line *a = x, *b = y;
-    if (a->time_ms != b->time_ms)
-        return a->time_ms < b->time_ms ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
-
-static int64_t time_of(const char *line) {
-    // "time_ms" is the first member of every event, so the line need not be parsed.
-    const char *at = strstr(line, "\"time_ms\":");
-    return at ? strtoll(at + strlen("\"time_ms\":"), NULL, 10) : 0;
-}
-
 int summary_merge_events(const struct follow *f, struct err *e) {
     struct arena a = {0};
-    struct strbuf out = {0};
-    char ***lines = arena_new(&a, char **, f->count + 1);
-    size_t *counts = arena_new(&a, size_t, f->count + 1), total = 0;
-    for (size_t i = 0; i <= f->count; i++) {
-        char *text = NULL;
-        size_t len = 0;
-        struct err ignored = {0};
-        const char *path = i < f->count ? file_join(&a, f->nodes[i].mirror.dir, "events.jsonl")
-                                        : run_path(&f->session->cluster, f->run, "operator.jsonl");
-        if (file_read(&a, path, EVENTS_BYTES_MAX, &text, &len, &ignored) == 0)
-            counts[i] = str_split(&a, text, '\n', &lines[i]);
-        total += counts[i];
-    }
-    struct event_line *all = arena_new(&a, struct event_line, total + 1);
-    size_t n = 0;
-    for (size_t i = 0; i <= f->count; i++)
-        for (size_t k = 0; k < counts[i]; k++)
-            if (lines[i][k][0]) {
-                all[n] = (struct event_line){time_of(lines[i][k]), n, lines[i][k]};
-                n++;
-            }
-    qsort(all, n, sizeof all[0], compare_events);
-    for (size_t i = 0; i < n; i++)
-        strbuf_addf(&out, "%s\n", all[i].text);
-    int result = file_write_atomic(f->events_path, strbuf_cstr(&out), out.len, 0600, e);
-    strbuf_fini(&out);
+    const char **paths = arena_new(&a, const char *, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        paths[i] = file_join(&a, f->nodes[i].mirror.dir, "events.jsonl");
+    paths[f->count] = run_path(&f->session->cluster, f->run, "operator.jsonl");
+    int rc = events_merge(paths, f->count + 1, f->events_path, e);
     arena_fini(&a);
-    return result;
+    return rc;
 }
