@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "job/fleet.h"
+#include "job/rank_nodes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 enum { FOLD_BYTES_MAX = 16 << 20, LINE_BYTES_MAX = 64 * 1024 };
 
 struct exec_flags {
-    const char *node;
+    const char *node, *run;
+    struct option_ints ranks;
     bool fold, exit_code, no_prefix;
 };
 
@@ -25,6 +27,21 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct exec_flags, node),
      .marks = OPTION_NO_ENV,
      .help = "Only these nodes, such as gpu[01-04]."},
+    {.flag = "rank",
+     .verbs = "exec",
+     .type = OPTION_INTS,
+     .max = 1000000,
+     .arg = "RANK,RANK",
+     .offset = offsetof(struct exec_flags, ranks),
+     .marks = OPTION_NO_ENV,
+     .help = "Only the nodes that hold these ranks of a run that goes on."},
+    {.flag = "run",
+     .verbs = "exec",
+     .type = OPTION_STRING,
+     .arg = "RUN",
+     .offset = offsetof(struct exec_flags, run),
+     .marks = OPTION_NO_ENV,
+     .help = "With --rank: the run, where more than one goes on."},
     {.flag = "fold",
      .letter = 'b',
      .verbs = "exec",
@@ -216,6 +233,17 @@ static int judge(struct session *s, struct fleet *f, const struct exec_node *wor
     return fleet_verdict(f, "exec", e);
 }
 
+static int select_nodes(struct session *s, struct inventory *inv, const struct exec_flags *f,
+                        size_t **indices, size_t *count, struct err *e) {
+    if (f->ranks.count && f->node[0])
+        return err_set(e, ERR_USAGE, "--rank names the nodes by their ranks: give it or --node");
+    if (f->run[0] && !f->ranks.count)
+        return err_set(e, ERR_USAGE, "--run says whose ranks are meant: it needs --rank");
+    if (f->ranks.count)
+        return rank_nodes_find(s, inv, f->run[0] ? f->run : NULL, &f->ranks, indices, count, e);
+    return inventory_select(s->arena, inv, f->node, indices, count, e);
+}
+
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct exec_flags *ef = flags;
     struct inventory inv;
@@ -225,10 +253,14 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (!*line)
         return err_set(e, ERR_USAGE, "exec needs a command (dtctl exec -- COMMAND…)");
     if (cluster_load(&s->cluster, &inv, e) < 0 ||
-        inventory_select(s->arena, &inv, ef->node, &indices, &count, e) < 0)
+        select_nodes(s, &inv, ef, &indices, &count, e) < 0)
         return -1;
     if (s->config->dry_run) {
-        screen_out(s->screen, "would run on %zu nodes: %s\n", count, line);
+        const char **names = arena_new(s->arena, const char *, count + 1);
+        for (size_t i = 0; i < count; i++)
+            names[i] = inv.nodes[indices[i]].name;
+        screen_out(s->screen, "would run on %zu node%s (%s): %s\n", count, count == 1 ? "" : "s",
+                   nodeset_fold(s->arena, names, count), line);
         return 0;
     }
     fleet_open(&f, s, &inv, indices, count);
@@ -262,6 +294,8 @@ const struct command cmd_exec = {
                      "the node's shell; several are a program and its arguments. Ends with 3 when "
                      "it failed on some nodes, with 4 when some gave no status.",
              .examples = "dtctl exec -- nvidia-smi -L   # every node's devices\n"
+                         "dtctl exec --rank 3 -- 'py-spy dump --pid $(pgrep -n python3)'   # "
+                         "where rank 3 runs\n"
                          "dtctl exec -b -- 'uname -r; nproc'   # equal answers folded\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct exec_flags),

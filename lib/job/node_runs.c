@@ -65,11 +65,13 @@ static void parse_line(struct arena *a, const char *line, size_t node_index,
     r.reason = str_printable(a, reason, strlen(reason));
     r.over = is_final(r.state);
     const struct json *workers = json_get(j, "workers");
-    for (const struct json *w = workers && workers->type == JSON_ARRAY ? workers->child : NULL; w;
-         w = w->next) {
+    workers = workers && workers->type == JSON_ARRAY ? workers->child : NULL;
+    for (const struct json *w = workers; w; w = w->next)
         r.ranks++;
-        r.ranks_running += strcmp(json_get_str(w, "state", ""), "running") == 0;
-    }
+    r.running = arena_new(a, int, (size_t)r.ranks + 1);
+    for (const struct json *w = workers; w; w = w->next)
+        if (strcmp(json_get_str(w, "state", ""), "running") == 0)
+            r.running[r.ranks_running++] = (int)json_get_int(w, "rank", -1);
     add(a, out, r);
     arena_fini(&scratch);
 }

@@ -14,6 +14,7 @@ struct node_run {
     int node_rank, pid, round, restarts, max_restarts, agent_starts;
     int exit_status; // -1: not over
     int ranks_running, ranks;
+    int *running; // those that run, ranks_running of them; -1: not known
     int64_t created_ms, updated_ms;
     bool coordinator, over;
     bool fetched; // the node knows that its results are elsewhere
