@@ -145,7 +145,8 @@ include tests/lint/lint.mk
 
 # What dtctl carries: name=path pairs, each compressed, named with its size and SHA-256.
 EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
-EMBED += $(foreach f,$(filter-out infra/examples/%,$(wildcard infra/*.tf infra/*/*.tf \
+EMBED += infra/provider.tf=infra/root/provider.tf
+EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \
     infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/*)),$(f)=$(f))
 $(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/job/embed.sh Makefile
 	$(call say,EMBED,$@)mkdir -p $(@D) && lib/job/embed.sh $(@D) $(EMBED)

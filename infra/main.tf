@@ -59,6 +59,8 @@ locals {
   enters = var.placement_group == "on" || local.efas > 0 || var.nodes > 1
 }
 
+data "aws_region" "here" {}
+
 # What another state made under this name: two of them would be taken for one by their tags.
 data "aws_instances" "same_name" {
   count = var.new_cluster ? 1 : 0
@@ -97,6 +99,10 @@ resource "terraform_data" "zone" {
     precondition {
       condition     = length(flatten(data.aws_instances.same_name[*].ids)) == 0
       error_message = "cluster ${var.cluster} of ${var.owner} runs already (${join(", ", flatten(data.aws_instances.same_name[*].ids))}), made from another folder, which has its key and its state."
+    }
+    precondition {
+      condition     = data.aws_region.here.name == var.region
+      error_message = "region: the provider is for ${data.aws_region.here.name}, not ${var.region}."
     }
     precondition {
       condition     = length(local.zones) > 0
@@ -175,6 +181,7 @@ module "network" {
   source = "./modules/network"
 
   name      = local.name
+  tags      = local.tags
   region    = var.region
   az        = terraform_data.zone.output
   nodes     = var.nodes
@@ -188,6 +195,7 @@ module "access" {
   source = "./modules/access"
 
   name                 = local.name
+  tags                 = local.tags
   owner                = var.owner
   cluster              = var.cluster
   region               = var.region

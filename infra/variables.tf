@@ -64,7 +64,7 @@ variable "tags" {
 
 variable "region" {
   type        = string
-  description = "AWS region, such as us-east-1"
+  description = "AWS region that the provider is for, such as us-east-1"
   nullable    = false
 
   validation {
@@ -452,36 +452,4 @@ variable "closed_metadata" {
   type        = bool
   description = "Only root on a node reaches the instance metadata service, and so the role's credentials; null: unless there is a role for runs to use (s3_bucket, instance_profile)"
   default     = null
-}
-
-# ---- the API ------------------------------------------------------------------------------------
-variable "max_retries" {
-  type        = number
-  description = "How often the provider repeats a refused call"
-  default     = 6
-  nullable    = false
-
-  validation {
-    condition     = var.max_retries >= 0 && var.max_retries <= 25 && floor(var.max_retries) == var.max_retries
-    error_message = "max_retries: a whole number from 0 to 25 belongs here."
-  }
-}
-
-variable "endpoints" {
-  type        = map(string)
-  description = "Addresses of the services ec2, iam, ssm, sts where they are not AWS's public ones"
-  default     = {}
-  nullable    = false
-
-  validation {
-    condition     = alltrue([for k, v in var.endpoints : contains(["ec2", "iam", "ssm", "sts"], k) && can(regex("^https?://", v))])
-    error_message = "endpoints: http(s) addresses of ec2, iam, ssm, sts belong here."
-  }
-}
-
-variable "skip_checks" {
-  type        = bool
-  description = "Do not check credentials and region before the first call; for API servers other than AWS"
-  default     = false
-  nullable    = false
 }

@@ -9,25 +9,3 @@ terraform {
     }
   }
 }
-
-provider "aws" {
-  region = var.region
-
-  # Capacity errors count as retryable: with the provider's own 25 an apply hangs for 50 minutes.
-  max_retries = var.max_retries
-
-  skip_credentials_validation = var.skip_checks
-  skip_metadata_api_check     = var.skip_checks
-  skip_region_validation      = var.skip_checks
-
-  endpoints {
-    ec2 = lookup(var.endpoints, "ec2", null)
-    iam = lookup(var.endpoints, "iam", null)
-    ssm = lookup(var.endpoints, "ssm", null)
-    sts = lookup(var.endpoints, "sts", null)
-  }
-
-  default_tags {
-    tags = local.tags
-  }
-}

@@ -10,6 +10,7 @@ mock_provider "aws" {
 
 variables {
   name                 = "dtctl-demo"
+  tags                 = { dtctl-cluster = "demo", dtctl-owner = "ann" }
   owner                = "ann"
   region               = "us-east-1"
   cluster              = "demo"

@@ -24,6 +24,7 @@ mock_provider "aws" {
 
 variables {
   name      = "dtctl-demo"
+  tags      = { dtctl-cluster = "demo", dtctl-owner = "ann" }
   region    = "us-east-1"
   az        = "us-east-1a"
   nodes     = 2

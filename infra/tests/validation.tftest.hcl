@@ -18,6 +18,9 @@ mock_provider "aws" {
   mock_data "aws_ssm_parameter" {
     defaults = { insecure_value = "ami-0123456789abcdef0" }
   }
+  mock_data "aws_region" {
+    defaults = { name = "us-east-1" }
+  }
   mock_data "aws_partition" {
     defaults = { partition = "aws" }
   }
@@ -186,6 +189,17 @@ run "zone_without_the_type" {
 
   variables {
     az = "us-east-1f"
+  }
+
+  expect_failures = [terraform_data.zone]
+}
+
+run "provider_of_another_region" {
+  command = plan
+
+  override_data {
+    target = data.aws_region.here
+    values = { name = "us-west-2" }
   }
 
   expect_failures = [terraform_data.zone]

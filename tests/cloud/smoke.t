@@ -9,7 +9,7 @@ cloud_start "$@"
 
 # shellcheck disable=SC2317 # called through ok
 terraform_in() {
-    cloud_run "$TERRAFORM" -chdir="$WORK/tf/infra" "$@" -no-color
+    cloud_run "$TERRAFORM" -chdir="$WORK/tf" "$@" -no-color
 }
 
 took() { # WHAT: the time since it was last asked, as a diagnostic
@@ -24,18 +24,20 @@ ssh-keygen -q -t ed25519 -N '' -C key -f login
 for i in 0 1; do
     ssh-keygen -q -t ed25519 -N '' -C key -f host$i
 done
-"$CLOUD_PYTHON" - >tf/infra/terraform.tfvars.json <<'EOF2'
+# A root of the test's own, with its own provider, of which count is an argument that no module with
+# a provider inside could have.
+"$CLOUD_PYTHON" - >tf/main.tf.json <<'EOF2'
 import json
 read = lambda name: open(name, encoding="ascii").read()
-print(json.dumps({
+print(json.dumps({"provider": {"aws": {"region": "us-east-1"}}, "module": {"cluster": {
+    "source": "./infra", "count": 1,
     "cluster": "smoke", "owner": "tester", "expires": "2030-01-01T00:00:00Z",
     "region": "us-east-1", "az": "us-east-1b", "nodes": 2, "instance_type": "g5.8xlarge",
     "purchase": "spot", "placement_group": "on", "root_iops": 6000, "root_throughput": 500,
     "ssh_public_key": read("login.pub").strip(), "operator_cidrs": ["198.51.100.1/32"],
     "bootstrap_host_keys": [{"private": read(f"host{i}"), "public": read(f"host{i}.pub").strip()}
                             for i in (0, 1)],
-    "ttl_s": 3600, "idle_s": 1800, "closed_metadata": True, "skip_checks": True,
-    "endpoints": {s: "http://127.0.0.1:4566" for s in ("ec2", "iam", "ssm", "sts")}}))
+    "ttl_s": 3600, "idle_s": 1800, "closed_metadata": True}}}))
 EOF2
 ok 'terraform init' terraform_in init
 since=${EPOCHREALTIME/./}

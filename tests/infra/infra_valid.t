@@ -6,7 +6,7 @@ source "$SRC/tests/infra/terraform.sh"
 terraform_needed
 terraform_copy
 ok 'formatted' "$TERRAFORM" fmt -check -recursive -diff
-# The examples, and with them the root module, as parts of one configuration; then the sweep.
+# The examples, and with them the module, as parts of one configuration; then the sweep.
 mkdir ../examples
 cat >../examples/main.tf <<'END'
 module "one" {
@@ -27,4 +27,16 @@ for root in ../examples sweep; do
     is "$status" 0 "$root: valid" || diag "$out"
     like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"
 done
+
+# What was applied plans the same end of its lease at any later time.
+# shellcheck disable=SC2317 # called by wait_for
+later() {
+    [ "$(date +%s)" -gt "$applied" ]
+}
+cd ../examples || exit 1
+target=(-target=module.{one,two}.terraform_data.begun -no-color -input=false)
+ok 'the examples are begun' "$TERRAFORM" apply -auto-approve "${target[@]}"
+applied=$(date +%s)
+wait_for 10 later
+ok 'a later plan is clean' "$TERRAFORM" plan -detailed-exitcode "${target[@]}"
 done_testing

@@ -28,6 +28,16 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
+# By these what is left over is found; everything that can have tags has them, whatever the provider
+# adds.
+WANTED = {"dtctl-cluster", "dtctl-owner", "dtctl-run", "Name"}
+
+
+def tags(v):
+    if "tags" in v and WANTED - set(v["tags"] or {}):
+        yield "lacks tags"
+
+
 def instance(v):
     for options in v["metadata_options"]:
         if options["http_tokens"] != "required":
@@ -43,8 +53,7 @@ def instance(v):
         yield "cannot be ended"
     if v["instance_initiated_shutdown_behavior"] != "terminate":
         yield "poweroff does not end it"
-    wanted = {"dtctl-cluster", "dtctl-owner", "dtctl-run", "Name"}
-    if wanted - set(v["volume_tags"] or {}):
+    if WANTED - set(v["volume_tags"] or {}):
         yield "a volume lacks tags"
 
 
@@ -99,7 +108,7 @@ def main():
         for plan in map(json.loads, plans):
             for r in plan:
                 seen[r["type"]] = seen.get(r["type"], 0) + 1
-                for what in REVIEW.get(r["type"], lambda v: [])(r["values"]):
+                for what in (*tags(r["values"]), *REVIEW.get(r["type"], lambda v: [])(r["values"])):
                     findings.append(f"{r['address']} {what}")
     findings += [f"no {kind} among what was planned" for kind in REVIEW if kind not in seen]
     print(f"{sum(seen.values())} resources of {len(seen)} types")

@@ -15,8 +15,9 @@ version=$(sed -n 's/.*version = "= \([0-9.]*\)".*/\1/p' "$SRC/infra/versions.tf"
 platform=linux_$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 package=$host/hashicorp/aws/$version/$platform
 store=$HOME/.cache/dtctl/${TERRAFORM##*/}
-mkdir -p "mirror/$host/hashicorp/aws"
-python3 - "mirror/$host/hashicorp/aws/terraform-provider-aws_${version}_$platform.zip" "$version" <<'END'
+packed=mirror/$host/hashicorp/aws
+mkdir -p "$packed"
+python3 - "$packed/terraform-provider-aws_${version}_$platform.zip" "$version" <<'END'
 import sys, zipfile
 with zipfile.ZipFile(sys.argv[1], "w") as packed:
     program = zipfile.ZipInfo(f"terraform-provider-aws_v{sys.argv[2]}_x5")

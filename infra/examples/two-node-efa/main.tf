@@ -2,6 +2,21 @@
 # Two nodes with four EFA cards each, in one placement group; checkpoints go to a folder in S3, and
 # nothing else leaves the VPC. Each node gets an elastic address.
 
+terraform {
+  required_version = ">= 1.7, < 2.0"
+}
+
+provider "aws" {
+  region      = var.region
+  max_retries = 6 # more would wait for capacity, for an hour
+}
+
+variable "region" {
+  type        = string
+  description = "AWS region"
+  default     = "us-east-1"
+}
+
 variable "operator" {
   type        = string
   description = "Where SSH comes from, such as 198.51.100.7/32"
@@ -17,13 +32,22 @@ variable "bucket" {
   description = "S3 bucket for checkpoints"
 }
 
+# Every plan has another time; that of the first one is kept.
+resource "terraform_data" "begun" {
+  input = plantimestamp()
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
 module "cluster" {
   source = "../.."
 
   cluster         = "two-node-efa"
   owner           = "me"
-  expires         = timeadd(plantimestamp(), "12h")
-  region          = "us-east-1"
+  expires         = timeadd(terraform_data.begun.output, "12h")
+  region          = var.region
   nodes           = 2
   instance_type   = "p4d.24xlarge"
   egress          = "closed"

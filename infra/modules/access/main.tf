@@ -15,7 +15,7 @@ resource "aws_security_group" "cluster" {
   name_prefix = "${var.name}-"
   description = "dtctl cluster ${var.cluster}"
   vpc_id      = var.vpc_id
-  tags        = { Name = var.name }
+  tags        = merge(var.tags, { Name = var.name })
 
   # Rules that name the group itself would keep it from being deleted.
   revoke_rules_on_delete = true
@@ -31,14 +31,14 @@ resource "aws_vpc_security_group_ingress_rule" "ssh" {
   to_port           = 22
   cidr_ipv4         = strcontains(each.value, ":") ? null : each.value
   cidr_ipv6         = strcontains(each.value, ":") ? each.value : null
-  tags              = { Name = "${var.name}-ssh" }
+  tags              = merge(var.tags, { Name = "${var.name}-ssh" })
 }
 
 resource "aws_vpc_security_group_ingress_rule" "cluster" {
   security_group_id            = aws_security_group.cluster.id
   ip_protocol                  = "-1"
   referenced_security_group_id = aws_security_group.cluster.id
-  tags                         = { Name = "${var.name}-cluster" }
+  tags                         = merge(var.tags, { Name = "${var.name}-cluster" })
 }
 
 # EFA traffic is matched by rules that name a group only: a rule for all addresses does not do.
@@ -46,7 +46,7 @@ resource "aws_vpc_security_group_egress_rule" "cluster" {
   security_group_id            = aws_security_group.cluster.id
   ip_protocol                  = "-1"
   referenced_security_group_id = aws_security_group.cluster.id
-  tags                         = { Name = "${var.name}-cluster" }
+  tags                         = merge(var.tags, { Name = "${var.name}-cluster" })
 }
 
 resource "aws_vpc_security_group_egress_rule" "out" {
@@ -56,7 +56,7 @@ resource "aws_vpc_security_group_egress_rule" "out" {
   description       = "Everything out"
   ip_protocol       = "-1"
   cidr_ipv4         = "0.0.0.0/0"
-  tags              = { Name = "${var.name}-out" }
+  tags              = merge(var.tags, { Name = "${var.name}-out" })
 }
 
 resource "aws_vpc_security_group_egress_rule" "vpc" {
@@ -66,7 +66,7 @@ resource "aws_vpc_security_group_egress_rule" "vpc" {
   description       = "Everything to the VPC"
   ip_protocol       = "-1"
   cidr_ipv4         = each.value
-  tags              = { Name = "${var.name}-vpc" }
+  tags              = merge(var.tags, { Name = "${var.name}-vpc" })
 }
 
 resource "aws_vpc_security_group_egress_rule" "s3" {
@@ -77,14 +77,14 @@ resource "aws_vpc_security_group_egress_rule" "s3" {
   from_port         = 443
   to_port           = 443
   prefix_list_id    = var.s3_prefix_list_id
-  tags              = { Name = "${var.name}-s3" }
+  tags              = merge(var.tags, { Name = "${var.name}-s3" })
 }
 
 # ---- key pair -----------------------------------------------------------------------------------
 resource "aws_key_pair" "operator" {
   key_name_prefix = "${var.name}-"
   public_key      = var.ssh_public_key
-  tags            = { Name = var.name }
+  tags            = merge(var.tags, { Name = var.name })
 }
 
 # ---- role ---------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ resource "aws_iam_role" "node" {
   permissions_boundary  = var.permissions_boundary
   force_detach_policies = true
   max_session_duration  = 3600
-  tags                  = { Name = var.name }
+  tags                  = merge(var.tags, { Name = var.name })
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -151,5 +151,5 @@ resource "aws_iam_instance_profile" "node" {
   name_prefix = "dtctl-"
   path        = local.path
   role        = aws_iam_role.node[0].name
-  tags        = { Name = var.name }
+  tags        = merge(var.tags, { Name = var.name })
 }

@@ -27,14 +27,14 @@ resource "aws_vpc" "own" {
   cidr_block           = var.vpc_cidr
   enable_dns_support   = true
   enable_dns_hostnames = false
-  tags                 = { Name = var.name }
+  tags                 = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_internet_gateway" "own" {
   count = local.own ? 1 : 0
 
   vpc_id = aws_vpc.own[0].id
-  tags   = { Name = var.name }
+  tags   = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_subnet" "own" {
@@ -43,14 +43,14 @@ resource "aws_subnet" "own" {
   vpc_id            = aws_vpc.own[0].id
   cidr_block        = local.cidr
   availability_zone = var.az
-  tags              = { Name = var.name }
+  tags              = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_route_table" "own" {
   count = local.own ? 1 : 0
 
   vpc_id = aws_vpc.own[0].id
-  tags   = { Name = var.name }
+  tags   = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_route" "out" {
@@ -76,7 +76,7 @@ resource "aws_vpc_endpoint" "s3" {
   service_name      = "com.amazonaws.${var.region}.s3"
   vpc_endpoint_type = "Gateway"
   route_table_ids   = [aws_route_table.own[0].id]
-  tags              = { Name = var.name }
+  tags              = merge(var.tags, { Name = var.name })
 
   policy = var.s3_only == null ? null : jsonencode({
     Version = "2012-10-17"

@@ -4,6 +4,11 @@ variable "name" {
   description = "Name of what is made"
 }
 
+variable "tags" {
+  type        = map(string)
+  description = "Tags of everything that is made"
+}
+
 variable "region" {
   type        = string
   description = "AWS region"

@@ -31,7 +31,7 @@ resource "aws_placement_group" "cluster" {
 
   name     = "${var.name}-${trimprefix(var.security_group_id, "sg-")}"
   strategy = "cluster"
-  tags     = { Name = var.name }
+  tags     = merge(var.tags, { Name = var.name })
 }
 
 resource "aws_network_interface" "node" {
@@ -43,7 +43,7 @@ resource "aws_network_interface" "node" {
   private_ips = (each.value.type == "efa-only" || !var.fixed_addresses ? null :
   [cidrhost(var.subnet_cidr, 10 + each.value.rank)])
   description = "${var.name} ${each.value.node} card ${each.value.card} device ${each.value.device}"
-  tags        = { Name = "${var.name}-${each.value.node}" }
+  tags        = merge(var.tags, { Name = "${var.name}-${each.value.node}" })
 }
 
 resource "aws_eip" "node" {
@@ -52,7 +52,7 @@ resource "aws_eip" "node" {
   domain            = "vpc"
   network_interface = local.single ? null : aws_network_interface.node["${count.index}-0-0"].id
   instance          = local.single ? aws_instance.node[count.index].id : null
-  tags              = { Name = "${var.name}-${var.names[count.index]}" }
+  tags              = merge(var.tags, { Name = "${var.name}-${var.names[count.index]}" })
 }
 
 # Another type is another node: the provider would stop it, and lose what is on its own disks.
@@ -85,12 +85,12 @@ resource "aws_instance" "node" {
   instance_initiated_shutdown_behavior = "terminate"
   disable_api_termination              = false
 
-  tags = {
+  tags = merge(var.tags, {
     Name          = "${var.name}-${var.names[count.index]}"
     dtctl-node    = var.names[count.index]
     dtctl-config  = var.config_hash
     dtctl-expires = var.expires
-  }
+  })
   volume_tags = merge(var.tags, { Name = "${var.name}-${var.names[count.index]}" })
 
   root_block_device {
