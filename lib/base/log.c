@@ -66,3 +66,14 @@ void log_write(enum log_level level, const char *message, const char *fmt, ...) 
     arena_fini(&a);
     errno = saved;
 }
+
+bool log_admits(struct log_limit *l) {
+    int64_t now = clock_mono_ms();
+    int untold = l->count - LOG_LIMIT_LINES;
+    if (l->count == 0 || now - l->since_ms >= LOG_LIMIT_MS) {
+        *l = (struct log_limit){.since_ms = now};
+        if (untold > 0)
+            log_warn("more like the next line were not told", "count=%d", untold);
+    }
+    return l->count++ < LOG_LIMIT_LINES;
+}

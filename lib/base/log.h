@@ -8,7 +8,9 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 enum log_style {
@@ -24,6 +26,15 @@ void log_sink(void (*sink)(const char *line, size_t len));
 // fmt gives the key=value part; NULL: none.
 void log_write(enum log_level level, const char *message, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+// For what others can cause as often as they like: so many lines a minute; the next one that is
+// told comes with the number of those that were not.
+enum { LOG_LIMIT_LINES = 5, LOG_LIMIT_MS = 60000 };
+struct log_limit {
+    int64_t since_ms;
+    int count;
+};
+bool log_admits(struct log_limit *l);
 
 #define log_error(message, ...) log_write(LOG_ERROR, message, __VA_ARGS__)
 #define log_warn(message, ...)  log_write(LOG_WARN, message, __VA_ARGS__)

@@ -13,7 +13,6 @@
 #include "sys/proc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,21 +21,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ACCEPT_BATCH_MAX = 256 };
-
 // One port for agents and, in a static start, for the workers' store: told apart by the first byte,
 // which is a letter for agents and a small number for stores.
 struct door { // an accepted connection that has said nothing yet
     struct watch watch;
     struct timer late;
+    struct guest guest;
     struct agent *agent;
-    struct net_address peer;
-    struct door *next_dead;
 };
 
 static void door_close(struct door *d, bool close_fd) {
     int fd = d->watch.fd;
-    d->agent->door_count--;
+    guest_leave(&d->guest);
     watch_stop(&d->watch);
     timer_stop(&d->late);
     if (close_fd)
@@ -44,10 +40,14 @@ static void door_close(struct door *d, bool close_fd) {
     free(d);
 }
 
+static void on_evict(struct guest *g) {
+    door_close(container_of(g, struct door, guest), true);
+}
+
 static void door_hand_over(struct door *d, bool to_store) {
     struct agent *a = d->agent;
     int fd = d->watch.fd;
-    struct net_address peer = d->peer;
+    struct net_address peer = d->guest.from;
     struct store_server *store = a->store ? a->store : a->store_next;
     bool taken = !to_store || (a->config->store_at_endpoint && store);
     door_close(d, !taken);
@@ -56,7 +56,7 @@ static void door_hand_over(struct door *d, bool to_store) {
     else if (taken && a->coordinator)
         coordinator_adopt(a->coordinator, fd, &peer);
     else if (taken)
-        agent_elect_adopt(a, fd);
+        agent_elect_adopt(a, fd, &peer);
 }
 
 static void on_door(struct watch *w, unsigned events) {
@@ -77,62 +77,18 @@ static void on_door_late(struct timer *t) {
     door_hand_over(container_of(t, struct door, late), true);
 }
 
-static void note_refused(struct agent *a, const char *why) {
-    int64_t now = clock_mono_ms();
-    a->refused++;
-    if (a->refused_ms && now < a->refused_ms + AGENT_NOTE_MS)
-        return;
-    log_warn("connections cannot be accepted", "count=%d reason=%s", a->refused, why);
-    a->refused_ms = now;
-    a->refused = 0;
-}
-
-// Without descriptors a connection that waits would wake the loop again and again: it is taken with
-// the spare one, and closed. False: not even that.
-static bool shed(struct agent *a) {
-    struct net_address peer;
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    struct agent *a = container_of(l, struct agent, listener);
+    struct door *d = heap_alloc(sizeof *d);
     struct err e;
-    if (a->spare_fd < 0)
-        return false;
-    close(a->spare_fd);
-    int fd = net_accept(a->listen.fd, &peer, &e);
-    if (fd >= 0)
+    d->agent = a;
+    if (watch_start(a->loop, &d->watch, fd, LOOP_READ, on_door, &e) < 0) {
         close(fd);
-    a->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return fd >= 0;
-}
-
-static void on_listen(struct watch *w, unsigned events) {
-    struct agent *a = container_of(w, struct agent, listen);
-    (void)events;
-    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
-        struct net_address peer;
-        struct err e = {0};
-        int fd = net_accept(w->fd, &peer, &e);
-        if (fd < 0) {
-            if (e.code == ERR_NONE)
-                return;
-            note_refused(a, e.text);
-            if (!shed(a))
-                return;
-            continue;
-        }
-        if (a->door_count >= a->doors_max) { // the run itself needs the others
-            close(fd);
-            note_refused(a, "too many that have said nothing yet");
-            continue;
-        }
-        struct door *d = heap_alloc(sizeof *d);
-        d->agent = a;
-        d->peer = peer;
-        if (watch_start(a->loop, &d->watch, fd, LOOP_READ, on_door, &e) < 0) {
-            close(fd);
-            free(d);
-            continue;
-        }
-        a->door_count++;
-        timer_start(a->loop, &d->late, LINK_GREETING_MS_MAX, on_door_late);
+        free(d);
+        return;
     }
+    guests_add(&a->guests, &d->guest, peer, on_evict);
+    timer_start(a->loop, &d->late, LINK_GREETING_MS_MAX, on_door_late);
 }
 
 static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
@@ -209,7 +165,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     workers->descriptors_max = raise_descriptors();
     struct rlimit lim = {.rlim_cur = 0};
     getrlimit(RLIMIT_NOFILE, &lim);
-    a->doors_max = lim.rlim_cur < 2 * AGENT_DOORS_MAX ? (int)lim.rlim_cur / 2 : AGENT_DOORS_MAX;
+    a->guests.max = lim.rlim_cur < 2 * AGENT_GUESTS_MAX ? (int)lim.rlim_cur / 2 : AGENT_GUESTS_MAX;
     a->workers.ctx = a;
     workers_init(&a->workers, a->loop, workers, &agent_workers_table);
     sigset_t set = c->signals;
@@ -217,7 +173,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
     if (loop_signals(a->loop, &set, on_signal, a, e) < 0 || open_story(a, e) < 0)
         return -1;
     if (c->listen_fd >= 0 &&
-        watch_start(a->loop, &a->listen, c->listen_fd, LOOP_READ, on_listen, e) < 0)
+        listener_open(&a->listener, a->loop, c->listen_fd, "agents", on_accept, e) < 0)
         return -1;
     agent_set_state(a, NODE_STARTING, "");
     if (agent_notice_open(a, e) < 0)
@@ -232,11 +188,7 @@ static void agent_close(struct agent *a) {
     agent_devices_close(a);
     agent_link_close(a, "its agent ends");
     agent_elect_close(a);
-    watch_stop(&a->listen);
-    if (a->config->listen_fd >= 0)
-        close(a->config->listen_fd);
-    if (a->spare_fd >= 0)
-        close(a->spare_fd);
+    listener_close(&a->listener);
     control_close(&a->control);
     coordinator_close(a->coordinator);
     store_server_close(a->store);
@@ -255,7 +207,6 @@ int agent_run(const struct agent_config *config, struct err *e) {
         prctl(PR_SET_DUMPABLE, 0);
     a->config = config;
     a->round = -1;
-    a->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     a->begin_ms = clock_mono_ms();
     snprintf(a->address, sizeof a->address, "%s", config->address ? config->address : "");
     a->loop = loop_open(e);

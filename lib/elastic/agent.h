@@ -32,7 +32,7 @@ enum {
     AGENT_PATIENCE_MS = 600,
     AGENT_STUCK_LOOK_MS = 100,  // between two looks at workers that may not get out of the kernel
     AGENT_STUCK_KILL_MS = 1000, // for SIGKILL to end what is left
-    AGENT_DOORS_MAX = 4096,     // connections that have said nothing yet; at most half of all
+    AGENT_GUESTS_MAX = 4096,    // connections that have not joined yet; at most half of all
     AGENT_ENDPOINTS_MAX = ELECTION_SEEDS_MAX,
     AGENT_INCARNATION_BITS = 62,
 };

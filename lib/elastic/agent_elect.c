@@ -16,7 +16,6 @@
 
 enum {
     ASKERS_MAX = WIRE_NODES_MAX,
-    ANSWERERS_MAX = 1024,
     ASKER_IDLE_MS_MAX = 3000,
     ANSWERER_IDLE_MS_MAX = 10000,
     RESOLVE_MS = 500, // between two tries to find the first endpoint
@@ -34,11 +33,14 @@ struct asker { // a connection to an agent that is asked; stays while there are 
 
 struct answerer {
     struct link link;
+    struct guest guest;
     struct agent *agent;
     struct answerer *next;
     struct timer idle;
     bool dead;
 };
+
+static timer_cb on_bury;
 
 static void on_elect(struct timer *t) {
     struct agent *a = container_of(t, struct agent, elect);
@@ -63,11 +65,12 @@ static void put_ask(struct asker *k) {
     link_send(&k->link, &m);
 }
 
-// The memory goes with the next pump: a callback of the link may be running.
+// The memory goes later: a callback of the link may be running.
 static void asker_end(struct asker *k) {
     link_close(&k->link);
     timer_stop(&k->idle);
     k->dead = true;
+    timer_start(k->agent->loop, &k->agent->bury, 0, on_bury);
 }
 
 static void on_asker_ready(struct link *l) {
@@ -241,9 +244,15 @@ void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *
 }
 
 static void answerer_end(struct answerer *w) {
+    guest_leave(&w->guest);
     link_close(&w->link);
     timer_stop(&w->idle);
     w->dead = true;
+    timer_start(w->agent->loop, &w->agent->bury, 0, on_bury);
+}
+
+static void on_evict(struct guest *g) {
+    answerer_end(container_of(g, struct answerer, guest));
 }
 
 static void on_answerer_idle(struct timer *t) {
@@ -272,13 +281,12 @@ static void on_answerer_end(struct link *l, const struct err *e) {
 
 static const struct link_events answerer_table = {on_answerer_ready, on_question, on_answerer_end};
 
-void agent_elect_adopt(struct agent *a, int fd) {
+void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer) {
     struct err e;
     struct answerer *w = heap_alloc(sizeof *w);
     w->agent = a;
     w->link.ctx = w;
-    if (a->answerer_count >= ANSWERERS_MAX ||
-        link_open(&w->link, a->loop, fd, LINK_COORDINATOR, false, &a->config->coordinator.secret,
+    if (link_open(&w->link, a->loop, fd, LINK_COORDINATOR, false, &a->config->coordinator.secret,
                   &answerer_table, &e) < 0) {
         close(fd);
         free(w);
@@ -286,7 +294,7 @@ void agent_elect_adopt(struct agent *a, int fd) {
     }
     w->next = a->answerers;
     a->answerers = w;
-    a->answerer_count++;
+    guests_add(&a->guests, &w->guest, peer, on_evict);
     timer_start(a->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
 }
 
@@ -315,7 +323,6 @@ static void free_answerers(struct agent *a, bool all) {
             continue;
         }
         *at = w->next;
-        a->answerer_count--;
         free(w);
     }
 }
@@ -418,7 +425,6 @@ static void on_bury(struct timer *t) {
     struct agent *a = container_of(t, struct agent, bury);
     free_askers(a, false);
     free_answerers(a, false);
-    timer_start(a->loop, &a->bury, ASKER_IDLE_MS_MAX, on_bury);
 }
 
 static bool is_told_to_stop(const struct agent_config *c) {
@@ -478,7 +484,6 @@ int agent_elect_open(struct agent *a, struct err *e) {
             log_warn("an endpoint has no address", "endpoint=%s reason=%s", c->endpoints[i].host,
                      e->text);
     }
-    timer_start(a->loop, &a->bury, ASKER_IDLE_MS_MAX, on_bury);
     election_tick(&a->election, clock_mono_ms());
     agent_elect_pump(a);
     return 0;
@@ -486,9 +491,9 @@ int agent_elect_open(struct agent *a, struct err *e) {
 
 void agent_elect_close(struct agent *a) {
     timer_stop(&a->elect);
-    timer_stop(&a->bury);
     timer_stop(&a->drop);
     free_askers(a, true);
     free_answerers(a, true);
+    timer_stop(&a->bury);
     election_close(&a->election);
 }

@@ -58,6 +58,7 @@ void agent_lead_take_over(struct agent *a, const struct election_action *action)
                                    .electorate = &a->election.electorate,
                                    .places = a->election.places,
                                    .why = why};
+    config.guests = &a->guests;
     config.rendezvous.incarnation = a->election.config.incarnation;
     if (!first)
         log_warn("this agent coordinates now", "term=%lld lost=%s fence_ms=%lld",

@@ -7,9 +7,11 @@
 #include "elastic/control.h"
 #include "elastic/events.h"
 #include "elastic/file_timer.h"
+#include "elastic/guests.h"
 #include "elastic/health.h"
 #include "elastic/notice.h"
 #include "elastic/store_server.h"
+#include "sys/listener.h"
 
 struct agent {
     const struct agent_config *config;
@@ -17,10 +19,8 @@ struct agent {
     struct events events;
     struct coordinator *coordinator; // NULL: elsewhere
     struct control control;
-    struct watch listen;
-    int spare_fd, refused; // given up to say no when descriptors run out; since the last note
-    int64_t refused_ms;    // when that was
-    int door_count, doors_max;
+    struct listener listener;
+    struct guests guests; // connections that have not joined
 
     // the connection to the coordinator (agent_link.c)
     struct link link;
@@ -42,7 +42,7 @@ struct agent {
     struct timer elect, drop, bury;
     struct asker *askers;       // questions to other agents
     struct answerer *answerers; // connections of agents that ask this one
-    int asker_count, answerer_count;
+    int asker_count;
 
     // the round (agent_round.c)
     enum node_state state;
@@ -87,7 +87,7 @@ int agent_elect_open(struct agent *a, struct err *e);
 void agent_elect_close(struct agent *a);
 void agent_elect_pump(struct agent *a); // carries out what the election wants and sets its timer
 // A connection of an agent that has said nothing yet, while this one does not coordinate.
-void agent_elect_adopt(struct agent *a, int fd);
+void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer);
 void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *m);
 // JOINED and ROUND carry the electorate. False: this agent has voted since; the link is closed.
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m);

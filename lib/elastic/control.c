@@ -36,8 +36,7 @@ static void client_drop(struct control_client *i) {
     struct control *c = i->control;
     conn_close(&i->conn);
     *(i->prev ? &i->prev->next : &c->clients) = i->next;
-    if (i->next)
-        i->next->prev = i->prev;
+    *(i->next ? &i->next->prev : &c->oldest) = i->prev;
     i->next = c->dead;
     c->dead = i;
     c->count--;
@@ -79,18 +78,12 @@ static void on_end(struct conn *conn, const struct err *e) {
 
 static const struct conn_events conn_table = {.on_data = on_data, .on_end = on_end};
 
-static void on_listen(struct watch *w, unsigned events) {
-    struct control *c = container_of(w, struct control, listen);
-    struct net_address peer;
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    struct control *c = container_of(l, struct control, listener);
     struct err e;
-    (void)events;
-    int fd = net_accept(w->fd, &peer, &e);
-    if (fd < 0)
-        return;
-    if (c->count >= CONTROL_CLIENTS_MAX) {
-        close(fd);
-        return;
-    }
+    (void)peer;
+    if (c->count >= CONTROL_CLIENTS_MAX)
+        client_drop(c->oldest);
     struct control_client *i = heap_alloc(sizeof *i);
     i->control = c;
     if (conn_open(&i->conn, c->loop, fd, &conn_table, CONTROL_LINE_BYTES_MAX, 65536, &e) < 0) {
@@ -98,9 +91,9 @@ static void on_listen(struct watch *w, unsigned events) {
         free(i);
         return;
     }
+    conn_idle_limit(&i->conn, CONTROL_CLIENT_MS_MAX);
     i->next = c->clients;
-    if (i->next)
-        i->next->prev = i;
+    *(i->next ? &i->next->prev : &c->oldest) = i;
     c->clients = i;
     c->count++;
 }
@@ -130,7 +123,7 @@ int control_open(struct control *c, struct loop *loop, const char *run_dir, int 
     c->dir_fd = folder_path(run_dir, path, e);
     if (c->dir_fd < 0)
         return -1;
-    if (watch_start(loop, &c->listen, door_fd, LOOP_READ, on_listen, e) < 0) {
+    if (listener_open(&c->listener, loop, door_fd, "commands", on_accept, e) < 0) {
         close(c->dir_fd);
         return -1;
     }
@@ -141,9 +134,7 @@ int control_open(struct control *c, struct loop *loop, const char *run_dir, int 
 void control_close(struct control *c) {
     if (!c->loop)
         return;
-    int fd = c->listen.fd;
-    watch_stop(&c->listen);
-    close(fd);
+    listener_close(&c->listener);
     unlinkat(c->dir_fd, CONTROL_NAME, 0);
     close(c->dir_fd);
     while (c->clients)

@@ -7,18 +7,18 @@
 
 #include "base/err.h"
 #include "base/json.h"
-#include "sys/loop.h"
+#include "sys/listener.h"
 
-enum { CONTROL_LINE_BYTES_MAX = 4096, CONTROL_CLIENTS_MAX = 64 };
+enum { CONTROL_LINE_BYTES_MAX = 4096, CONTROL_CLIENTS_MAX = 64, CONTROL_CLIENT_MS_MAX = 5000 };
 #define CONTROL_NAME "control.sock"
 
 struct control_client;
 
 struct control {
     struct loop *loop; // NULL: closed
-    struct watch listen;
+    struct listener listener;
     int dir_fd;
-    struct control_client *clients;
+    struct control_client *clients, *oldest; // newest first
     struct timer bury;
     struct control_client *dead;
     int count;

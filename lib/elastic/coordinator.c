@@ -81,7 +81,7 @@ static void peer_free(struct peer *p) {
     if (p->next)
         p->next->prev = p->prev;
     coordinator_name_peer(p, -1);
-    c->greeting_count--;
+    guest_leave(&p->guest);
     p->next = c->dead;
     c->dead = p;
     timer_start(c->loop, &c->bury, 0, on_bury);
@@ -130,20 +130,20 @@ void coordinator_name_peer(struct peer *p, int id) {
     }
     if (id >= 0)
         c->by_id[id] = p;
-    c->greeting_count += (id < 0) - (p->id < 0);
     p->id = id;
+    guest_leave(&p->guest);
 }
 
 void coordinator_tell(struct peer *p, const struct wire_msg *m) {
     link_tell(&p->link, &p->session, m);
 }
 
+static void on_evict(struct guest *g) {
+    peer_free(container_of(g, struct peer, guest));
+}
+
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer) {
     struct err e;
-    if (c->greeting_count >= COORDINATOR_GREETINGS_MAX) {
-        close(fd);
-        return;
-    }
     struct peer *p = heap_alloc(sizeof *p);
     p->coordinator = c;
     p->id = -1;
@@ -153,7 +153,8 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     p->link.ctx = p;
     if (link_open(&p->link, c->loop, fd, LINK_COORDINATOR, false, &c->config.secret, &link_table,
                   &e) < 0) {
-        log_warn("an agent could not be served", "reason=%s", e.text);
+        if (log_admits(&c->strangers))
+            log_warn("an agent could not be served", "reason=%s", e.text);
         close(fd);
         free(p);
         return;
@@ -162,7 +163,8 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     if (p->next)
         p->next->prev = p;
     c->peers = p;
-    c->greeting_count++;
+    if (peer)
+        guests_add(c->config.guests, &p->guest, peer, on_evict);
 }
 
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
@@ -410,8 +412,9 @@ void coordinator_peer_gone(struct peer *p, const char *why) {
 
 static void on_end(struct link *l, const struct err *e) {
     struct peer *p = l->ctx;
+    struct coordinator *c = p->coordinator;
     char text[NET_ADDRESS_BYTES_MAX];
-    if (p->id < 0 && e->code != ERR_NONE && !p->local)
+    if (p->id < 0 && e->code != ERR_NONE && !p->local && log_admits(&c->strangers))
         log_warn("a connection was not an agent of this run", "peer=%s reason=%s",
                  net_format(&p->address, text), e->text);
     const char *why = e->code == ERR_NONE ? "its agent's connection closed" : e->text;
@@ -421,8 +424,8 @@ static void on_end(struct link *l, const struct err *e) {
         coordinator_peer_gone(p, why);
         return;
     }
-    rendezvous_cut(p->coordinator->rendezvous, coordinator_now_ms(), p->id, why);
-    coordinator_pump(p->coordinator);
+    rendezvous_cut(c->rendezvous, coordinator_now_ms(), p->id, why);
+    coordinator_pump(c);
 }
 
 static const struct link_events link_table = {on_ready, on_message, on_end};

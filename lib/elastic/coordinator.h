@@ -11,13 +11,13 @@
 #define ELASTIC_COORDINATOR_H
 
 #include "elastic/events.h"
+#include "elastic/guests.h"
 #include "elastic/link.h"
 #include "elastic/rendezvous.h"
 #include "sys/loop.h"
 #include "sys/net.h"
 
 enum {
-    COORDINATOR_GREETINGS_MAX = 1024,                   // connections that have not joined yet
     COORDINATOR_LINGER_MS_MAX = 3000,                   // for agents to take the verdict
     COORDINATOR_STAND_INS_MAX = ELECTION_STAND_INS_MAX, // nodes whose addresses every agent learns
 };
@@ -29,6 +29,7 @@ struct coordinator_config {
     struct link_secret secret;
     int64_t shutdown_timeout_ms;
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
+    struct guests *guests;             // connections that have not joined
 };
 
 struct coordinator_events {

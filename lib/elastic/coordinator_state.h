@@ -12,6 +12,7 @@ struct peer {
     struct peer *prev, *next;
     int id; // member; -1: has not joined
     bool local;
+    struct guest guest; // until it has joined
     struct net_address address;
 };
 
@@ -34,7 +35,7 @@ struct coordinator {
     struct peer *peers, *dead;
     struct peer **by_id; // members' peers
     int by_id_room;
-    int greeting_count;
+    struct log_limit strangers;
     struct timer timer, bury;
     int64_t linger_until_ms;
     struct arena arena;       // texts of failures of this round

@@ -58,15 +58,11 @@ static struct health_client *place(struct health *h) {
     return oldest;
 }
 
-static void on_listen(struct watch *w, unsigned events) {
-    struct health *h = container_of(w, struct health, listen);
-    struct net_address peer;
-    struct err e;
-    (void)events;
-    int fd = net_accept(w->fd, &peer, &e);
-    if (fd < 0)
-        return;
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    struct health *h = container_of(l, struct health, listener);
     struct health_client *x = place(h);
+    struct err e;
+    (void)peer;
     *x = (struct health_client){.came = ++h->served};
     if (conn_open(&x->conn, h->loop, fd, &conn_table, HEALTH_REQUEST_BYTES_MAX, 4096, &e) < 0)
         close(fd);
@@ -79,10 +75,8 @@ int health_open(struct health *h, struct loop *loop, int port, struct err *e) {
     *h = (struct health){0};
     if (net_listen(NULL, port, &fd, &h->port, e) < 0)
         return -1;
-    if (watch_start(loop, &h->listen, fd, LOOP_READ, on_listen, e) < 0) {
-        close(fd);
+    if (listener_open(&h->listener, loop, fd, "health checks", on_accept, e) < 0)
         return -1;
-    }
     h->loop = loop;
     return 0;
 }
@@ -90,9 +84,7 @@ int health_open(struct health *h, struct loop *loop, int port, struct err *e) {
 void health_close(struct health *h) {
     if (!h->loop)
         return;
-    int fd = h->listen.fd;
-    watch_stop(&h->listen);
-    close(fd);
+    listener_close(&h->listener);
     for (int i = 0; i < HEALTH_CLIENTS_MAX; i++)
         conn_close(&h->clients[i].conn);
     h->loop = NULL;

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "sys/conn.h"
-#include "sys/loop.h"
+#include "sys/listener.h"
 
 enum {
     HEALTH_CLIENTS_MAX = 16, // one more takes the place of the oldest
@@ -30,7 +30,7 @@ struct health_client {
 
 struct health {
     struct loop *loop; // NULL: closed
-    struct watch listen;
+    struct listener listener;
     int port;
     uint64_t served;
     struct health_client clients[HEALTH_CLIENTS_MAX];

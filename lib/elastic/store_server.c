@@ -5,9 +5,9 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "sys/listener.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -16,9 +16,7 @@
 
 enum {
     READ_BYTES = 256 << 10,
-    ACCEPT_BATCH_MAX = 128,
     UNSENT_PAUSE_BYTES = 1 << 20, // a client that does not read its replies is not read either
-    REFUSALS_LOGGED_MAX = 20,
 };
 
 struct client {
@@ -32,14 +30,13 @@ struct client {
 struct store_server {
     struct loop *loop;
     struct store *store;
-    struct watch listen;
-    int listen_fd, spare_fd; // the spare one is given up to say no when descriptors run out
+    struct listener listener;
     int port;
     struct client *clients;
     bool restricted;
     struct net_address *allowed;
     size_t allowed_count;
-    int refusals;
+    struct log_limit refused, closed;
     char *buffer;
 };
 
@@ -56,7 +53,8 @@ static void client_close(struct client *c) {
 }
 
 static void client_refuse(struct client *c, const struct err *e) {
-    log_warn("store: a client was closed", "reason=%s", e->text);
+    if (log_admits(&c->server->closed))
+        log_warn("store: a client was closed", "reason=%s", e->text);
     client_close(c);
 }
 
@@ -147,7 +145,7 @@ void store_server_adopt(struct store_server *s, int fd, const struct net_address
     struct err e;
     const char *why = why_refused(s, fd, peer);
     if (why) {
-        if (s->refusals++ < REFUSALS_LOGGED_MAX)
+        if (log_admits(&s->refused))
             log_warn("store: refused a client", "peer=%s reason=%s", net_format(peer, text), why);
         close(fd);
         return;
@@ -156,7 +154,9 @@ void store_server_adopt(struct store_server *s, int fd, const struct net_address
     c->server = s;
     c->session = store_session_open(s->store, c, &e);
     if (!c->session || watch_start(s->loop, &c->watch, fd, LOOP_READ, client_event, &e) < 0) {
-        log_warn("store: refused a client", "peer=%s reason=%s", net_format(peer, text), e.text);
+        if (log_admits(&s->refused))
+            log_warn("store: refused a client", "peer=%s reason=%s", net_format(peer, text),
+                     e.text);
         store_session_close(c->session);
         free(c);
         close(fd);
@@ -172,48 +172,19 @@ void store_server_adopt(struct store_server *s, int fd, const struct net_address
     s->clients = c;
 }
 
-// Out of descriptors: takes one client off the queue with the spare descriptor and hangs up, since
-// an untaken connection would keep the listening socket ready for ever.
-static void listen_shed(struct store_server *s) {
-    struct net_address peer;
-    struct err e;
-    close(s->spare_fd);
-    int fd = net_accept(s->listen_fd, &peer, &e);
-    if (fd >= 0)
-        close(fd);
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (s->refusals++ < REFUSALS_LOGGED_MAX)
-        log_warn("store: no file descriptor left for a client", "raise=%s", "ulimit -n");
-}
-
-static void listen_event(struct watch *w, unsigned events) {
-    (void)events;
-    struct store_server *s = container_of(w, struct store_server, listen);
-    for (int i = 0; i < ACCEPT_BATCH_MAX; i++) {
-        struct net_address peer;
-        struct err e = {0};
-        int fd = net_accept(s->listen_fd, &peer, &e);
-        if (fd < 0 && e.code == ERR_NONE)
-            return;
-        if (fd < 0) {
-            listen_shed(s);
-            return;
-        }
-        store_server_adopt(s, fd, &peer);
-    }
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    store_server_adopt(container_of(l, struct store_server, listener), fd, peer);
 }
 
 struct store_server *store_server_open(struct loop *loop, const char *host, int port,
                                        const struct store_limits *limits, struct err *e) {
     struct store_server *s = heap_alloc(sizeof *s);
     s->loop = loop;
-    s->listen_fd = -1;
     s->store = store_open(limits);
     s->buffer = heap_alloc(READ_BYTES);
-    s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (port >= 0 &&
-        (net_listen(host, port, &s->listen_fd, &s->port, e) < 0 ||
-         watch_start(loop, &s->listen, s->listen_fd, LOOP_READ, listen_event, e) < 0)) {
+    int fd;
+    if (port >= 0 && (net_listen(host, port, &fd, &s->port, e) < 0 ||
+                      listener_open(&s->listener, loop, fd, "store", on_accept, e) < 0)) {
         err_wrap(e, "store");
         store_server_close(s);
         return NULL;
@@ -224,10 +195,7 @@ struct store_server *store_server_open(struct loop *loop, const char *host, int 
 void store_server_close(struct store_server *s) {
     if (!s)
         return;
-    watch_stop(&s->listen);
-    if (s->listen_fd >= 0)
-        close(s->listen_fd);
-    close(s->spare_fd);
+    listener_close(&s->listener);
     for (struct client *c = s->clients, *next; c; c = next) {
         next = c->next;
         client_close(c);

@@ -269,26 +269,6 @@ is "$?" 1 'and the other one'
 ok 'and all workers' all_dead
 like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
 
-# Strangers that take all descriptors.
-port=$((port + 1))
-(ulimit -n 64 && exec dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --no-python \
-    --rdzv-endpoint "127.0.0.1:$port" true) 2>full.err &
-agent=$!
-ok 'an agent with few descriptors' wait_for 20 listens
-(
-    for ((i = 10; i < 110; i++)); do eval "exec $i<>/dev/tcp/127.0.0.1/$port" || break; done
-    wait_for 20 grep -q 'cannot be accepted' full.err
-    ticks=$(cut -d' ' -f14,15 "/proc/$agent/stat" | tr ' ' +)
-    sleep 1.5
-    echo $(($(cut -d' ' -f14,15 "/proc/$agent/stat" | tr ' ' +) - (ticks))) >full.ticks
-) 2>/dev/null
-ok 'says so, and not for each of them' test "$(grep -c 'cannot be accepted' full.err)" -le 2
-ok 'and does not spin' test "$(cat full.ticks)" -lt 20
-run timeout 30 dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --no-python \
-    --rdzv-endpoint "127.0.0.1:$port" true
-wait "$agent"
-is "$status $?" '0 0' 'and takes its member when they are gone' || diag "$err$(cat full.err)"
-
 # Many that fail at once, with long last words: the verdict arrives, and the first one is whole.
 fresh
 long='echo; until [ -e go ]; do sleep 0.2; done; printf "%08000d\n" 0 >&2
