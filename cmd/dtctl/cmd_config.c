@@ -179,10 +179,11 @@ static int list_names(struct session *s, const char *what, const struct cli_rest
         cluster_runs(&c, &names, &count, e);
     else if (str_eq(what, "clusters"))
         cluster_list(s->arena, c.base, &names, e);
-    else if (cluster_exists(&c) && cluster_load(&c, &inv, e) == 0)
+    else if (cluster_exists(&c) && cluster_load(&c, &inv, e) == 0) {
         names = arena_new(s->arena, char *, inv.count + 1);
-    for (size_t i = 0; i < inv.count; i++)
-        names[i] = arena_strdup(s->arena, inv.nodes[i].name);
+        for (size_t i = 0; i < inv.count; i++)
+            names[i] = arena_strdup(s->arena, inv.nodes[i].name);
+    }
     for (size_t i = 0; names && names[i] && i < LISTED_MAX; i++)
         if (str_is_name(names[i], INVENTORY_NAME_BYTES_MAX + CLUSTER_RUN_NAME_BYTES_MAX))
             screen_out(s->screen, "%s\n", names[i]);

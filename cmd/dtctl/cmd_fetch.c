@@ -139,8 +139,8 @@ static int fetch_paths(struct session *s, const struct fetch_flags *f, struct er
     json_int(&j, "files", (int64_t)totals.files_all);
     json_int(&j, "bytes", (int64_t)totals.bytes_all);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%zu files, %s in %s\n", totals.files_all,
-               str_human_bytes(size, totals.bytes_all), f->to);
+    screen_out(s->screen, "%zu file%s, %s in %s\n", totals.files_all,
+               totals.files_all == 1 ? "" : "s", str_human_bytes(size, totals.bytes_all), f->to);
     return 0;
 }
 
@@ -195,8 +195,8 @@ static int fetch_run(struct session *s, const char *name, bool work, struct err 
     if (here && !o.work_only)
         return tell_here(s, &r.run, e);
     if (s->config->dry_run) {
-        screen_out(s->screen, "would fetch %s from %zu nodes to %s\n", r.run.id, r.run.node_count,
-                   r.run.output_dir);
+        screen_out(s->screen, "would fetch %s from %zu node%s to %s\n", r.run.id, r.run.node_count,
+                   r.run.node_count == 1 ? "" : "s", r.run.output_dir);
         return 0;
     }
     o.again = r.run.fetched;

@@ -358,8 +358,8 @@ static int look_at_nodes(struct session *s, const struct cli_rest *rest, const s
         return -1;
     }
     begin_look(s, f);
-    screen_out(s->screen, "cluster %s, provider %s, %zu nodes, up since %s\n", inv.name,
-               inv.provider, inv.count, inv.created);
+    screen_out(s->screen, "cluster %s, provider %s, %zu node%s, up since %s\n", inv.name,
+               inv.provider, inv.count, inv.count == 1 ? "" : "s", inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
                "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
     // A machine that does not answer may be gone for good; its provider knows.

@@ -79,7 +79,7 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
 // States the size of a large upload before it begins, and asks where somebody can answer.
 static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
-    screen_note(s->screen, "%zu files, %s, to %zu node%s%s", m->files,
+    screen_note(s->screen, "%zu file%s, %s, to %zu node%s%s", m->files, m->files == 1 ? "" : "s",
                 str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
                 m->ignored ? "; ignored paths are left out" : "");
     if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !session_can_ask(s))
@@ -99,8 +99,9 @@ static int dry_run(struct session *s, const struct manifest *m, size_t nodes, co
     json_int(&j, "bytes", (int64_t)m->bytes);
     json_int(&j, "ignored", (int64_t)m->ignored);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "would send %zu files, %s, to '%s' of %zu node%s\n", m->files,
-               str_human_bytes(size, m->bytes), to, nodes, nodes == 1 ? "" : "s");
+    screen_out(s->screen, "would send %zu file%s, %s, to '%s' of %zu node%s\n", m->files,
+               m->files == 1 ? "" : "s", str_human_bytes(size, m->bytes), to, nodes,
+               nodes == 1 ? "" : "s");
     return 0;
 }
 
@@ -129,9 +130,10 @@ static void tell(struct session *s, const struct transfer_totals *t) {
     json_int(&j, "bytes_sent", (int64_t)t->bytes);
     json_int(&j, "bytes_wire", (int64_t)t->bytes_wire);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%zu files, %s in place; sent %zu files, %s, %s on the wire\n",
-               t->files_all, str_human_bytes(all, t->bytes_all), t->files,
-               str_human_bytes(sent, t->bytes), str_human_bytes(wire, t->bytes_wire));
+    screen_out(s->screen, "%zu file%s, %s in place; sent %zu file%s, %s, %s on the wire\n",
+               t->files_all, t->files_all == 1 ? "" : "s", str_human_bytes(all, t->bytes_all),
+               t->files, t->files == 1 ? "" : "s", str_human_bytes(sent, t->bytes),
+               str_human_bytes(wire, t->bytes_wire));
 }
 
 static int push(struct session *s, struct manifest *m, const struct cli_rest *rest,

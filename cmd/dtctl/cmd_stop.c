@@ -103,7 +103,8 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
     if (s->config->dry_run) {
-        screen_out(s->screen, "would stop %s on %zu nodes\n", r.run.id, r.run.node_count);
+        screen_out(s->screen, "would stop %s on %zu node%s\n", r.run.id, r.run.node_count,
+                   r.run.node_count == 1 ? "" : "s");
         return 0;
     }
     int result = stop(s, &r, flags, e);

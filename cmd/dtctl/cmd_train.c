@@ -226,7 +226,8 @@ static int give_up(struct launch *l, struct fleet *f, struct err *e) {
 
 static void tell_detached(const struct launch *l) {
     const char *id = l->run.id;
-    screen_note(l->session->screen, "run %s has started on %zu nodes", id, l->run.node_count);
+    screen_note(l->session->screen, "run %s has started on %zu node%s", id, l->run.node_count,
+                l->run.node_count == 1 ? "" : "s");
     screen_note(l->session->screen, "  follow:  dtctl logs -f %s", id);
     screen_note(l->session->screen, "  stop:    dtctl stop %s", id);
     if (l->session->config->cluster.provider == CONFIG_AWS)

@@ -222,6 +222,10 @@ static int parse_set(struct arena *a, const char *s, const char *end, struct nod
         login.user = arena_strndup(a, s, (size_t)(at - s));
         s = at + 1;
     }
+    const char *open = s < end ? memchr(s, '[', (size_t)(end - s)) : NULL;
+    *why = "'[' without ']'";
+    if (open && !memchr(open, ']', (size_t)(end - open)))
+        return -1;
     const char *close = s < end && *s == '[' ? memchr(s, ']', (size_t)(end - s)) : NULL;
     if (close && memchr(s, ':', (size_t)(close - s))) {
         if (parse_v6(a, s, close, &login, why) < 0 ||

@@ -121,8 +121,10 @@ const struct config_input *config_input(const struct config *c, size_t i) {
 }
 
 const char *config_where(const struct config *c, const char *key) {
-    const char *place = option_place_text(c->set.arena, option_place(&c->set, key));
-    return arena_printf(c->set.arena, "%s: %s", place, key);
+    const struct option_place *place = option_place(&c->set, key);
+    return place->source == OPTION_DEFAULT
+               ? key
+               : arena_printf(c->set.arena, "%s: %s", option_place_text(c->set.arena, place), key);
 }
 
 // Whose keys these are: those that begin so have an effect with the providers named.

@@ -151,7 +151,8 @@ const struct config_input *config_input(const struct config *c, size_t i);
 // where the first is; "": none. Where a flag or variable chose the provider, the file may well have
 // the tables of others.
 const char *config_without_effect(const struct config *c);
-// For errors found later: "dtctl.toml:12:9: hosts.list" (or "--host: hosts.list", …).
+// For errors found later: "dtctl.toml:12:9: hosts.list" (or "--host: hosts.list", …;
+// "hosts.list" where it has its default).
 const char *config_where(const struct config *c, const char *key);
 
 // The tables, for help, manual and tests: globals and file keys; [aws] and [lease]; job;

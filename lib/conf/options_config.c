@@ -22,8 +22,8 @@ static int check_name(const char *name, struct err *e) {
     if (str_is_name(name, NAME_BYTES_MAX))
         return 0;
     return err_set(e, ERR_CONFIG,
-                   "'%.100s' is no name: letters, digits, '.', '_' and '-', at most %d, and the "
-                   "first a letter or digit",
+                   "'%.100s' is not a valid name: use letters, digits, '.', '_' and '-', at most "
+                   "%d, and a letter or digit first",
                    name, NAME_BYTES_MAX);
 }
 
@@ -36,8 +36,8 @@ static int check_input_name(const char *name, struct err *e) {
     if (fine)
         return 0;
     return err_set(e, ERR_CONFIG,
-                   "'%.100s' is no name of an input: letters, digits, '_' and '-', at most %d, "
-                   "and the first a letter",
+                   "'%.100s' is not a valid name of an input: use letters, digits, '_' and '-', "
+                   "at most %d, and a letter first",
                    name, NAME_BYTES_MAX);
 }
 
@@ -51,7 +51,9 @@ static int check_variable(const char *name, struct err *e) {
     for (size_t i = 0; i < len; i++)
         fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_');
     if (!fine)
-        return err_set(e, ERR_CONFIG, "'%.100s' is no name of a variable: letters, digits, '_'",
+        return err_set(e, ERR_CONFIG,
+                       "'%.100s' is not a valid name of a variable: use letters, digits and '_', "
+                       "and no digit first",
                        name);
     for (size_t i = 0; i < sizeof ranks_own / sizeof ranks_own[0]; i++)
         if (strcmp(name, ranks_own[i]) == 0)

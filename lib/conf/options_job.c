@@ -20,8 +20,8 @@ static int check_task(const char *name, struct err *e) {
     if (str_is_name(name, TASK_BYTES_MAX))
         return 0;
     return err_set(e, ERR_CONFIG,
-                   "'%.100s' is no name: letters, digits, '.', '_' and '-', at most %d, and the "
-                   "first a letter or digit",
+                   "'%.100s' is not a valid name: use letters, digits, '.', '_' and '-', at most "
+                   "%d, and a letter or digit first",
                    name, TASK_BYTES_MAX);
 }
 

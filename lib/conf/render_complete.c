@@ -317,7 +317,7 @@ int render_completion(struct strbuf *out, const struct option_set *s,
     else if (str_eq(shell, "fish"))
         fish(out, s, p);
     else
-        result = err_set(e, ERR_USAGE, "no completion for shell '%.40s': there are bash, zsh, fish",
+        result = err_set(e, ERR_USAGE, "no completion for shell '%.40s': choose bash, zsh or fish",
                          shell);
     arena_fini(&a);
     return result;

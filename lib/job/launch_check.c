@@ -25,7 +25,9 @@ static int check_inputs(const struct session *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
         const struct config_input *in = config_input(c, i);
-        const char *place = option_place_text(s->arena, &in->place);
+        bool in_file = in->place.source != OPTION_DEFAULT; // flags and variables have one for all
+        const char *place =
+            option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
         struct stat st;
         if (is_remote(in->source))
             return err_set(e, ERR_CONFIG,
@@ -34,6 +36,9 @@ static int check_inputs(const struct session *s, struct err *e) {
         if (stat(in->source, &st) < 0)
             return err_set(e, ERR_CONFIG, "%s: input '%s': '%s': %s%s", place, in->name, in->source,
                            strerror(errno), guess_mode(s->arena, in->source));
+        if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+            return err_set(e, ERR_CONFIG, "%s: input '%s': '%s' is neither a file nor a folder",
+                           place, in->name, in->source);
         if (in->mode == CONFIG_SHARDED && !S_ISDIR(st.st_mode))
             return err_set(e, ERR_CONFIG,
                            "%s: input '%s': '%s' is one file; only a folder can be sharded", place,

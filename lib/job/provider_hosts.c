@@ -55,8 +55,8 @@ static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
     struct nodeset set = {0};
     if (c->hosts.list.count + c->hosts.host.count == 0)
         return err_set(e, ERR_CONFIG,
-                       "%s: provider hosts needs hosts (hosts.list = "
-                       "[\"user@gpu[01-04].lab\"])",
+                       "%s is empty: name your hosts there (list = [\"user@gpu[01-04].lab\"] in "
+                       "[hosts]), or give --host",
                        config_where(c, "hosts.list"));
     if (!c->hosts.root[0])
         return err_set(e, ERR_CONFIG, "%s: '' is not a folder of the nodes",

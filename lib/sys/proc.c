@@ -22,7 +22,7 @@
 extern char **environ;
 
 enum { STEP_STREAMS, STEP_CWD, STEP_EXEC };
-static const char *const step_names[] = {"standard streams", "working folder", "program"};
+static const char *const step_names[] = {": standard streams", ": working folder", ""};
 
 struct report {
     int step, error;
@@ -139,9 +139,10 @@ pid_t proc_start(const struct proc_spec *spec, struct err *e) {
         return pid;
     waitpid(pid, NULL, 0);
     errno = r.error;
-    const char *subject = r.step == STEP_CWD ? spec->cwd : spec->argv[0];
-    return err_errno(e, r.error == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "cannot start '%s': %s '%s'",
-                     spec->argv[0], step_names[r.step], subject);
+    bool in_folder = r.step == STEP_CWD;
+    return err_errno(e, r.error == ENOENT ? ERR_NOT_FOUND : ERR_SYS, "cannot start '%s'%s%s%s%s",
+                     spec->argv[0], step_names[r.step], in_folder ? " '" : "",
+                     in_folder ? spec->cwd : "", in_folder ? "'" : "");
 }
 
 void proc_kill_group(pid_t pgid, int signal) {

@@ -57,7 +57,7 @@ ok 'which is still there' test -d "$node/bin"
 # ---- a dry run ----------------------------------------------------------------------------------
 truncate -s 2G large
 run script -qec 'dtctl push --dry-run large' /dev/null
-like "$status $out" '^0 .*would send 1 files, 2\.1 GB.* of 1 node' 'a dry run asks nothing'
+like "$status $out" '^0 .*would send 1 file, 2\.1 GB.* of 1 node' 'a dry run asks nothing'
 run dtctl push --dry-run --json large
 like "$out" '"event":"would-push".*"bytes":2147483648' 'and says it in JSON'
 unlike "$(find "$node" -name large)" . 'nothing was sent'

@@ -18,7 +18,8 @@ is "$status" 1 'a file that is there stays'
 like "$err" '\(-y replaces it\)' 'unless -y says so'
 rm dtctl.toml
 run dtctl init --provider hosts
-like "$out" 'name your hosts in it, in \[hosts\]; then dtctl up' 'without hosts that is the next step'
+like "$out" 'name your hosts in it, in \[hosts\]; then dtctl up' \
+    'without hosts that is the next step'
 is "$(grep -c '^#list = \[\]' dtctl.toml)" 1 'and their key is there'
 run dtctl init -y
 is "$(grep -c '^provider = "hosts"' dtctl.toml)" 1 '-y keeps what the file has'

@@ -11,7 +11,8 @@ dtctl train --name over --nproc-per-node 2 -- \
 
 run dtctl logs --tail 2 over
 is "$status" 0 'logs --tail of a run that is over'
-is "$(grep -c 'out ' <<<"$out"):$(grep -c 'err ' <<<"$err")" 8:8 'two lines of each stream of four ranks'
+is "$(grep -c 'out ' <<<"$out"):$(grep -c 'err ' <<<"$err")" 8:8 \
+    'two lines of each stream of four ranks'
 is "$(grep -o 'out .*' <<<"$out" | paste -sd ,)" \
     "$(for r in 0 1 2 3; do echo "out 99 of $r,out 100 of $r"; done | paste -sd ,)" \
     'the last ones, rank by rank'
@@ -60,5 +61,6 @@ run dtctl logs twice
 is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 0,attempt 1,attempt 2' \
     'attempts are shown in their order'
 run dtctl logs --tail 2 twice
-is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 1,attempt 2' 'and the last lines are the newest'
+is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 1,attempt 2' \
+    'and the last lines are the newest'
 done_testing

@@ -27,9 +27,17 @@ like "$err" 'lease.ttl has no effect' 'config check tells it, too'
 printf '[lease]\nttl = "400d"\n' >dtctl.toml
 run dtctl up
 is "$status" 2 'one beyond the limit is refused with any provider'
-like "$err" 'dtctl.toml:2:7: lease.ttl: 400d is above the maximum 365d' 'with the limit and the place'
-printf '[cluster]\nprovider = "hosts"\nnodes = 3\n[hosts]\nlist = ["a"]\n[aws]\nregion = "eu-west-1"\n' \
-    >dtctl.toml
+like "$err" 'dtctl.toml:2:7: lease.ttl: 400d is above the maximum 365d' \
+    'with the limit and the place'
+cat >dtctl.toml <<EOF
+[cluster]
+provider = "hosts"
+nodes = 3
+[hosts]
+list = ["a"]
+[aws]
+region = "eu-west-1"
+EOF
 run dtctl plan
 like "$err" 'dtctl.toml:3:9: cluster.nodes has no effect: it is for provider local and aws, and' \
     'a number of nodes beside a list of hosts'
@@ -41,4 +49,28 @@ like "$err" '--ttl: lease.ttl has no effect' 'but not their flags'
 rm dtctl.toml
 run dtctl plan
 unlike "$err" 'no effect' 'defaults are nobody'"'"'s mistake'
+
+# ---- one sentence each ---------------------------------------------------------------------------
+# says STATUS REGEX COMMAND…: the status, and what its last line has.
+says() {
+    local want=$1 words=$2
+    shift 2
+    run "$@"
+    like "$status $(tail -n 1 <<<"$err")" "^$want .*$words" "${*@Q}"
+}
+mkdir data
+says 2 "--input: input 'x': '/dev/zero' is neither a file nor a folder" \
+    dtctl train --input x=/dev/zero -- true
+says 2 "--input: input 'x': .*':sharted' is no mode \(did you mean 'sharded'\?\)" \
+    dtctl train --input x=data:sharted -- true
+says 2 "--name: 'a b' is not a valid name: use letters" dtctl train --name 'a b' -- true
+says 2 'choose bash, zsh or fish' dtctl completion csh
+says 2 "'\[' without '\]'" dtctl up --provider hosts --host '[::1'
+says 2 'error: hosts.list is empty: name your hosts there .*--host' dtctl up -c none --provider hosts
+ok 'what is refused at once makes no folder' test ! -e .dtctl/none
+run dtctl train --nodes 1 --max-restarts 0 -- /no/such/program
+like "$out$err" "cannot start '/no/such/program': No such file or directory" \
+    'a program that is not there is named once'
+run dtctl train -d --nodes 1 -- true
+like "$err" 'has started on 1 node[^s]' 'one node'
 done_testing

@@ -376,14 +376,16 @@ static void test_load(void) {
     is_str(load("train", "--metric=train:loss=train_loss=(.*?);", NULL, NULL), "",
            "a name and an expression of SageMaker's");
     is_str(load("train", "--env=A-B=1", NULL, NULL),
-           "--env: 'A-B' is no name of a variable: letters, digits, '_'", "a variable's name");
+           "--env: 'A-B' is not a valid name of a variable: use letters, digits and '_', and no "
+           "digit first",
+           "a variable's name");
     is_str(load("train", "--input=../x=/d", NULL, NULL),
-           "--input: '../x' is no name of an input: letters, digits, '_' and '-', at most 64, and "
-           "the first a letter",
+           "--input: '../x' is not a valid name of an input: use letters, digits, '_' and '-', at "
+           "most 64, and a letter first",
            "an input's name becomes a path");
     is_str(load("up", "-c|../x", NULL, NULL),
-           "-c: '../x' is no name: letters, digits, '.', '_' and '-', at most 64, and the first a "
-           "letter or digit",
+           "-c: '../x' is not a valid name: use letters, digits, '.', '_' and '-', at most 64, and "
+           "a letter or digit first",
            "so does a cluster's");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
