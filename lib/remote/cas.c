@@ -206,6 +206,8 @@ int cas_rewrite(struct cas *c, cas_wanted *wanted, void *ctx, struct err *e) {
     free(buf);
     if (rc == 0)
         rc = cas_flush(c, e);
+    if (rc == 0) // before the only other copy goes
+        rc = file_sync_disk(c->dir, e);
     for (size_t i = 0; i < old_count && rc == 0; i++)
         (void)unlink(arena_printf(&c->arena, "%s/packs/%s", c->dir, c->packs[i].name));
     return rc;

@@ -104,6 +104,9 @@ int xfer_merge_folders(const char *dest, const char *const *folders, const char 
     }
     if (rc == 0)
         rc = file_make_dirs(dest, 0755, e);
+    // Else a name may get to the disk before its content, and a power cut leaves a piece of it.
+    if (rc == 0 && count > 0)
+        rc = file_sync_disk(folders[0], e);
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = move_all(all[i], folders[i], dest, e);
     for (size_t i = 0; i < count; i++)

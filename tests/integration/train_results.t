@@ -203,10 +203,14 @@ over() { # RUN: on every node
 part
 written=$(id)
 wait_for 20 over "$written"
-run "$BUILD/release/tests/tools/nth_call" -n 1 -e EIO -c syncfs -- dtctl fetch 3>written.report
-is "$status" 1 'results that the disk did not take are not fetched'
-like "$err" "cannot write the disk of '.*/output': I/O error" 'and the folder is named'
-like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' 'nor does the record say so'
+n=0
+for folder in incoming/node0 output; do # before they are moved, and where they end
+    n=$((n + 1))
+    run "$BUILD/release/tests/tools/nth_call" -n $n -e EIO -c syncfs -- dtctl fetch 3>written.report
+    is "$status" 1 "results that the disk did not take in $folder are not fetched"
+    like "$err" "cannot write the disk of '.*/$folder': I/O error" 'and the folder is named'
+    like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' 'the record knows'
+done
 run dtctl fetch
 is "$status" 0 'they are fetched again'
 is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' 'whole'
