@@ -226,9 +226,10 @@ static int look_at_runs(struct session *s, const struct cli_rest *rest, const st
                        "RANKS", "RESTARTS", "AGE", "RESULTS");
         show_run(s, &line);
     }
-    if (shown == 0)
-        screen_note(s->screen, f->all ? "no runs yet" : "no run is going (ps --all shows %zu)",
-                    count);
+    if (shown == 0 && (f->all || count == 0))
+        screen_note(s->screen, "no runs yet (try: dtctl train)");
+    else if (shown == 0)
+        screen_note(s->screen, "no run is going (ps --all shows %zu)", count);
     int result = up ? fleet_verdict(&fleet, "ps", e) : 0;
     fleet_close(&fleet);
     return result;

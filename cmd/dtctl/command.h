@@ -32,6 +32,8 @@ extern const struct render_program command_program;
 
 const struct command *command_find(const char *name);
 const char *const *command_names(void); // NULL-terminated
+// " (did you mean 'x'?)" for a word that is no command, or "".
+const char *command_meant(struct arena *a, const char *word);
 // The arguments after "--" (without it, all of them) as a line for a node's shell. One word is that
 // line; several words are quoted, so that each arrives as it is. "": there are none.
 const char *command_line(struct arena *a, const struct cli_rest *rest);

@@ -50,6 +50,31 @@ const char *const *command_names(void) {
     return names;
 }
 
+// What other tools call it. The nearest of our own words would mislead: 'up' for cp, 'gc' for get.
+static const struct {
+    const char *ours, *theirs;
+} OTHER_WORDS[] = {
+    {"train", " run launch start submit sbatch torchrun "},
+    {"logs -f", " attach tail follow "},
+    {"ps", " ls list queue jobs squeue runs "},
+    {"stop", " cancel kill scancel abort "},
+    {"down", " destroy delete rm terminate teardown "},
+    {"up", " apply create provision "},
+    {"push", " cp scp rsync copy upload put send sync "},
+    {"fetch", " get pull download results collect "},
+    {"ssh", " shell login connect "},
+    {"exec", " srun clush pdsh pssh "},
+    {"status", " nodes info sinfo show "},
+};
+
+const char *command_meant(struct arena *a, const char *word) {
+    const char *key = arena_printf(a, " %s ", word);
+    for (size_t i = 0; i < sizeof OTHER_WORDS / sizeof OTHER_WORDS[0]; i++)
+        if (strstr(OTHER_WORDS[i].theirs, key))
+            return arena_printf(a, " (did you mean '%s'?)", OTHER_WORDS[i].ours);
+    return cli_nearest(a, word, command_names());
+}
+
 const char *command_line(struct arena *a, const struct cli_rest *rest) {
     const char *const *words = rest->command_count ? rest->command : rest->args;
     size_t count = rest->command_count ? rest->command_count : rest->count;

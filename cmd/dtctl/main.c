@@ -95,10 +95,26 @@ static void tell_error(struct program *p, const struct err *e) {
     screen_event_end(&p->screen, &text, &j);
 }
 
-static int check_arguments(const struct command *c, const struct cli_rest *rest, struct err *e) {
+// "node0 -- hostname -f" of "node0 hostname -f".
+static const char *with_dashes(struct arena *a, const struct command *c,
+                               const struct cli_rest *rest) {
+    struct strbuf text = {0};
+    for (size_t i = 0; i < rest->count; i++)
+        strbuf_addf(&text, "%s%s%s", i ? " " : "", i == c->args_max ? "-- " : "",
+                    str_shell_quote(a, rest->args[i]));
+    const char *copy = arena_strdup(a, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return copy;
+}
+
+static int check_arguments(struct arena *a, const struct command *c, const struct cli_rest *rest,
+                           struct err *e) {
     if (rest->count < c->args_min)
         return err_set(e, ERR_USAGE, "'%s' needs %s (try: dtctl %s --help)", c->verb.name,
                        c->verb.args ? c->verb.args : "an argument", c->verb.name);
+    if (rest->count > c->args_max && (c->marks & COMMAND_REST))
+        return err_set(e, ERR_USAGE, "'%s': a command goes behind '--' (try: dtctl %s %s)",
+                       c->verb.name, c->verb.name, with_dashes(a, c, rest));
     if (rest->count > c->args_max)
         return err_set(e, ERR_USAGE, "'%s' does not take '%s' (try: dtctl %s --help)", c->verb.name,
                        rest->args[c->args_max], c->verb.name);
@@ -146,7 +162,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
         return err_status(e.code);
     }
     err_clear(&e);
-    int result = check_arguments(c, &rest, &e);
+    int result = check_arguments(&p->arena, c, &rest, &e);
     if (result == 0 && !(c->marks & COMMAND_ANY_CONFIG))
         result = check_config(&p->config, &e);
     if (result == 0)
@@ -204,9 +220,8 @@ int main(int argc, char **argv) {
     }
     const struct command *c = command_find(name);
     if (!c) {
-        bool is_run = str_eq(name, "run"); // other tools' word; 'up' would be the nearest
         err_set(&e, ERR_USAGE, "there is no command '%s'%s (try: dtctl --help)", name,
-                cli_nearest(&p.arena, is_run ? "train" : name, command_names()));
+                command_meant(&p.arena, name));
         return usage(&e);
     }
     return run_command(&p, c, argc - 1 - used, args + used);

@@ -66,8 +66,28 @@ says 2 "--input: input 'x': .*':sharted' is no mode \(did you mean 'sharded'\?\)
 says 2 "--name: 'a b' is not a valid name: use letters" dtctl train --name 'a b' -- true
 says 2 'choose bash, zsh or fish' dtctl completion csh
 says 2 "'\[' without '\]'" dtctl up --provider hosts --host '[::1'
-says 2 'error: hosts.list is empty: name your hosts there .*--host' dtctl up -c none --provider hosts
+says 2 'error: hosts.list is empty: name your hosts there .*--host' \
+    dtctl up -c none --provider hosts
 ok 'what is refused at once makes no folder' test ! -e .dtctl/none
+says 2 "behind '--' \(try: dtctl train -- python3 'a b.py'\)" dtctl train python3 'a b.py'
+says 2 "behind '--' \(try: dtctl ssh node0 -- hostname\)" dtctl ssh node0 hostname
+while read -r word ours; do
+    says 2 "no command '$word' \(did you mean '$ours'\?\)" dtctl "$word"
+done <<EOF
+run train
+launch train
+attach logs -f
+list ps
+cancel stop
+destroy down
+cp push
+get fetch
+lgs logs
+EOF
+run dtctl train --dry-run --nproc_per_node=2 -- true
+like "$status $err" '^0 .*2 processes each' "torchrun's spelling of a flag is taken"
+run dtctl -c fresh ps
+is "$err" 'no runs yet (try: dtctl train)' 'ps where nothing ever ran'
 run dtctl train --nodes 1 --max-restarts 0 -- /no/such/program
 like "$out$err" "cannot start '/no/such/program': No such file or directory" \
     'a program that is not there is named once'
