@@ -98,9 +98,33 @@ static int stop(struct session *s, struct run_fleet *r, const struct stop_flags 
     return 0;
 }
 
+// The newest run that goes on, as far as it is known here; NULL: none does. Of several, somebody
+// who can be asked says that it is the one.
+static int choose(struct session *s, const char **run, struct err *e) {
+    char **ids = NULL;
+    size_t count = 0, going = 0;
+    *run = NULL;
+    if (cluster_runs(&s->cluster, &ids, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct run r;
+        struct err ignored = {0};
+        if (run_load(&s->cluster, ids[i], &r, &ignored) < 0 || run_is_over(&r))
+            continue;
+        going++;
+        *run = *run ? *run : ids[i];
+    }
+    if (going < 2 || s->config->dry_run || !session_can_ask(s))
+        return 0;
+    int yes = session_ask(
+        s, arena_printf(s->arena, "%zu runs go on; stop the newest, %s?", going, *run), e);
+    return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
+}
+
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     struct run_fleet r;
-    if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
+    const char *name = rest->count ? rest->args[0] : NULL;
+    if ((!name && choose(s, &name, e) < 0) || run_fleet_open(&r, s, name, e) < 0)
         return -1;
     if (s->config->dry_run) {
         screen_out(s->screen, "would stop %s on %zu node%s\n", r.run.id, r.run.node_count,
@@ -116,8 +140,11 @@ const struct command cmd_stop = {
     .verb = {.name = "stop",
              .summary = "end a run on all its nodes",
              .args = "[RUN]",
-             .text = "Asks the agents to end the run (the newest one unless named), and waits "
-                     "until nothing of it is left. Its results can be fetched afterwards."},
+             .text =
+                 "Asks the agents to end the run (unless named, the newest one that goes on; on "
+                 "a terminal it asks where there are several), and waits until nothing of it "
+                 "is left. Its results can be fetched afterwards.",
+             .examples = "dtctl stop   # the run that goes on\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct stop_flags),
     .args_max = 1,
