@@ -29,7 +29,7 @@
 // counts only for an agent that heard it until just now (silent_ms_max since it sent an answered
 // beat) and was in its newest round: no later round can have begun without this agent then, because
 // it would have had to wait for this agent's lease. Likewise a round is not committed before every
-// voter of the last one has heard of it or is silent for that long (rendezvous_lease.c).
+// voter of the last one knows of it or is silent for that long (rendezvous_lease.c).
 //
 // Other voters. What the host of any other voter says counts, too, when it says it in time:
 //
@@ -191,8 +191,11 @@ static bool heed(struct election *e, int64_t now_ms, const struct election_ask *
         connect_to(e, now_ms, &ask->from);
     if (ask->kind != ASK_PREVOTE && ask->term > e->term_seen)
         e->term_seen = ask->term;
-    // Somebody voted in a later term and cannot follow this one.
-    if (ask->kind == ASK_QUERY && e->state == ELECTION_LEAD && ask->term > e->term) {
+    // Somebody voted in a later term and cannot follow this one. A pre-vote is for the term after.
+    int64_t voted = ask->kind == ASK_PREVOTE ? ask->term - 1
+                    : ask->kind == ASK_QUERY ? ask->term
+                                             : 0;
+    if (e->state == ELECTION_LEAD && voted > e->term) {
         election_push(e, ELECTION_LOST);
         election_look(e, now_ms);
     }

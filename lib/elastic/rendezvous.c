@@ -175,12 +175,20 @@ static bool is_ready(const struct rendezvous *r, const struct rendezvous_member 
     return !m->leaving && !rendezvous_is_silent(r, m);
 }
 
+// Every member that has a vote in the last round gets a place in this one, or is a member no more:
+// the next round waits until it has heard of this one, and it hears of it when it joins.
 static void start_round(struct rendezvous *r) {
     struct rendezvous_member **all = heap_alloc((size_t)r->member_count * sizeof(void *));
     int count = 0;
-    for (int i = 0; i < r->slot_count; i++)
-        if (r->slots[i] && is_ready(r, r->slots[i]))
-            all[count++] = r->slots[i];
+    for (int i = 0; i < r->slot_count; i++) {
+        struct rendezvous_member *m = r->slots[i];
+        if (m && !is_ready(r, m))
+            rendezvous_lose(r, m, "it is silent");
+        else if (m)
+            all[count++] = m;
+    }
+    for (int i = 0; i < count; i++)
+        all[i]->in_round |= rendezvous_lease_votes(r, all[i]);
     count = rendezvous_order_choose(all, count, r->config.nodes_max, r->config.incarnation);
     r->world_size = rendezvous_order_rank(all, count);
     r->active = heap_realloc(r->active, (size_t)count * sizeof *r->active);
@@ -378,8 +386,9 @@ static void settle_gather(struct rendezvous *r) {
     }
     if (r->min_ms < 0)
         r->min_ms = r->now_ms;
+    bool own = c->incarnation == 0 || rendezvous_find(r, c->incarnation);
     bool all = ready >= c->nodes_max || (c->nodes_expected > 0 && ready >= c->nodes_expected);
-    if (r->now_ms >= r->fence_ms && r->now_ms >= r->hold_ms &&
+    if (own && r->now_ms >= r->fence_ms && r->now_ms >= r->hold_ms &&
         (all || r->now_ms - r->min_ms >= last_call(r)) && rendezvous_lease_may_start(r))
         start_round(r);
 }

@@ -5,10 +5,8 @@
 //
 // A round's own voters count as having heard it when the round began: who knows of the round has
 // heard of it then or later. The voters of the round before count as what they are until the round
-// is committed: known to a quorum of both electorates, and every voter that was not silent for
-// lease_ms knows at least that there is a newer round, since it could still hold a proof against
-// this coordinator otherwise (election.c). Each answer to a beat says so: a voter of the last round
-// that has no place in this one hears of it in no other way.
+// is committed: known to a quorum of both electorates, and to every voter that was not silent for
+// lease_ms, since such a one could still hold a proof against this coordinator (election.c).
 #include "base/arena.h"
 #include "elastic/rendezvous_state.h"
 
@@ -50,11 +48,6 @@ bool rendezvous_lease_holds(struct rendezvous *r) {
     return !r->deposed && until(r) > r->now_ms;
 }
 
-static bool has_heard_of_round(const struct rendezvous *r, const struct rendezvous_voter *v) {
-    int64_t since_ms = r->round_ms > r->opened_ms ? r->round_ms : r->opened_ms;
-    return v->knows || v->stamp_ms > since_ms;
-}
-
 static void check_committed(struct rendezvous *r) {
     struct electorate *e = &r->electorate;
     if (e->committed)
@@ -63,7 +56,7 @@ static void check_committed(struct rendezvous *r) {
     for (int i = 0; i < e->count && silent; i++) {
         const struct rendezvous_voter *v = &r->voters[i];
         knows[i] = v->knows;
-        silent = has_heard_of_round(r, v) || v->left || e->voters[i].dead ||
+        silent = v->knows || v->left || e->voters[i].dead ||
                  r->now_ms - v->heard_ms >= r->config.lease_ms;
     }
     e->committed = silent && quorum_agrees(e, knows);
@@ -145,6 +138,10 @@ void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m) {
                    : quorum_find(&r->electorate, m->incarnation);
     if (m->voter >= 0 && m->stamp_ms > r->voters[m->voter].stamp_ms)
         r->voters[m->voter].stamp_ms = m->stamp_ms;
+}
+
+bool rendezvous_lease_votes(const struct rendezvous *r, const struct rendezvous_member *m) {
+    return m->voter >= 0 && (r->electorate.voters[m->voter].rounds & QUORUM_THIS) != 0;
 }
 
 // Until its lease is over a voter has voted for nobody else (election.c: other voters).

@@ -47,6 +47,7 @@ struct rendezvous_voter {
 void rendezvous_lease_take_over(struct rendezvous *r, const struct rendezvous_past *past);
 void rendezvous_lease_start(struct rendezvous *r); // a round has begun
 void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
+bool rendezvous_lease_votes(const struct rendezvous *r, const struct rendezvous_member *m);
 bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
 bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
 void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);

@@ -6,8 +6,9 @@
 //
 // An event takes hold for a moment: an agent dies, stops or goes on, a node is cut off or heard in
 // one direction only, a connection breaks with what is on its way, an old request is sent again, a
-// node's messages come late and out of order, a dead agent is started again, all heals. Clocks have
-// rates of their own. The checks are luck.h's: one group at a time, one node with the right to
+// node's messages come late and out of order, a worker fails, a dead agent is started again, all
+// heals. Clocks have rates of their own; by the seed, a round needs two nodes, and of four nodes
+// one is a spare. The checks are luck.h's: one group at a time, one node with the right to
 // coordinate, no rank twice, no round with a member that is gone, each failure counted once.
 //
 //     explore COUNT SEED [MUTATION [NODES PATH]]
@@ -26,7 +27,19 @@ enum {
     SETTLE_MS = 60000,  // after the last event, for the run to finish
 };
 
-enum event { KILL, START, FREEZE, CUT, DEAF, BREAK, LATE, NODE_EVENTS, HEAL = NODE_EVENTS, FORGE };
+enum event {
+    KILL,
+    START,
+    FREEZE,
+    CUT,
+    DEAF,
+    BREAK,
+    LATE,
+    FAIL,
+    NODE_EVENTS,
+    HEAL = NODE_EVENTS,
+    FORGE
+};
 
 struct path {
     unsigned char len, events[DEPTH_MAX]; // event * NODES + node
@@ -51,6 +64,7 @@ static bool applies(const struct world *w, enum event event, int at) {
     case START: return !n->up;
     case BREAK: return n->up && n->conn && n->conn_to != at;
     case FORGE: return w->request_count > 0;
+    case FAIL: return n->up && n->workers == WORKERS_RUN;
     case FREEZE:
     case CUT:
     case DEAF:
@@ -82,6 +96,10 @@ static void apply(struct world *w, enum event event, int at) {
             if (w->queue[i].from == at && w->queue[i].conn == 0)
                 w->queue[i].at += between(w, 0, 700);
         w->late[at] = w->now + 1000;
+        break;
+    case FAIL:
+        n->end_at = clock_of(w, n);
+        n->ends_badly = true;
         break;
     case HEAL: heal(w); break;
     case FORGE: forge(w); break;
@@ -174,8 +192,8 @@ static void begin(struct world *w) {
     w->seed = w->rng = x.seed;
     w->mutation = x.mutation;
     w->prompt = true; // a group that is founded anew when all have died has no fence
-    w->config = (struct rendezvous_config){.nodes_min = 1,
-                                           .nodes_max = x.nodes,
+    w->config = (struct rendezvous_config){.nodes_min = 1 + (x.seed >> 1 & 1),
+                                           .nodes_max = x.nodes - (x.nodes == 4 && x.seed & 1),
                                            .max_restarts = 1000,
                                            .join_timeout_ms = END_MS,
                                            .rejoin_timeout_ms = END_MS,

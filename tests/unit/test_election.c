@@ -258,6 +258,28 @@ static void test_counted(void) {
     }
 }
 
+// Who voted in a later term cannot follow this one, and says so whether it stands or not.
+static void test_later_term(void) {
+    static const struct {
+        enum election_kind kind;
+        int64_t term;
+        bool ends;
+    } cases[] = {{ASK_QUERY, TERM, false},
+                 {ASK_QUERY, TERM + 1, true},
+                 {ASK_PREVOTE, TERM + 1, false},
+                 {ASK_PREVOTE, TERM + 2, true},
+                 {ASK_LEAD, TERM + 1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct election e;
+        follow(&e, 1, 2, 1);
+        ask(&e, T + 10, cases[i].kind, cases[i].term, 2);
+        drain(&e);
+        ok((count[ELECTION_LOST] == 1) == cases[i].ends, "a coordinator of term %d, asked %d in %d",
+           TERM, cases[i].kind, (int)cases[i].term);
+        election_close(&e);
+    }
+}
+
 // Others that die while it asks for votes may have elected one of them in the same term.
 static void test_gone_while_standing(void) {
     struct election e;
@@ -379,6 +401,7 @@ int main(void) {
     test_cut_off();
     test_majorities();
     test_counted();
+    test_later_term();
     test_gone_while_standing();
     test_fence();
     test_fence_of_own_round();

@@ -495,9 +495,10 @@ static void test_majority_gone(void) {
     }
 }
 
-// A node that was silent when a round began without it, and is heard again before it is lost.
+// A node that was silent when a round began without it, and is heard again just afterwards.
 static void test_left_out(void) {
     struct rendezvous_config config = base;
+    struct rendezvous_action lost;
     config.nodes_max = 3;
     config.regroup_call_ms = 0;
     config.incarnation = 11;
@@ -510,19 +511,34 @@ static void test_left_out(void) {
     rendezvous_stopped(r, 1100, a, 0, 0), rendezvous_stopped(r, 1100, c, 0, 0);
     rendezvous_beat(r, 1100, c, 1090, 1, 0);
     rendezvous_beat(r, 2650, a, 2640, 1, 0);
+    did(r, ACTION_LOST, NULL);
     b = join_as(r, 2700, "b", 12, 102, 2);
-    ok(did(r, ACTION_START, NULL), "the next is one of two");
-    is_str(order(r), "a:0 b:1", "without the silent one");
-    rendezvous_beat(r, 2750, c, 1090, 1, 0);
-    rendezvous_beat(r, 2800, a, 2790, 1, 1), rendezvous_beat(r, 2800, b, 2790, 1, 1);
-    rendezvous_stop(r, 2800, VERDICT_NONE, "node c is back");
-    rendezvous_stopped(r, 2900, a, 1, 0), rendezvous_stopped(r, 2900, b, 1, 0);
-    rendezvous_tick(r, 2940);
-    ok(!did(r, ACTION_START, NULL), "it does not know yet that there was a newer round");
-    rendezvous_beat(r, 2950, c, 2760, 1, 0);
-    rendezvous_tick(r, 2960);
-    ok(did(r, ACTION_START, NULL), "when it has had an answer that says so, it is taken in");
-    is_str(order(r), "a:0 b:1 c:2", "with its rank");
+    ok(did(r, ACTION_LOST, &lost) && lost.id == c, "the silent one is lost");
+    is_str(order(r), "a:0 b:1", "and the next round begins without it");
+    rendezvous_close(r);
+}
+
+// After a change of the coordinator, too, the nodes of the last round come before a spare.
+static void test_votes_first(void) {
+    struct rendezvous_config config = base;
+    config.incarnation = 13;
+    config.max_restarts = 1;
+    struct voter voters[] = {{.incarnation = 12, .rounds = QUORUM_THIS},
+                             {.incarnation = 13, .rounds = QUORUM_THIS}};
+    struct electorate last = {
+        .term = 1, .committed = true, .holder = 12, .voters = voters, .count = 2};
+    struct election_place places[2] = {{.incarnation = 12}, {.incarnation = 13}};
+    struct rendezvous_past past = {
+        .term = 2, .electorate = &last, .places = places, .why = "the coordinator was lost"};
+    struct rendezvous *r = rendezvous_take_over(&config, 0, &past);
+    int b = join_as(r, 0, "b", 12, 102, 1);
+    join_as(r, 0, "a", 11, 101, 1);
+    rendezvous_tick(r, 600);
+    ok(!did(r, ACTION_START, NULL), "no round begins without the coordinator's own node");
+    int c = join_as(r, 700, "c", 13, 103, 1);
+    rendezvous_beat(r, 710, b, 705, 1, 0), rendezvous_beat(r, 710, c, 705, 1, 0);
+    rendezvous_tick(r, 1300);
+    is_str(order(r), "b:0 c:1", "the spare has no place");
     rendezvous_close(r);
 }
 
@@ -537,6 +553,7 @@ int main(void) {
     test_join_anew();
     test_majority_gone();
     test_left_out();
+    test_votes_first();
     test_range_and_spares();
     test_timeouts_and_stop();
     test_roles();
