@@ -24,6 +24,9 @@ static const struct {
                                "subnet"},
     [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or leave it away"},
     [AWS_REFUSAL_PERMISSION] = {"permission", "check the credentials (aws.profile, AWS_PROFILE)"},
+    [AWS_REFUSAL_ACCOUNT] = {"account",
+                             "do in AWS's console what it says: accept terms, subscribe, or wait "
+                             "until the account is verified"},
     [AWS_REFUSAL_THROTTLE] = {"throttle", "try again in some minutes"},
     [AWS_REFUSAL_DUPLICATE] = {"duplicate",
                                "end what is there under that name, or choose another (-c)"},
@@ -87,14 +90,14 @@ static const struct {
     {"AccessDenied", AWS_REFUSAL_PERMISSION, "", true},
     {"Forbidden", AWS_REFUSAL_PERMISSION, "", true}, // S3, where an answer has no text
     {"AuthFailure", AWS_REFUSAL_PERMISSION, "", true},
-    {"OptInRequired", AWS_REFUSAL_PERMISSION, "", true},
-    {"PendingVerification", AWS_REFUSAL_PERMISSION, "", true},
+    {"OptInRequired", AWS_REFUSAL_ACCOUNT, "", true},
+    {"PendingVerification", AWS_REFUSAL_ACCOUNT, "", true},
     {"ExpiredToken", AWS_REFUSAL_PERMISSION, "", true},
     {"RequestExpired", AWS_REFUSAL_PERMISSION, "", true},
     {"InvalidClientTokenId", AWS_REFUSAL_PERMISSION, "", true},
     {"SignatureDoesNotMatch", AWS_REFUSAL_PERMISSION, "", true},
     {"UnrecognizedClient", AWS_REFUSAL_PERMISSION, "", true},
-    {"Blocked", AWS_REFUSAL_PERMISSION, "", true},
+    {"Blocked", AWS_REFUSAL_ACCOUNT, "", true},
 };
 
 // Sentences of the provider itself, which carry no code.
@@ -183,6 +186,48 @@ static const char *find_action(struct arena *a, const char *text) {
     return len == 0 || !service[0] ? "" : arena_printf(a, "%s:%.*s", service, (int)len, colon + 2);
 }
 
+// "…, RequestID: 7a62c49f-…, api error …".
+static const char *find_request(struct arena *a, const char *text) {
+    static const char mark[] = "RequestID: ";
+    const char *at = strstr(text, mark);
+    size_t len = 0;
+    if (!at)
+        return "";
+    at += sizeof mark - 1;
+    while (len < AWS_REFUSAL_CODE_BYTES_MAX && (isalnum((unsigned char)at[len]) || at[len] == '-'))
+        len++;
+    return arena_strndup(a, at, len);
+}
+
+// Several next steps that a kind alone does not tell.
+static const char *find_next(struct arena *a, const struct aws_refusal *r) {
+    // A region that the account has not enabled knows none of its credentials.
+    static const char *const unknown[] = {"AuthFailure", "InvalidClientTokenId",
+                                          "UnrecognizedClient"};
+    bool denied =
+        str_starts(r->code, "UnauthorizedOperation") || str_starts(r->code, "AccessDenied");
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        if (str_starts(r->code, unknown[i]))
+            return "check the credentials (aws.profile, AWS_PROFILE), and that the account has "
+                   "this region enabled (console: Account, AWS Regions)";
+    if (denied && strstr(r->words, "explicit deny"))
+        return arena_printf(a,
+                            "a policy denies %s whatever else is allowed: ask who manages the "
+                            "account, or choose another region or profile",
+                            r->action[0] ? r->action : "it");
+    if (denied && r->action[0])
+        return arena_printf(a,
+                            "allow %s to these credentials (infra/operator-policy.json lists all "
+                            "that is needed), or use others (aws.profile, AWS_PROFILE)",
+                            r->action);
+    if (strcmp(r->code, "InternalError") == 0) // of an instance that did not get to run
+        return "try again; where aws.kms_key is set, see that these credentials and EC2 may use "
+               "that key";
+    if (r->quota[0])
+        return "ask for a higher limit (console: Service Quotas), or remove what is not needed";
+    return KINDS[r->kind].next;
+}
+
 // Without the full stop, and what follows the message: it is for another API call, and long.
 static size_t words_length(const char *words) {
     static const char blob[] = " Encoded authorization failure message";
@@ -211,23 +256,13 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
     }
     r.words = words ? words : text;
     r.words = str_printable(a, r.words, words_length(r.words));
-    r.next = KINDS[r.kind].next;
     // Of the others it says nothing: capacity, limits and types belong to what was wanted.
     r.action = r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
                        r.kind == AWS_REFUSAL_OTHER
                    ? find_action(a, text)
                    : "";
-    if (r.action[0] &&
-        (str_starts(r.code, "UnauthorizedOperation") || str_starts(r.code, "AccessDenied")))
-        r.next = arena_printf(a,
-                              "allow %s to these credentials (infra/operator-policy.json lists all "
-                              "that is needed), or use others (aws.profile, AWS_PROFILE)",
-                              r.action);
-    if (strcmp(r.code, "InternalError") == 0) // of an instance that did not get to run
-        r.next = "try again; where aws.kms_key is set, see that these credentials and EC2 may use "
-                 "that key";
-    if (r.quota[0])
-        r.next = "ask for a higher limit (console: Service Quotas), or remove what is not needed";
+    r.request = find_request(a, text);
+    r.next = find_next(a, &r);
     find_zones(a, &r);
     return r;
 }

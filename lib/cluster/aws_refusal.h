@@ -19,6 +19,7 @@ enum aws_refusal_kind {
     AWS_REFUSAL_PLACEMENT,   // the group or the subnet cannot take it: another zone may
     AWS_REFUSAL_PRICE,       // the spot price is above the limit
     AWS_REFUSAL_PERMISSION,  // credentials or rights: nothing else helps
+    AWS_REFUSAL_ACCOUNT,     // the account itself is not ready: terms, a subscription, verification
     AWS_REFUSAL_THROTTLE,    // too many calls: later
     AWS_REFUSAL_DUPLICATE,   // there already, such as by a call whose answer was lost
     AWS_REFUSAL_OTHER,
@@ -30,6 +31,7 @@ struct aws_refusal {
     enum aws_refusal_kind kind;
     char code[AWS_REFUSAL_CODE_BYTES_MAX]; // AWS's, "" when none was found
     const char *action;                    // "ec2:RunInstances", where it is about one call, or ""
+    const char *request;                   // AWS's id of the call, for its support; "" without
     const char *words;                     // what AWS said after the code
     const char *next;                      // one next step
     const char *quota;                     // code and name; "" when it is none, or one of vCPUs

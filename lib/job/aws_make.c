@@ -202,12 +202,13 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
         *e = undoing;
         return -1;
     }
-    return err_set(e, ERR_FAILED, "%s (%s%s%s%s%s): %.500s%s; %s; %s (log: %s)", tried,
+    return err_set(e, ERR_FAILED, "%s (%s%s%s%s%s): %.500s%s; %s; %s (%s%s%slog: %s)", tried,
                    aws_refusal_name(r->kind), r->code[0] ? ", " : "", r->code,
                    r->action[0] ? " of " : "", r->action, r->words, quota,
                    undone ? m->fresh ? "nothing is left of it" : "the nodes there were stay"
                           : "what was made is still there (dtctl down)",
-                   r->next, c->terraform.log_path);
+                   r->next, r->request[0] ? "request " : "", r->request, r->request[0] ? ", " : "",
+                   c->terraform.log_path);
 }
 
 // Another folder made a cluster of this name. Terraform has only planned; what was written for this

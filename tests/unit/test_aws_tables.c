@@ -16,6 +16,10 @@ static void types(void) {
     is_int(t->vcpus, 96, "its vCPUs");
     is_int(t->efa, 4, "its EFA interfaces");
     ok(aws_types_find("p9.nano") == NULL, "an unknown type is not made up");
+    static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
+                                          "g7e.4xlarge", "gr6.8xlarge"};
+    for (size_t i = 0; i < sizeof further / sizeof further[0]; i++)
+        ok(aws_types_find(further[i]) != NULL, "%s is known", further[i]);
     is_str(aws_types_nearest("g6.xlarg"), "g6.xlarge", "the nearest name");
     is_str(aws_types_quota("g6.xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "G on demand");
     is_str(aws_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
@@ -108,6 +112,23 @@ static void refusals_told(void) {
     ok(strstr(r.words, "Encoded") == NULL, "what only another call can read is left away");
     ok(str_ends(r.words, "on resource: r"), "and so is the full stop");
     ok(r.everywhere, "no zone helps");
+    is_str(r.request, "x", "the id of the request, for AWS's support");
+    r = aws_refusal_of(&a, "operation error EC2: CreateVpc, RequestID: \x1b[2Jy, api error "
+                           "AccessDenied: User: u is not authorized to perform: ec2:CreateVpc with "
+                           "an explicit deny in a service control policy");
+    is_str(r.request, "", "which is one word");
+    has_str(r.next, "a policy denies ec2:CreateVpc whatever else is allowed", "a denial by policy");
+    r = aws_refusal_of(&a, "api error AuthFailure: AWS was not able to validate the provided "
+                           "access credentials");
+    has_str(r.next, "has this region enabled", "a region that is not enabled knows no credentials");
+    is_str(r.request, "", "no id");
+    r = aws_refusal_of(&a, "api error OptInRequired: In order to use this AWS Marketplace product "
+                           "you need to accept terms and subscribe");
+    is_str(aws_refusal_name(r.kind), "account", "terms to accept are no lack of rights");
+    has_str(r.next, "accept terms", "what to do is said");
+    ok(!aws_refusal_is_local(r.kind) && r.everywhere, "no zone helps");
+    refusal("api error PendingVerification: Your account is currently being verified",
+            AWS_REFUSAL_ACCOUNT, "PendingVerification");
     r = aws_refusal_of(&a, "creating EC2 VPC: operation error EC2: CreateVpc, https response error "
                            "StatusCode: 403, api error UnauthorizedOperation: No.");
     is_str(r.action, "ec2:CreateVpc", "else by what was being done");
