@@ -8,10 +8,12 @@
 #include "node_verbs.h"
 #include "surroundings.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -68,10 +70,30 @@ static enum log_level level_wanted(void) {
     return LOG_WARN;
 }
 
+// Until the agent takes signals there is nothing that must be ended with care.
+static const int early_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+static void on_early_signal(int signal) {
+    static const char text[] = "dtrun: error: the run was stopped reason=a signal was received\n";
+    (void)signal;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(1);
+}
+
+static void take_early_signals(void (*handler)(int)) {
+    for (size_t i = 0; i < sizeof early_signals / sizeof *early_signals; i++) {
+        struct sigaction old, new = {.sa_handler = handler};
+        if (sigaction(early_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(early_signals[i], &new, NULL);
+    }
+}
+
 static int work(struct launch *l, const struct cli_rest *rest) {
     struct err e;
     if (launch_by_hand(l, rest->command, rest->command_count, &e) < 0)
         return fail(&e);
+    sigprocmask(SIG_BLOCK, &l->agent.signals, NULL); // what comes now is the agent's
+    take_early_signals(SIG_DFL);
     int status = agent_run(&l->agent, &e);
     launch_end(l);
     return status < 0 ? fail(&e) : status;
@@ -124,6 +146,7 @@ int main(int argc, char **argv) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);
         return node_verbs_run(argc - 2, argv + 2);
     }
+    take_early_signals(on_early_signal);
     log_open("dtrun", level_wanted(), LOG_PLAIN);
     return run(argc, argv);
 }

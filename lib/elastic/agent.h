@@ -41,8 +41,10 @@ enum {
 #define AGENT_LEASE_MS(silent_ms, beat_ms) ((silent_ms) + 2 * (beat_ms) + (silent_ms) / 16)
 
 struct agent_endpoint {
-    const char *host; // name or number
+    const char *host; // number
     int port;
+    const char *name; // as it was given; NULL: so
+    bool same;        // as the one before, another of its addresses
 };
 
 struct agent_config {

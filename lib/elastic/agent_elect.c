@@ -7,7 +7,6 @@
 #include "elastic/agent_state.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,6 @@ enum {
     ASKERS_MAX = WIRE_NODES_MAX,
     ASKER_IDLE_MS_MAX = 3000,
     ANSWERER_IDLE_MS_MAX = 10000,
-    RESOLVE_MS = 500, // between two tries to find the first endpoint
 };
 
 struct asker { // a connection to an agent that is asked; stays while there are questions
@@ -379,11 +377,14 @@ static void give_up(struct agent *a) {
     char text[RENDEZVOUS_REASON_BYTES_MAX];
     const char *silent =
         link_is_open(&a->link) && !a->link.conn.connecting ? "no greeting" : "no answer";
+    const struct agent_endpoint *first = a->config->endpoints;
     if (a->round < 0 && e->facts.attempt < 0)
         snprintf(text, sizeof text,
                  "no coordinator at %s port %d: %.200s (is that the first node, does dtrun run "
                  "there, may the port be reached?)",
-                 a->config->endpoint_count ? a->config->endpoints[0].host : "this node",
+                 a->config->endpoint_count == 0 ? "this node"
+                 : first->name                  ? first->name
+                                                : first->host,
                  a->config->endpoint_count ? a->config->endpoints[0].port : a->config->listen_port,
                  a->connect_error[0] ? a->connect_error : silent);
     else
@@ -427,34 +428,6 @@ static void on_bury(struct timer *t) {
     free_answerers(a, false);
 }
 
-static bool is_told_to_stop(const struct agent_config *c) {
-    sigset_t waiting;
-    sigpending(&waiting);
-    for (int s = 1; s < NSIG; s++)
-        if (sigismember(&c->signals, s) == 1 && sigismember(&waiting, s) == 1)
-            return true;
-    return false;
-}
-
-// The first one's name may come later than this agent does (a headless service, a slow resolver).
-// Nothing runs yet, so that waiting here holds nobody up.
-static int find_endpoint(const struct agent_config *c, int i, struct net_address *out,
-                         struct err *e) {
-    const struct agent_endpoint *p = &c->endpoints[i];
-    int64_t until = clock_mono_ms() + c->join_timeout_ms, note_ms = 0;
-    while (net_resolve(p->host, p->port, out, e) < 0) {
-        int64_t now = clock_mono_ms();
-        if (i > 0 || now >= until || is_told_to_stop(c))
-            return -1;
-        if (now >= note_ms)
-            log_warn("the coordinator has no address yet", "endpoint=%s reason=%s", p->host,
-                     e->text);
-        note_ms = now >= note_ms ? now + AGENT_NOTE_MS : note_ms;
-        poll(NULL, 0, RESOLVE_MS);
-    }
-    return 0;
-}
-
 int agent_elect_open(struct agent *a, struct err *e) {
     const struct agent_config *c = a->config;
     const struct rendezvous_config *r = &c->coordinator.rendezvous;
@@ -474,15 +447,12 @@ int agent_elect_open(struct agent *a, struct err *e) {
     election_open(&a->election, &config, clock_mono_ms());
     election_self(&a->election, c->name, a->address, c->listen_port);
     for (int i = 0; i < c->endpoint_count; i++) {
-        struct net_address address;
-        char text[NET_ADDRESS_BYTES_MAX];
-        if (find_endpoint(c, i, &address, e) == 0)
-            election_seed(&a->election, net_format(&address, text), c->endpoints[i].port);
-        else if (i == 0)
-            return err_wrap(e, "coordinator");
-        else
-            log_warn("an endpoint has no address", "endpoint=%s reason=%s", c->endpoints[i].host,
-                     e->text);
+        const struct agent_endpoint *p = &c->endpoints[i];
+        if (!net_is_numeric(p->host))
+            return err_set(e, ERR_CONFIG, "endpoint '%.100s' is not an address", p->host);
+        election_seed(&a->election, p->host, p->port);
+        if (p->same)
+            election_seed_same(&a->election);
     }
     election_tick(&a->election, clock_mono_ms());
     agent_elect_pump(a);

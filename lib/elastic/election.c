@@ -437,10 +437,7 @@ static void consider_standing(struct election *e, int64_t now_ms) {
 
 // No agent of the run has ever been in a round: the first one coordinates.
 static bool consider_founding(struct election *e, int64_t now_ms) {
-    bool all = e->config.founds && e->facts.attempt < 0;
-    for (int i = 0; i < e->seed_count && all; i++)
-        all = e->config.founds_at_once || e->strangers[i];
-    if (!all)
+    if (!election_may_found(e))
         return false;
     struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     struct election_place self = e->self;

@@ -131,6 +131,7 @@ struct election {
     int64_t resume_at_ms;               // when to try another one then
     bool connecting;                    // what CONNECT asked for is neither joined nor lost yet
     bool strangers[ELECTION_SEEDS_MAX]; // seeds that know of no group, or where no agent is
+    bool same[ELECTION_SEEDS_MAX];      // seeds that are the one before, at another address
     // out
     struct election_action *queue;
     int queue_first, queue_len, queue_room;
@@ -140,6 +141,7 @@ void election_open(struct election *e, const struct election_config *config, int
 void election_close(struct election *e);
 void election_self(struct election *e, const char *name, const char *address, int port);
 void election_seed(struct election *e, const char *address, int port);
+void election_seed_same(struct election *e); // the last one is the one before, elsewhere
 
 // False: this agent has voted in a later term, the connection must be closed.
 // The request to join was sent at sent_ms.

@@ -188,3 +188,22 @@ void election_bury(struct election *e) {
     for (int i = 0; i < e->electorate.count; i++)
         e->electorate.voters[i].dead |= e->gone[i];
 }
+
+void election_seed_same(struct election *e) {
+    if (e->seed_count > 1)
+        e->same[e->seed_count - 1] = true;
+}
+
+// Every seed says so, at one of its addresses at least: of another one there may be no way to it.
+bool election_may_found(const struct election *e) {
+    if (!e->config.founds || e->facts.attempt >= 0)
+        return false;
+    for (int i = 0; i < e->seed_count && !e->config.founds_at_once;) {
+        bool says = e->strangers[i];
+        while (++i < e->seed_count && e->same[i])
+            says |= e->strangers[i];
+        if (!says)
+            return false;
+    }
+    return true;
+}

@@ -18,6 +18,7 @@ void election_forget_dead(struct election *e, int64_t now_ms); // a group withou
 // Every voter but the dead and the gone agrees; then the gone are dead.
 bool election_is_unanimous(const struct election *e);
 void election_bury(struct election *e);
+bool election_may_found(const struct election *e); // no agent has ever been in a round
 void election_try_resume(struct election *e, int64_t now_ms);
 
 #endif

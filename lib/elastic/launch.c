@@ -16,16 +16,19 @@
 
 extern char **environ;
 
-static bool is_local_name(const char *host) {
+static bool is_local_name(struct launch *l, const char *host, bool wait) {
     char own[256];
-    struct net_address address;
+    struct launch_addresses found;
     struct err e;
     if (!host[0] || strcmp(host, "localhost") == 0)
         return true;
     if (gethostname(own, sizeof own) == 0 && strcasecmp(own, host) == 0)
         return true;
-    return net_resolve(host, 0, &address, &e) == 0 &&
-           (net_is_loopback(&address) || net_address_is_local(&address));
+    bool known = launch_lookup(l, host, wait, &found, &e) == 0;
+    for (int i = 0; known && i < found.count; i++)
+        if (net_is_loopback(&found.list[i]) || net_address_is_local(&found.list[i]))
+            return true;
+    return false;
 }
 
 static int yes_or_no(const char *text) {
@@ -41,15 +44,18 @@ static int own_address(struct launch *l, const char *leader_host, struct err *e)
     const char *name = l->options.local_addr[0] ? l->options.local_addr
                        : l->agent.leads         ? leader_host
                                                 : "";
-    struct net_address address;
+    struct launch_addresses found;
     char text[NET_ADDRESS_BYTES_MAX];
+    int at = 0;
     if (!name[0] || (l->agent.leads && strcmp(name, "localhost") == 0)) {
         l->agent.address = l->agent.leads ? "127.0.0.1" : "";
         return 0;
     }
-    if (net_resolve(name, 0, &address, e) < 0)
+    if (launch_lookup(l, name, true, &found, e) < 0)
         return err_wrap(e, "own address");
-    l->agent.address = arena_strdup(l->arena, net_format(&address, text));
+    while (at < found.count - 1 && !net_address_is_local(&found.list[at]))
+        at++;
+    l->agent.address = arena_strdup(l->arena, net_format(&found.list[at], text));
     return 0;
 }
 
@@ -66,12 +72,6 @@ static int bind_endpoint(struct launch *l, int port, bool *taken, struct err *e)
 static void lead_alone(struct launch *l) {
     l->agent.leads = l->agent.founds_at_once = true;
     l->agent.address = "127.0.0.1";
-}
-
-static void add_endpoint(struct launch *l, const char *host, int port) {
-    if (l->agent.endpoint_count < AGENT_ENDPOINTS_MAX)
-        l->agent.endpoints[l->agent.endpoint_count++] =
-            (struct agent_endpoint){arena_strdup(l->arena, host), port};
 }
 
 static int choose_static(struct launch *l, struct err *e) {
@@ -96,8 +96,8 @@ static int choose_static(struct launch *l, struct err *e) {
     l->agent.node_rank = rank;
     l->agent.leads = l->agent.founds_at_once = rank == 0;
     l->agent.store_at_endpoint = true;
-    if (!l->agent.leads)
-        add_endpoint(l, host, port);
+    if (!l->agent.leads && launch_endpoint(l, host, port, true, e) < 0)
+        return -1;
     if (own_address(l, host, e) < 0)
         return -1;
     if (l->agent.leads && bind_endpoint(l, port, &taken, e) < 0)
@@ -116,15 +116,15 @@ static int take_endpoint(struct launch *l, const char *text, bool first, struct 
     if (!host[0])
         snprintf(host, sizeof host, "localhost");
     const char *forced = first ? launch_conf(l->arena, o->rdzv_conf, "is_host") : NULL;
-    bool here = forced ? yes_or_no(forced) : is_local_name(host);
+    bool here = forced ? yes_or_no(forced) : is_local_name(l, host, first);
     if (here && l->agent.listen_fd < 0 && o->nnodes.max > 1 &&
         bind_endpoint(l, port, &taken, e) < 0) {
         if (!taken || forced)
             return err_wrap(e, "rendezvous endpoint");
         here = false; // another agent of this host is there
     }
-    if (!here)
-        add_endpoint(l, host, port);
+    if (!here && launch_endpoint(l, host, port, first, e) < 0)
+        return -1;
     if (first)
         l->agent.leads = here;
     return here || first ? own_address(l, host, e) : 0;

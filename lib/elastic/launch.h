@@ -15,6 +15,7 @@
 #include "conf/option.h"
 #include "elastic/agent.h"
 #include "elastic/job_spec.h"
+#include "sys/net.h"
 
 enum {
     LAUNCH_PORT_STATIC = 29500,
@@ -59,10 +60,17 @@ struct launch_options { // one per row of launch_table
 
 extern const struct option_table launch_table;
 
+enum { LAUNCH_ADDRESSES_MAX = 4 }; // of one name
+struct launch_addresses {
+    struct net_address list[LAUNCH_ADDRESSES_MAX];
+    int count;
+};
+
 struct launch {
     struct arena *arena;
     struct launch_options options;
     struct agent_config agent;
+    int64_t lookup_until_ms;  // a name may have no address until then; 0: not asked yet
     const char *log_dir_made; // for want of --log-dir; NULL: none
 };
 
@@ -78,6 +86,12 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
 
 // launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
+int64_t launch_join_ms(const struct launch *l); // until all nodes must be there
+
+// launch_names.c: the addresses of a name; wait: as long as a node may take to join. An endpoint.
+int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
+                  struct err *e);
+int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e);
 
 // launch_key.c: takes the key, any text, from DTRUN_KEY or --rdzv-conf key=…, and hides both.
 void launch_key(struct launch *l);

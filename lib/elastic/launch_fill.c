@@ -42,7 +42,7 @@ static int fill_workers(struct launch *l, struct err *e) {
 }
 
 // torchrun's launcher calls a static join's limit "timeout".
-static int64_t join_ms(const struct launch *l) {
+int64_t launch_join_ms(const struct launch *l) {
     const struct launch_options *o = &l->options;
     int64_t absent_ms = JOIN_TIMEOUT_MS;
     if (str_eq(o->rdzv_backend, "static"))
@@ -136,7 +136,7 @@ int launch_fill(struct launch *l, struct err *e) {
         launch_signals(o->signals_to_handle, &c->signals, e) < 0)
         return -1;
     c->coordinator.shutdown_timeout_ms = o->shutdown_timeout * 1000;
-    c->join_timeout_ms = join_ms(l);
+    c->join_timeout_ms = launch_join_ms(l);
     *r = (struct rendezvous_config){
         .nodes_min = (int)o->nnodes.min,
         .nodes_max = (int)o->nnodes.max,

@@ -104,7 +104,7 @@ static int take_roster(struct launch *l, const struct job_spec *s, const struct 
     for (int i = 0; i < r->count && l->agent.endpoint_count < AGENT_ENDPOINTS_MAX; i++)
         if (r->nodes[i].rank != s->node_rank)
             l->agent.endpoints[l->agent.endpoint_count++] =
-                (struct agent_endpoint){r->nodes[i].address, r->nodes[i].port};
+                (struct agent_endpoint){.host = r->nodes[i].address, .port = r->nodes[i].port};
     l->agent.coordinator.expected_names = names;
     l->agent.coordinator.rendezvous.nodes_expected = r->count;
     return 0;

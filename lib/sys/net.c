@@ -54,7 +54,7 @@ bool net_is_numeric(const char *host) {
     return inet_pton(AF_INET, host, buf) == 1 || inet_pton(AF_INET6, host, buf) == 1;
 }
 
-int net_resolve(const char *host, int port, struct net_address *out, struct err *e) {
+int net_resolve_all(const char *host, int port, struct net_address *out, int max, struct err *e) {
     char service[16];
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
@@ -62,10 +62,17 @@ int net_resolve(const char *host, int port, struct net_address *out, struct err 
     if (rc != 0)
         return err_set(e, ERR_NET, "cannot resolve '%.200s': %s", host,
                        rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
-    memcpy(&out->ss, list->ai_addr, list->ai_addrlen);
-    out->len = list->ai_addrlen;
+    int count = 0;
+    for (struct addrinfo *i = list; i && count < max; i = i->ai_next, count++) {
+        out[count] = (struct net_address){.len = i->ai_addrlen};
+        memcpy(&out[count].ss, i->ai_addr, i->ai_addrlen);
+    }
     freeaddrinfo(list);
-    return 0;
+    return count;
+}
+
+int net_resolve(const char *host, int port, struct net_address *out, struct err *e) {
+    return net_resolve_all(host, port, out, 1, e) < 0 ? -1 : 0;
 }
 
 static const struct sockaddr_in *as4(const struct net_address *a) {

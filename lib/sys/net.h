@@ -25,6 +25,8 @@ int net_split(const char *text, int port_absent, char host[NET_HOST_BYTES_MAX], 
 bool net_is_numeric(const char *host);
 // Blocking unless host is numeric. First address of getaddrinfo's order.
 int net_resolve(const char *host, int port, struct net_address *out, struct err *e);
+// All of them, up to max, in that order; their number, or -1.
+int net_resolve_all(const char *host, int port, struct net_address *out, int max, struct err *e);
 const char *net_format(const struct net_address *a, char out[NET_ADDRESS_BYTES_MAX]); // no port
 int net_port(const struct net_address *a);
 bool net_same_host(const struct net_address *a, const struct net_address *b); // v4-mapped = v4

@@ -110,4 +110,52 @@ wait "$second"
 code=$?
 wait "$first"
 is "$code $?" '0 0' 'until it does' || diag "$(cat late.log)"
+
+own=("${late[@]/late/own}")
+on 1 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true 2>first.log &
+first=$!
+knows_not() { grep -q 'has no address yet endpoint=own.lab' first.log; }
+ok 'one whose own name nobody knows yet waits, too' wait_for "$WAIT" knows_not
+on 1 sh -c 'echo 10.77.0.1 own.lab >>/etc/hosts'
+run on 2 timeout 60 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true
+wait "$first"
+is "$status $?" '0 0' 'and coordinates then' || diag "$(cat first.log)"
+
+# The kernel of node2 believes that it can reach 10.77.0.201; nobody is there.
+ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
+on 2 sh -c 'printf "10.77.0.201 two.lab\n10.77.0.1 two.lab\n" >>/etc/hosts'
+on 1 "${late[@]/late/two}" --rdzv-endpoint 10.77.0.1:29502 --no-python true 2>first.log &
+first=$!
+run on 2 timeout 60 "${late[@]/late/two}" --rdzv-endpoint two.lab:29502 --no-python true
+wait "$first"
+is "$status $?" '0 0' 'a name with two addresses of which one leads nowhere' || diag "$err"
+
+DTRUN_KEY=k dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --rdzv-endpoint no.lab --no-python \
+    true 2>late.log &
+agent=$!
+ok 'one more waits for a name' wait_for "$WAIT" grep -q 'has no address yet' late.log
+kill -TERM $agent
+wait $agent
+is "$?" 1 'a signal ends it'
+like "$(cat late.log)" 'the run was stopped reason=a signal was received' 'with a word'
+# Any time later, too: the signal that it takes first (SigCgt) or leaves to the loop (SigBlk).
+takes_signals() {
+    local key mask
+    [ "$(cat "/proc/$agent/comm")" = dtrun ] || return 1
+    while read -r key mask; do
+        if [[ $key == Sig@(Cgt|Blk): ]] && ((0x$mask & 1 << 14)); then return 0; fi
+    done <"/proc/$agent/status"
+    return 1
+}
+ended=
+for pause in 0 0.002 0.005 0.01 0.02 0.05 0.1 0.3; do
+    dtrun --standalone --no-python sleep 600 2>/dev/null &
+    agent=$!
+    wait_for "$WAIT" takes_signals
+    sleep $pause
+    kill -TERM $agent
+    wait $agent
+    ended+=" $?"
+done
+is "$ended" ' 1 1 1 1 1 1 1 1' 'whenever a signal comes, the status is 1'
 done_testing

@@ -324,6 +324,14 @@ static void test_founding(void) {
     election_told(&e, T, &seeds[0], &stranger);
     is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1, "a seed may take its word back");
     election_close(&e);
+    open_node(&e, 1, true, false);
+    election_seed(&e, seeds[0].address, seeds[0].port);
+    election_seed(&e, seeds[1].address, seeds[1].port);
+    election_seed_same(&e);
+    election_nobody(&e, T, &seeds[1]);
+    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), T,
+           "of a seed with two addresses one is enough");
+    election_close(&e);
     open_node(&e, 1, true, true);
     struct election_facts facts = {0};
     election_facts(&e, &facts);
