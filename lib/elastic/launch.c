@@ -119,7 +119,12 @@ static int take_endpoint(struct launch *l, const char *text, bool first, struct 
     bool here = forced ? yes_or_no(forced) : is_local_name(l, host, first);
     if (here && l->agent.listen_fd < 0 && o->nnodes.max > 1 &&
         bind_endpoint(l, port, &taken, e) < 0) {
-        if (!taken || forced)
+        if (taken && forced)
+            return err_set(e, ERR_BUSY,
+                           "rendezvous endpoint: port %d of this host is in use, and is_host says "
+                           "that it is this agent's (give is_host=1 to one agent only)",
+                           port);
+        if (!taken)
             return err_wrap(e, "rendezvous endpoint");
         here = false; // another agent of this host is there
     }

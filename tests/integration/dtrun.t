@@ -273,14 +273,14 @@ like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
 fresh
 long='echo; until [ -e go ]; do sleep 0.2; done; printf "%08000d\n" 0 >&2
     printf "{\"message\": \"first %016000d last\"}" 0 >"$TORCHELASTIC_ERROR_FILE"; exit 3'
-dtrun --standalone --nproc-per-node 200 -r 3 --log-dir many.d --no-python sh -c "$long" \
+dtrun --standalone --nproc-per-node 256 -r 3 --log-dir many.d --no-python sh -c "$long" \
     >many.out 2>many.err &
 agent=$!
-started() { [ "$(cat many.d/*/attempt_0/*/stdout.log 2>/dev/null | wc -l)" = 200 ]; }
-ok 'two hundred workers' wait_for 60 started
+started() { [ "$(cat many.d/*/attempt_0/*/stdout.log 2>/dev/null | wc -l)" = 256 ]; }
+ok 'as many workers as a report holds' wait_for 60 started
 kill -STOP "$agent"
 touch go
-written() { [ "$(cat many.d/*/attempt_0/*/error.json 2>/dev/null | grep -o last | wc -l)" = 200 ]; }
+written() { [ "$(cat many.d/*/attempt_0/*/error.json 2>/dev/null | grep -o last | wc -l)" = 256 ]; }
 ok 'that all fail' wait_for 60 written
 kill -CONT "$agent"
 wait "$agent"
