@@ -171,8 +171,11 @@ static void show_run(struct session *s, const struct ps_line *l) {
     json_str(&j, "results", results_of(l));
     json_int(&j, "created_ms", l->run.created_ms);
     screen_event_end(s->screen, &text, &j);
-    screen_out(s->screen, "%-44s %-9s %5zu %5d %8d %8s %s\n", l->run.id, l->state,
-               l->run.node_count, l->ranks_running, l->restarts,
+    // Of a run that is over none run, however many it had.
+    bool over = run_is_over(&l->run) || l->nodes_seen == 0;
+    const char *ranks = over ? "-" : arena_printf(s->arena, "%d", l->ranks_running);
+    screen_out(s->screen, "%-44s %-9s %5zu %7s %8d %8s %s\n", l->run.id, l->state,
+               l->run.node_count, ranks, l->restarts,
                str_human_ms(age, clock_wall_ms() - l->run.created_ms), results_of(l));
     if (l->round > 0)
         screen_out(s->screen, "  round %d, %d of %d restarts%s%s%s%s\n", l->round, l->restarts,
@@ -222,8 +225,8 @@ static int look_at_runs(struct session *s, const struct cli_rest *rest, const st
         if (!f->all && (gone || (run_is_over(&line.run) && line.run.fetched)))
             continue;
         if (shown++ == 0)
-            screen_out(s->screen, "%-44s %-9s %5s %5s %8s %8s %s\n", "RUN", "STATE", "NODES",
-                       "RANKS", "RESTARTS", "AGE", "RESULTS");
+            screen_out(s->screen, "%-44s %-9s %5s %7s %8s %8s %s\n", "RUN", "STATE", "NODES",
+                       "RUNNING", "RESTARTS", "AGE", "RESULTS");
         show_run(s, &line);
     }
     if (shown == 0 && (f->all || count == 0))

@@ -13,7 +13,7 @@
 
 enum {
     TAIL_LINES_MAX = 1000 * 1000, // of one stream
-    TAIL_BYTES_MAX = 256 << 20,   // of all streams; beyond, older lines are dropped
+    TAIL_BYTES_MAX = 64 << 20,    // of all streams; beyond, older lines are dropped
 };
 
 struct tail_stream;

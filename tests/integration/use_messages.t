@@ -93,4 +93,7 @@ like "$out$err" "cannot start '/no/such/program': No such file or directory" \
     'a program that is not there is named once'
 run dtctl train -d --nodes 1 -- true
 like "$err" 'has started on 1 node[^s]' 'one node'
+dtctl fetch >fetch.log 2>&1 || diag "$(cat fetch.log)"
+run dtctl ps -a
+like "$out" 'RUNNING .*true-[^ ]* +finished +1 +- ' 'of a run that is over, ps counts no ranks'
 done_testing
