@@ -89,6 +89,9 @@ static int check_parts(const struct config *c, struct err *e) {
     if (aws->vpc[0] && !aws->subnet[0])
         return err_set(e, ERR_CONFIG, "%s: '%s' needs a subnet in it (try: aws.subnet)",
                        config_where(c, "aws.vpc"), aws->vpc);
+    if (aws->state_region[0] && !aws->state[0])
+        return err_set(e, ERR_CONFIG, "%s: '%s' is of the bucket of aws.state (try: set that, too)",
+                       config_where(c, "aws.state_region"), aws->state_region);
     if (aws->s3[0] && aws->instance_profile[0])
         return err_set(e, ERR_CONFIG,
                        "%s: with aws.instance_profile no role is made for '%s' (try: leave one of "

@@ -207,7 +207,7 @@ static void write_s3(struct json_out *j, const struct aws_config *c, const char 
     json_str(j, "key",
              plain(&a, arena_printf(&a, "%s%s%s/terraform.tfstate", folder, *folder ? "/" : "",
                                     cluster)));
-    json_str(j, "region", plain(&a, region));
+    json_str(j, "region", plain(&a, c->state_region[0] ? c->state_region : region));
     json_bool(j, "encrypt", true);
     json_bool(j, "use_lockfile", true);
     if (c->endpoint_url[0]) {

@@ -34,6 +34,7 @@ struct aws_config {
     const char *endpoint_url; // of an API server other than AWS
     const char *terraform;    // program; "": terraform or tofu on PATH
     const char *state;        // "s3://bucket/prefix"; "": in the cluster's folder
+    const char *state_region; // of that bucket; "": the cluster's
     int64_t boot_timeout_ms;
     bool keep_failed, ssh_include;
     const char *replace; // nodes to make anew, as a node set

@@ -333,6 +333,12 @@ static const struct option_row rows[] = {
      .check = check_s3,
      .help = "Where Terraform keeps what it made, for several operators; empty: "
              ".dtctl/CLUSTER/terraform."},
+    {.key = "aws.state_region",
+     .type = OPTION_STRING,
+     AT(aws.state_region),
+     .arg = "REGION",
+     .check = check_region,
+     .help = "Region of aws.state's bucket; empty: the cluster's."},
     {.key = "aws.boot_timeout",
      .flag = "boot-timeout",
      .verbs = "up",

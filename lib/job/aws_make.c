@@ -173,6 +173,30 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
     return words;
 }
 
+// What was given and may not be there, where AWS's words leave out which one it is.
+static const char *given_words(const struct make *m, const struct aws_refusal *r) {
+    const struct config *config = m->c->session->config;
+    const struct aws_config *aws = &config->aws;
+    const struct {
+        const char *about, *key, *value;
+    } given[] = {
+        {"no matching EC2 Subnet found", "aws.subnet", aws->subnet},
+        {"no matching EC2 VPC found", "aws.vpc", aws->vpc},
+        {"InvalidAMIID", "aws.image", aws->image},
+        {"couldn't find resource", "aws.image", aws->image},
+        {"Invalid IAM Instance Profile", "aws.instance_profile", aws->instance_profile},
+        {"InvalidCapacityReservationId", "aws.capacity_reservation", aws->capacity_reservation},
+        {"KMSKey", "aws.kms_key", aws->kms_key},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        if (given[i].value[0] &&
+            (strstr(r->words, given[i].about) || strstr(r->code, given[i].about)))
+            return arena_printf(m->c->session->arena, "; %s is '%s', in %s",
+                                config_where(config, given[i].key), given[i].value,
+                                m->c->vars.region);
+    return "";
+}
+
 // A call whose answer is lost is made again by the provider, and what it had made is refused as a
 // duplicate; no state has it. What this attempt made goes, and what else has the cluster's tags
 // (and its owner's, which the variables name: they are written once more).
@@ -197,14 +221,15 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
     struct err undoing = {0};
     // undo() changes the variables.
     const char *tried = tried_words(m, r), *quota = quota_words(m, r);
+    const char *given = given_words(m, r);
     bool undone = undo(m, before, &undoing) == 0;
     if (undoing.code == ERR_INTERRUPTED) {
         *e = undoing;
         return -1;
     }
-    return err_set(e, ERR_FAILED, "%s (%s%s%s%s%s): %.500s%s; %s; %s (%s%s%slog: %s)", tried,
+    return err_set(e, ERR_FAILED, "%s (%s%s%s%s%s): %.500s%s%s; %s; %s (%s%s%slog: %s)", tried,
                    aws_refusal_name(r->kind), r->code[0] ? ", " : "", r->code,
-                   r->action[0] ? " of " : "", r->action, r->words, quota,
+                   r->action[0] ? " of " : "", r->action, r->words, given, quota,
                    undone ? m->fresh ? "nothing is left of it" : "the nodes there were stay"
                           : "what was made is still there (dtctl down)",
                    r->next, r->request[0] ? "request " : "", r->request, r->request[0] ? ", " : "",

@@ -112,6 +112,11 @@ static void backend(void) {
     aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
     has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"", "state in a bucket");
     has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "with a lock");
+    has_str(strbuf_cstr(&text), "\"region\":\"eu-west-1\"", "in the cluster's region");
+    strbuf_clear(&text);
+    c = load("[aws]\nstate = 's3://bucket/team'\nstate_region = 'us-west-2'\n");
+    aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
+    has_str(strbuf_cstr(&text), "\"region\":\"us-west-2\"", "or in one of its own");
     strbuf_clear(&text);
     c = load("");
     aws_vars_backend(&text, &c.aws, "us-east-1", "demo", "/a${b}%{c}$d%/x");
@@ -170,6 +175,8 @@ static void rules(void) {
          "lies in one zone"},
         {"[aws]\ninstance_type = 'g5g.xlarge'\n", "is for arm64"},
         {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
+        {"[aws]\nstate_region = 'us-west-2'\n", "of the bucket of aws.state"},
+        {"[aws]\nstate = 's3://b'\nstate_region = 'us-west-2'\n", ""},
         {"[aws]\ns3 = 's3://b'\ninstance_profile = 'p'\n", "leave one of the two away"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
