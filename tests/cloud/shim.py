@@ -199,6 +199,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/_shim/fault" and self.command == "DELETE":
             self.cloud.faults.clear()
             self.cloud.ec2.ending_seconds = shim_ec2.ENDING_SECONDS
+            for instance in list(self.cloud.ec2.instances.values()):
+                instance.end_now()
         elif self.path == "/_shim/fault":
             wish = json.loads(body)
             if wish["kind"] == "ending":

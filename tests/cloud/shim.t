@@ -119,6 +119,8 @@ for turn in first second; do
     is "$(field Code)" InvalidIPAddress.InUse 'and nobody else meanwhile'
     api TerminateInstances InstanceId.1="$holder"
     ended "$holder"
+    api TerminateInstances InstanceId.1="$holder"
+    is "$(field instanceId)" "$holder" 'to end it once more is no error'
 done
 
 # ---- what begins well ----

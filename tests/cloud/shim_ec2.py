@@ -262,7 +262,11 @@ class Ec2:
         return self.pass_on(call, patch)
 
     def do_TerminateInstances(self, call):
+        """moto refuses a second time, where the interface went with the instance."""
         ids = members(call.params, "InstanceId")
+        if ids and all(one in self.instances and self.instances[one].end_reason for one in ids):
+            items = "".join(f"<item><instanceId>{one}</instanceId></item>" for one in ids)
+            return answer(call.action, f"<instancesSet>{items}</instancesSet>")
         done = self.pass_on(call)
         if done[0] == 200:
             for one in ids:

@@ -14,7 +14,7 @@ A fault is a JSON object with "kind" and what it applies to:
     stale        the tagging API still lists what is gone
     late         code: an instance is started, and AWS ends it before it runs
     ending       seconds: instances are shutting down for so long from now on (not a fault: it holds
-                 for all of them, 3 when nothing is said)
+                 for all of them, 3 when nothing is said; when faults are forgotten, they have ended)
 "times" (default: always) is how often a fault strikes before it is spent.
 """
 

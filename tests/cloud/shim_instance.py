@@ -24,6 +24,9 @@ class Instance:
         if not self.end_reason:
             self.end_reason, self.gone_at = reason, time.monotonic() + seconds
 
+    def end_now(self):
+        self.gone_at = 0.0
+
     def is_ending(self):
         return bool(self.end_reason) and time.monotonic() < self.gone_at
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # up that AWS refuses for good: what a person may not do, a limit, a type that is not there, no room
 # in any zone in any way to buy. Each ends by itself with one message that says what, the code and
-# the next step; nothing is left in the account, and the next up is as good as the first.
+# the next step; nothing is left in the account, and the next up is as good as the first: of two
+# clusters in one subnet that was there before. Then AWS takes its time to end an instance.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"
@@ -28,6 +29,10 @@ refused 'no such type' 'g6\.gigantic: .*\(unsupported, InvalidInstanceType\).*ch
     --instance-type g6.gigantic
 is "$(cloud_calls CreateVpc)" 0 'nothing is made for it'
 is "$(grep -c 'refused.*trying' <<<"$err")" 0 'and no other zone is tried'
+
+DTCTL_AWS_SUBNET=subnet-0123456789abcdef0 refused 'no such subnet' \
+    "no matching EC2 Subnet found; .*DTCTL_AWS_SUBNET.* is 'subnet-0123456789abcdef0', in us-east" \
+    --fallback on-demand
 
 # ---- what the caller may not do -----------------------------------------------------------------
 cloud_fault deny action=CreateVpc
@@ -55,12 +60,50 @@ us-east-1b, spot: refused (unsupported
 us-east-1a, on-demand: refused (capacity' 'every zone in one way to buy, then in the next'
 cloud_fault none
 
-# ---- the same again, without faults -------------------------------------------------------------
+# ---- the same again, without faults, beside another cluster in a subnet of somebody else ---------
+subnet=$(cloud_api DescribeSubnets us-east-1 Filter.1.Name=availability-zone \
+    Filter.1.Value.1=us-east-1a | grep -o '<subnetId>[^<]*' | head -n 1 | cut -d'>' -f2)
+mkdir other
+cloud_config full 'nodes = 2' -- "subnet = \"$subnet\""
+sed 's/"full"/"other"/; s/nodes = 2/nodes = 1/' dtctl.toml >other/dtctl.toml
 cloud_fault throttle times=4
+(cd other && cloud_run dtctl up -y >up.out 2>up.err) &
+other=$!
 run cloud_run dtctl up -y
 is "$status" 0 'up works after all that' || cloud_diag
-is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'both nodes run'
+wait $other
+is "$?" 0 'and one of another cluster meanwhile, in the same subnet' || diag "$(cat other/up.err)"
+is "$(cloud_nodes | sort | xargs)" 'node0 node0 node1' 'all nodes run'
+is "$(cloud_nodes private_ip | sort -u | wc -l)" 3 'each with an address of its own'
+is "$(cloud_things | grep -c -e Vpcs -e Subnets)" 0 'without a network of their own'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 4 'a busy API was asked until it answered'
+run cloud_run dtctl exec hostname
+is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag
+
+# ---- an instance that AWS takes long to end ------------------------------------------------------
+# shellcheck disable=SC2317 # called through wait_for
+ending() { # ID: it is shutting down
+    cloud_api DescribeInstances us-east-1 InstanceId.1="$1" | grep -q '<name>shutting-down'
+}
+# Of node1, in the inventory of this folder.
+lost=$(sed -n 's/^instance_id = "\(.*\)"/\1/p' .dtctl/full/cluster.toml | tail -n 1)
+cloud_fault ending seconds=3600
+cloud_fault kill node="$lost"
+ok 'AWS is ending an instance' wait_for $CLOUD_SECONDS_MAX ending "$lost"
+run cloud_run dtctl status
+like "$out" 'node1 .* AWS is ending it \(shutting-down\); dtctl up waits' 'status says so' ||
+    cloud_diag
+cloud_run dtctl up -y >up.out 2>up.err &
+up=$!
+ok 'up knows that the node will be gone' \
+    wait_for 120 grep -q "AWS is still ending node1 ($lost); another one is made" up.err
+cloud_fault none
+wait $up
+is "$?" 0 'and makes another one when it is' || diag "$(cat up.err)"
+is "$(cloud_nodes id | sort | xargs)" "$(cloud_instances | xargs)" 'what runs is what AWS has'
+is "$(cloud_instances | grep -vc "$lost")" 3 'three nodes, without that one'
+run cloud_run dtctl exec hostname
+is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag
 cloud_stop
 is "$(cloud_left)" '' 'nothing is left on this machine'
 done_testing
