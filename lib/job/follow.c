@@ -211,11 +211,25 @@ void follow_replaced(struct follow_node *n) {
     timer_start(n->follow->session->loop, &n->retry, 0, on_retry);
 }
 
+// What is to go on from: of thousands of files more than is taken at once.
+static void send_offsets(struct transport_run *run, void *ctx) {
+    struct follow_node *n = ctx;
+    strbuf_consume(&n->from, transport_run_send(run, n->from.data, n->from.len));
+    if (n->from.len)
+        return;
+    transport_run_send_end(run);
+    strbuf_fini(&n->from);
+}
+
+static void on_room(struct transport_run *run, void *ctx) {
+    if (((struct follow_node *)ctx)->from.len)
+        send_offsets(run, ctx);
+}
+
 static void follow_start(struct follow_node *n) {
-    static const struct transport_run_events events = {.on_output = on_output,
-                                                       .on_end = on_run_end};
+    static const struct transport_run_events events = {
+        .on_output = on_output, .on_room = on_room, .on_end = on_run_end};
     struct follow *f = n->follow;
-    struct strbuf from = {0};
     struct err e = {0};
     unsigned char length[4];
     char *rest = arena_printf(f->session->arena, "--run %s --from -%s", f->run->id,
@@ -227,14 +241,11 @@ static void follow_start(struct follow_node *n) {
         node_lost(n, &e);
         return;
     }
-    mirror_offsets(&n->mirror, &from);
-    bytes_store(length, from.len, sizeof length);
+    strbuf_clear(&n->from);
+    mirror_offsets(&n->mirror, &n->from);
+    bytes_store(length, n->from.len, sizeof length);
     transport_run_send(n->run, length, sizeof length);
-    size_t sent = transport_run_send(n->run, from.data, from.len);
-    if (sent < from.len) // thousands of files: the buffer takes half a megabyte
-        log_warn("too many log files to go on exactly", "node=%s", n->node->info->name);
-    transport_run_send_end(n->run);
-    strbuf_fini(&from);
+    send_offsets(n->run, n);
 }
 
 // ---- all nodes ---------------------------------------------------------------------------------
@@ -300,6 +311,7 @@ void follow_close(struct follow *f) {
             transport_run_close(n->run);
         n->run = NULL;
         strbuf_fini(&n->in);
+        strbuf_fini(&n->from);
         mirror_close(&n->mirror);
         n->node->work = NULL;
     }

@@ -34,6 +34,7 @@ struct follow_node {
     size_t index;
     struct transport_run *run;
     struct strbuf in;
+    struct strbuf from; // of the offsets, what is not sent yet
     struct mirror mirror;
     struct timer retry;
     int64_t retry_ms;

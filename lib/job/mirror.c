@@ -25,6 +25,7 @@ static struct mirror_file *add_file(struct mirror *m, const char *name,
     strbuf_init(&f->line, MIRROR_LINE_BYTES_MAX);
     f->next = m->files;
     m->files = f;
+    names_put(&m->by_name, f->name, f);
     m->count++;
     return f;
 }
@@ -181,6 +182,7 @@ int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *
 void mirror_close(struct mirror *m) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         strbuf_fini(&f->line);
+    names_fini(&m->by_name);
     m->files = NULL;
     m->count = 0;
 }
@@ -196,13 +198,6 @@ static void add_sizes(const struct mirror *m, bool all, struct strbuf *out) {
 
 void mirror_offsets(const struct mirror *m, struct strbuf *out) {
     add_sizes(m, false, out);
-}
-
-static struct mirror_file *find(struct mirror *m, const struct follow_record *r) {
-    for (struct mirror_file *f = m->files; f; f = f->next)
-        if (strcmp(f->name, r->name) == 0)
-            return f;
-    return NULL;
 }
 
 // Appends the bytes. Returns how many of them were there already, as another program follows, too.
@@ -264,7 +259,7 @@ int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e)
 
 int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
                  struct err *e) {
-    struct mirror_file *f = find(m, r);
+    struct mirror_file *f = names_find(&m->by_name, r->name);
     if (!f && m->count == MIRROR_FILES_MAX)
         return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
     if (!f)

@@ -11,6 +11,7 @@
 #define JOB_MIRROR_H
 
 #include "base/arena.h"
+#include "base/names.h"
 #include "base/str.h"
 #include "job/follow_record.h"
 
@@ -43,6 +44,7 @@ struct mirror {
     struct arena *arena;
     const char *dir;
     struct mirror_file *files;
+    struct names by_name; // the same
     size_t count;
 };
 

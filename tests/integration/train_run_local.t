@@ -346,6 +346,19 @@ else
 fi
 
 # ---- gc and down --------------------------------------------------------------------------------
+# ---- so many log files that their offsets are more than is sent at once -------------------------
+id=$(dtctl train -d --nodes 1 --name many -- \
+    sh -c "echo before; while [ ! -e '$PWD/go-many' ]; do sleep 0.1; done; echo after" 2>/dev/null)
+has_line() { dtctl logs "$id" 2>/dev/null | grep -q before; }
+wait_for 20 has_line
+(cd ".dtctl/default/runs/$id/nodes/node0" && mkdir -p attempt_{100001..100020}/{1000..1999} &&
+    touch attempt_{100001..100020}/{1000..1999}/stdout.log)
+touch go-many
+run timeout -k 1 60 dtctl logs -f "$id"
+is "$status" 0 'a run with twenty thousand log files is followed'
+is "$(grep -c -x -e before -e after <<<"$out")" 2 'from where it was, to its end'
+rm -r ".dtctl/default/runs/$id/nodes"
+
 run dtctl gc --keep 1 --older-than 0s
 is "$status" 0 'gc'
 kept=$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')
