@@ -84,9 +84,13 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     };
     if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
-    if (o.only_node && inventory_find(&r.inventory, o.only_node) < 0)
-        return err_set(e, ERR_NOT_FOUND, "cluster '%s' has no node '%s'", s->cluster.name,
-                       o.only_node);
+    if (o.only_node && inventory_find(&r.inventory, o.only_node) < 0) {
+        size_t *indices = NULL, count = 0;
+        return inventory_select(s->arena, &r.inventory, o.only_node, &indices, &count, e) < 0
+                   ? -1
+                   : err_set(e, ERR_USAGE, "logs shows one node or all; '%s' are %zu", o.only_node,
+                             count);
+    }
     int result = 0;
     // A run whose end and results are here needs no node any more.
     if (!(run_is_over(&r.run) && r.run.fetched))

@@ -44,10 +44,10 @@ int launch_endpoint(struct launch *l, const char *host, int port, bool first, st
     }
     const char *name = arena_strdup(l->arena, host);
     for (int i = 0; i < found.count && c->endpoint_count < AGENT_ENDPOINTS_MAX; i++)
-        c->endpoints[c->endpoint_count++] =
-            (struct agent_endpoint){.host = arena_strdup(l->arena, net_format(&found.list[i], text)),
-                                    .port = port,
-                                    .name = name,
-                                    .same = i > 0};
+        c->endpoints[c->endpoint_count++] = (struct agent_endpoint){
+            .host = arena_strdup(l->arena, net_format(&found.list[i], text)),
+            .port = port,
+            .name = name,
+            .same = i > 0};
     return 0;
 }

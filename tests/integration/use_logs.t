@@ -31,6 +31,11 @@ is "$(grep -c 'out 100' <<<"$out")" 4 'with -f, too'
 run dtctl logs --tail -2 over
 is "$status" 2 'less than none is refused'
 
+run dtctl logs --node nod0 over
+like "$status $err" "^1 .*no node 'nod0' \(did you mean 'node0'\?\)" 'a node that there is not'
+run dtctl logs --node 'node[0-1]' over
+like "$status $err" "^2 .*one node or all; 'node\[0-1\]' are 2" 'several nodes are refused'
+
 # One that goes on: five lines, half a line, and the rest when it is told so.
 dtctl train -d --name going --nodes 1 -- sh -c \
     'seq 5; printf "half "; echo ready >&2; while [ ! -e "$0" ]; do sleep 0.05; done
