@@ -17,7 +17,8 @@ unlike "$sources" 'prevent_destroy|deletion_protection|skip_destroy|retain_on_de
     'nothing is kept from being deleted'
 unlike "$sources" '(Action|Resource) *= *"\*"|:\*"' 'no wildcard permission'
 unlike "$sources" 'http_tokens *= *"optional"' 'no IMDSv1'
-is "$(grep -lrE '^provider ' "$SRC/infra" --include='*.tf' | sed "s|$SRC/infra/||" | sort | xargs)" \
+owners=$(cd "$SRC/infra" && grep -lrE '^provider ' --include='*.tf' | sort | xargs)
+is "$owners" \
     'examples/one-node/main.tf examples/two-node-efa/main.tf root/provider.tf sweep/versions.tf' \
     'roots have a provider, modules have none'
 is "$(git -C "$SRC" ls-files '*.terraform.lock.hcl' '*.tfstate' 2>/dev/null)" '' \
