@@ -43,6 +43,37 @@ static void types(void) {
     is_int(aws_purchase_named("stolen"), -1, "and one that is none");
 }
 
+// The sizes of a family differ by their factor.
+static void sizes(void) {
+    static const struct {
+        const char *name;
+        int gib_per_vcpu;
+    } families[] = {{"g4dn", 4}, {"g5", 4}, {"g6", 4}, {"g6e", 8}};
+    int seen = 0;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        const struct aws_type *first = NULL;
+        for (int size = 1; size <= 48; size++) {
+            const struct aws_type *t =
+                aws_types_find(size == 1 ? arena_printf(&a, "%s.xlarge", families[i].name)
+                                         : arena_printf(&a, "%s.%dxlarge", families[i].name, size));
+            if (!t)
+                continue;
+            seen++;
+            first = first ? first : t;
+            is_int(t->vcpus, 4 * size, "vCPUs of %s", t->name);
+            is_int(t->memory_gib, t->vcpus * families[i].gib_per_vcpu, "its memory");
+            is_int((int)(t->gpu_memory_gib * 10), (int)(first->gpu_memory_gib * 10), "of its GPUs");
+            ok(t->gpus == 1 || t->gpus == size / 6 || t->gpus == 4, "so many GPUs: %d", t->gpus);
+            ok((t->efa > 0) == (size >= 8), "EFA from 8xlarge on");
+            ok(t->gpus > 1 || t->efa <= 1, "one interface with one GPU");
+        }
+    }
+    ok(seen > 20, "sizes of four families");
+    is_int(aws_types_find("g4dn.metal")->memory_gib, 384, "a whole machine's memory");
+    ok(aws_types_nearest("g6.xlarABC") == NULL, "three letters off is far");
+    is_str(aws_types_nearest("g6.xlarAB"), "g6.xlarge", "two are near");
+}
+
 static void refusal(const char *text, enum aws_refusal_kind kind, const char *code) {
     struct aws_refusal r = aws_refusal_of(&a, text);
     is_str(aws_refusal_name(r.kind), aws_refusal_name(kind), "%.60s", text);
@@ -179,6 +210,9 @@ static void tries(void) {
     is_str(t.zone, "a1a", "begins again");
     is_str(t.purchase, "on-demand", "in the next way");
     ok(!aws_tries_next(&t, &quota), "a quota holds in every zone, and no way is left");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"), "in it every zone is tried again");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b"), "and the last one");
+    ok(!aws_tries_next(&t, &capacity), "then there is no other attempt");
     aws_tries_init(&t, zones, 3, ways, 2);
     ok(aws_tries_next(&t, &quota), "a quota of one way");
     is_str(t.purchase, "on-demand", "is not that of the next");
@@ -214,6 +248,7 @@ static void tries_learnt(void) {
 
 int main(void) {
     types();
+    sizes();
     refusals();
     refusals_told();
     tries();

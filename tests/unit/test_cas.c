@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store of content: packs, parts and objects keep what they were given, believe nothing because
+// of its name, and let go what is old.
+#include "remote/cas.h"
+#include "remote/xfer_wire.h"
+#include "sys/file.h"
+#include "tests/tap.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LARGE_BYTES = 2 * XFER_UNIT_BYTES + 1000, UNITS = 3 };
+
+static struct arena a;
+static char dir[] = "/tmp/dtctl-cas-XXXXXX";
+static struct err e;
+
+static const char *hash(const char *text) {
+    unsigned char *h = arena_new(&a, unsigned char, HASH_BYTES);
+    hash_of(h, text, strlen(text));
+    return (const char *)h;
+}
+#define HASH(text) ((const unsigned char *)hash(text))
+
+static void start(struct cas *c) {
+    if (cas_open(c, dir, &e) < 0 || cas_load(c, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+static bool add(struct cas *c, const char *text) {
+    return cas_add_small(c, HASH(text), text, strlen(text), &e) == 0;
+}
+
+static bool reads(struct cas *c, const char *text) {
+    char got[64] = "";
+    return cas_read_small(c, HASH(text), got, strlen(text), &e) == 0 && strcmp(got, text) == 0;
+}
+
+static glob_t packs(void) {
+    glob_t g = {0};
+    glob(arena_printf(&a, "%s/packs/*.pack", dir), 0, NULL, &g);
+    return g;
+}
+
+static size_t pack_count(void) {
+    glob_t g = packs();
+    size_t n = g.gl_pathc;
+    globfree(&g);
+    return n;
+}
+
+static void change_pack(const char *bytes, size_t len, off_t from_end) {
+    glob_t g = packs();
+    int fd = open(g.gl_pathv[0], O_WRONLY | O_CLOEXEC);
+    must(lseek(fd, -from_end, SEEK_END) >= 0 && write(fd, bytes, len) == (ssize_t)len);
+    close(fd);
+    globfree(&g);
+}
+
+static void test_small(void) {
+    struct cas c, other;
+    start(&c);
+    ok(!cas_has_small(&c, HASH("one"), 3), "an empty store has nothing");
+    ok(add(&c, "one") && add(&c, "second") && add(&c, "one"), "small content goes in");
+    ok(cas_has_small(&c, HASH("one"), 3) && !cas_has_small(&c, HASH("one"), 4), "with its size");
+    ok(reads(&c, "one") && reads(&c, "second"), "and comes out, also before it is written");
+    ok(!reads(&c, "none") && e.code == ERR_NOT_FOUND, "what is not there is not found");
+    start(&other);
+    ok(reads(&other, "second"), "another process has it at once");
+    ok(add(&c, "third") && cas_flush(&c, &e) == 0, "more of it");
+    ok(!cas_has_small(&other, HASH("third"), 5), "is not known to the other one");
+    ok(cas_reload(&other, &e) == 0 && reads(&other, "third"), "until it looks again");
+    is_int(pack_count(), 1, "content that is there takes no second place");
+    cas_close(&other, false, &e);
+    cas_close(&c, false, &e);
+    change_pack("dtp1\xff\xff", 6, 0);
+    start(&c);
+    ok(reads(&c, "one") && reads(&c, "second") && reads(&c, "third"), "a torn end harms nothing");
+    ok(add(&c, "fourth"), "and the next one writes elsewhere");
+    cas_close(&c, false, &e);
+    is_int(pack_count(), 2, "in a pack of its own");
+    start(&c);
+    ok(reads(&c, "fourth"), "from which it comes back");
+    cas_close(&c, false, &e);
+}
+
+static void test_damage(void) {
+    struct cas c;
+    file_remove_tree(dir, &e);
+    start(&c);
+    add(&c, "good");
+    cas_close(&c, false, &e);
+    change_pack("x", 1, 1);
+    start(&c);
+    ok(!reads(&c, "good") && e.code == ERR_HASH, "changed content is found when it is read");
+    is_int(pack_count(), 0, "and removed");
+    cas_close(&c, false, &e);
+}
+
+static void test_many(void) {
+    struct cas c;
+    for (int i = 0; i <= CAS_PACKS_MAX; i++) {
+        start(&c);
+        add(&c, arena_printf(&a, "text %d", i));
+        cas_close(&c, false, &e);
+    }
+    is_int(pack_count(), CAS_PACKS_MAX + 1, "each process has its pack");
+    start(&c);
+    int found = 0;
+    for (int i = 0; i <= CAS_PACKS_MAX; i++)
+        found += reads(&c, arena_printf(&a, "text %d", i));
+    is_int(found, CAS_PACKS_MAX + 1, "many of them become one, with all that was in them");
+    is_int(pack_count(), 1, "so they do");
+    cas_close(&c, false, &e);
+}
+
+static char large[LARGE_BYTES];
+static unsigned char large_hash[HASH_BYTES];
+
+static int put(struct cas_part *p, uint64_t at, size_t len) {
+    return cas_part_write(p, at, large + (at < LARGE_BYTES ? at : 0), len, &e);
+}
+
+static void test_parts(void) {
+    struct cas c;
+    struct cas_part p;
+    uint32_t count;
+    const char *path;
+    struct stat st;
+    start(&c);
+    ok(!cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count) && count == 0, "nothing of it yet");
+    is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
+    ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
+           put(&p, 2 * XFER_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
+       "takes no piece out of its place");
+    ok(put(&p, 2 * XFER_UNIT_BYTES, 1000) == 0, "its units come in any order");
+    ok(put(&p, 0, 100) == 0 && put(&p, 100, XFER_UNIT_BYTES - 100) == 0, "and in pieces");
+    unsigned char *have = cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count);
+    ok(have && have[0] == 5 && count == 2, "the first and the third are there");
+    ok(!cas_part_complete(&p), "which is not all");
+    ok(put(&p, XFER_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p), "nor is half a unit");
+    ok(put(&p, XFER_UNIT_BYTES + 10, XFER_UNIT_BYTES - 10) == 0 && cas_part_complete(&p), "now");
+    while (cas_part_hash(&p, XFER_UNIT_BYTES / 2, &e) == 0)
+        ;
+    is_int(cas_part_finish(&c, &p, &path, &e), 0, "it is what its name says");
+    cas_part_close(&p);
+    is_str(path, cas_object_path(&c, large_hash), "it becomes an object");
+    path = arena_strdup(&a, path);
+    ok(stat(path, &st) == 0 && (st.st_mode & 07777) == 0444, "that nobody writes into");
+    ok(!file_exists(cas_part_path(&c, large_hash, ".part")) &&
+           !file_exists(cas_part_path(&c, large_hash, ".map")),
+       "of which no part is left");
+    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "it is there");
+    cas_close(&c, false, &e);
+    start(&c);
+    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "also to who has to look at every byte");
+    must(chmod(path, 0644) == 0);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    must(pwrite(fd, "!", 1, 77) == 1);
+    close(fd);
+    ok(!cas_has_object(&c, large_hash, LARGE_BYTES) && !file_exists(path), "a changed one goes");
+    // Something else under its name.
+    cas_part_open(&c, &p, large_hash, 4, &e);
+    must(cas_part_write(&p, 0, "else", 4, &e) == 0 && cas_part_hash(&p, 4, &e) == 1);
+    ok(cas_part_finish(&c, &p, &path, &e) < 0 && e.code == ERR_HASH, "another content is refused");
+    cas_part_close(&p);
+    ok(!file_exists(cas_part_path(&c, large_hash, ".part")), "and removed");
+    cas_close(&c, false, &e);
+}
+
+static void object(struct cas *c, const char *text) {
+    struct cas_part p;
+    const char *path;
+    if (cas_part_open(c, &p, HASH(text), strlen(text), &e) < 0 ||
+        cas_part_write(&p, 0, text, strlen(text), &e) < 0 || cas_part_hash(&p, 100, &e) != 1 ||
+        cas_part_finish(c, &p, &path, &e) < 0)
+        bail_out("%s", e.text);
+    cas_part_close(&p);
+}
+
+static void test_prune(void) {
+    struct cas c, other;
+    struct cas_part left;
+    file_remove_tree(dir, &e);
+    start(&c);
+    add(&c, "small");
+    add(&c, "kept small");
+    object(&c, "large");
+    object(&c, "kept large");
+    object(&c, "shared");
+    must(link(cas_object_path(&c, HASH("shared")), arena_printf(&a, "%s/used", dir)) == 0);
+    cas_part_open(&c, &left, HASH("left"), 4, &e);
+    cas_part_close(&left);
+    cas_close(&c, false, &e);
+
+    unsigned char keep[2][HASH_BYTES];
+    bool less = memcmp(hash("kept small"), hash("kept large"), HASH_BYTES) < 0;
+    memcpy(keep[0], hash(less ? "kept small" : "kept large"), HASH_BYTES);
+    memcpy(keep[1], hash(less ? "kept large" : "kept small"), HASH_BYTES);
+    struct cas_prune p = {.keep = (const unsigned char(*)[HASH_BYTES])keep, .keep_count = 2};
+    start(&c);
+    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 0, "what is younger than the limit stays");
+    cas_close(&c, false, &e);
+    start(&c);
+    p.before_ns = INT64_MAX;
+    start(&other);
+    ok(cas_prune(&c, &p, &e) < 0 && e.code == ERR_BUSY, "not while somebody uses the store");
+    cas_close(&other, false, &e);
+    p.dry_run = true;
+    ok(cas_prune(&c, &p, &e) == 0, "what would go");
+    is_int(p.removed, 4, "is counted: small, large, and both files of a part");
+    ok(p.bytes >= 5, "in bytes, too");
+    ok(reads(&c, "small") && file_exists(cas_object_path(&c, HASH("large"))), "and is still there");
+    cas_close(&c, false, &e);
+    p = (struct cas_prune){.keep = p.keep, .keep_count = 2, .before_ns = INT64_MAX};
+    start(&c);
+    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 4, "then it goes");
+    cas_close(&c, false, &e);
+    start(&c);
+    ok(!cas_has_small(&c, HASH("small"), 5) && reads(&c, "kept small"), "small content by list");
+    ok(!file_exists(cas_object_path(&c, HASH("large"))), "an object");
+    ok(file_exists(cas_object_path(&c, HASH("kept large"))), "but not a listed one");
+    ok(file_exists(cas_object_path(&c, HASH("shared"))), "nor one that a file shares");
+    ok(!file_exists(cas_part_path(&c, HASH("left"), ".part")), "a part that nobody went on with");
+    cas_close(&c, false, &e);
+}
+
+int main(void) {
+    if (!mkdtemp(dir))
+        bail_out("no folder");
+    for (size_t i = 0; i < LARGE_BYTES; i++)
+        large[i] = (char)(i * 31 + i / 977);
+    hash_of(large_hash, large, LARGE_BYTES);
+    test_small();
+    test_damage();
+    test_many();
+    test_parts();
+    test_prune();
+    file_remove_tree(dir, &e);
+    arena_fini(&a);
+    return done_testing();
+}
