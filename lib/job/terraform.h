@@ -58,6 +58,8 @@ bool terraform_was_used(struct session *s);
 const char *terraform_vars_path(struct session *s);
 // The program that aws.terraform names, else terraform or tofu on PATH. terraform_program.c
 int terraform_program(struct session *s, const char **program, struct err *e);
+// The environment that it runs in; session's arena. terraform_folder.c
+const char **terraform_env(struct session *s);
 // Its version; ERR_CONFIG, which names it, when it will not do. Both in the session's arena.
 int terraform_version(struct session *s, const char *program, const char **version, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.

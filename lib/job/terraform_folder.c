@@ -35,31 +35,32 @@ bool terraform_was_used(struct session *s) {
 // ---- the environment ---------------------------------------------------------------------------
 
 // The caller's environment without what would change what these calls mean.
-static void make_env(struct terraform *t) {
+const char **terraform_env(struct session *s) {
     static const char *const dropped[] = {
         "TF_CLI_ARGS", "TF_WORKSPACE=", "TF_DATA_DIR=", "TF_VAR_", "TF_INPUT=", "AWS_PROFILE=",
         NULL};
-    struct arena *a = t->session->arena;
-    const char *profile = t->session->config->aws.profile;
+    struct arena *a = s->arena;
+    const char *profile = s->config->aws.profile;
     size_t n = 0, count = 0;
     while (environ[count])
         count++;
-    t->env = arena_new(a, const char *, count + 7);
+    const char **env = arena_new(a, const char *, count + 7);
     for (size_t i = 0; i < count; i++) {
         bool drop = false;
         for (size_t k = 0; dropped[k]; k++)
             drop |= str_starts(environ[i], dropped[k]);
         if (!drop)
-            t->env[n++] = environ[i];
+            env[n++] = environ[i];
     }
-    t->env[n++] = "TF_IN_AUTOMATION=1";
-    t->env[n++] = "CHECKPOINT_DISABLE=1";
+    env[n++] = "TF_IN_AUTOMATION=1";
+    env[n++] = "CHECKPOINT_DISABLE=1";
     // The lock file is one of dtctl's own folder: a cache that the user has set serves without it.
-    t->env[n++] = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1";
+    env[n++] = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1";
     if (!getenv("GOGC")) // AWS's provider spends a third of its time on collecting garbage
-        t->env[n++] = "GOGC=400";
+        env[n++] = "GOGC=400";
     if (profile[0])
-        t->env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
+        env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
+    return env;
 }
 
 // ---- the module --------------------------------------------------------------------------------
@@ -252,6 +253,6 @@ int terraform_open(struct terraform *t, struct session *s, const char *region, s
     t->vars_path = terraform_vars_path(s);
     if (terraform_program(s, &t->program, e) < 0)
         return -1;
-    make_env(t);
+    t->env = terraform_env(s);
     return terraform_folder_fill(t, region, e);
 }

@@ -51,9 +51,10 @@ int terraform_program(struct session *s, const char **program, struct err *e) {
 }
 
 // What `version -json` says; NULL: nothing that can be read.
-static const char *version_of(struct arena *a, const char *program, struct err *e) {
+static const char *version_of(struct session *s, const char *program, struct err *e) {
     const char *const argv[] = {program, "version", "-json", NULL};
-    struct proc_spec spec = {.argv = argv, .in = -1, .err = -1};
+    struct proc_spec spec = {.argv = argv, .env = terraform_env(s), .in = -1, .err = -1};
+    struct arena *a = s->arena;
     struct json *said = NULL;
     char *text = NULL;
     int status = 0;
@@ -71,7 +72,7 @@ static const char *version_of(struct arena *a, const char *program, struct err *
 int terraform_version(struct session *s, const char *program, const char **version, struct err *e) {
     int major = 0, minor = 0;
     bool in_s3 = s->config->aws.state[0] != 0;
-    *version = version_of(s->arena, program, e);
+    *version = version_of(s, program, e);
     if (!*version || sscanf(*version, "%4d.%4d", &major, &minor) != 2)
         return err_set(e, ERR_CONFIG,
                        "'%s version -json' does not say which version of Terraform it is; name the "

@@ -59,7 +59,7 @@ ready two 'and the other'
 is "$(copies)" 1 'there is one copy'
 is "$(link_of one) $(link_of two)" "$store/$package $store/$package" 'both have a link to it'
 mv mirror away
-begin three
+begin three env TF_CLI_ARGS=-no-such-flag
 ready three 'without a mirror'
 is "$(copies)" 1 'no further copy'
 is "$(find "$store" -perm /022 ! -type l)" '' 'nobody else may change it'
