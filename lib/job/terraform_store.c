@@ -84,9 +84,10 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
             e->code != ERR_BUSY)
             break; // without the lock there may be two who fetch, of whom one keeps it
         if (waited == 0)
-            screen_note(s->screen, "another dtctl fetches AWS's provider; waiting for it");
+            screen_note(s->screen, "another dtctl makes AWS's provider ready; waiting for it");
         if (session_pause(s, FETCH_PAUSE_MS, e) < 0)
-            return err_set(e, ERR_INTERRUPTED, "stopped while another dtctl fetches the provider");
+            return err_set(e, ERR_INTERRUPTED,
+                           "stopped while another dtctl makes the provider ready");
     }
     err_clear(e);
     if (has_package(s->arena, store->folder))
