@@ -127,6 +127,12 @@ static void refusals(void) {
     is_uint(r.zone_count, 2, "the zones that AWS recommends");
     is_str(r.zones[0], "us-east-1b", "the first");
     is_str(r.zones[1], "us-east-1d", "the second");
+    r = aws_refusal_of(&a, "api error InsufficientInstanceCapacity: try again by choosing "
+                           "us-east-1b, or us-east-1c.");
+    is_uint(r.zone_count, 2, "the last one behind 'or'");
+    is_str(r.zones[1], "us-east-1c", "is one, too");
+    r = aws_refusal_of(&a, "api error RequestLimitExceeded: x");
+    ok(!r.everywhere, "a limit of requests passes");
     r = aws_refusal_of(&a, "api error Unsupported: a\x1b[31mb");
     ok(strchr(r.words, 0x1b) == NULL, "control characters do not get through");
 }

@@ -99,6 +99,11 @@ int main(void) {
     refuses("a b a", "listed twice");
     refuses("$(id)", "a host has only");
     refuses("[zz::1]", "not an IPv6");
+    // The longest: 63 bytes.
+    expands("[fe80::1%a111111111111111111111111111111111111111111111111111111]",
+            "fe80::1%a111111111111111111111111111111111111111111111111111111");
+    refuses("[fe80::1%a1111111111111111111111111111111111111111111111111111111]", "not an IPv6");
+    refuses("[:]", "not an IPv6");
 
     folds("n[1-3],x", "n[1-3],x");
     folds("n3,n1,n2", "n[1-3]");
