@@ -117,7 +117,7 @@ static int merge(struct session *s, struct run *run, const struct parts *p,
     if (move_states(s, run, p, e) < 0)
         return -1;
     if (!run->apart)
-        return layout_split(a, p->folders, p->names, p->count, &out->layout, e) < 0
+        return layout_split(a, p->folders, p->names, p->count, run->output_dir, &out->layout, e) < 0
                    ? -1
                    : xfer_merge_folders(run->output_dir, p->folders, p->names, e);
     for (size_t i = 0; i < p->count; i++)

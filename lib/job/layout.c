@@ -91,6 +91,27 @@ static int set_apart(struct arena *a, const struct part *p, const char *path, co
     }
 }
 
+// What an earlier merge of fewer nodes put at PATH goes where it is a copy of what has its own
+// place now, so that the layout does not depend on which nodes came first.
+static int drop_copy(struct arena *a, const char *dest, const char *path, const char *now,
+                     struct err *e) {
+    const char *earlier = file_join(a, dest, path);
+    struct stat x, y;
+    bool equal = false;
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/'))
+        if (lstat(file_join(a, dest, arena_strndup(a, path, (size_t)(slash - path))), &x) < 0 ||
+            !S_ISDIR(x.st_mode)) // nothing is removed through a link
+            return 0;
+    if (lstat(earlier, &x) < 0 || lstat(now, &y) < 0 || !S_ISREG(x.st_mode) ||
+        !S_ISREG(y.st_mode) || x.st_size != y.st_size)
+        return 0;
+    if (same_content(earlier, now, &equal, e) < 0)
+        return -1;
+    if (equal && unlink(earlier) < 0)
+        return err_errno(e, ERR_SYS, "cannot remove '%s'", earlier);
+    return 0;
+}
+
 static bool is_below(const char *path, const char *folder) {
     size_t len = folder ? strlen(folder) : 0;
     return len && strncmp(path, folder, len) == 0 && path[len] == '/';
@@ -128,8 +149,8 @@ static int differs(const struct part *parts, size_t count, const char *path, boo
     return 0;
 }
 
-static int walk(struct arena *a, struct part *parts, size_t count, struct layout *out,
-                struct err *e) {
+static int walk(struct arena *a, struct part *parts, size_t count, const char *dest,
+                struct layout *out, struct err *e) {
     const char *moved = NULL; // everything below it went along
     for (const char *path; (path = next_path(parts, count));) {
         bool apart = false;
@@ -141,7 +162,8 @@ static int walk(struct arena *a, struct part *parts, size_t count, struct layout
             const char *to = NULL;
             if (!has(&parts[i], path))
                 continue;
-            if (apart && set_apart(a, &parts[i], path, &to, e) < 0)
+            if (apart && (set_apart(a, &parts[i], path, &to, e) < 0 ||
+                          drop_copy(a, dest, path, file_join(a, parts[i].folder, to), e) < 0))
                 return -1;
             if (apart && !out->first)
                 out->first = arena_strdup(a, to);
@@ -152,8 +174,8 @@ static int walk(struct arena *a, struct part *parts, size_t count, struct layout
     return 0;
 }
 
-static int split_once(struct arena *a, struct part *parts, size_t count, struct layout *out,
-                      struct err *e) {
+static int split_once(struct arena *a, struct part *parts, size_t count, const char *dest,
+                      struct layout *out, struct err *e) {
     int result = 0;
     for (size_t i = 0; i < count; i++) {
         parts[i].m = manifest_new();
@@ -163,21 +185,21 @@ static int split_once(struct arena *a, struct part *parts, size_t count, struct 
             result = -1;
     }
     if (result == 0)
-        result = walk(a, parts, count, out, e);
+        result = walk(a, parts, count, dest, out, e);
     for (size_t i = 0; i < count; i++)
         manifest_free(parts[i].m);
     return result;
 }
 
 int layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                 size_t count, struct layout *out, struct err *e) {
+                 size_t count, const char *dest, struct layout *out, struct err *e) {
     struct part *parts = arena_new(a, struct part, count + 1);
     *out = (struct layout){0};
     for (size_t i = 0; i < count; i++)
         parts[i] = (struct part){.folder = folders[i], .name = names[i]};
     for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {
         size_t before = out->apart;
-        if (split_once(a, parts, count, out, e) < 0)
+        if (split_once(a, parts, count, dest, out, e) < 0)
             return -1;
         if (out->apart == before)
             return 0;

@@ -19,8 +19,10 @@ struct layout {
     const char *first; // one of them; in the arena
 };
 
-// folders[i] is the part of the node names[i]. Links in the parts are never followed.
+// folders[i] is the part of the node names[i]. Links in the parts are never followed. dest is where
+// they are merged then: copies that an earlier merge of fewer nodes left there, of files that
+// differ by now, are removed.
 int layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                 size_t count, struct layout *out, struct err *e);
+                 size_t count, const char *dest, struct layout *out, struct err *e);
 
 #endif

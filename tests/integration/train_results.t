@@ -164,6 +164,27 @@ is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'none is missing'
 like "$out" 'apart +3 files differ' 'the last screen says so'
 like "$(cat "$(newest)/summary.json")" '"merge":"always","state":"state/NODE","differing":3' \
     'and the summary'
+# Whichever node's part came later, the layout is the same. (A pipe in its place cannot be fetched.)
+files() { (cd "$o" && find . -type f ! -name .dtctl-run | sort); }
+whole=$(files)
+later=$(dtctl train -d --name later --nodes 2 -- sh -c "$spread" 2>/dev/null)
+o=.dtctl/default/runs/$later/output
+# shellcheck disable=SC2317 # called through wait_for
+over() { [ "$(dtctl ps -a --json | grep "$later" | grep -c '"finished"')" -gt 0 ]; }
+wait_for 20 over
+cp -a ".dtctl/default/runs/$later" before
+for n in 0 1; do
+    part=.dtctl/default/nodes/node$n/runs/$later/output
+    rm -r ".dtctl/default/runs/$later"
+    cp -a before ".dtctl/default/runs/$later"
+    mv "$part" "$part.hidden" && mkfifo "$part"
+    run dtctl fetch "$later"
+    is "$status $(cat "$o/d/x")" "3 node$((1 - n))" "without the part of node$n"
+    rm "$part" && mv "$part.hidden" "$part"
+    run dtctl fetch "$later"
+    is "$status" 0 'then with all' || diag "$err"
+    is "$(files)" "$whole" 'it is as when all come at once'
+done
 run dtctl train --name spread --nodes 1 --merge never -- sh -c "$spread"
 is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge never each node has a folder'
 
