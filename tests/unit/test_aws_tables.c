@@ -206,8 +206,9 @@ static void tries(void) {
     aws_tries_init(&t, zones, 3, ways, 2);
     is_str(t.zone, "a1a", "the first zone");
     is_str(t.purchase, "spot", "in the first way");
-    capacity.zones[0] = "a1c";
-    capacity.zone_count = 1;
+    capacity.zones[0] = "a1x"; // none of ours
+    capacity.zones[1] = "a1c";
+    capacity.zone_count = 2;
     ok(aws_tries_next(&t, &capacity), "a second attempt");
     is_str(t.zone, "a1c", "where AWS recommends");
     ok(aws_tries_next(&t, &capacity), "a third attempt");
