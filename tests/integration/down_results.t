@@ -88,4 +88,25 @@ run node clean --all
 like "$status $out" "^1 .*the results of run '$id' were not" 'clean leaves what nobody fetched'
 run node clean --all --fetched <<<"$id"
 is "$status" 0 'unless the caller has it'
+# ---- down while another dtctl brings the results ------------------------------------------------
+dtctl up -q >/dev/null 2>&1
+id=$(dtctl train -d --name brought -- \
+    sh -c 'head -c 100M /dev/zero >$DTCTL_OUTPUT_DIR/large-$RANK; echo b >$DTCTL_OUTPUT_DIR/p-$RANK' \
+    2>/dev/null)
+dir=.dtctl/default/runs/$id
+# shellcheck disable=SC2317 # called through wait_for
+is_over() { dtctl ps -a --json | grep "$id" | grep -q '"finished"'; }
+wait_for 30 is_over
+dtctl fetch "$id" >fetch.out 2>&1 &
+fetch=$!
+wait_for 20 grep -q bringing "$dir/.finish" && kill -STOP $fetch
+dtctl down -y >down.out 2>&1 &
+down=$!
+ok 'down waits for who brings the results' wait_for 20 grep -q 'another dtctl brings' down.out
+kill -CONT $fetch
+wait $fetch
+is "$?" 0 'the fetch ends well' || diag "$(cat fetch.out)"
+wait $down
+is "$?" 0 'and down after it' || diag "$(cat down.out)"
+is "$(cat "$dir"/output/p-* | wc -l) $(find "$dir/output" -size +90M | wc -l)" '2 2' 'with all here'
 done_testing
