@@ -117,6 +117,8 @@ static int on_hello(struct link *l, const struct wire_msg *m, struct err *e) {
     char proof[WIRE_PROOF_BYTES];
     if (check_nonce(l, LINK_AGENT, m, e) < 0)
         return -1;
+    if (strcmp(m->run, l->secret->run) != 0 && is_keyed(l)) // a stranger learns no name
+        return err_set(e, ERR_AUTH, "this is another run than '%.100s'", m->run);
     if (strcmp(m->run, l->secret->run) != 0)
         return err_set(e, ERR_AUTH, "this is run '%s', not '%.100s'", l->secret->run, m->run);
     wire_nonce(l->nonces[LINK_COORDINATOR]);

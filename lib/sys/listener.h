@@ -8,7 +8,9 @@
 #include "sys/loop.h"
 #include "sys/net.h"
 
-enum { LISTENER_BATCH_MAX = 256 }; // connections that are accepted before others get their turn
+// Connections that are accepted before those that are there get their turn: few, so that a new one
+// is heard before it has to give its place to others (HEALTH_CLIENTS_MAX).
+enum { LISTENER_BATCH_MAX = 8 };
 
 struct listener;
 typedef void listener_cb(struct listener *l, int fd, const struct net_address *peer); // takes fd

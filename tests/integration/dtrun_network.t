@@ -81,7 +81,7 @@ is "$status" 1 'the port of the leader is in use'
 like "$err" 'master-port.*cannot listen on .* port 29400: Address in use' 'named'
 run agent 1 "${c10d[@]}" --rdzv-conf is_host=1 --rdzv-endpoint 10.77.0.1:29400 --no-python true
 is "$status" 1 'a second one that is told to be the host'
-like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' 'with the way out'
+like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' 'and why'
 alone 2 node1
 is "$status" 1 'a service that is no agent'
 like "$err" 'no coordinator at node1 port 29400: no greeting' 'does not greet'

@@ -4,8 +4,8 @@
 
 dtrun_strangers.py KIND TARGET COUNT SECONDS [SEED]
 
-Keeps COUNT connections to TARGET (HOST:PORT, or the path of a unix socket) open for SECONDS, each of
-which does what KIND says, and opens another for each that is closed. Prints "ready" when all were
+Keeps COUNT connections to TARGET (HOST:PORT, or the path of a unix socket) open for SECONDS, each
+of which does what KIND says, and opens another for each that is closed. Prints "ready" when all were
 open once, and at the end how many there were.
 
 silent  says nothing          half    half a greeting     drip    a greeting, byte by byte
@@ -45,7 +45,8 @@ def store_bytes(rng):
 
 def frame_bytes(rng):
     length = rng.choice([0, 1, 7, 1023, 1025, 8 << 20, (1 << 31) - 1, (1 << 32) - 1])
-    body = bytes([rng.randrange(256)]) + struct.pack("<I", rng.choice([0, 16, 1 << 31, (1 << 32) - 1]))
+    count = rng.choice([0, 16, 1 << 31, (1 << 32) - 1])
+    body = bytes([rng.randrange(256)]) + struct.pack("<I", count)
     return MAGIC + struct.pack("<I", length) + body + rng.randbytes(rng.randrange(64))
 
 

@@ -46,16 +46,6 @@ run timeout 60 dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
 wait "$agent"
 is "$status $?" '0 0' 'a member comes in between them' || diag "$err$(cat one.err)"
 they_leave
-one_of 20
-strangers silent "127.0.0.1:$port" 100
-ok 'fewer: it says that there are none left' wait_for 20 \
-    grep -q 'cannot be accepted for=agents reason=.*Too many open files' one.err
-quiet
-they_leave
-run timeout 60 dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
-wait "$agent"
-is "$status $?" '0 0' 'and takes its member when they are gone' || diag "$err$(cat one.err)"
-
 # ---- floods of greetings ------------------------------------------------------------------------
 port=$((port + 1))
 export DTRUN_KEY=k
@@ -89,7 +79,8 @@ for kind in half drip frame random mixed; do
     is "$status $?" '0 0' 'the run finishes' || diag "$(tail -n 5 first.err second.err)"
     they_leave
     diag "$(tail -n 1 crowd.out)"
-    ok 'and its log is short' test "$(grep -c . first.err)" -le $LINES_MAX || diag "$(head first.err)"
+    ok 'and its log is short' test "$(grep -c . first.err)" -le $LINES_MAX ||
+        diag "$(head first.err)"
 done
 
 # ---- the workers' store -------------------------------------------------------------------------
@@ -121,8 +112,12 @@ healthy() {
     exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'GET / HTTP/1.1\r\n\r\n' >&3 &&
         timeout 5 head -n 1 <&3 | grep -q '200 OK'
 }
-ok 'one between them is answered' wait_for 20 healthy
-exec 3>&-
+heard=0
+for ((i = 0; i < 20; i++)); do
+    ! healthy 2>/dev/null || heard=$((heard + 1))
+    exec 3>&-
+done
+ok "checks between them are answered ($heard of 20)" test $heard -ge 18
 touch finish
 wait "$agent"
 is "$?" 0 'the run finishes'

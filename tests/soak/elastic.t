@@ -45,7 +45,8 @@ for i in 1 2 3 4 5; do cp "$BIN/dtrun" worker.sh "node$i/tmp/"; done
 agents=() since=() done_to=() cut=() dead=() silent=()
 
 agent_start() { # HOST; not with `on`, whose process would be a shell that waits for the agent
-    DTRUN_KEY=k TMPDIR=/tmp nsenter --target "$(cat "node$1/holder")" --mount --net --uts /tmp/dtrun \
+    DTRUN_KEY=k TMPDIR=/tmp nsenter --target "$(cat "node$1/holder")" --mount --net --uts \
+        /tmp/dtrun \
         --rdzv-backend c10d --rdzv-id x --nnodes "$min:$hosts" --nproc-per-node "$nproc" \
         --max-restarts $RESTARTS_MAX --rdzv-endpoint "$endpoints" --no-python \
         --rdzv-conf "silence=3,rejoin_timeout=$REJOIN" bash /tmp/worker.sh >>"node$1.log" 2>&1 &
@@ -238,7 +239,8 @@ counted() {
     local low=$restarts_before
     [ -z "$quiet" ] || [ "$failures" != 1 ] || low=$((low + 1))
     [ -z "$failed" ] && [ ${#dead[@]} -lt "$hosts" ] || low=0
-    if [ "$restarts_now" -lt "$low" ] || [ "$restarts_now" -gt $((restarts_before + failures)) ]; then
+    local high=$((restarts_before + failures))
+    if [ "$restarts_now" -lt "$low" ] || [ "$restarts_now" -gt "$high" ]; then
         fault "restarts: $restarts_now, $restarts_before before, and $failures workers died"
     fi
 }

@@ -55,7 +55,7 @@ static void talk(bool at_once, const struct link_secret *a, const struct link_se
 
 int main(void) {
     struct link_secret keyed = {.run = "x", .key = key, .key_len = sizeof key};
-    struct link_secret open = {.run = "x"}, elsewhere = keyed;
+    struct link_secret open = {.run = "x"}, elsewhere = keyed, open_elsewhere = {.run = "y"};
     elsewhere.run = "y";
     talk(false, &keyed, &keyed);
     is_str(agent_end, "the run is over", "a sealed refusal");
@@ -67,7 +67,9 @@ int main(void) {
     is_str(agent_end, "all places are taken", "without a key");
     ok(agent.refused_final, "it is final");
     talk(true, &elsewhere, &keyed);
-    has_str(agent_end, "this is run", "another run");
+    is_str(agent_end, "this is another run than 'y'", "which one it is only a member learns");
+    talk(true, &open_elsewhere, &open);
+    is_str(agent_end, "this is run 'x', not 'y'", "but where there is no key");
     talk(true, &open, &keyed);
     has_str(agent_end, "has no key", "no key");
     return done_testing();

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A listening socket when no descriptor is left: who comes is turned away, and it goes on later.
+#include "sys/listener.h"
+
+#include "tests/tap.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { CLIENTS = 20 };
+static int accepted;
+
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    (void)l;
+    (void)peer;
+    accepted++;
+    close(fd);
+}
+
+int main(void) {
+    struct listener l;
+    struct net_address to;
+    struct err e;
+    int clients[CLIENTS], listening, port, gone = 0;
+    struct rlimit all, few;
+    struct loop *loop = loop_open(&e);
+    if (!loop || net_listen("127.0.0.1", 0, &listening, &port, &e) < 0 ||
+        listener_open(&l, loop, listening, "tests", on_accept, &e) < 0 ||
+        net_resolve("127.0.0.1", port, &to, &e) < 0)
+        bail_out("no listener: %s", e.text);
+    for (int i = 0; i < CLIENTS; i++)
+        clients[i] = net_connect(&to, 10000, &e);
+    getrlimit(RLIMIT_NOFILE, &all);
+    few = all;
+    few.rlim_cur = (rlim_t)clients[CLIENTS - 1] + 1;
+    setrlimit(RLIMIT_NOFILE, &few);
+    for (int i = 0; i < CLIENTS; i++)
+        loop_once(loop, 0);
+    is_int(accepted, 0, "without descriptors nobody is accepted");
+    for (int i = 0; i < CLIENTS; i++) {
+        char c;
+        gone +=
+            clients[i] >= 0 && net_recv_all(clients[i], &c, 1, 10000, &e) < 0 && e.code == ERR_NET;
+    }
+    is_int(gone, CLIENTS, "all who came are turned away");
+    setrlimit(RLIMIT_NOFILE, &all);
+    int one = net_connect(&to, 10000, &e);
+    for (int i = 0; i < CLIENTS && accepted == 0; i++)
+        loop_once(loop, 1000);
+    is_int(accepted, 1, "later others are accepted again");
+    close(one);
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+    listener_close(&l);
+    listener_close(&l);
+    loop_close(loop);
+    return done_testing();
+}
