@@ -91,8 +91,7 @@ is "$status" 0 'unless the caller has it'
 # ---- down while another dtctl brings the results ------------------------------------------------
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name brought -- \
-    sh -c 'head -c 100M /dev/zero >$DTCTL_OUTPUT_DIR/large-$RANK; echo b >$DTCTL_OUTPUT_DIR/p-$RANK' \
-    2>/dev/null)
+    sh -c 'cd $DTCTL_OUTPUT_DIR; head -c 100M /dev/zero >large-$RANK; echo b >p-$RANK' 2>/dev/null)
 dir=.dtctl/default/runs/$id
 # shellcheck disable=SC2317 # called through wait_for
 is_over() { dtctl ps -a --json | grep "$id" | grep -q '"finished"'; }
