@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/cond.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 16 << 10 };
+enum { CHUNK_BYTES = 16 << 10, DRAIN_LOOK_MS = 100 };
 
 static struct stream {
     int fd;
@@ -27,14 +28,9 @@ static struct stream {
     size_t at, len, room; // bytes at … len are to be written
     size_t dropped;
     bool open, ending, deaf; // deaf: nobody reads any more
-} streams[] = {{.fd = STDOUT_FILENO,
-                .lock = PTHREAD_MUTEX_INITIALIZER,
-                .more = PTHREAD_COND_INITIALIZER,
-                .less = PTHREAD_COND_INITIALIZER},
-               {.fd = STDERR_FILENO,
-                .lock = PTHREAD_MUTEX_INITIALIZER,
-                .more = PTHREAD_COND_INITIALIZER,
-                .less = PTHREAD_COND_INITIALIZER}};
+} streams[] = {
+    {.fd = STDOUT_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER},
+    {.fd = STDERR_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER}};
 
 // The descriptor may be non-blocking by another process's doing.
 static bool write_all(int fd, const char *p, size_t len) {
@@ -124,6 +120,7 @@ int console_open(struct err *e) {
     sigfillset(&all);
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         struct stream *s = &streams[i];
+        cond_init(&s->less);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         int rc = pthread_create(&s->thread, NULL, run, s);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -145,12 +142,7 @@ static bool drain(struct stream *s) {
     s->ending = true;
     pthread_cond_signal(&s->more);
     while (s->at < s->len && clock_mono_ms() - moved_ms < CONSOLE_STALL_MS_MAX) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100 * 1000 * 1000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&s->less, &s->lock, &until);
+        cond_wait_ms(&s->less, &s->lock, DRAIN_LOOK_MS);
         if (s->at != before)
             moved_ms = clock_mono_ms();
         before = s->at;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "remote/hash_cache.h"
 #include "remote/manifest.h"
+#include "sys/cond.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PROGRESS_MS = 100, THREAD_STACK_BYTES = 256 << 10, FEW_BYTES = 4 << 20 };
@@ -80,12 +80,7 @@ static void wait_for_threads(struct work *w, manifest_progress_cb *on_progress, 
                              uint64_t bytes) {
     pthread_mutex_lock(&w->lock);
     while (w->running > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += PROGRESS_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&w->changed, &w->lock, &until);
+        cond_wait_ms(&w->changed, &w->lock, PROGRESS_MS);
         if (!on_progress || atomic_load(&w->stop))
             continue;
         pthread_mutex_unlock(&w->lock);
@@ -168,7 +163,7 @@ int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_
     w.stats = heap_alloc((w.count + 1) * sizeof *w.stats);
     w.read_ns = heap_alloc((w.count + 1) * sizeof *w.read_ns);
     pthread_mutex_init(&w.lock, NULL);
-    pthread_cond_init(&w.changed, NULL);
+    cond_init(&w.changed);
     if (w.count)
         run_threads(&w, on_progress, ctx, bytes);
     for (size_t k = 0; k < w.count; k++)
