@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous when members are lost: connections that break and come back, and who votes.
+#include "elastic/rendezvous.h"
+#include "tests/unit/rendezvous_nodes.h"
+
+static int resume(struct rendezvous *r, int64_t now, int64_t incarnation, int64_t session,
+                  int64_t connection) {
+    struct rendezvous_resume x = {incarnation, session, connection};
+    int id = -1;
+    return rendezvous_resume(r, now, &x, &id, &e) < 0 ? -1 : id;
+}
+
+static void test_cut(void) {
+    struct rendezvous_config config = base;
+    config.max_restarts = 3;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    struct rendezvous_action a;
+    join_as(r, 0, "a", 11, 101, 1);
+    int b = join_as(r, 0, "b", 12, 102, 1);
+    ok(did(r, ACTION_START, NULL), "two run");
+    rendezvous_cut(r, 100, b, "reset");
+    ok(did(r, ACTION_CUT, &a) && a.id == b && a.counted, "its host is asked");
+    is_int(rendezvous_phase(r), PHASE_RUN, "and the round goes on");
+    rendezvous_tick(r, 400);
+    ok(did(r, ACTION_CUT, &a) && !a.counted, "asked again");
+    is_int(resume(r, 500, 12, 101, 2), -1, "another one's session is not resumed");
+    is_int(resume(r, 500, 99, 102, 2), -1, "nor by another agent");
+    is_int(resume(r, 500, 12, 102, 1), -1, "nor with a request from before");
+    is_int(resume(r, 500, 12, 102, 3), b, "but by the agent itself");
+    is_int(resume(r, 510, 12, 102, 2), -1, "a request that was held up comes too late");
+    rendezvous_nobody(r, 600, 12, true, "refused");
+    ok(rendezvous_member(r, b) && !did(r, ACTION_LOST, NULL), "a late word of its host is nothing");
+    rendezvous_cut(r, 700, b, "reset");
+    rendezvous_nobody(r, 710, 12, true, "its agent died");
+    ok(did(r, ACTION_LOST, &a) && a.id == b,
+       "cut again, and its host knows no agent: lost at once");
+    is_str(a.reason, "its agent died", "with that reason");
+    is_int(resume(r, 720, 12, 102, 9), -1, "there is nothing to resume any more");
+    rendezvous_close(r);
+
+    r = rendezvous_open(&config, 0);
+    join_as(r, 0, "a", 11, 101, 1);
+    b = join_as(r, 0, "b", 12, 102, 5);
+    did(r, ACTION_START, NULL);
+    rendezvous_cut(r, 100, b, "reset");
+    for (int now = 100; now <= 1700; now += 100) {
+        rendezvous_heard(r, now, 0);
+        rendezvous_tick(r, now);
+    }
+    ok(did(r, ACTION_LOST, &a), "not back in time: lost");
+    is_str(a.reason, "its connection broke: reset", "with what was first");
+    is_int(join_as(r, 0, "a", 11, 111, 1), -1, "an old request to join does not replace a session");
+    is_int(join_as(r, 0, "a", 11, 111, 2) >= 0, 1, "a newer one does");
+    is_int(rendezvous_member_count(r), 1, "which takes its place");
+    b = join_as(r, 0, "b", 13, 0, 1);
+    rendezvous_cut(r, 1800, b, "reset");
+    ok(!rendezvous_member(r, b), "without a session, the end of its connection is a loss");
+    rendezvous_close(r);
+}
+
+// The answer to a node's request to join was lost with its connection: it asks again.
+static void test_join_anew(void) {
+    for (int restarts = 0; restarts < 2; restarts++) {
+        struct rendezvous_config c = base;
+        struct rendezvous_action act = {0};
+        struct rendezvous_node n = {.name = "b",
+                                    .address = "10.0.0.1",
+                                    .role = "default",
+                                    .node_rank = 1,
+                                    .last_round = -1,
+                                    .nproc = 1,
+                                    .incarnation = 7,
+                                    .session = 70,
+                                    .connection = 1,
+                                    .port = 9};
+        int id;
+        c.max_restarts = restarts;
+        struct rendezvous *r = rendezvous_open(&c, 0);
+        is_int(rendezvous_join(r, 1, &n, &id, &e), 0, "a node joins");
+        is_int(rendezvous_join(r, 2, &n, &id, &e), -1, "a request that comes twice counts once");
+        n.connection = 2, n.session = 71;
+        is_int(rendezvous_join(r, 3, &n, &id, &e), 0,
+               "asked over a newer connection it joins anew");
+        is_int(rendezvous_member_count(r), 1, "once");
+        ok(!did(r, ACTION_STOP, NULL), "before a round that costs nothing");
+        int a = join(r, 4, "a", 0, 1);
+        ok(did(r, ACTION_START, NULL), "which begins with it");
+        is_str(order(r), "a:0 b:1", "in its place");
+        n.connection = 3, n.session = 72;
+        is_int(rendezvous_join(r, 5, &n, &id, &e), 0, "it may do that once a round has begun");
+        ok(did(r, ACTION_STOP, &act) && !act.counted, "but then it counts as a loss");
+        rendezvous_stopped(r, 6, a, 0, 1);
+        is_int(rendezvous_verdict(r), restarts ? VERDICT_NONE : VERDICT_FAILED,
+               restarts ? "the next round" : "the end of a run with no restarts");
+        rendezvous_heard(r, 3000, a), rendezvous_heard(r, 3000, id);
+        rendezvous_tick(r, 3000);
+        if (restarts)
+            is_str(order(r), "a:0 b:1", "has both, after the lease of what could be running");
+        rendezvous_close(r);
+    }
+}
+
+// ---- votes ----
+
+// Of a round of four three agents die: in the coordinator's lease, or after it.
+static void test_majority_gone(void) {
+    for (int late = 0; late < 2; late++) {
+        struct rendezvous_config config = base;
+        struct rendezvous_action a;
+        config.nodes_max = 4;
+        config.nodes_expected = 4;
+        config.incarnation = 11;
+        struct rendezvous *r = rendezvous_open(&config, 0);
+        int ids[4];
+        char name[2] = "a";
+        for (int i = 0; i < 4; i++, name[0]++)
+            ids[i] = join_as(r, 0, name, 11 + i, 101 + i, 1);
+        did(r, ACTION_START, NULL);
+        for (int i = 0; i < 4; i++)
+            rendezvous_beat(r, 1000, ids[i], 900, 1, 0);
+        int64_t now = 900 + config.lease_ms - 1 + late;
+        for (int i = 1; i < 4; i++)
+            rendezvous_cut(r, 1100, ids[i], "reset");
+        for (int i = 1; i < 4; i++)
+            rendezvous_nobody(r, now, 11 + i, true, "its agent died");
+        rendezvous_beat(r, now, ids[0], now, 1, 0);
+        rendezvous_tick(r, now + 5);
+        ok(did(r, ACTION_STEP_DOWN, &a) == (late > 0), "%s",
+           late ? "their hosts say it when they may have voted already: it steps down"
+                : "their hosts say so in time: it goes on without them");
+        if (!late)
+            ok(rendezvous_left_ms(r) > 0 && quorum_is_one(rendezvous_electorate(r)),
+               "and needs nobody else");
+        rendezvous_close(r);
+    }
+}
+
+// A node that was silent when a round began without it, and is heard again just afterwards.
+static void test_left_out(void) {
+    struct rendezvous_config config = base;
+    struct rendezvous_action lost;
+    config.nodes_max = 3;
+    config.regroup_call_ms = 0;
+    config.incarnation = 11;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    int a = join_as(r, 0, "a", 11, 101, 1), b = join_as(r, 0, "b", 12, 102, 1),
+        c = join_as(r, 0, "c", 13, 103, 1);
+    rendezvous_tick(r, 10);
+    ok(did(r, ACTION_START, NULL), "a round of three");
+    rendezvous_lost(r, 1000, b, "it died");
+    rendezvous_stopped(r, 1100, a, 0, 0), rendezvous_stopped(r, 1100, c, 0, 0);
+    rendezvous_beat(r, 1100, c, 1090, 1, 0);
+    rendezvous_beat(r, 2650, a, 2640, 1, 0);
+    did(r, ACTION_LOST, NULL);
+    b = join_as(r, 2700, "b", 12, 102, 2);
+    ok(did(r, ACTION_LOST, &lost) && lost.id == c, "the silent one is lost");
+    is_str(order(r), "a:0 b:1", "and the next round begins without it");
+    rendezvous_close(r);
+}
+
+// After a change of the coordinator, too, the nodes of the last round come before a spare.
+static void test_votes_first(void) {
+    struct rendezvous_config config = base;
+    config.incarnation = 13;
+    config.max_restarts = 1;
+    struct voter voters[] = {{.incarnation = 12, .rounds = QUORUM_THIS},
+                             {.incarnation = 13, .rounds = QUORUM_THIS}};
+    struct electorate last = {
+        .term = 1, .committed = true, .holder = 12, .voters = voters, .count = 2};
+    struct election_place places[2] = {{.incarnation = 12}, {.incarnation = 13}};
+    struct rendezvous_past past = {
+        .term = 2, .electorate = &last, .places = places, .why = "the coordinator was lost"};
+    struct rendezvous *r = rendezvous_take_over(&config, 0, &past);
+    int b = join_as(r, 0, "b", 12, 102, 1);
+    join_as(r, 0, "a", 11, 101, 1);
+    rendezvous_tick(r, 600);
+    ok(!did(r, ACTION_START, NULL), "no round begins without the coordinator's own node");
+    int c = join_as(r, 700, "c", 13, 103, 1);
+    rendezvous_beat(r, 710, b, 705, 1, 0), rendezvous_beat(r, 710, c, 705, 1, 0);
+    rendezvous_tick(r, 1300);
+    is_str(order(r), "b:0 c:1", "the spare has no place");
+    rendezvous_close(r);
+}
+
+int main(void) {
+    test_cut();
+    test_join_anew();
+    test_majority_gone();
+    test_left_out();
+    test_votes_first();
+    return done_testing();
+}
