@@ -6,8 +6,9 @@
 #                                                         └─ node2  10.77.0.2  port 22 …
 #
 # Each host has its own network, mount and UTS namespace: own address, host name, host keys, /root,
-# /home, /tmp, /run and /dev/shm; with HOSTS_HOME, a folder, all have that as /root. There is no default route, so nothing leaves the machine. All of
-# it, processes too, lives in a process namespace of the script and ends with it, however it ends.
+# /home, /tmp, /run and /dev/shm; with HOSTS_HOME, a folder, all have that as /root. There is no
+# default route, so nothing leaves the machine. All of it, processes too, lives in a process
+# namespace of the script and ends with it, however it ends.
 
 HOSTS_NET=10.77.0
 SSHD_SECONDS_MAX=10
