@@ -68,7 +68,7 @@ int net_resolve_all(const char *host, int port, struct net_address *out, int max
         memcpy(&out[count].ss, i->ai_addr, i->ai_addrlen);
     }
     freeaddrinfo(list);
-    return count;
+    return count > 0 ? count : err_set(e, ERR_NET, "'%.200s' has no address", host);
 }
 
 int net_resolve(const char *host, int port, struct net_address *out, struct err *e) {

@@ -14,7 +14,7 @@ static void test_cut(void) {
     struct rendezvous_config config = base;
     config.max_restarts = 3;
     struct rendezvous *r = rendezvous_open(&config, 0);
-    struct rendezvous_action a;
+    struct rendezvous_action a = {0};
     join_as(r, 0, "a", 11, 101, 1);
     int b = join_as(r, 0, "b", 12, 102, 1);
     ok(did(r, ACTION_START, NULL), "two run");
@@ -152,7 +152,7 @@ static void test_left_out(void) {
     rendezvous_beat(r, 1100, c, 1090, 1, 0);
     rendezvous_beat(r, 2650, a, 2640, 1, 0);
     did(r, ACTION_LOST, NULL);
-    b = join_as(r, 2700, "b", 12, 102, 2);
+    join_as(r, 2700, "b", 12, 102, 2);
     ok(did(r, ACTION_LOST, &lost) && lost.id == c, "the silent one is lost");
     is_str(order(r), "a:0 b:1", "and the next round begins without it");
     rendezvous_close(r);
