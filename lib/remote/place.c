@@ -247,11 +247,24 @@ static int copy_content(int from, int to) {
     return n < 0 ? -1 : 0;
 }
 
+// Links have one mode and one time: what others see by another link stays as it is.
+static bool may_share(const char *from, const struct manifest_entry *n,
+                      const struct timespec times[2]) {
+    struct stat now;
+    if (lstat(from, &now) < 0)
+        return false;
+    return now.st_nlink == 1 || ((now.st_mode & 07777) == (n->mode & 0555) &&
+                                 now.st_mtim.tv_sec == times[1].tv_sec &&
+                                 now.st_mtim.tv_nsec == times[1].tv_nsec);
+}
+
 static int share(struct place *p, int dir, const char *name, const struct manifest_entry *n,
                  const char *from, struct stat *st) {
     char temporary[64];
     struct timespec times[2];
     get_times(times, n);
+    if (!may_share(from, n, times))
+        return -1;
     temporary_name(p, temporary);
     if (linkat(AT_FDCWD, from, dir, temporary, 0) < 0)
         return -1;

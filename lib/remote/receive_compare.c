@@ -61,11 +61,13 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
         rc = same_content(r, n, &st, e);
     if (rc == 2)
         return 1;
-    // A large file that shares its bytes with the store is read-only, whatever the list says.
-    bool shared = n->size >= PLACE_LINK_BYTES_MIN && st.st_nlink > 1 &&
-                  (st.st_mode & 07777) == (n->mode & 0555);
-    if (rc == 1) {
-        r->states[i] = (st.st_mode & 07777) == n->mode || shared ? ENTRY_SAME : ENTRY_MODE;
+    // A large file that shares its bytes with the store is read-only, whatever the list says, and
+    // its mode is not ours to change: others have it, too.
+    bool shared = n->size >= PLACE_LINK_BYTES_MIN && st.st_nlink > 1;
+    mode_t mode = shared ? n->mode & 0555 : n->mode;
+    bool same_mode = (st.st_mode & 07777) == mode;
+    if (rc == 1 && (same_mode || !shared)) {
+        r->states[i] = same_mode ? ENTRY_SAME : ENTRY_MODE;
         return 0;
     }
     rc = is_stored(r, n, e);

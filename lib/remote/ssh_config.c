@@ -232,6 +232,45 @@ static bool host_matches(const struct line *l, const char *alias) {
     return match;
 }
 
+// "gpu*,!gpu9": commas instead of spaces.
+static bool list_matches(struct arena *a, const char *list, const char *text) {
+    char **items;
+    struct line l = {.count = 1};
+    size_t count = str_split(a, list, ',', &items);
+    for (size_t i = 0; i < count && l.count < SSH_CONFIG_WORDS_MAX; i++)
+        l.words[l.count++] = items[i];
+    return host_matches(&l, text);
+}
+
+// What a criterion of Match is compared with; NULL: this program does not know it.
+static const char *match_subject(const struct state *s, const char *criterion) {
+    const struct ssh_config *c = s->c;
+    if (strcasecmp(criterion, "host") == 0)
+        return c->host_name ? c->host_name : s->q->alias;
+    if (strcasecmp(criterion, "originalhost") == 0)
+        return s->q->alias;
+    if (strcasecmp(criterion, "user") == 0)
+        return c->user ? c->user : s->q->user;
+    return strcasecmp(criterion, "localuser") == 0 ? s->q->user : NULL;
+}
+
+static bool match_holds(const struct state *s, const struct line *l) {
+    if (l->count == 2 && strcasecmp(l->words[1], "all") == 0)
+        return true;
+    for (size_t i = 1; i < l->count; i += 2) {
+        bool negated = l->words[i][0] == '!';
+        const char *criterion = l->words[i] + negated, *subject = match_subject(s, criterion);
+        if (!subject || i + 1 == l->count) {
+            log_warn("a Match block of the ssh configuration is passed over",
+                     "host=%s criterion=%s", s->q->alias, criterion);
+            return false;
+        }
+        if (list_matches(s->a, l->words[i + 1], subject) == negated)
+            return false;
+    }
+    return true;
+}
+
 static int apply(struct state *s, const struct line *l, bool *active, struct err *e) {
     const char *name = l->words[0];
     if (l->count < 2)
@@ -241,10 +280,7 @@ static int apply(struct state *s, const struct line *l, bool *active, struct err
         return 0;
     }
     if (strcasecmp(name, "Match") == 0) {
-        *active = l->count == 2 && strcasecmp(l->words[1], "all") == 0;
-        if (!*active)
-            log_debug("skipping a Match block of the ssh configuration", "criterion=%s",
-                      l->words[1]);
+        *active = match_holds(s, l);
         return 0;
     }
     for (size_t i = 0; *active && i < sizeof keywords / sizeof *keywords; i++)

@@ -2,11 +2,12 @@
 // ~/.ssh/config (ssh_config(5)): what ssh(1) would use for a name, as far as this program needs it.
 // Pure: text comes from the caller or through a reader function; nothing is opened here.
 //
-// Honoured: Host (wildcards, negation), Match all, Include, HostName, HostKeyAlias, User, Port,
-// IdentityFile, IdentitiesOnly, IdentityAgent, ProxyJump, UserKnownHostsFile, GlobalKnownHostsFile.
-// Not honoured on purpose: StrictHostKeyChecking (keys are always checked). ProxyCommand is noted
-// so that the caller can refuse it. Other Match lines are skipped, with a debug message. The first
-// value wins, as in ssh. Results live in the arena.
+// Honoured: Host (wildcards, negation), Match (all, host, originalhost, user, localuser), Include,
+// HostName, HostKeyAlias, User, Port, IdentityFile, IdentitiesOnly, IdentityAgent, ProxyJump,
+// UserKnownHostsFile, GlobalKnownHostsFile. Not honoured on purpose: StrictHostKeyChecking (keys are
+// always checked). ProxyCommand is noted so that the caller can refuse it. Blocks of other Match
+// lines (exec, final, …) are passed over, with a warning. The first value wins, as in ssh. Results
+// live in the arena.
 #ifndef REMOTE_SSH_CONFIG_H
 #define REMOTE_SSH_CONFIG_H
 

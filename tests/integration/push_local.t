@@ -54,6 +54,21 @@ run dtctl push --replace --to . tree/
 like "$status $err" '^3 .*refusing to replace the whole folder' 'nor does it take all of the node'
 ok 'which is still there' test -d "$node/bin"
 
+# ---- one content, two modes -----------------------------------------------------------------------
+mkdir twins
+head -c 17M /dev/urandom >twins/a
+cp twins/a twins/b
+chmod 444 twins/a
+chmod 755 twins/b
+touch -d 2021-02-03 twins/b
+modes() { stat -c '%n %a %Y' "$node"/files/[ab] | sed 's,.*/,,'; }
+a="a 444 $(stat -c %Y twins/a)" b="b 755 $(stat -c %Y twins/b)"
+run dtctl push twins/
+is "$status $(modes | xargs)" "0 $a $b" 'what shares its bytes with the store changes no other file'
+chmod 755 twins/a
+run dtctl push twins/
+is "$(modes | xargs)" "${a/444/755} $b" 'another mode makes it a file of its own'
+
 # ---- a dry run ----------------------------------------------------------------------------------
 truncate -s 2G large
 run script -qec 'dtctl push --dry-run large' /dev/null

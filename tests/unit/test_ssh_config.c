@@ -49,7 +49,7 @@ static void test_values(void) {
                                "Host \"gpu9\" other\n"
                                "  ProxyJump a,b@c:22\n"
                                "  UserKnownHostsFile ~/kh1 /kh2\n"
-                               "Match host gpu9\n"
+                               "Match exec true\n"
                                "  HostName never\n"
                                "Match all\n"
                                "  HostKeyAlias alias\n"
@@ -66,10 +66,40 @@ static void test_values(void) {
     is_str(c.identities[1], "/keys/with space", "quotes");
     ok(c.identities_only, "IdentitiesOnly");
     is_int(look_up(text, NULL, "gpu9", &c, &e), 0, "another host");
-    is_str(c.host_name, "gpu9.last", "a negated pattern and a foreign Match are passed over");
+    is_str(c.host_name, "gpu9.last", "a negated pattern and a Match that would run a program are passed over");
     is_str(c.proxy_jump, "a,b@c:22", "ProxyJump");
     is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known hosts files");
     is_str(c.host_key_alias, "alias", "Match all");
+}
+
+static void test_match(void) {
+    static const struct {
+        const char *criteria;
+        bool holds;
+    } cases[] = {{"host gpu1.lab", true},
+                 {"host gpu1", false}, // HostName was given before
+                 {"originalhost gpu1", true},
+                 {"originalhost gpu2,gpu?", true},
+                 {"originalhost gpu*,!gpu1", false},
+                 {"!originalhost gpu1", false},
+                 {"Host *.lab User ubuntu", true},
+                 {"host *.lab user root", false},
+                 {"localuser me", true},
+                 {"localuser you", false},
+                 {"host", false},
+                 {"final", false},
+                 {"host *.lab exec true", false},
+                 {"all", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ssh_config c;
+        struct err e;
+        char text[256];
+        snprintf(text, sizeof text,
+                 "Host gpu1\n HostName gpu1.lab\n User ubuntu\nMatch %s\n Port 7\n",
+                 cases[i].criteria);
+        is_int(look_up(text, NULL, "gpu1", &c, &e), 0, "Match %s", cases[i].criteria);
+        is_int(c.port, cases[i].holds ? 7 : 0, "%s", cases[i].holds ? "holds" : "does not hold");
+    }
 }
 
 static void test_include(void) {
@@ -154,6 +184,7 @@ static void test_peer(void) {
 
 int main(void) {
     test_values();
+    test_match();
     test_include();
     test_errors();
     test_glob();
