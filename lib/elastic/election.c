@@ -192,10 +192,9 @@ static bool heed(struct election *e, int64_t now_ms, const struct election_ask *
     if (ask->kind != ASK_PREVOTE && ask->term > e->term_seen)
         e->term_seen = ask->term;
     // Somebody voted in a later term and cannot follow this one. A pre-vote is for the term after.
-    int64_t voted = ask->kind == ASK_PREVOTE ? ask->term - 1
-                    : ask->kind == ASK_QUERY ? ask->term
-                                             : 0;
-    if (e->state == ELECTION_LEAD && voted > e->term) {
+    bool later = ask->kind == ASK_PREVOTE ? ask->term > e->term + 1
+                                          : ask->kind == ASK_QUERY && ask->term > e->term;
+    if (e->state == ELECTION_LEAD && later) {
         election_push(e, ELECTION_LOST);
         election_look(e, now_ms);
     }

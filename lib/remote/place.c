@@ -253,9 +253,9 @@ static bool may_share(const char *from, const struct manifest_entry *n,
     struct stat now;
     if (lstat(from, &now) < 0)
         return false;
-    return now.st_nlink == 1 || ((now.st_mode & 07777) == (n->mode & 0555) &&
-                                 now.st_mtim.tv_sec == times[1].tv_sec &&
-                                 now.st_mtim.tv_nsec == times[1].tv_nsec);
+    return now.st_nlink == 1 ||
+           ((now.st_mode & 07777) == (n->mode & 0555) && now.st_mtim.tv_sec == times[1].tv_sec &&
+            now.st_mtim.tv_nsec == times[1].tv_nsec);
 }
 
 static int share(struct place *p, int dir, const char *name, const struct manifest_entry *n,

@@ -4,10 +4,10 @@
 //
 // Honoured: Host (wildcards, negation), Match (all, host, originalhost, user, localuser), Include,
 // HostName, HostKeyAlias, User, Port, IdentityFile, IdentitiesOnly, IdentityAgent, ProxyJump,
-// UserKnownHostsFile, GlobalKnownHostsFile. Not honoured on purpose: StrictHostKeyChecking (keys are
-// always checked). ProxyCommand is noted so that the caller can refuse it. Blocks of other Match
-// lines (exec, final, …) are passed over, with a warning. The first value wins, as in ssh. Results
-// live in the arena.
+// UserKnownHostsFile, GlobalKnownHostsFile. Not honoured on purpose: StrictHostKeyChecking (keys
+// are always checked). ProxyCommand is noted so that the caller can refuse it. Blocks of other
+// Match lines (exec, final, …) are passed over, with a warning. The first value wins, as in ssh.
+// Results live in the arena.
 #ifndef REMOTE_SSH_CONFIG_H
 #define REMOTE_SSH_CONFIG_H
 

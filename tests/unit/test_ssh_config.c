@@ -66,7 +66,8 @@ static void test_values(void) {
     is_str(c.identities[1], "/keys/with space", "quotes");
     ok(c.identities_only, "IdentitiesOnly");
     is_int(look_up(text, NULL, "gpu9", &c, &e), 0, "another host");
-    is_str(c.host_name, "gpu9.last", "a negated pattern and a Match that would run a program are passed over");
+    is_str(c.host_name, "gpu9.last",
+           "a negated pattern and a Match that would run a program are passed over");
     is_str(c.proxy_jump, "a,b@c:22", "ProxyJump");
     is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known hosts files");
     is_str(c.host_key_alias, "alias", "Match all");
