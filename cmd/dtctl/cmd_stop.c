@@ -76,10 +76,10 @@ static void tell(struct session *s, const struct run *run, bool was_going) {
 }
 
 // The nodes are asked whatever the record says: they know better.
-static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, struct err *e) {
+static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, bool *was_going,
+                struct err *e) {
     size_t count = r->fleet.count;
     struct stop_node *work = arena_new(s->arena, struct stop_node, count);
-    bool was_going = false;
     for (size_t i = 0; i < count; i++) {
         work[i].rest = arena_printf(s->arena, "--run %s --grace-ms %lld --signal %s", r->run.id,
                                     (long long)f->grace_ms, f->signal);
@@ -93,17 +93,16 @@ static int stop(struct session *s, struct run_fleet *r, const struct stop_flags 
     if (fleet_verdict(&r->fleet, "stop", e) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
-        was_going |= work[i].was_going;
-    tell(s, &r->run, was_going);
+        *was_going |= work[i].was_going;
     return 0;
 }
 
 // The newest run that goes on, as far as it is known here; NULL: none does. Of several, somebody
-// who can be asked says that it is the one.
-static int choose(struct session *s, const char **run, struct err *e) {
+// who can be asked says that it is the one. newest: of all, where the record says that it is over.
+static int choose(struct session *s, const char **run, const char **newest, struct err *e) {
     char **ids = NULL;
     size_t count = 0, going = 0;
-    *run = NULL;
+    *run = *newest = NULL;
     if (cluster_runs(&s->cluster, &ids, &count, e) < 0)
         return -1;
     for (size_t i = 0; i < count; i++) {
@@ -114,6 +113,7 @@ static int choose(struct session *s, const char **run, struct err *e) {
         going++;
         *run = *run ? *run : ids[i];
     }
+    *newest = count && *run && *run != ids[0] ? ids[0] : NULL;
     if (going < 2 || s->config->dry_run || !session_can_ask(s))
         return 0;
     int yes = session_ask(
@@ -121,19 +121,37 @@ static int choose(struct session *s, const char **run, struct err *e) {
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+// only_going: says nothing of a run that was over.
+static int stop_run(struct session *s, const char *name, const struct stop_flags *f,
+                    bool only_going, bool *was_going, struct err *e) {
     struct run_fleet r;
-    const char *name = rest->count ? rest->args[0] : NULL;
-    if ((!name && choose(s, &name, e) < 0) || run_fleet_open(&r, s, name, e) < 0)
+    if (run_fleet_open(&r, s, name, e) < 0)
+        return -1;
+    int result = stop(s, &r, f, was_going, e);
+    if (result == 0 && (*was_going || !only_going))
+        tell(s, &r.run, *was_going);
+    fleet_close(&r.fleet);
+    return result;
+}
+
+static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    const char *name = rest->count ? rest->args[0] : NULL, *newest = NULL;
+    bool was_going = false;
+    if (!name && choose(s, &name, &newest, e) < 0)
         return -1;
     if (s->config->dry_run) {
+        struct run_fleet r;
+        if (run_fleet_open(&r, s, name, e) < 0)
+            return -1;
         screen_out(s->screen, "would stop %s on %zu node%s\n", r.run.id, r.run.node_count,
                    r.run.node_count == 1 ? "" : "s");
         return 0;
     }
-    int result = stop(s, &r, flags, e);
-    fleet_close(&r.fleet);
-    return result;
+    // A record may be wrong either way: it is the newest run unless its nodes say that it is over.
+    int rc = newest ? stop_run(s, newest, flags, true, &was_going, e) : 0;
+    if (rc < 0 || was_going)
+        return rc;
+    return stop_run(s, name, flags, false, &was_going, e);
 }
 
 const struct command cmd_stop = {

@@ -23,7 +23,7 @@ enum {
     DEPTH_MAX = 12,
     PATHS_MAX = 1 << 20,
     SEEN_MAX = 1 << 22, // a power of two
-    BEGIN_MS = 6000,    // by then there is a group
+    BEGIN_MS = 6000,    // by then all run
     SETTLE_MS = 60000,  // after the last event, for the run to finish
 };
 
@@ -117,6 +117,13 @@ static void step(struct world *w) {
         node_step(w, at);
     check_safety(w);
     w->now += STEP_MS;
+}
+
+static bool all_run(const struct world *w) {
+    int count = 0;
+    for (int at = 0; at < x.nodes; at++)
+        count += w->nodes[at].workers == WORKERS_RUN;
+    return count == w->config.nodes_max;
 }
 
 static void run_until(struct world *w, int64_t until) {
@@ -229,7 +236,8 @@ static uint64_t go(struct world *w, const struct path *p) {
     static const int64_t pauses[] = {40, 350, 900, 1700, 2600}; // below and above each limit
     uint64_t open = 0;
     begin(w);
-    run_until(w, BEGIN_MS);
+    while (w->now < BEGIN_MS && !all_run(w))
+        step(w);
     for (int i = 0; i < p->len && !w->broken && !w->verdict; i++) {
         enum event event = (enum event)(p->events[i] / NODES);
         if (applies(w, event, p->events[i] % NODES))
@@ -323,6 +331,7 @@ int main(int argc, char **argv) {
         states += x.states;
         is_int((long long)x.bad, 0, "%d nodes: safe, and it goes on, in %zu states (%zu to go)",
                nodes, x.states, x.count - x.first);
+        ok(x.bad || x.states > count / 8, "%d nodes: sequences lead to new states", nodes);
     }
     diag("explore: seed=%llu rounds=%zu states=%zu faults=%zu", (unsigned long long)x.seed, x.runs,
          states, x.faults);
