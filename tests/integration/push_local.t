@@ -54,7 +54,7 @@ run dtctl push --replace --to . tree/
 like "$status $err" '^3 .*refusing to replace the whole folder' 'nor does it take all of the node'
 ok 'which is still there' test -d "$node/bin"
 
-# ---- one content, two modes -----------------------------------------------------------------------
+# ---- one content, two modes ----------------------------------------------------------------------
 mkdir twins
 head -c 17M /dev/urandom >twins/a
 cp twins/a twins/b
