@@ -36,7 +36,8 @@ static void client_drop(struct control_client *i) {
     struct control *c = i->control;
     conn_close(&i->conn);
     *(i->prev ? &i->prev->next : &c->clients) = i->next;
-    *(i->next ? &i->next->prev : &c->oldest) = i->prev;
+    if (i->next)
+        i->next->prev = i->prev;
     i->next = c->dead;
     c->dead = i;
     c->count--;
@@ -53,6 +54,7 @@ static void on_line(struct control_client *i, const char *line, size_t len) {
     } else {
         static const char yes[] = "{\"ok\":true}\n";
         conn_send(&i->conn, yes, sizeof yes - 1);
+        conn_idle_limit(&i->conn, 0); // it waits for the end
         i->control->on_command(i->control, command);
     }
     arena_fini(&a);
@@ -82,8 +84,10 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
     struct control *c = container_of(l, struct control, listener);
     struct err e;
     (void)peer;
-    if (c->count >= CONTROL_CLIENTS_MAX)
-        client_drop(c->oldest);
+    if (c->count >= CONTROL_CLIENTS_MAX) { // those that wait for the end stay
+        close(fd);
+        return;
+    }
     struct control_client *i = heap_alloc(sizeof *i);
     i->control = c;
     if (conn_open(&i->conn, c->loop, fd, &conn_table, CONTROL_LINE_BYTES_MAX, 65536, &e) < 0) {
@@ -91,9 +95,10 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
         free(i);
         return;
     }
-    conn_idle_limit(&i->conn, CONTROL_CLIENT_MS_MAX);
+    conn_idle_limit(&i->conn, CONTROL_CLIENT_MS_MAX); // until it has said something
     i->next = c->clients;
-    *(i->next ? &i->next->prev : &c->oldest) = i;
+    if (i->next)
+        i->next->prev = i;
     c->clients = i;
     c->count++;
 }

@@ -18,7 +18,7 @@ struct control {
     struct loop *loop; // NULL: closed
     struct listener listener;
     int dir_fd;
-    struct control_client *clients, *oldest; // newest first
+    struct control_client *clients; // newest first
     struct timer bury;
     struct control_client *dead;
     int count;
