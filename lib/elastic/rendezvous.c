@@ -224,8 +224,17 @@ void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict
                            const char *why) {
     if (verdict == VERDICT_STOPPED)
         r->blame.open = false;
-    if (r->phase == PHASE_OVER || (r->phase == PHASE_STOP && r->verdict_next != VERDICT_NONE))
+    if (r->phase == PHASE_OVER)
         return;
+    if (r->phase == PHASE_STOP && r->verdict_next != VERDICT_NONE) {
+        struct rendezvous_action *a = // who asks again may give less time
+            verdict == VERDICT_STOPPED ? rendezvous_push(r, ACTION_STOP) : NULL;
+        if (a) {
+            a->final = true;
+            snprintf(a->reason, sizeof a->reason, "%s", r->reason);
+        }
+        return;
+    }
     bool again = r->phase == PHASE_STOP; // a final stop overtakes one for a restart
     if (again && verdict == VERDICT_NONE)
         return;

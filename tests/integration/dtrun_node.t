@@ -108,10 +108,12 @@ wait_for 10 has_event 0 workers-started
 node 0 stop --run run-1 --grace-ms 60000 >first.out &
 first=$!
 wait_for 10 test -s terms
+began=$SECONDS
 run node 0 stop --run run-1 --grace-ms 500
 is "$status" 0 'a second stop with a shorter grace'
 wait "$first"
 is "$(events 0 worker-exited | field signal)" SIGKILL 'shortens it'
+ok 'and does not wait for the first one' test $((SECONDS - began)) -lt 30
 is "$(cat terms)" TERM 'and sends no second signal'
 
 # ---- a node is lost -----------------------------------------------------------------------------
