@@ -238,6 +238,14 @@ on() {
     TMPDIR=/tmp nsenter --target "$holder" --mount --net --uts -- "$@" # its own, see above
 }
 
+# host_processes I PATTERN: the host's processes whose command line has it, NULs between the words.
+host_processes() {
+    local pid
+    for pid in $(ip netns pids "node$1"); do
+        grep -qaE "$2" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
+    done
+}
+
 # ssh_to [USER@]I COMMAND…: OpenSSH's client, with the operator's key and known_hosts.
 ssh_to() {
     local user=root i=$1

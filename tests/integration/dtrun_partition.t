@@ -45,12 +45,7 @@ ends() { # NODE…: the exit statuses of their agents, in $statuses
         statuses+=" $?"
     done
 }
-processes() { # NODE: those of the run
-    local pid
-    for pid in $(ip netns pids "node$1"); do
-        grep -qaE '/tmp/(dtrun|worker.sh)' "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
-    done
-}
+processes() { host_processes "$1" '/tmp/(dtrun|worker.sh)'; } # NODE: those of the run
 none_left() {
     local i
     for i in 1 2 3 4; do [ -z "$(processes "$i")" ] || return 1; done

@@ -39,16 +39,10 @@ END
 # ---- what is the case ---------------------------------------------------------------------------
 newest() { ls -d .dtctl/default/runs/* -t 2>/dev/null | head -n 1; }
 field() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'; }
-processes() { # NODE PATTERN: those of the host whose command line has it
-    local pid
-    for pid in $(ip netns pids "node$1"); do
-        grep -qaE "$2" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
-    done
-}
-workers() { processes "$1" '^[^ ]*dttrain-'; }
+workers() { host_processes "$1" '^[^ ]*dttrain-'; }
 none_left() {
     local i
-    for i in 1 2 3 4; do [ -z "$(processes "$i" 'dtrun-|dttrain-')" ] || return 1; done
+    for i in 1 2 3 4; do [ -z "$(host_processes "$i" 'dtrun-|dttrain-')" ] || return 1; done
 }
 idle() { [ -z "$(workers "$1")" ]; }
 agent() { # NODE: the agent's own process
@@ -179,7 +173,7 @@ fault_slow() {
 
 kill_all() { # NODE
     local pid
-    for pid in $(processes "$1" 'dtrun-|dttrain-') $(processes "$1" sshd); do
+    for pid in $(host_processes "$1" 'dtrun-|dttrain-') $(host_processes "$1" sshd); do
         kill -KILL "$pid" 2>/dev/null
     done
 }

@@ -17,9 +17,7 @@ announce() { # NODE KIND SECONDS
 unplug_and_kill() { # NODE: its host is gone for good
     local pid
     link_down "$1"
-    for pid in $(ip netns pids "node$1"); do
-        grep -qaE 'dtrun-|sshd' "/proc/$pid/cmdline" 2>/dev/null && kill -KILL "$pid"
-    done
+    for pid in $(host_processes "$1" 'dtrun-|sshd'); do kill -KILL "$pid"; done
 }
 
 run dtctl up

@@ -54,13 +54,8 @@ agent_start() { # HOST; not with `on`, whose process would be a shell that waits
 }
 agent_lives() { kill -0 "${agents[$1]}" 2>/dev/null; }
 agent_has_ended() { ! agent_lives "$1"; }
-processes() { # HOST [PATTERN]: those of the run
-    local pid
-    for pid in $(ip netns pids "node$1"); do
-        grep -qaE "${2:-/tmp/(dtrun|worker.sh)}" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
-    done
-}
-workers() { processes "$1" '^bash./tmp/worker.sh'; }
+processes() { host_processes "$1" '/tmp/(dtrun|worker.sh)'; } # HOST: those of the run
+workers() { host_processes "$1" '^bash./tmp/worker.sh'; }
 none_left() {
     local i
     for ((i = 1; i <= hosts; i++)); do [ -z "$(processes "$i")" ] || return 1; done
