@@ -32,7 +32,7 @@ static const struct option_row INIT_ROWS[] = {
 };
 static const struct option_table INIT_TABLE = {"Init", INIT_ROWS, 1};
 
-// What a file for one provider has in any case.
+// By provider: keys that a new file always has.
 static const char *const INIT_KEYS[][6] = {
     [CONFIG_LOCAL] = {"cluster.provider", "cluster.nodes"},
     [CONFIG_HOSTS] = {"cluster.provider", "hosts.list"},

@@ -36,7 +36,7 @@ struct look_flags {
 typedef int look(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
                  struct err *e);
 
-// What is shown from here on takes the place of the last look.
+// On a terminal a look replaces the last one; elsewhere an empty line parts them.
 static void begin_look(struct session *s, const struct look_flags *f) {
     static const char home[] = "\033[H\033[J";
     if (f->watch && s->screen->style == SCREEN_TERMINAL && s->screen->out_is_terminal)

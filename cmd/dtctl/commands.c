@@ -50,7 +50,7 @@ const char *const *command_names(void) {
     return names;
 }
 
-// What other tools call it. The nearest of our own words would mislead: 'up' for cp, 'gc' for get.
+// Verbs of other tools, and ours for the same. The nearest spelling would mislead: 'up' for cp.
 static const struct {
     const char *ours, *theirs;
 } OTHER_WORDS[] = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What makes a root of the module: dtctl puts this file beside the module's own. Whoever calls the
-# module has a provider already.
+# This provider makes a root of the module: dtctl puts this file beside the module's own. Whoever
+# calls the module has a provider already.
 provider "aws" {
   region = var.region
 

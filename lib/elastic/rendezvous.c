@@ -182,13 +182,13 @@ static void start_round(struct rendezvous *r) {
     int count = 0;
     for (int i = 0; i < r->slot_count; i++) {
         struct rendezvous_member *m = r->slots[i];
-        if (m && !is_ready(r, m))
+        if (m && !is_ready(r, m)) {
             rendezvous_lose(r, m, "it is silent");
-        else if (m)
+        } else if (m) {
+            m->in_round |= rendezvous_lease_votes(r, m);
             all[count++] = m;
+        }
     }
-    for (int i = 0; i < count; i++)
-        all[i]->in_round |= rendezvous_lease_votes(r, all[i]);
     count = rendezvous_order_choose(all, count, r->config.nodes_max, r->config.incarnation);
     r->world_size = rendezvous_order_rank(all, count);
     r->active = heap_realloc(r->active, (size_t)count * sizeof *r->active);
@@ -207,11 +207,17 @@ static void start_round(struct rendezvous *r) {
 
 // ---- ending ----
 
+// For the reason that is known for the end.
+static struct rendezvous_action *push_end(struct rendezvous *r, enum rendezvous_action_kind kind) {
+    struct rendezvous_action *a = rendezvous_push(r, kind);
+    snprintf(a->reason, sizeof a->reason, "%s", r->reason);
+    return a;
+}
+
 static void end_run(struct rendezvous *r, enum rendezvous_verdict verdict) {
     r->phase = PHASE_OVER;
     r->verdict = verdict;
-    struct rendezvous_action *a = rendezvous_push(r, ACTION_OVER);
-    snprintf(a->reason, sizeof a->reason, "%s", r->reason);
+    push_end(r, ACTION_OVER);
 }
 
 static void begin_gather(struct rendezvous *r) {
@@ -227,12 +233,8 @@ void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict
     if (r->phase == PHASE_OVER)
         return;
     if (r->phase == PHASE_STOP && r->verdict_next != VERDICT_NONE) {
-        struct rendezvous_action *a = // who asks again may give less time
-            verdict == VERDICT_STOPPED ? rendezvous_push(r, ACTION_STOP) : NULL;
-        if (a) {
-            a->final = true;
-            snprintf(a->reason, sizeof a->reason, "%s", r->reason);
-        }
+        if (verdict == VERDICT_STOPPED) // who asks again may give less time
+            push_end(r, ACTION_STOP)->final = true;
         return;
     }
     bool again = r->phase == PHASE_STOP; // a final stop overtakes one for a restart
@@ -253,11 +255,10 @@ void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict
         if (r->slots[i] &&
             (r->slots[i]->state == MEMBER_ACTIVE || r->slots[i]->state == MEMBER_DONE))
             r->slots[i]->state = MEMBER_STOPPING;
-    struct rendezvous_action *a = rendezvous_push(r, ACTION_STOP);
+    struct rendezvous_action *a = push_end(r, ACTION_STOP);
     a->final = verdict != VERDICT_NONE;
     a->tentative = r->blame.open;
     a->counted = counted;
-    snprintf(a->reason, sizeof a->reason, "%s", why);
 }
 
 // A member goes. Whether its workers may still run decides about the fence.

@@ -173,7 +173,7 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
     return words;
 }
 
-// What was given and may not be there, where AWS's words leave out which one it is.
+// AWS says that something was not found, but not which: these are what the user named.
 static const char *given_words(const struct make *m, const struct aws_refusal *r) {
     const struct config *config = m->c->session->config;
     const struct aws_config *aws = &config->aws;

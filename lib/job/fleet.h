@@ -39,7 +39,7 @@ struct fleet_node {
     bool queued;          // that waits until fewer nodes do it
     bool absent;          // the cluster has no such node any more: there is nothing to connect to
     bool failed;          // err says why
-    const char *left_out; // of the steps for now, without having failed: why; NULL: it takes part
+    const char *left_out; // why it takes no part in the steps, without having failed; or NULL
     struct err err;
     struct node_facts facts; // strings in the session's arena
     void *work;              // of the step or the caller

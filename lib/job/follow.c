@@ -211,7 +211,7 @@ void follow_replaced(struct follow_node *n) {
     timer_start(n->follow->session->loop, &n->retry, 0, on_retry);
 }
 
-// What is to go on from: of thousands of files more than is taken at once.
+// The offsets to go on from. Those of thousands of files are more than is taken at once.
 static void send_offsets(struct transport_run *run, void *ctx) {
     struct follow_node *n = ctx;
     strbuf_consume(&n->from, transport_run_send(run, n->from.data, n->from.len));

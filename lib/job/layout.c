@@ -91,8 +91,8 @@ static int set_apart(struct arena *a, const struct part *p, const char *path, co
     }
 }
 
-// What an earlier merge of fewer nodes put at PATH goes where it is a copy of what has its own
-// place now, so that the layout does not depend on which nodes came first.
+// An earlier merge of fewer nodes may have put a file at PATH. It is removed if it equals one that
+// now lies below its node's name, so that the layout does not depend on which nodes came first.
 static int drop_copy(struct arena *a, const char *dest, const char *path, const char *now,
                      struct err *e) {
     const char *earlier = file_join(a, dest, path);

@@ -375,7 +375,7 @@ int provider_up(struct session *s, bool force, struct provider_up_result *out, s
     int64_t started = clock_mono_ms();
     *out = (struct provider_up_result){0};
     struct provider_made made = {.inv = &out->inventory};
-    // What the configuration lacks is said before anything is made, the cluster's folder, too.
+    // A configuration that lacks something is refused before even the cluster's folder is made.
     if (!p->find && p->plan(s, &out->inventory, e) < 0)
         return -1;
     if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
