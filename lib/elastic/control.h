@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's door for commands on its own node: a unix socket (mode 0600) in the run's folder. One
-// JSON line per command: {"op":"stop","signal":15,"grace_ms":30000}. The answer is {"ok":true}; the
-// connection then stays open until the agent ends, so that its end is news without asking.
+// JSON line per command: {"op":"stop","signal":15,"grace_ms":30000}, or {"op":"wait"} by a client
+// that only waits. The answer is {"ok":true}; the connection then stays open until the agent ends,
+// so that its end is news without asking. A client that sends no command is sent away after
+// CONTROL_CLIENT_MS_MAX.
 #ifndef ELASTIC_CONTROL_H
 #define ELASTIC_CONTROL_H
 
@@ -11,6 +13,7 @@
 
 enum { CONTROL_LINE_BYTES_MAX = 4096, CONTROL_CLIENTS_MAX = 64, CONTROL_CLIENT_MS_MAX = 5000 };
 #define CONTROL_NAME "control.sock"
+#define CONTROL_WAIT "{\"op\":\"wait\"}\n"
 
 struct control_client;
 

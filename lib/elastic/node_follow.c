@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/names.h"
+#include "elastic/control.h"
 #include "elastic/node_io.h"
 #include "sys/changes.h"
 #include "sys/file.h"
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -361,6 +363,9 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
     f->chunk = heap_alloc(CHUNK_BYTES);
     f->events_chunk = heap_alloc(CHUNK_BYTES);
     node_run_state(&f->arena, f->run_dir, &state, &f->agent_fd);
+    // A failure shows as the end of the connection.
+    if (f->agent_fd >= 0)
+        (void)!send(f->agent_fd, CONTROL_WAIT, sizeof CONTROL_WAIT - 1, MSG_NOSIGNAL);
     return 0;
 }
 

@@ -44,9 +44,13 @@ start 2 2 0 nproc=2 -- 'echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR on $GLOO
 ok 'the run goes on although nobody follows' wait_for 10 has_event 1 workers-started
 is "$(state 0) $(state 1)" 'running running' 'status says so'
 drive follow "$WORK" 0 >follow.0 &
+followed=$SECONDS
 CUT=attempt_0/0/stdout.log drive follow "$WORK" 1 >follow.1
 ok 'logs arrive while it runs' test -s got.1/attempt_0/0/stdout.log
 is "$(cat got.1/attempt_0/0/stdout.log)" 'rank 2 of 4 at 127.0.0.2 on lo' 'ranks follow the roster'
+# An agent closes the connection of a client that sends no command within 5 s.
+while [ $((SECONDS - followed)) -lt 6 ]; do sleep 0.2; done
+is "$(cat follow.0)" '' 'a follower that is quiet for longer than a client may be is not sent away'
 touch go
 drive follow "$WORK" 1 "$(cat offsets.1)" >>follow.1
 wait
