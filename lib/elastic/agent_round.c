@@ -320,7 +320,7 @@ static void report_failure(struct agent *a, const struct worker *x) {
 
 static void on_exited(struct workers *w, const struct worker *x) {
     struct agent *a = w->ctx;
-    bool caused = w->stopping && x->ended_mono_ms > a->stop_ms;
+    bool caused = w->stopping && x->stopped;
     if (x->ended_mono_ms >= election_lease(&a->election)) // the guard ended it
         caused = a->round_failed = true;
     tell_exit(a, x);

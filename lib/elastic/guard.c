@@ -39,6 +39,10 @@ void guard_signal(struct guard *g, int signal) {
     order(g, &(struct guard_order){.kind = ORDER_SIGNAL, .signal = signal});
 }
 
+void guard_stop(struct guard *g, int signal) {
+    order(g, &(struct guard_order){.kind = ORDER_STOP, .signal = signal});
+}
+
 void guard_kill(struct guard *g) {
     order(g, &(struct guard_order){.kind = ORDER_KILL});
 }
@@ -85,6 +89,7 @@ static void finish(struct guard *g) {
         struct guard_exit x = {.local_rank = i,
                                .pid = g->pids[i],
                                .status = SIGKILL,
+                               .stopped = true,
                                .mono_ms = clock_mono_ms(),
                                .wall_ms = clock_wall_ms(),
                                .text = "its guard was killed"};

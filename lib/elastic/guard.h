@@ -13,7 +13,7 @@
 // subreaper too.
 //
 //     guard_start(&g, loop, &spec, &events, e);     // fork, no exec
-//     guard_signal(&g, SIGTERM); guard_kill(&g);    // whole groups
+//     guard_stop(&g, SIGTERM); guard_kill(&g);      // whole groups
 //     … events … on_gone                            // nothing is left; g may be reused
 #ifndef ELASTIC_GUARD_H
 #define ELASTIC_GUARD_H
@@ -53,7 +53,8 @@ struct guard;
 struct guard_exit {
     int local_rank;
     pid_t pid;
-    int status; // waitpid's; -1: it could not be started, see text
+    int status;   // waitpid's; -1: it could not be started, see text
+    bool stopped; // it ended after guard_stop or guard_kill, or was ended with its guard
     int64_t mono_ms, wall_ms;
     char text[GUARD_TEXT_BYTES_MAX];
 };
@@ -84,6 +85,7 @@ int guard_subreaper(struct err *e);
 int guard_start(struct guard *g, struct loop *loop, const struct guard_spec *spec,
                 const struct guard_events *events, struct err *e);
 void guard_signal(struct guard *g, int signal); // to the group of every worker that is left
+void guard_stop(struct guard *g, int signal);   // the same; those that end from now on are stopped
 void guard_kill(struct guard *g);               // SIGKILL to everything
 void guard_lease(struct guard *g, int64_t mono_ms);
 bool guard_is_idle(const struct guard *g);

@@ -26,7 +26,7 @@ struct guard_state {
     int fd, signal_fd;
     pid_t pids[GUARD_WORKERS_MAX]; // 0: ended or never started
     int left;
-    bool killing, agent_gone;
+    bool stopping, killing, agent_gone;
     int64_t lease_ms, orphan_ms;
     int orphans;
     int reported, sent;
@@ -190,6 +190,7 @@ static void reaped(struct guard_state *s, pid_t pid, int status) {
                                  .exit = {.local_rank = i,
                                           .pid = pid,
                                           .status = status,
+                                          .stopped = s->stopping || s->killing,
                                           .mono_ms = clock_mono_ms(),
                                           .wall_ms = clock_wall_ms()}};
         s->pids[i] = 0;
@@ -221,11 +222,15 @@ static void take_orders(struct guard_state *s) {
             s->agent_gone = s->killing = true;
             return;
         }
-        if (o.kind == ORDER_KILL)
-            s->killing = true;
+        // A worker that has ended before the order ended by itself.
+        if (o.kind == ORDER_STOP || o.kind == ORDER_KILL)
+            reap(s);
+        s->stopping |= o.kind == ORDER_STOP;
+        s->killing |= o.kind == ORDER_KILL;
         if (o.kind == ORDER_LEASE)
             s->lease_ms = o.lease_ms;
-        for (int i = 0; o.kind == ORDER_SIGNAL && i < s->spec->count; i++)
+        bool signals = o.kind == ORDER_SIGNAL || o.kind == ORDER_STOP;
+        for (int i = 0; signals && i < s->spec->count; i++)
             if (s->pids[i] > 0)
                 kill(-s->pids[i], o.signal);
     }

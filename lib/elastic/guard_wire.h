@@ -9,7 +9,7 @@
 
 #include <dirent.h>
 
-enum guard_order_kind { ORDER_SIGNAL, ORDER_KILL, ORDER_LEASE };
+enum guard_order_kind { ORDER_SIGNAL, ORDER_STOP, ORDER_KILL, ORDER_LEASE };
 struct guard_order {
     enum guard_order_kind kind;
     int signal;

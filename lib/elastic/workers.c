@@ -231,7 +231,7 @@ void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
     if (grace_ms <= 0)
         guard_kill(&w->guard);
     else if (news)
-        guard_signal(&w->guard, signal);
+        guard_stop(&w->guard, signal);
     if (grace_ms > 0)
         timer_start(w->loop, &w->kill, grace_ms, on_kill);
 }
@@ -267,6 +267,7 @@ static void guard_on_exited(struct guard *g, const struct guard_exit *e) {
     x->running = false;
     x->ended = true;
     x->status = e->status;
+    x->stopped = e->stopped;
     x->ended_mono_ms = e->mono_ms;
     x->ended_wall_ms = e->wall_ms;
     if (e->text[0])

@@ -44,7 +44,8 @@ struct worker {
     int local_rank, rank;
     pid_t pid;
     bool running, ended;
-    int status; // waitpid's; -1: not started (see text)
+    bool stopped; // an order of the agent came before its end
+    int status;   // waitpid's; -1: not started (see text)
     int64_t started_mono_ms, ended_mono_ms, ended_wall_ms;
     const char *dir, *out_path, *err_path, *error_path; // NULL without such a file
     const char *text;                                   // why it was not started, or was ended

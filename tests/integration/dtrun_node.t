@@ -92,6 +92,20 @@ last=$(events 0 worker-exited | grep '"round":0' | tail -n 1 | field time_ms)
 ok "its peers on the other node were stopped within 200 ms ($((last - first)) ms)" \
     test $((last - first)) -le 200
 ok 'nothing is left' all_dead
+# The agent of the failing worker stops the others before the coordinator, which stands still, can.
+start 2 2 1 nproc=8 -- "$sleeper"'
+    [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] && exit 0
+    [ "$RANK" = 15 ] || exec sleep 600
+    until [ -e "$FOLDER/go" ]; do sleep 0.02; done
+    exit 5'
+wait_for 10 has_event 0 workers-started
+wait_for 10 has_event 1 workers-started
+kill -STOP "${agents[0]}"
+touch go
+sleep 0.3
+kill -CONT "${agents[0]}"
+ok 'a worker fails while the coordinator stands still' wait_for 15 state_is 0 finished
+is "$(events 0 failure | field status)" 5 'the workers that the agent stopped are no failures'
 start 2 2 0 -- 'sleep 0.2; exit $RANK'
 ok 'no restart left: the run fails everywhere' wait_for 10 state_is 1 failed
 is "$(events 0 failed | field exit_status)" 1 'with exit status 1'

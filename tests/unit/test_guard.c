@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard below an agent that does not read: its lease holds, and no report is lost.
+// The guard below an agent that does not read keeps the lease and loses no report. The guard says
+// of each worker whether an order of the agent came before its end.
 #include "elastic/guard.h"
 
 #include "base/clock.h"
@@ -64,7 +65,61 @@ static void test_frozen_agent(void) {
     loop_close(loop);
 }
 
+// Two events may have the same time stamp. Their order is known all the same.
+static bool stopped[3];
+
+static void note_stopped(struct guard *g, const struct guard_exit *x) {
+    (void)g;
+    stopped[x->local_rank] = x->stopped;
+    ended_well++;
+}
+
+static void wait_ends(struct loop *loop, int count) {
+    for (int64_t until = clock_mono_ms() + WAIT_MS_MAX;
+         ended_well < count && clock_mono_ms() < until;)
+        loop_once(loop, 100);
+}
+
+static void test_stopped(void) {
+    static const char *const fails[] = {"false", NULL}, *const sleeps[] = {"sleep", "600", NULL},
+                             *const ignores[] = {"sh", "-c", "trap '' USR1; echo; exec sleep 600",
+                                                 NULL};
+    static const char *const env[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+    static const struct guard_events events = {on_started, note_stopped, on_gone};
+    struct guard_worker workers[] = {{.argv = fails, .env = env, .out = -1, .err = -1},
+                                     {.argv = sleeps, .env = env, .out = -1, .err = -1},
+                                     {.argv = ignores, .env = env, .out = -1, .err = -1}};
+    struct guard_spec spec = {.workers = workers, .count = 3, .in = -1};
+    struct guard g = {0};
+    struct loop *loop = loop_open(&e);
+    int ready[2];
+    char byte;
+    if (pipe(ready) < 0)
+        bail_out("no pipe");
+    workers[2].out = ready[1];
+    if (!loop || guard_start(&g, loop, &spec, &events, &e) < 0)
+        bail_out("no guard: %s", e.text);
+    wait_ends(loop, 1);
+    is_int(read(ready[0], &byte, 1), 1, "three workers run");
+    guard_signal(&g, SIGUSR1);
+    wait_ends(loop, 2);
+    guard_stop(&g, SIGTERM);
+    wait_ends(loop, 3);
+    ok(!stopped[0], "a worker that ended by itself was not stopped");
+    ok(!stopped[1], "nor was one that a notice signal ended");
+    ok(stopped[2], "a worker that ended after the order to stop was stopped");
+    while (!gone)
+        loop_once(loop, 100);
+    close(ready[0]);
+    close(ready[1]);
+    loop_close(loop);
+}
+
 int main(void) {
+    test_stopped();
+    started = ended_well = killed = gone = 0;
+    test_stopped();
+    started = ended_well = killed = gone = 0;
     test_frozen_agent();
     return done_testing();
 }
