@@ -8,10 +8,12 @@
 #     cloud_run terraform apply …           # with the environment that reaches this cloud only
 #     cloud_stop                            # also at the end of the script, however it ends
 #
-# Terraform and the AWS provider (or dtctl) talk to shim.py, which passes on to moto; each instance
-# that the API starts becomes a host that boots systemd, runs cloud-init on the user data that was
-# sent, and can be logged in to at its addresses (lab, node.py). All of it lives in a process, mount
-# and network namespace of the script, without a default route, and ends with it.
+# Terraform and the AWS provider (or dtctl) talk to shim.py, which passes on to moto. All Terraforms
+# of a script share one provider (provider.py); in `CLOUD_PROVIDER=own cloud_run …` Terraform starts
+# its own, as it does outside of tests. Each instance that the API starts becomes a host that boots
+# systemd, runs cloud-init on the user data that was sent, and can be logged in to at its addresses
+# (lab, node.py). All of it lives in a process, mount and network namespace of the script, without a
+# default route, and ends with it.
 #
 #     operator (this script)             bridge dtc0 ─┬─ node  10.77.…, 203.0.113.N
 #       moto 5000, shim 4566, lab 4570                └─ node …
@@ -25,6 +27,8 @@ CLOUD_API=http://127.0.0.1:4566
 CLOUD_LAB=http://127.0.0.1:4570
 # shellcheck disable=SC2034 # for the scripts
 CLOUD_OPERATOR=198.51.100.1/32
+# shellcheck disable=SC2034 # for pgrep -f: the command line of a provider that Terraform started
+CLOUD_OWN_PROVIDER='terraform-provider-aws_[^ ]*$'
 CLOUD_PYTHON=$("$CLOUD/prepare" python)
 CLOUD_IMAGE=$("$CLOUD/prepare" image)
 
@@ -53,6 +57,9 @@ cloud_start() {
     mkdir -p "$WORK/cloud"
     cloud_network
     CLOUD_PIDS=()
+    CLOUD_ENV=(AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
+        AWS_ENDPOINT_URL="$CLOUD_API" TF_CLI_CONFIG_FILE="$WORK/terraform.rc" CHECKPOINT_DISABLE=1
+        TF_IN_AUTOMATION=1)
     cloud_daemon moto "$CLOUD_PYTHON" -m moto.server -H 127.0.0.1 -p 5000
     if [ -n "${1-}" ]; then
         lab=0
@@ -61,9 +68,32 @@ cloud_start() {
             "$CLOUD_IMAGE" "$(cloud_disk)"
     fi
     cloud_daemon shim "$CLOUD_PYTHON" "$CLOUD/shim.py" 4566 5000 $lab "$WORK/cloud/calls.jsonl"
+    [ "${1-}" = --api ] || cloud_provider
     cloud_waits http://127.0.0.1:5000/moto-api/
     cloud_waits $CLOUD_API/_shim/ready
     [ $lab = 0 ] || cloud_waits $CLOUD_LAB/ready
+}
+
+# The provider that Terraforms share, and a Terraform that uses it, where the mirror holds it
+# unpacked. `init` installs the provider all the same, as it does outside of tests.
+cloud_provider() {
+    local file=$WORK/cloud/provider.attach
+    [ -x "$TERRAFORM_PROVIDER" ] || return 0
+    cloud_daemon provider env "${CLOUD_ENV[@]}" GOGC=400 "$CLOUD_PYTHON" \
+        "$CLOUD/provider.py" "$TERRAFORM_PROVIDER" "$SRC/infra" "$BUILD/provider" \
+        "$WORK/cloud/provider.socket" "$file"
+    mkdir -p "$WORK/cloud/bin"
+    cat >"$WORK/cloud/bin/${TERRAFORM##*/}" <<-END
+		#!/bin/sh
+		case "\${CLOUD_PROVIDER-} \$* " in
+		own* | *' init '*) ;;
+		*) TF_REATTACH_PROVIDERS=\$(cat '$file') && export TF_REATTACH_PROVIDERS ;;
+		esac
+		exec '$TERRAFORM' "\$@"
+	END
+    chmod +x "$WORK/cloud/bin/${TERRAFORM##*/}"
+    wait_for $CLOUD_SECONDS_MAX test -s "$file" ||
+        bail_out "the test cloud's provider does not start (log in $WORK/cloud/provider.log)"
 }
 
 cloud_waits() { # URL
@@ -107,9 +137,7 @@ cloud_daemon() { # NAME COMMAND…
 
 # cloud_run COMMAND…: runs it as an operator with credentials for this cloud.
 cloud_run() {
-    env AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true \
-        AWS_ENDPOINT_URL=$CLOUD_API TF_CLI_CONFIG_FILE="$WORK/terraform.rc" \
-        CHECKPOINT_DISABLE=1 TF_IN_AUTOMATION=1 "$@"
+    env "${CLOUD_ENV[@]}" PATH="$WORK/cloud/bin:$PATH" "$@"
 }
 
 # cloud_diag: after a failure, the last words of what was run, and what went wrong in the cloud:

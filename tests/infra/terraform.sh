@@ -4,7 +4,8 @@
 # downloaded. For scripts that sourced lib.sh:
 #
 #     source "$SRC/tests/infra/terraform.sh"
-#     terraform_needed              # sets TERRAFORM and TF_CLI_CONFIG_FILE, or ends the script
+#     terraform_needed              # sets TERRAFORM, TERRAFORM_PROVIDER (the program, or nothing
+#                                   # where it is packed), TF_CLI_CONFIG_FILE, or ends the script
 #     "$TERRAFORM" -chdir=… init
 
 # terraform_find RC_FILE: finds the program and a folder with the provider, writes the CLI's
@@ -24,6 +25,8 @@ terraform_find() {
             "'${TERRAFORM##*/} -chdir=infra providers mirror /usr/local/share/terraform/plugins'"
         return 1
     }
+    # shellcheck disable=SC2034 # for cloud.sh
+    TERRAFORM_PROVIDER=$(compgen -G "$mirror/$host/hashicorp/aws/$version/*/terraform-provider-aws_*")
     cat >"$rc" <<-END
 		disable_checkpoint = true
 		provider_installation {

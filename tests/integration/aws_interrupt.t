@@ -16,9 +16,9 @@ begin() { # CLUSTER: up, until the API has started both instances and has not ye
     cd "$1" || exit 1
     cloud_config "$1" 'nodes = 2' -- 'zones = ["us-east-1a"]'
     cloud_fault hang seconds=6
-    cloud_run dtctl up -y >up.out 2>up.err &
+    CLOUD_PROVIDER=own cloud_run dtctl up -y >up.out 2>up.err &
     up=$!
-    ok "$1: up has started two instances" wait_for 200 two_made
+    ok "$1: up has started two instances" wait_for 300 two_made
 }
 
 dtctl_of() { # the dtctl that `up` runs, below env
@@ -47,7 +47,7 @@ cd ..
 # ---- SIGKILL ------------------------------------------------------------------------------------
 begin killed
 # shellcheck disable=SC2046 # one word for each process; this process namespace has no others
-kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f terraform-provider)
+kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f "$CLOUD_OWN_PROVIDER")
 wait "$up" 2>/dev/null
 cloud_fault none
 is "$(cloud_instances | wc -l)" 2 'killed: two instances run that no state knows'

@@ -107,12 +107,12 @@ mv shared.toml dtctl.toml
 # ---- killed -------------------------------------------------------------------------------------
 cd ../ann || exit 1
 cloud_fault hang seconds=12 times=1
-cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
+CLOUD_PROVIDER=own cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
 ann=$!
-ok 'a larger cluster is being made' wait_for 120 running 2
+ok 'a larger cluster is being made' wait_for 300 running 2
 # shellcheck disable=SC2046 # one word for each process; this process namespace has no others
 kill -9 $(pgrep -P "$ann" -x dtctl || echo "$ann") $(pgrep -x terraform) \
-    $(pgrep -f terraform-provider)
+    $(pgrep -f "$CLOUD_OWN_PROVIDER")
 wait "$ann" 2>/dev/null
 cloud_fault none
 ok 'killed, it leaves the lock' is_locked
