@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # summary.awk: the end of tests/run. Reads NAME.tap of each program, with its exit status in
-# NAME.status; where there is a NAME.tap.first, the program failed at first and ran once more. Prints
-# reasons of skips, failures with what was said about the first of each program, and the counts.
-BEGIN { points_max = 8; reasons_max = 16 }
+# NAME.status and its seconds (real, user, system) in NAME.time; where there is a NAME.tap.first, the
+# program failed at first and ran once more. Prints what those said at first, reasons of skips,
+# failures with what was said about the first of each program, where the time went, and the counts.
+BEGIN { points_max = 8; reasons_max = 16; longest_max = 5 }
 
 # The first point of a program's output that failed, with the last lines said about it.
 function failure(path,   line, point, about, said, i) {
@@ -22,8 +23,27 @@ function exists(path,   line, result) {
     return result
 }
 
+function add_time(   line, took) {
+    if ((getline line < (base ".time")) <= 0 || split(line, took, " ") != 3) return
+    processor_s += took[2] + took[3]
+    real_s[name] = took[1]
+}
+
+# The programs that took longest, each with its seconds.
+function longest(   n, name, text, top) {
+    for (n = 0; n < longest_max; n++) {
+        top = ""
+        for (name in real_s) if (top == "" || real_s[name] > real_s[top]) top = name
+        if (top == "") break
+        text = text (n ? ", " : "") top " " int(real_s[top] + 0.5)
+        delete real_s[top]
+    }
+    return text
+}
+
 function finish() {
     if (file == "") return
+    add_time()
     getline status < (base ".status")
     if (bad == 0 && (status != 0 || plan != ran)) {
         bad++
@@ -56,10 +76,12 @@ FNR == 1 {
 }
 END {
     finish()
+    if (shaky != "") print "Failed beside others, passed alone (" dir "/*.first):" shaky
     for (r in reasons) lines = lines "\n  " reasons[r] "x " r
     if (lines != "") print "Skipped:" lines
-    if (shaky != "") print "Failed beside others, passed alone (" dir "/*.first):" shaky
     if (broken != "") print "Failed (rerun one with `make test T=name`; output in " dir "):" broken
+    if (processor_s > 0)
+        printf "Seconds: %d of a processor; the longest: %s\n", processor_s, longest()
     printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
     exit failed > 0
 }

@@ -22,7 +22,7 @@ script planless 'echo "ok 1 - a"'
 script short 'echo 1..3; echo "ok 1 - a"'
 script silent 'exit 0'
 script absent 'echo "1..0 # SKIP no root"'
-script hang 'echo "ok 1 - a"; sleep 60'
+script hang 'echo "ok 1 - a"; exec sleep 60'
 
 runner tests/x/good.t
 is "$status:$last" '0:1 passed, 0 failed, 1 skipped' 'success and a skip'
@@ -52,14 +52,26 @@ runner tests/x/many[1-3].t tests/x/shaky.t
 is "$status:$last" '1:3 passed, 1 failed, 0 skipped' 'of few, none runs again'
 like "$out" 'x/shaky.t.*not ok 1 - b.*# the reason' 'why it failed is told at the end'
 rm ran
-runner tests/x/many?.t tests/x/shaky.t
-is "$status:$last" '0:10 passed, 0 failed, 0 skipped' 'what fails beside others may pass alone'
-like "$out" 'Failed beside others, passed alone.*x/shaky.t.*not ok 1 - b.*# the reason' \
-    'and is told of, with why'
+runner tests/x/many?.t tests/x/shaky.t tests/x/absent.t
+is "$status:$last" '0:10 passed, 0 failed, 1 skipped' 'what fails beside others may pass alone'
+like "$out" 'Failed beside others, passed alone.*x/shaky.t.*not ok 1 - b.*# the reason.*Skipped:' \
+    'and is listed first, with why'
 runner tests/x/many?.t tests/x/bad.t
 is "$status:$last" '1:10 passed, 1 failed, 0 skipped' 'a fault fails again'
 runner tests/x/many?.t tests/x/bad.t tests/x/crash.t tests/x/silent.t tests/x/worse.t
 is "$status:$(grep -c 'Once more' <<<"$out")" '1:0' 'where many fail, none runs again'
+
+# Two queues at a time, each with what took longest in front; the clock's one with priority.
+script clock '# Clock: this one
+echo "ok 1 - a"; nice >clock; sleep 2; date +%s%N >clock.end; echo 1..1'
+script slow 'nice >slow; date +%s%N >slow.begin; sleep 0.2; echo "ok 1 - a"; echo 1..1'
+runner tests/x/clock.t tests/x/good.t tests/x/slow.t
+is "$status:$last" '0:3 passed, 0 failed, 1 skipped' 'two queues'
+result "$(($(cat slow.begin) < $(cat clock.end)))" 'run side by side'
+is "$(($(cat slow) - $(cat clock)))" $(($(nice) < 15 ? 5 : 19 - $(nice))) 'the clock comes first'
+like "$out" 'Seconds: [0-9]+ of a processor; the longest: tests/x/clock.t 2, ' 'where the time went'
+like "$(head -n 1 build/durations)" '^2\.[0-9]+ tests/x/clock.t$' 'which is kept'
+ok 'for each program, what ran before as well' grep -q ' tests/x/many1.t$' build/durations
 
 # The assertions for C and for shell themselves.
 cat >c.c <<'EOF'

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtrun by hand, with shell workers: command line, environment, logs, failures, signals, and that no
 # worker outlives its agent, whatever ends the agent.
+# Clock: how long a worker that ignores signals lives after its agent was told to end.
 # Texts are expanded by workers, functions are called by name, pids have no spaces in them:
 # shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"

@@ -5,6 +5,7 @@
 # and its host gone. What README.md says of quorums holds: never do two groups of workers run at
 # once, the right side goes on or the run ends with a clear error, what is shorter than the limit
 # costs nothing, and nothing is left running.
+# Clock: interruptions shorter and longer than the silence that ends a node.
 # shellcheck disable=SC2317 # called by name
 source "${0%/*}/../lib.sh"
 hosts_up 4

@@ -3,6 +3,7 @@
 # Workers that do not get out of the kernel, for longer than
 # TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT allows: one that waits for a vfork()ed child, which a
 # signal ends, and some that write to a frozen file system, which none does; also under torchrun.
+# Clock: how long a worker has been stuck.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"

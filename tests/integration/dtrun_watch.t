@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Watchdogs of dtrun: timers that workers set with PyTorch's FileTimerClient, also beside torchrun,
 # and health checks by HTTP.
+# Clock: timers of workers.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2059,SC2317
 source "${0%/*}/../lib.sh"

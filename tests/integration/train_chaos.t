@@ -6,6 +6,7 @@
 # evaluation close to that of the undisturbed run, and nothing is left running anywhere.
 #
 #     CHAOS_SEED=7 CHAOS_FAULTS='link slow' make test T=train_chaos   (CHAOS_SEED=random: any)
+# Clock: how long training takes undisturbed, and silences.
 # shellcheck disable=SC2317,SC2012 # called by name; plain names
 source "${0%/*}/../lib.sh"
 hosts_up 4

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A node whose end is announced in the middle of a command's run: dtctl tells of it, the ranks have
 # the whole grace to end, what the node has is here before its host goes, and the run goes on.
+# Clock: ranks have the whole grace.
 # shellcheck disable=SC2016,SC2317 # the workers' shell expands; functions called by name
 source "${0%/*}/../lib.sh"
 hosts_up 3
