@@ -115,9 +115,12 @@ done_testing() {
     exit
 }
 
-# wait_for SECONDS COMMAND…: polls until the command succeeds; fails, and says so, at the deadline.
+# wait_for SECONDS COMMAND…: polls until the command succeeds; fails, and says so, at the deadline,
+# which is WAIT_SECONDS_MIN at least: it ends a test that hangs, and measures nothing.
+WAIT_SECONDS_MIN=30
 wait_for() {
-    local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) seconds=$1
+    local seconds=$(($1 > WAIT_SECONDS_MIN ? $1 : WAIT_SECONDS_MIN)) deadline
+    deadline=$((${EPOCHREALTIME/./} + seconds * 1000000))
     shift
     until "$@" >"$WORK/out/wait.log" 2>&1; do
         if [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; then
