@@ -26,10 +26,10 @@ enum {
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
     AGENT_NOTICE_YOUNG_MS = 2000,   // a worker may need so long until it can handle a signal
-    AGENT_ASK_MS = 100,             // between questions to others when the coordinator is lost
-    AGENT_ASK_MS_MAX = 1000,
+    AGENT_REQUEST_MS = 100,         // between questions to others when the coordinator is lost
+    AGENT_REQUEST_MS_MAX = 1000,
     AGENT_STAGGER_MS = 200,
-    AGENT_PATIENCE_MS = 600,
+    AGENT_ELECTION_TIMEOUT_MS = 600,
     AGENT_STUCK_LOOK_MS = 100,  // between two looks at workers that may not get out of the kernel
     AGENT_STUCK_KILL_MS = 1000, // for SIGKILL to end what is left
     AGENT_GUESTS_MAX = 4096,    // connections that have not joined yet; at most half of all
@@ -51,9 +51,9 @@ struct agent_config {
     const char *run, *name, *role;
     int node_rank;                         // -1: none
     struct coordinator_config coordinator; // used when this node leads; secret always
-    const char *address; // numeric, what others reach this node by; "": from the route
-    bool leads;          // coordinates, unless there is a group already
-    bool founds_at_once; // without asking the other endpoints whether there is one
+    const char *address;    // numeric, what others reach this node by; "": from the route
+    bool leads;             // coordinates, unless there is a group already
+    bool bootstrap_at_once; // without asking the other endpoints whether there is one
     int64_t beat_ms;
     int listen_fd; // where agents connect; -1: none (one node). Taken over
     int listen_port;

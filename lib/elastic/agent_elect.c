@@ -24,9 +24,9 @@ struct asker { // a connection to an agent that is asked; stays while there are 
     struct agent *agent;
     struct asker *next;
     struct timer idle;
-    struct election_place place;
-    struct election_ask ask; // the last question
-    bool dead;               // to be freed
+    struct election_peer peer;
+    struct election_request request; // the last question
+    bool dead;                       // to be freed
 };
 
 struct answerer {
@@ -38,7 +38,7 @@ struct answerer {
     bool dead;
 };
 
-static timer_cb on_bury;
+static timer_cb on_reap;
 
 static void on_elect(struct timer *t) {
     struct agent *a = container_of(t, struct agent, elect);
@@ -50,7 +50,7 @@ static void on_elect(struct timer *t) {
 // ---- asking ----
 
 static void put_ask(struct asker *k) {
-    const struct election_ask *q = &k->ask;
+    const struct election_request *q = &k->request;
     struct wire_msg m = {.type = WIRE_ASK,
                          .kind = q->kind,
                          .term = q->term,
@@ -68,83 +68,84 @@ static void asker_end(struct asker *k) {
     link_close(&k->link);
     timer_stop(&k->idle);
     k->dead = true;
-    timer_start(k->agent->loop, &k->agent->bury, 0, on_bury);
+    timer_start(k->agent->loop, &k->agent->reap, 0, on_reap);
 }
 
 static void on_asker_ready(struct link *l) {
     put_ask(l->ctx);
 }
 
-static void take_place(struct election_place *p, int64_t incarnation, const struct wire_msg *m) {
-    *p = (struct election_place){.incarnation = incarnation, .port = (int)m->port};
+static void take_peer(struct election_peer *p, int64_t incarnation, const struct wire_msg *m) {
+    *p = (struct election_peer){.incarnation = incarnation, .port = (int)m->port};
     snprintf(p->name, sizeof p->name, "%s", m->name);
     snprintf(p->address, sizeof p->address, "%s", m->address);
 }
 
 // The host of that place says that no agent is there.
-static void nobody(struct agent *a, const struct election_place *place) {
-    election_nobody(&a->election, clock_mono_ms(), place);
+static void process_dead(struct agent *a, const struct election_peer *peer) {
+    election_process_dead(&a->election, clock_mono_ms(), peer);
     if (a->coordinator)
-        coordinator_nobody(a->coordinator, place->incarnation, true,
-                           "its agent died: nobody listens at its port");
+        coordinator_process_dead(a->coordinator, peer->incarnation, true,
+                                 "its agent died: nobody listens at its port");
 }
 
 // Should the connection to the agent at that place have broken: will it be back?
-static void tell_coordinator(struct agent *a, const struct election_place *place,
-                             const struct election_answer *answer) {
-    if (!a->coordinator || place->incarnation == 0)
+static void report_to_coordinator(struct agent *a, const struct election_peer *peer,
+                                  const struct election_response *answer) {
+    if (!a->coordinator || peer->incarnation == 0)
         return;
-    if (answer->incarnation != place->incarnation)
-        coordinator_nobody(a->coordinator, place->incarnation, true,
-                           "its agent died: another one is at its port");
+    if (answer->incarnation != peer->incarnation)
+        coordinator_process_dead(a->coordinator, peer->incarnation, true,
+                                 "its agent died: another one is at its port");
     else if (answer->leader_term == 0 ||
              answer->leader.incarnation != a->election.config.incarnation)
-        coordinator_nobody(a->coordinator, place->incarnation, false,
-                           "its agent has given this coordinator up");
+        coordinator_process_dead(a->coordinator, peer->incarnation, false,
+                                 "its agent has given this coordinator up");
 }
 
 static void on_answer(struct link *l, const struct wire_msg *m) {
     struct asker *k = l->ctx;
-    if (m->type != WIRE_ANSWER || m->kind < ASK_QUERY || m->kind > ASK_LEAD)
+    if (m->type != WIRE_ANSWER || m->kind < REQUEST_STATUS || m->kind > REQUEST_ANNOUNCE)
         return;
-    struct election_answer answer = {.kind = (enum election_kind)m->kind,
-                                     .asked_term = m->seq,
-                                     .term = m->term,
-                                     .granted = m->granted != 0,
-                                     .stranger = m->stranger != 0,
-                                     .incarnation = m->incarnation,
-                                     .age_ms = m->age_ms > 0 ? m->age_ms : 0,
-                                     .leader_term = m->leader_term,
-                                     .facts = {(int)m->attempt, (int)m->restarts, (int)m->crashes}};
-    take_place(&answer.leader, m->leader, m);
+    struct election_response answer = {
+        .kind = (enum election_request_kind)m->kind,
+        .request_term = m->seq,
+        .term = m->term,
+        .granted = m->granted != 0,
+        .unaffiliated = m->unaffiliated != 0,
+        .incarnation = m->incarnation,
+        .age_ms = m->age_ms > 0 ? m->age_ms : 0,
+        .leader_term = m->leader_term,
+        .counters = {(int)m->attempt, (int)m->restarts, (int)m->crashes}};
+    take_peer(&answer.leader, m->leader, m);
     // An agent that does not know its own address is where it was asked.
     if (!answer.leader.address[0] && answer.leader.incarnation == answer.incarnation)
-        memcpy(answer.leader.address, k->place.address, sizeof answer.leader.address);
-    election_told(&k->agent->election, clock_mono_ms(), &k->place, &answer);
-    tell_coordinator(k->agent, &k->place, &answer);
+        memcpy(answer.leader.address, k->peer.address, sizeof answer.leader.address);
+    election_answered(&k->agent->election, clock_mono_ms(), &k->peer, &answer);
+    report_to_coordinator(k->agent, &k->peer, &answer);
     agent_elect_pump(k->agent);
 }
 
-static bool same_place(const struct election_place *x, const struct election_place *y) {
+static bool same_address(const struct election_peer *x, const struct election_peer *y) {
     return x->port == y->port && strcmp(x->address, y->address) == 0;
 }
 
 // Before there is a group: what is wrong with the first endpoint.
-static void note_first(struct agent *a, const struct election_place *place, const char *text) {
+static void note_first(struct agent *a, const struct election_peer *peer, const char *text) {
     const struct election *n = &a->election;
-    if (!a->leader[0] && n->place_count == 0 && n->seed_count > 0 &&
-        same_place(place, &n->places[0]))
-        agent_link_note(a, place, text);
+    if (!a->leader[0] && n->peer_count == 0 && n->seed_count > 0 &&
+        same_address(peer, &n->peers[0]))
+        agent_link_note(a, peer, text);
 }
 
 static void on_asker_end(struct link *l, const struct err *e) {
     struct asker *k = l->ctx;
     struct agent *a = k->agent;
-    note_first(a, &k->place, e->code == ERR_NONE ? "its connection closed" : e->text);
+    note_first(a, &k->peer, e->code == ERR_NONE ? "its connection closed" : e->text);
     bool refused = l->conn.error == ECONNREFUSED && e->code == ERR_NET;
     asker_end(k);
     if (refused)
-        nobody(a, &k->place);
+        process_dead(a, &k->peer);
     agent_elect_pump(a);
 }
 
@@ -154,7 +155,7 @@ static void on_asker_idle(struct timer *t) {
     asker_end(container_of(t, struct asker, idle));
 }
 
-static struct asker *asker_open(struct agent *a, const struct election_place *to) {
+static struct asker *asker_open(struct agent *a, const struct election_peer *to) {
     struct net_address address;
     struct err e;
     if (a->asker_count >= ASKERS_MAX || !net_is_numeric(to->address) ||
@@ -162,14 +163,14 @@ static struct asker *asker_open(struct agent *a, const struct election_place *to
         return NULL;
     int fd = net_connect_start(&address, &e);
     if (fd < 0 && errno == ECONNREFUSED) // this host's own kernel says so at once
-        nobody(a, to);
+        process_dead(a, to);
     if (fd < 0) {
         note_first(a, to, e.text);
         return NULL;
     }
     struct asker *k = heap_alloc(sizeof *k);
     k->agent = a;
-    k->place = *to;
+    k->peer = *to;
     k->link.ctx = k;
     if (link_open(&k->link, a->loop, fd, LINK_AGENT, true, &a->config->coordinator.secret,
                   &asker_table, &e) < 0) {
@@ -185,48 +186,48 @@ static struct asker *asker_open(struct agent *a, const struct election_place *to
 
 static void ask(struct agent *a, const struct election_action *action) {
     struct asker *k = a->askers;
-    while (k && (k->dead || !same_place(&k->place, &action->place)))
+    while (k && (k->dead || !same_address(&k->peer, &action->peer)))
         k = k->next;
     bool fresh = !k;
     if (!k)
-        k = asker_open(a, &action->place);
+        k = asker_open(a, &action->peer);
     if (!k)
         return;
-    k->place = action->place;
-    k->ask = action->ask;
+    k->peer = action->peer;
+    k->request = action->request;
     timer_start(a->loop, &k->idle, ASKER_IDLE_MS_MAX, on_asker_idle);
     if (!fresh && k->link.stage == LINK_READY)
         put_ask(k);
 }
 
-void agent_elect_probe(struct agent *a, const struct election_place *place) {
-    struct election_action action = {.kind = ELECTION_ASK, .place = *place};
-    action.ask = (struct election_ask){.kind = ASK_QUERY,
-                                       .term = a->election.term,
-                                       .round_term = a->election.electorate.term,
-                                       .round = a->election.electorate.round,
-                                       .from = a->election.self};
+void agent_elect_probe(struct agent *a, const struct election_peer *peer) {
+    struct election_action action = {.kind = ELECTION_SEND_REQUEST, .peer = *peer};
+    action.request = (struct election_request){.kind = REQUEST_STATUS,
+                                               .term = a->election.term,
+                                               .round_term = a->election.electorate.term,
+                                               .round = a->election.electorate.round,
+                                               .from = a->election.self};
     ask(a, &action);
 }
 
 // ---- answering ----
 
 void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *m) {
-    struct election_ask q = {.kind = (enum election_kind)m->kind,
-                             .term = m->term,
-                             .round_term = m->round_term,
-                             .round = (int)m->round};
-    struct election_answer r;
-    if (a->over || m->kind < ASK_QUERY || m->kind > ASK_LEAD)
+    struct election_request q = {.kind = (enum election_request_kind)m->kind,
+                                 .term = m->term,
+                                 .round_term = m->round_term,
+                                 .round = (int)m->round};
+    struct election_response r;
+    if (a->over || m->kind < REQUEST_STATUS || m->kind > REQUEST_ANNOUNCE)
         return;
-    take_place(&q.from, m->incarnation, m);
-    election_asked(&a->election, clock_mono_ms(), &q, &r);
+    take_peer(&q.from, m->incarnation, m);
+    election_requested(&a->election, clock_mono_ms(), &q, &r);
     struct wire_msg answer = {.type = WIRE_ANSWER,
                               .kind = r.kind,
-                              .seq = r.asked_term,
+                              .seq = r.request_term,
                               .term = r.term,
                               .granted = r.granted,
-                              .stranger = r.stranger,
+                              .unaffiliated = r.unaffiliated,
                               .incarnation = r.incarnation,
                               .age_ms = r.age_ms,
                               .leader_term = r.leader_term,
@@ -234,9 +235,9 @@ void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *
                               .name = r.leader.name,
                               .address = r.leader.address,
                               .port = r.leader.port,
-                              .attempt = r.facts.attempt,
-                              .restarts = r.facts.restarts,
-                              .crashes = r.facts.crashes};
+                              .attempt = r.counters.attempt,
+                              .restarts = r.counters.restarts,
+                              .crashes = r.counters.crashes};
     link_send(l, &answer);
     agent_elect_pump(a);
 }
@@ -246,7 +247,7 @@ static void answerer_end(struct answerer *w) {
     link_close(&w->link);
     timer_stop(&w->idle);
     w->dead = true;
-    timer_start(w->agent->loop, &w->agent->bury, 0, on_bury);
+    timer_start(w->agent->loop, &w->agent->reap, 0, on_reap);
 }
 
 static void on_evict(struct guest *g) {
@@ -332,36 +333,36 @@ void agent_elect_round(struct agent *a, const struct wire_msg *m) {
     struct electorate e = {.term = m->round_term,
                            .round = (int)m->round,
                            .committed = m->committed != 0,
-                           .holder = m->holder,
-                           .holder_last = m->holder_last,
+                           .tie_breaker = m->tie_breaker,
+                           .tie_breaker_last = m->tie_breaker_last,
                            .count = count};
-    struct election_facts facts = {m->type == WIRE_ROUND ? (int)m->round : (int)m->attempt,
-                                   (int)m->restarts, (int)m->crashes};
-    struct election_place *places = heap_alloc((size_t)(count + 1) * sizeof *places);
+    struct election_counters counters = {m->type == WIRE_ROUND ? (int)m->round : (int)m->attempt,
+                                         (int)m->restarts, (int)m->crashes};
+    struct election_peer *peers = heap_alloc((size_t)(count + 1) * sizeof *peers);
     e.voters = heap_alloc((size_t)(count + 1) * sizeof *e.voters);
     for (int i = 0; i < count; i++) {
         const struct wire_node *n = &m->nodes[i];
-        struct election_place *p = &places[i];
+        struct election_peer *p = &peers[i];
         e.voters[i] = (struct voter){.incarnation = n->incarnation,
                                      .rounds = (unsigned)n->rounds & (QUORUM_THIS | QUORUM_LAST),
                                      .dead = (n->rounds & WIRE_ROUNDS_DEAD) != 0};
-        *p = (struct election_place){.incarnation = n->incarnation, .port = (int)n->port};
+        *p = (struct election_peer){.incarnation = n->incarnation, .port = (int)n->port};
         snprintf(p->name, sizeof p->name, "%s", n->name);
         snprintf(p->address, sizeof p->address, "%s", n->address);
         if (n->incarnation == a->election.config.incarnation) // as others see it
             election_self(&a->election, p->name, p->address, p->port);
     }
-    election_facts(&a->election, &facts);
-    election_round(&a->election, clock_mono_ms(), &e, places, count, (int)m->members);
+    election_merge_counters(&a->election, &counters);
+    election_set_electorate(&a->election, clock_mono_ms(), &e, peers, count, (int)m->members);
     free(e.voters);
-    free(places);
+    free(peers);
 }
 
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m) {
-    struct election_place leader = a->peer;
+    struct election_peer leader = a->peer;
     leader.incarnation = m->incarnation;
     snprintf(leader.name, sizeof leader.name, "%s", m->name);
-    if (!election_join(&a->election, clock_mono_ms(), a->join_ms, m->term, &leader)) {
+    if (!election_joined(&a->election, clock_mono_ms(), a->join_ms, m->term, &leader)) {
         agent_coordinator_lost(a, "it is not the coordinator any more", 0);
         return false;
     }
@@ -378,7 +379,7 @@ static void give_up(struct agent *a) {
     const char *silent =
         link_is_open(&a->link) && !a->link.conn.connecting ? "no greeting" : "no answer";
     const struct agent_endpoint *first = a->config->endpoints;
-    if (a->round < 0 && e->facts.attempt < 0)
+    if (a->round < 0 && e->counters.attempt < 0)
         snprintf(text, sizeof text,
                  "no coordinator at %s port %d: %.200s (is that the first node, does dtrun run "
                  "there, may the port be reached?)",
@@ -397,12 +398,12 @@ static void give_up(struct agent *a) {
 
 static void carry_out(struct agent *a, const struct election_action *action) {
     switch (action->kind) {
-    case ELECTION_ASK: ask(a, action); break;
-    case ELECTION_CONNECT: agent_link_connect(a, &action->place); break;
+    case ELECTION_SEND_REQUEST: ask(a, action); break;
+    case ELECTION_CONNECT: agent_link_connect(a, &action->peer); break;
     case ELECTION_TAKE_OVER: agent_lead_take_over(a, action); break;
     case ELECTION_RESUME: agent_link_resume(a); break;
-    case ELECTION_LOST:
-        agent_coordinator_lost(a, action->gone ? "its agent died" : "it is silent",
+    case ELECTION_LEADER_LOST:
+        agent_coordinator_lost(a, action->dead ? "its agent died" : "it is silent",
                                action->silent_ms);
         break;
     case ELECTION_GIVE_UP: give_up(a); break;
@@ -421,9 +422,9 @@ void agent_elect_pump(struct agent *a) {
         timer_start(a->loop, &a->elect, at > now ? at - now : 0, on_elect);
 }
 
-// The dead are buried here, outside of their own callbacks.
-static void on_bury(struct timer *t) {
-    struct agent *a = container_of(t, struct agent, bury);
+// Dead connections are freed here, outside of their own callbacks.
+static void on_reap(struct timer *t) {
+    struct agent *a = container_of(t, struct agent, reap);
     free_askers(a, false);
     free_answerers(a, false);
 }
@@ -433,15 +434,15 @@ int agent_elect_open(struct agent *a, struct err *e) {
     const struct rendezvous_config *r = &c->coordinator.rendezvous;
     struct election_config config = {.silent_ms_max = r->silent_ms_max,
                                      .lease_ms = r->lease_ms,
-                                     .ask_ms = AGENT_ASK_MS,
-                                     .ask_ms_max = AGENT_ASK_MS_MAX,
+                                     .request_ms = AGENT_REQUEST_MS,
+                                     .request_ms_max = AGENT_REQUEST_MS_MAX,
                                      .stagger_ms = AGENT_STAGGER_MS,
-                                     .patience_ms = AGENT_PATIENCE_MS,
+                                     .election_timeout_ms = AGENT_ELECTION_TIMEOUT_MS,
                                      .connect_ms_max = LINK_CONNECT_MS_MAX + LINK_GREETING_MS_MAX,
                                      .join_ms_max = c->join_timeout_ms,
                                      .give_up_ms = r->rejoin_timeout_ms,
-                                     .founds = c->leads,
-                                     .founds_at_once = c->founds_at_once};
+                                     .may_bootstrap = c->leads,
+                                     .bootstrap_at_once = c->bootstrap_at_once};
     hash_random(&config.incarnation, sizeof config.incarnation);
     config.incarnation = (config.incarnation & ((1LL << AGENT_INCARNATION_BITS) - 1)) | 1;
     election_open(&a->election, &config, clock_mono_ms());
@@ -452,7 +453,7 @@ int agent_elect_open(struct agent *a, struct err *e) {
             return err_set(e, ERR_CONFIG, "endpoint '%.100s' is not an address", p->host);
         election_seed(&a->election, p->host, p->port);
         if (p->same)
-            election_seed_same(&a->election);
+            election_seed_alias(&a->election);
     }
     election_tick(&a->election, clock_mono_ms());
     agent_elect_pump(a);
@@ -464,6 +465,6 @@ void agent_elect_close(struct agent *a) {
     timer_stop(&a->drop);
     free_askers(a, true);
     free_answerers(a, true);
-    timer_stop(&a->bury);
+    timer_stop(&a->reap);
     election_close(&a->election);
 }

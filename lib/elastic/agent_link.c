@@ -40,7 +40,7 @@ void agent_link_beat(struct agent *a) {
 }
 
 void agent_link_renew(struct agent *a) {
-    int64_t until = election_lease(&a->election);
+    int64_t until = election_lease_end(&a->election);
     if (a->joined && !workers_is_idle(&a->workers))
         workers_lease(&a->workers, until == INT64_MAX ? 0 : until);
 }
@@ -55,8 +55,9 @@ static void on_answer(struct agent *a, const struct wire_msg *m) {
         return;
     bool first = a->stamp == 0;
     a->stamp = m->stamp;
-    election_word(&a->election, clock_mono_ms(), a->beats[m->seq % BEATS_KEPT], m->left_ms);
-    election_word_of_round(&a->election, m->round_term, (int)m->round, m->committed != 0);
+    election_heartbeat_acked(&a->election, clock_mono_ms(), a->beats[m->seq % BEATS_KEPT],
+                             m->left_ms);
+    election_leader_round(&a->election, m->round_term, (int)m->round, m->committed != 0);
     agent_link_renew(a);
     if (first)
         agent_link_beat(a); // so that the coordinator knows that it is heard
@@ -127,12 +128,12 @@ static void on_message(struct link *l, const struct wire_msg *m) {
         agent_on_message(a, m);
 }
 
-void agent_link_note(struct agent *a, const struct election_place *place, const char *text) {
+void agent_link_note(struct agent *a, const struct election_peer *peer, const char *text) {
     int64_t now = clock_mono_ms();
     if (strncmp(a->connect_error, text, 200) != 0 || now >= a->noted_ms + AGENT_NOTE_MS) {
         a->noted_ms = now;
-        log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s", place->address,
-                 place->port, text);
+        log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s", peer->address,
+                 peer->port, text);
     }
     snprintf(a->connect_error, sizeof a->connect_error, "%.200s", text);
 }
@@ -157,9 +158,9 @@ static int open_link(struct agent *a, const struct link_events *events, struct e
 // ---- a connection that broke ----
 
 // A host that refuses it has no such agent any more (election.c: proof).
-static void nobody(struct agent *a) {
-    struct election_place leader = a->election.leader;
-    election_nobody(&a->election, clock_mono_ms(), &leader);
+static void process_dead(struct agent *a) {
+    struct election_peer leader = a->election.leader;
+    election_process_dead(&a->election, clock_mono_ms(), &leader);
     agent_elect_pump(a);
 }
 
@@ -197,7 +198,7 @@ static void on_resume_message(struct link *l, const struct wire_msg *m) {
 static void on_resume_end(struct link *l, const struct err *e) {
     struct agent *a = l->ctx;
     if (l->conn.error == ECONNREFUSED && e->code == ERR_NET)
-        nobody(a);
+        process_dead(a);
     else if (e->code != ERR_NONE && e->code != ERR_NET && e->code != ERR_TIMEOUT)
         agent_coordinator_lost(a, e->text, 0);
     // else the next try comes, or its silence is too long
@@ -212,7 +213,7 @@ void agent_link_resume(struct agent *a) {
     link_close(&a->link);
     a->link.ctx = a;
     if (open_link(a, &resume_table, &e) < 0 && errno == ECONNREFUSED)
-        nobody(a);
+        process_dead(a);
 }
 
 static void cut(struct agent *a, const char *why) {
@@ -220,14 +221,14 @@ static void cut(struct agent *a, const char *why) {
     a->cut_ms = clock_mono_ms();
     timer_stop(&a->beat);
     a->session.cut = true;
-    election_cut(&a->election, a->cut_ms);
+    election_disconnected(&a->election, a->cut_ms);
     agent_elect_pump(a);
 }
 
 // What was to be joined cannot be: look on.
 static void look_on(struct agent *a, const char *why) {
     agent_link_note(a, &a->peer, why);
-    election_lost(&a->election, clock_mono_ms());
+    election_leader_lost(&a->election, clock_mono_ms());
     agent_elect_pump(a);
 }
 
@@ -262,7 +263,7 @@ static void hang_up(struct agent *a, const char *why) {
     a->joined = a->rejoin = false;
 }
 
-void agent_link_connect(struct agent *a, const struct election_place *to) {
+void agent_link_connect(struct agent *a, const struct election_peer *to) {
     struct err e;
     hang_up(a, "its agent follows another one");
     a->peer = *to;
@@ -273,7 +274,7 @@ void agent_link_connect(struct agent *a, const struct election_place *to) {
 
 // The workers end now, at the latest with their lease; then this agent joins whoever coordinates.
 void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms) {
-    int64_t now = clock_mono_ms(), until = election_lease(&a->election);
+    int64_t now = clock_mono_ms(), until = election_lease_end(&a->election);
     int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
     bool was_joined = a->joined;
     hang_up(a, "its agent has given this coordinator up");
@@ -297,7 +298,7 @@ void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms)
     agent_stop_workers(a, SIGTERM, grace_ms, "the coordinator is lost");
     a->round_failed = true; // whatever the workers end with now is not theirs
     a->stop_told = false;
-    election_lost(&a->election, now);
+    election_leader_lost(&a->election, now);
     agent_elect_pump(a);
 }
 

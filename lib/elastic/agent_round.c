@@ -124,9 +124,9 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
     }
     int64_t now = clock_mono_ms();
     agent_elect_round(a, m);
-    election_word(&a->election, now, 0, m->left_ms);
+    election_heartbeat_acked(&a->election, now, 0, m->left_ms);
     agent_link_beat(a); // it knows of the round
-    int64_t until = election_lease(&a->election);
+    int64_t until = election_lease_end(&a->election);
     if (now >= until) { // news from before a long silence: by now others may run without this node
         agent_coordinator_lost(a, "this agent was stopped for too long", 0);
         return;
@@ -201,8 +201,8 @@ static void on_stop(struct agent *a, const struct wire_msg *m) {
         return;
     a->stop_told = true;
     a->stop_final = m->final != 0;
-    election_facts(&a->election,
-                   &(struct election_facts){(int)m->round, (int)m->restarts, (int)m->crashes});
+    election_merge_counters(&a->election, &(struct election_counters){
+                                              (int)m->round, (int)m->restarts, (int)m->crashes});
     snprintf(a->reason, sizeof a->reason, "%s", m->reason);
     if (agent_devices_waits(a))
         return; // on_gone's turn comes
@@ -321,7 +321,7 @@ static void report_failure(struct agent *a, const struct worker *x) {
 static void on_exited(struct workers *w, const struct worker *x) {
     struct agent *a = w->ctx;
     bool caused = w->stopping && x->stopped;
-    if (x->ended_mono_ms >= election_lease(&a->election)) // the guard ended it
+    if (x->ended_mono_ms >= election_lease_end(&a->election)) // the guard ended it
         caused = a->round_failed = true;
     tell_exit(a, x);
     agent_write_status(a);

@@ -33,13 +33,13 @@ struct agent {
     int64_t stamp, join_ms; // the coordinator's last stamp; when JOIN was sent
     char connect_error[256];
     int64_t noted_ms;                     // when it was last told
-    struct election_place peer;           // whom it connects to
+    struct election_peer peer;            // whom it connects to
     char address[NET_ADDRESS_BYTES_MAX];  // advertised
     char leader[ELECTION_NAME_BYTES_MAX]; // the coordinator's name
 
     // who coordinates (agent_elect.c)
     struct election election;
-    struct timer elect, drop, bury;
+    struct timer elect, drop, reap;
     struct asker *askers;       // questions to other agents
     struct answerer *answerers; // connections of agents that ask this one
     int asker_count;
@@ -93,19 +93,19 @@ void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m);
 void agent_elect_round(struct agent *a, const struct wire_msg *m);
 // Is the agent at that place still there? The coordinator of this agent is told if not.
-void agent_elect_probe(struct agent *a, const struct election_place *place);
+void agent_elect_probe(struct agent *a, const struct election_peer *peer);
 
 // agent_lead.c
 void agent_lead_take_over(struct agent *a, const struct election_action *action);
 void agent_lead_drop(struct agent *a); // this agent's coordinator ends, soon
 
 // agent_link.c
-void agent_link_connect(struct agent *a, const struct election_place *to);
+void agent_link_connect(struct agent *a, const struct election_peer *to);
 int agent_link_open_local(struct agent *a, struct err *e);
 void agent_link_close(struct agent *a, const char *why);
 void agent_link_join(struct agent *a); // asks to take part (again)
 // Why no coordinator was found there; told now and then.
-void agent_link_note(struct agent *a, const struct election_place *place, const char *text);
+void agent_link_note(struct agent *a, const struct election_peer *peer, const char *text);
 void agent_link_renew(struct agent *a);  // tells the guard until when the workers may live
 void agent_link_beat(struct agent *a);   // now
 void agent_link_resume(struct agent *a); // tries another connection after one that broke

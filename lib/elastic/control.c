@@ -28,8 +28,8 @@ static void free_dead(struct control *c) {
     c->dead = NULL;
 }
 
-static void on_bury(struct timer *t) {
-    free_dead(container_of(t, struct control, bury));
+static void on_reap(struct timer *t) {
+    free_dead(container_of(t, struct control, reap));
 }
 
 static void client_drop(struct control_client *i) {
@@ -41,7 +41,7 @@ static void client_drop(struct control_client *i) {
     i->next = c->dead;
     c->dead = i;
     c->count--;
-    timer_start(c->loop, &c->bury, 0, on_bury);
+    timer_start(c->loop, &c->reap, 0, on_reap);
 }
 
 static void on_line(struct control_client *i, const char *line, size_t len) {
@@ -144,7 +144,7 @@ void control_close(struct control *c) {
     close(c->dir_fd);
     while (c->clients)
         client_drop(c->clients);
-    timer_stop(&c->bury);
+    timer_stop(&c->reap);
     free_dead(c);
     c->loop = NULL;
 }

@@ -24,38 +24,39 @@ int64_t coordinator_now_ms(void) {
 }
 
 // The nodes of an electorate that another agent has gathered keep the names that it gave them.
-static void take_nodes(struct coordinator *c, const struct rendezvous_past *past) {
-    const struct electorate *e = past->electorate;
+static void take_nodes(struct coordinator *c, const struct rendezvous_history *history) {
+    const struct electorate *e = history->electorate;
     c->nodes = heap_alloc((size_t)(e->count + 1) * sizeof *c->nodes);
     c->nodes_term = e->term;
     c->nodes_round = e->round;
     for (int i = 0; i < e->count; i++)
         c->nodes[i] =
             (struct wire_node){.node_rank = -1,
-                               .port = past->places[i].port,
+                               .port = history->peers[i].port,
                                .incarnation = e->voters[i].incarnation,
                                .rounds = coordinator_rounds(&e->voters[i]),
-                               .name = arena_strdup(&c->nodes_arena, past->places[i].name),
-                               .address = arena_strdup(&c->nodes_arena, past->places[i].address)};
+                               .name = arena_strdup(&c->nodes_arena, history->peers[i].name),
+                               .address = arena_strdup(&c->nodes_arena, history->peers[i].address)};
 }
 
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     const struct rendezvous_past *past, struct events *story,
+                                     const struct rendezvous_history *history, struct events *log,
                                      const struct coordinator_events *events, void *ctx) {
     must(config->rendezvous.incarnation != 0);
     struct coordinator *c = heap_alloc(sizeof *c);
     c->loop = loop;
     c->config = *config;
-    c->events = story;
+    c->events = log;
     c->on = events;
     c->ctx = ctx;
     c->stop_signal = SIGTERM;
     c->stop_grace_ms = config->shutdown_timeout_ms;
-    c->took_over = past && past->facts.attempt >= 0;
+    c->took_over = history && history->counters.attempt >= 0;
     if (c->took_over)
-        take_nodes(c, past);
-    c->rendezvous = past ? rendezvous_take_over(&config->rendezvous, coordinator_now_ms(), past)
-                         : rendezvous_open(&config->rendezvous, coordinator_now_ms());
+        take_nodes(c, history);
+    c->rendezvous = history
+                        ? rendezvous_take_over(&config->rendezvous, coordinator_now_ms(), history)
+                        : rendezvous_open(&config->rendezvous, coordinator_now_ms());
     coordinator_pump(c);
     return c;
 }
@@ -68,8 +69,8 @@ static void free_dead(struct coordinator *c) {
     c->dead = NULL;
 }
 
-static void on_bury(struct timer *t) {
-    free_dead(container_of(t, struct coordinator, bury));
+static void on_reap(struct timer *t) {
+    free_dead(container_of(t, struct coordinator, reap));
 }
 
 // The memory goes later: a callback of the peer's own connection may be running.
@@ -84,7 +85,7 @@ static void peer_free(struct peer *p) {
     guest_leave(&p->guest);
     p->next = c->dead;
     c->dead = p;
-    timer_start(c->loop, &c->bury, 0, on_bury);
+    timer_start(c->loop, &c->reap, 0, on_reap);
 }
 
 void coordinator_close(struct coordinator *c) {
@@ -95,7 +96,7 @@ void coordinator_close(struct coordinator *c) {
         link_refuse(&c->peers->link, false, "its agent does not coordinate any more");
         peer_free(c->peers);
     }
-    timer_stop(&c->bury);
+    timer_stop(&c->reap);
     free_dead(c);
     rendezvous_close(c->rendezvous);
     arena_fini(&c->arena);
@@ -177,8 +178,9 @@ void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict,
     coordinator_pump(c);
 }
 
-void coordinator_nobody(struct coordinator *c, int64_t incarnation, bool dead, const char *why) {
-    rendezvous_nobody(c->rendezvous, coordinator_now_ms(), incarnation, dead, why);
+void coordinator_process_dead(struct coordinator *c, int64_t incarnation, bool dead,
+                              const char *why) {
+    rendezvous_process_dead(c->rendezvous, coordinator_now_ms(), incarnation, dead, why);
     coordinator_pump(c);
 }
 
@@ -360,8 +362,8 @@ static void on_beat(struct peer *p, const struct wire_msg *m) {
     struct wire_msg r = {.type = WIRE_BEAT,
                          .seq = m->seq,
                          .stamp = now,
-                         .left_ms = rendezvous_beat(c->rendezvous, now, p->id, m->stamp,
-                                                    m->round_term, (int)m->round),
+                         .left_ms = rendezvous_heartbeat(c->rendezvous, now, p->id, m->stamp,
+                                                         m->round_term, (int)m->round),
                          .round_term = e->term,
                          .round = e->round,
                          .committed = e->committed,
@@ -424,7 +426,7 @@ static void on_end(struct link *l, const struct err *e) {
         coordinator_peer_gone(p, why);
         return;
     }
-    rendezvous_cut(c->rendezvous, coordinator_now_ms(), p->id, why);
+    rendezvous_disconnected(c->rendezvous, coordinator_now_ms(), p->id, why);
     coordinator_pump(c);
 }
 

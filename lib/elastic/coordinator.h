@@ -2,7 +2,7 @@
 // The coordinator: the rendezvous of a run behind the agents' connections. It lives inside the
 // agent of one node and serves that agent over a socket pair like any other.
 //
-//     c = coordinator_open(loop, &config, past, story, &events, ctx);
+//     c = coordinator_open(loop, &config, history, log, &events, ctx);
 //     coordinator_adopt(c, fd, &peer);            // each accepted connection of an agent
 //     … on_idle when the run is over and every agent has been told …
 //     … on_deposed when another agent coordinates, or may soon …
@@ -18,8 +18,9 @@
 #include "sys/net.h"
 
 enum {
-    COORDINATOR_LINGER_MS_MAX = 3000,                   // for agents to take the verdict
-    COORDINATOR_STAND_INS_MAX = ELECTION_STAND_INS_MAX, // nodes whose addresses every agent learns
+    COORDINATOR_LINGER_MS_MAX = 3000, // for agents to take the verdict
+    COORDINATOR_CANDIDATES_MAX =
+        ELECTION_CANDIDATES_MAX, // nodes whose addresses every agent learns
 };
 
 struct coordinator;
@@ -39,12 +40,12 @@ struct coordinator_events {
     // An agent asks about the coordinator, or for a vote; l is its connection.
     void (*on_ask)(struct coordinator *c, struct link *l, const struct wire_msg *m);
     // The connection to the agent at that place broke: is it still there? May come often.
-    void (*on_cut)(struct coordinator *c, const struct election_place *place);
+    void (*on_disconnected)(struct coordinator *c, const struct election_peer *peer);
 };
 
-// past NULL: a new run. story: where its events go.
+// history NULL: a new run. log: where its events go.
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
-                                     const struct rendezvous_past *past, struct events *story,
+                                     const struct rendezvous_history *history, struct events *log,
                                      const struct coordinator_events *events, void *ctx);
 void coordinator_close(struct coordinator *c); // NULL is fine
 // A connected socket whose first bytes are unread. peer NULL: this process.
@@ -52,13 +53,16 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
 // Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
                          int signal, int64_t grace_ms);
-// The host of an agent that on_cut named says that it is gone (dead), or that one itself that it
-// has another coordinator.
-void coordinator_nobody(struct coordinator *c, int64_t incarnation, bool dead, const char *why);
+// The host of an agent that on_disconnected named says that it is gone (dead), or that one itself
+// that it has another coordinator.
+void coordinator_process_dead(struct coordinator *c, int64_t incarnation, bool dead,
+                              const char *why);
 // It may still be asked and closed, and does nothing any more.
 void coordinator_depose(struct coordinator *c);
-// The electorate of the round as election_round takes it: voters, and where their agents are.
-void coordinator_places(const struct coordinator *c, struct election_place *places, int count);
+// The electorate of the round as election_set_electorate takes it: voters, and where their agents
+// are.
+void coordinator_election_peers(const struct coordinator *c, struct election_peer *peers,
+                                int count);
 const struct rendezvous *coordinator_rendezvous(const struct coordinator *c);
 void *coordinator_ctx(const struct coordinator *c);
 

@@ -17,12 +17,13 @@ static void send_to(struct coordinator *c, int id, const struct wire_msg *m) {
         coordinator_tell(p, m);
 }
 
-void coordinator_places(const struct coordinator *c, struct election_place *places, int count) {
+void coordinator_election_peers(const struct coordinator *c, struct election_peer *peers,
+                                int count) {
     for (int i = 0; i < count; i++) {
         const struct wire_node *n = &c->nodes[i];
-        places[i] = (struct election_place){.incarnation = n->incarnation, .port = (int)n->port};
-        snprintf(places[i].name, sizeof places[i].name, "%s", n->name);
-        snprintf(places[i].address, sizeof places[i].address, "%s", n->address);
+        peers[i] = (struct election_peer){.incarnation = n->incarnation, .port = (int)n->port};
+        snprintf(peers[i].name, sizeof peers[i].name, "%s", n->name);
+        snprintf(peers[i].address, sizeof peers[i].address, "%s", n->address);
     }
 }
 
@@ -64,24 +65,24 @@ static void put_electorate(struct coordinator *c, int voter, struct wire_msg *m)
         gather_nodes(c);
         c->on->on_round(c);
     }
-    bool all = voter >= 0 && voter < COORDINATOR_STAND_INS_MAX;
+    bool all = voter >= 0 && voter < COORDINATOR_CANDIDATES_MAX;
     m->round_term = e->term;
     m->round = e->round;
-    m->holder = e->holder;
-    m->holder_last = e->holder_last;
+    m->tie_breaker = e->tie_breaker;
+    m->tie_breaker_last = e->tie_breaker_last;
     m->committed = e->committed;
     m->members = e->count;
     m->nodes = c->nodes;
     m->node_count =
-        all || e->count < COORDINATOR_STAND_INS_MAX ? e->count : COORDINATOR_STAND_INS_MAX;
+        all || e->count < COORDINATOR_CANDIDATES_MAX ? e->count : COORDINATOR_CANDIDATES_MAX;
 }
 
 static void do_joined(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous_member *m = rendezvous_member(c->rendezvous, a->id);
     if (!m)
         return;
-    struct election_facts facts;
-    rendezvous_facts(c->rendezvous, &facts);
+    struct election_counters counters;
+    rendezvous_counters(c->rendezvous, &counters);
     struct wire_msg r = {.type = WIRE_JOINED,
                          .present = a->present,
                          .expected = a->expected,
@@ -89,9 +90,9 @@ static void do_joined(struct coordinator *c, const struct rendezvous_action *a) 
                          .term = rendezvous_term(c->rendezvous),
                          .incarnation = c->config.rendezvous.incarnation,
                          .session = m->session,
-                         .attempt = facts.attempt,
-                         .restarts = facts.restarts,
-                         .crashes = facts.crashes};
+                         .attempt = counters.attempt,
+                         .restarts = counters.restarts,
+                         .crashes = counters.crashes};
     put_electorate(c, m->voter, &r);
     // The peer gets its id when rendezvous_join has returned; pump runs after that.
     struct peer *p = coordinator_peer(c, a->id);
@@ -150,8 +151,8 @@ static void do_start(struct coordinator *c) {
     const struct rendezvous *r = c->rendezvous;
     int count = rendezvous_active_count(r);
     const struct rendezvous_member *host = rendezvous_active(r, 0);
-    struct election_facts facts;
-    rendezvous_facts(r, &facts);
+    struct election_counters counters;
+    rendezvous_counters(r, &counters);
     c->failure_count = 0;
     arena_reset(&c->arena);
     struct wire_msg allow = {.type = WIRE_ALLOW};
@@ -159,14 +160,14 @@ static void do_start(struct coordinator *c) {
     allow.node_count = count;
     send_to(c, host->id, &allow);
     struct wire_msg m = {.type = WIRE_ROUND,
-                         .restarts = facts.restarts,
-                         .crashes = facts.crashes,
+                         .restarts = counters.restarts,
+                         .crashes = counters.crashes,
                          .max_restarts = c->config.rendezvous.max_restarts,
                          .group_world = count,
                          .world_size = rendezvous_world_size(r),
                          .master_addr = host->address,
                          .master_port = host->store_port,
-                         .left_ms = rendezvous_left_ms(c->rendezvous),
+                         .left_ms = rendezvous_lease_left_ms(c->rendezvous),
                          .reason = rendezvous_reason(r)};
     // By rank: the first ones, which may stand in, learn of it first.
     for (int i = 0; i < count; i++) {
@@ -200,10 +201,10 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
                          .reason = a->reason,
                          .signal = a->final ? c->stop_signal : SIGTERM,
                          .grace_ms = a->final ? c->stop_grace_ms : c->config.shutdown_timeout_ms};
-    struct election_facts facts;
-    rendezvous_facts(c->rendezvous, &facts);
-    m.restarts = facts.restarts;
-    m.crashes = facts.crashes;
+    struct election_counters counters;
+    rendezvous_counters(c->rendezvous, &counters);
+    m.restarts = counters.restarts;
+    m.crashes = counters.crashes;
     for (struct peer *p = c->peers; p; p = p->next) {
         const struct rendezvous_member *x = rendezvous_member(c->rendezvous, p->id);
         if (x && x->state == MEMBER_STOPPING)
@@ -220,26 +221,26 @@ static void do_excused(struct coordinator *c, const struct rendezvous_action *a)
     note_restart(c, a);
 }
 
-static void do_cut(struct coordinator *c, const struct rendezvous_action *a) {
+static void do_disconnected(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous_member *m = rendezvous_member(c->rendezvous, a->id);
-    struct election_place place = {0};
+    struct election_peer peer = {0};
     if (!m)
         return;
-    place.incarnation = m->incarnation;
-    place.port = m->port;
-    snprintf(place.name, sizeof place.name, "%s", m->name);
-    snprintf(place.address, sizeof place.address, "%s", m->address);
+    peer.incarnation = m->incarnation;
+    peer.port = m->port;
+    snprintf(peer.name, sizeof peer.name, "%s", m->name);
+    snprintf(peer.address, sizeof peer.address, "%s", m->address);
     if (a->counted)
         log_warn("the connection to a node broke", "node=%s reason=%s", m->name, a->reason);
-    c->on->on_cut(c, &place);
+    c->on->on_disconnected(c, &peer);
 }
 
 static void do_probe(struct coordinator *c, const struct rendezvous_action *a) {
     const struct wire_node *n = &c->nodes[a->id];
-    struct election_place place = {.incarnation = n->incarnation, .port = (int)n->port};
-    snprintf(place.name, sizeof place.name, "%s", n->name);
-    snprintf(place.address, sizeof place.address, "%s", n->address);
-    c->on->on_cut(c, &place);
+    struct election_peer peer = {.incarnation = n->incarnation, .port = (int)n->port};
+    snprintf(peer.name, sizeof peer.name, "%s", n->name);
+    snprintf(peer.address, sizeof peer.address, "%s", n->address);
+    c->on->on_disconnected(c, &peer);
 }
 
 static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
@@ -329,7 +330,7 @@ static void carry_out(struct coordinator *c, const struct rendezvous_action *a) 
     case ACTION_START: do_start(c); break;
     case ACTION_STOP: do_stop(c, a); break;
     case ACTION_EXCUSED: do_excused(c, a); break;
-    case ACTION_CUT: do_cut(c, a); break;
+    case ACTION_DISCONNECTED: do_disconnected(c, a); break;
     case ACTION_PROBE: do_probe(c, a); break;
     case ACTION_LOST:
     case ACTION_LEFT: do_gone(c, a); break;

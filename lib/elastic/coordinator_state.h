@@ -36,7 +36,7 @@ struct coordinator {
     struct peer **by_id; // members' peers
     int by_id_room;
     struct log_limit strangers;
-    struct timer timer, bury;
+    struct timer timer, reap;
     int64_t linger_until_ms;
     struct arena arena;       // texts of failures of this round
     struct failure *failures; // by time

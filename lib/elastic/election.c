@@ -93,21 +93,21 @@ void election_open(struct election *e, const struct election_config *config, int
     *e = (struct election){.config = *config,
                            .self = {.incarnation = config->incarnation},
                            .heard_ms = INT64_MIN / 2,
-                           .word_ms = INT64_MIN / 2,
-                           .lease_ms = INT64_MIN / 2,
+                           .acked_ms = INT64_MIN / 2,
+                           .lease_end_ms = INT64_MIN / 2,
                            .connect_ms = INT64_MIN / 2,
                            .voted_ms = INT64_MIN / 2,
-                           .lost_ms = now_ms,
-                           .ask_at_ms = now_ms,
-                           .step_ms = config->ask_ms,
-                           .facts.attempt = -1};
+                           .searching_since_ms = now_ms,
+                           .next_request_ms = now_ms,
+                           .request_backoff_ms = config->request_ms,
+                           .counters.attempt = -1};
 }
 
 void election_close(struct election *e) {
     quorum_fini(&e->electorate);
-    free(e->places);
-    free(e->yes);
-    free(e->gone);
+    free(e->peers);
+    free(e->votes);
+    free(e->reported_dead);
     free(e->queue);
 }
 
@@ -120,15 +120,15 @@ void election_self(struct election *e, const char *name, const char *address, in
 void election_seed(struct election *e, const char *address, int port) {
     if (e->seed_count == ELECTION_SEEDS_MAX)
         return;
-    size_t count = (size_t)e->place_count + (size_t)e->seed_count;
-    e->places = heap_realloc(e->places, (count + 1) * sizeof *e->places);
-    struct election_place *p = &e->places[count];
-    *p = (struct election_place){.port = port};
+    size_t count = (size_t)e->peer_count + (size_t)e->seed_count;
+    e->peers = heap_realloc(e->peers, (count + 1) * sizeof *e->peers);
+    struct election_peer *p = &e->peers[count];
+    *p = (struct election_peer){.port = port};
     snprintf(p->address, sizeof p->address, "%s", address);
     e->seed_count++;
 }
 
-static void merge(struct election_facts *own, const struct election_facts *f) {
+static void merge(struct election_counters *own, const struct election_counters *f) {
     if (f->attempt > own->attempt)
         own->attempt = f->attempt;
     if (f->restarts > own->restarts || (f->restarts == own->restarts && f->crashes > own->crashes))
@@ -137,82 +137,85 @@ static void merge(struct election_facts *own, const struct election_facts *f) {
         own->restarts = f->restarts;
 }
 
-void election_facts(struct election *e, const struct election_facts *facts) {
-    merge(&e->facts, facts);
+void election_merge_counters(struct election *e, const struct election_counters *counters) {
+    merge(&e->counters, counters);
 }
 
 // ---- voting ----
 
 // After this the lost coordinator cannot have prolonged any lease because of this agent.
 static int64_t last_word(const struct election *e) {
-    return e->proof_ms > e->heard_ms ? e->proof_ms : e->heard_ms;
+    return e->leader_dead_ms > e->heard_ms ? e->leader_dead_ms : e->heard_ms;
 }
 
 static bool may_vote(const struct election *e, int64_t now_ms) {
-    bool free_to = e->proof_ms > 0 || now_ms - e->heard_ms >= e->config.lease_ms;
-    return e->state == ELECTION_LOOK && free_to && now_ms - e->voted_ms >= e->config.patience_ms;
+    bool free_to = e->leader_dead_ms > 0 || now_ms - e->heard_ms >= e->config.lease_ms;
+    return e->state == ELECTION_SEARCHING && free_to &&
+           now_ms - e->voted_ms >= e->config.election_timeout_ms;
 }
 
-static bool knows_as_much(const struct election *e, const struct election_ask *ask) {
-    if (ask->round_term != e->electorate.term)
-        return ask->round_term > e->electorate.term;
-    return ask->round >= e->electorate.round;
+static bool knows_as_much(const struct election *e, const struct election_request *request) {
+    if (request->round_term != e->electorate.term)
+        return request->round_term > e->electorate.term;
+    return request->round >= e->electorate.round;
 }
 
-static bool grant(struct election *e, int64_t now_ms, const struct election_ask *ask) {
-    bool again = ask->kind == ASK_VOTE && ask->term == e->term && ask->term > 0 &&
-                 e->voted == ask->from.incarnation && e->state == ELECTION_LOOK;
+static bool grant(struct election *e, int64_t now_ms, const struct election_request *request) {
+    bool again = request->kind == REQUEST_VOTE && request->term == e->term && request->term > 0 &&
+                 e->voted_for == request->from.incarnation && e->state == ELECTION_SEARCHING;
     if (again)
         return true;
-    if (ask->term <= e->term || !knows_as_much(e, ask) || !may_vote(e, now_ms))
+    if (request->term <= e->term || !knows_as_much(e, request) || !may_vote(e, now_ms))
         return false;
-    if (ask->kind == ASK_PREVOTE)
+    if (request->kind == REQUEST_PREVOTE)
         return true;
-    e->term = ask->term;
-    e->voted = ask->from.incarnation;
+    e->term = request->term;
+    e->voted_for = request->from.incarnation;
     e->voted_ms = now_ms;
-    e->stage = ASK_QUERY;
+    e->stage = REQUEST_STATUS;
     return true;
 }
 
-static void connect_to(struct election *e, int64_t now_ms, const struct election_place *p) {
-    if (e->state != ELECTION_LOOK || now_ms - e->connect_ms < e->config.patience_ms)
+static void connect_to(struct election *e, int64_t now_ms, const struct election_peer *p) {
+    if (e->state != ELECTION_SEARCHING || now_ms - e->connect_ms < e->config.election_timeout_ms)
         return;
     e->connect_ms = now_ms;
     e->connecting = true;
-    election_push(e, ELECTION_CONNECT)->place = *p;
+    election_push(e, ELECTION_CONNECT)->peer = *p;
 }
 
-static bool heed(struct election *e, int64_t now_ms, const struct election_ask *ask) {
+static bool heed(struct election *e, int64_t now_ms, const struct election_request *request) {
     bool granted = false;
-    if (ask->kind == ASK_PREVOTE || ask->kind == ASK_VOTE)
-        granted = grant(e, now_ms, ask);
-    else if (ask->kind == ASK_LEAD && ask->term >= e->term)
-        connect_to(e, now_ms, &ask->from);
-    if (ask->kind != ASK_PREVOTE && ask->term > e->term_seen)
-        e->term_seen = ask->term;
+    if (request->kind == REQUEST_PREVOTE || request->kind == REQUEST_VOTE)
+        granted = grant(e, now_ms, request);
+    else if (request->kind == REQUEST_ANNOUNCE && request->term >= e->term)
+        connect_to(e, now_ms, &request->from);
+    if (request->kind != REQUEST_PREVOTE && request->term > e->highest_term)
+        e->highest_term = request->term;
     // Somebody voted in a later term and cannot follow this one. A pre-vote is for the term after.
-    bool later = ask->kind == ASK_PREVOTE ? ask->term > e->term + 1
-                                          : ask->kind == ASK_QUERY && ask->term > e->term;
-    if (e->state == ELECTION_LEAD && later) {
-        election_push(e, ELECTION_LOST);
-        election_look(e, now_ms);
+    bool later = request->kind == REQUEST_PREVOTE
+                     ? request->term > e->term + 1
+                     : request->kind == REQUEST_STATUS && request->term > e->term;
+    if (e->state == ELECTION_LEADER && later) {
+        election_push(e, ELECTION_LEADER_LOST);
+        election_search(e, now_ms);
     }
     return granted;
 }
 
-void election_asked(struct election *e, int64_t now_ms, const struct election_ask *ask,
-                    struct election_answer *answer) {
-    *answer = (struct election_answer){.kind = ask->kind,
-                                       .asked_term = ask->term,
-                                       .incarnation = e->config.incarnation,
-                                       .facts = e->facts};
-    if (election_is_term(e, ask->term))
-        answer->granted = heed(e, now_ms, ask);
-    answer->term = e->term_seen;
-    answer->stranger = e->state == ELECTION_LOOK && !e->connecting && e->facts.attempt < 0;
+void election_requested(struct election *e, int64_t now_ms, const struct election_request *request,
+                        struct election_response *answer) {
+    *answer = (struct election_response){.kind = request->kind,
+                                         .request_term = request->term,
+                                         .incarnation = e->config.incarnation,
+                                         .counters = e->counters};
+    if (election_term_is_plausible(e, request->term))
+        answer->granted = heed(e, now_ms, request);
+    answer->term = e->highest_term;
+    answer->unaffiliated =
+        e->state == ELECTION_SEARCHING && !e->connecting && e->counters.attempt < 0;
     answer->age_ms = now_ms - last_word(e);
-    if (e->state != ELECTION_LOOK) {
+    if (e->state != ELECTION_SEARCHING) {
         answer->leader_term = e->term;
         answer->leader = e->leader;
     }
@@ -221,95 +224,95 @@ void election_asked(struct election *e, int64_t now_ms, const struct election_as
 // ---- standing ----
 
 static bool *clear_yes(struct election *e) {
-    memset(e->yes, 0, (size_t)(e->electorate.count + 1) * sizeof *e->yes);
-    return e->yes;
+    memset(e->votes, 0, (size_t)(e->electorate.count + 1) * sizeof *e->votes);
+    return e->votes;
 }
 
 static int gone_count(const struct election *e) {
     int n = 0;
     for (int i = 0; i < e->electorate.count; i++)
-        n += e->gone[i] && !e->electorate.voters[i].dead;
+        n += e->reported_dead[i] && !e->electorate.voters[i].dead;
     return n;
 }
 
-static void enter(struct election *e, int64_t now_ms, enum election_kind stage) {
+static void enter(struct election *e, int64_t now_ms, enum election_request_kind stage) {
     e->stage = stage;
-    e->ask_at_ms = now_ms;
+    e->next_request_ms = now_ms;
     clear_yes(e)[quorum_find(&e->electorate, e->config.incarnation)] = true;
-    e->fence_base_ms = last_word(e);
-    if (stage != ASK_VOTE)
+    e->not_before_base_ms = last_word(e);
+    if (stage != REQUEST_VOTE)
         return;
-    e->gone_before = gone_count(e);
-    e->term_seen += (int64_t)e->gone_before * TERMS_OF_THE_GONE;
-    e->term = ++e->term_seen;
-    e->voted = e->config.incarnation;
+    e->reported_before = gone_count(e);
+    e->highest_term += (int64_t)e->reported_before * TERMS_OF_THE_GONE;
+    e->term = ++e->highest_term;
+    e->voted_for = e->config.incarnation;
     e->voted_ms = now_ms;
 }
 
-static bool same_place(const struct election_place *a, const struct election_place *b) {
+static bool same_address(const struct election_peer *a, const struct election_peer *b) {
     return a->port == b->port && strcmp(a->address, b->address) == 0;
 }
 
 // A seed that is one of the round's nodes is asked as that.
-static bool is_asked_already(const struct election *e, const struct election_place *seed) {
-    for (int i = 0; i < e->place_count; i++)
-        if (same_place(&e->places[i], seed))
-            return i < ELECTION_STAND_INS_MAX || e->stage != ASK_QUERY;
+static bool is_asked_already(const struct election *e, const struct election_peer *seed) {
+    for (int i = 0; i < e->peer_count; i++)
+        if (same_address(&e->peers[i], seed))
+            return i < ELECTION_CANDIDATES_MAX || e->stage != REQUEST_STATUS;
     return false;
 }
 
 static void ask_all(struct election *e) {
-    int voters = e->stage == ASK_QUERY ? 0 : e->electorate.count;
-    int total = e->place_count + e->seed_count;
+    int voters = e->stage == REQUEST_STATUS ? 0 : e->electorate.count;
+    int total = e->peer_count + e->seed_count;
     for (int i = 0; i < total; i++) {
         bool voter = i < voters;
-        const struct election_place *p = &e->places[i];
+        const struct election_peer *p = &e->peers[i];
         if (p->incarnation == e->config.incarnation ||
-            (voter && (e->electorate.voters[i].dead || e->gone[i])))
+            (voter && (e->electorate.voters[i].dead || e->reported_dead[i])))
             continue;
-        if (!voter && i < e->place_count && i >= ELECTION_STAND_INS_MAX)
+        if (!voter && i < e->peer_count && i >= ELECTION_CANDIDATES_MAX)
             continue;
-        if (i >= e->place_count && is_asked_already(e, p))
+        if (i >= e->peer_count && is_asked_already(e, p))
             continue;
-        struct election_action *a = election_push(e, ELECTION_ASK);
-        a->place = *p;
-        a->ask = (struct election_ask){.kind = voter ? e->stage : ASK_QUERY,
-                                       .term = e->term,
-                                       .round_term = e->electorate.term,
-                                       .round = e->electorate.round,
-                                       .from = e->self};
-        if (voter && e->stage == ASK_PREVOTE)
-            a->ask.term = e->term_seen + 1;
+        struct election_action *a = election_push(e, ELECTION_SEND_REQUEST);
+        a->peer = *p;
+        a->request = (struct election_request){.kind = voter ? e->stage : REQUEST_STATUS,
+                                               .term = e->term,
+                                               .round_term = e->electorate.term,
+                                               .round = e->electorate.round,
+                                               .from = e->self};
+        if (voter && e->stage == REQUEST_PREVOTE)
+            a->request.term = e->highest_term + 1;
     }
 }
 
 static void win(struct election *e, int64_t now_ms) {
     if (election_is_unanimous(e))
-        election_bury(e);
-    election_facts(e, &e->gathered);
-    e->stage = ASK_LEAD;
+        election_exclude_dead(e);
+    election_merge_counters(e, &e->vote_counters);
+    e->stage = REQUEST_ANNOUNCE;
     ask_all(e);
     struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
     a->term = e->term;
-    a->fence_ms = e->fence_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
-    a->proof_until_ms = e->proof_ms > 0 ? e->word_ms + e->config.lease_ms : 0;
-    a->facts = e->facts;
-    struct election_place self = e->self;
-    election_join(e, now_ms, now_ms, e->term, &self);
+    a->not_before_ms = e->not_before_base_ms + e->config.lease_ms + e->config.lease_ms / 16;
+    a->exclusive_until_ms = e->leader_dead_ms > 0 ? e->acked_ms + e->config.lease_ms : 0;
+    a->counters = e->counters;
+    struct election_peer self = e->self;
+    election_joined(e, now_ms, now_ms, e->term, &self);
 }
 
 static bool agrees(const struct election *e) {
-    return quorum_agrees(&e->electorate, e->yes) || election_is_unanimous(e);
+    return quorum_agrees(&e->electorate, e->votes) || election_is_unanimous(e);
 }
 
 // A voter that has gone since this agent stood may have elected another one of the gone in this
 // term.
 static void stand_anew(struct election *e, int64_t now_ms) {
-    if (e->stage != ASK_VOTE || quorum_agrees(&e->electorate, e->yes) ||
-        gone_count(e) == e->gone_before)
+    if (e->stage != REQUEST_VOTE || quorum_agrees(&e->electorate, e->votes) ||
+        gone_count(e) == e->reported_before)
         return;
-    enter(e, now_ms, ASK_PREVOTE);
-    e->gathered = e->facts;
+    enter(e, now_ms, REQUEST_PREVOTE);
+    e->vote_counters = e->counters;
 }
 
 static void count(struct election *e, int64_t now_ms) {
@@ -318,82 +321,82 @@ static void count(struct election *e, int64_t now_ms) {
     stand_anew(e, now_ms);
     if (!agrees(e))
         return;
-    if (e->stage == ASK_PREVOTE) {
-        enter(e, now_ms, ASK_VOTE);
+    if (e->stage == REQUEST_PREVOTE) {
+        enter(e, now_ms, REQUEST_VOTE);
         if (agrees(e)) // nobody else is needed
             win(e, now_ms);
         else
             ask_all(e);
-        e->ask_at_ms = now_ms + e->config.ask_ms;
+        e->next_request_ms = now_ms + e->config.request_ms;
     } else {
         win(e, now_ms);
     }
 }
 
-static bool is_news(const struct election *e, const struct election_answer *a) {
+static bool is_news(const struct election *e, const struct election_response *a) {
     bool lost_it =
         a->leader.incarnation == e->leader.incarnation && a->leader_term == e->leader_term;
     return a->leader_term > 0 && a->leader_term >= e->term &&
            (!lost_it || a->incarnation == a->leader.incarnation);
 }
 
-static void note_seed(struct election *e, const struct election_place *p, bool stranger) {
+static void note_seed(struct election *e, const struct election_peer *p, bool unaffiliated) {
     for (int i = 0; i < e->seed_count; i++) {
-        const struct election_place *seed = &e->places[e->place_count + i];
-        if (same_place(p, seed))
-            e->strangers[i] = stranger;
+        const struct election_peer *seed = &e->peers[e->peer_count + i];
+        if (same_address(p, seed))
+            e->seed_unaffiliated[i] = unaffiliated;
     }
 }
 
-static void take_death(struct election *e, int64_t now_ms, const struct election_place *place) {
-    bool led = place->incarnation == e->leader.incarnation;
-    if (led && e->state == ELECTION_FOLLOW && e->cut) {
-        election_push(e, ELECTION_LOST)->gone = true;
-        election_look(e, now_ms);
+static void take_death(struct election *e, int64_t now_ms, const struct election_peer *peer) {
+    bool led = peer->incarnation == e->leader.incarnation;
+    if (led && e->state == ELECTION_FOLLOWER && e->disconnected) {
+        election_push(e, ELECTION_LEADER_LOST)->dead = true;
+        election_search(e, now_ms);
     }
     if (led)
-        election_take_proof(e, now_ms);
-    bool standing = e->stage == ASK_PREVOTE || e->stage == ASK_VOTE;
-    if (election_take_gone(e, now_ms, place->incarnation) && standing)
+        election_prove_leader_dead(e, now_ms);
+    bool standing = e->stage == REQUEST_PREVOTE || e->stage == REQUEST_VOTE;
+    if (election_take_dead_voter(e, now_ms, peer->incarnation) && standing)
         count(e, now_ms);
 }
 
 // Agents that were started again are at the same place as those before them: there, only that
 // incarnation lives; 0: none.
-static void take_deaths(struct election *e, int64_t now_ms, const struct election_place *place,
+static void take_deaths(struct election *e, int64_t now_ms, const struct election_peer *peer,
                         int64_t lives) {
-    if (place->incarnation != 0 && place->incarnation != lives)
-        take_death(e, now_ms, place);
-    for (int i = 0; i < e->place_count; i++)
-        if (same_place(&e->places[i], place) && e->places[i].incarnation != lives)
-            take_death(e, now_ms, &e->places[i]);
-    election_forget_dead(e, now_ms);
+    if (peer->incarnation != 0 && peer->incarnation != lives)
+        take_death(e, now_ms, peer);
+    for (int i = 0; i < e->peer_count; i++)
+        if (same_address(&e->peers[i], peer) && e->peers[i].incarnation != lives)
+            take_death(e, now_ms, &e->peers[i]);
+    election_forget_dead_group(e, now_ms);
 }
 
-void election_nobody(struct election *e, int64_t now_ms, const struct election_place *place) {
-    note_seed(e, place, true);
-    take_deaths(e, now_ms, place, 0);
+void election_process_dead(struct election *e, int64_t now_ms, const struct election_peer *peer) {
+    note_seed(e, peer, true);
+    take_deaths(e, now_ms, peer, 0);
 }
 
-void election_told(struct election *e, int64_t now_ms, const struct election_place *place,
-                   const struct election_answer *a) {
-    if (a->term > e->term_seen && election_is_term(e, a->term))
-        e->term_seen = a->term;
-    if (e->state != ELECTION_LOOK)
+void election_answered(struct election *e, int64_t now_ms, const struct election_peer *peer,
+                       const struct election_response *a) {
+    if (a->term > e->highest_term && election_term_is_plausible(e, a->term))
+        e->highest_term = a->term;
+    if (e->state != ELECTION_SEARCHING)
         return;
-    note_seed(e, place, a->stranger);
-    take_deaths(e, now_ms, place, a->incarnation);
+    note_seed(e, peer, a->unaffiliated);
+    take_deaths(e, now_ms, peer, a->incarnation);
     if (is_news(e, a))
         connect_to(e, now_ms, &a->leader);
     int at = quorum_find(&e->electorate, a->incarnation);
-    bool mine = e->stage != ASK_QUERY && a->kind == e->stage &&
-                (a->kind == ASK_PREVOTE || a->asked_term == e->term);
+    bool mine = e->stage != REQUEST_STATUS && a->kind == e->stage &&
+                (a->kind == REQUEST_PREVOTE || a->request_term == e->term);
     if (!a->granted || !mine || at < 0)
         return;
-    e->yes[at] = true;
-    if (now_ms - a->age_ms > e->fence_base_ms)
-        e->fence_base_ms = now_ms - a->age_ms;
-    merge(&e->gathered, &a->facts);
+    e->votes[at] = true;
+    if (now_ms - a->age_ms > e->not_before_base_ms)
+        e->not_before_base_ms = now_ms - a->age_ms;
+    merge(&e->vote_counters, &a->counters);
     count(e, now_ms);
 }
 
@@ -402,96 +405,97 @@ void election_told(struct election *e, int64_t now_ms, const struct election_pla
 // for ever.
 static int64_t wait_ms(const struct election *e) {
     uint64_t noise =
-        ((uint64_t)e->config.incarnation + (uint64_t)e->term_seen) * 0x9e3779b97f4a7c15u;
+        ((uint64_t)e->config.incarnation + (uint64_t)e->highest_term) * 0x9e3779b97f4a7c15u;
     int64_t stagger_ms = e->config.stagger_ms;
-    int place = 0, last = 0;
-    for (int i = 0; i < e->electorate.count && i < ELECTION_STAND_INS_MAX; i++) {
+    int peer = 0, last = 0;
+    for (int i = 0; i < e->electorate.count && i < ELECTION_CANDIDATES_MAX; i++) {
         const struct voter *v = &e->electorate.voters[i];
         if (v->incarnation == e->config.incarnation)
-            place = last;
-        last += v->incarnation != e->leader.incarnation && !e->gone[i];
+            peer = last;
+        last += v->incarnation != e->leader.incarnation && !e->reported_dead[i];
     }
     bool was_leader = e->leader.incarnation == e->config.incarnation;
-    int64_t jitter_ms =
-        e->voted_ms > e->lost_ms ? (int64_t)((noise >> 33) % 1000) * stagger_ms / 1000 : 0;
-    return (was_leader ? last : place) * stagger_ms + jitter_ms;
+    int64_t jitter_ms = e->voted_ms > e->searching_since_ms
+                            ? (int64_t)((noise >> 33) % 1000) * stagger_ms / 1000
+                            : 0;
+    return (was_leader ? last : peer) * stagger_ms + jitter_ms;
 }
 
 static void consider_standing(struct election *e, int64_t now_ms) {
     const struct election_config *c = &e->config;
-    bool connecting = now_ms - e->connect_ms < c->patience_ms;
+    bool connecting = now_ms - e->connect_ms < c->election_timeout_ms;
     if (!e->may_stand || connecting || !may_vote(e, now_ms))
         return;
-    int64_t from_ms = e->proof_ms > 0 ? e->proof_ms : e->heard_ms + c->lease_ms;
-    if (e->voted_ms + c->patience_ms > from_ms)
-        from_ms = e->voted_ms + c->patience_ms;
+    int64_t from_ms = e->leader_dead_ms > 0 ? e->leader_dead_ms : e->heard_ms + c->lease_ms;
+    if (e->voted_ms + c->election_timeout_ms > from_ms)
+        from_ms = e->voted_ms + c->election_timeout_ms;
     if (now_ms < from_ms + wait_ms(e))
         return;
-    if (e->stage != ASK_PREVOTE) {
-        enter(e, now_ms, ASK_PREVOTE);
-        e->gathered = e->facts;
+    if (e->stage != REQUEST_PREVOTE) {
+        enter(e, now_ms, REQUEST_PREVOTE);
+        e->vote_counters = e->counters;
         count(e, now_ms);
     }
 }
 
 // No agent of the run has ever been in a round: the first one coordinates.
 static bool consider_founding(struct election *e, int64_t now_ms) {
-    if (!election_may_found(e))
+    if (!election_may_bootstrap(e))
         return false;
     struct election_action *a = election_push(e, ELECTION_TAKE_OVER);
-    struct election_place self = e->self;
-    a->term = e->term_seen + 1;
-    a->fence_ms = now_ms;
-    a->facts = e->facts;
-    election_join(e, now_ms, now_ms, a->term, &self);
-    memset(e->strangers, 0, sizeof e->strangers);
+    struct election_peer self = e->self;
+    a->term = e->highest_term + 1;
+    a->not_before_ms = now_ms;
+    a->counters = e->counters;
+    election_joined(e, now_ms, now_ms, a->term, &self);
+    memset(e->seed_unaffiliated, 0, sizeof e->seed_unaffiliated);
     return true;
 }
 
 static void tick_look(struct election *e, int64_t now_ms) {
     bool ever = e->leader.incarnation != 0;
-    if (now_ms - e->lost_ms >= (ever ? e->config.give_up_ms : e->config.join_ms_max)) {
-        e->lost_ms = now_ms;
+    if (now_ms - e->searching_since_ms >= (ever ? e->config.give_up_ms : e->config.join_ms_max)) {
+        e->searching_since_ms = now_ms;
         election_push(e, ELECTION_GIVE_UP);
         return;
     }
     if (e->connecting && now_ms - e->connect_ms > e->config.connect_ms_max) {
-        election_push(e, ELECTION_LOST)->silent_ms = now_ms - e->connect_ms;
+        election_push(e, ELECTION_LEADER_LOST)->silent_ms = now_ms - e->connect_ms;
         e->connecting = false;
     }
-    if (consider_founding(e, now_ms) || now_ms < e->ask_at_ms)
+    if (consider_founding(e, now_ms) || now_ms < e->next_request_ms)
         return;
-    e->ask_at_ms = now_ms + e->step_ms;
-    if (!ever && !e->tried && !e->config.founds && e->seed_count > 0) {
-        e->tried = true; // where it will be nearly always
-        connect_to(e, now_ms, &e->places[e->place_count]);
+    e->next_request_ms = now_ms + e->request_backoff_ms;
+    if (!ever && !e->seed_tried && !e->config.may_bootstrap && e->seed_count > 0) {
+        e->seed_tried = true; // where it will be nearly always
+        connect_to(e, now_ms, &e->peers[e->peer_count]);
         return;
     }
-    if (!e->may_stand && e->step_ms < e->config.ask_ms_max)
-        e->step_ms *= 2;
+    if (!e->may_stand && e->request_backoff_ms < e->config.request_ms_max)
+        e->request_backoff_ms *= 2;
     consider_standing(e, now_ms);
-    if (e->state == ELECTION_LOOK)
+    if (e->state == ELECTION_SEARCHING)
         ask_all(e);
 }
 
 void election_tick(struct election *e, int64_t now_ms) {
-    if (e->state == ELECTION_LOOK) {
+    if (e->state == ELECTION_SEARCHING) {
         tick_look(e, now_ms);
         return;
     }
-    if (election_is_alone(e) || now_ms - e->heard_ms <= e->config.silent_ms_max) {
+    if (election_is_sole_voter(e) || now_ms - e->heard_ms <= e->config.silent_ms_max) {
         election_try_resume(e, now_ms);
         return;
     }
-    election_push(e, ELECTION_LOST)->silent_ms = now_ms - e->heard_ms;
-    election_look(e, now_ms);
+    election_push(e, ELECTION_LEADER_LOST)->silent_ms = now_ms - e->heard_ms;
+    election_search(e, now_ms);
 }
 
 int64_t election_deadline(const struct election *e) {
-    if (e->state == ELECTION_LOOK)
-        return e->ask_at_ms;
+    if (e->state == ELECTION_SEARCHING)
+        return e->next_request_ms;
     int64_t silent_ms = e->heard_ms + e->config.silent_ms_max + 1;
-    if (e->cut && e->resume_at_ms < silent_ms)
+    if (e->disconnected && e->resume_at_ms < silent_ms)
         return e->resume_at_ms;
-    return election_is_alone(e) ? INT64_MAX : silent_ms;
+    return election_is_sole_voter(e) ? INT64_MAX : silent_ms;
 }

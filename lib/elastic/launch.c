@@ -70,7 +70,7 @@ static int bind_endpoint(struct launch *l, int port, bool *taken, struct err *e)
 }
 
 static void lead_alone(struct launch *l) {
-    l->agent.leads = l->agent.founds_at_once = true;
+    l->agent.leads = l->agent.bootstrap_at_once = true;
     l->agent.address = "127.0.0.1";
 }
 
@@ -94,7 +94,7 @@ static int choose_static(struct launch *l, struct err *e) {
         return err_set(e, ERR_USAGE, "--node-rank %d is not below --nnodes %lld", rank,
                        (long long)o->nnodes.max);
     l->agent.node_rank = rank;
-    l->agent.leads = l->agent.founds_at_once = rank == 0;
+    l->agent.leads = l->agent.bootstrap_at_once = rank == 0;
     l->agent.store_at_endpoint = true;
     if (!l->agent.leads && launch_endpoint(l, host, port, true, e) < 0)
         return -1;
@@ -149,7 +149,7 @@ static int choose_c10d(struct launch *l, struct err *e) {
     for (size_t i = 0; i < count; i++)
         if (take_endpoint(l, list[i], i == 0, e) < 0)
             return -1;
-    l->agent.founds_at_once = count == 1;
+    l->agent.bootstrap_at_once = count == 1;
     return count == 0 ? take_endpoint(l, "", true, e) : 0;
 }
 

@@ -100,7 +100,7 @@ static int take_roster(struct launch *l, const struct job_spec *s, const struct 
         return err_set(e, ERR_CONFIG, "the roster does not have node rank %d (this node)",
                        s->node_rank);
     l->agent.node_rank = s->node_rank;
-    l->agent.leads = l->agent.founds_at_once = r->nodes[0].rank == s->node_rank;
+    l->agent.leads = l->agent.bootstrap_at_once = r->nodes[0].rank == s->node_rank;
     for (int i = 0; i < r->count && l->agent.endpoint_count < AGENT_ENDPOINTS_MAX; i++)
         if (r->nodes[i].rank != s->node_rank)
             l->agent.endpoints[l->agent.endpoint_count++] =

@@ -118,7 +118,7 @@ static int prepare(struct start *s, struct err *e) {
                    s->listen_port, e) < 0)
         return -1;
     if (s->args.again || s->args.join) // there is a group, or nothing to come back to
-        s->launch.agent.leads = s->launch.agent.founds_at_once = false;
+        s->launch.agent.leads = s->launch.agent.bootstrap_at_once = false;
     // Before the answer: who asks for the run right after it must not find it lost.
     s->launch.agent.door_fd = control_listen(s->run_dir, e);
     return s->launch.agent.door_fd < 0 ? -1 : 0;

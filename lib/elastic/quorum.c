@@ -31,7 +31,7 @@ bool quorum_counts(const struct electorate *e, int at) {
     return (e->voters[at].rounds & QUORUM_THIS) || !e->committed;
 }
 
-bool quorum_is_one(const struct electorate *e) {
+bool quorum_is_single(const struct electorate *e) {
     int living = 0;
     for (int i = 0; i < e->count; i++)
         living += quorum_counts(e, i) && !e->voters[i].dead;
@@ -44,10 +44,10 @@ static int compare_down(const void *pa, const void *pb) {
 }
 
 // Of one round's voters. Half of them are enough with the holder; if that is dead, with the first.
-static int64_t time_of(const struct electorate *e, unsigned part, int64_t holder,
+static int64_t time_of(const struct electorate *e, unsigned part, int64_t tie_breaker,
                        const int64_t *spoke_ms, int64_t starts_ms) {
     int64_t *times = heap_alloc((size_t)(e->count + 1) * sizeof *times);
-    int64_t first_ms = INT64_MIN, holder_ms = INT64_MIN;
+    int64_t first_ms = INT64_MIN, tie_breaker_ms = INT64_MIN;
     int count = 0;
     bool held = false;
     for (int i = 0; i < e->count; i++) {
@@ -56,8 +56,8 @@ static int64_t time_of(const struct electorate *e, unsigned part, int64_t holder
         int64_t t = spoke_ms[i] < starts_ms ? starts_ms : spoke_ms[i];
         if (count == 0)
             first_ms = t;
-        if (e->voters[i].incarnation == holder) {
-            holder_ms = t;
+        if (e->voters[i].incarnation == tie_breaker) {
+            tie_breaker_ms = t;
             held = true;
         }
         times[count++] = t;
@@ -65,7 +65,7 @@ static int64_t time_of(const struct electorate *e, unsigned part, int64_t holder
     qsort(times, (size_t)count, sizeof *times, compare_down);
     int64_t at = count ? times[count / 2] : INT64_MAX;
     if (count && count % 2 == 0) {
-        int64_t tie_ms = held ? holder_ms : first_ms;
+        int64_t tie_ms = held ? tie_breaker_ms : first_ms;
         int64_t half_ms = times[count / 2 - 1] < tie_ms ? times[count / 2 - 1] : tie_ms;
         if (half_ms > at)
             at = half_ms;
@@ -75,9 +75,9 @@ static int64_t time_of(const struct electorate *e, unsigned part, int64_t holder
 }
 
 int64_t quorum_time(const struct electorate *e, const int64_t *spoke_ms, int64_t starts_ms) {
-    int64_t at = time_of(e, QUORUM_THIS, e->holder, spoke_ms, starts_ms);
+    int64_t at = time_of(e, QUORUM_THIS, e->tie_breaker, spoke_ms, starts_ms);
     int64_t last =
-        e->committed ? INT64_MAX : time_of(e, QUORUM_LAST, e->holder_last, spoke_ms, INT64_MIN);
+        e->committed ? INT64_MAX : time_of(e, QUORUM_LAST, e->tie_breaker_last, spoke_ms, INT64_MIN);
     return at < last ? at : last;
 }
 

@@ -29,8 +29,8 @@ struct electorate { // zero-initialised: before the first round; everybody agree
     int64_t term;   // of the coordinator that started the round
     int round;
     bool committed;
-    int64_t holder, holder_last; // of this round and the last one
-    struct voter *voters;        // in rank order, those of this round first; heap, owned
+    int64_t tie_breaker, tie_breaker_last; // of this round and the last one
+    struct voter *voters;                  // in rank order, those of this round first; heap, owned
     int count;
 };
 
@@ -38,7 +38,7 @@ void quorum_fini(struct electorate *e);
 void quorum_copy(struct electorate *to, const struct electorate *from);
 int quorum_find(const struct electorate *e, int64_t incarnation); // index, or -1
 bool quorum_counts(const struct electorate *e, int at); // is that voter's vote needed at all
-bool quorum_is_one(const struct electorate *e); // one living node, which nobody else can outvote
+bool quorum_is_single(const struct electorate *e); // one living node, which nobody else can outvote
 // Do those with yes (by index) make a quorum?
 bool quorum_agrees(const struct electorate *e, const bool *yes);
 // The latest time at which a quorum had spoken, given when each voter spoke last; INT64_MAX where

@@ -44,11 +44,11 @@ struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t no
     struct rendezvous *r = heap_alloc(sizeof *r);
     r->config = *c;
     r->round = -1;
-    r->min_ms = r->until_at_ms = -1;
+    r->quorate_since_ms = r->lease_counted_ms = -1;
     r->gather_ms = r->note_ms = r->scan_ms = r->now_ms = r->opened_ms = now_ms;
-    r->fence_ms = r->hold_ms = r->round_ms = INT64_MIN / 2;
+    r->not_before_ms = r->backoff_until_ms = r->round_ms = INT64_MIN / 2;
     r->term = 1;
-    r->acting = true;
+    r->confirmed = true;
     return r;
 }
 
@@ -60,23 +60,23 @@ static int this_round(const struct electorate *e) {
 }
 
 struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64_t now_ms,
-                                        const struct rendezvous_past *past) {
+                                        const struct rendezvous_history *history) {
     struct rendezvous *r = rendezvous_open(c, now_ms);
-    r->round = past->facts.attempt;
-    r->restarts = past->facts.restarts;
-    r->crashes = past->facts.crashes;
-    r->fence_ms = past->fence_ms;
-    r->proof_until_ms = past->proof_until_ms;
+    r->round = history->counters.attempt;
+    r->restarts = history->counters.restarts;
+    r->crashes = history->counters.crashes;
+    r->not_before_ms = history->not_before_ms;
+    r->exclusive_until_ms = history->exclusive_until_ms;
     if (r->crashes > 1)
-        r->hold_ms = now_ms + c->backoff_ms * (r->crashes - 1);
-    r->term = past->term;
-    if (past->facts.attempt < 0) // nothing has begun
+        r->backoff_until_ms = now_ms + c->backoff_ms * (r->crashes - 1);
+    r->term = history->term;
+    if (history->counters.attempt < 0) // nothing has begun
         return r;
-    set_reason(r, past->why);
-    rendezvous_lease_take_over(r, past);
-    int before = this_round(past->electorate);
+    set_reason(r, history->why);
+    leader_lease_take_over(r, history);
+    int before = this_round(history->electorate);
     if (before > 0 && !goes_on(r, before - 1))
-        rendezvous_stop(r, now_ms, VERDICT_FAILED, past->why);
+        rendezvous_stop(r, now_ms, VERDICT_FAILED, history->why);
     return r;
 }
 
@@ -153,11 +153,11 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
     m->connection = n->connection;
     m->seq = r->seq++;
     m->heard_ms = now_ms;
-    m->stamp_ms = INT64_MIN / 2;
+    m->acked_ms = INT64_MIN / 2;
     m->group_rank = -1;
     if (n->last_round > r->round && r->phase == PHASE_GATHER)
         r->round = n->last_round; // numbers name folders: none is used twice
-    rendezvous_lease_join(r, m);
+    leader_lease_join(r, m);
     r->slots[at] = m;
     r->incarnations[at] = m->incarnation;
     r->member_count++;
@@ -185,12 +185,12 @@ static void start_round(struct rendezvous *r) {
         if (m && !is_ready(r, m)) {
             rendezvous_lose(r, m, "it is silent");
         } else if (m) {
-            m->in_round |= rendezvous_lease_votes(r, m);
+            m->in_round |= leader_lease_votes(r, m);
             all[count++] = m;
         }
     }
-    count = rendezvous_order_choose(all, count, r->config.nodes_max, r->config.incarnation);
-    r->world_size = rendezvous_order_rank(all, count);
+    count = rank_order_choose(all, count, r->config.nodes_max, r->config.incarnation);
+    r->world_size = rank_order_rank(all, count);
     r->active = heap_realloc(r->active, (size_t)count * sizeof *r->active);
     r->active_count = count;
     for (int i = 0; i < count; i++) {
@@ -201,7 +201,7 @@ static void start_round(struct rendezvous *r) {
     r->round++;
     r->round_ms = r->now_ms;
     r->phase = PHASE_RUN;
-    rendezvous_lease_start(r);
+    leader_lease_start(r);
     rendezvous_push(r, ACTION_START);
 }
 
@@ -223,7 +223,7 @@ static void end_run(struct rendezvous *r, enum rendezvous_verdict verdict) {
 static void begin_gather(struct rendezvous *r) {
     r->phase = PHASE_GATHER;
     r->gather_ms = r->note_ms = r->now_ms;
-    r->min_ms = -1;
+    r->quorate_since_ms = -1;
 }
 
 void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
@@ -264,8 +264,8 @@ void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict
 // A member goes. Whether its workers may still run decides about the fence.
 static void drop(struct rendezvous *r, struct rendezvous_member *m) {
     bool running = m->state == MEMBER_ACTIVE || m->state == MEMBER_STOPPING;
-    if (running && m->heard_ms + r->config.lease_ms > r->fence_ms)
-        r->fence_ms = m->heard_ms + r->config.lease_ms;
+    if (running && m->heard_ms + r->config.lease_ms > r->not_before_ms)
+        r->not_before_ms = m->heard_ms + r->config.lease_ms;
     if (m->group_rank >= 0 && m->group_rank < r->active_count && r->active[m->group_rank] == m->id)
         r->active[m->group_rank] = -1;
     r->slots[m->id] = NULL;
@@ -316,7 +316,7 @@ void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *
     r->now_ms = now_ms;
     m->leaving = memcpy(heap_alloc(strlen(why) + 1), why, strlen(why));
     if (m->state == MEMBER_WAITING || m->state == MEMBER_DONE) {
-        rendezvous_lease_left(r, m);
+        leader_lease_left(r, m);
         rendezvous_lost(r, now_ms, id, why);
         return;
     }
@@ -341,7 +341,7 @@ void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round,
     m->state = MEMBER_WAITING;
     m->store_port = store_port;
     if (m->leaving) {
-        rendezvous_lease_left(r, m);
+        leader_lease_left(r, m);
         rendezvous_lost(r, now_ms, id, "it left");
     } else {
         rendezvous_settle(r);
@@ -384,7 +384,7 @@ static void settle_gather(struct rendezvous *r) {
     // ten thousand nodes a hundred million looks.
     int ready = r->member_count < c->nodes_min ? 0 : ready_count(r);
     if (ready < c->nodes_min) {
-        r->min_ms = -1;
+        r->quorate_since_ms = -1;
         if (r->now_ms - r->gather_ms < gather_limit(r))
             return;
         char text[RENDEZVOUS_REASON_BYTES_MAX];
@@ -394,12 +394,12 @@ static void settle_gather(struct rendezvous *r) {
         rendezvous_begin_stop(r, VERDICT_FAILED, false, text);
         return;
     }
-    if (r->min_ms < 0)
-        r->min_ms = r->now_ms;
+    if (r->quorate_since_ms < 0)
+        r->quorate_since_ms = r->now_ms;
     bool own = c->incarnation == 0 || rendezvous_find(r, c->incarnation);
     bool all = ready >= c->nodes_max || (c->nodes_expected > 0 && ready >= c->nodes_expected);
-    if (own && r->now_ms >= r->fence_ms && r->now_ms >= r->hold_ms &&
-        (all || r->now_ms - r->min_ms >= last_call(r)) && rendezvous_lease_may_start(r))
+    if (own && r->now_ms >= r->not_before_ms && r->now_ms >= r->backoff_until_ms &&
+        (all || r->now_ms - r->quorate_since_ms >= last_call(r)) && leader_lease_may_start(r))
         start_round(r);
 }
 
@@ -452,7 +452,7 @@ void rendezvous_tick(struct rendezvous *r, int64_t now_ms) {
     r->now_ms = now_ms;
     if (r->phase == PHASE_OVER)
         return;
-    rendezvous_lease_tick(r);
+    leader_lease_tick(r);
     if (r->deposed)
         return;
     if (now_ms - r->scan_ms >= r->config.silent_ms_max / SCANS_PER_SILENCE) {
@@ -476,7 +476,7 @@ static void earlier(int64_t *at, int64_t candidate) {
 int64_t rendezvous_deadline(const struct rendezvous *r) {
     if (r->phase == PHASE_OVER || r->deposed)
         return INT64_MAX;
-    int64_t at = rendezvous_lease_deadline(r);
+    int64_t at = leader_lease_deadline(r);
     if (r->member_count > 0)
         earlier(&at, r->scan_ms + r->config.silent_ms_max / SCANS_PER_SILENCE);
     if (r->phase == PHASE_STOP)
@@ -484,11 +484,12 @@ int64_t rendezvous_deadline(const struct rendezvous *r) {
     if (r->phase != PHASE_GATHER)
         return at;
     earlier(&at, r->note_ms + r->config.note_ms);
-    if (r->min_ms < 0)
+    if (r->quorate_since_ms < 0)
         earlier(&at, r->gather_ms + gather_limit(r));
-    else if (r->now_ms < r->fence_ms || r->now_ms < r->hold_ms)
-        earlier(&at, r->fence_ms > r->hold_ms ? r->fence_ms : r->hold_ms);
+    else if (r->now_ms < r->not_before_ms || r->now_ms < r->backoff_until_ms)
+        earlier(&at,
+                r->not_before_ms > r->backoff_until_ms ? r->not_before_ms : r->backoff_until_ms);
     else
-        earlier(&at, r->min_ms + last_call(r));
+        earlier(&at, r->quorate_since_ms + last_call(r));
     return at;
 }

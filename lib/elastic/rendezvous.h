@@ -45,7 +45,7 @@ enum {
     RENDEZVOUS_REASON_BYTES_MAX = 512,
     RENDEZVOUS_MEMBERS_MAX = 16384,
     RENDEZVOUS_ROLES_MAX = 64,
-    RENDEZVOUS_CUT_BYTES_MAX = 128,
+    RENDEZVOUS_DISCONNECT_BYTES_MAX = 128,
     RENDEZVOUS_BLAME_MS = 500, // between a failure and the last word of the node that caused it
 };
 
@@ -82,13 +82,13 @@ struct rendezvous_resume { // what a returning one says
     int64_t incarnation, session, connection;
 };
 
-struct rendezvous_past {    // of a run whose coordinator was lost
-    int64_t term;           // of the new one
-    int64_t fence_ms;       // no round before
-    int64_t proof_until_ms; // until then no other round can have begun; 0: unknown
-    struct election_facts facts;
+struct rendezvous_history {     // of a run whose coordinator was lost
+    int64_t term;               // of the new one
+    int64_t not_before_ms;      // no round before
+    int64_t exclusive_until_ms; // until then no other round can have begun; 0: unknown
+    struct election_counters counters;
     const struct electorate *electorate;
-    const struct election_place *places; // of its voters
+    const struct election_peer *peers; // of its voters
     const char *why; // in one line, for the reason of the next round or of the end
 };
 
@@ -107,8 +107,9 @@ struct rendezvous_member {
     char role[RENDEZVOUS_ROLE_BYTES_MAX];
     int node_rank, port, store_port, nproc;
     int64_t incarnation, session, connection, seq, heard_ms;
-    int64_t stamp_ms;                   // the last word that it is known to have heard
-    char cut[RENDEZVOUS_CUT_BYTES_MAX]; // why its connection broke; "": it has one
+    int64_t acked_ms; // the last word that it is known to have heard
+    char disconnect_reason[RENDEZVOUS_DISCONNECT_BYTES_MAX]; // why its connection broke; "": it has
+                                                             // one
     char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
     bool in_round; // of the current or last round
     bool coordinates;
@@ -128,12 +129,12 @@ enum rendezvous_action_kind {
     ACTION_STOP,    // tell every stopping member: reason, final (tentative: unless it is excused)
     ACTION_EXCUSED, // of the failure that stopped the round a loss was the cause: reason. The run
                     // goes on
-    ACTION_CUT,     // id's connection broke: ask its host whether the agent is still there; now and
-                    // then again. counted: for the first time
-    ACTION_PROBE,   // the same for the voter of that number, which has not joined
-    ACTION_LOST,    // id is lost (silent for silent_ms); its connection can be closed
-    ACTION_LEFT,    // id left on its own
-    ACTION_OVER,    // the run is over: verdict, reason; tell every member
+    ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent is still there;
+                         // now and then again. counted: for the first time
+    ACTION_PROBE,    // the same for the voter of that number, which has not joined
+    ACTION_LOST,     // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,     // id left on its own
+    ACTION_OVER,     // the run is over: verdict, reason; tell every member
     ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
 };
 
@@ -152,7 +153,7 @@ struct rendezvous;
 struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms);
 // Goes on with a run that another agent has coordinated until now.
 struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64_t now_ms,
-                                        const struct rendezvous_past *past);
+                                        const struct rendezvous_history *history);
 void rendezvous_close(struct rendezvous *r);
 
 // ERR_BUSY: may be tried again later (the node rank is taken by an agent that is still alive);
@@ -161,13 +162,13 @@ int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvou
                     struct err *e);
 // The following ignore what does not fit: an unknown id, another round.
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
-// A beat: it has heard what was sent at stamp_ms (0: nothing yet), and knows of that round. Returns
+// A beat: it has heard what was sent at acked_ms (0: nothing yet), and knows of that round. Returns
 // how long its workers may live, counted from when it sent this beat.
-int64_t rendezvous_beat(struct rendezvous *r, int64_t now_ms, int id, int64_t stamp_ms,
-                        int64_t round_term, int round);
-int64_t rendezvous_left_ms(struct rendezvous *r); // of the right to coordinate
+int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64_t acked_ms,
+                             int64_t round_term, int round);
+int64_t rendezvous_lease_left_ms(struct rendezvous *r); // of the right to coordinate
 // Its connection broke. Without a port to ask at, and when it is leaving, it is lost at once.
-void rendezvous_cut(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+void rendezvous_disconnected(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 // It goes on with another connection. ERR_NOT_FOUND: there is no such session (any more), or the
 // request is older than the connection that it has.
 int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
@@ -175,8 +176,8 @@ int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezv
 // The host of a member that is cut says that no such agent is there (dead), or the agent itself
 // that it has another coordinator. Its vote is not needed any more if it is dead (election.c:
 // proof).
-void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
-                       const char *why);
+void rendezvous_process_dead(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
+                             const char *why);
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
 void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);
@@ -199,7 +200,7 @@ const char *rendezvous_reason(const struct rendezvous *r); // of the last stop o
 int rendezvous_round(const struct rendezvous *r);          // 0 is the first; -1 before it
 int rendezvous_restarts(const struct rendezvous *r);
 int64_t rendezvous_term(const struct rendezvous *r);
-void rendezvous_facts(const struct rendezvous *r, struct election_facts *out);
+void rendezvous_counters(const struct rendezvous *r, struct election_counters *out);
 const struct electorate *rendezvous_electorate(const struct rendezvous *r);
 int rendezvous_world_size(const struct rendezvous *r);
 int rendezvous_member_count(const struct rendezvous *r);

@@ -28,17 +28,17 @@ bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_me
     return !own && r->now_ms - m->heard_ms > r->config.silent_ms_max;
 }
 
-void rendezvous_cut(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
+void rendezvous_disconnected(struct rendezvous *r, int64_t now_ms, int id, const char *why) {
     struct rendezvous_member *m = rendezvous_slot(r, id);
-    if (!m || m->cut[0])
+    if (!m || m->disconnect_reason[0])
         return;
     if (m->leaving || m->port <= 0 || m->session == 0) {
         rendezvous_lost(r, now_ms, id, why);
         return;
     }
     r->now_ms = now_ms;
-    snprintf(m->cut, sizeof m->cut, "its connection broke: %.80s", why);
-    struct rendezvous_action *a = rendezvous_push(r, ACTION_CUT);
+    snprintf(m->disconnect_reason, sizeof m->disconnect_reason, "its connection broke: %.80s", why);
+    struct rendezvous_action *a = rendezvous_push(r, ACTION_DISCONNECTED);
     a->id = id;
     a->counted = true;
     snprintf(a->reason, sizeof a->reason, "%s", why);
@@ -54,20 +54,22 @@ int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezv
     r->now_ms = now_ms;
     m->connection = x->connection;
     m->heard_ms = now_ms;
-    m->cut[0] = '\0';
+    m->disconnect_reason[0] = '\0';
     *id = m->id;
     rendezvous_settle(r);
     return 0;
 }
 
-void rendezvous_nobody(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
-                       const char *why) {
+void rendezvous_process_dead(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
+                             const char *why) {
     struct rendezvous_member *m = rendezvous_find(r, incarnation);
-    if (dead && (!m || m->cut[0])) { // a late word about one that is connected again is nothing
+    if (dead &&
+        (!m ||
+         m->disconnect_reason[0])) { // a late word about one that is connected again is nothing
         r->now_ms = now_ms;
-        rendezvous_lease_dead(r, incarnation);
+        leader_lease_dead(r, incarnation);
     }
-    if (m && m->cut[0])
+    if (m && m->disconnect_reason[0])
         rendezvous_lost(r, now_ms, m->id, why);
 }
 
@@ -79,11 +81,11 @@ void rendezvous_scan(struct rendezvous *r) {
             continue;
         bool stuck = m->state == MEMBER_STOPPING && r->now_ms - r->stop_ms > r->config.stop_ms_max;
         if (rendezvous_is_silent(r, m))
-            rendezvous_lose(r, m, m->cut[0] ? m->cut : "it is silent");
+            rendezvous_lose(r, m, m->disconnect_reason[0] ? m->disconnect_reason : "it is silent");
         else if (stuck)
             rendezvous_lose(r, m, "it did not stop its workers in time");
-        else if (m->cut[0])
-            rendezvous_push(r, ACTION_CUT)->id = m->id;
+        else if (m->disconnect_reason[0])
+            rendezvous_push(r, ACTION_DISCONNECTED)->id = m->id;
     }
-    rendezvous_lease_probe(r);
+    leader_lease_probe(r);
 }

@@ -36,10 +36,10 @@ const struct electorate *rendezvous_electorate(const struct rendezvous *r) {
 }
 // A failure that a loss may still excuse is not told: of what agents know, the highest count lives
 // on under the next coordinator.
-void rendezvous_facts(const struct rendezvous *r, struct election_facts *out) {
+void rendezvous_counters(const struct rendezvous *r, struct election_counters *out) {
     bool open = r->blame.open;
-    *out = (struct election_facts){r->round, open ? r->blame.restarts : r->restarts,
-                                   open ? r->blame.crashes : r->crashes};
+    *out = (struct election_counters){r->round, open ? r->blame.restarts : r->restarts,
+                                      open ? r->blame.crashes : r->crashes};
 }
 int rendezvous_world_size(const struct rendezvous *r) {
     return r->world_size;

@@ -11,7 +11,7 @@ static bool note_crash(struct rendezvous *r) {
     bool soon = c->crash_ms > 0 && r->now_ms - r->round_ms < c->crash_ms;
     r->crashes = soon ? r->crashes + 1 : 0;
     if (r->crashes > 1)
-        r->hold_ms = r->now_ms + c->backoff_ms * (r->crashes - 1);
+        r->backoff_until_ms = r->now_ms + c->backoff_ms * (r->crashes - 1);
     return soon && r->crashes >= c->crashes_max;
 }
 
@@ -24,7 +24,7 @@ void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, 
     r->blame.open = true;
     r->blame.restarts = r->restarts;
     r->blame.crashes = r->crashes;
-    r->blame.hold_ms = r->hold_ms;
+    r->blame.backoff_until_ms = r->backoff_until_ms;
     bool again = r->restarts < r->config.max_restarts;
     if (again && note_crash(r)) {
         snprintf(text, sizeof text, "crash loop: %d times in a row within %lld s; the last: %.300s",
@@ -44,7 +44,7 @@ void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
     r->blame.open = false;
     r->restarts = r->blame.restarts;
     r->crashes = r->blame.crashes;
-    r->hold_ms = r->blame.hold_ms;
+    r->backoff_until_ms = r->blame.backoff_until_ms;
     r->verdict_next = verdict;
     snprintf(r->reason, sizeof r->reason, "%s", why);
     if (verdict == VERDICT_NONE) {

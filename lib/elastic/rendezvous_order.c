@@ -46,7 +46,7 @@ static int *role_slot(struct role_count *roles, int *count, const char *role) {
     return &roles[(*count)++].count;
 }
 
-int rendezvous_order_rank(struct rendezvous_member **chosen, int count) {
+int rank_order_rank(struct rendezvous_member **chosen, int count) {
     struct role_count roles[RENDEZVOUS_ROLES_MAX];
     int role_kinds = 0, world = 0;
     for (int i = 0; i < count; i++) {
@@ -64,8 +64,7 @@ int rendezvous_order_rank(struct rendezvous_member **chosen, int count) {
     return world;
 }
 
-int rendezvous_order_choose(struct rendezvous_member **all, int count, int places,
-                            int64_t coordinates) {
+int rank_order_choose(struct rendezvous_member **all, int count, int places, int64_t coordinates) {
     for (int i = 0; i < count; i++)
         all[i]->coordinates = coordinates != 0 && all[i]->incarnation == coordinates;
     qsort(all, (size_t)count, sizeof(void *), order_of_places);

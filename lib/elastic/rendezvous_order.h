@@ -8,9 +8,8 @@
 // Puts those who take part in front, in rank order, and returns their number (at most places).
 // When there are more nodes than places, the one of that incarnation (it coordinates) comes first,
 // then those of the last round.
-int rendezvous_order_choose(struct rendezvous_member **all, int count, int places,
-                            int64_t coordinates);
+int rank_order_choose(struct rendezvous_member **all, int count, int places, int64_t coordinates);
 // Gives group ranks, ranks and role ranks; returns the world size.
-int rendezvous_order_rank(struct rendezvous_member **chosen, int count);
+int rank_order_rank(struct rendezvous_member **chosen, int count);
 
 #endif

@@ -12,21 +12,23 @@ struct rendezvous {
     enum rendezvous_phase phase;
     enum rendezvous_verdict verdict, verdict_next; // next: what STOP leads to, if final
     int round, restarts, world_size;
-    int64_t gather_ms, min_ms, fence_ms, stop_ms, note_ms, scan_ms, now_ms; // min_ms -1: not yet
-    int64_t round_ms, hold_ms; // when the round began; nothing starts before hold_ms (back-off)
-    int crashes;               // rounds in a row that failed soon after their start
+    int64_t gather_ms, quorate_since_ms, not_before_ms, stop_ms, note_ms, scan_ms,
+        now_ms; // quorate_since_ms -1: not yet
+    int64_t round_ms,
+        backoff_until_ms; // when the round began; nothing starts before backoff_until_ms (back-off)
+    int crashes;          // rounds in a row that failed soon after their start
     struct {
         bool open; // a failure stopped the round; what was before it:
         int restarts, crashes;
-        int64_t hold_ms;
+        int64_t backoff_until_ms;
     } blame;
     int64_t seq;
     int64_t term;
-    struct electorate electorate;    // of the round, or of the last one
-    struct rendezvous_voter *voters; // by index in it
-    int64_t until_ms, until_at_ms;   // when the right to coordinate ends, as of when
-    int64_t opened_ms, proof_until_ms;
-    bool acting, deposed; // it has had a quorum since it was opened; it has stepped down
+    struct electorate electorate;           // of the round, or of the last one
+    struct rendezvous_voter *voters;        // by index in it
+    int64_t lease_end_ms, lease_counted_ms; // when the right to coordinate ends, as of when
+    int64_t opened_ms, exclusive_until_ms;
+    bool confirmed, deposed; // it has had a quorum since it was opened; it has stepped down
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
     struct rendezvous_member **slots;
     int64_t *incarnations; // of the members in slots; 0: none there
@@ -38,23 +40,23 @@ struct rendezvous {
 };
 
 struct rendezvous_voter {
-    int64_t stamp_ms, heard_ms; // the last word that it is known to have heard; its own last word
-    bool knows, left;           // of this round; it has left in good order
-    bool gone, died;            // its host says so: before it joined, or while it was bound
+    int64_t acked_ms, heard_ms; // the last word that it is known to have heard; its own last word
+    bool knows_round, left;     // of this round; it has left in good order
+    bool reported_dead, died_in_lease; // its host says so: before it joined, or while it was bound
 };
 
 // rendezvous_lease.c
-void rendezvous_lease_take_over(struct rendezvous *r, const struct rendezvous_past *past);
-void rendezvous_lease_start(struct rendezvous *r); // a round has begun
-void rendezvous_lease_join(struct rendezvous *r, struct rendezvous_member *m);
-bool rendezvous_lease_votes(const struct rendezvous *r, const struct rendezvous_member *m);
-bool rendezvous_lease_holds(struct rendezvous *r);     // may coordinate now
-bool rendezvous_lease_may_start(struct rendezvous *r); // a round may begin now
-void rendezvous_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
-void rendezvous_lease_dead(struct rendezvous *r, int64_t incarnation); // its host says so, now
-void rendezvous_lease_probe(struct rendezvous *r); // asks for voters that have not joined
-void rendezvous_lease_tick(struct rendezvous *r);  // steps down in time
-int64_t rendezvous_lease_deadline(const struct rendezvous *r);
+void leader_lease_take_over(struct rendezvous *r, const struct rendezvous_history *history);
+void leader_lease_start(struct rendezvous *r); // a round has begun
+void leader_lease_join(struct rendezvous *r, struct rendezvous_member *m);
+bool leader_lease_votes(const struct rendezvous *r, const struct rendezvous_member *m);
+bool leader_lease_holds(struct rendezvous *r);     // may coordinate now
+bool leader_lease_may_start(struct rendezvous *r); // a round may begin now
+void leader_lease_left(struct rendezvous *r, const struct rendezvous_member *m);
+void leader_lease_dead(struct rendezvous *r, int64_t incarnation); // its host says so, now
+void leader_lease_probe(struct rendezvous *r); // asks for voters that have not joined
+void leader_lease_tick(struct rendezvous *r);  // steps down in time
+int64_t leader_lease_deadline(const struct rendezvous *r);
 
 // rendezvous_cut.c
 struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t incarnation);

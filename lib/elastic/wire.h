@@ -70,8 +70,8 @@ struct wire_failure { // one worker that ended badly
     NUM(incarnation) NUM(port) NUM(store_port) NUM(nproc) NUM(group_rank) NUM(group_world)         \
     NUM(rank) NUM(world_size) NUM(role_rank) NUM(role_world) NUM(master_port) NUM(present)         \
     NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members)                     \
-    NUM(term) NUM(round_term) NUM(holder) NUM(holder_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
-    NUM(crashes) NUM(kind) NUM(granted) NUM(stranger) NUM(age_ms) NUM(leader_term) NUM(leader)     \
+    NUM(term) NUM(round_term) NUM(tie_breaker) NUM(tie_breaker_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
+    NUM(crashes) NUM(kind) NUM(granted) NUM(unaffiliated) NUM(age_ms) NUM(leader_term) NUM(leader)     \
     NUM(attempt) NUM(session) NUM(connection) NUM(taken)                                           \
     TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)             \
     TEXT(master_addr)
@@ -98,8 +98,8 @@ enum wire_field {
     X(WIRE_JOIN, F(incarnation), F(name), F(node_rank), F(address), F(port), F(store_port),        \
       F(nproc), F(role), F(round), F(term), F(connection)) /* > */                                 \
     X(WIRE_JOINED, F(present), F(expected), F(name), F(term), F(incarnation), F(attempt),          \
-      F(restarts), F(crashes), F(round_term), F(round), F(holder), F(holder_last), F(committed),   \
-      F(members), F(nodes), F(session))                                 /* < */                    \
+      F(restarts), F(crashes), F(round_term), F(round), F(tie_breaker), F(tie_breaker_last),       \
+      F(committed), F(members), F(nodes), F(session))                   /* < */                    \
     X(WIRE_RESUME, F(incarnation), F(session), F(connection), F(taken)) /* > */                    \
     X(WIRE_RESUMED, F(incarnation), F(taken))                           /* < */                    \
     X(WIRE_BEAT, F(seq), F(stamp), F(left_ms), F(round_term), F(round), F(committed),              \
@@ -107,8 +107,8 @@ enum wire_field {
     X(WIRE_WAITING, F(present), F(expected), F(reason)) /* < */                                    \
     X(WIRE_ROUND, F(round), F(restarts), F(max_restarts), F(group_rank), F(group_world), F(rank),  \
       F(world_size), F(role_rank), F(role_world), F(master_addr), F(master_port), F(reason),       \
-      F(left_ms), F(crashes), F(round_term), F(holder), F(holder_last), F(committed), F(members),  \
-      F(nodes))                           /* < */                                                  \
+      F(left_ms), F(crashes), F(round_term), F(tie_breaker), F(tie_breaker_last), F(committed),    \
+      F(members), F(nodes))               /* < */                                                  \
     X(WIRE_ALLOW, F(round), F(nodes))     /* < */                                                  \
     X(WIRE_FAILED, F(round), F(failures)) /* > */                                                  \
     X(WIRE_DONE, F(round))                /* > */                                                  \
@@ -121,8 +121,8 @@ enum wire_field {
     X(WIRE_FINISH, F(state), F(restarts), F(round), F(reason), F(failures)) /* < */                \
     X(WIRE_ASK, F(kind), F(term), F(round_term), F(round), F(incarnation), F(name), F(address),    \
       F(port)) /* >> */                                                                            \
-    X(WIRE_ANSWER, F(kind), F(seq), F(term), F(granted), F(stranger), F(incarnation), F(age_ms),   \
-      F(leader_term), F(leader), F(name), F(address), F(port), F(attempt), F(restarts),            \
+    X(WIRE_ANSWER, F(kind), F(seq), F(term), F(granted), F(unaffiliated), F(incarnation),          \
+      F(age_ms), F(leader_term), F(leader), F(name), F(address), F(port), F(attempt), F(restarts), \
       F(crashes)) /* and back */
 
 enum wire_type {

@@ -16,15 +16,15 @@ static void node_start(struct world *w, int at) {
     struct node *n = &w->nodes[at];
     struct election_config c = {.silent_ms_max = SILENT_MS,
                                 .lease_ms = w->mutation == MUTATION_VOTE_AT_ONCE ? 0 : LEASE_MS,
-                                .ask_ms = 100,
-                                .ask_ms_max = 1000,
+                                .request_ms = 100,
+                                .request_ms_max = 1000,
                                 .stagger_ms = 200,
-                                .patience_ms = 600,
+                                .election_timeout_ms = 600,
                                 .connect_ms_max = 3000,
                                 .join_ms_max = END_MS,
                                 .give_up_ms = END_MS,
-                                .founds = at == 0,
-                                .founds_at_once = false};
+                                .may_bootstrap = at == 0,
+                                .bootstrap_at_once = false};
     char name[16];
     c.incarnation = n->incarnation = ++w->incarnation;
     n->up = true;
@@ -103,11 +103,11 @@ static void send_beat(struct world *w, int at) {
 // ---- and what it does when that breaks ----
 
 // Another connection. Requests of the last tries may still be on their way.
-static void try_resume(struct world *w, int at, const struct election_place *leader) {
+static void try_resume(struct world *w, int at, const struct election_peer *leader) {
     struct node *n = &w->nodes[at];
     struct message m = {.kind = TO_RESUME,
                         .taken = n->side.session.taken,
-                        .place = *leader,
+                        .peer = *leader,
                         .resume = {n->incarnation, n->side.session.id, ++n->connections}};
     n->conn = ++w->conn;
     say(w, at, &m);

@@ -29,13 +29,13 @@ static void send_electorate(struct world *w, int at, int id, enum kind kind) {
     struct message m = {.kind = kind,
                         .term = rendezvous_term(n->r),
                         .round = rendezvous_round(n->r),
-                        .left = rendezvous_left_ms(n->r),
+                        .left = rendezvous_lease_left_ms(n->r),
                         .rank = x->rank,
                         .session = x->session};
     if (w->mutation == MUTATION_NO_LEASE)
         m.left = LEASE_MS;
     quorum_copy(&m.electorate, rendezvous_electorate(n->r));
-    rendezvous_facts(n->r, &m.facts);
+    rendezvous_counters(n->r, &m.counters);
     post_member(w, at, id, &m);
 }
 
@@ -54,29 +54,29 @@ static void stop_coordinating(struct world *w, int at, enum kind how) {
             post_member(w, at, id, &m);
         }
     forget_members(n);
-    struct election_facts facts;
+    struct election_counters counters;
     if (n->r) {
-        rendezvous_facts(n->r, &facts);
-        election_facts(&n->election, &facts);
+        rendezvous_counters(n->r, &counters);
+        election_merge_counters(&n->election, &counters);
     }
     rendezvous_close(n->r);
     n->r = NULL;
 }
 
 static void take_electorate(struct world *w, int at, struct message *m) {
-    struct election_place places[2 * NODES] = {0};
+    struct election_peer peers[2 * NODES] = {0};
     struct node *n = &w->nodes[at];
     if (w->mutation == MUTATION_NO_LAST_ROUND)
         m->electorate.committed = true;
     for (int i = 0; i < m->electorate.count; i++) {
-        places[i].incarnation = m->electorate.voters[i].incarnation;
+        peers[i].incarnation = m->electorate.voters[i].incarnation;
         for (int k = 0; k < NODES; k++)
-            if (w->nodes[k].incarnation == places[i].incarnation)
-                places[i].port = k;
+            if (w->nodes[k].incarnation == peers[i].incarnation)
+                peers[i].port = k;
     }
-    election_facts(&n->election, &m->facts);
-    election_round(&n->election, clock_of(w, n), &m->electorate, places, m->electorate.count,
-                   m->electorate.count);
+    election_merge_counters(&n->election, &m->counters);
+    election_set_electorate(&n->election, clock_of(w, n), &m->electorate, peers,
+                            m->electorate.count, m->electorate.count);
 }
 
 // The coordinator's own election knows of the round before anybody else does.
@@ -84,7 +84,7 @@ static void on_start(struct world *w, int at) {
     struct node *n = &w->nodes[at];
     struct message own = {0};
     quorum_copy(&own.electorate, rendezvous_electorate(n->r));
-    rendezvous_facts(n->r, &own.facts);
+    rendezvous_counters(n->r, &own.counters);
     take_electorate(w, at, &own);
     message_free(&own);
     w->rounds++;
@@ -100,26 +100,26 @@ static void on_start(struct world *w, int at) {
 }
 
 // Is it still there?
-static void ask_place(struct world *w, int at, const struct election_place *place) {
+static void ask_peer(struct world *w, int at, const struct election_peer *peer) {
     struct node *n = &w->nodes[at];
     struct message m = {.kind = ASKED,
                         .from = at,
-                        .to = place->port,
-                        .to_incarnation = place->incarnation,
-                        .place = *place,
-                        .ask = {.kind = ASK_QUERY,
-                                .term = n->election.term,
-                                .from = {.incarnation = n->incarnation, .port = at}}};
+                        .to = peer->port,
+                        .to_incarnation = peer->incarnation,
+                        .peer = *peer,
+                        .request = {.kind = REQUEST_STATUS,
+                                    .term = n->election.term,
+                                    .from = {.incarnation = n->incarnation, .port = at}}};
     post(w, &m);
 }
 
 static void ask_member(struct world *w, int at, const struct rendezvous_member *x) {
-    struct election_place place = {0};
+    struct election_peer peer = {0};
     if (!x)
         return;
-    place.incarnation = x->incarnation;
-    place.port = w->nodes[at].nodes[x->id];
-    ask_place(w, at, &place);
+    peer.incarnation = x->incarnation;
+    peer.port = w->nodes[at].nodes[x->id];
+    ask_peer(w, at, &peer);
 }
 
 static void carry_out(struct world *w, int at, const struct rendezvous_action *a) {
@@ -132,7 +132,7 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
         const struct rendezvous_member *x = rendezvous_member(n->r, id);
         struct message m = {.round = rendezvous_round(n->r), .final = a->final && !a->tentative};
         m.kind = a->kind == ACTION_OVER ? FROM_OVER : FROM_STOP;
-        rendezvous_facts(n->r, &m.facts);
+        rendezvous_counters(n->r, &m.counters);
         if (x &&
             (a->kind == ACTION_OVER || (a->kind == ACTION_STOP && x->state == MEMBER_STOPPING)))
             post_member(w, at, id, &m);
@@ -144,10 +144,10 @@ static void carry_out(struct world *w, int at, const struct rendezvous_action *a
         n->conns[a->id] = 0;
         w->lost++;
     }
-    if (a->kind == ACTION_CUT)
+    if (a->kind == ACTION_DISCONNECTED)
         ask_member(w, at, rendezvous_member(n->r, a->id));
     if (a->kind == ACTION_PROBE)
-        ask_place(w, at, &n->election.places[a->id]);
+        ask_peer(w, at, &n->election.peers[a->id]);
 }
 
 static void rendezvous_pump(struct world *w, int at) {
@@ -156,7 +156,7 @@ static void rendezvous_pump(struct world *w, int at) {
     while (n->r && rendezvous_next(n->r, &a)) {
         if (a.kind == ACTION_STEP_DOWN && w->mutation != MUTATION_NO_LEASE) {
             stop_coordinating(w, at, FROM_DROPPED);
-            election_lost(&n->election, clock_of(w, n));
+            election_leader_lost(&n->election, clock_of(w, n));
             close_conn(w, at, TO_BYE);
         } else {
             carry_out(w, at, &a);
@@ -169,23 +169,24 @@ static void take_over(struct world *w, int at, const struct election_action *a) 
     struct rendezvous_config c = w->config;
     c.incarnation = n->incarnation;
     int64_t *other = &w->terms[a->term % 4096];
-    if (a->facts.attempt < 0) // nobody of an earlier group is alive
+    if (a->counters.attempt < 0) // nobody of an earlier group is alive
         memset(w->terms, 0, sizeof w->terms);
-    if (a->facts.attempt >= 0 && *other && *other != n->incarnation)
+    if (a->counters.attempt >= 0 && *other && *other != n->incarnation)
         w->broken = "two coordinators in one term";
     *other = n->incarnation;
     forget_members(n);
     int64_t now = clock_of(w, n);
-    struct rendezvous_past past = {.term = a->term,
-                                   .fence_ms = w->mutation == MUTATION_NO_FENCE ? now : a->fence_ms,
-                                   .proof_until_ms = a->proof_until_ms,
-                                   .facts = a->facts,
-                                   .electorate = &n->election.electorate,
-                                   .why = "the coordinator was lost"};
+    struct rendezvous_history history = {
+        .term = a->term,
+        .not_before_ms = w->mutation == MUTATION_NO_FENCE ? now : a->not_before_ms,
+        .exclusive_until_ms = a->exclusive_until_ms,
+        .counters = a->counters,
+        .electorate = &n->election.electorate,
+        .why = "the coordinator was lost"};
     w->take_overs += a->term > 1;
     for (int i = 0; i < n->election.electorate.count; i++)
-        w->buried += n->election.electorate.voters[i].dead && n->election.gone[i];
-    n->r = rendezvous_take_over(&c, now, &past);
+        w->buried += n->election.electorate.voters[i].dead && n->election.reported_dead[i];
+    n->r = rendezvous_take_over(&c, now, &history);
     n->leads_ms = now;
     connect_to(w, at, at);
 }
@@ -226,7 +227,7 @@ static void take_beat(struct world *w, int at, int id, const struct message *m) 
     const struct electorate *e = rendezvous_electorate(n->r);
     int64_t now = clock_of(w, n);
     side_acked(w, &n->sides[id], m->taken);
-    int64_t left = rendezvous_beat(n->r, now, id, m->stamp, m->round_term, m->round);
+    int64_t left = rendezvous_heartbeat(n->r, now, id, m->stamp, m->round_term, m->round);
     n->leads_ms = now + left;
     struct message r = {.kind = FROM_ACK,
                         .sent = m->sent,
@@ -275,7 +276,7 @@ static void take_closed(struct world *w, int at, int id) {
     if (w->mutation == MUTATION_NO_RESUME)
         rendezvous_lost(n->r, clock_of(w, n), id, "closed");
     else
-        rendezvous_cut(n->r, clock_of(w, n), id, "closed");
+        rendezvous_disconnected(n->r, clock_of(w, n), id, "closed");
 }
 
 static void at_coordinator(struct world *w, int at, const struct message *m) {

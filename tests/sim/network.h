@@ -95,7 +95,7 @@ static void answer_for_nobody(struct world *w, const struct message *m) {
                         .to = m->from,
                         .conn = m->conn,
                         .to_incarnation = m->from_incarnation};
-    r.place = m->place;
+    r.peer = m->peer;
     post(w, &r);
 }
 

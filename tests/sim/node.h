@@ -8,8 +8,8 @@
 
 static void node_pump(struct world *w, int at);
 
-static struct election_place place_of(const struct world *w, int at) {
-    struct election_place p = {.incarnation = w->nodes[at].incarnation, .port = at};
+static struct election_peer peer_of(const struct world *w, int at) {
+    struct election_peer p = {.incarnation = w->nodes[at].incarnation, .port = at};
     snprintf(p.name, sizeof p.name, "n%d", at);
     return p;
 }
@@ -21,7 +21,7 @@ static void lose(struct world *w, int at) {
     if (n->r)
         stop_coordinating(w, at, FROM_DROPPED);
     close_conn(w, at, TO_BYE);
-    election_lost(&n->election, clock_of(w, n));
+    election_leader_lost(&n->election, clock_of(w, n));
     if (n->workers == WORKERS_RUN) {
         n->workers = WORKERS_STOPPING;
         n->stop_at = clock_of(w, n) + between(w, 1, 400);
@@ -30,18 +30,18 @@ static void lose(struct world *w, int at) {
     if (n->workers == WORKERS_DONE)
         n->workers = WORKERS_NONE;
     if (w->mutation == MUTATION_SILENCE_IS_PROOF) {
-        n->election.word_ms = clock_of(w, n);
-        election_nobody(&n->election, clock_of(w, n), &n->election.leader);
+        n->election.acked_ms = clock_of(w, n);
+        election_process_dead(&n->election, clock_of(w, n), &n->election.leader);
     }
 }
 
 static void take_joined(struct world *w, int at, struct message *m) {
     struct node *n = &w->nodes[at];
-    struct election_place leader = place_of(w, m->from);
+    struct election_peer leader = peer_of(w, m->from);
     leader.incarnation = m->from_incarnation;
-    if (!election_join(&n->election, clock_of(w, n), n->join_sent, m->term, &leader)) {
+    if (!election_joined(&n->election, clock_of(w, n), n->join_sent, m->term, &leader)) {
         close_conn(w, at, TO_BYE);
-        election_lost(&n->election, clock_of(w, n));
+        election_leader_lost(&n->election, clock_of(w, n));
         return;
     }
     n->joined = true;
@@ -62,9 +62,9 @@ static void take_round(struct world *w, int at, struct message *m) {
     if (!n->joined)
         return;
     take_electorate(w, at, m);
-    election_word(&n->election, now, 0, m->left);
+    election_heartbeat_acked(&n->election, now, 0, m->left);
     send_beat(w, at);
-    n->lease_ms = election_lease(&n->election);
+    n->lease_ms = election_lease_end(&n->election);
     if (now >= n->lease_ms) { // news from before a long silence
         lose(w, at);
         return;
@@ -85,17 +85,17 @@ static void take_ack(struct world *w, struct node *n, const struct message *m) {
         return;
     n->stamp = m->stamp;
     side_acked(w, &n->side, m->taken);
-    election_word(e, now, n->sent[m->sent % 16], m->left);
-    election_word_of_round(e, m->round_term, m->round, m->committed);
+    election_heartbeat_acked(e, now, n->sent[m->sent % 16], m->left);
+    election_leader_round(e, m->round_term, m->round, m->committed);
     if (runs(n) && !n->round_failed)
-        n->lease_ms = election_lease(e);
+        n->lease_ms = election_lease_end(e);
 }
 
 static void take_stop(struct world *w, int at, const struct message *m) {
     struct node *n = &w->nodes[at];
     if (!n->joined || m->round != n->round)
         return;
-    election_facts(&n->election, &m->facts);
+    election_merge_counters(&n->election, &m->counters);
     n->round_failed = true;
     if (n->workers == WORKERS_RUN) {
         n->workers = WORKERS_STOPPING;
@@ -113,18 +113,19 @@ static void take_question(struct world *w, int at, const struct message *m) {
                         .from = at,
                         .to = m->from,
                         .to_incarnation = m->from_incarnation,
-                        .place = m->place};
-    struct election_ask ask = m->ask;
-    election_asked(&n->election, clock_of(w, n), &ask, &r.answer);
+                        .peer = m->peer};
+    struct election_request request = m->request;
+    election_requested(&n->election, clock_of(w, n), &request, &r.response);
     post(w, &r);
 }
 
 static void take_answer(struct world *w, struct node *n, const struct message *m) {
-    bool follows = m->answer.leader_term != 0 && m->answer.leader.incarnation == n->incarnation;
-    election_told(&n->election, clock_of(w, n), &m->place, &m->answer);
-    bool dead = m->answer.incarnation != m->place.incarnation;
-    if (n->r && (dead || !follows) && m->place.incarnation != 0)
-        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, dead, "it has gone its way");
+    bool follows = m->response.leader_term != 0 && m->response.leader.incarnation == n->incarnation;
+    election_answered(&n->election, clock_of(w, n), &m->peer, &m->response);
+    bool dead = m->response.incarnation != m->peer.incarnation;
+    if (n->r && (dead || !follows) && m->peer.incarnation != 0)
+        rendezvous_process_dead(n->r, clock_of(w, n), m->peer.incarnation, dead,
+                                "it has gone its way");
 }
 
 // Nobody has that port any more: of the coordinator that is a proof.
@@ -134,14 +135,14 @@ static void take_nobody(struct world *w, int at, const struct message *m) {
         lose(w, at);
     if (n->r) {
         const struct electorate *e = rendezvous_electorate(n->r);
-        int voter = quorum_find(e, m->place.incarnation);
+        int voter = quorum_find(e, m->peer.incarnation);
         bool counted = voter >= 0 && !e->voters[voter].dead;
-        rendezvous_nobody(n->r, clock_of(w, n), m->place.incarnation, true, "dead");
+        rendezvous_process_dead(n->r, clock_of(w, n), m->peer.incarnation, true, "dead");
         w->buried += counted && e->voters[voter].dead;
     }
-    bool before = n->election.proof_ms != 0;
-    election_nobody(&n->election, clock_of(w, n), &m->place);
-    w->proofs += !before && n->election.proof_ms != 0;
+    bool before = n->election.leader_dead_ms != 0;
+    election_process_dead(&n->election, clock_of(w, n), &m->peer);
+    w->proofs += !before && n->election.leader_dead_ms != 0;
 }
 
 // Its connection is gone, and perhaps the coordinator.
@@ -153,9 +154,9 @@ static void take_cut(struct world *w, int at) {
     }
     n->conn = 0;
     n->side.session.cut = true;
-    election_cut(&n->election, clock_of(w, n));
+    election_disconnected(&n->election, clock_of(w, n));
     if (w->mutation == MUTATION_CUT_IS_PROOF)
-        election_nobody(&n->election, clock_of(w, n), &n->election.leader);
+        election_process_dead(&n->election, clock_of(w, n), &n->election.leader);
 }
 
 static void at_member(struct world *w, int at, struct message *m) {
@@ -202,16 +203,16 @@ static void node_pump(struct world *w, int at) {
     while (n->up && election_next(&n->election, &a)) {
         struct message m = {.kind = ASKED,
                             .from = at,
-                            .to = a.place.port,
-                            .to_incarnation = a.place.incarnation,
-                            .ask = a.ask,
-                            .place = a.place};
+                            .to = a.peer.port,
+                            .to_incarnation = a.peer.incarnation,
+                            .request = a.request,
+                            .peer = a.peer};
         switch (a.kind) {
-        case ELECTION_ASK: post(w, &m); break;
-        case ELECTION_CONNECT: connect_to(w, at, a.place.port); break;
+        case ELECTION_SEND_REQUEST: post(w, &m); break;
+        case ELECTION_CONNECT: connect_to(w, at, a.peer.port); break;
         case ELECTION_TAKE_OVER: take_over(w, at, &a); break;
-        case ELECTION_RESUME: try_resume(w, at, &a.place); break;
-        case ELECTION_LOST: lose(w, at); break;
+        case ELECTION_RESUME: try_resume(w, at, &a.peer); break;
+        case ELECTION_LEADER_LOST: lose(w, at); break;
         default: break;
         }
         rendezvous_pump(w, at);

@@ -87,10 +87,10 @@ struct message {
     int round, rank, final;
     bool committed;
     struct electorate electorate; // owned
-    struct election_facts facts;
-    struct election_ask ask;
-    struct election_answer answer;
-    struct election_place place; // of ASKED, and back
+    struct election_counters counters;
+    struct election_request request;
+    struct election_response response;
+    struct election_peer peer; // of ASKED, and back
 };
 
 struct side { // one end of a session, and what the world counts to check it

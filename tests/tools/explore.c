@@ -150,8 +150,8 @@ static uint64_t hash_state(const struct world *w) {
     uint64_t h = 14695981039346656037u;
     int64_t newest = 0;
     for (int at = 0; at < x.nodes; at++)
-        if (w->nodes[at].up && w->nodes[at].election.term_seen > newest)
-            newest = w->nodes[at].election.term_seen;
+        if (w->nodes[at].up && w->nodes[at].election.highest_term > newest)
+            newest = w->nodes[at].election.highest_term;
     for (int at = 0; at < x.nodes; at++) {
         const struct node *n = &w->nodes[at];
         const struct election *e = &n->election;
@@ -160,16 +160,17 @@ static uint64_t hash_state(const struct world *w) {
             mix(&h, w->cut[at][i]);
         if (!n->up)
             continue;
-        mix(&h, e->state * 64 + e->stage * 8 + e->may_stand * 4 + e->cut * 2 + (e->proof_ms > 0));
-        mix(&h, newest - e->term_seen < 4 ? newest - e->term_seen : 4);
-        mix(&h, e->term_seen - e->term < 4 ? e->term_seen - e->term : 4);
-        mix(&h, node_of(w, e->leader.incarnation) * 16 + node_of(w, e->voted));
+        mix(&h, e->state * 64 + e->stage * 8 + e->may_stand * 4 + e->disconnected * 2 +
+                    (e->leader_dead_ms > 0));
+        mix(&h, newest - e->highest_term < 4 ? newest - e->highest_term : 4);
+        mix(&h, e->highest_term - e->term < 4 ? e->highest_term - e->term : 4);
+        mix(&h, node_of(w, e->leader.incarnation) * 16 + node_of(w, e->voted_for));
         mix(&h, n->joined * 4 + n->joining * 2 + n->side.session.cut);
         for (int i = 0; i < e->electorate.count; i++)
             mix(&h, node_of(w, e->electorate.voters[i].incarnation) * 16 +
                         e->electorate.voters[i].rounds * 4 + e->electorate.voters[i].dead * 2 +
-                        e->gone[i]);
-        mix(&h, e->electorate.committed * 16 + node_of(w, e->electorate.holder));
+                        e->reported_dead[i]);
+        mix(&h, e->electorate.committed * 16 + node_of(w, e->electorate.tie_breaker));
         mix(&h, n->r ? 1 + (int)rendezvous_phase(n->r) : 0);
         if (n->r)
             mix(&h, rendezvous_member_count(n->r) * 64 + rendezvous_active_count(n->r) * 2 +

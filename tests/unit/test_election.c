@@ -48,31 +48,32 @@ static void before_vote(struct election *e, enum before before) {
     else
         follow_and_lose(e, 2, 3, 1, before == PROVEN);
     if (before == VOTED)
-        ok(ask(e, T + LEASE, ASK_VOTE, 5, 3).granted, "it votes");
+        ok(ask(e, T + LEASE, REQUEST_VOTE, 5, 3).granted, "it votes");
 }
 
 static void test_votes(void) {
     for (size_t i = 0; i < sizeof votes / sizeof *votes; i++) {
         struct election e;
-        struct election_ask q = {.term = votes[i].term,
-                                 .round_term = votes[i].round_term,
-                                 .round = votes[i].round,
-                                 .from = place(votes[i].from)};
-        struct election_answer a;
+        struct election_request q = {.term = votes[i].term,
+                                     .round_term = votes[i].round_term,
+                                     .round = votes[i].round,
+                                     .from = peer(votes[i].from)};
+        struct election_response a;
         before_vote(&e, votes[i].before);
-        int64_t term = e.term, seen = e.term_seen, voted = e.voted, voted_ms = e.voted_ms;
-        q.kind = ASK_PREVOTE;
-        election_asked(&e, T + votes[i].age, &q, &a);
+        int64_t term = e.term, seen = e.highest_term, voted = e.voted_for, voted_ms = e.voted_ms;
+        q.kind = REQUEST_PREVOTE;
+        election_requested(&e, T + votes[i].age, &q, &a);
         ok(a.granted == votes[i].prevote, "%s: %s", votes[i].rule,
            votes[i].prevote ? "it would vote" : "it would not vote");
-        ok(e.term == term && e.term_seen == seen && e.voted == voted && e.voted_ms == voted_ms,
+        ok(e.term == term && e.highest_term == seen && e.voted_for == voted &&
+               e.voted_ms == voted_ms,
            "%s: and is bound to nothing", votes[i].rule);
-        q.kind = ASK_VOTE;
-        election_asked(&e, T + votes[i].age, &q, &a);
+        q.kind = REQUEST_VOTE;
+        election_requested(&e, T + votes[i].age, &q, &a);
         ok(a.granted == votes[i].vote, "%s: %s", votes[i].rule,
            votes[i].vote ? "it votes" : "it does not vote");
         ok(e.term == (a.granted ? votes[i].term : term) &&
-               e.voted == (a.granted ? votes[i].from : voted),
+               e.voted_for == (a.granted ? votes[i].from : voted),
            "%s: %s", votes[i].rule, a.granted ? "for that one" : "its vote stays what it was");
         election_close(&e);
     }
@@ -82,13 +83,14 @@ static void test_votes(void) {
 static void test_votes_while_standing(void) {
     struct election e;
     follow_and_lose(&e, 2, 3, 1, false);
-    is_int(when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE), T + LEASE, "a stand-in asks");
-    ok(ask(&e, T + LEASE, ASK_VOTE, 2, 3).granted, "and votes for another one that is further");
-    tell(&e, T + LEASE + 1, 3, ASK_PREVOTE, true, LEASE);
-    tell(&e, T + LEASE + 1, 3, ASK_VOTE, true, LEASE);
+    is_int(when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE), T + LEASE,
+           "a stand-in asks");
+    ok(ask(&e, T + LEASE, REQUEST_VOTE, 2, 3).granted, "and votes for another one that is further");
+    tell(&e, T + LEASE + 1, 3, REQUEST_PREVOTE, true, LEASE);
+    tell(&e, T + LEASE + 1, 3, REQUEST_VOTE, true, LEASE);
     drain(&e);
-    ok(asks[ASK_VOTE] == 0 && count[ELECTION_TAKE_OVER] == 0, "then it does not go on itself");
-    int64_t again = when(&e, T + LEASE + 3 * PATIENCE, ELECTION_ASK, ASK_PREVOTE);
+    ok(asks[REQUEST_VOTE] == 0 && count[ELECTION_TAKE_OVER] == 0, "then it does not go on itself");
+    int64_t again = when(&e, T + LEASE + 3 * PATIENCE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     ok(again >= T + LEASE + PATIENCE, "before that one has had time to win");
     election_close(&e);
 }
@@ -96,23 +98,23 @@ static void test_votes_while_standing(void) {
 static void test_answers(void) {
     struct election e;
     follow(&e, 2, 3, 1);
-    struct election_answer a = ask(&e, T + 40, ASK_QUERY, 0, 3);
+    struct election_response a = ask(&e, T + 40, REQUEST_STATUS, 0, 3);
     ok(a.leader_term == TERM && a.leader.incarnation == 1 && a.leader.port == 29401,
        "a follower says whom it follows");
-    ok(a.age_ms == 40 && a.incarnation == 2 && a.facts.attempt == ROUND && !a.stranger,
+    ok(a.age_ms == 40 && a.incarnation == 2 && a.counters.attempt == ROUND && !a.unaffiliated,
        "when it heard that one, who it is and which rounds there were");
-    election_lost(&e, T + SILENT);
-    a = ask(&e, T + SILENT, ASK_QUERY, 7, 3);
+    election_leader_lost(&e, T + SILENT);
+    a = ask(&e, T + SILENT, REQUEST_STATUS, 7, 3);
     ok(a.leader_term == 0 && a.term == 7, "without a coordinator it names none, but the last term");
     drain(&e);
-    ask(&e, T + SILENT, ASK_LEAD, 6, 3);
+    ask(&e, T + SILENT, REQUEST_ANNOUNCE, 6, 3);
     drain(&e);
-    ok(count[ELECTION_CONNECT] == 1 && last[ELECTION_CONNECT].place.incarnation == 3,
+    ok(count[ELECTION_CONNECT] == 1 && last[ELECTION_CONNECT].peer.incarnation == 3,
        "it joins who tells that it won");
     election_close(&e);
     follow_and_lose(&e, 2, 3, 1, false);
-    ask(&e, T + LEASE, ASK_VOTE, 5, 3);
-    ask(&e, T + LEASE, ASK_LEAD, 4, 1);
+    ask(&e, T + LEASE, REQUEST_VOTE, 5, 3);
+    ask(&e, T + LEASE, REQUEST_ANNOUNCE, 4, 1);
     drain(&e);
     is_int(count[ELECTION_CONNECT], 0, "but not in a term before that of its vote");
     election_close(&e);
@@ -133,8 +135,8 @@ static void test_order(void) {
         {"one before the lost coordinator", 1, 3, 3, QUORUM_THIS, 0, 0},
         {"one behind it", 3, 3, 2, QUORUM_THIS, 0, 1},
         {"the one that lost its own office", 1, 3, 1, QUORUM_THIS, 0, 2},
-        {"the last stand-in", ELECTION_STAND_INS_MAX, 18, 1, QUORUM_THIS, 0, 14},
-        {"the node behind it", ELECTION_STAND_INS_MAX + 1, 18, 1, QUORUM_THIS, 0, -1},
+        {"the last stand-in", ELECTION_CANDIDATES_MAX, 18, 1, QUORUM_THIS, 0, 14},
+        {"the node behind it", ELECTION_CANDIDATES_MAX + 1, 18, 1, QUORUM_THIS, 0, -1},
         {"one that does not know all nodes", 2, 3, 1, QUORUM_THIS, 1, -1},
         {"one of the round before only", 3, 3, 1, QUORUM_LAST, 0, -1},
         {"one of no round", 9, 3, 1, QUORUM_THIS, 0, -1},
@@ -144,9 +146,9 @@ static void test_order(void) {
         follow(&e, cases[i].self, cases[i].nodes, cases[i].leader);
         begin_round(&e, cases[i].nodes, cases[i].leader, cases[i].rounds,
                     cases[i].nodes - cases[i].hidden);
-        election_lost(&e, T + SILENT);
+        election_leader_lost(&e, T + SILENT);
         int64_t stands = cases[i].staggers < 0 ? -1 : T + LEASE + cases[i].staggers * STAGGER;
-        is_int(when(&e, T + SILENT + GIVE_UP / 2, ELECTION_ASK, ASK_PREVOTE), stands,
+        is_int(when(&e, T + SILENT + GIVE_UP / 2, ELECTION_SEND_REQUEST, REQUEST_PREVOTE), stands,
                "%s asks for votes %s", cases[i].who, stands < 0 ? "never" : "in its turn");
         election_close(&e);
     }
@@ -155,14 +157,17 @@ static void test_order(void) {
 static void test_cut_off(void) {
     struct election e;
     follow_and_lose(&e, 2, 3, 1, false);
-    ok(when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE) > 0 && asks[ASK_PREVOTE] == 2,
+    ok(when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0 &&
+           asks[REQUEST_PREVOTE] == 2,
        "both others are asked");
-    ok(last[ELECTION_ASK].ask.term == TERM + 1 && last[ELECTION_ASK].ask.from.incarnation == 2 &&
-           last[ELECTION_ASK].ask.round_term == TERM && last[ELECTION_ASK].ask.round == ROUND,
+    ok(last[ELECTION_SEND_REQUEST].request.term == TERM + 1 &&
+           last[ELECTION_SEND_REQUEST].request.from.incarnation == 2 &&
+           last[ELECTION_SEND_REQUEST].request.round_term == TERM &&
+           last[ELECTION_SEND_REQUEST].request.round == ROUND,
        "about the next term, by one that says which round it knows");
-    is_int(when(&e, T + SILENT + GIVE_UP - 1, ELECTION_ASK, ASK_VOTE), -1,
+    is_int(when(&e, T + SILENT + GIVE_UP - 1, ELECTION_SEND_REQUEST, REQUEST_VOTE), -1,
            "one that nobody answers never gets to votes");
-    ok(e.term == TERM && e.term_seen == TERM, "and raises no term");
+    ok(e.term == TERM && e.highest_term == TERM, "and raises no term");
     is_int(when(&e, T + SILENT + GIVE_UP, ELECTION_GIVE_UP, 0), T + SILENT + GIVE_UP,
            "until it gives up");
     election_close(&e);
@@ -200,10 +205,11 @@ static void test_majorities(void) {
         int takes = 0, term = 0;
         for (int64_t until = T + LEASE; until < T + LEASE + PATIENCE - 1 && !takes; until += ASK) {
             when(&e, until, ELECTION_TAKE_OVER, 0);
-            for (int stage = ASK_PREVOTE; stage <= ASK_VOTE && !count[ELECTION_TAKE_OVER];
+            for (int stage = REQUEST_PREVOTE; stage <= REQUEST_VOTE && !count[ELECTION_TAKE_OVER];
                  stage++) {
                 for (int k = 0; k < 4 && majorities[i].yes[k]; k++)
-                    tell(&e, until, majorities[i].yes[k], (enum election_kind)stage, true, LEASE);
+                    tell(&e, until, majorities[i].yes[k], (enum election_request_kind)stage, true,
+                         LEASE);
                 drain(&e);
             }
             takes = count[ELECTION_TAKE_OVER];
@@ -211,8 +217,8 @@ static void test_majorities(void) {
         }
         ok((takes == 1) == majorities[i].wins, "%s: %s", majorities[i].rule,
            majorities[i].wins ? "coordinates" : "does not");
-        ok(majorities[i].wins ? term == TERM + 1 && e.state == ELECTION_LEAD
-                              : e.term == TERM && e.state == ELECTION_LOOK,
+        ok(majorities[i].wins ? term == TERM + 1 && e.state == ELECTION_LEADER
+                              : e.term == TERM && e.state == ELECTION_SEARCHING,
            "%s: in %s", majorities[i].rule, majorities[i].wins ? "the next term" : "no new term");
         election_close(&e);
     }
@@ -220,37 +226,39 @@ static void test_majorities(void) {
 
 static void enter_vote(struct election *e, int nodes) {
     follow_and_lose(e, 2, nodes, 1, false);
-    when(e, T + LEASE, ELECTION_ASK, ASK_PREVOTE);
+    when(e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     for (int i = 3; i <= nodes; i++)
-        tell(e, T + LEASE, i, ASK_PREVOTE, true, LEASE);
+        tell(e, T + LEASE, i, REQUEST_PREVOTE, true, LEASE);
     drain(e);
 }
 
 static void test_counted(void) {
     static const struct {
         const char *what;
-        struct election_answer a;
+        struct election_response a;
         bool counts;
     } cases[] = {
-        {"yes", {.kind = ASK_VOTE, .asked_term = 2, .granted = true, .incarnation = 3}, true},
-        {"no", {.kind = ASK_VOTE, .asked_term = 2, .incarnation = 3}, false},
-        {"yes to the pre-vote", {.kind = ASK_PREVOTE, .granted = true, .incarnation = 3}, false},
+        {"yes", {.kind = REQUEST_VOTE, .request_term = 2, .granted = true, .incarnation = 3}, true},
+        {"no", {.kind = REQUEST_VOTE, .request_term = 2, .incarnation = 3}, false},
+        {"yes to the pre-vote",
+         {.kind = REQUEST_PREVOTE, .granted = true, .incarnation = 3},
+         false},
         {"yes in an old term",
-         {.kind = ASK_VOTE, .asked_term = 1, .granted = true, .incarnation = 3},
+         {.kind = REQUEST_VOTE, .request_term = 1, .granted = true, .incarnation = 3},
          false},
         {"yes in a later one",
-         {.kind = ASK_VOTE, .asked_term = 3, .granted = true, .incarnation = 3},
+         {.kind = REQUEST_VOTE, .request_term = 3, .granted = true, .incarnation = 3},
          false},
         {"yes to a query",
-         {.kind = ASK_QUERY, .asked_term = 2, .granted = true, .incarnation = 3},
+         {.kind = REQUEST_STATUS, .request_term = 2, .granted = true, .incarnation = 3},
          false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
-        struct election_place p = place(3);
+        struct election_peer p = peer(3);
         enter_vote(&e, 3);
-        ok(e.term == 2 && e.voted == 2 && asks[ASK_VOTE] == 2, "it stands in term 2");
-        election_told(&e, T + LEASE, &p, &cases[i].a);
+        ok(e.term == 2 && e.voted_for == 2 && asks[REQUEST_VOTE] == 2, "it stands in term 2");
+        election_answered(&e, T + LEASE, &p, &cases[i].a);
         drain(&e);
         ok((count[ELECTION_TAKE_OVER] == 1) == cases[i].counts, "'%s' %s", cases[i].what,
            cases[i].counts ? "is a vote" : "is none");
@@ -261,21 +269,21 @@ static void test_counted(void) {
 // Who voted in a later term cannot follow this one, and says so whether it stands or not.
 static void test_later_term(void) {
     static const struct {
-        enum election_kind kind;
+        enum election_request_kind kind;
         int64_t term;
         bool ends;
-    } cases[] = {{ASK_QUERY, TERM, false},
-                 {ASK_QUERY, TERM + 1, true},
-                 {ASK_PREVOTE, TERM + 1, false},
-                 {ASK_PREVOTE, TERM + 2, true},
-                 {ASK_LEAD, TERM + 1, false}};
+    } cases[] = {{REQUEST_STATUS, TERM, false},
+                 {REQUEST_STATUS, TERM + 1, true},
+                 {REQUEST_PREVOTE, TERM + 1, false},
+                 {REQUEST_PREVOTE, TERM + 2, true},
+                 {REQUEST_ANNOUNCE, TERM + 1, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
         follow(&e, 1, 2, 1);
         ask(&e, T + 10, cases[i].kind, cases[i].term, 2);
         drain(&e);
-        ok((count[ELECTION_LOST] == 1) == cases[i].ends, "a coordinator of term %d, asked %d in %d",
-           TERM, cases[i].kind, (int)cases[i].term);
+        ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].ends,
+           "a coordinator of term %d, asked %d in %d", TERM, cases[i].kind, (int)cases[i].term);
         election_close(&e);
     }
 }
@@ -283,14 +291,14 @@ static void test_later_term(void) {
 // Others that die while it asks for votes may have elected one of them in the same term.
 static void test_gone_while_standing(void) {
     struct election e;
-    struct election_place three = place(3), four = place(4);
+    struct election_peer three = peer(3), four = peer(4);
     follow_and_lose(&e, 2, 4, 1, true);
-    int64_t now = when(&e, T + LEASE, ELECTION_ASK, ASK_PREVOTE);
-    tell(&e, now, 3, ASK_PREVOTE, true, LEASE);
+    int64_t now = when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
+    tell(&e, now, 3, REQUEST_PREVOTE, true, LEASE);
     drain(&e);
     is_int(e.term, 2, "it stands in term 2");
-    election_nobody(&e, now, &three);
-    election_nobody(&e, now, &four);
+    election_process_dead(&e, now, &three);
+    election_process_dead(&e, now, &four);
     drain(&e);
     ok(count[ELECTION_TAKE_OVER] == 1 && last[ELECTION_TAKE_OVER].term > 2,
        "alone it wins a later one, in which none of the gone can have won");
@@ -305,13 +313,13 @@ static void test_fence(void) {
         int64_t now = T + LEASE + 7, least = ages[i][0] < ages[i][1] ? ages[i][0] : ages[i][1];
         int64_t heard = now - least > T ? now - least : T;
         enter_vote(&e, 5);
-        tell(&e, now, 3, ASK_VOTE, true, ages[i][0]);
-        tell(&e, now, 4, ASK_VOTE, true, ages[i][1]);
+        tell(&e, now, 3, REQUEST_VOTE, true, ages[i][0]);
+        tell(&e, now, 4, REQUEST_VOTE, true, ages[i][1]);
         drain(&e);
-        is_int(last[ELECTION_TAKE_OVER].fence_ms, heard + LEASE + LEASE / 16,
+        is_int(last[ELECTION_TAKE_OVER].not_before_ms, heard + LEASE + LEASE / 16,
                "a lease and a bit after the last one of the voters heard it (%lld and %lld ms ago)",
                (long long)ages[i][0], (long long)ages[i][1]);
-        is_int(asks[ASK_LEAD], 4, "everybody is told");
+        is_int(asks[REQUEST_ANNOUNCE], 4, "everybody is told");
         election_close(&e);
     }
 }
@@ -327,33 +335,33 @@ static void test_fence_of_own_round(void) {
     struct electorate of = {.term = TERM,
                             .round = ROUND + 1,
                             .committed = true,
-                            .holder = 1,
+                            .tie_breaker = 1,
                             .voters = voters,
                             .count = 2};
-    struct election_place places[] = {place(1), place(2)};
-    election_round(&e, late, &of, places, 2, 2);
-    election_lost(&e, late);
+    struct election_peer peers[] = {peer(1), peer(2)};
+    election_set_electorate(&e, late, &of, peers, 2, 2);
+    election_leader_lost(&e, late);
     drain(&e);
     int64_t at = when(&e, late + 2 * LEASE, ELECTION_TAKE_OVER, 0);
     ok(at >= late + LEASE, "it stands again when they are over");
-    ok(last[ELECTION_TAKE_OVER].fence_ms >= late + LEASE, "and starts nothing before that");
+    ok(last[ELECTION_TAKE_OVER].not_before_ms >= late + LEASE, "and starts nothing before that");
     election_close(&e);
 }
 
 static void test_facts(void) {
     struct election e;
-    struct election_facts own = {.attempt = ROUND, .restarts = 2, .crashes = 1};
-    struct election_place p = place(3);
-    struct election_answer a = {.kind = ASK_VOTE,
-                                .asked_term = 2,
-                                .granted = true,
-                                .incarnation = 3,
-                                .facts = {.attempt = 9, .restarts = 1, .crashes = 5}};
+    struct election_counters own = {.attempt = ROUND, .restarts = 2, .crashes = 1};
+    struct election_peer p = peer(3);
+    struct election_response a = {.kind = REQUEST_VOTE,
+                                  .request_term = 2,
+                                  .granted = true,
+                                  .incarnation = 3,
+                                  .counters = {.attempt = 9, .restarts = 1, .crashes = 5}};
     enter_vote(&e, 3);
-    election_facts(&e, &own);
-    election_told(&e, T + LEASE, &p, &a);
+    election_merge_counters(&e, &own);
+    election_answered(&e, T + LEASE, &p, &a);
     drain(&e);
-    const struct election_facts *f = &last[ELECTION_TAKE_OVER].facts;
+    const struct election_counters *f = &last[ELECTION_TAKE_OVER].counters;
     ok(f->attempt == 9 && f->restarts == 2, "the highest counts go on");
     is_int(f->crashes, 1, "crashes are counted since the last restart");
     election_close(&e);
@@ -362,16 +370,17 @@ static void test_facts(void) {
 // Two that stand at the same time, each having lost the other, and halve the votes of 4 and 5.
 static int64_t tie(struct election *e, int i, int64_t now) {
     int64_t term = e->term;
-    tell(e, now, 4, ASK_PREVOTE, true, LEASE);
-    tell(e, now, 5, ASK_PREVOTE, true, LEASE);
+    tell(e, now, 4, REQUEST_PREVOTE, true, LEASE);
+    tell(e, now, 5, REQUEST_PREVOTE, true, LEASE);
     is_int(e->term, term + 1, "each stands in the next term");
-    tell(e, now, 4 + i, ASK_VOTE, true, LEASE);
-    ok(!ask(e, now, ASK_VOTE, e->term, 2 - i).granted, "and votes for no other one in it");
+    tell(e, now, 4 + i, REQUEST_VOTE, true, LEASE);
+    ok(!ask(e, now, REQUEST_VOTE, e->term, 2 - i).granted, "and votes for no other one in it");
     drain(e);
     is_int(count[ELECTION_TAKE_OVER], 0, "nobody wins");
-    int64_t again = when(e, now + 2 * LEASE, ELECTION_ASK, ASK_PREVOTE);
+    int64_t again = when(e, now + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     ok(again >= now + PATIENCE, "one that has not lets the other one try for a while");
-    is_int(last[ELECTION_ASK].ask.term, e->term + 1, "then it asks again, about a later term");
+    is_int(last[ELECTION_SEND_REQUEST].request.term, e->term + 1,
+           "then it asks again, about a later term");
     return again;
 }
 
@@ -381,7 +390,7 @@ static void test_tie(void) {
     int64_t at[2];
     for (int i = 0; i < 2; i++) {
         follow_and_lose(&e[i], i + 1, 5, 2 - i, false);
-        at[i] = when(&e[i], T + 2 * LEASE, ELECTION_ASK, ASK_PREVOTE);
+        at[i] = when(&e[i], T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     }
     is_int(at[0], at[1], "both stand at once");
     int ties = 0;

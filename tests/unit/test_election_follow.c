@@ -20,25 +20,25 @@ static void test_lease(void) {
         {"what answers no beat counts from the last one that was", 0, LEASE, T + 1000 + LEASE},
     };
     struct election e;
-    struct election_place p = place(1);
+    struct election_peer p = peer(1);
     open_node(&e, 2, false, false);
-    election_word(&e, T, T, LEASE);
-    ok(election_lease(&e) < 0, "without a coordinator there is no lease");
-    election_join(&e, T + 10, T, TERM, &p);
-    ok(election_lease(&e) < 0, "joining gives none yet");
+    election_heartbeat_acked(&e, T, T, LEASE);
+    ok(election_lease_end(&e) < 0, "without a coordinator there is no lease");
+    election_joined(&e, T + 10, T, TERM, &p);
+    ok(election_lease_end(&e) < 0, "joining gives none yet");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        election_word(&e, T + 1500, cases[i].sent, cases[i].left);
-        is_int(election_lease(&e), cases[i].lease, "%s", cases[i].what);
+        election_heartbeat_acked(&e, T + 1500, cases[i].sent, cases[i].left);
+        is_int(election_lease_end(&e), cases[i].lease, "%s", cases[i].what);
     }
-    election_join(&e, T + 2000, T + 2000, TERM + 1, &p);
-    ok(election_lease(&e) < 0, "the next coordinator's lease is not that of the last one");
+    election_joined(&e, T + 2000, T + 2000, TERM + 1, &p);
+    ok(election_lease_end(&e) < 0, "the next coordinator's lease is not that of the last one");
     election_close(&e);
     follow(&e, 1, 1, 1);
-    ok(election_lease(&e) == INT64_MAX && election_deadline(&e) == INT64_MAX,
+    ok(election_lease_end(&e) == INT64_MAX && election_deadline(&e) == INT64_MAX,
        "one node alone, which nobody can outvote, needs none");
     election_close(&e);
     follow(&e, 1, 2, 1);
-    is_int(election_lease(&e), T + LEASE, "one of two that coordinates does");
+    is_int(election_lease_end(&e), T + LEASE, "one of two that coordinates does");
     election_close(&e);
 }
 
@@ -48,12 +48,13 @@ static void test_silence(void) {
     is_int(election_deadline(&e), T + SILENT + 1, "it wakes up when the silence is too long");
     election_tick(&e, T + SILENT);
     drain(&e);
-    ok(count[ELECTION_LOST] == 0 && e.state == ELECTION_FOLLOW, "not before");
+    ok(count[ELECTION_LEADER_LOST] == 0 && e.state == ELECTION_FOLLOWER, "not before");
     election_tick(&e, T + SILENT + 1);
     drain(&e);
-    ok(count[ELECTION_LOST] == 1 && !last[ELECTION_LOST].gone && e.state == ELECTION_LOOK,
+    ok(count[ELECTION_LEADER_LOST] == 1 && !last[ELECTION_LEADER_LOST].dead &&
+           e.state == ELECTION_SEARCHING,
        "then the coordinator is lost, dead or not");
-    is_int(last[ELECTION_LOST].silent_ms, SILENT + 1, "and how long it was silent is told");
+    is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "and how long it was silent is told");
     election_close(&e);
 }
 
@@ -61,12 +62,12 @@ static void test_silence(void) {
 static void test_cut(void) {
     struct election e;
     follow(&e, 2, 3, 1);
-    election_cut(&e, T + 100);
-    election_cut(&e, T + 100);
+    election_disconnected(&e, T + 100);
+    election_disconnected(&e, T + 100);
     drain(&e);
-    ok(count[ELECTION_RESUME] == 1 && last[ELECTION_RESUME].place.incarnation == 1,
+    ok(count[ELECTION_RESUME] == 1 && last[ELECTION_RESUME].peer.incarnation == 1,
        "the session is resumed at once, once, with the same coordinator");
-    ok(e.state == ELECTION_FOLLOW && election_lease(&e) == T + LEASE,
+    ok(e.state == ELECTION_FOLLOWER && election_lease_end(&e) == T + LEASE,
        "which it follows meanwhile; its lease stays what it was");
     int64_t before = T + 100, gap = 0;
     for (int64_t at; (at = when(&e, T + SILENT, ELECTION_RESUME, 0)) > 0; before = at) {
@@ -75,21 +76,21 @@ static void test_cut(void) {
         gap = at - before;
     }
     is_int(gap, SILENT / 5, "at last as seldom as fits into a silence");
-    is_int(when(&e, T + 2 * SILENT, ELECTION_LOST, 0), T + SILENT + 1,
+    is_int(when(&e, T + 2 * SILENT, ELECTION_LEADER_LOST, 0), T + SILENT + 1,
            "until the coordinator has been silent for too long");
     election_resumed(&e, T + SILENT + 2);
-    ok(e.state == ELECTION_LOOK, "what comes back then is too late");
+    ok(e.state == ELECTION_SEARCHING, "what comes back then is too late");
     election_close(&e);
     follow(&e, 2, 3, 1);
-    election_cut(&e, T + SILENT);
+    election_disconnected(&e, T + SILENT);
     election_resumed(&e, T + SILENT);
     drain(&e);
     is_int(when(&e, T + 2 * SILENT, ELECTION_RESUME, 0), -1, "resumed, it tries no more");
-    ok(e.state == ELECTION_FOLLOW && election_deadline(&e) == T + 2 * SILENT + 1,
+    ok(e.state == ELECTION_FOLLOWER && election_deadline(&e) == T + 2 * SILENT + 1,
        "and has heard its coordinator");
     election_close(&e);
     follow(&e, 1, 3, 1);
-    election_cut(&e, T);
+    election_disconnected(&e, T);
     drain(&e);
     is_int(count[ELECTION_RESUME], 0, "a coordinator has nobody to resume with");
     election_close(&e);
@@ -114,21 +115,21 @@ static void test_proof(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
-        struct election_place leader = place(1), p = place(cases[i].node);
+        struct election_peer leader = peer(1), p = peer(cases[i].node);
         open_node(&e, 2, false, false);
-        election_join(&e, T - 5, T - 5, TERM, &leader);
+        election_joined(&e, T - 5, T - 5, TERM, &leader);
         begin_round(&e, 2, 1, QUORUM_THIS, 2);
-        election_word(&e, T, cases[i].sent, LEASE);
-        election_word_of_round(&e, cases[i].round_term, cases[i].round, true);
-        election_lost(&e, cases[i].at);
-        election_nobody(&e, cases[i].at, &p);
-        ok((e.proof_ms > 0) == cases[i].proof, "%s: %s", cases[i].what,
+        election_heartbeat_acked(&e, T, cases[i].sent, LEASE);
+        election_leader_round(&e, cases[i].round_term, cases[i].round, true);
+        election_leader_lost(&e, cases[i].at);
+        election_process_dead(&e, cases[i].at, &p);
+        ok((e.leader_dead_ms > 0) == cases[i].proof, "%s: %s", cases[i].what,
            cases[i].proof ? "a proof" : "none");
         int64_t took = when(&e, T + LEASE - 1, ELECTION_TAKE_OVER, 0);
         ok((took > 0) == cases[i].proof, "%s: of two the other one %s before the lease is over",
            cases[i].what, cases[i].proof ? "goes on" : "does not go on");
         if (took > 0)
-            is_int(last[ELECTION_TAKE_OVER].fence_ms, took + LEASE + LEASE / 16,
+            is_int(last[ELECTION_TAKE_OVER].not_before_ms, took + LEASE + LEASE / 16,
                    "behind a fence, as the last word may have been one just before the end");
         election_close(&e);
     }
@@ -136,24 +137,26 @@ static void test_proof(void) {
 
 static void test_proof_ways(void) {
     struct election e;
-    struct election_place p = place(1);
-    struct election_answer other = {.incarnation = 77}, same = {.incarnation = 1};
+    struct election_peer p = peer(1);
+    struct election_response other = {.incarnation = 77}, same = {.incarnation = 1};
     follow_and_lose(&e, 2, 2, 1, false);
-    election_told(&e, T + SILENT, &p, &same);
-    ok(e.proof_ms == 0, "it answers itself: it lives");
-    election_told(&e, T + SILENT, &p, &other);
-    ok(e.proof_ms > 0, "another agent answers at its port: it is gone");
+    election_answered(&e, T + SILENT, &p, &same);
+    ok(e.leader_dead_ms == 0, "it answers itself: it lives");
+    election_answered(&e, T + SILENT, &p, &other);
+    ok(e.leader_dead_ms > 0, "another agent answers at its port: it is gone");
     election_close(&e);
     follow(&e, 2, 2, 1);
-    election_nobody(&e, T + 1, &p);
-    ok(e.state == ELECTION_FOLLOW && e.proof_ms == 0, "nothing counts while it is connected");
-    election_cut(&e, T + 2);
-    election_nobody(&e, T + 3, &p);
+    election_process_dead(&e, T + 1, &p);
+    ok(e.state == ELECTION_FOLLOWER && e.leader_dead_ms == 0,
+       "nothing counts while it is connected");
+    election_disconnected(&e, T + 2);
+    election_process_dead(&e, T + 3, &p);
     drain(&e);
-    ok(count[ELECTION_LOST] == 1 && last[ELECTION_LOST].gone && e.proof_ms == T + 3,
+    ok(count[ELECTION_LEADER_LOST] == 1 && last[ELECTION_LEADER_LOST].dead &&
+           e.leader_dead_ms == T + 3,
        "its host refuses the resumed connection: it died");
-    election_join(&e, T + 9, T + 9, TERM + 1, &p);
-    ok(e.proof_ms == 0, "a proof is against one coordinator, not the next");
+    election_joined(&e, T + 9, T + 9, TERM + 1, &p);
+    ok(e.leader_dead_ms == 0, "a proof is against one coordinator, not the next");
     election_close(&e);
 }
 
@@ -177,24 +180,24 @@ static void test_others_gone(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
-        struct election_place three = place(3), four = place(4);
+        struct election_peer three = peer(3), four = peer(4);
         int64_t took = -1;
         follow_and_lose(&e, 2, 4, 1, cases[i].proof);
         for (int64_t now = T + SILENT; now < T + 3 * LEASE && took < 0; now++) {
             if (now == cases[i].at)
-                election_nobody(&e, now, &three);
+                election_process_dead(&e, now, &three);
             if (now == cases[i].at_last)
-                election_nobody(&e, now, &four);
+                election_process_dead(&e, now, &four);
             if (now >= election_deadline(&e))
                 election_tick(&e, now);
-            if (cases[i].last != NOTHING && e.stage != ASK_QUERY)
+            if (cases[i].last != NOTHING && e.stage != REQUEST_STATUS)
                 tell(&e, now, 4, e.stage, cases[i].last == VOTES, SILENT);
             drain(&e);
             took = count[ELECTION_TAKE_OVER] ? now : -1;
         }
         ok((took >= 0) == cases[i].goes_on, "%s", cases[i].what);
         if (took >= 0 && cases[i].last == NOTHING)
-            ok(e.term > TERM + 64 && last[ELECTION_TAKE_OVER].proof_until_ms == T + LEASE,
+            ok(e.term > TERM + 64 && last[ELECTION_TAKE_OVER].exclusive_until_ms == T + LEASE,
                "in a term that no dead node can have voted in");
         election_close(&e);
     }
@@ -203,16 +206,17 @@ static void test_others_gone(void) {
 // One that came later has no vote, and does not stand in the way of a new group.
 static void test_forgets(void) {
     struct election e;
-    struct election_place p = place(1), q = place(2);
+    struct election_peer p = peer(1), q = peer(2);
     open_node(&e, 3, true, false);
-    election_join(&e, T, T, TERM, &p);
+    election_joined(&e, T, T, TERM, &p);
     begin_round(&e, 2, 1, QUORUM_THIS, 2);
-    election_lost(&e, T + SILENT);
-    election_nobody(&e, T + SILENT, &p);
-    ok(!ask(&e, T + SILENT, ASK_QUERY, 0, 4).stranger, "one of the round may live");
-    election_nobody(&e, T + 5 * LEASE, &q);
-    struct election_answer a = ask(&e, T + 5 * LEASE, ASK_QUERY, 0, 4);
-    ok(a.stranger && a.facts.attempt == -1, "nobody of the round lives: it knows of no group");
+    election_leader_lost(&e, T + SILENT);
+    election_process_dead(&e, T + SILENT, &p);
+    ok(!ask(&e, T + SILENT, REQUEST_STATUS, 0, 4).unaffiliated, "one of the round may live");
+    election_process_dead(&e, T + 5 * LEASE, &q);
+    struct election_response a = ask(&e, T + 5 * LEASE, REQUEST_STATUS, 0, 4);
+    ok(a.unaffiliated && a.counters.attempt == -1,
+       "nobody of the round lives: it knows of no group");
     election_tick(&e, T + 5 * LEASE);
     drain(&e);
     is_int(count[ELECTION_TAKE_OVER], 1, "and founds one, if that is its part");
@@ -223,35 +227,35 @@ static void test_forgets(void) {
 static void test_old_coordinator(void) {
     static const struct {
         const char *what;
-        enum election_kind kind;
+        enum election_request_kind kind;
         int64_t term;
         bool steps_down;
     } cases[] = {
-        {"one that has voted in a later term", ASK_QUERY, TERM + 1, true},
-        {"one of its own term", ASK_QUERY, TERM, false},
-        {"one that knows no term", ASK_QUERY, 0, false},
-        {"one that only would like to stand", ASK_PREVOTE, TERM + 1, false},
-        {"one with a term that cannot be", ASK_QUERY, INT64_MAX, false},
+        {"one that has voted in a later term", REQUEST_STATUS, TERM + 1, true},
+        {"one of its own term", REQUEST_STATUS, TERM, false},
+        {"one that knows no term", REQUEST_STATUS, 0, false},
+        {"one that only would like to stand", REQUEST_PREVOTE, TERM + 1, false},
+        {"one with a term that cannot be", REQUEST_STATUS, INT64_MAX, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
         follow(&e, 1, 3, 1);
-        struct election_answer a = ask(&e, T + 5, cases[i].kind, cases[i].term, 2);
+        struct election_response a = ask(&e, T + 5, cases[i].kind, cases[i].term, 2);
         drain(&e);
-        ok((count[ELECTION_LOST] == 1) == cases[i].steps_down, "it %s for %s",
+        ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].steps_down, "it %s for %s",
            cases[i].steps_down ? "steps down" : "goes on", cases[i].what);
         is_int(a.leader_term, cases[i].steps_down ? 0 : TERM, "and says so");
         election_close(&e);
     }
     struct election e;
-    struct election_place old = place(1), new = place(2);
+    struct election_peer old = peer(1), new = peer(2);
     follow(&e, 3, 3, 2);
-    ok(election_join(&e, T, T, TERM + 3, &new), "it joins a later term");
-    ok(!election_join(&e, T, T, TERM + 2, &old) && e.leader.incarnation == 2,
+    ok(election_joined(&e, T, T, TERM + 3, &new), "it joins a later term");
+    ok(!election_joined(&e, T, T, TERM + 2, &old) && e.leader.incarnation == 2,
        "and none before that again");
-    election_lost(&e, T + 1);
-    ok(!election_join(&e, T + 2, T + 2, TERM + 2, &old), "not when that one is lost either");
-    ok(!election_join(&e, T + 2, T + 2, INT64_MAX, &old) && e.term == TERM + 3,
+    election_leader_lost(&e, T + 1);
+    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old), "not when that one is lost either");
+    ok(!election_joined(&e, T + 2, T + 2, INT64_MAX, &old) && e.term == TERM + 3,
        "nor one that cannot be");
     election_close(&e);
 }
@@ -275,18 +279,18 @@ static void test_news(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
-        struct election_place p = place(cases[i].from), lost = place(1);
-        struct election_answer a = {.incarnation = cases[i].from,
-                                    .leader_term = cases[i].leader_term,
-                                    .leader = place(cases[i].leader)};
+        struct election_peer p = peer(cases[i].from), lost = peer(1);
+        struct election_response a = {.incarnation = cases[i].from,
+                                      .leader_term = cases[i].leader_term,
+                                      .leader = peer(cases[i].leader)};
         follow(&e, 4, 4, 2);
-        election_join(&e, T, T, LATER, &lost);
-        election_lost(&e, T + SILENT);
-        election_told(&e, T + SILENT, &p, &a);
+        election_joined(&e, T, T, LATER, &lost);
+        election_leader_lost(&e, T + SILENT);
+        election_answered(&e, T + SILENT, &p, &a);
         drain(&e);
         ok(count[ELECTION_CONNECT] == cases[i].joins, "%s: %s", cases[i].what,
            cases[i].joins ? "it joins" : "it looks on");
-        election_told(&e, T + SILENT + PATIENCE - 1, &p, &a);
+        election_answered(&e, T + SILENT + PATIENCE - 1, &p, &a);
         drain(&e);
         is_int(count[ELECTION_CONNECT], 0, "and does nothing twice before that had time to answer");
         election_close(&e);
@@ -297,44 +301,44 @@ static void test_news(void) {
 
 static void test_founding(void) {
     struct election e;
-    struct election_place seeds[] = {place(0), place(0)};
-    struct election_answer stranger = {.incarnation = 2, .stranger = true, .term = 4};
+    struct election_peer seeds[] = {peer(0), peer(0)};
+    struct election_response stranger = {.incarnation = 2, .unaffiliated = true, .term = 4};
     seeds[0].port = 7001;
     seeds[1].port = 7002;
     open_node(&e, 1, true, true);
     is_int(when(&e, T, ELECTION_TAKE_OVER, 0), T, "one that founds at once does");
-    ok(last[ELECTION_TAKE_OVER].term == 1 && last[ELECTION_TAKE_OVER].fence_ms == T,
+    ok(last[ELECTION_TAKE_OVER].term == 1 && last[ELECTION_TAKE_OVER].not_before_ms == T,
        "in term 1, and nothing can be running");
     election_close(&e);
     open_node(&e, 1, true, false);
     for (int i = 0; i < 2; i++)
         election_seed(&e, seeds[i].address, seeds[i].port);
     is_int(when(&e, T + JOIN / 2, ELECTION_TAKE_OVER, 0), -1, "else nobody's silence is enough");
-    election_told(&e, T + JOIN / 2, &seeds[0], &stranger);
+    election_answered(&e, T + JOIN / 2, &seeds[0], &stranger);
     is_int(when(&e, T + JOIN * 3 / 4, ELECTION_TAKE_OVER, 0), -1, "one seed's word neither");
-    election_nobody(&e, T + JOIN * 3 / 4, &seeds[1]);
+    election_process_dead(&e, T + JOIN * 3 / 4, &seeds[1]);
     ok(when(&e, T + JOIN, ELECTION_TAKE_OVER, 0) > 0,
        "one knows of no group, and the other one is nobody: it founds");
     is_int(last[ELECTION_TAKE_OVER].term, 5, "in a term after all that it has heard of");
     election_close(&e);
     open_node(&e, 1, true, false);
     election_seed(&e, seeds[0].address, seeds[0].port);
-    election_told(&e, T, &seeds[0], &stranger);
-    stranger.stranger = false;
-    election_told(&e, T, &seeds[0], &stranger);
+    election_answered(&e, T, &seeds[0], &stranger);
+    stranger.unaffiliated = false;
+    election_answered(&e, T, &seeds[0], &stranger);
     is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1, "a seed may take its word back");
     election_close(&e);
     open_node(&e, 1, true, false);
     election_seed(&e, seeds[0].address, seeds[0].port);
     election_seed(&e, seeds[1].address, seeds[1].port);
-    election_seed_same(&e);
-    election_nobody(&e, T, &seeds[1]);
+    election_seed_alias(&e);
+    election_process_dead(&e, T, &seeds[1]);
     is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), T,
            "of a seed with two addresses one is enough");
     election_close(&e);
     open_node(&e, 1, true, true);
-    struct election_facts facts = {0};
-    election_facts(&e, &facts);
+    struct election_counters counters = {0};
+    election_merge_counters(&e, &counters);
     is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1, "after a round nobody founds");
     election_close(&e);
 }
@@ -344,12 +348,13 @@ static void test_looking(void) {
     open_node(&e, 2, false, false);
     election_seed(&e, "10.0.0.1", 29401);
     is_int(when(&e, T, ELECTION_CONNECT, 0), T, "the first seed is joined without asking");
-    ok(!ask(&e, T, ASK_QUERY, 0, 3).stranger, "while it does, it knows of a group");
-    is_int(when(&e, T + JOIN, ELECTION_LOST, 0) > T + CONNECT, 1,
+    ok(!ask(&e, T, REQUEST_STATUS, 0, 3).unaffiliated, "while it does, it knows of a group");
+    is_int(when(&e, T + JOIN, ELECTION_LEADER_LOST, 0) > T + CONNECT, 1,
            "no answer for long: it looks on");
-    ok(ask(&e, T + CONNECT, ASK_QUERY, 0, 3).stranger, "as a stranger");
-    int64_t before = e.ask_at_ms, gap = 0;
-    for (int64_t at; (at = when(&e, T + JOIN - 1, ELECTION_ASK, ASK_QUERY)) > 0; before = at)
+    ok(ask(&e, T + CONNECT, REQUEST_STATUS, 0, 3).unaffiliated, "as a stranger");
+    int64_t before = e.next_request_ms, gap = 0;
+    for (int64_t at; (at = when(&e, T + JOIN - 1, ELECTION_SEND_REQUEST, REQUEST_STATUS)) > 0;
+         before = at)
         gap = at - before;
     is_int(gap, ASK_MAX * 16 / 10, "asking less and less often");
     is_int(when(&e, T + 2 * JOIN, ELECTION_GIVE_UP, 0) >= T + JOIN, 1, "and gives up in the end");
@@ -360,10 +365,10 @@ static void test_looking(void) {
     follow(&e, 17, 18, 1);
     election_seed(&e, "10.0.0.1", 29401);
     election_seed(&e, "10.0.9.9", 29401);
-    election_lost(&e, T + SILENT);
+    election_leader_lost(&e, T + SILENT);
     election_tick(&e, T + SILENT);
     drain(&e);
-    is_int(asks[ASK_QUERY], ELECTION_STAND_INS_MAX + 1,
+    is_int(asks[REQUEST_STATUS], ELECTION_CANDIDATES_MAX + 1,
            "in a group the stand-ins are asked, and seeds that are none of them");
     election_close(&e);
 }
@@ -374,31 +379,32 @@ static void test_hostile(void) {
     static const int64_t odd[] = {INT64_MIN, -1, 0, INT64_MAX / 2, INT64_MAX};
     enum { ODD = sizeof odd / sizeof *odd };
     struct election e;
-    struct election_place other = place(3);
+    struct election_peer other = peer(3);
     follow_and_lose(&e, 2, 3, 1, false);
     for (int i = 0; i < ODD * ODD * ODD * 4; i++) {
-        struct election_ask q = {.kind = (enum election_kind)(i % 4),
-                                 .term = odd[i / 4 % ODD],
-                                 .round_term = odd[i / 4 / ODD % ODD],
-                                 .round = (int)odd[i / 4 / ODD / ODD],
-                                 .from = other};
-        struct election_answer r = {.kind = q.kind,
-                                    .asked_term = q.term,
-                                    .term = q.term,
-                                    .granted = true,
-                                    .incarnation = i % 3 ? 3 : odd[i % ODD],
-                                    .leader_term = q.round_term,
-                                    .leader = other},
-                               a;
-        election_asked(&e, T + SILENT + i / ASK, &q, &a);
-        election_told(&e, T + SILENT + i / ASK, &other, &r);
+        struct election_request q = {.kind = (enum election_request_kind)(i % 4),
+                                     .term = odd[i / 4 % ODD],
+                                     .round_term = odd[i / 4 / ODD % ODD],
+                                     .round = (int)odd[i / 4 / ODD / ODD],
+                                     .from = other};
+        struct election_response r = {.kind = q.kind,
+                                      .request_term = q.term,
+                                      .term = q.term,
+                                      .granted = true,
+                                      .incarnation = i % 3 ? 3 : odd[i % ODD],
+                                      .leader_term = q.round_term,
+                                      .leader = other},
+                                 a;
+        election_requested(&e, T + SILENT + i / ASK, &q, &a);
+        election_answered(&e, T + SILENT + i / ASK, &other, &r);
     }
     drain(&e);
-    ok(e.state == ELECTION_LOOK && e.term == TERM && e.term_seen == TERM && e.voted == 1,
+    ok(e.state == ELECTION_SEARCHING && e.term == TERM && e.highest_term == TERM &&
+           e.voted_for == 1,
        "odd questions and answers neither elect anybody nor use up the terms");
     is_int(count[ELECTION_TAKE_OVER], 0, "nor is this one elected by them");
-    ok(when(&e, T + 2 * LEASE, ELECTION_ASK, ASK_PREVOTE) > 0 &&
-           last[ELECTION_ASK].ask.term == TERM + 1,
+    ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0 &&
+           last[ELECTION_SEND_REQUEST].request.term == TERM + 1,
        "and afterwards it asks for votes in the next one");
     election_close(&e);
 }

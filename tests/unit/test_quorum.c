@@ -7,11 +7,11 @@
 enum { VOTERS_MAX = 6 };
 
 // One letter per voter: t of this round, l of the last one, b of both; in upper case it is dead.
-static struct electorate make(struct voter *voters, const char *who, bool committed, int holder,
-                              int holder_last) {
+static struct electorate make(struct voter *voters, const char *who, bool committed, int tie_breaker,
+                              int tie_breaker_last) {
     struct electorate e = {.committed = committed,
-                           .holder = holder + 1,
-                           .holder_last = holder_last + 1,
+                           .tie_breaker = tie_breaker + 1,
+                           .tie_breaker_last = tie_breaker_last + 1,
                            .voters = voters};
     for (; who[e.count]; e.count++) {
         char c = who[e.count];
@@ -29,7 +29,7 @@ static struct electorate make(struct voter *voters, const char *who, bool commit
 static const struct {
     const char *rule, *who;
     bool committed;
-    int holder, holder_last;
+    int tie_breaker, tie_breaker_last;
     const char *yes; // by voter: y or -
     bool agrees;
 } rules[] = {
@@ -60,7 +60,7 @@ static void test_rules(void) {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct voter voters[VOTERS_MAX];
         struct electorate e =
-            make(voters, rules[i].who, rules[i].committed, rules[i].holder, rules[i].holder_last);
+            make(voters, rules[i].who, rules[i].committed, rules[i].tie_breaker, rules[i].tie_breaker_last);
         bool yes[VOTERS_MAX];
         for (int k = 0; k < e.count; k++)
             yes[k] = rules[i].yes[k] == 'y';
@@ -78,7 +78,7 @@ static void test_is_one(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct voter voters[VOTERS_MAX];
         struct electorate e = make(voters, cases[i].who, cases[i].committed, 0, 0);
-        ok(quorum_is_one(&e) == cases[i].one, "%s, %scommitted: %sone node that decides alone",
+        ok(quorum_is_single(&e) == cases[i].one, "%s, %scommitted: %sone node that decides alone",
            cases[i].who, cases[i].committed ? "" : "not ", cases[i].one ? "" : "not ");
     }
 }

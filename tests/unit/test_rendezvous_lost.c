@@ -18,20 +18,20 @@ static void test_cut(void) {
     join_as(r, 0, "a", 11, 101, 1);
     int b = join_as(r, 0, "b", 12, 102, 1);
     ok(did(r, ACTION_START, NULL), "two run");
-    rendezvous_cut(r, 100, b, "reset");
-    ok(did(r, ACTION_CUT, &a) && a.id == b && a.counted, "its host is asked");
+    rendezvous_disconnected(r, 100, b, "reset");
+    ok(did(r, ACTION_DISCONNECTED, &a) && a.id == b && a.counted, "its host is asked");
     is_int(rendezvous_phase(r), PHASE_RUN, "and the round goes on");
     rendezvous_tick(r, 400);
-    ok(did(r, ACTION_CUT, &a) && !a.counted, "asked again");
+    ok(did(r, ACTION_DISCONNECTED, &a) && !a.counted, "asked again");
     is_int(resume(r, 500, 12, 101, 2), -1, "another one's session is not resumed");
     is_int(resume(r, 500, 99, 102, 2), -1, "nor by another agent");
     is_int(resume(r, 500, 12, 102, 1), -1, "nor with a request from before");
     is_int(resume(r, 500, 12, 102, 3), b, "but by the agent itself");
     is_int(resume(r, 510, 12, 102, 2), -1, "a request that was held up comes too late");
-    rendezvous_nobody(r, 600, 12, true, "refused");
+    rendezvous_process_dead(r, 600, 12, true, "refused");
     ok(rendezvous_member(r, b) && !did(r, ACTION_LOST, NULL), "a late word of its host is nothing");
-    rendezvous_cut(r, 700, b, "reset");
-    rendezvous_nobody(r, 710, 12, true, "its agent died");
+    rendezvous_disconnected(r, 700, b, "reset");
+    rendezvous_process_dead(r, 710, 12, true, "its agent died");
     ok(did(r, ACTION_LOST, &a) && a.id == b,
        "cut again, and its host knows no agent: lost at once");
     is_str(a.reason, "its agent died", "with that reason");
@@ -42,7 +42,7 @@ static void test_cut(void) {
     join_as(r, 0, "a", 11, 101, 1);
     b = join_as(r, 0, "b", 12, 102, 5);
     did(r, ACTION_START, NULL);
-    rendezvous_cut(r, 100, b, "reset");
+    rendezvous_disconnected(r, 100, b, "reset");
     for (int now = 100; now <= 1700; now += 100) {
         rendezvous_heard(r, now, 0);
         rendezvous_tick(r, now);
@@ -53,7 +53,7 @@ static void test_cut(void) {
     is_int(join_as(r, 0, "a", 11, 111, 2) >= 0, 1, "a newer one does");
     is_int(rendezvous_member_count(r), 1, "which takes its place");
     b = join_as(r, 0, "b", 13, 0, 1);
-    rendezvous_cut(r, 1800, b, "reset");
+    rendezvous_disconnected(r, 1800, b, "reset");
     ok(!rendezvous_member(r, b), "without a session, the end of its connection is a loss");
     rendezvous_close(r);
 }
@@ -117,19 +117,19 @@ static void test_majority_gone(void) {
             ids[i] = join_as(r, 0, name, 11 + i, 101 + i, 1);
         did(r, ACTION_START, NULL);
         for (int i = 0; i < 4; i++)
-            rendezvous_beat(r, 1000, ids[i], 900, 1, 0);
+            rendezvous_heartbeat(r, 1000, ids[i], 900, 1, 0);
         int64_t now = 900 + config.lease_ms - 1 + late;
         for (int i = 1; i < 4; i++)
-            rendezvous_cut(r, 1100, ids[i], "reset");
+            rendezvous_disconnected(r, 1100, ids[i], "reset");
         for (int i = 1; i < 4; i++)
-            rendezvous_nobody(r, now, 11 + i, true, "its agent died");
-        rendezvous_beat(r, now, ids[0], now, 1, 0);
+            rendezvous_process_dead(r, now, 11 + i, true, "its agent died");
+        rendezvous_heartbeat(r, now, ids[0], now, 1, 0);
         rendezvous_tick(r, now + 5);
         ok(did(r, ACTION_STEP_DOWN, &a) == (late > 0), "%s",
            late ? "their hosts say it when they may have voted already: it steps down"
                 : "their hosts say so in time: it goes on without them");
         if (!late)
-            ok(rendezvous_left_ms(r) > 0 && quorum_is_one(rendezvous_electorate(r)),
+            ok(rendezvous_lease_left_ms(r) > 0 && quorum_is_single(rendezvous_electorate(r)),
                "and needs nobody else");
         rendezvous_close(r);
     }
@@ -149,8 +149,8 @@ static void test_left_out(void) {
     ok(did(r, ACTION_START, NULL), "a round of three");
     rendezvous_lost(r, 1000, b, "it died");
     rendezvous_stopped(r, 1100, a, 0, 0), rendezvous_stopped(r, 1100, c, 0, 0);
-    rendezvous_beat(r, 1100, c, 1090, 1, 0);
-    rendezvous_beat(r, 2650, a, 2640, 1, 0);
+    rendezvous_heartbeat(r, 1100, c, 1090, 1, 0);
+    rendezvous_heartbeat(r, 2650, a, 2640, 1, 0);
     did(r, ACTION_LOST, NULL);
     join_as(r, 2700, "b", 12, 102, 2);
     ok(did(r, ACTION_LOST, &lost) && lost.id == c, "the silent one is lost");
@@ -166,17 +166,17 @@ static void test_votes_first(void) {
     struct voter voters[] = {{.incarnation = 12, .rounds = QUORUM_THIS},
                              {.incarnation = 13, .rounds = QUORUM_THIS}};
     struct electorate last = {
-        .term = 1, .committed = true, .holder = 12, .voters = voters, .count = 2};
-    struct election_place places[2] = {{.incarnation = 12}, {.incarnation = 13}};
-    struct rendezvous_past past = {
-        .term = 2, .electorate = &last, .places = places, .why = "the coordinator was lost"};
-    struct rendezvous *r = rendezvous_take_over(&config, 0, &past);
+        .term = 1, .committed = true, .tie_breaker = 12, .voters = voters, .count = 2};
+    struct election_peer peers[2] = {{.incarnation = 12}, {.incarnation = 13}};
+    struct rendezvous_history history = {
+        .term = 2, .electorate = &last, .peers = peers, .why = "the coordinator was lost"};
+    struct rendezvous *r = rendezvous_take_over(&config, 0, &history);
     int b = join_as(r, 0, "b", 12, 102, 1);
     join_as(r, 0, "a", 11, 101, 1);
     rendezvous_tick(r, 600);
     ok(!did(r, ACTION_START, NULL), "no round begins without the coordinator's own node");
     int c = join_as(r, 700, "c", 13, 103, 1);
-    rendezvous_beat(r, 710, b, 705, 1, 0), rendezvous_beat(r, 710, c, 705, 1, 0);
+    rendezvous_heartbeat(r, 710, b, 705, 1, 0), rendezvous_heartbeat(r, 710, c, 705, 1, 0);
     rendezvous_tick(r, 1300);
     is_str(order(r), "b:0 c:1", "the spare has no place");
     rendezvous_close(r);
