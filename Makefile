@@ -147,7 +147,7 @@ include tests/lint/lint.mk
 EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
 EMBED += infra/provider.tf=infra/root/provider.tf
 EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \
-    infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/*)),$(f)=$(f))
+    infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/* docs/*.md)),$(f)=$(f))
 $(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/job/embed.sh Makefile
 	$(call say,EMBED,$@)mkdir -p $(@D) && lib/job/embed.sh $(@D) $(EMBED)
 $(O)/embed/embed.o: $(O)/embed/embed.S
@@ -176,6 +176,12 @@ install: ## Install the built programs, man pages and completions below $(DESTDI
 	$(BIN)/dtctl completion bash > $(DESTDIR)$(SHARE)/bash-completion/completions/dtctl
 	$(BIN)/dtctl completion zsh > $(DESTDIR)$(SHARE)/zsh/site-functions/_dtctl
 	$(BIN)/dtctl completion fish > $(DESTDIR)$(SHARE)/fish/vendor_completions.d/dtctl.fish
+	install -d $(DESTDIR)$(SHARE)/doc/dtctl/docs
+	install -m 644 README.md CHANGELOG.md LICENSE $(DESTDIR)$(SHARE)/doc/dtctl
+	install -m 644 $(wildcard docs/*.md) $(DESTDIR)$(SHARE)/doc/dtctl/docs
+
+docs: $(BUILD)/release/tests/tools/doc_tables ## Write the tables of README, docs/ and infra/
+	$(Q)DTCTL_BUILD=$(BUILD) docs/tables && infra/tables
 
 DIST ?= dist
 dist: ## Pack the committed sources into dist/dtctl-VERSION.tar.gz with SHA256SUMS
@@ -223,5 +229,5 @@ help: ## Show this list
 	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs one of them.'
 
 FORCE:
-.PHONY: all programs cuda install dist demo fresh hosts bench clean help FORCE
+.PHONY: all programs cuda install docs dist demo fresh hosts bench clean help FORCE
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

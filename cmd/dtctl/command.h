@@ -7,6 +7,7 @@
 #define DTCTL_COMMAND_H
 
 #include "conf/render.h"
+#include "job/embed.h"
 #include "job/session.h"
 
 #include <stddef.h>
@@ -29,6 +30,11 @@ struct command {
 
 extern const struct command *const commands[]; // NULL-terminated
 extern const struct render_program command_program;
+
+enum { COMMAND_TOPICS_MAX = 64 };
+// Fills command_program.topics with the documents of docs/ that dtctl carries.
+void command_topics_find(struct arena *a);
+const struct embed_file *command_topic(struct arena *a, const char *name); // NULL: there is none
 
 const struct command *command_find(const char *name);
 const char *const *command_names(void); // NULL-terminated

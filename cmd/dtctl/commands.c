@@ -25,6 +25,8 @@ static const struct render_verb *const VERBS[COMMAND_COUNT + 1] = {
     NULL,
 };
 
+static const char *topics[COMMAND_TOPICS_MAX + 1];
+
 const struct render_program command_program = {
     .name = "dtctl",
     .summary = "distributed training on bare instances, listed hosts, or this computer",
@@ -34,7 +36,24 @@ const struct render_program command_program = {
             "for distributed training. It brings its own agent and trainer; nothing has to be "
             "installed on a node before.",
     .verbs = VERBS,
+    .topics = topics,
 };
+
+static const char TOPIC_BEGIN[] = "docs/", TOPIC_END[] = ".md";
+
+void command_topics_find(struct arena *a) {
+    const struct embed_file *file;
+    size_t count = 0;
+    for (size_t i = 0; count < COMMAND_TOPICS_MAX && (file = embed_at(i)); i++)
+        if (str_starts(file->name, TOPIC_BEGIN) && str_ends(file->name, TOPIC_END))
+            topics[count++] =
+                arena_strndup(a, file->name + strlen(TOPIC_BEGIN),
+                              strlen(file->name) - strlen(TOPIC_BEGIN) - strlen(TOPIC_END));
+}
+
+const struct embed_file *command_topic(struct arena *a, const char *name) {
+    return embed_find(arena_printf(a, "%s%s%s", TOPIC_BEGIN, name, TOPIC_END));
+}
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; commands[i]; i++)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "command.h"
+#include "job/unpack.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -40,6 +41,17 @@ static int print_and_free(struct strbuf *text) {
 static int help_top(struct program *p) {
     struct strbuf text = {0};
     render_help(&text, &p->config.set, &command_program, screen_columns(&p->screen));
+    return print_and_free(&text);
+}
+
+// A document of docs/, as it is.
+static int help_topic(struct program *p, const struct embed_file *file) {
+    struct strbuf text = {0};
+    struct err e = {0};
+    const void *data = unpack_embedded(&p->arena, file, &e);
+    if (!data)
+        return usage(&e);
+    strbuf_add(&text, data, file->size);
     return print_and_free(&text);
 }
 
@@ -201,6 +213,7 @@ int main(int argc, char **argv) {
     log_open("dtctl", LOG_INFO, LOG_PLAIN);
     screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);
     config_open(&p.config, &p.arena, "dtctl");
+    command_topics_find(&p.arena);
     const char *const *args = (const char *const *)argv + 1;
     if (config_verb(&p.config, argc - 1, args, &name, &used, &e) < 0)
         return usage(&e);
@@ -213,8 +226,11 @@ int main(int argc, char **argv) {
     if (strcmp(name, "help") == 0 && used < argc - 1) {
         name = argv[1 + used];
         const struct command *about = command_find(name);
+        const struct embed_file *topic = command_topic(&p.arena, name);
         if (about)
             return run_command(&p, about, 1, (const char *const[]){"--help", NULL});
+        if (topic)
+            return help_topic(&p, topic);
     } else if (strcmp(name, "help") == 0) {
         return help_top(&p);
     }

@@ -26,6 +26,7 @@ struct render_program {
     const char *synopsis;                   // after the name: "[FLAGS] COMMAND [ARGUMENTS]"
     const char *text;                       // paragraphs; NULL: none
     const struct render_verb *const *verbs; // NULL-terminated list; NULL: no verbs
+    const char *const *topics; // documents of `NAME help TOPIC`, NULL-terminated; NULL: none
 };
 
 // `dtctl --help` and `dtctl VERB --help`. width 0: 80 columns.

@@ -86,6 +86,13 @@ void render_help(struct strbuf *out, const struct option_set *s, const struct re
         settable_keys(out, s, &a, NULL, width);
     if (p->verbs)
         strbuf_addf(out, "\n'%s COMMAND --help' says more about a command.\n", p->name);
+    if (p->topics) {
+        struct strbuf topics = {0};
+        strbuf_addf(&topics, "'%s help TOPIC' prints a document; topics: ", p->name);
+        render_topics(&topics, p);
+        render_wrap(out, strbuf_cstr(&topics), 0, 0, width);
+        strbuf_fini(&topics);
+    }
     arena_fini(&a);
 }
 

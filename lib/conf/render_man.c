@@ -147,6 +147,15 @@ void render_man(struct strbuf *out, const struct option_set *s, const struct ren
         file_keys(out, &a, s);
     }
     exit_section(out);
+    if (p->topics) {
+        struct strbuf topics = {0};
+        render_topics(&topics, p);
+        strbuf_adds(out, ".SH SEE ALSO\n");
+        line(out, ".BR", arena_printf(&a, "%s.toml (5)", p->name));
+        paragraphs(out, arena_printf(&a, "'%s help TOPIC' prints a document; topics: %s", p->name,
+                                     strbuf_cstr(&topics)));
+        strbuf_fini(&topics);
+    }
     arena_fini(&a);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parts that the renderers share: the names of a row, its sentence, wrapped text.
 #include "conf/render_row.h"
 
 #include <string.h>
@@ -94,4 +95,10 @@ void render_wrap(struct strbuf *out, const char *text, int at, int indent, int w
         text += strspn(text, " \n");
     }
     strbuf_addc(out, '\n');
+}
+
+void render_topics(struct strbuf *out, const struct render_program *p) {
+    for (size_t i = 0; p->topics[i]; i++)
+        strbuf_addf(out, "%s%s", i ? ", " : "", p->topics[i]);
+    strbuf_addc(out, '.');
 }

@@ -4,6 +4,7 @@
 #define CONF_RENDER_ROW_H
 
 #include "conf/option.h"
+#include "conf/render.h"
 
 // "N", "FILE", "local|hosts|aws"; "" for a bool.
 const char *render_arg(struct arena *a, const struct option_row *r);
@@ -18,6 +19,9 @@ bool render_is_global(const struct option_row *r);
 // Adds text in lines of at most width columns; the first starts at column `at`, further ones are
 // indented.
 void render_wrap(struct strbuf *out, const char *text, int at, int indent, int width);
+
+// "aws, data, …."
+void render_topics(struct strbuf *out, const struct render_program *p);
 
 // For every row of every table of set s:
 //     for (struct render_each x = {0}; render_next(&x, s);) … x.row, x.bound …

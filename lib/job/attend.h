@@ -39,7 +39,22 @@ struct attend_options {
 int attend_run(struct fleet *f, struct run *run, const struct attend_options *o, int *exit_status,
                struct err *e);
 
-// Adds an event of the operator's to the run: kind, then pairs of name and text, NULL at the end.
+// Events of dtctl itself in events.jsonl of a run: kind, members, meaning. "node" is "operator".
+// clang-format off
+#define ATTEND_NOTES(X)                                                                            \
+    X("made", "run", "the run has its record")                                                     \
+    X("pushed", "", "its files are on the nodes")                                                  \
+    X("started", "", "its agents run")                                                             \
+    X("not-started", "reason", "it was called off")                                                \
+    X("stop-asked", "by", "a command or a signal asked for its end")                               \
+    X("agent-started-again", "peer try reason", "an agent that died on a living host runs again")  \
+    X("replacing-nodes", "peers", "`dtctl up` was started for nodes that are gone")                \
+    X("nodes-replaced", "", "that `up` has ended well")                                            \
+    X("left", "", "the command that followed the run ended before the run did")                    \
+    X("fetched", "complete", "the results are here; complete: yes or no")
+// clang-format on
+
+// Adds such an event to the run: kind, then pairs of name and text, NULL at the end.
 void attend_note(const struct session *s, const struct run *run, const char *kind, ...)
     __attribute__((sentinel));
 

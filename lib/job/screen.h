@@ -29,6 +29,64 @@ enum screen_style {
 
 enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_MAX = 64 * 1024 };
 
+// Objects of --json that are dtctl's own: event, command, members, meaning. "…" in the members:
+// more of them, by the case. `train` and `logs` also pass on the agents' events (NODE_EVENTS).
+// clang-format off
+#define SCREEN_EVENTS(X)                                                                           \
+    X("error", "any", "code text exit_status", "the command failed")                               \
+    X("node-failed", "any", "node code text", "one node failed; the command may go on")            \
+    X("progress", "up train push fetch",                                                           \
+      "operation node bytes bytes_total bytes_per_second state text", "a transfer, now and then")  \
+    X("plan", "plan up", "cluster provider added kept removed changes …",                          \
+      "nodes that up would make; aws adds type, prices and quota")                                 \
+    X("plan", "train",                                                                   \
+      "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
+      "a run that is about to start")                                                               \
+    X("refused", "up", "kind code zone purchase next_zone next_purchase",                          \
+      "AWS refused an attempt; the next one follows")                                              \
+    X("phase", "up", "node phase ms", "an instance reached a phase of its boot")                   \
+    X("up", "up", "cluster nodes installed ms …",                                                  \
+      "the cluster is up; aws adds where the time went")                                           \
+    X("started", "train",                                                                          \
+      "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
+      "the run has started")                                                                       \
+    X("line", "train logs", "node rank stream text", "one line of a rank")                         \
+    X("line", "exec", "node stream text", "one line of a command")                                 \
+    X("update", "train logs", "node rank stream text",                                             \
+      "a rank's progress bar, which carriage returns redraw")                                      \
+    X("metric", "train logs", "node rank name value", "a number found by [metrics]")               \
+    X("summary", "train logs", "…", "the run is over: the content of summary.json")                \
+    X("output", "exec -b", "nodes count text", "equal output of several nodes")                    \
+    X("exit", "exec", "node status", "the command ended on a node; null: no status came")          \
+    X("node", "status", "node address state error run ranks_running …", "one node")                \
+    X("lease", "status", "until_ms left_ms spent_usd", "time and money of a cluster on aws")       \
+    X("run", "ps",                                                                                 \
+      "run name state reason nodes nodes_seen ranks_running round restarts max_restarts "          \
+      "round_reason agent_starts coordinator fetched lost work_left results created_ms",           \
+      "one run")                                                                                   \
+    X("stopped", "stop", "run", "the run has stopped")                                             \
+    X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the files are there")     \
+    X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \
+    X("fetched", "fetch --path", "to files bytes", "the files are here")                           \
+    X("here", "fetch", "run to lost", "the results of a run are here")                             \
+    X("extend", "extend", "cluster until_ms nodes", "the lease ends then")                         \
+    X("adopt", "adopt", "cluster provider nodes runs", "the cluster was taken over")               \
+    X("down", "down",                                                                              \
+      "cluster nodes_removed freed_bytes runs_left runs_without_results …",                        \
+      "the nodes are given back; aws adds verified, swept, cost_usd")                              \
+    X("would-remove", "up down --dry-run", "nodes not_fetched going",                              \
+      "nodes that would go, and runs that would lose results")                                     \
+    X("gc", "gc", "dry_run runs contents folders freed_bytes regions leftovers",                   \
+      "totals of the sweep")                                                                       \
+    X("leftover", "gc", "region kind id cluster type launched lease_end",                          \
+      "a thing on AWS that belongs to no cluster of this folder")                                  \
+    X("in-use", "gc", "region kind id cluster type launched lease_end",                            \
+      "the same, of a cluster whose lease has not ended")                                          \
+    X("finding", "doctor", "verdict what fact remedy", "one check")                                \
+    X("wrote", "init", "file", "the file is written")                                              \
+    X("version", "version", "version build_date third_party carries", "what dtctl is and carries")
+// clang-format on
+
 struct screen {
     int out_fd, note_fd;
     enum screen_style style;

@@ -466,7 +466,7 @@ static void test_train(void) {
     is_str(train("--help|--nonsense", NULL, &t, &f, &s), "", "--help");
     ok(f.help && !f.version, "is first");
     strbuf_clear(&out);
-    struct render_program p = {"dttrain", "train", "1", "[FLAGS]", NULL, NULL};
+    struct render_program p = {"dttrain", "train", "1", "[FLAGS]", NULL, NULL, NULL};
     render_help(&out, &s, &p, 0);
     has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "its help lists the keys");
     ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "and not dtctl's");

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// doc_tables NAME: prints one table of README.md or docs/ as Markdown, from the tables that the
+// programs use.
+//
+//     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
+//     trainer
+//     doc_tables keys TABLE…
+//
+// `keys` takes the tables of dtctl.toml. docs/tables puts the output into the documents.
+#include "base/err.h"
+#include "cmd/dtctl/command.h"
+#include "conf/render_row.h"
+#include "elastic/node_protocol.h"
+#include "job/attend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct option_table launch_table; // dtrun's flags
+
+// A cell may hold no '|' of its own, and '<' would begin HTML.
+static void cell(const char *text) {
+    bool code = false;
+    for (; *text; text++) {
+        code ^= *text == '`';
+        if (*text == '|')
+            fputs("\\|", stdout);
+        else if (*text == '<' && !code)
+            fputs("&lt;", stdout);
+        else
+            putchar(*text);
+    }
+}
+
+// "| `flag` | …": the words between backquotes as they are.
+static void quoted(const char *text) {
+    if (!*text)
+        return;
+    putchar('`');
+    for (; *text; text++)
+        fputs(*text == '|' ? "\\|" : (const char[]){*text, 0}, stdout);
+    putchar('`');
+}
+
+static void head(const char *const *titles) {
+    for (size_t i = 0; titles[i]; i++)
+        printf("| %s ", titles[i]);
+    fputs("|\n", stdout);
+    for (size_t i = 0; titles[i]; i++)
+        fputs("|---", stdout);
+    fputs("|\n", stdout);
+}
+
+static const char *flag_of(struct arena *a, const struct option_row *r) {
+    const char *flag = render_flag(a, r);
+    return flag + strspn(flag, " ");
+}
+
+static int print_commands(void) {
+    head((const char *const[]){"command", "what it does", NULL});
+    for (size_t i = 0; commands[i]; i++) {
+        const struct render_verb *v = &commands[i]->verb;
+        printf("| `%s%s", v->name, v->args ? " " : "");
+        cell(v->args ? v->args : "");
+        fputs("` | ", stdout);
+        cell(v->summary);
+        fputs(" |\n", stdout);
+    }
+    return 0;
+}
+
+// The flags of all commands, each with who takes it.
+static int print_flags(struct arena *a) {
+    struct config c;
+    config_open(&c, a, "dtctl");
+    command_all_options(&c.set, a);
+    head((const char *const[]){"flag", "of", "key", "default", "meaning", NULL});
+    for (struct render_each x = {0}; render_next(&x, &c.set);) {
+        const struct option_row *r = x.row;
+        if (!r->flag || (r->marks & OPTION_HIDDEN))
+            continue;
+        fputs("| ", stdout);
+        quoted(flag_of(a, r));
+        printf(" | %s | ", render_is_global(r) ? "all" : r->verbs);
+        quoted(r->key ? r->key : "");
+        fputs(" | ", stdout);
+        quoted(r->text && r->type != OPTION_BOOL ? r->text : "");
+        fputs(" | ", stdout);
+        cell(r->help);
+        fputs(" |\n", stdout);
+    }
+    return 0;
+}
+
+static bool in_tables(const struct option_row *r, char **tables) {
+    for (; *tables; tables++)
+        if (str_eq(r->key, *tables) ||
+            (str_starts(r->key, *tables) && r->key[strlen(*tables)] == '.'))
+            return true;
+    return false;
+}
+
+static void key_row(struct arena *a, const struct option_row *r, const char *key) {
+    fputs("| ", stdout);
+    quoted(key);
+    fputs(" | ", stdout);
+    quoted(r->type == OPTION_BOOL ? "true|false" : render_arg(a, r));
+    fputs(" | ", stdout);
+    quoted(r->text ? r->text : "");
+    fputs(" | ", stdout);
+    cell(r->help);
+    fputs(" |\n", stdout);
+}
+
+static int print_keys(struct arena *a, char **tables) {
+    struct config c;
+    int found = 0;
+    config_open(&c, a, "dtctl");
+    head((const char *const[]){"key", "value", "default", "meaning", NULL});
+    for (struct render_each x = {0}; render_next(&x, &c.set);) {
+        const struct option_row *r = x.row;
+        if (!r->key || (r->marks & OPTION_HIDDEN) || !in_tables(r, tables))
+            continue;
+        found++;
+        const struct option_record *record = r->type == OPTION_RECORDS ? r->record : NULL;
+        key_row(a, r,
+                !record         ? r->key
+                : record->named ? arena_printf(a, "[%s.NAME]", r->key)
+                                : arena_printf(a, "[[%s]]", r->key));
+        for (size_t i = record && record->named; record && i < record->count; i++)
+            key_row(a, &record->rows[i],
+                    arena_printf(a, "%s%s.%s", r->key, record->named ? ".NAME" : "",
+                                 record->rows[i].key));
+    }
+    return found == 0;
+}
+
+static int print_trainer(struct arena *a) {
+    head((const char *const[]){"key", "value", "default", "meaning", NULL});
+    for (size_t i = 0; i < options_train.count; i++)
+        if (options_train.rows[i].key && !(options_train.rows[i].marks & OPTION_HIDDEN))
+            key_row(a, &options_train.rows[i], options_train.rows[i].key);
+    return 0;
+}
+
+static int print_dtrun(struct arena *a) {
+    head((const char *const[]){"flag", "default", "meaning", NULL});
+    for (size_t i = 0; i < launch_table.count; i++) {
+        const struct option_row *r = &launch_table.rows[i];
+        if (!r->flag || (r->marks & OPTION_HIDDEN))
+            continue;
+        fputs("| ", stdout);
+        quoted(flag_of(a, r));
+        fputs(" | ", stdout);
+        quoted(r->text && r->type != OPTION_BOOL ? r->text : "");
+        fputs(" | ", stdout);
+        cell(r->help);
+        fputs(" |\n", stdout);
+    }
+    return 0;
+}
+
+static int print_errors(void) {
+    head((const char *const[]){"status", "code", "meaning", NULL});
+#define X(code, name, status, text) printf("| %d | `%s` | %s |\n", status, name, text);
+    ERR_CODES(X)
+#undef X
+    return 0;
+}
+
+static int print_states(void) {
+    head((const char *const[]){"state", "final", "meaning", NULL});
+#define X(code, name, final, status, text)                                                         \
+    printf("| `%s` | %s | %s |\n", name, final ? "yes" : "", text);
+    NODE_STATES(X)
+#undef X
+    return 0;
+}
+
+static int print_events(void) {
+    head((const char *const[]){"kind", "written by", "members", "meaning", NULL});
+#define X(code, name, writer, members, text)                                                       \
+    printf("| `%s` | %s | %s | %s |\n", name, writer, members, text);
+    NODE_EVENTS(X)
+#undef X
+    return 0;
+}
+
+static int print_json(void) {
+    head((const char *const[]){"event", "of", "members", "meaning", NULL});
+#define X(name, verbs, members, text)                                                              \
+    printf("| `%s` | %s | %s | %s |\n", name, verbs, members, text);
+    SCREEN_EVENTS(X)
+#undef X
+    return 0;
+}
+
+static int print_notes(void) {
+    head((const char *const[]){"kind", "members", "meaning", NULL});
+#define X(name, members, text) printf("| `%s` | %s | %s |\n", name, members, text);
+    ATTEND_NOTES(X)
+#undef X
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    struct arena a = {0};
+    const char *name = argc > 1 ? argv[1] : "";
+    int failed = str_eq(name, "commands")          ? print_commands()
+                 : str_eq(name, "flags")           ? print_flags(&a)
+                 : str_eq(name, "errors")          ? print_errors()
+                 : str_eq(name, "states")          ? print_states()
+                 : str_eq(name, "events")          ? print_events()
+                 : str_eq(name, "json")            ? print_json()
+                 : str_eq(name, "notes")           ? print_notes()
+                 : str_eq(name, "trainer")         ? print_trainer(&a)
+                 : str_eq(name, "dtrun")           ? print_dtrun(&a)
+                 : str_eq(name, "keys") && argv[2] ? print_keys(&a, argv + 2)
+                                                   : -1;
+    arena_fini(&a);
+    if (failed || fflush(stdout) != 0)
+        fprintf(stderr, "doc_tables: there is no table '%s'\n", name);
+    return failed ? 1 : 0;
+}
