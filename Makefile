@@ -91,7 +91,7 @@ $(O)/%.o: %.c $(O)/.flags
 # ---- programs -------------------------------------------------------------------------------
 # Which layers a program may draw from (static archives: only what it uses gets linked), and which
 # third-party libraries. A program whose main is not there yet is left out.
-LAYERS_dtctl := base sys conf cluster remote elastic job
+LAYERS_dtctl := base sys conf cluster remote elastic job lifecycle
 LAYERS_dtrun := base sys conf cluster elastic remote
 LAYERS_dttrain := base sys conf elastic comm data nn kernels
 THIRD_dtctl := ssh2 crypto zstd

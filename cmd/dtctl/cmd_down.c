@@ -3,7 +3,7 @@
 #include "command.h"
 
 #include "cluster/aws_plan.h"
-#include "job/provider.h"
+#include "lifecycle/down.h"
 
 #include <stdio.h>
 
@@ -64,15 +64,15 @@ static void tell_runs(struct session *s, const struct provider_down_result *down
 static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     const struct down_flags *f = flags;
-    struct provider_down_options o = {.nodes = f->node,
-                                      .force = f->force,
-                                      .forget = f->forget,
-                                      .dry_run = s->config->dry_run,
-                                      .way = "dtctl down --force"};
+    struct lifecycle_down_options o = {.nodes = f->node,
+                                       .force = f->force,
+                                       .forget = f->forget,
+                                       .dry_run = s->config->dry_run,
+                                       .way = "dtctl down --force"};
     struct provider_down_result down;
     char freed[STR_HUMAN_BYTES_MAX];
     bool was_up = cluster_exists(&s->cluster);
-    if (provider_down(s, &o, &down, e) < 0)
+    if (lifecycle_down(s, &o, &down, e) < 0)
         return -1;
     if (o.dry_run) {
         if (!was_up)

@@ -7,6 +7,7 @@
 #include "job/owner.h"
 #include "job/run_fleet.h"
 #include "job/transfer.h"
+#include "remote/tree_merge.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -91,7 +92,7 @@ static int merge(struct session *s, const struct fetch_flags *f, const struct fl
             folders[count] = dests[i];
             names[count++] = fleet->nodes[i].info->name;
         }
-    return count ? xfer_merge_folders(f->to, folders, names, e) : 0;
+    return count ? tree_merge(f->to, folders, names, e) : 0;
 }
 
 static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e) {

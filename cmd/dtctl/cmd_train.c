@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "job/attend.h"
 #include "job/launch.h"
-#include "job/provider.h"
+#include "lifecycle/up.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -161,12 +161,12 @@ static void tell_plan_json(const struct launch *l, const char *kind) {
 }
 
 static int bring_up_local(struct session *s, struct err *e) {
-    struct provider_up_result up;
+    struct lifecycle_up_result up;
     if (cluster_exists(&s->cluster) || s->config->cluster.provider != CONFIG_LOCAL)
         return 0;
     if (s->config->dry_run)
         return err_set(e, ERR_NOT_FOUND, "cluster '%s' is not up (try: dtctl up)", s->cluster.name);
-    return provider_up(s, false, &up, e);
+    return lifecycle_up(s, false, &up, e);
 }
 
 // Sends and starts; afterwards the run goes on by itself.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "job/provider.h"
+#include "lifecycle/up.h"
 
 struct up_flags {
     bool force;
@@ -93,11 +94,11 @@ static int run_plan(struct session *s, const struct cli_rest *rest, const void *
     (void)rest;
     (void)flags;
     tell_without_effect(s);
-    provider_tell_kept(s);
+    lifecycle_tell_kept(s);
     return tell_plan(s, true, e);
 }
 
-static void tell_up(struct session *s, const struct provider_up_result *up) {
+static void tell_up(struct session *s, const struct lifecycle_up_result *up) {
     char took[STR_HUMAN_BYTES_MAX], memory[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -144,12 +145,12 @@ static int run_up(struct session *s, const struct cli_rest *rest, const void *fl
                   struct err *e) {
     (void)rest;
     const struct up_flags *f = flags;
-    struct provider_up_result up;
+    struct lifecycle_up_result up;
     tell_without_effect(s);
-    provider_tell_kept(s);
+    lifecycle_tell_kept(s);
     if (s->config->dry_run)
         return tell_plan(s, false, e);
-    if (ask(s, e) < 0 || provider_up(s, f->force, &up, e) < 0)
+    if (ask(s, e) < 0 || lifecycle_up(s, f->force, &up, e) < 0)
         return -1;
     tell_up(s, &up);
     return 0;

@@ -29,7 +29,7 @@ static void tell_end(struct agent *a, enum node_state state) {
     events_end(&a->events);
 }
 
-static void print_report(struct agent *a, const struct wire_failure *failures, int64_t count) {
+static void print_report(struct agent *a, const struct worker_failure *failures, int64_t count) {
     struct strbuf text = {0};
     if (!a->config->report || count == 0)
         return;
@@ -39,11 +39,11 @@ static void print_report(struct agent *a, const struct wire_failure *failures, i
 }
 
 // Of the failures of this node the first one that wrote a file.
-static void copy_error_file(struct agent *a, const struct wire_failure *failures, int64_t count) {
+static void copy_error_file(struct agent *a, const struct worker_failure *failures, int64_t count) {
     const char *to = a->config->error_file;
     struct err e;
     for (int64_t i = 0; i < count && to; i++) {
-        const struct wire_failure *f = &failures[i];
+        const struct worker_failure *f = &failures[i];
         if (!f->error_file[0] || strcmp(f->node, a->config->name) != 0)
             continue;
         if (error_file_copy(f->error_file, to, report_exit_code(f), &e) < 0)
@@ -53,14 +53,14 @@ static void copy_error_file(struct agent *a, const struct wire_failure *failures
 }
 
 static int exit_status(const struct agent *a, enum node_state state,
-                       const struct wire_failure *failures, int64_t count) {
+                       const struct worker_failure *failures, int64_t count) {
     if (a->config->exit_code_of_worker && count > 0 && failures[0].status > 0)
         return (int)failures[0].status;
     return node_state_exit_status(state);
 }
 
 void agent_end(struct agent *a, enum node_state state, const char *reason,
-               const struct wire_failure *failures, int64_t count) {
+               const struct worker_failure *failures, int64_t count) {
     if (a->over)
         return;
     a->over = true;

@@ -102,13 +102,13 @@ static void tell_round(struct agent *a, const struct wire_msg *m) {
 }
 
 static void send_start_failure(struct agent *a, const char *text) {
-    struct wire_failure f = {.rank = a->rank,
-                             .status = 1,
-                             .wall_ms = clock_wall_ms(),
-                             .host = a->config->name,
-                             .error_file = "",
-                             .message = text,
-                             .tail = ""};
+    struct worker_failure f = {.rank = a->rank,
+                               .status = 1,
+                               .wall_ms = clock_wall_ms(),
+                               .host = a->config->name,
+                               .error_file = "",
+                               .message = text,
+                               .tail = ""};
     struct wire_msg m = {
         .type = WIRE_FAILED, .round = a->round, .failures = &f, .failure_count = 1};
     log_error("workers could not be started", "reason=%s", text);
@@ -307,7 +307,7 @@ static void tell_exit(struct agent *a, const struct worker *x) {
 
 static void report_failure(struct agent *a, const struct worker *x) {
     struct arena texts = {0};
-    struct wire_failure f;
+    struct worker_failure f;
     workers_failure(&a->workers, x, &texts, &f);
     log_error("failed", "exitcode=%d local_rank=%d rank=%d pid=%d binary=%s%s%s",
               f.signal ? -(int)f.signal : (int)f.status, x->local_rank, x->rank, (int)x->pid,

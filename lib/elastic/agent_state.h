@@ -120,7 +120,7 @@ void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const cha
 
 // agent_end.c
 void agent_end(struct agent *a, enum node_state state, const char *reason,
-               const struct wire_failure *failures, int64_t count);
+               const struct worker_failure *failures, int64_t count);
 void agent_maybe_leave_loop(struct agent *a);
 void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t grace_ms);
 

@@ -42,7 +42,7 @@ static const char *where_is(pid_t pid, char out[WHERE_BYTES_MAX]) {
 
 // x: NULL when it is something that workers have left behind.
 static void fail(struct agent *a, struct worker *x, pid_t pid, int64_t since_ms) {
-    struct wire_failure f;
+    struct worker_failure f;
     struct arena texts = {0};
     char where[WHERE_BYTES_MAX], reason[RENDEZVOUS_REASON_BYTES_MAX];
     int64_t now = clock_mono_ms(), ms = now - since_ms;

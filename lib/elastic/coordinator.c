@@ -266,16 +266,16 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
 }
 
 static int compare_failures(const void *pa, const void *pb) {
-    const struct failure *a = pa, *b = pb;
+    const struct kept_failure *a = pa, *b = pb;
     return (a->at_ms > b->at_ms) - (a->at_ms < b->at_ms);
 }
 
 static void keep_failure(struct coordinator *c, const struct rendezvous_member *m,
-                         const struct wire_failure *f) {
+                         const struct worker_failure *f) {
     if (c->failure_count >= WIRE_FAILURES_MAX)
         return;
     c->failures = heap_realloc(c->failures, (size_t)(c->failure_count + 1) * sizeof *c->failures);
-    struct failure *k = &c->failures[c->failure_count++];
+    struct kept_failure *k = &c->failures[c->failure_count++];
     k->f = *f;
     k->f.group_rank = m->group_rank;
     k->f.node = arena_strdup(&c->arena, m->name);
@@ -299,7 +299,7 @@ static void on_failed(struct peer *p, const struct wire_msg *m) {
         return;
     for (int64_t i = 0; i < m->failure_count; i++)
         keep_failure(c, member, &m->failures[i]);
-    const struct wire_failure *f = &m->failures[0];
+    const struct worker_failure *f = &m->failures[0];
     if (f->signal)
         snprintf(why, sizeof why, "rank %lld on %s was killed by %s%s%.*s", (long long)f->rank,
                  member->name, proc_signal_name((int)f->signal), f->evidence[0] ? ": " : "",

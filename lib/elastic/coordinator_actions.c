@@ -285,7 +285,7 @@ static size_t cut(struct arena *a, const char **text, size_t over, bool keeps_en
 }
 
 // Last lines go first, and what is left of a message is its end: there the exception is.
-static void fit(struct arena *a, struct wire_failure *f, size_t most) {
+static void fit(struct arena *a, struct worker_failure *f, size_t most) {
     size_t len = strlen(f->node) + strlen(f->host) + strlen(f->error_file) + strlen(f->message) +
                  strlen(f->tail) + strlen(f->evidence);
     size_t over = len > most ? len - most : 0;
@@ -299,7 +299,7 @@ static void fit(struct arena *a, struct wire_failure *f, size_t most) {
 
 static void do_over(struct coordinator *c, const struct rendezvous_action *a) {
     const struct rendezvous *r = c->rendezvous;
-    struct wire_failure *list =
+    struct worker_failure *list =
         heap_alloc((size_t)(c->failure_count ? c->failure_count : 1) * sizeof *list);
     for (int i = 0; i < c->failure_count; i++) {
         list[i] = c->failures[i].f;

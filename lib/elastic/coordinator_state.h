@@ -16,9 +16,9 @@ struct peer {
     struct net_address address;
 };
 
-struct failure {
-    struct wire_failure f; // texts in the coordinator's arena
-    int64_t at_ms;         // monotonic, here
+struct kept_failure {
+    struct worker_failure f; // texts in the coordinator's arena
+    int64_t at_ms;           // monotonic, here
 };
 
 struct coordinator {
@@ -38,8 +38,8 @@ struct coordinator {
     struct log_limit strangers;
     struct timer timer, reap;
     int64_t linger_until_ms;
-    struct arena arena;       // texts of failures of this round
-    struct failure *failures; // by time
+    struct arena arena;            // texts of failures of this round
+    struct kept_failure *failures; // by time
     int failure_count;
     int stop_signal;
     int64_t stop_grace_ms;

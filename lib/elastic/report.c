@@ -9,7 +9,7 @@
 
 enum { WIDTH_MAX = 60, SHOWN_MAX = 16 };
 
-int report_exit_code(const struct wire_failure *f) {
+int report_exit_code(const struct worker_failure *f) {
     return f->signal > 0 ? -(int)f->signal : (int)f->status;
 }
 
@@ -22,7 +22,7 @@ static void add_time(struct strbuf *out, int64_t wall_ms) {
     strbuf_adds(out, text);
 }
 
-void report_failure_event(struct events *ev, const struct wire_failure *f, int64_t round,
+void report_failure_event(struct events *ev, const struct worker_failure *f, int64_t round,
                           bool is_root) {
     struct json_out *j = events_begin(ev, EVENT_FAILURE);
     json_str(j, "peer", f->node);
@@ -51,7 +51,7 @@ static void add_block(struct strbuf *out, const char *text) {
     arena_fini(&a);
 }
 
-static void add_cause(struct strbuf *out, const struct wire_failure *f) {
+static void add_cause(struct strbuf *out, const struct worker_failure *f) {
     strbuf_adds(out, "  traceback : ");
     if (f->message[0]) {
         strbuf_addc(out, '\n');
@@ -78,7 +78,7 @@ static void add_evidence(struct strbuf *out, const char *text) {
     arena_fini(&a);
 }
 
-static void add_failure(struct strbuf *out, int index, const struct wire_failure *f, bool tail) {
+static void add_failure(struct strbuf *out, int index, const struct worker_failure *f, bool tail) {
     strbuf_addf(out, "[%d]:\n  time      : ", index);
     add_time(out, f->wall_ms);
     strbuf_addf(out, "\n  host      : %s\n", f->host);
@@ -110,7 +110,7 @@ static size_t widest(const char *text) {
     return width < WIDTH_MAX ? width : WIDTH_MAX;
 }
 
-void report_failures(struct strbuf *out, const char *title, const struct wire_failure *failures,
+void report_failures(struct strbuf *out, const char *title, const struct worker_failure *failures,
                      int64_t count) {
     struct strbuf others = {0}, root = {0}, name = {0};
     for (int64_t i = 1; i < count && i <= SHOWN_MAX; i++)

@@ -6,14 +6,14 @@
 
 #include "base/str.h"
 #include "elastic/events.h"
-#include "elastic/wire.h"
+#include "elastic/failure.h"
 
 // failures by time, the root cause first; title is the script's or program's name.
-void report_failures(struct strbuf *out, const char *title, const struct wire_failure *failures,
+void report_failures(struct strbuf *out, const char *title, const struct worker_failure *failures,
                      int64_t count);
 // "exitcode: 1", torchrun's convention: the negative number of a signal.
-int report_exit_code(const struct wire_failure *f);
-void report_failure_event(struct events *ev, const struct wire_failure *f, int64_t round,
+int report_exit_code(const struct worker_failure *f);
+void report_failure_event(struct events *ev, const struct worker_failure *f, int64_t round,
                           bool is_root);
 
 #endif

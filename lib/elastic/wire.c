@@ -93,7 +93,7 @@ static void put_nodes(struct strbuf *out, const struct wire_msg *m) {
 static void put_failures(struct strbuf *out, const struct wire_msg *m) {
     put_count(out, (size_t)m->failure_count);
     for (int64_t i = 0; i < m->failure_count; i++) {
-        const struct wire_failure *f = &m->failures[i];
+        const struct worker_failure *f = &m->failures[i];
 #define X(field) put_num(out, f->field);
         FAILURE_NUMS(X)
 #undef X
@@ -189,9 +189,9 @@ static void take_nodes(struct arena *a, struct bytes_reader *r, struct wire_msg 
 
 static void take_failures(struct arena *a, struct bytes_reader *r, struct wire_msg *m) {
     m->failure_count = (int64_t)take_count(r, WIRE_FAILURES_MAX);
-    m->failures = arena_new(a, struct wire_failure, (size_t)m->failure_count);
+    m->failures = arena_new(a, struct worker_failure, (size_t)m->failure_count);
     for (int64_t i = 0; i < m->failure_count && !r->bad; i++) {
-        struct wire_failure *f = &m->failures[i];
+        struct worker_failure *f = &m->failures[i];
 #define X(field) f->field = (int64_t)bytes_u64(r);
         FAILURE_NUMS(X)
 #undef X

@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "elastic/failure.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,20 +48,6 @@ struct wire_node {
     int64_t incarnation; // of its agent
     int64_t rounds;      // QUORUM_ bits: in which electorates it is; WIRE_ROUNDS_DEAD
     const char *name, *address;
-};
-
-struct wire_failure { // one worker that ended badly
-    int64_t rank, local_rank, group_rank, pid;
-    int64_t status;   // the shell's convention
-    int64_t signal;   // 0: none
-    int64_t age_ms;   // since it ended, when this was sent
-    int64_t wall_ms;  // when it ended, on its node's clock
-    const char *node; // its name in the run; the coordinator fills it in
-    const char *host;
-    const char *error_file; // path on its node, "" if there is none
-    const char *message;    // from the error file, "" if there is none
-    const char *tail;       // last lines of its standard error
-    const char *evidence;   // what the kernel knows (worker_evidence.h), "" if nothing
 };
 
 // Every field that a message can have: type, name.
@@ -143,7 +130,7 @@ struct wire_msg {
 #undef WIRE_TEXT
     struct wire_node *nodes;
     int64_t node_count;
-    struct wire_failure *failures;
+    struct worker_failure *failures;
     int64_t failure_count;
 };
 

@@ -74,8 +74,8 @@ static const char *full_disk(struct arena *a, const char *dir) {
 }
 
 void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
-                     struct wire_failure *out) {
-    *out = (struct wire_failure){
+                     struct worker_failure *out) {
+    *out = (struct worker_failure){
         .rank = x->rank,
         .local_rank = x->local_rank,
         .pid = x->pid,

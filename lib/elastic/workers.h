@@ -14,9 +14,9 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "elastic/failure.h"
 #include "elastic/guard.h"
 #include "elastic/tee.h"
-#include "elastic/wire.h"
 #include "elastic/worker_env.h"
 #include "elastic/worker_evidence.h"
 
@@ -92,7 +92,7 @@ void workers_abandon(struct workers *w);      // what is left cannot be ended: o
 bool worker_succeeded(const struct worker *x);
 // Describes a worker that failed; texts in the arena.
 void workers_failure(struct workers *w, const struct worker *x, struct arena *a,
-                     struct wire_failure *out);
+                     struct worker_failure *out);
 // The last lines of a log file, in the arena; "" when there is none.
 const char *workers_tail(struct arena *a, const char *path);
 

@@ -170,7 +170,7 @@ int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
     if (aws_cluster_region(s, &region, e) < 0 || cluster_create(&s->cluster, e) < 0)
         return -1;
     if (ssh_key_file(s->arena, s->cluster.key_path, aws_cluster_key_name(s), &key, e) < 0 ||
-        terraform_open(&c->terraform, s, region, e) < 0 || read_before(c, e) < 0)
+        terraform_open(&c->terraform, s, &aws_terraform, region, e) < 0 || read_before(c, e) < 0)
         return -1;
     if (c->has_before && strcmp(c->before.region, region) != 0)
         return err_set(e, ERR_CONFIG,

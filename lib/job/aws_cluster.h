@@ -17,6 +17,8 @@ struct aws_gone {
     size_t count, room;
 };
 
+extern const struct terraform_cloud aws_terraform; // terraform_bucket.c
+
 struct aws_cluster {
     struct session *session;
     struct terraform terraform;
@@ -63,6 +65,10 @@ int aws_shared_find(struct session *s, bool needs_key, struct err *e);
 // is ERR_BUSY. left: the lock that a killed Terraform of this folder left, to be ended when that is
 // done (until then it keeps others out); id "": none.
 int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e);
+
+// ---- down: aws_down.c
+struct provider_down_result;
+int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e);
 
 // ---- up: aws_make.c
 // Applies until it is made or nothing is left to try. The inventory is what Terraform says, with

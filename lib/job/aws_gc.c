@@ -154,7 +154,7 @@ int aws_gc(struct session *s, bool all_regions, bool in_use, struct aws_gc_resul
     *out = (struct aws_gc_result){0};
     // A cluster that this folder shares is none of the leftovers.
     if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
-        terraform_open(&g.terraform, s, region, e) < 0)
+        terraform_open(&g.terraform, s, &aws_terraform, region, e) < 0)
         return -1;
     if (terraform_is_unclean(&g.terraform) && !s->config->dry_run) {
         struct aws_cluster c;

@@ -167,7 +167,8 @@ int aws_lease_tag(struct session *s, int64_t wall_ms, struct err *e) {
     const char *region;
     if (!terraform_was_used(s)) // a copy of the folder, or one that shares the state
         return 0;
-    if (aws_cluster_region(s, &region, e) < 0 || terraform_open(&t, s, region, e) < 0)
+    if (aws_cluster_region(s, &region, e) < 0 ||
+        terraform_open(&t, s, &aws_terraform, region, e) < 0)
         return -1;
     // All else is as the last up left it: its variables, and the state.
     const char *args[] = {
@@ -201,7 +202,8 @@ static int ask_aws(struct session *s, const char *cluster, struct aws_found *fou
     struct terraform t;
     struct aws_gone none = {0};
     struct aws_wish wish = {.cluster = cluster, .paid_only = true, .ending = true};
-    if (aws_cluster_region(s, &wish.region, e) < 0 || terraform_open(&t, s, wish.region, e) < 0 ||
+    if (aws_cluster_region(s, &wish.region, e) < 0 ||
+        terraform_open(&t, s, &aws_terraform, wish.region, e) < 0 ||
         aws_sweep_find(&t, &wish, &none, found, e) < 0)
         return -1;
     aws_sweep_forget(&t);

@@ -170,7 +170,8 @@ static int find(struct session *s, bool needs_key, struct err *e) {
     const char *region = NULL, *text;
     size_t len = 0;
     *h = (struct shared){.session = s};
-    if (aws_cluster_region(s, &region, e) < 0 || terraform_open(&h->terraform, s, region, e) < 0 ||
+    if (aws_cluster_region(s, &region, e) < 0 ||
+        terraform_open(&h->terraform, s, &aws_terraform, region, e) < 0 ||
         terraform_state(&h->terraform, "infra", &h->state, e) < 0)
         return -1;
     text = output_text(h, "variables", &len);

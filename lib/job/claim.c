@@ -2,7 +2,7 @@
 #include "job/claim.h"
 
 #include "base/hash.h"
-#include "job/launch.h"
+#include "job/run.h"
 #include "sys/file.h"
 
 #include <pwd.h>
@@ -89,6 +89,6 @@ int claim_add_run(struct session *s, const struct run *r, struct manifest *m, st
     if (claim_id(s, &id, e) < 0)
         return -1;
     const char *line = arena_printf(s->arena, "%s\n", id);
-    return manifest_add_bytes(m, launch_node_dir(s->arena, r->id, "owner"), line, strlen(line),
-                              0600, e);
+    return manifest_add_bytes(m, run_node_dir(s->arena, r->id, "owner"), line, strlen(line), 0600,
+                              e);
 }

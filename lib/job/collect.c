@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "job/launch.h"
 #include "job/owner.h"
+#include "remote/tree_merge.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -34,7 +35,7 @@ struct xfer *collect_start(struct fleet_node *n, const struct run *run,
     const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
     size_t first = run->bring_work ? 0 : 1, end = run->work_only ? 1 : 4, count = 0;
     for (size_t i = first; i < end; i++)
-        paths[count++] = launch_node_dir(s->arena, run->id, folders[i]);
+        paths[count++] = run_node_dir(s->arena, run->id, folders[i]);
     struct xfer_fetch_spec spec = {
         .program = n->facts.program,
         .root = n->facts.root,
@@ -86,7 +87,7 @@ static int claim(struct session *s, struct run *run, struct err *e) {
 static int overlay(struct run *run, const struct parts *p, struct err *e) {
     for (size_t i = p->count; i-- > 0;) {
         const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
-        if (xfer_merge_folders(run->output_dir, folder, name, e) < 0)
+        if (tree_merge(run->output_dir, folder, name, e) < 0)
             return -1;
     }
     return 0;
@@ -94,7 +95,7 @@ static int overlay(struct run *run, const struct parts *p, struct err *e) {
 
 static int move_folder(const char *from, const char *to, const char *node, struct err *e) {
     const char *const folder[] = {from, NULL}, *const name[] = {node, NULL};
-    return xfer_merge_folders(to, folder, name, e);
+    return tree_merge(to, folder, name, e);
 }
 
 // state/NODE, always, so that it can go back to its node.
@@ -119,7 +120,7 @@ static int merge(struct session *s, struct run *run, const struct parts *p,
     if (!run->apart)
         return layout_split(a, p->folders, p->names, p->count, run->output_dir, &out->layout, e) < 0
                    ? -1
-                   : xfer_merge_folders(run->output_dir, p->folders, p->names, e);
+                   : tree_merge(run->output_dir, p->folders, p->names, e);
     for (size_t i = 0; i < p->count; i++)
         if (move_folder(p->folders[i], file_join(a, run->output_dir, p->names[i]), p->names[i], e) <
             0)

@@ -92,8 +92,6 @@ void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off
 void launch_roster(const struct launch *l, const struct fleet *f, struct strbuf *text);
 
 // ---- parts that are pure ----
-// The folder of a run on a node, below the root.
-char *launch_node_dir(struct arena *a, const char *run, const char *name);
 // Deals the files of a manifest out to `count` nodes so that each gets about the same number of
 // bytes: largest first, always to the node with the least. owner[i] is the node of entry i.
 void launch_deal(const struct manifest *m, size_t count, size_t *owner);

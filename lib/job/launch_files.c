@@ -57,7 +57,7 @@ static int add_work(struct launch *l, struct err *e) {
     struct arena *a = l->session->arena;
     const struct option_list *files = &l->session->config->job.files;
     struct manifest_rules rules = {.ignore_default = true};
-    const char *work = launch_node_dir(a, l->run.id, "work");
+    const char *work = run_node_dir(a, l->run.id, "work");
     if (files->count == 0)
         return l->native ? 0 : add_current_folder(l, work, e);
     for (size_t i = 0; i < files->count; i++) {
@@ -205,7 +205,7 @@ static int add_trainer(struct launch *l, struct err *e) {
     if (programs_add_trainer(l->common, a, e) < 0)
         return -1;
     render_toml(&text, &l->session->config->set, &options_train);
-    const char *path = launch_node_dir(a, l->run.id, "work/train.toml");
+    const char *path = run_node_dir(a, l->run.id, "work/train.toml");
     char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
     size_t len = text.len;
     strbuf_fini(&text);

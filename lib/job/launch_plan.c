@@ -40,10 +40,6 @@ const char *launch_task_name(struct arena *a, const char *const *command, size_t
     return name;
 }
 
-char *launch_node_dir(struct arena *a, const char *run, const char *name) {
-    return arena_printf(a, "runs/%s%s%s", run, *name ? "/" : "", name);
-}
-
 static const char *model_name(const struct config *c) {
     const struct option_bound *bound = NULL;
     const struct option_row *row = option_find(&c->set, "train.model", &bound);
@@ -165,7 +161,7 @@ static void fill_spec(struct launch *l) {
     spec->max_restarts = l->run.max_restarts;
     spec->has_key = true;
     hash_random(spec->key, sizeof spec->key);
-    spec->workdir = launch_node_dir(a, l->run.id, "work");
+    spec->workdir = run_node_dir(a, l->run.id, "work");
     spec->command = l->run.command;
     spec->command_count = (int)l->run.command_count;
     spec->shutdown_timeout_ms = c->torchrun.shutdown_timeout * 1000;

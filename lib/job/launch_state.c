@@ -96,8 +96,8 @@ static int add_trainer_state(struct launch *l, const struct run *earlier, const 
                        "never, or --set train.resume_other=true to go on from it all the same)",
                        config_where(c, "train.resume"), earlier->id, (long long)p->seed,
                        (long long)c->train.seed);
-    return manifest_add_path(l->common, state,
-                             launch_node_dir(l->session->arena, l->run.id, "state"), &rules, e);
+    return manifest_add_path(l->common, state, run_node_dir(l->session->arena, l->run.id, "state"),
+                             &rules, e);
 }
 
 // ---- a command's state -------------------------------------------------------------------------
@@ -107,7 +107,7 @@ static int add_command_state(struct launch *l, const struct run *earlier, const 
                              struct err *e) {
     struct arena *a = l->session->arena;
     struct manifest_rules rules = {.ignore_default = false};
-    const char *to = launch_node_dir(a, l->run.id, "state");
+    const char *to = run_node_dir(a, l->run.id, "state");
     for (size_t n = 0; n < l->node_count; n++) {
         const char *from = file_join(a, state, l->run.nodes[n]);
         if (!file_exists(from))

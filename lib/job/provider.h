@@ -4,9 +4,9 @@
 //
 //     const struct provider *p = provider_of(config);
 //     provider_diff(session, p, &diff, e);      // pure: what `up` would make
-//     provider_up(session, &result, e)
 //
-// `up` and `down` are idempotent. A provider lives in files provider_<name>.c and <name>_*.c.
+// A provider lives in provider_<name>.c, or in a layer of its own. `up` and `down` are in
+// lib/lifecycle.
 #ifndef JOB_PROVIDER_H
 #define JOB_PROVIDER_H
 
@@ -48,6 +48,12 @@ struct provider {
     int (*check)(struct session *s, struct fleet *f, struct err *e);
     // Gives back what make made for this node, after dtctl's files are gone from it.
     int (*give_back)(struct session *s, const struct inventory_node *n, struct err *e);
+    // Whether something may exist that no inventory knows: an `up` that was cut made it. NULL:
+    // never.
+    bool (*left_something)(struct session *s);
+    // Which nodes of the inventory exist no more, one each, where nodes of the fleet have failed;
+    // that is their error then. NULL: machines of this provider do not end.
+    const bool *(*gone)(struct fleet *f, const struct inventory *inv);
     // Instead of cleaning nodes and give_back: ends all machines. Then make also takes away those
     // that are no longer wanted, and writes the inventory itself.
     int (*take_down)(struct session *s, struct provider_down_result *out, struct err *e);
@@ -58,6 +64,8 @@ extern const struct provider provider_local, provider_hosts, provider_aws;
 
 const struct provider *provider_of(const struct config *c);
 const struct provider *provider_named(const char *name); // NULL when there is none
+// The provider that may have made something which no inventory knows; NULL when there is none.
+const struct provider *provider_that_left_something(struct session *s);
 
 // What `up` would change: nodes of `wanted` that the inventory lacks, and the other way round.
 struct provider_diff {
@@ -67,29 +75,8 @@ struct provider_diff {
 };
 int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
                   struct err *e);
-// A line for each value of the file that a flag or variable of an earlier `up` takes the place of.
-void provider_tell_kept(struct session *s);
 // For check functions: architecture, disk, clock of every node that has not failed.
 void provider_judge(struct fleet *f);
-
-struct provider_up_result {
-    struct inventory inventory;
-    size_t uploaded;       // nodes that did not have the agent yet
-    struct phases *phases; // NULL: none
-    int64_t took_ms;
-};
-// Locks the cluster, makes, connects, installs, checks, writes the inventory.
-// Nodes that leave are dropped last, as by provider_down. force: whatever is lost with them.
-int provider_up(struct session *s, bool force, struct provider_up_result *out, struct err *e);
-
-struct provider_down_options {
-    const char *nodes;  // NULL: all
-    const char *way;    // what does it whatever is lost, such as "dtctl down --force"
-    bool force;         // ends runs, and loses results that were not fetched
-    bool forget;        // nodes that cannot be reached are dropped; what is on them stays
-    bool dry_run;       // only says what would go
-    const char *asking; // the question; NULL: the usual one
-};
 
 struct provider_down_result {
     size_t removed;              // nodes cleaned
@@ -101,15 +88,5 @@ struct provider_down_result {
     const char *verified; // what was seen to be gone, as a sentence
     int64_t spent_mils;   // thousandths of a dollar; -1: not known
 };
-int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e);
-// Results that only these nodes have are fetched first. A run that goes on is an error, and so are
-// results that cannot be fetched, unless force. On a terminal somebody is asked.
-// Before machines end that are these nodes of the inventory: brings what only they have, or
-// refuses.
-int provider_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
-                          struct err *e);
-void provider_forget_options(struct session *s); // of a cluster that is no more
-int provider_down(struct session *s, const struct provider_down_options *o,
-                  struct provider_down_result *out, struct err *e);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "conf/toml.h"
-#include "job/launch.h"
+#include "job/run.h"
 #include "remote/base64.h"
 #include "remote/ssh_key.h"
 #include "sys/file.h"
@@ -205,6 +205,6 @@ int record_add_run(struct session *s, const struct run *r, struct manifest *m, s
     strbuf_fini(&text);
     if (result < 0)
         return err_wrap(e, "the record of run '%s'", r->id);
-    return manifest_add_bytes(m, launch_node_dir(s->arena, r->id, "record"), line, strlen(line),
-                              0600, e);
+    return manifest_add_bytes(m, run_node_dir(s->arena, r->id, "record"), line, strlen(line), 0600,
+                              e);
 }

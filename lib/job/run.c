@@ -178,3 +178,7 @@ int run_load(const struct cluster *c, const char *id, struct run *r, struct err 
         r->cluster = c->name;
     return 0;
 }
+
+char *run_node_dir(struct arena *a, const char *run, const char *name) {
+    return arena_printf(a, "runs/%s%s%s", run, *name ? "/" : "", name);
+}

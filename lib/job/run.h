@@ -62,6 +62,8 @@ bool run_is_over(const struct run *r); // a final state
 
 // Paths in the run's folder; in the cluster's arena.
 char *run_path(const struct cluster *c, const struct run *r, const char *name);
+// The folder of a run on a node, or `name` in it, below the node's root.
+char *run_node_dir(struct arena *a, const char *run, const char *name);
 // A path as seen from the current folder, when it is below that.
 const char *run_near_path(struct arena *a, const char *path);
 char *run_node_path(const struct cluster *c, const struct run *r, const char *node,

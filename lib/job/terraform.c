@@ -312,7 +312,7 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
     if (r->lock.id[0])
         return err_set(e, ERR_BUSY, "%s: somebody else works on this cluster: %s; %s", what,
                        terraform_lock_words(t, &r->lock), terraform_lock_remedy(t, &r->lock));
-    if (r->not_locked && terraform_refused_bucket(t, r->problem, e))
+    if (r->not_locked && t->cloud->explain(t->session, r->problem, e))
         return -1;
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
@@ -346,7 +346,7 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
         if (log_fd >= 0)
             (void)pread(log_fd, words, sizeof words - 1, said);
         result = -1;
-        if (!terraform_refused_bucket(t, words, e))
+        if (!t->cloud->explain(t->session, words, e))
             err_set(e, ERR_FAILED, "terraform does not give its state (status %d; log: %s)",
                     proc_status_code(status), t->log_path);
     }

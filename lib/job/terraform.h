@@ -3,7 +3,7 @@
 // carries, started in a process group of its own, its lines turned into events.
 //
 //     struct terraform t;
-//     terraform_open(&t, session, region, e);
+//     terraform_open(&t, session, &cloud, region, e);
 //     terraform_apply(&t, "infra", args, on_line, ctx, &result, e);
 //     if (result.status != 0) … result.problem, t.log_path
 //
@@ -28,9 +28,22 @@
 #define TERRAFORM_PROVIDER_VERSION "5.100.0" // infra/versions.tf
 
 enum { TERRAFORM_LOCK_TIMEOUT_S = 120, TERRAFORM_PROBLEM_BYTES_MAX = 1500 };
+enum { TERRAFORM_VARS_BYTES_MAX = 8 << 20 };
+
+// What this layer does not know of the cloud whose resources the module describes.
+struct terraform_cloud {
+    // backend_override.tf.json: where the state is. region NULL: in the local file `path`, whatever
+    // the configuration says.
+    void (*backend)(struct strbuf *out, const struct session *s, const char *region,
+                    const char *path);
+    // Whether these words of a command that failed are about the place of the state: *e then says
+    // what is wrong with it, and what to do.
+    bool (*explain)(const struct session *s, const char *words, struct err *e);
+};
 
 struct terraform {
     struct session *session;
+    const struct terraform_cloud *cloud;
     const char *program;
     const char *folder; // <cluster>/terraform
     const char *log_path, *state_path, *vars_path;
@@ -63,7 +76,8 @@ const char **terraform_env(struct session *s);
 // Its version; ERR_CONFIG, which names it, when it will not do. Both in the session's arena.
 int terraform_version(struct session *s, const char *program, const char **version, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.
-int terraform_open(struct terraform *t, struct session *s, const char *region, struct err *e);
+int terraform_open(struct terraform *t, struct session *s, const struct terraform_cloud *cloud,
+                   const char *region, struct err *e);
 // root is "infra" or "infra/sweep"; args come after -chdir and end with NULL. 0 when it ran to its
 // end, whatever that was; -1 when it could not be started.
 int terraform_run(struct terraform *t, const char *root, const char *const *args,
@@ -101,10 +115,6 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
 // The result as an error: what failed, Terraform's words, and where all of them are.
 int terraform_failure(const struct terraform *t, const struct terraform_result *r, const char *what,
                       struct err *e);
-
-// Whether these words of a command that failed are about the bucket of aws.state: then *e says what
-// is wrong with it, and what to do. terraform_bucket.c
-bool terraform_refused_bucket(const struct terraform *t, const char *words, struct err *e);
 
 // The words of a line that says what went wrong; NULL when it says something else.
 const char *terraform_problem(struct arena *a, const struct terraform_line *l);

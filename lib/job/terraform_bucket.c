@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bucket of aws.state, where Terraform does not get at it.
-#include "job/terraform.h"
+// Where Terraform keeps the state of a cluster on AWS, and why it cannot get at the bucket of
+// aws.state.
+#include "job/aws_cluster.h"
 
 #include "cluster/aws_refusal.h"
 #include "cluster/aws_vars.h"
@@ -37,8 +38,7 @@ static const char *in_policy(const char *action) {
     return action;
 }
 
-bool terraform_refused_bucket(const struct terraform *t, const char *words, struct err *e) {
-    struct session *s = t->session;
+static bool explain(const struct session *s, const char *words, struct err *e) {
     const char *state = s->config->aws.state, *bucket = NULL, *folder = NULL;
     if (!state[0])
         return false;
@@ -59,3 +59,12 @@ bool terraform_refused_bucket(const struct terraform *t, const char *words, stru
         return false;
     return true;
 }
+
+static void backend(struct strbuf *out, const struct session *s, const char *region,
+                    const char *path) {
+    static const struct aws_config local = {.state = ""};
+    aws_vars_backend(out, region ? &s->config->aws : &local, region ? region : "", s->cluster.name,
+                     path);
+}
+
+const struct terraform_cloud aws_terraform = {.backend = backend, .explain = explain};

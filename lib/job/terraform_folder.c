@@ -5,7 +5,6 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "cluster/aws_vars.h"
 #include "job/unpack.h"
 #include "sys/file.h"
 
@@ -128,7 +127,7 @@ static int run_init(struct terraform *t, const char *root, const char *option, s
         return -1;
     if (r.status == 0)
         return 0;
-    if (!r.interrupted && terraform_refused_bucket(t, words, e))
+    if (!r.interrupted && t->cloud->explain(t->session, words, e))
         return -1;
     terraform_failure(t, &r, "preparing terraform (init)", e);
     if (!r.interrupted && strstr(r.problem, "provider"))
@@ -186,7 +185,7 @@ static int make_anew(struct terraform *t, const char *backend, struct err *e) {
     size_t len = 0;
     // The variables remember what was chosen; everything else in these folders is dtctl's.
     if (file_exists(t->vars_path) &&
-        file_read(a, t->vars_path, AWS_VARS_BYTES_MAX, &vars, &len, e) < 0)
+        file_read(a, t->vars_path, TERRAFORM_VARS_BYTES_MAX, &vars, &len, e) < 0)
         return -1;
     const char *saved = file_join(a, t->folder, "terraform.tfvars.saved");
     if (vars && file_write_atomic(saved, vars, len, 0600, e) < 0)
@@ -195,7 +194,7 @@ static int make_anew(struct terraform *t, const char *backend, struct err *e) {
         file_remove_tree(file_join(a, t->folder, "cloud-init"), e) < 0 || unpack_module(t, e) < 0 ||
         write_backend(t, "infra", backend, e) < 0)
         return -1;
-    if (file_exists(saved) && file_read(a, saved, AWS_VARS_BYTES_MAX, &vars, &len, e) == 0 &&
+    if (file_exists(saved) && file_read(a, saved, TERRAFORM_VARS_BYTES_MAX, &vars, &len, e) == 0 &&
         file_write_atomic(t->vars_path, vars, len, 0600, e) == 0)
         unlink(saved);
     return init(t, "infra", e);
@@ -209,8 +208,7 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
         return err_set(e, ERR_FAILED, "this dtctl carries no infra/: it was built without it");
     if (file_make_dirs(t->folder, 0700, e) < 0)
         return -1;
-    aws_vars_backend(&backend, &s->config->aws, region, s->cluster.name,
-                     state_from(s->arena, "infra", "terraform"));
+    t->cloud->backend(&backend, s, region, state_from(s->arena, "infra", "terraform"));
     const char *text = arena_strdup(s->arena, strbuf_cstr(&backend));
     strbuf_fini(&backend);
     const char *stamp_path = file_join(s->arena, t->folder, "stamp");
@@ -237,8 +235,7 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     struct arena *a = t->session->arena;
     struct strbuf backend = {0};
     const char *ready = arena_printf(a, "%s/%s/.terraform/terraform.tfstate", t->folder, root);
-    struct aws_config local = {.state = ""};
-    aws_vars_backend(&backend, &local, "", "", state_from(a, root, state_name));
+    t->cloud->backend(&backend, t->session, NULL, state_from(a, root, state_name));
     int result = write_backend(t, root, strbuf_cstr(&backend), e);
     strbuf_fini(&backend);
     if (result < 0 || (file_exists(ready) && terraform_store_serves(t, root)))
@@ -246,8 +243,9 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     return init(t, root, e);
 }
 
-int terraform_open(struct terraform *t, struct session *s, const char *region, struct err *e) {
-    *t = (struct terraform){.session = s, .folder = folder_of(s)};
+int terraform_open(struct terraform *t, struct session *s, const struct terraform_cloud *cloud,
+                   const char *region, struct err *e) {
+    *t = (struct terraform){.session = s, .cloud = cloud, .folder = folder_of(s)};
     t->log_path = file_join(s->arena, t->folder, "terraform.log");
     t->state_path = file_join(s->arena, t->folder, "terraform.tfstate");
     t->vars_path = terraform_vars_path(s);

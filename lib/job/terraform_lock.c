@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/aws_cluster.h"
 #include "sys/file.h"
 
 #include <fcntl.h>

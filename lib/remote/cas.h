@@ -25,11 +25,17 @@
 #include <stdint.h>
 
 enum {
-    CAS_PACKS_MAX = 32, // more are merged into one when nobody else uses the folder
+    CAS_PIECE_BYTES = 256 << 10, // what is read and sent at a time
+    CAS_UNIT_BYTES = 4 << 20,    // what is resumed, and handed to a connection, as a whole
+    CAS_PACKS_MAX = 32,          // more are merged into one when nobody else uses the folder
     CAS_PACK_BUFFER_BYTES = 1 << 20,
     CAS_RECORD_HEAD_BYTES = 40,
     CAS_FOREIGN_PACKS_MAX = 4096,
 };
+
+static inline uint64_t cas_unit_count(uint64_t size) {
+    return (size + CAS_UNIT_BYTES - 1) / CAS_UNIT_BYTES;
+}
 
 struct cas_slot {
     unsigned char hash[HASH_BYTES];

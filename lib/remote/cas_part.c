@@ -2,7 +2,6 @@
 // Large content: filled unit by unit, then verified as a whole.
 #include "remote/cas.h"
 
-#include "remote/xfer_wire.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -54,7 +53,7 @@ int cas_part_open(struct cas *c, struct cas_part *p, const unsigned char hash[HA
     const char *path = cas_part_path(c, hash, ".part");
     *p = (struct cas_part){.size = size, .fd = -1, .map_fd = -1};
     memcpy(p->hash, hash, HASH_BYTES);
-    p->units = (uint32_t)xfer_unit_count(size);
+    p->units = (uint32_t)cas_unit_count(size);
     p->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (p->fd < 0)
         return err_errno(e, ERR_SYS, "cannot open '%s'", path);
@@ -78,7 +77,7 @@ void cas_part_close(struct cas_part *p) {
 
 int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t len,
                    struct err *e) {
-    bool starts = offset % XFER_UNIT_BYTES == 0;
+    bool starts = offset % CAS_UNIT_BYTES == 0;
     if (offset > p->size || len > p->size - offset || len == 0 || (!starts && offset != p->next))
         return err_set(e, ERR_FORMAT, "transfer: a piece of a file out of its place");
     if (file_write_at(p->fd, data, len, offset, e) < 0)
@@ -88,14 +87,14 @@ int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t
         p->hashed += len;
     }
     p->next = offset + len;
-    if (p->next % XFER_UNIT_BYTES != 0 && p->next != p->size)
+    if (p->next % CAS_UNIT_BYTES != 0 && p->next != p->size)
         return 0;
-    return file_write_at(p->map_fd, "\1", 1, (p->next - 1) / XFER_UNIT_BYTES, e);
+    return file_write_at(p->map_fd, "\1", 1, (p->next - 1) / CAS_UNIT_BYTES, e);
 }
 
 unsigned char *cas_part_have(struct cas *c, struct arena *a, const unsigned char hash[HASH_BYTES],
                              uint64_t size, uint32_t *count) {
-    uint64_t units = xfer_unit_count(size);
+    uint64_t units = cas_unit_count(size);
     *count = 0;
     auto_close int fd = open(cas_part_path(c, hash, ".map"), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || !file_exists(cas_part_path(c, hash, ".part")))
@@ -124,7 +123,7 @@ bool cas_part_complete(const struct cas_part *p) {
 }
 
 int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
-    static unsigned char buf[XFER_PIECE_BYTES];
+    static unsigned char buf[CAS_PIECE_BYTES];
     while (p->hashed < p->size && most > 0) {
         size_t want = p->size - p->hashed < sizeof buf ? (size_t)(p->size - p->hashed) : sizeof buf;
         ssize_t n = pread(p->fd, buf, want, (off_t)p->hashed);

@@ -108,9 +108,9 @@ static void ask_for(struct receive *r, size_t i) {
     if (!receive_is_small(n)) {
         uint32_t have;
         struct arena a = {0};
-        need.units = (uint32_t)xfer_unit_count(n->size);
+        need.units = (uint32_t)cas_unit_count(n->size);
         need.have = cas_part_have(&r->cas, &a, n->hash, n->size, &have);
-        uint64_t bytes = (uint64_t)have * XFER_UNIT_BYTES;
+        uint64_t bytes = (uint64_t)have * CAS_UNIT_BYTES;
         r->need_bytes -= bytes < n->size ? bytes : n->size;
         xfer_put_need(&r->needs, &need);
         arena_fini(&a);

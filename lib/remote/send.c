@@ -39,8 +39,8 @@ static void add_unit(struct send_plan *p, struct send_unit u) {
 }
 
 static uint32_t unit_bytes(const struct manifest_entry *n, uint64_t unit) {
-    uint64_t left = n->size - unit * XFER_UNIT_BYTES;
-    return left < XFER_UNIT_BYTES ? (uint32_t)left : XFER_UNIT_BYTES;
+    uint64_t left = n->size - unit * CAS_UNIT_BYTES;
+    return left < CAS_UNIT_BYTES ? (uint32_t)left : CAS_UNIT_BYTES;
 }
 
 int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e) {
@@ -258,8 +258,8 @@ static void fill_large(struct send_stream *s, const struct send_unit *u, struct 
                        bool compress) {
     const struct manifest_entry *n = &s->plan->m->entries[u->entry];
     uint32_t left = u->bytes - s->position;
-    uint32_t len = left < XFER_PIECE_BYTES ? left : XFER_PIECE_BYTES;
-    uint64_t offset = (uint64_t)u->unit * XFER_UNIT_BYTES + s->position;
+    uint32_t len = left < CAS_PIECE_BYTES ? left : CAS_PIECE_BYTES;
+    uint64_t offset = (uint64_t)u->unit * CAS_UNIT_BYTES + s->position;
     const char *why = NULL;
     if (!n->bytes && (s->fd < 0 || s->fd_entry != u->entry)) {
         if (s->fd >= 0)

@@ -77,10 +77,4 @@ struct xfer *xfer_fetch(struct transport_link *l, const struct xfer_fetch_spec *
 void xfer_cancel(struct xfer *x); // no callback; what has arrived is kept for the next attempt
 const char *xfer_node_name(const struct xfer *x);
 
-// Puts several per-node folders together into one by moving files. All is checked first: when two
-// nodes have the same path with different content, ERR_EXISTS names both and nothing is moved;
-// equal content is one file.
-int xfer_merge_folders(const char *dest, const char *const *folders, const char *const *nodes,
-                       struct err *e);
-
 #endif

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several per-node folders into one. Checked in full before the first file moves.
+#include "remote/tree_merge.h"
+
+#include "remote/manifest.h"
 #include "remote/place.h"
-#include "remote/xfer.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -80,8 +82,8 @@ static int check_names(const struct manifest *m, const char *dest, const char *n
                  : 0;
 }
 
-int xfer_merge_folders(const char *dest, const char *const *folders, const char *const *nodes,
-                       struct err *e) {
+int tree_merge(const char *dest, const char *const *folders, const char *const *nodes,
+               struct err *e) {
     enum { FOLDERS_MAX = 4096 };
     static const struct manifest_rules rules = {.own_too = true};
     struct arena a = {0};

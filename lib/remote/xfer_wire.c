@@ -321,7 +321,7 @@ int xfer_get_need(struct bytes_reader *r, const struct manifest *m, struct xfer_
     bool good = !r->bad && n->index < m->count && m->entries[n->index].kind == MANIFEST_FILE;
     if (good) {
         uint64_t size = m->entries[n->index].size;
-        uint64_t units = size <= XFER_SMALL_BYTES_MAX ? 0 : xfer_unit_count(size);
+        uint64_t units = size <= XFER_SMALL_BYTES_MAX ? 0 : cas_unit_count(size);
         good = n->units == units;
     }
     return good ? 1 : err_set(e, ERR_FORMAT, "transfer: the list of lacking files is malformed");

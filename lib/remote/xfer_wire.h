@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "remote/cas.h"
 #include "remote/manifest.h"
 
 #include <stdbool.h>
@@ -34,8 +35,6 @@ enum {
     XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
     XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size travel whole, many in a frame
     XFER_BATCH_BYTES = 512 << 10,     // content of one BATCH, about
-    XFER_PIECE_BYTES = 256 << 10,     // content of one CHUNK
-    XFER_UNIT_BYTES = 4 << 20,        // what is resumed, and handed to a connection, as a whole
     XFER_ACK_BYTES = 1 << 20,
     XFER_PATHS_MAX = 10000,
     XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
@@ -151,12 +150,8 @@ struct xfer_result {
     uint64_t files, bytes; // placed
 };
 
-_Static_assert(XFER_BATCH_BYTES + MANIFEST_FILE_BYTES_MAX / XFER_UNIT_BYTES / 8 + 64 <
+_Static_assert(XFER_BATCH_BYTES + MANIFEST_FILE_BYTES_MAX / CAS_UNIT_BYTES / 8 + 64 <
                    XFER_FRAME_BYTES_MAX,
                "what is lacking of the largest file fits into a frame");
-
-static inline uint64_t xfer_unit_count(uint64_t size) {
-    return (size + XFER_UNIT_BYTES - 1) / XFER_UNIT_BYTES;
-}
 
 #endif

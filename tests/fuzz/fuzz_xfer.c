@@ -64,7 +64,7 @@ static void as_sender(const uint8_t *data, size_t size) {
     struct manifest_entry large = {.path = "large",
                                    .source = "/nonexistent",
                                    .kind = MANIFEST_FILE,
-                                   .size = 3 * (uint64_t)XFER_UNIT_BYTES + 5,
+                                   .size = 3 * (uint64_t)CAS_UNIT_BYTES + 5,
                                    .hashed = true};
     manifest_add_bytes(m, "small", content, sizeof content, 0644, &e);
     manifest_append(m, &large, &e);

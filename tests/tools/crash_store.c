@@ -6,7 +6,7 @@
 // no time is one of them a piece. Content: what was on the disk stays, and none is ever taken for
 // what it is not.
 #include "remote/cas.h"
-#include "remote/xfer.h"
+#include "remote/tree_merge.h"
 #include "tests/tools/crash.h"
 
 enum { FILE_BYTES = 3000, LARGE_BYTES = 9000, FILES = 4, TEXT_BYTES_MAX = 10000 };
@@ -53,7 +53,7 @@ static void fetch(const struct scenario *c, int version) {
                              arena_printf(&a, "%s/incoming/node1", root), NULL};
     put_record(c->too_early ? version : 0);
     receive(&a, version);
-    if (xfer_merge_folders(out, folders, nodes, &e) < 0 || file_sync_disk(out, &e) < 0)
+    if (tree_merge(out, folders, nodes, &e) < 0 || file_sync_disk(out, &e) < 0)
         bail_out("%s", e.text);
     put_record(version);
     arena_fini(&a);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LARGE_BYTES = 2 * XFER_UNIT_BYTES + 1000, UNITS = 3 };
+enum { LARGE_BYTES = 2 * CAS_UNIT_BYTES + 1000, UNITS = 3 };
 
 static struct arena a;
 static char dir[] = "/tmp/dtctl-cas-XXXXXX";
@@ -133,16 +133,16 @@ static void test_parts(void) {
     ok(!cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count) && count == 0, "nothing of it yet");
     is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
     ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
-           put(&p, 2 * XFER_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
+           put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
        "takes no piece out of its place");
-    ok(put(&p, 2 * XFER_UNIT_BYTES, 1000) == 0, "its units come in any order");
-    ok(put(&p, 0, 100) == 0 && put(&p, 100, XFER_UNIT_BYTES - 100) == 0, "and in pieces");
+    ok(put(&p, 2 * CAS_UNIT_BYTES, 1000) == 0, "its units come in any order");
+    ok(put(&p, 0, 100) == 0 && put(&p, 100, CAS_UNIT_BYTES - 100) == 0, "and in pieces");
     unsigned char *have = cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count);
     ok(have && have[0] == 5 && count == 2, "the first and the third are there");
     ok(!cas_part_complete(&p), "which is not all");
-    ok(put(&p, XFER_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p), "nor is half a unit");
-    ok(put(&p, XFER_UNIT_BYTES + 10, XFER_UNIT_BYTES - 10) == 0 && cas_part_complete(&p), "now");
-    while (cas_part_hash(&p, XFER_UNIT_BYTES / 2, &e) == 0)
+    ok(put(&p, CAS_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p), "nor is half a unit");
+    ok(put(&p, CAS_UNIT_BYTES + 10, CAS_UNIT_BYTES - 10) == 0 && cas_part_complete(&p), "now");
+    while (cas_part_hash(&p, CAS_UNIT_BYTES / 2, &e) == 0)
         ;
     is_int(cas_part_finish(&c, &p, &path, &e), 0, "it is what its name says");
     cas_part_close(&p);

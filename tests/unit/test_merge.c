@@ -2,7 +2,7 @@
 // What nodes have sent is put together into one folder: nothing outside of it changes, and it works
 // across file systems.
 #include "base/str.h"
-#include "remote/xfer.h"
+#include "remote/tree_merge.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "tests/unit/shell.h"
@@ -28,7 +28,7 @@ static int merge(const char *dest, const char *a, const char *b, struct err *e) 
                              NULL};
     const char *const nodes[] = {"alpha", "beta", NULL};
     *e = (struct err){0};
-    return xfer_merge_folders(file_join(&arena, folder, dest), folders, nodes, e);
+    return tree_merge(file_join(&arena, folder, dest), folders, nodes, e);
 }
 
 static void test_links(void) {

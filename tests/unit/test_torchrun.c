@@ -168,24 +168,24 @@ static void test_job(void) {
 }
 
 static void test_report(void) {
-    struct wire_failure f[2] = {{.rank = 3,
-                                 .local_rank = 1,
-                                 .pid = 42,
-                                 .status = 137,
-                                 .signal = 9,
-                                 .host = "gpu01",
-                                 .error_file = "",
-                                 .message = "",
-                                 .tail = "one\n\x1b[31mtwo",
-                                 .evidence = "out of memory: x\nXid 79 of GPU y"},
-                                {.rank = 0,
-                                 .pid = 7,
-                                 .status = 1,
-                                 .host = "gpu00",
-                                 .error_file = "/e.json",
-                                 .message = "ValueError: x",
-                                 .tail = "",
-                                 .evidence = ""}};
+    struct worker_failure f[2] = {{.rank = 3,
+                                   .local_rank = 1,
+                                   .pid = 42,
+                                   .status = 137,
+                                   .signal = 9,
+                                   .host = "gpu01",
+                                   .error_file = "",
+                                   .message = "",
+                                   .tail = "one\n\x1b[31mtwo",
+                                   .evidence = "out of memory: x\nXid 79 of GPU y"},
+                                  {.rank = 0,
+                                   .pid = 7,
+                                   .status = 1,
+                                   .host = "gpu00",
+                                   .error_file = "/e.json",
+                                   .message = "ValueError: x",
+                                   .tail = "",
+                                   .evidence = ""}};
     struct strbuf text = {0};
     report_failures(&text, "train.py", f, 2);
     const char *t = strbuf_cstr(&text);

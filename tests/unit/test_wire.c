@@ -8,9 +8,9 @@ static struct err e;
 
 static struct wire_node nodes[] = {{0, 29500, 77, 3, "alpha", "10.0.0.1"},
                                    {-1, 1, 78, 1, "", "::1"}};
-static struct wire_failure failures[] = {{3, 1, 1, 4242, 137, 9, 250, 1700000000000, "node2",
-                                          "beta", "/x/error.json", "boom", "last\nlines",
-                                          "killed by the kernel"}};
+static struct worker_failure failures[] = {{3, 1, 1, 4242, 137, 9, 250, 1700000000000, "node2",
+                                            "beta", "/x/error.json", "boom", "last\nlines",
+                                            "killed by the kernel"}};
 
 // Every field has a value of its own, so that two that are swapped show.
 static struct wire_msg full(enum wire_type type) {

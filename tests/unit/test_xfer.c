@@ -176,8 +176,8 @@ static void make_tree(void) {
     put("src/copy/big", p, len, 0600);
     put("src/edge", p + 7, XFER_SMALL_BYTES_MAX, 0644);
     put("src/edge1", p + 9, XFER_SMALL_BYTES_MAX + 1, 0644);
-    put("src/unit", p + 11, XFER_UNIT_BYTES, 0644);
-    put("src/unit1", p + 13, XFER_UNIT_BYTES + 1, 0644);
+    put("src/unit", p + 11, CAS_UNIT_BYTES, 0644);
+    put("src/unit1", p + 13, CAS_UNIT_BYTES + 1, 0644);
     put("src/empty", "", 0, 0644);
     memset(p, 'z', len);
     put("src/flat", p, 5 << 20, 0644);

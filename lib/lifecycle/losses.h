@@ -7,8 +7,8 @@
 //     losses_settle(&l, e);                  // brings what can be brought, or refuses
 //
 // All memory is in the session's arena.
-#ifndef JOB_LOSSES_H
-#define JOB_LOSSES_H
+#ifndef LIFECYCLE_LOSSES_H
+#define LIFECYCLE_LOSSES_H
 
 #include "job/node_runs.h"
 #include "job/run.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "job/losses.h"
+#include "lifecycle/losses.h"
 
 #include "base/log.h"
 #include "job/attend.h"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking nodes away: what only they have is brought here first, and what others have there stays.
-#include "job/provider.h"
+#include "lifecycle/down.h"
 
 #include "base/log.h"
-#include "job/aws_lease.h"
 #include "job/claim.h"
-#include "job/losses.h"
-#include "job/terraform.h"
+#include "lifecycle/losses.h"
+#include "lifecycle/up.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ struct down_work {
 struct down {
     struct session *session;
     const struct provider *provider;
-    const struct provider_down_options *options;
+    const struct lifecycle_down_options *options;
     struct inventory inv;
     struct fleet fleet;
     struct losses_rules rules;
@@ -175,8 +174,10 @@ static bool was_never_up(const struct inventory_node *n) {
 
 // By node of the fleet.
 static const bool *gone_of(struct down *d, const size_t *indices, size_t count) {
-    const bool *all = aws_lease_gone(&d->fleet, &d->inv);
     bool *gone = arena_new(d->session->arena, bool, count + 1);
+    if (!d->provider->gone)
+        return gone;
+    const bool *all = d->provider->gone(&d->fleet, &d->inv);
     for (size_t i = 0; i < count; i++)
         gone[i] = all[indices[i]];
     return gone;
@@ -207,7 +208,7 @@ static int look(struct down *d, const size_t *indices, size_t count, struct err 
 
 static int take_down(struct down *d, struct err *e) {
     struct session *s = d->session;
-    const struct provider_down_options *o = d->options;
+    const struct lifecycle_down_options *o = d->options;
     const struct provider *wanted = provider_of(s->config);
     size_t *indices = NULL, count = 0;
     // Without its key nobody sees whether something runs there.
@@ -215,11 +216,11 @@ static int take_down(struct down *d, struct err *e) {
         return -1;
     // An `up` that was cut leaves instances before it leaves an inventory.
     bool known = cluster_exists(&s->cluster);
-    if (!known && !terraform_was_used(s))
-        return 0; // down already
     if (known && cluster_load(&s->cluster, &d->inv, e) < 0)
         return -1;
-    d->provider = provider_named(known ? d->inv.provider : provider_aws.name);
+    d->provider = known ? provider_named(d->inv.provider) : provider_that_left_something(s);
+    if (!known && !d->provider)
+        return 0; // down already
     if (!d->provider)
         return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
                        s->cluster.inventory_path, d->inv.provider);
@@ -240,9 +241,9 @@ static int take_down(struct down *d, struct err *e) {
     return d->provider->take_down ? d->provider->take_down(s, d->out, e) : clean_nodes(d, e);
 }
 
-int provider_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
-                          struct err *e) {
-    const struct provider_down_options o = {.way = "dtctl up --force", .force = force};
+int lifecycle_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
+                           struct err *e) {
+    const struct lifecycle_down_options o = {.way = "dtctl up --force", .force = force};
     struct down d = {.session = s, .options = &o, .provider = provider_named(inv->provider)};
     size_t *indices = NULL, count = 0;
     d.inv = *inv;
@@ -270,8 +271,8 @@ static int count_runs(struct session *s, struct provider_down_result *out, struc
     return 0;
 }
 
-int provider_down(struct session *s, const struct provider_down_options *o,
-                  struct provider_down_result *out, struct err *e) {
+int lifecycle_down(struct session *s, const struct lifecycle_down_options *o,
+                   struct provider_down_result *out, struct err *e) {
     struct down d = {.session = s, .options = o, .out = out};
     *out = (struct provider_down_result){0};
     if (!o->dry_run && cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
@@ -279,6 +280,6 @@ int provider_down(struct session *s, const struct provider_down_options *o,
     int result = take_down(&d, e);
     fleet_close(&d.fleet);
     if (!o->dry_run)
-        provider_forget_options(s);
+        lifecycle_forget_options(s);
     return result < 0 ? -1 : count_runs(s, out, e);
 }
