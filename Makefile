@@ -62,6 +62,9 @@ isa = $(if $(filter %_avx2,$*),-mavx2 -mfma,$(if $(filter %_avx512,$*),$(AVX512)
 
 # ---- sources: every .c under lib/<layer>/ is that layer's library ----------------------------
 LAYERS := $(filter-out third_party,$(sort $(patsubst lib/%/,%,$(dir $(wildcard lib/*/*.c)))))
+# REACH_<layer>: itself, what the table in lib/README.md lets it include, and what those may.
+$(foreach row,$(shell awk -v closure=1 -f lib/layers.awk lib/README.md | tr ' ' :),\
+    $(eval REACH_$(firstword $(subst :, ,$(row))) := $(wordlist 2,99,$(subst :, ,$(row)))))
 KERNELS := $(wildcard kernels/cpu/*.c)
 objects = $(patsubst %.c,$(O)/%.o,$(1))
 archive = $(patsubst %,$(O)/libdt_%.a,$(1))
@@ -89,11 +92,8 @@ $(O)/%.o: %.c $(O)/.flags
 	$(call say,CC,$<)mkdir -p $(@D) && $(TOOL) $(FINAL_CFLAGS) $(WARN_lib) -c -o $@ $<
 
 # ---- programs -------------------------------------------------------------------------------
-# Which layers a program may draw from (static archives: only what it uses gets linked), and which
-# third-party libraries. A program whose main is not there yet is left out.
-LAYERS_dtctl := base sys conf cluster remote elastic job lifecycle
-LAYERS_dtrun := base sys conf cluster elastic remote
-LAYERS_dttrain := base sys conf elastic comm data nn kernels
+# A program is linked with the layers that its row in lib/README.md reaches (static archives: only
+# what it uses gets in), and with these third-party libraries.
 THIRD_dtctl := ssh2 crypto zstd
 THIRD_dtrun := crypto zstd
 THIRD_dttrain := jpeg zstd crypto
@@ -107,7 +107,7 @@ group = -Wl,--start-group $(1) -Wl,--end-group
 programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS)) cuda
 
 define program_rule
-$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(LAYERS_$(1))) \
+$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(REACH_cmd/$(1))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \
 	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \

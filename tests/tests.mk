@@ -7,16 +7,8 @@ TEST_C := $(sort $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/sim/sim
 TOOL_C := $(sort $(wildcard tests/tools/*.c))
 FUZZ_C := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
-# A test draws from the layers it includes and from what those may include, and from nothing else,
-# so one layer that does not compile stops only the tests that need it.
-UP_base := base
-UP_sys := base sys
-UP_conf := base sys conf
-UP_kernels := base kernels
-UP_third_party :=
-$(foreach l,cluster remote elastic comm data,$(eval UP_$(l) := base sys conf $(l)))
-UP_nn := base sys conf elastic comm data kernels nn
-UP_job := base sys conf cluster remote elastic job
+# A test is linked with the layers that it includes and those that they reach, so one layer that
+# does not compile stops only the tests that need it.
 
 # "file:layer" for each layer, and "file:cmd/program" for each program, that a test includes.
 TEST_USES := $(shell awk -F'"' '/^[ \t]*$(HASH)[ \t]*include[ \t]*"/ { n = split($$2, p, "/"); \
@@ -26,8 +18,8 @@ TEST_USES := $(shell awk -F'"' '/^[ \t]*$(HASH)[ \t]*include[ \t]*"/ { n = split
     /dev/null $(TEST_C) $(TOOL_C) $(FUZZ_C) $(wildcard benchmarks/bench_*.c) | sort -u)
 uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
 test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
-test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(UP_$(l))) \
-    $(foreach p,$(test_programs_used),$(LAYERS_$(p))))
+test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))) \
+    $(foreach p,$(test_programs_used),$(REACH_cmd/$(p))))
 test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
     cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
 TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lm

@@ -5,17 +5,22 @@ source "${0%/*}/../lib.sh"
 lint=$SRC/tests/lint
 
 mkdir -p tree/lib/base tree/lib/sys tree/lib/odd tree/cmd/x
-cp "$SRC/lib/README.md" tree/lib/
+printf '| %s | %s | words |\n' layer 'may include' base '' sys base conf 'base sys' >tree/lib/README.md
 echo '#include "base/err.h"' >tree/lib/sys/good.c
+mkdir tree/lib/conf
+printf '#include "%s"\n' base/err.h sys/loop.h >tree/lib/conf/good.c
 run "$lint/layers" tree
 is "$status" 0 'layers: an arrow that points down passes'
+echo '#include "base/err.h"' >tree/lib/conf/good.c
+run "$lint/layers" tree
+is "$status:$out" '1:lib/README.md: no file of conf includes sys' 'layers: an unused grant does not'
 echo '#include "sys/loop.h"' >tree/lib/base/bad.c
 echo '#include "../base/err.h"' >tree/lib/sys/dots.c
 printf '#include <base/err.h>\n#include <sys/types.h>\n' >tree/lib/sys/angle.c
 echo 'int err;' >tree/lib/base/err.h
 echo 'int x;' >tree/lib/odd/x.c
 run "$lint/layers" tree
-is "$status" 123 'layers: it refuses'
+is "$status" 1 'layers: it refuses'
 like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
 like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots'
 like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' 'layers: ours in angle brackets'
