@@ -5,10 +5,10 @@
 // process, all agents another. bytes: what went over all connections, both ways.
 //
 //     bench_rendezvous [AGENTS…]     default 100 1000 10000; JSON lines
+#include "agent/coordinator.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "elastic/coordinator.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -9,13 +9,8 @@ FUZZ_C := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 # A test is linked with the layers that it includes and those that they reach, so one layer that
 # does not compile stops only the tests that need it.
-
-# "file:layer" for each layer, and "file:cmd/program" for each program, that a test includes.
-TEST_USES := $(shell awk -F'"' '/^[ \t]*$(HASH)[ \t]*include[ \t]*"/ { n = split($$2, p, "/"); \
-    if (p[1] == "lib") p[1] = p[2]; \
-    if (p[1] == "cmd" && n > 2) print FILENAME ":cmd/" p[2]; \
-    else if (n > 1 && p[1] != "tests") print FILENAME ":" p[1] }' \
-    /dev/null $(TEST_C) $(TOOL_C) $(FUZZ_C) $(wildcard benchmarks/bench_*.c) | sort -u)
+TEST_USES := $(shell awk -f tests/uses.awk $(TEST_C) $(TOOL_C) $(FUZZ_C) \
+    $(wildcard benchmarks/bench_*.c) | sort -u)
 uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
 test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
 test_layers = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))) \

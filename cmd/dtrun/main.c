@@ -4,7 +4,7 @@
 #include "build_info.h"
 #include "conf/cli.h"
 #include "conf/render.h"
-#include "elastic/launch.h"
+#include "launch/launch.h"
 #include "node_verbs.h"
 #include "surroundings.h"
 

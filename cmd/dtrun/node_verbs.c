@@ -3,8 +3,8 @@
 #include "node_verbs.h"
 
 #include "cluster/probe_node.h"
-#include "elastic/node_io.h"
-#include "elastic/node_protocol.h"
+#include "node/node_verb.h"
+#include "protocol/node_protocol.h"
 #include "remote/xfer_node.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "conf/cli.h"
-#include "elastic/local_task.h"
+#include "launch/node_lock.h"
 
 #include <ctype.h>
 #include <sched.h>

@@ -5,7 +5,7 @@
 #define DTRUN_SURROUNDINGS_H
 
 #include "conf/option.h"
-#include "elastic/launch_around.h"
+#include "launch/scheduler.h"
 
 // After the command line was scanned, before real PET_ variables are read.
 int surroundings_read(struct option_set *set, struct around *out, struct err *e);

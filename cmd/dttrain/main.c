@@ -6,9 +6,9 @@
 #include "build_info.h"
 #include "conf/render.h"
 #include "conf/train_config.h"
-#include "elastic/store_client.h"
 #include "nn/trainer.h"
 #include "rank_env.h"
+#include "store/store_client.h"
 #include "sys/net.h"
 
 #include <signal.h>

@@ -9,8 +9,8 @@
 #ifndef JOB_AGENT_START_H
 #define JOB_AGENT_START_H
 
-#include "elastic/job_spec.h"
 #include "job/fleet.h"
+#include "protocol/job_spec.h"
 
 enum { AGENT_START_MS_MAX = 60 * 1000 };
 

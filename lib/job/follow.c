@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "elastic/node_protocol.h"
+#include "protocol/node_protocol.h"
 
 #include <errno.h>
 #include <string.h>

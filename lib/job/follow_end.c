@@ -2,7 +2,7 @@
 // What is left to do when a run has been followed to its end: the names of logs, its state.
 #include "job/follow.h"
 
-#include "elastic/node_protocol.h"
+#include "protocol/node_protocol.h"
 #include "sys/file.h"
 
 #include <errno.h>

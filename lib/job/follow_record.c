@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
-#include "elastic/node_protocol.h"
+#include "protocol/node_protocol.h"
 
 #include <stdlib.h>
 #include <string.h>

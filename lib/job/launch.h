@@ -11,10 +11,10 @@
 #ifndef JOB_LAUNCH_H
 #define JOB_LAUNCH_H
 
-#include "elastic/job_spec.h"
 #include "job/fleet.h"
 #include "job/run.h"
 #include "job/send.h"
+#include "protocol/job_spec.h"
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given

@@ -3,7 +3,7 @@
 #include "job/node_runs.h"
 
 #include "base/log.h"
-#include "elastic/node_protocol.h"
+#include "protocol/node_protocol.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // Whose results a folder holds.
 #include "job/owner.h"
 
-#include "elastic/job_spec.h"
+#include "protocol/job_spec.h"
 #include "sys/file.h"
 
 #include <string.h>

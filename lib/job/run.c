@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "conf/toml.h"
-#include "elastic/node_protocol.h"
+#include "protocol/node_protocol.h"
 #include "sys/file.h"
 
 #include <string.h>

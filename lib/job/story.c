@@ -3,8 +3,8 @@
 #include "job/story.h"
 
 #include "base/str.h"
-#include "elastic/node_protocol.h"
 #include "job/screen.h"
+#include "protocol/node_protocol.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes through the timer FIFO: any line is refused with words, or is a request in bounds.
-#include "elastic/file_timer.h"
+#include "worker/file_timer.h"
 
 #include <signal.h>
 #include <string.h>

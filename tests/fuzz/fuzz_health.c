@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests at the health check port: no answer while one is incomplete, and then exactly one.
-#include "elastic/health.h"
+#include "agent/health_check.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of the kernel's log: any bytes give nothing, or a note whose texts are safe to show.
 #include "base/err.h"
-#include "elastic/kernel_log.h"
+#include "worker/kernel_log.h"
 
 #include <string.h>
 

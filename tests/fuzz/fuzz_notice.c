@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that announces a node's end: any bytes are refused with words or give a bounded notice.
-#include "elastic/notice.h"
+#include "agent/preemption_notice.h"
 
 #include <string.h>
 

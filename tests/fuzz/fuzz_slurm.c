@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slurm's and mpirun's texts: any bytes are refused with words or give names that are safe to use.
 #include "base/arena.h"
-#include "elastic/mpi.h"
-#include "elastic/slurm.h"
+#include "launch/mpi.h"
+#include "launch/slurm.h"
 
 #include <string.h>
 

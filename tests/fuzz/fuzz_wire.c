@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames from a hostile agent: what decodes must encode to the same bytes again.
 #include "base/err.h"
-#include "elastic/wire.h"
+#include "channel/frame.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 // noticed.
 //
 //     sim_rendezvous [SEED [COUNT [MUTATION]]]     a failure prints its seed
-#include "elastic/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "tests/sim/luck.h"
 
 // ---- bad luck ----

@@ -8,9 +8,9 @@
 #ifndef TESTS_SIM_WORLD_H
 #define TESTS_SIM_WORLD_H
 
-#include "elastic/election.h"
-#include "elastic/rendezvous.h"
-#include "elastic/session.h"
+#include "channel/replay.h"
+#include "rendezvous/election.h"
+#include "rendezvous/rendezvous.h"
 
 enum {
     NODES = 5,

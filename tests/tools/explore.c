@@ -14,7 +14,7 @@
 //     explore COUNT SEED [MUTATION [NODES PATH]]
 //
 // COUNT: of sequences, for each number of nodes. PATH: one sequence, as a failure prints it.
-#include "elastic/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "tests/sim/luck.h"
 
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "elastic/store_client.h"
-#include "elastic/store_wire.h"
+#include "store/store_client.h"
+#include "store/store_protocol.h"
 #include "sys/net.h"
 #include "tests/tools/linear.h"
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_UNIT_ELECTION_NODE_H
 #define TESTS_UNIT_ELECTION_NODE_H
 
-#include "elastic/election.h"
+#include "rendezvous/election.h"
 #include "tests/tap.h"
 
 enum {

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_RENDEZVOUS_NODES_H
 #define TESTS_UNIT_RENDEZVOUS_NODES_H
 
-#include "elastic/rendezvous.h"
+#include "rendezvous/rendezvous.h"
 
 #include "base/str.h"
 #include "tests/tap.h"

@@ -2,7 +2,7 @@
 // lib/elastic/election_follow and what the election makes of other agents' words when it has no
 // coordinator: finding one, founding, the lease, a connection that breaks, proof, an old
 // coordinator.
-#include "elastic/election.h"
+#include "rendezvous/election.h"
 #include "tests/unit/election_node.h"
 
 static void test_lease(void) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The story of a run on one node: what becomes of it when its file takes a part of a line, or none.
+#include "agent/event_log.h"
 #include "base/arena.h"
-#include "elastic/events.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

@@ -2,10 +2,10 @@
 // What is told of a worker's end: the kernel's notes, its own first, the counters of a made-up
 // memory cgroup, and the launcher's copy of the error file.
 #include "base/str.h"
-#include "elastic/error_file.h"
-#include "elastic/worker_evidence.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "worker/error_file.h"
+#include "worker/worker_postmortem.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timers of PyTorch's FileTimerClient: requests, expiry, who is signalled, what is refused.
-#include "elastic/file_timer.h"
+#include "worker/file_timer.h"
 
 #include "base/clock.h"
 #include "sys/file.h"

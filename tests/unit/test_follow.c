@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following a run on the operator's side: whatever cannot be opened is an error that closes
 // cleanly; an expression that this version does not take costs its metric, and nothing else.
-#include "elastic/events.h"
+#include "agent/event_log.h"
 #include "follow_fixture.h"
 #include "job/follow.h"
 

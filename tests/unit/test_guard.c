@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard below an agent that does not read keeps the lease and loses no report. The guard says
 // of each worker whether an order of the agent came before its end.
-#include "elastic/guard.h"
+#include "worker/guard.h"
 
 #include "base/clock.h"
 #include "tests/tap.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who gives way when places are taken.
-#include "elastic/guests.h"
+#include "channel/guests.h"
 
 #include "tests/tap.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read out of the kernel's log, from lines as kernels and drivers of several years write
 // them.
-#include "elastic/kernel_log.h"
 #include "tests/tap.h"
+#include "worker/kernel_log.h"
 
 #include <string.h>
 

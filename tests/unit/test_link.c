@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ends of a link over a socket pair: what a refusal at each point of the greeting shows.
-#include "elastic/link.h"
+#include "channel/channel.h"
 
 #include "base/clock.h"
 #include "tests/tap.h"

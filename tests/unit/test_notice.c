@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The notice of a node's end: what the file may say, and that the watch sees it come, change and
 // go, whichever folders are there before.
+#include "agent/preemption_notice.h"
 #include "base/clock.h"
-#include "elastic/notice.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "tests/unit/inotify.h"

@@ -2,9 +2,9 @@
 // --numa-binding on a made-up machine: two sockets, a node each with 6 cores of two threads, two
 // caches per node, three GPUs on node 0 and one on node 1.
 #include "base/str.h"
-#include "elastic/numa.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "worker/numa.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/elastic/quorum: each rule once, as a table, and over all small electorates the promise that
 // they are made for: two sets of nodes that have none in common never both decide.
-#include "elastic/quorum.h"
+#include "rendezvous/quorum.h"
 #include "tests/tap.h"
 
 enum { VOTERS_MAX = 6 };

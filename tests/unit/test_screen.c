@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing of a node drives the operator's terminal: every text of every event, with sequences in
 // it, through every view; worker lines, errors, JSON.
-#include "elastic/node_protocol.h"
 #include "follow_fixture.h"
 #include "job/attend_view.h"
 #include "job/summary.h"
+#include "protocol/node_protocol.h"
 #include "screen_check.h"
 
 static const char *const HOSTILE[] = {

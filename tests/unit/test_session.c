@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a session keeps for the other side, and what it sends again.
-#include "elastic/session.h"
+#include "channel/replay.h"
 #include "tests/tap.h"
 
 #include <string.h>

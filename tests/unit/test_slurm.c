@@ -2,9 +2,9 @@
 // What Slurm and mpirun say to dtrun: node lists, task counts, whole environments as they come, and
 // the flags that follow from them.
 #include "base/str.h"
-#include "elastic/launch_around.h"
-#include "elastic/mpi.h"
-#include "elastic/slurm.h"
+#include "launch/mpi.h"
+#include "launch/scheduler.h"
+#include "launch/slurm.h"
 #include "tests/tap.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchrun's small grammars, the workers' environment, job specifications and rosters, and the
 // failure report.
-#include "elastic/job_spec.h"
-#include "elastic/launch.h"
-#include "elastic/report.h"
-#include "elastic/worker_env.h"
+#include "agent/failure_report.h"
+#include "launch/launch.h"
+#include "protocol/job_spec.h"
 #include "tests/tap.h"
+#include "worker/worker_env.h"
 
 #include <unistd.h>
 

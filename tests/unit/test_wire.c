@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames between agents: every message both ways, every truncation, wrong lengths, seals, proofs.
 #include "base/bytes.h"
-#include "elastic/wire.h"
+#include "channel/frame.h"
 #include "tests/tap.h"
 
 static struct err e;

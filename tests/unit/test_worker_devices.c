@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who still holds a GPU, on a made-up machine.
 #include "base/str.h"
-#include "elastic/worker_devices.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "worker/gpu_holders.h"
 
 #include <string.h>
 #include <unistd.h>

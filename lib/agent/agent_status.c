@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// status.json: what `--node status` prints. Replaced as a whole at every change; not synced to
+// disk, because a state is only worth something while its agent lives.
+#include "agent/agent_impl.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void add_workers(struct json_out *j, const struct workers *w) {
+    json_array(j, "workers");
+    for (int i = 0; i < w->count; i++) {
+        const struct worker *x = &w->list[i];
+        bool signalled = x->ended && x->status > 0 && WIFSIGNALED(x->status);
+        json_object(j, NULL);
+        json_int(j, "local_rank", x->local_rank);
+        json_int(j, "rank", x->rank);
+        json_int(j, "pid", x->pid);
+        json_str(j, "state", x->ended ? "exited" : x->running ? "running" : "starting");
+        if (x->ended)
+            json_int(j, "status", x->status < 0 ? 127 : proc_status_code(x->status));
+        else
+            json_null(j, "status");
+        json_str(j, "signal", signalled ? proc_signal_name(WTERMSIG(x->status)) : NULL);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static const char *member_state(const struct rendezvous_member *m) {
+    static const char *const names[] = {"waiting", "running", "done", "stopping"};
+    return names[m->state];
+}
+
+static void add_members(struct json_out *j, const struct coordinator *c) {
+    const struct rendezvous *r = coordinator_rendezvous(c);
+    int left = rendezvous_member_count(r);
+    json_array(j, "members");
+    for (int id = 0; left > 0; id++) {
+        const struct rendezvous_member *m = rendezvous_member(r, id);
+        if (!m)
+            continue;
+        left--;
+        json_object(j, NULL);
+        json_str(j, "name", m->name);
+        json_int(j, "node_rank", m->node_rank);
+        json_str(j, "state", member_state(m));
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void format(struct agent *a, struct strbuf *out) {
+    const struct agent_config *c = a->config;
+    struct json_out j;
+    json_open(&j, out);
+    json_object(&j, NULL);
+    json_str(&j, "run", c->run);
+    json_str(&j, "name", c->run_name);
+    json_str(&j, "node", c->name);
+    json_int(&j, "node_rank", c->node_rank);
+    json_int(&j, "nnodes", a->group_world ? a->group_world : a->expected);
+    json_str(&j, "state", node_state_name(a->state));
+    json_int(&j, "pid", getpid());
+    json_int(&j, "round", a->round);
+    json_int(&j, "restarts", a->restarts);
+    json_int(&j, "max_restarts", a->max_restarts);
+    json_int(&j, "agent_starts", c->agent_starts);
+    json_str(&j, "reason", a->reason);
+    if (node_state_is_final(a->state))
+        json_int(&j, "exit_status", a->exit_status);
+    else
+        json_null(&j, "exit_status");
+    json_int(&j, "created_ms", c->created_ms);
+    json_int(&j, "updated_ms", clock_wall_ms());
+    json_bool(&j, "coordinator", a->coordinator != NULL);
+    if (a->coordinator)
+        add_members(&j, a->coordinator);
+    add_workers(&j, &a->workers);
+    json_end(&j);
+    strbuf_addc(out, '\n');
+}
+
+static void replace_file(const char *dir, const struct strbuf *text) {
+    char temp[4096], path[4096];
+    snprintf(temp, sizeof temp, "%s/status.json.new", dir);
+    snprintf(path, sizeof path, "%s/status.json", dir);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool whole = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len;
+    if (fd >= 0)
+        close(fd);
+    if (!whole || rename(temp, path) < 0)
+        log_error("the status could not be written", "path=%s", path);
+}
+
+void agent_write_status(struct agent *a) {
+    if (!a->config->run_dir)
+        return;
+    struct strbuf text = {0};
+    format(a, &text);
+    replace_file(a->config->run_dir, &text);
+    strbuf_fini(&text);
+}
+
+void agent_set_state(struct agent *a, enum node_state state, const char *reason) {
+    a->state = state;
+    if (reason != a->reason)
+        snprintf(a->reason, sizeof a->reason, "%s", reason);
+    agent_write_status(a);
+}

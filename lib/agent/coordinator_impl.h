@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the coordinator. Only coordinator*.c includes this.
+#ifndef AGENT_COORDINATOR_IMPL_H
+#define AGENT_COORDINATOR_IMPL_H
+
+#include "agent/coordinator.h"
+
+struct peer {
+    struct link link; // closed while the member is cut
+    struct session session;
+    struct coordinator *coordinator;
+    struct peer *prev, *next;
+    int id; // member; -1: has not joined
+    bool local;
+    struct guest guest; // until it has joined
+    struct net_address address;
+};
+
+struct kept_failure {
+    struct worker_failure f; // texts in the coordinator's arena
+    int64_t at_ms;           // monotonic, here
+};
+
+struct coordinator {
+    struct loop *loop;
+    struct coordinator_config config;
+    struct rendezvous *rendezvous;
+    struct events *events;
+    const struct coordinator_events *on;
+    bool took_over, deposed;
+    struct wire_node *nodes; // of the electorate, by voter; texts in nodes_arena
+    struct arena nodes_arena;
+    int64_t nodes_term;
+    int nodes_round;
+    struct peer *peers, *dead;
+    struct peer **by_id; // members' peers
+    int by_id_room;
+    struct log_limit strangers;
+    struct timer timer, reap;
+    int64_t linger_until_ms;
+    struct arena arena;            // texts of failures of this round
+    struct kept_failure *failures; // by time
+    int failure_count;
+    int stop_signal;
+    int64_t stop_grace_ms;
+    bool pumping, over, idle;
+    void *ctx;
+};
+
+// Leases count from when an agent has sent something: the clock is read after it was received.
+int64_t coordinator_now_ms(void);
+// Carries out what the rendezvous wants and sets the timer.
+void coordinator_pump(struct coordinator *c);
+struct peer *coordinator_peer(struct coordinator *c, int id);
+// Makes p the peer of member id; -1: of none.
+void coordinator_name_peer(struct peer *p, int id);
+int64_t coordinator_rounds(const struct voter *v); // as wire_node has them
+void coordinator_peer_gone(struct peer *p, const char *why);
+void coordinator_tell(struct peer *p, const struct wire_msg *m); // as part of its session
+
+#endif

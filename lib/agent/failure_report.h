@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// How failed workers are told of: to a person (torchrun's box, root cause of all nodes, last lines)
+// and as an event.
+#ifndef AGENT_FAILURE_REPORT_H
+#define AGENT_FAILURE_REPORT_H
+
+#include "agent/event_log.h"
+#include "base/str.h"
+#include "protocol/failure.h"
+
+// failures by time, the root cause first; title is the script's or program's name.
+void report_failures(struct strbuf *out, const char *title, const struct worker_failure *failures,
+                     int64_t count);
+// "exitcode: 1", torchrun's convention: the negative number of a signal.
+int report_exit_code(const struct worker_failure *f);
+void report_failure_event(struct events *ev, const struct worker_failure *f, int64_t round,
+                          bool is_root);
+
+#endif

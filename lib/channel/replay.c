@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "channel/replay.h"
+
+#include "base/bytes.h"
+
+enum { LENGTH_BYTES = 4 };
+
+void session_open(struct session *s, int64_t id) {
+    session_close(s);
+    s->id = id;
+    s->open = true;
+    strbuf_init(&s->kept, SESSION_KEPT_BYTES_MAX);
+}
+
+void session_close(struct session *s) {
+    strbuf_fini(&s->kept);
+    *s = (struct session){0};
+}
+
+void session_keep(struct session *s, const void *message, size_t len) {
+    unsigned char head[LENGTH_BYTES];
+    if (!s->open)
+        return;
+    s->sent++;
+    bytes_store(head, len, sizeof head);
+    strbuf_add(&s->kept, head, sizeof head);
+    strbuf_add(&s->kept, message, len);
+}
+
+bool session_can_resume(const struct session *s) {
+    return s->open && s->id != 0 && !s->kept.overflow;
+}
+
+void session_take(struct session *s) {
+    s->taken += s->open;
+}
+
+int session_acked(struct session *s, int64_t count, struct err *e) {
+    size_t at = 0, len;
+    if (!s->open || s->kept.overflow)
+        return 0;
+    if (count < s->acked || count > s->sent)
+        return err_set(e, ERR_FORMAT, "%lld messages taken, of %lld to %lld", (long long)count,
+                       (long long)s->acked, (long long)s->sent);
+    for (; s->acked < count; s->acked++)
+        session_unacked(s, &at, &len);
+    strbuf_consume(&s->kept, at);
+    return 0;
+}
+
+const char *session_unacked(const struct session *s, size_t *at, size_t *len) {
+    if (*at >= s->kept.len)
+        return NULL;
+    *len = (size_t)bytes_load(s->kept.data + *at, LENGTH_BYTES);
+    const char *message = s->kept.data + *at + LENGTH_BYTES;
+    *at += LENGTH_BYTES + *len;
+    return message;
+}

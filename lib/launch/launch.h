@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// From torchrun's flags, or from a job specification of dtctl, to an agent's config.
+//
+//     struct launch l;
+//     launch_init(&l, &arena);                          // defaults
+//     … cli and environment fill l.options (launch_table, PET_ variables) …
+//     launch_by_hand(&l, command, count, e);             // or launch_job(&l, &spec, &roster, …)
+//     status = agent_run(&l.agent, e);
+//     launch_end(&l);                                    // after launch_by_hand
+//
+// Everything is in the caller's arena. Names are resolved here, blocking, before any loop runs.
+#ifndef LAUNCH_LAUNCH_H
+#define LAUNCH_LAUNCH_H
+
+#include "agent/agent.h"
+#include "conf/option.h"
+#include "protocol/job_spec.h"
+#include "sys/net.h"
+
+enum {
+    LAUNCH_PORT_STATIC = 29500,
+    LAUNCH_PORT_C10D = 29400,
+    LAUNCH_LAST_CALL_MS = 5000,
+    LAUNCH_REGROUP_CALL_MS = 500,
+    LAUNCH_REJOIN_MS = 30000,
+    LAUNCH_CRASH_MS = 5000, // a group that fails sooner has crashed;
+    LAUNCH_CRASHES_MAX = 1000,
+    LAUNCH_BACKOFF_MS = 1000, // after the second in a row each waits so much longer than the last
+    LAUNCH_JOB_CRASHES = 3,   // of a run of dtctl: so many in a row end it
+    LAUNCH_BEAT_MS_MIN = 20,
+    LAUNCH_BEAT_MS_MAX = 60 * 1000,
+    LAUNCH_BEATS_PER_SILENCE = 3, // at least
+    LAUNCH_SILENT_MS_MAX = 600 * 1000,
+    LAUNCH_NPROC_MAX = GUARD_WORKERS_MAX,
+};
+
+#define LAUNCH_NOTICE_FILE "/run/dtctl/notice"
+
+struct launch_options { // one per row of launch_table
+    struct option_range nnodes;
+    const char *nproc_per_node, *rdzv_backend, *rdzv_endpoint, *rdzv_id, *rdzv_conf;
+    bool standalone;
+    int64_t max_restarts;
+    double monitor_interval;
+    const char *start_method, *event_log_handler, *role;
+    bool module, no_python, run_path;
+    const char *log_dir, *redirects, *tee, *local_ranks_filter;
+    const char *duplicate_stdout_filters, *duplicate_stderr_filters;
+    const char *log_line_prefix_template, *logs_specs;
+    int64_t node_rank;
+    const char *master_addr;
+    int64_t master_port;
+    const char *local_addr, *signals_to_handle;
+    int64_t shutdown_timeout;
+    bool virtual_local_rank, launch, use_env;
+    const char *notice_file, *notice_signal;
+    int numa_binding, exit_code, print_completion; // indexes into their words
+    bool help, version;
+};
+
+extern const struct option_table launch_table;
+
+enum { LAUNCH_ADDRESSES_MAX = 4 }; // of one name
+struct launch_addresses {
+    struct net_address list[LAUNCH_ADDRESSES_MAX];
+    int count;
+};
+
+struct launch {
+    struct arena *arena;
+    struct launch_options options;
+    struct agent_config agent;
+    int64_t lookup_until_ms;  // a name may have no address until then; 0: not asked yet
+    const char *log_dir_made; // for want of --log-dir; NULL: none
+};
+
+void launch_init(struct launch *l, struct arena *a);
+// args: the script (or program) and its arguments. The rendezvous port is bound in here.
+int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e);
+// After agent_run: nothing stays of a log folder made here in which there is no file: no stream
+// went there, and no worker wrote an error file.
+void launch_end(struct launch *l);
+// A node's part of a run of dtctl. root and run_dir are absolute; listen_fd is the agents' port.
+int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
+               const char *run_dir, int listen_fd, int listen_port, struct err *e);
+
+// launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
+int launch_fill(struct launch *l, struct err *e);
+int64_t launch_join_ms(const struct launch *l); // until all nodes must be there
+
+// launch_names.c: the addresses of a name; wait: as long as a node may take to join. An endpoint.
+int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
+                  struct err *e);
+int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e);
+
+// launch_key.c: takes the key, any text, from DTRUN_KEY or --rdzv-conf key=…, and hides both.
+void launch_key(struct launch *l);
+// Overwrites the key in an argument or a value of --rdzv-conf.
+void launch_key_hide(char *text);
+
+// launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
+// _UNINTERRUPTIBLE_STATE_TIMEOUT ask for; from the job's variables, else from the environment.
+int launch_watch(struct launch *l, struct err *e);
+
+// launch_command.c: what a worker runs: interpreter, script, arguments.
+int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
+
+// launch_parts.c: pieces with a grammar of their own, pure but for the devices of this host.
+int launch_nproc(const char *text, int *out, struct err *e); // "4", auto, cpu, gpu, xpu
+int launch_streams(const char *text, int nproc, unsigned char *out,
+                   struct err *e); // "3", "0:3,1:1"
+int launch_ranks_filter(const char *text, int nproc, bool *on_console, struct err *e);
+const char *const *launch_filters(struct arena *a, const char *text); // "a,b,,c" -> a | b,c
+int launch_signals(const char *text, sigset_t *out, struct err *e);
+int launch_notice_signal(const char *text, struct err *e); // its number; 0: "none"; -1
+// Value of a key in "k=v,k=v"; NULL when absent. Odd entries are skipped.
+const char *launch_conf(struct arena *a, const char *conf, const char *key);
+int64_t launch_conf_ms(struct arena *a, const char *conf, const char *key, int64_t absent_ms);
+int launch_gpu_count(void); // NVIDIA devices that CUDA_VISIBLE_DEVICES leaves
+
+#endif

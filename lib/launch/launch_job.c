@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node's part of a run that dtctl starts: everything is given, nothing is guessed. Output always
+// goes to files (the console is far away), from where `--node follow` reads it.
+#include "base/log.h"
+#include "launch/launch.h"
+#include "sys/file.h"
+
+#include <ctype.h>
+#include <string.h>
+
+// torchrun's own flags from the job's [torchrun] table.
+static int take_flags(struct launch *l, const struct job_spec *s, struct err *e) {
+    for (int i = 0; i < s->torchrun_count; i++) {
+        const struct option_row *row = NULL;
+        for (size_t k = 0; k < launch_table.count && !row; k++)
+            if (strcmp(launch_table.rows[k].flag, s->torchrun[i].name) == 0)
+                row = &launch_table.rows[k];
+        if (!row)
+            return err_set(e, ERR_CONFIG, "torchrun flag '%.60s' is not known to this agent",
+                           s->torchrun[i].name);
+        if (option_parse(l->arena, row, s->torchrun[i].value, (char *)&l->options + row->offset,
+                         e) < 0)
+            return err_wrap(e, "torchrun flag '%s'", row->flag);
+    }
+    return 0;
+}
+
+static int take_defaults(struct launch *l, struct err *e) {
+    for (size_t k = 0; k < launch_table.count; k++) {
+        const struct option_row *row = &launch_table.rows[k];
+        if (option_parse(l->arena, row, row->text, (char *)&l->options + row->offset, e) < 0)
+            return err_wrap(e, "default of '%s'", row->flag);
+    }
+    return 0;
+}
+
+// argv[0] relative to the root when there is such a file (bin/dttrain-…), else as it is.
+static int take_command(struct launch *l, const struct job_spec *s, const char *root,
+                        const char *run_dir, struct err *e) {
+    const char **argv = arena_new(l->arena, const char *, (size_t)s->command_count + 1);
+    for (int i = 0; i < s->command_count; i++)
+        argv[i] = s->command[i];
+    char *below = file_join(l->arena, root, argv[0]);
+    if (strchr(argv[0], '/') && file_exists(below))
+        argv[0] = below;
+    l->agent.workers.command = argv;
+    l->agent.title = s->name;
+    const char *dir = s->workdir[0] ? file_join(l->arena, root, s->workdir) : root;
+    l->agent.workers.cwd = dir;
+    l->agent.workers.log_base = run_dir;
+    return file_make_dirs(dir, 0755, e);
+}
+
+static const char *input_variable(struct arena *a, const char *name) {
+    char *out = arena_printf(a, "DTCTL_INPUT_%s", name);
+    for (char *p = out; *p; p++)
+        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    return out;
+}
+
+static int take_env(struct launch *l, const struct job_spec *s, const char *root,
+                    const char *run_dir, struct err *e) {
+    const struct {
+        const char *name, *parent, *dir;
+    } folders[] = {
+        {"DTCTL_OUTPUT_DIR", run_dir, "output"},
+        {"DTCTL_MODEL_DIR", run_dir, "model"},
+        {"DTCTL_STATE_DIR", run_dir, "state"},
+        {"DTCTL_CACHE_DIR", root, "cache"}, // outlives the run, and is never fetched
+    };
+    enum { FOLDERS = sizeof folders / sizeof *folders };
+    struct job_pair *env =
+        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + s->input_count + s->env_count));
+    int n = 0;
+    for (int i = 0; i < FOLDERS; i++) {
+        char *path = file_join(l->arena, folders[i].parent, folders[i].dir);
+        if (file_make_dirs(path, 0755, e) < 0)
+            return -1;
+        env[n++] = (struct job_pair){folders[i].name, path};
+    }
+    for (int i = 0; i < s->input_count; i++)
+        env[n++] = (struct job_pair){input_variable(l->arena, s->inputs[i].name),
+                                     file_join(l->arena, root, s->inputs[i].path)};
+    for (int i = 0; i < s->env_count; i++)
+        env[n++] = s->env[i];
+    l->agent.env = env;
+    l->agent.env_count = n;
+    return 0;
+}
+
+static int take_roster(struct launch *l, const struct job_spec *s, const struct roster *r,
+                       struct err *e) {
+    const char **names = arena_new(l->arena, const char *, (size_t)r->count + 1);
+    bool here = false;
+    for (int i = 0; i < r->count; i++) {
+        names[i] = r->nodes[i].name;
+        here |= r->nodes[i].rank == s->node_rank;
+    }
+    if (!here)
+        return err_set(e, ERR_CONFIG, "the roster does not have node rank %d (this node)",
+                       s->node_rank);
+    l->agent.node_rank = s->node_rank;
+    l->agent.leads = l->agent.bootstrap_at_once = r->nodes[0].rank == s->node_rank;
+    for (int i = 0; i < r->count && l->agent.endpoint_count < AGENT_ENDPOINTS_MAX; i++)
+        if (r->nodes[i].rank != s->node_rank)
+            l->agent.endpoints[l->agent.endpoint_count++] =
+                (struct agent_endpoint){.host = r->nodes[i].address, .port = r->nodes[i].port};
+    l->agent.coordinator.expected_names = names;
+    l->agent.coordinator.rendezvous.nodes_expected = r->count;
+    return 0;
+}
+
+int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
+               const char *run_dir, int listen_fd, int listen_port, struct err *e) {
+    if (take_defaults(l, e) < 0 || take_flags(l, s, e) < 0)
+        return -1;
+    l->options.nnodes = (struct option_range){s->nnodes_min, s->nnodes_max};
+    l->options.nproc_per_node = s->nproc_per_node;
+    l->options.max_restarts = s->max_restarts;
+    l->options.redirects = "3";
+    l->options.tee = "0";
+    l->agent.run = l->agent.coordinator.secret.run = s->run;
+    l->agent.run_name = s->name;
+    l->agent.name = s->node;
+    l->agent.address = s->address;
+    l->agent.created_ms = s->created_ms;
+    l->agent.agent_starts = s->agent_starts;
+    l->agent.run_dir = run_dir;
+    if (launch_fill(l, e) < 0 || take_roster(l, s, r, e) < 0 ||
+        take_command(l, s, root, run_dir, e) < 0 || take_env(l, s, root, run_dir, e) < 0 ||
+        launch_watch(l, e) < 0)
+        return -1;
+    l->agent.coordinator.shutdown_timeout_ms = s->shutdown_timeout_ms;
+    l->agent.coordinator.rendezvous.stop_ms_max = s->shutdown_timeout_ms + 10000;
+    l->agent.coordinator.rendezvous.join_timeout_ms = s->join_timeout_ms;
+    if (!launch_conf(l->arena, l->options.rdzv_conf, "crash_loop")) {
+        l->agent.coordinator.rendezvous.crashes_max = LAUNCH_JOB_CRASHES;
+        l->agent.coordinator.rendezvous.crash_ms = LAUNCH_CRASH_MS;
+    }
+    l->agent.join_timeout_ms = s->join_timeout_ms;
+    l->agent.coordinator.secret.key = s->key;
+    l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;
+    l->agent.listen_fd = listen_fd;
+    l->agent.listen_port = listen_port;
+    l->agent.report = true; // into agent.log
+    return 0;
+}

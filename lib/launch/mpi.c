@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row per family of launchers; the first whose rank is set counts.
+#include "launch/mpi.h"
+
+#include "base/str.h"
+#include "worker/worker_env.h"
+
+#include <string.h>
+
+static const struct family {
+    const char *rank, *size, *local, *tasks, *run, *uri;
+} families[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", NULL},
+};
+
+const char *mpi_uri_address(struct arena *a, const char *uri) {
+    const char *from = strstr(uri, "tcp://");
+    if (!from)
+        return "";
+    from += strlen("tcp://");
+    size_t len = strcspn(from, ":;");
+    char **parts;
+    size_t count = str_split(a, arena_strndup(a, from, len), ',', &parts);
+    for (size_t i = 0; i < count; i++)
+        if (parts[i][0] && !str_starts(parts[i], "127.") &&
+            strspn(parts[i], "0123456789.") == strlen(parts[i]))
+            return parts[i];
+    return "";
+}
+
+static int read_int(char *const *env, const char *name, int64_t min, int64_t absent, int *out,
+                    struct err *e) {
+    int64_t value = absent;
+    const char *text = worker_env_get((const char *const *)env, name);
+    if (text && str_parse_i64(text, min, MPI_RANKS_MAX, &value, e) < 0)
+        return err_wrap(e, "%s", name);
+    *out = (int)value;
+    return 0;
+}
+
+int mpi_read(struct arena *a, char *const *env, struct mpi_place *out, struct err *e) {
+    const char *const *vars = (const char *const *)env;
+    const struct family *f = families;
+    const struct family *end = families + sizeof families / sizeof *families;
+    while (f < end && !worker_env_get(vars, f->rank))
+        f++;
+    if (f == end)
+        return 0;
+    *out = (struct mpi_place){.run = worker_env_get(vars, f->run), .leader = ""};
+    if (read_int(env, f->rank, 0, 0, &out->rank, e) < 0 ||
+        read_int(env, f->size, 1, 1, &out->size, e) < 0 ||
+        read_int(env, f->local, 0, 0, &out->local, e) < 0 ||
+        read_int(env, f->tasks, 1, 1, &out->tasks, e) < 0)
+        return -1;
+    if (out->rank >= out->size || out->local >= out->tasks || out->size % out->tasks != 0)
+        return err_set(e, ERR_CONFIG,
+                       "mpirun: rank %d of %d, %d of %d on this node: every node needs as many "
+                       "processes (mpirun -N 1)",
+                       out->rank, out->size, out->local, out->tasks);
+    const char *uri = f->uri ? worker_env_get(vars, f->uri) : NULL;
+    out->leader = uri ? mpi_uri_address(a, uri) : "";
+    out->run = out->run ? out->run : "";
+    out->nodes = out->size / out->tasks;
+    return 1;
+}

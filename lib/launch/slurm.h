@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Slurm says to a task of `srun`: nodes, this node's place among them, tasks and GPUs here.
+// Pure: bytes of the environment in, facts out. All memory is in the arena.
+//
+//     struct slurm_step s;
+//     int inside = slurm_read(&arena, environ, &s, e);   // 1: in a step of srun; 0: not; -1: e
+//
+// A batch script or an salloc shell is not a step: nothing is taken from there, because only one
+// process runs it. Grammar of node lists and task counts: srun(1), OUTPUT ENVIRONMENT VARIABLES.
+#ifndef LAUNCH_SLURM_H
+#define LAUNCH_SLURM_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stddef.h>
+
+enum {
+    SLURM_NODES_MAX = 16384,
+    SLURM_TEXT_BYTES_MAX = 1 << 20, // of one variable
+    SLURM_NAME_BYTES_MAX = 255,
+    SLURM_BRACKETS_MAX = 4, // in one name
+    SLURM_DIGITS_MAX = 9,
+    SLURM_TASKS_MAX = 1 << 20, // on one node
+};
+
+struct slurm_step {
+    const char *job, *step; // their numbers, as text
+    const char *self;       // this node's name
+    const char *leader;     // name of the first node
+    int nodes, node;        // how many, and which this is, from 0
+    int tasks, local;       // tasks on this node, and which this is
+    int gpus;               // allocated on this node, 0 when not told
+};
+
+int slurm_read(struct arena *a, char *const *env, struct slurm_step *out, struct err *e);
+
+// "gpu[01-04,7],x" -> gpu01 gpu02 gpu03 gpu04 gpu7 x; numbers keep the width of a range's first.
+// Several brackets in a name multiply, the last one runs fastest.
+int slurm_nodelist(struct arena *a, const char *text, char ***names, size_t *count, struct err *e);
+// Tasks of one node in "2(x3),1": 2 for nodes 0 to 2, 1 for node 3.
+int slurm_tasks_of(const char *text, int node, int *out, struct err *e);
+
+#endif

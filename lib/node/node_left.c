@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// `dtrun --node left`: files that a run made in its working folder, which nobody fetches unasked.
+//
+// What was sent lay there before job.toml was written, so a later change of a file's inode tells
+// what the run made or changed. With --gather such files also get a second name each below
+// runs/RUN/gathered/work/, which is a folder that can be fetched as it is.
+#include "node/node_verb.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LEFT_DEPTH_MAX = 64, LEFT_FILES_MAX = 100000, LEFT_NAMES_MAX = 8 };
+
+struct left {
+    struct arena arena;
+    const char *work, *gathered; // gathered NULL: only count
+    struct timespec since;
+    int64_t files, bytes;
+    const char *names[LEFT_NAMES_MAX];
+};
+
+static bool is_later(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+static int gather(struct left *l, const char *name, struct err *e) {
+    const char *from = file_join(&l->arena, l->work, name);
+    const char *to = file_join(&l->arena, l->gathered, name);
+    if (file_make_dirs(file_dir(&l->arena, to), 0755, e) < 0)
+        return -1;
+    return link(from, to) < 0 ? err_errno(e, ERR_SYS, "cannot gather '%s'", from) : 0;
+}
+
+static int take(struct left *l, const char *name, const struct stat *st, struct err *e) {
+    if (!is_later(&st->st_ctim, &l->since) || l->files == LEFT_FILES_MAX)
+        return 0;
+    if (l->files < LEFT_NAMES_MAX)
+        l->names[l->files] = name;
+    l->files++;
+    l->bytes += st->st_size;
+    return l->gathered ? gather(l, name, e) : 0;
+}
+
+static int walk(struct left *l, const char *below, int depth, struct err *e) {
+    DIR *d = opendir(*below ? file_join(&l->arena, l->work, below) : l->work);
+    int result = 0;
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read '%s'", l->work);
+    for (struct dirent *entry; result == 0 && (entry = readdir(d));) {
+        struct stat st;
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "__pycache__") == 0 ||
+            fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            continue;
+        name = *below ? file_join(&l->arena, below, name) : arena_strdup(&l->arena, name);
+        if (S_ISDIR(st.st_mode) && depth < LEFT_DEPTH_MAX)
+            result = walk(l, name, depth + 1, e);
+        else if (S_ISREG(st.st_mode))
+            result = take(l, name, &st, e);
+    }
+    closedir(d);
+    return result;
+}
+
+static int answer(const struct left *l) {
+    struct strbuf line = {0};
+    struct json_out j;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    json_str(&j, "event", "left");
+    json_int(&j, "files", l->files);
+    json_int(&j, "bytes", l->bytes);
+    json_array(&j, "names");
+    for (int64_t i = 0; i < l->files && i < LEFT_NAMES_MAX; i++)
+        json_str(&j, NULL, l->names[i]);
+    json_end(&j);
+    json_end(&j);
+    int rc = node_answer(&line);
+    strbuf_fini(&line);
+    return rc;
+}
+
+static int look(struct left *l, const struct node_args *args, struct err *e) {
+    const char *dir = node_run_dir(&l->arena, args, args->run);
+    const char *gathered = file_join(&l->arena, dir, "gathered");
+    struct stat st;
+    if (stat(file_join(&l->arena, dir, "job.toml"), &st) < 0)
+        return err_set(e, ERR_NOT_FOUND, "run '%s' is not known on this node", args->run);
+    l->since = st.st_mtim;
+    l->work = file_join(&l->arena, dir, "work");
+    if (args->gather && file_remove_tree(gathered, e) < 0)
+        return -1;
+    l->gathered = args->gather ? file_join(&l->arena, gathered, "work") : NULL;
+    return walk(l, "", 0, e);
+}
+
+int node_left(int argc, char **argv) {
+    struct left l = {0};
+    struct node_args args;
+    struct err e = {0};
+    int rc = node_args(&l.arena, argc, argv, true, &args, &e);
+    if (rc == 0)
+        rc = look(&l, &args, &e);
+    rc = rc < 0 ? node_fail(&e) : answer(&l) < 0;
+    arena_fini(&l.arena);
+    return rc;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// `dtrun --node status` and `stop`: what is known of the runs of this node, and ending them.
+#include "agent/agent.h"
+#include "agent/control_socket.h"
+#include "base/clock.h"
+#include "node/node_verb.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { RUNS_MAX = 100000 };
+_Static_assert(NODE_STOP_MARGIN_MS >= AGENT_DEVICES_MS_MAX + 10000, "GPUs are waited for, too");
+
+// ---- status ----
+
+struct run_entry {
+    char *name;
+    const char *owner;
+    bool fetched;
+    const struct json *status;
+    enum node_state state;
+    int64_t created_ms;
+};
+
+static int by_age(const void *pa, const void *pb) {
+    const struct run_entry *a = pa, *b = pb;
+    if (a->created_ms != b->created_ms)
+        return a->created_ms < b->created_ms ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int print_run(const struct run_entry *r) {
+    struct strbuf line = {0};
+    struct json_out j;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    if (!r->status) {
+        json_str(&j, "run", r->name);
+        json_str(&j, "state", node_state_name(r->state));
+    }
+    for (const struct json *v = r->status ? r->status->child : NULL; v; v = v->next) {
+        if (strcmp(v->key, "state") == 0)
+            json_str(&j, "state", node_state_name(r->state));
+        else
+            json_value(&j, v);
+    }
+    json_str(&j, "owner", r->owner);
+    json_bool(&j, "fetched", r->fetched);
+    json_end(&j);
+    int rc = node_answer(&line);
+    strbuf_fini(&line);
+    return rc;
+}
+
+static struct run_entry look_at(struct arena *a, const struct node_args *args, const char *name) {
+    struct run_entry r = {.name = arena_strdup(a, name),
+                          .owner = node_run_owner(a, args, name),
+                          .fetched = node_run_is_fetched(a, args, name)};
+    r.status = node_run_state(a, node_run_dir(a, args, name), &r.state, NULL);
+    r.created_ms = r.status ? json_get_int(r.status, "created_ms", 0) : 0;
+    return r;
+}
+
+static size_t list_runs(struct arena *a, const struct node_args *args, struct run_entry **out) {
+    DIR *d = opendir(file_join(a, args->root, "runs"));
+    size_t count = 0, room = 0;
+    struct run_entry *list = NULL;
+    for (struct dirent *entry; d && count < RUNS_MAX && (entry = readdir(d));) {
+        if (!node_is_run(a, args, entry->d_name))
+            continue;
+        if (count == room) {
+            room = room ? room * 2 : 16;
+            list = heap_realloc(list, room * sizeof *list);
+        }
+        list[count++] = look_at(a, args, entry->d_name);
+    }
+    if (d)
+        closedir(d);
+    if (count)
+        qsort(list, count, sizeof *list, by_age);
+    *out = list;
+    return count;
+}
+
+int node_status(int argc, char **argv) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    struct run_entry *list = NULL;
+    size_t count = 0;
+    int rc = 0;
+    if (node_args(&a, argc, argv, false, &args, &e) < 0)
+        return node_fail(&e);
+    if (args.run && !node_is_run(&a, &args, args.run)) {
+        err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
+        rc = node_fail(&e);
+    } else if (args.run) {
+        struct run_entry one = look_at(&a, &args, args.run);
+        rc = print_run(&one) < 0;
+    } else {
+        count = list_runs(&a, &args, &list);
+    }
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = print_run(&list[i]) < 0;
+    free(list);
+    arena_fini(&a);
+    return rc;
+}
+
+// ---- stop ----
+
+int node_await_end(int fd, int64_t wait_ms, struct err *e) {
+    int64_t end_ms = clock_mono_ms() + wait_ms;
+    char buf[256];
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int64_t left = end_ms - clock_mono_ms();
+        int n = poll(&p, 1, left > 0 ? (int)left : 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            return err_set(e, ERR_TIMEOUT, "the agent did not end within %lld ms",
+                           (long long)wait_ms);
+        if (read(fd, buf, sizeof buf) <= 0)
+            return 0;
+    }
+}
+
+static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
+    struct strbuf line = {0};
+    struct json_out j;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    json_str(&j, "op", "stop");
+    json_int(&j, "signal", signal);
+    if (grace_ms >= 0)
+        json_int(&j, "grace_ms", grace_ms);
+    json_end(&j);
+    strbuf_addc(&line, '\n');
+    // An agent that ends at this moment, because another node was asked first, does not read it.
+    ssize_t n = send(fd, line.data, line.len, MSG_NOSIGNAL);
+    bool gone = n < 0 && (errno == EPIPE || errno == ECONNRESET);
+    int rc = 0;
+    if (!gone && n != (ssize_t)line.len)
+        rc = err_errno(e, ERR_SYS, "cannot ask the agent to stop");
+    strbuf_fini(&line);
+    if (rc == 0 && !gone) {
+        node_answer_event("stopping");
+        rc = node_await_end(fd, (grace_ms >= 0 ? grace_ms : 60000) + NODE_STOP_MARGIN_MS, e);
+    }
+    return rc;
+}
+
+int node_stop(int argc, char **argv) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    enum node_state state;
+    int64_t grace_ms = -1;
+    int fd = -1;
+    int signal = SIGTERM;
+    int rc = node_args(&a, argc, argv, true, &args, &e);
+    if (rc == 0 && args.grace_ms)
+        rc = str_parse_i64(args.grace_ms, 0, 7 * 86400 * 1000, &grace_ms, &e);
+    if (rc == 0 && args.signal)
+        rc = (signal = proc_signal_parse(args.signal, &e)) < 0 ? -1 : 0;
+    if (rc == 0 && !node_is_run(&a, &args, args.run))
+        rc = err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
+    if (rc == 0) {
+        node_run_state(&a, node_run_dir(&a, &args, args.run), &state, &fd);
+        rc = fd < 0 ? 0 : stop_running(fd, signal, grace_ms, &e);
+    }
+    if (fd >= 0)
+        close(fd);
+    arena_fini(&a);
+    if (rc < 0)
+        return node_fail(&e);
+    return node_answer_event("stopped") < 0;
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job specifications and rosters: TOML both ways, every field checked on the way in.
+#include "protocol/job_spec.h"
+
+#include "conf/toml.h"
+#include "sys/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHUTDOWN_MS = 30 * 1000, JOIN_MS = 600 * 1000, TIMEOUT_MS_MAX = 7 * 24 * 3600 * 1000 };
+
+void job_spec_init(struct job_spec *s) {
+    *s = (struct job_spec){.run = "",
+                           .name = "",
+                           .node = "",
+                           .nnodes_min = 1,
+                           .nnodes_max = 1,
+                           .nproc_per_node = "1",
+                           .address = "127.0.0.1",
+                           .workdir = "",
+                           .shutdown_timeout_ms = SHUTDOWN_MS,
+                           .join_timeout_ms = JOIN_MS};
+}
+
+static const char *text_at(const struct toml *t, const char *path, const char *absent) {
+    const char *s = toml_get_str(t, path, absent);
+    return s ? s : absent;
+}
+
+static int int_at(const struct toml *t, const char *path, int64_t min, int64_t max, int *out,
+                  struct err *e) {
+    int64_t v = *out;
+    if (toml_get(t, path) && toml_need_int(t, path, min, max, &v, e) < 0)
+        return -1;
+    *out = (int)v;
+    return 0;
+}
+
+static int ms_at(const struct toml *t, const char *path, int64_t *out, struct err *e) {
+    return toml_get(t, path) ? toml_need_int(t, path, 0, TIMEOUT_MS_MAX, out, e) : 0;
+}
+
+static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, struct err *e) {
+    char **args;
+    size_t count;
+    if (toml_need_str(t, "run.id", &s->run, e) < 0 || toml_need_str(t, "run.node", &s->node, e) < 0)
+        return -1;
+    if (!str_is_name(s->run, JOB_RUN_BYTES_MAX))
+        return err_set(e, ERR_CONFIG, "run.id '%.100s' does not fit a folder's name", s->run);
+    s->name = text_at(t, "run.name", s->run);
+    s->nproc_per_node = text_at(t, "run.nproc_per_node", s->nproc_per_node);
+    const struct toml *nproc = toml_get(t, "run.nproc_per_node");
+    if (nproc && nproc->type == TOML_INT)
+        s->nproc_per_node = arena_printf(a, "%lld", (long long)nproc->integer);
+    s->address = text_at(t, "run.address", s->address);
+    s->workdir = text_at(t, "run.workdir", s->workdir);
+    if (!net_is_numeric(s->address))
+        return err_set(e, ERR_CONFIG, "run.address '%.100s' is not numeric", s->address);
+    if (int_at(t, "run.node_rank", 0, JOB_NODES_MAX - 1, &s->node_rank, e) < 0 ||
+        int_at(t, "run.nnodes_min", 1, JOB_NODES_MAX, &s->nnodes_min, e) < 0 ||
+        int_at(t, "run.nnodes_max", s->nnodes_min, JOB_NODES_MAX, &s->nnodes_max, e) < 0 ||
+        int_at(t, "run.max_restarts", 0, 1 << 20, &s->max_restarts, e) < 0 ||
+        int_at(t, "run.agent_starts", 0, 1 << 20, &s->agent_starts, e) < 0 ||
+        ms_at(t, "run.shutdown_timeout_ms", &s->shutdown_timeout_ms, e) < 0 ||
+        ms_at(t, "run.join_timeout_ms", &s->join_timeout_ms, e) < 0)
+        return -1;
+    s->created_ms = toml_get_int(t, "run.created_ms", 0);
+    if (toml_need_strs(a, t, "run.command", &args, &count, e) < 0)
+        return -1;
+    if (count == 0 || count > JOB_ARGS_MAX || !args[0][0])
+        return err_set(e, ERR_CONFIG, "run.command has %zu words; 1 to %d are possible", count,
+                       JOB_ARGS_MAX);
+    s->command = (const char *const *)args;
+    s->command_count = (int)count;
+    return 0;
+}
+
+static int parse_key(const struct toml *t, struct job_spec *s, struct err *e) {
+    const char *hex = toml_get_str(t, "run.key", NULL);
+    s->has_key = hex != NULL;
+    if (hex && str_unhex(s->key, sizeof s->key, hex, e) < 0)
+        return err_set(e, ERR_CONFIG, "run.key is not %d hexadecimal bytes", JOB_KEY_BYTES);
+    return 0;
+}
+
+static int parse_pairs(struct arena *a, const struct toml *t, const char *table,
+                       struct job_pair **out, int *out_count, struct err *e) {
+    const struct toml *v = toml_get(t, table);
+    size_t count = v && v->type == TOML_TABLE ? v->len : 0;
+    if (count > JOB_ENV_MAX)
+        return err_set(e, ERR_LIMIT, "[%s] has %zu entries, more than %d", table, count,
+                       JOB_ENV_MAX);
+    *out = arena_new(a, struct job_pair, count);
+    *out_count = 0;
+    for (const struct toml *i = count ? v->child : NULL; i; i = i->next) {
+        if (i->type != TOML_STRING || strlen(i->str) != i->len || strlen(i->key) != i->key_len ||
+            !i->key[0] || strchr(i->key, '='))
+            return err_set(e, ERR_CONFIG, "%s.%.100s is not a plain string with a plain name",
+                           table, i->key);
+        (*out)[(*out_count)++] = (struct job_pair){i->key, i->str};
+    }
+    return 0;
+}
+
+static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *s, struct err *e) {
+    const struct toml *v = toml_get(t, "inputs");
+    size_t count = v && v->type == TOML_TABLE ? v->len : 0;
+    if (count > JOB_INPUTS_MAX)
+        return err_set(e, ERR_LIMIT, "%zu inputs, more than %d", count, JOB_INPUTS_MAX);
+    s->inputs = arena_new(a, struct job_input, count);
+    for (const struct toml *i = count ? v->child : NULL; i; i = i->next) {
+        struct job_input *in = &s->inputs[s->input_count++];
+        in->name = i->key;
+        if (toml_need_str(i, "path", &in->path, e) < 0)
+            return err_wrap(e, "input '%.100s'", i->key);
+        in->mode = text_at(i, "mode", "replicated");
+        if (!str_is_name(in->name, 64))
+            return err_set(e, ERR_CONFIG, "input '%.100s' has no plain name", in->name);
+    }
+    return 0;
+}
+
+int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
+                   struct err *e) {
+    struct toml *root;
+    job_spec_init(s);
+    if (toml_parse(a, "job", text, len, &root, e) < 0)
+        return -1;
+    if (parse_run(a, root, s, e) < 0 || parse_key(root, s, e) < 0 ||
+        parse_pairs(a, root, "env", &s->env, &s->env_count, e) < 0 ||
+        parse_pairs(a, root, "torchrun", &s->torchrun, &s->torchrun_count, e) < 0 ||
+        parse_inputs(a, root, s, e) < 0)
+        return err_wrap(e, "job specification");
+    return 0;
+}
+
+static void format_pairs(struct strbuf *out, const char *table, const struct job_pair *pairs,
+                         int count) {
+    if (count == 0)
+        return;
+    toml_write_table(out, table, NULL);
+    for (int i = 0; i < count; i++)
+        toml_write_str(out, pairs[i].name, pairs[i].value);
+}
+
+void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out) {
+    toml_write_table(out, "run", NULL);
+    toml_write_str(out, "id", s->run);
+    toml_write_str(out, "name", s->name);
+    toml_write_str(out, "node", s->node);
+    toml_write_int(out, "node_rank", s->node_rank);
+    toml_write_int(out, "nnodes_min", s->nnodes_min);
+    toml_write_int(out, "nnodes_max", s->nnodes_max);
+    toml_write_str(out, "nproc_per_node", s->nproc_per_node);
+    toml_write_int(out, "max_restarts", s->max_restarts);
+    toml_write_int(out, "agent_starts", s->agent_starts);
+    if (s->has_key && with_key) {
+        char hex[2 * JOB_KEY_BYTES + 1];
+        str_hex(hex, s->key, sizeof s->key);
+        toml_write_str(out, "key", hex);
+    }
+    toml_write_str(out, "address", s->address);
+    toml_write_str(out, "workdir", s->workdir);
+    toml_write_strs(out, "command", s->command, (size_t)s->command_count);
+    toml_write_int(out, "shutdown_timeout_ms", s->shutdown_timeout_ms);
+    toml_write_int(out, "join_timeout_ms", s->join_timeout_ms);
+    toml_write_int(out, "created_ms", s->created_ms);
+    format_pairs(out, "env", s->env, s->env_count);
+    format_pairs(out, "torchrun", s->torchrun, s->torchrun_count);
+    for (int i = 0; i < s->input_count; i++) {
+        toml_write_table(out, "inputs", s->inputs[i].name);
+        toml_write_str(out, "path", s->inputs[i].path);
+        toml_write_str(out, "mode", s->inputs[i].mode ? s->inputs[i].mode : "replicated");
+    }
+}
+
+static int compare_ranks(const void *a, const void *b) {
+    const struct roster_node *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+int roster_parse(struct arena *a, const char *text, size_t len, struct roster *r, struct err *e) {
+    struct toml *root;
+    *r = (struct roster){0};
+    if (toml_parse(a, "roster", text, len, &root, e) < 0)
+        return -1;
+    const struct toml *list = toml_get(root, "node");
+    size_t count = list && list->type == TOML_ARRAY ? list->len : 0;
+    if (count == 0 || count > JOB_NODES_MAX)
+        return err_set(e, ERR_CONFIG, "roster: %zu nodes; 1 to %d are possible", count,
+                       JOB_NODES_MAX);
+    r->nodes = arena_new(a, struct roster_node, count);
+    for (const struct toml *i = list->child; i; i = i->next) {
+        struct roster_node *n = &r->nodes[r->count++];
+        int64_t rank, port;
+        if (toml_need_int(i, "rank", 0, JOB_NODES_MAX - 1, &rank, e) < 0 ||
+            toml_need_int(i, "port", 1, 65535, &port, e) < 0 ||
+            toml_need_str(i, "name", &n->name, e) < 0 ||
+            toml_need_str(i, "address", &n->address, e) < 0)
+            return err_wrap(e, "roster, node %d", r->count);
+        if (!net_is_numeric(n->address))
+            return err_set(e, ERR_CONFIG, "roster: address '%.100s' is not numeric", n->address);
+        n->rank = (int)rank;
+        n->port = (int)port;
+    }
+    qsort(r->nodes, (size_t)r->count, sizeof *r->nodes, compare_ranks);
+    for (int i = 1; i < r->count; i++)
+        if (r->nodes[i].rank == r->nodes[i - 1].rank)
+            return err_set(e, ERR_CONFIG, "roster: rank %d is given twice", r->nodes[i].rank);
+    return 0;
+}
+
+void roster_format(const struct roster *r, struct strbuf *out) {
+    for (int i = 0; i < r->count; i++) {
+        toml_write_element(out, "node");
+        toml_write_int(out, "rank", r->nodes[i].rank);
+        toml_write_str(out, "name", r->nodes[i].name);
+        toml_write_str(out, "address", r->nodes[i].address);
+        toml_write_int(out, "port", r->nodes[i].port);
+    }
+}

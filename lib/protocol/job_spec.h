@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job specification and the roster that dtctl hands to each node's agent, as TOML text.
+//
+// dtctl fills struct job_spec and calls job_spec_format; the agent calls job_spec_parse. Both
+// directions are here so that they cannot drift. All memory is in the caller's arena.
+//
+//     [run]      id name node node_rank nnodes_min nnodes_max nproc_per_node max_restarts key
+//                agent_starts
+//     address
+//                workdir command shutdown_timeout_ms join_timeout_ms created_ms
+//     [env]      NAME = "value"
+//     [inputs.NAME]  path mode          path absolute, or relative to the node's root
+//     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
+#ifndef PROTOCOL_JOB_SPEC_H
+#define PROTOCOL_JOB_SPEC_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    JOB_KEY_BYTES = 32,
+    JOB_ARGS_MAX = 4096,
+    JOB_ENV_MAX = 4096,
+    JOB_INPUTS_MAX = 64,
+    JOB_NODES_MAX = 16384,
+    JOB_RUN_BYTES_MAX = 100, // of a run's id: it names a folder
+};
+
+struct job_pair {
+    const char *name, *value;
+};
+
+struct job_input {
+    const char *name, *path, *mode; // mode: "replicated" or "sharded"
+};
+
+struct job_spec {
+    const char *run, *name, *node;
+    int node_rank;
+    int nnodes_min, nnodes_max;
+    const char *nproc_per_node; // "auto", "cpu", "gpu" or a number
+    int max_restarts;
+    int agent_starts; // how often this node's agent was started again
+    bool has_key;
+    unsigned char key[JOB_KEY_BYTES];
+    const char *address; // this node's own, numeric: where it listens and what others connect to
+    const char *workdir; // absolute or relative to root; created when absent; "" = root
+    const char *const *command; // NULL-terminated; argv[0] absolute, relative to root, or on PATH
+    int command_count;
+    int64_t shutdown_timeout_ms; // grace between SIGTERM and SIGKILL
+    int64_t join_timeout_ms;
+    int64_t created_ms; // wall clock
+    struct job_pair *env;
+    int env_count;
+    struct job_input *inputs;
+    int input_count;
+    struct job_pair *torchrun;
+    int torchrun_count;
+};
+
+void job_spec_init(struct job_spec *s); // defaults
+int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
+                   struct err *e);
+// with_key false leaves the key out (job.toml on disk).
+void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out);
+
+struct roster_node {
+    int rank;
+    const char *name, *address; // numeric
+    int port;
+};
+
+struct roster {
+    struct roster_node *nodes; // by rank, ascending, no rank twice
+    int count;
+};
+
+int roster_parse(struct arena *a, const char *text, size_t len, struct roster *r, struct err *e);
+void roster_format(const struct roster *r, struct strbuf *out);
+
+#endif

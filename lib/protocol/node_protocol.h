@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What dtctl and a node's dtrun say to each other over a channel (SSH exec or a local pipe):
+//
+//     dtrun --node VERB --root DIR [--run RUN] …
+//
+// DIR is the node's root (~/.dtctl…); RUN is the run's id. Exit status 0: done; otherwise the last
+// line of standard output is {"event":"error","code":"<err_name>","text":"…"} (see err.h).
+// "Record" below: u32 little-endian length, then that many bytes (at most NODE_RECORD_BYTES_MAX).
+//
+// start     stdin: record with the job specification (job_spec.h), stdout (JSON lines):
+//               {"event":"listening","port":N,"address":"…"}
+//           stdin: record with the roster (job_spec.h: [[node]] rank, name, address, port), stdout:
+//               {"event":"started","pid":N}
+//           and end of file. The agent is then detached: own session, log in runs/RUN/agent.log. It
+//           ends by itself if the roster does not come within NODE_ROSTER_WAIT_MS_MAX.
+//           A run that exists already on this node: error "exists".
+//           --again: a run whose agent has vanished; the new one joins the others, and never begins
+//           a group of its own. One whose agent is there, or that is over: error "busy".
+//           --join: a run that goes on elsewhere and is new here; its agent joins it likewise.
+//
+// follow    [--from JSON | --from -] [--only events|logs] [--once]
+//           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on
+//           stdin holds it (for many files). stdout: records, each a JSON header line ending in \n,
+//           then raw bytes to the end of the record:
+//               {"file":"events.jsonl","offset":O,"bytes":N}\n<N raw bytes of that file at O>
+//               {"beat":WALL_MS}\n                          every NODE_BEAT_MS without other output
+//               {"end":"finished","exit_status":0}\n        always the last one; "end" is a state
+//           File names are relative to the run's folder: events.jsonl, agent.log,
+//           output/metrics.jsonl, attempt_N/<local rank>/{stdout.log,stderr.log,error.json}.
+//           Bytes of one file come in order without gaps; records never split a byte range twice,
+//           so offset+bytes of the last record per file is the --from that loses and repeats
+//           nothing. events.jsonl is cut at line ends only; logs at any byte. Events come before
+//           what workers wrote after them. End of file without an "end" record: the connection
+//           broke, run it again with --from.
+//           --only events: events.jsonl and metrics.jsonl alone. --only logs: the others.
+//           --once: what there is now, then the end record, whose state need not be final.
+//
+// status    [--run RUN]   one JSON line per run, oldest first:
+//               {"run":"…","name":"…","node":"…","node_rank":R,"nnodes":N,"state":"running",
+//                "pid":P,"round":K,"restarts":C,"max_restarts":M,"agent_starts":A,"reason":"…",
+//                "exit_status":S|null,
+//                "created_ms":T,"updated_ms":T,"coordinator":true,
+//                "members":[{"name":"…","node_rank":R,"state":"…"}],          coordinator only
+//                "workers":[{"local_rank":L,"rank":R,"pid":P,"state":"running|exited",
+//                            "status":S|null,"signal":"SIGKILL"|null}],
+//                "owner":"…"|null,"fetched":true|false}
+//           status follows the shell's convention (128 + signal).
+//
+// stop      --run RUN [--grace-ms N] [--signal NAME]
+//           Asks the agent to stop the run on all nodes. stdout: {"event":"stopping"} once taken,
+//           {"event":"stopped"} when nothing of the run is left on this node. A run that has ended
+//           already: {"event":"stopped"} at once.
+//
+// own       --owner ID --text TEXT
+//           Notes that the cluster ID uses this root: owners/ID, with TEXT for people. A run's
+//           folder has its cluster's ID in the file "owner". stdout: {"event":"owned"}
+//
+// fetched   --run RUN
+//           Notes that the results of a run that is over are elsewhere: runs/RUN/fetched. Until
+//           then they count as existing here alone. stdout: {"event":"fetched"}
+//
+// left      --run RUN [--gather]
+//           Files that the run made or changed in its working folder:
+//               {"event":"left","files":N,"bytes":B,"names":["…"]}   the first few names
+//           --gather: each of them is also found below runs/RUN/gathered/work/.
+//
+// clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
+//           Removes runs/RUN, or everything below root that dtctl put there, and root when that
+//           left it empty. Without --owner all is the caller's; with it, runs of other clusters
+//           stay, and while one has its mark here, so do programs and content. Runs that are still
+//           going are an error "busy" unless --force, which kills them first. Runs whose results
+//           were not fetched are an error "exists" unless --discard; --fetched: stdin names further
+//           ones that were, one per line. Nothing is removed unless all may be. stdout:
+//               {"event":"cleaned","removed_bytes":N,
+//                "others":["TEXT of a cluster that still uses the root"],
+//                "left":["name of what else lies in the root"]}
+//
+// States of a run on a node (NODE_STATES): see below; "lost" is what status says of a run that was
+// not over when its agent vanished.
+//
+// Events: one JSON object per line in events.jsonl, members in this order: "time_ms" (wall clock,
+// since 1970), "time" (ISO 8601), "seq" (from 1, per file), "node" (the writer), "kind", then what
+// the table names. Values are numbers where a number is meant. The coordinator's file also has what
+// it learns from others, with "peer" naming the node it is about.
+#ifndef PROTOCOL_NODE_PROTOCOL_H
+#define PROTOCOL_NODE_PROTOCOL_H
+
+enum {
+    NODE_RECORD_BYTES_MAX = 4 << 20,
+    NODE_BEAT_MS = 5000,
+    NODE_ROSTER_WAIT_MS_MAX = 300 * 1000,
+};
+
+// state, final?, process exit status it stands for (-1: not over), meaning
+#define NODE_STATES(X)                                                                             \
+    X(NODE_STARTING, "starting", 0, -1, "the agent runs and has not joined yet")                   \
+    X(NODE_JOINING, "joining", 0, -1, "waiting for the other nodes")                               \
+    X(NODE_RUNNING, "running", 0, -1, "workers are running")                                       \
+    X(NODE_WAITING, "waiting", 0, -1, "own workers are done, or this node is a spare")             \
+    X(NODE_STOPPING, "stopping", 0, -1, "workers are being stopped")                               \
+    X(NODE_FINISHED, "finished", 1, 0, "every worker of every node ended with 0")                  \
+    X(NODE_FAILED, "failed", 1, 1, "the run failed")                                               \
+    X(NODE_STOPPED, "stopped", 1, 1, "stopped on request")                                         \
+    X(NODE_LOST, "lost", 1, 4, "the agent vanished without a word")
+
+enum node_state {
+#define X(code, name, final, status, text) code,
+    NODE_STATES(X)
+#undef X
+};
+
+// kind, written by ("each" agent or the "coordinator"), members, meaning
+#define NODE_EVENTS(X)                                                                             \
+    X(EVENT_LISTENING, "listening", "each", "address port", "the agent is up")                     \
+    X(EVENT_JOINED, "joined", "each", "coordinator", "the coordinator has accepted this node")     \
+    X(EVENT_PRESENT, "node-joined", "coordinator", "peer address present expected",                \
+      "a node has joined")                                                                         \
+    X(EVENT_WAITING, "waiting", "each", "present expected missing reason",                         \
+      "still waiting for nodes; every few seconds")                                                \
+    X(EVENT_ROUND, "round", "each",                                                                \
+      "round restarts group_rank nodes nproc rank world_size master_addr master_port reason",      \
+      "ranks are assigned; rank is this node's first")                                             \
+    X(EVENT_STARTED, "workers-started", "each", "round attempt pids ms",                           \
+      "every local worker runs; ms since the round was known")                                     \
+    X(EVENT_EXITED, "worker-exited", "each",                                                       \
+      "round rank local_rank pid status signal ms reason log",                                     \
+      "a worker ended; status by the shell's convention, ms it ran, reason why it was stopped")    \
+    X(EVENT_TIMER, "timer-expired", "each", "round local_rank pid scope signal",                   \
+      "a worker's timer was not released in time; it got the signal (null: none was wanted)")      \
+    X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
+    X(EVENT_FAILURE, "failure", "coordinator",                                                     \
+      "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \
+      "a worker failed; root is true for the first one, of which each tells when the run failed")  \
+    X(EVENT_RESTART, "restart", "coordinator", "round restarts max_restarts reason",               \
+      "the group is stopped to start again; counted only when restarts grows")                     \
+    X(EVENT_STOPPING, "stopping", "each", "round reason signal grace_ms",                          \
+      "local workers are being stopped")                                                           \
+    X(EVENT_STOPPED, "workers-stopped", "each", "round ms orphans",                                \
+      "nothing of the round is left here; orphans: stray processes killed")                        \
+    X(EVENT_NOTICE, "notice", "each", "peer reason left_ms signal",                                \
+      "a node will be taken away (reason: spot-terminate, lease, …); workers got the signal")      \
+    X(EVENT_NODE_LOST, "node-lost", "coordinator", "peer silent_ms reason",                        \
+      "a node's agent died or was silent too long")                                                \
+    X(EVENT_NODE_LEFT, "node-left", "coordinator", "peer reason", "a node left on its own")        \
+    X(EVENT_LEADER_LOST, "coordinator-lost", "each", "peer silent_ms reason",                      \
+      "the coordinator died or was silent too long")                                               \
+    X(EVENT_LEADER, "coordinator", "each", "peer reason", "another node coordinates now")          \
+    X(EVENT_FINISHED, "finished", "each", "exit_status rounds restarts ms", "the run succeeded")   \
+    X(EVENT_FAILED, "failed", "each", "exit_status rounds restarts ms reason",                     \
+      "the run failed; reason is one line: root cause first")                                      \
+    X(EVENT_ENDED, "stopped", "each", "exit_status rounds restarts ms reason",                     \
+      "the run was stopped on request")
+
+enum node_event {
+#define X(code, name, writer, members, text) code,
+    NODE_EVENTS(X)
+#undef X
+        NODE_EVENT_COUNT
+};
+
+const char *node_state_name(enum node_state s);
+int node_state_is_final(enum node_state s);
+int node_state_exit_status(enum node_state s);
+const char *node_event_name(enum node_event k);
+
+// One verb of `dtrun --node`; argv[0] is the verb. Prints as above and returns the exit status.
+int node_start(int argc, char **argv);
+int node_follow(int argc, char **argv);
+int node_status(int argc, char **argv);
+int node_stop(int argc, char **argv);
+int node_own(int argc, char **argv);
+int node_fetched(int argc, char **argv);
+int node_clean(int argc, char **argv);
+int node_left(int argc, char **argv);
+
+#endif

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rendezvous: who takes part, in which order, and when everybody starts and stops. Pure: events and
+// the time go in, actions come out; no clock, no socket. The coordinator's agent owns one.
+//
+//     rendezvous_join(r, now, &node, &id, e);  …  rendezvous_failed(r, now, id, round);
+//     while (rendezvous_next(r, &action)) { carry it out }
+//     wake up again at rendezvous_deadline(r) and call rendezvous_tick(r, now)
+//
+// A run is a sequence of rounds. Phases:
+//     GATHER    nodes join; a round starts when nodes_max are there, or all that are expected, or
+//               nodes_min and the last call is over
+//     RUN       workers run on every active member
+//     STOP      every active member has been told to stop its workers; the phase ends when each has
+//               said so or is lost
+//     OVER      finished, failed or stopped
+//
+// Rules:
+// - One worker that fails, one node that is lost or leaves, or one that joins while there is room
+//   stops the round on every member. Only failures of workers count against max_restarts.
+// - A worker that fails because a node has died often tells of it before the node's silence does.
+//   So a failure is judged when every member has stopped: if one is lost that has said nothing for
+//   RENDEZVOUS_BLAME_MS after the failure, its loss was the cause, and no failure is counted.
+// - A node whose connection breaks is not lost yet: it may resume its session (session.h) until it
+//   has been silent for too long, or its host says that its agent is gone. A round that starts
+//   meanwhile is one with it.
+// - A lost node may still run workers until its lease is over (its own guard ends them then, see
+//   guard.h). No new round starts before that: two groups never train at the same time.
+// - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
+// - The coordinator starts a round only while a quorum of the last one is known to hear it, and
+//   steps down when none does (rendezvous_lease.c, election.h).
+// - A node whose workers are all done no longer matters to the others unless it hosts the store.
+#ifndef RENDEZVOUS_RENDEZVOUS_H
+#define RENDEZVOUS_RENDEZVOUS_H
+
+#include "base/err.h"
+#include "rendezvous/election.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    RENDEZVOUS_NAME_BYTES_MAX = 256,
+    RENDEZVOUS_ADDRESS_BYTES_MAX = 64,
+    RENDEZVOUS_ROLE_BYTES_MAX = 64,
+    RENDEZVOUS_REASON_BYTES_MAX = 512,
+    RENDEZVOUS_MEMBERS_MAX = 16384,
+    RENDEZVOUS_ROLES_MAX = 64,
+    RENDEZVOUS_DISCONNECT_BYTES_MAX = 128,
+    RENDEZVOUS_BLAME_MS = 500, // between a failure and the last word of the node that caused it
+};
+
+struct rendezvous_config {
+    int64_t incarnation; // of the agent that coordinates; 0: nobody can take over from it
+    int nodes_min, nodes_max;
+    int nodes_expected; // nodes that are known to come (a roster); 0: unknown
+    int max_restarts;
+    int64_t join_timeout_ms;   // for nodes_min to come, from the start of a gathering
+    int64_t rejoin_timeout_ms; // the same after a loss
+    int64_t last_call_ms;      // after nodes_min, for more to come: the first round
+    int64_t regroup_call_ms;   // and later rounds
+    int64_t silent_ms_max;     // a member that says nothing for longer is lost
+    int64_t lease_ms;          // and its workers are gone after this, counted from its last word
+    int64_t stop_ms_max;       // from STOP to its answer
+    int64_t note_ms;           // between two WAITING notes
+    int64_t crash_ms;          // a round that fails sooner than this is a crash; 0: none is
+    int crashes_max;           // so many in a row end the run
+    int64_t backoff_ms;        // added before each start after the second crash in a row
+};
+
+struct rendezvous_node { // what a joining node says of itself; copied
+    const char *name, *address, *role;
+    int node_rank; // -1: none given
+    int64_t incarnation;
+    int64_t session;    // that begins when it is accepted; 0: it cannot be resumed
+    int64_t connection; // its number among the agent's
+    int port, store_port, nproc;
+    int64_t term;   // that it has voted in
+    int last_round; // that it has taken part in; -1: none
+};
+
+struct rendezvous_resume { // what a returning one says
+    int64_t incarnation, session, connection;
+};
+
+struct rendezvous_history {     // of a run whose coordinator was lost
+    int64_t term;               // of the new one
+    int64_t not_before_ms;      // no round before
+    int64_t exclusive_until_ms; // until then no other round can have begun; 0: unknown
+    struct election_counters counters;
+    const struct electorate *electorate;
+    const struct election_peer *peers; // of its voters
+    const char *why; // in one line, for the reason of the next round or of the end
+};
+
+enum rendezvous_state {
+    MEMBER_WAITING, // joined, takes part in the next round if there is room
+    MEMBER_ACTIVE,  // workers run
+    MEMBER_DONE,    // workers have all ended with 0
+    MEMBER_STOPPING // told to stop
+};
+
+struct rendezvous_member {
+    int id;
+    enum rendezvous_state state;
+    char name[RENDEZVOUS_NAME_BYTES_MAX];
+    char address[RENDEZVOUS_ADDRESS_BYTES_MAX];
+    char role[RENDEZVOUS_ROLE_BYTES_MAX];
+    int node_rank, port, store_port, nproc;
+    int64_t incarnation, session, connection, seq, heard_ms;
+    int64_t acked_ms; // the last word that it is known to have heard
+    char disconnect_reason[RENDEZVOUS_DISCONNECT_BYTES_MAX]; // why its connection broke; "": it has
+                                                             // one
+    char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
+    bool in_round; // of the current or last round
+    bool coordinates;
+    int voter; // in the electorate; -1: none
+    // of the current round
+    int group_rank, rank, role_rank, role_world;
+};
+
+enum rendezvous_phase { PHASE_GATHER, PHASE_RUN, PHASE_STOP, PHASE_OVER };
+enum rendezvous_verdict { VERDICT_NONE, VERDICT_FINISHED, VERDICT_FAILED, VERDICT_STOPPED };
+
+enum rendezvous_action_kind {
+    ACTION_NONE,
+    ACTION_JOINED,  // id was accepted
+    ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
+    ACTION_START,   // a round starts: tell every active member (rendezvous_active)
+    ACTION_STOP,    // tell every stopping member: reason, final (tentative: unless it is excused)
+    ACTION_EXCUSED, // of the failure that stopped the round a loss was the cause: reason. The run
+                    // goes on
+    ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent is still there;
+                         // now and then again. counted: for the first time
+    ACTION_PROBE,    // the same for the voter of that number, which has not joined
+    ACTION_LOST,     // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,     // id left on its own
+    ACTION_OVER,     // the run is over: verdict, reason; tell every member
+    ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
+};
+
+struct rendezvous_action {
+    enum rendezvous_action_kind kind;
+    int id;
+    int present, expected;
+    int64_t silent_ms;
+    bool final, tentative, counted;
+    char name[RENDEZVOUS_NAME_BYTES_MAX];
+    char reason[RENDEZVOUS_REASON_BYTES_MAX];
+};
+
+struct rendezvous;
+
+struct rendezvous *rendezvous_open(const struct rendezvous_config *c, int64_t now_ms);
+// Goes on with a run that another agent has coordinated until now.
+struct rendezvous *rendezvous_take_over(const struct rendezvous_config *c, int64_t now_ms,
+                                        const struct rendezvous_history *history);
+void rendezvous_close(struct rendezvous *r);
+
+// ERR_BUSY: may be tried again later (the node rank is taken by an agent that is still alive);
+// other errors are final.
+int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvous_node *n, int *id,
+                    struct err *e);
+// The following ignore what does not fit: an unknown id, another round.
+void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
+// A beat: it has heard what was sent at acked_ms (0: nothing yet), and knows of that round. Returns
+// how long its workers may live, counted from when it sent this beat.
+int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64_t acked_ms,
+                             int64_t round_term, int round);
+int64_t rendezvous_lease_left_ms(struct rendezvous *r); // of the right to coordinate
+// Its connection broke. Without a port to ask at, and when it is leaving, it is lost at once.
+void rendezvous_disconnected(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+// It goes on with another connection. ERR_NOT_FOUND: there is no such session (any more), or the
+// request is older than the connection that it has.
+int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
+                      int *id, struct err *e);
+// The host of a member that is cut says that no such agent is there (dead), or the agent itself
+// that it has another coordinator. Its vote is not needed any more if it is dead (election.c:
+// proof).
+void rendezvous_process_dead(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
+                             const char *why);
+void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+void rendezvous_leave(struct rendezvous *r, int64_t now_ms, int id, const char *why);
+void rendezvous_failed(struct rendezvous *r, int64_t now_ms, int id, int round, const char *why);
+void rendezvous_done(struct rendezvous *r, int64_t now_ms, int id, int round);
+void rendezvous_stopped(struct rendezvous *r, int64_t now_ms, int id, int round, int store_port);
+void rendezvous_stop(struct rendezvous *r, int64_t now_ms, enum rendezvous_verdict verdict,
+                     const char *why); // the whole run, on request
+// This agent may not coordinate any more: ACTION_STEP_DOWN comes, and nothing after it.
+void rendezvous_depose(struct rendezvous *r, const char *why);
+void rendezvous_tick(struct rendezvous *r, int64_t now_ms);
+int64_t rendezvous_deadline(const struct rendezvous *r); // when to tick next; INT64_MAX: never
+
+// Next action in order; false when there is none.
+bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out);
+
+// What is the case.
+enum rendezvous_phase rendezvous_phase(const struct rendezvous *r);
+enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r);
+const char *rendezvous_reason(const struct rendezvous *r); // of the last stop or of the end
+int rendezvous_round(const struct rendezvous *r);          // 0 is the first; -1 before it
+int rendezvous_restarts(const struct rendezvous *r);
+int64_t rendezvous_term(const struct rendezvous *r);
+void rendezvous_counters(const struct rendezvous *r, struct election_counters *out);
+const struct electorate *rendezvous_electorate(const struct rendezvous *r);
+int rendezvous_world_size(const struct rendezvous *r);
+int rendezvous_member_count(const struct rendezvous *r);
+// There was a round, and its other nodes may go on without the one that coordinates.
+bool rendezvous_can_hand_over(const struct rendezvous *r);
+const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id); // or NULL
+// Members of the current round by group rank; NULL past the end or where one was lost.
+const struct rendezvous_member *rendezvous_active(const struct rendezvous *r, int group_rank);
+int rendezvous_active_count(const struct rendezvous *r);
+
+#endif

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store behind a TCP port, on the loop. Owns its listening socket and its clients' sockets.
+//
+//     struct store_server *s = store_server_open(loop, "10.0.0.1", 0, NULL, e);
+//     … store_server_port(s) goes to the workers as MASTER_PORT …
+//     store_server_close(s);          // also drops every client
+//
+// Until store_server_allow is called every other host that reaches the port is served; afterwards
+// only the named ones. Of this host only processes of the server's user and of root are served.
+#ifndef STORE_STORE_SERVER_H
+#define STORE_STORE_SERVER_H
+
+#include "base/err.h"
+#include "store/store.h"
+#include "sys/loop.h"
+#include "sys/net.h"
+
+struct store_server;
+
+// host NULL: every address. port 0: ephemeral; -1: no listening socket, only store_server_adopt.
+// limits NULL: defaults. NULL on error.
+struct store_server *store_server_open(struct loop *loop, const char *host, int port,
+                                       const struct store_limits *limits, struct err *e);
+void store_server_close(struct store_server *s); // NULL is fine
+int store_server_port(const struct store_server *s);
+// The hosts that may connect from now on (copied); ports are ignored.
+void store_server_allow(struct store_server *s, const struct net_address *hosts, size_t count);
+// Takes over a connected, non-blocking socket whose first bytes are still unread.
+void store_server_adopt(struct store_server *s, int fd, const struct net_address *peer);
+struct store_figures store_server_figures(const struct store_server *s);
+
+#endif

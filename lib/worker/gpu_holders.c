@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/gpu_holders.h"
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "sys/file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char gpu[] = "/dev/nvidia";
+
+// nvidiactl and nvidia-uvm are open wherever the driver is only asked for something.
+static bool is_gpu(const char *path) {
+    return strncmp(path, gpu, sizeof gpu - 1) == 0 && isdigit((unsigned char)path[sizeof gpu - 1]);
+}
+
+static bool machine_has_gpus(const char *root) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/proc/driver/nvidia", root);
+    return access(path, F_OK) == 0;
+}
+
+static bool holds_gpu(const char *root, const char *pid, struct device_holder *out) {
+    char path[PATH_MAX], target[DEVICE_PATH_BYTES_MAX];
+    snprintf(path, sizeof path, "%s/proc/%s/fd", root, pid);
+    DIR *d = opendir(path);
+    bool found = false;
+    for (struct dirent *x; d && !found && (x = readdir(d));) {
+        ssize_t n = readlinkat(dirfd(d), x->d_name, target, sizeof target - 1);
+        if (n <= 0)
+            continue;
+        target[n] = '\0';
+        found = is_gpu(target);
+    }
+    if (d)
+        closedir(d);
+    if (found)
+        snprintf(out->device, sizeof out->device, "%s", target);
+    return found;
+}
+
+// A file of the process; NULL when it cannot be read.
+static char *read_of(struct arena *a, const char *root, const char *pid, const char *name,
+                     size_t bytes_max, size_t *len) {
+    char *text;
+    struct err e;
+    const char *path = arena_printf(a, "%s/proc/%s/%s", root, pid, name);
+    return file_read(a, path, bytes_max, &text, len, &e) == 0 ? text : NULL;
+}
+
+static bool is_of_run(const char *root, const char *pid, const char *run) {
+    struct arena a = {0};
+    size_t len;
+    bool found = false;
+    const char *want = arena_printf(&a, "TORCHELASTIC_RUN_ID=%s", run);
+    const char *text = read_of(&a, root, pid, "environ", DEVICE_ENVIRON_BYTES_MAX, &len);
+    if (text)
+        for (const char *p = text; p < text + len && !found; p += strlen(p) + 1)
+            found = strcmp(p, want) == 0;
+    arena_fini(&a);
+    return found;
+}
+
+static void take_name(const char *root, const char *pid, struct device_holder *out) {
+    struct arena a = {0};
+    size_t len;
+    const char *text = read_of(&a, root, pid, "comm", PATH_MAX, &len);
+    if (text)
+        snprintf(out->name, sizeof out->name, "%s", str_printable(&a, text, strcspn(text, "\n")));
+    arena_fini(&a);
+}
+
+bool worker_devices_held(const char *root, const char *run, struct device_holder *out) {
+    char path[PATH_MAX];
+    if (!machine_has_gpus(root))
+        return false;
+    snprintf(path, sizeof path, "%s/proc", root);
+    DIR *d = opendir(path);
+    bool found = false;
+    for (struct dirent *x; d && !found && (x = readdir(d));) {
+        if (!isdigit((unsigned char)x->d_name[0]))
+            continue;
+        *out = (struct device_holder){.pid = (pid_t)strtol(x->d_name, NULL, 10)};
+        found = out->pid != getpid() && holds_gpu(root, x->d_name, out) &&
+                is_of_run(root, x->d_name, run);
+        if (found)
+            take_name(root, x->d_name, out);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between an agent and its guard: fixed records over a SOCK_SEQPACKET pair, same binary on both
+// ends. Only guard.c and guard_main.c include this.
+#ifndef WORKER_GUARD_PROTOCOL_H
+#define WORKER_GUARD_PROTOCOL_H
+
+#include "sys/proc.h"
+#include "worker/guard.h"
+
+#include <dirent.h>
+
+enum guard_order_kind { ORDER_SIGNAL, ORDER_STOP, ORDER_KILL, ORDER_LEASE };
+struct guard_order {
+    enum guard_order_kind kind;
+    int signal;
+    int64_t lease_ms;
+};
+
+enum guard_report_kind { REPORT_STARTED, REPORT_EXITED, REPORT_GONE };
+struct guard_report {
+    enum guard_report_kind kind;
+    int orphans;
+    struct guard_exit exit; // STARTED: local_rank and pid
+};
+
+// The guard's whole life, in the forked child; fd is its end of the pair.
+_Noreturn void guard_main(const struct guard_spec *spec, int fd);
+// The next process below /proc, read as d, that is a child of parent and has not ended; 0: no more.
+pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f);
+// SIGKILL to every child of this process; returns how many there were.
+int guard_kill_children(void);
+
+#endif

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker's environment: what torchrun sets, with the same meaning, and DTCTL_*. Pure: takes the
+// agent's environment and the facts of a round, gives the list for exec.
+#ifndef WORKER_WORKER_ENV_H
+#define WORKER_WORKER_ENV_H
+
+#include "base/arena.h"
+#include "protocol/job_spec.h"
+
+#include <stdbool.h>
+
+struct worker_facts {              // of one round on one node
+    const char *run, *role, *node; // node: its name
+    int nproc, group_rank, group_world, rank, world_size, role_rank, role_world;
+    int restarts, max_restarts, round;
+    const char *master_addr; // numeric
+    int master_port;
+    const char *ifname;     // interface towards the leader, "" if unknown
+    const char *signals;    // TORCHELASTIC_SIGNALS_TO_HANDLE
+    const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
+    bool own_store;         // rank 0 opens the store itself, at MASTER_PORT
+    bool virtual_local_rank;
+    const struct job_pair *extra; // of the job: set last, over everything
+    int extra_count;
+    const struct job_pair *defaults; // set unless the agent's environment has them
+    int default_count;
+};
+
+// NULL-terminated "NAME=value" list in the arena. error_file "" means none.
+const char *const *worker_env_build(struct arena *a, char *const *inherited,
+                                    const struct worker_facts *f, int local_rank,
+                                    const char *error_file);
+// Whether OMP_NUM_THREADS is set to 1 by the rule above (worth a warning).
+bool worker_env_limits_threads(char *const *inherited, const struct worker_facts *f);
+// Value in a "NAME=value" list, or NULL.
+const char *worker_env_get(const char *const *env, const char *name);
+
+#endif
