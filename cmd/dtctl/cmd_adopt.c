@@ -2,7 +2,7 @@
 // dtctl adopt: a cluster that another folder or computer brought up, from here on.
 #include "command.h"
 
-#include "job/adopt.h"
+#include "aws/aws_adopt.h"
 
 struct adopt_flags {
     const char *key;

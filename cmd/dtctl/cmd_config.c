@@ -2,10 +2,10 @@
 // dtctl init, config, completion, version: what dtctl can be told, and what it is.
 #include "command.h"
 
+#include "aws/aws_cluster.h"
 #include "base/log.h"
 #include "build_info.h"
-#include "job/aws_cluster.h"
-#include "job/embed.h"
+#include "fleet/embed.h"
 #include "sys/file.h"
 
 #include <string.h>

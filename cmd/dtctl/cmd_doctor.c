@@ -2,14 +2,14 @@
 // dtctl doctor: looks at this computer and at the nodes, and says what is wrong and what helps.
 #include "command.h"
 
+#include "aws/aws_cluster.h"
+#include "aws/aws_rules.h"
 #include "build_info.h"
-#include "cluster/aws_rules.h"
-#include "job/aws_cluster.h"
-#include "job/embed.h"
-#include "job/node_runs.h"
-#include "job/provider.h"
-#include "job/reach.h"
-#include "job/run.h"
+#include "cluster/run_record.h"
+#include "fleet/embed.h"
+#include "fleet/network_check.h"
+#include "fleet/node_runs.h"
+#include "provider/provider.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 

@@ -2,7 +2,7 @@
 // dtctl down: take back what up put on the nodes.
 #include "command.h"
 
-#include "cluster/aws_plan.h"
+#include "aws/aws_estimate.h"
 #include "lifecycle/down.h"
 
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "cluster/nodeset.h"
-#include "job/fleet.h"
-#include "job/rank_nodes.h"
+#include "fleet/fleet.h"
+#include "run/rank_nodes.h"
 
 #include <stdio.h>
 #include <string.h>

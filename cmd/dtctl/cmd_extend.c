@@ -2,10 +2,10 @@
 // dtctl extend: nodes that end themselves do so later.
 #include "command.h"
 
+#include "aws/aws_estimate.h"
+#include "aws/aws_lease.h"
 #include "base/clock.h"
-#include "cluster/aws_plan.h"
-#include "job/aws_lease.h"
-#include "job/record.h"
+#include "provider/cluster_backup.h"
 
 enum { DAY_S = 86400, SAME_MS = 60000 };
 

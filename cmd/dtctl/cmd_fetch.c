@@ -3,11 +3,11 @@
 #include "command.h"
 
 #include "cluster/nodeset.h"
-#include "job/attend.h"
-#include "job/owner.h"
-#include "job/run_fleet.h"
-#include "job/transfer.h"
-#include "remote/tree_merge.h"
+#include "content/tree_merge.h"
+#include "fleet/run_fleet.h"
+#include "fleet/transfer.h"
+#include "run/monitor.h"
+#include "run/results_owner.h"
 #include "sys/file.h"
 
 #include <dirent.h>

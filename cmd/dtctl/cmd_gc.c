@@ -4,12 +4,12 @@
 // on this side. Results on this side are never touched.
 #include "command.h"
 
+#include "aws/aws_gc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/aws_gc.h"
-#include "job/claim.h"
-#include "job/node_runs.h"
-#include "job/run.h"
+#include "cluster/run_record.h"
+#include "fleet/claim.h"
+#include "fleet/node_runs.h"
 #include "sys/file.h"
 
 #include <dirent.h>

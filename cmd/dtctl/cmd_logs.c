@@ -2,9 +2,9 @@
 // dtctl logs: what the ranks of a run printed, from the beginning or as it comes.
 #include "command.h"
 
-#include "job/attend.h"
-#include "job/run_fleet.h"
-#include "job/tail.h"
+#include "fleet/run_fleet.h"
+#include "run/log_tail.h"
+#include "run/monitor.h"
 
 #include <unistd.h>
 

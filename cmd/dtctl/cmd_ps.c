@@ -2,13 +2,13 @@
 // dtctl ps: the runs of the cluster; dtctl status: its nodes; dtctl stop: end a run.
 #include "command.h"
 
+#include "aws/aws_cluster.h"
+#include "aws/aws_lease.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
-#include "job/aws_cluster.h"
-#include "job/aws_lease.h"
-#include "job/node_runs.h"
-#include "job/run_fleet.h"
+#include "fleet/node_runs.h"
+#include "fleet/run_fleet.h"
 
 #include <string.h>
 

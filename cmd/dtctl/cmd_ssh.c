@@ -6,7 +6,7 @@
 #include "command.h"
 
 #include "base/log.h"
-#include "job/fleet.h"
+#include "fleet/fleet.h"
 
 #include <errno.h>
 #include <fcntl.h>

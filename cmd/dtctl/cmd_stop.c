@@ -2,8 +2,8 @@
 // dtctl stop: end a run on all its nodes.
 #include "command.h"
 
-#include "job/attend.h"
-#include "job/run_fleet.h"
+#include "fleet/run_fleet.h"
+#include "run/monitor.h"
 #include "sys/proc.h"
 
 #include <string.h>

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/attend.h"
-#include "job/launch.h"
 #include "lifecycle/up.h"
+#include "run/monitor.h"
+#include "run/run_start.h"
 
 #include <string.h>
 #include <unistd.h>

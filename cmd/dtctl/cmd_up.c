@@ -4,8 +4,8 @@
 
 #include "base/log.h"
 #include "cluster/nodeset.h"
-#include "job/provider.h"
 #include "lifecycle/up.h"
+#include "provider/provider.h"
 
 struct up_flags {
     bool force;

@@ -7,8 +7,12 @@
 #define DTCTL_COMMAND_H
 
 #include "conf/render.h"
+<<<<<<< HEAD
 #include "job/embed.h"
 #include "job/session.h"
+=======
+#include "ui/context.h"
+>>>>>>> 9d0ad36 (layers: the column of the operator stands in folders of its own)
 
 #include <stddef.h>
 

@@ -2,10 +2,10 @@
 // One row per verb.
 #include "node_verbs.h"
 
-#include "cluster/probe_node.h"
+#include "node/node_probe.h"
+#include "node/node_transfer.h"
 #include "node/node_verb.h"
 #include "protocol/node_protocol.h"
-#include "remote/xfer_node.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: one loop. Its inputs are the connection to the coordinator (agent_link.c),
+// Theory of operation: one loop. Its inputs are the connection to the coordinator (agent_uplink.c),
 // the guard's reports about workers (agent_round.c), signals, the control socket, the listening
-// socket where other agents come to join or to ask (agent_elect.c), and while it coordinates their
+// socket where other agents come to join or to ask (agent_peers.c), and while it coordinates their
 // connections (coordinator.c). Every message leads to at most one step of one of them.
 #include "agent/agent_impl.h"
 

@@ -22,7 +22,7 @@ struct agent {
     struct listener listener;
     struct guests guests; // connections that have not joined
 
-    // the connection to the coordinator (agent_link.c)
+    // the connection to the coordinator (agent_uplink.c)
     struct link link;
     struct session session; // with it, over one connection after the other
     int64_t connections;    // that this agent has asked to join or resume with
@@ -37,7 +37,7 @@ struct agent {
     char address[NET_ADDRESS_BYTES_MAX];  // advertised
     char leader[ELECTION_NAME_BYTES_MAX]; // the coordinator's name
 
-    // who coordinates (agent_elect.c)
+    // who coordinates (agent_peers.c)
     struct election election;
     struct timer elect, drop, reap;
     struct asker *askers;       // questions to other agents
@@ -60,7 +60,7 @@ struct agent {
     struct timer devices;
     int64_t devices_until_ms;
 
-    // the announced end of this node (agent_notice.c)
+    // the announced end of this node (agent_preemption.c)
     struct notice_watch notice_watch;
     struct timer notice_leave, notice_signal;
     struct notice notice;
@@ -82,7 +82,7 @@ struct agent {
     struct arena end_arena;
 };
 
-// agent_elect.c
+// agent_peers.c
 int agent_elect_open(struct agent *a, struct err *e);
 void agent_elect_close(struct agent *a);
 void agent_elect_pump(struct agent *a); // carries out what the election wants and sets its timer
@@ -95,11 +95,11 @@ void agent_elect_round(struct agent *a, const struct wire_msg *m);
 // Is the agent at that place still there? The coordinator of this agent is told if not.
 void agent_elect_probe(struct agent *a, const struct election_peer *peer);
 
-// agent_lead.c
+// agent_election.c
 void agent_lead_take_over(struct agent *a, const struct election_action *action);
 void agent_lead_drop(struct agent *a); // this agent's coordinator ends, soon
 
-// agent_link.c
+// agent_uplink.c
 void agent_link_connect(struct agent *a, const struct election_peer *to);
 int agent_link_open_local(struct agent *a, struct err *e);
 void agent_link_close(struct agent *a, const char *why);
@@ -114,11 +114,11 @@ void agent_send(struct agent *a, const struct wire_msg *m);
 // agent_round.c
 extern const struct workers_events agent_workers_table;
 void agent_on_message(struct agent *a, const struct wire_msg *m);
-void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms); // agent_link.c
+void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms); // agent_uplink.c
 int agent_open_store(struct agent *a, struct err *e); // for the next round; its port, or -1
 void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const char *why);
 
-// agent_end.c
+// agent_shutdown.c
 void agent_end(struct agent *a, enum node_state state, const char *reason,
                const struct worker_failure *failures, int64_t count);
 void agent_maybe_leave_loop(struct agent *a);
@@ -133,7 +133,7 @@ void agent_devices_wait(struct agent *a); // until no process of the run holds a
 bool agent_devices_waits(const struct agent *a);
 void agent_devices_close(struct agent *a);
 
-// agent_notice.c
+// agent_preemption.c
 int agent_notice_open(struct agent *a, struct err *e);
 void agent_notice_close(struct agent *a);
 void agent_notice_joined(struct agent *a);                         // a coordinator is there

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node that will be taken away (notice.h). Its agent tells the coordinator, which tells
-// everybody; each agent passes the chosen signal on to its workers, once per notice. A node that
-// really goes leaves the run some time before its deadline, or when a worker of its own ends by
-// then: the others go on without it, or wait for one that takes its place. A notice that is taken
-// back (a lease that was extended) ends that. That the node is idle is no news for a run: the run
-// is what will have it taken back.
+// A node that will be taken away (preemption_notice.h). Its agent tells the coordinator, which
+// tells everybody; each agent passes the chosen signal on to its workers, once per notice. A node
+// that really goes leaves the run some time before its deadline, or when a worker of its own ends
+// by then: the others go on without it, or wait for one that takes its place. A notice that is
+// taken back (a lease that was extended) ends that. That the node is idle is no news for a run: the
+// run is what will have it taken back.
 //
 // What travels is the time that is left, not the deadline: clocks of nodes may be hours apart.
 #include "agent/agent_impl.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watchdogs: workers that ask to be ended when they do not get on (file_timer.h), and the answer to
-// those who ask whether the agent gets on (health.h).
+// those who ask whether the agent gets on (health_check.h).
 //
 // A worker that was ended so has failed like any other: its peers are stopped, the reason is in the
 // report, and --max-restarts counts it. (PyTorch's agent ends itself with the same signal.)

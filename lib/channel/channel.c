@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The greeting as a table-free little state machine; see wire.h for the bytes.
+// The greeting as a table-free little state machine; see frame.h for the bytes.
 #include "channel/channel.h"
 
 #include "base/log.h"

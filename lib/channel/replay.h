@@ -16,7 +16,8 @@
 //
 // Who may resume: the agent process that joined (its incarnation), in its one session (id: random,
 // told only to it), with a connection newer than the last one (agents number theirs), so that an
-// old request that was held up takes nothing over. All of it is sealed with the run's key (wire.h).
+// old request that was held up takes nothing over. All of it is sealed with the run's key
+// (frame.h).
 #ifndef CHANNEL_REPLAY_H
 #define CHANNEL_REPLAY_H
 

@@ -30,7 +30,7 @@ struct cluster {
     const char *dir;            // <base>/.dtctl/<name>
     const char *inventory_path; // <dir>/cluster.toml
     const char *known_hosts_path, *key_path, *runs_dir, *nodes_dir, *lock_path;
-    const char *reached_path; // nodes that were seen to reach each other (job/reach.c)
+    const char *reached_path; // nodes that were seen to reach each other (fleet/network_check.c)
     int lock_fd;              // -1 while not locked
 };
 

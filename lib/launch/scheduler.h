@@ -50,7 +50,7 @@ bool around_is_alone(const struct around *x, const struct around_given *g);
 // NULL-terminated "PET_…=…" list.
 char *const *around_variables(struct arena *a, const struct around *x, const struct around_given *g,
                               struct err *e);
-// The name that the tasks of one node share (local_task.h).
+// The name that the tasks of one node share (node_lock.h).
 const char *around_task_name(struct arena *a, const struct around *x, const char *host);
 
 #endif

@@ -3,7 +3,7 @@
 #include "lifecycle/down.h"
 
 #include "base/log.h"
-#include "job/claim.h"
+#include "fleet/claim.h"
 #include "lifecycle/losses.h"
 #include "lifecycle/up.h"
 #include "sys/file.h"

@@ -3,7 +3,7 @@
 #ifndef LIFECYCLE_DOWN_H
 #define LIFECYCLE_DOWN_H
 
-#include "job/provider.h"
+#include "provider/provider.h"
 
 struct lifecycle_down_options {
     const char *nodes;  // NULL: all

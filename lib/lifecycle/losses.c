@@ -2,9 +2,9 @@
 #include "lifecycle/losses.h"
 
 #include "base/log.h"
-#include "job/attend.h"
-#include "job/claim.h"
-#include "job/run_fleet.h"
+#include "fleet/claim.h"
+#include "fleet/run_fleet.h"
+#include "run/monitor.h"
 
 #include <string.h>
 

@@ -10,8 +10,8 @@
 #ifndef LIFECYCLE_LOSSES_H
 #define LIFECYCLE_LOSSES_H
 
-#include "job/node_runs.h"
-#include "job/run.h"
+#include "cluster/run_record.h"
+#include "fleet/node_runs.h"
 
 struct losses_rules {
     bool force;        // runs end, results are lost: the owner says so

@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "conf/render.h"
-#include "job/claim.h"
-#include "job/programs.h"
-#include "job/record.h"
-#include "job/send.h"
+#include "fleet/claim.h"
+#include "fleet/programs.h"
+#include "fleet/send.h"
 #include "lifecycle/down.h"
+#include "provider/cluster_backup.h"
 #include "sys/file.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef LIFECYCLE_UP_H
 #define LIFECYCLE_UP_H
 
-#include "job/provider.h"
+#include "provider/provider.h"
 
 struct lifecycle_up_result {
     struct inventory inventory;

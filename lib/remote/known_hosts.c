@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "remote/known_hosts.h"
 
+#include "base/base64.h"
 #include "base/hash.h"
 #include "base/str.h"
-#include "remote/base64.h"
 #include "remote/ssh_config.h"
 
 #include <ctype.h>

@@ -2,10 +2,10 @@
 // Logging in with public keys: from files, and from the agent behind SSH_AUTH_SOCK. The order is:
 // the cluster's own key, the configured files (an encrypted one through the agent), then what else
 // the agent has unless IdentitiesOnly. Never asks anybody anything.
+#include "base/base64.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "remote/base64.h"
-#include "remote/ssh.h"
+#include "remote/ssh_impl.h"
 #include "remote/ssh_key.h"
 #include "sys/file.h"
 

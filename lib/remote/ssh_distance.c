@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far the far end is, as the kernel has measured it: this process may be slow to look.
-#include "remote/ssh.h"
+#include "remote/ssh_impl.h"
 
 #include <linux/tcp.h>
 #include <netinet/in.h>

@@ -2,10 +2,10 @@
 // Making keys. The layout is that of OpenSSH's PROTOCOL.key.
 #include "remote/ssh_key.h"
 
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/str.h"
-#include "remote/base64.h"
 #include "remote/known_hosts.h"
 #include "sys/file.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/hash.h"
-#include "remote/ssh.h"
+#include "remote/ssh_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // A session from the first packet to the last: connecting, key exchange, login, keepalive.
 #include "base/log.h"
 #include "base/str.h"
-#include "remote/ssh.h"
+#include "remote/ssh_impl.h"
 
 #include <errno.h>
 #include <limits.h>

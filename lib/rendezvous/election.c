@@ -29,7 +29,7 @@
 // counts only for an agent that heard it until just now (silent_ms_max since it sent an answered
 // beat) and was in its newest round: no later round can have begun without this agent then, because
 // it would have had to wait for this agent's lease. Likewise a round is not committed before every
-// voter of the last one knows of it or is silent for that long (rendezvous_lease.c).
+// voter of the last one knows of it or is silent for that long (leader_lease.c).
 //
 // Other voters. What the host of any other voter says counts, too, when it says it in time:
 //

@@ -7,7 +7,7 @@
 
 struct election_action *election_push(struct election *e, enum election_action_kind kind);
 
-// election_follow.c
+// election_follower.c
 bool election_term_is_plausible(const struct election *e, int64_t term); // can there be one yet
 bool election_is_sole_voter(const struct election *e); // coordinates, and nobody can outvote it
 void election_search(struct election *e, int64_t now_ms);

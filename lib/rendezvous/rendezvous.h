@@ -27,7 +27,7 @@
 //   guard.h). No new round starts before that: two groups never train at the same time.
 // - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
 // - The coordinator starts a round only while a quorum of the last one is known to hear it, and
-//   steps down when none does (rendezvous_lease.c, election.h).
+//   steps down when none does (leader_lease.c, election.h).
 // - A node whose workers are all done no longer matters to the others unless it hosts the store.
 #ifndef RENDEZVOUS_RENDEZVOUS_H
 #define RENDEZVOUS_RENDEZVOUS_H

@@ -45,7 +45,7 @@ struct rendezvous_voter {
     bool reported_dead, died_in_lease; // its host says so: before it joined, or while it was bound
 };
 
-// rendezvous_lease.c
+// leader_lease.c
 void leader_lease_take_over(struct rendezvous *r, const struct rendezvous_history *history);
 void leader_lease_start(struct rendezvous *r); // a round has begun
 void leader_lease_join(struct rendezvous *r, struct rendezvous_member *m);

@@ -99,7 +99,7 @@ int store_reply(struct store_session *c, const void *p, size_t len, struct err *
 int store_reply_uint(struct store_session *c, uint64_t v, size_t width, struct err *e);
 int store_reply_bytes(struct store_session *c, struct store_slice v, struct err *e);
 
-// store_ops.c: a request's fields in the order of the wire. k key, v value, i i64, u u32,
+// store_requests.c: a request's fields in the order of the wire. k key, v value, i i64, u u32,
 // n count of what follows.
 struct store_op_row {
     const char *name;

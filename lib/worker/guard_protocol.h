@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between an agent and its guard: fixed records over a SOCK_SEQPACKET pair, same binary on both
-// ends. Only guard.c and guard_main.c include this.
+// ends. Only guard.c and guard_process.c include this.
 #ifndef WORKER_GUARD_PROTOCOL_H
 #define WORKER_GUARD_PROTOCOL_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node streams: any bytes are refused or give records that stay inside the buffer and name
 // only files that a run has.
-#include "job/follow_record.h"
-#include "job/story.h"
+#include "protocol/follow_stream.h"
+#include "run/run_history.h"
 
 #include <string.h>
 

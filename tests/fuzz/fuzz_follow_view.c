@@ -2,9 +2,9 @@
 // What a node streams, all the way to the screen: the input is text of several files of a run, a
 // byte in front of each piece says which. Whatever it is, nothing that drives a terminal comes out,
 // summary.json is valid, and memory stays in proportion.
-#include "job/attend_view.h"
-#include "job/follow.h"
-#include "job/summary.h"
+#include "run/follow.h"
+#include "run/monitor_view.h"
+#include "run/run_summary.h"
 #include "sys/file.h"
 #include "tests/unit/follow_fixture.h"
 #include "tests/unit/screen_check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any text as known_hosts, as a key (public or private) and as an ignore file.
 #include "base/hash.h"
-#include "remote/ignore.h"
+#include "content/ignore.h"
 #include "remote/known_hosts.h"
 #include "remote/ssh_key.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines that a node gives as records: what was not sealed with the key is refused with words, and
 // nothing of it comes out.
-#include "job/record.h"
+#include "provider/cluster_backup.h"
 
 #include <string.h>
 

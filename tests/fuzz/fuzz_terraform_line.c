@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines and states of Terraform: any bytes become a line with strings that are there, or a state
 // whose counts hold, or an error with words. What AWS is quoted with becomes printable.
-#include "cluster/aws_refusal.h"
-#include "cluster/aws_vars.h"
-#include "cluster/terraform_line.h"
+#include "aws/aws_errors.h"
+#include "aws/aws_tfvars.h"
+#include "terraform/terraform_output.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hostile sender: any bytes as frames, received into a real folder. Nothing may appear outside of
 // it. And a hostile receiver: the same bytes as answers to a plan.
-#include "remote/receive.h"
-#include "remote/send.h"
 #include "sys/file.h"
+#include "xfer/xfer_receiver.h"
+#include "xfer/xfer_sender.h"
 
 #include <dirent.h>
 #include <stdint.h>

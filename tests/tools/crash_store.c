@@ -5,8 +5,8 @@
 // Results: a record says that those of a version are here only when all of them are, as a whole; at
 // no time is one of them a piece. Content: what was on the disk stays, and none is ever taken for
 // what it is not.
-#include "remote/cas.h"
-#include "remote/tree_merge.h"
+#include "content/cas.h"
+#include "content/tree_merge.h"
 #include "tests/tools/crash.h"
 
 enum { FILE_BYTES = 3000, LARGE_BYTES = 9000, FILES = 4, TEXT_BYTES_MAX = 10000 };

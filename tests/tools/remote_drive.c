@@ -20,10 +20,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "remote/agent_install.h"
 #include "remote/transport.h"
-#include "remote/xfer.h"
 #include "sys/file.h"
+#include "xfer/agent_bootstrap.h"
+#include "xfer/xfer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef DTCTL_TESTS_FOLLOW_FIXTURE_H
 #define DTCTL_TESTS_FOLLOW_FIXTURE_H
 
-#include "job/follow.h"
+#include "run/follow.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

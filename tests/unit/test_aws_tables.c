@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider aws: instance types and quotas, what refusals mean, the order of attempts.
+#include "aws/aws_errors.h"
+#include "aws/aws_fallback.h"
+#include "aws/aws_types.h"
 #include "base/str.h"
-#include "cluster/aws_refusal.h"
-#include "cluster/aws_tries.h"
-#include "cluster/aws_types.h"
 #include "tests/tap.h"
 
 static struct arena a;

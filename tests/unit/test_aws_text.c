@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider aws: what is written for Terraform and read back, what is shown before money is spent.
+#include "aws/aws_estimate.h"
+#include "aws/aws_lease.h"
+#include "aws/aws_ready.h"
+#include "aws/aws_rules.h"
+#include "aws/aws_tfvars.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "cluster/aws_plan.h"
-#include "cluster/aws_rules.h"
-#include "cluster/aws_vars.h"
 #include "conf/config.h"
-#include "job/aws_lease.h"
-#include "job/aws_ready.h"
 #include "remote/ssh_key.h"
 #include "tests/tap.h"
 

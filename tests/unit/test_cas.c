@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store of content: packs, parts and objects keep what they were given, believe nothing because
 // of its name, and let go what is old.
-#include "remote/cas.h"
-#include "remote/xfer_wire.h"
+#include "content/cas.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "xfer/xfer_frame.h"
 
 #include <fcntl.h>
 #include <glob.h>

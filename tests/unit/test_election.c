@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/elastic/election, one agent at a time: each rule of its headers once. What many agents make
-// of them together, under bad luck, is tests/sim/sim_rendezvous.c; how votes are counted,
+// lib/rendezvous/election, one agent at a time: each rule of its headers once. What many agents
+// make of them together, under bad luck, is tests/sim/sim_rendezvous.c; how votes are counted,
 // test_quorum.c.
 #include "rendezvous/election.h"
 #include "tests/unit/election_node.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/elastic/election_follow and what the election makes of other agents' words when it has no
-// coordinator: finding one, founding, the lease, a connection that breaks, proof, an old
+// lib/rendezvous/election_follower and what the election makes of other agents' words when it has
+// no coordinator: finding one, founding, the lease, a connection that breaks, proof, an old
 // coordinator.
 #include "rendezvous/election.h"
 #include "tests/unit/election_node.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merging the nodes' events: order, what is missing, long lines, and memory that does not grow.
-#include "job/events_merge.h"
+#include "run/events_merge.h"
 
 #include "base/arena.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of a fleet: how many nodes at once, what a signal does; which peers a node asks.
-#include "job/fleet.h"
-#include "job/reach.h"
+#include "fleet/fleet.h"
+#include "fleet/network_check.h"
 #include "tests/tap.h"
 
 #include <signal.h>

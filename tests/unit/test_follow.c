@@ -3,7 +3,7 @@
 // cleanly; an expression that this version does not take costs its metric, and nothing else.
 #include "agent/event_log.h"
 #include "follow_fixture.h"
-#include "job/follow.h"
+#include "run/follow.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ignore rules: own cases, and what git itself says about the same patterns and paths.
-#include "remote/ignore.h"
+#include "content/ignore.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
 #include "tests/unit/shell.h"

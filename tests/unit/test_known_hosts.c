@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // known_hosts: lines that ssh-keygen and ssh-keyscan made, and what each of them must mean.
-#include "remote/base64.h"
+#include "base/base64.h"
 #include "remote/known_hosts.h"
 #include "tests/tap.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs: names and ids, records written and read back, the newest of several, dealing out files.
 #include "base/clock.h"
-#include "job/launch.h"
-#include "job/run.h"
+#include "cluster/run_record.h"
+#include "run/run_start.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

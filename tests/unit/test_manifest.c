@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manifests of real folders, their order and digest, and the cache of hashes.
 #include "base/str.h"
-#include "remote/hash_cache.h"
-#include "remote/manifest.h"
+#include "content/hash_cache.h"
+#include "content/manifest.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

@@ -2,7 +2,7 @@
 // What nodes have sent is put together into one folder: nothing outside of it changes, and it works
 // across file systems.
 #include "base/str.h"
-#include "remote/tree_merge.h"
+#include "content/tree_merge.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 #include "tests/unit/shell.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics: translation of people's expressions, values from lines, refusals.
-#include "job/metric.h"
+#include "run/metrics.h"
 #include "tests/tap.h"
 
 struct seen {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress rows and the screen: what is written where, in every style; foreign text.
-#include "job/progress.h"
 #include "tests/tap.h"
+#include "ui/progress.h"
 
 #include <fcntl.h>
 #include <unistd.h>

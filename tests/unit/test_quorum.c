@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/elastic/quorum: each rule once, as a table, and over all small electorates the promise that
-// they are made for: two sets of nodes that have none in common never both decide.
+// lib/rendezvous/quorum: each rule once, as a table, and over all small electorates the promise
+// that they are made for: two sets of nodes that have none in common never both decide.
 #include "rendezvous/quorum.h"
 #include "tests/tap.h"
 

@@ -2,7 +2,7 @@
 // Sealed records: what comes back is what went in, for who has the key and asks for the same kind;
 // everything else is refused. AES-256-GCM by a vector of NIST.
 #include "base/hash.h"
-#include "job/record.h"
+#include "provider/cluster_backup.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

@@ -2,9 +2,9 @@
 // Nothing of a node drives the operator's terminal: every text of every event, with sequences in
 // it, through every view; worker lines, errors, JSON.
 #include "follow_fixture.h"
-#include "job/attend_view.h"
-#include "job/summary.h"
 #include "protocol/node_protocol.h"
+#include "run/monitor_view.h"
+#include "run/run_summary.h"
 #include "screen_check.h"
 
 static const char *const HOSTILE[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The story of a run: rounds, attempts, exits, the first failure; hostile events change nothing.
-#include "job/story.h"
+#include "run/run_history.h"
 #include "tests/tap.h"
 
 static const char *const NODES[] = {"n0", "n1"};

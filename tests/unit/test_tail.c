@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/job/tail: the last lines of every stream, in the order of nodes, ranks and streams, whatever
-// order they come in.
-#include "job/tail.h"
+// lib/run/log_tail: the last lines of every stream, in the order of nodes, ranks and streams,
+// whatever order they come in.
+#include "run/log_tail.h"
 #include "tests/tap.h"
 
 static void show(void *ctx, const struct follow_node *n, const struct follow_file *file, int rank,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Terraform prints: lines as version 1.11 writes them, and its state.
-#include "cluster/terraform_line.h"
+#include "terraform/terraform_output.h"
 #include "tests/tap.h"
 
 static struct arena a;

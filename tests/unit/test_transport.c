@@ -2,10 +2,10 @@
 // The transport of provider `local` through the common calls: output, input, ends, closing in
 // callbacks; and what the agent's hello means.
 #include "base/str.h"
-#include "remote/agent_install.h"
 #include "remote/transport_impl.h"
 #include "sys/file.h"
 #include "tests/tap.h"
+#include "xfer/agent_bootstrap.h"
 
 #include <unistd.h>
 

@@ -2,12 +2,12 @@
 // Both ends of a transfer without a network: sender and receiver exchange frames in memory, are cut
 // at every kind of place, and go on; and frames that nobody should send.
 #include "base/str.h"
-#include "remote/receive.h"
-#include "remote/send.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "tests/tap.h"
 #include "tests/unit/shell.h"
+#include "xfer/xfer_receiver.h"
+#include "xfer/xfer_sender.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which folder of a node a push may replace: no spelling leads to a home folder.
 #include "base/str.h"
-#include "remote/xfer_dest.h"
+#include "node/push_destination.h"
 #include "sys/file.h"
 #include "tests/tap.h"
 

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Theory of operation: each node is in one state and goes on by callbacks:
+//
+//     CONNECTING -> (login) -> WAITING -> (ready) -> ROTATING -> (key) -> DONE
+//         ^  └── lost, refused: pause, again ──┘
+//
+// A lost connection starts over at CONNECTING, whatever the state was: every step may be repeated
+// (the node's programs see to that). One deadline holds for all of it.
+#include "aws/aws_boot.h"
+
+#include "aws/aws_ready.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/fleet.h"
+#include "remote/known_hosts.h"
+#include "remote/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LOG_LINES_SHOWN_MAX = 40,
+    LATE_MS = 2000,   // before the deadline a node that is logged in to says how far it is
+    WAIT_NEVER = 3,   // statuses of WAIT_LINE: cloud-init has ended, and the node is not ready
+    WAIT_TOO_LONG = 4 // it has not ended
+};
+
+// Waits for the readiness file, for cloud-init to end without having made it, or for the time given
+// (seconds) to pass; then it prints the file. What cloud-init logged goes to standard error, unless
+// all is well.
+static const char WAIT_LINE[] =
+    "f=/var/lib/dtctl/ready; n=0; read -r up _ </proc/uptime; end=$((${up%%.*}+%lld)); "
+    "log() { l=/var/log/cloud-init-output.log; { cat $l || sudo -n cat $l; } 2>/dev/null | "
+    "grep -v '^ci-info:' | tail -n 30 >&2; exit $1; }; "
+    "while [ ! -s $f ]; do "
+    "if [ -e /run/cloud-init/result.json ]; then n=$((n+1)); [ $n -lt 15 ] || { "
+    "cloud-init status --long >&2 2>&1; log %d; }; fi; "
+    "read -r up _ </proc/uptime; [ ${up%%.*} -lt $end ] || log %d; "
+    "sleep 0.2; done; cat $f; ! grep -q '^status=failed' $f || (log 0)";
+static const char ROTATE_LINE[] = "sudo -n /usr/local/lib/dtctl/rotate-host-key";
+
+struct node;
+
+struct boot {
+    struct session *session;
+    struct phases *phases;
+    struct transport_env env;
+    struct node *nodes;
+    size_t count, busy;
+    int64_t deadline_ms;
+    struct timer deadline;
+};
+
+struct node {
+    struct boot *boot;
+    struct aws_boot_node *public;
+    struct transport_link *link;
+    struct timer timer;
+    int64_t login_refused_ms; // since when; 0: never
+    struct err last;          // why the last try to log in ended
+    bool entered, done;       // entered: somebody has logged in
+};
+
+// ---- one node ----------------------------------------------------------------------------------
+
+static void connect_again(struct timer *t);
+
+static void finish(struct node *n, const struct err *e) {
+    struct boot *b = n->boot;
+    if (n->done)
+        return;
+    n->done = true;
+    b->busy--;
+    timer_stop(&n->timer);
+    transport_close(n->link);
+    n->link = NULL;
+    if (!e)
+        return;
+    n->public->failed = true;
+    n->public->err = *e;
+    phases_fail(b->phases, n->public->row, e->text);
+}
+
+// Names the time that has passed, where it is that which ended the waiting.
+static void fail(struct node *n, const struct err *why) {
+    char limit[STR_HUMAN_BYTES_MAX];
+    struct err e = *why;
+    str_human_ms(limit, n->boot->session->config->aws.boot_timeout_ms);
+    if (e.code == ERR_NET || e.code == ERR_TIMEOUT || e.code == ERR_NO_STATUS) {
+        n->public->silent = !n->entered;
+        err_set(&e, ERR_TIMEOUT, "%s in %s (aws.boot_timeout): %s",
+                n->entered ? "it did not become ready" : "it did not answer", limit, why->text);
+    }
+    finish(n, &e);
+}
+
+// Whether another try may end better: no answer yet, or users that are still to be made.
+static bool may_try_again(struct node *n, const struct err *e) {
+    int64_t now = clock_mono_ms();
+    if (now >= n->boot->deadline_ms)
+        return false;
+    if (e->code == ERR_AUTH) {
+        n->login_refused_ms = n->login_refused_ms ? n->login_refused_ms : now;
+        return now - n->login_refused_ms < AWS_BOOT_LOGIN_MS_MAX;
+    }
+    return e->code == ERR_NET || e->code == ERR_TIMEOUT || e->code == ERR_NO_STATUS;
+}
+
+static void again_or_fail(struct node *n, const struct err *e) {
+    transport_close(n->link);
+    n->link = NULL;
+    n->last = *e;
+    if (!may_try_again(n, e)) {
+        fail(n, e);
+        return;
+    }
+    log_debug("node does not answer yet", "node=%s reason=\"%s\"", n->public->info->name, e->text);
+    timer_start(n->boot->session->loop, &n->timer, AWS_BOOT_PAUSE_MS, connect_again);
+}
+
+static void on_down(struct transport_link *l, void *ctx, const struct err *e) {
+    (void)l;
+    struct node *n = ctx;
+    if (!n->done)
+        again_or_fail(n, e);
+}
+
+// ---- the host key ------------------------------------------------------------------------------
+
+static void on_rotated(void *ctx, const struct transport_result *r) {
+    struct node *n = ctx;
+    struct arena *a = n->boot->session->arena;
+    struct err e = {0};
+    void *blob;
+    size_t len;
+    if (n->done || r->end.how == TRANSPORT_LOST) // on_down starts over
+        return;
+    char *key = arena_strndup(a, r->out, r->out_len);
+    key[strcspn(key, "\r\n")] = 0;
+    if (r->end.how != TRANSPORT_EXITED || r->end.status != 0)
+        err_set(&e, ERR_FAILED, "it could not make a host key of its own: %s",
+                str_printable(a, r->err_text, strcspn(r->err_text, "\n")));
+    else if (known_hosts_parse_key(a, key, &blob, &len, &e) < 0)
+        err_wrap(&e, "the host key it made");
+    else
+        n->public->info->host_key = key;
+    if (!e.code)
+        phases_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
+    finish(n, e.code ? &e : NULL);
+}
+
+// ---- cloud-init --------------------------------------------------------------------------------
+
+static void show_log(struct node *n, const struct transport_result *r) {
+    struct arena a = {0};
+    char **lines = NULL;
+    size_t count = str_split(&a, r->err_text, '\n', &lines);
+    size_t from = count > LOG_LINES_SHOWN_MAX ? count - LOG_LINES_SHOWN_MAX : 0;
+    for (size_t i = from; i < count; i++)
+        if (lines[i][0])
+            screen_note(n->boot->session->screen, "  %s | %s", n->public->info->name,
+                        str_printable(&a, lines[i], strlen(lines[i])));
+    arena_fini(&a);
+}
+
+static void judge(struct node *n, const struct transport_result *r, struct err *e) {
+    struct aws_ready ready;
+    bool too_long = r->end.how == TRANSPORT_EXITED && r->end.status == WAIT_TOO_LONG;
+    show_log(n, r);
+    if (r->end.how != TRANSPORT_EXITED || r->end.status != 0) {
+        err_set(e, too_long ? ERR_TIMEOUT : ERR_FAILED,
+                "cloud-init %s; its last lines are above (all of it on the node: "
+                "/var/log/cloud-init-output.log)",
+                too_long ? "has not ended" : "failed");
+        return;
+    }
+    aws_ready_parse(n->boot->session->arena, r->out, r->out_len, &ready);
+    if (ready.status == AWS_READY_DEGRADED)
+        log_warn("a node is not as it should be", "node=%s problems=\"%s\"", n->public->info->name,
+                 ready.problems);
+    else if (ready.status != AWS_READY_OK)
+        err_set(e, ERR_FAILED, "its own checks failed: %s",
+                ready.problems[0] ? ready.problems : "no reason given");
+}
+
+static void on_waited(void *ctx, const struct transport_result *r) {
+    struct node *n = ctx;
+    struct err e = {0};
+    if (n->done || r->end.how == TRANSPORT_LOST)
+        return;
+    judge(n, r, &e);
+    if (e.code) {
+        fail(n, &e);
+        return;
+    }
+    if (!n->public->first_key[0]) {
+        phases_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
+        finish(n, NULL);
+    } else if (transport_collect(n->link, ROTATE_LINE, NULL, 0, on_rotated, n, &e) < 0) {
+        again_or_fail(n, &e);
+    }
+}
+
+// ---- the login ---------------------------------------------------------------------------------
+
+static void on_open(struct transport_link *l, void *ctx) {
+    struct node *n = ctx;
+    struct err e = {0};
+    struct boot *b = n->boot;
+    int64_t left_ms = b->deadline_ms - clock_mono_ms() - LATE_MS;
+    n->entered = true;
+    phases_reach(b->phases, n->public->row, PHASE_SSH);
+    phases_say(b->phases, n->public->row, "waiting for cloud-init");
+    const char *line =
+        arena_printf(b->session->arena, WAIT_LINE, (long long)(left_ms > 0 ? left_ms / 1000 : 0),
+                     WAIT_NEVER, WAIT_TOO_LONG);
+    if (transport_collect(l, line, NULL, 0, on_waited, n, &e) < 0)
+        again_or_fail(n, &e);
+}
+
+static const struct transport_link_events LINK_EVENTS = {on_open, on_down};
+
+static const char *given(const char *text) {
+    return text && *text ? text : NULL;
+}
+
+static void connect_again(struct timer *t) {
+    struct node *n = container_of(t, struct node, timer);
+    const struct inventory_node *i = n->public->info;
+    const struct config *c = n->boot->session->config;
+    struct err e = {0};
+    struct transport_target target = {
+        .node = i->name,
+        .host = i->host,
+        .user = given(i->user),
+        .port = i->port,
+        .host_key = n->public->first_key[0] ? n->public->first_key : given(i->host_key),
+        .proxy_jump = given(c->ssh.proxy_jump),
+        .folder = i->root,
+    };
+    n->link = transport_open(&transport_ssh, &n->boot->env, &target, &LINK_EVENTS, n, &e);
+    if (!n->link)
+        again_or_fail(n, &e);
+}
+
+// Nothing waits longer, not even a node that no longer says how far it is.
+static void on_deadline(struct timer *t) {
+    struct boot *b = container_of(t, struct boot, deadline);
+    for (size_t i = 0; i < b->count; i++) {
+        struct node *n = &b->nodes[i];
+        struct err e = {0};
+        err_set(&e, ERR_TIMEOUT, "%s",
+                n->last.code ? n->last.text
+                : n->entered ? "it no longer says how far it is"
+                             : "the login has not ended");
+        if (!n->done)
+            fail(n, &e);
+    }
+}
+
+int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+             struct err *e) {
+    struct node *all = arena_new(s->arena, struct node, count + 1);
+    struct boot b = {.session = s, .phases = p, .nodes = all, .count = count, .busy = count};
+    b.deadline_ms = clock_mono_ms() + s->config->aws.boot_timeout_ms;
+    b.env = fleet_env(s);
+    b.env.connect_timeout_ms = AWS_BOOT_CONNECT_MS_MAX;
+    timer_start(s->loop, &b.deadline, s->config->aws.boot_timeout_ms, on_deadline);
+    for (size_t i = 0; i < count; i++) {
+        all[i] = (struct node){.boot = &b, .public = &nodes[i]};
+        phases_say(p, nodes[i].row, "waiting for ssh");
+        timer_start(s->loop, &all[i].timer, 0, connect_again);
+    }
+    while (b.busy > 0 && !session_interrupt(s))
+        loop_once(s->loop, -1);
+    bool stopped = b.busy > 0;
+    timer_stop(&b.deadline);
+    for (size_t i = 0; i < count; i++)
+        if (!all[i].done)
+            finish(&all[i], NULL);
+    if (stopped)
+        return err_set(e, ERR_INTERRUPTED,
+                       "stopped while nodes boot; they run: dtctl up goes on with them, dtctl down "
+                       "takes them away");
+    return 0;
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking a cluster on AWS away: Terraform destroys what it knows, then everything with the
+// cluster's tags is looked for, and ended, until AWS says that there is nothing.
+#include "aws/aws_cluster.h"
+#include "provider/provider.h"
+
+#include "aws/aws_lease.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS_MAX = 3 };
+
+// ---- what it cost ------------------------------------------------------------------------------
+
+int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv) {
+    int64_t total = 0, now = clock_wall_ms();
+    for (size_t i = 0; i < inv->count; i++) {
+        struct aws_config aws = s->config->aws;
+        struct aws_plan p;
+        int64_t since = clock_of_iso(inv->nodes[i].launched);
+        if (inv->nodes[i].instance_type && inv->nodes[i].instance_type[0])
+            aws.instance_type = inv->nodes[i].instance_type;
+        aws_plan_make(&p, &aws, &s->config->lease, inv->name, "", 1);
+        if (p.price_mils == 0)
+            return -1;
+        total += since < 0 || since > now ? 0 : aws_plan_cost_mils(&p, 1, now - since);
+    }
+    return total;
+}
+
+// ---- ending it ---------------------------------------------------------------------------------
+
+static int destroy(struct aws_cluster *c, struct err *e) {
+    static const char *const args[] = {"-destroy", NULL};
+    struct terraform_result r;
+    struct terraform_state state;
+    if (!file_exists(c->terraform.vars_path))
+        return 0;
+    screen_note(c->session->screen, "ending the instances of cluster %s …",
+                c->session->cluster.name);
+    if (terraform_state(&c->terraform, "infra", &state, e) < 0 ||
+        terraform_apply(&c->terraform, "infra", args, NULL, NULL, &r, e) < 0)
+        return -1;
+    if (r.status == 0) {
+        aws_gone_add_state(&c->gone, c->session->arena, &state);
+        return 0;
+    }
+    terraform_failure(&c->terraform, &r, "down", e);
+    return err_wrap(e, "something may still run and cost money");
+}
+
+static size_t costly(const struct aws_found *found) {
+    size_t n = 0;
+    for (size_t i = 0; i < found->count; i++)
+        n += aws_sweep_costs(&found->items[i]);
+    return n;
+}
+
+// What costs nothing never keeps a cluster from being down: gc finds it later.
+static int leave(struct aws_cluster *c, const struct aws_found *found) {
+    for (size_t i = 0; i < found->count; i++)
+        log_warn("this is left, and costs nothing; dtctl gc looks for it again", "kind=%s id=%s",
+                 found->items[i].kind, found->items[i].id);
+    aws_sweep_forget(&c->terraform);
+    return 0;
+}
+
+// Until nothing is found. What is found is ended: the state did not know it.
+static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept, struct err *e) {
+    struct terraform *t = &c->terraform;
+    struct terraform_lock others;
+    struct aws_wish wish = {.region = c->vars.region,
+                            .cluster = c->session->cluster.name,
+                            .roles = c->session->config->aws.s3[0] != 0};
+    *swept = 0;
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        if (aws_sweep_find(t, &wish, &c->gone, found, e) < 0)
+            return err_wrap(e, "what is left could not be checked");
+        if (found->count == 0)
+            return aws_sweep_remove(t, found, &c->gone, NULL, 0, e);
+        if (aws_shared_alone(c, &others, e) < 0)
+            return -1;
+        for (size_t i = 0; i < found->count; i++)
+            log_warn("this was left, unrecorded; it is ended now", "kind=%s id=%s",
+                     found->items[i].kind, found->items[i].id);
+        bool removed = aws_sweep_remove(t, found, &c->gone, NULL, 0, e) == 0;
+        if (!removed && (costly(found) || e->code == ERR_INTERRUPTED || e->code == ERR_BUSY))
+            return -1;
+        if (!removed) {
+            log_warn("what costs nothing could not be ended", "reason=\"%s\"", e->text);
+            err_clear(e);
+            return leave(c, found);
+        }
+        *swept += found->count;
+    }
+    if (costly(found) == 0)
+        return leave(c, found);
+    return err_set(e, ERR_FAILED,
+                   "%s %s and %zu others are still there after %d rounds; see the EC2 console "
+                   "(tag dtctl-cluster = %s)",
+                   found->items[0].kind, found->items[0].id, found->count - 1, ROUNDS_MAX,
+                   c->session->cluster.name);
+}
+
+// What was looked for, and is not there.
+static const char *verified_words(const struct aws_cluster *c, const struct aws_found *found) {
+    bool whole = found->whole && found->count == 0;
+    return arena_printf(c->session->arena, "AWS has no %s with the tags of cluster %s in %s%s",
+                        whole ? "instance, volume, address, network, group or key"
+                              : "instance, volume or address",
+                        c->session->cluster.name, c->vars.region,
+                        whole          ? ""
+                        : found->count ? "; some things that cost nothing are left"
+                                       : "; networks, groups and keys were not looked for");
+}
+
+static int forget(struct aws_cluster *c, struct err *e) {
+    struct session *s = c->session;
+    unlink(c->terraform.vars_path);
+    terraform_set_clean(&c->terraform);
+    aws_lease_forget(s);
+    return aws_ssh_remove(s, e) < 0 ? -1 : cluster_forget(&s->cluster, e);
+}
+
+int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e) {
+    struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
+    struct inventory inv = {0};
+    bool known = cluster_exists(&s->cluster);
+    if (!known && !terraform_was_used(s))
+        return 0;
+    if (known && cluster_load(&s->cluster, &inv, e) < 0)
+        return -1;
+    out->spent_mils = aws_cluster_spent_mils(s, &inv);
+    struct aws_found found = {0};
+    size_t swept = 0, orphans = 0;
+    // What no state knows goes first: what the state knows may be held by it.
+    if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &orphans, e) < 0 ||
+        destroy(c, e) < 0 || verify(c, &found, &swept, e) < 0 || forget(c, e) < 0)
+        return -1;
+    out->removed = inv.count;
+    out->made_here = true;
+    out->verified = verified_words(c, &found);
+    out->swept = orphans + swept;
+    return 0;
+}

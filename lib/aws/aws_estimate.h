@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a cluster on AWS would be and cost: figures from the configuration and the tables of
+// aws_types.h, as text and as JSON. Pure; AWS is not asked.
+#ifndef AWS_AWS_ESTIMATE_H
+#define AWS_AWS_ESTIMATE_H
+
+#include "aws/aws_types.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "conf/aws_config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct aws_plan {
+    const struct aws_config *aws;
+    const struct lease_config *lease;
+    const char *cluster, *region;
+    int64_t nodes;
+    const struct aws_type *type; // NULL: not in the table
+    enum aws_purchase purchase;  // the first way to buy
+    int64_t price_mils;          // per node and hour; 0: not known
+    bool price_given;            // by aws.price
+    struct aws_quota quota;
+};
+
+enum { AWS_PLAN_MONEY_BYTES = 24 };
+
+void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
+                   const struct lease_config *lease, const char *cluster, const char *region,
+                   int64_t nodes);
+// Lines "  what      value".
+void aws_plan_format(const struct aws_plan *p, struct strbuf *out);
+void aws_plan_json(const struct aws_plan *p, struct json_out *j); // members of an open object
+
+// Thousandths of a dollar for so many nodes over so many ms.
+int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms);
+const char *aws_plan_money(char out[AWS_PLAN_MONEY_BYTES], int64_t mils); // "$12.30"
+
+// The region of a profile in the text of ~/.aws/config; NULL when it has none. profile "": default.
+const char *aws_plan_profile_region(struct arena *a, const char *text, const char *profile);
+
+#endif

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of attempts.
+#include "aws/aws_fallback.h"
+
+#include "base/str.h"
+
+#include <string.h>
+
+void aws_tries_init(struct aws_tries *t, const char *const *zones, size_t zone_count,
+                    const char *const *purchases, size_t purchase_count) {
+    *t = (struct aws_tries){.purchases = purchases, .purchase_count = purchase_count};
+    for (size_t i = 0; i < zone_count && i < AWS_TRIES_ZONES_MAX; i++)
+        t->zones[t->zone_count++] = zones[i];
+    t->purchase = purchases[0];
+    if (t->zone_count) {
+        t->zone = t->zones[0];
+        t->tried[0] = true;
+    }
+}
+
+void aws_tries_learn(struct aws_tries *t, const char *const *zones, size_t zone_count,
+                     const char *chosen) {
+    if (t->zone_count)
+        return;
+    for (size_t i = 0; i < zone_count && i < AWS_TRIES_ZONES_MAX; i++) {
+        t->tried[i] = str_eq(zones[i], chosen);
+        t->zones[t->zone_count++] = zones[i];
+    }
+}
+
+static bool take_zone(struct aws_tries *t, size_t i) {
+    t->tried[i] = true;
+    t->zone = t->zones[i];
+    return true;
+}
+
+static bool next_zone(struct aws_tries *t, const struct aws_refusal *r) {
+    for (size_t k = 0; k < r->zone_count; k++)
+        for (size_t i = 0; i < t->zone_count; i++)
+            if (!t->tried[i] && strcmp(t->zones[i], r->zones[k]) == 0)
+                return take_zone(t, i);
+    for (size_t i = 0; i < t->zone_count; i++)
+        if (!t->tried[i])
+            return take_zone(t, i);
+    return false;
+}
+
+bool aws_tries_next(struct aws_tries *t, const struct aws_refusal *r) {
+    if (r->kind == AWS_REFUSAL_THROTTLE || r->kind == AWS_REFUSAL_DUPLICATE)
+        return ++t->again <= AWS_TRIES_AGAIN_MAX;
+    if (r->everywhere || !aws_refusal_is_local(r->kind))
+        return false;
+    if (r->kind != AWS_REFUSAL_QUOTA && next_zone(t, r))
+        return true;
+    if (t->purchase_at + 1 >= t->purchase_count)
+        return false;
+    t->purchase = t->purchases[++t->purchase_at];
+    memset(t->tried, 0, sizeof t->tried);
+    t->zone = NULL;
+    if (t->zone_count)
+        take_zone(t, 0);
+    return true;
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leftovers of this owner, region by region.
+#include "aws/aws_gc.h"
+
+#include "aws/aws_cluster.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+// A region on the command line is somebody who means AWS; one in the environment is not.
+bool aws_gc_wanted(struct session *s) {
+    return s->config->cluster.provider == CONFIG_AWS || terraform_was_used(s) ||
+           option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
+}
+
+// Clusters with variables of their own: `up` and `down` know them.
+static int known_clusters(struct session *s, const char ***names, size_t *count, struct err *e) {
+    char **all = NULL;
+    size_t n = 0;
+    if (cluster_list(s->arena, s->cluster.base, &all, e) < 0)
+        return -1;
+    while (all[n])
+        n++;
+    *names = arena_new(s->arena, const char *, n + 1);
+    *count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (file_exists(arena_printf(s->arena, "%s/.dtctl/%s/terraform/infra/terraform.tfvars.json",
+                                     s->cluster.base, all[i])))
+            (*names)[(*count)++] = all[i];
+    return 0;
+}
+
+struct gc {
+    struct session *session;
+    struct terraform terraform;
+    const char **keep; // clusters
+    size_t keep_count;
+    bool in_use;   // end these, too
+    bool no_roles; // it is not permitted
+    struct aws_gone gone;
+    struct aws_gc_result *out;
+};
+
+static void show(const struct gc *g, const char *event, const char *region,
+                 const struct aws_found_item *i) {
+    struct session *s = g->session;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, event);
+    json_str(&j, "region", region);
+    json_str(&j, "kind", i->kind);
+    json_str(&j, "id", i->id);
+    json_str(&j, "cluster", i->cluster);
+    json_str(&j, "type", i->type);
+    json_str(&j, "launched", i->since);
+    json_str(&j, "lease_end", i->expires);
+    screen_event_end(s->screen, &text, &j);
+    screen_out(s->screen, "%-14s %-16s %-22s %-16s %-12s", region, i->kind, i->id, i->cluster,
+               i->type);
+    if (i->since[0])
+        screen_out(s->screen, " since %s, lease until %s", i->since,
+                   i->expires[0] ? i->expires : "?");
+    screen_out(s->screen, "%s\n", strcmp(event, "in-use") == 0 ? " (in use)" : "");
+}
+
+static void keep(struct gc *g, const char *cluster) {
+    for (size_t i = 0; i < g->keep_count; i++)
+        if (strcmp(g->keep[i], cluster) == 0)
+            return;
+    const char **names = arena_new(g->session->arena, const char *, g->keep_count + 1);
+    for (size_t i = 0; i < g->keep_count; i++)
+        names[i] = g->keep[i];
+    names[g->keep_count++] = cluster;
+    g->keep = names;
+}
+
+// Somebody may be working on these: how many instances there are, and none of their clusters' parts
+// is looked for again.
+static size_t spare_in_use(struct gc *g, const char *region, const struct aws_found *found) {
+    size_t count = 0;
+    for (size_t i = 0; i < found->count; i++) {
+        const struct aws_found_item *one = &found->items[i];
+        if (strcmp(one->kind, "instance") != 0 || clock_of_iso(one->expires) <= clock_wall_ms())
+            continue;
+        show(g, "in-use", region, one);
+        keep(g, one->cluster);
+        count++;
+    }
+    return count;
+}
+
+static int region_gc(struct gc *g, const char *region, struct err *e) {
+    struct session *s = g->session;
+    struct terraform *t = &g->terraform;
+    struct aws_found found = {0};
+    size_t spared = 0, kept = g->keep_count;
+    screen_note(s->screen, "looking in %s …", region);
+    do {
+        struct aws_wish wish = {
+            .region = region, .keep = g->keep, .keep_count = g->keep_count, .roles = !g->no_roles};
+        if (aws_sweep_find(t, &wish, &g->gone, &found, e) < 0)
+            return err_wrap(e, "region %s", region);
+        g->no_roles |= !found.roles;
+        spared = g->in_use ? 0 : spare_in_use(g, region, &found);
+        g->out->in_use += spared;
+    } while (spared);
+    g->keep_count = kept; // a cluster of that name in another region is another cluster
+    g->out->regions++;
+    g->out->found += found.count;
+    for (size_t i = 0; i < found.count; i++)
+        show(g, "leftover", region, &found.items[i]);
+    if (found.count == 0 || s->config->dry_run || !s->config->yes) {
+        aws_sweep_forget(t);
+        return 0;
+    }
+    if (aws_sweep_remove(t, &found, &g->gone, NULL, 0, e) < 0)
+        return -1;
+    g->out->removed += found.count;
+    return 0;
+}
+
+// Every region that can be looked at, whatever the others say.
+static int regions_gc(struct gc *g, const char *const *regions, struct err *e) {
+    struct strbuf refused = {0};
+    size_t count = 0, failed = 0;
+    for (; regions[count]; count++) {
+        struct err why = {0};
+        if (region_gc(g, regions[count], &why) == 0)
+            continue;
+        if (why.code == ERR_INTERRUPTED || !regions[1]) {
+            *e = why;
+            strbuf_fini(&refused);
+            return -1;
+        }
+        log_error(why.text, "%s", "");
+        strbuf_addf(&refused, "%s%s", failed++ ? ", " : "", regions[count]);
+    }
+    if (failed)
+        err_set(e, ERR_FAILED, "%zu of %zu regions could not be cleared: %s", failed, count,
+                strbuf_cstr(&refused));
+    strbuf_fini(&refused);
+    return failed ? -1 : 0;
+}
+
+int aws_gc(struct session *s, bool all_regions, bool in_use, struct aws_gc_result *out,
+           struct err *e) {
+    struct gc g = {.session = s, .in_use = in_use, .out = out};
+    const char *region = NULL;
+    size_t orphans = 0;
+    const char *one[2] = {NULL, NULL};
+    *out = (struct aws_gc_result){0};
+    // A cluster that this folder shares is none of the leftovers.
+    if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
+        terraform_open(&g.terraform, s, &aws_terraform, region, e) < 0)
+        return -1;
+    if (terraform_is_unclean(&g.terraform) && !s->config->dry_run) {
+        struct aws_cluster c;
+        if (aws_cluster_open(&c, s, e) < 0 || aws_sweep_orphans(&c, &orphans, e) < 0)
+            return -1;
+        out->found = out->removed = orphans;
+        g.gone = c.gone;
+    }
+    if (known_clusters(s, &g.keep, &g.keep_count, e) < 0)
+        return -1;
+    one[0] = region;
+    if (regions_gc(&g, all_regions ? aws_sweep_regions : one, e) < 0)
+        return -1;
+    if (out->found > out->removed && !s->config->dry_run)
+        return err_set(e, ERR_USAGE,
+                       "%zu things of owner '%s' belong to no cluster in '%s/.dtctl'; dtctl gc -y "
+                       "ends them",
+                       out->found - out->removed, aws_cluster_owner(s), s->cluster.base);
+    return 0;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of [aws]. infra/ has most of them, too, for those who use it without dtctl; there they
+// are found once Terraform has asked AWS.
+#include "aws/aws_rules.h"
+
+#include "aws/aws_types.h"
+#include "base/str.h"
+
+#include <string.h>
+
+enum { WIDE_BITS = 8, WIDE_BITS_V6 = 16 };
+
+// Without their number: AWS adds ap-southeast-6 to ap-southeast-5 more often than a new place.
+static const char *const PLACES[] = {
+    "af-south-", "ap-east-",      "ap-northeast-", "ap-south-",    "ap-southeast-", "ca-central-",
+    "ca-west-",  "cn-north-",     "cn-northwest-", "eu-central-",  "eu-north-",     "eu-south-",
+    "eu-west-",  "eusc-de-east-", "il-central-",   "me-central-",  "me-south-",     "mx-central-",
+    "sa-east-",  "us-east-",      "us-gov-east-",  "us-gov-west-", "us-west-",      NULL};
+
+static int check_region(const struct config *c, const char *region, struct err *e) {
+    size_t len = strlen(region);
+    while (len && region[len - 1] >= '0' && region[len - 1] <= '9')
+        len--;
+    if (c->aws.endpoint_url[0]) // not AWS: its regions are its own
+        return 0;
+    for (int i = 0; PLACES[i]; i++)
+        if (strlen(PLACES[i]) == len && strncmp(PLACES[i], region, len) == 0)
+            return 0;
+    const char *near = str_nearest(region, PLACES);
+    return err_set(e, ERR_CONFIG, "%s: AWS has no region '%s'%s%s%s", config_where(c, "aws.region"),
+                   region, near ? " (did you mean " : "", near ? near : "", near ? "…?)" : "");
+}
+
+static int check_zones(const struct config *c, const char *region, struct err *e) {
+    for (size_t i = 0; i < c->aws.zones.count; i++) {
+        const char *zone = c->aws.zones.items[i];
+        size_t len = strlen(region);
+        if (!str_starts(zone, region) || zone[len] == 0)
+            return err_set(e, ERR_CONFIG, "%s: zone '%s' is not in region %s (try: %sa)",
+                           config_where(c, "aws.zones"), zone, region, region);
+    }
+    return 0;
+}
+
+static bool is_wide(const char *range) {
+    const char *slash = strchr(range, '/');
+    struct err no_number = {0};
+    int64_t bits = 0;
+    return slash && str_parse_i64(slash + 1, 0, 128, &bits, &no_number) == 0 &&
+           bits < (strchr(range, ':') ? WIDE_BITS_V6 : WIDE_BITS);
+}
+
+static int check_cidrs(const struct config *c, struct err *e) {
+    for (size_t i = 0; i < c->aws.operator_cidrs.count && !c->aws.allow_open_ssh; i++)
+        if (is_wide(c->aws.operator_cidrs.items[i]))
+            return err_set(e, ERR_CONFIG,
+                           "%s: '%s' would let the world try SSH (try: your own address, such as "
+                           "198.51.100.7/32, or aws.allow_open_ssh)",
+                           config_where(c, "aws.operator_cidrs"), c->aws.operator_cidrs.items[i]);
+    return 0;
+}
+
+static int check_purchase(const struct config *c, struct err *e) {
+    const struct aws_config *aws = &c->aws;
+    const char *reserved = NULL;
+    for (size_t i = 0; i < aws->fallback.count; i++) {
+        int way = aws_purchase_named(aws->fallback.items[i]);
+        if (way == AWS_RESERVATION || way == AWS_CAPACITY_BLOCK)
+            reserved = aws->fallback.items[i];
+    }
+    if (reserved && !aws->capacity_reservation[0])
+        return err_set(e, ERR_CONFIG,
+                       "%s: '%s' needs the id of one (try: aws.capacity_reservation = \"cr-…\")",
+                       config_where(c, "aws.fallback"), reserved);
+    if (reserved && aws->zones.count == 0 && !aws->subnet[0])
+        return err_set(e, ERR_CONFIG,
+                       "%s: a reservation lies in one zone (try: name it in aws.zones)",
+                       config_where(c, "aws.capacity_reservation"));
+    return 0;
+}
+
+static int check_parts(const struct config *c, struct err *e) {
+    const struct aws_config *aws = &c->aws;
+    if (aws_types_is_arm(aws->instance_type))
+        return err_set(
+            e, ERR_CONFIG,
+            "%s: '%s' is for arm64, and dtctl's programs are for x86_64 (try: g6.xlarge)",
+            config_where(c, "aws.instance_type"), aws->instance_type);
+    if (aws->vpc[0] && !aws->subnet[0])
+        return err_set(e, ERR_CONFIG, "%s: '%s' needs a subnet in it (try: aws.subnet)",
+                       config_where(c, "aws.vpc"), aws->vpc);
+    if (aws->state_region[0] && !aws->state[0])
+        return err_set(e, ERR_CONFIG, "%s: '%s' is of the bucket of aws.state (try: set that, too)",
+                       config_where(c, "aws.state_region"), aws->state_region);
+    if (aws->s3[0] && aws->instance_profile[0])
+        return err_set(e, ERR_CONFIG,
+                       "%s: with aws.instance_profile no role is made for '%s' (try: leave one of "
+                       "the two away)",
+                       config_where(c, "aws.s3"), aws->s3);
+    return 0;
+}
+
+int aws_rules_check(const struct config *c, const char *region, struct err *e) {
+    return check_region(c, region, e) < 0 || check_zones(c, region, e) < 0 ||
+                   check_cidrs(c, e) < 0 || check_purchase(c, e) < 0 || check_parts(c, e) < 0
+               ? -1
+               : 0;
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster whose state is in S3 belongs to every folder with that setting. The state's outputs
+// have what one folder must know of what another one did: `variables` (what was chosen, as
+// terraform.tfvars.json has it) and `inventory`. The login key is not among them: people hand it
+// on.
+#include "aws/aws_cluster.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "remote/ssh_key.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct shared {
+    struct session *session;
+    struct terraform terraform;
+    struct terraform_state state;
+    struct aws_vars vars, here; // here: as this folder has them; nodes 0: not at all
+};
+
+bool aws_shared(const struct session *s) {
+    return s->config->aws.state[0] != 0;
+}
+
+static const char *output_text(const struct shared *h, const char *name, size_t *len) {
+    const struct json *text = terraform_line_output(h->state.outputs, name);
+    if (!text || text->type != JSON_STR)
+        return NULL;
+    *len = text->len;
+    return text->str;
+}
+
+// ---- the variables -----------------------------------------------------------------------------
+
+static bool same_vars(const struct aws_config *aws, const struct aws_vars *one,
+                      const struct aws_vars *other) {
+    struct strbuf a = {0}, b = {0};
+    aws_vars_write(&a, aws, one);
+    aws_vars_write(&b, aws, other);
+    bool same = strcmp(strbuf_cstr(&a), strbuf_cstr(&b)) == 0;
+    strbuf_fini(&a);
+    strbuf_fini(&b);
+    return same;
+}
+
+static int read_here(struct shared *h, struct err *e) {
+    struct session *s = h->session;
+    const char *path = h->terraform.vars_path;
+    char *text;
+    size_t len;
+    if (!file_exists(path))
+        return 0;
+    if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, e) < 0 ||
+        aws_vars_read(s->arena, text, len, &h->here, e) < 0)
+        return err_wrap(e, "'%s'", path);
+    return 0;
+}
+
+// The key that this folder gave the node for its first login, if it is that one; NULL: another
+// folder made it.
+static const struct aws_vars_key *made_here(const struct shared *h, const char *name) {
+    const struct aws_vars *here = &h->here, *vars = &h->vars;
+    for (size_t i = 0; here->keys && vars->keys && i < here->nodes && i < vars->nodes; i++)
+        if (str_eq(here->names[i], name))
+            return here->keys[i].public_key[0] &&
+                           str_eq(here->keys[i].public_key, vars->keys[i].public_key)
+                       ? &here->keys[i]
+                       : NULL;
+    return NULL;
+}
+
+static int take_vars(struct shared *h, struct err *e) {
+    struct session *s = h->session;
+    const char *path = h->terraform.vars_path;
+    struct strbuf out = {0};
+    // The state has public halves only: whoever made a node logs in to it with that key.
+    for (size_t i = 0; h->vars.keys && i < h->vars.nodes; i++) {
+        const struct aws_vars_key *key = made_here(h, h->vars.names[i]);
+        h->vars.keys[i] = key ? *key : (struct aws_vars_key){"", ""};
+    }
+    if (h->here.nodes && same_vars(&s->config->aws, &h->here, &h->vars))
+        return 0;
+    aws_vars_write(&out, &s->config->aws, &h->vars);
+    int result = file_write_atomic(path, strbuf_cstr(&out), out.len, 0600, e);
+    strbuf_fini(&out);
+    return result;
+}
+
+// ---- the login key -----------------------------------------------------------------------------
+
+// Only the private half has to be handed on.
+static int check_key(struct shared *h, struct err *e) {
+    struct session *s = h->session;
+    const char *path = s->cluster.key_path, *key = NULL;
+    if (!file_exists(path))
+        return err_set(e, ERR_NOT_FOUND,
+                       "cluster %s was made from another folder, and its login key is not here; "
+                       "copy id_ed25519 and known_hosts from there to %s",
+                       s->cluster.name, s->cluster.dir);
+    if (ssh_key_file(s->arena, path, aws_cluster_key_name(s), &key, e) < 0)
+        return -1;
+    if (aws_cluster_same_key(h->vars.ssh_public_key, key))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%s' is not the login key of cluster %s; copy id_ed25519 from the folder that "
+                   "made the cluster, and remove '%s.pub'",
+                   path, s->cluster.name, path);
+}
+
+// ---- the nodes ---------------------------------------------------------------------------------
+
+// What another folder made is trusted by the keys that come from there.
+static int check_host_keys(struct shared *h, const struct inventory *inv, struct err *e) {
+    struct session *s = h->session;
+    for (size_t i = 0; i < inv->count && !s->config->ssh.accept_host_keys; i++) {
+        const struct inventory_node *n = &inv->nodes[i];
+        if ((!n->host_key || !n->host_key[0]) && !made_here(h, n->name))
+            return err_set(e, ERR_HOSTKEY,
+                           "node %s was made from another folder, and its host key is not known "
+                           "here; copy known_hosts from there to %s when its up has ended, or say "
+                           "--accept-host-keys",
+                           n->name, s->cluster.dir);
+    }
+    return 0;
+}
+
+static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
+    struct session *s = h->session;
+    struct inventory before = {0}, now = {0};
+    char launched[CLOCK_ISO_BYTES];
+    size_t len = 0;
+    const char *text = output_text(h, "inventory", &len);
+    bool known = cluster_exists(&s->cluster);
+    if (!text) // an `up` that was cut before there was any
+        return 0;
+    if ((known && cluster_load(&s->cluster, &before, e) < 0) ||
+        inventory_parse(s->arena, text, len, "the inventory in the state", &now, e) < 0)
+        return -1;
+    // The lease counts from when the nodes were made.
+    int64_t made_ms = clock_of_iso(h->vars.expires) - h->vars.ttl_s * 1000;
+    if (h->vars.ttl_s == 0 || made_ms < 0 || made_ms > clock_wall_ms())
+        made_ms = clock_wall_ms();
+    aws_cluster_remember(s, &before, clock_iso(launched, made_ms), &now);
+    if (aws_ssh_known_keys(s, &now, e) < 0 || (needs_key && check_host_keys(h, &now, e) < 0))
+        return -1;
+    if (!known)
+        screen_note(s->screen, "cluster %s is taken over as %s has it", s->cluster.name,
+                    s->config->aws.state);
+    return cluster_save(&s->cluster, &now, e);
+}
+
+// Taken down elsewhere. Where a command of this folder was killed, the folder knows more.
+static int forget(struct shared *h, struct err *e) {
+    struct session *s = h->session;
+    if (h->state.managed_count || terraform_is_unclean(&h->terraform))
+        return 0;
+    unlink(h->terraform.vars_path);
+    unlink(config_kept_path(s->config));
+    aws_lease_forget(s);
+    if (!cluster_exists(&s->cluster))
+        return 0;
+    screen_note(s->screen, "cluster %s was taken down from another folder", s->cluster.name);
+    return aws_ssh_remove(s, e) < 0 ? -1 : cluster_forget(&s->cluster, e);
+}
+
+static int find(struct session *s, bool needs_key, struct err *e) {
+    struct shared *h = arena_new(s->arena, struct shared, 1);
+    const char *region = NULL, *text;
+    size_t len = 0;
+    *h = (struct shared){.session = s};
+    if (aws_cluster_region(s, &region, e) < 0 ||
+        terraform_open(&h->terraform, s, &aws_terraform, region, e) < 0 ||
+        terraform_state(&h->terraform, "infra", &h->state, e) < 0)
+        return -1;
+    text = output_text(h, "variables", &len);
+    if (!text)
+        return forget(h, e);
+    if (aws_vars_read(s->arena, text, len, &h->vars, e) < 0)
+        return err_wrap(e, "the variables in the state");
+    if ((needs_key && check_key(h, e) < 0) || read_here(h, e) < 0 ||
+        take_nodes(h, needs_key, e) < 0)
+        return -1;
+    return take_vars(h, e);
+}
+
+int aws_shared_find(struct session *s, bool needs_key, struct err *e) {
+    if (!aws_shared(s))
+        return 0;
+    bool locked_here = s->cluster.lock_fd < 0;
+    if (cluster_lock(&s->cluster, "look", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
+        return -1;
+    int result = find(s, needs_key, e);
+    if (locked_here)
+        cluster_unlock(&s->cluster);
+    return result;
+}
+
+// ---- alone -------------------------------------------------------------------------------------
+
+int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e) {
+    struct terraform *t = &c->terraform;
+    *left = (struct terraform_lock){.id = ""};
+    if (!aws_shared(c->session))
+        return 0;
+    if (terraform_locked(t, "infra", left, e) < 0)
+        return -1;
+    if (!left->id[0] || terraform_lock_is_left(t, left))
+        return 0;
+    return err_set(
+        e, ERR_BUSY,
+        "somebody else works on this cluster, and what they make may be in no state yet: "
+        "%s; %s",
+        terraform_lock_words(t, left), terraform_lock_remedy(t, left));
+}

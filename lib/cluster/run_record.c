@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one run on the operator's side.
+#include "cluster/run_record.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "conf/toml.h"
+#include "protocol/node_protocol.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <time.h>
+
+char *run_make_id(struct arena *a, const char *name, int64_t wall_ms) {
+    uint16_t random;
+    char stamp[32];
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm tm;
+    hash_random(&random, sizeof random);
+    gmtime_r(&seconds, &tm);
+    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
+    // The milliseconds come first, so that runs of one second sort by age, too.
+    return arena_printf(a, "%s-%s-%03x%03x", name, stamp, (unsigned)(wall_ms % 1000),
+                        random & 0xfffu);
+}
+
+char *run_make_name(struct arena *a, const char *text) {
+    char *name = arena_strndup(a, text, strnlen(text, RUN_TASK_BYTES_MAX));
+    for (char *p = name; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
+            *p = '-';
+    while (*name && strchr("._-", *name))
+        name++;
+    return *name ? name : arena_strdup(a, "run");
+}
+
+char *run_path(const struct cluster *c, const struct run *r, const char *name) {
+    return file_join(c->arena, cluster_run_dir(c, r->id), name);
+}
+
+const char *run_near_path(struct arena *a, const char *path) {
+    struct err e = {0};
+    char *here = file_absolute(a, ".", &e);
+    size_t len = here ? strlen(here) : 0;
+    while (len > 1 && here[len - 1] == '/')
+        len--;
+    return len && strncmp(path, here, len) == 0 && path[len] == '/' ? path + len + 1 : path;
+}
+
+char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
+                    const char *name) {
+    return arena_printf(c->arena, "%s/nodes/%s/%s", cluster_run_dir(c, r->id), node, name);
+}
+
+bool run_is_over(const struct run *r) {
+    for (int i = 0; i <= NODE_LOST; i++)
+        if (strcmp(node_state_name((enum node_state)i), r->state) == 0)
+            return node_state_is_final((enum node_state)i);
+    return false;
+}
+
+void run_format(const struct run *r, struct strbuf *text) {
+    strbuf_adds(text, "# One run, as dtctl keeps it. Written by dtctl.\n");
+    toml_write_str(text, "id", r->id);
+    toml_write_str(text, "name", r->name);
+    toml_write_str(text, "cluster", r->cluster);
+    toml_write_str(text, "provider", r->provider);
+    toml_write_int(text, "created_ms", r->created_ms);
+    toml_write_strs(text, "command", r->command, r->command_count);
+    toml_write_bool(text, "native", r->native);
+    toml_write_strs(text, "nodes", r->nodes, r->node_count);
+    toml_write_int(text, "nodes_min", r->nodes_min);
+    toml_write_int(text, "nodes_max", r->nodes_max);
+    toml_write_str(text, "nproc_per_node", r->nproc);
+    toml_write_int(text, "max_restarts", r->max_restarts);
+    toml_write_str(text, "output_dir", r->output_dir);
+    toml_write_str(text, "state", r->state);
+    toml_write_bool(text, "fetched", r->fetched);
+    if (r->lost_count)
+        toml_write_strs(text, "lost", r->lost, r->lost_count);
+    toml_write_int(text, "work_left", r->work_left);
+    toml_write_bool(text, "bring_work", r->bring_work);
+    toml_write_bool(text, "apart", r->apart);
+    if (r->resumes && r->resumes[0])
+        toml_write_str(text, "resumes", r->resumes);
+    toml_write_int(text, "exit_status", r->exit_status);
+    toml_write_int(text, "push_ms", r->push_ms);
+    toml_write_int(text, "start_ms", r->start_ms);
+    toml_write_int(text, "train_ms", r->train_ms);
+    toml_write_int(text, "fetch_ms", r->fetch_ms);
+    toml_write_int(text, "push_bytes", (int64_t)r->push_bytes);
+    toml_write_int(text, "fetch_bytes", (int64_t)r->fetch_bytes);
+    if (r->metrics.count)
+        toml_write_table(text, "metrics", NULL);
+    for (size_t i = 0; i < r->metrics.count; i++)
+        toml_write_str(text, r->metrics.items[i].name, r->metrics.items[i].value);
+}
+
+int run_save(const struct cluster *c, const struct run *r, struct err *e) {
+    struct strbuf out = {0};
+    run_format(r, &out);
+    char *dir = cluster_run_dir(c, r->id);
+    int result = file_make_dirs(dir, 0700, e);
+    if (result == 0)
+        result = file_write_atomic(file_join(c->arena, dir, "run.toml"), strbuf_cstr(&out), out.len,
+                                   0600, e);
+    strbuf_fini(&out);
+    return result;
+}
+
+static int read_lists(struct arena *a, const struct toml *t, struct run *r, struct err *e) {
+    if (toml_need_strs(a, t, "command", (char ***)&r->command, &r->command_count, e) < 0 ||
+        toml_need_strs(a, t, "nodes", (char ***)&r->nodes, &r->node_count, e) < 0)
+        return -1;
+    if (r->node_count == 0 || r->node_count > RUN_NODES_MAX)
+        return err_set(e, ERR_FORMAT, "nodes: 1 to %d names belong here", RUN_NODES_MAX);
+    if (toml_member(t, "lost") &&
+        toml_need_strs(a, t, "lost", (char ***)&r->lost, &r->lost_count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < r->node_count + r->lost_count; i++) {
+        const char *name = i < r->node_count ? r->nodes[i] : r->lost[i - r->node_count];
+        if (!str_is_name(name, INVENTORY_NAME_BYTES_MAX))
+            return err_set(e, ERR_FORMAT, "nodes: '%.80s' is no node name", name);
+    }
+    const struct toml *m = toml_member(t, "metrics");
+    size_t count = m && m->type == TOML_TABLE ? m->len : 0;
+    r->metrics.items = arena_new(a, struct option_pair, count + 1);
+    for (const struct toml *v = count ? m->child : NULL; v; v = v->next)
+        if (v->type == TOML_STRING)
+            r->metrics.items[r->metrics.count++] = (struct option_pair){v->key, v->str};
+    return 0;
+}
+
+int run_parse(struct arena *a, const char *text, size_t len, const char *path, struct run *r,
+              struct err *e) {
+    struct toml *t = NULL;
+    int64_t created = 0;
+    *r = (struct run){0};
+    if (toml_parse(a, path, text, len, &t, e) < 0)
+        return -1;
+    if (toml_need_str(t, "id", &r->id, e) < 0 || toml_need_str(t, "name", &r->name, e) < 0 ||
+        toml_need_int(t, "created_ms", 0, INT64_MAX, &created, e) < 0 ||
+        toml_need_str(t, "output_dir", &r->output_dir, e) < 0 || read_lists(a, t, r, e) < 0)
+        return err_wrap(e, "'%s'", path);
+    r->created_ms = created;
+    r->cluster = toml_get_str(t, "cluster", "");
+    r->provider = toml_get_str(t, "provider", "");
+    r->native = toml_get_bool(t, "native", false);
+    r->nodes_min = (int)toml_get_int(t, "nodes_min", (int64_t)r->node_count);
+    r->nodes_max = (int)toml_get_int(t, "nodes_max", (int64_t)r->node_count);
+    r->nproc = toml_get_str(t, "nproc_per_node", "auto");
+    r->max_restarts = (int)toml_get_int(t, "max_restarts", 0);
+    r->state = toml_get_str(t, "state", "made");
+    r->fetched = toml_get_bool(t, "fetched", false);
+    r->work_left = toml_get_int(t, "work_left", 0);
+    r->bring_work = toml_get_bool(t, "bring_work", false);
+    r->apart = toml_get_bool(t, "apart", false);
+    r->resumes = toml_get_str(t, "resumes", "");
+    r->exit_status = (int)toml_get_int(t, "exit_status", 0);
+    r->push_ms = toml_get_int(t, "push_ms", 0);
+    r->start_ms = toml_get_int(t, "start_ms", 0);
+    r->train_ms = toml_get_int(t, "train_ms", 0);
+    r->fetch_ms = toml_get_int(t, "fetch_ms", 0);
+    r->push_bytes = (uint64_t)toml_get_int(t, "push_bytes", 0);
+    r->fetch_bytes = (uint64_t)toml_get_int(t, "fetch_bytes", 0);
+    return 0;
+}
+
+int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e) {
+    char *path = file_join(c->arena, cluster_run_dir(c, id), "run.toml"), *text = NULL;
+    size_t len = 0;
+    if (file_read(c->arena, path, RUN_RECORD_BYTES_MAX, &text, &len, e) < 0 ||
+        run_parse(c->arena, text, len, path, r, e) < 0)
+        return err_wrap(e, "run '%s'", id);
+    if (strcmp(r->id, id) != 0)
+        return err_set(e, ERR_FORMAT, "'%s' is the record of another run, '%.80s'", path, r->id);
+    if (!r->cluster[0])
+        r->cluster = c->name;
+    return 0;
+}
+
+char *run_node_dir(struct arena *a, const char *run, const char *name) {
+    return arena_printf(a, "runs/%s%s%s", run, *name ? "/" : "", name);
+}

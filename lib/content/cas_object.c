@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large content: filled unit by unit, then verified as a whole.
+#include "content/cas.h"
+
+#include "sys/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *cas_object_path(struct cas *c, const unsigned char hash[HASH_BYTES]) {
+    char hex[HASH_HEX_BYTES];
+    hash_hex(hex, hash);
+    return arena_printf(&c->arena, "%s/%.2s/%s", c->dir, hex, hex);
+}
+
+const char *cas_part_path(struct cas *c, const unsigned char hash[HASH_BYTES], const char *end) {
+    char hex[HASH_HEX_BYTES];
+    hash_hex(hex, hash);
+    return arena_printf(&c->arena, "%s/tmp/%s%s", c->dir, hex, end);
+}
+
+bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_t size) {
+    unsigned char real[HASH_BYTES];
+    struct stat st;
+    const char *path = cas_object_path(c, hash);
+    if (lstat(path, &st) < 0)
+        return false;
+    bool good = S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+    if (good && !hash_cache_get(c->hashes, &st, real)) {
+        // Unknown after a reboot, or somebody wrote into it through a link: look at every byte.
+        struct err ignored;
+        int64_t now_ns = hash_cache_now_ns();
+        auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        good = fd >= 0 && hash_cache_file(fd, size, real, &ignored) == 0;
+        if (good)
+            hash_cache_put(c->hashes, &st, real, now_ns);
+    }
+    if (good && memcmp(real, hash, HASH_BYTES) == 0)
+        return true;
+    (void)unlink(path);
+    return false;
+}
+
+// ---- parts ------------------------------------------------------------------------------------
+
+int cas_part_open(struct cas *c, struct cas_part *p, const unsigned char hash[HASH_BYTES],
+                  uint64_t size, struct err *e) {
+    const char *path = cas_part_path(c, hash, ".part");
+    *p = (struct cas_part){.size = size, .fd = -1, .map_fd = -1};
+    memcpy(p->hash, hash, HASH_BYTES);
+    p->units = (uint32_t)cas_unit_count(size);
+    p->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->fd < 0)
+        return err_errno(e, ERR_SYS, "cannot open '%s'", path);
+    p->map_fd =
+        open(cas_part_path(c, hash, ".map"), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->map_fd < 0) {
+        cas_part_close(p);
+        return err_errno(e, ERR_SYS, "cannot open '%s'", cas_part_path(c, hash, ".map"));
+    }
+    hash_init(&p->running);
+    return 0;
+}
+
+void cas_part_close(struct cas_part *p) {
+    if (p->fd >= 0)
+        close(p->fd);
+    if (p->map_fd >= 0)
+        close(p->map_fd);
+    p->fd = p->map_fd = -1;
+}
+
+int cas_part_write(struct cas_part *p, uint64_t offset, const void *data, size_t len,
+                   struct err *e) {
+    bool starts = offset % CAS_UNIT_BYTES == 0;
+    if (offset > p->size || len > p->size - offset || len == 0 || (!starts && offset != p->next))
+        return err_set(e, ERR_FORMAT, "transfer: a piece of a file out of its place");
+    if (file_write_at(p->fd, data, len, offset, e) < 0)
+        return -1;
+    if (p->hashed == offset) {
+        hash_add(&p->running, data, len);
+        p->hashed += len;
+    }
+    p->next = offset + len;
+    if (p->next % CAS_UNIT_BYTES != 0 && p->next != p->size)
+        return 0;
+    return file_write_at(p->map_fd, "\1", 1, (p->next - 1) / CAS_UNIT_BYTES, e);
+}
+
+unsigned char *cas_part_have(struct cas *c, struct arena *a, const unsigned char hash[HASH_BYTES],
+                             uint64_t size, uint32_t *count) {
+    uint64_t units = cas_unit_count(size);
+    *count = 0;
+    auto_close int fd = open(cas_part_path(c, hash, ".map"), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || !file_exists(cas_part_path(c, hash, ".part")))
+        return NULL;
+    unsigned char *map = heap_alloc((size_t)units + 1), *bits = NULL;
+    ssize_t n = pread(fd, map, (size_t)units, 0);
+    for (ssize_t i = 0; i < n; i++) {
+        if (map[i] != 1)
+            continue;
+        if (!bits)
+            bits = arena_new(a, unsigned char, (size_t)(units + 7) / 8);
+        bits[i / 8] |= (unsigned char)(1U << (i % 8));
+        ++*count;
+    }
+    free(map);
+    return bits;
+}
+
+bool cas_part_complete(const struct cas_part *p) {
+    unsigned char *map = heap_alloc((size_t)p->units + 1);
+    bool good = pread(p->map_fd, map, p->units, 0) == (ssize_t)p->units;
+    for (uint32_t i = 0; good && i < p->units; i++)
+        good = map[i] == 1;
+    free(map);
+    return good;
+}
+
+int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
+    static unsigned char buf[CAS_PIECE_BYTES];
+    while (p->hashed < p->size && most > 0) {
+        size_t want = p->size - p->hashed < sizeof buf ? (size_t)(p->size - p->hashed) : sizeof buf;
+        ssize_t n = pread(p->fd, buf, want, (off_t)p->hashed);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? err_errno(e, ERR_SYS, "cannot read what arrived")
+                         : err_set(e, ERR_HASH, "what arrived has become shorter");
+        hash_add(&p->running, buf, (size_t)n);
+        p->hashed += (uint64_t)n;
+        most -= (uint64_t)n < most ? (uint64_t)n : most;
+    }
+    return p->hashed == p->size;
+}
+
+bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **path) {
+    if (!c->keep || !cas_has_object(c, p->hash, p->size))
+        return false;
+    *path = cas_object_path(c, p->hash);
+    (void)unlink(cas_part_path(c, p->hash, ".part"));
+    (void)unlink(cas_part_path(c, p->hash, ".map"));
+    return true;
+}
+
+// Whether the name still is that of the open file.
+static bool is_at(int fd, const char *path) {
+    struct stat open_one, named;
+    return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
+           open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
+}
+
+int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct err *e) {
+    unsigned char real[HASH_BYTES];
+    struct stat st;
+    const char *part = cas_part_path(c, p->hash, ".part"), *map = cas_part_path(c, p->hash, ".map");
+    hash_final(&p->running, real);
+    if (memcmp(real, p->hash, HASH_BYTES) != 0) {
+        (void)unlink(part);
+        (void)unlink(map);
+        return err_set(e, ERR_HASH,
+                       "what arrived does not match its hash (did the file change "
+                       "while it was sent?); try again");
+    }
+    *path = part;
+    if (c->keep) {
+        *path = cas_object_path(c, p->hash);
+        if (file_make_dirs(file_dir(&c->arena, *path), 0700, e) < 0)
+            return -1;
+        if (!is_at(p->fd, part) && cas_part_elsewhere(c, p, path))
+            return 0;
+        if (fchmod(p->fd, 0444) < 0 || rename(part, *path) < 0)
+            return err_errno(e, ERR_SYS, "cannot put '%s' into place", *path);
+        if (fstat(p->fd, &st) == 0)
+            hash_cache_put(c->hashes, &st, real, HASH_CACHE_OWN);
+    }
+    (void)unlink(map);
+    return 0;
+}

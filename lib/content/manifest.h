@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A manifest: the list of files, folders and symbolic links to bring somewhere, each file with its
+// SHA-256. Built once from local paths and from memory, hashed once, used for any number of nodes.
+//
+//     struct manifest *m = manifest_new();
+//     manifest_add_path(m, ".", "", &(struct manifest_rules){.ignore_default = true}, e);
+//     manifest_add_bytes(m, "bin/dttrain", data, size, 0755, e);
+//     manifest_hash(m, cache_path, NULL, NULL, e);
+//     …; manifest_free(m);
+//
+// Sockets, devices and fifos are skipped with a warning. Not thread-safe. Paths are below the
+// destination folder, with '/', checked by file_is_safe_relative.
+#ifndef CONTENT_MANIFEST_H
+#define CONTENT_MANIFEST_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    MANIFEST_ENTRIES_MAX = 4000000,
+    MANIFEST_LINK_BYTES_MAX = 4095,
+    MANIFEST_DEPTH_MAX = 128,             // folders within folders
+    MANIFEST_NAMES_BYTES_MAX = 256 << 20, // paths and targets of links, all together
+};
+// Of one file: what is lacking of it must fit into one frame, a bit per unit (xfer_frame.h).
+#define MANIFEST_FILE_BYTES_MAX ((uint64_t)1 << 45)
+#define MANIFEST_BYTES_MAX      ((uint64_t)1 << 50) // of all files
+
+enum manifest_kind { MANIFEST_FILE = 1, MANIFEST_FOLDER = 2, MANIFEST_LINK = 3 };
+
+struct manifest_entry {
+    const char *path;   // at the destination
+    const char *source; // FILE: local path, or NULL when the content is `bytes`
+    const void *bytes;
+    const char *target; // LINK
+    uint64_t size;      // FILE
+    int64_t mtime_ns;
+    uint32_t mode; // permission bits 07777 without setuid, setgid and sticky
+    enum manifest_kind kind;
+    bool hashed;
+    unsigned char hash[HASH_BYTES]; // FILE, after manifest_hash
+};
+
+struct manifest {
+    struct arena arena;
+    struct manifest_entry *entries; // sorted by path after manifest_hash
+    size_t count, room;
+    uint64_t bytes; // of all files
+    size_t names_bytes;
+    size_t files;   // number of FILE entries
+    size_t ignored; // paths that ignore rules left out
+    bool sorted;
+};
+
+// A folder named ".dtctl" is left out whatever the rules say: it holds keys to the nodes and the
+// state of clusters. Only what came from a node, or comes from one, is taken whole.
+struct manifest_rules {
+    bool ignore_default;       // ".git", ".dtctlignore" rules of each folder (ignore.h)
+    bool own_too;              // also ".dtctl"
+    const char *const *ignore; // further patterns, NULL-terminated; NULL: none
+};
+
+struct manifest *manifest_new(void);
+void manifest_free(struct manifest *m);
+
+// A file, or a folder with everything in it ("" as path: its content goes right below the
+// destination). A symbolic link given as local_path itself is followed; those inside are kept as
+// links.
+int manifest_add_path(struct manifest *m, const char *local_path, const char *path,
+                      const struct manifest_rules *rules, struct err *e);
+// The bytes stay the caller's and must outlive the manifest.
+int manifest_add_bytes(struct manifest *m, const char *path, const void *bytes, size_t len,
+                       uint32_t mode, struct err *e);
+
+// Whether a link at this path cannot lead out of the folder that the list is for, as long as every
+// other link in it cannot: it goes up only at its beginning, and no further than to the top.
+bool manifest_link_stays(const char *path, const char *target);
+// Whether a part of the path is ".dtctl".
+bool manifest_names_own(const char *path);
+
+// Fills in all hashes, in up to `MANIFEST_THREADS_MAX` threads, taking from and adding to the cache
+// file (NULL: none; hash_cache.h). Blocking; on_progress (may be NULL) is called from this thread
+// at least every 100 ms and stops the work by returning non-zero (ERR_INTERRUPTED).
+enum { MANIFEST_THREADS_MAX = 8 };
+typedef int manifest_progress_cb(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
+int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_cb *on_progress,
+                  void *ctx, struct err *e);
+
+// Appends an entry made by hand (decoder, tests). The path must be safe and is copied. ERR_LIMIT
+// for a list that is too large, whoever made it.
+int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e);
+// Sorts by path and checks: no path twice, none below a file. ERR_EXISTS names the path.
+int manifest_sort(struct manifest *m, struct err *e);
+// Order of paths in a sorted manifest: '/' before everything, so that what is below a folder
+// follows it at once.
+int manifest_order(const char *a, const char *b);
+// One digest of everything that is in it (paths, modes, links, hashes; not mtimes).
+void manifest_digest(const struct manifest *m, unsigned char out[HASH_BYTES]);
+
+#endif

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replacing a whole folder: is there anything to do, and the exchange itself.
+#include "base/str.h"
+#include "content/tree_writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+// The first entry that is not before path.
+static size_t lower_bound(const struct manifest *m, const char *path) {
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (manifest_order(m->entries[mid].path, path) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+// Listed itself, or on the way to something that is.
+static bool is_listed(const struct manifest *m, const char *path) {
+    size_t i = lower_bound(m, path), len = strlen(path);
+    return i < m->count && strncmp(m->entries[i].path, path, len) == 0 &&
+           (m->entries[i].path[len] == '\0' || m->entries[i].path[len] == '/');
+}
+
+// Takes fd.
+static bool folder_listed(const struct manifest *m, int fd, const char *below, int depth) {
+    struct arena a = {0};
+    bool good = depth <= MANIFEST_DEPTH_MAX + 1;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return false;
+    }
+    for (struct dirent *i; good && (i = readdir(d));) {
+        if (strcmp(i->d_name, ".") == 0 || strcmp(i->d_name, "..") == 0)
+            continue;
+        const char *path =
+            *below ? arena_printf(&a, "%s/%s", below, i->d_name) : arena_strdup(&a, i->d_name);
+        good = is_listed(m, path);
+        if (!good || (i->d_type != DT_DIR && i->d_type != DT_UNKNOWN))
+            continue;
+        int next = openat(fd, i->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next >= 0)
+            good = folder_listed(m, next, path, depth + 1);
+    }
+    closedir(d);
+    arena_fini(&a);
+    return good;
+}
+
+bool place_names_equal(struct place *p, const struct manifest *m) {
+    int fd = p->dest_fd < 0 ? -1 : openat(p->dest_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && folder_listed(m, fd, "", 0);
+}
+
+// Is this a folder that a receiver of some time ago left? -1 no, else 1 for an old one, 0 a new
+// one.
+static int is_left(int dir, const char *name, const char *base) {
+    size_t len = strlen(base);
+    struct stat st;
+    if (strncmp(name, base, len) != 0)
+        return -1;
+    bool old = str_starts(name + len, PLACE_OLD);
+    if ((!old && !str_starts(name + len, PLACE_NEW)) ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        st.st_mtim.tv_sec > time(NULL) - PLACE_STALE_S)
+        return -1;
+    pid_t pid = (pid_t)strtol(name + len + sizeof PLACE_NEW - 1, NULL, 10);
+    return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH ? old : -1;
+}
+
+void place_tidy(struct place *p) {
+    const char *parent = file_dir(&p->arena, p->dest);
+    DIR *d = opendir(parent);
+    for (struct dirent *i; d && (i = readdir(d));) {
+        struct err ignored;
+        int left = is_left(dirfd(d), i->d_name, file_base(p->dest));
+        if (left < 0)
+            continue;
+        const char *path = file_join(&p->arena, parent, i->d_name);
+        if (left == 1 && rename(path, p->dest) == 0) // fails where something is
+            p->dest_fd = open(p->dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        else
+            (void)file_remove_tree(path, &ignored);
+    }
+    if (d)
+        closedir(d);
+}
+
+// For file systems that cannot exchange two names: for a moment there is no folder.
+static int exchange_by_hand(struct place *p, struct err *e) {
+    const char *old = arena_printf(&p->arena, "%s" PLACE_OLD "%ld", p->dest, (long)getpid());
+    if (rename(p->dest, old) < 0)
+        return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->dest, old);
+    if (rename(p->staging, p->dest) < 0) {
+        (void)err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
+        (void)rename(old, p->dest);
+        return -1;
+    }
+    p->staging = old;
+    return 0;
+}
+
+int place_switch(struct place *p, struct err *e) {
+    struct err ignored;
+    if (!p->ready && p->dest_fd < 0)
+        return file_make_dirs(p->dest, 0755, e); // an empty list
+    if (!p->replace || !p->ready)
+        return 0;
+    if (p->dest_fd < 0) {
+        if (rename(p->staging, p->dest) < 0)
+            return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
+        p->ready = false;
+    } else if (syscall(SYS_renameat2, AT_FDCWD, p->staging, AT_FDCWD, p->dest, RENAME_EXCHANGE) <
+                   0 && // both names exist all the time: nobody sees the folder missing
+               exchange_by_hand(p, e) < 0) {
+        return -1;
+    }
+    if (file_sync_dir(file_dir(&p->arena, p->dest), e) < 0)
+        return -1;
+    if (p->ready)
+        (void)file_remove_tree(p->staging, &ignored); // place_close tries again
+    return 0;
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# embed.sh DIR NAME=PATH…: compresses each PATH into DIR and writes DIR/embed.S and DIR/embed.c, the
+# table that embed.h describes. The output depends on nothing but names and contents.
+set -euo pipefail
+dir=$1 n=0
+shift
+{
+    echo '    .section .rodata.embed,"a",@progbits'
+    for pair; do
+        zstd -q -19 --no-progress -f "${pair#*=}" -o "$dir/$n.zst"
+        printf '    .balign 16\n    .hidden embed_data_%d\n    .globl embed_data_%d\n' $n $n
+        printf 'embed_data_%d:\n    .incbin "%d.zst"\n' $n $n
+        n=$((n + 1))
+    done
+    echo '    .section .note.GNU-stack,"",@progbits'
+} >"$dir/embed.S.new"
+n=0
+{
+    echo '#include "fleet/embed.h"'
+    for pair; do echo "extern const unsigned char embed_data_${n}[];" && n=$((n + 1)); done
+    echo 'extern const struct embed_file embed_files[];'
+    echo 'const struct embed_file embed_files[] = {'
+    n=0
+    for pair; do
+        path=${pair#*=}
+        printf '    {"%s", embed_data_%d, %d, %d, "%s"},\n' "${pair%%=*}" $n \
+            "$(stat -c %s "$dir/$n.zst")" "$(stat -c %s "$path")" \
+            "$(sha256sum <"$path" | cut -d' ' -f1)"
+        n=$((n + 1))
+    done
+    echo '    {NULL, NULL, 0, 0, ""},'
+    echo '};'
+} >"$dir/embed.c"
+mv "$dir/embed.S.new" "$dir/embed.S"

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections to many nodes, and steps on all of them at once.
+//
+// A step marks each node busy and starts it; callbacks of the loop end it with fleet_done. The
+// waiting is here and nowhere else, so signals and progress are looked after in one place.
+#include "fleet/fleet.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cluster/nodeset.h"
+#include "fleet/embed.h"
+#include "fleet/unpack.h"
+#include "sys/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct transport *const TRANSPORTS[] = {
+    [INVENTORY_LOCAL] = &transport_local,
+    [INVENTORY_SSH] = &transport_ssh,
+};
+
+static const char *given(const char *text) {
+    return text && *text ? text : NULL;
+}
+
+struct transport_env fleet_env(struct session *s) {
+    const struct config *c = s->config;
+    return (struct transport_env){
+        .loop = s->loop,
+        .ssh_config_path = !option_given(&c->set, "ssh.config") ? NULL
+                           : c->ssh.config_file[0]              ? c->ssh.config_file
+                                                                : "none",
+        .identity_files = c->ssh.identity_files.items,
+        .identity_file_count = c->ssh.identity_files.count,
+        .identity_path = file_exists(s->cluster.key_path) ? s->cluster.key_path : NULL,
+        .known_hosts_path = s->cluster.known_hosts_path,
+        .accept_host_keys = c->ssh.accept_host_keys,
+        .connect_timeout_ms = c->ssh.connect_timeout_ms,
+        .keepalive_ms = c->ssh.keepalive_ms,
+    };
+}
+
+void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
+                size_t count) {
+    *f = (struct fleet){.session = s, .count = indices ? count : inv->count, .env = fleet_env(s)};
+    f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
+    for (size_t i = 0; i < f->count; i++) {
+        f->nodes[i].fleet = f;
+        f->nodes[i].index = i;
+        f->nodes[i].info = &inv->nodes[indices ? indices[i] : i];
+    }
+}
+
+void fleet_close(struct fleet *f) {
+    timer_stop(&f->tick);
+    for (size_t i = 0; i < f->count; i++) {
+        transport_close(f->nodes[i].link);
+        f->nodes[i].link = NULL;
+        f->nodes[i].up = false;
+    }
+}
+
+void fleet_fail(struct fleet_node *n, const struct err *e) {
+    if (n->failed)
+        return;
+    n->failed = true;
+    n->err = *e;
+}
+
+void fleet_done(struct fleet_node *n, const struct err *e) {
+    struct fleet *f = n->fleet;
+    bool well = !e || e->code == ERR_NONE;
+    if (!n->busy)
+        return;
+    n->busy = false;
+    f->busy--;
+    f->under_way -= n->begun;
+    n->begun = false;
+    if (!well)
+        fleet_fail(n, e);
+    if (f->has_progress) {
+        char took[STR_HUMAN_BYTES_MAX], size[STR_HUMAN_BYTES_MAX], words[64];
+        struct progress_row *row = &f->progress.rows[n->index];
+        str_human_ms(took, clock_mono_ms() - n->started_ms);
+        if (row->total)
+            snprintf(words, sizeof words, "%s in %s", str_human_bytes(size, row->total), took);
+        else
+            snprintf(words, sizeof words, "done in %s", took);
+        progress_end(&f->progress, n->index, well, well ? words : n->err.text);
+        // In plain lines a failure is said once, by fleet_report.
+        row->told |= !well && f->session->screen->style == SCREEN_PLAIN;
+    }
+}
+
+void fleet_amount(struct fleet_node *n, uint64_t done, uint64_t total) {
+    if (n->fleet->has_progress && n->busy)
+        progress_set(&n->fleet->progress, n->index, done, total);
+}
+
+void fleet_state(struct fleet_node *n, const char *text) {
+    if (n->fleet->has_progress && n->busy)
+        progress_state(&n->fleet->progress, n->index, text);
+}
+
+static void on_tick(struct timer *t) {
+    struct fleet *f = container_of(t, struct fleet, tick);
+    progress_show(&f->progress, clock_mono_ms());
+    timer_start(f->session->loop, t, PROGRESS_DRAW_MS, on_tick);
+}
+
+static void open_progress(struct fleet *f, const char *operation) {
+    const char **names = arena_new(f->session->arena, const char *, f->count ? f->count : 1);
+    for (size_t i = 0; i < f->count; i++)
+        names[i] = f->nodes[i].info->name;
+    progress_init(&f->progress, f->session->arena, f->session->screen, operation, names, f->count,
+                  clock_mono_ms());
+    f->has_progress = true;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct fleet_node *n = &f->nodes[i];
+        const char *why = n->failed ? n->err.text : n->left_out;
+        progress_state(&f->progress, i,
+                       why ? arena_printf(f->session->arena, "left out: %s", why) : "waiting");
+        f->progress.rows[i].ended = f->progress.rows[i].told = why != NULL;
+    }
+    timer_start(f->session->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
+}
+
+static void close_progress(struct fleet *f) {
+    timer_stop(&f->tick);
+    if (f->has_progress)
+        progress_fini(&f->progress, clock_mono_ms());
+    f->has_progress = false;
+}
+
+// Starts nodes that wait for their turn, in order from *next on.
+static void start_nodes(struct fleet *f, fleet_start *start, size_t at_once, size_t *next) {
+    for (; *next < f->count && f->under_way < at_once; (*next)++) {
+        struct fleet_node *n = &f->nodes[*next];
+        struct err why = {0};
+        if (!n->busy)
+            continue;
+        n->begun = true;
+        n->started_ms = clock_mono_ms();
+        f->under_way++;
+        if (start(n, &why) < 0)
+            fleet_done(n, &why);
+    }
+}
+
+int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, size_t at_once,
+                  struct err *e) {
+    struct session *s = f->session;
+    size_t next = 0;
+    if (session_check(s, e) < 0)
+        return -1;
+    if (operation)
+        open_progress(f, operation);
+    for (size_t i = 0; i < f->count; i++) {
+        f->nodes[i].busy = !f->nodes[i].failed && !f->nodes[i].left_out;
+        f->busy += f->nodes[i].busy;
+    }
+    start_nodes(f, start, at_once, &next);
+    while (f->busy > 0 && !s->interrupt) {
+        loop_once(s->loop, -1);
+        start_nodes(f, start, at_once, &next);
+    }
+    close_progress(f);
+    if (f->busy == 0)
+        return 0;
+    for (size_t i = 0; i < f->count; i++)
+        f->nodes[i].busy = f->nodes[i].begun = false;
+    f->busy = f->under_way = 0;
+    return session_check(s, e);
+}
+
+int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
+    return fleet_each_of(f, operation, start, f->count, e);
+}
+
+// ---- connecting --------------------------------------------------------------------------------
+
+static int start_install(struct fleet_node *n, struct err *e);
+static void link_lost(struct fleet_node *n, const struct err *e);
+
+// The next node may have its agent put there.
+static void install_over(struct fleet_node *n) {
+    struct fleet *f = n->fleet;
+    f->installing -= n->installs;
+    n->installs = n->queued = false;
+    for (size_t i = 0; i < f->count && f->installing < FLEET_MOVING_NODES_MAX; i++) {
+        struct err e = {0};
+        if (f->nodes[i].queued && start_install(&f->nodes[i], &e) < 0)
+            link_lost(&f->nodes[i], &e);
+    }
+}
+
+void fleet_unlink(struct fleet_node *n) {
+    transport_close(n->link);
+    n->link = NULL;
+    n->up = n->ready = false; // it may be another machine when it is back
+    install_over(n);
+}
+
+static void link_lost(struct fleet_node *n, const struct err *e) {
+    fleet_unlink(n);
+    if (n->busy)
+        fleet_done(n, e);
+    else if (n->fleet->on_lost)
+        n->fleet->on_lost(n, e);
+    else
+        fleet_fail(n, e);
+}
+
+static void on_link_down(struct transport_link *l, void *ctx, const struct err *e) {
+    (void)l;
+    link_lost(ctx, e);
+}
+
+static void link_ready(struct fleet_node *n) {
+    if (n->busy)
+        fleet_done(n, NULL);
+    else if (n->fleet->on_back)
+        n->fleet->on_back(n);
+}
+
+static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e) {
+    struct fleet_node *n = ctx;
+    struct arena *a = n->fleet->session->arena;
+    install_over(n);
+    if (!facts && n->busy)
+        fleet_done(n, e);
+    else if (!facts)
+        link_lost(n, e);
+    if (!facts)
+        return;
+    n->facts = *facts;
+    n->facts.program = arena_strdup(a, facts->program);
+    n->facts.root = arena_strdup(a, facts->root);
+    n->facts.version = arena_strdup(a, facts->version);
+    n->facts.sha256 = arena_strdup(a, facts->sha256);
+    n->facts.arch = arena_strdup(a, facts->arch);
+    n->facts.kernel = arena_strdup(a, facts->kernel);
+    n->facts.hostname = arena_strdup(a, facts->hostname);
+    n->facts.user = arena_strdup(a, facts->user);
+    n->ready = true;
+    link_ready(n);
+}
+
+static void on_install_progress(void *ctx, uint64_t done, uint64_t total) {
+    fleet_amount(ctx, done, total);
+}
+
+static int start_install(struct fleet_node *n, struct err *e) {
+    static const struct agent_install_events events = {on_install_progress, on_installed};
+    struct fleet *f = n->fleet;
+    struct agent_install_spec spec = {n->info->root, f->agent, f->agent_size, f->agent_sha256,
+                                      f->transfers};
+    n->queued = f->installing >= FLEET_MOVING_NODES_MAX;
+    if (n->queued)
+        return 0;
+    n->installs = true;
+    f->installing++;
+    fleet_state(n, "asking the agent");
+    return agent_install(n->link, &spec, &events, n, e);
+}
+
+static void on_link_open(struct transport_link *l, void *ctx) {
+    (void)l;
+    struct fleet_node *n = ctx;
+    struct err e = {0};
+    n->up = true;
+    if (!n->fleet->agent || n->ready)
+        link_ready(n);
+    else if (start_install(n, &e) < 0)
+        link_lost(n, &e);
+}
+
+static const struct transport_link_events LINK_EVENTS = {on_link_open, on_link_down};
+
+int fleet_link(struct fleet_node *n, struct err *e) {
+    const struct config *c = n->fleet->session->config;
+    const struct inventory_node *i = n->info;
+    struct transport_target target = {
+        .node = i->name,
+        .host = i->host,
+        .user = given(i->user) ? i->user : given(c->ssh.user),
+        .port = i->port ? i->port : (int)c->ssh.port,
+        .host_key = given(i->host_key),
+        .proxy_jump = given(c->ssh.proxy_jump),
+        .folder = i->root,
+    };
+    n->link = transport_open(TRANSPORTS[i->transport], &n->fleet->env, &target, &LINK_EVENTS, n, e);
+    return n->link ? 0 : -1;
+}
+
+static int start_connect(struct fleet_node *n, struct err *e) {
+    if (n->ready || (n->up && !n->fleet->agent)) {
+        fleet_done(n, NULL);
+        return 0;
+    }
+    fleet_state(n, "connecting");
+    return n->up ? start_install(n, e) : fleet_link(n, e);
+}
+
+int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
+    const char *ssh_config = f->env.ssh_config_path;
+    if (ssh_config && strcmp(ssh_config, "none") != 0 && !file_exists(ssh_config))
+        return err_set(e, ERR_CONFIG, "ssh.config: there is no file '%s'", ssh_config);
+    if (want_agent && !f->agent) {
+        const struct embed_file *file = embed_find("dtrun");
+        if (!file)
+            return err_set(e, ERR_FAILED, "this dtctl carries no agent: it was built without one");
+        f->agent = unpack_embedded(f->session->arena, file, e);
+        if (!f->agent)
+            return -1;
+        f->agent_size = file->size;
+        f->agent_sha256 = file->sha256;
+    }
+    return fleet_each(f, "connect", start_connect, e);
+}
+
+// ---- answers and verdicts ----------------------------------------------------------------------
+
+char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
+    struct arena *a = n->fleet->session->arena;
+    return arena_printf(a, "%s --node %s --root %s%s%s", transport_path_word(a, n->facts.program),
+                        verb, transport_path_word(a, n->facts.root), rest && *rest ? " " : "",
+                        rest ? rest : "");
+}
+
+// The last line of text that is not empty.
+static const char *last_line(struct arena *a, const char *text, size_t len) {
+    while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
+        len--;
+    const char *line = memrchr(text, '\n', len);
+    size_t from = line ? (size_t)(line + 1 - text) : 0;
+    return str_printable(a, text + from, len - from);
+}
+
+int fleet_answer(const struct transport_result *r, struct err *e) {
+    if (r->end.how == TRANSPORT_EXITED && r->end.status == 0)
+        return 0;
+    if (r->end.how == TRANSPORT_LOST)
+        return err_set(e, ERR_NO_STATUS, "no answer: %s",
+                       r->end.err ? r->end.err->text : "the connection ended");
+    struct arena a = {0};
+    struct json *j = NULL;
+    struct err ignored = {0};
+    const char *line = last_line(&a, r->out, r->out_len);
+    const char *words = last_line(&a, r->err_text, r->err_len);
+    int code = ERR_FAILED;
+    if (*line == '{' && json_parse(&a, line, strlen(line), &j, &ignored) == 0 &&
+        str_eq(json_get_str(j, "event", ""), "error")) {
+        const char *name = json_get_str(j, "code", "");
+        for (int i = 0; i <= ERR_NO_STATUS; i++)
+            code = str_eq(err_name((enum err_code)i), name) ? i : code;
+        err_set(e, (enum err_code)code, "%s", json_get_str(j, "text", "no reason given"));
+    } else if (r->end.how == TRANSPORT_SIGNALED) {
+        err_set(e, ERR_FAILED, "the agent was ended by signal %s", r->end.signal);
+    } else {
+        err_set(e, ERR_FAILED, "exit status %d%s%s", r->end.status, *words ? ": " : "", words);
+    }
+    arena_fini(&a);
+    return -1;
+}
+
+size_t fleet_failures(const struct fleet *f) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->count; i++)
+        n += f->nodes[i].failed;
+    return n;
+}
+
+void fleet_report(struct fleet *f) {
+    for (size_t i = 0; i < f->count; i++) {
+        struct fleet_node *n = &f->nodes[i];
+        if (!n->failed)
+            continue;
+        screen_erase(f->session->screen);
+        // What comes from a transport names the node already.
+        bool named = str_starts(n->err.text, "node ");
+        log_error(arena_printf(f->session->arena, "%s%s%s%s", named ? "" : "node '",
+                               named ? "" : n->info->name, named ? "" : "': ", n->err.text),
+                  "%s", "");
+        struct strbuf text = {0};
+        struct json_out j;
+        screen_event(&text, &j, "node-failed");
+        json_str(&j, "node", n->info->name);
+        json_str(&j, "code", err_name(n->err.code));
+        json_str(&j, "text", n->err.text);
+        screen_event_end(f->session->screen, &text, &j);
+    }
+}
+
+int fleet_verdict(const struct fleet *f, const char *what, struct err *e) {
+    struct arena a = {0};
+    const char **names = arena_new(&a, const char *, f->count ? f->count : 1);
+    size_t failed = 0;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed)
+            names[failed++] = f->nodes[i].info->name;
+    int result = 0;
+    if (failed)
+        result = err_set(e, ERR_SOME_FAILED, "%s: %zu of %zu nodes failed: %s", what, failed,
+                         f->count, nodeset_fold(&a, names, failed));
+    arena_fini(&a);
+    return result;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/transfer.h"
+
+struct transfer {
+    transfer_start *start;
+    void *ctx;
+    struct transfer_totals *totals;
+    struct xfer *xfer; // while it goes on
+};
+
+static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
+    (void)x;
+    fleet_amount(ctx, p->bytes_done, p->bytes_total);
+    if (p->bytes_total == 0)
+        fleet_state(ctx, p->phase);
+}
+
+static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
+    (void)x;
+    struct fleet_node *n = ctx;
+    struct transfer *t = n->work;
+    t->xfer = NULL;
+    fleet_amount(n, p->bytes_done, p->bytes_total);
+    t->totals->bytes += p->bytes_done;
+    t->totals->bytes_wire += p->bytes_wire;
+    t->totals->files += p->files_done;
+    if (e->code == ERR_NONE) {
+        t->totals->bytes_all += p->bytes_all;
+        t->totals->files_all += p->files_all;
+    }
+    fleet_done(n, e);
+}
+
+static int start_node(struct fleet_node *n, struct err *e) {
+    static const struct xfer_events events = {on_progress, on_end};
+    struct transfer *t = n->work;
+    t->xfer = t->start(t->ctx, n, &events, e);
+    if (!t->xfer && e->code == ERR_NONE)
+        fleet_done(n, NULL);
+    return e->code == ERR_NONE ? 0 : -1;
+}
+
+int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
+                  struct transfer_totals *totals, struct err *e) {
+    struct transfer *all = arena_new(f->session->arena, struct transfer, f->count + 1);
+    for (size_t i = 0; i < f->count; i++) {
+        all[i] = (struct transfer){start, ctx, totals, NULL};
+        f->nodes[i].work = &all[i];
+    }
+    int result = fleet_each_resumed(f, operation, start_node, e);
+    for (size_t i = 0; i < f->count; i++) {
+        if (all[i].xfer)
+            xfer_cancel(all[i].xfer); // interrupted
+        f->nodes[i].work = NULL;
+    }
+    return result;
+}

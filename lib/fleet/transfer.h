@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A push to, or fetch from, every node of a fleet as one step: progress, totals, going on after a
+// lost connection.
+#ifndef FLEET_TRANSFER_H
+#define FLEET_TRANSFER_H
+
+#include "fleet/fleet.h"
+#include "xfer/xfer.h"
+
+struct transfer_totals {
+    uint64_t bytes, bytes_wire; // that travelled, over all nodes
+    uint64_t bytes_all;         // in place at the end
+    size_t files, files_all;
+};
+
+// Makes the transfer of one node with these events and n as their context; NULL is an error, unless
+// e has none: then there is nothing to do for this node.
+typedef struct xfer *transfer_start(void *ctx, struct fleet_node *n,
+                                    const struct xfer_events *events, struct err *e);
+
+// Adds to totals. Failures are kept per node; -1 for errors of this side and when interrupted: what
+// has arrived is then used by the next attempt. Uses the nodes' work.
+int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
+                  struct transfer_totals *totals, struct err *e);
+
+#endif

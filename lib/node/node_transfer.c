@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node's side: frames on standard input and output, blocking.
+#include "node/node_transfer.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "content/cas.h"
+#include "node/push_destination.h"
+#include "sys/file.h"
+#include "xfer/xfer_frame.h"
+#include "xfer/xfer_receiver.h"
+#include "xfer/xfer_sender.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    NODE_READ_BYTES = 256 << 10,
+    NODE_USED_BYTES_MAX = 1 << 20, // before what follows is moved to the front
+};
+
+struct node {
+    struct arena arena;
+    const char *root;
+    struct strbuf in, out;
+    size_t in_used;
+    struct xfer_unpacker unpacker;
+    int64_t look_wall_ns, look_cpu_ns; // at the last look
+    uint64_t look_bytes, written;
+    bool fast; // this process, or compression, would hold the connection up
+};
+
+static int node_open(struct node *n, int argc, char **argv, struct err *e) {
+    // A cut connection is an error of write, told as such.
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
+    for (int i = 1; i < argc; i++) {
+        if (!str_eq(argv[i], "--root") || i + 1 == argc)
+            return err_set(e, ERR_USAGE, "%s: usage: --root DIR", argv[0]);
+        n->root = argv[++i];
+    }
+    if (!n->root)
+        return err_set(e, ERR_USAGE, "%s: --root is needed", argv[0]);
+    if (file_make_dirs(n->root, 0700, e) < 0)
+        return -1;
+    n->root = file_absolute(&n->arena, n->root, e);
+    return n->root ? 0 : -1;
+}
+
+static int node_flush(struct node *n, struct err *e) {
+    if (n->out.len && file_write_all(1, n->out.data, n->out.len, e) < 0)
+        return err_wrap(e, "the connection was cut");
+    n->written += n->out.len;
+    strbuf_clear(&n->out);
+    return 0;
+}
+
+// Ends with a status for main; an error goes to the other side as a frame, and to standard error.
+static int node_close(struct node *n, int rc, struct err *e) {
+    struct err ignored;
+    if (rc < 0) {
+        xfer_wire_fail(&n->out, e);
+        fprintf(stderr, "%s\n", e->text);
+    }
+    (void)node_flush(n, &ignored);
+    strbuf_fini(&n->in);
+    strbuf_fini(&n->out);
+    xfer_unpacker_fini(&n->unpacker);
+    arena_fini(&n->arena);
+    return rc < 0 ? err_status(e->code) : 0;
+}
+
+// The next frame, blocking. It stays valid until the next call.
+static int node_frame(struct node *n, struct xfer_frame *f, struct err *e) {
+    for (;;) {
+        int rc = xfer_wire_take(&n->unpacker, n->in.data ? n->in.data + n->in_used : "",
+                                n->in.len - n->in_used, f, e);
+        if (rc != 0) {
+            n->in_used += rc > 0 ? f->wire_bytes : 0;
+            return rc;
+        }
+        if (n->in_used == n->in.len || n->in_used >= NODE_USED_BYTES_MAX) {
+            strbuf_consume(&n->in, n->in_used);
+            n->in_used = 0;
+        }
+        ssize_t got = read(0, strbuf_reserve(&n->in, NODE_READ_BYTES), NODE_READ_BYTES);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_errno(e, ERR_NET, "the connection was cut");
+        if (got == 0)
+            return err_set(e, ERR_NET, "the connection was cut");
+        n->in.len += (size_t)got;
+    }
+}
+
+static void node_greet(struct node *n) {
+    unsigned char version[4];
+    bytes_store(version, XFER_VERSION, 4);
+    xfer_wire_frame(&n->out, XFER_HELLO, version, sizeof version);
+}
+
+// ---- push -------------------------------------------------------------------------------------
+
+static int push_loop(struct node *n, struct receive *r, struct err *e) {
+    struct xfer_frame f;
+    while (r->phase != RECEIVE_FINISHED) {
+        int rc;
+        while ((rc = receive_step(r, &n->out, e)) > 0)
+            if (node_flush(n, e) < 0)
+                return -1;
+        if (rc < 0 || node_flush(n, e) < 0)
+            return -1;
+        if (r->phase == RECEIVE_FINISHED)
+            break;
+        if (node_frame(n, &f, e) < 0 || receive_frame(r, &f, &n->out, e) < 0)
+            return -1;
+    }
+    return node_flush(n, e);
+}
+
+static int push(struct node *n, struct err *e) {
+    struct xfer_push_hello hello;
+    struct receive r;
+    struct xfer_frame f;
+    node_greet(n);
+    if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
+        xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
+        return -1;
+    char *dest = hello.extra ? NULL : xfer_dest(&n->arena, n->root, hello.dest, hello.replace, e);
+    if (!dest && !hello.extra)
+        return -1;
+    struct receive_config config = {
+        .dest = dest,
+        .store = file_join(&n->arena, n->root, "cas"),
+        .replace = hello.replace,
+        .keep = true,
+        .acks = true,
+    };
+    int rc = receive_open(&r, &config, e);
+    if (rc == 0)
+        rc = push_loop(n, &r, e);
+    receive_close(&r);
+    return rc;
+}
+
+int xfer_node_push(int argc, char **argv) {
+    struct node n = {0};
+    struct err e = {0};
+    int rc = node_open(&n, argc, argv, &e);
+    if (rc == 0)
+        rc = push(&n, &e);
+    return node_close(&n, rc, &e);
+}
+
+// ---- fetch ------------------------------------------------------------------------------------
+
+static int add_paths(struct node *n, const struct xfer_fetch_hello *h, struct manifest *m,
+                     struct err *e) {
+    struct manifest_rules rules = {.own_too = true, .ignore = h->exclude};
+    for (const char **p = h->paths; *p; p++) {
+        char *path = xfer_node_path(&n->arena, n->root, *p);
+        size_t len = strlen(path);
+        bool content = len > 1 && path[len - 1] == '/';
+        while (len > 1 && path[len - 1] == '/')
+            path[--len] = '\0';
+        const char *name = content ? "" : file_base(path);
+        if (manifest_add_path(m, path, name, &rules, e) == 0)
+            continue;
+        if (e->code != ERR_NOT_FOUND || !h->missing_ok)
+            return -1;
+        err_clear(e);
+    }
+    return 0;
+}
+
+static int on_hashed(void *ctx, uint64_t done, uint64_t total) {
+    struct node *n = ctx;
+    struct err e;
+    unsigned char counts[16];
+    bytes_store(counts, done, 8);
+    bytes_store(counts + 8, total, 8);
+    xfer_wire_frame(&n->out, XFER_PROGRESS, counts, sizeof counts);
+    return node_flush(n, &e);
+}
+
+static int send_list(struct node *n, const struct manifest *m, bool compress, struct err *e) {
+    struct xfer_packer packer = {0};
+    int rc = 0;
+    bool ended = false;
+    for (size_t next = 0; rc == 0 && !ended;) {
+        ended = xfer_wire_entries(&packer, &n->out, m, &next, XFER_BATCH_BYTES, compress);
+        rc = node_flush(n, e);
+    }
+    xfer_packer_fini(&packer);
+    return rc;
+}
+
+// Compressing pays while the connection is what we wait for.
+static void look_at_load(struct node *n) {
+    struct timespec t;
+    int64_t wall = clock_mono_ns();
+    int64_t passed = wall - n->look_wall_ns;
+    if (passed < 50000000)
+        return;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    int64_t cpu = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    double rate = (double)(n->written - n->look_bytes) * 1e9 / (double)passed;
+    n->fast = (cpu - n->look_cpu_ns) * 100 > passed * XFER_BUSY_PERCENT ||
+              rate > XFER_COMPRESS_BELOW_BYTES_PER_S;
+    n->look_wall_ns = wall;
+    n->look_cpu_ns = cpu;
+    n->look_bytes = n->written;
+}
+
+static int send_content(struct node *n, struct send_plan *plan, bool compress, struct err *e) {
+    struct send_stream s;
+    struct xfer_frame f;
+    int rc;
+    send_plan_ready(plan);
+    send_stream_init(&s, plan, false);
+    while ((rc = send_stream_fill(&s, &n->out, compress && !n->fast, e)) > 0) {
+        if ((rc = node_flush(n, e)) < 0)
+            break;
+        look_at_load(n);
+    }
+    send_stream_fini(&s);
+    if (rc < 0)
+        return -1;
+    if (plan->files) // a receiver that lacks nothing goes on by itself
+        xfer_wire_frame(&n->out, XFER_DONE, NULL, 0);
+    if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0)
+        return -1;
+    return f.type == XFER_RESULT ? 0 : xfer_wire_unexpected(&f, e);
+}
+
+static int fetch_manifest(struct node *n, const struct xfer_fetch_hello *h, struct manifest *m,
+                          struct err *e) {
+    struct send_plan plan;
+    struct xfer_frame f = {0};
+    const char *cache = file_join(&n->arena, n->root, "hashes");
+    if (add_paths(n, h, m, e) < 0 || manifest_hash(m, cache, on_hashed, n, e) < 0 ||
+        send_list(n, m, h->compress, e) < 0)
+        return -1;
+    send_plan_init(&plan, m);
+    int rc;
+    while ((rc = node_frame(n, &f, e)) > 0 && f.type == XFER_NEED)
+        if ((rc = send_plan_need(&plan, &f, e)) < 0)
+            break;
+    if (rc >= 0)
+        rc = f.type == XFER_NEED_END ? send_content(n, &plan, h->compress, e)
+                                     : xfer_wire_unexpected(&f, e);
+    send_plan_fini(&plan);
+    return rc;
+}
+
+int xfer_node_fetch(int argc, char **argv) {
+    struct node n = {0};
+    struct err e = {0};
+    struct xfer_fetch_hello hello;
+    struct xfer_frame f;
+    int rc = node_open(&n, argc, argv, &e);
+    if (rc == 0) {
+        node_greet(&n);
+        rc = node_flush(&n, &e);
+    }
+    if (rc == 0 && (rc = node_frame(&n, &f, &e)) > 0)
+        rc = xfer_get_fetch_hello(&f, &n.arena, &hello, &e);
+    if (rc == 0) {
+        struct manifest *m = manifest_new();
+        rc = fetch_manifest(&n, &hello, m, &e);
+        manifest_free(m);
+    }
+    return node_close(&n, rc, &e);
+}

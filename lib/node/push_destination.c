@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folders are compared by device and inode: no spelling, link or bind mount gets around that.
+#include "node/push_destination.h"
+
+#include "base/str.h"
+#include "sys/file.h"
+
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PEOPLE_UID_MIN = 1000, NOBODY_UID = 65534 };
+
+static const char *home_folder(void) {
+    const char *home = getenv("HOME");
+    return home && *home ? home : "/";
+}
+
+char *xfer_node_path(struct arena *a, const char *root, const char *given) {
+    if (str_eq(given, "~"))
+        return arena_strdup(a, home_folder());
+    return str_starts(given, "~/") ? file_join(a, home_folder(), given + 2)
+                                   : file_join(a, root, given);
+}
+
+// Without "." and empty parts; NULL when it leads through "..".
+static char *tidy(struct arena *a, const char *path) {
+    char **parts, *out = arena_strdup(a, "");
+    size_t count = str_split(a, path, '/', &parts);
+    for (size_t i = 0; i < count; i++) {
+        if (str_eq(parts[i], ".."))
+            return NULL;
+        if (*parts[i] && !str_eq(parts[i], "."))
+            out = arena_printf(a, "%s/%s", out, parts[i]);
+    }
+    return *out ? out : arena_strdup(a, "/");
+}
+
+static bool is_folder(const struct stat *folder, const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
+}
+
+// Whether the folder is this path, or on the way to it.
+static bool leads_to(const struct stat *folder, const char *path) {
+    char *real = path ? realpath(path, NULL) : NULL;
+    bool hit = real && (is_folder(folder, "/") || is_folder(folder, real));
+    for (char *slash; real && !hit && (slash = strrchr(real, '/')) && slash > real;) {
+        *slash = '\0';
+        hit = is_folder(folder, real);
+    }
+    free(real);
+    return hit;
+}
+
+// Homes of people and of root; those of services are in places that an operator may well manage.
+static bool leads_to_a_home(const struct stat *folder) {
+    bool hit = leads_to(folder, home_folder());
+    setpwent();
+    for (struct passwd *p; !hit && (p = getpwent());)
+        if (p->pw_uid == 0 || (p->pw_uid >= PEOPLE_UID_MIN && p->pw_uid != NOBODY_UID))
+            hit = leads_to(folder, p->pw_dir);
+    endpwent();
+    return hit;
+}
+
+static bool is_kept(struct arena *a, const struct stat *folder, const char *root) {
+    static const char *const own[] = {"bin", "cas", "inputs", "runs", NULL};
+    for (const char *const *p = own; *p; p++)
+        if (is_folder(folder, file_join(a, root, *p)))
+            return true;
+    return leads_to(folder, root);
+}
+
+char *xfer_dest(struct arena *a, const char *root, const char *given, bool replace, struct err *e) {
+    struct stat st;
+    char *path = tidy(a, xfer_node_path(a, root, given));
+    if (!path) {
+        (void)err_set(e, ERR_CONFIG, "'%s' leads through '..'; name the folder itself", given);
+        return NULL;
+    }
+    if (!replace || stat(path, &st) < 0)
+        return path;
+    if (leads_to_a_home(&st))
+        (void)err_set(e, ERR_CONFIG,
+                      "refusing to replace the whole folder '%s': it is or holds a home folder",
+                      path);
+    else if (is_kept(a, &st, root))
+        (void)err_set(e, ERR_CONFIG,
+                      "refusing to replace the whole folder '%s': dtctl keeps its own things there",
+                      path);
+    else
+        return path;
+    return NULL;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `dtrun --node follow` sends (protocol/node_protocol.h), as records. Pure: bytes in, records
+// out; nothing is trusted, since a node's bytes are foreign.
+#ifndef PROTOCOL_FOLLOW_STREAM_H
+#define PROTOCOL_FOLLOW_STREAM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FOLLOW_FILE_BYTES_MAX = 128, FOLLOW_STATE_BYTES_MAX = 32, FOLLOW_NUMBER_MAX = 99999999 };
+
+enum follow_kind { FOLLOW_BYTES, FOLLOW_BEAT, FOLLOW_END };
+
+enum follow_file_kind {
+    FOLLOW_EVENTS,
+    FOLLOW_AGENT_LOG,
+    FOLLOW_METRICS,
+    FOLLOW_STDOUT,
+    FOLLOW_STDERR,
+    FOLLOW_ERROR_FILE,
+};
+
+// A file of a run's folder on a node.
+struct follow_file {
+    enum follow_file_kind kind;
+    int attempt, local_rank; // -1 where the file belongs to no worker
+};
+
+struct follow_record {
+    enum follow_kind kind;
+    char name[FOLLOW_FILE_BYTES_MAX]; // FOLLOW_BYTES
+    struct follow_file file;
+    uint64_t offset;
+    const unsigned char *data; // inside the buffer given
+    size_t len;
+    char state[FOLLOW_STATE_BYTES_MAX]; // FOLLOW_END
+    int exit_status;
+};
+
+// Reads one record at the start of the buffer: the number of bytes it took, 0 when more bytes are
+// needed, -1 when it is malformed (ERR_FORMAT).
+int64_t follow_record_read(const void *buffer, size_t len, struct follow_record *out,
+                           struct err *e);
+
+// Which file a name means; false for every name that the protocol does not have.
+bool follow_file_parse(const char *name, struct follow_file *out);
+
+#endif

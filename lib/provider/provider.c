@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all providers share: the table, comparing, and checks that every machine has to pass.
+#include "provider/provider.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <string.h>
+#include <sys/utsname.h>
+
+enum {
+    DISK_FREE_MIB_MIN = 256,   // programs, and something to work with
+    CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
+};
+
+// In the order of enum config_provider.
+static const struct provider *const PROVIDERS[] = {&provider_local, &provider_hosts, &provider_aws};
+
+const struct provider *provider_of(const struct config *c) {
+    return PROVIDERS[c->cluster.provider];
+}
+
+const struct provider *provider_named(const char *name) {
+    for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
+        if (strcmp(PROVIDERS[i]->name, name) == 0)
+            return PROVIDERS[i];
+    return NULL;
+}
+
+const struct provider *provider_that_left_something(struct session *s) {
+    for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
+        if (PROVIDERS[i]->left_something && PROVIDERS[i]->left_something(s))
+            return PROVIDERS[i];
+    return NULL;
+}
+
+// What was found on the node once holds until it is found again; without it nobody would know that
+// the node ever came up.
+static void keep_known(struct inventory_node *n, const struct inventory_node *was) {
+    if (n->arch && n->arch[0])
+        return;
+    n->arch = was->arch;
+    n->cpus = was->cpus;
+    n->gpus = was->gpus;
+    n->memory_bytes = was->memory_bytes;
+}
+
+// The runs of a node that is up are where they are.
+static int check_root(const struct inventory_node *n, const struct inventory_node *was,
+                      struct err *e) {
+    if (n->transport == INVENTORY_LOCAL || strcmp(n->root, was->root) == 0)
+        return 0;
+    return err_set(e, ERR_EXISTS,
+                   "node '%s' is up below '%s', and would be below '%s' now (hosts.root); bring it "
+                   "down first (dtctl down)",
+                   n->name, was->root, n->root);
+}
+
+int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
+                  struct err *e) {
+    *out = (struct provider_diff){0};
+    char stamp[CLOCK_ISO_BYTES];
+    out->wanted.name = s->cluster.name;
+    out->wanted.provider = p->name;
+    out->wanted.created = arena_strdup(s->arena, clock_iso(stamp, clock_wall_ms()));
+    if (p->plan(s, &out->wanted, e) < 0)
+        return -1;
+    if (cluster_exists(&s->cluster)) {
+        if (cluster_load(&s->cluster, &out->current, e) < 0)
+            return -1;
+        if (strcmp(out->current.provider, p->name) != 0)
+            return err_set(e, ERR_EXISTS,
+                           "cluster '%s' is up with provider %s; bring it down first (dtctl down) "
+                           "or choose another name with -c",
+                           s->cluster.name, out->current.provider);
+        out->wanted.created = out->current.created;
+    }
+    out->added = arena_new(s->arena, const char *, out->wanted.count + 1);
+    out->kept = arena_new(s->arena, const char *, out->wanted.count + 1);
+    out->removed = arena_new(s->arena, const char *, out->current.count + 1);
+    for (size_t i = 0; i < out->wanted.count; i++) {
+        const char *name = out->wanted.nodes[i].name;
+        int known = inventory_find(&out->current, name);
+        if (known < 0)
+            out->added[out->added_count++] = name;
+        else
+            out->kept[out->kept_count++] = name;
+        if (known < 0)
+            continue;
+        if (check_root(&out->wanted.nodes[i], &out->current.nodes[known], e) < 0)
+            return -1;
+        keep_known(&out->wanted.nodes[i], &out->current.nodes[known]);
+    }
+    for (size_t i = 0; i < out->current.count; i++)
+        if (inventory_find(&out->wanted, out->current.nodes[i].name) < 0)
+            out->removed[out->removed_count++] = out->current.nodes[i].name;
+    return 0;
+}
+
+// ---- checks that every machine has to pass
+// -------------------------------------------------------
+
+static int judge(struct fleet_node *n, struct err *e) {
+    struct utsname here;
+    char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
+    if (uname(&here) == 0 && strcmp(n->facts.arch, here.machine) != 0)
+        return err_set(e, ERR_FAILED, "it is a %s machine; this dtctl carries programs for %s",
+                       n->facts.arch, here.machine);
+    if (n->facts.disk_free_bytes < (uint64_t)DISK_FREE_MIB_MIN << 20)
+        return err_set(e, ERR_LIMIT,
+                       "only %s are free below '%s', at least %d MiB are needed; remove files "
+                       "there",
+                       str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root,
+                       DISK_FREE_MIB_MIN);
+    int64_t ms = n->facts.clock_skew_ms < 0 ? -n->facts.clock_skew_ms : n->facts.clock_skew_ms;
+    if (ms > CLOCK_SKEW_MS_MAX)
+        log_warn("the clock of a node is off; times in its logs will be too",
+                 "node=%s by=\"%s\" direction=%s", n->info->name, str_human_ms(skew, ms),
+                 n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
+    return 0;
+}
+
+void provider_judge(struct fleet *f) {
+    for (size_t i = 0; i < f->count; i++) {
+        struct err why = {0};
+        if (!f->nodes[i].failed && judge(&f->nodes[i], &why) < 0)
+            fleet_fail(&f->nodes[i], &why);
+    }
+}
+
+bool provider_made_failed(const struct provider_made *m, const char *name) {
+    for (size_t i = 0; i < m->failed_count; i++)
+        if (strcmp(m->failed[i], name) == 0)
+            return true;
+    return false;
+}

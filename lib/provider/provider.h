@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Providers: where nodes come from. One table of functions each; everything above is the same for
+// all: what a provider makes is an inventory.
+//
+//     const struct provider *p = provider_of(config);
+//     provider_diff(session, p, &diff, e);      // pure: what `up` would make
+//
+// A provider lives in provider_<name>.c, or in a layer of its own. `up` and `down` are in
+// lib/lifecycle.
+#ifndef PROVIDER_PROVIDER_H
+#define PROVIDER_PROVIDER_H
+
+#include "fleet/fleet.h"
+#include "provider/boot_progress.h"
+
+struct provider_diff;
+struct provider_down_result;
+
+// What make is given and gives back.
+struct provider_made {
+    struct inventory *inv; // in: what plan said; out: the machines
+    struct phases *phases; // NULL: nothing took long enough
+    const char **failed;   // names of nodes that did not become ready: ended, or kept in inv
+    size_t failed_count;
+    int64_t outside_ms, boot_ms; // of the time: other programs; machines that start
+};
+bool provider_made_failed(const struct provider_made *m, const char *name);
+
+struct provider {
+    const char *name;
+    // The inventory that the configuration asks for; nothing is touched and nothing is reached.
+    int (*plan)(struct session *s, struct inventory *out, struct err *e);
+    // Before all of these: what others did to the same cluster; NULL: only this folder can have.
+    // needs_key: it will be reached, too.
+    int (*find)(struct session *s, bool needs_key, struct err *e);
+    // What that is and costs, for a person and for a program; NULL: nothing to add.
+    int (*show)(struct session *s, const struct provider_diff *d, struct err *e);
+    int (*show_json)(struct session *s, const struct provider_diff *d, struct json_out *j,
+                     struct err *e);
+    // Compares with what is there and lists the differences; NULL: the inventory says all.
+    int (*compare)(struct session *s, const struct provider_diff *d, size_t *changes,
+                   struct err *e);
+    // Makes or finds the machines so that transports can reach them. Before agents are installed.
+    int (*make)(struct session *s, const struct inventory *before, struct provider_made *m,
+                struct err *e);
+    // Checks of the nodes once they are reached, filling in what only they know (addresses).
+    // Failures are kept per node in the fleet.
+    int (*check)(struct session *s, struct fleet *f, struct err *e);
+    // Gives back what make made for this node, after dtctl's files are gone from it.
+    int (*give_back)(struct session *s, const struct inventory_node *n, struct err *e);
+    // Whether something may exist that no inventory knows: an `up` that was cut made it. NULL:
+    // never.
+    bool (*left_something)(struct session *s);
+    // Which nodes of the inventory exist no more, one each, where nodes of the fleet have failed;
+    // that is their error then. NULL: machines of this provider do not end.
+    const bool *(*gone)(struct fleet *f, const struct inventory *inv);
+    // Instead of cleaning nodes and give_back: ends all machines. Then make also takes away those
+    // that are no longer wanted, and writes the inventory itself.
+    int (*take_down)(struct session *s, struct provider_down_result *out, struct err *e);
+    bool costs; // money: up asks
+};
+
+extern const struct provider provider_local, provider_hosts, provider_aws;
+
+const struct provider *provider_of(const struct config *c);
+const struct provider *provider_named(const char *name); // NULL when there is none
+// The provider that may have made something which no inventory knows; NULL when there is none.
+const struct provider *provider_that_left_something(struct session *s);
+
+// What `up` would change: nodes of `wanted` that the inventory lacks, and the other way round.
+struct provider_diff {
+    const char **added, **kept, **removed;
+    size_t added_count, kept_count, removed_count;
+    struct inventory wanted, current; // current.count 0: not up
+};
+int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
+                  struct err *e);
+// For check functions: architecture, disk, clock of every node that has not failed.
+void provider_judge(struct fleet *f);
+
+struct provider_down_result {
+    size_t removed;              // nodes cleaned
+    uint64_t bytes;              // freed on them
+    size_t runs_here, runs_none; // of the runs recorded on this side: with results here, without
+    // Where the machines themselves were ended:
+    bool made_here;
+    size_t swept;         // things that no state knew
+    const char *verified; // what was seen to be gone, as a sentence
+    int64_t spent_mils;   // thousandths of a dollar; -1: not known
+};
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libssh2 reads and writes with: our buffers before the socket, or before the channel of a
+// jump host (ssh_impl.h says why).
+#include "remote/ssh_impl.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+// ---- the agent's socket: libssh2 uses the same two functions for it
+// ------------------------------
+
+static ssize_t agent_send(int fd, const void *p, size_t len) {
+    ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+    return n < 0 ? -errno : n;
+}
+
+static ssize_t agent_receive(int fd, void *p, size_t len) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    if (poll(&wait, 1, SSH_AGENT_ANSWER_MS_MAX) <= 0)
+        return -ETIMEDOUT;
+    ssize_t n = recv(fd, p, len, 0);
+    return n < 0 ? -errno : n;
+}
+
+// ---- bytes ------------------------------------------------------------------------------------
+
+// The number libssh2 knows the session's own stream by; over a jump host there is no socket.
+int ssh_bytes_fd(const struct ssh *s) {
+    return s->tunnel ? INT_MAX : s->fd;
+}
+
+static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int flags, void **ctx) {
+    struct ssh *s = *ctx;
+    (void)flags;
+    if (fd != ssh_bytes_fd(s))
+        return agent_send(fd, p, len);
+    if (s->state == SSH_DOWN)
+        return -EPIPE;
+    if (s->out_start == s->out_len)
+        s->out_start = s->out_len = 0;
+    if (s->out_start && s->out_len + len > s->out_room) {
+        memmove(s->out, s->out + s->out_start, s->out_len - s->out_start);
+        s->out_len -= s->out_start;
+        s->out_start = 0;
+    }
+    if (s->out_len + len > s->out_room) {
+        s->out_room = s->out_len + len + 2 * (size_t)SSH_OUT_BYTES_MAX;
+        s->out = heap_realloc(s->out, s->out_room);
+    }
+    memcpy(s->out + s->out_len, p, len);
+    s->out_len += len;
+    return (ssize_t)len;
+}
+
+// Bytes from the far end; 0 at the end, or -errno.
+static ssize_t receive(struct ssh *s, void *p, size_t len) {
+    ssize_t n;
+    if (s->far_end_closed)
+        return 0;
+    if (s->tunnel)
+        n = ssh_tunnel_read(s->tunnel, p, len);
+    else if ((n = recv(s->fd, p, len, 0)) < 0)
+        n = -errno;
+    if (n > 0) {
+        s->heard_ms = loop_now_ms(s->env->loop);
+    } else if (n == 0) {
+        s->far_end_closed = true;
+    } else if (n == -EINTR || n == -EWOULDBLOCK) {
+        n = -EAGAIN;
+    } else if (n != -EAGAIN) {
+        s->far_end_closed = true;
+        s->io_error = (int)-n;
+    }
+    return n;
+}
+
+static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, void **ctx) {
+    struct ssh *s = *ctx;
+    (void)flags;
+    if (fd != ssh_bytes_fd(s))
+        return agent_receive(fd, p, len);
+    if (s->state == SSH_DOWN)
+        return 0;
+    size_t left = s->in_len - s->in_start;
+    ssize_t n;
+    if (left == 0) {
+        n = receive(s, p, len);
+    } else {
+        n = (ssize_t)(len < left ? len : left);
+        memcpy(p, s->in + s->in_start, (size_t)n);
+        s->in_start += (size_t)n;
+    }
+    s->taken += n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+// libssh2 reads from the socket only on behalf of a channel. Without one, or with all of them
+// paused, the answers to keepalives and the end of the connection must be seen all the same.
+void ssh_bytes_take_idle(struct ssh *s) {
+    if (!s->in)
+        s->in = heap_alloc(SSH_IN_BYTES_MAX);
+    if (s->in_start == s->in_len)
+        s->in_start = s->in_len = 0;
+    if (s->in_len < SSH_IN_BYTES_MAX) {
+        ssize_t n = receive(s, s->in + s->in_len, SSH_IN_BYTES_MAX - s->in_len);
+        s->in_len += n > 0 ? (size_t)n : 0;
+    }
+}
+
+void ssh_bytes_flush(struct ssh *s) {
+    while (s->out_start < s->out_len && !s->io_error) {
+        const char *p = s->out + s->out_start;
+        size_t len = s->out_len - s->out_start;
+        ssize_t n;
+        if (s->tunnel)
+            n = ssh_tunnel_write(s->tunnel, p, len);
+        else if ((n = send(s->fd, p, len, MSG_NOSIGNAL)) < 0)
+            n = -errno;
+        if (n > 0)
+            s->out_start += (size_t)n;
+        else if (n == -EAGAIN || n == 0)
+            break;
+        else if (n != -EINTR)
+            s->io_error = (int)-n;
+    }
+    if (s->watch.loop)
+        watch_modify(&s->watch, (s->in_len < SSH_IN_BYTES_MAX ? LOOP_READ : 0) |
+                                    (s->out_start < s->out_len ? LOOP_WRITE : 0));
+}
+
+bool ssh_has_room(const struct ssh *s) {
+    return s->out_len - s->out_start < SSH_OUT_BYTES_MAX;
+}
+
+void ssh_bytes_attach(struct ssh *s) {
+#if LIBSSH2_VERSION_NUM >= 0x010b01
+    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_SEND,
+                                  (libssh2_cb_generic *)take_bytes);
+    libssh2_session_callback_set2(s->session, LIBSSH2_CALLBACK_RECV,
+                                  (libssh2_cb_generic *)give_bytes);
+#else
+    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_SEND, (void *)take_bytes);
+    libssh2_session_callback_set(s->session, LIBSSH2_CALLBACK_RECV, (void *)give_bytes);
+#endif
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/agent_restart.h"
+
+#include "base/log.h"
+#include "run/monitor.h"
+#include "run/results.h"
+
+#include <unistd.h>
+
+// Whether there is a run left to come back to.
+static bool is_wanted(const struct revive_node *x) {
+    const struct follow *f = x->revive->follow;
+    if (f->over_ms || f->leave || f->stopping)
+        return false;
+    for (size_t i = 0; i < f->count; i++)
+        if (&f->nodes[i] != x->node && !f->nodes[i].over && !f->nodes[i].reviving)
+            return true;
+    return false;
+}
+
+static bool is_there(const struct revive_node *x, struct err *e) {
+    if (x->agent.node->up && x->agent.node->ready)
+        return true;
+    err_set(e, ERR_NET, "the node is out of reach");
+    return false;
+}
+
+static void on_pause(struct timer *t);
+
+static bool try_later(struct revive_node *x) {
+    if (x->tries >= REVIVE_TRIES_MAX || !is_wanted(x))
+        return false;
+    timer_start(x->revive->follow->session->loop, &x->pause, (int64_t)REVIVE_PAUSE_MS << x->tries,
+                on_pause);
+    x->tries++;
+    return true;
+}
+
+static void failed(struct revive_node *x, const struct err *e) {
+    const char *name = x->node->node->info->name;
+    agent_start_close(&x->agent);
+    if (try_later(x)) {
+        log_warn("an agent could not be started again", "node=%s reason=\"%s\"", name, e->text);
+        return;
+    }
+    if (e->code)
+        log_error("an agent could not be started again", "node=%s reason=\"%s\"", name, e->text);
+    follow_stays_lost(x->node);
+}
+
+static void on_listening(struct agent_start *s) {
+    struct revive_node *x = container_of(s, struct revive_node, agent);
+    struct launch *l = x->revive->launch;
+    struct strbuf roster = {0};
+    struct err e = {0};
+    l->ports[s->node->index] = s->port;
+    launch_roster(l, x->revive->follow->fleet, &roster);
+    if (agent_start_roster(s, &roster, &e) < 0)
+        failed(x, &e);
+    strbuf_fini(&roster);
+}
+
+static void on_over(struct agent_start *s, const struct err *e) {
+    struct revive_node *x = container_of(s, struct revive_node, agent);
+    if (e->code) {
+        failed(x, e);
+        return;
+    }
+    agent_start_close(s);
+    follow_again(x->node);
+}
+
+// What was here of another machine's part is not this one's.
+static int begin_anew(struct revive_node *x, struct err *e) {
+    const struct follow *f = x->revive->follow;
+    unlink(collect_mark_path(f->session, f->run, x->node->node->info->name));
+    return mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
+}
+
+static void start_agent(struct revive_node *x) {
+    struct job_spec spec = x->revive->launch->spec;
+    struct err e = {0};
+    spec.agent_starts = x->tries;
+    if (spec.join_timeout_ms > REVIVE_JOIN_MS_MAX)
+        spec.join_timeout_ms = REVIVE_JOIN_MS_MAX;
+    if (!is_there(x, &e) || (x->is_new && begin_anew(x, &e) < 0) ||
+        agent_start_begin(&x->agent, &spec, x->is_new ? " --join" : " --again", &e) < 0)
+        failed(x, &e);
+}
+
+// ---- a node that has nothing of the run --------------------------------------------------------
+
+static void send_next(struct revive_node *x);
+
+static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
+                    const struct xfer_progress *p) {
+    struct revive_node *x = ctx;
+    (void)xfer;
+    x->xfer = NULL;
+    x->revive->launch->run.push_bytes += p->bytes_done;
+    if (e->code)
+        failed(x, e);
+    else
+        send_next(x);
+}
+
+// What launch_send sends, one after the other; then the agent can start.
+static void send_next(struct revive_node *x) {
+    static const struct xfer_events events = {.on_end = on_sent};
+    const struct launch *l = x->revive->launch;
+    const struct fleet_node *n = x->agent.node;
+    const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL};
+    struct xfer_push_spec spec = {
+        .program = n->facts.program, .root = n->facts.root, .dest = "", .mode = XFER_MERGE};
+    struct err e = {0};
+    while (!spec.manifest && x->sent < sizeof parts / sizeof parts[0]) {
+        const struct manifest *m = parts[x->sent++];
+        spec.manifest = m && m->count ? m : NULL;
+    }
+    if (!spec.manifest) {
+        start_agent(x);
+        return;
+    }
+    if (is_there(x, &e))
+        x->xfer = xfer_push(n->link, &spec, &events, x, &e);
+    if (!x->xfer)
+        failed(x, &e);
+}
+
+// ---- when ---------------------------------------------------------------------------------------
+
+static void on_pause(struct timer *t) {
+    struct revive_node *x = container_of(t, struct revive_node, pause);
+    const struct follow *f = x->revive->follow;
+    const char *name = x->node->node->info->name;
+    struct arena a = {0};
+    if (!is_wanted(x)) {
+        follow_stays_lost(x->node);
+        return;
+    }
+    screen_note(f->session->screen,
+                x->is_new ? "sending the run to %s (%d of %d)"
+                          : "starting the agent of %s again (%d of %d)",
+                name, x->tries, REVIVE_TRIES_MAX);
+    attend_note(f->session, f->run, "agent-started-again", "peer", name, "try",
+                arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
+                x->is_new ? "the node is there, and has nothing of the run"
+                          : "its agent vanished while its host was there",
+                NULL);
+    arena_fini(&a);
+    x->sent = 0;
+    if (x->is_new)
+        send_next(x);
+    else
+        start_agent(x);
+}
+
+static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
+    struct revive *r = ctx;
+    struct revive_node *x = &r->nodes[n->index];
+    if (x->pause.loop || x->xfer || x->agent.run) // it goes on already
+        return true;
+    if (is_new && !x->is_new) // it is another machine
+        x->tries = 0;
+    x->is_new = is_new;
+    return try_later(x);
+}
+
+void revive_init(struct revive *r, struct launch *l, struct follow *f) {
+    *r = (struct revive){.launch = l, .follow = f};
+    if (l->run.max_restarts == 0)
+        return;
+    r->nodes = arena_new(f->session->arena, struct revive_node, f->count);
+    for (size_t i = 0; i < f->count; i++) {
+        struct revive_node *x = &r->nodes[i];
+        x->revive = r;
+        x->node = &f->nodes[i];
+        x->agent = (struct agent_start){
+            .node = f->nodes[i].node, .on_listening = on_listening, .on_over = on_over};
+    }
+    f->revive = on_lost;
+    f->revive_ctx = r;
+}
+
+void revive_close(struct revive *r) {
+    for (size_t i = 0; r->nodes && i < r->follow->count; i++) {
+        timer_stop(&r->nodes[i].pause);
+        if (r->nodes[i].xfer)
+            xfer_cancel(r->nodes[i].xfer);
+        r->nodes[i].xfer = NULL;
+        agent_start_close(&r->nodes[i].agent);
+    }
+    r->nodes = NULL;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last lines of every rank's stdout and stderr, whatever number of them comes.
+//
+//     struct tail t;
+//     tail_open(&t, 10);
+//     tail_add(&t, node, &file, rank, line, len); // as often as lines come
+//     tail_give(&t, show, ctx);                   // node by node, rank by rank; empties it
+//     tail_close(&t);
+#ifndef RUN_LOG_TAIL_H
+#define RUN_LOG_TAIL_H
+
+#include "run/follow.h"
+
+enum {
+    TAIL_LINES_MAX = 1000 * 1000, // of one stream
+    TAIL_BYTES_MAX = 64 << 20,    // of all streams; beyond, older lines are dropped
+};
+
+struct tail_stream;
+
+struct tail {
+    size_t lines_max;
+    size_t bytes; // of all streams
+    struct tail_stream *streams, *last;
+    size_t stream_count;
+    bool cut; // lines were dropped because of TAIL_BYTES_MAX
+};
+
+typedef void tail_show(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                       int rank, const char *line, size_t len);
+
+void tail_open(struct tail *t, size_t lines_max);
+void tail_close(struct tail *t);
+void tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file, int rank,
+              const char *line, size_t len);
+void tail_give(struct tail *t, tail_show *show, void *ctx);
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Metrics from worker lines: a regular expression per name, its first group is the value.
+//
+//     metric_add(&set, "loss", "Loss ([0-9.]+)", e);
+//     metric_match(&set, line, len, on_value, ctx);     // once for each metric that matches
+//
+// Names and expressions: conf/metric_expression.h. Pure. Owned by the caller: metric_fini frees the
+// compiled expressions.
+#ifndef RUN_METRICS_H
+#define RUN_METRICS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "conf/metric_expression.h"
+
+#include <stdint.h>
+
+enum { METRIC_LINE_BYTES_MAX = 4096 }; // what is beyond this in a line is not looked at
+
+struct metric {
+    const char *name;
+    struct metric_expression expression;
+    double first, last, min, max;
+    uint64_t count;
+};
+
+struct metric_set {
+    struct metric metrics[METRIC_COUNT_MAX];
+    size_t count;
+};
+
+typedef void metric_cb(void *ctx, const struct metric *m, double value);
+
+// ERR_CONFIG names the metric and what is wrong with its expression. name is copied to the arena.
+int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
+               struct err *e);
+void metric_fini(struct metric_set *set);
+// One line without its newline. Updates the figures of each metric that matched, then calls cb.
+void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
+
+#endif

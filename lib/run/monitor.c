@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attending to a run: following it, signals, the end.
+#include "run/monitor.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/node_runs.h"
+#include "run/agent_restart.h"
+#include "run/monitor_view.h"
+#include "run/node_replace.h"
+#include "run/results.h"
+#include "run/run_summary.h"
+#include "sys/file.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { TRAINER_SUMMARY_BYTES_MAX = 4 << 20 };
+
+void attend_note(const struct session *s, const struct run *run, const char *kind, ...) {
+    struct strbuf text = {0};
+    struct json_out j;
+    struct err e = {0};
+    char stamp[CLOCK_ISO_BYTES];
+    int64_t now = clock_wall_ms();
+    va_list ap;
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    json_int(&j, "time_ms", now);
+    json_str(&j, "time", clock_iso(stamp, now));
+    json_str(&j, "node", "operator");
+    json_str(&j, "kind", kind);
+    va_start(ap, kind);
+    for (const char *name = va_arg(ap, const char *); name; name = va_arg(ap, const char *))
+        json_str(&j, name, va_arg(ap, const char *));
+    va_end(ap);
+    json_end(&j);
+    strbuf_addc(&text, '\n');
+    static const char *const files[] = {"operator.jsonl", "events.jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (file_append(run_path(&s->cluster, run, files[i]), text.data, text.len, &e) < 0)
+            log_warn("cannot note what happens", "reason=\"%s\"", e.text);
+    strbuf_fini(&text);
+}
+
+// ---- signals -----------------------------------------------------------------------------------
+
+struct attention {
+    struct follow follow;
+    struct attend_view view;
+    const struct attend_options *options;
+    struct revive revive;
+    struct replace replace;
+    struct timer leave; // fires when no second Ctrl-C came
+    bool asked_to_stop;
+    int64_t first_ms;
+};
+
+static void on_leave(struct timer *t) {
+    struct attention *a = container_of(t, struct attention, leave);
+    a->follow.leave = true;
+}
+
+static void ask_to_stop(struct attention *a, int signal) {
+    struct session *s = a->follow.session;
+    timer_stop(&a->leave);
+    if (a->asked_to_stop) { // asked before, and asked again: then at least go away
+        a->follow.leave = true;
+        return;
+    }
+    a->asked_to_stop = true;
+    a->view.muted = false;
+    screen_note(s->screen, "stopping the run on all nodes …");
+    attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal", NULL);
+    follow_stop_run(&a->follow, "a signal");
+}
+
+static void on_signal(void *ctx, int signal) {
+    struct attention *a = ctx;
+    struct session *s = a->follow.session;
+    int64_t now = clock_mono_ms();
+    if (signal == SIGWINCH)
+        return;
+    if (signal == SIGHUP || a->options->until_now) { // a look at a run does not end it
+        a->follow.leave = true;
+    } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
+        ask_to_stop(a, signal);
+    } else if (a->first_ms && now - a->first_ms <= ATTEND_SECOND_MS_MAX) {
+        ask_to_stop(a, signal);
+    } else {
+        a->first_ms = now;
+        a->view.muted = true;
+        screen_note(s->screen,
+                    "\ndetached; the run goes on (Ctrl-C again within 2 s stops it)\n"
+                    "  follow:  dtctl logs -f %s\n"
+                    "  stop:    dtctl stop %s",
+                    a->follow.run->id, a->follow.run->id);
+        timer_start(s->loop, &a->leave, ATTEND_SECOND_MS_MAX, on_leave);
+    }
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+// The trainer's figures, when they are of this run: its folder may hold an earlier one's.
+static struct json *read_trainer(const struct session *s, const struct run *run) {
+    char *text = NULL;
+    size_t len = 0;
+    struct err ignored = {0};
+    struct json *j = NULL;
+    const char *path = file_join(s->arena, run->output_dir, "summary.json");
+    if (!run->native ||
+        file_read(s->arena, path, TRAINER_SUMMARY_BYTES_MAX, &text, &len, &ignored) < 0 ||
+        json_parse(s->arena, text, len, &j, &ignored) < 0 || j->type != JSON_OBJECT ||
+        !str_eq(json_get_str(j, "run", ""), run->id))
+        return NULL;
+    return j;
+}
+
+static void emit_summary(const struct summary *sum, struct err *e) {
+    struct session *s = sum->follow->session;
+    struct strbuf text = {0};
+    summary_json(sum, &text);
+    const char *path = run_path(&s->cluster, sum->run, "summary.json");
+    if (file_write_atomic(path, text.data, text.len, 0600, e) < 0)
+        log_error(e->text, "%s", "");
+    if (s->screen->style == SCREEN_JSON) {
+        struct strbuf line = {0};
+        strbuf_adds(&line, "{\"event\":\"summary\",");
+        strbuf_add(&line, text.data + 1, text.len > 2 ? text.len - 2 : 0);
+        screen_json(s->screen, &line);
+        strbuf_fini(&line);
+    }
+    strbuf_clear(&text);
+    summary_failure(sum, &text);
+    summary_text(sum, &text);
+    screen_out(s->screen, "%s", strbuf_cstr(&text));
+    strbuf_fini(&text);
+}
+
+// Of several programs that follow, one brings the results, and the others wait for it.
+static int take_turn(struct attention *a, int *lock, struct err *e) {
+    struct session *s = a->follow.session;
+    struct run *run = a->follow.run, now;
+    const char *path = run_path(&s->cluster, run, ".finish");
+    bool told = false;
+    while (file_lock(path, "bringing the results", 0, lock, e) < 0) {
+        if (e->code != ERR_BUSY)
+            return -1;
+        if (!told)
+            screen_note(s->screen, "another dtctl brings the results of this run; waiting for it");
+        told = true;
+        err_clear(e);
+        if (session_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
+            return -1;
+    }
+    if (run_load(&s->cluster, run->id, &now, e) < 0)
+        return -1;
+    if (now.fetched && !a->options->again)
+        *run = now;
+    return 0;
+}
+
+static bool all_gone(const struct follow *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->nodes[i].no_status || f->nodes[i].err.code != ERR_NOT_FOUND)
+            return false;
+    return true;
+}
+
+// A node that answers and does not know the run has lost its part, unless that came home before.
+static const bool *find_gone(struct attention *a) {
+    struct follow *f = &a->follow;
+    struct session *s = f->session;
+    bool *gone = arena_new(s->arena, bool, f->count + 1);
+    struct err why = {0};
+    for (size_t i = 0; i < f->count; i++) {
+        struct follow_node *n = &f->nodes[i];
+        struct fleet_node *node = n->node;
+        bool answers = node->ready || node->absent;
+        if (n->no_status && n->err.code == ERR_NOT_FOUND && answers &&
+            !file_exists(collect_mark_path(s, f->run, node->info->name))) {
+            gone[i] = true;
+            err_set(&why, ERR_NO_STATUS, "it %s, and its part of the results is lost",
+                    node->absent ? "is no longer in the cluster"
+                                 : "does not have the run any more");
+            fleet_fail(node, &why);
+        } else if (!node->up) {
+            err_set(&why, ERR_NO_STATUS, "it cannot be reached");
+            fleet_fail(node, &why);
+        }
+    }
+    return gone;
+}
+
+// Everything that is done once when a run is over; a run whose results are here already is left.
+static int finish(struct attention *a, struct err *e) {
+    struct follow *f = &a->follow;
+    struct session *s = f->session;
+    struct run *run = f->run;
+    struct collect_result got = {0};
+    auto_close int lock = -1;
+    session_listen(s, NULL, NULL);
+    if (take_turn(a, &lock, e) < 0)
+        return -1;
+    int64_t began = clock_mono_ms();
+    bool fetch = !run->fetched;
+    run->bring_work |= a->options->work;
+    run->work_only = a->options->work_only;
+    // What was known of the end stays known when no node knows it any more.
+    if (!run_is_over(run) || !all_gone(f))
+        run->state = follow_state(f, &run->exit_status);
+    if (!run->train_ms && f->story.all_started_ms)
+        run->train_ms = attend_view_ended_ms(f) - f->story.all_started_ms;
+    if (run_save(&s->cluster, run, e) < 0)
+        return -1;
+    if (fetch) {
+        f->fleet->on_lost = NULL; // from here on a node that is lost has failed
+        f->fleet->on_back = NULL;
+        if (collect_results(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
+            return err_wrap(e, "the run is over (%s); fetching its results", run->state);
+        if (!got.complete || run->lost_count) // else what cannot be reached is not missed
+            fleet_report(f->fleet);
+        run->fetched = got.complete || run->work_only;
+        run->fetch_bytes += got.totals.bytes;
+        run->fetch_ms += clock_mono_ms() - began;
+        attend_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",
+                    NULL);
+    }
+    if (follow_name_logs(f, e) < 0 || summary_merge_events(f, e) < 0 ||
+        run_save(&s->cluster, run, e) < 0)
+        return -1;
+    if (fetch && run->fetched && !run->work_left)
+        node_runs_mark_fetched(f->fleet, run->id);
+    struct summary sum = {s, run, f, fetch ? &got : NULL, read_trainer(s, run), s->arena};
+    emit_summary(&sum, e);
+    return e->code ? -1 : 0;
+}
+
+static int judge(const struct attention *a) {
+    const struct follow *f = &a->follow;
+    const struct run *run = f->run;
+    const struct story_failure *root = story_root(&f->story);
+    bool finished = strcmp(run->state, "finished") == 0;
+    if (a->options->exit_code && root && !finished)
+        return root->status ? root->status : 1;
+    if (strcmp(run->state, "lost") == 0)
+        return err_status(ERR_NO_STATUS);
+    if (!finished)
+        return err_status(ERR_FAILED);
+    if (!run->fetched)
+        return err_status(ERR_SOME_FAILED);
+    return run->lost_count ? err_status(ERR_NO_STATUS) : 0;
+}
+
+// A dtctl that was killed before it had started the agents leaves a record and nothing else.
+static int check_started(struct attention *a, struct err *e) {
+    struct follow *f = &a->follow;
+    struct run *run = f->run;
+    if (!all_gone(f) || !str_eq(run->state, "made")) // one that was there is lost
+        return 0;
+    run->state = "failed";
+    run->exit_status = err_status(ERR_FAILED);
+    run->fetched = true; // there is nothing to fetch
+    if (run_save(&f->session->cluster, run, e) < 0)
+        return -1;
+    return err_set(e, ERR_NOT_FOUND, "run '%s' was never started: no node knows it", run->id);
+}
+
+// A rank that no round had has no lines; silence would look as if it had printed nothing.
+static int check_rank(const struct story *t, const struct run *run, int rank, struct err *e) {
+    int highest = -1;
+    for (size_t i = 0; i < t->node_count; i++)
+        for (const struct story_attempt *a = t->nodes[i].attempts; a; a = a->next)
+            if (a->first_rank + a->rank_count - 1 > highest)
+                highest = a->first_rank + a->rank_count - 1;
+    return highest < 0 || rank <= highest
+               ? 0
+               : err_set(e, ERR_NOT_FOUND, "run '%s' has no rank %d: its highest is %d", run->id,
+                         rank, highest);
+}
+
+int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
+               int *exit_status, struct err *e) {
+    struct session *s = fleet->session;
+    struct attention *a = arena_new(s->arena, struct attention, 1);
+    a->options = o;
+    attend_view_init(&a->view, &a->follow, o);
+    int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
+    rescue_open(&a->view.rescue, &a->follow);
+    if (result == 0)
+        session_listen(s, on_signal, a);
+    if (result == 0 && o->replay)
+        attend_view_replay(&a->view);
+    a->follow.until_now = o->until_now;
+    a->follow.goes_on = o->goes_on;
+    if (result == 0 && o->launch)
+        revive_init(&a->revive, o->launch, &a->follow);
+    if (result == 0 && o->replace_nodes)
+        replace_init(&a->replace, &a->follow);
+    if (result == 0 && !o->offline)
+        result = follow_wait(&a->follow, e);
+    if (result == 0 && !o->offline)
+        result = check_started(a, e);
+    rescue_close(&a->view.rescue);
+    revive_close(&a->revive);
+    screen_erase(s->screen);
+    timer_stop(&a->leave);
+    attend_view_tail(&a->view);
+    *exit_status = 0;
+    if (result == 0 && o->offline) {
+        *exit_status = judge(a);
+    } else if (result == 0 && !follow_state(&a->follow, exit_status)[0]) {
+        *exit_status = 0; // still going: that was a look at it
+        result = follow_name_logs(&a->follow, e);
+    } else if (result == 0) {
+        result = finish(a, e);
+        *exit_status = judge(a);
+    } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {
+        struct err ignored = {0};
+        follow_name_logs(&a->follow, &ignored);
+        attend_note(s, run, "left", NULL);
+        err_clear(e);
+        result = 0; // leaving is not a failure
+        if (o->until_now)
+            result = err_set(e, ERR_INTERRUPTED, "stopped by %s before all of run '%s' was here",
+                             s->last_signal == SIGINT ? "Ctrl-C" : "a signal", run->id);
+    }
+    if (result == 0 && (o->offline || o->until_now))
+        result = check_rank(&a->follow.story, run, o->only_rank, e);
+    replace_close(&a->replace);
+    attend_view_close(&a->view);
+    follow_close(&a->follow);
+    session_listen(s, NULL, NULL);
+    return result;
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people see while a run goes on.
+#include "run/monitor_view.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
+    *v = (struct attend_view){.follow = f, .options = o};
+    tail_open(&v->tail, o->tail_lines);
+}
+
+void attend_view_close(struct attend_view *v) {
+    tail_close(&v->tail);
+}
+
+int64_t attend_view_ended_ms(const struct follow *f) {
+    int64_t last = 0;
+    for (size_t i = 0; i < f->story.node_count; i++)
+        if (f->story.nodes[i].ended_ms > last)
+            last = f->story.nodes[i].ended_ms;
+    return last ? last : clock_wall_ms();
+}
+
+// ---- worker lines ------------------------------------------------------------------------------
+
+static void rank_json(struct json_out *j, int rank) {
+    if (rank < 0)
+        json_null(j, "rank");
+    else
+        json_int(j, "rank", rank);
+}
+
+static void line_json(struct attend_view *v, const struct follow_node *n, int rank,
+                      const struct follow_file *file, const char *event, const char *line,
+                      size_t len) {
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, event);
+    json_str(&j, "node", n->node->info->name);
+    rank_json(&j, rank);
+    json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
+    json_strn(&j, "text", line, len);
+    screen_event_end(v->follow->session->screen, &text, &j);
+}
+
+static bool is_shown(const struct attend_view *v, const struct follow_node *n, int rank) {
+    const struct attend_options *o = v->options;
+    return !o->quiet_lines && !v->muted &&
+           (!o->only_node || strcmp(o->only_node, n->node->info->name) == 0) &&
+           (o->only_rank < 0 || o->only_rank == rank);
+}
+
+// "[node:rank] ". One rank alone needs no label, and of the trainer's only rank 0 speaks.
+static void make_label(const struct attend_view *v, const struct follow_node *n,
+                       const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
+    const struct follow *f = v->follow;
+    label[0] = '\0';
+    if ((f->story.world_size != 1 || f->count > 1) && v->options->only_rank < 0 &&
+        !(f->run->native && rank == 0))
+        snprintf(label, VIEW_LABEL_BYTES_MAX, rank < 0 ? "[%s:local%d] " : "[%s:%d] ",
+                 n->node->info->name, rank < 0 ? file->local_rank : rank);
+}
+
+// The trainer's lines are made of columns with tabs between them; the log has them whole.
+static void fitting_words(struct screen *screen, const char *line, size_t len) {
+    struct strbuf text = {0};
+    for (size_t i = 0; i < len; i++)
+        strbuf_add(&text, line[i] == '\t' ? "  " : &line[i], line[i] == '\t' ? 2 : 1);
+    screen_fit(&text, screen_columns(screen));
+    screen_words(screen, "", strbuf_cstr(&text), text.len, false);
+    strbuf_fini(&text);
+}
+
+static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
+                      const struct follow_file *file) {
+    return b->node == n && b->file.kind == file->kind && b->file.attempt == file->attempt &&
+           b->file.local_rank == file->local_rank;
+}
+
+static void show_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len) {
+    struct attend_view *v = ctx;
+    struct screen *screen = v->follow->session->screen;
+    char label[VIEW_LABEL_BYTES_MAX];
+    make_label(v, n, file, rank, label);
+    if (screen->style == SCREEN_JSON)
+        line_json(v, n, rank, file, "line", line, len);
+    else if (v->follow->run->native && !label[0] && screen->style == SCREEN_TERMINAL)
+        fitting_words(screen, line, len);
+    else
+        screen_words(screen, label, line, len,
+                     file->kind == FOLLOW_STDERR && screen->style == SCREEN_PLAIN);
+}
+
+static void on_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                    int rank, const char *line, size_t len) {
+    struct attend_view *v = ctx;
+    if (is_bar_of(&v->bar, n, file))
+        v->bar.node = NULL;
+    if (is_shown(v, n, rank) && v->options->tail)
+        tail_add(&v->tail, n, file, rank, line, len);
+    else if (is_shown(v, n, rank))
+        show_line(v, n, file, rank, line, len);
+}
+
+void attend_view_tail(struct attend_view *v) {
+    tail_give(&v->tail, show_line, v);
+}
+
+// Only kept here, however many come; on_tick shows the newest one.
+static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                      int rank, const char *line, size_t len) {
+    struct attend_view *v = ctx;
+    struct view_bar *b = &v->bar;
+    int64_t now = clock_mono_ms();
+    if (!is_shown(v, n, rank) || (b->node && b->rank < rank && now - b->at_ms < VIEW_BAR_STALE_MS))
+        return;
+    if (!b->node)
+        b->told_ms = now;
+    b->node = n;
+    b->file = *file;
+    b->rank = rank;
+    b->len = len < sizeof b->text ? len : sizeof b->text;
+    b->at_ms = now;
+    memcpy(b->text, line, b->len);
+}
+
+static void tell_bar(struct attend_view *v, int64_t now) {
+    struct view_bar *b = &v->bar;
+    struct screen *screen = v->follow->session->screen;
+    char label[VIEW_LABEL_BYTES_MAX];
+    if (!b->node || b->at_ms <= b->told_ms || now - b->told_ms < VIEW_BAR_PLAIN_MS)
+        return;
+    b->told_ms = now;
+    make_label(v, b->node, &b->file, b->rank, label);
+    if (screen->style == SCREEN_JSON)
+        line_json(v, b->node, b->rank, &b->file, "update", b->text, b->len);
+    else
+        screen_words(screen, label, b->text, b->len, b->file.kind == FOLLOW_STDERR);
+}
+
+static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
+    const struct follow_node *n = ctx;
+    int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
+    if (f->part != MIRROR_LINE)
+        return;
+    on_line(n->follow->ctx, n, &f->file, rank, line, len);
+}
+
+void attend_view_replay(struct attend_view *v) {
+    static const enum follow_file_kind kinds[] = {FOLLOW_STDOUT, FOLLOW_STDERR};
+    for (size_t i = 0; i < v->follow->count; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            struct err e = {0};
+            struct follow_node *n = &v->follow->nodes[i];
+            if (mirror_replay(&n->mirror, kinds[k], show_kept, n, &e) < 0)
+                log_warn("an earlier log cannot be shown", "reason=\"%s\"", e.text);
+        }
+}
+
+// ---- events ------------------------------------------------------------------------------------
+
+static void remark_round(struct attend_view *v, const struct json *j) {
+    // Every node says it; one of them is enough.
+    struct screen *screen = v->follow->session->screen;
+    if (json_get_int(j, "group_rank", 0) != 0)
+        return;
+    const struct story *s = &v->follow->story;
+    screen_note(screen, "round %lld: %d rank%s on %d node%s%s%s",
+                (long long)json_get_int(j, "round", 0), s->world_size,
+                s->world_size == 1 ? "" : "s", s->nodes_in_round, s->nodes_in_round == 1 ? "" : "s",
+                json_get_int(j, "round", 0) ? "; reason: " : "",
+                json_get_int(j, "round", 0) ? json_get_str(j, "reason", "") : "");
+}
+
+static void remark_waiting(struct attend_view *v, const struct json *j) {
+    (void)j;
+    if (v->follow->story.waiting)
+        screen_note(v->follow->session->screen, "waiting for %s", v->follow->story.waiting);
+}
+
+static void remark_restart(struct attend_view *v, const struct json *j) {
+    screen_note(v->follow->session->screen, "starting again (%lld of %lld restarts): %s",
+                (long long)json_get_int(j, "restarts", 0),
+                (long long)json_get_int(j, "max_restarts", 0), json_get_str(j, "reason", ""));
+}
+
+static void remark_failure(struct attend_view *v, const struct json *j) {
+    const char *signal = json_get_str(j, "signal", NULL);
+    char status[32];
+    snprintf(status, sizeof status, "exit status %lld", (long long)json_get_int(j, "status", 1));
+    screen_note(v->follow->session->screen, "rank %lld on %s failed: %s",
+                (long long)json_get_int(j, "rank", -1), json_get_str(j, "peer", "?"),
+                signal ? signal : status);
+}
+
+// Every node says this, too.
+static void remark_notice(struct attend_view *v, const struct json *j) {
+    const char *peer = json_get_str(j, "peer", "?"), *signal = json_get_str(j, "signal", NULL);
+    int64_t left_ms = json_get_int(j, "left_ms", -1);
+    char left[STR_HUMAN_BYTES_MAX];
+    if (strcmp(peer, json_get_str(j, "node", "")) != 0)
+        return;
+    screen_note(v->follow->session->screen, "node %s ends %s%s (%s)%s%s", peer,
+                left_ms < 0 ? "soon, maybe" : "in ", left_ms < 0 ? "" : str_human_ms(left, left_ms),
+                json_get_str(j, "reason", "?"), signal ? "; every rank has got " : "",
+                signal ? signal : "");
+}
+
+static void remark_lost(struct attend_view *v, const struct json *j) {
+    screen_note(v->follow->session->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
+                json_get_str(j, "reason", "it was silent"));
+}
+
+static void remark_leader(struct attend_view *v, const struct json *j) {
+    screen_note(v->follow->session->screen, "node %s coordinates now",
+                json_get_str(j, "peer", "?"));
+}
+
+static const struct {
+    const char *kind;
+    void (*remark)(struct attend_view *v, const struct json *j);
+} REMARKS[] = {
+    {"round", remark_round},     {"waiting", remark_waiting}, {"restart", remark_restart},
+    {"failure", remark_failure}, {"node-lost", remark_lost},  {"coordinator", remark_leader},
+    {"notice", remark_notice},
+};
+
+static void on_event(void *ctx, const struct follow_node *n, const char *kind,
+                     const struct json *event) {
+    struct attend_view *v = ctx;
+    struct screen *screen = v->follow->session->screen;
+    if (screen->style == SCREEN_JSON) {
+        struct strbuf text = {0};
+        struct json_out j;
+        screen_event(&text, &j, kind);
+        json_str(&j, "node", n->node->info->name);
+        for (const char *const *name = (const char *const[]){"round", "rank", "world_size",
+                                                             "restarts", "status", "left_ms", NULL};
+             *name; name++)
+            if (json_get(event, *name))
+                json_int(&j, *name, json_get_int(event, *name, 0));
+        for (const char *const *name = (const char *const[]){"peer", "signal", "reason", NULL};
+             *name; name++)
+            if (json_get(event, *name))
+                json_str(&j, *name, json_get_str(event, *name, NULL));
+        screen_event_end(screen, &text, &j);
+        return;
+    }
+    for (size_t i = 0; i < sizeof REMARKS / sizeof REMARKS[0]; i++)
+        if (strcmp(REMARKS[i].kind, kind) == 0)
+            REMARKS[i].remark(v, event);
+}
+
+// ---- figures and the live line -----------------------------------------------------------------
+
+static void set_figure(struct attend_view *v, const char *name, double value) {
+    size_t i = 0;
+    while (i < v->figure_count && strncmp(v->figures[i].name, name, VIEW_NAME_BYTES_MAX - 1) != 0)
+        i++;
+    if (i == VIEW_FIGURES_MAX)
+        return;
+    if (i == v->figure_count)
+        snprintf(v->figures[v->figure_count++].name, VIEW_NAME_BYTES_MAX, "%s", name);
+    v->figures[i].value = value;
+}
+
+static void on_metric(void *ctx, const struct follow_node *n, int rank, const char *name,
+                      double value) {
+    struct attend_view *v = ctx;
+    struct screen *screen = v->follow->session->screen;
+    set_figure(v, name, value);
+    if (screen->style != SCREEN_JSON)
+        return;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_event(&text, &j, "metric");
+    json_str(&j, "node", n->node->info->name);
+    rank_json(&j, rank);
+    json_str(&j, "name", name);
+    json_num(&j, "value", value);
+    screen_event_end(screen, &text, &j);
+}
+
+static void set_training(struct attend_view *v, const struct json *record) {
+    struct view_training *t = &v->training;
+    double batch = json_get_num(record, "batch", 0), batches = json_get_num(record, "batches", 0);
+    int64_t epoch = json_get_int(record, "epoch", 0), epochs = json_get_int(record, "epochs", 0);
+    if (!(batch >= 0 && batches >= 1 && batch <= batches) || epoch < 0 || epoch >= epochs)
+        return;
+    t->done = ((double)epoch + batch / batches) / (double)epochs;
+    if (!t->known && !v->follow->replaying) {
+        t->first_done = t->done;
+        t->first_ms = clock_mono_ms();
+    }
+    t->known = !v->follow->replaying;
+    t->epoch = epoch;
+    t->epochs = epochs;
+    t->loss = json_get_num(record, "loss", 0);
+    t->top1 = json_get_num(record, "acc1", 0);
+    t->images_per_s = json_get_num(record, "images_per_s", 0);
+}
+
+static void on_native(void *ctx, const struct json *record) {
+    static const char *const shown[] = {"epoch", "step", "loss", "acc1", "images_per_s", NULL};
+    struct attend_view *v = ctx;
+    set_training(v, record);
+    for (size_t i = 0; shown[i]; i++) {
+        const struct json *value = json_get(record, shown[i]);
+        if (value && (value->type == JSON_INT || value->type == JSON_NUM))
+            set_figure(v, shown[i], value->number);
+    }
+}
+
+// epoch 2/10 [#####           ]  31 %  loss 1.234  acc 56.1 %  4321 images/s  2:03 left
+static void add_training(const struct view_training *t, int64_t now, struct strbuf *line) {
+    static const char full[] = "################", none[] = "                ";
+    char left[STR_HUMAN_BYTES_MAX];
+    int cells = (int)(t->done * (sizeof full - 1));
+    strbuf_addf(line, "epoch %lld/%lld [%.*s%s] %3d %%  loss %.4g  acc %.1f %%  %.0f images/s",
+                (long long)t->epoch + 1, (long long)t->epochs, cells, full, none + cells,
+                (int)(t->done * 100), t->loss, t->top1, t->images_per_s);
+    double left_ms = (1 - t->done) * (double)(now - t->first_ms) / (t->done - t->first_done);
+    if (t->done > t->first_done && left_ms < (double)VIEW_LEFT_MS_MAX)
+        strbuf_addf(line, "  %s left", str_human_ms(left, (int64_t)left_ms));
+}
+
+static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
+    struct attend_view *v = ctx;
+    screen_note(v->follow->session->screen, "lost sight of %s; the run goes on, trying again (%s)",
+                n->node->info->name, e->text);
+}
+
+static void on_back(void *ctx, const struct follow_node *n) {
+    struct attend_view *v = ctx;
+    screen_note(v->follow->session->screen, "%s is in sight again", n->node->info->name);
+}
+
+static void on_over(void *ctx, const struct follow_node *n) {
+    struct attend_view *v = ctx;
+    rescue_node(&v->rescue, n);
+}
+
+static void add_run(const struct attend_view *v, struct strbuf *line) {
+    const struct follow *f = v->follow;
+    char age[STR_HUMAN_BYTES_MAX];
+    int started = 0, ended = 0;
+    story_count(&f->story, &started, &ended);
+    strbuf_addf(line, "%s  %s  ", f->run->id,
+                str_human_ms(age, clock_wall_ms() - f->run->created_ms));
+    if (f->story.round < 0)
+        strbuf_adds(line, f->story.waiting ? "waiting for nodes" : "starting");
+    else
+        strbuf_addf(line, "%d of %d rank%s running", started - ended, f->story.world_size,
+                    f->story.world_size == 1 ? "" : "s");
+    for (size_t i = 0; i < v->figure_count; i++)
+        strbuf_addf(line, "  %s %.4g", v->figures[i].name, v->figures[i].value);
+}
+
+static void add_row(struct strbuf *block, struct strbuf *line, int columns) {
+    screen_fit(line, columns - 1);
+    strbuf_add(block, strbuf_cstr(line), line->len);
+    strbuf_addc(block, '\n');
+    strbuf_clear(line);
+}
+
+static void draw(struct attend_view *v, int64_t now) {
+    struct follow *f = v->follow;
+    struct screen *screen = f->session->screen;
+    struct strbuf line = {0}, block = {0};
+    char label[VIEW_LABEL_BYTES_MAX];
+    size_t out = 0;
+    for (size_t i = 0; i < f->count; i++)
+        out += f->nodes[i].lost_ms != 0;
+    if (v->bar.node) {
+        make_label(v, v->bar.node, &v->bar.file, v->bar.rank, label);
+        strbuf_adds(&line, label);
+        screen_foreign(&line, v->bar.text, v->bar.len);
+        add_row(&block, &line, screen_columns(screen));
+    }
+    if (v->training.known)
+        add_training(&v->training, now, &line);
+    else
+        add_run(v, &line);
+    if (out)
+        strbuf_addf(&line, "  %zu node%s out of sight", out, out == 1 ? "" : "s");
+    add_row(&block, &line, screen_columns(screen));
+    screen_live(screen, strbuf_cstr(&block));
+    strbuf_fini(&block);
+    strbuf_fini(&line);
+}
+
+static void on_tick(void *ctx) {
+    struct attend_view *v = ctx;
+    struct follow *f = v->follow;
+    struct screen *screen = f->session->screen;
+    int64_t now = clock_mono_ms();
+    if (screen->broken && v->options->reader)
+        f->leave = true; // `dtctl logs -f | head`: nobody reads any more
+    if (v->muted)
+        return;
+    if (screen->style != SCREEN_TERMINAL) {
+        tell_bar(v, now);
+    } else if (now - v->drawn_ms >= VIEW_DRAW_MS) {
+        v->drawn_ms = now;
+        draw(v, now);
+    }
+}
+
+const struct follow_view attend_view = {
+    .on_line = on_line,
+    .on_update = on_update,
+    .on_event = on_event,
+    .on_metric = on_metric,
+    .on_native = on_native,
+    .on_lost = on_lost,
+    .on_back = on_back,
+    .on_over = on_over,
+    .on_tick = on_tick,
+};

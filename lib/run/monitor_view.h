@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people see while a run goes on: worker lines with their rank, remarks about events, and a
+// live line with the run's age and newest figures.
+#ifndef RUN_MONITOR_VIEW_H
+#define RUN_MONITOR_VIEW_H
+
+#include "run/follow.h"
+#include "run/log_tail.h"
+#include "run/monitor.h"
+#include "run/rescue.h"
+
+enum {
+    VIEW_FIGURES_MAX = 8,
+    VIEW_NAME_BYTES_MAX = 24,
+    VIEW_LABEL_BYTES_MAX = 320,
+    VIEW_DRAW_MS = 250,
+    VIEW_BAR_BYTES_MAX = 512,
+    VIEW_BAR_STALE_MS = 5000,      // then that of another rank takes its place
+    VIEW_LEFT_MS_MAX = 1000000000, // beyond, nothing is said
+    VIEW_BAR_PLAIN_MS = 10000,     // between two states of it where lines cannot be drawn anew
+};
+
+// The newest state of a progress bar that a rank draws: one of all ranks', the lowest one's.
+struct view_bar {
+    const struct follow_node *node; // NULL: none
+    struct follow_file file;
+    int rank;
+    char text[VIEW_BAR_BYTES_MAX];
+    size_t len;
+    int64_t at_ms, told_ms;
+};
+
+// How far the native trainer is, from its newest record.
+struct view_training {
+    bool known;
+    int64_t epoch, epochs;
+    double done, first_done; // of all epochs, now and when it was first heard of
+    int64_t first_ms;
+    double loss, top1, images_per_s;
+};
+
+struct attend_view {
+    struct follow *follow;
+    const struct attend_options *options;
+    struct {
+        char name[VIEW_NAME_BYTES_MAX];
+        double value;
+    } figures[VIEW_FIGURES_MAX]; // newest value of each metric
+    size_t figure_count;
+    struct view_bar bar;
+    struct view_training training;
+    int64_t drawn_ms;
+    struct rescue rescue;
+    struct tail tail;
+    bool muted; // somebody is leaving: what comes is kept, and not shown
+};
+
+void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
+// Shows the lines that are on this side already.
+void attend_view_replay(struct attend_view *v);
+// Shows the lines that were held back, with options->tail.
+void attend_view_tail(struct attend_view *v);
+void attend_view_close(struct attend_view *v);
+// When the last agent said that the run was over (wall clock), or now.
+int64_t attend_view_ended_ms(const struct follow *f);
+
+extern const struct follow_view attend_view; // its context is a struct attend_view
+
+#endif

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bringing the results of a run to this side.
+#include "run/results.h"
+
+#include "base/log.h"
+#include "content/tree_merge.h"
+#include "run/results_owner.h"
+#include "run/run_start.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+struct collect {
+    const struct run *run;
+    const size_t *order;
+    const struct story *story;
+    const bool *gone;
+    struct collect_result *result;
+};
+
+// Where a node's part arrives.
+static const char *part_path(struct session *s, const struct run *run, const char *node) {
+    return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
+}
+
+const char *collect_mark_path(struct session *s, const struct run *run, const char *node) {
+    return file_join(s->arena, run_path(&s->cluster, run, "left"), node);
+}
+
+struct xfer *collect_start(struct fleet_node *n, const struct run *run,
+                           const struct xfer_events *events, void *ctx, struct err *e) {
+    struct session *s = n->fleet->session;
+    static const char *const folders[] = {"gathered/", "output/", "model", "state"};
+    const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
+    size_t first = run->bring_work ? 0 : 1, end = run->work_only ? 1 : 4, count = 0;
+    for (size_t i = first; i < end; i++)
+        paths[count++] = run_node_dir(s->arena, run->id, folders[i]);
+    struct xfer_fetch_spec spec = {
+        .program = n->facts.program,
+        .root = n->facts.root,
+        .paths = paths,
+        .dest = part_path(s, run, n->info->name),
+        .hash_cache_path = file_join(s->arena, s->cluster.dir, "hashes"),
+        .missing_ok = true,
+    };
+    return xfer_fetch(n->link, &spec, events, ctx, e);
+}
+
+static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
+                          struct err *e) {
+    const struct collect *c = ctx;
+    return collect_start(n, c->run, events, n, e);
+}
+
+// ---- one folder of several ----------------------------------------------------------------------
+
+struct parts {
+    const char **folders, **names; // that have something, NULL-terminated
+    size_t count;
+};
+
+// A run whose results go on in the folder of the one that it resumed takes its place there: the
+// trainer's files are one set, and one set is of one run.
+static int take_over(struct session *s, const struct run *run, struct err *e) {
+    static const char *const set[] = {"model", "state", "summary.json", "metrics.jsonl"};
+    for (size_t i = 0; run->native && i < sizeof set / sizeof set[0]; i++)
+        if (file_remove_tree(file_join(s->arena, run->output_dir, set[i]), e) < 0)
+            return -1;
+    return 0;
+}
+
+// Nobody else's folder: whoever came first keeps it, and this run gets one of its own in it.
+static int claim(struct session *s, struct run *run, struct err *e) {
+    const char *owner = owner_of(s->arena, run->output_dir);
+    if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
+        return -1;
+    if (owner[0] && !str_eq(owner, run->id) && !str_eq(owner, run->resumes)) {
+        screen_note(s->screen, "'%s' holds the results of run %s by now; those of %s go to %s/%s",
+                    run->output_dir, owner, run->id, run->output_dir, run->id);
+        run->output_dir = file_join(s->arena, run->output_dir, run->id);
+    }
+    return owner_set(run->output_dir, run->id, e);
+}
+
+// The trainer's files: the last one put in counts.
+static int overlay(struct run *run, const struct parts *p, struct err *e) {
+    for (size_t i = p->count; i-- > 0;) {
+        const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
+        if (tree_merge(run->output_dir, folder, name, e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int move_folder(const char *from, const char *to, const char *node, struct err *e) {
+    const char *const folder[] = {from, NULL}, *const name[] = {node, NULL};
+    return tree_merge(to, folder, name, e);
+}
+
+// state/NODE, always, so that it can go back to its node.
+static int move_states(struct session *s, struct run *run, const struct parts *p, struct err *e) {
+    struct arena *a = s->arena;
+    for (size_t i = 0; i < p->count; i++) {
+        const char *from = file_join(a, p->folders[i], "state");
+        const char *to = file_join(a, file_join(a, run->output_dir, "state"), p->names[i]);
+        if (rmdir(from) == 0 || !file_exists(from)) // an empty one is no state
+            continue;
+        if (file_remove_tree(to, e) < 0 || move_folder(from, to, p->names[i], e) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int merge(struct session *s, struct run *run, const struct parts *p,
+                 struct collect_result *out, struct err *e) {
+    struct arena *a = s->arena;
+    if (move_states(s, run, p, e) < 0)
+        return -1;
+    if (!run->apart)
+        return layout_split(a, p->folders, p->names, p->count, run->output_dir, &out->layout, e) < 0
+                   ? -1
+                   : tree_merge(run->output_dir, p->folders, p->names, e);
+    for (size_t i = 0; i < p->count; i++)
+        if (move_folder(p->folders[i], file_join(a, run->output_dir, p->names[i]), p->names[i], e) <
+            0)
+            return -1;
+    return 0;
+}
+
+static int put_together(struct fleet *f, struct run *run, const struct collect *c, struct err *e) {
+    struct arena *a = f->session->arena;
+    struct parts p = {arena_new(a, const char *, f->count + 1),
+                      arena_new(a, const char *, f->count + 1), 0};
+    for (size_t k = 0; k < f->count; k++) {
+        size_t i = c->order[k];
+        const char *name = f->nodes[i].info->name, *from = part_path(f->session, run, name);
+        bool whole = !f->nodes[i].failed || file_exists(collect_mark_path(f->session, run, name));
+        if (!whole || !file_exists(from))
+            continue;
+        p.folders[p.count] = from;
+        p.names[p.count++] = name;
+    }
+    if (p.count == 0 && !c->result->complete)
+        return 0;
+    if (claim(f->session, run, e) < 0)
+        return -1;
+    int result = run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
+    // The record says "fetched" next, and with that the nodes' copies may go.
+    return result == 0 && p.count ? file_sync_disk(run->output_dir, e) : result;
+}
+
+// ---- fetching -----------------------------------------------------------------------------------
+
+// Nodes of the last round by rank, then the others.
+static const size_t *order_nodes(struct fleet *f, const struct story *story) {
+    size_t *order = arena_new(f->session->arena, size_t, f->count + 1), count = 0;
+    for (int last = 1; last >= 0; last--)
+        for (size_t i = 0; i < f->count; i++)
+            if ((story->nodes[i].round == story->round) == last)
+                order[count++] = i;
+    for (size_t k = 1; k < count; k++) // nearly always in order: ranks follow the nodes'
+        for (size_t j = k;
+             j > 0 && story->nodes[order[j]].round == story->round &&
+             story->nodes[order[j]].first_rank < story->nodes[order[j - 1]].first_rank;
+             j--) {
+            size_t moved = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = moved;
+        }
+    return order;
+}
+
+// Whether something of the end of the run may be on this node. One that the others went on without
+// was left behind by them; one of which nothing is known may be the one that the round still lacks.
+static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
+    const struct story *t = c->story;
+    int told = 0;
+    for (size_t k = 0; k < f->count; k++)
+        told += t->nodes[k].round == t->round;
+    if (t->nodes[i].round == t->round)
+        return true;
+    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || told < t->nodes_in_round);
+}
+
+static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
+    int result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
+    c->result->complete = true;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i))
+            c->result->complete = false;
+    return result;
+}
+
+// The first in order that can give it.
+static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
+    bool *complete = &c->result->complete;
+    int result = 0;
+    for (size_t k = 0; k < f->count && result == 0 && !*complete; k++) {
+        struct fleet_node *n = &f->nodes[c->order[k]];
+        if (n->failed || c->story->nodes[c->order[k]].round != c->story->round)
+            continue;
+        for (size_t i = 0; i < f->count; i++)
+            f->nodes[i].left_out = &f->nodes[i] != n ? "one node's copy is all there is" : NULL;
+        result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
+        *complete = result == 0 && !n->failed;
+    }
+    return result;
+}
+
+// Which nodes had something that nobody has any more. Of the trainer's files every node has all.
+static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
+    size_t given = 0, waiting = 0;
+    if (run->work_only) { // what is here already is not lost
+        c->result->complete = fleet_failures(f) == 0;
+        return;
+    }
+    run->lost = arena_new(f->session->arena, const char *, f->count + 1);
+    run->lost_count = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        given += !f->nodes[i].failed && !f->nodes[i].left_out;
+        waiting += f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i);
+        if (c->gone[i] && is_wanted(f, c, i))
+            run->lost[run->lost_count++] = f->nodes[i].info->name;
+    }
+    if (run->native && given)
+        run->lost_count = 0;
+    c->result->complete |= run->lost_count && !waiting;
+}
+
+int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
+                    struct collect_result *out, struct err *e) {
+    struct session *s = f->session;
+    const char *incoming = run_path(&s->cluster, run, "incoming");
+    struct collect c = {
+        .run = run,
+        .order = order_nodes(f, story),
+        .story = story,
+        .gone = gone,
+        .result = out,
+    };
+    *out = (struct collect_result){0};
+    if (!run->native && work_left_ask(f, run, &out->work_left, e) < 0)
+        return -1;
+    if (file_make_dirs(incoming, 0700, e) < 0)
+        return -1;
+    bool one_is_enough = run->native && str_eq(run->state, "finished");
+    int result = one_is_enough ? fetch_one(f, &c, e) : fetch_all(f, &c, e);
+    if (result == 0)
+        find_lost(f, run, &c);
+    if (result == 0)
+        result = put_together(f, run, &c, e);
+    // What had come of a lost node's part before is all that there is of it.
+    if (result == 0 && out->complete && run->lost_count == 0)
+        result = file_remove_tree(incoming, e);
+    if (result == 0 && out->complete)
+        result = file_remove_tree(run_path(&s->cluster, run, "left"), e);
+    run->work_left = run->bring_work && out->complete ? 0 : out->work_left.files;
+    return result;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose results a folder holds.
+#include "run/results_owner.h"
+
+#include "protocol/job_spec.h"
+#include "sys/file.h"
+
+#include <string.h>
+
+const char *owner_of(struct arena *a, const char *dir) {
+    struct err ignored = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (file_read(a, file_join(a, dir, OWNER_MARK), JOB_RUN_BYTES_MAX + 1, &text, &len, &ignored) <
+        0)
+        return "";
+    text[strcspn(text, "\n")] = 0;
+    return str_is_name(text, JOB_RUN_BYTES_MAX) ? text : "";
+}
+
+int owner_set(const char *dir, const char *run, struct err *e) {
+    struct arena a = {0};
+    const char *line = arena_printf(&a, "%s\n", run);
+    int result = file_make_dirs(dir, 0755, e);
+    if (result == 0)
+        result = file_write_atomic(file_join(&a, dir, OWNER_MARK), line, strlen(line), 0644, e);
+    arena_fini(&a);
+    return result;
+}

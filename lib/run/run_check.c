@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be said against a run before there is a cluster: nothing is made or started for a
+// command line that cannot work.
+#include "run/run_start.h"
+
+#include "sys/file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_remote(const char *source) {
+    return strstr(source, "://") || str_starts(source, "run:");
+}
+
+// " (is ':sharted' meant as …?)" for a mode that is none.
+static const char *guess_mode(struct arena *a, const char *source) {
+    static const char *const modes[] = {"replicated", "sharded", NULL};
+    const char *colon = strrchr(source, ':');
+    const char *near = colon ? cli_nearest(a, colon + 1, modes) : "";
+    return *near ? arena_printf(a, "; '%s' is no mode%s", colon, near) : "";
+}
+
+static int check_inputs(const struct session *s, struct err *e) {
+    const struct config *c = s->config;
+    for (size_t i = 0; i < c->inputs.count; i++) {
+        const struct config_input *in = config_input(c, i);
+        bool in_file = in->place.source != OPTION_DEFAULT; // flags and variables have one for all
+        const char *place =
+            option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
+        struct stat st;
+        if (is_remote(in->source))
+            return err_set(e, ERR_CONFIG,
+                           "%s: input '%s': '%s' is not available: only paths of this computer are",
+                           place, in->name, in->source);
+        if (stat(in->source, &st) < 0)
+            return err_set(e, ERR_CONFIG, "%s: input '%s': '%s': %s%s", place, in->name, in->source,
+                           strerror(errno), guess_mode(s->arena, in->source));
+        if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+            return err_set(e, ERR_CONFIG, "%s: input '%s': '%s' is neither a file nor a folder",
+                           place, in->name, in->source);
+        if (in->mode == CONFIG_SHARDED && !S_ISDIR(st.st_mode))
+            return err_set(e, ERR_CONFIG,
+                           "%s: input '%s': '%s' is one file; only a folder can be sharded", place,
+                           in->name, in->source);
+    }
+    return 0;
+}
+
+static int check_files(const struct session *s, struct err *e) {
+    const struct option_list *files = &s->config->job.files;
+    struct stat st;
+    for (size_t i = 0; i < files->count; i++)
+        if (stat(files->items[i], &st) < 0)
+            return err_errno(e, ERR_CONFIG, "--file '%s'", files->items[i]);
+    return 0;
+}
+
+static int check_resume(const struct session *s, struct err *e) {
+    const char *wish = s->config->train.resume, *id = NULL;
+    struct stat st;
+    if (!wish[0] || strcmp(wish, "auto") == 0 || strcmp(wish, "never") == 0 ||
+        (strchr(wish, '/') && stat(wish, &st) == 0))
+        return 0;
+    if (cluster_find_run(&s->cluster, wish, &id, e) == 0)
+        return 0;
+    e->code = ERR_CONFIG;
+    return err_wrap(e, "%s", config_where(s->config, "train.resume"));
+}
+
+int launch_check(const struct session *s, struct err *e) {
+    const struct config *c = s->config;
+    if (check_inputs(s, e) < 0 || check_files(s, e) < 0 || check_resume(s, e) < 0)
+        return -1;
+    if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
+        return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",
+                       config_where(c, "train.replace_nodes"));
+    return 0;
+}

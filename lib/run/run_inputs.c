@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run sends to its nodes: programs, the work folder, inputs, state of an earlier run.
+#include "run/run_start.h"
+
+#include "base/log.h"
+#include "conf/render.h"
+#include "fleet/claim.h"
+#include "fleet/hashing.h"
+#include "fleet/programs.h"
+#include "provider/cluster_backup.h"
+#include "sys/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIGEST_DIGITS = 16, WORK_FILES_MAX = 100000 };
+
+// ---- the work folder ---------------------------------------------------------------------------
+
+// Whether a word of the command is the relative path of a file here.
+static bool names_file_here(const char *word) {
+    struct stat st;
+    while (str_starts(word, "./"))
+        word += 2;
+    return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+// Without --file the current folder goes along when the command names a file in it, since a script
+// seldom comes alone. A folder that is too large is not sent by accident.
+static int add_current_folder(struct launch *l, const char *work, struct err *e) {
+    char size[STR_HUMAN_BYTES_MAX];
+    struct manifest_rules rules = {.ignore_default = true};
+    uint64_t before = l->common->bytes;
+    size_t files = l->common->files;
+    const char *named = NULL;
+    for (size_t i = 0; i < l->run.command_count && !named; i++)
+        named = names_file_here(l->run.command[i]) ? l->run.command[i] : NULL;
+    if (!named)
+        return 0;
+    if (manifest_add_path(l->common, ".", work, &rules, e) < 0)
+        return err_wrap(e, "the current folder");
+    uint64_t bytes = l->common->bytes - before;
+    files = l->common->files - files;
+    if (bytes > (uint64_t)LAUNCH_IMPLICIT_BYTES_MAX_MIB << 20 || files > WORK_FILES_MAX)
+        return err_set(e, ERR_LIMIT,
+                       "the command names '%s', so the current folder would be sent, and it has "
+                       "%zu files, %s; say what is needed with --file, or what is not in "
+                       ".dtctlignore",
+                       named, files, str_human_bytes(size, bytes));
+    l->work_is_implicit = true;
+    return 0;
+}
+
+static int add_work(struct launch *l, struct err *e) {
+    struct arena *a = l->session->arena;
+    const struct option_list *files = &l->session->config->job.files;
+    struct manifest_rules rules = {.ignore_default = true};
+    const char *work = run_node_dir(a, l->run.id, "work");
+    if (files->count == 0)
+        return l->native ? 0 : add_current_folder(l, work, e);
+    for (size_t i = 0; i < files->count; i++) {
+        struct stat st;
+        const char *path = files->items[i];
+        if (stat(path, &st) < 0)
+            return err_errno(e, ERR_NOT_FOUND, "--file '%s'", path);
+        // "DIR/" and "." give their content, "DIR" itself, as rsync does.
+        const char *base = file_base(path);
+        bool content =
+            S_ISDIR(st.st_mode) && (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
+        const char *to = content ? work : file_join(a, work, base);
+        if (manifest_add_path(l->common, path, to, &rules, e) < 0)
+            return err_wrap(e, "--file '%s'", path);
+    }
+    return 0;
+}
+
+// ---- inputs ------------------------------------------------------------------------------------
+
+void launch_deal(const struct manifest *m, size_t count, size_t *owner) {
+    // Largest first, then by path, so that the result depends on nothing but the list.
+    struct arena a = {0};
+    size_t *order = arena_new(&a, size_t, m->count + 1);
+    uint64_t *load = arena_new(&a, uint64_t, count + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < m->count; i++)
+        if (m->entries[i].kind != MANIFEST_FOLDER)
+            order[n++] = i;
+    for (size_t gap = n / 2; gap > 0; gap /= 2) { // Shell's sort: in place, no context needed
+        for (size_t i = gap; i < n; i++) {
+            size_t x = order[i], k = i;
+            while (k >= gap) {
+                const struct manifest_entry *p = &m->entries[order[k - gap]], *q = &m->entries[x];
+                if (p->size > q->size || (p->size == q->size && strcmp(p->path, q->path) <= 0))
+                    break;
+                order[k] = order[k - gap];
+                k -= gap;
+            }
+            order[k] = x;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t least = 0;
+        for (size_t k = 1; k < count; k++)
+            if (load[k] < load[least])
+                least = k;
+        owner[order[i]] = least;
+        // A file of no bytes is still a file to open.
+        load[least] += m->entries[order[i]].size + 1;
+    }
+    arena_fini(&a);
+}
+
+static int copy_entry(struct manifest *to, struct arena *a, const struct manifest_entry *entry,
+                      const char *below, struct err *e) {
+    struct manifest_entry copy = *entry;
+    copy.path = arena_printf(a, "%s/%s", below, entry->path);
+    return manifest_append(to, &copy, e);
+}
+
+void launch_make_shards(struct launch *l) {
+    if (l->shards)
+        return;
+    l->shards = arena_new(l->session->arena, struct manifest *, l->node_count + 1);
+    for (size_t n = 0; n < l->node_count; n++)
+        l->shards[n] = manifest_new();
+}
+
+// Sharded: every node gets the folders and its share of the files.
+static int deal_input(struct launch *l, struct launch_input *in, struct err *e) {
+    struct arena *a = l->session->arena;
+    size_t *owner = in->owner = arena_new(a, size_t, in->manifest->count + 1);
+    launch_make_shards(l);
+    launch_deal(in->manifest, l->node_count, owner);
+    for (size_t i = 0; i < in->manifest->count; i++)
+        for (size_t n = 0; n < l->node_count; n++) {
+            const struct manifest_entry *entry = &in->manifest->entries[i];
+            if ((entry->kind == MANIFEST_FOLDER || owner[i] == n) &&
+                copy_entry(l->shards[n], a, entry, in->path, e) < 0)
+                return -1;
+        }
+    return 0;
+}
+
+// The path on the nodes carries the hash of the content, so the next run finds it there.
+static int add_input(struct launch *l, const struct config_input *from, struct launch_input *in,
+                     struct err *e) {
+    struct arena *a = l->session->arena;
+    struct manifest_rules rules = {.ignore_default = true};
+    struct stat st;
+    unsigned char digest[HASH_BYTES];
+    char hex[HASH_HEX_BYTES];
+    *in = (struct launch_input){
+        .name = from->name, .source = from->source, .sharded = from->mode == CONFIG_SHARDED};
+    if (stat(from->source, &st) < 0)
+        return err_errno(e, ERR_NOT_FOUND, "'%s'", from->source);
+    bool folder = S_ISDIR(st.st_mode);
+    if (in->sharded && !folder)
+        return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded",
+                       from->source);
+    in->manifest = manifest_new();
+    const char *base = file_base(from->source);
+    if (manifest_add_path(in->manifest, from->source, folder ? "" : base, &rules, e) < 0 ||
+        hashing_run(l->session, in->manifest, e) < 0)
+        return -1;
+    if (in->sharded && in->manifest->files < l->node_count)
+        return err_set(e, ERR_CONFIG, "'%s' has %zu files, too few for %zu nodes", from->source,
+                       in->manifest->files, l->node_count);
+    manifest_digest(in->manifest, digest);
+    hash_hex(hex, digest);
+    in->path = in->sharded ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
+                                          l->node_count)
+                           : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
+    if (in->sharded)
+        return deal_input(l, in, e);
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
+            return -1;
+    if (!folder)
+        in->path = file_join(a, in->path, base);
+    return 0;
+}
+
+static int add_inputs(struct launch *l, struct err *e) {
+    struct arena *a = l->session->arena;
+    const struct config *c = l->session->config;
+    l->inputs = arena_new(a, struct launch_input, c->inputs.count + 1);
+    l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
+    for (size_t i = 0; i < c->inputs.count; i++) {
+        struct launch_input *in = &l->inputs[l->input_count++];
+        if (add_input(l, config_input(c, i), in, e) < 0)
+            return err_wrap(e, "input '%s'", config_input(c, i)->name);
+        l->spec.inputs[l->spec.input_count++] =
+            (struct job_input){in->name, in->path, in->sharded ? "sharded" : "replicated"};
+    }
+    return 0;
+}
+
+// ---- the trainer's own file ------------------------------------------------------------------
+
+static int add_trainer(struct launch *l, struct err *e) {
+    struct arena *a = l->session->arena;
+    struct strbuf text = {0};
+    if (programs_add_trainer(l->common, a, e) < 0)
+        return -1;
+    render_toml(&text, &l->session->config->set, &options_train);
+    const char *path = run_node_dir(a, l->run.id, "work/train.toml");
+    char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
+    size_t len = text.len;
+    strbuf_fini(&text);
+    // The state folder is the run's own, with what an earlier run left if it goes on from there;
+    // "never" is about earlier runs, not about this one's restarts.
+    l->run.command[l->run.command_count++] = "--set";
+    l->run.command[l->run.command_count++] = "train.resume=auto";
+    l->spec.command_count = (int)l->run.command_count;
+    return manifest_add_bytes(l->common, path, copy, len, 0644, e);
+}
+
+int launch_files(struct launch *l, struct err *e) {
+    l->common = manifest_new();
+    // State first: what goes along decides which folder the results may go to.
+    if (launch_state(l, e) < 0 || launch_output(l, e) < 0 || (l->native && add_trainer(l, e) < 0) ||
+        add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
+        record_add_run(l->session, &l->run, l->common, e) < 0 ||
+        claim_add_run(l->session, &l->run, l->common, e) < 0)
+        return -1;
+    for (size_t n = 0; l->shards && n < l->node_count; n++)
+        if (hashing_run(l->session, l->shards[n], e) < 0)
+            return -1;
+    return l->common->count ? hashing_run(l->session, l->common, e) : 0;
+}
+
+void launch_close(struct launch *l) {
+    if (l->common)
+        manifest_free(l->common);
+    for (size_t i = 0; i < l->input_count; i++)
+        if (l->inputs[i].manifest)
+            manifest_free(l->inputs[i].manifest);
+    for (size_t n = 0; l->shards && n < l->node_count; n++)
+        manifest_free(l->shards[n]);
+    memset(l->spec.key, 0, sizeof l->spec.key);
+    l->common = NULL;
+    l->shards = NULL;
+    l->input_count = 0;
+}
+
+int launch_send(struct launch *l, struct fleet *f, struct err *e) {
+    struct manifest **all = arena_new(l->session->arena, struct manifest *, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        all[i] = l->common;
+    if (l->common->count && send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
+        return -1;
+    return l->shards ? send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) : 0;
+}

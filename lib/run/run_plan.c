@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deciding what a run is: its name, its nodes, its command.
+#include "run/run_start.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "fleet/programs.h"
+#include "provider/provider.h"
+#include "run/node_replace.h"
+#include "sys/file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const INTERPRETERS[] = {"python", "python3", "sh", "bash", "env", "perl", NULL};
+
+static bool is_interpreter(const char *word) {
+    const char *base = file_base(word);
+    for (size_t i = 0; INTERPRETERS[i]; i++)
+        if (strcmp(base, INTERPRETERS[i]) == 0)
+            return true;
+    return str_starts(base, "python3.");
+}
+
+const char *launch_task_name(struct arena *a, const char *const *command, size_t count) {
+    // The script behind an interpreter names the task better than the interpreter does.
+    const char *word = count ? command[0] : "run";
+    for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
+        if (command[i][0] == '-')
+            continue;
+        bool plain = !strpbrk(command[i], " $;|&='\"");
+        word = plain ? command[i] : command[0];
+        break;
+    }
+    char *name = run_make_name(a, file_base(word));
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = 0;
+    return name;
+}
+
+static const char *model_name(const struct config *c) {
+    const struct option_bound *bound = NULL;
+    const struct option_row *row = option_find(&c->set, "train.model", &bound);
+    return row && row->choices ? row->choices[c->train.model] : "train";
+}
+
+// Nobody makes machines anew where they are not made, or when nobody follows.
+static int check_replace(const struct launch *l, struct err *e) {
+    const struct config *c = l->session->config;
+    const struct provider *p = provider_named(l->inventory.provider);
+    const char *where = config_where(c, "train.replace_nodes");
+    if (!c->job.replace_nodes)
+        return 0;
+    if (!p || !p->costs)
+        return err_set(e, ERR_CONFIG, "%s: provider %s makes no machines", where,
+                       l->inventory.provider);
+    if (c->job.max_restarts == 0)
+        return err_set(e, ERR_CONFIG, "%s: needs --max-restarts", where);
+    if (c->job.detach)
+        return err_set(e, ERR_CONFIG, "%s: needs a dtctl that follows the run, not --detach",
+                       where);
+    return 0;
+}
+
+static int choose_nodes(struct launch *l, struct err *e) {
+    struct session *s = l->session;
+    const struct config *c = s->config;
+    struct run *r = &l->run;
+    size_t have = l->inventory.count;
+    int64_t min = c->job.nodes.max ? c->job.nodes.min : (int64_t)have;
+    int64_t max = c->job.nodes.max ? c->job.nodes.max : (int64_t)have;
+    if (min > (int64_t)have)
+        return err_set(e, ERR_CONFIG,
+                       "%s: the run wants %lld nodes and cluster '%s' has %zu (try: dtctl up "
+                       "--nodes %lld, or list more hosts)",
+                       config_where(c, "train.nodes"), (long long)min, s->cluster.name, have,
+                       (long long)min);
+    size_t places = max < (int64_t)have ? (size_t)max : have;
+    size_t spares = c->job.nodes.max ? (size_t)c->job.spares : 0; // else every node has a place
+    l->node_count = places + spares < have ? places + spares : have;
+    if (l->node_count < places + spares)
+        return err_set(e, ERR_CONFIG,
+                       "%s: %zu nodes and %zu spares are wanted and cluster '%s' has %zu nodes",
+                       config_where(c, "train.spares"), places, spares, s->cluster.name, have);
+    l->indices = arena_new(s->arena, size_t, l->node_count);
+    r->nodes = arena_new(s->arena, const char *, l->node_count + 1);
+    for (size_t i = 0; i < l->node_count; i++) {
+        l->indices[i] = i;
+        r->nodes[i] = l->inventory.nodes[i].name;
+        if (!l->inventory.nodes[i].dtrun[0])
+            return err_set(e, ERR_FAILED,
+                           "node '%s' is not ready: its last 'dtctl up' failed (try: dtctl up)",
+                           r->nodes[i]);
+    }
+    r->node_count = l->node_count;
+    r->nodes_min = (int)min;
+    r->nodes_max = (int)places;
+    return 0;
+}
+
+static const char *nproc_text(struct arena *a, int64_t n) {
+    static const char *const words[] = {"auto", "cpu", "gpu"};
+    return n < 0 ? words[-n - 1] : arena_printf(a, "%lld", (long long)n);
+}
+
+// torchrun's own flags that were given go to the agent under their own names.
+static void pass_on(struct launch *l) {
+    const struct config *c = l->session->config;
+    const struct option_table *t = &options_torchrun;
+    const char *signal = c->job.notice_signal;
+    bool automatic = strcmp(signal, "auto") == 0;
+    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count + 2);
+    l->spec.torchrun[l->spec.torchrun_count++] =
+        (struct job_pair){"notice-signal", !automatic  ? signal
+                                           : l->native ? "USR1"
+                                                       : "none"};
+    for (size_t i = 0; i < t->count; i++) {
+        const struct option_row *row = &t->rows[i];
+        const void *at = (const char *)c + row->offset;
+        if (!option_given(&c->set, row->key))
+            continue;
+        struct job_pair *pair = &l->spec.torchrun[l->spec.torchrun_count++];
+        pair->name = row->flag;
+        if (row->type == OPTION_STRING)
+            pair->value = *(const char *const *)at;
+        else if (row->type == OPTION_INT)
+            pair->value = arena_printf(l->session->arena, "%lld", (long long)*(const int64_t *)at);
+        else
+            pair->value = arena_printf(l->session->arena, "%g", *(const double *)at);
+    }
+}
+
+// A run that cannot go on without a node waits for the one that is made anew.
+static void wait_for_new_nodes(struct launch *l) {
+    static const char key[] = "rejoin_timeout=";
+    const char *given = l->session->config->torchrun.rdzv_conf;
+    if (!l->session->config->job.replace_nodes || strstr(given, key))
+        return;
+    const char *text = arena_printf(l->session->arena, "%s%s%s%d", given, given[0] ? "," : "", key,
+                                    REPLACE_WAIT_MS / 1000);
+    for (int i = 0; i < l->spec.torchrun_count; i++)
+        if (str_eq(l->spec.torchrun[i].name, "rdzv-conf")) {
+            l->spec.torchrun[i].value = text;
+            return;
+        }
+    l->spec.torchrun[l->spec.torchrun_count++] = (struct job_pair){"rdzv-conf", text};
+}
+
+static void fill_spec(struct launch *l) {
+    struct arena *a = l->session->arena;
+    const struct config *c = l->session->config;
+    struct job_spec *spec = &l->spec;
+    job_spec_init(spec);
+    spec->run = l->run.id;
+    spec->name = l->run.name;
+    spec->nnodes_min = l->run.nodes_min;
+    spec->nnodes_max = l->run.nodes_max;
+    spec->nproc_per_node = l->run.nproc;
+    spec->max_restarts = l->run.max_restarts;
+    spec->has_key = true;
+    hash_random(spec->key, sizeof spec->key);
+    spec->workdir = run_node_dir(a, l->run.id, "work");
+    spec->command = l->run.command;
+    spec->command_count = (int)l->run.command_count;
+    spec->shutdown_timeout_ms = c->torchrun.shutdown_timeout * 1000;
+    spec->created_ms = l->run.created_ms;
+    spec->env = arena_new(a, struct job_pair, c->env.count + 1);
+    for (size_t i = 0; i < c->env.count; i++)
+        spec->env[spec->env_count++] =
+            (struct job_pair){c->env.items[i].name, c->env.items[i].value};
+    pass_on(l);
+    wait_for_new_nodes(l);
+}
+
+static int fill_command(struct launch *l, const struct launch_request *request, struct err *e) {
+    struct arena *a = l->session->arena;
+    const struct config *c = l->session->config;
+    struct run *r = &l->run;
+    const char *const *words = request->command;
+    size_t count = request->command_count;
+    if (count == 0) {
+        words = c->job.command.items;
+        count = c->job.command.count;
+    }
+    l->native = r->native = count == 0;
+    r->name = c->job.name[0] ? c->job.name
+              : l->native    ? model_name(c)
+                             : launch_task_name(a, words, count);
+    r->name = run_make_name(a, r->name);
+    if (l->native) {
+        const char *program = programs_path(a, "dttrain");
+        if (!program)
+            return err_set(e, ERR_FAILED,
+                           "this dtctl carries no trainer; give a command after '--'");
+        const char *native[] = {program, "--config", "train.toml"};
+        r->command = arena_new(a, const char *, 6);
+        memcpy(r->command, native, sizeof native);
+        r->command_count = 3;
+        return 0;
+    }
+    r->command = arena_new(a, const char *, count + 1);
+    for (size_t i = 0; i < count; i++)
+        r->command[i] = words[i];
+    r->command_count = count;
+    return 0;
+}
+
+// The newest earlier run of this name, or the one that was asked for.
+static int find_resume(struct launch *l, struct err *e) {
+    struct session *s = l->session;
+    const char *wish = s->config->train.resume;
+    char **runs = NULL;
+    size_t count = 0;
+    struct err ignored = {0};
+    struct stat st;
+    if (!wish[0] || strcmp(wish, "never") == 0)
+        return 0;
+    if (strcmp(wish, "auto") != 0) {
+        if (l->native && strchr(wish, '/') && stat(wish, &st) == 0)
+            return err_set(e, ERR_CONFIG, "%s: '%s' is a folder here; give the name of a run",
+                           config_where(s->config, "train.resume"), wish);
+        return cluster_find_run(&s->cluster, wish, &l->resume_run, e);
+    }
+    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+        return -1;
+    for (size_t i = 0; i < count; i++) {
+        struct run earlier;
+        if (run_load(&s->cluster, runs[i], &earlier, &ignored) < 0 ||
+            strcmp(earlier.name, l->run.name) != 0)
+            continue;
+        // A run that ended well is not continued: starting it again means starting it again.
+        if (run_is_over(&earlier) && strcmp(earlier.state, "finished") != 0)
+            l->resume_run = earlier.id;
+        return 0;
+    }
+    return 0;
+}
+
+int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
+                struct err *e) {
+    const struct config *c = s->config;
+    struct run *r = &l->run;
+    *l = (struct launch){.session = s};
+    if (cluster_load(&s->cluster, &l->inventory, e) < 0 || fill_command(l, request, e) < 0)
+        return -1;
+    r->created_ms = clock_wall_ms();
+    r->id = run_make_id(s->arena, r->name, r->created_ms);
+    if (strlen(r->id) > JOB_RUN_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "the name '%s' is too long", r->name);
+    r->cluster = s->cluster.name;
+    r->provider = l->inventory.provider;
+    r->nproc = nproc_text(s->arena, c->job.nproc_per_node);
+    r->max_restarts = (int)c->job.max_restarts;
+    r->metrics = c->metrics;
+    r->resumes = "";
+    r->bring_work = !l->native && c->output_work;
+    r->apart = !l->native && c->output_merge == CONFIG_MERGE_NEVER;
+    r->state = "made";
+    r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
+                                     : run_path(&s->cluster, r, "output");
+    if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
+        find_resume(l, e) < 0)
+        return -1;
+    fill_spec(l);
+    return 0;
+}

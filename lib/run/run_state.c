@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run goes on from: the state of an earlier one. The native trainer's is the same on every
+// node; that of a command goes back to the node that it came from.
+#include "run/run_start.h"
+
+#include "base/bytes.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "run/results_owner.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHECKPOINT_HEADER_BYTES_MAX = 4 << 20 };
+
+// ---- the trainer's checkpoints -----------------------------------------------------------------
+
+static int64_t meta_int(const struct json *meta, const char *key) {
+    int64_t value = 0;
+    struct err ignored = {0};
+    return str_parse_i64(json_get_str(meta, key, ""), 0, INT64_MAX, &value, &ignored) < 0 ? 0
+                                                                                          : value;
+}
+
+// A safetensors file begins with the length of its header, which is JSON.
+static bool read_position(struct arena *a, const char *path, struct launch_position *out) {
+    unsigned char length[8];
+    struct json *j = NULL;
+    struct err ignored = {0};
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || file_read_all(fd, length, sizeof length, &ignored) < 0)
+        return false;
+    uint64_t len = bytes_load(length, sizeof length);
+    if (len > CHECKPOINT_HEADER_BYTES_MAX)
+        return false;
+    char *text = arena_new(a, char, len + 1);
+    if (file_read_all(fd, text, len, &ignored) < 0 || json_parse(a, text, len, &j, &ignored) < 0)
+        return false;
+    const struct json *meta = json_get(j, "__metadata__");
+    if (!meta || !json_get(meta, "step"))
+        return false;
+    *out = (struct launch_position){.step = meta_int(meta, "step"),
+                                    .epoch = meta_int(meta, "epoch"),
+                                    .consumed = meta_int(meta, "consumed"),
+                                    .seed = meta_int(meta, "seed"),
+                                    .has_seed = json_get(meta, "seed") != NULL};
+    return true;
+}
+
+static bool is_further(const struct launch_position *p, const struct launch_position *than) {
+    if (p->epoch != than->epoch)
+        return p->epoch > than->epoch;
+    return p->consumed != than->consumed ? p->consumed > than->consumed : p->step > than->step;
+}
+
+bool launch_find_checkpoint(const char *dir, struct launch_position *out) {
+    struct arena a = {0};
+    bool found = false;
+    DIR *d = opendir(dir);
+    for (struct dirent *entry; d && (entry = readdir(d));) {
+        struct launch_position p;
+        if (!str_starts(entry->d_name, "checkpoint-") ||
+            !read_position(
+                &a, file_join(&a, file_join(&a, dir, entry->d_name), "state.safetensors"), &p))
+            continue;
+        if (!found || is_further(&p, out))
+            *out = p;
+        found = true;
+    }
+    if (d)
+        closedir(d);
+    arena_fini(&a);
+    return found;
+}
+
+static int add_trainer_state(struct launch *l, const struct run *earlier, const char *state,
+                             struct err *e) {
+    const struct config *c = l->session->config;
+    struct manifest_rules rules = {.ignore_default = false};
+    struct launch_position *p = &l->resume_at;
+    if (!launch_find_checkpoint(state, p))
+        return err_set(e, ERR_NOT_FOUND, "it left no checkpoint");
+    if (p->epoch > c->train.epochs)
+        return err_set(e, ERR_CONFIG,
+                       "%s: run '%s' is at epoch %lld, train.epochs is %lld (try: more epochs, or "
+                       "--resume never)",
+                       config_where(c, "train.resume"), earlier->id, (long long)p->epoch,
+                       (long long)c->train.epochs);
+    if (p->has_seed && p->seed != c->train.seed && !c->train.resume_other)
+        return err_set(e, ERR_CONFIG,
+                       "%s: run '%s' was trained with seed %lld, train.seed is %lld (try: --resume "
+                       "never, or --set train.resume_other=true to go on from it all the same)",
+                       config_where(c, "train.resume"), earlier->id, (long long)p->seed,
+                       (long long)c->train.seed);
+    return manifest_add_path(l->common, state, run_node_dir(l->session->arena, l->run.id, "state"),
+                             &rules, e);
+}
+
+// ---- a command's state -------------------------------------------------------------------------
+
+// state/<node> of the results goes to the node of that name.
+static int add_command_state(struct launch *l, const struct run *earlier, const char *state,
+                             struct err *e) {
+    struct arena *a = l->session->arena;
+    struct manifest_rules rules = {.ignore_default = false};
+    const char *to = run_node_dir(a, l->run.id, "state");
+    for (size_t n = 0; n < l->node_count; n++) {
+        const char *from = file_join(a, state, l->run.nodes[n]);
+        if (!file_exists(from))
+            continue;
+        launch_make_shards(l);
+        if (manifest_add_path(l->shards[n], from, to, &rules, e) < 0)
+            return -1;
+        l->resume_nodes++;
+    }
+    for (size_t i = 0; i < earlier->node_count; i++) {
+        bool here = false;
+        for (size_t n = 0; n < l->node_count; n++)
+            here |= str_eq(l->run.nodes[n], earlier->nodes[i]);
+        if (!here && file_exists(file_join(a, state, earlier->nodes[i])))
+            screen_note(
+                l->session->screen, "state of node %s stays in %s: the node is not in this run",
+                earlier->nodes[i], run_near_path(a, file_join(a, state, earlier->nodes[i])));
+    }
+    return l->resume_nodes ? 0 : err_set(e, ERR_NOT_FOUND, "it left no state for these nodes");
+}
+
+// ---- both --------------------------------------------------------------------------------------
+
+static int look_for_state(struct launch *l, const struct run *earlier, struct err *e) {
+    struct arena *a = l->session->arena;
+    if (!run_is_over(earlier))
+        return err_set(e, ERR_BUSY, "it may still be going (try: dtctl fetch %s)", earlier->id);
+    if (!earlier->fetched)
+        return err_set(e, ERR_NOT_FOUND, "its results are not here (try: dtctl fetch %s)",
+                       earlier->id);
+    if (earlier->native != l->native)
+        return err_set(e, ERR_NOT_FOUND, "it is %s",
+                       earlier->native ? "the native trainer's" : "that of a command");
+    const char *owner = owner_of(a, earlier->output_dir);
+    if (!owner[0] && !file_exists(file_join(a, earlier->output_dir, "state")))
+        return err_set(e, ERR_NOT_FOUND, "it left no state");
+    if (!str_eq(owner, earlier->id))
+        return err_set(e, ERR_NOT_FOUND, "'%s' holds the results of %s%s", earlier->output_dir,
+                       owner[0] ? "run " : "no known run", owner);
+    const char *state = file_join(a, earlier->output_dir, "state");
+    return earlier->native ? add_trainer_state(l, earlier, state, e)
+                           : add_command_state(l, earlier, state, e);
+}
+
+int launch_state(struct launch *l, struct err *e) {
+    struct session *s = l->session;
+    struct run earlier;
+    struct err why = {0};
+    if (!l->resume_run)
+        return 0;
+    if (run_load(&s->cluster, l->resume_run, &earlier, e) < 0)
+        return -1;
+    if (look_for_state(l, &earlier, &why) == 0) {
+        l->run.resumes = l->resume_run;
+        log_info("state of an earlier run goes along", "run=%s", earlier.id);
+        return 0;
+    }
+    l->resume_run = NULL;
+    if (why.code != ERR_NOT_FOUND && why.code != ERR_BUSY) {
+        *e = why;
+        return -1;
+    }
+    if (strcmp(s->config->train.resume, "auto") != 0)
+        return err_set(e, ERR_CONFIG, "%s: run '%s' cannot be resumed: %s",
+                       config_where(s->config, "train.resume"), earlier.id, why.text);
+    // A command need not have state at all, so nothing is amiss when there is none.
+    if (l->native || why.code == ERR_BUSY || !earlier.fetched)
+        screen_note(s->screen, "run %s (%s) is not resumed: %s", earlier.id, earlier.state,
+                    why.text);
+    return 0;
+}
+
+int launch_output(struct launch *l, struct err *e) {
+    struct session *s = l->session;
+    if (!s->config->output_dir[0]) // below the run's own folder
+        return 0;
+    const char *dir = l->run.output_dir, *where = config_where(s->config, "outputs.dir");
+    const char *owner = owner_of(s->arena, dir);
+    struct err why = {0};
+    if (owner[0] && !str_eq(owner, l->run.id) && !str_eq(owner, l->resume_run))
+        return err_set(e, ERR_CONFIG,
+                       "%s: '%s' holds the results of run '%s', and results of two runs are not "
+                       "mixed (try: another folder)",
+                       where, run_near_path(s->arena, dir), owner);
+    if (s->config->dry_run)
+        return 0;
+    if (file_make_dirs(dir, 0755, &why) < 0)
+        return err_set(e, ERR_CONFIG, "%s: %s", where, why.text);
+    if (access(dir, W_OK | X_OK) < 0)
+        return err_errno(e, ERR_CONFIG, "%s: '%s'", where, dir);
+    return 0;
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run came to.
+#include "run/run_summary.h"
+
+#include "cluster/nodeset.h"
+#include "run/events_merge.h"
+#include "run/results_owner.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <string.h>
+
+enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8 };
+
+// ---- summary.json ------------------------------------------------------------------------------
+
+static void json_ranks(struct json_out *j, const struct story_node *n) {
+    json_array(j, "ranks");
+    for (int i = 0; i < n->rank_count; i++) {
+        const struct story_rank *r = &n->ranks[i];
+        json_object(j, NULL);
+        json_int(j, "rank", r->rank);
+        json_int(j, "local_rank", r->local_rank);
+        json_str(j, "state", r->ended ? "exited" : r->started ? "no-status" : "not-started");
+        if (r->ended)
+            json_int(j, "status", r->status);
+        else
+            json_null(j, "status");
+        json_str(j, "signal", r->signal);
+        json_str(j, "reason", r->reason);
+        json_int(j, "ms", r->ms);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_nodes(const struct summary *s, struct json_out *j) {
+    const struct follow *f = s->follow;
+    json_array(j, "nodes");
+    for (size_t i = 0; i < f->count; i++) {
+        const struct follow_node *n = &f->nodes[i];
+        json_object(j, NULL);
+        json_str(j, "name", n->node->info->name);
+        json_int(j, "node_rank", (int64_t)i);
+        json_str(j, "state", n->state[0] ? n->state : n->no_status ? "no-status" : "running");
+        json_str(j, "error", n->no_status ? n->err.text : NULL);
+        json_bool(j, "in_last_round", f->story.nodes[i].round == f->story.round);
+        json_str(j, "gone", f->story.nodes[i].gone_why);
+        json_ranks(j, &f->story.nodes[i]);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_history(const struct summary *s, struct json_out *j) {
+    json_array(j, "history");
+    for (const struct story_round *r = s->follow->story.rounds; r; r = r->next) {
+        json_object(j, NULL);
+        json_int(j, "round", r->round);
+        json_int(j, "time_ms", r->time_ms);
+        json_int(j, "nodes", r->nodes);
+        json_int(j, "world_size", r->world_size);
+        json_int(j, "restarts", r->restarts);
+        json_str(j, "reason", r->reason);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_failure(const struct summary *s, struct json_out *j) {
+    const struct story_failure *f = story_root(&s->follow->story);
+    if (!f) {
+        json_null(j, "failure");
+        return;
+    }
+    json_object(j, "failure");
+    json_str(j, "node", f->node);
+    json_int(j, "rank", f->rank);
+    json_int(j, "local_rank", f->local_rank);
+    json_int(j, "pid", f->pid);
+    json_int(j, "status", f->status);
+    json_str(j, "signal", f->signal);
+    json_str(j, "message", f->message);
+    json_str(j, "tail", f->tail);
+    json_str(j, "evidence", f->evidence);
+    json_end(j);
+}
+
+static void json_metrics(const struct summary *s, struct json_out *j) {
+    json_object(j, "metrics");
+    for (size_t i = 0; i < s->follow->metrics.count; i++) {
+        const struct metric *m = &s->follow->metrics.metrics[i];
+        json_object(j, m->name);
+        json_int(j, "count", (int64_t)m->count);
+        if (m->count) {
+            json_num(j, "first", m->first);
+            json_num(j, "last", m->last);
+            json_num(j, "min", m->min);
+            json_num(j, "max", m->max);
+        }
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_names(struct json_out *j, const char *key, const char *const *names,
+                       size_t count) {
+    json_array(j, key);
+    for (size_t i = 0; i < count; i++)
+        json_str(j, NULL, names[i]);
+    json_end(j);
+}
+
+// Where files of a command lie below output_dir.
+static void json_layout(const struct summary *s, struct json_out *j) {
+    if (s->run->native)
+        return;
+    json_object(j, "layout");
+    json_str(j, "merge", s->run->apart ? "never" : "always");
+    json_str(j, "state", "state/NODE");
+    if (s->collect) {
+        json_int(j, "differing", (int64_t)s->collect->layout.apart);
+        json_str(j, "differing_first", s->collect->layout.first);
+    }
+    json_end(j);
+}
+
+static void json_head(const struct summary *s, struct json_out *j) {
+    const struct run *r = s->run;
+    json_str(j, "run", r->id);
+    json_str(j, "name", r->name);
+    json_str(j, "cluster", r->cluster);
+    json_str(j, "provider", r->provider);
+    json_str(j, "state", r->state);
+    json_int(j, "exit_status", r->exit_status);
+    json_array(j, "command");
+    for (size_t i = 0; i < r->command_count; i++)
+        json_str(j, NULL, r->command[i]);
+    json_end(j);
+    json_int(j, "created_ms", r->created_ms);
+    json_int(j, "world_size", s->follow->story.world_size);
+    json_int(j, "rounds", s->follow->story.round + 1);
+    json_int(j, "restarts", s->follow->story.restarts);
+}
+
+void summary_json(const struct summary *s, struct strbuf *out) {
+    const struct run *r = s->run;
+    struct json_out j;
+    json_open(&j, out);
+    json_object(&j, NULL);
+    json_head(s, &j);
+    json_object(&j, "phases_ms");
+    json_int(&j, "push", r->push_ms);
+    json_int(&j, "start", r->start_ms);
+    json_int(&j, "train", r->train_ms);
+    json_int(&j, "fetch", r->fetch_ms);
+    json_end(&j);
+    json_int(&j, "pushed_bytes", (int64_t)r->push_bytes);
+    json_int(&j, "fetched_bytes", (int64_t)r->fetch_bytes);
+    json_bool(&j, "fetched", r->fetched);
+    json_names(&j, "lost", r->lost, r->lost_count);
+    json_int(&j, "work_left", r->work_left);
+    json_str(&j, "resumes", r->resumes && r->resumes[0] ? r->resumes : NULL);
+    json_str(&j, "output_dir", r->output_dir);
+    json_layout(s, &j);
+    if (s->trainer) {
+        json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
+        json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", 0));
+        json_num(&j, "accuracy", json_get_num(s->trainer, "final_acc1", 0));
+        struct json trainer = *s->trainer;
+        trainer.key = "trainer";
+        json_value(&j, &trainer);
+    }
+    json_metrics(s, &j);
+    json_history(s, &j);
+    json_failure(s, &j);
+    json_nodes(s, &j);
+    json_end(&j);
+    strbuf_addc(out, '\n');
+}
+
+// ---- the last screen ---------------------------------------------------------------------------
+
+// A file, or a folder with something in it.
+static bool is_worth(const char *path) {
+    DIR *d = opendir(path);
+    if (!d)
+        return file_exists(path);
+    bool found = false;
+    for (struct dirent *entry; !found && (entry = readdir(d));)
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                strcmp(entry->d_name, OWNER_MARK) != 0;
+    closedir(d);
+    return found;
+}
+
+static void line_file(const struct summary *s, struct strbuf *out, const char *label,
+                      const char *path) {
+    if (is_worth(path))
+        strbuf_addf(out, "  %-9s%s\n", label, run_near_path(s->arena, path));
+}
+
+static void text_figures(const struct summary *s, struct strbuf *out) {
+    const struct json *t = s->trainer;
+    if (t)
+        strbuf_addf(out, "  %-9s%.2f %% top-1, loss %.4f, %.1f images/s, %lld steps\n", "result",
+                    json_get_num(t, "final_acc1", 0), json_get_num(t, "final_loss", 0),
+                    json_get_num(t, "images_per_s", 0), (long long)json_get_int(t, "steps", 0));
+    for (size_t i = 0; i < s->follow->metrics.count; i++) {
+        const struct metric *m = &s->follow->metrics.metrics[i];
+        if (m->count)
+            strbuf_addf(out, "  %-8s %g (from %g, %llu value%s)\n", m->name, m->last, m->first,
+                        (unsigned long long)m->count, m->count == 1 ? "" : "s");
+    }
+}
+
+// Every new beginning and why; a node that is not back.
+static void text_history(const struct summary *s, struct strbuf *out) {
+    const struct story *t = &s->follow->story;
+    char age[STR_HUMAN_BYTES_MAX];
+    int shown = 0, later = t->round_count > 1 ? t->round_count - 1 : 0;
+    for (const struct story_round *r = t->rounds ? t->rounds->next : NULL; r; r = r->next) {
+        if (later - shown++ > ROUNDS_SHOWN_MAX)
+            continue;
+        strbuf_addf(out, "  %-9s%d after %s, %d rank%s on %d node%s: ", "round", r->round,
+                    str_human_ms(age, r->time_ms - t->rounds->time_ms), r->world_size,
+                    r->world_size == 1 ? "" : "s", r->nodes, r->nodes == 1 ? "" : "s");
+        screen_foreign(out, r->reason, strlen(r->reason));
+        strbuf_addc(out, '\n');
+    }
+    for (size_t i = 0; i < t->node_count; i++)
+        if ((t->nodes[i].lost || t->nodes[i].left) && t->nodes[i].round != t->round) {
+            strbuf_addf(out, "  %-9s%s, and the run went on without it%s%s\n", "lost",
+                        t->nodes[i].name, t->nodes[i].gone_why ? ": " : "",
+                        t->nodes[i].gone_why ? t->nodes[i].gone_why : "");
+        }
+}
+
+// What is not where one would look for it, or nowhere.
+static void text_layout(const struct summary *s, struct strbuf *out) {
+    const struct run *r = s->run;
+    if (s->collect && s->collect->layout.apart) {
+        size_t apart = s->collect->layout.apart;
+        strbuf_addf(
+            out,
+            "  %-9s%zu file%s differ%s between nodes and lie%s below the nodes' names: ", "apart",
+            apart, apart == 1 ? "" : "s", apart == 1 ? "s" : "", apart == 1 ? "s" : "");
+        screen_foreign(out, s->collect->layout.first, strlen(s->collect->layout.first));
+        strbuf_addc(out, '\n');
+    }
+    if (r->work_left && s->collect) {
+        const struct work_left *w = &s->collect->work_left;
+        char size[STR_HUMAN_BYTES_MAX];
+        strbuf_addf(out,
+                    "  %-9s%lld new file%s in the working folders, %s, on the nodes only: ", "left",
+                    (long long)r->work_left, r->work_left == 1 ? "" : "s",
+                    str_human_bytes(size, (uint64_t)w->bytes));
+        for (size_t i = 0; i < w->name_count; i++) {
+            strbuf_adds(out, i ? ", " : "");
+            screen_foreign(out, w->names[i], strlen(w->names[i]));
+        }
+        strbuf_addf(out, "%s (try: dtctl fetch %s --work)\n",
+                    r->work_left > (int64_t)w->name_count ? " …" : "", r->id);
+    }
+    if (r->lost_count == 0)
+        return;
+    strbuf_addf(out, "  %-9sthe part of the results that %s had: %s\n", "lost",
+                nodeset_fold(s->arena, r->lost, r->lost_count),
+                r->lost_count == 1 ? "the node does not have the run any more"
+                                   : "the nodes do not have the run any more");
+    for (size_t i = 0; i < r->lost_count; i++)
+        line_file(s, out, "of it",
+                  file_join(s->arena, run_path(&s->session->cluster, r, "incoming"), r->lost[i]));
+}
+
+void summary_text(const struct summary *s, struct strbuf *out) {
+    const struct run *r = s->run;
+    const struct cluster *c = &s->session->cluster;
+    char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
+    char fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], got[STR_HUMAN_BYTES_MAX];
+    strbuf_addf(out, "\n%s: %s", r->id, r->state);
+    if (s->follow->story.world_size)
+        strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->story.world_size,
+                    s->follow->story.world_size == 1 ? "" : "s", s->follow->story.nodes_in_round,
+                    s->follow->story.nodes_in_round == 1 ? "" : "s");
+    if (s->follow->story.restarts)
+        strbuf_addf(out, ", %d restart%s", s->follow->story.restarts,
+                    s->follow->story.restarts == 1 ? "" : "s");
+    strbuf_addf(out, "\n  %-9spush %s (%s), start %s, train %s, fetch %s (%s)\n", "time",
+                str_human_ms(push, r->push_ms), str_human_bytes(sent, r->push_bytes),
+                str_human_ms(start, r->start_ms), str_human_ms(train, r->train_ms),
+                str_human_ms(fetch, r->fetch_ms), str_human_bytes(got, r->fetch_bytes));
+    text_history(s, out);
+    text_figures(s, out);
+    if (str_eq(owner_of(s->arena, r->output_dir), r->id)) {
+        line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
+        line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
+        line_file(s, out, "output", r->output_dir);
+    }
+    line_file(s, out, "metrics", run_path(c, r, "metrics.jsonl"));
+    line_file(s, out, "logs", run_path(c, r, "logs"));
+    line_file(s, out, "events", run_path(c, r, "events.jsonl"));
+    strbuf_addf(out, "  %-9s%s\n", "summary",
+                run_near_path(s->arena, run_path(c, r, "summary.json")));
+    text_layout(s, out);
+    if (!r->fetched)
+        strbuf_addf(out, "  results of some nodes are not here yet (try: dtctl fetch %s)\n", r->id);
+}
+
+static void add_tail(const struct summary *s, struct strbuf *out, const char *tail) {
+    size_t len = strlen(tail), from = len, lines = 0;
+    while (from > 0 && lines <= TAIL_LINES_SHOWN_MAX)
+        if (tail[--from] == '\n' && from + 1 < len)
+            lines++;
+    if (from > 0 || (len && tail[0] == '\n'))
+        from++;
+    char **parts = NULL;
+    size_t count = str_split(s->arena, tail + from, '\n', &parts);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 == count && !parts[i][0])
+            break;
+        strbuf_adds(out, "    | ");
+        screen_foreign(out, parts[i], strlen(parts[i]));
+        strbuf_addc(out, '\n');
+    }
+}
+
+static const char CRASH_LOOP[] = "crash loop: "; // so begins its reason (rendezvous_failed.c)
+
+void summary_failure(const struct summary *s, struct strbuf *out) {
+    const struct story_failure *f = story_root(&s->follow->story);
+    if (!f) {
+        // One that left tells of its own end, also where the others have finished.
+        bool finished = str_eq(s->run->state, "finished");
+        for (size_t i = 0; i < s->follow->count && !finished; i++)
+            if (s->follow->story.nodes[i].why) {
+                strbuf_addf(out, "\n%s\n", s->follow->story.nodes[i].why);
+                break;
+            }
+        return;
+    }
+    strbuf_addf(out, "\nrank %d on node '%s' failed first: ", f->rank, f->node);
+    if (f->signal)
+        strbuf_addf(out, "ended by %s\n", f->signal);
+    else
+        strbuf_addf(out, "exit status %d\n", f->status);
+    if (f->evidence)
+        add_tail(s, out, f->evidence);
+    if (f->message && f->message[0])
+        add_tail(s, out, f->message);
+    else if (f->tail && f->tail[0])
+        add_tail(s, out, f->tail);
+    size_t others = 0;
+    for (size_t i = 0; i < s->follow->story.failure_count; i++)
+        others += &s->follow->story.failures[i] != f;
+    if (others)
+        strbuf_addf(out, "  %zu more failure%s came after it\n", others, others == 1 ? "" : "s");
+    for (size_t i = 0; i < s->follow->count; i++) {
+        const char *why = s->follow->story.nodes[i].why;
+        if (!why || !str_starts(why, CRASH_LOOP))
+            continue;
+        strbuf_addf(out, "  not started again: %s (--rdzv-conf crash_loop=0 goes on)\n", why);
+        break;
+    }
+    const char *log = arena_printf(
+        s->arena, "%s/%s/%d.err", run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
+    if (!file_exists(log))
+        log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->session->cluster, s->run, "logs"),
+                           f->node, f->rank);
+    strbuf_addf(out, "  all of its output: %s\n", run_near_path(s->arena, log));
+}
+
+// ---- events.jsonl ------------------------------------------------------------------------------
+
+int summary_merge_events(const struct follow *f, struct err *e) {
+    struct arena a = {0};
+    const char **paths = arena_new(&a, const char *, f->count + 1);
+    for (size_t i = 0; i < f->count; i++)
+        paths[i] = file_join(&a, f->nodes[i].mirror.dir, "events.jsonl");
+    paths[f->count] = run_path(&f->session->cluster, f->run, "operator.jsonl");
+    int rc = events_merge(paths, f->count + 1, f->events_path, e);
+    arena_fini(&a);
+    return rc;
+}

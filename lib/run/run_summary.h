@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run came to: `summary.json`, and the one screen at its end.
+//
+// Pure but for reading the trainer's own summary; both texts are appended to a strbuf.
+#ifndef RUN_RUN_SUMMARY_H
+#define RUN_RUN_SUMMARY_H
+
+#include "run/follow.h"
+#include "run/results.h"
+
+struct summary {
+    const struct session *session;
+    const struct run *run;
+    const struct follow *follow;
+    const struct collect_result *collect; // NULL: not fetched
+    const struct json *trainer;           // output/summary.json of the native trainer, or NULL
+    struct arena *arena;
+};
+
+void summary_json(const struct summary *s, struct strbuf *out);
+void summary_text(const struct summary *s, struct strbuf *out);
+// The failing rank, its last lines, its signal, its node, and one next step; nothing if none
+// failed.
+void summary_failure(const struct summary *s, struct strbuf *out);
+
+// Every event of the nodes and of dtctl, in order of time, replaces events.jsonl.
+int summary_merge_events(const struct follow *f, struct err *e);
+
+#endif

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// AWS's provider is hundreds of megabytes: one copy of it serves all clusters of this user.
+//
+// Terraform fetches and verifies it as its user has configured that. Where it has unpacked a copy
+// of its own, that moves into the store, by one rename, so a package there is always a whole one;
+// the cluster's folder gets a link, as from Terraform's mirrors. Later clusters are initialised
+// from the store, without a network. Terraform's own cache is not safe for two at a time, and is
+// left to those who have set it.
+//
+//     ~/.cache/dtctl/terraform/registry.terraform.io/hashicorp/aws/5.100.0/linux_amd64/
+#include "terraform/terraform.h"
+
+#include "base/log.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FETCH_PAUSE_MS = 500, FETCH_MS_MAX = 1800000, COPY_MS_MAX = 600000 };
+
+#ifdef __aarch64__
+#define PLATFORM "linux_arm64"
+#else
+#define PLATFORM "linux_amd64"
+#endif
+
+// Of Terraform's registry, and of OpenTofu's.
+static const char *const PACKAGES[] = {
+    "registry.terraform.io/hashicorp/aws/" TERRAFORM_PROVIDER_VERSION "/" PLATFORM,
+    "registry.opentofu.org/hashicorp/aws/" TERRAFORM_PROVIDER_VERSION "/" PLATFORM,
+};
+enum { PACKAGE_COUNT = sizeof PACKAGES / sizeof PACKAGES[0] };
+
+static bool has_package(struct arena *a, const char *folder) {
+    for (size_t i = 0; i < PACKAGE_COUNT; i++)
+        if (access(file_join(a, folder, PACKAGES[i]), X_OK) == 0)
+            return true;
+    return false;
+}
+
+static const char *providers_of(const struct terraform *t, const char *root) {
+    return arena_printf(t->session->arena, "%s/%s/.terraform/providers", t->folder, root);
+}
+
+bool terraform_store_serves(const struct terraform *t, const char *root) {
+    return has_package(t->session->arena, providers_of(t, root));
+}
+
+// What is in it will be run: it must be nobody else's.
+static bool is_ours(const char *folder) {
+    struct stat st;
+    return stat(folder, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0;
+}
+
+static const char *store_folder(const struct terraform *t) {
+    struct arena *a = t->session->arena;
+    const char *name = strstr(file_base(t->program), "tofu") ? "dtctl/tofu" : "dtctl/terraform";
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *own;
+    const char *others = getenv("TF_PLUGIN_CACHE_DIR");
+    struct err ignored = {0};
+    if (others && *others)
+        return NULL;
+    if (!cache || cache[0] != '/')
+        cache = home && home[0] == '/' ? file_join(a, home, ".cache") : NULL;
+    own = cache ? file_join(a, cache, name) : NULL;
+    return own && file_make_dirs(own, 0700, &ignored) == 0 && is_ours(own) ? own : NULL;
+}
+
+int terraform_store_open(struct terraform_store *store, struct terraform *t, struct err *e) {
+    struct session *s = t->session;
+    *store = (struct terraform_store){.terraform = t, .lock = -1, .folder = store_folder(t)};
+    if (!store->folder)
+        return 0;
+    const char *path = file_join(s->arena, store->folder, "lock");
+    for (int64_t waited = 0; !has_package(s->arena, store->folder); waited += FETCH_PAUSE_MS) {
+        err_clear(e);
+        if (waited > FETCH_MS_MAX || file_lock(path, "fetching", 0, &store->lock, e) == 0 ||
+            e->code != ERR_BUSY)
+            break; // without the lock there may be two who fetch, of whom one keeps it
+        if (waited == 0)
+            screen_note(s->screen, "another dtctl makes AWS's provider ready; waiting for it");
+        if (session_pause(s, FETCH_PAUSE_MS, e) < 0)
+            return err_set(e, ERR_INTERRUPTED,
+                           "stopped while another dtctl makes the provider ready");
+    }
+    err_clear(e);
+    if (has_package(s->arena, store->folder))
+        store->option = arena_printf(s->arena, "-plugin-dir=%s", store->folder);
+    return 0;
+}
+
+// On another file system than the cluster's folder.
+static bool copy(const char *from, const char *to) {
+    const char *const argv[] = {"cp", "-R", "--", from, to, NULL};
+    struct proc_spec spec = {.argv = argv, .in = -1, .err = -1, .parent_death_signal = SIGKILL};
+    struct err ignored = {0};
+    char *said = NULL;
+    int status = 0;
+    bool done = proc_run(&spec, &said, FILE_PATH_BYTES_MAX, COPY_MS_MAX, &status, &ignored) == 0 &&
+                status == 0;
+    free(said);
+    return done;
+}
+
+// A copy that is cut short lies beside the package, and the next one replaces it.
+static bool move(struct arena *a, const char *package, const char *stored) {
+    struct err ignored = {0};
+    const char *beside = arena_printf(a, "%s.new", stored);
+    if (file_make_dirs(file_dir(a, stored), 0700, &ignored) < 0 ||
+        file_sync_disk(package, &ignored) < 0)
+        return false;
+    if (rename(package, stored) == 0 || errno == ENOTEMPTY || errno == EEXIST)
+        return true;
+    return errno == EXDEV && file_remove_tree(beside, &ignored) == 0 && copy(package, beside) &&
+           file_sync_disk(beside, &ignored) == 0 && rename(beside, stored) == 0;
+}
+
+void terraform_store_keep(struct terraform_store *store, const char *root) {
+    struct arena *a = store->terraform->session->arena;
+    for (size_t i = 0; store->folder && i < PACKAGE_COUNT; i++) {
+        const char *package = file_join(a, providers_of(store->terraform, root), PACKAGES[i]);
+        const char *stored = file_join(a, store->folder, PACKAGES[i]);
+        struct err e = {0};
+        struct stat st;
+        if (lstat(package, &st) < 0 || !S_ISDIR(st.st_mode)) // a link leads to a mirror or a cache
+            continue;
+        if (store->lock < 0 || !move(a, package, stored) || access(stored, X_OK) < 0)
+            log_debug("the provider stays in the cluster's folder", "folder=%s", package);
+        else if (file_remove_tree(package, &e) < 0 || symlink(stored, package) < 0)
+            log_warn("the provider in the cluster's folder cannot be replaced by a link to the "
+                     "store; the next command makes it again",
+                     "folder=%s", package);
+    }
+}
+
+void terraform_store_close(struct terraform_store *store) {
+    if (store->lock >= 0)
+        close(store->lock);
+    store->lock = -1;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames between the two ends of a push or fetch. Pure: bytes in, fields out. All integers are
+// little-endian; strings are a u16 length and bytes.
+//
+// A frame is u32 payload length, u8 type, u8 flags (1: zstd, the payload is then u32 plain length
+// and one zstd frame), u16 zero, and the payload. The list travels first:
+//
+//     sender                              receiver
+//     HELLO (push: where to; fetch: which) → ← HELLO
+//     ENTRIES… ENTRIES_END                 →
+//                                          ← NEED… NEED_END
+//     BATCH (small files), CHUNK (pieces)… → ← ACK (push: content bytes taken so far)
+//     DONE (unless nothing was lacking)    →
+//                                          ← PROGRESS…, RESULT
+//     FAIL ends it from either side at any time.
+//
+// For a push, dtctl sends and the node receives; for a fetch it is the other way round. Further
+// connections of a push carry only HELLO, BATCH, CHUNK, DONE and their answers.
+#ifndef XFER_XFER_FRAME_H
+#define XFER_XFER_FRAME_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "content/cas.h"
+#include "content/manifest.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    XFER_VERSION = 1,
+    XFER_HEAD_BYTES = 8,
+    XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
+    XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size travel whole, many in a frame
+    XFER_BATCH_BYTES = 512 << 10,     // content of one BATCH, about
+    XFER_ACK_BYTES = 1 << 20,
+    XFER_PATHS_MAX = 10000,
+    XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
+    // zstd at its fastest makes about 400 MB/s: a connection that takes more than half of that as
+    // it is gains nothing from it.
+    XFER_COMPRESS_BELOW_BYTES_PER_S = 200000000,
+};
+
+// type, name for messages
+#define XFER_TYPES(X)                                                                              \
+    X(XFER_HELLO, "hello")                                                                         \
+    X(XFER_ENTRIES, "entries")                                                                     \
+    X(XFER_ENTRIES_END, "entries-end")                                                             \
+    X(XFER_NEED, "need")                                                                           \
+    X(XFER_NEED_END, "need-end")                                                                   \
+    X(XFER_BATCH, "batch")                                                                         \
+    X(XFER_CHUNK, "chunk")                                                                         \
+    X(XFER_ACK, "ack")                                                                             \
+    X(XFER_DONE, "done")                                                                           \
+    X(XFER_BAD, "bad")                                                                             \
+    X(XFER_PROGRESS, "progress")                                                                   \
+    X(XFER_RESULT, "result")                                                                       \
+    X(XFER_FAIL, "fail")
+
+enum xfer_type {
+    XFER_NONE,
+#define X(id, name) id,
+    XFER_TYPES(X)
+#undef X
+        XFER_TYPE_COUNT
+};
+
+struct xfer_frame {
+    enum xfer_type type;
+    const unsigned char *data; // plain
+    size_t len;
+    size_t wire_bytes; // with head
+};
+
+// Unpacks frames; owns one buffer.
+struct xfer_unpacker {
+    unsigned char *plain;
+    void *zstd;
+};
+
+// Takes one frame from the front of p: 1 got it (valid until the next call or the bytes change), 0
+// more bytes are needed, -1 malformed.
+int xfer_wire_take(struct xfer_unpacker *u, const void *p, size_t len, struct xfer_frame *out,
+                   struct err *e);
+void xfer_unpacker_fini(struct xfer_unpacker *u);
+
+// Packs frames; owns buffers. A frame's payload is built where it goes out from: what is appended
+// to `out` between begin and end. `compress` says that it may pay; what does not shrink stays
+// plain, and then some frames are not even tried.
+struct xfer_packer {
+    unsigned char *packed;
+    void *zstd;
+    int skip, skip_next;
+};
+size_t xfer_wire_begin(struct strbuf *out, enum xfer_type type); // for xfer_wire_end
+void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool compress);
+void xfer_packer_fini(struct xfer_packer *k);
+// Without compression.
+void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, size_t len);
+void xfer_wire_fail(struct strbuf *out, const struct err *e);
+int xfer_wire_read_fail(const struct xfer_frame *f, struct err *e); // always -1
+int xfer_wire_unexpected(const struct xfer_frame *f, struct err *e);
+
+void xfer_put_uint(struct strbuf *b, uint64_t v, size_t width);
+void xfer_put_str(struct strbuf *b, const char *s);
+// NULL (and r->bad) when cut short, too long or with a NUL inside; in the arena.
+const char *xfer_get_str(struct bytes_reader *r, struct arena *a, size_t len_max);
+
+// The next frame of a manifest's entries, of about `bytes_max`; *next moves on. True when it was
+// the last one: ENTRIES_END is then behind it.
+bool xfer_wire_entries(struct xfer_packer *k, struct strbuf *out, const struct manifest *m,
+                       size_t *next, size_t bytes_max, bool compress);
+int xfer_get_entries(const struct xfer_frame *f, struct manifest *m, struct err *e);
+
+// First frame of a push.
+struct xfer_push_hello {
+    uint32_t version;
+    bool extra; // a further connection: takes content only
+    bool replace;
+    const char *dest;
+};
+void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h);
+int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer_push_hello *h,
+                        struct err *e);
+
+// First frame of a fetch.
+struct xfer_fetch_hello {
+    uint32_t version;
+    bool missing_ok, compress;
+    const char **paths, **exclude; // NULL-terminated
+};
+void xfer_put_fetch_hello(struct strbuf *b, const struct xfer_fetch_hello *h);
+int xfer_get_fetch_hello(const struct xfer_frame *f, struct arena *a, struct xfer_fetch_hello *h,
+                         struct err *e);
+
+// One file the receiver lacks: all of a small one, or the missing units of a large one.
+struct xfer_need {
+    uint32_t index;            // in the manifest
+    uint32_t units;            // 0: small
+    const unsigned char *have; // bit per unit that is there already, or NULL: none
+};
+void xfer_put_need(struct strbuf *b, const struct xfer_need *n);
+// 1 got one, 0 end of the frame, -1 malformed.
+int xfer_get_need(struct bytes_reader *r, const struct manifest *m, struct xfer_need *n,
+                  struct err *e);
+
+struct xfer_result {
+    uint64_t files, bytes; // placed
+};
+
+_Static_assert(XFER_BATCH_BYTES + MANIFEST_FILE_BYTES_MAX / CAS_UNIT_BYTES / 8 + 64 <
+                   XFER_FRAME_BYTES_MAX,
+               "what is lacking of the largest file fits into a frame");
+
+#endif

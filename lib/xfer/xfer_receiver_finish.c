@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// All content has come: verify the large files, put into place what is not there yet, switch over.
+#include "xfer/xfer_receiver.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void placed(struct receive *r, size_t i, const struct stat *st) {
+    hash_cache_put(r->cas.hashes, st, r->m->entries[i].hash, HASH_CACHE_OWN);
+    r->states[i] = ENTRY_PLACED;
+    r->placed++;
+}
+
+static int finish_small(struct receive *r, size_t i, struct err *e) {
+    static unsigned char buf[XFER_SMALL_BYTES_MAX];
+    const struct manifest_entry *n = &r->m->entries[i];
+    struct stat st;
+    if (n->size && !cas_has_small(&r->cas, n->hash, n->size)) {
+        struct err why;
+        (void)err_set(&why, ERR_NOT_FOUND, "it did not arrive");
+        receive_bad(r, i, &why);
+        return 0;
+    }
+    if ((n->size && cas_read_small(&r->cas, n->hash, buf, n->size, e) < 0) ||
+        place_bytes(&r->place, n, buf, n->size, &st, e) < 0)
+        return -1;
+    placed(r, i, &st);
+    return 0;
+}
+
+// Is there a later file with the same content that still needs the part?
+static bool wanted_later(const struct receive *r, size_t i) {
+    for (uint32_t k = r->same[i]; k; k = r->same[k - 1])
+        if (r->states[k - 1] == ENTRY_NEEDED)
+            return true;
+    return false;
+}
+
+// The content of entry i, verified: 1 *path is set, 0 goes on in the next step, -1.
+static int verified(struct receive *r, size_t i, const char **path, struct err *e) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    if (r->config.keep && r->states[i] == ENTRY_STORED) {
+        *path = cas_object_path(&r->cas, n->hash);
+        return 1;
+    }
+    if (r->part_open && memcmp(r->part.hash, n->hash, HASH_BYTES) != 0) {
+        cas_part_close(&r->part);
+        r->part_open = false;
+    }
+    if (!r->part_open && cas_part_open(&r->cas, &r->part, n->hash, n->size, e) < 0)
+        return -1;
+    r->part_open = true;
+    if (!r->verifying && !cas_part_complete(&r->part))
+        return cas_part_elsewhere(&r->cas, &r->part, path)
+                   ? 1
+                   : err_set(e, ERR_NOT_FOUND, "it did not arrive in full");
+    r->verifying = true;
+    int rc = cas_part_hash(&r->part, RECEIVE_STEP_BYTES, e);
+    if (rc == 0)
+        return 0;
+    r->verifying = false;
+    if (rc > 0)
+        rc = cas_part_finish(&r->cas, &r->part, path, e) < 0 ? -1 : 1;
+    cas_part_close(&r->part);
+    r->part_open = false;
+    return rc;
+}
+
+// All files of one content at once, so that the part is verified once. 0 goes on in the next step.
+static int finish_large(struct receive *r, size_t i, struct err *e) {
+    const char *path = NULL;
+    struct err why;
+    int rc = verified(r, i, &path, &why);
+    if (rc == 0)
+        return 0;
+    if (rc < 0 && why.code != ERR_HASH && why.code != ERR_NOT_FOUND) {
+        *e = why;
+        return err_wrap(e, "'%s'", r->m->entries[i].path);
+    }
+    for (uint32_t k = (uint32_t)i + 1; k; k = r->same[k - 1]) {
+        struct stat st;
+        size_t at = k - 1;
+        if (r->states[at] != ENTRY_NEEDED && r->states[at] != ENTRY_STORED)
+            continue;
+        if (rc < 0) {
+            receive_bad(r, at, &why);
+            continue;
+        }
+        bool take = !r->config.keep && !wanted_later(r, at);
+        if (place_file(&r->place, &r->m->entries[at], path, take, &st, e) < 0)
+            return -1;
+        placed(r, at, &st);
+    }
+    return 1;
+}
+
+static int finish_same(struct receive *r, size_t i, struct err *e) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    struct stat st;
+    if (r->config.replace && place_keep(&r->place, n, &st, e) < 0)
+        return -1;
+    if (r->states[i] == ENTRY_MODE && place_mode(&r->place, n, &st, e) < 0)
+        return -1;
+    if (r->config.replace || r->states[i] == ENTRY_MODE)
+        hash_cache_put(r->cas.hashes, &st, n->hash, HASH_CACHE_OWN);
+    return 0;
+}
+
+// 1 done with it, 0 goes on in the next step.
+static int finish_entry(struct receive *r, size_t i, struct err *e) {
+    const struct manifest_entry *n = &r->m->entries[i];
+    bool same = r->states[i] == ENTRY_SAME && !r->config.replace;
+    if (n->kind == MANIFEST_FOLDER)
+        return same ? 1 : place_folder(&r->place, n, e) < 0 ? -1 : 1;
+    if (n->kind == MANIFEST_LINK)
+        return same ? 1 : place_link(&r->place, n, e) < 0 ? -1 : 1;
+    switch ((enum entry_state)r->states[i]) {
+    case ENTRY_SAME:
+    case ENTRY_MODE: return finish_same(r, i, e) < 0 ? -1 : 1;
+    case ENTRY_STORED:
+    case ENTRY_NEEDED:
+        return receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1) : finish_large(r, i, e);
+    default: return 1;
+    }
+}
+
+// The sender forgets its part after the result, so all must outlive a power cut: what is placed,
+// and the store, which may have a disk of its own.
+static int write_disk(struct receive *r, const char *path, struct err *e) {
+    struct stat placed, store;
+    if (!r->config.keep || !r->place.ready)
+        return 0;
+    if (file_sync_disk(path, e) < 0)
+        return -1;
+    return stat(path, &placed) == 0 && stat(r->config.store, &store) == 0 &&
+                   placed.st_dev != store.st_dev
+               ? file_sync_disk(r->config.store, e)
+               : 0;
+}
+
+static int end(struct receive *r, struct strbuf *out, struct err *e) {
+    if (r->bad) {
+        *e = r->bad_first;
+        return r->bad == 1 ? -1 : err_wrap(e, "%zu files are missing, the first one is", r->bad);
+    }
+    if ((r->changes || r->place.dest_fd < 0) &&
+        (write_disk(r, r->place.staging, e) < 0 || place_switch(&r->place, e) < 0))
+        return -1;
+    if (receive_save(r, e) < 0) // afterwards the other side may hang up at once
+        return -1;
+    receive_result(r, r->placed, out);
+    return 0;
+}
+
+int receive_finish(struct receive *r, struct strbuf *out, struct err *e) {
+    if (r->phase == RECEIVE_FINISH && r->cursor == 0 && !r->changes && r->config.replace &&
+        r->place.dest_fd >= 0) {
+        if (place_names_equal(&r->place, r->m))
+            return end(r, out, e);
+        r->changes = true;
+    }
+    for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
+        const struct manifest_entry *entry = &r->m->entries[r->cursor];
+        int rc = 1;
+        if (r->phase == RECEIVE_FINISH)
+            rc = finish_entry(r, r->cursor, e);
+        else if (entry->kind == MANIFEST_FOLDER &&
+                 (r->config.replace || r->states[r->cursor] != ENTRY_SAME))
+            rc = place_folder_mode(&r->place, entry, e) < 0 ? -1 : 1;
+        if (rc <= 0)
+            return rc < 0 ? -1 : 1;
+        r->cursor++;
+    }
+    if (r->cursor < r->m->count)
+        return 1;
+    if (r->phase == RECEIVE_FINISH) {
+        r->phase = RECEIVE_MODES;
+        r->cursor = 0;
+        return 1;
+    }
+    return end(r, out, e);
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "xfer/xfer_sender.h"
+
+#include "base/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- the plan ---------------------------------------------------------------------------------
+
+void send_plan_init(struct send_plan *p, const struct manifest *m) {
+    *p = (struct send_plan){.m = m};
+    p->bad = heap_alloc((m->count + 1) * sizeof *p->bad);
+}
+
+void send_plan_fini(struct send_plan *p) {
+    free(p->small);
+    free(p->units);
+    free(p->again);
+    free(p->bad);
+    *p = (struct send_plan){0};
+}
+
+static void *grown(void *list, size_t count, size_t *room, size_t size) {
+    if (count < *room)
+        return list;
+    *room = *room ? 2 * *room : 64;
+    return heap_realloc(list, *room * size);
+}
+
+static void add_unit(struct send_plan *p, struct send_unit u) {
+    p->units = grown(p->units, p->count, &p->room, sizeof u);
+    p->units[p->count++] = u;
+    p->bytes += u.bytes;
+}
+
+static uint32_t unit_bytes(const struct manifest_entry *n, uint64_t unit) {
+    uint64_t left = n->size - unit * CAS_UNIT_BYTES;
+    return left < CAS_UNIT_BYTES ? (uint32_t)left : CAS_UNIT_BYTES;
+}
+
+int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e) {
+    struct bytes_reader r = bytes_reader(f->data, f->len);
+    struct xfer_need need;
+    int rc;
+    while ((rc = xfer_get_need(&r, p->m, &need, e)) > 0) {
+        const struct manifest_entry *n = &p->m->entries[need.index];
+        if (p->files++ >= p->m->files)
+            return err_set(e, ERR_FORMAT, "transfer: the receiver asks for a file twice");
+        if (need.units == 0) {
+            p->small = grown(p->small, p->small_count, &p->small_room, sizeof *p->small);
+            p->small[p->small_count++] = need.index;
+            continue;
+        }
+        for (uint32_t u = 0; u < need.units; u++)
+            if (!need.have || !(need.have[u / 8] >> (u % 8) & 1))
+                add_unit(p, (struct send_unit){
+                                .entry = need.index, .unit = u, .bytes = unit_bytes(n, u)});
+    }
+    return rc;
+}
+
+// Small files come first: the connection that places them works from the front.
+void send_plan_ready(struct send_plan *p) {
+    size_t large = p->count;
+    struct send_unit u = {0};
+    for (size_t i = 0; i < p->small_count; i++) {
+        u.bytes += (uint32_t)p->m->entries[p->small[i]].size;
+        u.count++;
+        if (u.bytes >= XFER_BATCH_BYTES || u.count == SEND_BATCH_FILES_MAX ||
+            i + 1 == p->small_count) {
+            add_unit(p, u);
+            u = (struct send_unit){.first = (uint32_t)i + 1};
+        }
+    }
+    size_t small = p->count - large;
+    struct send_unit *all = heap_alloc((p->count + 1) * sizeof *all);
+    if (p->count) {
+        memcpy(all, p->units + large, small * sizeof *all);
+        memcpy(all + small, p->units, large * sizeof *all);
+    }
+    free(p->units);
+    p->units = all;
+    p->room = p->count + 1;
+    p->front = 0;
+    p->back = p->count;
+}
+
+bool send_plan_empty(const struct send_plan *p) {
+    return p->front == p->back && p->again_count == 0;
+}
+
+static bool take_unit(struct send_plan *p, bool from_back, struct send_unit *u) {
+    if (p->again_count)
+        *u = p->again[--p->again_count];
+    else if (p->front < p->back)
+        *u = from_back ? p->units[--p->back] : p->units[p->front++];
+    else
+        return false;
+    return true;
+}
+
+// ---- streams ----------------------------------------------------------------------------------
+
+void send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back) {
+    *s = (struct send_stream){.plan = p, .from_back = from_back, .fd = -1};
+}
+
+void send_stream_fini(struct send_stream *s) {
+    if (s->fd >= 0)
+        close(s->fd);
+    xfer_packer_fini(&s->packer);
+    free(s->out);
+    *s = (struct send_stream){.fd = -1};
+}
+
+static struct send_unit *out_at(struct send_stream *s, size_t i) {
+    return &s->out[(s->out_first + i) % s->out_room];
+}
+
+static void out_push(struct send_stream *s, struct send_unit u) {
+    if (s->out_count == s->out_room) {
+        size_t room = s->out_room ? 2 * s->out_room : 16;
+        struct send_unit *more = heap_alloc(room * sizeof *more);
+        for (size_t i = 0; i < s->out_count; i++)
+            more[i] = *out_at(s, i);
+        free(s->out);
+        s->out = more;
+        s->out_room = room;
+        s->out_first = 0;
+    }
+    s->out_count++;
+    *out_at(s, s->out_count - 1) = u;
+}
+
+int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e) {
+    if (content_bytes < s->acked || content_bytes > s->sent)
+        return err_set(e, ERR_FORMAT, "transfer: the receiver acknowledges what was not sent");
+    s->acked = content_bytes;
+    while (s->out_count > (s->active ? 1 : 0) &&
+           s->retired + s->out[s->out_first].bytes <= s->acked) {
+        s->retired += s->out[s->out_first].bytes;
+        s->out_first = (s->out_first + 1) % s->out_room;
+        s->out_count--;
+    }
+    return 0;
+}
+
+void send_stream_return(struct send_stream *s) {
+    struct send_plan *p = s->plan;
+    for (; s->out_count; s->out_count--) {
+        p->again = grown(p->again, p->again_count, &p->again_room, sizeof *p->again);
+        p->again[p->again_count++] = *out_at(s, s->out_count - 1);
+    }
+    s->active = false;
+}
+
+static void tell_bad(struct send_stream *s, uint32_t entry, const char *why, struct strbuf *out) {
+    struct strbuf b = {0};
+    xfer_put_uint(&b, entry, 4);
+    xfer_put_str(&b, why);
+    xfer_wire_frame(out, XFER_BAD, b.data, b.len);
+    strbuf_fini(&b);
+    s->plan->bad[entry] = true;
+}
+
+static bool read_exactly(int fd, uint64_t offset, void *buf, size_t len) {
+    char *c = buf;
+    while (len) {
+        ssize_t n = pread(fd, c, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        c += n;
+        offset += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+static const char *open_entry(const struct manifest_entry *n, int *fd) {
+    struct stat st;
+    // Not open(): musl's adds a call of fcntl(), once per file.
+    *fd = openat(AT_FDCWD, n->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return errno == ENOENT ? "it was deleted meanwhile" : strerror(errno);
+    // One that grows (a log) is sent as far as it was hashed.
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size >= n->size)
+        return NULL;
+    close(*fd);
+    *fd = -1;
+    return "it became shorter meanwhile";
+}
+
+// Content of an entry behind what is in b; NULL, or why not.
+static const char *add_content(struct strbuf *b, const struct manifest_entry *n, int fd,
+                               uint64_t offset, size_t len) {
+    if (n->bytes) {
+        strbuf_add(b, n->bytes + offset, len);
+        return NULL;
+    }
+    if (!read_exactly(fd, offset, strbuf_reserve(b, len), len))
+        return "it cannot be read";
+    b->len += len;
+    return NULL;
+}
+
+// One small file into the batch; NULL, or why not.
+static const char *add_small(struct strbuf *b, const struct manifest_entry *n) {
+    size_t start = b->len;
+    int fd = -1;
+    const char *why = n->bytes ? NULL : open_entry(n, &fd);
+    if (why)
+        return why;
+    strbuf_add(b, n->hash, HASH_BYTES);
+    xfer_put_uint(b, n->size, 4);
+    why = add_content(b, n, fd, 0, n->size);
+    if (fd >= 0)
+        close(fd);
+    if (why)
+        b->len = start;
+    return why;
+}
+
+static void fill_small(struct send_stream *s, const struct send_unit *u, struct strbuf *out,
+                       bool compress) {
+    const struct send_plan *p = s->plan;
+    uint32_t bytes = 0;
+    struct strbuf bad = {0}; // frames of their own, after the batch
+    size_t begin = xfer_wire_begin(out, XFER_BATCH);
+    for (uint32_t i = 0; i < u->count; i++) {
+        uint32_t entry = p->small[u->first + i];
+        if (p->bad[entry])
+            continue;
+        const char *why = add_small(out, &p->m->entries[entry]);
+        if (why)
+            tell_bad(s, entry, why, &bad);
+        else
+            bytes += (uint32_t)p->m->entries[entry].size;
+    }
+    if (out->len > begin + XFER_HEAD_BYTES)
+        xfer_wire_end(&s->packer, out, begin, compress);
+    else
+        out->len = begin;
+    strbuf_add(out, bad.data ? bad.data : "", bad.len);
+    strbuf_fini(&bad);
+    s->sent += bytes;
+    out_at(s, s->out_count - 1)->bytes = bytes;
+    s->active = false;
+}
+
+static void fill_large(struct send_stream *s, const struct send_unit *u, struct strbuf *out,
+                       bool compress) {
+    const struct manifest_entry *n = &s->plan->m->entries[u->entry];
+    uint32_t left = u->bytes - s->position;
+    uint32_t len = left < CAS_PIECE_BYTES ? left : CAS_PIECE_BYTES;
+    uint64_t offset = (uint64_t)u->unit * CAS_UNIT_BYTES + s->position;
+    const char *why = NULL;
+    if (!n->bytes && (s->fd < 0 || s->fd_entry != u->entry)) {
+        if (s->fd >= 0)
+            close(s->fd);
+        why = open_entry(n, &s->fd);
+        s->fd_entry = u->entry;
+    }
+    size_t begin = xfer_wire_begin(out, XFER_CHUNK);
+    strbuf_add(out, n->hash, HASH_BYTES);
+    xfer_put_uint(out, n->size, 8);
+    xfer_put_uint(out, offset, 8);
+    if (!why)
+        why = add_content(out, n, s->fd, offset, len);
+    if (why) {
+        out->len = begin;
+        tell_bad(s, u->entry, why, out);
+        return;
+    }
+    xfer_wire_end(&s->packer, out, begin, compress);
+    s->position += len;
+    s->sent += len;
+    s->active = s->position < u->bytes;
+}
+
+int send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e) {
+    size_t before = out->len;
+    (void)e;
+    while (out->len == before) {
+        struct send_unit u;
+        if (!s->active) {
+            if (!take_unit(s->plan, s->from_back, &u))
+                return 0;
+            if (u.count == 0 && s->plan->bad[u.entry])
+                continue;
+            out_push(s, u);
+            s->active = true;
+            s->position = 0;
+        }
+        u = *out_at(s, s->out_count - 1);
+        if (u.count)
+            fill_small(s, &u, out, compress);
+        else
+            fill_large(s, &u, out, compress);
+        if (u.count == 0 && s->plan->bad[u.entry]) { // the rest of the file is not sent
+            out_at(s, s->out_count - 1)->bytes = s->position;
+            s->active = false;
+        }
+    }
+    return 1;
+}
