@@ -8,11 +8,11 @@
 // are sent, then the piece. So the follower knows of everything that happened before a worker wrote
 // a line when it gets the line, its rank above all. Files take turns of a few pieces each, so that
 // none that grows fast keeps the others, or a node's end, waiting.
+#include "agent/control_socket.h"
 #include "base/arena.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/names.h"
-#include "agent/control_socket.h"
 #include "node/node_verb.h"
 #include "sys/changes.h"
 #include "sys/file.h"

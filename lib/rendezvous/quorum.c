@@ -76,8 +76,8 @@ static int64_t time_of(const struct electorate *e, unsigned part, int64_t tie_br
 
 int64_t quorum_time(const struct electorate *e, const int64_t *spoke_ms, int64_t starts_ms) {
     int64_t at = time_of(e, QUORUM_THIS, e->tie_breaker, spoke_ms, starts_ms);
-    int64_t last =
-        e->committed ? INT64_MAX : time_of(e, QUORUM_LAST, e->tie_breaker_last, spoke_ms, INT64_MIN);
+    int64_t last = e->committed ? INT64_MAX
+                                : time_of(e, QUORUM_LAST, e->tie_breaker_last, spoke_ms, INT64_MIN);
     return at < last ? at : last;
 }
 

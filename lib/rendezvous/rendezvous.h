@@ -131,10 +131,10 @@ enum rendezvous_action_kind {
                     // goes on
     ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent is still there;
                          // now and then again. counted: for the first time
-    ACTION_PROBE,    // the same for the voter of that number, which has not joined
-    ACTION_LOST,     // id is lost (silent for silent_ms); its connection can be closed
-    ACTION_LEFT,     // id left on its own
-    ACTION_OVER,     // the run is over: verdict, reason; tell every member
+    ACTION_PROBE,        // the same for the voter of that number, which has not joined
+    ACTION_LOST,         // id is lost (silent for silent_ms); its connection can be closed
+    ACTION_LEFT,         // id left on its own
+    ACTION_OVER,         // the run is over: verdict, reason; tell every member
     ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
 };
 

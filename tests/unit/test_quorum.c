@@ -7,8 +7,8 @@
 enum { VOTERS_MAX = 6 };
 
 // One letter per voter: t of this round, l of the last one, b of both; in upper case it is dead.
-static struct electorate make(struct voter *voters, const char *who, bool committed, int tie_breaker,
-                              int tie_breaker_last) {
+static struct electorate make(struct voter *voters, const char *who, bool committed,
+                              int tie_breaker, int tie_breaker_last) {
     struct electorate e = {.committed = committed,
                            .tie_breaker = tie_breaker + 1,
                            .tie_breaker_last = tie_breaker_last + 1,
@@ -59,8 +59,8 @@ static void test_rules(void) {
     ok(quorum_agrees(&none, NULL), "before the first round everybody agrees");
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct voter voters[VOTERS_MAX];
-        struct electorate e =
-            make(voters, rules[i].who, rules[i].committed, rules[i].tie_breaker, rules[i].tie_breaker_last);
+        struct electorate e = make(voters, rules[i].who, rules[i].committed, rules[i].tie_breaker,
+                                   rules[i].tie_breaker_last);
         bool yes[VOTERS_MAX];
         for (int k = 0; k < e.count; k++)
             yes[k] = rules[i].yes[k] == 'y';
