@@ -147,15 +147,9 @@ include tests/lint/lint.mk
 EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
 EMBED += infra/provider.tf=infra/root/provider.tf
 EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \
-<<<<<<< HEAD
     infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/* docs/*.md)),$(f)=$(f))
-$(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/job/embed.sh Makefile
-	$(call say,EMBED,$@)mkdir -p $(@D) && lib/job/embed.sh $(@D) $(EMBED)
-=======
-    infra/*/*/*.tf) $(wildcard cloud-init/*.tftpl cloud-init/files/*)),$(f)=$(f))
 $(O)/embed/embed.S: $(foreach e,$(EMBED),$(lastword $(subst =, ,$(e)))) lib/fleet/bundle.sh Makefile
 	$(call say,EMBED,$@)mkdir -p $(@D) && lib/fleet/bundle.sh $(@D) $(EMBED)
->>>>>>> 9d0ad36 (layers: the column of the operator stands in folders of its own)
 $(O)/embed/embed.o: $(O)/embed/embed.S
 	$(Q)cd $(@D) && $(TOOL) -c -o data.o embed.S && $(TOOL) -I$(CURDIR)/lib -std=gnu11 -c -o \
 	    table.o embed.c && ld -r -o embed.o data.o table.o

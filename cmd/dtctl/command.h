@@ -7,12 +7,8 @@
 #define DTCTL_COMMAND_H
 
 #include "conf/render.h"
-<<<<<<< HEAD
-#include "job/embed.h"
-#include "job/session.h"
-=======
+#include "fleet/embed.h"
 #include "ui/context.h"
->>>>>>> 9d0ad36 (layers: the column of the operator stands in folders of its own)
 
 #include <stddef.h>
 

@@ -10,8 +10,8 @@
 #include "base/err.h"
 #include "cmd/dtctl/command.h"
 #include "conf/render_row.h"
-#include "elastic/node_protocol.h"
-#include "job/attend.h"
+#include "protocol/node_protocol.h"
+#include "run/monitor.h"
 
 #include <stdio.h>
 #include <string.h>
