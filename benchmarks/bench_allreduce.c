@@ -2,11 +2,12 @@
 // All-reduce between ranks of this machine, next to its floor: copying the buffer once in every
 // rank at the same time. bench_allreduce.py sets the same figures against gloo.
 //
-//   bench_allreduce [--ranks N] [--nodes N] [--sockets N] [--bytes B]…
+//   bench_allreduce [--kind K] [--ranks N] [--nodes N] [--sockets N] [--bytes B]…
 //
-// nodes > 1 puts the ranks on so many "nodes" that talk over loopback TCP. JSON lines: us (median),
-// us_best, cpu_us (of one rank, user and
-// system), gbytes (of buffer per second), copy_us, copy_ratio (copy_us / us).
+// kind: all-reduce (without the option), reduce-scatter, all-gather or broadcast, of the same
+// buffer. nodes > 1 puts the ranks on so many "nodes" that talk over loopback TCP. JSON lines: us
+// (median), us_best, cpu_us (of one rank, user and system), gbytes (of buffer per second), copy_us,
+// copy_ratio (copy_us / us).
 #include "comm/comm.h"
 
 #include "base/arena.h"
@@ -25,9 +26,14 @@ enum { RANKS_MAX = 16, SIZES_MAX = 16, RUNS_MAX = 400, KEYS_MAX = 64, VALUE_BYTE
 static const double seconds_per_size = 0.6;
 
 static struct options {
-    int ranks, nodes, sockets, sizes;
+    int ranks, nodes, sockets, sizes, kind;
     size_t bytes[SIZES_MAX];
 } o = {.ranks = 2, .nodes = 1};
+
+static const char *const kinds[] = {[COMM_ALL_REDUCE] = "all-reduce",
+                                    [COMM_REDUCE_SCATTER] = "reduce-scatter",
+                                    [COMM_ALL_GATHER] = "all-gather",
+                                    [COMM_BROADCAST] = "broadcast"};
 
 // The store that ranks meet in: a table in memory that fork shares.
 struct table {
@@ -98,6 +104,11 @@ static double timed(struct comm *c, float *x, float *y, size_t count, bool copy,
     struct err e;
     double first = 0;
     int runs = 3;
+    const struct comm_call call = {.kind = (enum comm_kind)o.kind,
+                                   .type = COMM_F32,
+                                   .op = COMM_MEAN,
+                                   .buf = x,
+                                   .count = count};
     for (int pass = 0; pass < 2; pass++) {
         double before = cpu_us();
         for (int i = 0; i < runs; i++) {
@@ -106,7 +117,7 @@ static double timed(struct comm *c, float *x, float *y, size_t count, bool copy,
             int64_t start = clock_mono_ns();
             if (copy)
                 memcpy(y, x, count * sizeof *x);
-            else if (comm_all_reduce(c, x, count, COMM_MEAN, &e) < 0)
+            else if (comm_do(c, &call, &e) < 0)
                 die(&e);
             us[i] = (double)(clock_mono_ns() - start) / 1e3;
         }
@@ -147,12 +158,14 @@ static void rank_main(struct table *t, int rank) {
         double cpu, copy = timed(c, x, y, count, true, us, &cpu);
         double median = timed(c, x, y, count, false, us, &cpu);
         if (rank == 0)
-            printf("{\"bench\":\"allreduce\",\"ranks\":%d,\"nodes\":%d,\"sockets\":%d,"
-                   "\"bytes\":%zu,\"us\":%.2f,\"us_best\":%.2f,\"cpu_us\":%.2f,\"gbytes\":%.3f,"
-                   "\"copy_us\":%.2f,"
-                   "\"copy_ratio\":%.3f}\n",
-                   o.ranks, o.nodes, o.sockets > 0 ? o.sockets : COMM_SOCKETS, o.bytes[s], median,
-                   us[0], cpu, (double)o.bytes[s] / median / 1e3, copy, copy / median);
+            printf(
+                "{\"bench\":\"allreduce\",\"kind\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"sockets\":%d,"
+                "\"bytes\":%zu,\"us\":%.2f,\"us_best\":%.2f,\"cpu_us\":%.2f,\"gbytes\":%.3f,"
+                "\"copy_us\":%.2f,"
+                "\"copy_ratio\":%.3f}\n",
+                kinds[o.kind], o.ranks, o.nodes, o.sockets > 0 ? o.sockets : COMM_SOCKETS,
+                o.bytes[s], median, us[0], cpu, (double)o.bytes[s] / median / 1e3, copy,
+                copy / median);
         free(x);
         free(y);
     }
@@ -163,10 +176,19 @@ static void rank_main(struct table *t, int rank) {
     comm_close(c);
 }
 
+static int kind_of(const char *name) {
+    for (int i = 0; i <= COMM_BROADCAST; i++)
+        if (strcmp(kinds[i], name) == 0)
+            return i;
+    return -1;
+}
+
 static void parse(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i += 2) {
         long v = strtol(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--ranks") == 0 && v >= 1 && v <= RANKS_MAX)
+        if (strcmp(argv[i], "--kind") == 0 && kind_of(argv[i + 1]) >= 0)
+            o.kind = kind_of(argv[i + 1]);
+        else if (strcmp(argv[i], "--ranks") == 0 && v >= 1 && v <= RANKS_MAX)
             o.ranks = (int)v;
         else if (strcmp(argv[i], "--nodes") == 0 && v >= 1 && v <= RANKS_MAX)
             o.nodes = (int)v;
@@ -180,8 +202,8 @@ static void parse(int argc, char **argv) {
         }
     }
     if (argc % 2 == 0 || o.ranks % o.nodes != 0) {
-        fprintf(stderr,
-                "usage: bench_allreduce [--ranks N] [--nodes N] [--sockets N] [--bytes B]\n");
+        fprintf(stderr, "usage: bench_allreduce [--kind K] [--ranks N] [--nodes N] [--sockets N] "
+                        "[--bytes B]\n");
         exit(2);
     }
     // The last one: the gradients of ResNet-18 with 10 classes.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to lib/comm: what a backend gives to comm.c. Every collective is an all-reduce of some
-// kind of element, so a backend has one operation. It is never entered by two threads at once.
+// Private to lib/comm: what a backend gives to comm.c. It is never entered by two threads at once.
 #ifndef COMM_BACKEND_H
 #define COMM_BACKEND_H
 
@@ -10,10 +9,13 @@
 #include <stdatomic.h>
 
 struct comm_work {
+    enum comm_kind kind; // never send or receive: between two ranks they are a broadcast
     const struct element *type;
     void *buf;
     size_t count; // elements
+    size_t each;  // elements of one rank's part
     double factor;
+    int root; // of a broadcast
 };
 
 // What every waiting loop looks at.
@@ -26,7 +28,8 @@ enum { COMM_SLICE_MS = 50 }; // longest wait before looking at peers again
 
 struct comm_backend {
     const char *name;
-    int (*open)(void **impl, const struct comm_config *config, struct comm_watch *watch,
+    // shown: the number of this rank in errors.
+    int (*open)(void **impl, const struct comm_config *config, int shown, struct comm_watch *watch,
                 struct err *e);
     int (*run)(void *impl, const struct comm_work *work, struct err *e);
     void (*close)(void *impl);

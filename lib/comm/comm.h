@@ -2,9 +2,12 @@
 // Collectives between the ranks of a run, behind one table of backends: `self` (one rank), `ring`
 // (shared memory between the ranks of a node, several TCP connections between nodes).
 //
+// A comm is a group of ranks with a queue of its own: all ranks of the run, or those that
+// comm_split puts together. What waits in one group holds back nothing in another.
+//
 // Rules
-//   - Every rank makes the same calls in the same order, from one thread. A count that differs
-//     between ranks is found and reported.
+//   - Every rank of a group makes the same calls in the same order, from one thread. A kind or a
+//     count that differs between ranks is found and reported.
 //   - Results are the same bits on every rank and in every run: sums are formed in an order that
 //     depends on the counts and the topology alone, never on timing.
 //   - Started operations run on a thread of the comm in the order they were started; their buffers
@@ -46,7 +49,7 @@ struct comm_config {
     int rank, world;
     int local_rank, local_world; // place among the ranks of this node
     int node, nodes;             // GROUP_RANK and how many nodes; nodes may have different sizes
-    struct comm_kv kv;           // unused when world is 1
+    struct comm_kv kv;           // unused when world is 1; must work until the last comm_split
     const char *prefix;          // of all keys, fresh for every attempt; NULL: "comm"
     const char *address; // numeric, of this node, that the others reach; NULL only when nodes is 1.
                          // A loopback address says that all nodes are this machine: then they
@@ -62,22 +65,61 @@ enum { COMM_SOCKETS = 4 };
 
 struct comm;
 
+enum comm_kind {
+    COMM_ALL_REDUCE,     // buf[count] of all ranks, summed, to all
+    COMM_REDUCE_SCATTER, // buf[count] of all ranks, summed: part r to rank r; the other parts are
+                         // left with anything
+    COMM_ALL_GATHER,     // part r of buf[count] from rank r to all
+    COMM_BROADCAST,      // buf[count] from rank `peer` to all
+    COMM_SEND,           // buf[count] to rank `peer`; in groups of two ranks
+    COMM_RECV,           // buf[count] from rank `peer`; in groups of two ranks
+};
+
+enum comm_type {
+    COMM_BYTE, // a sum of bytes is their OR
+    COMM_F32,
+    COMM_F64,
+    COMM_BF16, // summed in float, rounded to nearest even once per node
+};
+
 // What a sum is divided by.
 enum comm_op { COMM_SUM, COMM_MEAN /* times 1/world, after summing */ };
 
-// backend NULL: "self" when world is 1, else "ring". kv and strings are used during the call only.
+struct comm_call {
+    enum comm_kind kind;
+    enum comm_type type;
+    enum comm_op op; // of the two that sum
+    void *buf;       // everything happens in place
+    size_t count;    // elements
+    // Reduce-scatter and all-gather: part r is [r * each, (r + 1) * each), as far as count goes.
+    size_t each; // 0: comm_each
+    int peer;
+};
+
+// backend NULL: "self" when world is 1, else "ring". Strings are used during the call only.
 int comm_open(struct comm **out, const char *backend, const struct comm_config *config,
               struct err *e);
 void comm_close(struct comm *c); // NULL is allowed; drops what is pending
 
-// In place, count elements of float. Gives a ticket; returns -1 only when the comm is broken.
-int comm_all_reduce_start(struct comm *c, float *buf, size_t count, enum comm_op op,
-                          uint64_t *ticket, struct err *e);
+// A blocking call of all ranks of `parent`: those of one color form a new group, ordered by key and
+// then by their rank in the parent. color < 0: no group, *out is NULL. Errors in a group go on to
+// show the ranks' numbers in the run. The caller closes it, before or after the parent.
+int comm_split(struct comm **out, struct comm *parent, int color, int key, struct err *e);
+
+// Gives a ticket; -1: the call is not possible, or the comm is broken.
+int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, struct err *e);
 // Until that operation, and so all started before it, is done.
 int comm_wait(struct comm *c, uint64_t ticket, struct err *e);
 bool comm_done(struct comm *c, uint64_t ticket); // without waiting; also true when broken
 
-// Blocking forms; each comes after everything started before it.
+// Blocking: comes after everything started before it.
+int comm_do(struct comm *c, const struct comm_call *call, struct err *e);
+// The usual cut into parts: equal ones of whole cache lines, but for the last.
+size_t comm_each(const struct comm *c, size_t count);
+
+// The usual calls. all_reduce is of float.
+int comm_all_reduce_start(struct comm *c, float *buf, size_t count, enum comm_op op,
+                          uint64_t *ticket, struct err *e);
 int comm_all_reduce(struct comm *c, float *buf, size_t count, enum comm_op op, struct err *e);
 int comm_all_reduce_f64(struct comm *c, double *buf, size_t count, enum comm_op op, struct err *e);
 int comm_broadcast(struct comm *c, void *buf, size_t bytes, int root, struct err *e);

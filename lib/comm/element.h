@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be reduced: kinds of elements and how to combine them. Combining bytes by OR carries
-// data that only one rank has (the others give zeros), which is how broadcast and all-gather are
-// made.
+// What can be reduced: kinds of elements and how to combine them.
 #ifndef COMM_ELEMENT_H
 #define COMM_ELEMENT_H
 
@@ -16,9 +14,12 @@ struct element {
     // a and b added and scaled into one or two places (second may be NULL). Places may be a or b.
     void (*sum2)(void *out, void *second, const void *a, const void *b, size_t n, double factor);
     void (*scale)(void *p, size_t n, double factor);
+    // Types narrower than float: sums of several sources grow in float and are rounded once.
+    void (*widen)(float *to, const void *from, size_t n);
+    void (*narrow)(void *to, const float *from, size_t n);
 };
 
-extern const struct element element_f32, element_f64, element_byte;
+extern const struct element element_byte, element_f32, element_f64, element_bf16;
 
 // out[i] = factor * (((src[0][i] + src[1][i]) + src[2][i]) + …), always in that order, so the bits
 // do not depend on who computes it. `second` gets a copy, or is NULL; it may be one of the sources.

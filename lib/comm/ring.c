@@ -14,7 +14,8 @@
 
 enum { RING_FAULT_MAGIC = 0x746c6661, RING_FAULT_BYTES = 8 + RING_FAULT_TEXT_BYTES };
 
-// What one exchange moves: `out` to the right while `in` comes from the left.
+// What one exchange moves: `out` to the right while `in` comes from the left. NULL: nothing moves
+// on that side, and no step is counted.
 struct exchange {
     const char *out;
     size_t out_bytes;
@@ -92,9 +93,11 @@ static int ring_stripes(const struct ring *r, size_t bytes) {
     return n < 1 ? 1 : n > (size_t)r->sockets ? r->sockets : (int)n;
 }
 
-// Cuts `bytes` for the lanes; cuts lie on multiples of 64, so never inside an element.
-static void ring_cut(struct ring *r, struct ring_lane *lanes, char *data, size_t bytes) {
-    int stripes = ring_stripes(r, bytes);
+// Cuts `bytes` for the lanes, and gives how many it takes; cuts lie on multiples of 64, so never
+// inside an element.
+static int ring_cut(struct ring *r, struct ring_lane *lanes, uint32_t *step, char *data,
+                    size_t bytes) {
+    int stripes = data ? ring_stripes(r, bytes) : 0;
     size_t at = 0;
     for (int i = 0; i < stripes; i++) {
         size_t end = i + 1 == stripes ? bytes : bytes / (size_t)stripes * (size_t)(i + 1) / 64 * 64;
@@ -102,11 +105,13 @@ static void ring_cut(struct ring *r, struct ring_lane *lanes, char *data, size_t
         l->data = data + at;
         l->len = end - at;
         l->done = l->part_done = l->staged = 0;
-        bytes_store(l->part, r->step, 4);
+        bytes_store(l->part, *step, 4);
         bytes_store(l->part + 4, (uint64_t)i, 4);
         bytes_store(l->part + 8, l->len, 8);
         at = end;
     }
+    *step += data != NULL;
+    return stripes;
 }
 
 static bool ring_lane_done(const struct ring_lane *l) {
@@ -223,10 +228,9 @@ static int ring_idle(struct ring *r, int out_lanes, int in_lanes, int64_t deadli
 }
 
 static int ring_exchange(struct ring *r, const struct exchange *x, struct err *e) {
-    int out_lanes = ring_stripes(r, x->out_bytes), in_lanes = ring_stripes(r, x->in_bytes);
-    ring_cut(r, r->send, (char *)(uintptr_t)x->out, x->out_bytes); // only read
-    ring_cut(r, r->recv, x->in, x->in_bytes);
-    r->step++;
+    char *out = (char *)(uintptr_t)x->out; // only read
+    int out_lanes = ring_cut(r, r->send, &r->sent, out, x->out_bytes);
+    int in_lanes = ring_cut(r, r->recv, &r->received, x->in, x->in_bytes);
     int64_t deadline_ms = 0;
     for (bool pending = true; pending;) {
         bool moved = false;
@@ -255,24 +259,64 @@ static int ring_exchange(struct ring *r, const struct exchange *x, struct err *e
     return 0;
 }
 
-// ---- all-reduce --------------------------------------------------------------------------------
+// ---- the collectives ---------------------------------------------------------------------------
 
-// First element of segment s of `nodes` nearly equal ones.
-static size_t ring_segment(const struct ring *r, size_t count, int s) {
-    return (size_t)((unsigned __int128)count * (unsigned)s / (unsigned)r->nodes);
-}
-
-static int ring_step(struct ring *r, const struct element *type, char *buf, size_t count, int out,
-                     int in, bool add, struct err *e) {
-    out = (out % r->nodes + r->nodes) % r->nodes;
-    in = (in % r->nodes + r->nodes) % r->nodes;
-    size_t o = ring_segment(r, count, out), i = ring_segment(r, count, in);
-    const struct exchange x = {.out = buf + o * type->bytes,
-                               .out_bytes = (ring_segment(r, count, out + 1) - o) * type->bytes,
-                               .in = buf + i * type->bytes,
-                               .in_bytes = (ring_segment(r, count, in + 1) - i) * type->bytes,
+static int ring_step(struct ring *r, const struct element *type, char *buf,
+                     const struct ring_segment *segment, int out, int in, bool add, struct err *e) {
+    const struct ring_segment *o = &segment[(out + 2 * r->nodes) % r->nodes];
+    const struct ring_segment *i = &segment[(in + 2 * r->nodes) % r->nodes];
+    const struct exchange x = {.out = buf + o->first * type->bytes,
+                               .out_bytes = o->count * type->bytes,
+                               .in = buf + i->first * type->bytes,
+                               .in_bytes = i->count * type->bytes,
                                .add = add ? type : NULL};
     return ring_exchange(r, &x, e);
+}
+
+// Once around but one step: this node sends segment `first`, then the one before it, and so on,
+// each as it came from the left.
+static int ring_rotate(struct ring *r, const struct element *type, void *buf,
+                       const struct ring_segment *segment, int first, bool add, struct err *e) {
+    for (int s = 0; s < r->nodes - 1; s++)
+        if (ring_step(r, type, buf, segment, first - s, first - s - 1, add, e) < 0)
+            return -1;
+    return 0;
+}
+
+int ring_reduce_scatter(struct ring *r, const struct element *type, void *buf,
+                        const struct ring_segment *segment, double factor, struct err *e) {
+    const struct ring_segment *own = &segment[r->node];
+    if (ring_rotate(r, type, buf, segment, r->node - 1, true, e) < 0)
+        return -1;
+    type->scale((char *)buf + own->first * type->bytes, own->count, factor);
+    return 0;
+}
+
+int ring_all_gather(struct ring *r, const struct element *type, void *buf,
+                    const struct ring_segment *segment, struct err *e) {
+    return ring_rotate(r, type, buf, segment, r->node, false, e);
+}
+
+int ring_broadcast(struct ring *r, void *buf, size_t bytes, int root_node, struct err *e) {
+    size_t pieces = (bytes + RING_PIECE_BYTES - 1) / RING_PIECE_BYTES;
+    int distance = (r->node - root_node + r->nodes) % r->nodes;
+    bool receives = distance > 0, sends = distance < r->nodes - 1;
+    // In step k piece k comes, and the one before it goes; the root has nothing to wait for.
+    for (size_t k = 0; k < pieces + (receives && sends); k++) {
+        size_t in = k * RING_PIECE_BYTES, out = receives ? in - RING_PIECE_BYTES : in;
+        struct exchange x = {.out = NULL};
+        if (receives && k < pieces) {
+            x.in = (char *)buf + in;
+            x.in_bytes = bytes - in < RING_PIECE_BYTES ? bytes - in : RING_PIECE_BYTES;
+        }
+        if (sends && (k > 0 || !receives)) {
+            x.out = (char *)buf + out;
+            x.out_bytes = bytes - out < RING_PIECE_BYTES ? bytes - out : RING_PIECE_BYTES;
+        }
+        if (ring_exchange(r, &x, e) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 // Two nodes and little data: one round trip less. x + y is y + x to the bit, so both get the same.
@@ -292,15 +336,15 @@ int ring_all_reduce(struct ring *r, const struct element *type, void *buf, size_
                     double factor, struct err *e) {
     if (r->nodes == 2 && count * type->bytes <= RING_EXCHANGE_BYTES_MAX)
         return ring_swap(r, type, buf, count, factor, e);
-    for (int s = 0; s < r->nodes - 1; s++)
-        if (ring_step(r, type, buf, count, r->node - s, r->node - s - 1, true, e) < 0)
-            return -1;
+    for (int s = 0; s < r->nodes; s++) {
+        size_t first = (size_t)((unsigned __int128)count * (unsigned)s / (unsigned)r->nodes);
+        size_t end = (size_t)((unsigned __int128)count * ((unsigned)s + 1) / (unsigned)r->nodes);
+        r->segment[s] = (struct ring_segment){first, end - first};
+    }
+    if (ring_rotate(r, type, buf, r->segment, r->node, true, e) < 0)
+        return -1;
     // This node now has the whole sum of the segment after its own.
-    int mine = (r->node + 1) % r->nodes;
-    size_t first = ring_segment(r, count, mine), last = ring_segment(r, count, mine + 1);
-    type->scale((char *)buf + first * type->bytes, last - first, factor);
-    for (int s = 0; s < r->nodes - 1; s++)
-        if (ring_step(r, type, buf, count, r->node + 1 - s, r->node - s, false, e) < 0)
-            return -1;
-    return 0;
+    const struct ring_segment *mine = &r->segment[(r->node + 1) % r->nodes];
+    type->scale((char *)buf + mine->first * type->bytes, mine->count, factor);
+    return ring_rotate(r, type, buf, r->segment, r->node + 1, false, e);
 }

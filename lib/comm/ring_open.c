@@ -81,7 +81,7 @@ static int ring_publish(const struct joining *j, struct err *e) {
     const struct comm_config *c = j->config;
     char key[RING_KEY_BYTES_MAX], text[RING_NODE_TEXT_BYTES];
     snprintf(key, sizeof key, "%s/node/%d", c->prefix, c->node);
-    int n = snprintf(text, sizeof text, "%d %d %s", c->rank, j->port, c->address);
+    int n = snprintf(text, sizeof text, "%d %d %s", j->ring->rank, j->port, c->address);
     return c->kv.set(c->kv.ctx, key, text, (size_t)n, e);
 }
 
@@ -95,7 +95,7 @@ static int ring_find(const struct joining *j, int node, struct ring_peer *peer, 
     text[len < sizeof text ? len : sizeof text - 1] = 0;
     peer->node = node;
     if (sscanf(text, "%d %d %63s", &peer->rank, &peer->port, peer->address) != 3 ||
-        peer->rank < 0 || peer->rank >= c->world || peer->port < 1 || peer->port > 65535)
+        peer->rank < 0 || peer->rank >= COMM_WORLD_MAX || peer->port < 1 || peer->port > 65535)
         return err_set(e, ERR_FORMAT, "store key '%s' is malformed", key);
     return 0;
 }
@@ -225,12 +225,13 @@ static int ring_join(struct joining *j, int listener, struct err *e) {
     return ring_confirm(j, e);
 }
 
-int ring_open(struct ring *r, const struct comm_config *config, struct comm_watch *watch,
+int ring_open(struct ring *r, const struct comm_config *config, int shown, struct comm_watch *watch,
               struct err *e) {
     memset(r, 0, sizeof *r);
     r->node = config->node;
     r->nodes = config->nodes;
-    r->rank = config->rank;
+    r->rank = shown;
+    r->segment = heap_alloc((size_t)r->nodes * sizeof *r->segment);
     r->sockets = config->sockets > 0 ? config->sockets : COMM_SOCKETS;
     r->watch = watch;
     r->control_left = r->control_right = -1;
@@ -262,5 +263,6 @@ void ring_close(struct ring *r) {
         close(r->control_right);
     if (r->nodes > 0 && r->control_left >= 0)
         close(r->control_left);
+    free(r->segment);
     memset(r, 0, sizeof *r);
 }

@@ -5,8 +5,9 @@
 // socket, so nothing depends on the size of /dev/shm and nothing is left behind. Data moves in
 // chunks; chunk q uses buffer q % depth of every rank. Counters only grow, are written by one
 // rank each, and tell how far it is:
-//     arrived  its part of chunk q lies in its buffer
-//     reduced  it has summed its slice of chunk q and reads nothing of it any more
+//     arrived  its part of chunk q lies in its buffer, or in the result where nothing is summed
+//     reduced  it has summed its slice of chunk q, and reads neither buffers nor claims of it
+//              any more
 //     taken    it has copied the result of chunk q
 // Waiting spins for a moment, then sleeps in a futex for COMM_SLICE_MS at a time; between two
 // sleeps it looks whether the peers live (pidfd), whether one reported a fault, and at the time
@@ -43,11 +44,11 @@ enum shm_state { SHM_ABSENT, SHM_JOINED, SHM_LEFT };
 
 struct shm_rank {
     struct shm_counter arrived, reduced, taken;
-    struct shm_claim { // what this rank believes chunk q to be
-        uint32_t element, total_low;
+    struct shm_claim {            // what this rank believes chunk q to be
+        uint32_t what, total_low; // what: kind, element and root
         uint64_t bytes;
     } claim[SHM_DEPTH_MAX];
-    _Atomic int32_t pid, rank; // rank: in the world
+    _Atomic int32_t pid, rank; // rank: as errors show it
     _Atomic uint32_t state;    // enum shm_state
 };
 
@@ -71,8 +72,9 @@ struct shm {
     int64_t limit_ms; // for one wait
 };
 
-int shm_open_group(struct shm *s, const struct comm_config *config, struct comm_watch *watch,
-                   struct err *e);
+// shown: the number of this rank in errors.
+int shm_open_group(struct shm *s, const struct comm_config *config, int shown,
+                   struct comm_watch *watch, struct err *e);
 void shm_close_group(struct shm *s); // tells the others; safe on a zeroed one
 
 static inline char *shm_slot(const struct shm *s, int local_rank, uint32_t q) {

@@ -264,8 +264,8 @@ static int shm_meet(struct shm *s, int rank, struct err *e) {
     return shm_wait_all(s, offsetof(struct shm_rank, arrived), 2, e);
 }
 
-int shm_open_group(struct shm *s, const struct comm_config *config, struct comm_watch *watch,
-                   struct err *e) {
+int shm_open_group(struct shm *s, const struct comm_config *config, int shown,
+                   struct comm_watch *watch, struct err *e) {
     memset(s, 0, sizeof *s);
     s->local_rank = config->local_rank;
     s->local_world = config->local_world;
@@ -282,7 +282,7 @@ int shm_open_group(struct shm *s, const struct comm_config *config, struct comm_
                                  : shm_follow(s, config, key, deadline_ms, e);
     if (bad == 0) {
         shm_place(s, config);
-        bad = shm_meet(s, config->rank, e);
+        bad = shm_meet(s, shown, e);
     }
     s->limit_ms = watch->stall_timeout_ms_max;
     return bad;
