@@ -28,7 +28,7 @@ enum {
 };
 
 static const unsigned char key[32] = "a key of thirty-two bytes, for a";
-static const struct link_secret secret = {"bench", key, sizeof key};
+static const struct channel_secret secret = {"bench", key, sizeof key};
 static struct loop *loop;
 static struct err e;
 
@@ -91,14 +91,14 @@ static _Noreturn void coordinate(int listen_fd, int agents) {
 
 static struct net_address address;
 static struct agent_link {
-    struct link link;
+    struct channel link;
     int number;
 } * links;
 static int wanted, begun, answered, joined;
 
 static void begin_more(void);
 
-static void on_ready(struct link *l) {
+static void on_ready(struct channel *l) {
     struct agent_link *a = l->ctx;
     char name[32];
     snprintf(name, sizeof name, "node%d", a->number);
@@ -110,10 +110,10 @@ static void on_ready(struct link *l) {
                          .address = "127.0.0.1",
                          .role = "default",
                          .nproc = 8};
-    link_send(l, &m);
+    channel_send(l, &m);
 }
 
-static void on_message(struct link *l, const struct wire_msg *m) {
+static void on_message(struct channel *l, const struct wire_msg *m) {
     (void)l;
     if (m->type == WIRE_JOINED) {
         joined++;
@@ -123,13 +123,13 @@ static void on_message(struct link *l, const struct wire_msg *m) {
     }
 }
 
-static void on_end(struct link *l, const struct err *why) {
+static void on_end(struct channel *l, const struct err *why) {
     (void)l;
     e = *why;
     die("an agent lost its connection");
 }
 
-static const struct link_events link_table = {on_ready, on_message, on_end};
+static const struct channel_events link_table = {on_ready, on_message, on_end};
 
 static void begin_more(void) {
     while (begun < wanted && begun - joined < IN_FLIGHT) {
@@ -137,7 +137,8 @@ static void begin_more(void) {
         a->number = begun++;
         a->link.ctx = a;
         int fd = net_connect_start(&address, &e);
-        if (fd < 0 || link_open(&a->link, loop, fd, LINK_AGENT, true, &secret, &link_table, &e) < 0)
+        if (fd < 0 ||
+            channel_open(&a->link, loop, fd, CHANNEL_AGENT, true, &secret, &link_table, &e) < 0)
             die("connect");
     }
 }
@@ -221,7 +222,7 @@ static void measure(int agents) {
     double bytes = bytes_exchanged(agents), agents_mb = rss_mb();
     struct rusage use;
     for (int i = 0; i < agents; i++)
-        link_close(&links[i].link);
+        channel_close(&links[i].link);
     kill(pid, SIGKILL);
     wait4(pid, NULL, 0, &use);
     double cpu = (double)use.ru_utime.tv_sec + (double)use.ru_stime.tv_sec +

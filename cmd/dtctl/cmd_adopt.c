@@ -21,7 +21,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Adopt", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell(struct session *s, const struct adopted *a) {
+static void tell(struct context *s, const struct adopted *a) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "adopt");
@@ -35,7 +35,7 @@ static void tell(struct session *s, const struct adopted *a) {
                 a->runs == 1 ? "" : "s");
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct adopt_flags *f = flags;
     struct adopted a;
     if (!f->key || !f->key[0])

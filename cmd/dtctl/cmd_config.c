@@ -40,7 +40,7 @@ static const char *const INIT_KEYS[][6] = {
                     "aws.operator_cidrs"},
 };
 
-static int run_init(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_init(struct context *s, const struct cli_rest *rest, const void *flags,
                     struct err *e) {
     (void)rest;
     const struct init_flags *f = flags;
@@ -109,7 +109,7 @@ static const struct option_row CONFIG_ROWS[] = {
 static const struct option_table CONFIG_TABLE = {"Config", CONFIG_ROWS, 1};
 static const char *const CONFIG_WORDS[] = {"show", "check", NULL};
 
-static int run_config(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_config(struct context *s, const struct cli_rest *rest, const void *flags,
                       struct err *e) {
     const struct config_flags *f = flags;
     const char *what = rest->count ? rest->args[0] : "show";
@@ -167,7 +167,7 @@ static int cluster_of(struct arena *a, const struct cli_rest *words, struct clus
 }
 
 // Names on record that are fit for a shell, one per line. Nothing is asked over the network.
-static int list_names(struct session *s, const char *what, const struct cli_rest *words,
+static int list_names(struct context *s, const char *what, const struct cli_rest *words,
                       struct err *e) {
     struct cluster c;
     struct inventory inv = {0};
@@ -193,7 +193,7 @@ static int list_names(struct session *s, const char *what, const struct cli_rest
 
 static const char *const LISTS[] = {"runs", "nodes", "clusters", NULL};
 
-static int run_completion(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_completion(struct context *s, const struct cli_rest *rest, const void *flags,
                           struct err *e) {
     (void)flags;
     const char *what = rest->args[0];
@@ -237,7 +237,7 @@ const struct command cmd_completion = {
 
 // ---- version -----------------------------------------------------------------------------------
 
-static int run_version(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_version(struct context *s, const struct cli_rest *rest, const void *flags,
                        struct err *e) {
     (void)rest;
     (void)flags;

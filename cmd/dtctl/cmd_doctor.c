@@ -30,7 +30,7 @@ enum {
 enum verdict { GOOD, WARN, BAD };
 
 struct doctor {
-    struct session *session;
+    struct context *context;
     size_t counts[3];
 };
 
@@ -39,10 +39,10 @@ static const char *const VERDICTS[] = {"ok", "warn", "bad"};
 // One finding: what was looked at, what is so, and what helps (NULL when nothing need be done).
 __attribute__((format(printf, 5, 6))) static void
 find(struct doctor *d, enum verdict v, const char *what, const char *remedy, const char *fmt, ...) {
-    struct screen *screen = d->session->screen;
+    struct screen *screen = d->context->screen;
     va_list ap;
     va_start(ap, fmt);
-    char *fact = arena_vprintf(d->session->arena, fmt, ap);
+    char *fact = arena_vprintf(d->context->arena, fmt, ap);
     va_end(ap);
     d->counts[v]++;
     struct strbuf text = {0};
@@ -76,19 +76,19 @@ static void check_machine(struct doctor *d) {
         find(d, r.rlim_cur >= DESCRIPTORS_MIN ? GOOD : WARN, "open files",
              "raise it with ulimit -n for clusters of many nodes", "%llu allowed",
              (unsigned long long)r.rlim_cur);
-    if (file_disk_free(d->session->cluster.base, &disk, &e) < 0)
+    if (file_disk_free(d->context->cluster.base, &disk, &e) < 0)
         find(d, BAD, "disk", "choose a folder that can be written", "%s", e.text);
     else
         find(d, disk >= (uint64_t)DISK_HERE_MIB_MIN << 20 ? GOOD : WARN, "disk",
              "results of runs come here; make room", "%s free in %s", str_human_bytes(size, disk),
-             d->session->cluster.base);
-    find(d, access(d->session->cluster.base, W_OK) == 0 ? GOOD : BAD, "working folder",
+             d->context->cluster.base);
+    find(d, access(d->context->cluster.base, W_OK) == 0 ? GOOD : BAD, "working folder",
          "dtctl keeps its state in .dtctl here; go where you may write", "%s",
-         d->session->cluster.base);
+         d->context->cluster.base);
 }
 
 static void check_config(struct doctor *d) {
-    const struct config *c = d->session->config;
+    const struct config *c = d->context->config;
     if (c->file_found)
         find(d, GOOD, "configuration", NULL, "%s, provider %s", c->file, provider_of(c)->name);
     else
@@ -97,7 +97,7 @@ static void check_config(struct doctor *d) {
 }
 
 static void check_ssh(struct doctor *d) {
-    const struct config *c = d->session->config;
+    const struct config *c = d->context->config;
     const char *agent = getenv("SSH_AUTH_SOCK"), *home = getenv("HOME");
     static const char *const keys[] = {"id_ed25519", "id_ecdsa", "id_rsa"};
     struct stat st;
@@ -109,7 +109,7 @@ static void check_ssh(struct doctor *d) {
         return;
     }
     for (size_t i = 0; home && i < sizeof keys / sizeof keys[0]; i++)
-        found += file_exists(arena_printf(d->session->arena, "%s/.ssh/%s", home, keys[i]));
+        found += file_exists(arena_printf(d->context->arena, "%s/.ssh/%s", home, keys[i]));
     for (size_t i = 0; i < c->ssh.identity_files.count; i++) {
         const char *path = c->ssh.identity_files.items[i];
         if (stat(path, &st) < 0)
@@ -127,7 +127,7 @@ static void check_ssh(struct doctor *d) {
 
 // Provider aws needs Terraform, credentials and a region before AWS can be asked.
 static void check_aws(struct doctor *d) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     const struct config *c = s->config;
     const char *program = NULL, *version = NULL, *region = NULL, *home = getenv("HOME");
     const char *key = getenv("AWS_ACCESS_KEY_ID"), *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
@@ -160,7 +160,7 @@ static void check_aws(struct doctor *d) {
 }
 
 static void check_cluster(struct doctor *d) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     struct err e = {0};
     char **runs = NULL;
     size_t count = 0, waiting = 0;
@@ -225,7 +225,7 @@ static void check_node(struct doctor *d, const struct fleet_node *n, const struc
 }
 
 static int check_nodes(struct doctor *d, struct err *e) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     struct inventory inv;
     struct fleet f;
     struct node_runs runs;
@@ -256,10 +256,10 @@ static int check_nodes(struct doctor *d, struct err *e) {
     return result;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     (void)flags;
-    struct doctor d = {.session = s};
+    struct doctor d = {.context = s};
     check_machine(&d);
     check_config(&d);
     check_ssh(&d);

@@ -37,7 +37,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell_ended(struct session *s, const struct provider_down_result *down) {
+static void tell_ended(struct context *s, const struct provider_down_result *down) {
     char cost[AWS_PLAN_MONEY_BYTES];
     screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
                down->verified);
@@ -50,7 +50,7 @@ static void tell_ended(struct session *s, const struct provider_down_result *dow
                    aws_plan_money(cost, down->spent_mils));
 }
 
-static void tell_runs(struct session *s, const struct provider_down_result *down) {
+static void tell_runs(struct context *s, const struct provider_down_result *down) {
     size_t here = down->runs_here, none = down->runs_none;
     if (here + none == 0)
         return;
@@ -61,7 +61,7 @@ static void tell_runs(struct session *s, const struct provider_down_result *down
                 here == 1 ? "has its" : "have their", s->cluster.runs_dir, rest);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     const struct down_flags *f = flags;
     struct lifecycle_down_options o = {.nodes = f->node,

@@ -80,7 +80,7 @@ struct exec_node {
 
 static void show(struct fleet_node *n, const char *line, size_t len, bool is_error) {
     struct exec_node *w = n->work;
-    struct screen *screen = n->fleet->session->screen;
+    struct screen *screen = n->fleet->context->screen;
     struct strbuf text = {0};
     struct json_out j;
     if (screen->style == SCREEN_JSON) {
@@ -175,7 +175,7 @@ static void show_lines(struct screen *screen, const char *text, size_t len) {
 }
 
 // As clush -b does: nodes with the same output share one header.
-static void show_folded(struct session *s, struct fleet *f, const struct exec_node *work) {
+static void show_folded(struct context *s, struct fleet *f, const struct exec_node *work) {
     bool *shown = arena_new(s->arena, bool, f->count + 1);
     const char **names = arena_new(s->arena, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
@@ -205,7 +205,7 @@ static void show_folded(struct session *s, struct fleet *f, const struct exec_no
     }
 }
 
-static int judge(struct session *s, struct fleet *f, const struct exec_node *work,
+static int judge(struct context *s, struct fleet *f, const struct exec_node *work,
                  const struct exec_flags *flags, struct err *e) {
     size_t none = 0;
     int first = 0;
@@ -233,7 +233,7 @@ static int judge(struct session *s, struct fleet *f, const struct exec_node *wor
     return fleet_verdict(f, "exec", e);
 }
 
-static int select_nodes(struct session *s, struct inventory *inv, const struct exec_flags *f,
+static int select_nodes(struct context *s, struct inventory *inv, const struct exec_flags *f,
                         size_t **indices, size_t *count, struct err *e) {
     if (f->ranks.count && f->node[0])
         return err_set(e, ERR_USAGE, "--rank names the nodes by their ranks: give it or --node");
@@ -244,7 +244,7 @@ static int select_nodes(struct session *s, struct inventory *inv, const struct e
     return inventory_select(s->arena, inv, f->node, indices, count, e);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct exec_flags *ef = flags;
     struct inventory inv;
     struct fleet f;

@@ -24,7 +24,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Extend", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int choose(const struct session *s, const struct cli_rest *rest, int64_t *for_ms,
+static int choose(const struct context *s, const struct cli_rest *rest, int64_t *for_ms,
                   struct err *e) {
     *for_ms = s->config->lease.ttl_ms;
     if (rest->count && str_parse_duration_ms(rest->args[0], for_ms, e) < 0) {
@@ -43,7 +43,7 @@ static int choose(const struct session *s, const struct cli_rest *rest, int64_t 
 
 // What holds now, of the nodes that were reached.
 static void tell(struct fleet *f, const struct inventory *inv, int64_t until, int64_t for_ms) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     struct aws_plan p;
     struct strbuf text = {0};
     struct json_out j;
@@ -77,7 +77,7 @@ static void explain(struct fleet *f, const struct inventory *inv) {
         struct fleet_node *n = &f->nodes[i];
         if (n->failed && !gone[n->info - inv->nodes])
             err_set(&n->err, n->err.code, "%s; it keeps the end that it had",
-                    arena_strdup(f->session->arena, n->err.text));
+                    arena_strdup(f->context->arena, n->err.text));
     }
 }
 
@@ -94,13 +94,13 @@ static int refuse_shorter(struct fleet *f, int64_t until, struct err *e) {
 }
 
 static int extend(struct fleet *f, int64_t until, bool shorten, struct err *e) {
-    if (cluster_lock(&f->session->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
+    if (cluster_lock(&f->context->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
         fleet_connect(f, false, e) < 0 || (!shorten && refuse_shorter(f, until, e) < 0))
         return -1;
     return aws_lease_set(f, until, e) < 0 ? -1 : record_leave(f, e);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct extend_flags *wish = flags;
     struct inventory inv;
     struct fleet f;

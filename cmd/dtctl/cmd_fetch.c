@@ -82,7 +82,7 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
     return xfer_fetch(n->link, &spec, events, n, e);
 }
 
-static int merge(struct session *s, const struct fetch_flags *f, const struct fleet *fleet,
+static int merge(struct context *s, const struct fetch_flags *f, const struct fleet *fleet,
                  const char *const *dests, struct err *e) {
     const char **folders = arena_new(s->arena, const char *, fleet->count + 1);
     const char **names = arena_new(s->arena, const char *, fleet->count + 1);
@@ -95,7 +95,7 @@ static int merge(struct session *s, const struct fetch_flags *f, const struct fl
     return count ? tree_merge(f->to, folders, names, e) : 0;
 }
 
-static int fetch_paths(struct session *s, const struct fetch_flags *f, struct err *e) {
+static int fetch_paths(struct context *s, const struct fetch_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
     struct transfer_totals totals = {0};
@@ -157,13 +157,13 @@ static bool has_entries(const char *dir) {
 
 // Whether what was fetched still lies where it was put; a run that never started has brought
 // nothing.
-static bool is_here(struct session *s, const struct run *r) {
+static bool is_here(struct context *s, const struct run *r) {
     const char *owner = owner_of(s->arena, r->output_dir);
     return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
            (!owner[0] && has_entries(r->output_dir));
 }
 
-static int tell_here(struct session *s, const struct run *r, struct err *e) {
+static int tell_here(struct context *s, const struct run *r, struct err *e) {
     const char *lost = r->lost_count ? nodeset_fold(s->arena, r->lost, r->lost_count) : NULL;
     if (r->lost_count == r->node_count)
         return err_set(e, ERR_NO_STATUS,
@@ -184,7 +184,7 @@ static int tell_here(struct session *s, const struct run *r, struct err *e) {
                    r->id, lost);
 }
 
-static int fetch_run(struct session *s, const char *name, bool work, struct err *e) {
+static int fetch_run(struct context *s, const char *name, bool work, struct err *e) {
     struct run_fleet r;
     int status = 0;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
@@ -222,7 +222,7 @@ static int fetch_run(struct session *s, const char *name, bool work, struct err 
     return r.run.fetched || !run_is_over(&r.run) ? 0 : err_status(ERR_SOME_FAILED);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct fetch_flags *f = flags;
     if (f->paths.count && rest->count)
         return err_set(e, ERR_USAGE, "fetch takes a run or --path, not both");

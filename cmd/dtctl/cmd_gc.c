@@ -75,7 +75,7 @@ struct gc_node {
 };
 
 struct gc {
-    struct session *session;
+    struct context *context;
     const struct gc_flags *flags;
     struct fleet fleet;
     struct gc_node *nodes;
@@ -94,7 +94,7 @@ static bool may_go(struct gc *g, const struct node_run *r) {
         return false;
     if (g->flags->unfetched)
         return true;
-    return run_load(&g->session->cluster, r->run, &record, &ignored) == 0 && record.fetched;
+    return run_load(&g->context->cluster, r->run, &record, &ignored) == 0 && record.fetched;
 }
 
 static int newest_first(const void *x, const void *y) {
@@ -105,7 +105,7 @@ static int newest_first(const void *x, const void *y) {
 }
 
 static void choose(struct gc *g, struct node_runs *all) {
-    struct arena *a = g->session->arena;
+    struct arena *a = g->context->arena;
     size_t rank = 0;
     if (all->count)
         qsort(all->items, all->count, sizeof all->items[0], newest_first);
@@ -143,9 +143,9 @@ static void on_pruned(void *ctx, const struct transport_result *r) {
 // After the runs, whose inputs keep content in the store.
 static int prune(struct fleet_node *n, struct err *e) {
     struct gc *g = ((struct gc_node *)n->work)->gc;
-    char *rest = arena_printf(g->session->arena, "--older-than-ms %lld%s",
+    char *rest = arena_printf(g->context->arena, "--older-than-ms %lld%s",
                               (long long)g->flags->older_than_ms,
-                              g->session->config->dry_run ? " --dry-run" : "");
+                              g->context->config->dry_run ? " --dry-run" : "");
     return transport_collect(n->link, fleet_line(n, "prune", rest), NULL, 0, on_pruned, n, e);
 }
 
@@ -161,16 +161,16 @@ static void on_cleaned(void *ctx, const struct transport_result *r) {
 
 static int clean_next(struct fleet_node *n, struct err *e) {
     struct gc_node *w = n->work;
-    if (w->next == w->count || w->gc->session->config->dry_run)
+    if (w->next == w->count || w->gc->context->config->dry_run)
         return prune(n, e);
     // Its results are here, or not wanted.
-    char *rest = arena_printf(w->gc->session->arena, "--run %s --discard --owner %s",
+    char *rest = arena_printf(w->gc->context->arena, "--run %s --discard --owner %s",
                               w->runs[w->next++], w->gc->owner);
     return transport_collect(n->link, fleet_line(n, "clean", rest), NULL, 0, on_cleaned, n, e);
 }
 
 static int clean_nodes(struct gc *g, struct err *e) {
-    struct session *s = g->session;
+    struct context *s = g->context;
     struct inventory inv;
     struct node_runs all;
     if (!cluster_exists(&s->cluster))
@@ -201,7 +201,7 @@ static int clean_nodes(struct gc *g, struct err *e) {
 
 // Folders below nodes/ that the inventory does not have: an `up` that was killed, a lost inventory.
 static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
-    struct session *s = g->session;
+    struct context *s = g->context;
     struct inventory inv = {0};
     DIR *d = opendir(s->cluster.nodes_dir);
     struct dirent *entry;
@@ -227,7 +227,7 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
 
 // What a fetch that was cut left behind, of runs whose results have come since.
 static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
-    struct session *s = g->session;
+    struct context *s = g->context;
     char **runs = NULL;
     size_t count = 0;
     if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
@@ -249,9 +249,9 @@ static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     return 0;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
-    struct gc g = {.session = s, .flags = flags};
+    struct gc g = {.context = s, .flags = flags};
     struct aws_gc_result aws = {0};
     size_t folders = 0;
     char freed[STR_HUMAN_BYTES_MAX];

@@ -68,7 +68,7 @@ static int attend(struct run_fleet *r, struct attend_options *o, bool follow, in
     return attend_run(&r->fleet, &r->run, o, status, e);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct logs_flags *f = flags;
     struct run_fleet r;
     int status = 0;

@@ -33,11 +33,11 @@ struct look_flags {
         .arg = "TIME", .help = "With --watch: time between two looks."                             \
     }
 
-typedef int look(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+typedef int look(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
                  struct err *e);
 
 // On a terminal a look replaces the last one; elsewhere an empty line parts them.
-static void begin_look(struct session *s, const struct look_flags *f) {
+static void begin_look(struct context *s, const struct look_flags *f) {
     static const char home[] = "\033[H\033[J";
     if (f->watch && s->screen->style == SCREEN_TERMINAL && s->screen->out_is_terminal)
         screen_write(s->screen, home, sizeof home - 1);
@@ -46,7 +46,7 @@ static void begin_look(struct session *s, const struct look_flags *f) {
 }
 
 // Each look has memory of its own, as there may be many.
-static int look_once(struct session *s, look *fn, const struct cli_rest *rest,
+static int look_once(struct context *s, look *fn, const struct cli_rest *rest,
                      const struct look_flags *f, struct err *e) {
     struct arena *kept = s->arena, own = {0};
     s->arena = s->cluster.arena = &own;
@@ -56,7 +56,7 @@ static int look_once(struct session *s, look *fn, const struct cli_rest *rest,
     return result;
 }
 
-static int look_again(struct session *s, look *fn, const struct cli_rest *rest,
+static int look_again(struct context *s, look *fn, const struct cli_rest *rest,
                       const struct look_flags *f, struct err *e) {
     if (!f->watch)
         return fn(s, rest, f, e);
@@ -66,7 +66,7 @@ static int look_again(struct session *s, look *fn, const struct cli_rest *rest,
             e->code != ERR_NO_STATUS)
             return -1;
         err_clear(e);
-        if (session_pause(s, f->every_ms, e) < 0)
+        if (context_pause(s, f->every_ms, e) < 0)
             return -1;
     }
     return 0;
@@ -144,7 +144,7 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
     }
 }
 
-static void show_run(struct session *s, const struct ps_line *l) {
+static void show_run(struct context *s, const struct ps_line *l) {
     char age[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -185,7 +185,7 @@ static void show_run(struct session *s, const struct ps_line *l) {
         screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
-static int look_at_runs(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+static int look_at_runs(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
                         struct err *e) {
     (void)rest;
     struct inventory inv;
@@ -238,7 +238,7 @@ static int look_at_runs(struct session *s, const struct cli_rest *rest, const st
     return result;
 }
 
-static int run_ps(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_ps(struct context *s, const struct cli_rest *rest, const void *flags,
                   struct err *e) {
     return look_again(s, look_at_runs, rest, flags, e);
 }
@@ -256,7 +256,7 @@ const struct command cmd_ps = {
 // ---- status ------------------------------------------------------------------------------------
 
 // When the nodes end, and what that costs.
-static int show_lease(struct session *s, struct fleet *f, const struct inventory *inv,
+static int show_lease(struct context *s, struct fleet *f, const struct inventory *inv,
                       struct err *e) {
     struct aws_plan p;
     struct strbuf text = {0};
@@ -288,7 +288,7 @@ static int show_lease(struct session *s, struct fleet *f, const struct inventory
     return 0;
 }
 
-static void show_node(struct session *s, const struct fleet_node *n, const struct node_runs *runs,
+static void show_node(struct context *s, const struct fleet_node *n, const struct node_runs *runs,
                       bool gone) {
     char memory[STR_HUMAN_BYTES_MAX], disk[STR_HUMAN_BYTES_MAX];
     const struct node_run *going = NULL;
@@ -346,7 +346,7 @@ static const struct option_row STATUS_ROWS[] = {LOOK_ROWS("status")};
 static const struct option_table STATUS_TABLE = {"Status", STATUS_ROWS,
                                                  sizeof STATUS_ROWS / sizeof STATUS_ROWS[0]};
 
-static int look_at_nodes(struct session *s, const struct cli_rest *rest, const struct look_flags *f,
+static int look_at_nodes(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
                          struct err *e) {
     struct inventory inv;
     struct fleet fleet;
@@ -377,7 +377,7 @@ static int look_at_nodes(struct session *s, const struct cli_rest *rest, const s
     return result;
 }
 
-static int run_status(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_status(struct context *s, const struct cli_rest *rest, const void *flags,
                       struct err *e) {
     return look_again(s, look_at_nodes, rest, flags, e);
 }

@@ -77,18 +77,18 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
 }
 
 // States the size of a large upload before it begins, and asks where somebody can answer.
-static int confirm(struct session *s, const struct manifest *m, size_t nodes, struct err *e) {
+static int confirm(struct context *s, const struct manifest *m, size_t nodes, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "%zu file%s, %s, to %zu node%s%s", m->files, m->files == 1 ? "" : "s",
                 str_human_bytes(size, m->bytes), nodes, nodes == 1 ? "" : "s",
                 m->ignored ? "; ignored paths are left out" : "");
-    if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !session_can_ask(s))
+    if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !context_can_ask(s))
         return 0;
-    int yes = session_ask(s, "go on?", e);
+    int yes = context_ask(s, "go on?", e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was sent");
 }
 
-static int dry_run(struct session *s, const struct manifest *m, size_t nodes, const char *to) {
+static int dry_run(struct context *s, const struct manifest *m, size_t nodes, const char *to) {
     char size[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -119,7 +119,7 @@ static int check_to(const char *to, struct err *e) {
     return result;
 }
 
-static void tell(struct session *s, const struct transfer_totals *t) {
+static void tell(struct context *s, const struct transfer_totals *t) {
     char all[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], wire[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -136,7 +136,7 @@ static void tell(struct session *s, const struct transfer_totals *t) {
                str_human_bytes(wire, t->bytes_wire));
 }
 
-static int push(struct session *s, struct manifest *m, const struct cli_rest *rest,
+static int push(struct context *s, struct manifest *m, const struct cli_rest *rest,
                 const struct push_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
@@ -175,7 +175,7 @@ static int push(struct session *s, struct manifest *m, const struct cli_rest *re
     return result;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     struct manifest *m = manifest_new();
     int result = push(s, m, rest, flags, e);
     manifest_free(m);

@@ -20,7 +20,7 @@ enum { INPUT_BYTES = 4096 };
 
 struct shell {
     struct fleet_node *node;
-    struct session *session;
+    struct context *session;
     const char *line; // the command; "": a login shell
     struct transport_run *run;
     struct watch input;
@@ -161,7 +161,7 @@ static int start(struct fleet_node *n, struct err *e) {
     return watch_start(sh->session->loop, &sh->input, STDIN_FILENO, LOOP_READ, on_input, e);
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)flags;
     struct inventory inv;
     struct fleet f;
@@ -184,12 +184,12 @@ static int run(struct session *s, const struct cli_rest *rest, const void *flags
     if (result == 0 && f.nodes[0].failed)
         result = err_set(e, f.nodes[0].err.code, "node '%s': %s", inv.nodes[indices[0]].name,
                          f.nodes[0].err.text);
-    session_listen(s, on_signal, sh);
+    context_listen(s, on_signal, sh);
     if (result == 0)
         result = fleet_each(&f, NULL, start, e);
     restore(sh);
     watch_stop(&sh->input);
-    session_listen(s, NULL, NULL);
+    context_listen(s, NULL, NULL);
     if (result == 0 && sh->err.code)
         result = err_set(e, sh->err.code, "%s", sh->err.text);
     else if (result == 0 && f.nodes[0].failed)

@@ -61,7 +61,7 @@ static int start_stop(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, fleet_line(n, "stop", w->rest), NULL, 0, on_stopped, n, e);
 }
 
-static void tell(struct session *s, const struct run *run, bool was_going) {
+static void tell(struct context *s, const struct run *run, bool was_going) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "stopped");
@@ -76,7 +76,7 @@ static void tell(struct session *s, const struct run *run, bool was_going) {
 }
 
 // The nodes are asked whatever the record says: they know better.
-static int stop(struct session *s, struct run_fleet *r, const struct stop_flags *f, bool *was_going,
+static int stop(struct context *s, struct run_fleet *r, const struct stop_flags *f, bool *was_going,
                 struct err *e) {
     size_t count = r->fleet.count;
     struct stop_node *work = arena_new(s->arena, struct stop_node, count);
@@ -99,7 +99,7 @@ static int stop(struct session *s, struct run_fleet *r, const struct stop_flags 
 
 // The newest run that goes on, as far as it is known here; NULL: none does. Of several, somebody
 // who can be asked says that it is the one. newest: of all, where the record says that it is over.
-static int choose(struct session *s, const char **run, const char **newest, struct err *e) {
+static int choose(struct context *s, const char **run, const char **newest, struct err *e) {
     char **ids = NULL;
     size_t count = 0, going = 0;
     *run = *newest = NULL;
@@ -114,15 +114,15 @@ static int choose(struct session *s, const char **run, const char **newest, stru
         *run = *run ? *run : ids[i];
     }
     *newest = count && *run && *run != ids[0] ? ids[0] : NULL;
-    if (going < 2 || s->config->dry_run || !session_can_ask(s))
+    if (going < 2 || s->config->dry_run || !context_can_ask(s))
         return 0;
-    int yes = session_ask(
+    int yes = context_ask(
         s, arena_printf(s->arena, "%zu runs go on; stop the newest, %s?", going, *run), e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
 }
 
 // only_going: says nothing of a run that was over.
-static int stop_run(struct session *s, const char *name, const struct stop_flags *f,
+static int stop_run(struct context *s, const char *name, const struct stop_flags *f,
                     bool only_going, bool *was_going, struct err *e) {
     struct run_fleet r;
     if (run_fleet_open(&r, s, name, e) < 0)
@@ -134,7 +134,7 @@ static int stop_run(struct session *s, const char *name, const struct stop_flags
     return result;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const char *name = rest->count ? rest->args[0] : NULL, *newest = NULL;
     bool was_going = false;
     if (!name && choose(s, &name, &newest, e) < 0)

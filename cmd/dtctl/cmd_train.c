@@ -31,8 +31,8 @@ struct share {
 };
 
 // One per node, in the order of ranks.
-static struct share *shares_of(const struct launch *l, const struct launch_input *in) {
-    struct share *shares = arena_new(l->session->arena, struct share, l->node_count + 1);
+static struct share *shares_of(const struct run_start *l, const struct run_start_input *in) {
+    struct share *shares = arena_new(l->context->arena, struct share, l->node_count + 1);
     for (size_t i = 0; i < in->manifest->count; i++) {
         const struct manifest_entry *entry = &in->manifest->entries[i];
         struct share *share = &shares[in->owner[i]];
@@ -40,14 +40,14 @@ static struct share *shares_of(const struct launch *l, const struct launch_input
             continue;
         if (share->files++ < SHARE_NAMES_MAX)
             strbuf_addf(&share->names, "%s%s", share->names.len ? ", " : "",
-                        str_printable(l->session->arena, entry->path, strlen(entry->path)));
+                        str_printable(l->context->arena, entry->path, strlen(entry->path)));
         share->bytes += entry->size;
     }
     return shares;
 }
 
-static void tell_deal(const struct launch *l, const struct launch_input *in) {
-    struct session *s = l->session;
+static void tell_deal(const struct run_start *l, const struct run_start_input *in) {
+    struct context *s = l->context;
     struct share *shares = shares_of(l, in);
     char size[STR_HUMAN_BYTES_MAX];
     for (size_t n = 0; n < l->node_count; n++) {
@@ -64,10 +64,10 @@ static void tell_deal(const struct launch *l, const struct launch_input *in) {
 }
 
 // "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
-static void deal_json(const struct launch *l, struct json_out *j) {
+static void deal_json(const struct run_start *l, struct json_out *j) {
     json_array(j, "inputs");
     for (size_t i = 0; i < l->input_count; i++) {
-        const struct launch_input *in = &l->inputs[i];
+        const struct run_start_input *in = &l->inputs[i];
         json_object(j, NULL);
         json_str(j, "name", in->name);
         json_str(j, "mode", in->sharded ? "sharded" : "replicated");
@@ -93,8 +93,8 @@ static void deal_json(const struct launch *l, struct json_out *j) {
 
 // ---- the plan -----------------------------------------------------------------------------------
 
-static void tell_plan(const struct launch *l) {
-    struct session *s = l->session;
+static void tell_plan(const struct run_start *l) {
+    struct context *s = l->context;
     const struct run *r = &l->run;
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "run      %s", r->id);
@@ -113,7 +113,7 @@ static void tell_plan(const struct launch *l) {
                 l->common->files == 1 ? "" : "s", str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
     for (size_t i = 0; i < l->input_count; i++) {
-        const struct launch_input *in = &l->inputs[i];
+        const struct run_start_input *in = &l->inputs[i];
         screen_note(s->screen, "input    %s: %zu file%s, %s, %s", in->name, in->manifest->files,
                     in->manifest->files == 1 ? "" : "s", str_human_bytes(size, in->manifest->bytes),
                     in->sharded ? "a share to every node" : "all to every node");
@@ -131,7 +131,7 @@ static void tell_plan(const struct launch *l) {
                     l->resume_run, l->resume_nodes, l->resume_nodes == 1 ? "" : "s");
 }
 
-static void tell_plan_json(const struct launch *l, const char *kind) {
+static void tell_plan_json(const struct run_start *l, const char *kind) {
     const struct run *r = &l->run;
     struct strbuf text = {0};
     struct json_out j;
@@ -157,10 +157,10 @@ static void tell_plan_json(const struct launch *l, const char *kind) {
         json_int(&j, "resumes_step", l->resume_at.step);
     }
     json_str(&j, "output_dir", r->output_dir);
-    screen_event_end(l->session->screen, &text, &j);
+    screen_event_end(l->context->screen, &text, &j);
 }
 
-static int bring_up_local(struct session *s, struct err *e) {
+static int bring_up_local(struct context *s, struct err *e) {
     struct lifecycle_up_result up;
     if (cluster_exists(&s->cluster) || s->config->cluster.provider != CONFIG_LOCAL)
         return 0;
@@ -170,8 +170,8 @@ static int bring_up_local(struct session *s, struct err *e) {
 }
 
 // Sends and starts; afterwards the run goes on by itself.
-static int start(struct launch *l, struct fleet *f, struct err *e) {
-    struct session *s = l->session;
+static int start(struct run_start *l, struct fleet *f, struct err *e) {
+    struct context *s = l->context;
     struct run *r = &l->run;
     if (run_save(&s->cluster, r, e) < 0)
         return -1;
@@ -179,7 +179,7 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);
     f->transfers = true;
     int64_t began = clock_mono_ms();
-    if (fleet_connect(f, true, e) < 0 || launch_send(l, f, e) < 0)
+    if (fleet_connect(f, true, e) < 0 || run_start_send(l, f, e) < 0)
         return -1;
     r->push_ms = clock_mono_ms() - began;
     r->push_bytes = l->sent.bytes;
@@ -189,7 +189,7 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
     }
     attend_note(s, r, "pushed", NULL);
     began = clock_mono_ms();
-    int result = launch_start(l, f, e);
+    int result = run_start_agents(l, f, e);
     fleet_report(f);
     if (result < 0)
         return -1;
@@ -198,17 +198,17 @@ static int start(struct launch *l, struct fleet *f, struct err *e) {
     attend_note(s, r, "started", NULL);
     if (run_save(&s->cluster, r, e) < 0)
         return -1;
-    return s->config->job.detach ? session_check(s, e) : 0; // else it is for who attends
+    return s->config->job.detach ? context_check(s, e) : 0; // else it is for who attends
 }
 
 // Only a run of which nothing goes on has failed; one of which that is not known may still be
 // followed, stopped and fetched.
-static int give_up(struct launch *l, struct fleet *f, struct err *e) {
-    struct session *s = l->session;
+static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
+    struct context *s = l->context;
     struct run *r = &l->run;
-    struct launch_called_off off;
+    struct run_start_called_off off;
     struct err why = *e;
-    launch_call_off(l, f, &off);
+    run_start_call_off(l, f, &off);
     r->state = off.unknown ? "started" : "failed";
     r->exit_status = err_status(why.code);
     r->fetched = !off.ran; // there is nothing to fetch
@@ -224,21 +224,21 @@ static int give_up(struct launch *l, struct fleet *f, struct err *e) {
     return -1;
 }
 
-static void tell_detached(const struct launch *l) {
+static void tell_detached(const struct run_start *l) {
     const char *id = l->run.id;
-    screen_note(l->session->screen, "run %s has started on %zu node%s", id, l->run.node_count,
+    screen_note(l->context->screen, "run %s has started on %zu node%s", id, l->run.node_count,
                 l->run.node_count == 1 ? "" : "s");
-    screen_note(l->session->screen, "  follow:  dtctl logs -f %s", id);
-    screen_note(l->session->screen, "  stop:    dtctl stop %s", id);
-    if (l->session->config->cluster.provider == CONFIG_AWS)
-        screen_note(l->session->screen, "  results: dtctl fetch %s, before the lease ends", id);
-    screen_out(l->session->screen, "%s\n", id);
+    screen_note(l->context->screen, "  follow:  dtctl logs -f %s", id);
+    screen_note(l->context->screen, "  stop:    dtctl stop %s", id);
+    if (l->context->config->cluster.provider == CONFIG_AWS)
+        screen_note(l->context->screen, "  results: dtctl fetch %s, before the lease ends", id);
+    screen_out(l->context->screen, "%s\n", id);
 }
 
-static int train(struct session *s, struct launch *l, struct fleet *f, struct err *e) {
+static int train(struct context *s, struct run_start *l, struct fleet *f, struct err *e) {
     const struct config *c = s->config;
     int status = 0;
-    if (launch_files(l, e) < 0)
+    if (run_start_files(l, e) < 0)
         return -1;
     tell_plan(l);
     tell_plan_json(l, "plan");
@@ -268,20 +268,20 @@ static int train(struct session *s, struct launch *l, struct fleet *f, struct er
     return result < 0 ? -1 : status;
 }
 
-static int run(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)flags;
-    struct launch l = {0};
+    struct run_start l = {0};
     struct fleet f = {0};
-    struct launch_request request = {rest->command, rest->command_count};
+    struct run_start_request request = {rest->command, rest->command_count};
     if (rest->dashes && rest->command_count == 0)
         return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
-    if (launch_check(s, e) < 0 || bring_up_local(s, e) < 0)
+    if (run_start_check(s, e) < 0 || bring_up_local(s, e) < 0)
         return -1;
-    int result = launch_plan(&l, s, &request, e);
+    int result = run_start_plan(&l, s, &request, e);
     if (result == 0)
         result = train(s, &l, &f, e);
     fleet_close(&f);
-    launch_close(&l);
+    run_start_close(&l);
     return result;
 }
 

@@ -30,7 +30,7 @@ static void names_json(struct json_out *j, const char *key, const char **names, 
     json_end(j);
 }
 
-static void tell_nodes(struct session *s, const struct provider_diff *d) {
+static void tell_nodes(struct context *s, const struct provider_diff *d) {
     for (size_t i = 0; i < d->wanted.count; i++) {
         const struct inventory_node *n = &d->wanted.nodes[i];
         int known = inventory_find(&d->current, n->name);
@@ -44,7 +44,7 @@ static void tell_nodes(struct session *s, const struct provider_diff *d) {
         screen_out(s->screen, "  - %s\n", d->removed[i]);
 }
 
-static int plan_json(struct session *s, const struct provider *p, const struct provider_diff *d,
+static int plan_json(struct context *s, const struct provider *p, const struct provider_diff *d,
                      size_t changes, struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
@@ -65,7 +65,7 @@ static int plan_json(struct session *s, const struct provider *p, const struct p
 }
 
 // compare: also ask what is really there.
-static int tell_plan(struct session *s, bool compare, struct err *e) {
+static int tell_plan(struct context *s, bool compare, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff d;
     size_t changes = 0;
@@ -83,13 +83,13 @@ static int tell_plan(struct session *s, bool compare, struct err *e) {
     return plan_json(s, p, &d, changes, e);
 }
 
-static void tell_without_effect(const struct session *s) {
+static void tell_without_effect(const struct context *s) {
     const char *text = config_without_effect(s->config);
     if (*text)
         log_warn(text, "%s", "");
 }
 
-static int run_plan(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_plan(struct context *s, const struct cli_rest *rest, const void *flags,
                     struct err *e) {
     (void)rest;
     (void)flags;
@@ -98,7 +98,7 @@ static int run_plan(struct session *s, const struct cli_rest *rest, const void *
     return tell_plan(s, true, e);
 }
 
-static void tell_up(struct session *s, const struct lifecycle_up_result *up) {
+static void tell_up(struct context *s, const struct lifecycle_up_result *up) {
     char took[STR_HUMAN_BYTES_MAX], memory[STR_HUMAN_BYTES_MAX];
     struct strbuf text = {0};
     struct json_out j;
@@ -128,20 +128,20 @@ static void tell_up(struct session *s, const struct lifecycle_up_result *up) {
 }
 
 // What costs money is shown before it is made, and somebody says yes.
-static int ask(struct session *s, struct err *e) {
+static int ask(struct context *s, struct err *e) {
     if (!provider_of(s->config)->costs || s->config->yes)
         return 0;
-    if (!session_can_ask(s))
+    if (!context_can_ask(s))
         return err_set(e, ERR_USAGE,
                        "up makes instances that cost money, and there is no terminal to ask on; "
                        "look at dtctl plan, then say dtctl up -y");
     if (tell_plan(s, false, e) < 0)
         return -1;
-    int yes = session_ask(s, "make this?", e);
+    int yes = context_ask(s, "make this?", e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was made");
 }
 
-static int run_up(struct session *s, const struct cli_rest *rest, const void *flags,
+static int run_up(struct context *s, const struct cli_rest *rest, const void *flags,
                   struct err *e) {
     (void)rest;
     const struct up_flags *f = flags;

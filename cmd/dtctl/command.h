@@ -25,7 +25,7 @@ struct command {
     size_t flags_bytes;              // size of the struct that rows fill
     unsigned marks;
     size_t args_min, args_max;
-    int (*run)(struct session *s, const struct cli_rest *rest, const void *flags, struct err *e);
+    int (*run)(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e);
 };
 
 extern const struct command *const commands[]; // NULL-terminated

@@ -23,7 +23,7 @@ struct program {
     struct arena arena;
     struct config config;
     struct screen screen;
-    struct session session;
+    struct context context;
 };
 
 static int usage(const struct err *e) {
@@ -77,18 +77,18 @@ static bool can_redraw(void) {
 }
 
 static int open_session(struct program *p, struct err *e) {
-    struct session *s = &p->session;
+    struct context *s = &p->context;
     const struct config *c = &p->config;
     enum screen_style style = c->json ? SCREEN_JSON : can_redraw() ? SCREEN_TERMINAL : SCREEN_PLAIN;
     screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO, style, c->quiet);
-    *s = (struct session){.arena = &p->arena, .config = c, .screen = &p->screen};
+    *s = (struct context){.arena = &p->arena, .config = c, .screen = &p->screen};
     const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";
     if (cluster_open(&s->cluster, &p->arena, base, c->cluster.name, e) < 0)
         return -1;
     s->loop = loop_open(e);
     if (!s->loop)
         return -1;
-    return session_signals(s, e);
+    return context_signals(s, e);
 }
 
 // The error as a person or a program reads it.
@@ -180,12 +180,12 @@ static int run_command(struct program *p, const struct command *c, int argc,
     if (result == 0)
         result = open_session(p, &e);
     if (result == 0)
-        result = c->run(&p->session, &rest, flags, &e);
+        result = c->run(&p->context, &rest, flags, &e);
     screen_fini(&p->screen);
-    cluster_close(&p->session.cluster);
+    cluster_close(&p->context.cluster);
     // It came too late to stop anything; a script that called this is to end all the same.
-    if (result == 0 && p->session.loop)
-        result = session_check(&p->session, &e);
+    if (result == 0 && p->context.loop)
+        result = context_check(&p->context, &e);
     if (result == 0 && p->screen.write_error && p->screen.write_error != EPIPE) {
         errno = p->screen.write_error;
         result = err_errno(&e, ERR_SYS, "cannot write the result");
@@ -193,8 +193,8 @@ static int run_command(struct program *p, const struct command *c, int argc,
     if (result < 0) {
         tell_error(p, &e);
         result = err_status(e.code);
-        if (e.code == ERR_INTERRUPTED && p->session.last_signal)
-            result = SIGNALED + p->session.last_signal;
+        if (e.code == ERR_INTERRUPTED && p->context.last_signal)
+            result = SIGNALED + p->context.last_signal;
         result = result ? result : EXIT_FAILURE;
     }
     return result;

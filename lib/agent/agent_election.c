@@ -34,7 +34,7 @@ static void on_round(struct coordinator *c) {
     free(peers);
 }
 
-static void on_ask(struct coordinator *c, struct link *l, const struct wire_msg *m) {
+static void on_ask(struct coordinator *c, struct channel *l, const struct wire_msg *m) {
     agent_elect_answer(coordinator_ctx(c), l, m);
 }
 

@@ -23,11 +23,11 @@ struct agent {
     struct guests guests; // connections that have not joined
 
     // the connection to the coordinator (agent_uplink.c)
-    struct link link;
-    struct session session; // with it, over one connection after the other
-    int64_t connections;    // that this agent has asked to join or resume with
-    int64_t cut_ms;         // when the last one broke
-    bool joined;            // it has accepted this agent
+    struct channel link;
+    struct replay session; // with it, over one connection after the other
+    int64_t connections;   // that this agent has asked to join or resume with
+    int64_t cut_ms;        // when the last one broke
+    bool joined;           // it has accepted this agent
     struct timer beat;
     int64_t beats[16], seq; // send times of recent beats
     int64_t stamp, join_ms; // the coordinator's last stamp; when JOIN was sent
@@ -88,7 +88,7 @@ void agent_elect_close(struct agent *a);
 void agent_elect_pump(struct agent *a); // carries out what the election wants and sets its timer
 // A connection of an agent that has said nothing yet, while this one does not coordinate.
 void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer);
-void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *m);
+void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_msg *m);
 // JOINED and ROUND carry the electorate. False: this agent has voted since; the link is closed.
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m);
 void agent_elect_round(struct agent *a, const struct wire_msg *m);

@@ -20,7 +20,7 @@ enum {
 };
 
 struct asker { // a connection to an agent that is asked; stays while there are questions
-    struct link link;
+    struct channel link;
     struct agent *agent;
     struct asker *next;
     struct timer idle;
@@ -30,7 +30,7 @@ struct asker { // a connection to an agent that is asked; stays while there are 
 };
 
 struct answerer {
-    struct link link;
+    struct channel link;
     struct guest guest;
     struct agent *agent;
     struct answerer *next;
@@ -60,18 +60,18 @@ static void put_ask(struct asker *k) {
                          .name = q->from.name,
                          .address = q->from.address,
                          .port = q->from.port};
-    link_send(&k->link, &m);
+    channel_send(&k->link, &m);
 }
 
 // The memory goes later: a callback of the link may be running.
 static void asker_end(struct asker *k) {
-    link_close(&k->link);
+    channel_close(&k->link);
     timer_stop(&k->idle);
     k->dead = true;
     timer_start(k->agent->loop, &k->agent->reap, 0, on_reap);
 }
 
-static void on_asker_ready(struct link *l) {
+static void on_asker_ready(struct channel *l) {
     put_ask(l->ctx);
 }
 
@@ -103,7 +103,7 @@ static void report_to_coordinator(struct agent *a, const struct election_peer *p
                                  "its agent has given this coordinator up");
 }
 
-static void on_answer(struct link *l, const struct wire_msg *m) {
+static void on_answer(struct channel *l, const struct wire_msg *m) {
     struct asker *k = l->ctx;
     if (m->type != WIRE_ANSWER || m->kind < REQUEST_STATUS || m->kind > REQUEST_ANNOUNCE)
         return;
@@ -138,7 +138,7 @@ static void note_first(struct agent *a, const struct election_peer *peer, const 
         agent_link_note(a, peer, text);
 }
 
-static void on_asker_end(struct link *l, const struct err *e) {
+static void on_asker_end(struct channel *l, const struct err *e) {
     struct asker *k = l->ctx;
     struct agent *a = k->agent;
     note_first(a, &k->peer, e->code == ERR_NONE ? "its connection closed" : e->text);
@@ -149,7 +149,7 @@ static void on_asker_end(struct link *l, const struct err *e) {
     agent_elect_pump(a);
 }
 
-static const struct link_events asker_table = {on_asker_ready, on_answer, on_asker_end};
+static const struct channel_events asker_table = {on_asker_ready, on_answer, on_asker_end};
 
 static void on_asker_idle(struct timer *t) {
     asker_end(container_of(t, struct asker, idle));
@@ -172,8 +172,8 @@ static struct asker *asker_open(struct agent *a, const struct election_peer *to)
     k->agent = a;
     k->peer = *to;
     k->link.ctx = k;
-    if (link_open(&k->link, a->loop, fd, LINK_AGENT, true, &a->config->coordinator.secret,
-                  &asker_table, &e) < 0) {
+    if (channel_open(&k->link, a->loop, fd, CHANNEL_AGENT, true, &a->config->coordinator.secret,
+                     &asker_table, &e) < 0) {
         close(fd);
         free(k);
         return NULL;
@@ -196,7 +196,7 @@ static void ask(struct agent *a, const struct election_action *action) {
     k->peer = action->peer;
     k->request = action->request;
     timer_start(a->loop, &k->idle, ASKER_IDLE_MS_MAX, on_asker_idle);
-    if (!fresh && k->link.stage == LINK_READY)
+    if (!fresh && k->link.stage == CHANNEL_READY)
         put_ask(k);
 }
 
@@ -212,7 +212,7 @@ void agent_elect_probe(struct agent *a, const struct election_peer *peer) {
 
 // ---- answering ----
 
-void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *m) {
+void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_msg *m) {
     struct election_request q = {.kind = (enum election_request_kind)m->kind,
                                  .term = m->term,
                                  .round_term = m->round_term,
@@ -238,13 +238,13 @@ void agent_elect_answer(struct agent *a, struct link *l, const struct wire_msg *
                               .attempt = r.counters.attempt,
                               .restarts = r.counters.restarts,
                               .crashes = r.counters.crashes};
-    link_send(l, &answer);
+    channel_send(l, &answer);
     agent_elect_pump(a);
 }
 
 static void answerer_end(struct answerer *w) {
     guest_leave(&w->guest);
-    link_close(&w->link);
+    channel_close(&w->link);
     timer_stop(&w->idle);
     w->dead = true;
     timer_start(w->agent->loop, &w->agent->reap, 0, on_reap);
@@ -258,35 +258,36 @@ static void on_answerer_idle(struct timer *t) {
     answerer_end(container_of(t, struct answerer, idle));
 }
 
-static void on_question(struct link *l, const struct wire_msg *m) {
+static void on_question(struct channel *l, const struct wire_msg *m) {
     struct answerer *w = l->ctx;
     timer_start(w->agent->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
     if (m->type == WIRE_ASK) {
         agent_elect_answer(w->agent, l, m);
     } else if (m->type == WIRE_JOIN || m->type == WIRE_RESUME) {
-        link_refuse(l, false, "this agent does not coordinate");
+        channel_refuse(l, false, "this agent does not coordinate");
         answerer_end(w);
     }
 }
 
-static void on_answerer_ready(struct link *l) {
+static void on_answerer_ready(struct channel *l) {
     (void)l;
 }
 
-static void on_answerer_end(struct link *l, const struct err *e) {
+static void on_answerer_end(struct channel *l, const struct err *e) {
     (void)e;
     answerer_end(l->ctx);
 }
 
-static const struct link_events answerer_table = {on_answerer_ready, on_question, on_answerer_end};
+static const struct channel_events answerer_table = {on_answerer_ready, on_question,
+                                                     on_answerer_end};
 
 void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer) {
     struct err e;
     struct answerer *w = heap_alloc(sizeof *w);
     w->agent = a;
     w->link.ctx = w;
-    if (link_open(&w->link, a->loop, fd, LINK_COORDINATOR, false, &a->config->coordinator.secret,
-                  &answerer_table, &e) < 0) {
+    if (channel_open(&w->link, a->loop, fd, CHANNEL_COORDINATOR, false,
+                     &a->config->coordinator.secret, &answerer_table, &e) < 0) {
         close(fd);
         free(w);
         return;
@@ -377,7 +378,7 @@ static void give_up(struct agent *a) {
     const struct election *e = &a->election;
     char text[RENDEZVOUS_REASON_BYTES_MAX];
     const char *silent =
-        link_is_open(&a->link) && !a->link.conn.connecting ? "no greeting" : "no answer";
+        channel_is_open(&a->link) && !a->link.conn.connecting ? "no greeting" : "no answer";
     const struct agent_endpoint *first = a->config->endpoints;
     if (a->round < 0 && e->counters.attempt < 0)
         snprintf(text, sizeof text,

@@ -60,7 +60,7 @@ static void send_notice(struct agent *a) {
                          .name = a->config->name,
                          .reason = notice_word(a->notice.kind),
                          .grace_ms = left_ms(&a->notice)};
-    bool told = a->link.stage == LINK_READY || a->session.open;
+    bool told = a->link.stage == CHANNEL_READY || a->session.open;
     a->notice_unsent = !told || a->state == NODE_STARTING;
     if (!a->notice_unsent)
         agent_send(a, &m);

@@ -120,6 +120,6 @@ void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t
     struct wire_msg m = {
         .type = WIRE_STOP_RUN, .reason = reason, .signal = signal, .grace_ms = grace_ms};
     agent_send(a, &m);
-    if (a->link.stage != LINK_READY) // nobody to ask
+    if (a->link.stage != CHANNEL_READY) // nobody to ask
         agent_end(a, NODE_STOPPED, reason, NULL, 0);
 }

@@ -16,7 +16,7 @@
 
 enum { BEATS_KEPT = sizeof((struct agent *)0)->beats / sizeof(int64_t) };
 
-static const struct link_events link_table;
+static const struct channel_events link_table;
 
 static void on_beat(struct timer *t) {
     agent_link_beat(container_of(t, struct agent, beat));
@@ -30,12 +30,12 @@ static void send_beat(struct agent *a) {
                          .round_term = a->election.electorate.term,
                          .round = a->election.electorate.round,
                          .taken = a->session.taken};
-    link_send(&a->link, &m);
+    channel_send(&a->link, &m);
     timer_start(a->loop, &a->beat, a->config->beat_ms, on_beat);
 }
 
 void agent_link_beat(struct agent *a) {
-    if (link_is_open(&a->link) && !a->session.cut)
+    if (channel_is_open(&a->link) && !a->session.cut)
         send_beat(a);
 }
 
@@ -47,7 +47,7 @@ void agent_link_renew(struct agent *a) {
 
 static void on_answer(struct agent *a, const struct wire_msg *m) {
     struct err e;
-    if (session_acked(&a->session, m->taken, &e) < 0) {
+    if (replay_acked(&a->session, m->taken, &e) < 0) {
         agent_coordinator_lost(a, e.text, 0);
         return;
     }
@@ -64,7 +64,7 @@ static void on_answer(struct agent *a, const struct wire_msg *m) {
 }
 
 void agent_send(struct agent *a, const struct wire_msg *m) {
-    link_tell(&a->link, &a->session, m);
+    channel_tell(&a->link, &a->session, m);
 }
 
 void agent_link_join(struct agent *a) {
@@ -87,8 +87,8 @@ void agent_link_join(struct agent *a) {
                          .term = a->election.term,
                          .connection = ++a->connections};
     a->join_ms = clock_mono_ms();
-    session_open(&a->session, 0); // JOINED names it
-    link_send(&a->link, &m);
+    replay_open(&a->session, 0); // JOINED names it
+    channel_send(&a->link, &m);
     agent_set_state(a, NODE_JOINING, "");
 }
 
@@ -106,7 +106,7 @@ static void learn_address(struct agent *a) {
     election_self(&a->election, a->config->name, a->address, a->config->listen_port);
 }
 
-static void on_ready(struct link *l) {
+static void on_ready(struct channel *l) {
     struct agent *a = l->ctx;
     a->connect_error[0] = '\0';
     a->stamp = 0;
@@ -118,10 +118,10 @@ static void on_ready(struct link *l) {
         a->rejoin = true; // as soon as the old round's workers are gone
 }
 
-static void on_message(struct link *l, const struct wire_msg *m) {
+static void on_message(struct channel *l, const struct wire_msg *m) {
     struct agent *a = l->ctx;
     if (wire_is_kept(m->type))
-        session_take(&a->session);
+        replay_take(&a->session);
     if (m->type == WIRE_BEAT)
         on_answer(a, m);
     else
@@ -139,7 +139,7 @@ void agent_link_note(struct agent *a, const struct election_peer *peer, const ch
 }
 
 // To a->peer. -1: errno says ECONNREFUSED if its host has refused it at once.
-static int open_link(struct agent *a, const struct link_events *events, struct err *e) {
+static int open_link(struct agent *a, const struct channel_events *events, struct err *e) {
     struct net_address address;
     if (!net_is_numeric(a->peer.address))
         return err_set(e, ERR_FORMAT, "'%.60s' is not an address", a->peer.address);
@@ -148,8 +148,8 @@ static int open_link(struct agent *a, const struct link_events *events, struct e
         fd = net_connect_start(&address, e);
     if (fd < 0)
         return -1;
-    int rc = link_open(&a->link, a->loop, fd, LINK_AGENT, true, &a->config->coordinator.secret,
-                       events, e);
+    int rc = channel_open(&a->link, a->loop, fd, CHANNEL_AGENT, true,
+                          &a->config->coordinator.secret, events, e);
     if (rc < 0)
         close(fd);
     return rc;
@@ -164,25 +164,25 @@ static void process_dead(struct agent *a) {
     agent_elect_pump(a);
 }
 
-static void on_resume_ready(struct link *l) {
+static void on_resume_ready(struct channel *l) {
     struct agent *a = l->ctx;
     struct wire_msg m = {.type = WIRE_RESUME,
                          .incarnation = a->election.config.incarnation,
                          .session = a->session.id,
                          .connection = ++a->connections,
                          .taken = a->session.taken};
-    link_send(l, &m);
+    channel_send(l, &m);
     send_beat(a); // its answer renews the lease
 }
 
-static void on_resume_message(struct link *l, const struct wire_msg *m) {
+static void on_resume_message(struct channel *l, const struct wire_msg *m) {
     struct agent *a = l->ctx;
     struct err e;
     if (m->type != WIRE_RESUMED || m->incarnation != a->election.leader.incarnation) {
         agent_coordinator_lost(a, "it answers out of turn", 0);
         return;
     }
-    if (session_acked(&a->session, m->taken, &e) < 0) {
+    if (replay_acked(&a->session, m->taken, &e) < 0) {
         agent_coordinator_lost(a, e.text, 0);
         return;
     }
@@ -190,12 +190,12 @@ static void on_resume_message(struct link *l, const struct wire_msg *m) {
              a->leader, (long long)(clock_mono_ms() - a->cut_ms));
     l->events = &link_table;
     a->session.cut = false;
-    link_tell_again(l, &a->session);
+    channel_tell_again(l, &a->session);
     election_resumed(&a->election, clock_mono_ms());
     agent_elect_pump(a);
 }
 
-static void on_resume_end(struct link *l, const struct err *e) {
+static void on_resume_end(struct channel *l, const struct err *e) {
     struct agent *a = l->ctx;
     if (l->conn.error == ECONNREFUSED && e->code == ERR_NET)
         process_dead(a);
@@ -204,13 +204,14 @@ static void on_resume_end(struct link *l, const struct err *e) {
     // else the next try comes, or its silence is too long
 }
 
-static const struct link_events resume_table = {on_resume_ready, on_resume_message, on_resume_end};
+static const struct channel_events resume_table = {on_resume_ready, on_resume_message,
+                                                   on_resume_end};
 
 void agent_link_resume(struct agent *a) {
     struct err e;
-    if (link_is_open(&a->link) && !a->link.conn.connecting)
+    if (channel_is_open(&a->link) && !a->link.conn.connecting)
         return; // it is being greeted
-    link_close(&a->link);
+    channel_close(&a->link);
     a->link.ctx = a;
     if (open_link(a, &resume_table, &e) < 0 && errno == ECONNREFUSED)
         process_dead(a);
@@ -232,7 +233,7 @@ static void look_on(struct agent *a, const char *why) {
     agent_elect_pump(a);
 }
 
-static void on_end(struct link *l, const struct err *e) {
+static void on_end(struct channel *l, const struct err *e) {
     struct agent *a = l->ctx;
     const char *why = e->code == ERR_NONE ? "its connection closed" : e->text;
     bool greeted = a->beat.loop != NULL;
@@ -244,7 +245,7 @@ static void on_end(struct link *l, const struct err *e) {
     if (meant && (l->refused_final || (e->code == ERR_AUTH && !greeted)))
         agent_end(a, NODE_FAILED, why, NULL, 0);
     else if (a->joined && !a->coordinator && (e->code == ERR_NONE || e->code == ERR_NET) &&
-             session_can_resume(&a->session))
+             replay_can_resume(&a->session))
         cut(a, why);
     else if (a->joined)
         agent_coordinator_lost(a, why, 0);
@@ -252,14 +253,14 @@ static void on_end(struct link *l, const struct err *e) {
         look_on(a, why);
 }
 
-static const struct link_events link_table = {on_ready, on_message, on_end};
+static const struct channel_events link_table = {on_ready, on_message, on_end};
 
 static void hang_up(struct agent *a, const char *why) {
     timer_stop(&a->beat);
-    if (a->link.stage == LINK_READY)
-        link_refuse(&a->link, false, why);
-    link_close(&a->link);
-    session_close(&a->session);
+    if (a->link.stage == CHANNEL_READY)
+        channel_refuse(&a->link, false, why);
+    channel_close(&a->link);
+    replay_close(&a->session);
     a->joined = a->rejoin = false;
 }
 
@@ -309,8 +310,8 @@ int agent_link_open_local(struct agent *a, struct err *e) {
     a->peer = a->election.self;
     a->link.ctx = a;
     coordinator_adopt(a->coordinator, pair[0], NULL);
-    if (link_open(&a->link, a->loop, pair[1], LINK_AGENT, false, &a->config->coordinator.secret,
-                  &link_table, e) < 0) {
+    if (channel_open(&a->link, a->loop, pair[1], CHANNEL_AGENT, false,
+                     &a->config->coordinator.secret, &link_table, e) < 0) {
         close(pair[1]);
         return -1;
     }

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct link_events link_table;
+static const struct channel_events link_table;
 
 int64_t coordinator_now_ms(void) {
     return clock_mono_ms();
@@ -76,8 +76,8 @@ static void on_reap(struct timer *t) {
 // The memory goes later: a callback of the peer's own connection may be running.
 static void peer_free(struct peer *p) {
     struct coordinator *c = p->coordinator;
-    link_close(&p->link);
-    session_close(&p->session);
+    channel_close(&p->link);
+    replay_close(&p->session);
     *(p->prev ? &p->prev->next : &c->peers) = p->next;
     if (p->next)
         p->next->prev = p->prev;
@@ -93,7 +93,7 @@ void coordinator_close(struct coordinator *c) {
         return;
     timer_stop(&c->timer);
     while (c->peers) {
-        link_refuse(&c->peers->link, false, "its agent does not coordinate any more");
+        channel_refuse(&c->peers->link, false, "its agent does not coordinate any more");
         peer_free(c->peers);
     }
     timer_stop(&c->reap);
@@ -136,7 +136,7 @@ void coordinator_name_peer(struct peer *p, int id) {
 }
 
 void coordinator_tell(struct peer *p, const struct wire_msg *m) {
-    link_tell(&p->link, &p->session, m);
+    channel_tell(&p->link, &p->session, m);
 }
 
 static void on_evict(struct guest *g) {
@@ -152,8 +152,8 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     if (peer)
         p->address = *peer;
     p->link.ctx = p;
-    if (link_open(&p->link, c->loop, fd, LINK_COORDINATOR, false, &c->config.secret, &link_table,
-                  &e) < 0) {
+    if (channel_open(&p->link, c->loop, fd, CHANNEL_COORDINATOR, false, &c->config.secret,
+                     &link_table, &e) < 0) {
         if (log_admits(&c->strangers))
             log_warn("an agent could not be served", "reason=%s", e.text);
         close(fd);
@@ -212,7 +212,7 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
     if (p->id >= 0 || m->nproc < 1 || m->nproc > 1 << 16 || m->node_rank < -1 ||
         m->node_rank > 1 << 24 || m->round < -1 || m->round > 1 << 30 || !n.name[0] ||
         !net_is_numeric(n.address)) {
-        link_refuse(&p->link, true, "a malformed request to join");
+        channel_refuse(&p->link, true, "a malformed request to join");
         peer_free(p);
         return;
     }
@@ -221,12 +221,12 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
         hash_random(&n.session, sizeof n.session);
     n.session |= !p->local;
     if (rendezvous_join(c->rendezvous, coordinator_now_ms(), &n, &id, &e) < 0) {
-        link_refuse(&p->link, e.code != ERR_BUSY, e.text);
+        channel_refuse(&p->link, e.code != ERR_BUSY, e.text);
         peer_free(p);
         return;
     }
     coordinator_name_peer(p, id);
-    session_open(&p->session, n.session);
+    replay_open(&p->session, n.session);
 }
 
 // The member gets another connection; the old one may not have noticed that it is broken.
@@ -240,27 +240,27 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
         return;
     }
     if (rendezvous_resume(c->rendezvous, coordinator_now_ms(), &x, &id, &e) < 0) {
-        link_refuse(&p->link, false, e.text);
+        channel_refuse(&p->link, false, e.text);
         peer_free(p);
         return;
     }
     struct peer *old = coordinator_peer(c, id);
-    if (session_acked(&old->session, m->taken, &e) < 0 || !session_can_resume(&old->session)) {
-        link_refuse(&p->link, false, "too much was sent meanwhile");
+    if (replay_acked(&old->session, m->taken, &e) < 0 || !replay_can_resume(&old->session)) {
+        channel_refuse(&p->link, false, "too much was sent meanwhile");
         peer_free(p);
         coordinator_pump(c); // a round may be about to begin with it
         coordinator_peer_gone(old, "its session cannot be resumed");
         return;
     }
     p->session = old->session;
-    old->session = (struct session){0};
+    old->session = (struct replay){0};
     peer_free(old);
     coordinator_name_peer(p, id);
     struct wire_msg r = {.type = WIRE_RESUMED,
                          .incarnation = c->config.rendezvous.incarnation,
                          .taken = p->session.taken};
-    link_send(&p->link, &r);
-    link_tell_again(&p->link, &p->session);
+    channel_send(&p->link, &r);
+    channel_tell_again(&p->link, &p->session);
     log_warn("a node is connected again, nothing is lost", "node=%s",
              rendezvous_member(c->rendezvous, id)->name);
 }
@@ -354,8 +354,8 @@ static void on_beat(struct peer *p, const struct wire_msg *m) {
     const struct electorate *e = rendezvous_electorate(c->rendezvous);
     int64_t now = coordinator_now_ms();
     struct err why;
-    if (session_acked(&p->session, m->taken, &why) < 0) {
-        link_refuse(&p->link, true, why.text);
+    if (replay_acked(&p->session, m->taken, &why) < 0) {
+        channel_refuse(&p->link, true, why.text);
         coordinator_peer_gone(p, "it broke the protocol");
         return;
     }
@@ -368,7 +368,7 @@ static void on_beat(struct peer *p, const struct wire_msg *m) {
                          .round = e->round,
                          .committed = e->committed,
                          .taken = p->session.taken};
-    link_send(&p->link, &r);
+    channel_send(&p->link, &r);
 }
 
 static void on_ask(struct peer *p, const struct wire_msg *m) {
@@ -383,23 +383,23 @@ static peer_handler *const handlers[WIRE_TYPE_COUNT] = {
     [WIRE_RESUME] = on_resume,
 };
 
-static void on_message(struct link *l, const struct wire_msg *m) {
+static void on_message(struct channel *l, const struct wire_msg *m) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
     if (!handlers[m->type] || (p->id < 0 && m->type != WIRE_JOIN && m->type != WIRE_RESUME &&
                                m->type != WIRE_BEAT && m->type != WIRE_ASK)) {
-        link_refuse(l, true, "a message out of turn");
+        channel_refuse(l, true, "a message out of turn");
         coordinator_peer_gone(p, "it broke the protocol");
         return;
     }
     rendezvous_heard(c->rendezvous, coordinator_now_ms(), p->id);
     if (wire_is_kept(m->type))
-        session_take(&p->session);
+        replay_take(&p->session);
     handlers[m->type](p, m);
     coordinator_pump(c);
 }
 
-static void on_ready(struct link *l) {
+static void on_ready(struct channel *l) {
     (void)l;
 }
 
@@ -412,7 +412,7 @@ void coordinator_peer_gone(struct peer *p, const char *why) {
     coordinator_pump(c);
 }
 
-static void on_end(struct link *l, const struct err *e) {
+static void on_end(struct channel *l, const struct err *e) {
     struct peer *p = l->ctx;
     struct coordinator *c = p->coordinator;
     char text[NET_ADDRESS_BYTES_MAX];
@@ -422,7 +422,7 @@ static void on_end(struct link *l, const struct err *e) {
     const char *why = e->code == ERR_NONE ? "its agent's connection closed" : e->text;
     // What the agent has said itself, and what it did wrong, is final.
     bool broke = e->code == ERR_NONE || e->code == ERR_NET;
-    if (p->id < 0 || p->local || !broke || !session_can_resume(&p->session)) {
+    if (p->id < 0 || p->local || !broke || !replay_can_resume(&p->session)) {
         coordinator_peer_gone(p, why);
         return;
     }
@@ -430,4 +430,4 @@ static void on_end(struct link *l, const struct err *e) {
     coordinator_pump(c);
 }
 
-static const struct link_events link_table = {on_ready, on_message, on_end};
+static const struct channel_events link_table = {on_ready, on_message, on_end};

@@ -27,7 +27,7 @@ struct coordinator;
 
 struct coordinator_config {
     struct rendezvous_config rendezvous;
-    struct link_secret secret;
+    struct channel_secret secret;
     int64_t shutdown_timeout_ms;
     const char *const *expected_names; // by node rank, NULL-terminated; NULL: unknown
     struct guests *guests;             // connections that have not joined
@@ -38,7 +38,7 @@ struct coordinator_events {
     void (*on_deposed)(struct coordinator *c, const char *why);
     void (*on_round)(struct coordinator *c); // one is about to begin
     // An agent asks about the coordinator, or for a vote; l is its connection.
-    void (*on_ask)(struct coordinator *c, struct link *l, const struct wire_msg *m);
+    void (*on_ask)(struct coordinator *c, struct channel *l, const struct wire_msg *m);
     // The connection to the agent at that place broke: is it still there? May come often.
     void (*on_disconnected)(struct coordinator *c, const struct election_peer *peer);
 };

@@ -97,7 +97,7 @@ static void do_joined(struct coordinator *c, const struct rendezvous_action *a) 
     // The peer gets its id when rendezvous_join has returned; pump runs after that.
     struct peer *p = coordinator_peer(c, a->id);
     if (p)
-        link_send(&p->link, &r);
+        channel_send(&p->link, &r);
     log_info("a node has joined", "node=%s address=%s present=%d of=%d", m->name, m->address,
              a->present, a->expected);
     struct json_out *j = events_begin(c->events, EVENT_PRESENT);
@@ -258,7 +258,7 @@ static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
     }
     if (p) {
         coordinator_name_peer(p, -1); // the rendezvous has forgotten it
-        link_refuse(&p->link, false, a->reason);
+        channel_refuse(&p->link, false, a->reason);
         coordinator_peer_gone(p, a->reason);
     }
 }

@@ -6,8 +6,8 @@
 #include "agent/coordinator.h"
 
 struct peer {
-    struct link link; // closed while the member is cut
-    struct session session;
+    struct channel link; // closed while the member is cut
+    struct replay session;
     struct coordinator *coordinator;
     struct peer *prev, *next;
     int id; // member; -1: has not joined

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct adopt {
-    struct session *session;
+    struct context *context;
     unsigned char key[SEAL_KEY_BYTES];
     const char *key_path;
     struct adopted *out;
@@ -46,10 +46,10 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
 
 static int start_gather(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {.on_output = on_text, .on_end = on_end};
-    const char *root = transport_path_word(n->fleet->session->arena, n->info->root);
+    const char *root = transport_path_word(n->fleet->context->arena, n->info->root);
     // Where there are none, there are none.
     struct transport_command c = {
-        .line = arena_printf(n->fleet->session->arena,
+        .line = arena_printf(n->fleet->context->arena,
                              "cat %s/record %s/runs/*/record 2>/dev/null; true", root, root)};
     return transport_run(n->link, &c, &events, n->work, e) ? 0 : -1;
 }
@@ -83,7 +83,7 @@ static bool next_line(const char **at, const char *end, const char **line, size_
 // ---- the cluster -------------------------------------------------------------------------------
 
 static int write_file(struct adopt *a, const struct toml *record, const char *name, struct err *e) {
-    struct session *s = a->session;
+    struct context *s = a->context;
     for (const struct toml *f = toml_first(record, "file"); f; f = f->next) {
         const struct toml *text = toml_get(f, "text");
         if (!str_eq(toml_get_str(f, "path", ""), name) || !text || text->type != TOML_STRING)
@@ -97,10 +97,10 @@ static int write_file(struct adopt *a, const struct toml *record, const char *na
 }
 
 static int write_key(struct adopt *a, struct err *e) {
-    struct cluster *c = &a->session->cluster;
+    struct cluster *c = &a->context->cluster;
     char *text;
     size_t len;
-    if (file_read(a->session->arena, a->key_path, RECORD_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
+    if (file_read(a->context->arena, a->key_path, RECORD_KEY_FILE_BYTES_MAX, &text, &len, e) < 0)
         return -1;
     int result = file_write_atomic(c->key_path, text, len, 0600, e);
     memset(text, 0, len);
@@ -108,7 +108,7 @@ static int write_key(struct adopt *a, struct err *e) {
 }
 
 static int write_cluster(struct adopt *a, char *text, size_t len, struct err *e) {
-    struct session *s = a->session;
+    struct context *s = a->context;
     struct toml *record;
     const char *name;
     if (toml_parse(s->arena, "record", text, len, &record, e) < 0 ||
@@ -133,7 +133,7 @@ static int open_cluster(struct adopt *a, const char *node, const struct strbuf *
     while (next_line(&at, end, &line, &len)) {
         if (record_kind_of(line, len) != RECORD_CLUSTER)
             continue;
-        if (record_open(a->session->arena, a->key, RECORD_CLUSTER, line, len, &text, &text_len, e) <
+        if (record_open(a->context->arena, a->key, RECORD_CLUSTER, line, len, &text, &text_len, e) <
             0)
             return err_wrap(e, "the record on node %s cannot be opened with '%s'", node,
                             a->key_path);
@@ -148,7 +148,7 @@ static int open_cluster(struct adopt *a, const char *node, const struct strbuf *
 
 // The one node that was named. Its host key is good for this one contact.
 static int first_contact(struct adopt *a, const char *login, struct err *e) {
-    struct session *s = a->session;
+    struct context *s = a->context;
     struct nodeset set;
     struct gather g = {0};
     struct fleet f;
@@ -187,7 +187,7 @@ static int first_contact(struct adopt *a, const char *login, struct err *e) {
 // ---- its runs ----------------------------------------------------------------------------------
 
 static int keep_run(struct adopt *a, const char *line, size_t len, struct err *e) {
-    struct session *s = a->session;
+    struct context *s = a->context;
     struct run r;
     size_t text_len;
     char *text;
@@ -222,10 +222,10 @@ static int second_contact(struct adopt *a, struct err *e) {
     struct inventory *inv = &a->out->inventory;
     struct gather *texts;
     struct fleet f;
-    if (cluster_load(&a->session->cluster, inv, e) < 0)
+    if (cluster_load(&a->context->cluster, inv, e) < 0)
         return -1;
-    texts = arena_new(a->session->arena, struct gather, inv->count + 1);
-    fleet_open(&f, a->session, inv, NULL, 0);
+    texts = arena_new(a->context->arena, struct gather, inv->count + 1);
+    fleet_open(&f, a->context, inv, NULL, 0);
     int result = gather(&f, texts, e);
     for (size_t i = 0; i < f.count; i++) {
         if (result == 0 && !f.nodes[i].failed)
@@ -239,9 +239,9 @@ static int second_contact(struct adopt *a, struct err *e) {
     return result;
 }
 
-int adopt_cluster(struct session *s, const char *login, const char *key_path, struct adopted *out,
+int adopt_cluster(struct context *s, const char *login, const char *key_path, struct adopted *out,
                   struct err *e) {
-    struct adopt a = {.session = s, .key_path = key_path, .out = out};
+    struct adopt a = {.context = s, .key_path = key_path, .out = out};
     *out = (struct adopted){0};
     if (cluster_exists(&s->cluster) || terraform_was_used(s))
         return err_set(e, ERR_EXISTS,

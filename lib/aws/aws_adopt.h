@@ -2,7 +2,7 @@
 // Taking over a cluster that another folder, or another computer, brought up: its records are read
 // from one of its nodes, opened with its login key, and become this folder's.
 //
-//     adopt_cluster(session, "ubuntu@203.0.113.7", "id_ed25519", &adopted, e);
+//     adopt_cluster(context, "ubuntu@203.0.113.7", "id_ed25519", &adopted, e);
 //
 // The first node's host key cannot be known yet. Nothing secret is said to it, and nothing that it
 // says is believed unless the cluster's key sealed it; host keys are among that, and every node is
@@ -19,10 +19,10 @@ struct adopted {
     size_t runs;
 };
 
-// login: [user@]address[:port] of a node that has the record. The session's cluster must not exist
+// login: [user@]address[:port] of a node that has the record. The context's cluster must not exist
 // here, and must be called as the record says. ERR_SOME_FAILED when it is adopted, and nodes could
 // not be asked about their runs.
-int adopt_cluster(struct session *s, const char *login, const char *key_path, struct adopted *out,
+int adopt_cluster(struct context *s, const char *login, const char *key_path, struct adopted *out,
                   struct err *e);
 
 #endif

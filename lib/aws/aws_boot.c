@@ -42,7 +42,7 @@ static const char ROTATE_LINE[] = "sudo -n /usr/local/lib/dtctl/rotate-host-key"
 struct node;
 
 struct boot {
-    struct session *session;
+    struct context *context;
     struct phases *phases;
     struct transport_env env;
     struct node *nodes;
@@ -85,7 +85,7 @@ static void finish(struct node *n, const struct err *e) {
 static void fail(struct node *n, const struct err *why) {
     char limit[STR_HUMAN_BYTES_MAX];
     struct err e = *why;
-    str_human_ms(limit, n->boot->session->config->aws.boot_timeout_ms);
+    str_human_ms(limit, n->boot->context->config->aws.boot_timeout_ms);
     if (e.code == ERR_NET || e.code == ERR_TIMEOUT || e.code == ERR_NO_STATUS) {
         n->public->silent = !n->entered;
         err_set(&e, ERR_TIMEOUT, "%s in %s (aws.boot_timeout): %s",
@@ -115,7 +115,7 @@ static void again_or_fail(struct node *n, const struct err *e) {
         return;
     }
     log_debug("node does not answer yet", "node=%s reason=\"%s\"", n->public->info->name, e->text);
-    timer_start(n->boot->session->loop, &n->timer, AWS_BOOT_PAUSE_MS, connect_again);
+    timer_start(n->boot->context->loop, &n->timer, AWS_BOOT_PAUSE_MS, connect_again);
 }
 
 static void on_down(struct transport_link *l, void *ctx, const struct err *e) {
@@ -129,7 +129,7 @@ static void on_down(struct transport_link *l, void *ctx, const struct err *e) {
 
 static void on_rotated(void *ctx, const struct transport_result *r) {
     struct node *n = ctx;
-    struct arena *a = n->boot->session->arena;
+    struct arena *a = n->boot->context->arena;
     struct err e = {0};
     void *blob;
     size_t len;
@@ -158,7 +158,7 @@ static void show_log(struct node *n, const struct transport_result *r) {
     size_t from = count > LOG_LINES_SHOWN_MAX ? count - LOG_LINES_SHOWN_MAX : 0;
     for (size_t i = from; i < count; i++)
         if (lines[i][0])
-            screen_note(n->boot->session->screen, "  %s | %s", n->public->info->name,
+            screen_note(n->boot->context->screen, "  %s | %s", n->public->info->name,
                         str_printable(&a, lines[i], strlen(lines[i])));
     arena_fini(&a);
 }
@@ -174,7 +174,7 @@ static void judge(struct node *n, const struct transport_result *r, struct err *
                 too_long ? "has not ended" : "failed");
         return;
     }
-    aws_ready_parse(n->boot->session->arena, r->out, r->out_len, &ready);
+    aws_ready_parse(n->boot->context->arena, r->out, r->out_len, &ready);
     if (ready.status == AWS_READY_DEGRADED)
         log_warn("a node is not as it should be", "node=%s problems=\"%s\"", n->public->info->name,
                  ready.problems);
@@ -212,7 +212,7 @@ static void on_open(struct transport_link *l, void *ctx) {
     phases_reach(b->phases, n->public->row, PHASE_SSH);
     phases_say(b->phases, n->public->row, "waiting for cloud-init");
     const char *line =
-        arena_printf(b->session->arena, WAIT_LINE, (long long)(left_ms > 0 ? left_ms / 1000 : 0),
+        arena_printf(b->context->arena, WAIT_LINE, (long long)(left_ms > 0 ? left_ms / 1000 : 0),
                      WAIT_NEVER, WAIT_TOO_LONG);
     if (transport_collect(l, line, NULL, 0, on_waited, n, &e) < 0)
         again_or_fail(n, &e);
@@ -227,7 +227,7 @@ static const char *given(const char *text) {
 static void connect_again(struct timer *t) {
     struct node *n = container_of(t, struct node, timer);
     const struct inventory_node *i = n->public->info;
-    const struct config *c = n->boot->session->config;
+    const struct config *c = n->boot->context->config;
     struct err e = {0};
     struct transport_target target = {
         .node = i->name,
@@ -258,10 +258,10 @@ static void on_deadline(struct timer *t) {
     }
 }
 
-int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
              struct err *e) {
     struct node *all = arena_new(s->arena, struct node, count + 1);
-    struct boot b = {.session = s, .phases = p, .nodes = all, .count = count, .busy = count};
+    struct boot b = {.context = s, .phases = p, .nodes = all, .count = count, .busy = count};
     b.deadline_ms = clock_mono_ms() + s->config->aws.boot_timeout_ms;
     b.env = fleet_env(s);
     b.env.connect_timeout_ms = AWS_BOOT_CONNECT_MS_MAX;
@@ -271,7 +271,7 @@ int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, s
         phases_say(p, nodes[i].row, "waiting for ssh");
         timer_start(s->loop, &all[i].timer, 0, connect_again);
     }
-    while (b.busy > 0 && !session_interrupt(s))
+    while (b.busy > 0 && !context_interrupt(s))
         loop_once(s->loop, -1);
     bool stopped = b.busy > 0;
     timer_stop(&b.deadline);

@@ -26,7 +26,7 @@ struct aws_boot_node {
 
 // Returns when every node is ready or has failed; a rotated key is in info->host_key then. -1 only
 // when interrupted. Failures stay in the nodes.
-int aws_boot(struct session *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
+int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, size_t count,
              struct err *e);
 
 #endif

@@ -22,7 +22,7 @@ static const struct terraform_resource *find(const struct terraform_state *state
 
 static void look_at(struct aws_cluster *c, const struct terraform_state *state,
                     struct aws_boot_node *n) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     const struct terraform_resource *r = find(state, n);
     const char *now = r && r->attributes ? json_get_str(r->attributes, "instance_state", "") : "";
     struct err seen = n->err;
@@ -66,7 +66,7 @@ static int look(struct aws_cluster *c, struct aws_boot_node *nodes, size_t count
 // that was made goes with them.
 static int drop(struct aws_cluster *c, const struct aws_boot_node *nodes, size_t count, bool all,
                 struct err *e) {
-    struct arena *a = c->session->arena;
+    struct arena *a = c->context->arena;
     struct terraform_state state;
     struct terraform_result r;
     size_t n = 0;
@@ -90,7 +90,7 @@ static int drop(struct aws_cluster *c, const struct aws_boot_node *nodes, size_t
     return 0;
 }
 
-static void tell(struct session *s, const struct aws_boot_node *n) {
+static void tell(struct context *s, const struct aws_boot_node *n) {
     struct strbuf text = {0};
     struct json_out j;
     bool named = str_starts(n->err.text, "node ");
@@ -104,7 +104,7 @@ static void tell(struct session *s, const struct aws_boot_node *n) {
     screen_event_end(s->screen, &text, &j);
 }
 
-static void tell_next(struct session *s, const struct aws_boot_node *n, bool keep) {
+static void tell_next(struct context *s, const struct aws_boot_node *n, bool keep) {
     const char *name = n->info->name;
     if (!keep)
         screen_note(s->screen, "%s is ended; dtctl up makes another (--keep keeps what fails)",
@@ -119,7 +119,7 @@ static void tell_next(struct session *s, const struct aws_boot_node *n, bool kee
 
 int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws_boot_node *nodes,
                       size_t count, struct err *e) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     bool keep = s->config->aws.keep_failed;
     size_t stay = 0;
     m->failed = arena_new(s->arena, const char *, count + 1);

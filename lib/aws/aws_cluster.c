@@ -22,7 +22,7 @@ enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 // ---- region, owner, operator -------------------------------------------------------------------
 
 // Of the cluster's last apply; all of it empty: none.
-static struct aws_vars vars_made(struct session *s) {
+static struct aws_vars vars_made(struct context *s) {
     const char *path = terraform_vars_path(s);
     char *text;
     size_t len;
@@ -34,12 +34,12 @@ static struct aws_vars vars_made(struct session *s) {
     return v;
 }
 
-const char *aws_cluster_made_by(struct session *s) {
+const char *aws_cluster_made_by(struct context *s) {
     struct aws_vars made = vars_made(s);
     return made.owner[0] ? made.owner : NULL;
 }
 
-int aws_cluster_region(struct session *s, const char **region, struct err *e) {
+int aws_cluster_region(struct context *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
     const char *made = vars_made(s).region, *other = getenv("AWS_DEFAULT_REGION"),
                *home = getenv("HOME");
@@ -72,7 +72,7 @@ int aws_cluster_region(struct session *s, const char **region, struct err *e) {
 }
 
 // One account may be used by many a login called ubuntu: the computer's name is part of it.
-const char *aws_cluster_owner(struct session *s) {
+const char *aws_cluster_owner(struct context *s) {
     const char *given = s->config->aws.owner;
     struct passwd *pw = getpwuid(getuid());
     const char *name = pw ? pw->pw_name : getenv("USER");
@@ -107,7 +107,7 @@ static bool is_private(const char *address) {
 
 // The address that packets to the internet leave with; behind a NAT it is a private one, and what
 // AWS would see cannot be found out from here.
-static int find_operator(struct session *s, const char **cidr, struct err *e) {
+static int find_operator(struct context *s, const char **cidr, struct err *e) {
     struct net_address to, local;
     char text[NET_ADDRESS_BYTES_MAX] = "";
     bool inside = strcmp(aws_config_address[s->config->aws.public_address], "none") == 0;
@@ -127,22 +127,22 @@ static int find_operator(struct session *s, const char **cidr, struct err *e) {
 }
 
 static int fill_operator(struct aws_cluster *c, struct err *e) {
-    const struct option_list *given = &c->session->config->aws.operator_cidrs;
+    const struct option_list *given = &c->context->config->aws.operator_cidrs;
     struct aws_vars *v = &c->vars;
     if (given->count) {
         v->operator_cidrs = given->items;
         v->operator_cidr_count = given->count;
         return 0;
     }
-    v->operator_cidrs = arena_new(c->session->arena, const char *, 1);
+    v->operator_cidrs = arena_new(c->context->arena, const char *, 1);
     v->operator_cidr_count = 1;
-    return find_operator(c->session, &v->operator_cidrs[0], e);
+    return find_operator(c->context, &v->operator_cidrs[0], e);
 }
 
 // ---- the variables -----------------------------------------------------------------------------
 
 static int read_before(struct aws_cluster *c, struct err *e) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     char *text;
     size_t len;
     if (!file_exists(c->terraform.vars_path))
@@ -154,7 +154,7 @@ static int read_before(struct aws_cluster *c, struct err *e) {
     return 0;
 }
 
-const char *aws_cluster_key_name(struct session *s) {
+const char *aws_cluster_key_name(struct context *s) {
     return arena_printf(s->arena, "dtctl-%s", s->cluster.name);
 }
 
@@ -164,8 +164,8 @@ bool aws_cluster_same_key(const char *one, const char *other) {
     return len && strncmp(one, other, len) == 0 && strchr(" \r\n", other[len]);
 }
 
-int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e) {
-    *c = (struct aws_cluster){.session = s};
+int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e) {
+    *c = (struct aws_cluster){.context = s};
     const char *key = NULL, *region = NULL;
     if (aws_cluster_region(s, &region, e) < 0 || cluster_create(&s->cluster, e) < 0)
         return -1;
@@ -193,7 +193,7 @@ const char *aws_cluster_node_name(struct arena *a, size_t rank) {
     return arena_printf(a, "node%zu", rank);
 }
 
-void aws_cluster_remember(struct session *s, const struct inventory *before, const char *launched,
+void aws_cluster_remember(struct context *s, const struct inventory *before, const char *launched,
                           struct inventory *now) {
     launched = arena_strdup(s->arena, launched);
     now->created = before->count && before->created[0] ? before->created : launched;
@@ -216,7 +216,7 @@ void aws_cluster_remember(struct session *s, const struct inventory *before, con
 
 // One key per node: the one it was given, as long as it may still show it, else a new one.
 static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct err *e) {
-    struct arena *a = c->session->arena;
+    struct arena *a = c->context->arena;
     struct aws_vars *v = &c->vars;
     v->keys = arena_new(a, struct aws_vars_key, v->nodes + 1);
     for (size_t i = 0; i < v->nodes; i++) {
@@ -238,7 +238,7 @@ static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct 
 
 // Decided once for a command, however often it fills the variables.
 static void fill_lease(struct aws_cluster *c, const struct inventory *inv) {
-    const struct lease_config *lease = &c->session->config->lease;
+    const struct lease_config *lease = &c->context->config->lease;
     struct aws_vars *v = &c->vars;
     char stamp[CLOCK_ISO_BYTES];
     v->ttl_s = lease->ttl_ms / 1000;
@@ -246,8 +246,8 @@ static void fill_lease(struct aws_cluster *c, const struct inventory *inv) {
     if (v->expires)
         return;
     c->end = aws_lease_choose(clock_wall_ms(), lease->ttl_ms, c->has_before ? &c->before : NULL,
-                              aws_lease_decided(c->session), inv->count > 0);
-    v->expires = arena_printf(c->session->arena, "%.19sZ", clock_iso(stamp, c->end.at_ms));
+                              aws_lease_decided(c->context), inv->count > 0);
+    v->expires = arena_printf(c->context->arena, "%.19sZ", clock_iso(stamp, c->end.at_ms));
 }
 
 static const char *random_word(struct arena *a) {
@@ -263,18 +263,18 @@ int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory
     struct aws_vars *v = &c->vars;
     if (!v->made)
         v->made =
-            c->has_before && c->before.made[0] ? c->before.made : random_word(c->session->arena);
+            c->has_before && c->before.made[0] ? c->before.made : random_word(c->context->arena);
     v->nodes = nodes;
-    v->names = arena_new(c->session->arena, const char *, nodes + 1);
+    v->names = arena_new(c->context->arena, const char *, nodes + 1);
     for (size_t i = 0; i < nodes; i++)
-        v->names[i] = aws_cluster_node_name(c->session->arena, i);
+        v->names[i] = aws_cluster_node_name(c->context->arena, i);
     fill_lease(c, inv);
     return fill_operator(c, e) < 0 || fill_keys(c, inv, e) < 0 ? -1 : 0;
 }
 
 int aws_cluster_write(struct aws_cluster *c, struct err *e) {
     struct strbuf text = {0};
-    aws_vars_write(&text, &c->session->config->aws, &c->vars);
+    aws_vars_write(&text, &c->context->config->aws, &c->vars);
     int result = file_write_atomic(c->terraform.vars_path, strbuf_cstr(&text), text.len, 0600, e);
     strbuf_fini(&text);
     return result;

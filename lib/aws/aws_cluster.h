@@ -20,7 +20,7 @@ struct aws_gone {
 extern const struct terraform_cloud aws_terraform; // aws_state_bucket.c
 
 struct aws_cluster {
-    struct session *session;
+    struct context *context;
     struct terraform terraform;
     struct aws_vars before;   // of the last apply; nodes 0: none yet
     struct aws_vars vars;     // of the next one
@@ -30,37 +30,37 @@ struct aws_cluster {
 };
 
 // The region of the cluster, configuration, environment or profile; ERR_CONFIG says how to set it.
-int aws_cluster_region(struct session *s, const char **region, struct err *e);
+int aws_cluster_region(struct context *s, const char **region, struct err *e);
 // Whose the cluster is that was made; who shares its state may be somebody else. NULL: none yet.
-const char *aws_cluster_made_by(struct session *s);
+const char *aws_cluster_made_by(struct context *s);
 // Whose instances: aws.owner, or the name of this user at this computer.
-const char *aws_cluster_owner(struct session *s);
+const char *aws_cluster_owner(struct context *s);
 
 // Finds out what is not configured, makes the login key, prepares Terraform, reads what was chosen
 // before. The cluster must be locked.
-int aws_cluster_open(struct aws_cluster *c, struct session *s, struct err *e);
+int aws_cluster_open(struct aws_cluster *c, struct context *s, struct err *e);
 // The variables for so many nodes, as far as they are no matter of choice: names, keys, operator,
 // lease. inv: the nodes as they are known (keys of nodes that have their own are made anew).
 int aws_cluster_fill(struct aws_cluster *c, size_t nodes, const struct inventory *inv,
                      struct err *e);
 int aws_cluster_write(struct aws_cluster *c, struct err *e); // terraform.tfvars.json
 const char *aws_cluster_node_name(struct arena *a, size_t rank);
-const char *aws_cluster_key_name(struct session *s);           // the comment of the login key
+const char *aws_cluster_key_name(struct context *s);           // the comment of the login key
 bool aws_cluster_same_key(const char *one, const char *other); // whatever their comments
 // What dtctl knows of an instance stays with it; one with another id is another machine, which was
 // launched at that time. Both inventories' strings live on in `now`.
-void aws_cluster_remember(struct session *s, const struct inventory *before, const char *launched,
+void aws_cluster_remember(struct context *s, const struct inventory *before, const char *launched,
                           struct inventory *now);
 
 // What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
-int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv); // aws_down.c
+int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv); // aws_down.c
 
 // ---- state in S3, for several folders: aws_shared.c
-bool aws_shared(const struct session *s);
+bool aws_shared(const struct context *s);
 // Before anything is compared or changed: what the state in S3 says of the cluster becomes what the
 // folder says of it, also where it was made, changed or taken down from another one. With local
 // state nothing is to be done. needs_key: it is an error when the cluster's login key is not here.
-int aws_shared_find(struct session *s, bool needs_key, struct err *e);
+int aws_shared_find(struct context *s, bool needs_key, struct err *e);
 // Before things that no state knows are ended: they may be somebody's who is making them now, which
 // is ERR_BUSY. left: the lock that a killed Terraform of this folder left, to be ended when that is
 // done (until then it keeps others out); id "": none.
@@ -68,7 +68,7 @@ int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct 
 
 // ---- down: aws_down.c
 struct provider_down_result;
-int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e);
+int aws_take_down(struct context *s, struct provider_down_result *out, struct err *e);
 
 // ---- up: aws_instances.c
 // Applies until it is made or nothing is left to try. The inventory is what Terraform says, with
@@ -124,9 +124,9 @@ extern const char *const aws_sweep_regions[];
 
 // ---- ssh: aws_ssh_config.c
 // known_hosts of the cluster, and the file for ssh(1); its Include line, if that is wanted.
-int aws_ssh_write(struct session *s, const struct inventory *inv, struct err *e);
-int aws_ssh_remove(struct session *s, struct err *e);
+int aws_ssh_write(struct context *s, const struct inventory *inv, struct err *e);
+int aws_ssh_remove(struct context *s, struct err *e);
 // Nodes without a host key get the one that the cluster's known_hosts has for them.
-int aws_ssh_known_keys(struct session *s, struct inventory *inv, struct err *e);
+int aws_ssh_known_keys(struct context *s, struct inventory *inv, struct err *e);
 
 #endif

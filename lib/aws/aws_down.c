@@ -16,7 +16,7 @@ enum { ROUNDS_MAX = 3 };
 
 // ---- what it cost ------------------------------------------------------------------------------
 
-int64_t aws_cluster_spent_mils(struct session *s, const struct inventory *inv) {
+int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv) {
     int64_t total = 0, now = clock_wall_ms();
     for (size_t i = 0; i < inv->count; i++) {
         struct aws_config aws = s->config->aws;
@@ -40,13 +40,13 @@ static int destroy(struct aws_cluster *c, struct err *e) {
     struct terraform_state state;
     if (!file_exists(c->terraform.vars_path))
         return 0;
-    screen_note(c->session->screen, "ending the instances of cluster %s …",
-                c->session->cluster.name);
+    screen_note(c->context->screen, "ending the instances of cluster %s …",
+                c->context->cluster.name);
     if (terraform_state(&c->terraform, "infra", &state, e) < 0 ||
         terraform_apply(&c->terraform, "infra", args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.status == 0) {
-        aws_gone_add_state(&c->gone, c->session->arena, &state);
+        aws_gone_add_state(&c->gone, c->context->arena, &state);
         return 0;
     }
     terraform_failure(&c->terraform, &r, "down", e);
@@ -74,8 +74,8 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
     struct terraform *t = &c->terraform;
     struct terraform_lock others;
     struct aws_wish wish = {.region = c->vars.region,
-                            .cluster = c->session->cluster.name,
-                            .roles = c->session->config->aws.s3[0] != 0};
+                            .cluster = c->context->cluster.name,
+                            .roles = c->context->config->aws.s3[0] != 0};
     *swept = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (aws_sweep_find(t, &wish, &c->gone, found, e) < 0)
@@ -103,30 +103,30 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
                    "%s %s and %zu others are still there after %d rounds; see the EC2 console "
                    "(tag dtctl-cluster = %s)",
                    found->items[0].kind, found->items[0].id, found->count - 1, ROUNDS_MAX,
-                   c->session->cluster.name);
+                   c->context->cluster.name);
 }
 
 // What was looked for, and is not there.
 static const char *verified_words(const struct aws_cluster *c, const struct aws_found *found) {
     bool whole = found->whole && found->count == 0;
-    return arena_printf(c->session->arena, "AWS has no %s with the tags of cluster %s in %s%s",
+    return arena_printf(c->context->arena, "AWS has no %s with the tags of cluster %s in %s%s",
                         whole ? "instance, volume, address, network, group or key"
                               : "instance, volume or address",
-                        c->session->cluster.name, c->vars.region,
+                        c->context->cluster.name, c->vars.region,
                         whole          ? ""
                         : found->count ? "; some things that cost nothing are left"
                                        : "; networks, groups and keys were not looked for");
 }
 
 static int forget(struct aws_cluster *c, struct err *e) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     unlink(c->terraform.vars_path);
     terraform_set_clean(&c->terraform);
     aws_lease_forget(s);
     return aws_ssh_remove(s, e) < 0 ? -1 : cluster_forget(&s->cluster, e);
 }
 
-int aws_take_down(struct session *s, struct provider_down_result *out, struct err *e) {
+int aws_take_down(struct context *s, struct provider_down_result *out, struct err *e) {
     struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
     struct inventory inv = {0};
     bool known = cluster_exists(&s->cluster);

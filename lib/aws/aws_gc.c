@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 // A region on the command line is somebody who means AWS; one in the environment is not.
-bool aws_gc_wanted(struct session *s) {
+bool aws_gc_wanted(struct context *s) {
     return s->config->cluster.provider == CONFIG_AWS || terraform_was_used(s) ||
            option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
 }
 
 // Clusters with variables of their own: `up` and `down` know them.
-static int known_clusters(struct session *s, const char ***names, size_t *count, struct err *e) {
+static int known_clusters(struct context *s, const char ***names, size_t *count, struct err *e) {
     char **all = NULL;
     size_t n = 0;
     if (cluster_list(s->arena, s->cluster.base, &all, e) < 0)
@@ -34,7 +34,7 @@ static int known_clusters(struct session *s, const char ***names, size_t *count,
 }
 
 struct gc {
-    struct session *session;
+    struct context *context;
     struct terraform terraform;
     const char **keep; // clusters
     size_t keep_count;
@@ -46,7 +46,7 @@ struct gc {
 
 static void show(const struct gc *g, const char *event, const char *region,
                  const struct aws_found_item *i) {
-    struct session *s = g->session;
+    struct context *s = g->context;
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, event);
@@ -70,7 +70,7 @@ static void keep(struct gc *g, const char *cluster) {
     for (size_t i = 0; i < g->keep_count; i++)
         if (strcmp(g->keep[i], cluster) == 0)
             return;
-    const char **names = arena_new(g->session->arena, const char *, g->keep_count + 1);
+    const char **names = arena_new(g->context->arena, const char *, g->keep_count + 1);
     for (size_t i = 0; i < g->keep_count; i++)
         names[i] = g->keep[i];
     names[g->keep_count++] = cluster;
@@ -93,7 +93,7 @@ static size_t spare_in_use(struct gc *g, const char *region, const struct aws_fo
 }
 
 static int region_gc(struct gc *g, const char *region, struct err *e) {
-    struct session *s = g->session;
+    struct context *s = g->context;
     struct terraform *t = &g->terraform;
     struct aws_found found = {0};
     size_t spared = 0, kept = g->keep_count;
@@ -145,9 +145,9 @@ static int regions_gc(struct gc *g, const char *const *regions, struct err *e) {
     return failed ? -1 : 0;
 }
 
-int aws_gc(struct session *s, bool all_regions, bool in_use, struct aws_gc_result *out,
+int aws_gc(struct context *s, bool all_regions, bool in_use, struct aws_gc_result *out,
            struct err *e) {
-    struct gc g = {.session = s, .in_use = in_use, .out = out};
+    struct gc g = {.context = s, .in_use = in_use, .out = out};
     const char *region = NULL;
     size_t orphans = 0;
     const char *one[2] = {NULL, NULL};

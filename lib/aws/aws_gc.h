@@ -12,13 +12,13 @@ struct aws_gc_result {
 };
 
 // Whether there is any reason to ask AWS: provider aws is configured, or was used from here.
-bool aws_gc_wanted(struct session *s);
+bool aws_gc_wanted(struct context *s);
 // The configured region, or every region of aws_sweep_regions; one that cannot be looked at does
 // not keep it from the others. Clusters that are up from this folder (or whose `up` was cut) are
 // left alone, but what an unclean end left of this one is ended. So are, unless `in_use`, clusters
 // of other folders with an instance whose lease (tag dtctl-expires) has not ended. --dry-run only
 // lists; without -y, what is found is listed and nothing is ended (ERR_USAGE).
-int aws_gc(struct session *s, bool all_regions, bool in_use, struct aws_gc_result *out,
+int aws_gc(struct context *s, bool all_regions, bool in_use, struct aws_gc_result *out,
            struct err *e);
 
 #endif

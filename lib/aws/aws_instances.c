@@ -35,7 +35,7 @@ struct make {
 };
 
 static void on_problem(struct make *m, const struct terraform_line *l) {
-    struct arena *a = m->c->session->arena;
+    struct arena *a = m->c->context->arena;
     const char *problem = terraform_problem(a, l);
     if (!problem || strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0) // that is waited for
         return;
@@ -73,7 +73,7 @@ static void learn_zones(struct make *m) {
     const char *zones[ZONES_MAX], *chosen = NULL;
     size_t count = 0;
     // A subnet that was given lies in one zone.
-    if (m->tries.zone_count || m->c->session->config->aws.subnet[0] ||
+    if (m->tries.zone_count || m->c->context->config->aws.subnet[0] ||
         terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
         return;
     for (size_t i = 0; i < state.count; i++) {
@@ -95,7 +95,7 @@ static void learn_zones(struct make *m) {
 }
 
 static void tell_next(struct make *m, const struct aws_refusal *r) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     const struct aws_vars *v = &m->c->vars;
     struct strbuf text = {0};
     struct json_out j;
@@ -134,7 +134,7 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
 
 // " (quota L-DB2E81BA, Running On-Demand G and VT instances; 2 nodes need 8 vCPUs)".
 static const char *quota_words(const struct make *m, const struct aws_refusal *r) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     const char *type = s->config->aws.instance_type;
     const struct aws_type *known = aws_types_find(type);
     int way = aws_purchase_named(m->c->vars.purchase);
@@ -155,7 +155,7 @@ static const char *quota_words(const struct make *m, const struct aws_refusal *r
 
 // "spot, then on-demand nodes of g6.xlarge: refused in us-east-1b and every other zone".
 static const char *tried_words(const struct make *m, const struct aws_refusal *r) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     struct strbuf text = {0};
     size_t zones = 0;
     for (size_t i = 0; i < m->tries.zone_count; i++)
@@ -175,7 +175,7 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
 
 // AWS says that something was not found, but not which: these are what the user named.
 static const char *given_words(const struct make *m, const struct aws_refusal *r) {
-    const struct config *config = m->c->session->config;
+    const struct config *config = m->c->context->config;
     const struct aws_config *aws = &config->aws;
     const struct {
         const char *about, *key, *value;
@@ -191,7 +191,7 @@ static const char *given_words(const struct make *m, const struct aws_refusal *r
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
         if (given[i].value[0] &&
             (strstr(r->words, given[i].about) || strstr(r->code, given[i].about)))
-            return arena_printf(m->c->session->arena, "; %s is '%s', in %s",
+            return arena_printf(m->c->context->arena, "; %s is '%s', in %s",
                                 config_where(config, given[i].key), given[i].value,
                                 m->c->vars.region);
     return "";
@@ -207,7 +207,7 @@ static int undo_unrecorded(struct make *m, const struct inventory *before, struc
     if ((m->fresh && undo(m, before, e) < 0) || aws_cluster_write(c, e) < 0)
         return -1;
     for (int i = 0; i < UNRECORDED_LOOKS_MAX && removed == 0; i++) {
-        if (i && session_pause(c->session, UNRECORDED_PAUSE_MS, e) < 0)
+        if (i && context_pause(c->context, UNRECORDED_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, STOPPED);
         if (aws_sweep_unrecorded(c, why, &removed, e) < 0)
             return -1;
@@ -251,7 +251,7 @@ static int refuse_taken(struct make *m, const char *problem, struct err *e) {
 static int attempt(struct make *m, const struct inventory *before, struct terraform_result *r,
                    struct err *e) {
     struct aws_cluster *c = m->c;
-    struct session *s = c->session;
+    struct context *s = c->context;
     static const char *const first[] = {"-var=new_cluster=true", NULL};
     // After a first attempt the state says how things are.
     static const char *const again[] = {"-refresh=false", NULL};
@@ -285,7 +285,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
     phases_show(m->phases);
     if (refusal.kind == AWS_REFUSAL_DUPLICATE && undo_unrecorded(m, before, e) < 0)
         return -1;
-    if (refusal.kind == AWS_REFUSAL_THROTTLE && session_pause(s, THROTTLE_PAUSE_MS, e) < 0)
+    if (refusal.kind == AWS_REFUSAL_THROTTLE && context_pause(s, THROTTLE_PAUSE_MS, e) < 0)
         return err_set(e, ERR_INTERRUPTED, STOPPED);
     return 1;
 }
@@ -293,12 +293,12 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
 static void begin(struct make *m, const struct inventory *before) {
     static const char *const on_demand[] = {"on-demand"};
     struct aws_cluster *c = m->c;
-    const struct aws_config *aws = &c->session->config->aws;
+    const struct aws_config *aws = &c->context->config->aws;
     m->fresh = before->count == 0;
     m->begun = m->fresh && c->has_before; // by a command that was stopped
     if (!m->fresh && c->has_before) {
         // Nodes are there: others join them where they are, bought as they were.
-        const char **purchase = arena_new(c->session->arena, const char *, 1);
+        const char **purchase = arena_new(c->context->arena, const char *, 1);
         purchase[0] = c->before.purchase;
         aws_tries_init(&m->tries, NULL, 0, purchase, 1);
         m->tries.zone = c->before.zone;
@@ -314,7 +314,7 @@ static void begin(struct make *m, const struct inventory *before) {
 // unless it is NULL, is one more.
 static const char **replace_args(struct make *m, const char *first, const char *const *ids,
                                  size_t count, struct err *e) {
-    struct arena *a = m->c->session->arena;
+    struct arena *a = m->c->context->arena;
     struct terraform_state state;
     size_t n = 0;
     if (terraform_state(&m->c->terraform, "infra", &state, e) < 0)
@@ -333,7 +333,7 @@ static const char **replace_args(struct make *m, const char *first, const char *
 
 // up --replace.
 static int choose_replaced(struct make *m, const struct inventory *before, struct err *e) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     size_t *nodes = NULL, count = 0;
     if (!s->config->aws.replace[0])
         return 0;
@@ -350,7 +350,7 @@ static int choose_replaced(struct make *m, const struct inventory *before, struc
 // and nobody's use to anybody: it is waited for, and another one made. 1: an attempt with that is
 // due.
 static int replace_ending(struct make *m, const struct terraform_result *r, struct err *e) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     const struct json *facts = terraform_line_output(r->outputs, "facts");
     const struct json *nodes = facts ? json_get(facts, "nodes") : NULL;
     size_t count = 0;
@@ -384,7 +384,7 @@ static int replace_ending(struct make *m, const struct terraform_result *r, stru
 
 static int read_inventory(struct make *m, const struct terraform_result *r,
                           const struct inventory *before, struct inventory *out, struct err *e) {
-    struct session *s = m->c->session;
+    struct context *s = m->c->context;
     char stamp[CLOCK_ISO_BYTES];
     const struct json *text = terraform_line_output(r->outputs, "inventory");
     if (!text || text->type != JSON_STR)

@@ -27,11 +27,11 @@ struct lease_work {
 
 // ---- the end that was decided ------------------------------------------------------------------
 
-static const char *path_of(struct session *s) {
+static const char *path_of(struct context *s) {
     return file_join(s->arena, s->cluster.dir, "terraform/lease");
 }
 
-int64_t aws_lease_decided(struct session *s) {
+int64_t aws_lease_decided(struct context *s) {
     char *text;
     size_t len;
     struct err ignored = {0};
@@ -41,13 +41,13 @@ int64_t aws_lease_decided(struct session *s) {
     return at_ms > clock_wall_ms() ? at_ms : 0;
 }
 
-int aws_lease_decide(struct session *s, int64_t wall_ms, struct err *e) {
+int aws_lease_decide(struct context *s, int64_t wall_ms, struct err *e) {
     char stamp[CLOCK_ISO_BYTES];
     const char *text = arena_printf(s->arena, "%.19sZ\n", clock_iso(stamp, wall_ms));
     return file_write_atomic(path_of(s), text, strlen(text), 0600, e);
 }
 
-void aws_lease_forget(struct session *s) {
+void aws_lease_forget(struct context *s) {
     unlink(path_of(s));
 }
 
@@ -75,7 +75,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     struct lease_work *w = n->work;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0)
-        w->answer = arena_strndup(n->fleet->session->arena, r->out, r->out_len);
+        w->answer = arena_strndup(n->fleet->context->arena, r->out, r->out_len);
     fleet_done(n, &e);
 }
 
@@ -86,7 +86,7 @@ static int start(struct fleet_node *n, struct err *e) {
 
 // The same line on every node that is reached; their answers are in *work.
 static int ask(struct fleet *f, const char *line, struct lease_work **work, struct err *e) {
-    *work = arena_new(f->session->arena, struct lease_work, f->count + 1);
+    *work = arena_new(f->context->arena, struct lease_work, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         (*work)[i] = (struct lease_work){line, ""};
         f->nodes[i].work = &(*work)[i];
@@ -107,7 +107,7 @@ int aws_lease_get(struct fleet *f, int64_t *wall_ms, struct err *e) {
         struct err no_number = {0};
         int64_t at_s = 0;
         const char *line =
-            arena_strndup(f->session->arena, work[i].answer, strcspn(work[i].answer, "\r\n"));
+            arena_strndup(f->context->arena, work[i].answer, strcspn(work[i].answer, "\r\n"));
         if (str_parse_i64(line, 0, DEADLINE_S_MAX, &at_s, &no_number) == 0 && at_s &&
             (*wall_ms == 0 || at_s * 1000 < *wall_ms))
             *wall_ms = at_s * 1000;
@@ -116,7 +116,7 @@ int aws_lease_get(struct fleet *f, int64_t *wall_ms, struct err *e) {
 }
 
 int aws_lease_set(struct fleet *f, int64_t wall_ms, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     struct lease_work *work;
     const char *line =
         arena_printf(s->arena, "%sput lease %lld", PUT_WORDS, (long long)(wall_ms / 1000));
@@ -127,7 +127,7 @@ int aws_lease_set(struct fleet *f, int64_t wall_ms, struct err *e) {
 
 // The nodes whose answer has that word, folded; NULL: none.
 static const char *changed(struct fleet *f, const struct lease_work *work, const char *word) {
-    struct arena *a = f->session->arena;
+    struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++)
@@ -137,7 +137,7 @@ static const char *changed(struct fleet *f, const struct lease_work *work, const
 }
 
 int aws_lease_settle(struct fleet *f, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     int64_t until = aws_lease_decided(s), idle_ms = s->config->lease.idle_ms;
     struct lease_work *work;
     char stamp[CLOCK_ISO_BYTES], text[STR_HUMAN_BYTES_MAX];
@@ -160,7 +160,7 @@ int aws_lease_settle(struct fleet *f, struct err *e) {
     return 0;
 }
 
-int aws_lease_tag(struct session *s, int64_t wall_ms, struct err *e) {
+int aws_lease_tag(struct context *s, int64_t wall_ms, struct err *e) {
     struct terraform t;
     struct terraform_result r;
     char stamp[CLOCK_ISO_BYTES];
@@ -198,7 +198,7 @@ static const char *state_of(const struct aws_found *found, const char *id) {
     return "";
 }
 
-static int ask_aws(struct session *s, const char *cluster, struct aws_found *found, struct err *e) {
+static int ask_aws(struct context *s, const char *cluster, struct aws_found *found, struct err *e) {
     struct terraform t;
     struct aws_gone none = {0};
     struct aws_wish wish = {.cluster = cluster, .paid_only = true, .ending = true};
@@ -224,13 +224,13 @@ static void explain_lost(struct fleet_node *n, const char *state, bool *gone) {
 }
 
 const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
-    bool *gone = arena_new(f->session->arena, bool, inv->count + 1);
+    bool *gone = arena_new(f->context->arena, bool, inv->count + 1);
     struct aws_found found = {0};
     struct err e = {0};
     if (fleet_failures(f) == 0 || !str_eq(inv->provider, "aws"))
         return gone;
-    screen_note(f->session->screen, "asking AWS about nodes that do not answer …");
-    if (ask_aws(f->session, inv->name, &found, &e) < 0) {
+    screen_note(f->context->screen, "asking AWS about nodes that do not answer …");
+    if (ask_aws(f->context, inv->name, &found, &e) < 0) {
         log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
         return gone;
     }

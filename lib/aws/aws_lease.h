@@ -25,12 +25,12 @@ int aws_lease_settle(struct fleet *f, struct err *e);
 
 // Writes that end to the instances' tag dtctl-expires, and changes nothing else. What AWS refuses
 // is a warning; the next up does it then.
-int aws_lease_tag(struct session *s, int64_t wall_ms, struct err *e);
+int aws_lease_tag(struct context *s, int64_t wall_ms, struct err *e);
 
 // The end that was decided for the cluster, ms since 1970; 0: none, or it has passed.
-int64_t aws_lease_decided(struct session *s);
-int aws_lease_decide(struct session *s, int64_t wall_ms, struct err *e);
-void aws_lease_forget(struct session *s);
+int64_t aws_lease_decided(struct context *s);
+int aws_lease_decide(struct context *s, int64_t wall_ms, struct err *e);
+void aws_lease_forget(struct context *s);
 
 // When a cluster ends, as up sees it; pure.
 struct aws_lease_end {

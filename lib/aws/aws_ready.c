@@ -44,7 +44,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     struct aws_ready ready;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0) {
-        aws_ready_parse(n->fleet->session->arena, r->out, r->out_len, &ready);
+        aws_ready_parse(n->fleet->context->arena, r->out, r->out_len, &ready);
         w->runs = ready.config_hash;
     }
     fleet_done(n, &e);
@@ -58,7 +58,7 @@ static int start(struct fleet_node *n, struct err *e) {
 // The nodes that have not passed their checks since they booted, or else those that have and are
 // configured otherwise than they should be; folded; NULL: none.
 static const char *those(struct fleet *f, bool unchecked) {
-    struct arena *a = f->session->arena;
+    struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -72,7 +72,7 @@ static const char *those(struct fleet *f, bool unchecked) {
 }
 
 int aws_ready_check(struct fleet *f, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     struct ready_work *work = arena_new(s->arena, struct ready_work, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].work = &work[i];

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 struct shared {
-    struct session *session;
+    struct context *context;
     struct terraform terraform;
     struct terraform_state state;
     struct aws_vars vars, here; // here: as this folder has them; nodes 0: not at all
 };
 
-bool aws_shared(const struct session *s) {
+bool aws_shared(const struct context *s) {
     return s->config->aws.state[0] != 0;
 }
 
@@ -46,7 +46,7 @@ static bool same_vars(const struct aws_config *aws, const struct aws_vars *one,
 }
 
 static int read_here(struct shared *h, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     const char *path = h->terraform.vars_path;
     char *text;
     size_t len;
@@ -72,7 +72,7 @@ static const struct aws_vars_key *made_here(const struct shared *h, const char *
 }
 
 static int take_vars(struct shared *h, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     const char *path = h->terraform.vars_path;
     struct strbuf out = {0};
     // The state has public halves only: whoever made a node logs in to it with that key.
@@ -92,7 +92,7 @@ static int take_vars(struct shared *h, struct err *e) {
 
 // Only the private half has to be handed on.
 static int check_key(struct shared *h, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     const char *path = s->cluster.key_path, *key = NULL;
     if (!file_exists(path))
         return err_set(e, ERR_NOT_FOUND,
@@ -113,7 +113,7 @@ static int check_key(struct shared *h, struct err *e) {
 
 // What another folder made is trusted by the keys that come from there.
 static int check_host_keys(struct shared *h, const struct inventory *inv, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     for (size_t i = 0; i < inv->count && !s->config->ssh.accept_host_keys; i++) {
         const struct inventory_node *n = &inv->nodes[i];
         if ((!n->host_key || !n->host_key[0]) && !made_here(h, n->name))
@@ -127,7 +127,7 @@ static int check_host_keys(struct shared *h, const struct inventory *inv, struct
 }
 
 static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     struct inventory before = {0}, now = {0};
     char launched[CLOCK_ISO_BYTES];
     size_t len = 0;
@@ -153,7 +153,7 @@ static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
 
 // Taken down elsewhere. Where a command of this folder was killed, the folder knows more.
 static int forget(struct shared *h, struct err *e) {
-    struct session *s = h->session;
+    struct context *s = h->context;
     if (h->state.managed_count || terraform_is_unclean(&h->terraform))
         return 0;
     unlink(h->terraform.vars_path);
@@ -165,11 +165,11 @@ static int forget(struct shared *h, struct err *e) {
     return aws_ssh_remove(s, e) < 0 ? -1 : cluster_forget(&s->cluster, e);
 }
 
-static int find(struct session *s, bool needs_key, struct err *e) {
+static int find(struct context *s, bool needs_key, struct err *e) {
     struct shared *h = arena_new(s->arena, struct shared, 1);
     const char *region = NULL, *text;
     size_t len = 0;
-    *h = (struct shared){.session = s};
+    *h = (struct shared){.context = s};
     if (aws_cluster_region(s, &region, e) < 0 ||
         terraform_open(&h->terraform, s, &aws_terraform, region, e) < 0 ||
         terraform_state(&h->terraform, "infra", &h->state, e) < 0)
@@ -185,7 +185,7 @@ static int find(struct session *s, bool needs_key, struct err *e) {
     return take_vars(h, e);
 }
 
-int aws_shared_find(struct session *s, bool needs_key, struct err *e) {
+int aws_shared_find(struct context *s, bool needs_key, struct err *e) {
     if (!aws_shared(s))
         return 0;
     bool locked_here = s->cluster.lock_fd < 0;
@@ -202,7 +202,7 @@ int aws_shared_find(struct session *s, bool needs_key, struct err *e) {
 int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e) {
     struct terraform *t = &c->terraform;
     *left = (struct terraform_lock){.id = ""};
-    if (!aws_shared(c->session))
+    if (!aws_shared(c->context))
         return 0;
     if (terraform_locked(t, "infra", left, e) < 0)
         return -1;

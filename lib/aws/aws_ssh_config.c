@@ -12,11 +12,11 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-static const char *include_path(struct session *s) {
+static const char *include_path(struct context *s) {
     return file_join(s->arena, s->cluster.dir, "ssh_config");
 }
 
-static int write_known_hosts(struct session *s, const struct inventory *inv, struct err *e) {
+static int write_known_hosts(struct context *s, const struct inventory *inv, struct err *e) {
     struct strbuf text = {0};
     int result = 0;
     for (size_t i = 0; i < inv->count && result == 0; i++) {
@@ -36,7 +36,7 @@ static int write_known_hosts(struct session *s, const struct inventory *inv, str
     return result;
 }
 
-int aws_ssh_known_keys(struct session *s, struct inventory *inv, struct err *e) {
+int aws_ssh_known_keys(struct context *s, struct inventory *inv, struct err *e) {
     const char *path = s->cluster.known_hosts_path;
     char *text;
     size_t len;
@@ -56,7 +56,7 @@ int aws_ssh_known_keys(struct session *s, struct inventory *inv, struct err *e) 
     return 0;
 }
 
-static int write_include(struct session *s, const struct inventory *inv, struct err *e) {
+static int write_include(struct context *s, const struct inventory *inv, struct err *e) {
     struct strbuf text = {0};
     const char *jump = s->config->ssh.proxy_jump;
     strbuf_addf(&text,
@@ -88,7 +88,7 @@ struct user_config {
     size_t len;
 };
 
-static int read_user_config(struct session *s, struct user_config *u, struct err *e) {
+static int read_user_config(struct context *s, struct user_config *u, struct err *e) {
     const char *home = getenv("HOME");
     u->path = arena_printf(s->arena, "%s/.ssh/config", home ? home : "");
     u->line = arena_printf(s->arena, "Include \"%s\"", include_path(s));
@@ -108,7 +108,7 @@ static char *find_line(const struct user_config *u) {
     return NULL;
 }
 
-static int add_line(struct session *s, const struct user_config *u, struct err *e) {
+static int add_line(struct context *s, const struct user_config *u, struct err *e) {
     // At the top: behind a Host line it would hold for that host alone.
     const char *text = arena_printf(s->arena, "%s\n%s", u->line, u->text);
     if (file_make_dirs(file_dir(s->arena, u->path), 0700, e) < 0)
@@ -116,7 +116,7 @@ static int add_line(struct session *s, const struct user_config *u, struct err *
     return file_write_atomic(u->path, text, strlen(text), 0600, e);
 }
 
-static int remove_line(struct session *s, const struct user_config *u, char *at, struct err *e) {
+static int remove_line(struct context *s, const struct user_config *u, char *at, struct err *e) {
     size_t len = strlen(u->line);
     const char *rest = at + len + (at[len] == '\n');
     const char *text = arena_printf(s->arena, "%.*s%s", (int)(at - u->text), u->text, rest);
@@ -126,7 +126,7 @@ static int remove_line(struct session *s, const struct user_config *u, char *at,
     return file_write_atomic(u->path, text, strlen(text), 0600, e);
 }
 
-int aws_ssh_write(struct session *s, const struct inventory *inv, struct err *e) {
+int aws_ssh_write(struct context *s, const struct inventory *inv, struct err *e) {
     struct user_config u;
     if (write_known_hosts(s, inv, e) < 0 || write_include(s, inv, e) < 0 ||
         read_user_config(s, &u, e) < 0)
@@ -142,7 +142,7 @@ int aws_ssh_write(struct session *s, const struct inventory *inv, struct err *e)
     return 0;
 }
 
-int aws_ssh_remove(struct session *s, struct err *e) {
+int aws_ssh_remove(struct context *s, struct err *e) {
     struct user_config u;
     unlink(include_path(s));
     unlink(s->cluster.known_hosts_path);

@@ -38,7 +38,7 @@ static const char *in_policy(const char *action) {
     return action;
 }
 
-static bool explain(const struct session *s, const char *words, struct err *e) {
+static bool explain(const struct context *s, const char *words, struct err *e) {
     const char *state = s->config->aws.state, *bucket = NULL, *folder = NULL;
     if (!state[0])
         return false;
@@ -60,7 +60,7 @@ static bool explain(const struct session *s, const char *words, struct err *e) {
     return true;
 }
 
-static void backend(struct strbuf *out, const struct session *s, const char *region,
+static void backend(struct strbuf *out, const struct context *s, const char *region,
                     const char *path) {
     static const struct aws_config local = {.state = ""};
     aws_vars_backend(out, region ? &s->config->aws : &local, region ? region : "", s->cluster.name,

@@ -37,7 +37,7 @@ struct search {
 };
 
 static const char *sweep_path(const struct terraform *t, const char *name) {
-    return file_join(t->session->arena, t->folder, name);
+    return file_join(t->context->arena, t->folder, name);
 }
 
 void aws_sweep_forget(const struct terraform *t) {
@@ -86,7 +86,7 @@ void aws_gone_add_state(struct aws_gone *g, struct arena *a, const struct terraf
 static int write_vars(const struct search *f, struct err *e) {
     static const char *const services[] = {"ec2", "iam", "sts", "tagging"};
     struct terraform *t = f->terraform;
-    const struct aws_config *aws = &t->session->config->aws;
+    const struct aws_config *aws = &t->context->config->aws;
     struct strbuf text = {0};
     struct json_out j;
     json_open(&j, &text);
@@ -125,7 +125,7 @@ static int read_found(const struct search *f, const struct terraform_result *r,
     if (!list || list->type != JSON_ARRAY || list->len > FOUND_MAX)
         return err_set(e, ERR_FORMAT, "the sweep gave no list of what it found (log: %s)",
                        t->log_path);
-    out->items = arena_new(t->session->arena, struct aws_found_item, list->len + 1);
+    out->items = arena_new(t->context->arena, struct aws_found_item, list->len + 1);
     for (const struct json *i = list->child; i; i = i->next)
         out->items[out->count++] = (struct aws_found_item){
             .kind = json_get_str(i, "kind", ""),
@@ -151,7 +151,7 @@ bool aws_sweep_costs(const struct aws_found_item *i) {
 static void on_line(void *ctx, const struct terraform_line *l) {
     static const char *const paid[] = {"aws_instance", "aws_eip", "aws_ebs_volume"};
     struct search *f = ctx;
-    struct arena *a = f->terraform->session->arena;
+    struct arena *a = f->terraform->context->arena;
     const char *type = "", *id = "";
     if (l->kind != TERRAFORM_DIAGNOSTIC || !l->is_error)
         return;
@@ -167,7 +167,7 @@ static void on_line(void *ctx, const struct terraform_line *l) {
 // What may be left out of the search, so that it can go on; false: nothing, or it was not asked
 // for.
 static bool leave_out(struct search *f, const struct terraform_result *r) {
-    struct arena *a = f->terraform->session->arena;
+    struct arena *a = f->terraform->context->arena;
     const char *why = f->why ? f->why : r->problem;
     struct aws_refusal refusal = aws_refusal_of(a, why);
     bool refused = refusal.kind == AWS_REFUSAL_PERMISSION;
@@ -191,7 +191,7 @@ static bool leave_out(struct search *f, const struct terraform_result *r) {
 
 static int find_in(struct search *f, struct aws_found *out, struct err *e) {
     struct terraform *t = f->terraform;
-    struct session *s = t->session;
+    struct context *s = t->context;
     struct terraform_result r;
     // terraform_run, not _apply: nothing is made here, so nothing can be left unrecorded.
     const char *const args[] = {"apply", "-json", "-auto-approve", "-input=false", NULL};
@@ -215,18 +215,18 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
         if (!settles)
             continue;
         screen_note(s->screen, "AWS still lists what is gone already; asking again …");
-        if (session_pause(s, SETTLE_PAUSE_MS, e) < 0)
+        if (context_pause(s, SETTLE_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, "stopped while looking for what is left");
     }
 }
 
 int aws_sweep_find(struct terraform *t, const struct aws_wish *wish, struct aws_gone *gone,
                    struct aws_found *out, struct err *e) {
-    const char *maker = wish->cluster ? aws_cluster_made_by(t->session) : NULL;
+    const char *maker = wish->cluster ? aws_cluster_made_by(t->context) : NULL;
     struct search f = {.wish = wish,
                        .terraform = t,
                        .gone = gone,
-                       .owner = maker ? maker : aws_cluster_owner(t->session),
+                       .owner = maker ? maker : aws_cluster_owner(t->context),
                        .free_parts = !wish->paid_only,
                        .roles = wish->roles && !wish->paid_only,
                        .started_ms = clock_mono_ms()};
@@ -239,7 +239,7 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
                      const char *const *except, size_t except_count, struct err *e) {
     struct terraform_state state, ended = {0};
     struct terraform_result r;
-    struct arena *a = t->session->arena;
+    struct arena *a = t->context->arena;
     size_t n = 0;
     if (found->count == 0) {
         aws_sweep_forget(t);
@@ -273,7 +273,7 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
 
 int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed, struct err *e) {
     struct terraform *t = &c->terraform;
-    struct session *s = c->session;
+    struct context *s = c->context;
     struct aws_wish wish = {
         .region = c->vars.region, .cluster = s->cluster.name, .roles = s->config->aws.s3[0] != 0};
     struct terraform_state state;
@@ -313,7 +313,7 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     if (!terraform_is_unclean(&c->terraform))
         return 0;
     log_warn("the last command on this cluster was stopped or killed; looking for what it left",
-             "cluster=%s", c->session->cluster.name);
+             "cluster=%s", c->context->cluster.name);
     return aws_sweep_unrecorded(
         c, "an earlier command left this behind, unrecorded; it is ended now", removed, e);
 }

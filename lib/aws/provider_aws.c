@@ -20,7 +20,7 @@
 
 enum { AWS_NODES_MAX = 1000 };
 
-static int aws_plan(struct session *s, struct inventory *out, struct err *e) {
+static int aws_plan(struct context *s, struct inventory *out, struct err *e) {
     int64_t count = s->config->cluster.nodes;
     const char *region;
     if (aws_cluster_region(s, &region, e) < 0)
@@ -44,7 +44,7 @@ static int aws_plan(struct session *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
-static int figures(struct session *s, const struct provider_diff *d, struct aws_plan *p,
+static int figures(struct context *s, const struct provider_diff *d, struct aws_plan *p,
                    struct err *e) {
     const char *region;
     if (aws_cluster_region(s, &region, e) < 0)
@@ -54,7 +54,7 @@ static int figures(struct session *s, const struct provider_diff *d, struct aws_
     return 0;
 }
 
-static int aws_show(struct session *s, const struct provider_diff *d, struct err *e) {
+static int aws_show(struct context *s, const struct provider_diff *d, struct err *e) {
     struct aws_plan p;
     struct strbuf text = {0};
     if (figures(s, d, &p, e) < 0)
@@ -71,7 +71,7 @@ static int aws_show(struct session *s, const struct provider_diff *d, struct err
     return 0;
 }
 
-static int aws_show_json(struct session *s, const struct provider_diff *d, struct json_out *j,
+static int aws_show_json(struct context *s, const struct provider_diff *d, struct json_out *j,
                          struct err *e) {
     struct aws_plan p;
     if (figures(s, d, &p, e) < 0)
@@ -83,7 +83,7 @@ static int aws_show_json(struct session *s, const struct provider_diff *d, struc
 // ---- what Terraform would do --------------------------------------------------------------------
 
 struct changes {
-    struct session *session;
+    struct context *context;
     size_t count;
 };
 
@@ -92,11 +92,11 @@ static void on_planned(void *ctx, const struct terraform_line *l) {
     if (l->kind != TERRAFORM_PLANNED || strcmp(l->action, "noop") == 0)
         return;
     c->count++;
-    screen_out(c->session->screen, "  %-8s %s\n", l->action, l->address);
+    screen_out(c->context->screen, "  %-8s %s\n", l->action, l->address);
 }
 
 // Compares with what AWS has, where there is something; the variables of the last `up` stay.
-static int aws_compare(struct session *s, const struct provider_diff *d, size_t *changes,
+static int aws_compare(struct context *s, const struct provider_diff *d, size_t *changes,
                        struct err *e) {
     static const char file[] = "plan.tfvars.json";
     struct aws_cluster c;
@@ -145,7 +145,7 @@ static const char *bootstrap_key(const struct aws_cluster *c, const struct inven
 
 static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *boot_ms,
                       struct err *e) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     struct aws_boot_node *nodes = arena_new(s->arena, struct aws_boot_node, m->inv->count + 1);
     int64_t started = clock_mono_ms();
     size_t count = 0;
@@ -172,7 +172,7 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
 // nodes are these.
 static int make_nodes(struct aws_cluster *c, struct provider_made *m,
                       const struct inventory *before, struct err *e) {
-    struct session *s = c->session;
+    struct context *s = c->context;
     size_t wanted = m->inv->count;
     struct inventory now = {0};
     struct err found = {0};
@@ -202,12 +202,12 @@ static int decide_lease(const struct aws_cluster *c, struct err *e) {
         return 0;
     if (c->end.cut)
         log_warn("nodes that run take no end beyond that; dtctl extend moves it again later",
-                 "where=\"%s\" limit=%s", config_where(c->session->config, "lease.ttl"),
+                 "where=\"%s\" limit=%s", config_where(c->context->config, "lease.ttl"),
                  str_human_ms(limit, (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000));
-    return aws_lease_decide(c->session, c->end.at_ms, e);
+    return aws_lease_decide(c->context, c->end.at_ms, e);
 }
 
-static int aws_make(struct session *s, const struct inventory *before, struct provider_made *m,
+static int aws_make(struct context *s, const struct inventory *before, struct provider_made *m,
                     struct err *e) {
     struct aws_cluster *c = arena_new(s->arena, struct aws_cluster, 1);
     const char **names = arena_new(s->arena, const char *, m->inv->count + 1);
@@ -238,7 +238,7 @@ static int aws_make(struct session *s, const struct inventory *before, struct pr
     return result;
 }
 
-static int aws_check(struct session *s, struct fleet *f, struct err *e) {
+static int aws_check(struct context *s, struct fleet *f, struct err *e) {
     (void)s;
     if (aws_ready_check(f, e) < 0 || aws_lease_settle(f, e) < 0)
         return -1;

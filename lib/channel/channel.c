@@ -9,97 +9,97 @@
 
 static const struct conn_events conn_table;
 
-bool link_is_open(const struct link *l) {
-    return l->stage != LINK_IDLE;
+bool channel_is_open(const struct channel *l) {
+    return l->stage != CHANNEL_IDLE;
 }
 
-void link_close(struct link *l) {
-    if (l->stage == LINK_IDLE)
+void channel_close(struct channel *l) {
+    if (l->stage == CHANNEL_IDLE)
         return;
-    l->stage = LINK_IDLE;
+    l->stage = CHANNEL_IDLE;
     timer_stop(&l->greeting);
     conn_close(&l->conn);
     arena_fini(&l->arena);
     strbuf_fini(&l->scratch);
 }
 
-static void fail(struct link *l, const struct err *e) {
+static void fail(struct channel *l, const struct err *e) {
     struct err copy = *e; // e may live in what is closed now
-    const struct link_events *events = l->events;
-    link_close(l);
+    const struct channel_events *events = l->events;
+    channel_close(l);
     events->on_end(l, &copy);
 }
 
-static void put(struct link *l, const struct wire_msg *m, struct wire_seals *seals) {
+static void put(struct channel *l, const struct wire_msg *m, struct wire_seals *seals) {
     strbuf_clear(&l->scratch);
     wire_put(&l->scratch, m, seals);
     conn_send(&l->conn, l->scratch.data, l->scratch.len);
 }
 
-void link_send(struct link *l, const struct wire_msg *m) {
-    if (l->stage == LINK_READY)
+void channel_send(struct channel *l, const struct wire_msg *m) {
+    if (l->stage == CHANNEL_READY)
         put(l, m, &l->seals);
 }
 
-static void put_again(struct link *l, const char *frame, size_t len) {
+static void put_again(struct channel *l, const char *frame, size_t len) {
     strbuf_clear(&l->scratch);
     wire_put_again(&l->scratch, frame, len, &l->seals);
     conn_send(&l->conn, l->scratch.data, l->scratch.len);
 }
 
-void link_tell(struct link *l, struct session *s, const struct wire_msg *m) {
+void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m) {
     struct strbuf frame = {0};
     wire_put(&frame, m, NULL);
-    session_keep(s, frame.data, frame.len);
-    if (l->stage == LINK_READY && !s->cut)
+    replay_keep(s, frame.data, frame.len);
+    if (l->stage == CHANNEL_READY && !s->cut)
         put_again(l, frame.data, frame.len);
     strbuf_fini(&frame);
 }
 
-void link_tell_again(struct link *l, const struct session *s) {
+void channel_tell_again(struct channel *l, const struct replay *s) {
     const char *frame;
     size_t at = 0, len;
-    while (l->stage == LINK_READY && (frame = session_unacked(s, &at, &len)))
+    while (l->stage == CHANNEL_READY && (frame = replay_unacked(s, &at, &len)))
         put_again(l, frame, len);
 }
 
-void link_refuse(struct link *l, bool final, const char *reason) {
-    if (l->stage == LINK_IDLE)
+void channel_refuse(struct channel *l, bool final, const char *reason) {
+    if (l->stage == CHANNEL_IDLE)
         return;
     struct wire_msg m = {.type = WIRE_REFUSE, .final = final, .reason = reason};
-    put(l, &m, l->stage == LINK_READY ? &l->seals : NULL);
+    put(l, &m, l->stage == CHANNEL_READY ? &l->seals : NULL);
     conn_finish(&l->conn);
-    link_close(l);
+    channel_close(l);
 }
 
-static bool is_keyed(const struct link *l) {
+static bool is_keyed(const struct channel *l) {
     return l->secret->key_len > 0;
 }
 
-static const char *proof_of(struct link *l, int side, char out[WIRE_PROOF_BYTES]) {
+static const char *proof_of(struct channel *l, int side, char out[WIRE_PROOF_BYTES]) {
     if (!is_keyed(l))
         return "";
-    wire_proof(out, l->secret->key, l->secret->key_len, side, l->secret->run, l->nonces[LINK_AGENT],
-               l->nonces[LINK_COORDINATOR]);
+    wire_proof(out, l->secret->key, l->secret->key_len, side, l->secret->run,
+               l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     return out;
 }
 
-static bool proof_holds(struct link *l, int side, const char *given) {
+static bool proof_holds(struct channel *l, int side, const char *given) {
     return !is_keyed(l) ||
            wire_proof_holds(given, l->secret->key, l->secret->key_len, side, l->secret->run,
-                            l->nonces[LINK_AGENT], l->nonces[LINK_COORDINATOR]);
+                            l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
 }
 
-static void become_ready(struct link *l) {
+static void become_ready(struct channel *l) {
     timer_stop(&l->greeting);
-    l->stage = LINK_READY;
+    l->stage = CHANNEL_READY;
     if (is_keyed(l))
         wire_seals_start(&l->seals, l->secret->key, l->secret->key_len, (int)l->side,
-                         l->secret->run, l->nonces[LINK_AGENT], l->nonces[LINK_COORDINATOR]);
+                         l->secret->run, l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     l->events->on_ready(l);
 }
 
-static int check_nonce(struct link *l, enum link_side side, const struct wire_msg *m,
+static int check_nonce(struct channel *l, enum channel_side side, const struct wire_msg *m,
                        struct err *e) {
     if (m->version != WIRE_VERSION)
         return err_set(e, ERR_FORMAT, "the other side speaks version %lld, this is %d",
@@ -113,70 +113,70 @@ static int check_nonce(struct link *l, enum link_side side, const struct wire_ms
     return 0;
 }
 
-static int on_hello(struct link *l, const struct wire_msg *m, struct err *e) {
+static int on_hello(struct channel *l, const struct wire_msg *m, struct err *e) {
     char proof[WIRE_PROOF_BYTES];
-    if (check_nonce(l, LINK_AGENT, m, e) < 0)
+    if (check_nonce(l, CHANNEL_AGENT, m, e) < 0)
         return -1;
     if (strcmp(m->run, l->secret->run) != 0 && is_keyed(l)) // a stranger learns no name
         return err_set(e, ERR_AUTH, "this is another run than '%.100s'", m->run);
     if (strcmp(m->run, l->secret->run) != 0)
         return err_set(e, ERR_AUTH, "this is run '%s', not '%.100s'", l->secret->run, m->run);
-    wire_nonce(l->nonces[LINK_COORDINATOR]);
+    wire_nonce(l->nonces[CHANNEL_COORDINATOR]);
     struct wire_msg r = {.type = WIRE_CHALLENGE,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),
-                         .nonce = l->nonces[LINK_COORDINATOR],
-                         .proof = proof_of(l, LINK_COORDINATOR, proof)};
+                         .nonce = l->nonces[CHANNEL_COORDINATOR],
+                         .proof = proof_of(l, CHANNEL_COORDINATOR, proof)};
     put(l, &r, NULL);
-    l->stage = LINK_WAIT_PROOF;
+    l->stage = CHANNEL_WAIT_PROOF;
     return 0;
 }
 
-static int on_challenge(struct link *l, const struct wire_msg *m, struct err *e) {
+static int on_challenge(struct channel *l, const struct wire_msg *m, struct err *e) {
     char proof[WIRE_PROOF_BYTES];
-    if (check_nonce(l, LINK_COORDINATOR, m, e) < 0)
+    if (check_nonce(l, CHANNEL_COORDINATOR, m, e) < 0)
         return -1;
-    if (!proof_holds(l, LINK_COORDINATOR, m->proof))
+    if (!proof_holds(l, CHANNEL_COORDINATOR, m->proof))
         return err_set(e, ERR_AUTH, "the coordinator does not know the run's key");
-    struct wire_msg r = {.type = WIRE_PROOF, .proof = proof_of(l, LINK_AGENT, proof)};
+    struct wire_msg r = {.type = WIRE_PROOF, .proof = proof_of(l, CHANNEL_AGENT, proof)};
     put(l, &r, NULL);
     become_ready(l);
     return 0;
 }
 
-static int on_proof(struct link *l, const struct wire_msg *m, struct err *e) {
-    if (!proof_holds(l, LINK_AGENT, m->proof))
+static int on_proof(struct channel *l, const struct wire_msg *m, struct err *e) {
+    if (!proof_holds(l, CHANNEL_AGENT, m->proof))
         return err_set(e, ERR_AUTH, "the agent does not know the run's key");
     become_ready(l);
     return 0;
 }
 
 // 0: go on; 1: the link is closed now, by the owner or below; -1: broken.
-static int on_frame(struct link *l, const struct wire_msg *m, struct err *e) {
+static int on_frame(struct channel *l, const struct wire_msg *m, struct err *e) {
     int rc = 0;
-    if (m->type == WIRE_REFUSE && (l->side == LINK_AGENT || l->stage == LINK_READY)) {
+    if (m->type == WIRE_REFUSE && (l->side == CHANNEL_AGENT || l->stage == CHANNEL_READY)) {
         l->refused_final = m->final != 0;
         return err_set(e, ERR_FAILED, "%.1000s", m->reason);
     }
-    if (l->stage == LINK_READY)
+    if (l->stage == CHANNEL_READY)
         l->events->on_message(l, m);
-    else if (l->stage == LINK_WAIT_HELLO && m->type == WIRE_HELLO)
+    else if (l->stage == CHANNEL_WAIT_HELLO && m->type == WIRE_HELLO)
         rc = on_hello(l, m, e);
-    else if (l->stage == LINK_WAIT_CHALLENGE && m->type == WIRE_CHALLENGE)
+    else if (l->stage == CHANNEL_WAIT_CHALLENGE && m->type == WIRE_CHALLENGE)
         rc = on_challenge(l, m, e);
-    else if (l->stage == LINK_WAIT_PROOF && m->type == WIRE_PROOF)
+    else if (l->stage == CHANNEL_WAIT_PROOF && m->type == WIRE_PROOF)
         rc = on_proof(l, m, e);
     else
         rc = err_set(e, ERR_FORMAT, "unexpected %s frame", wire_name(m->type));
-    if (rc < 0 && l->side == LINK_COORDINATOR && l->stage != LINK_IDLE) {
+    if (rc < 0 && l->side == CHANNEL_COORDINATOR && l->stage != CHANNEL_IDLE) {
         struct wire_msg r = {.type = WIRE_REFUSE, .final = 1, .reason = e->text};
         put(l, &r, NULL);
     }
-    return rc < 0 ? -1 : l->stage == LINK_IDLE;
+    return rc < 0 ? -1 : l->stage == CHANNEL_IDLE;
 }
 
 // True while the magic number is right or not complete.
-static bool take_magic(struct link *l) {
+static bool take_magic(struct channel *l) {
     struct strbuf *in = &l->conn.in;
     size_t n = in->len < strlen(WIRE_MAGIC) ? in->len : strlen(WIRE_MAGIC);
     if (memcmp(in->data, WIRE_MAGIC, n) != 0)
@@ -190,10 +190,11 @@ static bool take_magic(struct link *l) {
 
 // A refusal that crossed this agent's proof has no seal, and comes before any frame that has one.
 // Anyone can write it, so it is good for its text and never final.
-static bool is_refused_early(struct link *l, struct err *e) {
+static bool is_refused_early(struct channel *l, struct err *e) {
     struct wire_msg m;
     size_t used;
-    if (l->side != LINK_AGENT || l->stage != LINK_READY || !l->seals.on || l->seals.received > 0 ||
+    if (l->side != CHANNEL_AGENT || l->stage != CHANNEL_READY || !l->seals.on ||
+        l->seals.received > 0 ||
         wire_take(&l->arena, l->conn.in.data, l->conn.in.len, WIRE_GREETING_BYTES_MAX, &m, &used,
                   NULL, e) <= 0 ||
         m.type != WIRE_REFUSE)
@@ -203,7 +204,7 @@ static bool is_refused_early(struct link *l, struct err *e) {
 }
 
 static void on_data(struct conn *c) {
-    struct link *l = container_of(c, struct link, conn);
+    struct channel *l = container_of(c, struct channel, conn);
     struct err e;
     if (!l->magic_seen && !take_magic(l)) {
         err_set(&e, ERR_FORMAT, "not an agent");
@@ -217,9 +218,9 @@ static void on_data(struct conn *c) {
             fail(l, &e);
             return;
         }
-        size_t most = l->stage == LINK_READY ? WIRE_FRAME_BYTES_MAX : WIRE_GREETING_BYTES_MAX;
+        size_t most = l->stage == CHANNEL_READY ? WIRE_FRAME_BYTES_MAX : WIRE_GREETING_BYTES_MAX;
         int rc = wire_take(&l->arena, c->in.data, c->in.len, most, &m, &used,
-                           l->stage == LINK_READY ? &l->seals : NULL, &e);
+                           l->stage == CHANNEL_READY ? &l->seals : NULL, &e);
         if (rc == 0)
             return;
         if (rc > 0) {
@@ -236,53 +237,54 @@ static void on_data(struct conn *c) {
     }
 }
 
-static void say_hello(struct link *l) {
-    wire_nonce(l->nonces[LINK_AGENT]);
+static void say_hello(struct channel *l) {
+    wire_nonce(l->nonces[CHANNEL_AGENT]);
     struct wire_msg m = {.type = WIRE_HELLO,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),
                          .run = l->secret->run,
-                         .nonce = l->nonces[LINK_AGENT]};
+                         .nonce = l->nonces[CHANNEL_AGENT]};
     conn_send(&l->conn, WIRE_MAGIC, strlen(WIRE_MAGIC));
     put(l, &m, NULL);
 }
 
 static void on_open(struct conn *c) {
-    say_hello(container_of(c, struct link, conn));
+    say_hello(container_of(c, struct channel, conn));
 }
 
 static void on_conn_end(struct conn *c, const struct err *e) {
-    fail(container_of(c, struct link, conn), e);
+    fail(container_of(c, struct channel, conn), e);
 }
 
 static const struct conn_events conn_table = {
     .on_open = on_open, .on_data = on_data, .on_end = on_conn_end};
 
 static void on_greeting_late(struct timer *t) {
-    struct link *l = container_of(t, struct link, greeting);
+    struct channel *l = container_of(t, struct channel, greeting);
     struct err e;
     err_set(&e, ERR_TIMEOUT, "no greeting within %d ms", LINK_GREETING_MS_MAX);
     fail(l, &e);
 }
 
-int link_open(struct link *l, struct loop *loop, int fd, enum link_side side, bool connecting,
-              const struct link_secret *secret, const struct link_events *events, struct err *e) {
-    *l = (struct link){.side = side, .secret = secret, .events = events, .ctx = l->ctx};
+int channel_open(struct channel *l, struct loop *loop, int fd, enum channel_side side,
+                 bool connecting, const struct channel_secret *secret,
+                 const struct channel_events *events, struct err *e) {
+    *l = (struct channel){.side = side, .secret = secret, .events = events, .ctx = l->ctx};
     net_retry_evenly(fd);
-    l->magic_seen = side == LINK_AGENT; // only the agent sends it
-    l->stage = side == LINK_AGENT ? LINK_WAIT_CHALLENGE : LINK_WAIT_HELLO;
+    l->magic_seen = side == CHANNEL_AGENT; // only the agent sends it
+    l->stage = side == CHANNEL_AGENT ? CHANNEL_WAIT_CHALLENGE : CHANNEL_WAIT_HELLO;
     int rc = connecting
                  ? conn_open_connecting(&l->conn, loop, fd, &conn_table, WIRE_FRAME_BYTES_MAX + 64,
                                         LINK_OUT_BYTES_MAX, LINK_CONNECT_MS_MAX, e)
                  : conn_open(&l->conn, loop, fd, &conn_table, WIRE_FRAME_BYTES_MAX + 64,
                              LINK_OUT_BYTES_MAX, e);
     if (rc < 0) {
-        l->stage = LINK_IDLE;
+        l->stage = CHANNEL_IDLE;
         return -1;
     }
     timer_start(loop, &l->greeting, LINK_GREETING_MS_MAX + (connecting ? LINK_CONNECT_MS_MAX : 0),
                 on_greeting_late);
-    if (side == LINK_AGENT && !connecting)
+    if (side == CHANNEL_AGENT && !connecting)
         say_hello(l);
     return 0;
 }

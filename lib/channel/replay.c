@@ -5,19 +5,19 @@
 
 enum { LENGTH_BYTES = 4 };
 
-void session_open(struct session *s, int64_t id) {
-    session_close(s);
+void replay_open(struct replay *s, int64_t id) {
+    replay_close(s);
     s->id = id;
     s->open = true;
     strbuf_init(&s->kept, SESSION_KEPT_BYTES_MAX);
 }
 
-void session_close(struct session *s) {
+void replay_close(struct replay *s) {
     strbuf_fini(&s->kept);
-    *s = (struct session){0};
+    *s = (struct replay){0};
 }
 
-void session_keep(struct session *s, const void *message, size_t len) {
+void replay_keep(struct replay *s, const void *message, size_t len) {
     unsigned char head[LENGTH_BYTES];
     if (!s->open)
         return;
@@ -27,15 +27,15 @@ void session_keep(struct session *s, const void *message, size_t len) {
     strbuf_add(&s->kept, message, len);
 }
 
-bool session_can_resume(const struct session *s) {
+bool replay_can_resume(const struct replay *s) {
     return s->open && s->id != 0 && !s->kept.overflow;
 }
 
-void session_take(struct session *s) {
+void replay_take(struct replay *s) {
     s->taken += s->open;
 }
 
-int session_acked(struct session *s, int64_t count, struct err *e) {
+int replay_acked(struct replay *s, int64_t count, struct err *e) {
     size_t at = 0, len;
     if (!s->open || s->kept.overflow)
         return 0;
@@ -43,12 +43,12 @@ int session_acked(struct session *s, int64_t count, struct err *e) {
         return err_set(e, ERR_FORMAT, "%lld messages taken, of %lld to %lld", (long long)count,
                        (long long)s->acked, (long long)s->sent);
     for (; s->acked < count; s->acked++)
-        session_unacked(s, &at, &len);
+        replay_unacked(s, &at, &len);
     strbuf_consume(&s->kept, at);
     return 0;
 }
 
-const char *session_unacked(const struct session *s, size_t *at, size_t *len) {
+const char *replay_unacked(const struct replay *s, size_t *at, size_t *len) {
     if (*at >= s->kept.len)
         return NULL;
     *len = (size_t)bytes_load(s->kept.data + *at, LENGTH_BYTES);

@@ -8,11 +8,11 @@
 // sent again, and goes first: each message is taken once, and in order. Beats are not kept; they
 // carry the counts, so that what has arrived is forgotten soon.
 //
-//     session_open(&s, id, connection);
-//     session_keep(&s, frame, len);      // of each message that is sent
-//     session_take(&s);                  // for each message that comes
-//     session_acked(&s, count, e);       // the other side has taken so many
-//     while ((frame = session_unacked(&s, &at, &len))) { send it again }
+//     replay_open(&s, id, connection);
+//     replay_keep(&s, frame, len);      // of each message that is sent
+//     replay_take(&s);                  // for each message that comes
+//     replay_acked(&s, count, e);       // the other side has taken so many
+//     while ((frame = replay_unacked(&s, &at, &len))) { send it again }
 //
 // Who may resume: the agent process that joined (its incarnation), in its one session (id: random,
 // told only to it), with a connection newer than the last one (agents number theirs), so that an
@@ -29,21 +29,21 @@
 
 enum { SESSION_KEPT_BYTES_MAX = 16 << 20 };
 
-struct session {    // zero-initialised: none
+struct replay {     // zero-initialised: none
     int64_t id;     // 0: not told yet
     bool open, cut; // cut: the connection broke; nothing is sent before it is resumed
     int64_t sent, acked, taken;
     struct strbuf kept; // messages acked + 1 … sent, each behind its length
 };
 
-void session_open(struct session *s, int64_t id); // forgets what was
-void session_close(struct session *s);            // safe on a closed one
-void session_keep(struct session *s, const void *message, size_t len);
-void session_take(struct session *s);
-bool session_can_resume(const struct session *s); // it began, and all that is missing is kept
+void replay_open(struct replay *s, int64_t id); // forgets what was
+void replay_close(struct replay *s);            // safe on a closed one
+void replay_keep(struct replay *s, const void *message, size_t len);
+void replay_take(struct replay *s);
+bool replay_can_resume(const struct replay *s); // it began, and all that is missing is kept
 // ERR_FORMAT: a count that cannot be.
-int session_acked(struct session *s, int64_t count, struct err *e);
+int replay_acked(struct replay *s, int64_t count, struct err *e);
 // The messages to send again, in order; *at is 0 at first. NULL after the last one.
-const char *session_unacked(const struct session *s, size_t *at, size_t *len);
+const char *replay_unacked(const struct replay *s, size_t *at, size_t *len);
 
 #endif

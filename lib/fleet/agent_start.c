@@ -97,7 +97,7 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     s->started = false;
     strbuf_init(&s->out, ANSWER_BYTES_MAX);
     strbuf_init(&s->err_text, ANSWER_BYTES_MAX);
-    char *rest = arena_printf(n->fleet->session->arena, "--run %s%s", spec.run, flags);
+    char *rest = arena_printf(n->fleet->context->arena, "--run %s%s", spec.run, flags);
     s->run = transport_run(
         n->link, &(struct transport_command){.line = fleet_line(n, "start", rest)}, &events, s, e);
     if (!s->run)
@@ -106,7 +106,7 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     send_record(s->run, &text, &why);
     memset(text.data, 0, text.len); // the key
     strbuf_fini(&text);
-    timer_start(n->fleet->session->loop, &s->limit, AGENT_START_MS_MAX, on_limit);
+    timer_start(n->fleet->context->loop, &s->limit, AGENT_START_MS_MAX, on_limit);
     return why.code ? err_set(e, why.code, "%s", why.text) : 0;
 }
 

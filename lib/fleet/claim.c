@@ -12,7 +12,7 @@
 
 enum { ID_BYTES = 16, ID_TEXT_BYTES_MAX = 64, HOST_BYTES_MAX = 256 };
 
-static int make_id(struct session *s, const char *path, const char **id, struct err *e) {
+static int make_id(struct context *s, const char *path, const char **id, struct err *e) {
     unsigned char bytes[ID_BYTES];
     char text[ID_BYTES * 2 + 2];
     hash_random(bytes, sizeof bytes);
@@ -26,7 +26,7 @@ static int make_id(struct session *s, const char *path, const char **id, struct 
                : 0;
 }
 
-int claim_id(struct session *s, const char **id, struct err *e) {
+int claim_id(struct context *s, const char **id, struct err *e) {
     const char *path = file_join(s->arena, s->cluster.dir, "owner");
     char *text = NULL;
     size_t len = 0;
@@ -43,7 +43,7 @@ int claim_id(struct session *s, const char **id, struct err *e) {
     return 0;
 }
 
-const char *claim_words(struct session *s) {
+const char *claim_words(struct context *s) {
     const struct passwd *pw = getpwuid(getuid());
     char host[HOST_BYTES_MAX] = "";
     if (gethostname(host, sizeof host - 1) < 0)
@@ -70,7 +70,7 @@ static int start_mark(struct fleet_node *n, struct err *e) {
 }
 
 int claim_mark(struct fleet *f, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     const char *id = NULL;
     if (claim_id(s, &id, e) < 0)
         return -1;
@@ -84,7 +84,7 @@ int claim_mark(struct fleet *f, struct err *e) {
     return result;
 }
 
-int claim_add_run(struct session *s, const struct run *r, struct manifest *m, struct err *e) {
+int claim_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
     const char *id = NULL;
     if (claim_id(s, &id, e) < 0)
         return -1;

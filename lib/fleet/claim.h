@@ -13,13 +13,13 @@
 #include "content/manifest.h"
 #include "fleet/fleet.h"
 
-// The cluster's id, in the session's arena. It is made when there is none yet.
-int claim_id(struct session *s, const char **id, struct err *e);
+// The cluster's id, in the context's arena. It is made when there is none yet.
+int claim_id(struct context *s, const char **id, struct err *e);
 // "cluster 'demo' in user@host:/folder".
-const char *claim_words(struct session *s);
+const char *claim_words(struct context *s);
 // Marks the roots of all nodes that have not failed; failures stay in the nodes.
 int claim_mark(struct fleet *f, struct err *e);
 // Adds the run's mark to what is sent to its nodes.
-int claim_add_run(struct session *s, const struct run *r, struct manifest *m, struct err *e);
+int claim_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
 
 #endif

@@ -24,7 +24,7 @@ static const char *given(const char *text) {
     return text && *text ? text : NULL;
 }
 
-struct transport_env fleet_env(struct session *s) {
+struct transport_env fleet_env(struct context *s) {
     const struct config *c = s->config;
     return (struct transport_env){
         .loop = s->loop,
@@ -41,9 +41,9 @@ struct transport_env fleet_env(struct session *s) {
     };
 }
 
-void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
+void fleet_open(struct fleet *f, struct context *s, struct inventory *inv, const size_t *indices,
                 size_t count) {
-    *f = (struct fleet){.session = s, .count = indices ? count : inv->count, .env = fleet_env(s)};
+    *f = (struct fleet){.context = s, .count = indices ? count : inv->count, .env = fleet_env(s)};
     f->nodes = arena_new(s->arena, struct fleet_node, f->count ? f->count : 1);
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].fleet = f;
@@ -89,7 +89,7 @@ void fleet_done(struct fleet_node *n, const struct err *e) {
             snprintf(words, sizeof words, "done in %s", took);
         progress_end(&f->progress, n->index, well, well ? words : n->err.text);
         // In plain lines a failure is said once, by fleet_report.
-        row->told |= !well && f->session->screen->style == SCREEN_PLAIN;
+        row->told |= !well && f->context->screen->style == SCREEN_PLAIN;
     }
 }
 
@@ -106,24 +106,24 @@ void fleet_state(struct fleet_node *n, const char *text) {
 static void on_tick(struct timer *t) {
     struct fleet *f = container_of(t, struct fleet, tick);
     progress_show(&f->progress, clock_mono_ms());
-    timer_start(f->session->loop, t, PROGRESS_DRAW_MS, on_tick);
+    timer_start(f->context->loop, t, PROGRESS_DRAW_MS, on_tick);
 }
 
 static void open_progress(struct fleet *f, const char *operation) {
-    const char **names = arena_new(f->session->arena, const char *, f->count ? f->count : 1);
+    const char **names = arena_new(f->context->arena, const char *, f->count ? f->count : 1);
     for (size_t i = 0; i < f->count; i++)
         names[i] = f->nodes[i].info->name;
-    progress_init(&f->progress, f->session->arena, f->session->screen, operation, names, f->count,
+    progress_init(&f->progress, f->context->arena, f->context->screen, operation, names, f->count,
                   clock_mono_ms());
     f->has_progress = true;
     for (size_t i = 0; i < f->count; i++) {
         const struct fleet_node *n = &f->nodes[i];
         const char *why = n->failed ? n->err.text : n->left_out;
         progress_state(&f->progress, i,
-                       why ? arena_printf(f->session->arena, "left out: %s", why) : "waiting");
+                       why ? arena_printf(f->context->arena, "left out: %s", why) : "waiting");
         f->progress.rows[i].ended = f->progress.rows[i].told = why != NULL;
     }
-    timer_start(f->session->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
+    timer_start(f->context->loop, &f->tick, PROGRESS_DRAW_MS, on_tick);
 }
 
 static void close_progress(struct fleet *f) {
@@ -150,9 +150,9 @@ static void start_nodes(struct fleet *f, fleet_start *start, size_t at_once, siz
 
 int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, size_t at_once,
                   struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     size_t next = 0;
-    if (session_check(s, e) < 0)
+    if (context_check(s, e) < 0)
         return -1;
     if (operation)
         open_progress(f, operation);
@@ -171,7 +171,7 @@ int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, si
     for (size_t i = 0; i < f->count; i++)
         f->nodes[i].busy = f->nodes[i].begun = false;
     f->busy = f->under_way = 0;
-    return session_check(s, e);
+    return context_check(s, e);
 }
 
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
@@ -226,7 +226,7 @@ static void link_ready(struct fleet_node *n) {
 
 static void on_installed(void *ctx, const struct node_facts *facts, const struct err *e) {
     struct fleet_node *n = ctx;
-    struct arena *a = n->fleet->session->arena;
+    struct arena *a = n->fleet->context->arena;
     install_over(n);
     if (!facts && n->busy)
         fleet_done(n, e);
@@ -279,7 +279,7 @@ static void on_link_open(struct transport_link *l, void *ctx) {
 static const struct transport_link_events LINK_EVENTS = {on_link_open, on_link_down};
 
 int fleet_link(struct fleet_node *n, struct err *e) {
-    const struct config *c = n->fleet->session->config;
+    const struct config *c = n->fleet->context->config;
     const struct inventory_node *i = n->info;
     struct transport_target target = {
         .node = i->name,
@@ -311,7 +311,7 @@ int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
         const struct embed_file *file = embed_find("dtrun");
         if (!file)
             return err_set(e, ERR_FAILED, "this dtctl carries no agent: it was built without one");
-        f->agent = unpack_embedded(f->session->arena, file, e);
+        f->agent = unpack_embedded(f->context->arena, file, e);
         if (!f->agent)
             return -1;
         f->agent_size = file->size;
@@ -323,7 +323,7 @@ int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
 // ---- answers and verdicts ----------------------------------------------------------------------
 
 char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
-    struct arena *a = n->fleet->session->arena;
+    struct arena *a = n->fleet->context->arena;
     return arena_printf(a, "%s --node %s --root %s%s%s", transport_path_word(a, n->facts.program),
                         verb, transport_path_word(a, n->facts.root), rest && *rest ? " " : "",
                         rest ? rest : "");
@@ -377,10 +377,10 @@ void fleet_report(struct fleet *f) {
         struct fleet_node *n = &f->nodes[i];
         if (!n->failed)
             continue;
-        screen_erase(f->session->screen);
+        screen_erase(f->context->screen);
         // What comes from a transport names the node already.
         bool named = str_starts(n->err.text, "node ");
-        log_error(arena_printf(f->session->arena, "%s%s%s%s", named ? "" : "node '",
+        log_error(arena_printf(f->context->arena, "%s%s%s%s", named ? "" : "node '",
                                named ? "" : n->info->name, named ? "" : "': ", n->err.text),
                   "%s", "");
         struct strbuf text = {0};
@@ -389,7 +389,7 @@ void fleet_report(struct fleet *f) {
         json_str(&j, "node", n->info->name);
         json_str(&j, "code", err_name(n->err.code));
         json_str(&j, "text", n->err.text);
-        screen_event_end(f->session->screen, &text, &j);
+        screen_event_end(f->context->screen, &text, &j);
     }
 }
 

@@ -2,7 +2,7 @@
 // A fleet: connections to many nodes, and steps that run on all of them at once.
 //
 //     struct fleet f;
-//     fleet_open(&f, session, &inventory, indices, count);
+//     fleet_open(&f, context, &inventory, indices, count);
 //     fleet_connect(&f, e);                    // every node: logged in, agent there, facts known
 //     fleet_each(&f, "stop", start_stop, e);   // one step; start_stop calls fleet_done later
 //     if (fleet_failures(&f)) fleet_report(&f);
@@ -41,13 +41,13 @@ struct fleet_node {
     bool failed;          // err says why
     const char *left_out; // why it takes no part in the steps, without having failed; or NULL
     struct err err;
-    struct node_facts facts; // strings in the session's arena
+    struct node_facts facts; // strings in the context's arena
     void *work;              // of the step or the caller
     int64_t started_ms;
 };
 
 struct fleet {
-    struct session *session;
+    struct context *context;
     struct transport_env env;
     struct fleet_node *nodes;
     size_t count, busy;
@@ -67,12 +67,12 @@ struct fleet {
 };
 
 // How connections are made, by the configuration and the cluster's own key and known hosts.
-struct transport_env fleet_env(struct session *s);
+struct transport_env fleet_env(struct context *s);
 
 typedef int fleet_start(struct fleet_node *n, struct err *e);
 
 // indices NULL: every node of the inventory. Nothing connects yet.
-void fleet_open(struct fleet *f, struct session *s, struct inventory *inv, const size_t *indices,
+void fleet_open(struct fleet *f, struct context *s, struct inventory *inv, const size_t *indices,
                 size_t count);
 void fleet_close(struct fleet *f);
 
@@ -85,7 +85,7 @@ void fleet_unlink(struct fleet_node *n); // drops the connection, also one being
 
 // Runs start on every node that has not failed and waits until each was given to fleet_done.
 // operation names the progress rows; NULL: none are shown. -1 (ERR_INTERRUPTED) when a signal came,
-// also one before it; that stays with the session.
+// also one before it; that stays with the context.
 int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struct err *e);
 // The same, with at most at_once nodes served at a time.
 int fleet_each_of(struct fleet *f, const char *operation, fleet_start *start, size_t at_once,

@@ -30,7 +30,7 @@ static size_t take_back(struct fleet *f, const bool *failed_before, void *const 
 }
 
 int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *start, struct err *e) {
-    struct arena *a = f->session->arena;
+    struct arena *a = f->context->arena;
     bool *failed_before = arena_new(a, bool, f->count + 1);
     void **work = arena_new(a, void *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
@@ -41,7 +41,7 @@ int fleet_each_resumed(struct fleet *f, const char *operation, fleet_start *star
     for (int retry = 0; result == 0 && retry < FLEET_RETRIES_MAX; retry++) {
         if (take_back(f, failed_before, work) == 0)
             break;
-        result = session_pause(f->session, FLEET_RETRY_PAUSE_MS, e);
+        result = context_pause(f->context, FLEET_RETRY_PAUSE_MS, e);
         if (result == 0)
             result = fleet_connect(f, true, e);
         if (result == 0)

@@ -27,9 +27,9 @@ static void *work(void *arg) {
     return NULL;
 }
 
-int hashing_start(struct hashing *h, struct session *s, struct manifest *m, struct err *e) {
+int hashing_start(struct hashing *h, struct context *s, struct manifest *m, struct err *e) {
     sigset_t all, before;
-    *h = (struct hashing){.session = s, .manifest = m};
+    *h = (struct hashing){.context = s, .manifest = m};
     h->cache = file_join(s->arena, s->cluster.dir, "hashes");
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->end_fd < 0)
@@ -56,7 +56,7 @@ static void on_end(struct watch *w, unsigned events) {
 
 int hashing_finish(struct hashing *h, struct err *e) {
     static const char *const names[] = {"here"};
-    struct session *s = h->session;
+    struct context *s = h->context;
     struct progress progress;
     struct watch end = {0};
     progress_init(&progress, s->arena, s->screen, "hash", names, 1, clock_mono_ms());
@@ -65,7 +65,7 @@ int hashing_finish(struct hashing *h, struct err *e) {
         return -1;
     }
     while (end.loop) {
-        if (session_interrupt(s))
+        if (context_interrupt(s))
             atomic_store(&h->stop, true);
         loop_once(s->loop, HASHING_SHOW_MS);
         if (end.loop) {
@@ -85,7 +85,7 @@ void hashing_cancel(struct hashing *h) {
     join(h);
 }
 
-int hashing_run(struct session *s, struct manifest *m, struct err *e) {
+int hashing_run(struct context *s, struct manifest *m, struct err *e) {
     struct hashing h;
     return hashing_start(&h, s, m, e) < 0 ? -1 : hashing_finish(&h, e);
 }

@@ -11,12 +11,12 @@
 #include <stdatomic.h>
 
 // Fills in all hashes, from the cluster's cache where files have not changed. ERR_INTERRUPTED.
-int hashing_run(struct session *s, struct manifest *m, struct err *e);
+int hashing_run(struct context *s, struct manifest *m, struct err *e);
 
 // The same in two steps. Between them the manifest must not be touched; one of hashing_finish and
 // hashing_cancel must follow a start that succeeded, and struct hashing must stay where it is.
 struct hashing {
-    struct session *session;
+    struct context *context;
     struct manifest *manifest;
     const char *cache;
     pthread_t thread;
@@ -26,7 +26,7 @@ struct hashing {
     int result;
     struct err err;
 };
-int hashing_start(struct hashing *h, struct session *s, struct manifest *m, struct err *e);
+int hashing_start(struct hashing *h, struct context *s, struct manifest *m, struct err *e);
 int hashing_finish(struct hashing *h, struct err *e); // turns the loop meanwhile
 void hashing_cancel(struct hashing *h);
 

@@ -63,7 +63,7 @@ static void on_listen_end(struct transport_run *r, void *ctx, const struct trans
 static int start_listening(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {.on_output = on_listen_output,
                                                        .on_end = on_listen_end};
-    struct arena *a = n->fleet->session->arena;
+    struct arena *a = n->fleet->context->arena;
     struct reach_node *w = n->work;
     char *line = fleet_line(
         n, "probe", arena_printf(a, "--listen %s --name %s", n->info->address, n->info->name));
@@ -176,7 +176,7 @@ static int remember(const struct fleet *f, const char *path, struct err *e) {
 }
 
 int reach_check(struct fleet *f, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     const char *path = s->cluster.reached_path;
     struct reach_node *work = arena_new(s->arena, struct reach_node, f->count + 1);
     if (recall(f, path, work) == 0)

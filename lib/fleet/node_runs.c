@@ -96,7 +96,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     struct ask *ask = n->work;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0)
-        node_runs_parse(n->fleet->session->arena, r->out, r->out_len, n->index, ask->out);
+        node_runs_parse(n->fleet->context->arena, r->out, r->out_len, n->index, ask->out);
     if (e.code == ERR_NOT_FOUND)
         err_clear(&e);
     fleet_done(n, &e);
@@ -105,7 +105,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
 static int start_ask(struct fleet_node *n, struct err *e) {
     struct ask *ask = n->work;
     const char *rest =
-        ask->run ? arena_printf(n->fleet->session->arena, "--run %s", ask->run) : NULL;
+        ask->run ? arena_printf(n->fleet->context->arena, "--run %s", ask->run) : NULL;
     return transport_collect(n->link, fleet_line(n, "status", rest), NULL, 0, on_answer, n, e);
 }
 
@@ -140,7 +140,7 @@ static int start_mark(struct fleet_node *n, struct err *e) {
 
 void node_runs_mark_fetched(struct fleet *f, const char *run) {
     struct err ignored = {0};
-    char *rest = arena_printf(f->session->arena, "--run %s", run);
+    char *rest = arena_printf(f->context->arena, "--run %s", run);
     for (size_t i = 0; i < f->count; i++) {
         f->nodes[i].work = rest;
         f->nodes[i].left_out = NULL;

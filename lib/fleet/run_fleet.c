@@ -6,7 +6,7 @@
 
 // A node that has left the cluster keeps its place, as the others' results are to be had all the
 // same.
-static size_t add_absent(struct session *s, struct inventory *inv, const char *name) {
+static size_t add_absent(struct context *s, struct inventory *inv, const char *name) {
     struct inventory_node *nodes = arena_new(s->arena, struct inventory_node, inv->count + 1);
     memcpy(nodes, inv->nodes, inv->count * sizeof *nodes);
     nodes[inv->count] = (struct inventory_node){
@@ -15,7 +15,7 @@ static size_t add_absent(struct session *s, struct inventory *inv, const char *n
     return inv->count++;
 }
 
-int run_fleet_open(struct run_fleet *r, struct session *s, const char *run, struct err *e) {
+int run_fleet_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
     const char *id = NULL;
     struct err why = {0};
     *r = (struct run_fleet){0};

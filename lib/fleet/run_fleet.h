@@ -13,6 +13,6 @@ struct run_fleet {
 };
 
 // run: name, unique beginning, or NULL for the newest. Opens the fleet; nothing connects yet.
-int run_fleet_open(struct run_fleet *r, struct session *s, const char *run, struct err *e);
+int run_fleet_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
 
 #endif

@@ -32,7 +32,7 @@ int send_manifests(struct fleet *f, const char *operation, struct manifest *cons
 int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
                   const char *dest, enum xfer_mode mode, struct err *e) {
     const struct manifest **all =
-        arena_new(f->session->arena, const struct manifest *, f->count + 1);
+        arena_new(f->context->arena, const struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = m;
     return send_manifests(f, operation, (struct manifest *const *)all, dest, mode, NULL, e);

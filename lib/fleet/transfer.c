@@ -42,7 +42,7 @@ static int start_node(struct fleet_node *n, struct err *e) {
 
 int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
                   struct transfer_totals *totals, struct err *e) {
-    struct transfer *all = arena_new(f->session->arena, struct transfer, f->count + 1);
+    struct transfer *all = arena_new(f->context->arena, struct transfer, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         all[i] = (struct transfer){start, ctx, totals, NULL};
         f->nodes[i].work = &all[i];

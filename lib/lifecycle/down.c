@@ -20,7 +20,7 @@ struct down_work {
 };
 
 struct down {
-    struct session *session;
+    struct context *context;
     const struct provider *provider;
     const struct lifecycle_down_options *options;
     struct inventory inv;
@@ -34,7 +34,7 @@ struct down {
 
 // Its strings that say what is still there, each in a sentence.
 static void tell_list(const struct fleet_node *n, const struct json *list, const char *what) {
-    struct session *s = n->fleet->session;
+    struct context *s = n->fleet->context;
     for (const struct json *v = list && list->type == JSON_ARRAY ? list->child : NULL; v;
          v = v->next)
         if (v->type == JSON_STR)
@@ -66,7 +66,7 @@ static int start_clean(struct fleet_node *n, struct err *e) {
 
 // Drops the nodes that were cleaned from the inventory; the rest stays known.
 static int forget_nodes(struct down *d, struct err *e) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     struct inventory rest = d->inv;
     rest.nodes = arena_new(s->arena, struct inventory_node, d->inv.count);
     rest.count = 0;
@@ -82,7 +82,7 @@ static int forget_nodes(struct down *d, struct err *e) {
 }
 
 static int prepare_work(struct down *d, struct down_work **out, struct err *e) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     struct strbuf text = {0};
     const char *id = NULL;
     if (claim_id(s, &id, e) < 0)
@@ -111,7 +111,7 @@ static int clean_nodes(struct down *d, struct err *e) {
     for (size_t i = 0; i < f->count; i++) {
         struct err why = {0};
         if (!f->nodes[i].failed && !f->nodes[i].left_out &&
-            d->provider->give_back(d->session, f->nodes[i].info, &why) < 0)
+            d->provider->give_back(d->context, f->nodes[i].info, &why) < 0)
             fleet_fail(&f->nodes[i], &why);
         d->out->removed += !f->nodes[i].failed;
         d->out->bytes += work[i].bytes;
@@ -126,13 +126,13 @@ static int clean_nodes(struct down *d, struct err *e) {
 
 static void tell(const struct down *d) {
     const struct fleet *f = &d->fleet;
-    struct screen *screen = d->session->screen;
+    struct screen *screen = d->context->screen;
     struct strbuf text = {0};
     struct json_out j;
     for (size_t i = 0; i < f->count; i++) {
         const struct inventory_node *n = f->nodes[i].info;
         const char *why = f->nodes[i].failed
-                              ? arena_printf(d->session->arena, " (%s)", f->nodes[i].err.text)
+                              ? arena_printf(d->context->arena, " (%s)", f->nodes[i].err.text)
                               : "";
         if (d->provider->take_down)
             screen_out(screen, "would end %s %s%s\n", n->name, n->instance_id, why);
@@ -158,12 +158,12 @@ static void tell(const struct down *d) {
 // What costs nothing to repeat needs no answer where nobody can give one; what would be lost is
 // refused later, whoever asks.
 static int ask(const struct down *d, struct err *e) {
-    struct session *s = d->session;
-    if (s->config->yes || !session_can_ask(s))
+    struct context *s = d->context;
+    if (s->config->yes || !context_can_ask(s))
         return 0;
     tell(d);
     const char *usual = d->provider->take_down ? "end these?" : "remove these?";
-    int yes = session_ask(s, d->options->asking ? d->options->asking : usual, e);
+    int yes = context_ask(s, d->options->asking ? d->options->asking : usual, e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
 }
 
@@ -174,7 +174,7 @@ static bool was_never_up(const struct inventory_node *n) {
 
 // By node of the fleet.
 static const bool *gone_of(struct down *d, const size_t *indices, size_t count) {
-    bool *gone = arena_new(d->session->arena, bool, count + 1);
+    bool *gone = arena_new(d->context->arena, bool, count + 1);
     if (!d->provider->gone)
         return gone;
     const bool *all = d->provider->gone(&d->fleet, &d->inv);
@@ -184,7 +184,7 @@ static const bool *gone_of(struct down *d, const size_t *indices, size_t count) 
 }
 
 static int look(struct down *d, const size_t *indices, size_t count, struct err *e) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     struct fleet *f = &d->fleet;
     bool ends = d->provider->take_down != NULL;
     fleet_open(f, s, &d->inv, indices, count);
@@ -207,7 +207,7 @@ static int look(struct down *d, const size_t *indices, size_t count, struct err 
 }
 
 static int take_down(struct down *d, struct err *e) {
-    struct session *s = d->session;
+    struct context *s = d->context;
     const struct lifecycle_down_options *o = d->options;
     const struct provider *wanted = provider_of(s->config);
     size_t *indices = NULL, count = 0;
@@ -241,10 +241,10 @@ static int take_down(struct down *d, struct err *e) {
     return d->provider->take_down ? d->provider->take_down(s, d->out, e) : clean_nodes(d, e);
 }
 
-int lifecycle_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
+int lifecycle_check_losses(struct context *s, struct inventory *inv, const char *nodes, bool force,
                            struct err *e) {
     const struct lifecycle_down_options o = {.way = "dtctl up --force", .force = force};
-    struct down d = {.session = s, .options = &o, .provider = provider_named(inv->provider)};
+    struct down d = {.context = s, .options = &o, .provider = provider_named(inv->provider)};
     size_t *indices = NULL, count = 0;
     d.inv = *inv;
     int result = inventory_select(s->arena, inv, nodes, &indices, &count, e);
@@ -256,7 +256,7 @@ int lifecycle_check_losses(struct session *s, struct inventory *inv, const char 
     return result;
 }
 
-static int count_runs(struct session *s, struct provider_down_result *out, struct err *e) {
+static int count_runs(struct context *s, struct provider_down_result *out, struct err *e) {
     char **runs = NULL;
     size_t count = 0;
     if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
@@ -271,9 +271,9 @@ static int count_runs(struct session *s, struct provider_down_result *out, struc
     return 0;
 }
 
-int lifecycle_down(struct session *s, const struct lifecycle_down_options *o,
+int lifecycle_down(struct context *s, const struct lifecycle_down_options *o,
                    struct provider_down_result *out, struct err *e) {
-    struct down d = {.session = s, .options = o, .out = out};
+    struct down d = {.context = s, .options = o, .out = out};
     *out = (struct provider_down_result){0};
     if (!o->dry_run && cluster_lock(&s->cluster, "down", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;

@@ -16,11 +16,11 @@ struct lifecycle_down_options {
 
 // Results that only these nodes have are fetched first. A run that goes on is an error, and so are
 // results that cannot be fetched, unless force. On a terminal somebody is asked.
-int lifecycle_down(struct session *s, const struct lifecycle_down_options *o,
+int lifecycle_down(struct context *s, const struct lifecycle_down_options *o,
                    struct provider_down_result *out, struct err *e);
 // The same check alone, before machines end that are these nodes of the inventory: fetches what
 // only they have, or refuses.
-int lifecycle_check_losses(struct session *s, struct inventory *inv, const char *nodes, bool force,
+int lifecycle_check_losses(struct context *s, struct inventory *inv, const char *nodes, bool force,
                            struct err *e);
 
 #endif

@@ -27,7 +27,7 @@ static void add(struct losses *l, const char *run, const char *node) {
     struct err ignored = {0};
     if (is_listed(l, run))
         return;
-    bool recorded = run_load(&l->fleet->session->cluster, run, &record, &ignored) == 0;
+    bool recorded = run_load(&l->fleet->context->cluster, run, &record, &ignored) == 0;
     if (recorded && record.fetched && !record.work_left)
         l->fetched[l->fetched_count++] = run;
     else
@@ -40,7 +40,7 @@ static int add_silent(struct losses *l, char **runs, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct run record;
         struct err ignored = {0};
-        if (run_load(&f->session->cluster, runs[i], &record, &ignored) < 0 ||
+        if (run_load(&f->context->cluster, runs[i], &record, &ignored) < 0 ||
             (record.fetched && !record.work_left) || strcmp(record.state, "made") == 0)
             continue;
         for (size_t k = 0; k < f->count; k++)
@@ -55,7 +55,7 @@ static int add_silent(struct losses *l, char **runs, size_t count) {
 
 int losses_find(struct fleet *f, const struct losses_rules *rules, struct losses *out,
                 struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     struct node_runs *all = arena_new(s->arena, struct node_runs, 1);
     const char *mine = NULL;
     char **runs = NULL;
@@ -87,7 +87,7 @@ const char *losses_names(const struct losses *l) {
         strbuf_addf(&text, "%s%s", i ? ", " : "", l->items[i].run);
     if (l->count > NAMES_SHOWN_MAX)
         strbuf_addf(&text, " and %zu more", l->count - NAMES_SHOWN_MAX);
-    const char *words = arena_strdup(l->fleet->session->arena, strbuf_cstr(&text));
+    const char *words = arena_strdup(l->fleet->context->arena, strbuf_cstr(&text));
     strbuf_fini(&text);
     return words;
 }
@@ -95,12 +95,12 @@ const char *losses_names(const struct losses *l) {
 const char *losses_words(const struct losses *l) {
     if (l->count == 0)
         return "";
-    return arena_printf(l->fleet->session->arena, " (%zu run%s not fetched)", l->count,
+    return arena_printf(l->fleet->context->arena, " (%zu run%s not fetched)", l->count,
                         l->count == 1 ? "" : "s");
 }
 
 void losses_tell(const struct losses *l) {
-    struct screen *s = l->fleet->session->screen;
+    struct screen *s = l->fleet->context->screen;
     bool lost = l->rules->force;
     if (l->going)
         screen_out(s, "  %s is %s%s\n", l->going->run, l->going->state,
@@ -119,12 +119,12 @@ void losses_tell(const struct losses *l) {
 static int refuse_going(const struct losses *l, struct err *e) {
     const struct node_run *r = l->going;
     return err_set(e, ERR_BUSY, "run '%s' of %s is %s on node '%s' (try: dtctl stop %s, or %s)",
-                   r->run, claim_words(l->fleet->session), r->state,
+                   r->run, claim_words(l->fleet->context), r->state,
                    l->fleet->nodes[r->node_index].info->name, r->run, l->rules->way);
 }
 
 // Sets *here when the results are on this side afterwards.
-static int bring(struct session *s, const char *id, bool *here, struct err *e) {
+static int bring(struct context *s, const char *id, bool *here, struct err *e) {
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     struct run_fleet r;
     int status = 0;
@@ -147,7 +147,7 @@ static int bring(struct session *s, const char *id, bool *here, struct err *e) {
 }
 
 int losses_settle(struct losses *l, struct err *e) {
-    struct session *s = l->fleet->session;
+    struct context *s = l->fleet->context;
     if (l->rules->force)
         return 0;
     if (l->going)

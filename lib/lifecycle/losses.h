@@ -6,7 +6,7 @@
 //     losses_tell(&l);                       // lines for a person
 //     losses_settle(&l, e);                  // brings what can be brought, or refuses
 //
-// All memory is in the session's arena.
+// All memory is in the context's arena.
 #ifndef LIFECYCLE_LOSSES_H
 #define LIFECYCLE_LOSSES_H
 

@@ -45,7 +45,7 @@ static void reach_phase(struct phases *p, const struct fleet *f, enum phase phas
                 phases_reach(p, k, phase);
 }
 
-static int bring_up(struct session *s, const struct provider *p, struct fleet *f,
+static int bring_up(struct context *s, const struct provider *p, struct fleet *f,
                     struct phases *phases, struct err *e) {
     struct manifest *m = manifest_new();
     f->transfers = true;
@@ -70,7 +70,7 @@ static int bring_up(struct session *s, const struct provider *p, struct fleet *f
 }
 
 // So that later commands need not be told again. What made nothing keeps nothing.
-static int keep_options(struct session *s, struct err *e) {
+static int keep_options(struct context *s, struct err *e) {
     struct strbuf text = {0};
     render_kept(&text, &s->config->set);
     int result =
@@ -79,12 +79,12 @@ static int keep_options(struct session *s, struct err *e) {
     return result;
 }
 
-void lifecycle_forget_options(struct session *s) {
+void lifecycle_forget_options(struct context *s) {
     if (!cluster_exists(&s->cluster) && !provider_that_left_something(s))
         unlink(config_kept_path(s->config));
 }
 
-void lifecycle_tell_kept(struct session *s) {
+void lifecycle_tell_kept(struct context *s) {
     const struct option_set *set = &s->config->set;
     for (const struct option_shadow *h = set->shadows; h; h = h->next) {
         const struct option_bound *b;
@@ -108,12 +108,12 @@ struct leaving {
     bool force;
 };
 
-static bool can_be_asked(const struct session *s) {
-    return s->config->yes || session_can_ask(s);
+static bool can_be_asked(const struct context *s) {
+    return s->config->yes || context_can_ask(s);
 }
 
 // Which nodes end: those that are not wanted any more, and those that --replace names.
-static int find_leaving(struct session *s, struct leaving *l, struct err *e) {
+static int find_leaving(struct context *s, struct leaving *l, struct err *e) {
     const struct provider_diff *d = l->diff;
     const char *replaced = l->provider->take_down ? s->config->aws.replace : "";
     const char **names = arena_new(s->arena, const char *, d->current.count + 1);
@@ -136,7 +136,7 @@ static int find_leaving(struct session *s, struct leaving *l, struct err *e) {
 
 // What is no longer wanted stays known until the others are there, so that `down` always knows what
 // to take away.
-static int save_all(struct session *s, const struct leaving *l, const struct inventory *inv,
+static int save_all(struct context *s, const struct leaving *l, const struct inventory *inv,
                     struct err *e) {
     const struct provider_diff *d = l->diff;
     struct inventory all = *inv;
@@ -156,7 +156,7 @@ static bool new_failed(const struct leaving *l, const struct fleet *f) {
 }
 
 // After make and the checks. Machines that end by themselves have been asked about before.
-static int drop(struct session *s, const struct leaving *l, struct err *e) {
+static int drop(struct context *s, const struct leaving *l, struct err *e) {
     struct lifecycle_down_options o = {.nodes = l->names,
                                        .force = l->force,
                                        .asking = "drop these from the cluster?",
@@ -173,7 +173,7 @@ static int drop(struct session *s, const struct leaving *l, struct err *e) {
 }
 
 // Nodes that make could not make ready are named once, whether they are gone or kept.
-static int verdict(struct session *s, const struct fleet *f, const struct provider_made *m,
+static int verdict(struct context *s, const struct fleet *f, const struct provider_made *m,
                    struct err *e) {
     size_t failed = 0, total = m->inv->count;
     const char **names = arena_new(s->arena, const char *, f->count + m->failed_count + 1);
@@ -190,7 +190,7 @@ static int verdict(struct session *s, const struct fleet *f, const struct provid
                    nodeset_fold(s->arena, names, failed));
 }
 
-static int settle(struct session *s, struct fleet *f, const struct provider_made *m,
+static int settle(struct context *s, struct fleet *f, const struct provider_made *m,
                   const struct leaving *l, int result, struct err *e) {
     struct err saving = {0};
     bool stays = l->names && !l->provider->take_down && new_failed(l, f);
@@ -207,7 +207,7 @@ static int settle(struct session *s, struct fleet *f, const struct provider_made
 }
 
 // Nothing is put on a node that make kept although it is not ready, and no run takes it.
-static void open_made(struct fleet *f, struct session *s, const struct provider_made *m) {
+static void open_made(struct fleet *f, struct context *s, const struct provider_made *m) {
     struct inventory *inv = m->inv;
     size_t *ready = arena_new(s->arena, size_t, inv->count + 1), count = 0;
     for (size_t i = 0; i < inv->count; i++) {
@@ -227,7 +227,7 @@ static bool is_nothing(const struct leaving *l, const struct inventory *inv) {
     return l->diff->current.count == 0;
 }
 
-static int bring_up_made(struct session *s, struct leaving *l, struct provider_made *made,
+static int bring_up_made(struct context *s, struct leaving *l, struct provider_made *made,
                          struct lifecycle_up_result *out, struct err *e) {
     struct fleet f;
     open_made(&f, s, made);
@@ -246,7 +246,7 @@ static int bring_up_made(struct session *s, struct leaving *l, struct provider_m
     return result;
 }
 
-int lifecycle_up(struct session *s, bool force, struct lifecycle_up_result *out, struct err *e) {
+int lifecycle_up(struct context *s, bool force, struct lifecycle_up_result *out, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff diff;
     struct leaving l = {.provider = p, .diff = &diff, .force = force};

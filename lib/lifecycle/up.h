@@ -14,10 +14,10 @@ struct lifecycle_up_result {
 };
 // Locks the cluster, makes, connects, installs, checks, writes the inventory.
 // Nodes that leave are dropped last, as by lifecycle_down. force: whatever is lost with them.
-int lifecycle_up(struct session *s, bool force, struct lifecycle_up_result *out, struct err *e);
+int lifecycle_up(struct context *s, bool force, struct lifecycle_up_result *out, struct err *e);
 
 // A line for each value of the file that a flag or variable of an earlier `up` takes the place of.
-void lifecycle_tell_kept(struct session *s);
-void lifecycle_forget_options(struct session *s); // of a cluster that is no more
+void lifecycle_tell_kept(struct context *s);
+void lifecycle_forget_options(struct context *s); // of a cluster that is no more
 
 #endif

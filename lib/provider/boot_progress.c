@@ -18,9 +18,9 @@ static const char *const HEADINGS[] = {
 #undef X
 };
 
-struct phases *phases_open(struct session *s, const char *const *names, size_t count) {
+struct phases *phases_open(struct context *s, const char *const *names, size_t count) {
     struct phases *p = arena_new(s->arena, struct phases, 1);
-    p->session = s;
+    p->context = s;
     p->count = count;
     p->names = arena_new(s->arena, const char *, count + 1);
     p->nodes = arena_new(s->arena, struct phases_node, count + 1);
@@ -36,19 +36,19 @@ struct phases *phases_open(struct session *s, const char *const *names, size_t c
 static void on_tick(struct timer *t) {
     struct phases *p = container_of(t, struct phases, tick);
     progress_show(&p->progress, clock_mono_ms());
-    timer_start(p->session->loop, t, PROGRESS_DRAW_MS, on_tick);
+    timer_start(p->context->loop, t, PROGRESS_DRAW_MS, on_tick);
 }
 
 void phases_show(struct phases *p) {
     // Where lines cannot be drawn anew, each step is a line of its own instead.
-    if (p->shown || p->session->screen->style != SCREEN_TERMINAL)
+    if (p->shown || p->context->screen->style != SCREEN_TERMINAL)
         return;
-    progress_init(&p->progress, p->session->arena, p->session->screen, "up", p->names, p->count,
+    progress_init(&p->progress, p->context->arena, p->context->screen, "up", p->names, p->count,
                   clock_mono_ms());
     for (size_t i = 0; i < p->count; i++)
         progress_state(&p->progress, i, "waiting");
     p->shown = true;
-    timer_start(p->session->loop, &p->tick, PROGRESS_DRAW_MS, on_tick);
+    timer_start(p->context->loop, &p->tick, PROGRESS_DRAW_MS, on_tick);
 }
 
 void phases_hide(struct phases *p) {
@@ -70,7 +70,7 @@ static void tell_event(struct phases *p, size_t node, enum phase phase) {
     json_str(&j, "node", p->names[node]);
     json_str(&j, "phase", NAMES[phase]);
     json_int(&j, "ms", p->nodes[node].at_ms[phase]);
-    screen_event_end(p->session->screen, &text, &j);
+    screen_event_end(p->context->screen, &text, &j);
 }
 
 void phases_reach(struct phases *p, size_t node, enum phase phase) {
@@ -82,7 +82,7 @@ void phases_reach(struct phases *p, size_t node, enum phase phase) {
     snprintf(words, sizeof words, "%s after %s", NAMES[phase],
              str_human_ms(took, p->nodes[node].at_ms[phase]));
     if (!p->shown)
-        screen_note(p->session->screen, "%s: %s", p->names[node], words);
+        screen_note(p->context->screen, "%s: %s", p->names[node], words);
     else if (phase == PHASE_CLOUD_INIT)
         progress_end(&p->progress, node, true, words);
     else

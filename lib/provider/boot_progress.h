@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far each node of a new cluster is, and where the time of `up` went.
 //
-//     phases_open(&p, session, names, count);
+//     phases_open(&p, context, names, count);
 //     phases_reach(&p, i, PHASE_RUNNING);       // as nodes get there
 //     phases_hide(&p);                          // another step draws now
 //     phases_format(&p, &text);                 // the table at the end
 //
 // While it is shown there is one row per node on the screen; in JSON style each step is an event
 // {"event":"phase","node":…,"phase":…,"ms":…}. Times are since phases_open. Memory is the
-// session's.
+// context's.
 #ifndef PROVIDER_BOOT_PROGRESS_H
 #define PROVIDER_BOOT_PROGRESS_H
 
@@ -35,7 +35,7 @@ enum phase {
 };
 
 struct phases {
-    struct session *session;
+    struct context *context;
     const char **names;
     size_t count;
     struct phases_node {
@@ -48,7 +48,7 @@ struct phases {
     bool shown;
 };
 
-struct phases *phases_open(struct session *s, const char *const *names, size_t count);
+struct phases *phases_open(struct context *s, const char *const *names, size_t count);
 // Shows the rows until phases_hide.
 void phases_show(struct phases *p);
 void phases_hide(struct phases *p);

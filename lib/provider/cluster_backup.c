@@ -97,11 +97,11 @@ int record_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum r
 // ---- leaving -----------------------------------------------------------------------------------
 
 // A cluster without a key of its own has nothing to leave.
-static bool has_key(const struct session *s) {
+static bool has_key(const struct context *s) {
     return file_exists(s->cluster.key_path);
 }
 
-static int close_with_key(struct session *s, enum record_kind kind, const struct strbuf *text,
+static int close_with_key(struct context *s, enum record_kind kind, const struct strbuf *text,
                           const char **line, struct err *e) {
     unsigned char key[SEAL_KEY_BYTES];
     if (record_key(s->arena, s->cluster.key_path, key, e) < 0)
@@ -111,7 +111,7 @@ static int close_with_key(struct session *s, enum record_kind kind, const struct
     return result;
 }
 
-static int close_cluster(struct session *s, const char **line, struct err *e) {
+static int close_cluster(struct context *s, const char **line, struct err *e) {
     struct arena a = {0};
     struct strbuf text = {0};
     int result = 0;
@@ -156,7 +156,7 @@ static void on_left(void *ctx, const struct transport_result *r) {
 static int start_leave(struct fleet_node *n, struct err *e) {
     (void)e;
     const char *line = n->work;
-    struct arena *a = n->fleet->session->arena;
+    struct arena *a = n->fleet->context->arena;
     const char *root = transport_path_word(a, n->info->root);
     if (!line) {
         fleet_done(n, NULL);
@@ -178,9 +178,9 @@ int record_leave(struct fleet *f, struct err *e) {
     struct err why = {0};
     const char *line = NULL;
     size_t count = 0;
-    if (!has_key(f->session))
+    if (!has_key(f->context))
         return 0;
-    if (close_cluster(f->session, &line, &why) < 0) {
+    if (close_cluster(f->context, &line, &why) < 0) {
         warn("*", &why);
         return 0;
     }
@@ -195,7 +195,7 @@ int record_leave(struct fleet *f, struct err *e) {
     return result;
 }
 
-int record_add_run(struct session *s, const struct run *r, struct manifest *m, struct err *e) {
+int record_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
     struct strbuf text = {0};
     const char *line = NULL;
     if (!has_key(s))

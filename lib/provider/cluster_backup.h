@@ -27,8 +27,8 @@ enum record_kind { RECORD_CLUSTER, RECORD_RUN };
 // Puts the cluster's record onto its nodes. What does not succeed is a warning: the cluster works.
 // Uses the nodes' work. -1 only when interrupted.
 int record_leave(struct fleet *f, struct err *e);
-// Adds the run's record to what is sent to its nodes; the text is in the session's arena.
-int record_add_run(struct session *s, const struct run *r, struct manifest *m, struct err *e);
+// Adds the run's record to what is sent to its nodes; the text is in the context's arena.
+int record_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
 
 // ---- parts that are pure, or touch this computer alone ----
 // The key that seals, from a private key's file (its body, whatever the lines' length and ends).

@@ -27,7 +27,7 @@ const struct provider *provider_named(const char *name) {
     return NULL;
 }
 
-const struct provider *provider_that_left_something(struct session *s) {
+const struct provider *provider_that_left_something(struct context *s) {
     for (size_t i = 0; i < sizeof PROVIDERS / sizeof PROVIDERS[0]; i++)
         if (PROVIDERS[i]->left_something && PROVIDERS[i]->left_something(s))
             return PROVIDERS[i];
@@ -56,7 +56,7 @@ static int check_root(const struct inventory_node *n, const struct inventory_nod
                    n->name, was->root, n->root);
 }
 
-int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
+int provider_diff(struct context *s, const struct provider *p, struct provider_diff *out,
                   struct err *e) {
     *out = (struct provider_diff){0};
     char stamp[CLOCK_ISO_BYTES];

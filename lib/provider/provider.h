@@ -3,7 +3,7 @@
 // all: what a provider makes is an inventory.
 //
 //     const struct provider *p = provider_of(config);
-//     provider_diff(session, p, &diff, e);      // pure: what `up` would make
+//     provider_diff(context, p, &diff, e);      // pure: what `up` would make
 //
 // A provider lives in provider_<name>.c, or in a layer of its own. `up` and `down` are in
 // lib/lifecycle.
@@ -29,34 +29,34 @@ bool provider_made_failed(const struct provider_made *m, const char *name);
 struct provider {
     const char *name;
     // The inventory that the configuration asks for; nothing is touched and nothing is reached.
-    int (*plan)(struct session *s, struct inventory *out, struct err *e);
+    int (*plan)(struct context *s, struct inventory *out, struct err *e);
     // Before all of these: what others did to the same cluster; NULL: only this folder can have.
     // needs_key: it will be reached, too.
-    int (*find)(struct session *s, bool needs_key, struct err *e);
+    int (*find)(struct context *s, bool needs_key, struct err *e);
     // What that is and costs, for a person and for a program; NULL: nothing to add.
-    int (*show)(struct session *s, const struct provider_diff *d, struct err *e);
-    int (*show_json)(struct session *s, const struct provider_diff *d, struct json_out *j,
+    int (*show)(struct context *s, const struct provider_diff *d, struct err *e);
+    int (*show_json)(struct context *s, const struct provider_diff *d, struct json_out *j,
                      struct err *e);
     // Compares with what is there and lists the differences; NULL: the inventory says all.
-    int (*compare)(struct session *s, const struct provider_diff *d, size_t *changes,
+    int (*compare)(struct context *s, const struct provider_diff *d, size_t *changes,
                    struct err *e);
     // Makes or finds the machines so that transports can reach them. Before agents are installed.
-    int (*make)(struct session *s, const struct inventory *before, struct provider_made *m,
+    int (*make)(struct context *s, const struct inventory *before, struct provider_made *m,
                 struct err *e);
     // Checks of the nodes once they are reached, filling in what only they know (addresses).
     // Failures are kept per node in the fleet.
-    int (*check)(struct session *s, struct fleet *f, struct err *e);
+    int (*check)(struct context *s, struct fleet *f, struct err *e);
     // Gives back what make made for this node, after dtctl's files are gone from it.
-    int (*give_back)(struct session *s, const struct inventory_node *n, struct err *e);
+    int (*give_back)(struct context *s, const struct inventory_node *n, struct err *e);
     // Whether something may exist that no inventory knows: an `up` that was cut made it. NULL:
     // never.
-    bool (*left_something)(struct session *s);
+    bool (*left_something)(struct context *s);
     // Which nodes of the inventory exist no more, one each, where nodes of the fleet have failed;
     // that is their error then. NULL: machines of this provider do not end.
     const bool *(*gone)(struct fleet *f, const struct inventory *inv);
     // Instead of cleaning nodes and give_back: ends all machines. Then make also takes away those
     // that are no longer wanted, and writes the inventory itself.
-    int (*take_down)(struct session *s, struct provider_down_result *out, struct err *e);
+    int (*take_down)(struct context *s, struct provider_down_result *out, struct err *e);
     bool costs; // money: up asks
 };
 
@@ -65,7 +65,7 @@ extern const struct provider provider_local, provider_hosts, provider_aws;
 const struct provider *provider_of(const struct config *c);
 const struct provider *provider_named(const char *name); // NULL when there is none
 // The provider that may have made something which no inventory knows; NULL when there is none.
-const struct provider *provider_that_left_something(struct session *s);
+const struct provider *provider_that_left_something(struct context *s);
 
 // What `up` would change: nodes of `wanted` that the inventory lacks, and the other way round.
 struct provider_diff {
@@ -73,7 +73,7 @@ struct provider_diff {
     size_t added_count, kept_count, removed_count;
     struct inventory wanted, current; // current.count 0: not up
 };
-int provider_diff(struct session *s, const struct provider *p, struct provider_diff *out,
+int provider_diff(struct context *s, const struct provider *p, struct provider_diff *out,
                   struct err *e);
 // For check functions: architecture, disk, clock of every node that has not failed.
 void provider_judge(struct fleet *f);

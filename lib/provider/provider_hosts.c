@@ -28,7 +28,7 @@ static const struct config_host *details(const struct config *c, const char *hos
     return NULL;
 }
 
-static void fill(struct session *s, struct inventory_node *n, const struct nodeset_login *login) {
+static void fill(struct context *s, struct inventory_node *n, const struct nodeset_login *login) {
     const struct config_host *h = details(s->config, login->host);
     *n = (struct inventory_node){
         .name = node_name(s->arena, s->config, login->host),
@@ -50,7 +50,7 @@ static void fill(struct session *s, struct inventory_node *n, const struct nodes
     };
 }
 
-static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
+static int hosts_plan(struct context *s, struct inventory *out, struct err *e) {
     const struct config *c = s->config;
     struct nodeset set = {0};
     if (c->hosts.list.count + c->hosts.host.count == 0)
@@ -98,7 +98,7 @@ static int hosts_plan(struct session *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
-static int hosts_make(struct session *s, const struct inventory *before, struct provider_made *m,
+static int hosts_make(struct context *s, const struct inventory *before, struct provider_made *m,
                       struct err *e) {
     (void)s;
     (void)before;
@@ -113,7 +113,7 @@ static int hosts_make(struct session *s, const struct inventory *before, struct 
 // that is what its neighbours use too.
 static void on_address(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
-    struct arena *a = n->fleet->session->arena;
+    struct arena *a = n->fleet->context->arena;
     struct err e = {0};
     char **words = NULL;
     char *text = arena_strndup(a, r->out, r->out_len);
@@ -152,7 +152,7 @@ static void find_twins(struct fleet *f) {
     }
 }
 
-static int hosts_check(struct session *s, struct fleet *f, struct err *e) {
+static int hosts_check(struct context *s, struct fleet *f, struct err *e) {
     (void)s;
     if (fleet_each(f, NULL, ask_address, e) < 0)
         return -1;
@@ -161,7 +161,7 @@ static int hosts_check(struct session *s, struct fleet *f, struct err *e) {
     return f->count > 1 ? reach_check(f, e) : 0;
 }
 
-static int hosts_give_back(struct session *s, const struct inventory_node *n, struct err *e) {
+static int hosts_give_back(struct context *s, const struct inventory_node *n, struct err *e) {
     (void)s;
     (void)n;
     (void)e;

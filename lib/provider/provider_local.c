@@ -7,7 +7,7 @@
 
 enum { LOCAL_NODES_MAX = 250 };
 
-static int local_plan(struct session *s, struct inventory *out, struct err *e) {
+static int local_plan(struct context *s, struct inventory *out, struct err *e) {
     int64_t count = s->config->cluster.nodes;
     if (count < 1 || count > LOCAL_NODES_MAX)
         return err_set(e, ERR_CONFIG, "%s: provider local makes 1 to %d nodes, not %lld",
@@ -25,7 +25,7 @@ static int local_plan(struct session *s, struct inventory *out, struct err *e) {
     return 0;
 }
 
-static int local_make(struct session *s, const struct inventory *before, struct provider_made *m,
+static int local_make(struct context *s, const struct inventory *before, struct provider_made *m,
                       struct err *e) {
     (void)s;
     (void)before;
@@ -35,14 +35,14 @@ static int local_make(struct session *s, const struct inventory *before, struct 
     return 0;
 }
 
-static int local_check(struct session *s, struct fleet *f, struct err *e) {
+static int local_check(struct context *s, struct fleet *f, struct err *e) {
     (void)s;
     (void)f;
     (void)e;
     return 0; // the folders were made a moment ago by this very process
 }
 
-static int local_give_back(struct session *s, const struct inventory_node *n, struct err *e) {
+static int local_give_back(struct context *s, const struct inventory_node *n, struct err *e) {
     // Only ever a folder of this cluster, whatever the inventory file says.
     const char *mine = file_join(s->arena, s->cluster.nodes_dir, n->name);
     return file_remove_tree(mine, e);

@@ -30,7 +30,7 @@ static void on_pause(struct timer *t);
 static bool try_later(struct revive_node *x) {
     if (x->tries >= REVIVE_TRIES_MAX || !is_wanted(x))
         return false;
-    timer_start(x->revive->follow->session->loop, &x->pause, (int64_t)REVIVE_PAUSE_MS << x->tries,
+    timer_start(x->revive->follow->context->loop, &x->pause, (int64_t)REVIVE_PAUSE_MS << x->tries,
                 on_pause);
     x->tries++;
     return true;
@@ -50,11 +50,11 @@ static void failed(struct revive_node *x, const struct err *e) {
 
 static void on_listening(struct agent_start *s) {
     struct revive_node *x = container_of(s, struct revive_node, agent);
-    struct launch *l = x->revive->launch;
+    struct run_start *l = x->revive->launch;
     struct strbuf roster = {0};
     struct err e = {0};
     l->ports[s->node->index] = s->port;
-    launch_roster(l, x->revive->follow->fleet, &roster);
+    run_start_roster(l, x->revive->follow->fleet, &roster);
     if (agent_start_roster(s, &roster, &e) < 0)
         failed(x, &e);
     strbuf_fini(&roster);
@@ -73,7 +73,7 @@ static void on_over(struct agent_start *s, const struct err *e) {
 // What was here of another machine's part is not this one's.
 static int begin_anew(struct revive_node *x, struct err *e) {
     const struct follow *f = x->revive->follow;
-    unlink(collect_mark_path(f->session, f->run, x->node->node->info->name));
+    unlink(collect_mark_path(f->context, f->run, x->node->node->info->name));
     return mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
 }
 
@@ -104,10 +104,10 @@ static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
         send_next(x);
 }
 
-// What launch_send sends, one after the other; then the agent can start.
+// What run_start_send sends, one after the other; then the agent can start.
 static void send_next(struct revive_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
-    const struct launch *l = x->revive->launch;
+    const struct run_start *l = x->revive->launch;
     const struct fleet_node *n = x->agent.node;
     const struct manifest *parts[] = {l->common, l->shards ? l->shards[n->index] : NULL};
     struct xfer_push_spec spec = {
@@ -138,11 +138,11 @@ static void on_pause(struct timer *t) {
         follow_stays_lost(x->node);
         return;
     }
-    screen_note(f->session->screen,
+    screen_note(f->context->screen,
                 x->is_new ? "sending the run to %s (%d of %d)"
                           : "starting the agent of %s again (%d of %d)",
                 name, x->tries, REVIVE_TRIES_MAX);
-    attend_note(f->session, f->run, "agent-started-again", "peer", name, "try",
+    attend_note(f->context, f->run, "agent-started-again", "peer", name, "try",
                 arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
                 x->is_new ? "the node is there, and has nothing of the run"
                           : "its agent vanished while its host was there",
@@ -166,11 +166,11 @@ static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     return try_later(x);
 }
 
-void revive_init(struct revive *r, struct launch *l, struct follow *f) {
+void revive_init(struct revive *r, struct run_start *l, struct follow *f) {
     *r = (struct revive){.launch = l, .follow = f};
     if (l->run.max_restarts == 0)
         return;
-    r->nodes = arena_new(f->session->arena, struct revive_node, f->count);
+    r->nodes = arena_new(f->context->arena, struct revive_node, f->count);
     for (size_t i = 0; i < f->count; i++) {
         struct revive_node *x = &r->nodes[i];
         x->revive = r;

@@ -34,12 +34,12 @@ struct revive_node {
 };
 
 struct revive {
-    struct launch *launch;
+    struct run_start *launch;
     struct follow *follow;
     struct revive_node *nodes;
 };
 
-void revive_init(struct revive *r, struct launch *l, struct follow *f);
+void revive_init(struct revive *r, struct run_start *l, struct follow *f);
 void revive_close(struct revive *r); // no-op without revive_init
 
 #endif

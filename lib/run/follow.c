@@ -87,7 +87,7 @@ static void node_lost(struct follow_node *n, const struct err *e) {
         if (f->view->on_lost)
             f->view->on_lost(f->ctx, n, e);
     }
-    timer_start(f->session->loop, &n->retry, n->retry_ms, on_retry);
+    timer_start(f->context->loop, &n->retry, n->retry_ms, on_retry);
     n->retry_ms = n->retry_ms * 2 < FOLLOW_RETRY_MS_MAX ? n->retry_ms * 2 : FOLLOW_RETRY_MS_MAX;
 }
 
@@ -208,7 +208,7 @@ void follow_replaced(struct follow_node *n) {
     if (!n->lost_ms)
         n->lost_ms = clock_mono_ms();
     n->retry_ms = FOLLOW_RETRY_MS_MIN;
-    timer_start(n->follow->session->loop, &n->retry, 0, on_retry);
+    timer_start(n->follow->context->loop, &n->retry, 0, on_retry);
 }
 
 // The offsets to go on from. Those of thousands of files are more than is taken at once.
@@ -232,7 +232,7 @@ static void follow_start(struct follow_node *n) {
     struct follow *f = n->follow;
     struct err e = {0};
     unsigned char length[4];
-    char *rest = arena_printf(f->session->arena, "--run %s --from -%s", f->run->id,
+    char *rest = arena_printf(f->context->arena, "--run %s --from -%s", f->run->id,
                               f->until_now ? " --once" : "");
     char *line = fleet_line(n->node, "follow", rest);
     n->run =
@@ -256,7 +256,7 @@ static void add_metrics(struct follow *f) {
     const struct option_map *all = &f->run->metrics;
     for (size_t i = 0; i < all->count; i++) {
         struct err e = {0};
-        if (metric_add(&f->metrics, f->session->arena, all->items[i].name, all->items[i].value,
+        if (metric_add(&f->metrics, f->context->arena, all->items[i].name, all->items[i].value,
                        &e) < 0)
             log_warn("a metric is not read", "reason=\"%s\"", e.text);
     }
@@ -265,7 +265,7 @@ static void add_metrics(struct follow *f) {
 // What this side has already goes to the story.
 static int open_mirror(struct follow_node *n, struct err *e) {
     struct follow *f = n->follow;
-    struct session *s = f->session;
+    struct context *s = f->context;
     const char *dir = run_node_path(&s->cluster, f->run, n->node->info->name, "");
     if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
         mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
@@ -274,9 +274,9 @@ static int open_mirror(struct follow_node *n, struct err *e) {
     return 0;
 }
 
-int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
+int follow_open(struct follow *f, struct context *s, struct fleet *fleet, struct run *run,
                 const struct follow_view *view, void *ctx, struct err *e) {
-    *f = (struct follow){.session = s, .fleet = fleet, .run = run, .view = view, .ctx = ctx};
+    *f = (struct follow){.context = s, .fleet = fleet, .run = run, .view = view, .ctx = ctx};
     f->count = fleet->count;
     f->nodes = arena_new(s->arena, struct follow_node, f->count + 1);
     f->events_path = run_path(&s->cluster, run, "events.jsonl");
@@ -344,7 +344,7 @@ static void on_tick(struct timer *t) {
     check_limits(f);
     if (f->view->on_tick)
         f->view->on_tick(f->ctx);
-    timer_start(f->session->loop, t, TICK_MS, on_tick);
+    timer_start(f->context->loop, t, TICK_MS, on_tick);
 }
 
 static bool all_over(const struct follow *f) {
@@ -375,9 +375,9 @@ int follow_wait(struct follow *f, struct err *e) {
         else
             on_fleet_lost(n->node, &why);
     }
-    timer_start(f->session->loop, &f->tick, TICK_MS, on_tick);
+    timer_start(f->context->loop, &f->tick, TICK_MS, on_tick);
     while ((!all_over(f) || f->held) && !f->leave && !f->local_err.code) {
-        loop_once(f->session->loop, -1);
+        loop_once(f->context->loop, -1);
         if (f->unreachable_ms && clock_mono_ms() - f->unreachable_ms > FOLLOW_UNREACHABLE_MS_MAX)
             break;
     }
@@ -409,7 +409,7 @@ void follow_stop_run(struct follow *f, const char *why) {
         struct err e = {0};
         if (n->over || n->reviving || !n->node->up || !n->node->ready)
             continue;
-        char *rest = arena_printf(f->session->arena, "--run %s", f->run->id);
+        char *rest = arena_printf(f->context->arena, "--run %s", f->run->id);
         if (transport_collect(n->node->link, fleet_line(n->node, "stop", rest), NULL, 0,
                               on_stop_answer, NULL, &e) < 0)
             log_warn("a node cannot be asked to stop", "node=%s reason=\"%s\"", n->node->info->name,

@@ -3,7 +3,7 @@
 // are kept on the operator's side. A connection that drops is made again, and goes on where it was.
 //
 //     struct follow f;
-//     follow_open(&f, session, &fleet, &run, &view, ctx, e);
+//     follow_open(&f, context, &fleet, &run, &view, ctx, e);
 //     int over = follow_wait(&f, e);       // until the run is over everywhere, or f.leave is set
 //     follow_close(&f);
 //
@@ -67,7 +67,7 @@ struct follow_view {
 };
 
 struct follow {
-    struct session *session;
+    struct context *context;
     struct fleet *fleet;
     struct run *run;
     const struct follow_view *view;
@@ -95,7 +95,7 @@ struct follow {
     struct err local_err; // what this side lacks to reach a node: no waiting helps
 };
 
-int follow_open(struct follow *f, struct session *s, struct fleet *fleet, struct run *run,
+int follow_open(struct follow *f, struct context *s, struct fleet *fleet, struct run *run,
                 const struct follow_view *view, void *ctx, struct err *e);
 // 0 when the run is over on every node (see nodes[].no_status), ERR_INTERRUPTED when leave was set,
 // ERR_NO_STATUS when no node could be reached for too long, ERR_LIMIT when this side has no free

@@ -17,7 +17,7 @@ static int link_log(struct follow *f, const struct follow_node *n, const struct 
     const struct story_attempt *newest = f->story.nodes[n->index].attempts;
     int rank = story_rank_of(&f->story, n->index, m->file.attempt, m->file.local_rank);
     const char *end = m->file.kind == FOLLOW_STDOUT ? "out" : "err";
-    char *dir = arena_printf(a, "%s/%s", run_path(&f->session->cluster, f->run, "logs"),
+    char *dir = arena_printf(a, "%s/%s", run_path(&f->context->cluster, f->run, "logs"),
                              n->node->info->name);
     char *path;
     if (rank < 0)

@@ -17,7 +17,7 @@
 
 enum { TRAINER_SUMMARY_BYTES_MAX = 4 << 20 };
 
-void attend_note(const struct session *s, const struct run *run, const char *kind, ...) {
+void attend_note(const struct context *s, const struct run *run, const char *kind, ...) {
     struct strbuf text = {0};
     struct json_out j;
     struct err e = {0};
@@ -62,7 +62,7 @@ static void on_leave(struct timer *t) {
 }
 
 static void ask_to_stop(struct attention *a, int signal) {
-    struct session *s = a->follow.session;
+    struct context *s = a->follow.context;
     timer_stop(&a->leave);
     if (a->asked_to_stop) { // asked before, and asked again: then at least go away
         a->follow.leave = true;
@@ -77,7 +77,7 @@ static void ask_to_stop(struct attention *a, int signal) {
 
 static void on_signal(void *ctx, int signal) {
     struct attention *a = ctx;
-    struct session *s = a->follow.session;
+    struct context *s = a->follow.context;
     int64_t now = clock_mono_ms();
     if (signal == SIGWINCH)
         return;
@@ -102,7 +102,7 @@ static void on_signal(void *ctx, int signal) {
 // ---- the end -----------------------------------------------------------------------------------
 
 // The trainer's figures, when they are of this run: its folder may hold an earlier one's.
-static struct json *read_trainer(const struct session *s, const struct run *run) {
+static struct json *read_trainer(const struct context *s, const struct run *run) {
     char *text = NULL;
     size_t len = 0;
     struct err ignored = {0};
@@ -117,7 +117,7 @@ static struct json *read_trainer(const struct session *s, const struct run *run)
 }
 
 static void emit_summary(const struct summary *sum, struct err *e) {
-    struct session *s = sum->follow->session;
+    struct context *s = sum->follow->context;
     struct strbuf text = {0};
     summary_json(sum, &text);
     const char *path = run_path(&s->cluster, sum->run, "summary.json");
@@ -139,7 +139,7 @@ static void emit_summary(const struct summary *sum, struct err *e) {
 
 // Of several programs that follow, one brings the results, and the others wait for it.
 static int take_turn(struct attention *a, int *lock, struct err *e) {
-    struct session *s = a->follow.session;
+    struct context *s = a->follow.context;
     struct run *run = a->follow.run, now;
     const char *path = run_path(&s->cluster, run, ".finish");
     bool told = false;
@@ -150,7 +150,7 @@ static int take_turn(struct attention *a, int *lock, struct err *e) {
             screen_note(s->screen, "another dtctl brings the results of this run; waiting for it");
         told = true;
         err_clear(e);
-        if (session_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
+        if (context_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
             return -1;
     }
     if (run_load(&s->cluster, run->id, &now, e) < 0)
@@ -170,7 +170,7 @@ static bool all_gone(const struct follow *f) {
 // A node that answers and does not know the run has lost its part, unless that came home before.
 static const bool *find_gone(struct attention *a) {
     struct follow *f = &a->follow;
-    struct session *s = f->session;
+    struct context *s = f->context;
     bool *gone = arena_new(s->arena, bool, f->count + 1);
     struct err why = {0};
     for (size_t i = 0; i < f->count; i++) {
@@ -195,11 +195,11 @@ static const bool *find_gone(struct attention *a) {
 // Everything that is done once when a run is over; a run whose results are here already is left.
 static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
-    struct session *s = f->session;
+    struct context *s = f->context;
     struct run *run = f->run;
     struct collect_result got = {0};
     auto_close int lock = -1;
-    session_listen(s, NULL, NULL);
+    context_listen(s, NULL, NULL);
     if (take_turn(a, &lock, e) < 0)
         return -1;
     int64_t began = clock_mono_ms();
@@ -261,7 +261,7 @@ static int check_started(struct attention *a, struct err *e) {
     run->state = "failed";
     run->exit_status = err_status(ERR_FAILED);
     run->fetched = true; // there is nothing to fetch
-    if (run_save(&f->session->cluster, run, e) < 0)
+    if (run_save(&f->context->cluster, run, e) < 0)
         return -1;
     return err_set(e, ERR_NOT_FOUND, "run '%s' was never started: no node knows it", run->id);
 }
@@ -281,14 +281,14 @@ static int check_rank(const struct story *t, const struct run *run, int rank, st
 
 int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
                int *exit_status, struct err *e) {
-    struct session *s = fleet->session;
+    struct context *s = fleet->context;
     struct attention *a = arena_new(s->arena, struct attention, 1);
     a->options = o;
     attend_view_init(&a->view, &a->follow, o);
     int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
     rescue_open(&a->view.rescue, &a->follow);
     if (result == 0)
-        session_listen(s, on_signal, a);
+        context_listen(s, on_signal, a);
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
     a->follow.until_now = o->until_now;
@@ -330,6 +330,6 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     replace_close(&a->replace);
     attend_view_close(&a->view);
     follow_close(&a->follow);
-    session_listen(s, NULL, NULL);
+    context_listen(s, NULL, NULL);
     return result;
 }

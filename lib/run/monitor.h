@@ -16,23 +16,23 @@
 enum { ATTEND_SECOND_MS_MAX = 2000 };
 
 struct attend_options {
-    bool quiet_lines;      // do not show worker lines (fetch)
-    const char *only_node; // show lines of this node alone; NULL: all
-    int only_rank;         // show lines of this rank alone; -1: all
-    bool replay;           // show what came before, too
-    bool reader;           // end when nobody reads what is shown
-    bool tail;             // of all that is shown until the end only the last tail_lines of each
-    size_t tail_lines;     // rank's stdout and stderr
-    bool goes_on;          // with until_now: it is attended to once more, from there on
-    bool until_now;        // end when everything up to now is here, unless the run is over
-    bool offline;          // only what is on this side already
-    bool again;            // results are brought although they were before
-    bool work;             // what the run left in its working folders as well
-    bool work_only;        // and nothing else
-    bool exit_code;        // the first failing rank's own status
-    bool interactive;      // Ctrl-C leaves
-    struct launch *launch; // of a run that was started here: vanished agents are started again
-    bool replace_nodes;    // machines that are gone are made anew
+    bool quiet_lines;         // do not show worker lines (fetch)
+    const char *only_node;    // show lines of this node alone; NULL: all
+    int only_rank;            // show lines of this rank alone; -1: all
+    bool replay;              // show what came before, too
+    bool reader;              // end when nobody reads what is shown
+    bool tail;                // of all that is shown until the end only the last tail_lines of each
+    size_t tail_lines;        // rank's stdout and stderr
+    bool goes_on;             // with until_now: it is attended to once more, from there on
+    bool until_now;           // end when everything up to now is here, unless the run is over
+    bool offline;             // only what is on this side already
+    bool again;               // results are brought although they were before
+    bool work;                // what the run left in its working folders as well
+    bool work_only;           // and nothing else
+    bool exit_code;           // the first failing rank's own status
+    bool interactive;         // Ctrl-C leaves
+    struct run_start *launch; // of a run that was started here: vanished agents are started again
+    bool replace_nodes;       // machines that are gone are made anew
 };
 
 // *exit_status is what dtctl should end with. -1 only for errors on this side.
@@ -55,7 +55,7 @@ int attend_run(struct fleet *f, struct run *run, const struct attend_options *o,
 // clang-format on
 
 // Adds such an event to the run: kind, then pairs of name and text, NULL at the end.
-void attend_note(const struct session *s, const struct run *run, const char *kind, ...)
+void attend_note(const struct context *s, const struct run *run, const char *kind, ...)
     __attribute__((sentinel));
 
 #endif

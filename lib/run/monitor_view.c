@@ -44,7 +44,7 @@ static void line_json(struct attend_view *v, const struct follow_node *n, int ra
     rank_json(&j, rank);
     json_str(&j, "stream", file->kind == FOLLOW_STDOUT ? "stdout" : "stderr");
     json_strn(&j, "text", line, len);
-    screen_event_end(v->follow->session->screen, &text, &j);
+    screen_event_end(v->follow->context->screen, &text, &j);
 }
 
 static bool is_shown(const struct attend_view *v, const struct follow_node *n, int rank) {
@@ -84,7 +84,7 @@ static bool is_bar_of(const struct view_bar *b, const struct follow_node *n,
 static void show_line(void *ctx, const struct follow_node *n, const struct follow_file *file,
                       int rank, const char *line, size_t len) {
     struct attend_view *v = ctx;
-    struct screen *screen = v->follow->session->screen;
+    struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
     make_label(v, n, file, rank, label);
     if (screen->style == SCREEN_JSON)
@@ -131,7 +131,7 @@ static void on_update(void *ctx, const struct follow_node *n, const struct follo
 
 static void tell_bar(struct attend_view *v, int64_t now) {
     struct view_bar *b = &v->bar;
-    struct screen *screen = v->follow->session->screen;
+    struct screen *screen = v->follow->context->screen;
     char label[VIEW_LABEL_BYTES_MAX];
     if (!b->node || b->at_ms <= b->told_ms || now - b->told_ms < VIEW_BAR_PLAIN_MS)
         return;
@@ -166,7 +166,7 @@ void attend_view_replay(struct attend_view *v) {
 
 static void remark_round(struct attend_view *v, const struct json *j) {
     // Every node says it; one of them is enough.
-    struct screen *screen = v->follow->session->screen;
+    struct screen *screen = v->follow->context->screen;
     if (json_get_int(j, "group_rank", 0) != 0)
         return;
     const struct story *s = &v->follow->story;
@@ -180,11 +180,11 @@ static void remark_round(struct attend_view *v, const struct json *j) {
 static void remark_waiting(struct attend_view *v, const struct json *j) {
     (void)j;
     if (v->follow->story.waiting)
-        screen_note(v->follow->session->screen, "waiting for %s", v->follow->story.waiting);
+        screen_note(v->follow->context->screen, "waiting for %s", v->follow->story.waiting);
 }
 
 static void remark_restart(struct attend_view *v, const struct json *j) {
-    screen_note(v->follow->session->screen, "starting again (%lld of %lld restarts): %s",
+    screen_note(v->follow->context->screen, "starting again (%lld of %lld restarts): %s",
                 (long long)json_get_int(j, "restarts", 0),
                 (long long)json_get_int(j, "max_restarts", 0), json_get_str(j, "reason", ""));
 }
@@ -193,7 +193,7 @@ static void remark_failure(struct attend_view *v, const struct json *j) {
     const char *signal = json_get_str(j, "signal", NULL);
     char status[32];
     snprintf(status, sizeof status, "exit status %lld", (long long)json_get_int(j, "status", 1));
-    screen_note(v->follow->session->screen, "rank %lld on %s failed: %s",
+    screen_note(v->follow->context->screen, "rank %lld on %s failed: %s",
                 (long long)json_get_int(j, "rank", -1), json_get_str(j, "peer", "?"),
                 signal ? signal : status);
 }
@@ -205,19 +205,19 @@ static void remark_notice(struct attend_view *v, const struct json *j) {
     char left[STR_HUMAN_BYTES_MAX];
     if (strcmp(peer, json_get_str(j, "node", "")) != 0)
         return;
-    screen_note(v->follow->session->screen, "node %s ends %s%s (%s)%s%s", peer,
+    screen_note(v->follow->context->screen, "node %s ends %s%s (%s)%s%s", peer,
                 left_ms < 0 ? "soon, maybe" : "in ", left_ms < 0 ? "" : str_human_ms(left, left_ms),
                 json_get_str(j, "reason", "?"), signal ? "; every rank has got " : "",
                 signal ? signal : "");
 }
 
 static void remark_lost(struct attend_view *v, const struct json *j) {
-    screen_note(v->follow->session->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
+    screen_note(v->follow->context->screen, "node %s is lost: %s", json_get_str(j, "peer", "?"),
                 json_get_str(j, "reason", "it was silent"));
 }
 
 static void remark_leader(struct attend_view *v, const struct json *j) {
-    screen_note(v->follow->session->screen, "node %s coordinates now",
+    screen_note(v->follow->context->screen, "node %s coordinates now",
                 json_get_str(j, "peer", "?"));
 }
 
@@ -233,7 +233,7 @@ static const struct {
 static void on_event(void *ctx, const struct follow_node *n, const char *kind,
                      const struct json *event) {
     struct attend_view *v = ctx;
-    struct screen *screen = v->follow->session->screen;
+    struct screen *screen = v->follow->context->screen;
     if (screen->style == SCREEN_JSON) {
         struct strbuf text = {0};
         struct json_out j;
@@ -272,7 +272,7 @@ static void set_figure(struct attend_view *v, const char *name, double value) {
 static void on_metric(void *ctx, const struct follow_node *n, int rank, const char *name,
                       double value) {
     struct attend_view *v = ctx;
-    struct screen *screen = v->follow->session->screen;
+    struct screen *screen = v->follow->context->screen;
     set_figure(v, name, value);
     if (screen->style != SCREEN_JSON)
         return;
@@ -331,13 +331,13 @@ static void add_training(const struct view_training *t, int64_t now, struct strb
 
 static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
     struct attend_view *v = ctx;
-    screen_note(v->follow->session->screen, "lost sight of %s; the run goes on, trying again (%s)",
+    screen_note(v->follow->context->screen, "lost sight of %s; the run goes on, trying again (%s)",
                 n->node->info->name, e->text);
 }
 
 static void on_back(void *ctx, const struct follow_node *n) {
     struct attend_view *v = ctx;
-    screen_note(v->follow->session->screen, "%s is in sight again", n->node->info->name);
+    screen_note(v->follow->context->screen, "%s is in sight again", n->node->info->name);
 }
 
 static void on_over(void *ctx, const struct follow_node *n) {
@@ -370,7 +370,7 @@ static void add_row(struct strbuf *block, struct strbuf *line, int columns) {
 
 static void draw(struct attend_view *v, int64_t now) {
     struct follow *f = v->follow;
-    struct screen *screen = f->session->screen;
+    struct screen *screen = f->context->screen;
     struct strbuf line = {0}, block = {0};
     char label[VIEW_LABEL_BYTES_MAX];
     size_t out = 0;
@@ -397,7 +397,7 @@ static void draw(struct attend_view *v, int64_t now) {
 static void on_tick(void *ctx) {
     struct attend_view *v = ctx;
     struct follow *f = v->follow;
-    struct screen *screen = f->session->screen;
+    struct screen *screen = f->context->screen;
     int64_t now = clock_mono_ms();
     if (screen->broken && v->options->reader)
         f->leave = true; // `dtctl logs -f | head`: nobody reads any more

@@ -40,7 +40,7 @@ static bool is_wanted(const struct follow *f) {
 
 // Names of the nodes that are gone, folded; NULL: none is.
 static const char *name_gone(const struct follow *f) {
-    struct arena *a = f->session->arena;
+    struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++)
@@ -53,7 +53,7 @@ static const char *name_gone(const struct follow *f) {
 static size_t take_new(struct follow *f, struct err *e) {
     struct inventory inv;
     size_t count = 0;
-    if (cluster_load(&f->session->cluster, &inv, e) < 0)
+    if (cluster_load(&f->context->cluster, &inv, e) < 0)
         return 0;
     for (size_t i = 0; i < f->count; i++) {
         struct inventory_node *known = f->nodes[i].node->info;
@@ -76,9 +76,9 @@ static void on_ended(struct child *c, int status) {
         return;
     size_t count = proc_status_code(status) == 0 ? take_new(f, &e) : 0;
     if (count) {
-        screen_note(f->session->screen, "dtctl up has made %zu node%s anew", count,
+        screen_note(f->context->screen, "dtctl up has made %zu node%s anew", count,
                     count == 1 ? "" : "s");
-        attend_note(f->session, f->run, "nodes-replaced", NULL);
+        attend_note(f->context, f->run, "nodes-replaced", NULL);
         r->tries = 0;
         r->next_ms = now + REPLACE_PAUSE_MS; // for them to join
         return;
@@ -93,7 +93,7 @@ static void on_ended(struct child *c, int status) {
 // The options that `up` was told are kept in the cluster's folder.
 static int start_up(struct replace *r, struct err *e) {
     const struct follow *f = r->follow;
-    const struct config *c = f->session->config;
+    const struct config *c = f->context->config;
     const char *argv[10] = {"/proc/self/exe", "up", "-y", "-c", c->cluster.name};
     size_t count = 5;
     if (c->file_found) {
@@ -106,15 +106,15 @@ static int start_up(struct replace *r, struct err *e) {
         return err_errno(e, ERR_SYS, "cannot write '%s'", r->log_path);
     struct proc_spec spec = {.argv = argv, .in = -1, .out = log, .err = log, .new_group = true};
     pid_t pid = proc_start(&spec, e);
-    return pid < 0 ? -1 : child_start(f->session->loop, &r->up, pid, on_ended, e);
+    return pid < 0 ? -1 : child_start(f->context->loop, &r->up, pid, on_ended, e);
 }
 
 static void begin(struct replace *r, const char *names) {
     const struct follow *f = r->follow;
     struct err e = {0};
-    screen_note(f->session->screen, "%s: gone; dtctl up makes what the cluster lacks (log: %s)",
+    screen_note(f->context->screen, "%s: gone; dtctl up makes what the cluster lacks (log: %s)",
                 names, r->log_path);
-    attend_note(f->session, f->run, "replacing-nodes", "peers", names, NULL);
+    attend_note(f->context, f->run, "replacing-nodes", "peers", names, NULL);
     if (start_up(r, &e) < 0) {
         log_error("dtctl up cannot be started for nodes that are gone", "reason=\"%s\"", e.text);
         r->tries = REPLACE_TRIES_MAX;
@@ -127,7 +127,7 @@ static void on_tick(struct timer *t) {
     int64_t now = clock_mono_ms();
     if (is_over(f) || r->tries >= REPLACE_TRIES_MAX)
         return;
-    timer_start(f->session->loop, t, TICK_MS, on_tick);
+    timer_start(f->context->loop, t, TICK_MS, on_tick);
     bool may = is_wanted(f) && !is_making(r) && now >= r->next_ms;
     const char *names = may ? name_gone(f) : NULL;
     if (!names)
@@ -141,16 +141,16 @@ static void on_tick(struct timer *t) {
 void replace_init(struct replace *r, struct follow *f) {
     *r = (struct replace){.follow = f,
                           .log_path =
-                              run_near_path(f->session->arena,
-                                            run_path(&f->session->cluster, f->run, "replace.log"))};
+                              run_near_path(f->context->arena,
+                                            run_path(&f->context->cluster, f->run, "replace.log"))};
     f->awaits = true;
-    timer_start(f->session->loop, &r->tick, TICK_MS, on_tick);
+    timer_start(f->context->loop, &r->tick, TICK_MS, on_tick);
 }
 
 void replace_close(struct replace *r) {
     if (!r->follow)
         return;
-    struct session *s = r->follow->session;
+    struct context *s = r->follow->context;
     timer_stop(&r->tick);
     if (is_making(r)) {
         screen_note(s->screen, "calling off dtctl up, which was making a node for this run …");

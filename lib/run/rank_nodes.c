@@ -8,11 +8,11 @@
 #include <string.h>
 
 // A run of this cluster that goes on; hosts may have those of others.
-static bool goes_on(const struct session *s, const struct node_run *r) {
+static bool goes_on(const struct context *s, const struct node_run *r) {
     return !r->over && r->ranks_running > 0 && file_exists(cluster_run_dir(&s->cluster, r->run));
 }
 
-static int only_run(const struct session *s, const struct node_runs *runs, const char **run,
+static int only_run(const struct context *s, const struct node_runs *runs, const char **run,
                     struct err *e) {
     *run = NULL;
     for (size_t i = 0; i < runs->count; i++) {
@@ -81,7 +81,7 @@ static int choose(const struct fleet *f, const struct node_runs *runs, const cha
     return 0;
 }
 
-int rank_nodes_find(struct session *s, struct inventory *inv, const char *run,
+int rank_nodes_find(struct context *s, struct inventory *inv, const char *run,
                     const struct option_ints *ranks, size_t **indices, size_t *count,
                     struct err *e) {
     struct fleet f;

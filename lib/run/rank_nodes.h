@@ -8,7 +8,7 @@
 // run: name, unique beginning, or NULL for the only one that goes on. *indices: the nodes that hold
 // one of the ranks, in the order of the inventory, each once. A rank that runs nowhere is
 // ERR_NOT_FOUND, with those that do.
-int rank_nodes_find(struct session *s, struct inventory *inv, const char *run,
+int rank_nodes_find(struct context *s, struct inventory *inv, const char *run,
                     const struct option_ints *ranks, size_t **indices, size_t *count,
                     struct err *e);
 

@@ -8,7 +8,7 @@
 
 void rescue_open(struct rescue *r, struct follow *f) {
     *r = (struct rescue){.follow = f};
-    r->nodes = arena_new(f->session->arena, struct rescue_node, f->count + 1);
+    r->nodes = arena_new(f->context->arena, struct rescue_node, f->count + 1);
 }
 
 static void tell_failed(const struct rescue_node *w, const struct err *e) {
@@ -24,13 +24,13 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     char bytes[STR_HUMAN_BYTES_MAX];
     w->xfer = NULL;
     f->held--;
-    const char *mark = collect_mark_path(f->session, f->run, w->node->node->info->name);
+    const char *mark = collect_mark_path(f->context, f->run, w->node->node->info->name);
     // The machine may go at once, so its part is on the disk before the mark is there.
-    if (why.code || file_sync_disk(run_path(&f->session->cluster, f->run, "left"), &why) < 0 ||
+    if (why.code || file_sync_disk(run_path(&f->context->cluster, f->run, "left"), &why) < 0 ||
         file_write_atomic(mark, "", 0, 0600, &why) < 0)
         tell_failed(w, &why);
     else
-        screen_note(f->session->screen, "node %s has left; what it had is here (%s)",
+        screen_note(f->context->screen, "node %s has left; what it had is here (%s)",
                     w->node->node->info->name, str_human_bytes(bytes, p->bytes_all));
 }
 
@@ -43,7 +43,7 @@ void rescue_node(struct rescue *r, const struct follow_node *n) {
         !f->story.nodes[n->index].announced)
         return;
     *w = (struct rescue_node){.rescue = r, .node = n};
-    if (file_make_dirs(run_path(&f->session->cluster, f->run, "left"), 0700, &e) == 0)
+    if (file_make_dirs(run_path(&f->context->cluster, f->run, "left"), 0700, &e) == 0)
         w->xfer = collect_start(n->node, f->run, &events, w, &e);
     if (w->xfer)
         f->held++;

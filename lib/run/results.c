@@ -20,17 +20,17 @@ struct collect {
 };
 
 // Where a node's part arrives.
-static const char *part_path(struct session *s, const struct run *run, const char *node) {
+static const char *part_path(struct context *s, const struct run *run, const char *node) {
     return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
 }
 
-const char *collect_mark_path(struct session *s, const struct run *run, const char *node) {
+const char *collect_mark_path(struct context *s, const struct run *run, const char *node) {
     return file_join(s->arena, run_path(&s->cluster, run, "left"), node);
 }
 
 struct xfer *collect_start(struct fleet_node *n, const struct run *run,
                            const struct xfer_events *events, void *ctx, struct err *e) {
-    struct session *s = n->fleet->session;
+    struct context *s = n->fleet->context;
     static const char *const folders[] = {"gathered/", "output/", "model", "state"};
     const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
     size_t first = run->bring_work ? 0 : 1, end = run->work_only ? 1 : 4, count = 0;
@@ -62,7 +62,7 @@ struct parts {
 
 // A run whose results go on in the folder of the one that it resumed takes its place there: the
 // trainer's files are one set, and one set is of one run.
-static int take_over(struct session *s, const struct run *run, struct err *e) {
+static int take_over(struct context *s, const struct run *run, struct err *e) {
     static const char *const set[] = {"model", "state", "summary.json", "metrics.jsonl"};
     for (size_t i = 0; run->native && i < sizeof set / sizeof set[0]; i++)
         if (file_remove_tree(file_join(s->arena, run->output_dir, set[i]), e) < 0)
@@ -71,7 +71,7 @@ static int take_over(struct session *s, const struct run *run, struct err *e) {
 }
 
 // Nobody else's folder: whoever came first keeps it, and this run gets one of its own in it.
-static int claim(struct session *s, struct run *run, struct err *e) {
+static int claim(struct context *s, struct run *run, struct err *e) {
     const char *owner = owner_of(s->arena, run->output_dir);
     if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
         return -1;
@@ -99,7 +99,7 @@ static int move_folder(const char *from, const char *to, const char *node, struc
 }
 
 // state/NODE, always, so that it can go back to its node.
-static int move_states(struct session *s, struct run *run, const struct parts *p, struct err *e) {
+static int move_states(struct context *s, struct run *run, const struct parts *p, struct err *e) {
     struct arena *a = s->arena;
     for (size_t i = 0; i < p->count; i++) {
         const char *from = file_join(a, p->folders[i], "state");
@@ -112,7 +112,7 @@ static int move_states(struct session *s, struct run *run, const struct parts *p
     return 0;
 }
 
-static int merge(struct session *s, struct run *run, const struct parts *p,
+static int merge(struct context *s, struct run *run, const struct parts *p,
                  struct collect_result *out, struct err *e) {
     struct arena *a = s->arena;
     if (move_states(s, run, p, e) < 0)
@@ -129,13 +129,13 @@ static int merge(struct session *s, struct run *run, const struct parts *p,
 }
 
 static int put_together(struct fleet *f, struct run *run, const struct collect *c, struct err *e) {
-    struct arena *a = f->session->arena;
+    struct arena *a = f->context->arena;
     struct parts p = {arena_new(a, const char *, f->count + 1),
                       arena_new(a, const char *, f->count + 1), 0};
     for (size_t k = 0; k < f->count; k++) {
         size_t i = c->order[k];
-        const char *name = f->nodes[i].info->name, *from = part_path(f->session, run, name);
-        bool whole = !f->nodes[i].failed || file_exists(collect_mark_path(f->session, run, name));
+        const char *name = f->nodes[i].info->name, *from = part_path(f->context, run, name);
+        bool whole = !f->nodes[i].failed || file_exists(collect_mark_path(f->context, run, name));
         if (!whole || !file_exists(from))
             continue;
         p.folders[p.count] = from;
@@ -143,9 +143,9 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
     }
     if (p.count == 0 && !c->result->complete)
         return 0;
-    if (claim(f->session, run, e) < 0)
+    if (claim(f->context, run, e) < 0)
         return -1;
-    int result = run->native ? overlay(run, &p, e) : merge(f->session, run, &p, c->result, e);
+    int result = run->native ? overlay(run, &p, e) : merge(f->context, run, &p, c->result, e);
     // The record says "fetched" next, and with that the nodes' copies may go.
     return result == 0 && p.count ? file_sync_disk(run->output_dir, e) : result;
 }
@@ -154,7 +154,7 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
 
 // Nodes of the last round by rank, then the others.
 static const size_t *order_nodes(struct fleet *f, const struct story *story) {
-    size_t *order = arena_new(f->session->arena, size_t, f->count + 1), count = 0;
+    size_t *order = arena_new(f->context->arena, size_t, f->count + 1), count = 0;
     for (int last = 1; last >= 0; last--)
         for (size_t i = 0; i < f->count; i++)
             if ((story->nodes[i].round == story->round) == last)
@@ -215,7 +215,7 @@ static void find_lost(const struct fleet *f, struct run *run, struct collect *c)
         c->result->complete = fleet_failures(f) == 0;
         return;
     }
-    run->lost = arena_new(f->session->arena, const char *, f->count + 1);
+    run->lost = arena_new(f->context->arena, const char *, f->count + 1);
     run->lost_count = 0;
     for (size_t i = 0; i < f->count; i++) {
         given += !f->nodes[i].failed && !f->nodes[i].left_out;
@@ -230,7 +230,7 @@ static void find_lost(const struct fleet *f, struct run *run, struct collect *c)
 
 int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e) {
-    struct session *s = f->session;
+    struct context *s = f->context;
     const char *incoming = run_path(&s->cluster, run, "incoming");
     struct collect c = {
         .run = run,

@@ -32,7 +32,7 @@ struct collect_result {
 struct xfer *collect_start(struct fleet_node *n, const struct run *run,
                            const struct xfer_events *events, void *ctx, struct err *e);
 // A file that is there when a node has left and its part is whole: runs/<run>/left/<node>.
-const char *collect_mark_path(struct session *s, const struct run *run, const char *node);
+const char *collect_mark_path(struct context *s, const struct run *run, const char *node);
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
 // gone[i]: the node answers and knows nothing of the run, or is not in the cluster any more. What

@@ -21,7 +21,7 @@ static const char *guess_mode(struct arena *a, const char *source) {
     return *near ? arena_printf(a, "; '%s' is no mode%s", colon, near) : "";
 }
 
-static int check_inputs(const struct session *s, struct err *e) {
+static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
         const struct config_input *in = config_input(c, i);
@@ -47,7 +47,7 @@ static int check_inputs(const struct session *s, struct err *e) {
     return 0;
 }
 
-static int check_files(const struct session *s, struct err *e) {
+static int check_files(const struct context *s, struct err *e) {
     const struct option_list *files = &s->config->job.files;
     struct stat st;
     for (size_t i = 0; i < files->count; i++)
@@ -56,7 +56,7 @@ static int check_files(const struct session *s, struct err *e) {
     return 0;
 }
 
-static int check_resume(const struct session *s, struct err *e) {
+static int check_resume(const struct context *s, struct err *e) {
     const char *wish = s->config->train.resume, *id = NULL;
     struct stat st;
     if (!wish[0] || strcmp(wish, "auto") == 0 || strcmp(wish, "never") == 0 ||
@@ -68,7 +68,7 @@ static int check_resume(const struct session *s, struct err *e) {
     return err_wrap(e, "%s", config_where(s->config, "train.resume"));
 }
 
-int launch_check(const struct session *s, struct err *e) {
+int run_start_check(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     if (check_inputs(s, e) < 0 || check_files(s, e) < 0 || check_resume(s, e) < 0)
         return -1;

@@ -29,7 +29,7 @@ static bool names_file_here(const char *word) {
 
 // Without --file the current folder goes along when the command names a file in it, since a script
 // seldom comes alone. A folder that is too large is not sent by accident.
-static int add_current_folder(struct launch *l, const char *work, struct err *e) {
+static int add_current_folder(struct run_start *l, const char *work, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     struct manifest_rules rules = {.ignore_default = true};
     uint64_t before = l->common->bytes;
@@ -53,9 +53,9 @@ static int add_current_folder(struct launch *l, const char *work, struct err *e)
     return 0;
 }
 
-static int add_work(struct launch *l, struct err *e) {
-    struct arena *a = l->session->arena;
-    const struct option_list *files = &l->session->config->job.files;
+static int add_work(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct option_list *files = &l->context->config->job.files;
     struct manifest_rules rules = {.ignore_default = true};
     const char *work = run_node_dir(a, l->run.id, "work");
     if (files->count == 0)
@@ -78,7 +78,7 @@ static int add_work(struct launch *l, struct err *e) {
 
 // ---- inputs ------------------------------------------------------------------------------------
 
-void launch_deal(const struct manifest *m, size_t count, size_t *owner) {
+void run_start_deal(const struct manifest *m, size_t count, size_t *owner) {
     // Largest first, then by path, so that the result depends on nothing but the list.
     struct arena a = {0};
     size_t *order = arena_new(&a, size_t, m->count + 1);
@@ -119,20 +119,20 @@ static int copy_entry(struct manifest *to, struct arena *a, const struct manifes
     return manifest_append(to, &copy, e);
 }
 
-void launch_make_shards(struct launch *l) {
+void run_start_make_shards(struct run_start *l) {
     if (l->shards)
         return;
-    l->shards = arena_new(l->session->arena, struct manifest *, l->node_count + 1);
+    l->shards = arena_new(l->context->arena, struct manifest *, l->node_count + 1);
     for (size_t n = 0; n < l->node_count; n++)
         l->shards[n] = manifest_new();
 }
 
 // Sharded: every node gets the folders and its share of the files.
-static int deal_input(struct launch *l, struct launch_input *in, struct err *e) {
-    struct arena *a = l->session->arena;
+static int deal_input(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
     size_t *owner = in->owner = arena_new(a, size_t, in->manifest->count + 1);
-    launch_make_shards(l);
-    launch_deal(in->manifest, l->node_count, owner);
+    run_start_make_shards(l);
+    run_start_deal(in->manifest, l->node_count, owner);
     for (size_t i = 0; i < in->manifest->count; i++)
         for (size_t n = 0; n < l->node_count; n++) {
             const struct manifest_entry *entry = &in->manifest->entries[i];
@@ -144,14 +144,14 @@ static int deal_input(struct launch *l, struct launch_input *in, struct err *e) 
 }
 
 // The path on the nodes carries the hash of the content, so the next run finds it there.
-static int add_input(struct launch *l, const struct config_input *from, struct launch_input *in,
-                     struct err *e) {
-    struct arena *a = l->session->arena;
+static int add_input(struct run_start *l, const struct config_input *from,
+                     struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
     struct manifest_rules rules = {.ignore_default = true};
     struct stat st;
     unsigned char digest[HASH_BYTES];
     char hex[HASH_HEX_BYTES];
-    *in = (struct launch_input){
+    *in = (struct run_start_input){
         .name = from->name, .source = from->source, .sharded = from->mode == CONFIG_SHARDED};
     if (stat(from->source, &st) < 0)
         return err_errno(e, ERR_NOT_FOUND, "'%s'", from->source);
@@ -162,7 +162,7 @@ static int add_input(struct launch *l, const struct config_input *from, struct l
     in->manifest = manifest_new();
     const char *base = file_base(from->source);
     if (manifest_add_path(in->manifest, from->source, folder ? "" : base, &rules, e) < 0 ||
-        hashing_run(l->session, in->manifest, e) < 0)
+        hashing_run(l->context, in->manifest, e) < 0)
         return -1;
     if (in->sharded && in->manifest->files < l->node_count)
         return err_set(e, ERR_CONFIG, "'%s' has %zu files, too few for %zu nodes", from->source,
@@ -182,13 +182,13 @@ static int add_input(struct launch *l, const struct config_input *from, struct l
     return 0;
 }
 
-static int add_inputs(struct launch *l, struct err *e) {
-    struct arena *a = l->session->arena;
-    const struct config *c = l->session->config;
-    l->inputs = arena_new(a, struct launch_input, c->inputs.count + 1);
+static int add_inputs(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    l->inputs = arena_new(a, struct run_start_input, c->inputs.count + 1);
     l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
     for (size_t i = 0; i < c->inputs.count; i++) {
-        struct launch_input *in = &l->inputs[l->input_count++];
+        struct run_start_input *in = &l->inputs[l->input_count++];
         if (add_input(l, config_input(c, i), in, e) < 0)
             return err_wrap(e, "input '%s'", config_input(c, i)->name);
         l->spec.inputs[l->spec.input_count++] =
@@ -199,12 +199,12 @@ static int add_inputs(struct launch *l, struct err *e) {
 
 // ---- the trainer's own file ------------------------------------------------------------------
 
-static int add_trainer(struct launch *l, struct err *e) {
-    struct arena *a = l->session->arena;
+static int add_trainer(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
     struct strbuf text = {0};
     if (programs_add_trainer(l->common, a, e) < 0)
         return -1;
-    render_toml(&text, &l->session->config->set, &options_train);
+    render_toml(&text, &l->context->config->set, &options_train);
     const char *path = run_node_dir(a, l->run.id, "work/train.toml");
     char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
     size_t len = text.len;
@@ -217,21 +217,21 @@ static int add_trainer(struct launch *l, struct err *e) {
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 
-int launch_files(struct launch *l, struct err *e) {
+int run_start_files(struct run_start *l, struct err *e) {
     l->common = manifest_new();
     // State first: what goes along decides which folder the results may go to.
-    if (launch_state(l, e) < 0 || launch_output(l, e) < 0 || (l->native && add_trainer(l, e) < 0) ||
-        add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
-        record_add_run(l->session, &l->run, l->common, e) < 0 ||
-        claim_add_run(l->session, &l->run, l->common, e) < 0)
+    if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
+        (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
+        record_add_run(l->context, &l->run, l->common, e) < 0 ||
+        claim_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
-        if (hashing_run(l->session, l->shards[n], e) < 0)
+        if (hashing_run(l->context, l->shards[n], e) < 0)
             return -1;
-    return l->common->count ? hashing_run(l->session, l->common, e) : 0;
+    return l->common->count ? hashing_run(l->context, l->common, e) : 0;
 }
 
-void launch_close(struct launch *l) {
+void run_start_close(struct run_start *l) {
     if (l->common)
         manifest_free(l->common);
     for (size_t i = 0; i < l->input_count; i++)
@@ -245,8 +245,8 @@ void launch_close(struct launch *l) {
     l->input_count = 0;
 }
 
-int launch_send(struct launch *l, struct fleet *f, struct err *e) {
-    struct manifest **all = arena_new(l->session->arena, struct manifest *, f->count + 1);
+int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
+    struct manifest **all = arena_new(l->context->arena, struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = l->common;
     if (l->common->count && send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)

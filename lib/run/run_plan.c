@@ -23,7 +23,7 @@ static bool is_interpreter(const char *word) {
     return str_starts(base, "python3.");
 }
 
-const char *launch_task_name(struct arena *a, const char *const *command, size_t count) {
+const char *run_start_task_name(struct arena *a, const char *const *command, size_t count) {
     // The script behind an interpreter names the task better than the interpreter does.
     const char *word = count ? command[0] : "run";
     for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
@@ -47,8 +47,8 @@ static const char *model_name(const struct config *c) {
 }
 
 // Nobody makes machines anew where they are not made, or when nobody follows.
-static int check_replace(const struct launch *l, struct err *e) {
-    const struct config *c = l->session->config;
+static int check_replace(const struct run_start *l, struct err *e) {
+    const struct config *c = l->context->config;
     const struct provider *p = provider_named(l->inventory.provider);
     const char *where = config_where(c, "train.replace_nodes");
     if (!c->job.replace_nodes)
@@ -64,8 +64,8 @@ static int check_replace(const struct launch *l, struct err *e) {
     return 0;
 }
 
-static int choose_nodes(struct launch *l, struct err *e) {
-    struct session *s = l->session;
+static int choose_nodes(struct run_start *l, struct err *e) {
+    struct context *s = l->context;
     const struct config *c = s->config;
     struct run *r = &l->run;
     size_t have = l->inventory.count;
@@ -106,12 +106,12 @@ static const char *nproc_text(struct arena *a, int64_t n) {
 }
 
 // torchrun's own flags that were given go to the agent under their own names.
-static void pass_on(struct launch *l) {
-    const struct config *c = l->session->config;
+static void pass_on(struct run_start *l) {
+    const struct config *c = l->context->config;
     const struct option_table *t = &options_torchrun;
     const char *signal = c->job.notice_signal;
     bool automatic = strcmp(signal, "auto") == 0;
-    l->spec.torchrun = arena_new(l->session->arena, struct job_pair, t->count + 2);
+    l->spec.torchrun = arena_new(l->context->arena, struct job_pair, t->count + 2);
     l->spec.torchrun[l->spec.torchrun_count++] =
         (struct job_pair){"notice-signal", !automatic  ? signal
                                            : l->native ? "USR1"
@@ -126,19 +126,19 @@ static void pass_on(struct launch *l) {
         if (row->type == OPTION_STRING)
             pair->value = *(const char *const *)at;
         else if (row->type == OPTION_INT)
-            pair->value = arena_printf(l->session->arena, "%lld", (long long)*(const int64_t *)at);
+            pair->value = arena_printf(l->context->arena, "%lld", (long long)*(const int64_t *)at);
         else
-            pair->value = arena_printf(l->session->arena, "%g", *(const double *)at);
+            pair->value = arena_printf(l->context->arena, "%g", *(const double *)at);
     }
 }
 
 // A run that cannot go on without a node waits for the one that is made anew.
-static void wait_for_new_nodes(struct launch *l) {
+static void wait_for_new_nodes(struct run_start *l) {
     static const char key[] = "rejoin_timeout=";
-    const char *given = l->session->config->torchrun.rdzv_conf;
-    if (!l->session->config->job.replace_nodes || strstr(given, key))
+    const char *given = l->context->config->torchrun.rdzv_conf;
+    if (!l->context->config->job.replace_nodes || strstr(given, key))
         return;
-    const char *text = arena_printf(l->session->arena, "%s%s%s%d", given, given[0] ? "," : "", key,
+    const char *text = arena_printf(l->context->arena, "%s%s%s%d", given, given[0] ? "," : "", key,
                                     REPLACE_WAIT_MS / 1000);
     for (int i = 0; i < l->spec.torchrun_count; i++)
         if (str_eq(l->spec.torchrun[i].name, "rdzv-conf")) {
@@ -148,9 +148,9 @@ static void wait_for_new_nodes(struct launch *l) {
     l->spec.torchrun[l->spec.torchrun_count++] = (struct job_pair){"rdzv-conf", text};
 }
 
-static void fill_spec(struct launch *l) {
-    struct arena *a = l->session->arena;
-    const struct config *c = l->session->config;
+static void fill_spec(struct run_start *l) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
     struct job_spec *spec = &l->spec;
     job_spec_init(spec);
     spec->run = l->run.id;
@@ -174,9 +174,10 @@ static void fill_spec(struct launch *l) {
     wait_for_new_nodes(l);
 }
 
-static int fill_command(struct launch *l, const struct launch_request *request, struct err *e) {
-    struct arena *a = l->session->arena;
-    const struct config *c = l->session->config;
+static int fill_command(struct run_start *l, const struct run_start_request *request,
+                        struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
     struct run *r = &l->run;
     const char *const *words = request->command;
     size_t count = request->command_count;
@@ -187,7 +188,7 @@ static int fill_command(struct launch *l, const struct launch_request *request, 
     l->native = r->native = count == 0;
     r->name = c->job.name[0] ? c->job.name
               : l->native    ? model_name(c)
-                             : launch_task_name(a, words, count);
+                             : run_start_task_name(a, words, count);
     r->name = run_make_name(a, r->name);
     if (l->native) {
         const char *program = programs_path(a, "dttrain");
@@ -208,8 +209,8 @@ static int fill_command(struct launch *l, const struct launch_request *request, 
 }
 
 // The newest earlier run of this name, or the one that was asked for.
-static int find_resume(struct launch *l, struct err *e) {
-    struct session *s = l->session;
+static int find_resume(struct run_start *l, struct err *e) {
+    struct context *s = l->context;
     const char *wish = s->config->train.resume;
     char **runs = NULL;
     size_t count = 0;
@@ -238,11 +239,11 @@ static int find_resume(struct launch *l, struct err *e) {
     return 0;
 }
 
-int launch_plan(struct launch *l, struct session *s, const struct launch_request *request,
-                struct err *e) {
+int run_start_plan(struct run_start *l, struct context *s, const struct run_start_request *request,
+                   struct err *e) {
     const struct config *c = s->config;
     struct run *r = &l->run;
-    *l = (struct launch){.session = s};
+    *l = (struct run_start){.context = s};
     if (cluster_load(&s->cluster, &l->inventory, e) < 0 || fill_command(l, request, e) < 0)
         return -1;
     r->created_ms = clock_wall_ms();

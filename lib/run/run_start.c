@@ -10,16 +10,16 @@
 #include "fleet/agent_start.h"
 #include "fleet/node_runs.h"
 
-struct launch_agent {
+struct run_start_agent {
     struct agent_start agent;
-    struct launch *launch;
+    struct run_start *launch;
     const struct strbuf *roster; // while it is sent
     bool has_roster;             // or may have it
     bool stopped;                // the node has said so
 };
 
 static void on_listening(struct agent_start *s) {
-    struct launch_agent *w = container_of(s, struct launch_agent, agent);
+    struct run_start_agent *w = container_of(s, struct run_start_agent, agent);
     w->launch->ports[s->node->index] = s->port;
     fleet_done(s->node, NULL);
 }
@@ -32,11 +32,11 @@ static void on_over(struct agent_start *s, const struct err *e) {
 }
 
 static int start_agent(struct fleet_node *n, struct err *e) {
-    struct launch_agent *w = n->work;
+    struct run_start_agent *w = n->work;
     return agent_start_begin(&w->agent, &w->launch->spec, "", e);
 }
 
-void launch_roster(const struct launch *l, const struct fleet *f, struct strbuf *text) {
+void run_start_roster(const struct run_start *l, const struct fleet *f, struct strbuf *text) {
     struct arena a = {0};
     struct roster r = {.nodes = arena_new(&a, struct roster_node, f->count + 1)};
     for (size_t i = 0; i < f->count; i++)
@@ -48,34 +48,35 @@ void launch_roster(const struct launch *l, const struct fleet *f, struct strbuf 
 }
 
 static int send_roster(struct fleet_node *n, struct err *e) {
-    struct launch_agent *w = n->work;
+    struct run_start_agent *w = n->work;
     w->has_roster = true;
     return agent_start_roster(&w->agent, w->roster, e);
 }
 
 // One text for all nodes.
-static int send_rosters(struct launch *l, struct fleet *f, struct err *e) {
+static int send_rosters(struct run_start *l, struct fleet *f, struct err *e) {
     struct strbuf roster = {0};
     for (size_t i = 0; i < f->count; i++) {
         l->agents[i].roster = &roster;
         if (f->nodes[i].failed)
             l->ports[i] = 0;
     }
-    launch_roster(l, f, &roster);
+    run_start_roster(l, f, &roster);
     int result = fleet_each(f, NULL, send_roster, e);
     strbuf_fini(&roster);
     return result;
 }
 
-static int enough(const struct launch *l, const struct fleet *f, struct err *e) {
+static int enough(const struct run_start *l, const struct fleet *f, struct err *e) {
     if (f->count - fleet_failures(f) >= (size_t)l->run.nodes_min)
         return 0;
     return fleet_verdict(f, "start", e) < 0 ? -1 : err_set(e, ERR_FAILED, "start: too few nodes");
 }
 
-int launch_start(struct launch *l, struct fleet *f, struct err *e) {
-    struct launch_agent *all = arena_new(l->session->arena, struct launch_agent, f->count + 1);
-    l->ports = arena_new(l->session->arena, int, f->count + 1);
+int run_start_agents(struct run_start *l, struct fleet *f, struct err *e) {
+    struct run_start_agent *all =
+        arena_new(l->context->arena, struct run_start_agent, f->count + 1);
+    l->ports = arena_new(l->context->arena, int, f->count + 1);
     l->agents = all;
     for (size_t i = 0; i < f->count; i++) {
         all[i].launch = l;
@@ -120,7 +121,7 @@ static void on_settled(struct agent_start *s, const struct err *e) {
 }
 
 static int settle(struct fleet_node *n, struct err *e) {
-    struct launch_agent *w = n->work;
+    struct run_start_agent *w = n->work;
     (void)e;
     w->agent.on_over = on_settled;
     if (!w->agent.run)
@@ -130,7 +131,7 @@ static int settle(struct fleet_node *n, struct err *e) {
 
 static void on_stopped(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
-    struct launch_agent *w = n->work;
+    struct run_start_agent *w = n->work;
     struct err e = {0};
     if (fleet_answer(r, &e) < 0 && e.code == ERR_NOT_FOUND) // `start` has failed there
         err_clear(&e);
@@ -140,13 +141,13 @@ static void on_stopped(void *ctx, const struct transport_result *r) {
 }
 
 static int stop_agent(struct fleet_node *n, struct err *e) {
-    struct launch_agent *w = n->work;
-    char *rest = arena_printf(n->fleet->session->arena, "--run %s --grace-ms %d", w->launch->run.id,
+    struct run_start_agent *w = n->work;
+    char *rest = arena_printf(n->fleet->context->arena, "--run %s --grace-ms %d", w->launch->run.id,
                               LAUNCH_CALL_OFF_GRACE_MS);
     return transport_collect(n->link, fleet_line(n, "stop", rest), NULL, 0, on_stopped, n, e);
 }
 
-static bool have_run(struct launch *l, struct fleet *f) {
+static bool have_run(struct run_start *l, struct fleet *f) {
     struct node_runs runs;
     struct err ignored = {0};
     if (node_runs_ask(f, l->run.id, &runs, &ignored) < 0)
@@ -158,7 +159,7 @@ static bool have_run(struct launch *l, struct fleet *f) {
 }
 
 // The nodes that count take part anew, whatever has failed there.
-static void choose_nodes(struct launch *l, struct fleet *f) {
+static void choose_nodes(struct run_start *l, struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         n->failed = false;
@@ -168,20 +169,20 @@ static void choose_nodes(struct launch *l, struct fleet *f) {
     }
 }
 
-void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off *out) {
+void run_start_call_off(struct run_start *l, struct fleet *f, struct run_start_called_off *out) {
     struct call_off c = {.fleet = f};
     struct err e = {0};
     size_t count = 0, unknown = 0;
-    *out = (struct launch_called_off){0};
+    *out = (struct run_start_called_off){0};
     for (size_t i = 0; l->agents && i < f->count; i++)
         count += l->agents[i].has_roster;
     if (count == 0)
         return;
-    session_take_interrupt(l->session); // another one ends the waiting
-    screen_note(l->session->screen, "calling the run off on %zu node%s …", count,
+    context_take_interrupt(l->context); // another one ends the waiting
+    screen_note(l->context->screen, "calling the run off on %zu node%s …", count,
                 count == 1 ? "" : "s");
     choose_nodes(l, f);
-    timer_start(l->session->loop, &c.limit, LAUNCH_CALL_OFF_MS_MAX, on_limit);
+    timer_start(l->context->loop, &c.limit, LAUNCH_CALL_OFF_MS_MAX, on_limit);
     int result = fleet_each(f, NULL, settle, &e);
     if (result == 0 && !c.late) {
         choose_nodes(l, f);
@@ -191,7 +192,7 @@ void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off
         result = fleet_each(f, NULL, stop_agent, &e);
     out->ran = result < 0 || c.late || have_run(l, f);
     timer_stop(&c.limit);
-    const char **names = arena_new(l->session->arena, const char *, f->count + 1);
+    const char **names = arena_new(l->context->arena, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         agent_start_close(&l->agents[i].agent);
         if (l->agents[i].has_roster && !l->agents[i].stopped)
@@ -199,7 +200,7 @@ void launch_call_off(struct launch *l, struct fleet *f, struct launch_called_off
         f->nodes[i].work = NULL;
     }
     if (unknown) {
-        out->unknown = nodeset_fold(l->session->arena, names, unknown);
+        out->unknown = nodeset_fold(l->context->arena, names, unknown);
         out->ran = true;
     }
 }

@@ -27,7 +27,7 @@ static int64_t meta_int(const struct json *meta, const char *key) {
 }
 
 // A safetensors file begins with the length of its header, which is JSON.
-static bool read_position(struct arena *a, const char *path, struct launch_position *out) {
+static bool read_position(struct arena *a, const char *path, struct run_start_position *out) {
     unsigned char length[8];
     struct json *j = NULL;
     struct err ignored = {0};
@@ -43,26 +43,26 @@ static bool read_position(struct arena *a, const char *path, struct launch_posit
     const struct json *meta = json_get(j, "__metadata__");
     if (!meta || !json_get(meta, "step"))
         return false;
-    *out = (struct launch_position){.step = meta_int(meta, "step"),
-                                    .epoch = meta_int(meta, "epoch"),
-                                    .consumed = meta_int(meta, "consumed"),
-                                    .seed = meta_int(meta, "seed"),
-                                    .has_seed = json_get(meta, "seed") != NULL};
+    *out = (struct run_start_position){.step = meta_int(meta, "step"),
+                                       .epoch = meta_int(meta, "epoch"),
+                                       .consumed = meta_int(meta, "consumed"),
+                                       .seed = meta_int(meta, "seed"),
+                                       .has_seed = json_get(meta, "seed") != NULL};
     return true;
 }
 
-static bool is_further(const struct launch_position *p, const struct launch_position *than) {
+static bool is_further(const struct run_start_position *p, const struct run_start_position *than) {
     if (p->epoch != than->epoch)
         return p->epoch > than->epoch;
     return p->consumed != than->consumed ? p->consumed > than->consumed : p->step > than->step;
 }
 
-bool launch_find_checkpoint(const char *dir, struct launch_position *out) {
+bool run_start_find_checkpoint(const char *dir, struct run_start_position *out) {
     struct arena a = {0};
     bool found = false;
     DIR *d = opendir(dir);
     for (struct dirent *entry; d && (entry = readdir(d));) {
-        struct launch_position p;
+        struct run_start_position p;
         if (!str_starts(entry->d_name, "checkpoint-") ||
             !read_position(
                 &a, file_join(&a, file_join(&a, dir, entry->d_name), "state.safetensors"), &p))
@@ -77,12 +77,12 @@ bool launch_find_checkpoint(const char *dir, struct launch_position *out) {
     return found;
 }
 
-static int add_trainer_state(struct launch *l, const struct run *earlier, const char *state,
+static int add_trainer_state(struct run_start *l, const struct run *earlier, const char *state,
                              struct err *e) {
-    const struct config *c = l->session->config;
+    const struct config *c = l->context->config;
     struct manifest_rules rules = {.ignore_default = false};
-    struct launch_position *p = &l->resume_at;
-    if (!launch_find_checkpoint(state, p))
+    struct run_start_position *p = &l->resume_at;
+    if (!run_start_find_checkpoint(state, p))
         return err_set(e, ERR_NOT_FOUND, "it left no checkpoint");
     if (p->epoch > c->train.epochs)
         return err_set(e, ERR_CONFIG,
@@ -96,23 +96,23 @@ static int add_trainer_state(struct launch *l, const struct run *earlier, const 
                        "never, or --set train.resume_other=true to go on from it all the same)",
                        config_where(c, "train.resume"), earlier->id, (long long)p->seed,
                        (long long)c->train.seed);
-    return manifest_add_path(l->common, state, run_node_dir(l->session->arena, l->run.id, "state"),
+    return manifest_add_path(l->common, state, run_node_dir(l->context->arena, l->run.id, "state"),
                              &rules, e);
 }
 
 // ---- a command's state -------------------------------------------------------------------------
 
 // state/<node> of the results goes to the node of that name.
-static int add_command_state(struct launch *l, const struct run *earlier, const char *state,
+static int add_command_state(struct run_start *l, const struct run *earlier, const char *state,
                              struct err *e) {
-    struct arena *a = l->session->arena;
+    struct arena *a = l->context->arena;
     struct manifest_rules rules = {.ignore_default = false};
     const char *to = run_node_dir(a, l->run.id, "state");
     for (size_t n = 0; n < l->node_count; n++) {
         const char *from = file_join(a, state, l->run.nodes[n]);
         if (!file_exists(from))
             continue;
-        launch_make_shards(l);
+        run_start_make_shards(l);
         if (manifest_add_path(l->shards[n], from, to, &rules, e) < 0)
             return -1;
         l->resume_nodes++;
@@ -123,7 +123,7 @@ static int add_command_state(struct launch *l, const struct run *earlier, const 
             here |= str_eq(l->run.nodes[n], earlier->nodes[i]);
         if (!here && file_exists(file_join(a, state, earlier->nodes[i])))
             screen_note(
-                l->session->screen, "state of node %s stays in %s: the node is not in this run",
+                l->context->screen, "state of node %s stays in %s: the node is not in this run",
                 earlier->nodes[i], run_near_path(a, file_join(a, state, earlier->nodes[i])));
     }
     return l->resume_nodes ? 0 : err_set(e, ERR_NOT_FOUND, "it left no state for these nodes");
@@ -131,8 +131,8 @@ static int add_command_state(struct launch *l, const struct run *earlier, const 
 
 // ---- both --------------------------------------------------------------------------------------
 
-static int look_for_state(struct launch *l, const struct run *earlier, struct err *e) {
-    struct arena *a = l->session->arena;
+static int look_for_state(struct run_start *l, const struct run *earlier, struct err *e) {
+    struct arena *a = l->context->arena;
     if (!run_is_over(earlier))
         return err_set(e, ERR_BUSY, "it may still be going (try: dtctl fetch %s)", earlier->id);
     if (!earlier->fetched)
@@ -152,8 +152,8 @@ static int look_for_state(struct launch *l, const struct run *earlier, struct er
                            : add_command_state(l, earlier, state, e);
 }
 
-int launch_state(struct launch *l, struct err *e) {
-    struct session *s = l->session;
+int run_start_state(struct run_start *l, struct err *e) {
+    struct context *s = l->context;
     struct run earlier;
     struct err why = {0};
     if (!l->resume_run)
@@ -180,8 +180,8 @@ int launch_state(struct launch *l, struct err *e) {
     return 0;
 }
 
-int launch_output(struct launch *l, struct err *e) {
-    struct session *s = l->session;
+int run_start_output(struct run_start *l, struct err *e) {
+    struct context *s = l->context;
     if (!s->config->output_dir[0]) // below the run's own folder
         return 0;
     const char *dir = l->run.output_dir, *where = config_where(s->config, "outputs.dir");

@@ -270,12 +270,12 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
                                    : "the nodes do not have the run any more");
     for (size_t i = 0; i < r->lost_count; i++)
         line_file(s, out, "of it",
-                  file_join(s->arena, run_path(&s->session->cluster, r, "incoming"), r->lost[i]));
+                  file_join(s->arena, run_path(&s->context->cluster, r, "incoming"), r->lost[i]));
 }
 
 void summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
-    const struct cluster *c = &s->session->cluster;
+    const struct cluster *c = &s->context->cluster;
     char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
     char fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], got[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "\n%s: %s", r->id, r->state);
@@ -363,9 +363,9 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
         break;
     }
     const char *log = arena_printf(
-        s->arena, "%s/%s/%d.err", run_path(&s->session->cluster, s->run, "logs"), f->node, f->rank);
+        s->arena, "%s/%s/%d.err", run_path(&s->context->cluster, s->run, "logs"), f->node, f->rank);
     if (!file_exists(log))
-        log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->session->cluster, s->run, "logs"),
+        log = arena_printf(s->arena, "%s/%s/%d.out", run_path(&s->context->cluster, s->run, "logs"),
                            f->node, f->rank);
     strbuf_addf(out, "  all of its output: %s\n", run_near_path(s->arena, log));
 }
@@ -377,7 +377,7 @@ int summary_merge_events(const struct follow *f, struct err *e) {
     const char **paths = arena_new(&a, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         paths[i] = file_join(&a, f->nodes[i].mirror.dir, "events.jsonl");
-    paths[f->count] = run_path(&f->session->cluster, f->run, "operator.jsonl");
+    paths[f->count] = run_path(&f->context->cluster, f->run, "operator.jsonl");
     int rc = events_merge(paths, f->count + 1, f->events_path, e);
     arena_fini(&a);
     return rc;

@@ -9,7 +9,7 @@
 #include "run/results.h"
 
 struct summary {
-    const struct session *session;
+    const struct context *context;
     const struct run *run;
     const struct follow *follow;
     const struct collect_result *collect; // NULL: not fetched

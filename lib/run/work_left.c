@@ -35,7 +35,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     struct json *j = NULL;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0 && json_parse(&scratch, r->out, r->out_len, &j, &e) == 0)
-        add(n->fleet->session->arena, j, ask->out);
+        add(n->fleet->context->arena, j, ask->out);
     arena_fini(&scratch);
     if (e.code && !ask->run->bring_work) {
         log_warn("new files in a working folder are not known", "node=%s reason=\"%s\"",
@@ -47,7 +47,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
 
 static int start(struct fleet_node *n, struct err *e) {
     struct ask *ask = n->work;
-    const char *rest = arena_printf(n->fleet->session->arena, "--run %s%s", ask->run->id,
+    const char *rest = arena_printf(n->fleet->context->arena, "--run %s%s", ask->run->id,
                                     ask->run->bring_work ? " --gather" : "");
     return transport_collect(n->link, fleet_line(n, "left", rest), NULL, 0, on_answer, n, e);
 }

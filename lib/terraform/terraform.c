@@ -45,13 +45,13 @@ const char *terraform_problem(struct arena *a, const struct terraform_line *l) {
 }
 
 static void keep_problem(struct tail *p, const struct terraform_line *l) {
-    const char *problem = p->out->diagnosed ? NULL : terraform_problem(p->t->session->arena, l);
+    const char *problem = p->out->diagnosed ? NULL : terraform_problem(p->t->context->arena, l);
     if (!problem)
         return;
     p->out->problem = problem;
     p->out->diagnosed = true;
     p->out->not_locked = strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0;
-    terraform_lock_parse(p->t->session->arena, l->detail, &p->out->lock);
+    terraform_lock_parse(p->t->context->arena, l->detail, &p->out->lock);
 }
 
 static void take_line(struct tail *p, const char *line, size_t len) {
@@ -59,7 +59,7 @@ static void take_line(struct tail *p, const char *line, size_t len) {
     arena_reset(&p->line_arena);
     terraform_line_parse(&p->line_arena, line, len, &l);
     if (l.kind == TERRAFORM_OUTPUTS && l.outputs) { // these outlive the line
-        terraform_line_parse(p->t->session->arena, line, len, &l);
+        terraform_line_parse(p->t->context->arena, line, len, &l);
         p->out->outputs = l.outputs;
     }
     if (l.kind == TERRAFORM_SUMMARY) {
@@ -69,7 +69,7 @@ static void take_line(struct tail *p, const char *line, size_t len) {
     }
     // Words outside JSON are those of a program that could not even begin.
     if (l.kind == TERRAFORM_TEXT && str_starts(l.message, "Error: ") && !p->out->problem[0])
-        p->out->problem = str_printable(p->t->session->arena, l.message + 7, strlen(l.message + 7));
+        p->out->problem = str_printable(p->t->context->arena, l.message + 7, strlen(l.message + 7));
     keep_problem(p, &l);
     log_debug("terraform", "message=\"%s\"", l.message);
     if (p->on_line)
@@ -144,15 +144,15 @@ static int start(struct tail *p, const char *const *argv, int out_fd, int err_fd
     pid_t pid = proc_start(&spec, e);
     if (pid < 0)
         return -1;
-    return child_start(t->session->loop, &p->child, pid, on_ended, e);
+    return child_start(t->context->loop, &p->child, pid, on_ended, e);
 }
 
 static void wait_until_ended(struct tail *p) {
-    struct session *s = p->t->session;
+    struct context *s = p->t->context;
     while (!p->ended) {
         loop_once(s->loop, -1);
         // One that comes as it ends stays, and stops what would come next.
-        if (p->ended || !session_take_interrupt(s))
+        if (p->ended || !context_take_interrupt(s))
             continue;
         screen_erase(s->screen);
         if (p->out->interrupted) {
@@ -179,9 +179,9 @@ static const char *const *command(struct terraform *t, const char *root, const c
     size_t n = 0;
     while (args[n])
         n++;
-    const char **argv = arena_new(t->session->arena, const char *, n + 3);
+    const char **argv = arena_new(t->context->arena, const char *, n + 3);
     argv[0] = t->program;
-    argv[1] = arena_printf(t->session->arena, "-chdir=%s/%s", t->folder, root);
+    argv[1] = arena_printf(t->context->arena, "-chdir=%s/%s", t->folder, root);
     memcpy(argv + 2, args, n * sizeof *args);
     return argv;
 }
@@ -196,11 +196,11 @@ int terraform_run(struct terraform *t, const char *root, const char *const *args
     p.changes = CHANGES_CLOSED;
     p.log_fd = -1;
     strbuf_init(&p.pending, TERRAFORM_LINE_BYTES_MAX);
-    int result = session_check(t->session, e);
+    int result = context_check(t->context, e);
     if (result == 0)
         result = open_log(&p, t->log_path, &write_fd, e);
     if (result == 0)
-        result = watch_start(t->session->loop, &p.watch, p.changes.fd, LOOP_READ, on_grown, e);
+        result = watch_start(t->context->loop, &p.watch, p.changes.fd, LOOP_READ, on_grown, e);
     if (result == 0)
         result = start(&p, command(t, root, args), write_fd, write_fd, e);
     if (write_fd >= 0)
@@ -220,7 +220,7 @@ int terraform_run(struct terraform *t, const char *root, const char *const *args
 // ---- apply -------------------------------------------------------------------------------------
 
 static const char *unclean_path(const struct terraform *t) {
-    return file_join(t->session->arena, t->folder, "unclean");
+    return file_join(t->context->arena, t->folder, "unclean");
 }
 
 bool terraform_is_unclean(const struct terraform *t) {
@@ -256,7 +256,7 @@ int terraform_run_words(struct terraform *t, const char *root, const char *const
                         const char **words, struct terraform_result *out, struct err *e) {
     struct strbuf text = {0};
     int result = terraform_run(t, root, args, on_words, &text, out, e);
-    *words = arena_strdup(t->session->arena, strbuf_cstr(&text));
+    *words = arena_strdup(t->context->arena, strbuf_cstr(&text));
     strbuf_fini(&text);
     return result;
 }
@@ -268,12 +268,12 @@ static int apply(struct terraform *t, const char *root, const char *const *furth
     size_t n = 0, extra = 0;
     while (further && further[extra])
         extra++;
-    const char **args = arena_new(t->session->arena, const char *, extra + ARGS_MAX);
+    const char **args = arena_new(t->context->arena, const char *, extra + ARGS_MAX);
     args[n++] = "apply";
     args[n++] = "-json";
     args[n++] = "-auto-approve";
     args[n++] = "-input=false";
-    args[n++] = arena_printf(t->session->arena, "-lock-timeout=%ds", lock_timeout_s);
+    args[n++] = arena_printf(t->context->arena, "-lock-timeout=%ds", lock_timeout_s);
     for (size_t i = 0; i < extra; i++)
         args[n++] = further[i];
     return terraform_run(t, root, args, on_line, ctx, out, e);
@@ -283,12 +283,12 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
                     terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                     struct err *e) {
     bool unclean_before = terraform_is_unclean(t);
-    if (session_check(t->session, e) < 0 || copy_state(t, e) < 0 ||
+    if (context_check(t->context, e) < 0 || copy_state(t, e) < 0 ||
         file_write_atomic(unclean_path(t), "", 0, 0600, e) < 0 ||
         apply(t, root, further, 0, on_line, ctx, out, e) < 0)
         return -1;
     if (out->lock.id[0] && !out->interrupted) {
-        screen_erase(t->session->screen);
+        screen_erase(t->context->screen);
         log_warn("somebody else works on this cluster; waiting for that to end",
                  "for_s=%d holder=\"%s\" remedy=\"%s\"", TERRAFORM_LOCK_TIMEOUT_S,
                  terraform_lock_words(t, &out->lock), terraform_lock_remedy(t, &out->lock));
@@ -312,7 +312,7 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
     if (r->lock.id[0])
         return err_set(e, ERR_BUSY, "%s: somebody else works on this cluster: %s; %s", what,
                        terraform_lock_words(t, &r->lock), terraform_lock_remedy(t, &r->lock));
-    if (r->not_locked && t->cloud->explain(t->session, r->problem, e))
+    if (r->not_locked && t->cloud->explain(t->context, r->problem, e))
         return -1;
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
@@ -346,12 +346,12 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
         if (log_fd >= 0)
             (void)pread(log_fd, words, sizeof words - 1, said);
         result = -1;
-        if (!t->cloud->explain(t->session, words, e))
+        if (!t->cloud->explain(t->context, words, e))
             err_set(e, ERR_FAILED, "terraform does not give its state (status %d; log: %s)",
                     proc_status_code(status), t->log_path);
     }
     if (result == 0)
-        result = terraform_state_parse(t->session->arena, text, strlen(text), out, e);
+        result = terraform_state_parse(t->context->arena, text, strlen(text), out, e);
     free(text);
     return result;
 }

@@ -3,7 +3,7 @@
 // carries, started in a process group of its own, its lines turned into events.
 //
 //     struct terraform t;
-//     terraform_open(&t, session, &cloud, region, e);
+//     terraform_open(&t, context, &cloud, region, e);
 //     terraform_apply(&t, "infra", args, on_line, ctx, &result, e);
 //     if (result.status != 0) … result.problem, t.log_path
 //
@@ -34,15 +34,15 @@ enum { TERRAFORM_VARS_BYTES_MAX = 8 << 20 };
 struct terraform_cloud {
     // backend_override.tf.json: where the state is. region NULL: in the local file `path`, whatever
     // the configuration says.
-    void (*backend)(struct strbuf *out, const struct session *s, const char *region,
+    void (*backend)(struct strbuf *out, const struct context *s, const char *region,
                     const char *path);
     // Whether these words of a command that failed are about the place of the state: *e then says
     // what is wrong with it, and what to do.
-    bool (*explain)(const struct session *s, const char *words, struct err *e);
+    bool (*explain)(const struct context *s, const char *words, struct err *e);
 };
 
 struct terraform {
-    struct session *session;
+    struct context *context;
     const struct terraform_cloud *cloud;
     const char *program;
     const char *folder; // <cluster>/terraform
@@ -58,7 +58,7 @@ typedef void terraform_on_line(void *ctx, const struct terraform_line *l);
 struct terraform_result {
     int status;                 // as a shell has it
     bool interrupted;           // a signal was passed on
-    const char *problem;        // of the first error, "" when there was none; session's arena
+    const char *problem;        // of the first error, "" when there was none; context's arena
     const struct json *outputs; // NULL: none
     int64_t add, change, remove;
     bool diagnosed;             // problem is Terraform's own, not words of a program around it
@@ -67,23 +67,23 @@ struct terraform_result {
 };
 
 // Whether anything was ever made from here: then the folder has variables.
-bool terraform_was_used(struct session *s);
-const char *terraform_vars_path(struct session *s);
+bool terraform_was_used(struct context *s);
+const char *terraform_vars_path(struct context *s);
 // The program that aws.terraform names, else terraform or tofu on PATH. terraform_program.c
-int terraform_program(struct session *s, const char **program, struct err *e);
-// The environment that it runs in; session's arena. terraform_workdir.c
-const char **terraform_env(struct session *s);
-// Its version; ERR_CONFIG, which names it, when it will not do. Both in the session's arena.
-int terraform_version(struct session *s, const char *program, const char **version, struct err *e);
+int terraform_program(struct context *s, const char **program, struct err *e);
+// The environment that it runs in; context's arena. terraform_workdir.c
+const char **terraform_env(struct context *s);
+// Its version; ERR_CONFIG, which names it, when it will not do. Both in the context's arena.
+int terraform_version(struct context *s, const char *program, const char **version, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.
-int terraform_open(struct terraform *t, struct session *s, const struct terraform_cloud *cloud,
+int terraform_open(struct terraform *t, struct context *s, const struct terraform_cloud *cloud,
                    const char *region, struct err *e);
 // root is "infra" or "infra/sweep"; args come after -chdir and end with NULL. 0 when it ran to its
 // end, whatever that was; -1 when it could not be started.
 int terraform_run(struct terraform *t, const char *root, const char *const *args,
                   terraform_on_line *on_line, void *ctx, struct terraform_result *out,
                   struct err *e);
-// The same; what it said to people, line by line, is in *words (the session's arena).
+// The same; what it said to people, line by line, is in *words (the context's arena).
 int terraform_run_words(struct terraform *t, const char *root, const char *const *args,
                         const char **words, struct terraform_result *out, struct err *e);
 // The same for `apply` with what every apply has, waiting for the state's lock; further ends with

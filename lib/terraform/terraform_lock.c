@@ -39,7 +39,7 @@ int terraform_settle(struct terraform *t, struct err *e) {
             return err_set(e, ERR_BUSY,
                            "terraform of an earlier command still works after %d s; its log is %s",
                            TERRAFORM_LOCK_TIMEOUT_S, t->log_path);
-        if (session_pause(t->session, SETTLE_PAUSE_MS, e) < 0)
+        if (context_pause(t->context, SETTLE_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED, "stopped while an earlier terraform still works");
     }
     return 0;
@@ -57,7 +57,7 @@ int terraform_locked(struct terraform *t, const char *root, struct terraform_loc
         return -1;
     if (r.interrupted)
         return terraform_failure(t, &r, "asking for the state's lock", e);
-    terraform_lock_parse(t->session->arena, words, out);
+    terraform_lock_parse(t->context->arena, words, out);
     return 0;
 }
 
@@ -66,9 +66,9 @@ bool terraform_lock_is_left(const struct terraform *t, const struct terraform_lo
     char host[HOST_BYTES] = "";
     struct stat unclean;
     if (!pw || gethostname(host, sizeof host - 1) < 0 || is_working(t) ||
-        stat(file_join(t->session->arena, t->folder, "unclean"), &unclean) < 0)
+        stat(file_join(t->context->arena, t->folder, "unclean"), &unclean) < 0)
         return false;
-    const char *me = arena_printf(t->session->arena, "%s@%s", pw->pw_name, host);
+    const char *me = arena_printf(t->context->arena, "%s@%s", pw->pw_name, host);
     int64_t after_ms = lock->since_ms - (int64_t)unclean.st_mtim.tv_sec * 1000; // whole seconds
     return strcmp(lock->who, me) == 0 && after_ms >= 0 && after_ms < LEFT_MS_MAX;
 }
@@ -83,7 +83,7 @@ int terraform_unlock(struct terraform *t, const char *root, const struct terrafo
 }
 
 const char *terraform_lock_words(const struct terraform *t, const struct terraform_lock *lock) {
-    struct arena *a = t->session->arena;
+    struct arena *a = t->context->arena;
     char stamp[CLOCK_ISO_BYTES];
     const char *since =
         lock->since_ms ? arena_printf(a, ", since %.19sZ", clock_iso(stamp, lock->since_ms)) : "";
@@ -92,7 +92,7 @@ const char *terraform_lock_words(const struct terraform *t, const struct terrafo
 }
 
 const char *terraform_lock_remedy(const struct terraform *t, const struct terraform_lock *lock) {
-    return arena_printf(t->session->arena,
+    return arena_printf(t->context->arena,
                         "if nothing works there any more: %s -chdir=%s/infra "
                         "force-unlock %s",
                         t->program, t->folder, lock->id);

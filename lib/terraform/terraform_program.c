@@ -29,7 +29,7 @@ static const char *on_path(struct arena *a, const char *name) {
     return NULL;
 }
 
-int terraform_program(struct session *s, const char **program, struct err *e) {
+int terraform_program(struct context *s, const char **program, struct err *e) {
     struct arena *a = s->arena;
     const char *wanted = s->config->aws.terraform;
     if (wanted[0]) {
@@ -51,7 +51,7 @@ int terraform_program(struct session *s, const char **program, struct err *e) {
 }
 
 // What `version -json` says; NULL: nothing that can be read.
-static const char *version_of(struct session *s, const char *program, struct err *e) {
+static const char *version_of(struct context *s, const char *program, struct err *e) {
     const char *const argv[] = {program, "version", "-json", NULL};
     struct proc_spec spec = {.argv = argv, .env = terraform_env(s), .in = -1, .err = -1};
     struct arena *a = s->arena;
@@ -69,7 +69,7 @@ static const char *version_of(struct session *s, const char *program, struct err
     return version;
 }
 
-int terraform_version(struct session *s, const char *program, const char **version, struct err *e) {
+int terraform_version(struct context *s, const char *program, const char **version, struct err *e) {
     int major = 0, minor = 0;
     bool in_s3 = s->config->aws.state[0] != 0;
     *version = version_of(s, program, e);

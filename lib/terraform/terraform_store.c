@@ -45,11 +45,11 @@ static bool has_package(struct arena *a, const char *folder) {
 }
 
 static const char *providers_of(const struct terraform *t, const char *root) {
-    return arena_printf(t->session->arena, "%s/%s/.terraform/providers", t->folder, root);
+    return arena_printf(t->context->arena, "%s/%s/.terraform/providers", t->folder, root);
 }
 
 bool terraform_store_serves(const struct terraform *t, const char *root) {
-    return has_package(t->session->arena, providers_of(t, root));
+    return has_package(t->context->arena, providers_of(t, root));
 }
 
 // What is in it will be run: it must be nobody else's.
@@ -59,7 +59,7 @@ static bool is_ours(const char *folder) {
 }
 
 static const char *store_folder(const struct terraform *t) {
-    struct arena *a = t->session->arena;
+    struct arena *a = t->context->arena;
     const char *name = strstr(file_base(t->program), "tofu") ? "dtctl/tofu" : "dtctl/terraform";
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *own;
     const char *others = getenv("TF_PLUGIN_CACHE_DIR");
@@ -73,7 +73,7 @@ static const char *store_folder(const struct terraform *t) {
 }
 
 int terraform_store_open(struct terraform_store *store, struct terraform *t, struct err *e) {
-    struct session *s = t->session;
+    struct context *s = t->context;
     *store = (struct terraform_store){.terraform = t, .lock = -1, .folder = store_folder(t)};
     if (!store->folder)
         return 0;
@@ -85,7 +85,7 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
             break; // without the lock there may be two who fetch, of whom one keeps it
         if (waited == 0)
             screen_note(s->screen, "another dtctl makes AWS's provider ready; waiting for it");
-        if (session_pause(s, FETCH_PAUSE_MS, e) < 0)
+        if (context_pause(s, FETCH_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED,
                            "stopped while another dtctl makes the provider ready");
     }
@@ -122,7 +122,7 @@ static bool move(struct arena *a, const char *package, const char *stored) {
 }
 
 void terraform_store_keep(struct terraform_store *store, const char *root) {
-    struct arena *a = store->terraform->session->arena;
+    struct arena *a = store->terraform->context->arena;
     for (size_t i = 0; store->folder && i < PACKAGE_COUNT; i++) {
         const char *package = file_join(a, providers_of(store->terraform, root), PACKAGES[i]);
         const char *stored = file_join(a, store->folder, PACKAGES[i]);

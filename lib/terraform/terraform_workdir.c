@@ -19,22 +19,22 @@ extern char **environ;
 
 enum { STAMP_BYTES_MAX = 4096 };
 
-static const char *folder_of(struct session *s) {
+static const char *folder_of(struct context *s) {
     return file_join(s->arena, s->cluster.dir, "terraform");
 }
 
-const char *terraform_vars_path(struct session *s) {
+const char *terraform_vars_path(struct context *s) {
     return file_join(s->arena, folder_of(s), "infra/terraform.tfvars.json");
 }
 
-bool terraform_was_used(struct session *s) {
+bool terraform_was_used(struct context *s) {
     return file_exists(terraform_vars_path(s));
 }
 
 // ---- the environment ---------------------------------------------------------------------------
 
 // The caller's environment without what would change what these calls mean.
-const char **terraform_env(struct session *s) {
+const char **terraform_env(struct context *s) {
     static const char *const dropped[] = {
         "TF_CLI_ARGS", "TF_WORKSPACE=", "TF_DATA_DIR=", "TF_VAR_", "TF_INPUT=", "AWS_PROFILE=",
         NULL};
@@ -115,7 +115,7 @@ static const char *state_from(struct arena *a, const char *root, const char *nam
 
 static int write_backend(struct terraform *t, const char *root, const char *text, struct err *e) {
     const char *path =
-        arena_printf(t->session->arena, "%s/%s/backend_override.tf.json", t->folder, root);
+        arena_printf(t->context->arena, "%s/%s/backend_override.tf.json", t->folder, root);
     return file_write_atomic(path, text, strlen(text), 0600, e);
 }
 
@@ -127,7 +127,7 @@ static int run_init(struct terraform *t, const char *root, const char *option, s
         return -1;
     if (r.status == 0)
         return 0;
-    if (!r.interrupted && t->cloud->explain(t->session, words, e))
+    if (!r.interrupted && t->cloud->explain(t->context, words, e))
         return -1;
     terraform_failure(t, &r, "preparing terraform (init)", e);
     if (!r.interrupted && strstr(r.problem, "provider"))
@@ -158,29 +158,29 @@ static bool is_current(struct terraform *t, const char *stamp_path, const char *
     struct err ignored = {0};
     char *text;
     size_t len;
-    return file_read(t->session->arena, stamp_path, STAMP_BYTES_MAX, &text, &len, &ignored) == 0 &&
+    return file_read(t->context->arena, stamp_path, STAMP_BYTES_MAX, &text, &len, &ignored) == 0 &&
            strcmp(text, stamp) == 0 && terraform_store_serves(t, "infra");
 }
 
 // Terraform would begin anew elsewhere, and forget what it made.
 static int check_backend(struct terraform *t, const char *text, struct err *e) {
-    const char *path = file_join(t->session->arena, t->folder, "infra/backend_override.tf.json");
+    const char *path = file_join(t->context->arena, t->folder, "infra/backend_override.tf.json");
     char *before;
     size_t len;
     if (!file_exists(path) || !file_exists(t->vars_path))
         return 0;
-    if (file_read(t->session->arena, path, STAMP_BYTES_MAX, &before, &len, e) < 0)
+    if (file_read(t->context->arena, path, STAMP_BYTES_MAX, &before, &len, e) < 0)
         return -1;
     if (strcmp(before, text) == 0)
         return 0;
     return err_set(e, ERR_CONFIG,
                    "%s: the cluster exists, and its state is elsewhere; set it back, or bring the "
                    "cluster down with the old setting first",
-                   config_where(t->session->config, "aws.state"));
+                   config_where(t->context->config, "aws.state"));
 }
 
 static int make_anew(struct terraform *t, const char *backend, struct err *e) {
-    struct arena *a = t->session->arena;
+    struct arena *a = t->context->arena;
     char *vars = NULL;
     size_t len = 0;
     // The variables remember what was chosen; everything else in these folders is dtctl's.
@@ -201,7 +201,7 @@ static int make_anew(struct terraform *t, const char *backend, struct err *e) {
 }
 
 int terraform_folder_fill(struct terraform *t, const char *region, struct err *e) {
-    struct session *s = t->session;
+    struct context *s = t->context;
     struct strbuf backend = {0};
     char module[HASH_HEX_BYTES];
     if (hash_module(module) == 0)
@@ -232,10 +232,10 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
 
 int terraform_folder_root(struct terraform *t, const char *root, const char *state_name,
                           struct err *e) {
-    struct arena *a = t->session->arena;
+    struct arena *a = t->context->arena;
     struct strbuf backend = {0};
     const char *ready = arena_printf(a, "%s/%s/.terraform/terraform.tfstate", t->folder, root);
-    t->cloud->backend(&backend, t->session, NULL, state_from(a, root, state_name));
+    t->cloud->backend(&backend, t->context, NULL, state_from(a, root, state_name));
     int result = write_backend(t, root, strbuf_cstr(&backend), e);
     strbuf_fini(&backend);
     if (result < 0 || (file_exists(ready) && terraform_store_serves(t, root)))
@@ -243,9 +243,9 @@ int terraform_folder_root(struct terraform *t, const char *root, const char *sta
     return init(t, root, e);
 }
 
-int terraform_open(struct terraform *t, struct session *s, const struct terraform_cloud *cloud,
+int terraform_open(struct terraform *t, struct context *s, const struct terraform_cloud *cloud,
                    const char *region, struct err *e) {
-    *t = (struct terraform){.session = s, .cloud = cloud, .folder = folder_of(s)};
+    *t = (struct terraform){.context = s, .cloud = cloud, .folder = folder_of(s)};
     t->log_path = file_join(s->arena, t->folder, "terraform.log");
     t->state_path = file_join(s->arena, t->folder, "terraform.tfstate");
     t->vars_path = terraform_vars_path(s);

@@ -14,7 +14,7 @@ enum { ANSWER_BYTES_MAX = 64 };
 // ---- signals -----------------------------------------------------------------------------------
 
 static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
-    struct session *s = ctx;
+    struct context *s = ctx;
     int signal = (int)info->ssi_signo;
     if (signal != SIGWINCH)
         s->last_signal = signal;
@@ -24,7 +24,7 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
         s->interrupt = signal;
 }
 
-int session_signals(struct session *s, struct err *e) {
+int context_signals(struct context *s, struct err *e) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
@@ -34,38 +34,38 @@ int session_signals(struct session *s, struct err *e) {
     return loop_signals(s->loop, &set, on_signal, s, e);
 }
 
-int session_interrupt(struct session *s) {
+int context_interrupt(struct context *s) {
     if (!s->interrupt)
         loop_take_signals(s->loop);
     return s->interrupt;
 }
 
-int session_take_interrupt(struct session *s) {
-    int signal = session_interrupt(s);
+int context_take_interrupt(struct context *s) {
+    int signal = context_interrupt(s);
     s->interrupt = 0;
     return signal;
 }
 
-int session_check(struct session *s, struct err *e) {
-    int signal = session_interrupt(s);
+int context_check(struct context *s, struct err *e) {
+    int signal = context_interrupt(s);
     return signal ? err_set(e, ERR_INTERRUPTED, "stopped by %s",
                             signal == SIGINT ? "Ctrl-C" : "a signal")
                   : 0;
 }
 
-void session_listen(struct session *s, session_signal *fn, void *ctx) {
-    int waiting = fn ? session_take_interrupt(s) : 0;
+void context_listen(struct context *s, context_signal *fn, void *ctx) {
+    int waiting = fn ? context_take_interrupt(s) : 0;
     s->on_signal = fn;
     s->signal_ctx = ctx;
     if (waiting)
         fn(ctx, waiting);
 }
 
-int session_pause(struct session *s, int64_t ms, struct err *e) {
+int context_pause(struct context *s, int64_t ms, struct err *e) {
     int64_t left_ms, until_ms = clock_mono_ms() + ms;
-    while (!session_interrupt(s) && (left_ms = until_ms - clock_mono_ms()) > 0)
+    while (!context_interrupt(s) && (left_ms = until_ms - clock_mono_ms()) > 0)
         loop_once(s->loop, (int)left_ms);
-    return session_check(s, e);
+    return context_check(s, e);
 }
 
 // ---- questions ---------------------------------------------------------------------------------
@@ -86,27 +86,27 @@ static void on_answer(struct watch *w, unsigned events) {
     watch_stop(w);
 }
 
-bool session_can_ask(const struct session *s) {
+bool context_can_ask(const struct context *s) {
     return s->screen->style != SCREEN_JSON && isatty(STDIN_FILENO) && isatty(s->screen->note_fd);
 }
 
-int session_ask(struct session *s, const char *question, struct err *e) {
+int context_ask(struct context *s, const char *question, struct err *e) {
     struct question q = {.len = -1};
     if (s->config->yes)
         return 1;
-    if (!session_can_ask(s))
+    if (!context_can_ask(s))
         return err_set(e, ERR_USAGE, "there is no terminal to ask '%s' on (try: -y)", question);
     screen_erase(s->screen);
     // Also when quiet: without the question nobody knows what is waited for.
     dprintf(s->screen->note_fd, "%s [y/N] ", question);
     if (watch_start(s->loop, &q.watch, STDIN_FILENO, LOOP_READ, on_answer, e) < 0)
         return -1;
-    while (q.len < 0 && !session_interrupt(s))
+    while (q.len < 0 && !context_interrupt(s))
         loop_once(s->loop, -1);
     watch_stop(&q.watch);
     if (q.len <= 0) // a signal, or the end of the input: the line still stands
         dprintf(s->screen->note_fd, "\n");
     if (q.len < 0)
-        return session_check(s, e);
+        return context_check(s, e);
     return q.len > 0 && (q.text[0] == 'y' || q.text[0] == 'Y');
 }

@@ -18,9 +18,9 @@
 
 #include <stdbool.h>
 
-typedef void session_signal(void *ctx, int signal);
+typedef void context_signal(void *ctx, int signal);
 
-struct session {
+struct context {
     struct arena *arena; // lives as long as the command
     const struct config *config;
     struct cluster cluster;
@@ -28,28 +28,28 @@ struct session {
     struct loop *loop;
     int interrupt;   // the newest signal that nobody has acted on; 0: none
     int last_signal; // the newest of all; 0: none came
-    session_signal *on_signal;
+    context_signal *on_signal;
     void *signal_ctx;
 };
 
 // Blocks the signals and receives them from now on.
-int session_signals(struct session *s, struct err *e);
+int context_signals(struct context *s, struct err *e);
 // The signal that nobody has acted on yet, 0: none. One that has not been read yet counts.
-int session_interrupt(struct session *s);
+int context_interrupt(struct context *s);
 // The same, and the caller acts on it: what it does next is stopped by another signal only.
-int session_take_interrupt(struct session *s);
+int context_take_interrupt(struct context *s);
 // 0, or ERR_INTERRUPTED when there is such a signal; it stays.
-int session_check(struct session *s, struct err *e);
+int context_check(struct context *s, struct err *e);
 // fn acts on signals (and SIGWINCH) from now on, first on one that is waiting. NULL: they stop what
 // waits again.
-void session_listen(struct session *s, session_signal *fn, void *ctx);
+void context_listen(struct context *s, context_signal *fn, void *ctx);
 // Turns the loop for that long. ERR_INTERRUPTED at once when a signal comes.
-int session_pause(struct session *s, int64_t ms, struct err *e);
+int context_pause(struct context *s, int64_t ms, struct err *e);
 // Whether somebody sits there who can be asked.
-bool session_can_ask(const struct session *s);
+bool context_can_ask(const struct context *s);
 // Asks "<question> [y/N]" on the terminal: 1 yes (also with -y, unasked), 0 no. -1 when a signal
 // came instead of an answer (ERR_INTERRUPTED), and when nobody can be asked (ERR_USAGE, which names
 // -y).
-int session_ask(struct session *s, const char *question, struct err *e);
+int context_ask(struct context *s, const char *question, struct err *e);
 
 #endif

@@ -41,7 +41,7 @@ static void check(const char *text, size_t len) {
 }
 
 static void show(struct follow_fixture *f, struct attend_view *v) {
-    struct summary sum = {.session = &f->session, .run = &f->run, .follow = &f->follow};
+    struct summary sum = {.context = &f->context, .run = &f->run, .follow = &f->follow};
     struct strbuf text = {0};
     struct arena a = {0};
     struct json *j = NULL;
@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     f.run.native = size > 1 && data[0] & 4;
     f.run.output_dir = f.dir;
     attend_view_init(&v, &f.follow, &o);
-    must(follow_open(&f.follow, &f.session, &f.fleet, &f.run, &attend_view, &v, &e) == 0);
+    must(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &attend_view, &v, &e) == 0);
     size_t before = f.arena.total_bytes;
     if (size)
         feed(&f, data + 1, size - 1);

@@ -15,12 +15,12 @@ static bool is_kept(enum kind kind) {
 }
 
 static void side_open(struct side *s, int64_t id) {
-    session_open(&s->session, id);
+    replay_open(&s->session, id);
     s->told = s->heard = s->newest = 0;
 }
 
 static void side_close(struct side *s) {
-    session_close(&s->session);
+    replay_close(&s->session);
     s->told = s->heard = 0;
 }
 
@@ -33,7 +33,7 @@ static void side_tell(struct world *w, struct side *s, struct message *m) {
         w->kept[number] = *m;
         w->kept[number].electorate = (struct electorate){0};
         quorum_copy(&w->kept[number].electorate, &m->electorate);
-        session_keep(&s->session, &number, sizeof number);
+        replay_keep(&s->session, &number, sizeof number);
     }
     if (m->conn && !s->session.cut)
         post(w, m);
@@ -45,7 +45,7 @@ static void side_tell_again(struct world *w, struct side *s, int conn) {
     size_t at = 0, len;
     const char *number;
     while (w->mutation != MUTATION_RESEND_NONE &&
-           (number = session_unacked(&s->session, &at, &len))) {
+           (number = replay_unacked(&s->session, &at, &len))) {
         int32_t i;
         memcpy(&i, number, sizeof i);
         struct message m = w->kept[i];
@@ -58,7 +58,7 @@ static void side_tell_again(struct world *w, struct side *s, int conn) {
 
 static void side_acked(struct world *w, struct side *s, int64_t taken) {
     struct err e;
-    if (w->mutation != MUTATION_RESEND_ALL && session_acked(&s->session, taken, &e) < 0)
+    if (w->mutation != MUTATION_RESEND_ALL && replay_acked(&s->session, taken, &e) < 0)
         w->broken = "more was taken than was told";
 }
 
@@ -66,7 +66,7 @@ static void side_acked(struct world *w, struct side *s, int64_t taken) {
 static void side_hears(struct world *w, struct side *s, const struct message *m) {
     if (!is_kept(m->kind) || !s->session.open)
         return;
-    session_take(&s->session);
+    replay_take(&s->session);
     if (m->serial != ++s->heard)
         w->broken = m->serial < s->heard ? "a message came twice" : "a message is missing";
 }

@@ -94,7 +94,7 @@ struct message {
 };
 
 struct side { // one end of a session, and what the world counts to check it
-    struct session session;
+    struct replay session;
     int64_t told, heard, newest; // newest: connection that it has had
 };
 

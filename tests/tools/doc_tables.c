@@ -10,13 +10,12 @@
 #include "base/err.h"
 #include "cmd/dtctl/command.h"
 #include "conf/render_row.h"
+#include "launch/launch.h"
 #include "protocol/node_protocol.h"
 #include "run/monitor.h"
 
 #include <stdio.h>
 #include <string.h>
-
-extern const struct option_table launch_table; // dtrun's flags
 
 // A cell may hold no '|' of its own, and '<' would begin HTML.
 static void cell(const char *text) {

@@ -13,7 +13,7 @@
 struct follow_fixture {
     struct arena arena;
     struct screen screen;
-    struct session session;
+    struct context context;
     struct inventory_node info[2];
     struct fleet_node fleet_nodes[2];
     struct fleet fleet;
@@ -30,25 +30,25 @@ TAP_UNUSED static void fixture_make(struct follow_fixture *f) {
     if (!mkdtemp(f->dir))
         bail_out("no temporary folder");
     struct err e = {0};
-    if (cluster_open(&f->session.cluster, &f->arena, f->dir, "c", &e) < 0)
+    if (cluster_open(&f->context.cluster, &f->arena, f->dir, "c", &e) < 0)
         bail_out("%s", e.text);
-    f->session.arena = &f->arena;
-    f->session.screen = &f->screen;
+    f->context.arena = &f->arena;
+    f->context.screen = &f->screen;
     f->run = (struct run){.id = "r", .name = "r", .state = "started", .node_count = 2};
     f->run.nodes = (const char **)FIXTURE_NODES;
-    f->fleet = (struct fleet){.session = &f->session, .nodes = f->fleet_nodes, .count = 2};
+    f->fleet = (struct fleet){.context = &f->context, .nodes = f->fleet_nodes, .count = 2};
     for (size_t i = 0; i < 2; i++) {
         f->info[i].name = (char *)FIXTURE_NODES[i];
         f->fleet_nodes[i] =
             (struct fleet_node){.fleet = &f->fleet, .index = i, .info = &f->info[i]};
     }
-    if (file_make_dirs(run_path(&f->session.cluster, &f->run, "nodes/n0"), 0700, &e) < 0)
+    if (file_make_dirs(run_path(&f->context.cluster, &f->run, "nodes/n0"), 0700, &e) < 0)
         bail_out("%s", e.text);
 }
 
 TAP_UNUSED static void fixture_remove(struct follow_fixture *f) {
     struct err e = {0};
-    cluster_close(&f->session.cluster);
+    cluster_close(&f->context.cluster);
     file_remove_tree(f->dir, &e);
     arena_fini(&f->arena);
 }

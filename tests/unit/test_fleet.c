@@ -10,7 +10,7 @@ enum { NODES = 100, AT_ONCE = 7 };
 
 static struct arena arena;
 static struct screen screen;
-static struct session session;
+static struct context session;
 static struct fleet fleet;
 static struct inventory_node nodes[NODES];
 static struct timer timers[NODES];
@@ -21,11 +21,11 @@ static void open_session(void) {
     struct err e = {0};
     static struct config config;
     screen_init(&screen, 1, 2, SCREEN_PLAIN, true);
-    session = (struct session){.arena = &arena, .config = &config, .screen = &screen};
+    session = (struct context){.arena = &arena, .config = &config, .screen = &screen};
     session.loop = loop_open(&e);
-    if (!session.loop || session_signals(&session, &e) < 0)
+    if (!session.loop || context_signals(&session, &e) < 0)
         bail_out("no loop");
-    fleet = (struct fleet){.session = &session, .count = NODES};
+    fleet = (struct fleet){.context = &session, .count = NODES};
     fleet.nodes = arena_new(&arena, struct fleet_node, NODES);
     for (size_t i = 0; i < NODES; i++) {
         nodes[i].name = arena_printf(&arena, "node%zu", i);
@@ -104,15 +104,15 @@ static void signals(void) {
     is_int(e.code, ERR_INTERRUPTED, "and says so");
     is_int((long long)started, 0, "nothing has begun");
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "the next step, too");
-    is_int(session_take_interrupt(&session), SIGTERM, "until somebody acts on it");
+    is_int(context_take_interrupt(&session), SIGTERM, "until somebody acts on it");
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "then steps go on");
     begin();
     raises = true;
     ended = 1; // one of them cannot begin
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a signal as the last node ends");
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "stops the next step");
-    is_int(session_take_interrupt(&session), SIGINT, "and is there to act on");
-    is_int(session_take_interrupt(&session), 0, "once");
+    is_int(context_take_interrupt(&session), SIGINT, "and is there to act on");
+    is_int(context_take_interrupt(&session), 0, "once");
     raises = false;
 }
 
@@ -126,15 +126,15 @@ static void hear(void *ctx, int signal) {
 static void listening(void) {
     struct err e = {0};
     raise(SIGHUP);
-    session_listen(&session, hear, NULL);
+    context_listen(&session, hear, NULL);
     is_int(heard, SIGHUP, "who begins to listen gets a signal that waits");
     raise(SIGINT);
-    is_int(session_check(&session, &e), 0, "which interrupts nothing then");
+    is_int(context_check(&session, &e), 0, "which interrupts nothing then");
     is_int(heard, SIGINT, "nor does a later one");
-    session_listen(&session, NULL, NULL);
+    context_listen(&session, NULL, NULL);
     raise(SIGINT);
-    is_int(session_pause(&session, 60000, &e), -1, "a pause ends at once");
-    session_take_interrupt(&session);
+    is_int(context_pause(&session, 60000, &e), -1, "a pause ends at once");
+    context_take_interrupt(&session);
 }
 
 static void peers(void) {

@@ -43,7 +43,7 @@ static const struct follow_view NOTHING;
 
 static void put(struct follow_fixture *f, const char *name, const char *text) {
     struct err e = {0};
-    const char *path = run_path(&f->session.cluster, &f->run, name);
+    const char *path = run_path(&f->context.cluster, &f->run, name);
     if (file_make_dirs(file_dir(&f->arena, path), 0700, &e) < 0 ||
         file_write_atomic(path, text, strlen(text), 0600, &e) < 0)
         bail_out("%s", e.text);
@@ -62,7 +62,7 @@ static void opens(void) {
     for (int result = -1; result < 0 && steps < 100; steps++) {
         struct err e = {0};
         open_left = steps;
-        result = follow_open(&f.follow, &f.session, &f.fleet, &f.run, &NOTHING, NULL, &e);
+        result = follow_open(&f.follow, &f.context, &f.fleet, &f.run, &NOTHING, NULL, &e);
         open_left = -1;
         failed += result < 0;
         if (result < 0 && !strstr(e.text, "'"))
@@ -91,7 +91,7 @@ static void old_metrics(void) {
     struct err e = {0};
     fixture_make(&f);
     f.run.metrics = (struct option_map){pairs, 2};
-    is_int(follow_open(&f.follow, &f.session, &f.fleet, &f.run, &NOTHING, NULL, &e), 0,
+    is_int(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &NOTHING, NULL, &e), 0,
            "a run with an expression that is not taken can be followed %s", e.text);
     is_uint(f.follow.metrics.count, 1, "without that metric");
     is_str(f.follow.metrics.metrics[0].name, "b", "and with the others");
@@ -124,7 +124,7 @@ static void ranks(void) {
     struct seen seen = {0};
     struct err e = {0};
     fixture_make(&f);
-    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &seen, &e);
     fixture_bytes(&f, 0, "attempt_0/1/stdout.log", "early\n");
     fixture_bytes(&f, 0, "events.jsonl", ROUND);
     fixture_bytes(&f, 0, "attempt_0/1/stdout.log", "a\nb\n");
@@ -176,7 +176,7 @@ static void progress_bars(void) {
     struct err e = {0};
     fixture_make(&f);
     f.run.metrics = (struct option_map){pairs, 1};
-    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &seen, &e);
     fixture_bytes(&f, 0, "events.jsonl", ROUND);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf_clear(&seen.text);
@@ -187,7 +187,7 @@ static void progress_bars(void) {
     fixture_bytes(&f, 0, name, "step=7\rstep=8");
     follow_close(&f.follow);
     strbuf_clear(&seen.text);
-    follow_open(&f.follow, &f.session, &f.fleet, &f.run, &view, &seen, &e);
+    follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &seen, &e);
     fixture_bytes(&f, 0, name, "\rstep=9\n");
     is_str(strbuf_cstr(&seen.text), "8|~4:step=8|9|4:step=9|", "another dtctl goes on in a bar");
     follow_close(&f.follow);

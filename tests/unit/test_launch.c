@@ -13,7 +13,7 @@ static void named(const char *want, const char *const *command) {
     size_t n = 0;
     while (command[n])
         n++;
-    is_str(launch_task_name(&a, command, n), want, "'%s …' is called %s", command[0], want);
+    is_str(run_start_task_name(&a, command, n), want, "'%s …' is called %s", command[0], want);
     arena_fini(&a);
 }
 
@@ -100,7 +100,7 @@ static void deal(void) {
         if (manifest_append(m, &entry, &e) < 0)
             bail_out("%s", e.text);
     }
-    launch_deal(m, 3, owner);
+    run_start_deal(m, 3, owner);
     for (size_t i = 0; i < 8; i++)
         load[owner[i]] += m->entries[i].size;
     is_uint(load[0] + load[1] + load[2], 456, "every file has one owner");

@@ -55,7 +55,7 @@ static void open_view(struct follow_fixture *f, struct attend_view *v, struct at
     f->screen.out_is_terminal = true;
     *o = (struct attend_options){.only_rank = -1};
     attend_view_init(v, &f->follow, o);
-    if (follow_open(&f->follow, &f->session, &f->fleet, &f->run, &attend_view, v, &e) < 0)
+    if (follow_open(&f->follow, &f->context, &f->fleet, &f->run, &attend_view, v, &e) < 0)
         bail_out("%s", e.text);
 }
 
@@ -76,7 +76,7 @@ static void add_event(struct strbuf *line, const char *kind, const char *hostile
 }
 
 static void show_all(struct follow_fixture *f, struct attend_view *v) {
-    struct summary sum = {.session = &f->session, .run = &f->run, .follow = &f->follow};
+    struct summary sum = {.context = &f->context, .run = &f->run, .follow = &f->follow};
     struct strbuf text = {0};
     sum.arena = &f->arena;
     f->run.output_dir = f->dir;

@@ -7,58 +7,58 @@
 
 static struct err e;
 
-static void keep(struct session *s, const char *text) {
-    session_keep(s, text, strlen(text));
+static void keep(struct replay *s, const char *text) {
+    replay_keep(s, text, strlen(text));
 }
 
 // All that is not acknowledged, one after the other.
-static const char *unacked(const struct session *s) {
+static const char *unacked(const struct replay *s) {
     static struct strbuf text;
     const char *message;
     size_t at = 0, len;
     strbuf_clear(&text);
-    while ((message = session_unacked(s, &at, &len)))
+    while ((message = replay_unacked(s, &at, &len)))
         strbuf_addf(&text, "%.*s ", (int)len, message);
     return strbuf_cstr(&text);
 }
 
 static void test_counts(void) {
-    struct session s = {0};
+    struct replay s = {0};
     keep(&s, "lost");
-    ok(!session_can_resume(&s) && session_acked(&s, 9, &e) == 0, "none: nothing is kept");
-    session_open(&s, 0);
-    ok(!session_can_resume(&s), "one without a name cannot be resumed");
+    ok(!replay_can_resume(&s) && replay_acked(&s, 9, &e) == 0, "none: nothing is kept");
+    replay_open(&s, 0);
+    ok(!replay_can_resume(&s), "one without a name cannot be resumed");
     s.id = 7;
     keep(&s, "one");
     keep(&s, "");
     keep(&s, "three");
-    ok(session_can_resume(&s), "one with a name can");
+    ok(replay_can_resume(&s), "one with a name can");
     is_str(unacked(&s), "one  three ", "all of it is missing");
-    is_int(session_acked(&s, 1, &e), 0, "the other side has the first");
+    is_int(replay_acked(&s, 1, &e), 0, "the other side has the first");
     is_str(unacked(&s), " three ", "which is forgotten");
-    is_int(session_acked(&s, 1, &e), 0, "and says so again");
-    is_int(session_acked(&s, 0, &e), -1, "less than before cannot be");
-    is_int(session_acked(&s, 4, &e), -1, "nor more than was sent");
+    is_int(replay_acked(&s, 1, &e), 0, "and says so again");
+    is_int(replay_acked(&s, 0, &e), -1, "less than before cannot be");
+    is_int(replay_acked(&s, 4, &e), -1, "nor more than was sent");
     is_str(e.text, "4 messages taken, of 1 to 3", "which is told");
-    is_int(session_acked(&s, 3, &e), 0, "everything");
+    is_int(replay_acked(&s, 3, &e), 0, "everything");
     is_str(unacked(&s), "", "nothing is missing");
-    session_take(&s);
+    replay_take(&s);
     is_int(s.taken, 1, "its own count is another one");
-    session_open(&s, 8);
+    replay_open(&s, 8);
     ok(s.taken == 0 && s.sent == 0, "the next one begins with nothing");
-    session_close(&s);
+    replay_close(&s);
 }
 
 static void test_too_much(void) {
     static char large[SESSION_KEPT_BYTES_MAX / 2];
-    struct session s = {0};
-    session_open(&s, 1);
-    session_keep(&s, large, sizeof large);
-    ok(session_can_resume(&s), "half of what may be kept");
-    session_keep(&s, large, sizeof large);
-    ok(!session_can_resume(&s), "more than that: it cannot be resumed");
-    is_int(session_acked(&s, 1, &e), 0, "and goes on without");
-    session_close(&s);
+    struct replay s = {0};
+    replay_open(&s, 1);
+    replay_keep(&s, large, sizeof large);
+    ok(replay_can_resume(&s), "half of what may be kept");
+    replay_keep(&s, large, sizeof large);
+    ok(!replay_can_resume(&s), "more than that: it cannot be resumed");
+    is_int(replay_acked(&s, 1, &e), 0, "and goes on without");
+    replay_close(&s);
 }
 
 int main(void) {
