@@ -56,12 +56,11 @@ struct wire_node {
     NUM(version) NUM(keyed) NUM(seq) NUM(round) NUM(restarts) NUM(max_restarts) NUM(node_rank)     \
     NUM(incarnation) NUM(port) NUM(store_port) NUM(nproc) NUM(group_rank) NUM(group_world)         \
     NUM(rank) NUM(world_size) NUM(role_rank) NUM(role_world) NUM(master_port) NUM(present)         \
-    NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members)                     \
-    NUM(term) NUM(round_term) NUM(tie_breaker) NUM(tie_breaker_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
-    NUM(crashes) NUM(kind) NUM(granted) NUM(unaffiliated) NUM(age_ms) NUM(leader_term) NUM(leader)     \
-    NUM(attempt) NUM(session) NUM(connection) NUM(taken)                                           \
-    TEXT(run) TEXT(nonce) TEXT(proof) TEXT(name) TEXT(address) TEXT(role) TEXT(reason)             \
-    TEXT(master_addr)
+    NUM(expected) NUM(signal) NUM(grace_ms) NUM(state) NUM(final) NUM(members) NUM(term)           \
+    NUM(round_term) NUM(tie_breaker) NUM(tie_breaker_last) NUM(committed) NUM(stamp) NUM(left_ms)  \
+    NUM(crashes) NUM(kind) NUM(granted) NUM(unaffiliated) NUM(age_ms) NUM(leader_term) NUM(leader) \
+    NUM(attempt) NUM(session) NUM(connection) NUM(taken) TEXT(run) TEXT(nonce) TEXT(proof)         \
+    TEXT(name) TEXT(address) TEXT(role) TEXT(reason) TEXT(master_addr)
 // clang-format on
 
 enum wire_field {
@@ -75,7 +74,7 @@ enum wire_field {
 
 // type, fields. Directions: > agent to coordinator, < coordinator to agent; >> agent to any agent.
 // The electorate (quorum.h) of a round is round_term, round, holders, committed, members and nodes;
-// only the first stand-ins get all nodes, the others the first COORDINATOR_STAND_INS_MAX.
+// only the first candidates get all nodes, the others the first COORDINATOR_CANDIDATES_MAX.
 #define F(name) WIRE_F_##name
 #define WIRE_MESSAGES(X)                                                                           \
     X(WIRE_HELLO, F(version), F(keyed), F(run), F(nonce))       /* > */                            \

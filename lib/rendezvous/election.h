@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which agent coordinates, as one agent sees it. Pure: events and the time go in, actions come out.
-// Every agent of a run owns one; together they make sure that the run has a coordinator again when
-// one is lost, and never two that can both start workers.
+// Which agent leads (coordinates), as one agent sees it. Pure: events and the time go in, actions
+// come out. Every agent of a run owns one election. Together they give a run that has lost its
+// leader a new one, and never two that can both start workers.
 //
-//     election_open(&e, &config, now);     looks for a coordinator at its seeds, or founds
-//     election_joined(&e, now, …)            JOINED came: it follows a coordinator, or is it
-//     election_heartbeat_acked(&e, now, …)            the coordinator answered a beat
-//     election_set_electorate(&e, now, …)           a round began, these are its nodes
-//     election_disconnected(&e, now)                the connection to the coordinator broke
-//     election_resumed(&e, now)            and another one goes on with the session
-//     election_leader_lost(&e, now)               the coordinator has hung up, or will not have it
-//     back election_requested(&e, now, &ask, &answer), election_answered(&e, now, &answer) while
-//     (election_next(&e, &action)) { carry it out } wake up again at election_deadline(&e) and call
-//     election_tick(&e, now)
+//     election_open(&e, &config, now);          // asks its seeds for a leader, or begins a group
+//     election_joined(&e, now, …)               // JOINED came: it follows a leader, or leads
+//     election_heartbeat_acked(&e, now, …)      // the leader answered a heartbeat
+//     election_set_electorate(&e, now, …)       // a round began; these are its nodes
+//     election_disconnected(&e, now)            // the connection to the leader broke
+//     election_resumed(&e, now)                 // another connection goes on with the session
+//     election_leader_lost(&e, now)             // the leader has hung up, or refuses the session
+//     election_requested(&e, now, &request, &response); election_answered(&e, now, &peer,
+//     &response) while (election_next(&e, &action)) { carry it out } wake up again at
+//     election_deadline(&e) and call election_tick(&e, now)
 //
-// The theory of operation is at the top of election.c.
+// election.c begins with the table of states. docs/rendezvous.md has the theory.
 #ifndef RENDEZVOUS_ELECTION_H
 #define RENDEZVOUS_ELECTION_H
 
@@ -26,115 +26,124 @@
 enum {
     ELECTION_NAME_BYTES_MAX = 256,
     ELECTION_ADDRESS_BYTES_MAX = 64,
-    ELECTION_CANDIDATES_MAX = 16, // the first nodes of a round, which may coordinate
-    ELECTION_SEEDS_MAX = 16,      // addresses that were given at the start
-    // A term that is further from the last known one is no term: so none can use them up.
-    ELECTION_TERM_STEP_MAX = 1 << 30,
+    ELECTION_CANDIDATES_MAX = 16,     // the first nodes of a round, which may lead
+    ELECTION_SEEDS_MAX = 16,          // addresses that were given at the start
+    ELECTION_TERM_STEP_MAX = 1 << 30, // a term that leaps further is ignored: terms do not run out
+    ELECTION_COUNTER_MAX = 1 << 30,   // a higher count of a peer is ignored
 };
 
 struct election_config {
     int64_t incarnation;         // of this agent
-    int64_t silent_ms_max;       // a coordinator that says nothing for longer is lost
-    int64_t lease_ms;            // and may have run workers so long after its last word; >= silent
-    int64_t request_ms;          // between two rounds of questions
-    int64_t stagger_ms;          // each stand-in waits so much longer than the one before it
-    int64_t election_timeout_ms; // for whom this agent voted, to win
-    int64_t request_ms_max;      // up to this the questions of others than stand-ins get rarer
-    int64_t connect_ms_max;      // from CONNECT to the coordinator's answer
-    int64_t join_ms_max;         // until the first coordinator is found
-    int64_t give_up_ms;          // without one, later
-    bool may_bootstrap;     // coordinates without having been elected, when there is no group yet:
-    bool bootstrap_at_once; // without asking; else every seed must say that it knows of none
+    int64_t silent_ms_max;       // a leader that is not heard for longer is lost
+    int64_t lease_ms;            // workers outlive the last heartbeat so long; >= silent_ms_max
+    int64_t request_ms;          // between two requests to the same peer
+    int64_t stagger_ms;          // each candidate waits so much longer than the one before it
+    int64_t election_timeout_ms; // for the agent that got this agent's vote, to win
+    int64_t request_ms_max;      // up to this the requests of an agent that may not stand back off
+    int64_t connect_ms_max;      // from CONNECT to the leader's answer
+    int64_t join_ms_max;         // until the first leader is found
+    int64_t give_up_ms;          // without a leader, later
+    bool may_bootstrap;          // leads without an election while there is no group,
+    bool bootstrap_at_once;      // without asking; else every seed must know of no group
 };
 
-// What must survive a coordinator, as far as this agent has been told.
+// Counts that must survive the leader. Messages carry them; the highest ones count.
 struct election_counters {
-    int attempt; // the highest number a round has had
+    int attempt; // the highest number that a round has had; -1: there was none
     int restarts, crashes;
 };
 
-struct election_peer {   // where an agent can be asked
+struct election_peer {   // an agent and its address
     int64_t incarnation; // 0: unknown
     char name[ELECTION_NAME_BYTES_MAX], address[ELECTION_ADDRESS_BYTES_MAX];
     int port;
 };
 
-enum election_state { ELECTION_SEARCHING, ELECTION_FOLLOWER, ELECTION_LEADER };
-enum election_request_kind { REQUEST_STATUS, REQUEST_PREVOTE, REQUEST_VOTE, REQUEST_ANNOUNCE };
+enum election_state {
+    ELECTION_SEARCHING,    // has no leader, and asks its peers for one
+    ELECTION_PRECANDIDATE, // asks the voters whether they would vote for it
+    ELECTION_CANDIDATE,    // has voted for itself, and asks the voters for their votes
+    ELECTION_FOLLOWER,
+    ELECTION_LEADER,
+};
+
+enum election_request_kind {
+    REQUEST_STATUS, // asks for the leader
+    REQUEST_PREVOTE,
+    REQUEST_VOTE,
+    REQUEST_ANNOUNCE, // the sender has won
+};
 
 struct election_request {
     enum election_request_kind kind;
-    int64_t term; // of QUERY: that the asker has voted in; LEAD: of the winner
+    int64_t term; // STATUS: in which the sender has voted; ANNOUNCE: of the winner
     int64_t round_term;
-    int round; // the last round that the asker knows
+    int round; // the last round that the sender knows
     struct election_peer from;
 };
 
 struct election_response {
-    enum election_request_kind kind; // of the question
+    enum election_request_kind kind; // of the request
     int64_t request_term;
-    int64_t term; // the highest that the answering agent has seen
+    int64_t term; // the highest that the sender has seen
     bool granted;
-    bool unaffiliated;   // it has been in no round and is not joining a group
-    int64_t incarnation; // who answers
-    int64_t age_ms;      // since it heard a coordinator
-    int64_t leader_term; // 0: it knows no coordinator now
+    bool unaffiliated;   // the sender has been in no round and is not joining a group
+    int64_t incarnation; // of the sender
+    int64_t age_ms;      // since it heard a leader
+    int64_t leader_term; // 0: it knows no leader now
     struct election_peer leader;
     struct election_counters counters;
 };
 
 enum election_action_kind {
     ELECTION_NONE,
-    ELECTION_SEND_REQUEST, // question to place: ask
-    ELECTION_CONNECT,      // to the coordinator at place, and join
+    ELECTION_SEND_REQUEST, // request, to peer
+    ELECTION_CONNECT,      // to the leader at peer, and join
     ELECTION_RESUME,       // the session with it, over a new connection
-    ELECTION_TAKE_OVER, // coordinate: term, not_before_ms, exclusive_until_ms, facts; term 1: a new
-                        // group
-    ELECTION_LEADER_LOST, // the coordinator is silent (silent_ms), or this one must not be it any
-                          // more
-    ELECTION_GIVE_UP,     // nobody was found in time
+    ELECTION_TAKE_OVER,   // lead: term, not_before_ms, exclusive_until_ms, counters; 1: a new group
+    ELECTION_LEADER_LOST, // the leader is silent (silent_ms), or this agent must not lead any more
+    ELECTION_GIVE_UP,     // no leader was found in time
 };
 
 struct election_action {
     enum election_action_kind kind;
     struct election_peer peer;
     struct election_request request;
-    int64_t term, not_before_ms, silent_ms;
+    int64_t term, not_before_ms, silent_ms; // TAKE_OVER: no round may begin before not_before_ms
     int64_t exclusive_until_ms; // TAKE_OVER: until then no other round can have begun; 0: unknown
-    bool dead;                  // LOST: its host says that it died
+    bool dead;                  // LEADER_LOST: its host says that it died
     struct election_counters counters;
 };
 
 struct election {
     struct election_config config;
-    enum election_state state;
-    int64_t term, highest_term; // that it has voted in or followed; highest known
-    int64_t voted_for;          // for whom in term; 0: nobody
+    enum election_state state;  // election_step changes it
+    int64_t term, highest_term; // in which it has voted, or which it follows; highest known
+    int64_t voted_for;          // in term; 0: nobody
     struct election_peer self, leader;
     struct electorate electorate; // complete only if may_stand
     bool may_stand;
     struct election_peer *peers; // of the electorate by index, or its first ones; then the seeds
     int peer_count, seed_count;
     struct election_counters counters;
-    int64_t heard_ms, acked_ms; // last word of the coordinator: when it came; what it answers left
-    int64_t lease_end_ms;
-    int64_t leader_term, leader_round_term; // its term; the newest round it spoke of
+    int64_t heard_ms, acked_ms; // when the leader was heard; when the heartbeat that it answered
+    int64_t lease_end_ms;       // last was sent
+    int64_t leader_term, leader_round_term; // the leader's term; the newest round that it has begun
     int leader_round;
-    int64_t searching_since_ms, voted_ms, leader_dead_ms, next_request_ms, connect_ms;
-    // standing
-    enum election_request_kind stage;
-    int64_t not_before_base_ms;
-    bool *votes,
-        *reported_dead;  // by voter; gone: its host says so, in time (election_take_dead_voter)
-    int reported_before; // how many were when it asked for votes
+    int64_t searching_since_ms, voted_ms, next_request_ms, connect_ms;
+    int64_t leader_dead_ms; // when the death of the lost leader was proven; 0: it is not
+    // PRECANDIDATE, CANDIDATE
+    int64_t not_before_base_ms;  // the latest time at which a voter of this agent heard a leader
+    bool *votes, *reported_dead; // by voter; reported_dead: by its host, in time
+    int reported_before;         // how many were when it asked for votes
     struct election_counters vote_counters;
     int64_t request_backoff_ms;
-    bool seed_tried;      // to join at the first seed without asking
-    bool disconnected;    // FOLLOW: without a connection
-    int64_t resume_at_ms; // when to try another one then
-    bool connecting;      // what CONNECT asked for is neither joined nor lost yet
-    bool seed_unaffiliated[ELECTION_SEEDS_MAX]; // seeds that know of no group, or where no agent is
-    bool seed_alias[ELECTION_SEEDS_MAX];        // seeds that are the one before, at another address
+    bool seed_tried;        // it has tried to join at the first seed without asking
+    bool disconnected;      // FOLLOWER: without a connection
+    int64_t next_resume_ms; // when it tries another connection then
+    bool connecting;        // the leader of the last CONNECT has not answered yet
+    bool seed_unaffiliated[ELECTION_SEEDS_MAX]; // by seed: knows of no group, or has no agent
+    bool seed_alias[ELECTION_SEEDS_MAX];        // is the seed before it, at another address
     // out
     struct election_action *queue;
     int queue_first, queue_len, queue_room;
@@ -144,35 +153,34 @@ void election_open(struct election *e, const struct election_config *config, int
 void election_close(struct election *e);
 void election_self(struct election *e, const char *name, const char *address, int port);
 void election_seed(struct election *e, const char *address, int port);
-void election_seed_alias(struct election *e); // the last one is the one before, elsewhere
+void election_seed_alias(struct election *e); // the last seed is the one before, elsewhere
 
-// False: this agent has voted in a later term, the connection must be closed.
-// The request to join was sent at sent_ms.
+// The request to join was sent at sent_ms. False: this agent has voted in a later term, and the
+// connection must be closed.
 bool election_joined(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
                      const struct election_peer *leader);
-// An answer to what was sent at sent_ms (0: to nothing) leaves left_ms; round: the newest that the
-// coordinator has started.
+// The answer to a heartbeat that was sent at sent_ms (0: to none) gives a lease of left_ms.
 void election_heartbeat_acked(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t left_ms);
+// The newest round that the leader has begun.
 void election_leader_round(struct election *e, int64_t round_term, int round, bool committed);
-// Until when this agent's workers may live; INT64_MAX: nobody else could start others.
+// Until when this agent's workers may live; INT64_MAX: no other agent could start workers.
 int64_t election_lease_end(const struct election *e);
-// places: of the electorate's voters in order, or of the first ones; total: how many there are.
+// peers: of the electorate's voters in order, or of the first ones; total: how many there are.
 void election_set_electorate(struct election *e, int64_t now_ms,
                              const struct electorate *electorate, const struct election_peer *peers,
                              int peer_count, int total);
-void election_merge_counters(struct election *e,
-                             const struct election_counters *counters); // the higher ones
+void election_merge_counters(struct election *e, const struct election_counters *counters);
 void election_leader_lost(struct election *e, int64_t now_ms);
-// The connection broke: RESUME comes now and then, until it is resumed or the coordinator is lost.
+// RESUME comes now and again until the session is resumed or the leader is lost.
 void election_disconnected(struct election *e, int64_t now_ms);
 void election_resumed(struct election *e, int64_t now_ms);
 
 void election_requested(struct election *e, int64_t now_ms, const struct election_request *request,
-                        struct election_response *answer);
-// place: as it was in the action.
+                        struct election_response *response);
+// peer: as it was in the action.
 void election_answered(struct election *e, int64_t now_ms, const struct election_peer *peer,
-                       const struct election_response *answer);
-// The host of that place says that no agent listens there.
+                       const struct election_response *response);
+// The host of that peer says that no agent listens there.
 void election_process_dead(struct election *e, int64_t now_ms, const struct election_peer *peer);
 void election_tick(struct election *e, int64_t now_ms);
 int64_t election_deadline(const struct election *e);

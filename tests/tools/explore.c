@@ -160,8 +160,7 @@ static uint64_t hash_state(const struct world *w) {
             mix(&h, w->cut[at][i]);
         if (!n->up)
             continue;
-        mix(&h, e->state * 64 + e->stage * 8 + e->may_stand * 4 + e->disconnected * 2 +
-                    (e->leader_dead_ms > 0));
+        mix(&h, e->state * 8 + e->may_stand * 4 + e->disconnected * 2 + (e->leader_dead_ms > 0));
         mix(&h, newest - e->highest_term < 4 ? newest - e->highest_term : 4);
         mix(&h, e->highest_term - e->term < 4 ? e->highest_term - e->term : 4);
         mix(&h, node_of(w, e->leader.incarnation) * 16 + node_of(w, e->voted_for));

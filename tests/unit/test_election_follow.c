@@ -190,8 +190,10 @@ static void test_others_gone(void) {
                 election_process_dead(&e, now, &four);
             if (now >= election_deadline(&e))
                 election_tick(&e, now);
-            if (cases[i].last != NOTHING && e.stage != REQUEST_STATUS)
-                tell(&e, now, 4, e.stage, cases[i].last == VOTES, SILENT);
+            if (cases[i].last != NOTHING && e.state == ELECTION_PRECANDIDATE)
+                tell(&e, now, 4, REQUEST_PREVOTE, cases[i].last == VOTES, SILENT);
+            if (cases[i].last != NOTHING && e.state == ELECTION_CANDIDATE)
+                tell(&e, now, 4, REQUEST_VOTE, cases[i].last == VOTES, SILENT);
             drain(&e);
             took = count[ELECTION_TAKE_OVER] ? now : -1;
         }
