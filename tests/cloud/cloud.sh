@@ -74,26 +74,21 @@ cloud_start() {
     [ $lab = 0 ] || cloud_waits $CLOUD_LAB/ready
 }
 
-# The provider that Terraforms share, and a Terraform that uses it, where the mirror holds it
-# unpacked. `init` installs the provider all the same, as it does outside of tests.
+# A Terraform with a shared provider. `init` installs the provider all the same, as it does outside
+# of tests.
 cloud_provider() {
-    local file=$WORK/cloud/provider.attach
-    [ -x "$TERRAFORM_PROVIDER" ] || return 0
-    cloud_daemon provider env "${CLOUD_ENV[@]}" GOGC=400 "$CLOUD_PYTHON" \
-        "$CLOUD/provider.py" "$TERRAFORM_PROVIDER" "$SRC/infra" "$BUILD/provider" \
-        "$WORK/cloud/provider.socket" "$file"
+    terraform_provider "$WORK/cloud/provider" "${CLOUD_ENV[@]}" || return 0
+    CLOUD_PIDS+=("$TERRAFORM_PROVIDER_PID")
     mkdir -p "$WORK/cloud/bin"
     cat >"$WORK/cloud/bin/${TERRAFORM##*/}" <<-END
 		#!/bin/sh
 		case "\${CLOUD_PROVIDER-} \$* " in
 		own* | *' init '*) ;;
-		*) TF_REATTACH_PROVIDERS=\$(cat '$file') && export TF_REATTACH_PROVIDERS ;;
+		*) export TF_REATTACH_PROVIDERS="\$(cat '$WORK/cloud/provider/attach')" ;;
 		esac
 		exec '$TERRAFORM' "\$@"
 	END
     chmod +x "$WORK/cloud/bin/${TERRAFORM##*/}"
-    wait_for $CLOUD_SECONDS_MAX test -s "$file" ||
-        bail_out "the test cloud's provider does not start (log in $WORK/cloud/provider.log)"
 }
 
 cloud_waits() { # URL

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""provider.py PROGRAM INFRA CACHE SOCKET FILE: one AWS provider for all Terraforms of a test.
+"""provider.py PROGRAM INFRA CACHE SOCKET FILE: one AWS provider for all Terraforms of a test, with
+which it ends.
 
 Starts PROGRAM, serves it at SOCKET, and writes to FILE what TF_REATTACH_PROVIDERS takes. A Terraform
 that starts a provider of its own pays about eight seconds of a processor each time, nearly all of it
@@ -76,7 +77,8 @@ def without(types, schema):
 class Provider(grpc.GenericRpcHandler):
     def __init__(self, program, infra, cache):
         self.lock = threading.Lock()
-        self.types = sorted({word for path in pathlib.Path(infra).rglob("*.tf")
+        self.types = sorted({word for path in pathlib.Path(infra).rglob("*")
+                             if path.suffix in (".tf", ".hcl")
                              for word in re.findall(r"\baws_[a-z0-9_]+", path.read_text())})
         stat = os.stat(program)
         self.name = f"{program} {stat.st_size} {stat.st_mtime_ns} {self.types}"
@@ -131,6 +133,7 @@ def dies_with_its_parent():
 
 def main():
     program, infra, cache, socket, file = sys.argv[1:6]
+    dies_with_its_parent()
     provider = Provider(program, infra, cache)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(CALLS_MAX), handlers=[provider],
                          options=OPTIONS)

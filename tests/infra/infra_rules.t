@@ -7,6 +7,10 @@ source "$SRC/tests/infra/terraform.sh"
 terraform_needed
 terraform_copy
 cp root/provider.tf . # as dtctl does
+if terraform_provider "$WORK/provider"; then
+    TF_REATTACH_PROVIDERS=$(cat "$WORK/provider/attach")
+    export TF_REATTACH_PROVIDERS
+fi
 
 for root in . sweep; do
     "$TERRAFORM" -chdir="$root" init -no-color -input=false >"$WORK/out/init" 2>&1 ||

@@ -23,6 +23,12 @@ module "two" {
 END
 for root in ../examples sweep; do
     ok "$root: init from the mirror" "$TERRAFORM" -chdir="$root" init -no-color -input=false
+done
+if terraform_provider "$WORK/provider"; then
+    TF_REATTACH_PROVIDERS=$(cat "$WORK/provider/attach")
+    export TF_REATTACH_PROVIDERS
+fi
+for root in ../examples sweep; do
     run "$TERRAFORM" -chdir="$root" validate -json
     is "$status" 0 "$root: valid" || diag "$out"
     like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"

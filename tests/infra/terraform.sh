@@ -26,7 +26,8 @@ terraform_find() {
         return 1
     }
     # shellcheck disable=SC2034 # for cloud.sh
-    TERRAFORM_PROVIDER=$(compgen -G "$mirror/$host/hashicorp/aws/$version/*/terraform-provider-aws_*")
+    TERRAFORM_PROVIDER=$(compgen -G \
+        "$mirror/$host/hashicorp/aws/$version/*/terraform-provider-aws_*")
     cat >"$rc" <<-END
 		disable_checkpoint = true
 		provider_installation {
@@ -67,6 +68,25 @@ terraform_needed() {
     result 0 'Terraform and the AWS provider are there' ||
         diag "  $missing; or switch these tests off: DTCTL_TEST_AWS=off"
     done_testing
+}
+
+# terraform_provider FOLDER [VARIABLE=VALUE…]: starts a provider that Terraforms share (provider.py),
+# with these variables; leaves the value of TF_REATTACH_PROVIDERS in FOLDER/attach. Fails where the
+# provider is packed, or `make setup` has made no Python for it.
+PROVIDER_SECONDS_MAX=60
+terraform_provider() {
+    local python folder=$1
+    python=$("$SRC/tests/cloud/prepare" python)
+    [ -x "$TERRAFORM_PROVIDER" ] && [ -x "$python" ] || return
+    mkdir -p "$folder"
+    env "${@:2}" GOGC=400 PYTHONDONTWRITEBYTECODE=1 "$python" "$SRC/tests/cloud/provider.py" \
+        "$TERRAFORM_PROVIDER" "$SRC/infra" "$BUILD/provider" "$folder/socket" "$folder/attach" \
+        >"$folder/log" 2>&1 </dev/null &
+    # shellcheck disable=SC2034 # for cloud.sh
+    TERRAFORM_PROVIDER_PID=$!
+    disown
+    wait_for $PROVIDER_SECONDS_MAX test -s "$folder/attach" ||
+        bail_out "the AWS provider does not start: $(tail -n 3 "$folder/log")"
 }
 
 # terraform_copy: infra and cloud-init below $WORK, so that nothing is written to the sources.
