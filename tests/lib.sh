@@ -132,12 +132,28 @@ wait_for() {
     done
 }
 
+# soon MS FROM TO DESCRIPTION: holds when no more than MS lie between two moments in milliseconds,
+# besides those in which this machine kept a process waiting that wanted to run: a promise of a
+# program is none of the machine. late_begins must have been called before.
+late_begins() {
+    "$BUILD/release/tests/tools/late" "$WORK/out/late" &
+    LATE=$!
+    disown
+}
+soon() {
+    local took=$(($3 - $2)) late
+    late=$(awk -v from="$2" -v to="$3" '$1 > from && $1 - $2 < to { late += $2 }
+        END { print late + 0 }' "$WORK/out/late")
+    result "$((took <= $1 + late))" "$4 (after $took ms; the machine was late by $late ms)"
+}
+
 # ---- the end ------------------------------------------------------------------------------------
 at_exit() {
     local code=$?
     trap - EXIT INT TERM
     type hosts_down >/dev/null 2>&1 && hosts_down
     type cloud_stop >/dev/null 2>&1 && cloud_stop
+    [ -z "${LATE-}" ] || kill "$LATE" 2>/dev/null
     if [ -z "${tap_done-}" ] && [ "$code" -eq 0 ]; then
         diag "$SCRIPT ended before done_testing"
         code=1

@@ -27,6 +27,7 @@ fresh() {
     for n in n?; do [ ! -d "$n" ] || node "${n#n}" clean --all --force --discard >/dev/null; done
     rm -rf got.* pid.* offsets.* go
 }
+late_begins
 hosts_down() { fresh; } # at the end, however it comes: no agent stays behind
 start() { # NODES MIN RESTARTS [KEY=VALUE…] -- SCRIPT
     local args=()
@@ -90,8 +91,7 @@ like "$(events 0 failure)" '"tail":"boom' 'with its last words'
 is "$(events 0 restart | field restarts)" 1 'the restart is counted'
 first=$(events 1 worker-exited | head -n 1 | field time_ms)
 last=$(events 0 worker-exited | grep '"round":0' | tail -n 1 | field time_ms)
-ok "its peers on the other node were stopped within 200 ms ($((last - first)) ms)" \
-    test $((last - first)) -le 200
+soon 200 "$first" "$last" 'its peers on the other node were stopped within 200 ms'
 ok 'nothing is left' all_dead
 # The agent of the failing worker stops the others before the coordinator, which stands still, can.
 start 2 2 1 nproc=8 -- "$sleeper"'
@@ -149,17 +149,17 @@ lose() {
     lost=$(events "$3" "$4" | field time_ms)
 }
 lose KILL 2 0 node-lost 'an agent is killed: the others know'
-ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
+soon 500 "$begin" "$lost" 'at once'
 ok 'they go on without it' wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
-ok "within 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+soon 5000 "$begin" "$again" 'within 5 s'
 ok 'its workers died with it' all_dead
 is "$(state 2)" lost 'its own node says lost'
 lose STOP 2 0 node-lost 'an agent is frozen: the others know'
-ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
+soon 2100 "$begin" "$lost" 'within 2 s'
 wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
-ok "and go on within 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+soon 5000 "$begin" "$again" 'and go on within 5 s'
 ok 'the frozen node has no worker left when they do' all_dead
 kill -CONT "${agents[2]}"
 ok 'thawed, it learns that the run is over' wait_for 40 state_is 2 failed
@@ -172,17 +172,17 @@ ok 'nothing is left behind' all_dead
 
 # ---- the coordinator is lost --------------------------------------------------------------------
 lose KILL 0 1 coordinator-lost 'the agent that coordinates is killed: the others know'
-ok "at once ($((lost - begin)) ms)" test $((lost - begin)) -lt 500
+soon 500 "$begin" "$lost" 'at once'
 ok 'the next one takes over, and they finish' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+soon 5000 "$begin" "$again" 'after less than 5 s'
 is "$(events 2 coordinator | field peer)" n1 'the next in the order of the nodes'
 ok 'the lost one has no worker left' all_dead
 lose STOP 0 1 coordinator-lost 'the agent that coordinates is frozen: the others know'
-ok "within 2 s ($((lost - begin)) ms)" test $((lost - begin)) -lt 2100
+soon 2100 "$begin" "$lost" 'within 2 s'
 ok 'they go on' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+soon 5000 "$begin" "$again" 'after less than 5 s'
 ok 'and it has no worker left when they do' all_dead
 kill -CONT "${agents[0]}"
 ok 'thawed, it does not go on alone' wait_for 45 state_is 0 failed
@@ -204,7 +204,7 @@ begin=$(now_ms)
 kill -KILL "${agents[0]}"
 ok 'killed, which its host can tell: the other one goes on' wait_for 10 state_is 1 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-ok "after less than 5 s ($((again - begin)) ms)" test $((again - begin)) -lt 5000
+soon 5000 "$begin" "$again" 'after less than 5 s'
 
 # ---- clean --------------------------------------------------------------------------------------
 start 1 1 0 -- 'exec sleep 600'

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 300, LEASE_MS = 4000, WAIT_MS_MAX = 30000 }; // all but one end within the lease
+enum { WORKERS = 300, LEASE_MS = 10000, WAIT_MS_MAX = 60000 }; // all but one end within the lease
 
 static struct err e;
 static int started, ended_well, killed, gone;

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WAIT_MS_MAX = 20000 };
+enum { WAIT_MS_MAX = 60000 };
 
 static const unsigned char key[32] = "any thirty-two bytes are a key.";
 static struct err e;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 4, STEPS_MAX = 64, KEYS_MAX = 64, VALUE_MAX = 4096, RANK_SECONDS_MAX = 120 };
+enum { RANKS_MAX = 4, STEPS_MAX = 64, KEYS_MAX = 64, VALUE_MAX = 4096, RANK_SECONDS_MAX = 400 };
 
 // What the ranks of one run share: a key-value store and their results.
 struct arena_shared {
