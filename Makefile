@@ -194,7 +194,7 @@ demo: ## From nothing to two trained nodes: setup, deps, build, up, train, down
 	$(Q)tests/demo.sh $(BIN)/dtctl
 
 F ?= test
-fresh: ## Both README commands in minimal roots of Debian 12 and 13 (F=demo: one; root, network)
+fresh: ## Both README commands in minimal roots of Debian 12 and 13 (F=demo: one; T=name; root)
 	$(Q)tests/fresh $(F)
 
 N ?= 4
