@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator's right to coordinate. It lasts lease_ms from the latest time at which a quorum
-// of the electorate is known to have heard it (election.c says why), and every answer to a beat
-// passes on what is left of it.
+// of the electorate is known to have heard the coordinator. Every answer to a heartbeat passes on
+// the rest of it. docs/rendezvous.md says why this is safe.
 //
-// A round's own voters count as having heard it when the round began: who knows of the round has
-// heard of it then or later. The voters of the round before count as what they are until the round
-// is committed: known to a quorum of both electorates, and to every voter that was not silent for
-// lease_ms, since such a one could still hold a proof against this coordinator (election.c).
+// The voters of a round count as having heard the coordinator when the round began: a voter that
+// knows of the round has heard of it then or later. The voters of the round before count, too,
+// until the round is committed: known to a quorum of both electorates, and to every voter that was
+// not silent for lease_ms. Such a voter could still hold a proof against this coordinator.
 #include "base/arena.h"
 #include "rendezvous/rendezvous_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { UNTIL_KEPT_MS = 50 }; // counting again over all voters at most so often
+enum { COUNT_KEPT_MS = 50 }; // all voters are counted again at most so often
 
-// A voter that has died has prolonged the lease until then: what it gave is not taken back.
-static int64_t count_until(struct rendezvous *r) {
+// A voter that has died has prolonged the lease until then. That part of the lease stays valid.
+static int64_t count_lease_end(struct rendezvous *r) {
     struct electorate *e = &r->electorate;
     int64_t *spoke = heap_alloc((size_t)(e->count + 1) * sizeof *spoke);
     for (int i = 0; i < e->count; i++)
@@ -33,19 +33,19 @@ static int64_t count_until(struct rendezvous *r) {
     return at >= INT64_MAX - r->config.lease_ms ? INT64_MAX : at + r->config.lease_ms;
 }
 
-static int64_t until(struct rendezvous *r) {
+static int64_t lease_end(struct rendezvous *r) {
     if (r->electorate.count == 0 || quorum_is_single(&r->electorate))
         return INT64_MAX;
-    if (r->lease_counted_ms < 0 || r->now_ms - r->lease_counted_ms >= UNTIL_KEPT_MS ||
+    if (r->lease_counted_ms < 0 || r->now_ms - r->lease_counted_ms >= COUNT_KEPT_MS ||
         r->lease_end_ms <= r->now_ms) {
-        r->lease_end_ms = count_until(r);
+        r->lease_end_ms = count_lease_end(r);
         r->lease_counted_ms = r->now_ms;
     }
     return r->lease_end_ms;
 }
 
 bool leader_lease_holds(struct rendezvous *r) {
-    return !r->deposed && until(r) > r->now_ms;
+    return r->phase != PHASE_DEPOSED && lease_end(r) > r->now_ms;
 }
 
 static void check_committed(struct rendezvous *r) {
@@ -86,7 +86,7 @@ void leader_lease_take_over(struct rendezvous *r, const struct rendezvous_histor
     fill_voters(r);
 }
 
-// The voters of this round by rank, then those of the last one that are not in it.
+// The voters of this round come by rank, then those of the last round that are not in this one.
 void leader_lease_start(struct rendezvous *r) {
     struct electorate old = r->electorate, *e = &r->electorate;
     struct rendezvous_voter *old_voters = r->voters;
@@ -144,7 +144,7 @@ bool leader_lease_votes(const struct rendezvous *r, const struct rendezvous_memb
     return m->voter >= 0 && (r->electorate.voters[m->voter].rounds & QUORUM_THIS) != 0;
 }
 
-// Until its lease is over a voter has voted for nobody else (election.c: other voters).
+// Until its lease is over, a voter has voted for no other agent.
 static bool is_bound(const struct rendezvous *r, int at) {
     return r->now_ms - r->voters[at].acked_ms < r->config.lease_ms;
 }
@@ -155,7 +155,7 @@ static bool is_missing(const struct rendezvous *r, int at) {
            v->incarnation != r->config.incarnation && !is_bound(r, at);
 }
 
-// Before this coordinator has begun a round: the rest has died, when all that live follow it.
+// This coordinator has not begun a round yet.
 static bool is_first(const struct rendezvous *r) {
     return r->electorate.term != r->term;
 }
@@ -172,7 +172,7 @@ static void exclude_dead(struct rendezvous *r) {
 int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64_t acked_ms,
                              int64_t round_term, int round) {
     struct rendezvous_member *m = rendezvous_slot(r, id);
-    if (!m || r->deposed)
+    if (!m || r->phase == PHASE_DEPOSED)
         return 0;
     r->now_ms = now_ms;
     m->heard_ms = now_ms;
@@ -195,13 +195,14 @@ int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64
         r->confirmed = true;
         rendezvous_settle(r);
     }
+    rendezvous_check(r);
     return rendezvous_lease_left_ms(r);
 }
 
 int64_t rendezvous_lease_left_ms(struct rendezvous *r) {
     if (!leader_lease_holds(r))
         return 0;
-    int64_t left = until(r) - r->now_ms;
+    int64_t left = lease_end(r) - r->now_ms;
     return left < r->config.lease_ms ? left : r->config.lease_ms;
 }
 
@@ -212,7 +213,7 @@ void leader_lease_left(struct rendezvous *r, const struct rendezvous_member *m) 
 
 void leader_lease_dead(struct rendezvous *r, int64_t incarnation) {
     int at = quorum_find(&r->electorate, incarnation);
-    if (at < 0 || r->deposed || incarnation == r->config.incarnation)
+    if (at < 0 || r->phase == PHASE_DEPOSED || incarnation == r->config.incarnation)
         return;
     if (is_bound(r, at))
         r->electorate.voters[at].dead = r->voters[at].died_in_lease = true;
@@ -230,17 +231,9 @@ void leader_lease_probe(struct rendezvous *r) {
             rendezvous_push(r, ACTION_PROBE)->id = i;
 }
 
-void rendezvous_depose(struct rendezvous *r, const char *why) {
-    if (r->deposed)
-        return;
-    r->deposed = true;
-    struct rendezvous_action *a = rendezvous_push(r, ACTION_STEP_DOWN);
-    snprintf(a->reason, sizeof a->reason, "%s", why);
-}
-
-// A coordinator that has just taken over is given the time that an election takes.
+// A coordinator that has just taken over has the time that an election takes.
 void leader_lease_tick(struct rendezvous *r) {
-    if (r->deposed || leader_lease_holds(r) ||
+    if (r->phase == PHASE_DEPOSED || leader_lease_holds(r) ||
         (!r->confirmed && r->now_ms - r->opened_ms < 2 * r->config.lease_ms))
         return;
     rendezvous_depose(r, "it does not hear enough nodes of the last round: more than half, "
@@ -248,7 +241,7 @@ void leader_lease_tick(struct rendezvous *r) {
 }
 
 int64_t leader_lease_deadline(const struct rendezvous *r) {
-    if (r->deposed || r->electorate.count == 0 || quorum_is_single(&r->electorate))
+    if (r->phase == PHASE_DEPOSED || r->electorate.count == 0 || quorum_is_single(&r->electorate))
         return INT64_MAX;
     return r->confirmed ? r->lease_end_ms : r->opened_ms + 2 * r->config.lease_ms;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counting votes, and the same over times: a time counts for all that spoke then or later.
+// Counts votes, and the same over times: a time counts for all voters that spoke then or later.
 #include "rendezvous/quorum.h"
 
 #include "base/arena.h"
@@ -43,7 +43,8 @@ static int compare_down(const void *pa, const void *pb) {
     return (a < b) - (a > b);
 }
 
-// Of one round's voters. Half of them are enough with the holder; if that is dead, with the first.
+// Of one round's voters. Half of them are enough with the tie breaker, or with the first voter if
+// the tie breaker is dead.
 static int64_t time_of(const struct electorate *e, unsigned part, int64_t tie_breaker,
                        const int64_t *spoke_ms, int64_t starts_ms) {
     int64_t *times = heap_alloc((size_t)(e->count + 1) * sizeof *times);

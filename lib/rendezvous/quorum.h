@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many nodes of a round must agree before anything may be decided in the run's name. Pure.
+// How many nodes of a round must agree on a decision for the run. Pure.
 //
-// The electorate of a round is its nodes. More than half of them are a quorum; exactly half are one
-// if the holder, the node that coordinated when the round began, is among them. So any two quorums
-// have a node in common, and two halves of a network never both have one.
+// The electorate of a round is its nodes. More than half of them are a quorum. Exactly half of them
+// are a quorum if they include the tie breaker, the node that coordinated when the round began. So
+// two quorums have a node in common, and two halves of a network never both have a quorum.
 //
 // When a round follows another, its electorate counts only once it is committed, that is, known to
 // a quorum of both; until then a quorum of both is needed (joint consensus: Ongaro and Ousterhout,
 // In Search of an Understandable Consensus Algorithm, 2014, section 6).
 //
-// Agents that are proven to be dead (not: silent) are not counted; election.c says when a proof is
-// one. Should the holder be dead, the first of the others breaks a tie.
+// Agents whose death is proven are not counted; silence is no proof (docs/rendezvous.md). When the
+// tie breaker is dead, the first of the other voters breaks a tie.
 #ifndef RENDEZVOUS_QUORUM_H
 #define RENDEZVOUS_QUORUM_H
 
@@ -25,7 +25,7 @@ struct voter {
     bool dead; // proven
 };
 
-struct electorate { // zero-initialised: before the first round; everybody agrees
+struct electorate { // zero-initialised: before the first round; any set is a quorum
     int64_t term;   // of the coordinator that started the round
     int round;
     bool committed;
@@ -37,12 +37,12 @@ struct electorate { // zero-initialised: before the first round; everybody agree
 void quorum_fini(struct electorate *e);
 void quorum_copy(struct electorate *to, const struct electorate *from);
 int quorum_find(const struct electorate *e, int64_t incarnation); // index, or -1
-bool quorum_counts(const struct electorate *e, int at); // is that voter's vote needed at all
-bool quorum_is_single(const struct electorate *e); // one living node, which nobody else can outvote
-// Do those with yes (by index) make a quorum?
+bool quorum_counts(const struct electorate *e, int at);           // the vote of that voter counts
+bool quorum_is_single(const struct electorate *e);                // one living voter is left
+// The voters with yes (by index) are a quorum.
 bool quorum_agrees(const struct electorate *e, const bool *yes);
-// The latest time at which a quorum had spoken, given when each voter spoke last; INT64_MAX where
-// no voter is needed. starts_ms: times of this round's voters count as at least that.
+// The latest time since which a quorum has spoken, given when each voter spoke last; INT64_MAX when
+// no voter is needed. starts_ms: the least time of this round's voters.
 int64_t quorum_time(const struct electorate *e, const int64_t *spoke_ms, int64_t starts_ms);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets a place in a round, and which ranks. Sorting is by keys that do not change between
-// rounds, so a node that comes back gets its old place.
+// Which nodes get a place in a round, and which ranks. The sort keys do not change between rounds:
+// a node that comes back gets its old place.
 #include "rendezvous/rank_order.h"
 
 #include "base/str.h"
@@ -20,7 +20,7 @@ static int order_of_ranks(const void *pa, const void *pb) {
     return c ? c : (a->seq > b->seq) - (a->seq < b->seq);
 }
 
-// Who comes first when there are more nodes than places: who coordinates, those of the last round.
+// When there are more nodes than places: the coordinator, the nodes of the last round, others.
 static int order_of_places(const void *pa, const void *pb) {
     const struct rendezvous_member *a = *(struct rendezvous_member *const *)pa;
     const struct rendezvous_member *b = *(struct rendezvous_member *const *)pb;

@@ -6,29 +6,31 @@
 //     while (rendezvous_next(r, &action)) { carry it out }
 //     wake up again at rendezvous_deadline(r) and call rendezvous_tick(r, now)
 //
-// A run is a sequence of rounds. Phases:
-//     GATHER    nodes join; a round starts when nodes_max are there, or all that are expected, or
+// A run is a sequence of rounds. rendezvous.c begins with the table of phases:
+//     GATHER    nodes join. A round starts when nodes_max are there, or all that are expected, or
 //               nodes_min and the last call is over
 //     RUN       workers run on every active member
-//     STOP      every active member has been told to stop its workers; the phase ends when each has
-//               said so or is lost
+//     STOP      every member of the round stops its workers. The phase ends when each member has
+//               reported that, or is lost
 //     OVER      finished, failed or stopped
+//     DEPOSED   this agent may not coordinate any more
 //
 // Rules:
-// - One worker that fails, one node that is lost or leaves, or one that joins while there is room
+// - A worker that fails, a node that is lost or leaves, or a node that joins while there is room
 //   stops the round on every member. Only failures of workers count against max_restarts.
-// - A worker that fails because a node has died often tells of it before the node's silence does.
-//   So a failure is judged when every member has stopped: if one is lost that has said nothing for
-//   RENDEZVOUS_BLAME_MS after the failure, its loss was the cause, and no failure is counted.
-// - A node whose connection breaks is not lost yet: it may resume its session (session.h) until it
-//   has been silent for too long, or its host says that its agent is gone. A round that starts
-//   meanwhile is one with it.
-// - A lost node may still run workers until its lease is over (its own guard ends them then, see
-//   guard.h). No new round starts before that: two groups never train at the same time.
+// - A node dies; workers of other nodes fail because of it, often before its silence is noticed.
+//   So a failure is judged when every member has stopped. If a member is lost that was not heard
+//   later than RENDEZVOUS_BLAME_MS after the failure, its loss was the cause: the failure does not
+//   count.
+// - A node whose connection breaks is not lost yet. It may resume its session until it has been
+//   silent for silent_ms_max, or until its host reports that its agent is dead. A round that starts
+//   meanwhile includes the node.
+// - A lost node may still run workers until its lease is over; then its guard ends them. No round
+//   starts before that: two groups never train at the same time.
 // - Ranks follow node_rank where it is given, else names in natural order, else order of joining.
 // - The coordinator starts a round only while a quorum of the last one is known to hear it, and
 //   steps down when none does (leader_lease.c, election.h).
-// - A node whose workers are all done no longer matters to the others unless it hosts the store.
+// - A node whose workers are all done is no longer needed, unless it hosts the store.
 #ifndef RENDEZVOUS_RENDEZVOUS_H
 #define RENDEZVOUS_RENDEZVOUS_H
 
@@ -52,14 +54,14 @@ enum {
 struct rendezvous_config {
     int64_t incarnation; // of the agent that coordinates; 0: nobody can take over from it
     int nodes_min, nodes_max;
-    int nodes_expected; // nodes that are known to come (a roster); 0: unknown
+    int nodes_expected; // by the roster; 0: unknown
     int max_restarts;
     int64_t join_timeout_ms;   // for nodes_min to come, from the start of a gathering
     int64_t rejoin_timeout_ms; // the same after a loss
-    int64_t last_call_ms;      // after nodes_min, for more to come: the first round
+    int64_t last_call_ms;      // from nodes_min on, for more nodes to come: the first round
     int64_t regroup_call_ms;   // and later rounds
-    int64_t silent_ms_max;     // a member that says nothing for longer is lost
-    int64_t lease_ms;          // and its workers are gone after this, counted from its last word
+    int64_t silent_ms_max;     // a member that is not heard for longer is lost
+    int64_t lease_ms;          // its workers are gone so long after it was heard last
     int64_t stop_ms_max;       // from STOP to its answer
     int64_t note_ms;           // between two WAITING notes
     int64_t crash_ms;          // a round that fails sooner than this is a crash; 0: none is
@@ -67,7 +69,7 @@ struct rendezvous_config {
     int64_t backoff_ms;        // added before each start after the second crash in a row
 };
 
-struct rendezvous_node { // what a joining node says of itself; copied
+struct rendezvous_node { // a request to join; copied
     const char *name, *address, *role;
     int node_rank; // -1: none given
     int64_t incarnation;
@@ -78,7 +80,7 @@ struct rendezvous_node { // what a joining node says of itself; copied
     int last_round; // that it has taken part in; -1: none
 };
 
-struct rendezvous_resume { // what a returning one says
+struct rendezvous_resume { // a request to resume a session
     int64_t incarnation, session, connection;
 };
 
@@ -96,7 +98,7 @@ enum rendezvous_state {
     MEMBER_WAITING, // joined, takes part in the next round if there is room
     MEMBER_ACTIVE,  // workers run
     MEMBER_DONE,    // workers have all ended with 0
-    MEMBER_STOPPING // told to stop
+    MEMBER_STOPPING // stops its workers
 };
 
 struct rendezvous_member {
@@ -107,10 +109,9 @@ struct rendezvous_member {
     char role[RENDEZVOUS_ROLE_BYTES_MAX];
     int node_rank, port, store_port, nproc;
     int64_t incarnation, session, connection, seq, heard_ms;
-    int64_t acked_ms; // the last word that it is known to have heard
-    char disconnect_reason[RENDEZVOUS_DISCONNECT_BYTES_MAX]; // why its connection broke; "": it has
-                                                             // one
-    char *leaving; // why it leaves, as soon as its workers are stopped; NULL: it stays
+    int64_t acked_ms; // the newest time stamp of the coordinator that it acknowledged
+    char disconnect_reason[RENDEZVOUS_DISCONNECT_BYTES_MAX]; // "": it is connected
+    char *leaving; // why it leaves when its workers are stopped; NULL: it stays
     bool in_round; // of the current or last round
     bool coordinates;
     int voter; // in the electorate; -1: none
@@ -118,24 +119,23 @@ struct rendezvous_member {
     int group_rank, rank, role_rank, role_world;
 };
 
-enum rendezvous_phase { PHASE_GATHER, PHASE_RUN, PHASE_STOP, PHASE_OVER };
+enum rendezvous_phase { PHASE_GATHER, PHASE_RUN, PHASE_STOP, PHASE_OVER, PHASE_DEPOSED };
 enum rendezvous_verdict { VERDICT_NONE, VERDICT_FINISHED, VERDICT_FAILED, VERDICT_STOPPED };
 
 enum rendezvous_action_kind {
     ACTION_NONE,
     ACTION_JOINED,  // id was accepted
-    ACTION_WAITING, // tell all waiting members who is missing: present, expected, reason
-    ACTION_START,   // a round starts: tell every active member (rendezvous_active)
-    ACTION_STOP,    // tell every stopping member: reason, final (tentative: unless it is excused)
-    ACTION_EXCUSED, // of the failure that stopped the round a loss was the cause: reason. The run
-                    // goes on
-    ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent is still there;
-                         // now and then again. counted: for the first time
+    ACTION_WAITING, // report to all members which nodes are missing: present, expected, reason
+    ACTION_START,   // send the round to every active member (rendezvous_active)
+    ACTION_STOP,    // send it to every stopping member: reason, final (tentative: unless excused)
+    ACTION_EXCUSED, // a loss caused the failure that stopped the round: reason. The run goes on
+    ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent lives. Comes
+                         // again. counted: for the first time
     ACTION_PROBE,        // the same for the voter of that number, which has not joined
     ACTION_LOST,         // id is lost (silent for silent_ms); its connection can be closed
     ACTION_LEFT,         // id left on its own
-    ACTION_OVER,         // the run is over: verdict, reason; tell every member
-    ACTION_STEP_DOWN // this agent may not coordinate any more: reason. Nothing else comes after it
+    ACTION_OVER,         // send the verdict and its reason to every member
+    ACTION_STEP_DOWN     // this agent may not coordinate any more: reason. The last action
 };
 
 struct rendezvous_action {
@@ -160,22 +160,21 @@ void rendezvous_close(struct rendezvous *r);
 // other errors are final.
 int rendezvous_join(struct rendezvous *r, int64_t now_ms, const struct rendezvous_node *n, int *id,
                     struct err *e);
-// The following ignore what does not fit: an unknown id, another round.
+// The following ignore an unknown id and another round.
 void rendezvous_heard(struct rendezvous *r, int64_t now_ms, int id);
-// A beat: it has heard what was sent at acked_ms (0: nothing yet), and knows of that round. Returns
-// how long its workers may live, counted from when it sent this beat.
+// The member has heard what was sent at acked_ms (0: nothing yet), and knows of that round. Returns
+// how long its workers may live, counted from when it sent this heartbeat.
 int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64_t acked_ms,
                              int64_t round_term, int round);
 int64_t rendezvous_lease_left_ms(struct rendezvous *r); // of the right to coordinate
-// Its connection broke. Without a port to ask at, and when it is leaving, it is lost at once.
+// A member without a port or a session, and one that is leaving, is lost at once.
 void rendezvous_disconnected(struct rendezvous *r, int64_t now_ms, int id, const char *why);
-// It goes on with another connection. ERR_NOT_FOUND: there is no such session (any more), or the
-// request is older than the connection that it has.
+// The member goes on with another connection. ERR_NOT_FOUND: there is no such session (any more),
+// or the request is older than the member's connection.
 int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
                       int *id, struct err *e);
-// The host of a member that is cut says that no such agent is there (dead), or the agent itself
-// that it has another coordinator. Its vote is not needed any more if it is dead (election.c:
-// proof).
+// The host of a disconnected member says that its agent is dead, or the agent says that it has
+// another coordinator. The vote of a dead member is not needed any more.
 void rendezvous_process_dead(struct rendezvous *r, int64_t now_ms, int64_t incarnation, bool dead,
                              const char *why);
 void rendezvous_lost(struct rendezvous *r, int64_t now_ms, int id, const char *why);
@@ -193,7 +192,6 @@ int64_t rendezvous_deadline(const struct rendezvous *r); // when to tick next; I
 // Next action in order; false when there is none.
 bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out);
 
-// What is the case.
 enum rendezvous_phase rendezvous_phase(const struct rendezvous *r);
 enum rendezvous_verdict rendezvous_verdict(const struct rendezvous *r);
 const char *rendezvous_reason(const struct rendezvous *r); // of the last stop or of the end

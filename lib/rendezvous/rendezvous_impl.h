@@ -7,18 +7,38 @@
 
 #include <stddef.h>
 
+enum rendezvous_event {
+    RENDEZVOUS_EVENT_READY,         // enough members are there, and the coordinator may start
+    RENDEZVOUS_EVENT_END,           // too few members came in time, or a stop was requested
+    RENDEZVOUS_EVENT_ALL_DONE,      // the workers of all members have ended with 0
+    RENDEZVOUS_EVENT_INTERRUPT,     // a failure, a loss, a leave, a join, or a requested stop
+    RENDEZVOUS_EVENT_STOPPED,       // all members have stopped; the run goes on
+    RENDEZVOUS_EVENT_STOPPED_FINAL, // all members have stopped; the run ends
+    RENDEZVOUS_EVENT_DEPOSE,        // the right to coordinate is over
+    RENDEZVOUS_EVENT_COUNT
+};
+
+struct rendezvous_transition {
+    enum rendezvous_phase from;
+    enum rendezvous_event event;
+    enum rendezvous_phase to;
+    const char *action;
+};
+
 struct rendezvous {
     struct rendezvous_config config;
     enum rendezvous_phase phase;
-    enum rendezvous_verdict verdict, verdict_next; // next: what STOP leads to, if final
+    enum rendezvous_verdict verdict;
+    enum rendezvous_verdict verdict_next; // to which STOP leads; NONE: to another round
     int round, restarts, world_size;
-    int64_t gather_ms, quorate_since_ms, not_before_ms, stop_ms, note_ms, scan_ms,
-        now_ms; // quorate_since_ms -1: not yet
-    int64_t round_ms,
-        backoff_until_ms; // when the round began; nothing starts before backoff_until_ms (back-off)
-    int crashes;          // rounds in a row that failed soon after their start
+    int64_t now_ms, opened_ms, round_ms;     // round_ms: when the round began
+    int64_t gather_ms, stop_ms;              // when the phase began
+    int64_t quorate_since_ms;                // since when nodes_min are there; -1: they are not
+    int64_t not_before_ms, backoff_until_ms; // no round begins before either
+    int64_t note_ms, scan_ms;                // of the last WAITING; of the last scan
+    int crashes;                             // rounds in a row that failed soon after their start
     struct {
-        bool open; // a failure stopped the round; what was before it:
+        bool open; // a failure stopped the round, and a loss may excuse it. The values before it:
         int restarts, crashes;
         int64_t backoff_until_ms;
     } blame;
@@ -27,8 +47,8 @@ struct rendezvous {
     struct electorate electorate;           // of the round, or of the last one
     struct rendezvous_voter *voters;        // by index in it
     int64_t lease_end_ms, lease_counted_ms; // when the right to coordinate ends, as of when
-    int64_t opened_ms, exclusive_until_ms;
-    bool confirmed, deposed; // it has had a quorum since it was opened; it has stepped down
+    int64_t exclusive_until_ms;
+    bool confirmed; // it has had a quorum since it was opened
     char reason[RENDEZVOUS_REASON_BYTES_MAX];
     struct rendezvous_member **slots;
     int64_t *incarnations; // of the members in slots; 0: none there
@@ -40,10 +60,37 @@ struct rendezvous {
 };
 
 struct rendezvous_voter {
-    int64_t acked_ms, heard_ms; // the last word that it is known to have heard; its own last word
-    bool knows_round, left;     // of this round; it has left in good order
-    bool reported_dead, died_in_lease; // its host says so: before it joined, or while it was bound
+    int64_t acked_ms;   // the newest time stamp of the coordinator that the voter acknowledged
+    int64_t heard_ms;   // when the coordinator heard the voter
+    bool knows_round;   // of this electorate
+    bool left;          // in good order
+    bool reported_dead; // by its host, before it joined this coordinator
+    bool died_in_lease; // by its host, while its lease bound it
 };
+
+// rendezvous.c
+const struct rendezvous_transition *rendezvous_transitions(int *count);
+const char *rendezvous_phase_name(enum rendezvous_phase phase);
+const char *rendezvous_event_name(enum rendezvous_event event);
+void rendezvous_check(const struct rendezvous *r);         // the invariants, in constant time
+void rendezvous_check_members(const struct rendezvous *r); // those of all members
+// May the run go on after a loss, with so many members left, or wait for others?
+bool rendezvous_may_go_on(const struct rendezvous *r, int members_left);
+// Stops the round. verdict VERDICT_NONE: to start another one.
+void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
+                           const char *why);
+void rendezvous_settle(struct rendezvous *r); // goes on to the next phase if this one is complete
+struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);
+
+// rendezvous_members.c
+struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t incarnation);
+bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_member *m);
+void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
+void rendezvous_scan(struct rendezvous *r); // loses the silent members
+// In PHASE_STOP, before the member is dropped. If a failure has stopped the round and the loss of
+// this member caused it, the round ends with this verdict and reason instead.
+void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
+                       enum rendezvous_verdict verdict, const char *why);
 
 // leader_lease.c
 void leader_lease_take_over(struct rendezvous *r, const struct rendezvous_history *history);
@@ -57,25 +104,6 @@ void leader_lease_dead(struct rendezvous *r, int64_t incarnation); // its host s
 void leader_lease_probe(struct rendezvous *r); // asks for voters that have not joined
 void leader_lease_tick(struct rendezvous *r);  // steps down in time
 int64_t leader_lease_deadline(const struct rendezvous *r);
-
-// rendezvous_cut.c
-struct rendezvous_member *rendezvous_find(const struct rendezvous *r, int64_t incarnation);
-bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_member *m);
-void rendezvous_scan(struct rendezvous *r); // loses the silent ones
-
-// rendezvous_failed.c
-// In PHASE_STOP: a member goes, before it is dropped. If a failure has stopped the round, and that
-// was the cause, the round ends with this verdict and reason instead.
-void rendezvous_excuse(struct rendezvous *r, const struct rendezvous_member *m,
-                       enum rendezvous_verdict verdict, const char *why);
-
-// rendezvous.c
-// Stops the round. verdict VERDICT_NONE: to start another one.
-void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
-                           const char *why);
-void rendezvous_settle(struct rendezvous *r); // looks whether the phase is complete
-void rendezvous_lose(struct rendezvous *r, struct rendezvous_member *m, const char *why);
-struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);
 
 static inline struct rendezvous_member *rendezvous_slot(const struct rendezvous *r, int id) {
     return id >= 0 && id < r->slot_count ? r->slots[id] : NULL;
