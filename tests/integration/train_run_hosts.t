@@ -58,12 +58,14 @@ like "$out" '\[node2:1\] 1 of 2, master 10\.77\.0\.1' 'rank 1 is on node2 and se
 is "$(cat "$(newest)/output/"[01] | paste -sd' ')" 'node1 node2' 'results of both nodes'
 
 # ---- SSH dropped in mid-run ---------------------------------------------------------------------
-dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1; done' \
+dtctl train --name dropped -- sh -c 'for i in $(seq 1 40); do echo "$RANK:$i"; sleep 0.1
+    [ $i != 30 ] || until [ -e /tmp/dropped ]; do sleep 0.1; done; done' \
     >dropped.out 2>dropped.err &
 pid=$!
 wait_for 10 has dropped.out '1:3$'
 ssh_cut 1
 ssh_cut 2
+touch node{1,2}/tmp/dropped
 wait $pid
 is "$?" 0 'a dropped connection does not end the run'
 like "$(cat dropped.err)" 'lost sight of node1' 'it is told'
@@ -74,7 +76,8 @@ is "$(cut -d' ' -f2 dropped.out | grep '^1:' | paste -sd' ')" \
 is "$(wc -l <"$(newest)/logs/node1/0.out")" 40 'nor in the log'
 
 # ---- operator gone in mid-run -------------------------------------------------------------------
-dtctl train --name gone -- sh -c 'for i in $(seq 1 20); do echo "$RANK:$i"; sleep 0.1; done
+dtctl train --name gone -- sh -c 'for i in $(seq 1 20); do echo "$RANK:$i"; sleep 0.1
+    [ $i != 10 ] || until [ -e /tmp/gone ]; do sleep 0.1; done; done
     echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
     >gone.out 2>&1 &
 pid=$!
@@ -83,6 +86,7 @@ kill -9 $pid
 wait $pid 2>/dev/null
 run dtctl ps
 like "$out" 'gone-.*running' 'a killed dtctl leaves the run going'
+touch node{1,2}/tmp/gone
 run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
 is "$(grep -c ':[0-9]*$' <<<"$out")" 40 'with every line once'

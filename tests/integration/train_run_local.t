@@ -176,8 +176,8 @@ is "$status" 0 'logs -f follows it to its end'
 is "$(grep -c '0\] line' <<<"$out")" 3 'and shows everything'
 ok 'and fetched its results' grep -q 'fetched = true' ".dtctl/default/runs/$id/run.toml"
 
-dtctl train --name killed -- sh -c 'echo begun; sleep 3; echo ended $RANK
-    echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' \
+dtctl train --name killed -- sh -c 'echo begun; until [ -e "$0" ]; do sleep 0.1; done
+    echo ended $RANK; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' "$WORK/go-killed" \
     >killed.out 2>&1 &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] begun' killed.out
@@ -192,6 +192,7 @@ run dtctl logs
 is "$status" 0 'logs shows what there is'
 like "$out" 'begun' 'up to now'
 unlike "$out" 'ended' 'and no more'
+(sleep 1 && touch go-killed) & # at best while logs -f follows
 run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
 is "$(grep -c 'ended' <<<"$out")" 2 'to its end'
@@ -254,7 +255,7 @@ sed -i 's/^state = .*/state = "failed"/; s/^fetched = .*/fetched = true/' \
     ".dtctl/default/runs/$(cat false.id)/run.toml"
 run dtctl stop
 is "$status" 0 'stop of a run that is over by the record, and goes on'
-ok 'asks the nodes all the same' none_left
+ok 'asks the nodes all the same' wait_for 10 none_left
 run dtctl down --dry-run
 is "$status" 0 'down, dry'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
@@ -319,11 +320,15 @@ rm dtctl.toml
 # The lock of an open file description: struct flock is short type, whence; long start, length; pid.
 perl -e 'open(F, "+>", ".dtctl/default/lock") or die; my $l = pack("ssx4qqix4", 1, 0, 0, 0, 0);
     fcntl(F, 37, $l) or die "$!"; syswrite(F, "pid 1: a test\n"); print "held\n"; close(STDOUT);
-    sleep 2' >held &
+    select(undef, undef, undef, 0.05) until -e "let-go"' >held &
 wait_for 5 grep -q held held
-run dtctl up
-is "$status" 0 'a second dtctl waits for the lock'
-like "$err" 'waiting for another dtctl.*locked by pid 1: a test' 'and says for whom'
+dtctl up >up.out 2>up.err &
+pid=$!
+ok 'a second dtctl waits for the lock, and says for whom' wait_for 10 \
+    grep -q 'waiting for another dtctl.*locked by pid 1: a test' up.err
+touch let-go
+wait $pid
+is "$?" 0 'and goes on when it is free'
 wait
 
 # ---- a user whose inotify is used up -------------------------------------------------------------
@@ -372,5 +377,5 @@ like "$err" '[0-9]+ runs have their results on this side' 'says what it leaves'
 is "$(ls -A .dtctl/default/nodes)" '' 'nothing is left of the nodes'
 run dtctl down
 is "$status" 0 'down again does no harm'
-ok 'no process is left' none_left
+ok 'no process is left' wait_for 10 none_left
 done_testing

@@ -46,9 +46,14 @@ is "$status/$(grep -c $'\033' <<<"$out")" 0/0 'TERM=dumb: no cursor is moved'
 # ---- Ctrl-C leaves ------------------------------------------------------------------------------
 tm clear-history
 cat >turns.sh <<'END'
-for i in 1 2 3 4 5 6; do echo turn $i; printf '\rbar %d' $i >&2; sleep 0.5; done
+for i in 1 2 3 4 5 6; do
+    echo turn $i
+    printf '\rbar %d' $i >&2
+    sleep 0.5
+    [ $i != 5 ] || until [ -e "$1" ]; do sleep 0.1; done
+done
 END
-type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh; echo "left with $?"'
+type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh $PWD/go; echo "left with $?"'
 wait_for 10 shows 'turn 2'
 ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
 tm send-keys C-c
@@ -58,6 +63,7 @@ ok 'and how to stop' shows 'stop:    dtctl stop left-'
 ok 'and is no failure' wait_for 4 shows 'left with 0'
 run dtctl ps
 like "$out" 'left-.*running' 'the run goes on'
+touch go
 run dtctl logs -f
 is "$status" 0 'and can be followed again'
 is "$(grep -c 'turn' <<<"$out")" 12 'with all its lines'
