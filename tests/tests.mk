@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Test programs. tests/{unit,sim}/{test,sim}_*.c each become one TAP program; tests/tools/*.c are
-# helper programs for scripts; tests/fuzz/fuzz_*.c are libFuzzer targets; executable *.t files under
-# tests/ are test scripts (*.sh are libraries for them).
+# Test programs. tests/unit/<layer>/test_*.c and tests/sim/*.c each become one TAP program;
+# tests/tools/*.c are helper programs for scripts; tests/fuzz/fuzz_*.c are libFuzzer targets;
+# executable *.t files under tests/ are test scripts (*.sh are libraries for them).
 
-TEST_C := $(sort $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/sim/sim_*.c))
+TEST_C := $(sort $(wildcard tests/unit/*/test_*.c tests/sim/test_*.c tests/sim/sim_*.c))
 TOOL_C := $(sort $(wildcard tests/tools/*.c))
 FUZZ_C := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 

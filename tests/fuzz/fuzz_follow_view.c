@@ -6,8 +6,8 @@
 #include "run/monitor_view.h"
 #include "run/run_summary.h"
 #include "sys/file.h"
-#include "tests/unit/follow_fixture.h"
-#include "tests/unit/screen_check.h"
+#include "tests/unit/run/follow_fixture.h"
+#include "tests/unit/ui/screen_check.h"
 
 #include <sys/mman.h>
 

@@ -4,9 +4,9 @@
 
 LINT := $(BUILD)/lint
 LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c \
-    benchmarks/*.c))
+    tests/*/*/*.c benchmarks/*.c))
 LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/cpu/*.h cmd/*/*.h tests/*.h \
-    tests/*/*.h))
+    tests/*/*.h tests/*/*/*.h))
 LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
 # Every tracked or new text file whose first line asks for a shell, and the libraries they source.
 LINT_SH := $(shell { git ls-files -co --exclude-standard 2>/dev/null || find . -type f; } | sort | \

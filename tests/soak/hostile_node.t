@@ -53,7 +53,7 @@ except subprocess.TimeoutExpired:
             p.wait(2)
         except subprocess.TimeoutExpired:
             p.terminate()  # the first one may ask the nodes
-        p.wait(10)
+        p.wait(60)
         p.returncode = 124
     except subprocess.TimeoutExpired:
         p.kill()

@@ -3,7 +3,7 @@
 // has, against the plain reference; and that thread counts do not change a bit.
 #include "kernels/kernels.h"
 #include "tests/tap.h"
-#include "tests/unit/random_floats.h"
+#include "tests/unit/kernels/random_floats.h"
 
 enum { threads_many = 3 };
 static struct kernel_ctx *plain;

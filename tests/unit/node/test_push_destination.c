@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/test_xfer_dest.XXXXXX";
+static char folder[] = "/tmp/test_push_destination.XXXXXX";
 static struct arena arena;
 
 static const char *in(const char *name) {

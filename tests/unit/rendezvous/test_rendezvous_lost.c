@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rendezvous when members are lost: connections that break and come back, and who votes.
 #include "rendezvous/rendezvous.h"
-#include "tests/unit/rendezvous_nodes.h"
+#include "tests/unit/rendezvous/rendezvous_nodes.h"
 
 static int resume(struct rendezvous *r, int64_t now, int64_t incarnation, int64_t session,
                   int64_t connection) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/cli: command lines.
 #include "conf/cli.h"
-#include "tests/unit/option_rows.h"
+#include "tests/unit/conf/option_rows.h"
 
 // One command line, words separated by spaces.
 static const char *line_of(const char *verb, unsigned style, const char *words) {

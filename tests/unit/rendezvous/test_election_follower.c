@@ -3,7 +3,7 @@
 // no coordinator: finding one, founding, the lease, a connection that breaks, proof, an old
 // coordinator.
 #include "rendezvous/election.h"
-#include "tests/unit/election_node.h"
+#include "tests/unit/rendezvous/election_node.h"
 
 static void test_lease(void) {
     static const struct {

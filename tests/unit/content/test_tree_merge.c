@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/test_merge.XXXXXX", other[] = "/dev/shm/test_merge.XXXXXX";
+static char folder[] = "/tmp/test_tree_merge.XXXXXX", other[] = "/dev/shm/test_tree_merge.XXXXXX";
 static struct arena arena;
 
 // Runs a line in the folder of this test.

@@ -3,7 +3,7 @@
 // products and convolutions over many shapes, odd ones included. Outputs lie between guards.
 #include "kernels/kernels.h"
 #include "tests/tap.h"
-#include "tests/unit/random_floats.h"
+#include "tests/unit/kernels/random_floats.h"
 
 #include <sched.h>
 

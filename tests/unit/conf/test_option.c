@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lib/conf/option: every type from text and from TOML, precedence, places, the check of tables.
 #include "conf/option.h"
-#include "tests/unit/option_rows.h"
+#include "tests/unit/conf/option_rows.h"
 
 static const char *file(const char *text) {
     fresh();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing of a node drives the operator's terminal: every text of every event, with sequences in
 // it, through every view; worker lines, errors, JSON.
-#include "follow_fixture.h"
 #include "protocol/node_protocol.h"
 #include "run/monitor_view.h"
 #include "run/run_summary.h"
-#include "screen_check.h"
+#include "tests/unit/run/follow_fixture.h"
+#include "tests/unit/ui/screen_check.h"
 
 static const char *const HOSTILE[] = {
     "\\u001b[2J\\u001b]0;x\\u0007",

@@ -7,7 +7,7 @@
 #include "comm/group.h"
 
 #include "tests/tap.h"
-#include "tests/unit/comm_ranks.h"
+#include "tests/unit/comm/comm_ranks.h"
 
 enum { TYPES = 4, GUARD_BYTES = 64 };
 static const size_t type_bytes[TYPES] = {

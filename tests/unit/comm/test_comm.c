@@ -6,7 +6,7 @@
 #include "comm/element.h"
 
 #include "tests/tap.h"
-#include "tests/unit/comm_ranks.h"
+#include "tests/unit/comm/comm_ranks.h"
 
 // ---- sums --------------------------------------------------------------------------------------
 

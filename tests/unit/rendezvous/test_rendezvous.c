@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rendezvous, step by step: who starts when, in which order, and what ends or restarts a round.
 #include "rendezvous/rendezvous.h"
-#include "tests/unit/rendezvous_nodes.h"
+#include "tests/unit/rendezvous/rendezvous_nodes.h"
 
 static void test_start_and_finish(void) {
     struct rendezvous *r = rendezvous_open(&base, 0);

@@ -2,8 +2,8 @@
 // Following a run on the operator's side: whatever cannot be opened is an error that closes
 // cleanly; an expression that this version does not take costs its metric, and nothing else.
 #include "agent/event_log.h"
-#include "follow_fixture.h"
 #include "run/follow.h"
+#include "tests/unit/run/follow_fixture.h"
 
 #include <dirent.h>
 #include <errno.h>

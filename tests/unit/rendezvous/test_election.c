@@ -3,7 +3,7 @@
 // make of them together, under bad luck, is tests/sim/sim_rendezvous.c; how votes are counted,
 // test_quorum.c.
 #include "rendezvous/election.h"
-#include "tests/unit/election_node.h"
+#include "tests/unit/rendezvous/election_node.h"
 
 // ---- voting ----
 
