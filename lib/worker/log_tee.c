@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One inotify descriptor for all files; each event names the file by its watch descriptor.
+// One watcher for all files (sys/changes); an event names its file by the number of the watch.
 #include "worker/log_tee.h"
 
 #include "base/arena.h"
 #include "base/str.h"
+#include "sys/changes.h"
 #include "worker/console.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 enum { READ_BYTES = 64 << 10 };
@@ -28,7 +28,7 @@ struct tee {
     struct watch watch;
     struct loop *loop;
     struct timer look; // while one is held
-    int fd;
+    struct changes changes;
     struct file *files;
     struct strbuf console, filtered; // scratch, one write per batch of lines
 };
@@ -123,33 +123,31 @@ static void on_look(struct timer *timer) {
             read_file(t, f, false);
 }
 
-static void on_inotify(struct watch *w, unsigned events) {
+static void on_changes(struct watch *w, unsigned events) {
     (void)events;
     struct tee *t = container_of(w, struct tee, watch);
     char buf[4096] __attribute__((aligned(8)));
-    ssize_t n;
-    while ((n = read(t->fd, buf, sizeof buf)) > 0) {
-        for (ssize_t at = 0; at < n;) {
+    size_t n;
+    while ((n = changes_read(&t->changes, buf, sizeof buf)) > 0) {
+        for (size_t at = 0; at < n;) {
             const struct inotify_event *ev = (const void *)(buf + at);
-            at += (ssize_t)(sizeof *ev + ev->len);
+            at += sizeof *ev + ev->len;
             for (struct file *f = t->files; f; f = f->next)
                 if (f->wd == ev->wd || (ev->mask & IN_Q_OVERFLOW))
                     read_file(t, f, false);
         }
     }
+    if (changes_ticked(&t->changes))
+        for (struct file *f = t->files; f; f = f->next)
+            read_file(t, f, false);
 }
 
 struct tee *tee_open(struct loop *loop, struct err *e) {
     struct tee *t = heap_alloc(sizeof *t);
     t->loop = loop;
-    t->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (t->fd < 0) {
-        err_errno(e, ERR_SYS, "cannot watch log files (fs.inotify.max_user_instances?)");
-        free(t);
-        return NULL;
-    }
-    if (watch_start(loop, &t->watch, t->fd, LOOP_READ, on_inotify, e) < 0) {
-        close(t->fd);
+    if (changes_open(&t->changes, e) < 0 ||
+        watch_start(loop, &t->watch, t->changes.fd, LOOP_READ, on_changes, e) < 0) {
+        changes_close(&t->changes);
         free(t);
         return NULL;
     }
@@ -165,7 +163,7 @@ int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
                        .words = words,
                        .next = t->files};
     f->fd = open(path, O_RDONLY | O_CLOEXEC);
-    f->wd = f->fd < 0 ? -1 : inotify_add_watch(t->fd, path, IN_MODIFY);
+    f->wd = f->fd < 0 ? -1 : changes_add(&t->changes, path, IN_MODIFY);
     if (f->wd < 0) {
         err_errno(e, ERR_SYS, "cannot watch '%s'", path);
         if (f->fd >= 0)
@@ -194,7 +192,7 @@ void tee_close(struct tee *t) {
     tee_drain(t);
     watch_stop(&t->watch);
     timer_stop(&t->look);
-    close(t->fd);
+    changes_close(&t->changes);
     for (struct file *f = t->files, *next; f; f = next) {
         next = f->next;
         close(f->fd);

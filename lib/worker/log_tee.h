@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies log files of workers to the console as they grow, line by line, with a prefix; and lines
 // that contain a word also to a filtered file. Workers write their files themselves, so they never
-// wait for this and lose nothing with it. Woken by inotify, not by a clock; while a console is not
-// read (console.h), its files are not either, and are looked at now and then.
+// wait for this and lose nothing with it. Woken by changes of the files (sys/changes); while a
+// console is not read (console.h), its files are not either, and are looked at now and then.
 //
 //     struct tee *t = tee_open(loop, e);
 //     tee_add(t, "/…/0/stdout.log", 1, "[default0]:", words, filtered_fd, e);

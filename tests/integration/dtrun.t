@@ -132,6 +132,15 @@ run sh_worker --nproc-per-node 2 --log-dir logs -t 3 sh -c "$noisy"
 is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' 'tee prefixes lines'
 like "$err" '\[default1\]:err 1' 'on both streams'
 is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'and writes files without a prefix'
+if without_inotify true 2>/dev/null; then
+    fresh
+    run without_inotify dtrun --standalone --nproc-per-node 2 --log-dir logs --tee 3 --no-python \
+        sh -c "$noisy"
+    is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' \
+        'also where inotify is used up'
+else
+    skip 1 'this machine lets nobody limit inotify in a user namespace'
+fi
 fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -t 0:1 --log-line-prefix-template '<${rank}> ' \
     --local-ranks-filter 0 sh -c "$noisy"
