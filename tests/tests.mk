@@ -19,7 +19,7 @@ reached = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))
 test_layers = $(sort $(call reached,$(1)) $(if $(filter provider,$(call reached,$(1))),$(REACH_aws)))
 test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
     cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
-TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lm
+TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lpcre2-8 -lm
 
 define test_rule
 $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(test_cmd_objects) $(call archives,$(test_layers))

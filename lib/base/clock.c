@@ -20,6 +20,10 @@ int64_t clock_mono_ms(void) {
     return clock_mono_ns() / 1000000;
 }
 
+int64_t clock_cpu_ns(void) {
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 int64_t clock_wall_ms(void) {
     return read_ns(CLOCK_REALTIME) / 1000000;
 }

@@ -8,6 +8,7 @@
 
 int64_t clock_mono_ms(void);
 int64_t clock_mono_ns(void);
+int64_t clock_cpu_ns(void);  // spent by this thread; grows while it runs, and not while others do
 int64_t clock_wall_ms(void); // since 1970, UTC
 
 enum { CLOCK_ISO_BYTES = 25 };

@@ -13,6 +13,7 @@ void config_open(struct config *c, struct arena *a, const char *program) {
     option_set_init(&c->set, a, program, "DTCTL_");
     c->set.style = OPTION_STYLE_UNDERSCORES; // as torchrun's users type its flags
     option_set_add(&c->set, &options_config, c);
+    option_set_add(&c->set, &options_metrics, c);
     option_set_add(&c->set, &options_aws, c);
     option_set_add(&c->set, &options_job, c);
     option_set_add(&c->set, &options_train, &c->train);

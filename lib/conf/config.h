@@ -111,7 +111,7 @@ struct config {
     struct config_torchrun torchrun;
     struct train_config train;
     struct option_records inputs; // struct config_input
-    struct option_map metrics;    // name -> POSIX extended regex with one group, the number
+    struct option_map metrics;    // name -> regular expression with a group, the number
     struct option_map env;
     const char *output_dir; // "": output/ of the run's folder
     int output_merge;       // enum config_merge
@@ -155,9 +155,10 @@ const char *config_without_effect(const struct config *c);
 // "hosts.list" where it has its default).
 const char *config_where(const struct config *c, const char *key);
 
-// The tables, for help, manual and tests: globals and file keys; [aws] and [lease]; job;
+// The tables, for help, manual and tests: globals and file keys; [metrics]; [aws] and [lease]; job;
 // torchrun.
 extern const struct option_table options_config;
+extern const struct option_table options_metrics;
 extern const struct option_table options_aws;
 extern const struct option_table options_job;
 extern const struct option_table options_torchrun;

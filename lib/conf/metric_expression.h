@@ -1,41 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expression of a metric: people's regular expression, compiled, and the number that its first
-// group holds in a line. The check of an option and the reader of worker lines both use it, so an
+// The expression of a metric: a regular expression, compiled, and the number that one of its groups
+// holds in a line. The check of an option and the reader of worker lines both use it, so an
 // expression that is taken is one that works.
 //
 //     struct metric_expression x;
 //     if (metric_expression_compile(&x, "Loss ([0-9.]+)", e) == 0)
-//         metric_expression_find(&x, "Loss 2.5", &value);
+//         metric_expression_find(&x, "Loss 2.5", strlen("Loss 2.5"), &value);
 //     metric_expression_fini(&x);
 //
-// Expressions are POSIX extended ones, with \d \w \s (and capitals) and (?: ) as people write them.
-// Of the lazy forms, (.*?) is taken where one character follows and ends the expression. Pure.
+// The syntax is PCRE2's, of which Python's is nearly a part. Text is UTF-8, and \d, \w and \s know
+// Unicode. The value is the first named group, or the first group where none has a name.
 #ifndef CONF_METRIC_EXPRESSION_H
 #define CONF_METRIC_EXPRESSION_H
 
 #include "base/err.h"
-#include "base/str.h"
 
-#include <regex.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum {
     METRIC_COUNT_MAX = 64,
     METRIC_NAME_BYTES_MAX = 64,
     METRIC_REGEX_BYTES_MAX = 1024,
-    METRIC_GROUPS_MAX = 16,
 };
+
+// Limits of one search, so that no expression takes long on any line.
+enum {
+    METRIC_STEPS_MAX = 50000,   // steps from one place of the line
+    METRIC_DEPTH_MAX = 10000,   // places to go back to, at a time
+    METRIC_HEAP_KIB_MAX = 4096, // memory for these
+    METRIC_LINE_MS_MAX = 20,    // CPU time; looked at between the parts of a line
+    METRIC_PART_BYTES = 64,     // places of a line that are tried as one part
+};
+
+struct pcre2_real_code_8;
+struct pcre2_real_match_data_8;
+struct pcre2_real_match_context_8;
 
 struct metric_expression {
-    regex_t regex;
-    size_t group; // the group that holds the value
+    struct pcre2_real_code_8 *code;
+    struct pcre2_real_match_data_8 *match;
+    struct pcre2_real_match_context_8 *limits;
+    uint32_t group; // the group that holds the value
 };
 
-// ERR_CONFIG says what is wrong; nothing is to be freed then.
+enum metric_found {
+    METRIC_NONE,    // the line has no such number
+    METRIC_FOUND,   // *value is set
+    METRIC_OVERRUN, // a limit was reached first
+};
+
+// ERR_CONFIG says what is wrong and where; nothing is to be freed then.
 int metric_expression_compile(struct metric_expression *x, const char *text, struct err *e);
 void metric_expression_fini(struct metric_expression *x);
-// The number in a line; false when the line has none.
-bool metric_expression_find(const struct metric_expression *x, const char *line, double *value);
+// The number in a line. One search at a time: it uses memory of x.
+enum metric_found metric_expression_find(const struct metric_expression *x, const char *line,
+                                         size_t len, double *value);
 
 // Letters, digits and ._-:/@, the first a letter or digit: train:loss, val/acc@1.
 int metric_expression_check_name(const char *name, struct err *e);

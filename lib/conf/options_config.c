@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags of every command, and the tables of dtctl.toml that are not about one run.
 #include "conf/config.h"
-#include "conf/metric_expression.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -367,17 +366,6 @@ static const struct option_row rows[] = {
      .text = "false",
      .help = "Also brings files that a command made in its working folder, as work/; else they are "
              "only named, and dtctl fetch RUN --work brings them."},
-    {.key = "metrics",
-     .flag = "metric",
-     .verbs = "train",
-     .type = OPTION_MAP,
-     AT(metrics),
-     .arg = "NAME=REGEX",
-     .items_max = METRIC_COUNT_MAX,
-     .check_name = metric_expression_check_name,
-     .check = metric_expression_check,
-     .help = "Number to take out of the workers' lines: an extended regular expression, whose "
-             "first group is the number; may be repeated."},
     {.key = "env",
      .flag = "env",
      .verbs = "train",

@@ -33,6 +33,10 @@ static const struct option_row rows[] = {
      .help = "Show the version."},
 };
 
+// Known, and not looked into: see options_metrics.c.
+static const struct option_row metrics_row[] = {{.key = "metrics", .type = OPTION_MAP}};
+static const struct option_table metrics_table = {"Metrics", metrics_row, 1};
+
 static const struct option_table flags_table = {"dttrain", rows, sizeof rows / sizeof rows[0]};
 
 static int read_file(struct option_set *set, const char *name, struct err *e) {
@@ -64,6 +68,7 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
         return err_set(e, ERR_USAGE, "'%s': dttrain takes flags only",
                        rest.count ? rest.args[0] : rest.command[0]);
     option_set_add(set, &options_config, NULL); // dtctl's keys are known; its flags are not ours
+    option_set_add(set, &metrics_table, NULL);
     option_set_add(set, &options_job, NULL);
     option_set_add(set, &options_torchrun, NULL);
     const char *file;

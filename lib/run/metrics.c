@@ -2,8 +2,9 @@
 // Metrics from worker lines.
 #include "run/metrics.h"
 
+#include "base/log.h"
+
 #include <math.h>
-#include <string.h>
 
 int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
                struct err *e) {
@@ -24,24 +25,37 @@ void metric_fini(struct metric_set *set) {
     set->count = 0;
 }
 
+static void note_overrun(struct metric *m) {
+    if (m->overruns++ == 0)
+        log_warn("the expression of a metric takes too long on a line; such lines are skipped",
+                 "metric=%s given_up_after=%d", m->name, METRIC_OVERRUNS_MAX);
+}
+
+static void note_value(struct metric *m, double value) {
+    if (!isfinite(value))
+        return;
+    m->first = m->count ? m->first : value;
+    m->min = m->count ? fmin(m->min, value) : value;
+    m->max = m->count ? fmax(m->max, value) : value;
+    m->last = value;
+    m->count++;
+}
+
 void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
-    char text[METRIC_LINE_BYTES_MAX + 1];
     if (len > METRIC_LINE_BYTES_MAX)
         len = METRIC_LINE_BYTES_MAX;
-    memcpy(text, line, len);
-    text[len] = 0;
     for (size_t i = 0; i < set->count; i++) {
         struct metric *m = &set->metrics[i];
         double value = 0;
-        if (!metric_expression_find(&m->expression, text, &value))
+        if (m->overruns >= METRIC_OVERRUNS_MAX)
             continue;
-        if (isfinite(value)) {
-            m->first = m->count ? m->first : value;
-            m->min = m->count ? fmin(m->min, value) : value;
-            m->max = m->count ? fmax(m->max, value) : value;
-            m->last = value;
-            m->count++;
+        switch (metric_expression_find(&m->expression, line, len, &value)) {
+        case METRIC_NONE: break;
+        case METRIC_FOUND:
+            note_value(m, value);
+            cb(ctx, m, value);
+            break;
+        case METRIC_OVERRUN: note_overrun(m); break;
         }
-        cb(ctx, m, value);
     }
 }

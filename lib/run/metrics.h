@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics from worker lines: a regular expression per name, its first group is the value.
+// Metrics from worker lines: a regular expression per name, and the number that it finds.
 //
 //     metric_add(&set, "loss", "Loss ([0-9.]+)", e);
 //     metric_match(&set, line, len, on_value, ctx);     // once for each metric that matches
 //
-// Names and expressions: conf/metric_expression.h. Pure. Owned by the caller: metric_fini frees the
+// Names and expressions: conf/metric_expression.h. Owned by the caller: metric_fini frees the
 // compiled expressions.
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
@@ -15,13 +15,17 @@
 
 #include <stdint.h>
 
-enum { METRIC_LINE_BYTES_MAX = 4096 }; // what is beyond this in a line is not looked at
+enum {
+    METRIC_LINE_BYTES_MAX = 4096, // what is beyond this in a line is not looked at
+    METRIC_OVERRUNS_MAX = 16, // lines on which an expression takes too long before it is given up
+};
 
 struct metric {
     const char *name;
     struct metric_expression expression;
     double first, last, min, max;
     uint64_t count;
+    int overruns; // lines that were skipped, since the search reached a limit
 };
 
 struct metric_set {
@@ -35,7 +39,8 @@ typedef void metric_cb(void *ctx, const struct metric *m, double value);
 int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
                struct err *e);
 void metric_fini(struct metric_set *set);
-// One line without its newline. Updates the figures of each metric that matched, then calls cb.
+// One line without its newline. Updates the figures of each metric that matched, then calls cb. The
+// first line on which an expression takes too long is logged.
 void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
 
 #endif

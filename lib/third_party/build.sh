@@ -133,6 +133,29 @@ build_zstd() {
     cp "$src/LICENSE" "$out/licenses/zstd"
 }
 
+# The 8-bit library with Unicode and without JIT, from the files that its own guide for builds
+# without autotools lists. Debian's diff holds the security fixes made after the release.
+build_pcre2() {
+    local src=$work/pcre2 files
+    unpack pcre2 "$src"
+    cd "$src" || return
+    pinned pcre2-debian | awk '{ print "pcre2 patches", $2, $3 }' >>"$out/versions"
+    gzip -dc "$(archive pcre2-debian)" >debian.diff
+    build_log "pcre2: Debian's patches" patch -p1 --forward --batch -i debian.diff
+    cd src || return
+    cp config.h.generic config.h
+    cp pcre2.h.generic pcre2.h
+    cp pcre2_chartables.c.dist pcre2_chartables.c
+    mapfile -t files < <(printf '%s\n' pcre2_*.c |
+        grep -vE '^pcre2_(dftables|fuzzsupport|jit_.*|printint|ucptables|posix.*|.*test)\.c$')
+    # shellcheck disable=SC2086 # flags are words
+    build_log 'pcre2: compile' $cc $cflags -DHAVE_CONFIG_H -DPCRE2_CODE_UNIT_WIDTH=8 \
+        -DSUPPORT_PCRE2_8 -DSUPPORT_UNICODE -DPCRE2_STATIC -I. -c "${files[@]}"
+    ar rcsD "$out/lib/libpcre2-8.a" ./*.o
+    cp pcre2.h "$out/include/"
+    cp ../LICENCE.md "$out/licenses/pcre2"
+}
+
 build_versions() {
     local name version hash file
     while read -r name version hash file _; do
@@ -149,6 +172,7 @@ build_all() { # WORK OUT
     build_headers
     build_versions
     (build_zstd)
+    (build_pcre2)
     (build_jpeg)
     (build_openssl)
     (build_libssh2)

@@ -124,7 +124,7 @@ apt_get() {
 
 source_package() { # NAME
     case $1 in
-    libssh2-debian) echo libssh2 ;;
+    *-debian) echo "${1%-debian}" ;;
     zstd) echo libzstd ;;
     *) echo "$1" ;;
     esac

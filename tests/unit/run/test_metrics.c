@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics: translation of people's expressions, values from lines, refusals.
+// Metrics: people's expressions, values from lines, refusals with the place, limits of a search.
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
 #include "run/metrics.h"
 #include "tests/tap.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 struct seen {
     int count;
@@ -77,6 +83,136 @@ static void names(void) {
         is_int(metric_expression_check_name(bad[i], &e), -1, "name %zu is refused", i);
 }
 
+static void finds_nothing(const char *regex, const char *line) {
+    struct metric_expression x;
+    struct err e = {0};
+    double value = 0;
+    if (ok(metric_expression_compile(&x, regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
+        is_int(metric_expression_find(&x, line, strlen(line), &value), METRIC_NONE,
+               "'%s' finds nothing in '%s'", regex, line);
+        metric_expression_fini(&x);
+    }
+}
+
+// A line of len bytes of filler whose tail comes last.
+static char *long_line(struct arena *a, size_t len, const char *filler, const char *tail) {
+    struct strbuf text = {0};
+    while (text.len + strlen(filler) + strlen(tail) <= len)
+        strbuf_adds(&text, filler);
+    strbuf_adds(&text, tail);
+    char *line = arena_strdup(a, strbuf_cstr(&text));
+    strbuf_fini(&text);
+    return line;
+}
+
+// A line is searched in parts; no border between two of them may hide a number.
+static void parts(void) {
+    struct arena a = {0};
+    struct metric_expression x, anchored;
+    struct err e = {0};
+    int missed = 0, begun = 0;
+    metric_expression_compile(&x, "(?<!x)loss=(\\d+);", &e);
+    metric_expression_compile(&anchored, "^é.*loss=(\\d+);$", &e);
+    for (size_t len = 8; len < 300; len++) {
+        char *line = long_line(&a, len, "é", "loss=5;");
+        double value = 0, other = 0;
+        if (metric_expression_find(&x, line, strlen(line), &value) != METRIC_FOUND || value != 5)
+            missed++;
+        bool filled = line[0] != 'l';
+        if ((metric_expression_find(&anchored, line, strlen(line), &other) == METRIC_FOUND) !=
+            filled)
+            begun++;
+    }
+    is_int(missed, 0, "a number is found wherever it lies");
+    is_int(begun, 0, "'^' is the beginning of the line, and of no part of it");
+    const char *wild = "\xff\xc3\x80\xbf loss=5; \xe2\x82";
+    double value = 0;
+    is_int(metric_expression_find(&x, wild, strlen(wild), &value), METRIC_FOUND,
+           "in a line that is not UTF-8 throughout");
+    char *bytes = long_line(&a, 4000, "\xbf", "loss=5;");
+    is_int(metric_expression_find(&x, bytes, strlen(bytes), &value), METRIC_FOUND,
+           "behind thousands of bytes that begin no character");
+    metric_expression_fini(&x);
+    metric_expression_fini(&anchored);
+    arena_fini(&a);
+}
+
+static char logged[4096];
+
+static void keep_log(const char *line, size_t len) {
+    size_t at = strlen(logged);
+    if (at + len < sizeof logged)
+        memcpy(logged + at, line, len);
+}
+
+// Expressions that go back exponentially often, or that try each place of a line for long.
+static void overruns(void) {
+    static const struct {
+        const char *regex, *filler;
+    } slow[] = {
+        {"(x+x+)+;", "x"},
+        {"((?:a|aa)+)$", "a"},
+        {"(.*.*.*.*=[0-9]);", "=;"},
+        {"(?:(?:\\w+\\s?)+)=(\\d+)#", "ab "},
+        {"\\w+\\w\\d?(:[0-9]#)", "x"},
+        {"(?:(.)|.)*#", "é"},
+    };
+    int overran = 0;
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
+        struct arena a = {0};
+        struct metric_set *set = arena_new(&a, struct metric_set, 1);
+        struct err e = {0};
+        struct seen s = {0};
+        char *line = long_line(&a, METRIC_LINE_BYTES_MAX, slow[i].filler, "=7;#!");
+        int64_t longest = 0;
+        metric_add(set, &a, "slow", slow[i].regex, &e);
+        metric_add(set, &a, "fine", "=(\\d);", &e);
+        logged[0] = 0;
+        for (int n = 0; n < 2 * METRIC_OVERRUNS_MAX; n++) {
+            int64_t began = clock_cpu_ns();
+            metric_match(set, line, strlen(line), on_value, &s);
+            int64_t took = clock_cpu_ns() - began;
+            longest = took > longest ? took : longest;
+        }
+        printf("# '%s': a line took %ld us at most\n", slow[i].regex, (long)(longest / 1000));
+        ok(longest < 1000000000, "'%s' costs little time on a line that is made for it",
+           slow[i].regex);
+        if (set->metrics[0].overruns) {
+            is_int(set->metrics[0].overruns, METRIC_OVERRUNS_MAX, "it is given up");
+            overran++;
+            char *said = strstr(logged, "takes too long on a line");
+            ok(said && !strstr(said + 1, "takes too long"), "and that is logged once");
+            has_str(logged, "metric=slow", "with the metric");
+        }
+        is_uint(set->metrics[1].count, 2 * METRIC_OVERRUNS_MAX, "another metric is read on");
+        metric_fini(set);
+        arena_fini(&a);
+    }
+    ok(overran >= 3, "the limits are reached (%d)", overran);
+}
+
+static void python_forms(void) {
+    finds("Epoch:.*Loss\\s+([e\\-+0-9\\\\.]*) \\(", "Epoch: [3][10/98]\tLoss 2.3e-01 (2.4e-01)",
+          0.23);
+    finds("Train_error=(.*?);", "Epoch=3;Train_error=0.125;Valid_error=4;", 0.125);
+    finds("train_loss=(.*?);", "a;train_loss= 0.5 ;val=3;", 0.5);
+    finds("(?i)LOSS=([\\d.]+)", "train Loss=2.5", 2.5);
+    finds("loss=(?P<v>[\\d.]+)", "loss=2.5", 2.5);
+    finds("(train|test) loss=(?P<v>[\\d.]+)", "test loss=2.5", 2.5);
+    finds("(?P<a>\\d+)/(?P<b>\\d+)", "3/4", 3);
+    finds("\\S+?=([0-9]+)", "a=b c=5", 5);
+    finds("loss (.+?)[,;]", "loss 7;8", 7);
+    finds("(?<=acc )(\\d+)(?!\\d|%)", "acc 55% acc 12.", 12);
+    finds("(\\w)=\\1(\\d)", "a=b1 3=34", 3);
+    finds("Verlust [→:] ([\\d.]+)", "Verlust → 2.5", 2.5);
+    finds("(?i)größe=(\\d)", "GRÖSSE=1 GRÖßE=2", 2);
+    finds("\\bw\\s*(\\d+)\\b", "w\u00a07", 7);
+    finds("([0-9]++)", "x 12", 12);
+    finds("(?x) loss = (\\d+) # the loss", "loss=4", 4);
+    finds("[0-9\\-]+:([-+]?\\d+)", "1-2:-3", -3);
+    finds("(\\x34)", "4", 4);
+}
+
 int main(void) {
     finds("Loss ([0-9.]+)", "Epoch: [0] Loss 2.30 (2.31)", 2.30);
     finds("loss=(\\d+\\.\\d+)", "step=3 loss=0.125", 0.125);
@@ -89,25 +225,26 @@ int main(void) {
     finds("loss (.*?)\\)", "(loss 4) (5)", 4);
     finds("([e\\-+0-9\\\\.]*)$", "x 1e-5", 1e-5);
     finds("=([^\\]]+)", "[a=5]", 5);
+    python_forms();
+    finds_nothing("loss=(\\S+)", "loss=none");
+    finds_nothing("loss=(\\S*)", "loss= 5");
+    finds_nothing("a=(\\d+)|b=\\d+", "b=5");
+    finds_nothing("(\\d+)", "");
     refuses("Loss", "has no group");
-    refuses("(.*?)", "as few as possible");
-    refuses("(.*?);x", "as few as possible");
-    refuses("(.*?).", "as few as possible");
-    refuses("(.*?)\\d", "as few as possible");
-    refuses("(.+?);", "as few as possible");
-    refuses("\\S+?=([0-9]+)", "as few as possible");
-    refuses("([0-9]++)", "without going back");
-    refuses("(\\x41)", "'\\x' is not supported");
-    refuses("([a-\\]])", "end of a range");
-    refuses("([\\--9])", "end of a range");
-    refuses("(a", "metric 'm'");
-    refuses("([0-9)", "'[' without ']'");
-    refuses("(a*?)b", "as few as possible");
-    refuses("(?=x)(1)", "only (?:");
-    refuses("(a)\\1", "back-references");
-    refuses("(a)\\", "ends with a backslash");
-    refuses("([\\D])", "inside brackets");
+    refuses("(?:a)", "has no group");
+    refuses("(a", "metric 'm': expression '(a': missing closing parenthesis, at character 2 of 2");
+    refuses("([0-9)", "at character 6 of 6");
+    refuses("größe=(é", "at character 8 of 8");
+    refuses("(a)\\", "at end of pattern, at character 4 of 4");
+    refuses("([z-a])", "range out of order in character class, at character ");
+    refuses("(?<=a*)(1)", "lookbehind assertion");
+    refuses("(a)\\C", "at character 5 of 5");
+    refuses("(\xff)", "UTF-8 error");
     figures();
     names();
+    parts();
+    log_sink(keep_log);
+    overruns();
+    log_sink(NULL);
     return done_testing();
 }
