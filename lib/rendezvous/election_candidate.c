@@ -175,8 +175,9 @@ void election_take_vote(struct election *e, int64_t now_ms, const struct electio
     if (!a->granted || !mine || at < 0)
         return;
     e->votes[at] = true;
-    if (now_ms - a->age_ms > e->not_before_base_ms)
-        e->not_before_base_ms = now_ms - a->age_ms;
+    int64_t heard_ms = now_ms - (a->age_ms > 0 ? a->age_ms : 0);
+    if (heard_ms > e->not_before_base_ms)
+        e->not_before_base_ms = heard_ms;
     election_counters_merge(&e->vote_counters, &a->counters);
     election_count_votes(e, now_ms);
 }

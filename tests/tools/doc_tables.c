@@ -3,15 +3,18 @@
 // programs use.
 //
 //     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
-//     trainer
+//     trainer | election | rendezvous | timings
 //     doc_tables keys TABLE…
 //
 // `keys` takes the tables of dtctl.toml. docs/tables puts the output into the documents.
+#include "agent/agent.h"
 #include "base/err.h"
 #include "cmd/dtctl/command.h"
 #include "conf/render_row.h"
 #include "launch/launch.h"
 #include "protocol/node_protocol.h"
+#include "rendezvous/election_impl.h"
+#include "rendezvous/rendezvous_impl.h"
 #include "run/monitor.h"
 
 #include <stdio.h>
@@ -202,6 +205,50 @@ static int print_notes(void) {
     return 0;
 }
 
+static int print_election(void) {
+    int count;
+    const struct election_transition *t = election_transitions(&count);
+    head((const char *const[]){"state", "event", "action", "next state", NULL});
+    for (int i = 0; i < count; i++)
+        printf("| %s | %s | %s | %s |\n", election_state_name(t[i].from),
+               election_event_name(t[i].event), t[i].action, election_state_name(t[i].to));
+    return 0;
+}
+
+static int print_rendezvous(void) {
+    int count;
+    const struct rendezvous_transition *t = rendezvous_transitions(&count);
+    head((const char *const[]){"phase", "event", "action", "next phase", NULL});
+    for (int i = 0; i < count; i++)
+        printf("| %s | %s | %s | %s |\n", rendezvous_phase_name(t[i].from),
+               rendezvous_event_name(t[i].event), t[i].action, rendezvous_phase_name(t[i].to));
+    return 0;
+}
+
+static int print_timings(void) {
+    static const struct {
+        const char *name;
+        int ms;
+        const char *meaning;
+    } rows[] = {
+        {"beat_ms", AGENT_BEAT_MS, "between two heartbeats"},
+        {"silent_ms_max", AGENT_SILENT_MS_MAX, "an agent that is not heard for longer is lost"},
+        {"lease_ms", AGENT_LEASE_MS(AGENT_SILENT_MS_MAX, AGENT_BEAT_MS),
+         "workers end so long after the last answered heartbeat was sent"},
+        {"request_ms", AGENT_REQUEST_MS, "between two requests of an agent without a leader"},
+        {"request_ms_max", AGENT_REQUEST_MS_MAX, "the same for an agent that may not stand"},
+        {"stagger_ms", AGENT_STAGGER_MS, "each candidate waits so much longer than the one before"},
+        {"election_timeout_ms", AGENT_ELECTION_TIMEOUT_MS,
+         "for an agent that got a vote, to win; nobody else gets the vote before"},
+        {"RENDEZVOUS_BLAME_MS", RENDEZVOUS_BLAME_MS,
+         "a loss excuses a failure when the lost node was not heard so long after the failure"},
+    };
+    head((const char *const[]){"name", "ms", "meaning", NULL});
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        printf("| `%s` | %d | %s |\n", rows[i].name, rows[i].ms, rows[i].meaning);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     struct arena a = {0};
     const char *name = argc > 1 ? argv[1] : "";
@@ -214,6 +261,9 @@ int main(int argc, char **argv) {
                  : str_eq(name, "notes")           ? print_notes()
                  : str_eq(name, "trainer")         ? print_trainer(&a)
                  : str_eq(name, "dtrun")           ? print_dtrun(&a)
+                 : str_eq(name, "election")        ? print_election()
+                 : str_eq(name, "rendezvous")      ? print_rendezvous()
+                 : str_eq(name, "timings")         ? print_timings()
                  : str_eq(name, "keys") && argv[2] ? print_keys(&a, argv + 2)
                                                    : -1;
     arena_fini(&a);
