@@ -63,7 +63,7 @@ def elastic():
         limit = torch.tensor(allowed())
         dist.broadcast(limit, src=0)
         if state["step"] >= limit:
-            time.sleep(0.02)
+            time.sleep(0.1)
             continue
         x = data[state["step"]][rank::world]
         seen = torch.tensor(len(x))

@@ -23,6 +23,7 @@ agent() { # WHO
 }
 elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
     local who pid i agents began
+    local -A come=([theirs]=75 [ours]=200) finish=([theirs]=45 [ours]=200) # seconds; some never do
     for who in theirs ours; do
         rm -rf "${WORK:?}/$who" && mkdir -p "$WORK/$who"
         COMPARE_DIR=$WORK/$who agents=() port=$((24000 + RANDOM % 6000))
@@ -30,13 +31,13 @@ elastic() { # NODES THEN: sets status_, out_ and count_ of ours and theirs
         agent $who
         wait_for 60 listening
         for ((i = 1; i < $1; i++)); do agent $who; done
-        wait_for 75 has_come_to "10 $1"
+        wait_for "${come[$who]}" has_come_to "10 $1"
         began=${EPOCHREALTIME/./}
         if [ "$2" -lt "$1" ]; then kill "${agents[-1]}"; else agent $who; fi
-        wait_for 75 has_come_to "10 $2"
+        wait_for "${come[$who]}" has_come_to "10 $2"
         diag "$(launcher $who): from $1 to $2 nodes in $(((${EPOCHREALTIME/./} - began) / 1000)) ms"
         allow 20
-        wait_for 45 has_come_to "20 $2" || kill -KILL "${agents[@]}" 2>/dev/null
+        wait_for "${finish[$who]}" has_come_to "20 $2" || kill -KILL "${agents[@]}" 2>/dev/null
         wait "${agents[0]}"
         status=$?
         printf -v "status_$who" %s $((status > 0))
