@@ -92,7 +92,8 @@ static void process_dead(struct agent *a, const struct election_peer *peer) {
 // Should the connection to the agent at that place have broken: will it be back?
 static void report_to_coordinator(struct agent *a, const struct election_peer *peer,
                                   const struct election_response *answer) {
-    if (!a->coordinator || peer->incarnation == 0)
+    if (!a->coordinator || peer->incarnation == 0 ||
+        election_is_echo(&a->election, peer, answer->incarnation))
         return;
     if (answer->incarnation != peer->incarnation)
         coordinator_process_dead(a->coordinator, peer->incarnation, true,
@@ -126,15 +127,11 @@ static void on_answer(struct channel *l, const struct wire_msg *m) {
     agent_elect_pump(k->agent);
 }
 
-static bool same_address(const struct election_peer *x, const struct election_peer *y) {
-    return x->port == y->port && strcmp(x->address, y->address) == 0;
-}
-
 // Before there is a group: what is wrong with the first endpoint.
 static void note_first(struct agent *a, const struct election_peer *peer, const char *text) {
     const struct election *n = &a->election;
     if (!a->leader[0] && n->peer_count == 0 && n->seed_count > 0 &&
-        same_address(peer, &n->peers[0]))
+        election_same_address(peer, &n->peers[0]))
         agent_link_note(a, peer, text);
 }
 
@@ -186,7 +183,7 @@ static struct asker *asker_open(struct agent *a, const struct election_peer *to)
 
 static void ask(struct agent *a, const struct election_action *action) {
     struct asker *k = a->askers;
-    while (k && (k->dead || !same_address(&k->peer, &action->peer)))
+    while (k && (k->dead || !election_same_address(&k->peer, &action->peer)))
         k = k->next;
     bool fresh = !k;
     if (!k)

@@ -244,6 +244,11 @@ bool election_same_address(const struct election_peer *a, const struct election_
     return a->port == b->port && strcmp(a->address, b->address) == 0;
 }
 
+bool election_is_echo(const struct election *e, const struct election_peer *peer,
+                      int64_t incarnation) {
+    return incarnation == e->config.incarnation && !election_same_address(peer, &e->self);
+}
+
 bool election_term_is_plausible(const struct election *e, int64_t term) {
     return term <= e->highest_term + ELECTION_TERM_STEP_MAX;
 }
@@ -363,7 +368,8 @@ void election_answered(struct election *e, int64_t now_ms, const struct election
     if (!election_is_searching(e))
         return;
     note_seed(e, peer, a->unaffiliated);
-    election_take_deaths(e, now_ms, peer, a->incarnation);
+    if (!election_is_echo(e, peer, a->incarnation))
+        election_take_deaths(e, now_ms, peer, a->incarnation);
     if (names_leader(e, a))
         election_connect(e, now_ms, &a->leader);
     election_take_vote(e, now_ms, a);

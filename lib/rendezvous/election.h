@@ -180,6 +180,11 @@ void election_requested(struct election *e, int64_t now_ms, const struct electio
 // peer: as it was in the action.
 void election_answered(struct election *e, int64_t now_ms, const struct election_peer *peer,
                        const struct election_response *response);
+bool election_same_address(const struct election_peer *a, const struct election_peer *b);
+// That incarnation, which answers at the peer's address, is this agent, and the address is not its
+// own: it leads back here, as a loopback address does, and the answer says nothing about the peer.
+bool election_is_echo(const struct election *e, const struct election_peer *peer,
+                      int64_t incarnation);
 // The host of that peer says that no agent listens there.
 void election_process_dead(struct election *e, int64_t now_ms, const struct election_peer *peer);
 void election_tick(struct election *e, int64_t now_ms);

@@ -15,7 +15,7 @@ static bool is_this_round(const struct election *e, int64_t term, int round) {
 }
 
 bool election_is_sole_voter(const struct election *e) {
-    return e->state == ELECTION_LEADER && quorum_is_single(&e->electorate);
+    return e->state == ELECTION_LEADER && quorum_is_single(&e->electorate, e->config.incarnation);
 }
 
 // ---- the leader ----
@@ -161,14 +161,15 @@ static bool report_dead(struct election *e, int64_t now_ms, int64_t incarnation)
     int at = quorum_find(&e->electorate, incarnation);
     bool votes = quorum_find(&e->electorate, e->config.incarnation) >= 0;
     bool in_time = e->leader_dead_ms > 0 && now_ms - e->acked_ms < e->config.lease_ms;
-    if (!election_is_searching(e) || (votes && !in_time) || at < 0 || e->reported_dead[at] ||
-        incarnation == e->config.incarnation)
+    if (!election_is_searching(e) || (votes && !in_time) || at < 0 || e->reported_dead[at])
         return false;
     e->reported_dead[at] = true;
     return true;
 }
 
 static void take_death(struct election *e, int64_t now_ms, const struct election_peer *peer) {
+    if (peer->incarnation == e->config.incarnation)
+        return; // no report proves the death of the agent that reads it
     bool led = peer->incarnation == e->leader.incarnation;
     if (led && e->state == ELECTION_FOLLOWER && e->disconnected) {
         election_push(e, ELECTION_LEADER_LOST)->dead = true;

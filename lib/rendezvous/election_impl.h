@@ -42,7 +42,6 @@ struct election_action *election_push(struct election *e, enum election_action_k
 bool election_term_is_plausible(const struct election *e, int64_t term);
 // The higher counts; counts that no run can have are ignored.
 void election_counters_merge(struct election_counters *own, const struct election_counters *c);
-bool election_same_address(const struct election_peer *a, const struct election_peer *b);
 // The caller changes the state.
 void election_accept_leader(struct election *e, int64_t now_ms, int64_t sent_ms, int64_t term,
                             const struct election_peer *leader);

@@ -33,8 +33,13 @@ static int64_t count_lease_end(struct rendezvous *r) {
     return at >= INT64_MAX - r->config.lease_ms ? INT64_MAX : at + r->config.lease_ms;
 }
 
+// Nobody can outvote this coordinator: no round has begun, or it is the only living voter.
+static bool is_unopposed(const struct rendezvous *r) {
+    return r->electorate.count == 0 || quorum_is_single(&r->electorate, r->config.incarnation);
+}
+
 static int64_t lease_end(struct rendezvous *r) {
-    if (r->electorate.count == 0 || quorum_is_single(&r->electorate))
+    if (is_unopposed(r))
         return INT64_MAX;
     if (r->lease_counted_ms < 0 || r->now_ms - r->lease_counted_ms >= COUNT_KEPT_MS ||
         r->lease_end_ms <= r->now_ms) {
@@ -241,7 +246,7 @@ void leader_lease_tick(struct rendezvous *r) {
 }
 
 int64_t leader_lease_deadline(const struct rendezvous *r) {
-    if (r->phase == PHASE_DEPOSED || r->electorate.count == 0 || quorum_is_single(&r->electorate))
+    if (r->phase == PHASE_DEPOSED || is_unopposed(r))
         return INT64_MAX;
     return r->confirmed ? r->lease_end_ms : r->opened_ms + 2 * r->config.lease_ms;
 }

@@ -31,11 +31,14 @@ bool quorum_counts(const struct electorate *e, int at) {
     return (e->voters[at].rounds & QUORUM_THIS) || !e->committed;
 }
 
-bool quorum_is_single(const struct electorate *e) {
-    int living = 0;
-    for (int i = 0; i < e->count; i++)
-        living += quorum_counts(e, i) && !e->voters[i].dead;
-    return living == 1;
+bool quorum_is_single(const struct electorate *e, int64_t incarnation) {
+    int living = 0, own = 0;
+    for (int i = 0; i < e->count; i++) {
+        bool lives = quorum_counts(e, i) && !e->voters[i].dead;
+        living += lives;
+        own += lives && e->voters[i].incarnation == incarnation;
+    }
+    return living == 1 && own == 1;
 }
 
 static int compare_down(const void *pa, const void *pb) {

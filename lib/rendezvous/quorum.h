@@ -38,7 +38,8 @@ void quorum_fini(struct electorate *e);
 void quorum_copy(struct electorate *to, const struct electorate *from);
 int quorum_find(const struct electorate *e, int64_t incarnation); // index, or -1
 bool quorum_counts(const struct electorate *e, int at);           // the vote of that voter counts
-bool quorum_is_single(const struct electorate *e);                // one living voter is left
+// That agent is the only living voter left.
+bool quorum_is_single(const struct electorate *e, int64_t incarnation);
 // The voters with yes (by index) are a quorum.
 bool quorum_agrees(const struct electorate *e, const bool *yes);
 // The latest time since which a quorum has spoken, given when each voter spoke last; INT64_MAX when

@@ -70,6 +70,7 @@ static void send_join(struct world *w, int at) {
     struct message m = {
         .kind = TO_JOIN, .term = n->election.term, .round = n->round, .to_incarnation = 0};
     m.connection = ++n->connections;
+    m.peer.port = n->conn_to;
     side_open(&n->side, 0);
     say(w, at, &m);
 }

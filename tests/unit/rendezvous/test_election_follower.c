@@ -160,6 +160,49 @@ static void test_proof_ways(void) {
     election_close(&e);
 }
 
+// A word about a place: whom it concerns. 1 of 2 coordinated and asks or is asked as 1 or 2.
+static void test_places(void) {
+    static const struct {
+        const char *what;
+        int self, place;  // whose address is asked
+        int64_t answerer; // 0: the host says that no agent is there
+        int dead;         // the agent that is dead then; 0: none
+    } cases[] = {
+        {"refused at the lost coordinator's place", 2, 1, 0, 1},
+        {"refused at this agent's place, seen from outside: it lives", 1, 1, 0, 0},
+        {"the same of an agent that only followed", 2, 2, 0, 0},
+        {"another agent is at this agent's place, seen from outside: it lives", 1, 1, 77, 0},
+        {"this agent itself answers at the coordinator's place: the address leads here", 2, 1, 2, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct election e;
+        struct election_peer place = peer(cases[i].place);
+        struct election_response a = {.incarnation = cases[i].answerer};
+        place.incarnation = 0;
+        follow_and_lose(&e, cases[i].self, 2, 1, false);
+        if (cases[i].answerer)
+            election_answered(&e, T + SILENT, &place, &a);
+        else
+            election_process_dead(&e, T + SILENT, &place);
+        for (int node = 1; node <= 2; node++)
+            ok(e.electorate.voters[node - 1].dead == (node == cases[i].dead), "%s: %d is %s",
+               cases[i].what, node, node == cases[i].dead ? "dead" : "not dead");
+        ok((e.leader_dead_ms > 0) == (cases[i].dead > 0), "%s: %s", cases[i].what,
+           cases[i].dead ? "a proof" : "no proof");
+        election_close(&e);
+    }
+    struct election e;
+    struct election_peer before;
+    follow_and_lose(&e, 2, 2, 1, false);
+    e.peers[0] = peer(2); // the coordinator ran where this agent runs now
+    e.peers[0].incarnation = 1;
+    before = e.peers[0];
+    struct election_response a = {.incarnation = 2};
+    election_answered(&e, T + SILENT, &before, &a);
+    ok(e.leader_dead_ms > 0, "this agent answers at its own place: the agent before it is dead");
+    election_close(&e);
+}
+
 // Its coordinator and others of the round died at once: 1 of 4 coordinated, this is 2.
 static void test_others_gone(void) {
     static const struct {
@@ -417,6 +460,7 @@ int main(void) {
     test_cut();
     test_proof();
     test_proof_ways();
+    test_places();
     test_others_gone();
     test_forgets();
     test_old_coordinator();

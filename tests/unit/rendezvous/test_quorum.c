@@ -78,8 +78,14 @@ static void test_is_one(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct voter voters[VOTERS_MAX];
         struct electorate e = make(voters, cases[i].who, cases[i].committed, 0, 0);
-        ok(quorum_is_single(&e) == cases[i].one, "%s, %scommitted: %sone node that decides alone",
-           cases[i].who, cases[i].committed ? "" : "not ", cases[i].one ? "" : "not ");
+        int deciders = 0;
+        for (int k = 0; k < e.count; k++)
+            deciders += quorum_is_single(&e, voters[k].incarnation) && !voters[k].dead;
+        ok(deciders == cases[i].one, "%s, %scommitted: %sone node that decides alone", cases[i].who,
+           cases[i].committed ? "" : "not ", cases[i].one ? "" : "not ");
+        for (int k = 0; k < e.count; k++)
+            ok(!voters[k].dead || !quorum_is_single(&e, voters[k].incarnation),
+               "%s: voter %d, counted as dead, does not decide alone", cases[i].who, k);
     }
 }
 

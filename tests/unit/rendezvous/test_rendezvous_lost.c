@@ -129,7 +129,7 @@ static void test_majority_gone(void) {
            late ? "their hosts say it when they may have voted already: it steps down"
                 : "their hosts say so in time: it goes on without them");
         if (!late)
-            ok(rendezvous_lease_left_ms(r) > 0 && quorum_is_single(rendezvous_electorate(r)),
+            ok(rendezvous_lease_left_ms(r) > 0 && quorum_is_single(rendezvous_electorate(r), 11),
                "and needs nobody else");
         rendezvous_close(r);
     }
