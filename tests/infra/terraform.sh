@@ -70,9 +70,9 @@ terraform_needed() {
     done_testing
 }
 
-# terraform_provider FOLDER [VARIABLE=VALUE…]: starts a provider that Terraforms share (provider.py),
-# with these variables; leaves the value of TF_REATTACH_PROVIDERS in FOLDER/attach. Fails where the
-# provider is packed, or `make setup` has made no Python for it.
+# terraform_provider FOLDER [VARIABLE=VALUE…]: starts a provider that Terraforms share
+# (provider.py), with these variables; leaves the value of TF_REATTACH_PROVIDERS in FOLDER/attach.
+# Fails where the provider is packed, or `make setup` has made no Python for it.
 PROVIDER_SECONDS_MAX=60
 terraform_provider() {
     local python folder=$1

@@ -53,7 +53,7 @@ for i in 1 2 3 4 5 6; do
     [ $i != 5 ] || until [ -e "$1" ]; do sleep 0.1; done
 done
 END
-type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh $PWD/go; echo "left with $?"'
+type_line 'clear; dtctl train --name left --file turns.sh -- sh turns.sh $PWD/go; echo left with $?'
 wait_for 10 shows 'turn 2'
 ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-6]'
 tm send-keys C-c
