@@ -220,7 +220,8 @@ compile_commands.json: FORCE ## For editors: how each file is compiled
 	$(Q)$(MAKE) --no-print-directory -Bn MODE=debug all test-programs | tests/lint/commands > $@
 
 clean: ## Remove objects and programs (the cache of third-party libraries stays)
-	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap provider) $(patsubst %,$(BIN)/%,$(PROGRAMS))
+	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap provider) \
+	    $(patsubst %,$(BIN)/%,$(PROGRAMS))
 
 help: ## Show this list
 	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | sort | expand -t 32
