@@ -5,7 +5,7 @@
 #include "aws/aws_cluster.h"
 #include "base/log.h"
 #include "build_info.h"
-#include "fleet/embed.h"
+#include "fleet/bundle.h"
 #include "sys/file.h"
 
 #include <string.h>

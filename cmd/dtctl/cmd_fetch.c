@@ -4,8 +4,8 @@
 
 #include "cluster/nodeset.h"
 #include "content/tree_merge.h"
-#include "fleet/run_fleet.h"
-#include "fleet/transfer.h"
+#include "fleet/fleet_runs.h"
+#include "fleet/fleet_transfer.h"
 #include "run/monitor.h"
 #include "run/results_owner.h"
 #include "sys/file.h"

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "cluster/run_record.h"
 #include "fleet/claim.h"
-#include "fleet/node_runs.h"
+#include "fleet/fleet_runs.h"
 #include "sys/file.h"
 
 #include <dirent.h>

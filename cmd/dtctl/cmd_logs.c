@@ -2,7 +2,7 @@
 // dtctl logs: what the ranks of a run printed, from the beginning or as it comes.
 #include "command.h"
 
-#include "fleet/run_fleet.h"
+#include "fleet/fleet_runs.h"
 #include "run/log_tail.h"
 #include "run/monitor.h"
 

@@ -7,8 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
-#include "fleet/node_runs.h"
-#include "fleet/run_fleet.h"
+#include "fleet/fleet_runs.h"
 
 #include <string.h>
 

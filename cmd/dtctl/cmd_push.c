@@ -3,8 +3,8 @@
 #include "command.h"
 
 #include "base/log.h"
+#include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
-#include "fleet/send.h"
 #include "sys/file.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 // dtctl stop: end a run on all its nodes.
 #include "command.h"
 
-#include "fleet/run_fleet.h"
+#include "fleet/fleet_runs.h"
 #include "run/monitor.h"
 #include "sys/proc.h"
 

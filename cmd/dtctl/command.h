@@ -7,7 +7,7 @@
 #define DTCTL_COMMAND_H
 
 #include "conf/render.h"
-#include "fleet/embed.h"
+#include "fleet/bundle.h"
 #include "ui/context.h"
 
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "command.h"
-#include "fleet/unpack.h"
+#include "fleet/bundle.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 

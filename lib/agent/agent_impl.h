@@ -56,7 +56,7 @@ struct agent {
     struct worker_facts facts;
     char master_addr[NET_ADDRESS_BYTES_MAX], ifname[NET_IFNAME_BYTES_MAX];
 
-    // GPUs of the last round (agent_devices.c)
+    // GPUs of the last round (agent_watchdogs.c)
     struct timer devices;
     int64_t devices_until_ms;
 
@@ -66,11 +66,11 @@ struct agent {
     struct notice notice;
     bool notice_unsent; // there was no coordinator to tell
 
-    // what workers and the outside watch (agent_watch.c)
+    // what workers and the outside watch (agent_watchdogs.c)
     struct file_timers timers;
     struct health health;
 
-    // workers that do not get out of the kernel (agent_stuck.c)
+    // workers that do not get out of the kernel (agent_watchdogs.c)
     struct timer stuck;
     int64_t all_stuck_ms, killed_ms; // since when nothing else was left; when that was killed
 
@@ -128,7 +128,7 @@ void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_
 
 void agent_round_gone(struct agent *a); // nothing of the round is left here
 
-// agent_devices.c
+// agent_watchdogs.c
 void agent_devices_wait(struct agent *a); // until no process of the run holds a GPU, then goes on
 bool agent_devices_waits(const struct agent *a);
 void agent_devices_close(struct agent *a);
@@ -140,11 +140,11 @@ void agent_notice_joined(struct agent *a);                         // a coordina
 void agent_notice_told(struct agent *a, const struct wire_msg *m); // by the coordinator
 bool agent_notice_takes(struct agent *a, const struct worker *x);  // this exit is a leave
 
-// agent_watch.c
+// agent_watchdogs.c
 int agent_watch_open(struct agent *a, struct err *e);
 void agent_watch_close(struct agent *a);
 
-// agent_stuck.c
+// agent_watchdogs.c
 void agent_stuck_watch(struct agent *a); // the workers of the round, until nothing of it is left
 void agent_stuck_close(struct agent *a);
 

@@ -17,7 +17,7 @@ struct aws_gone {
     size_t count, room;
 };
 
-extern const struct terraform_cloud aws_terraform; // aws_state_bucket.c
+extern const struct terraform_cloud aws_terraform; // aws_state_s3.c
 
 struct aws_cluster {
     struct context *context;
@@ -55,7 +55,7 @@ void aws_cluster_remember(struct context *s, const struct inventory *before, con
 // What the nodes have cost so far, thousandths of a dollar, by list price; -1: not known.
 int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv); // aws_down.c
 
-// ---- state in S3, for several folders: aws_shared.c
+// ---- state in S3, for several folders: aws_state_s3.c
 bool aws_shared(const struct context *s);
 // Before anything is compared or changed: what the state in S3 says of the cluster becomes what the
 // folder says of it, also where it was made, changed or taken down from another one. With local

@@ -9,7 +9,6 @@
 #include "aws/aws_boot.h"
 #include "aws/aws_cluster.h"
 #include "aws/aws_lease.h"
-#include "aws/aws_ready.h"
 #include "aws/aws_rules.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # embed.sh DIR NAME=PATH…: compresses each PATH into DIR and writes DIR/embed.S and DIR/embed.c, the
-# table that embed.h describes. The output depends on nothing but names and contents.
+# table that bundle.h describes. The output depends on nothing but names and contents.
 set -euo pipefail
 dir=$1 n=0
 shift
@@ -17,7 +17,7 @@ shift
 } >"$dir/embed.S.new"
 n=0
 {
-    echo '#include "fleet/embed.h"'
+    echo '#include "fleet/bundle.h"'
     for pair; do echo "extern const unsigned char embed_data_${n}[];" && n=$((n + 1)); done
     echo 'extern const struct embed_file embed_files[];'
     echo 'const struct embed_file embed_files[] = {'

@@ -84,7 +84,7 @@ void launch_end(struct launch *l);
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e);
 
-// launch_fill.c: what both ways have in common: workers, timeouts, signals, from l->options.
+// launch_config.c: what both ways have in common: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
 int64_t launch_join_ms(const struct launch *l); // until all nodes must be there
 
@@ -98,14 +98,14 @@ void launch_key(struct launch *l);
 // Overwrites the key in an argument or a value of --rdzv-conf.
 void launch_key_hide(char *text);
 
-// launch_watch.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
+// launch_config.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
 // _UNINTERRUPTIBLE_STATE_TIMEOUT ask for; from the job's variables, else from the environment.
 int launch_watch(struct launch *l, struct err *e);
 
-// launch_command.c: what a worker runs: interpreter, script, arguments.
+// launch_config.c: what a worker runs: interpreter, script, arguments.
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
 
-// launch_parts.c: pieces with a grammar of their own, pure but for the devices of this host.
+// torchrun_flags.c: pieces with a grammar of their own, pure but for the devices of this host.
 int launch_nproc(const char *text, int *out, struct err *e); // "4", auto, cpu, gpu, xpu
 int launch_streams(const char *text, int nproc, unsigned char *out,
                    struct err *e); // "3", "0:3,1:1"

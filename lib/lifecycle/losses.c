@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "fleet/claim.h"
-#include "fleet/run_fleet.h"
+#include "fleet/fleet_runs.h"
 #include "run/monitor.h"
 
 #include <string.h>

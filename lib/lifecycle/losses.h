@@ -11,7 +11,7 @@
 #define LIFECYCLE_LOSSES_H
 
 #include "cluster/run_record.h"
-#include "fleet/node_runs.h"
+#include "fleet/fleet_runs.h"
 
 struct losses_rules {
     bool force;        // runs end, results are lost: the owner says so

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "fleet/node_runs.h"
+#include "fleet/fleet_runs.h"
 #include "run/agent_restart.h"
 #include "run/monitor_view.h"
 #include "run/node_replace.h"

@@ -7,7 +7,7 @@
 #include "run/follow.h"
 #include "run/log_tail.h"
 #include "run/monitor.h"
-#include "run/rescue.h"
+#include "run/results.h"
 
 enum {
     VIEW_FIGURES_MAX = 8,

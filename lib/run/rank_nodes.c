@@ -2,7 +2,7 @@
 // Where ranks of a run that goes on are.
 #include "run/rank_nodes.h"
 
-#include "fleet/node_runs.h"
+#include "fleet/fleet_runs.h"
 #include "sys/file.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 // which is marked as the run's (results_owner.h). A command's state becomes state/NODE; the rest is
 // put together as layout.h says, or stays in a folder per node where run->apart is set.
 //
-// What a node had that left before its end (rescue.h) counts where the node itself gives nothing.
+// What a node had that left before its end (results.h) counts where the node itself gives nothing.
 //
 // The native trainer is different: every node of the last round has the same model and the same
 // checkpoints, so one node is enough when it finished, that of rank 0 first. When it did not, all
@@ -16,10 +16,12 @@
 
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
-#include "fleet/transfer.h"
+#include "fleet/fleet_transfer.h"
+#include "run/follow.h"
 #include "run/results_layout.h"
 #include "run/run_history.h"
 #include "run/work_left.h"
+#include "xfer/xfer.h"
 
 struct collect_result {
     struct transfer_totals totals;
@@ -39,5 +41,29 @@ const char *collect_mark_path(struct context *s, const struct run *run, const ch
 // it had and no other node has is lost: run->lost names such nodes.
 int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e);
+
+// What a node has that leaves a run because it will be taken away: while the others go on, and
+// before its machine ends, its results are fetched to where collect_results wants them, which uses
+// them although the node cannot be reached any more. The native trainer needs none of it: the
+// others have the same.
+//
+//     rescue_open(&r, &follow);
+//     … rescue_node(&r, n) when the agent of a followed node has ended …
+//     rescue_close(&r);                // what is still coming is dropped
+//
+// follow_wait waits for what has begun. Failures are warnings: the run goes on.
+
+struct rescue {
+    struct follow *follow;
+    struct rescue_node {
+        struct rescue *rescue;
+        const struct follow_node *node;
+        struct xfer *xfer; // NULL: none goes on
+    } * nodes;
+};
+
+void rescue_open(struct rescue *r, struct follow *f);
+void rescue_node(struct rescue *r, const struct follow_node *n);
+void rescue_close(struct rescue *r);
 
 #endif

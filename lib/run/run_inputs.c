@@ -4,9 +4,10 @@
 
 #include "base/log.h"
 #include "conf/render.h"
+#include "fleet/bundle.h"
 #include "fleet/claim.h"
+#include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
-#include "fleet/programs.h"
 #include "provider/cluster_backup.h"
 #include "sys/file.h"
 

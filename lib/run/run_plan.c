@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "fleet/programs.h"
+#include "fleet/bundle.h"
 #include "provider/provider.h"
 #include "run/node_replace.h"
 #include "sys/file.h"

@@ -8,7 +8,7 @@
 
 #include "cluster/nodeset.h"
 #include "fleet/agent_start.h"
-#include "fleet/node_runs.h"
+#include "fleet/fleet_runs.h"
 
 struct run_start_agent {
     struct agent_start agent;

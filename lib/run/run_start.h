@@ -13,7 +13,7 @@
 
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
-#include "fleet/send.h"
+#include "fleet/fleet_transfer.h"
 #include "protocol/job_spec.h"
 
 enum {

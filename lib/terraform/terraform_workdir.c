@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "fleet/unpack.h"
+#include "fleet/bundle.h"
 #include "sys/file.h"
 
 #include <inttypes.h>

@@ -79,7 +79,7 @@ int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *
 int receive_step(struct receive *r, struct strbuf *out, struct err *e);
 void receive_close(struct receive *r);
 
-// Between xfer_receiver.c, xfer_receiver_compare.c and xfer_receiver_finish.c.
+// Between xfer_receiver.c, xfer_receiver.c and xfer_receiver_finish.c.
 enum entry_state {
     ENTRY_NEW,    // not looked at
     ENTRY_SAME,   // the destination has it

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider aws: what is written for Terraform and read back, what is shown before money is spent.
+#include "aws/aws_boot.h"
 #include "aws/aws_estimate.h"
 #include "aws/aws_lease.h"
-#include "aws/aws_ready.h"
 #include "aws/aws_rules.h"
 #include "aws/aws_tfvars.h"
 #include "base/clock.h"

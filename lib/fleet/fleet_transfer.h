@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A push to, or fetch from, every node of a fleet as one step: progress, totals, going on after a
 // lost connection.
-#ifndef FLEET_TRANSFER_H
-#define FLEET_TRANSFER_H
+#ifndef FLEET_FLEET_TRANSFER_H
+#define FLEET_FLEET_TRANSFER_H
 
+#include "content/manifest.h"
 #include "fleet/fleet.h"
 #include "xfer/xfer.h"
 
@@ -22,5 +23,14 @@ typedef struct xfer *transfer_start(void *ctx, struct fleet_node *n,
 // has arrived is then used by the next attempt. Uses the nodes' work.
 int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
                   struct transfer_totals *totals, struct err *e);
+
+// Sends a manifest to every node at once. dest: folder on the node, below its root ("" is the root
+// itself). Failures are kept per node.
+int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
+                  const char *dest, enum xfer_mode mode, struct err *e);
+// One manifest per node (index as in the fleet; NULL: nothing for this node); totals may be NULL.
+int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
+                   const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
+                   struct err *e);
 
 #endif

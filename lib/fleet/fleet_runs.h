@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the nodes say about runs: `dtrun --node status` of a whole fleet, as a list.
-#ifndef FLEET_NODE_RUNS_H
-#define FLEET_NODE_RUNS_H
+#ifndef FLEET_FLEET_RUNS_H
+#define FLEET_FLEET_RUNS_H
 
+#include "cluster/run_record.h"
 #include "fleet/fleet.h"
 
 enum { NODE_RUNS_MAX = 100000 };
@@ -34,5 +35,16 @@ void node_runs_mark_fetched(struct fleet *f, const char *run);
 // Pure: adds the lines of one node's answer.
 void node_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
                      struct node_runs *out);
+
+// The fleet of one run: its record, and connections to the nodes it runs on, in rank order.
+
+struct run_fleet {
+    struct inventory inventory;
+    struct run run;
+    struct fleet fleet;
+};
+
+// run: name, unique beginning, or NULL for the newest. Opens the fleet; nothing connects yet.
+int run_fleet_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
 
 #endif

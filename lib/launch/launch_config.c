@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of an agent's config that is the same by hand and from dtctl.
+// From options to an agent's config: defaults, the workers' command line, the watchdogs that
+// torchrun takes from variables. The same by hand and from dtctl.
+#include "base/hash.h"
 #include "base/log.h"
 #include "launch/launch.h"
+#include "sys/file.h"
 #include "worker/numa.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { STOP_MARGIN_MS = AGENT_DEVICES_MS_MAX + 10000, JOIN_TIMEOUT_MS = 600 * 1000 };
 
@@ -151,4 +156,130 @@ int launch_fill(struct launch *l, struct err *e) {
         .note_ms = AGENT_NOTE_MS,
         .backoff_ms = LAUNCH_BACKOFF_MS};
     return fill_crash_loop(l, e) < 0 ? -1 : fill_beats(l, e);
+}
+
+// ---- the workers' command line ------------------------------------------------------------------
+// The workers' command line: torchrun's rules, with a Python looked for instead of its own.
+
+static bool on_path(const char *name) {
+    const char *path = getenv("PATH");
+    char file[FILE_PATH_BYTES_MAX];
+    for (const char *p = path ? path : ""; *p;) {
+        size_t len = strcspn(p, ":");
+        snprintf(file, sizeof file, "%.*s/%s", (int)len, p, name);
+        if (len > 0 && access(file, X_OK) == 0)
+            return true;
+        p += len + (p[len] == ':');
+    }
+    return false;
+}
+
+// PYTHON_EXEC, an active virtual environment, python3, python.
+static const char *interpreter(struct arena *a) {
+    const char *chosen = getenv("PYTHON_EXEC"), *venv = getenv("VIRTUAL_ENV");
+    if (chosen && chosen[0])
+        return chosen;
+    if (venv && venv[0]) {
+        const char *python = arena_printf(a, "%s/bin/python", venv);
+        if (access(python, X_OK) == 0)
+            return python;
+    }
+    return !on_path("python3") && on_path("python") ? "python" : "python3";
+}
+
+// What the child does that torchrun spawns: a failure also writes an error file, as with @record.
+static const char run_path[] =
+    "import os, runpy, sys\n"
+    "sys.argv = sys.argv[1:]\n"
+    "sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))\n"
+    "try:\n"
+    "    from torch.distributed.elastic.multiprocessing.errors import record\n"
+    "except ImportError:\n"
+    "    record = lambda function: function\n"
+    "record(runpy.run_path)(sys.argv[0], run_name='__main__')\n";
+
+int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e) {
+    const struct launch_options *o = &l->options;
+    bool python = o->run_path || !o->no_python; // as in torchrun, --run-path is looked at first
+    if (count == 0)
+        return err_set(e, ERR_USAGE, "no training script is given");
+    if (!python && o->module)
+        return err_set(e, ERR_USAGE, "--no-python and --module exclude each other");
+    if (o->use_env && !o->launch)
+        return err_set(e, ERR_USAGE, "--use-env belongs to --launch");
+    const char **argv = arena_new(l->arena, const char *, count + 6);
+    size_t n = 0;
+    if (python) {
+        argv[n++] = interpreter(l->arena);
+        argv[n++] = "-u";
+        if (o->run_path) {
+            argv[n++] = "-c";
+            argv[n++] = run_path;
+        } else if (o->module) {
+            argv[n++] = "-m";
+        }
+    }
+    argv[n++] = args[0];
+    if (o->launch && !o->use_env)
+        argv[n++] = "--local-rank=${local_rank}"; // replaced for each worker
+    for (size_t i = 1; i < count; i++)
+        argv[n++] = args[i];
+    l->agent.workers.command = argv;
+    l->agent.title = args[0];
+    return 0;
+}
+
+// ---- watchdogs ----------------------------------------------------------------------------------
+// The watchdogs that torchrun's agent is asked for by variables, not by flags.
+
+enum { PORT_MAX = 65535, STUCK_S_MAX = 7 * 86400 };
+
+static const char *variable(const struct launch *l, const char *name) {
+    for (int i = l->agent.env_count - 1; i >= 0; i--)
+        if (strcmp(l->agent.env[i].name, name) == 0)
+            return l->agent.env[i].value;
+    return getenv(name);
+}
+
+static const char *own_timer_file(struct launch *l) {
+    const char *tmp = getenv("TMPDIR");
+    unsigned char id[8];
+    char hex[2 * sizeof id + 1];
+    hash_random(id, sizeof id);
+    str_hex(hex, id, sizeof id);
+    return arena_printf(l->arena, "%s/watchdog_timer_%s", tmp && tmp[0] ? tmp : "/tmp", hex);
+}
+
+// Anything else switches it off, as in torchrun.
+static void read_stuck(struct launch *l) {
+    static const char name[] = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
+    const char *text = variable(l, name);
+    double seconds;
+    struct err bad;
+    if (!text || !text[0])
+        return;
+    if (str_parse_f64(text, -1e9, STUCK_S_MAX, &seconds, &bad) < 0)
+        log_warn("a variable is not a number and not used", "variable=%s value=%.40s", name, text);
+    else if (seconds > 0)
+        l->agent.stuck_ms_max = (int64_t)(seconds * 1000) + 1;
+}
+
+int launch_watch(struct launch *l, struct err *e) {
+    const char *enabled = variable(l, "TORCHELASTIC_ENABLE_FILE_TIMER");
+    const char *file = variable(l, "TORCHELASTIC_TIMER_FILE");
+    const char *port = variable(l, "TORCHELASTIC_HEALTH_CHECK_PORT");
+    int64_t number;
+    struct err bad;
+    read_stuck(l);
+    if (enabled && strcmp(enabled, "1") == 0) // no other value means yes, as in torchrun
+        l->agent.timer_file =
+            file && file[0] ? file_absolute(l->arena, file, e) : own_timer_file(l);
+    if (enabled && strcmp(enabled, "1") == 0 && !l->agent.timer_file)
+        return -1;
+    if (port && str_parse_i64(port, 0, PORT_MAX, &number, &bad) == 0)
+        l->agent.health_port = (int)number;
+    else if (port && port[0]) // torchrun goes on without, too
+        log_warn("TORCHELASTIC_HEALTH_CHECK_PORT is no port; health checks are not answered",
+                 "reason=%s", bad.text);
+    return 0;
 }

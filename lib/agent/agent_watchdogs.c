@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The agent's watchdogs: workers that are stuck in the kernel, timers and health checks that
+// torchrun has as variables, and GPUs that the last round's processes still hold.
+//
 // Workers that do not get out of the kernel: in uninterruptible sleep (state D of /proc/PID/stat),
 // where a lost file server, a frozen file system or a driver keeps them, and where most cannot be
 // killed. TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT says for how long that may last; without it
@@ -9,11 +12,11 @@
 // that is left has been stuck for that long, it is killed; and what that does not end is left to
 // the guard, which stays until the kernel lets it go. None of it will do another step of its own.
 #include "agent/agent_impl.h"
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/file.h"
 #include "sys/proc.h"
+#include "worker/gpu_holders.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -141,4 +144,103 @@ void agent_stuck_watch(struct agent *a) {
 
 void agent_stuck_close(struct agent *a) {
     timer_stop(&a->stuck);
+}
+
+// ---- timers and health checks -------------------------------------------------------------------
+// Watchdogs: workers that ask to be ended when they do not get on (file_timer.h), and the answer to
+// those who ask whether the agent gets on (health_check.h).
+//
+// A worker that was ended so has failed like any other: its peers are stopped, the reason is in the
+// report, and --max-restarts counts it. (PyTorch's agent ends itself with the same signal.)
+
+static void on_expired(struct file_timers *t, const struct file_timer *x, int signal) {
+    struct agent *a = container_of(t, struct agent, timers);
+    struct worker *own = NULL; // it may also be a process that one of them has started
+    for (int i = 0; i < a->workers.count && !own; i++)
+        if (a->workers.list[i].running && a->workers.list[i].pid == x->pid)
+            own = &a->workers.list[i];
+    if (own && signal > 0)
+        own->text = arena_printf(&a->workers.arena, "its timer '%s' expired", x->scope);
+    struct json_out *j = events_begin(&a->events, EVENT_TIMER);
+    json_int(j, "round", a->round);
+    if (own)
+        json_int(j, "local_rank", own->local_rank);
+    else
+        json_null(j, "local_rank");
+    json_int(j, "pid", x->pid);
+    json_str(j, "scope", x->scope);
+    json_str(j, "signal", signal > 0 ? proc_signal_name(signal) : NULL);
+    events_end(&a->events);
+    log_warn("a worker's timer has expired", "pid=%d scope=%s signal=%s", (int)x->pid, x->scope,
+             signal > 0 ? proc_signal_name(signal) : "none");
+}
+
+int agent_watch_open(struct agent *a, struct err *e) {
+    const struct agent_config *c = a->config;
+    struct err busy;
+    if (c->timer_file && file_timers_open(&a->timers, a->loop, c->timer_file, on_expired, e) < 0)
+        return -1;
+    if (c->health_port < 0)
+        return 0;
+    // Nothing that trains needs it: the run goes on without.
+    if (health_open(&a->health, a->loop, c->health_port, &busy) < 0)
+        log_warn("health checks are not answered", "reason=%s", busy.text);
+    else
+        log_info("health checks are answered", "port=%d", a->health.port);
+    return 0;
+}
+
+void agent_watch_close(struct agent *a) {
+    file_timers_close(&a->timers);
+    health_close(&a->health);
+}
+
+// ---- GPUs that are still held -------------------------------------------------------------------
+// Between two rounds: the next one starts when no process of the run has a GPU open any more. The
+// guard has ended everything below it by then; what is left was started by somebody else on a
+// worker's behalf (a container runtime, systemd-run), or belongs to an agent that was killed.
+
+static void on_devices_look(struct timer *t);
+
+static void fail_held(struct agent *a, const struct device_holder *h) {
+    char text[RENDEZVOUS_REASON_BYTES_MAX];
+    snprintf(
+        text, sizeof text,
+        "%s is still held by %s (pid %d) of this run, %d s after its workers ended: end it, or "
+        "restart the node",
+        h->device, h->name, (int)h->pid, AGENT_DEVICES_MS_MAX / 1000);
+    agent_end(a, NODE_FAILED, text, NULL, 0);
+}
+
+static void look_at_devices(struct agent *a, bool first) {
+    struct device_holder h;
+    if (a->over || !worker_devices_held("", a->config->run, &h)) {
+        agent_round_gone(a);
+        return;
+    }
+    if (first) {
+        log_warn("a GPU of the last round is not free yet", "device=%s pid=%d name=%s", h.device,
+                 (int)h.pid, h.name);
+        a->devices_until_ms = loop_now_ms(a->loop) + AGENT_DEVICES_MS_MAX;
+    }
+    if (loop_now_ms(a->loop) >= a->devices_until_ms)
+        fail_held(a, &h);
+    else
+        timer_start(a->loop, &a->devices, AGENT_DEVICES_LOOK_MS, on_devices_look);
+}
+
+static void on_devices_look(struct timer *t) {
+    look_at_devices(container_of(t, struct agent, devices), false);
+}
+
+void agent_devices_wait(struct agent *a) {
+    look_at_devices(a, true);
+}
+
+bool agent_devices_waits(const struct agent *a) {
+    return a->devices.loop != NULL;
+}
+
+void agent_devices_close(struct agent *a) {
+    timer_stop(&a->devices);
 }
