@@ -136,7 +136,9 @@ left() { # how many of the workers are alive
     done
     echo $n
 }
-# shellcheck disable=SC2317 # wait_for calls it
+# shellcheck disable=SC2317 # wait_for calls these
+none_left() { [ "$(left)" = 0 ]; }
+# shellcheck disable=SC2317
 up() { # both workers are there
     [ "$(pids | wc -w)" = 2 ]
 }
@@ -154,6 +156,7 @@ stop() { # SIGNAL: sets ended_ and left_ of ours and theirs
         wait $agent 2>/dev/null
         printf -v "ended_$who" %s $?
         [ "$1" != KILL ] || sleep 0.5
+        [ "$1.$who" != KILL.ours ] || wait_for 10 none_left
         printf -v "left_$who" %s "$(left)"
         for pid in $(pids); do kill -KILL "$pid" 2>/dev/null; done
     done

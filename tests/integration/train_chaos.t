@@ -212,8 +212,8 @@ takes_over() { # WHAT
     ok "$1, three go on under another coordinator" another_round 3 0
 }
 tells_who() {
-    like "$(dtctl ps --json)" '"coordinator":"node[234]"|"state":"finished"' \
-        "$fault: ps says which, while the run goes on"
+    ok "$fault: ps says which, while the run goes on" wait_for "$WAIT" eval \
+        "dtctl ps --json | grep -qE '\"coordinator\":\"node[234]\"|\"state\":\"finished\"'"
 }
 fault_leader() {
     n=1
