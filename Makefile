@@ -104,7 +104,7 @@ BIN_MODE := $(if $(filter release,$(MODE)),$(BIN),$(O)/bin)
 archives = $(call archive,$(filter $(LIBS_ALL),$(1)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
-programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS)) cuda
+programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
 
 define program_rule
 $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(REACH_cmd/$(1))) \
@@ -117,12 +117,20 @@ $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archiv
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
+# The CUDA part is built by this target alone: no other one asks for a compiler of NVIDIA's.
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
-cuda:
+NVCC ?= nvcc
+NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --compiler-options -fPIC
+cuda: $(CUDA_SOURCES) ## Build the CUDA kernels, or say what is missing
 ifeq ($(CUDA_SOURCES),)
-	@echo '  skip    CUDA part: there are no kernels/cuda sources'
-else ifeq ($(shell command -v nvcc),)
-	@echo '  skip    CUDA part: nvcc is not installed'
+	@echo 'cuda: there is nothing to build: kernels/cuda has no sources' >&2; exit 1
+else ifeq ($(shell command -v $(NVCC)),)
+	@echo "cuda: '$(NVCC)' is not installed (try: the CUDA Toolkit, or NVCC=path)" >&2; exit 1
+else
+	$(Q)mkdir -p $(O)/kernels/cuda && for f in $(CUDA_SOURCES); do \
+	    $(NVCC) $(NVCC_FLAGS) -c -o $(O)/$${f%.cu}.o $$f || exit 1; done
+	$(call say,AR,$(O)/libdt_cuda.a)rm -f $(O)/libdt_cuda.a && \
+	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst %.cu,$(O)/%.o,$(CUDA_SOURCES))
 endif
 
 # ---- generated files ------------------------------------------------------------------------
@@ -187,6 +195,12 @@ DIST ?= dist
 dist: ## Pack the committed sources into dist/dtctl-VERSION.tar.gz with SHA256SUMS
 	$(Q)lib/third_party/dist $(VERSION) $(DIST)
 
+release: ## Tag VERSION=X.Y.Z, build it twice, compare, write dist/ with sums and an SPDX list
+	$(Q).ci/release '$(VERSION)' $(DIST)
+
+hooks: ## Check commits before they are made: core.hooksPath is .ci/hooks from then on
+	$(Q)git config core.hooksPath .ci/hooks && echo 'hooks: pre-commit and commit-msg are in use'
+
 demo: ## From nothing to two trained nodes: setup, deps, build, up, train, down
 	$(SUBMAKE) TIER=build setup
 	$(SUBMAKE) MODE=release deps
@@ -230,5 +244,5 @@ help: ## Show this list
 	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs one of them.'
 
 FORCE:
-.PHONY: all programs cuda install docs dist demo fresh hosts bench clean help FORCE
+.PHONY: all programs cuda install docs dist release hooks demo fresh hosts accept bench clean help FORCE
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

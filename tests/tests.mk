@@ -58,6 +58,9 @@ test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line
 	    tests/run $(call names,san,$(TEST_C_CHOSEN)) $(call names,release,$(TEST_C_CHOSEN)) \
 	    $(call names,san,$(FUZZ_C_CHOSEN)) $(SCRIPTS_CHOSEN)
 
+check: ## In a minute: format, layers, names, sizes, unit tests of what changed (BASE=commit)
+	$(Q)DTCTL_BUILD=$(BUILD) tests/check $(BASE)
+
 # The generators of tests/soak run in `make test`, too, each for less than a minute with a seed that
 # is always the same.
 MINUTES ?= 60
@@ -76,4 +79,4 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
 	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
 	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
 
-.PHONY: test test-programs fuzz-programs fuzz soak mutants
+.PHONY: check test test-programs fuzz-programs fuzz soak mutants

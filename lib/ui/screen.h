@@ -39,9 +39,9 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "operation node bytes bytes_total bytes_per_second state text", "a transfer, now and then")  \
     X("plan", "plan up", "cluster provider added kept removed changes …",                          \
       "nodes that up would make; aws adds type, prices and quota")                                 \
-    X("plan", "train",                                                                   \
+    X("plan", "train",                                                                             \
       "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
-      "a run that is about to start")                                                               \
+      "a run that is about to start")                                                              \
     X("refused", "up", "kind code zone purchase next_zone next_purchase",                          \
       "AWS refused an attempt; the next one follows")                                              \
     X("phase", "up", "node phase ms", "an instance reached a phase of its boot")                   \
@@ -84,7 +84,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "the same, of a cluster whose lease has not ended")                                          \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \
-    X("version", "version", "version build_date third_party carries", "what dtctl is and carries")
+    X("version", "version", "version build_date third_party carries",                             \
+      "what dtctl is and carries")
 // clang-format on
 
 struct screen {

@@ -15,7 +15,8 @@ is "$status" 0 'the installed dtctl runs'
 run cat "$WORK/stage/opt/dtctl/share/man/man1/dtctl.1"
 like "$out" '\.TH "DTCTL"' 'there is a manual page'
 ok 'and one of the file' grep -q '^\.TH' "$WORK/stage/opt/dtctl/share/man/man5/dtctl.toml.5"
-ok 'and the documents' cmp "$WORK/stage/opt/dtctl/share/doc/dtctl/docs/hosts.md" "$SRC/docs/hosts.md"
+ok 'and the documents' \
+    cmp "$WORK/stage/opt/dtctl/share/doc/dtctl/docs/hosts.md" "$SRC/docs/hosts.md"
 ok 'bash takes the completions' \
     bash -n "$WORK/stage/opt/dtctl/share/bash-completion/completions/dtctl"
 completions=$WORK/stage/opt/dtctl/share

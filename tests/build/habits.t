@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# make check finds what is wrong with a change, make hooks brings it to every commit, .ci/run says
+# its stages, and make cuda is never silent.
+source "${0%/*}/../lib.sh"
+export GIT_CONFIG_GLOBAL=$WORK/gitconfig GIT_CONFIG_NOSYSTEM=1
+git config --file "$GIT_CONFIG_GLOBAL" user.name tester
+git config --file "$GIT_CONFIG_GLOBAL" user.email tester@example.org
+git config --file "$GIT_CONFIG_GLOBAL" init.defaultBranch main
+unset MAKEFLAGS MAKELEVEL DTCTL_BUILD
+
+mkdir repo
+(cd "$SRC" && { git ls-files -co --exclude-standard 2>/dev/null || find . -type f \
+    -not -path './build/*' -not -path './bin/*'; } | while read -r f; do [ ! -f "$f" ] ||
+    echo "$f"; done | tar -cf - -T -) | tar -xf - -C repo
+cd repo || exit 1
+git init -q && git add -A && git commit -qm 'all: as it is'
+check() { run env HOME="$(getent passwd "$(id -u)" | cut -d: -f6)" make -s check "$@"; }
+
+# ---- make check ---------------------------------------------------------------------------------
+check
+is "$status" 0 'make check: nothing has changed' || diag "$out"
+like "$out" '0 files differ from' 'and it says so'
+echo '// A remark at the end.' >>lib/base/json.c
+check
+is "$status" 0 'a good change' || diag "$out"
+like "$out" 'format +ok.*layers +ok.*sizes +ok.*units +ok.*check: good, [0-9]+ s' \
+    'each stage is named, with its verdict'
+refused() { # STAGE PATTERN DESCRIPTION
+    check
+    is "$status" 2 "$3"
+    like "$out" "$1 +FAILED.*$2" 'is refused by its stage'
+    git checkout -q . && git clean -qfd lib tests
+}
+printf 'int   json_odd;\n' >>lib/base/json.c
+refused format 'make format' 'a file that is not laid out'
+sed -i '2a #include "sys/loop.h"' lib/base/json.c
+refused layers 'base must not include sys' 'an include that no row grants'
+echo '// TO''DO: more' >>lib/base/json.c
+refused names 'unfinished work' 'a mark of unfinished work'
+sed -i 's/is_int(/is_int(1 + /' tests/unit/*test_json.c tests/unit/*/test_json.c 2>/dev/null
+refused units 'test_json' 'a unit test that fails'
+check BASE=nosuch
+is "$status:$err" "2:$err" 'a base that is no commit is an error'
+like "$out$err" "'nosuch' is no commit" 'that names it'
+
+# ---- hooks --------------------------------------------------------------------------------------
+ok 'make hooks' make -s hooks
+is "$(git config core.hooksPath)" .ci/hooks 'sets the path of the hooks'
+subject() { # TEXT
+    printf '%s\n' "$1" >"$WORK/message"
+    run .ci/hooks/commit-msg "$WORK/message"
+}
+for good in 'store: a value may be empty' 'lib/base, tests: one name' 'Merge branch x' \
+    $'store: with a body\n\nWhy.' 'Revert "store: x"' "docs: $(printf 'é%.0s' {1..66})"; do
+    subject "$good"
+    is "$status:$err" 0: "taken: ${good%%$'\n'*}"
+done
+for bad in 'Fix it' 'store:no blank' "docs: $(printf 'x%.0s' {1..67})" 'store: a full stop.' \
+    $'store: a body\nwithout a blank line' ''; do
+    subject "$bad"
+    is "$status" 1 "refused: ${bad%%$'\n'*}"
+done
+cat >>"$WORK/fake.mk" <<'END'
+check: ; @echo "checked $(BASE)" >>$(CURDIR)/checked
+END
+cp Makefile "$WORK/" && cp "$WORK/fake.mk" Makefile
+echo x >>NOTES && git add NOTES
+run git commit -qm 'notes: one more'
+is "$status:$(cat checked)" '0:checked HEAD' 'a commit runs the check of what is not committed yet'
+echo x >>NOTES
+run git commit -qam 'one more'
+is "$status" 1 'a subject without an area is refused'
+printf 'check: ; @exit 1\n' >Makefile
+run git commit -qam 'notes: one more'
+is "$status" 1 'and so is a commit that does not pass'
+git checkout -q . && git config --unset core.hooksPath
+
+# ---- .ci/run ------------------------------------------------------------------------------------
+mkdir -p "$WORK/fake"
+printf '#!/bin/sh\ncase "$*" in *lint*) exit 1 ;; esac\n' >"$WORK/fake/make"
+printf '#!/bin/sh\n' >lib/third_party/setup
+chmod +x "$WORK/fake/make"
+run env PATH="$WORK/fake:$PATH" .ci/run
+is "$status" 1 '.ci/run ends with the stage that fails'
+like "$out" '==== stages.*setup +ok.*check +ok.*lint +FAILED' 'and lists the stages with verdicts'
+unlike "$out" 'test +ok' 'later ones do not run'
+git checkout -q .
+
+# ---- make cuda ----------------------------------------------------------------------------------
+cuda() { run make -s cuda MODE=debug BUILD=build "$@"; }
+rm -rf kernels/cuda
+cuda
+is "$status" 2 'make cuda without sources fails'
+like "$err" 'kernels/cuda has no sources' 'and says what is missing'
+mkdir kernels/cuda && echo '// a kernel' >kernels/cuda/add.cu
+cuda NVCC=nosuch-nvcc
+is "$status" 2 'without a compiler, too'
+like "$err" "'nosuch-nvcc' is not installed" 'and names it'
+# Takes the place of nvcc: makes an object of any source.
+# shellcheck disable=SC2016 # the shell's own
+printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho "int x;" | gcc -x c -c -o "$2" -\n' \
+    >"$WORK/fake/nvcc"
+chmod +x "$WORK/fake/nvcc"
+cuda NVCC="$WORK/fake/nvcc"
+is "$status" 0 'with both it builds' || diag "$err"
+is "$(ar t build/debug/libdt_cuda.a)" add.o 'an archive of every source'
+done_testing
