@@ -51,6 +51,22 @@ for file in README.md CONTRIBUTING.md docs/*.md tests/README.md lib/README.md; d
 done
 is "$dead" '' 'no link is dead'
 
+# Paths that the documents name, and layers.
+absent=''
+# shellcheck disable=SC2016 # Markdown's backquotes
+for file in README.md CONTRIBUTING.md docs/*.md tests/README.md; do
+    while read -r path; do
+        compgen -G "$path" >/dev/null || absent+=" $file:$path"
+    done < <(grep -oE '`(lib|cmd|kernels|tests|infra|cloud-init|benchmarks|docs)/[^` <>]*`' \
+        "$file" | tr -d '`')
+done
+is "$absent" '' 'every path that the documents name is there'
+absent=''
+while read -r layer _; do
+    [[ $layer == */* ]] || grep -q "^| \`$layer\` " docs/design.md || absent+=" $layer"
+done < <(awk -f lib/layers.awk lib/README.md)
+is "$absent" '' 'docs/design.md names every layer'
+
 # Events that the sources write and the tables that the documents are made from.
 written=$(grep -rhoE 'screen_event\(&text, &j, "[a-z-]+"\)' lib cmd | grep -oE '"[a-z-]+"')
 table() { # NAME: kinds of the table in lib/ with that name

@@ -21,7 +21,8 @@ programs:
 	@mkdir -p bin && for p in dtctl dtrun; do { echo $$p; cat .version $(EXTRA); } > bin/$$p; done
 END
 printf '/dist/\n/bin/\n' >.gitignore
-printf '# Changes\n\n## Unreleased\n\n### Added\n- something\n\n## 0.1.0\n- the first one\n' >CHANGELOG.md
+printf '%s\n\n' '# Changes' '## Unreleased' '### Added' '- something' '## 0.1.0' '- the first one' \
+    >CHANGELOG.md
 git init -q && git add -A && git commit -qm 'all: begin'
 
 refused() { # VERSION PATTERN DESCRIPTION
@@ -64,7 +65,8 @@ for p in by_id.values():
 for r in d["relationships"]:
     for end in (r["spdxElementId"], r["relatedSpdxElement"]):
         assert end in by_id or end == "SPDXRef-DOCUMENT", r
-linked = {r["relatedSpdxElement"] for r in d["relationships"] if r["relationshipType"] == "STATIC_LINK"}
+linked = {r["relatedSpdxElement"] for r in d["relationships"]
+          if r["relationshipType"] == "STATIC_LINK"}
 sums = {c["checksumValue"] for p in by_id.values() for c in p.get("checksums", [])}
 for line in open(sys.argv[2], encoding="utf-8"):
     name, *rest = line.split()
