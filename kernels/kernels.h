@@ -56,13 +56,16 @@ struct gemm_args {
     int relu;
 };
 
-// Square stride and padding, no dilation, no groups. Output size: kernel_conv_out.
+// Square stride and padding, no dilation, no groups. Output size: kernel_conv_out. Filters and
+// strides up to 16, and of any size where kh = kw = stride and pad = 0 (patches).
+// x[n][h][w][c], w[o][kh][kw][c] -> y[n][oh][ow][o]
 struct conv2d_shape {
     int n, h, w, c; // input
     int o, kh, kw;  // filters and their size
     int stride, pad;
 };
 
+// x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
 // Max pooling window k x k (k <= 15). Output size: kernel_conv_out. Padding never wins.
 struct pool2d_shape {
     int n, h, w, c;
@@ -103,6 +106,49 @@ struct batchnorm_grad_args {
     void *dgamma, *dbeta;    // channels
     int accumulate;          // for dgamma and dbeta
     int relu;
+};
+
+// Layer normalisation of every row, optionally of a sum: with s = x + residual (or x),
+// y[rows][cols] = (s - mean) / sqrt(var + eps) * gamma + beta, mean and biased variance of the row.
+struct layernorm_args {
+    int64_t rows;
+    int cols;
+    double eps;           // 1e-5 in PyTorch, 1e-6 in timm's vision transformers
+    const void *x;        // rows x cols
+    const void *residual; // rows x cols added to x first, or NULL
+    void *sum;            // rows x cols, gets x + residual when there is one; may be x or residual
+    const void *gamma;    // cols
+    const void *beta;     // cols
+    void *save_mean;      // rows; for backward. NULL in evaluation, like save_invstd
+    void *save_invstd;    // rows; 1 / sqrt(var + eps)
+    void *y;              // rows x cols; may be x when there is no residual
+};
+
+struct layernorm_grad_args {
+    int64_t rows;
+    int cols;
+    const void *x;           // what was normalised: the forward x, or its sum
+    const void *dy;          // rows x cols
+    const void *dsum;        // rows x cols that reach x on another way, added to dx; or NULL
+    const void *gamma;       // cols
+    const void *save_mean;   // from forward
+    const void *save_invstd; // from forward
+    void *dx;                // rows x cols, overwritten; may be dy or dsum
+    void *dgamma, *dbeta;    // cols
+    int accumulate;          // for dgamma and dbeta
+};
+
+// Self-attention of `heads` heads of width d over t tokens:
+// qkv[n][t][3][heads][d] -> y[n][t][heads][d] = softmax(q k' / sqrt(d)) v, lse[n][heads][t], where
+// lse is the logarithm of the sum of exponentials of each row of scores, kept for backward.
+struct attention_shape {
+    int n, t, heads, d;
+};
+
+// Patches to tokens: x[n][p][d], first[d], pos[t][d] -> y[n][t][d], t = p + 1 with a class token in
+// front, t = p without.
+struct tokens_shape {
+    int n, p, d;
 };
 
 // Softmax and cross-entropy over rows x classes, with label smoothing as PyTorch defines it:
@@ -193,6 +239,8 @@ struct kernel_backend {
     size_t (*conv2d_workspace)(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
     size_t (*batchnorm_workspace)(const struct kernel_ctx *ctx, int64_t rows, int channels);
     size_t (*bias_workspace)(const struct kernel_ctx *ctx, int64_t rows, int cols);
+    size_t (*layernorm_workspace)(const struct kernel_ctx *ctx, int64_t rows, int cols);
+    size_t (*attention_workspace)(const struct kernel_ctx *ctx, const struct attention_shape *s);
 
     void (*gemm)(struct kernel_ctx *ctx, const struct gemm_args *a);
 
@@ -212,6 +260,29 @@ struct kernel_backend {
     void (*batchnorm_forward_eval)(struct kernel_ctx *ctx, const struct batchnorm_args *a);
     void (*batchnorm_backward)(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a);
 
+    void (*layernorm_forward)(struct kernel_ctx *ctx, const struct layernorm_args *a);
+    void (*layernorm_backward)(struct kernel_ctx *ctx, const struct layernorm_grad_args *a);
+
+    void (*attention_forward)(struct kernel_ctx *ctx, const struct attention_shape *s,
+                              const void *qkv, void *y, void *lse);
+    // dqkv[n][t][3][heads][d] is overwritten.
+    void (*attention_backward)(struct kernel_ctx *ctx, const struct attention_shape *s,
+                               const void *qkv, const void *y, const void *lse, const void *dy,
+                               void *dqkv);
+
+    // first NULL: no class token; pos NULL: no positions.
+    void (*tokens_forward)(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *x,
+                           const void *first, const void *pos, void *y);
+    // dy[n][t][d] -> dx[n][p][d] (overwritten, or NULL), dfirst[d], dpos[t][d] (each NULL as in
+    // forward); accumulate is for the last two.
+    void (*tokens_backward)(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *dy,
+                            void *dx, void *dfirst, void *dpos, int accumulate);
+    // x[n][t][d] -> y[n][d], the first token of each; backward gives the others zero.
+    void (*first_token_forward)(struct kernel_ctx *ctx, int n, int t, int d, const void *x,
+                                void *y);
+    void (*first_token_backward)(struct kernel_ctx *ctx, int n, int t, int d, const void *dy,
+                                 void *dx);
+
     // index: one byte per output element, dy * k + dx of the winner inside its window.
     void (*maxpool_forward)(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
                             void *y, uint8_t *index);
@@ -230,6 +301,10 @@ struct kernel_backend {
     void (*relu_forward)(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
     void (*relu_backward)(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy,
                           void *dx); // dx = y > 0 ? dy : 0
+    // y = x * Phi(x), exactly (not the tanh form); backward reads x.
+    void (*gelu_forward)(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
+    void (*gelu_backward)(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy,
+                          void *dx);
     void (*add)(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
     void (*axpy)(struct kernel_ctx *ctx, size_t n, double alpha, const void *x,
                  void *y);                                                  // y += alpha * x

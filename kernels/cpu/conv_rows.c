@@ -197,6 +197,10 @@ static void run(struct kernel_ctx *ctx, struct rows_job *job) {
 
 void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                         const void *w, const void *bias, int relu, void *y) {
+    if (conv_is_patches(s)) {
+        conv_patch_forward(ctx, s, x, w, bias, relu, y);
+        return;
+    }
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     struct rows_job job = {.s = s, .src = x, .w = w, .bias = bias, .dst = y, .relu = relu};
@@ -209,6 +213,10 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
 
 void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *dy,
                               const void *w, void *dx, int accumulate) {
+    if (conv_is_patches(s)) {
+        conv_patch_backward_data(ctx, s, dy, w, dx, accumulate);
+        return;
+    }
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     struct rows_job job = {.s = s, .src = dy, .w = w, .dst = dx, .accumulate = accumulate};

@@ -256,6 +256,10 @@ static void write_transposed(const struct weight_job *job) {
 
 void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                                 const void *dy, void *dw, int accumulate) {
+    if (conv_is_patches(s)) {
+        conv_patch_backward_weight(ctx, s, x, dy, dw, accumulate);
+        return;
+    }
     assert(cpu_conv2d_weight_workspace(s) <= ctx->work_bytes);
     assert(s->kh <= conv_taps_max && s->kw <= conv_taps_max);
     struct weight_job job = {.s = s, .isa = ctx->isa, .accumulate = accumulate};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workspace in bytes of the two halves of the convolution.
+// Private to the convolution: which form a shape takes, and the workspace of each in bytes.
 #ifndef DTCTL_KERNELS_CPU_CONV_WORK_H
 #define DTCTL_KERNELS_CPU_CONV_WORK_H
 
@@ -7,5 +7,18 @@
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
 size_t cpu_conv2d_weight_workspace(const struct conv2d_shape *s);
+
+// Filters that lie side by side, as patches of a vision transformer do: conv_patch.c.
+static inline int conv_is_patches(const struct conv2d_shape *s) {
+    return s->kh == s->stride && s->kw == s->stride && s->stride > 1 && s->pad == 0;
+}
+
+size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *x,
+                        const float *w, const float *bias, int relu, float *y);
+void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *dy,
+                              const float *w, float *dx, int accumulate);
+void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s,
+                                const float *x, const float *dy, float *dw, int accumulate);
 
 #endif

@@ -30,6 +30,8 @@ static int cpu_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
 }
 
 size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    if (conv_is_patches(s))
+        return conv_patch_workspace(ctx, s);
     size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(s);
     return rows > weight ? rows : weight;
 }
@@ -49,6 +51,8 @@ const struct kernel_backend kernels_cpu = {
     .conv2d_workspace = cpu_conv2d_workspace,
     .batchnorm_workspace = cpu_batchnorm_workspace,
     .bias_workspace = cpu_bias_workspace,
+    .layernorm_workspace = cpu_layernorm_workspace,
+    .attention_workspace = cpu_attention_workspace,
     .gemm = cpu_gemm,
     .conv2d_forward = cpu_conv2d_forward,
     .conv2d_backward_data = cpu_conv2d_backward_data,
@@ -57,6 +61,16 @@ const struct kernel_backend kernels_cpu = {
     .batchnorm_forward_train = cpu_batchnorm_forward_train,
     .batchnorm_forward_eval = cpu_batchnorm_forward_eval,
     .batchnorm_backward = cpu_batchnorm_backward,
+    .layernorm_forward = cpu_layernorm_forward,
+    .layernorm_backward = cpu_layernorm_backward,
+    .gelu_forward = cpu_gelu_forward,
+    .gelu_backward = cpu_gelu_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .tokens_forward = cpu_tokens_forward,
+    .tokens_backward = cpu_tokens_backward,
+    .first_token_forward = cpu_first_token_forward,
+    .first_token_backward = cpu_first_token_backward,
     .maxpool_forward = cpu_maxpool_forward,
     .maxpool_backward = cpu_maxpool_backward,
     .avgpool_forward = cpu_avgpool_forward,

@@ -24,6 +24,23 @@ void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_
 void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_args *a);
 void cpu_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a);
 
+size_t cpu_layernorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols);
+void cpu_layernorm_forward(struct kernel_ctx *ctx, const struct layernorm_args *a);
+void cpu_layernorm_backward(struct kernel_ctx *ctx, const struct layernorm_grad_args *a);
+size_t cpu_attention_workspace(const struct kernel_ctx *ctx, const struct attention_shape *s);
+void cpu_attention_forward(struct kernel_ctx *ctx, const struct attention_shape *s, const void *qkv,
+                           void *y, void *lse);
+void cpu_attention_backward(struct kernel_ctx *ctx, const struct attention_shape *s,
+                            const void *qkv, const void *y, const void *lse, const void *dy,
+                            void *dqkv);
+void cpu_tokens_forward(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *x,
+                        const void *first, const void *pos, void *y);
+void cpu_tokens_backward(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *dy,
+                         void *dx, void *dfirst, void *dpos, int accumulate);
+void cpu_first_token_forward(struct kernel_ctx *ctx, int n, int t, int d, const void *x, void *y);
+void cpu_first_token_backward(struct kernel_ctx *ctx, int n, int t, int d, const void *dy,
+                              void *dx);
+
 void cpu_maxpool_forward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
                          void *y, uint8_t *index);
 void cpu_maxpool_backward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *dy,
@@ -37,6 +54,8 @@ void cpu_image_normalize(struct kernel_ctx *ctx, const struct image_args *a);
 
 void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
 void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx);
+void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y);
+void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy, void *dx);
 void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y);
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y);
 void cpu_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x);

@@ -48,6 +48,18 @@ static void relu_grad_part(void *arg, int worker, int workers) {
     j->isa->relu_grad((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
 }
 
+static void gelu_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->gelu((size_t)(s.end - s.begin), j->a + s.begin, j->out + s.begin);
+}
+
+static void gelu_grad_part(void *arg, int worker, int workers) {
+    const struct flat_job *j = arg;
+    struct share s = lines_of(j->n, worker, workers);
+    j->isa->gelu_grad((size_t)(s.end - s.begin), j->a + s.begin, j->b + s.begin, j->out + s.begin);
+}
+
 static void add_part(void *arg, int worker, int workers) {
     const struct flat_job *j = arg;
     struct share s = lines_of(j->n, worker, workers);
@@ -78,6 +90,14 @@ void cpu_relu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) 
 
 void cpu_relu_backward(struct kernel_ctx *ctx, size_t n, const void *y, const void *dy, void *dx) {
     run(ctx, relu_grad_part, &(struct flat_job){.n = n, .a = y, .b = dy, .out = dx});
+}
+
+void cpu_gelu_forward(struct kernel_ctx *ctx, size_t n, const void *x, void *y) {
+    run(ctx, gelu_part, &(struct flat_job){.n = n, .a = x, .out = y});
+}
+
+void cpu_gelu_backward(struct kernel_ctx *ctx, size_t n, const void *x, const void *dy, void *dx) {
+    run(ctx, gelu_grad_part, &(struct flat_job){.n = n, .a = x, .b = dy, .out = dx});
 }
 
 void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, void *y) {

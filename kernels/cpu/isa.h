@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differs between instruction sets: the inner loops. One table per set, all built from
-// micro_body.h and span_body.h; drivers (gemm.c, conv_rows.c, …) hold the blocking and threads.
-// Nothing here allocates or owns memory; sizes are in elements (float).
+// micro_body.h, span_body.h and token_body.h; drivers (gemm.c, conv_rows.c, …) hold the blocking
+// and threads. Nothing here allocates or owns memory; sizes are in elements (float).
 #ifndef DTCTL_KERNELS_CPU_ISA_H
 #define DTCTL_KERNELS_CPU_ISA_H
 
@@ -51,6 +51,13 @@ struct bn_span {
     int relu;
 };
 
+// A row of a layer norm's gradient.
+struct ln_row {
+    int n;
+    const float *x, *dy, *gamma;
+    float mean, invstd;
+};
+
 struct adam_step {
     float grad_scale, decay, shrink, lr; // decay: added to the gradient; shrink: p *= shrink
     // take = 1 - beta, formed in double: of two floats it would lose the digits that count.
@@ -79,6 +86,20 @@ struct cpu_isa {
     void (*bn_apply)(const struct bn_span *s);
     void (*bn_grad_sums)(const struct bn_span *s);
     void (*bn_grad_apply)(const struct bn_span *s);
+
+    // Layer norm and attention, a row at a time; token_body.h says what each does.
+    void (*ln_moments)(int n, const float *x, float *mean, float *m2);
+    void (*ln_apply)(int n, const float *x, float mean, float invstd, const float *gamma,
+                     const float *beta, float *y);
+    void (*ln_grad_sums)(const struct ln_row *r, float *dgamma, float *dbeta, float *sum,
+                         float *dot);
+    void (*ln_grad_apply)(const struct ln_row *r, float sum, float dot, const float *more,
+                          float *dx);
+    float (*dot)(int n, const float *a, const float *b);
+    float (*softmax)(int n, float scale, float *x, float *top);
+    void (*softmax_grad)(int n, float scale, float lse, float dot, float *p, float *ds);
+    void (*gelu)(size_t n, const float *x, float *y);
+    void (*gelu_grad)(size_t n, const float *x, const float *dy, float *dx);
 
     void (*relu)(size_t n, const float *x, float *y);
     void (*relu_grad)(size_t n, const float *y, const float *dy, float *dx);

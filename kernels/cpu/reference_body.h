@@ -153,17 +153,17 @@ static void ref_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, co
     }
 }
 
-// Mean and biased variance of one column, in two passes.
-static void ref_column_moments(int64_t rows, int cols, const REAL *x, double *mean, double *var) {
+// Mean and biased variance of n elements, `step` apart, in two passes.
+static void ref_moments(int64_t n, int step, const REAL *x, double *mean, double *var) {
     double sum = 0, square = 0;
-    for (int64_t i = 0; i < rows; i++)
-        sum += (double)x[i * cols];
-    *mean = sum / (double)rows;
-    for (int64_t i = 0; i < rows; i++) {
-        double d = (double)x[i * cols] - *mean;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i * step];
+    *mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)x[i * step] - *mean;
         square += d * d;
     }
-    *var = square / (double)rows;
+    *var = square / (double)n;
 }
 
 static void ref_normalize_column(const struct batchnorm_args *a, int c, double mean,
@@ -185,7 +185,7 @@ static void ref_batchnorm_forward_train(struct kernel_ctx *ctx, const struct bat
     double keep = 1 - a->momentum, rows = (double)a->rows;
     for (int c = 0; c < a->channels; c++) {
         double mean, var;
-        ref_column_moments(a->rows, a->channels, (const REAL *)a->x + c, &mean, &var);
+        ref_moments(a->rows, a->channels, (const REAL *)a->x + c, &mean, &var);
         double invstd = 1 / sqrt(var + a->eps);
         double unbiased = rows > 1 ? var * rows / (rows - 1) : (double)running_var[c];
         save_mean[c] = (REAL)mean;
@@ -234,7 +234,9 @@ static void ref_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnor
         ref_batchnorm_backward_column(a, c);
 }
 
-#include "kernels/cpu/reference_more.h"
+#include "kernels/cpu/reference_flat.h"
+#include "kernels/cpu/reference_layers.h"
+#include "kernels/cpu/reference_tokens.h"
 
 const struct kernel_backend REF_TABLE = {
     .name = REF_NAME,
@@ -251,6 +253,8 @@ const struct kernel_backend REF_TABLE = {
     .conv2d_workspace = ref_conv2d_workspace,
     .batchnorm_workspace = ref_rows_workspace,
     .bias_workspace = ref_rows_workspace,
+    .layernorm_workspace = ref_rows_workspace,
+    .attention_workspace = ref_attention_workspace,
     .gemm = ref_gemm,
     .conv2d_forward = ref_conv2d_forward,
     .conv2d_backward_data = ref_conv2d_backward_data,
@@ -259,6 +263,16 @@ const struct kernel_backend REF_TABLE = {
     .batchnorm_forward_train = ref_batchnorm_forward_train,
     .batchnorm_forward_eval = ref_batchnorm_forward_eval,
     .batchnorm_backward = ref_batchnorm_backward,
+    .layernorm_forward = ref_layernorm_forward,
+    .layernorm_backward = ref_layernorm_backward,
+    .gelu_forward = ref_gelu_forward,
+    .gelu_backward = ref_gelu_backward,
+    .attention_forward = ref_attention_forward,
+    .attention_backward = ref_attention_backward,
+    .tokens_forward = ref_tokens_forward,
+    .tokens_backward = ref_tokens_backward,
+    .first_token_forward = ref_first_token_forward,
+    .first_token_backward = ref_first_token_backward,
     .maxpool_forward = ref_maxpool_forward,
     .maxpool_backward = ref_maxpool_backward,
     .avgpool_forward = ref_avgpool_forward,

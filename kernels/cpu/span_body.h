@@ -212,31 +212,4 @@ static void span_adam(size_t n, const struct adam_step *s, float *p, const float
     }
 }
 
-#define ISA_TABLE(table, label, probe)                                                             \
-    const struct cpu_isa table = {                                                                 \
-        .name = label,                                                                             \
-        .tile_rows = MR,                                                                           \
-        .tile_cols = NR,                                                                           \
-        .usable = probe,                                                                           \
-        .rows = micro_rows,                                                                        \
-        .cols = micro_cols,                                                                        \
-        .pack_transposed = micro_pack_transposed,                                                  \
-        .pack_copied = micro_pack_copied,                                                          \
-        .column_sums = span_column_sums,                                                           \
-        .column_moments = span_column_moments,                                                     \
-        .bn_apply = span_bn_apply,                                                                 \
-        .bn_grad_sums = span_bn_grad_sums,                                                         \
-        .bn_grad_apply = span_bn_grad_apply,                                                       \
-        .relu = span_relu,                                                                         \
-        .relu_grad = span_relu_grad,                                                               \
-        .add = span_add,                                                                           \
-        .axpy = span_axpy,                                                                         \
-        .scale = span_scale,                                                                       \
-        .sum_squares = span_sum_squares,                                                           \
-        .max_into = span_max_into,                                                                 \
-        .add_where = span_add_where,                                                               \
-        .sgd = span_sgd,                                                                           \
-        .adam = span_adam,                                                                         \
-    }
-
 #endif

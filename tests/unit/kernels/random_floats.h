@@ -17,7 +17,7 @@ static float random_float(void) { // uniform in [-1, 1)
     return (float)(random_state >> 40) / (float)(1 << 23) - 1;
 }
 
-static float *new_random(size_t n) { // free() it
+static inline float *new_random(size_t n) { // free() it
     float *p = malloc(n * sizeof *p + 1);
     if (!p)
         bail_out("out of memory");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Second half of reference_body.h: pooling, loss, elementwise, optimizers, images. Included by it.
+// The part of reference_body.h for pooling, loss and image input. Included by it.
 
 #ifdef REF_TABLE
 
@@ -19,6 +19,12 @@ static size_t ref_conv2d_workspace(const struct kernel_ctx *ctx, const struct co
 
 static size_t ref_rows_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols) {
     (void)ctx, (void)rows, (void)cols;
+    return 0;
+}
+
+static size_t ref_attention_workspace(const struct kernel_ctx *ctx,
+                                      const struct attention_shape *s) {
+    (void)ctx, (void)s;
     return 0;
 }
 
@@ -139,102 +145,6 @@ static void ref_softmax_xent(struct kernel_ctx *ctx, const struct softmax_xent_a
             double p = exp((double)z[j] - max) / sum;
             double target = each + (j == label ? 1 - a->smoothing : 0);
             dz[j] = (REAL)(a->grad_scale * (p - target));
-        }
-    }
-}
-
-static void ref_relu_forward(struct kernel_ctx *ctx, size_t n, const void *vx, void *vy) {
-    (void)ctx;
-    const REAL *x = vx;
-    REAL *y = vy;
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
-}
-
-static void ref_relu_backward(struct kernel_ctx *ctx, size_t n, const void *vy, const void *vdy,
-                              void *vdx) {
-    (void)ctx;
-    const REAL *y = vy, *dy = vdy;
-    REAL *dx = vdx;
-    for (size_t i = 0; i < n; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
-}
-
-static void ref_add(struct kernel_ctx *ctx, size_t n, const void *va, const void *vb, void *vy) {
-    (void)ctx;
-    const REAL *a = va, *b = vb;
-    REAL *y = vy;
-    for (size_t i = 0; i < n; i++)
-        y[i] = a[i] + b[i];
-}
-
-static void ref_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *vx, void *vy) {
-    (void)ctx;
-    const REAL *x = vx;
-    REAL *y = vy;
-    for (size_t i = 0; i < n; i++)
-        y[i] += (REAL)alpha * x[i];
-}
-
-static void ref_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *vx) {
-    (void)ctx;
-    REAL *x = vx;
-    for (size_t i = 0; i < n; i++)
-        x[i] *= (REAL)alpha;
-}
-
-static void ref_zero(struct kernel_ctx *ctx, size_t n, void *x) {
-    (void)ctx;
-    memset(x, 0, n * sizeof(REAL));
-}
-
-static double ref_sum_squares(struct kernel_ctx *ctx, size_t n, const void *vx) {
-    (void)ctx;
-    const REAL *x = vx;
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
-// torch.optim.SGD with dampening 0.
-static void ref_sgd(struct kernel_ctx *ctx, const struct sgd_args *a) {
-    (void)ctx;
-    REAL *p = a->p, *buf = a->momentum_buf;
-    const REAL *grad = a->g;
-    for (const struct optim_range *r = a->ranges; r < a->ranges + a->nranges; r++) {
-        for (size_t i = r->begin; i < r->end; i++) {
-            double g = a->grad_scale * (double)grad[i] + r->weight_decay * (double)p[i], step = g;
-            if (a->momentum != 0) {
-                step = a->momentum * (double)buf[i] + g;
-                buf[i] = (REAL)step;
-                step = a->nesterov ? g + a->momentum * step : step;
-            }
-            p[i] = (REAL)((double)p[i] - a->lr * r->lr_scale * step);
-        }
-    }
-}
-
-// torch.optim.Adam and AdamW.
-static void ref_adam(struct kernel_ctx *ctx, const struct adam_args *a) {
-    (void)ctx;
-    REAL *p = a->p, *m = a->m, *v = a->v;
-    const REAL *grad = a->g;
-    double correct1 = 1 - pow(a->beta1, (double)a->step);
-    double correct2 = 1 - pow(a->beta2, (double)a->step);
-    for (const struct optim_range *r = a->ranges; r < a->ranges + a->nranges; r++) {
-        double lr = a->lr * r->lr_scale;
-        for (size_t i = r->begin; i < r->end; i++) {
-            double g = a->grad_scale * (double)grad[i], x = (double)p[i];
-            if (a->decoupled)
-                x *= 1 - lr * r->weight_decay;
-            else
-                g += r->weight_decay * x;
-            double first = a->beta1 * (double)m[i] + (1 - a->beta1) * g;
-            double second = a->beta2 * (double)v[i] + (1 - a->beta2) * g * g;
-            m[i] = (REAL)first;
-            v[i] = (REAL)second;
-            p[i] = (REAL)(x - lr / correct1 * first / (sqrt(second / correct2) + a->eps));
         }
     }
 }

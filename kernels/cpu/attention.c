@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Self-attention: qkv[n][t][3][heads][d] -> y[n][t][heads][d], lse[n][heads][t]. A worker takes
+// whole heads of an image. Scores exist for a block of queries at a time; backward computes them
+// again (Dao and others 2022, without the tiles over keys: a block's scores stay in the cache).
+#include <assert.h>
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/ctx.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/share.h"
+
+enum {
+    queries_max = 96,         // of a block
+    block_floats = 64 * 1024, // of scores: 256 KB
+    pad_floats = 16
+};
+
+struct attention_job {
+    const struct attention_shape *s;
+    const struct cpu_isa *isa;
+    const float *qkv, *y_in, *dy, *lse_in;
+    float *y, *lse, *dqkv;
+    float *work; // of all workers
+    size_t worker_floats;
+    int queries, stride; // of a block of scores: rows, and floats from row to row
+    float scale;
+};
+
+// Floats of a panel of `cols` columns and depth k.
+static size_t panel_floats(const struct cpu_isa *isa, int k, int cols) {
+    return (size_t)div_up(cols, isa->tile_cols) * isa->tile_cols * (size_t)k;
+}
+
+static struct attention_job job_of(const struct kernel_ctx *ctx, const struct attention_shape *s) {
+    struct attention_job job = {.s = s, .isa = ctx->isa, .work = (float *)ctx->work};
+    job.stride = (int)div_up(s->t, pad_floats) * pad_floats + pad_floats;
+    job.queries = (int)clamp64(block_floats / job.stride, tile_rows_max, queries_max);
+    job.scale = (float)(1 / sqrt((double)s->d));
+    // Two panels with tokens as columns, one with tokens as depth, two blocks of scores.
+    job.worker_floats = 2 * panel_floats(job.isa, s->d, s->t) + panel_floats(job.isa, s->t, s->d) +
+                        2 * (size_t)job.queries * job.stride;
+    job.worker_floats = (size_t)div_up((int64_t)job.worker_floats, pad_floats) * pad_floats;
+    return job;
+}
+
+size_t cpu_attention_workspace(const struct kernel_ctx *ctx, const struct attention_shape *s) {
+    return (size_t)ctx->workers * job_of(ctx, s).worker_floats * sizeof(float);
+}
+
+// c[m][n] = alpha * a[m][k] * panels (beta 0), rows lda and ldc apart.
+static void multiply_rows(const struct cpu_isa *isa, int m, int n, int k, const float *a,
+                          ptrdiff_t lda, const float *panels, float *c, ptrdiff_t ldc,
+                          float alpha) {
+    int mr = isa->tile_rows, nr = isa->tile_cols;
+    const float *rows[tile_rows_max];
+    float *out[tile_rows_max];
+    for (int j = 0; j < n; j += nr) {
+        struct rows_tile t = {.a = rows, .b = panels + (size_t)j * k, .segs = 1, .k = k};
+        t.out = (struct tile_out){.c = out, .cols = n - j < nr ? n - j : nr, .alpha = alpha};
+        for (int i = 0; i < m; i += mr) {
+            t.out.rows = m - i < mr ? m - i : mr;
+            for (int r = 0; r < t.out.rows; r++) {
+                rows[r] = a + (i + r) * lda;
+                out[r] = c + (i + r) * ldc + j;
+            }
+            isa->rows(&t);
+        }
+    }
+}
+
+// c[m][n] = beta * c + a'[m][k] * b[k][n], rows of a, b and c lda, ldb and ldc apart.
+static void multiply_cols(const struct cpu_isa *isa, int m, int n, int k, const float *a,
+                          ptrdiff_t lda, const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc,
+                          float beta) {
+    int mr = isa->tile_rows, nr = isa->tile_cols;
+    int32_t a_at[queries_max], b_at[queries_max];
+    float *out[tile_rows_max];
+    for (int p = 0; p < k; p++) {
+        a_at[p] = (int32_t)(p * lda);
+        b_at[p] = (int32_t)(p * ldb);
+    }
+    for (int i = 0; i < m; i += mr)
+        for (int j = 0; j < n; j += nr) {
+            struct cols_tile t = {.a = a + i, .b = b + j, .a_at = a_at, .b_at = b_at, .k = k};
+            t.out = (struct tile_out){.c = out, .alpha = 1, .beta = beta};
+            t.out.rows = m - i < mr ? m - i : mr;
+            t.out.cols = n - j < nr ? n - j : nr;
+            for (int r = 0; r < t.out.rows; r++)
+                out[r] = c + (i + r) * ldc + j;
+            isa->cols(&t);
+        }
+}
+
+// Tokens become columns of panels: the transpose of rows x[t][d].
+static void pack_tokens(const struct attention_job *job, const float *x, ptrdiff_t stride,
+                        float *panels) {
+    int nr = job->isa->tile_cols, t = job->s->t, d = job->s->d;
+    for (int j = 0; j < t; j += nr)
+        job->isa->pack_transposed(d, t - j < nr ? t - j : nr, x + j * stride, stride,
+                                  panels + (size_t)j * d);
+}
+
+// Tokens become the depth of panels: rows x[t][d] as they are.
+static void pack_width(const struct attention_job *job, const float *x, ptrdiff_t stride,
+                       float *panels) {
+    int nr = job->isa->tile_cols, t = job->s->t, d = job->s->d;
+    for (int j = 0; j < d; j += nr)
+        job->isa->pack_copied(t, d - j < nr ? d - j : nr, x + j, stride, panels + (size_t)j * t);
+}
+
+static void forward_head(const struct attention_job *job, float *work, int64_t image, int head) {
+    const struct attention_shape *s = job->s;
+    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = 3 * wide;
+    const float *q = job->qkv + (image * s->t * 3 * s->heads + head) * s->d;
+    float *y = job->y + (image * s->t * s->heads + head) * s->d;
+    float *lse = job->lse + (image * s->heads + head) * s->t;
+    float *keys = work, *values = keys + panel_floats(job->isa, s->d, s->t);
+    float *scores = values + panel_floats(job->isa, s->t, s->d);
+    pack_tokens(job, q + wide, row, keys);
+    pack_width(job, q + 2 * wide, row, values);
+    for (int i = 0; i < s->t; i += job->queries) {
+        int m = s->t - i < job->queries ? s->t - i : job->queries;
+        float sum[queries_max];
+        multiply_rows(job->isa, m, s->t, s->d, q + i * row, row, keys, scores, job->stride, 1);
+        for (int r = 0; r < m; r++) {
+            sum[r] = job->isa->softmax(s->t, job->scale, scores + (ptrdiff_t)r * job->stride,
+                                       &lse[i + r]);
+            lse[i + r] += logf(sum[r]);
+        }
+        multiply_rows(job->isa, m, s->d, s->t, scores, job->stride, values, y + i * wide, wide, 1);
+        for (int r = 0; r < m; r++) // cheaper than scaling the scores
+            job->isa->scale((size_t)s->d, 1 / sum[r], y + (i + r) * wide);
+    }
+}
+
+static void forward_heads(void *arg, int worker, int workers) {
+    const struct attention_job *job = arg;
+    struct share mine = share_of((int64_t)job->s->n * job->s->heads, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        forward_head(job, job->work + (size_t)worker * job->worker_floats, i / job->s->heads,
+                     (int)(i % job->s->heads));
+}
+
+void cpu_attention_forward(struct kernel_ctx *ctx, const struct attention_shape *s, const void *qkv,
+                           void *y, void *lse) {
+    assert(cpu_attention_workspace(ctx, s) <= ctx->work_bytes);
+    struct attention_job job = job_of(ctx, s);
+    job.qkv = qkv, job.y = y, job.lse = lse;
+    ctx_parallel(ctx, forward_heads, &job);
+}
+
+// With P = softmax(S): dV = P' dY, dP = dY V', dS = P * (dP - dy.y) / sqrt(d), dQ = dS K, dK = dS'
+// Q.
+static void backward_head(const struct attention_job *job, float *work, int64_t image, int head) {
+    const struct attention_shape *s = job->s;
+    const struct cpu_isa *isa = job->isa;
+    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = 3 * wide;
+    int64_t at = (image * s->t * s->heads + head) * s->d;
+    const float *q = job->qkv + (image * s->t * 3 * s->heads + head) * s->d;
+    const float *k = q + wide, *v = k + wide, *y = job->y_in + at, *dy = job->dy + at;
+    const float *lse = job->lse_in + (image * s->heads + head) * s->t;
+    float *dq = job->dqkv + (q - job->qkv), *dk = dq + wide, *dv = dk + wide;
+    float *keys = work, *values = keys + panel_floats(isa, s->d, s->t);
+    float *depth = values + panel_floats(isa, s->d, s->t);
+    float *p = depth + panel_floats(isa, s->t, s->d);
+    float *ds = p + (size_t)job->queries * job->stride;
+    pack_tokens(job, k, row, keys);
+    pack_tokens(job, v, row, values);
+    pack_width(job, k, row, depth);
+    for (int i = 0; i < s->t; i += job->queries) {
+        int m = s->t - i < job->queries ? s->t - i : job->queries;
+        float beta = i > 0 ? 1 : 0;
+        multiply_rows(isa, m, s->t, s->d, q + i * row, row, keys, p, job->stride, 1);
+        multiply_rows(isa, m, s->t, s->d, dy + i * wide, wide, values, ds, job->stride, 1);
+        for (int r = 0; r < m; r++)
+            isa->softmax_grad(s->t, job->scale, lse[i + r],
+                              isa->dot(s->d, dy + (i + r) * wide, y + (i + r) * wide),
+                              p + (ptrdiff_t)r * job->stride, ds + (ptrdiff_t)r * job->stride);
+        multiply_rows(isa, m, s->d, s->t, ds, job->stride, depth, dq + i * row, row, 1);
+        multiply_cols(isa, s->t, s->d, m, ds, job->stride, q + i * row, row, dk, row, beta);
+        multiply_cols(isa, s->t, s->d, m, p, job->stride, dy + i * wide, wide, dv, row, beta);
+    }
+}
+
+static void backward_heads(void *arg, int worker, int workers) {
+    const struct attention_job *job = arg;
+    struct share mine = share_of((int64_t)job->s->n * job->s->heads, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++)
+        backward_head(job, job->work + (size_t)worker * job->worker_floats, i / job->s->heads,
+                      (int)(i % job->s->heads));
+}
+
+void cpu_attention_backward(struct kernel_ctx *ctx, const struct attention_shape *s,
+                            const void *qkv, const void *y, const void *lse, const void *dy,
+                            void *dqkv) {
+    assert(cpu_attention_workspace(ctx, s) <= ctx->work_bytes);
+    struct attention_job job = job_of(ctx, s);
+    job.qkv = qkv, job.y_in = y, job.lse_in = lse, job.dy = dy, job.dqkv = dqkv;
+    ctx_parallel(ctx, backward_heads, &job);
+}
