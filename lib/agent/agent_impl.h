@@ -39,7 +39,7 @@ struct agent {
 
     // who coordinates (agent_peers.c)
     struct election election;
-    struct timer elect, drop, reap;
+    struct timer elect, drop;
     struct asker *askers;       // questions to other agents
     struct answerer *answerers; // connections of agents that ask this one
     int asker_count;

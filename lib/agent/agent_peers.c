@@ -26,7 +26,7 @@ struct asker { // a connection to an agent that is asked; stays while there are 
     struct timer idle;
     struct election_peer peer;
     struct election_request request; // the last question
-    bool dead;                       // to be freed
+    struct deferred gone;
 };
 
 struct answerer {
@@ -35,10 +35,8 @@ struct answerer {
     struct agent *agent;
     struct answerer *next;
     struct timer idle;
-    bool dead;
+    struct deferred gone;
 };
-
-static timer_cb on_reap;
 
 static void on_elect(struct timer *t) {
     struct agent *a = container_of(t, struct agent, elect);
@@ -63,12 +61,22 @@ static void put_ask(struct asker *k) {
     channel_send(&k->link, &m);
 }
 
+static void asker_free(struct deferred *d) {
+    free(container_of(d, struct asker, gone));
+}
+
 // The memory goes later: a callback of the link may be running.
 static void asker_end(struct asker *k) {
+    struct asker **at = &k->agent->askers;
+    if (k->gone.loop)
+        return;
+    while (*at != k)
+        at = &(*at)->next;
+    *at = k->next;
+    k->agent->asker_count--;
     channel_close(&k->link);
     timer_stop(&k->idle);
-    k->dead = true;
-    timer_start(k->agent->loop, &k->agent->reap, 0, on_reap);
+    loop_defer(k->agent->loop, &k->gone, asker_free);
 }
 
 static void on_asker_ready(struct channel *l) {
@@ -183,7 +191,7 @@ static struct asker *asker_open(struct agent *a, const struct election_peer *to)
 
 static void ask(struct agent *a, const struct election_action *action) {
     struct asker *k = a->askers;
-    while (k && (k->dead || !election_same_address(&k->peer, &action->peer)))
+    while (k && !election_same_address(&k->peer, &action->peer))
         k = k->next;
     bool fresh = !k;
     if (!k)
@@ -239,12 +247,21 @@ void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_ms
     agent_elect_pump(a);
 }
 
+static void answerer_free(struct deferred *d) {
+    free(container_of(d, struct answerer, gone));
+}
+
 static void answerer_end(struct answerer *w) {
+    struct answerer **at = &w->agent->answerers;
+    if (w->gone.loop)
+        return;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
     guest_leave(&w->guest);
     channel_close(&w->link);
     timer_stop(&w->idle);
-    w->dead = true;
-    timer_start(w->agent->loop, &w->agent->reap, 0, on_reap);
+    loop_defer(w->agent->loop, &w->gone, answerer_free);
 }
 
 static void on_evict(struct guest *g) {
@@ -293,35 +310,6 @@ void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer) 
     a->answerers = w;
     guests_add(&a->guests, &w->guest, peer, on_evict);
     timer_start(a->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
-}
-
-static void free_askers(struct agent *a, bool all) {
-    for (struct asker **at = &a->askers; *at;) {
-        struct asker *k = *at;
-        if (all)
-            asker_end(k);
-        if (!k->dead) {
-            at = &k->next;
-            continue;
-        }
-        *at = k->next;
-        a->asker_count--;
-        free(k);
-    }
-}
-
-static void free_answerers(struct agent *a, bool all) {
-    for (struct answerer **at = &a->answerers; *at;) {
-        struct answerer *w = *at;
-        if (all)
-            answerer_end(w);
-        if (!w->dead) {
-            at = &w->next;
-            continue;
-        }
-        *at = w->next;
-        free(w);
-    }
 }
 
 // ---- what the coordinator tells ----
@@ -420,13 +408,6 @@ void agent_elect_pump(struct agent *a) {
         timer_start(a->loop, &a->elect, at > now ? at - now : 0, on_elect);
 }
 
-// Dead connections are freed here, outside of their own callbacks.
-static void on_reap(struct timer *t) {
-    struct agent *a = container_of(t, struct agent, reap);
-    free_askers(a, false);
-    free_answerers(a, false);
-}
-
 int agent_elect_open(struct agent *a, struct err *e) {
     const struct agent_config *c = a->config;
     const struct rendezvous_config *r = &c->coordinator.rendezvous;
@@ -461,8 +442,9 @@ int agent_elect_open(struct agent *a, struct err *e) {
 void agent_elect_close(struct agent *a) {
     timer_stop(&a->elect);
     timer_stop(&a->drop);
-    free_askers(a, true);
-    free_answerers(a, true);
-    timer_stop(&a->reap);
+    while (a->askers)
+        asker_end(a->askers);
+    while (a->answerers)
+        answerer_end(a->answerers);
     election_close(&a->election);
 }

@@ -18,18 +18,11 @@ struct control_client {
     struct conn conn;
     struct control *control;
     struct control_client *prev, *next;
+    struct deferred gone;
 };
 
-static void free_dead(struct control *c) {
-    for (struct control_client *i = c->dead, *next; i; i = next) {
-        next = i->next;
-        free(i);
-    }
-    c->dead = NULL;
-}
-
-static void on_reap(struct timer *t) {
-    free_dead(container_of(t, struct control, reap));
+static void client_free(struct deferred *d) {
+    free(container_of(d, struct control_client, gone));
 }
 
 static void client_drop(struct control_client *i) {
@@ -38,10 +31,8 @@ static void client_drop(struct control_client *i) {
     *(i->prev ? &i->prev->next : &c->clients) = i->next;
     if (i->next)
         i->next->prev = i->prev;
-    i->next = c->dead;
-    c->dead = i;
     c->count--;
-    timer_start(c->loop, &c->reap, 0, on_reap);
+    loop_defer(c->loop, &i->gone, client_free);
 }
 
 static void on_line(struct control_client *i, const char *line, size_t len) {
@@ -144,8 +135,6 @@ void control_close(struct control *c) {
     close(c->dir_fd);
     while (c->clients)
         client_drop(c->clients);
-    timer_stop(&c->reap);
-    free_dead(c);
     c->loop = NULL;
 }
 

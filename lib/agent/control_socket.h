@@ -22,8 +22,6 @@ struct control {
     struct listener listener;
     int dir_fd;
     struct control_client *clients; // newest first
-    struct timer reap;
-    struct control_client *dead;
     int count;
     void (*on_command)(struct control *c, const struct json *command);
     void *ctx;

@@ -61,16 +61,8 @@ struct coordinator *coordinator_open(struct loop *loop, const struct coordinator
     return c;
 }
 
-static void free_dead(struct coordinator *c) {
-    for (struct peer *p = c->dead, *next; p; p = next) {
-        next = p->next;
-        free(p);
-    }
-    c->dead = NULL;
-}
-
-static void on_reap(struct timer *t) {
-    free_dead(container_of(t, struct coordinator, reap));
+static void peer_freed(struct deferred *d) {
+    free(container_of(d, struct peer, gone));
 }
 
 // The memory goes later: a callback of the peer's own connection may be running.
@@ -83,9 +75,7 @@ static void peer_free(struct peer *p) {
         p->next->prev = p->prev;
     coordinator_name_peer(p, -1);
     guest_leave(&p->guest);
-    p->next = c->dead;
-    c->dead = p;
-    timer_start(c->loop, &c->reap, 0, on_reap);
+    loop_defer(c->loop, &p->gone, peer_freed);
 }
 
 void coordinator_close(struct coordinator *c) {
@@ -96,8 +86,6 @@ void coordinator_close(struct coordinator *c) {
         channel_refuse(&c->peers->link, false, "its agent does not coordinate any more");
         peer_free(c->peers);
     }
-    timer_stop(&c->reap);
-    free_dead(c);
     rendezvous_close(c->rendezvous);
     arena_fini(&c->arena);
     arena_fini(&c->nodes_arena);

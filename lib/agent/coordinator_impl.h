@@ -10,6 +10,7 @@ struct peer {
     struct replay session;
     struct coordinator *coordinator;
     struct peer *prev, *next;
+    struct deferred gone;
     int id; // member; -1: has not joined
     bool local;
     struct guest guest; // until it has joined
@@ -32,11 +33,11 @@ struct coordinator {
     struct arena nodes_arena;
     int64_t nodes_term;
     int nodes_round;
-    struct peer *peers, *dead;
+    struct peer *peers;
     struct peer **by_id; // members' peers
     int by_id_room;
     struct log_limit strangers;
-    struct timer timer, reap;
+    struct timer timer;
     int64_t linger_until_ms;
     struct arena arena;            // texts of failures of this round
     struct kept_failure *failures; // by time

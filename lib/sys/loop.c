@@ -27,12 +27,33 @@ struct loop {
     int batch_len, batch_next;
     struct timer **heap;
     size_t timers, heap_room;
+    struct deferred *deferred, **deferred_end;
     bool linger;
     int linger_skip, linger_penalty; // calls to pass over; how many the next failure costs
     struct watch signals;
     signal_cb *signal_cb;
     void *signal_ctx;
 };
+
+// Those that a callback defers wait for the next batch, so that this ends.
+static void run_deferred(struct loop *loop) {
+    struct deferred *d = loop->deferred;
+    loop->deferred = NULL;
+    loop->deferred_end = &loop->deferred;
+    while (d) {
+        struct deferred *next = d->next;
+        d->loop = NULL;
+        d->cb(d);
+        d = next;
+    }
+}
+
+void loop_defer(struct loop *loop, struct deferred *d, deferred_cb *cb) {
+    must(!d->loop);
+    *d = (struct deferred){.loop = loop, .cb = cb};
+    *loop->deferred_end = d;
+    loop->deferred_end = &d->next;
+}
 
 struct loop *loop_open(struct err *e) {
     int fd = epoll_create1(EPOLL_CLOEXEC);
@@ -43,6 +64,7 @@ struct loop *loop_open(struct err *e) {
     struct loop *loop = heap_alloc(sizeof *loop);
     loop->epoll_fd = fd;
     loop->now_ms = clock_mono_ms();
+    loop->deferred_end = &loop->deferred;
     return loop;
 }
 
@@ -50,6 +72,8 @@ void loop_close(struct loop *loop) {
     if (!loop)
         return;
     loop_signals(loop, NULL, NULL, NULL, NULL);
+    while (loop->deferred)
+        run_deferred(loop);
     must(loop->watches == 0 && loop->timers == 0);
     close(loop->epoll_fd);
     free(loop->heap);
@@ -174,6 +198,8 @@ static void run_timers(struct loop *loop) {
 // ---- running ------------------------------------------------------------------------------------
 
 static int wait_ms(const struct loop *loop, int timeout_ms) {
+    if (loop->deferred)
+        return 0;
     if (loop->timers == 0)
         return timeout_ms;
     int64_t left = loop->heap[0]->due_ms - clock_mono_ms();
@@ -238,11 +264,12 @@ void loop_once(struct loop *loop, int timeout_ms) {
         w->cb(w, events);
     }
     run_timers(loop);
+    run_deferred(loop);
 }
 
 void loop_run(struct loop *loop) {
     loop->stopping = false;
-    while (!loop->stopping && (loop->watches > 0 || loop->timers > 0))
+    while (!loop->stopping && (loop->watches > 0 || loop->timers > 0 || loop->deferred))
         loop_once(loop, -1);
 }
 

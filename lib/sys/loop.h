@@ -45,6 +45,15 @@ struct timer {
     size_t heap_index;
 };
 
+// Something to do when no other callback runs.
+struct deferred;
+typedef void deferred_cb(struct deferred *d);
+struct deferred {
+    struct loop *loop; // NULL unless it waits
+    deferred_cb *cb;
+    struct deferred *next;
+};
+
 // One process; exactly one callback, after it was reaped. status is waitpid's.
 struct child;
 typedef void child_cb(struct child *c, int status);
@@ -81,6 +90,10 @@ void watch_stop(struct watch *w); // no-op when stopped; call before closing fd
 
 void timer_start(struct loop *loop, struct timer *t, int64_t delay_ms, timer_cb *cb); // restarts
 void timer_stop(struct timer *t); // no-op if idle
+
+// Calls cb once, after the callbacks of this batch and before the loop sleeps, in the order of the
+// calls. For memory that a callback further up may still use. loop_close calls what waits then.
+void loop_defer(struct loop *loop, struct deferred *d, deferred_cb *cb);
 
 // Follows a child of this process by pidfd and reaps it.
 int child_start(struct loop *loop, struct child *c, pid_t pid, child_cb *cb, struct err *e);

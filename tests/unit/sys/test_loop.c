@@ -5,6 +5,7 @@
 #include "sys/proc.h"
 #include "tests/tap.h"
 
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -173,6 +174,49 @@ static void test_linger(void) {
     close(fds[0]), close(fds[1]);
 }
 
+// ---- deferred ----
+struct late {
+    struct deferred gone;
+    struct timer timer;
+    int *order;
+};
+static int late_count, inner_count;
+
+static void on_inner(struct deferred *d) {
+    (void)d;
+    inner_count++;
+}
+static void on_late(struct deferred *d) {
+    static struct deferred inner;
+    struct late *l = container_of(d, struct late, gone);
+    *l->order = ++late_count;
+    if (late_count == 1)
+        loop_defer(loop, &inner, on_inner);
+    free(l);
+}
+static void on_defer(struct timer *t) {
+    struct late *l = container_of(t, struct late, timer);
+    loop_defer(loop, &l->gone, on_late);
+    ok(*l->order == 0 && l->gone.loop == loop, "nothing is done inside of the callback");
+}
+
+static void test_deferred(void) {
+    int done[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        struct late *l = calloc(1, sizeof *l);
+        l->order = &done[i];
+        timer_start(loop, &l->timer, i, on_defer);
+    }
+    loop_run(loop);
+    is_int(done[0], 1, "afterwards the first,");
+    is_int(done[1], 2, "then the second");
+    is_int(inner_count, 1, "and one that was deferred meanwhile, before the loop ends");
+    struct deferred last = {0};
+    loop_defer(loop, &last, on_inner);
+    loop_close(loop);
+    is_int(inner_count, 2, "closing the loop does what waits");
+}
+
 int main(void) {
     loop = loop_open(&e);
     test_timers();
@@ -181,5 +225,6 @@ int main(void) {
     test_child();
     test_signals();
     test_linger();
+    test_deferred();
     return done_testing();
 }
