@@ -12,13 +12,13 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "sys/listener.h"
 #include "sys/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,16 +172,14 @@ static int ring_admit(struct joining *j, int fd, struct err *e) {
 static int ring_accept(struct joining *j, int listener, struct err *e) {
     int missing = j->lanes, strangers = 0;
     while (missing > 0) {
-        struct pollfd p = {.fd = listener, .events = POLLIN};
         struct net_address from;
-        struct err ignored;
-        if (poll(&p, 1, joining_left_ms(j)) == 0)
+        int fd = listener_wait(listener, j->deadline_ms, &from, e);
+        if (fd < 0 && e->code == ERR_TIMEOUT)
             return err_set(e, ERR_TIMEOUT, "rank %d (node %d, %s) did not connect within %d ms",
                            j->ring->left.rank, j->ring->left.node, j->ring->left.address,
                            j->config->connect_timeout_ms_max);
-        int fd = net_accept(listener, &from, &ignored);
         if (fd < 0)
-            continue;
+            return err_wrap(e, "waiting for rank %d", j->ring->left.rank);
         int taken = ring_admit(j, fd, e);
         if (taken <= 0)
             close(fd);

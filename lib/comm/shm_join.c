@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "sys/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,7 +135,9 @@ static int shm_serve(struct shm *s, int listener, int fd, int64_t deadline_ms, s
     bool served[COMM_LOCAL_WORLD_MAX] = {true};
     int missing = s->local_world - 1, bad = 0;
     while (missing > 0 && bad == 0) {
-        if (!shm_poll(listener, deadline_ms)) {
+        struct net_address from;
+        int conn = listener_wait(listener, deadline_ms, &from, e);
+        if (conn < 0 && e->code == ERR_TIMEOUT) {
             int first = 1;
             while (first < s->local_world && served[first])
                 first++;
@@ -144,9 +147,8 @@ static int shm_serve(struct shm *s, int listener, int fd, int64_t deadline_ms, s
                           missing, s->local_world, first);
             break;
         }
-        int conn = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (conn < 0)
-            continue; // whoever it was went away
+            return err_wrap(e, "waiting for the ranks of this node");
         int r = shm_serve_one(s, conn, fd, served, deadline_ms, e);
         close(conn);
         missing -= r > 0;
@@ -165,7 +167,7 @@ static int shm_lead(struct shm *s, const struct comm_config *config, const char 
     int fd = shm_make(s, e), bad = -1;
     if (fd < 0)
         return -1;
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&at, len) < 0 ||
         listen(listener, COMM_LOCAL_WORLD_MAX) < 0)
         err_errno(e, ERR_SYS, "listening for the ranks of this node");

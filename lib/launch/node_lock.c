@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "sys/listener.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -35,7 +36,7 @@ static socklen_t address_of(const char *name, struct sockaddr_un *out) {
 int local_task_hold(const char *name, struct err *e) {
     struct sockaddr_un address;
     socklen_t len = address_of(name, &address);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot make a socket");
     if (bind(fd, (struct sockaddr *)&address, len) == 0 && listen(fd, LOCAL_TASK_WAITERS_MAX) == 0)
@@ -48,11 +49,9 @@ int local_task_hold(const char *name, struct err *e) {
 void local_task_release(int fd, int waiters, int late_ms_max) {
     int64_t until = clock_mono_ms() + late_ms_max;
     while (waiters > 0) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left = until - clock_mono_ms();
-        if (left <= 0 || poll(&p, 1, (int)left) <= 0)
-            break;
-        int one = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        struct net_address from;
+        struct err ignored;
+        int one = listener_wait(fd, until, &from, &ignored);
         if (one < 0)
             break;
         close(one); // its end is what the other waits for

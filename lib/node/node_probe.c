@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "sys/conn.h"
 #include "sys/file.h"
-#include "sys/net.h"
+#include "sys/listener.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,53 +61,38 @@ static int say(const struct strbuf *text, struct err *e) {
 
 // ---- listening ---------------------------------------------------------------------------------
 
-struct listener {
+struct greeter {
     struct loop *loop;
-    struct watch accept, input;
+    struct listener listener;
+    struct watch input;
     struct timer limit;
     char greeting[GREETING_BYTES_MAX + 2];
     int greeted;
 };
 
-static void on_accept(struct watch *w, unsigned events) {
-    (void)events;
-    struct listener *l = container_of(w, struct listener, accept);
-    struct net_address peer;
-    struct err e = {0};
-    int fd = net_accept(w->fd, &peer, &e);
-    if (fd < 0)
-        return;
+static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
+    struct greeter *g = container_of(l, struct greeter, listener);
+    (void)peer;
     // A fresh socket's buffer always has room for one short line.
-    ssize_t n = write(fd, l->greeting, strlen(l->greeting));
+    ssize_t n = write(fd, g->greeting, strlen(g->greeting));
     (void)n;
     close(fd);
-    if (++l->greeted == GREETINGS_MAX * 16)
-        loop_stop(l->loop);
+    if (++g->greeted == GREETINGS_MAX * 16)
+        loop_stop(g->loop);
 }
 
 static void on_input(struct watch *w, unsigned events) {
     (void)events;
     char waste[256];
     if (read(w->fd, waste, sizeof waste) <= 0)
-        loop_stop(container_of(w, struct listener, input)->loop);
+        loop_stop(container_of(w, struct greeter, input)->loop);
 }
 
 static void on_limit(struct timer *t) {
-    loop_stop(container_of(t, struct listener, limit)->loop);
+    loop_stop(container_of(t, struct greeter, limit)->loop);
 }
 
-static int probe_listen(const struct options *o, struct err *e) {
-    struct listener l = {0};
-    int port = 0;
-    auto_close int fd = -1;
-    snprintf(l.greeting, sizeof l.greeting, "%s\n", o->name);
-    if (net_listen(o->listen, 0, &fd, &port, e) < 0)
-        return -1;
-    l.loop = loop_open(e);
-    if (!l.loop || watch_start(l.loop, &l.accept, fd, LOOP_READ, on_accept, e) < 0 ||
-        watch_start(l.loop, &l.input, STDIN_FILENO, LOOP_READ, on_input, e) < 0)
-        return -1;
-    timer_start(l.loop, &l.limit, PROBE_LISTEN_MS_MAX, on_limit);
+static int say_listening(int port, struct err *e) {
     struct strbuf text = {0};
     struct json_out j;
     json_open(&j, &text);
@@ -117,12 +102,31 @@ static int probe_listen(const struct options *o, struct err *e) {
     json_end(&j);
     int result = say(&text, e);
     strbuf_fini(&text);
-    if (result == 0)
-        loop_run(l.loop);
-    watch_stop(&l.accept);
-    watch_stop(&l.input);
-    timer_stop(&l.limit);
-    loop_close(l.loop);
+    return result;
+}
+
+static int probe_listen(const struct options *o, struct err *e) {
+    struct greeter g = {0};
+    int port = 0, fd = -1, result = -1;
+    snprintf(g.greeting, sizeof g.greeting, "%s\n", o->name);
+    if (net_listen(o->listen, 0, &fd, &port, e) < 0)
+        return -1;
+    g.loop = loop_open(e);
+    if (!g.loop) {
+        close(fd);
+        return -1;
+    }
+    if (listener_open(&g.listener, g.loop, fd, "greetings", on_accept, e) == 0 &&
+        watch_start(g.loop, &g.input, STDIN_FILENO, LOOP_READ, on_input, e) == 0 &&
+        say_listening(port, e) == 0) {
+        timer_start(g.loop, &g.limit, PROBE_LISTEN_MS_MAX, on_limit);
+        loop_run(g.loop);
+        result = 0;
+    }
+    listener_close(&g.listener);
+    watch_stop(&g.input);
+    timer_stop(&g.limit);
+    loop_close(g.loop);
     return result;
 }
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sys/listener.h"
 
+#include "base/clock.h"
+
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 // False: nothing can be accepted now.
@@ -50,4 +54,21 @@ void listener_close(struct listener *l) {
     watch_stop(&l->watch);
     close(fd);
     close(l->spare_fd);
+}
+
+int listener_wait(int listen_fd, int64_t deadline_ms, struct net_address *peer, struct err *e) {
+    for (;;) {
+        struct pollfd p = {.fd = listen_fd, .events = POLLIN};
+        int64_t left = deadline_ms - clock_mono_ms();
+        if (left <= 0)
+            return err_set(e, ERR_TIMEOUT, "no connection came in time");
+        int n = poll(&p, 1, left > INT32_MAX ? INT32_MAX : (int)left);
+        if (n < 0 && errno != EINTR)
+            return err_errno(e, ERR_SYS, "cannot wait for a connection");
+        if (n <= 0)
+            continue;
+        int fd = net_accept(listen_fd, peer, e);
+        if (fd >= 0 || e->code != ERR_NONE)
+            return fd;
+    }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A listening socket on the loop. When descriptors run out, a connection that waits would wake the
-// loop again and again: it is taken with a spare descriptor, and closed.
+// loop again and again: it is taken with a spare descriptor, and closed. This is the only place
+// that accepts connections.
 #ifndef SYS_LISTENER_H
 #define SYS_LISTENER_H
 
@@ -26,5 +27,9 @@ struct listener {
 int listener_open(struct listener *l, struct loop *loop, int fd, const char *name,
                   listener_cb *on_accept, struct err *e);
 void listener_close(struct listener *l); // also inside on_accept; no-op when closed
+
+// Without a loop: one connection to a non-blocking listening socket before the deadline
+// (monotonic). ERR_TIMEOUT when none came; ERR_SYS when none can be accepted.
+int listener_wait(int listen_fd, int64_t deadline_ms, struct net_address *peer, struct err *e);
 
 #endif

@@ -2,6 +2,7 @@
 // A listening socket when no descriptor is left: who comes is turned away, and it goes on later.
 #include "sys/listener.h"
 
+#include "base/clock.h"
 #include "tests/tap.h"
 
 #include <sys/resource.h>
@@ -15,6 +16,34 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
     (void)peer;
     accepted++;
     close(fd);
+}
+
+// Without a loop: a connection, none in time, none that can be accepted.
+static void waits(const struct rlimit *all) {
+    struct net_address to, peer;
+    struct err e = {0};
+    int listening, port, got;
+    if (net_listen("127.0.0.1", 0, &listening, &port, &e) < 0 ||
+        net_resolve("127.0.0.1", port, &to, &e) < 0)
+        bail_out("no socket: %s", e.text);
+    int64_t began = clock_mono_ms();
+    is_int(listener_wait(listening, began + 50, &peer, &e), -1, "nobody comes");
+    is_int(e.code, ERR_TIMEOUT, "until the deadline");
+    ok(clock_mono_ms() - began >= 50, "and not before it");
+    int one = net_connect(&to, 10000, &e);
+    is_int(listener_wait(listening, began, &peer, &e), -1, "after the deadline nobody is accepted");
+    got = listener_wait(listening, clock_mono_ms() + 10000, &peer, &e);
+    ok(got >= 0 && net_is_loopback(&peer), "before it one who waits is");
+    int other = net_connect(&to, 10000, &e);
+    struct rlimit few = *all;
+    few.rlim_cur = (rlim_t)other + 1;
+    setrlimit(RLIMIT_NOFILE, &few);
+    is_int(listener_wait(listening, clock_mono_ms() + 10000, &peer, &e), -1,
+           "without descriptors it does not wait for the deadline");
+    is_int(e.code, ERR_SYS, "but fails");
+    has_str(e.text, "cannot accept a connection", "and says so");
+    setrlimit(RLIMIT_NOFILE, all);
+    close(got), close(one), close(other), close(listening);
 }
 
 int main(void) {
@@ -54,5 +83,6 @@ int main(void) {
     listener_close(&l);
     listener_close(&l);
     loop_close(loop);
+    waits(&all);
     return done_testing();
 }
