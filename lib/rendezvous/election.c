@@ -10,40 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(from, event, to, begins_search, action)                                                \
-    { ELECTION_##from, ELECTION_EVENT_##event, ELECTION_##to, begins_search, action }
+#define ROW(from, event, to, action)                                                               \
+    { ELECTION_##from, ELECTION_EVENT_##event, ELECTION_##to, action }
 
 static const struct election_transition transitions[] = {
-    ROW(SEARCHING, JOINED, FOLLOWER, false, "keep the leader's lease"),
-    ROW(SEARCHING, JOINED_SELF, LEADER, false, "-"),
-    ROW(SEARCHING, VOTED, SEARCHING, false, "wait for that agent to win"),
-    ROW(SEARCHING, STAND, PRECANDIDATE, false, "ask all voters for pre-votes"),
-    ROW(SEARCHING, BOOTSTRAP, LEADER, false, "TAKE_OVER a new group"),
-    ROW(SEARCHING, GROUP_DIED, SEARCHING, true, "forget the group"),
-    ROW(PRECANDIDATE, JOINED, FOLLOWER, false, "keep the leader's lease"),
-    ROW(PRECANDIDATE, JOINED_SELF, LEADER, false, "-"),
-    ROW(PRECANDIDATE, VOTED, SEARCHING, false, "wait for that agent to win"),
-    ROW(PRECANDIDATE, REGROUPED, SEARCHING, false, "drop the pre-votes"),
-    ROW(PRECANDIDATE, QUORUM, CANDIDATE, false, "vote for itself, ask all voters for votes"),
-    ROW(PRECANDIDATE, BOOTSTRAP, LEADER, false, "TAKE_OVER a new group"),
-    ROW(CANDIDATE, JOINED, FOLLOWER, false, "keep the leader's lease"),
-    ROW(CANDIDATE, JOINED_SELF, LEADER, false, "-"),
-    ROW(CANDIDATE, VOTED, SEARCHING, false, "wait for that agent to win"),
-    ROW(CANDIDATE, REGROUPED, SEARCHING, false, "drop the votes"),
-    ROW(CANDIDATE, STAND, PRECANDIDATE, false, "ask all voters for pre-votes"),
-    ROW(CANDIDATE, VOTER_DIED, PRECANDIDATE, false, "stand anew, in a later term"),
-    ROW(CANDIDATE, QUORUM, LEADER, false, "announce it to all voters, TAKE_OVER the group"),
-    ROW(CANDIDATE, BOOTSTRAP, LEADER, false, "TAKE_OVER a new group"),
-    ROW(FOLLOWER, JOINED, FOLLOWER, false, "keep the leader's lease"),
-    ROW(FOLLOWER, JOINED_SELF, LEADER, false, "-"),
-    ROW(FOLLOWER, LOST, SEARCHING, true, "ask for a leader"),
-    ROW(FOLLOWER, SILENT, SEARCHING, true, "LEADER_LOST, ask for a leader"),
-    ROW(FOLLOWER, DIED, SEARCHING, true, "LEADER_LOST, ask for a leader"),
-    ROW(LEADER, JOINED, FOLLOWER, false, "keep the leader's lease"),
-    ROW(LEADER, JOINED_SELF, LEADER, false, "-"),
-    ROW(LEADER, LOST, SEARCHING, true, "ask for a leader"),
-    ROW(LEADER, SILENT, SEARCHING, true, "LEADER_LOST, ask for a leader"),
-    ROW(LEADER, LATER_TERM, SEARCHING, true, "LEADER_LOST, ask for a leader"),
+    ROW(SEARCHING, JOINED, FOLLOWER, "keep the leader's lease"),
+    ROW(SEARCHING, JOINED_SELF, LEADER, "-"),
+    ROW(SEARCHING, VOTED, SEARCHING, "wait for that agent to win"),
+    ROW(SEARCHING, STAND, PRECANDIDATE, "ask all voters for pre-votes"),
+    ROW(SEARCHING, BOOTSTRAP, LEADER, "TAKE_OVER a new group"),
+    ROW(SEARCHING, GROUP_DIED, SEARCHING, "forget the group"),
+    ROW(PRECANDIDATE, JOINED, FOLLOWER, "keep the leader's lease"),
+    ROW(PRECANDIDATE, JOINED_SELF, LEADER, "-"),
+    ROW(PRECANDIDATE, VOTED, SEARCHING, "wait for that agent to win"),
+    ROW(PRECANDIDATE, REGROUPED, SEARCHING, "drop the pre-votes"),
+    ROW(PRECANDIDATE, QUORUM, CANDIDATE, "vote for itself, ask all voters for votes"),
+    ROW(PRECANDIDATE, BOOTSTRAP, LEADER, "TAKE_OVER a new group"),
+    ROW(CANDIDATE, JOINED, FOLLOWER, "keep the leader's lease"),
+    ROW(CANDIDATE, JOINED_SELF, LEADER, "-"),
+    ROW(CANDIDATE, VOTED, SEARCHING, "wait for that agent to win"),
+    ROW(CANDIDATE, REGROUPED, SEARCHING, "drop the votes"),
+    ROW(CANDIDATE, STAND, PRECANDIDATE, "ask all voters for pre-votes"),
+    ROW(CANDIDATE, VOTER_DIED, PRECANDIDATE, "stand anew, in a later term"),
+    ROW(CANDIDATE, QUORUM, LEADER, "announce it to all voters, TAKE_OVER the group"),
+    ROW(CANDIDATE, BOOTSTRAP, LEADER, "TAKE_OVER a new group"),
+    ROW(FOLLOWER, JOINED, FOLLOWER, "keep the leader's lease"),
+    ROW(FOLLOWER, JOINED_SELF, LEADER, "-"),
+    ROW(FOLLOWER, LOST, SEARCHING, "ask for a leader"),
+    ROW(FOLLOWER, SILENT, SEARCHING, "LEADER_LOST, ask for a leader"),
+    ROW(FOLLOWER, DIED, SEARCHING, "LEADER_LOST, ask for a leader"),
+    ROW(LEADER, JOINED, FOLLOWER, "keep the leader's lease"),
+    ROW(LEADER, JOINED_SELF, LEADER, "-"),
+    ROW(LEADER, LOST, SEARCHING, "ask for a leader"),
+    ROW(LEADER, SILENT, SEARCHING, "LEADER_LOST, ask for a leader"),
+    ROW(LEADER, LATER_TERM, SEARCHING, "LEADER_LOST, ask for a leader"),
 };
 
 enum {
@@ -72,8 +72,16 @@ const char *election_event_name(enum election_event event) {
 
 // ---- states: nothing else changes the state ----
 
+void election_begin_search(struct election *e, int64_t now_ms) {
+    e->searching_since_ms = e->next_request_ms = now_ms;
+    e->connect_ms = INT64_MIN / 2;
+    e->connecting = e->disconnected = false;
+    e->request_backoff_ms = e->config.request_ms;
+}
+
 static void become_searching(struct election *e, int64_t now_ms) {
-    (void)now_ms;
+    if (!election_is_searching(e))
+        election_begin_search(e, now_ms);
     e->state = ELECTION_SEARCHING;
 }
 
@@ -119,21 +127,12 @@ static void (*const become[])(struct election *,
                                           [ELECTION_FOLLOWER] = become_follower,
                                           [ELECTION_LEADER] = become_leader};
 
-static void begin_search(struct election *e, int64_t now_ms) {
-    e->searching_since_ms = e->next_request_ms = now_ms;
-    e->connect_ms = INT64_MIN / 2;
-    e->connecting = e->disconnected = false;
-    e->request_backoff_ms = e->config.request_ms;
-}
-
 void election_step(struct election *e, int64_t now_ms, enum election_event event) {
     const struct election_transition *row = transitions;
     while (row < transitions + TRANSITIONS && (row->from != e->state || row->event != event))
         row++;
     must(row < transitions + TRANSITIONS);
     become[row->to](e, now_ms);
-    if (row->begins_search)
-        begin_search(e, now_ms);
 }
 
 bool election_is_searching(const struct election *e) {

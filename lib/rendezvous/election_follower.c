@@ -200,6 +200,7 @@ static void forget_dead_group(struct election *e, int64_t now_ms) {
     e->counters = (struct election_counters){.attempt = -1};
     e->leader = (struct election_peer){0};
     election_step(e, now_ms, ELECTION_EVENT_GROUP_DIED);
+    election_begin_search(e, now_ms);
 }
 
 // Agents that were started again have the addresses of those before them.

@@ -26,7 +26,6 @@ struct election_transition {
     enum election_state from;
     enum election_event event;
     enum election_state to;
-    bool begins_search; // the timers of the search start anew
     const char *action;
 };
 
@@ -36,7 +35,8 @@ const char *election_state_name(enum election_state state);
 const char *election_event_name(enum election_event event);
 // Changes the state as the table says. The table must have a row for the state and the event.
 void election_step(struct election *e, int64_t now_ms, enum election_event event);
-void election_check(const struct election *e); // the invariants
+void election_check(const struct election *e);                  // the invariants
+void election_begin_search(struct election *e, int64_t now_ms); // its timers start anew
 bool election_is_searching(const struct election *e);
 struct election_action *election_push(struct election *e, enum election_action_kind kind);
 bool election_term_is_plausible(const struct election *e, int64_t term);

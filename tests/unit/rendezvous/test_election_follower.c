@@ -172,7 +172,8 @@ static void test_places(void) {
         {"refused at this agent's place, seen from outside: it lives", 1, 1, 0, 0},
         {"the same of an agent that only followed", 2, 2, 0, 0},
         {"another agent is at this agent's place, seen from outside: it lives", 1, 1, 77, 0},
-        {"this agent itself answers at the coordinator's place: the address leads here", 2, 1, 2, 0},
+        {"this agent itself answers at the coordinator's place: the address leads here", 2, 1, 2,
+         0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct election e;
