@@ -10,7 +10,7 @@
 # DDP script in 0 of 40, 0 of 65 and 1 of 65. Nothing that a script calls ends those threads, so a
 # run that fell victim to this is repeated; everything else counts.
 
-TORCH_RUNS_MAX=3
+TORCH_RUNS_MAX=6
 
 # torch_aborted PATH…: whether it says so in one of them.
 torch_aborted() { grep -qrs 'terminate called without an active exception' "$@"; }

@@ -9,7 +9,7 @@ A fault is a JSON object with "kind" and what it applies to:
     price        spot price above the maximum
     deny         action: the caller may not do it
     throttle     action: too many requests
-    hang         action, seconds: done at once, but the answer comes late
+    hang         action, seconds: done at once, but the answer comes late, or when this is forgotten
     lost         action: done, but the connection closes before the answer
     stale        the tagging API still lists what is gone
     late         code: an instance is started, and AWS ends it before it runs
@@ -19,7 +19,6 @@ A fault is a JSON object with "kind" and what it applies to:
 """
 
 import threading
-import time
 
 HANG_SECONDS_MAX = 300
 
@@ -29,6 +28,7 @@ class Fault:
 
     def __init__(self, wish):
         self.lock = threading.Lock()
+        self.forgotten = threading.Event()
         self.kind = wish["kind"]
         if self.kind not in KINDS:
             raise ValueError(f"no fault is called {self.kind!r}")
@@ -71,7 +71,7 @@ class Fault:
 
     def loses_answer(self):
         if self.kind == "hang":
-            time.sleep(self.seconds)
+            self.forgotten.wait(self.seconds)
         return self.kind == "lost"
 
 
@@ -143,6 +143,8 @@ class Faults:
 
     def clear(self):
         with self.lock:
+            for fault in self.list:
+                fault.forgotten.set()
             self.list = []
 
     def meets(self, call):

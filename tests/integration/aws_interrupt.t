@@ -15,7 +15,7 @@ begin() { # CLUSTER: up, until the API has started both instances and has not ye
     mkdir -p "$1"
     cd "$1" || exit 1
     cloud_config "$1" 'nodes = 2' -- 'zones = ["us-east-1a"]'
-    cloud_fault hang seconds=6
+    cloud_fault hang seconds=12
     CLOUD_PROVIDER=own cloud_run dtctl up -y >up.out 2>up.err &
     up=$!
     ok "$1: up has started two instances" wait_for 300 two_made

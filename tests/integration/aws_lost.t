@@ -40,7 +40,7 @@ plant us-west-2 "$me"
 mkdir cut elsewhere
 cd cut || exit 1
 cloud_config cut 'nodes = 2' -- 'zones = ["us-east-1a"]'
-cloud_fault hang seconds=6
+cloud_fault hang seconds=120
 CLOUD_PROVIDER=own cloud_run dtctl up -y >../up.out 2>&1 &
 up=$!
 ok 'up has started two instances' wait_for 300 running 3

@@ -43,7 +43,7 @@ done
 is "$(cloud_calls RunInstances)" 0 'nothing was started'
 
 # ---- two at once --------------------------------------------------------------------------------
-cloud_fault hang seconds=12 times=1
+cloud_fault hang seconds=120 times=1
 cloud_run dtctl up -y >../ann.out 2>../ann.err &
 ann=$!
 ok 'up locks the state in the bucket' wait_for 120 is_locked
@@ -56,13 +56,13 @@ bob=$!
 ok 'a second operator waits' wait_for 120 says ../bob.err 'somebody else works on this cluster'
 like "$(cat ../bob.err)" "$(id -un)@$(hostname) \(apply, since 20" 'and is told who holds the lock'
 like "$(cat ../bob.err)" 'force-unlock [0-9a-f-]{36}' 'and how it is ended should it be left over'
+cloud_fault none
 wait "$bob"
 result $(($? != 0)) 'then it is another folder that made the nodes'
 like "$(cat ../bob.err)" 'copy known_hosts from there to' 'whose host keys come from there' ||
     diag "$(cat ../bob.err)"
 wait "$ann"
 is $? 0 'the first one is not disturbed' || diag "$(cat ../ann.err)"
-cloud_fault none
 is "$(cloud_calls RunInstances)" 1 'one instance was started'
 ok 'the lock is gone' is_free
 
@@ -106,7 +106,7 @@ mv shared.toml dtctl.toml
 
 # ---- killed -------------------------------------------------------------------------------------
 cd ../ann || exit 1
-cloud_fault hang seconds=12 times=1
+cloud_fault hang seconds=120 times=1
 CLOUD_PROVIDER=own cloud_run dtctl up -y --nodes 2 >../ann.out 2>../ann.err &
 ann=$!
 ok 'a larger cluster is being made' wait_for 300 running 2
