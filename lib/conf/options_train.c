@@ -6,13 +6,9 @@
 
 #define AT(field) .offset = offsetof(struct train_config, field)
 
-static const char *const models[] = {"mlp", "resnet18", NULL};
-static const char *const stems[] = {"imagenet", "cifar", NULL};
-static const char *const datasets[] = {"auto", "shapes", "cifar10", "imagefolder", "packed", NULL};
-static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
-static const char *const schedules[] = {"constant", "step", "cosine", NULL};
-static const char *const norms[] = {"imagenet", "cifar10", "none", NULL};
-static const char *const kernel_sets[] = {"cpu", "reference", NULL};
+#define WORDS(list, name, count, words)                                                            \
+    const char *const words[count + 1] = {list(TRAIN_NAME_WORD)};
+TRAIN_NAMES(WORDS)
 
 static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},
                                                     {OPTION_RULE_POSITIVE, "train.momentum", NULL},
@@ -26,13 +22,13 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(model),
      .text = "resnet18",
-     .choices = models,
+     .choices = train_model_words,
      .help = "Model of the native trainer."},
     {.key = "train.stem",
      .type = OPTION_CHOICE,
      AT(stem),
      .text = "imagenet",
-     .choices = stems,
+     .choices = train_stem_words,
      .help = "First layers of resnet18: imagenet is 7x7 with stride 2 and a pooling layer, "
              "cifar is 3x3 with stride 1, for small images."},
     {.key = "train.hidden",
@@ -56,7 +52,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(dataset),
      .text = "auto",
-     .choices = datasets,
+     .choices = train_dataset_words,
      .help = "Kind of data: auto looks at train.data and takes shapes where that is empty; shapes "
              "is made on the spot; cifar10 are the binary files; imagefolder is a folder or tar "
              "of train/CLASS/*.jpg and test/CLASS/*.jpg; packed is the memory-mapped form."},
@@ -113,7 +109,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(normalize),
      .text = "imagenet",
-     .choices = norms,
+     .choices = train_normalize_words,
      .help = "Mean and standard deviation that images are normalised with."},
     {.key = "train.mean",
      .type = OPTION_REALS,
@@ -158,7 +154,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(optimizer),
      .text = "adam",
-     .choices = optimizers,
+     .choices = train_optimizer_words,
      .help = "Optimizer."},
     {.key = "train.lr",
      .type = OPTION_REAL,
@@ -214,7 +210,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(schedule),
      .text = "constant",
-     .choices = schedules,
+     .choices = train_schedule_words,
      .help = "Learning rate over time: constant, step (times train.gamma every "
              "train.step_epochs), or cosine down to train.min_lr."},
     {.key = "train.step_epochs",
@@ -329,7 +325,7 @@ static const struct option_row rows[] = {
      .type = OPTION_CHOICE,
      AT(kernels),
      .text = "cpu",
-     .choices = kernel_sets,
+     .choices = train_kernels_words,
      .help = "Compute kernels: cpu are the fast ones for this processor, reference the plain "
              "ones that tests compare with."},
     {.key = "train.threads",

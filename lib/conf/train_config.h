@@ -6,23 +6,10 @@
 #define CONF_TRAIN_CONFIG_H
 
 #include "conf/option.h"
+#include "conf/train_names.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum train_model { TRAIN_MLP, TRAIN_RESNET18 };
-enum train_stem { TRAIN_STEM_IMAGENET, TRAIN_STEM_CIFAR };
-enum train_dataset {
-    TRAIN_DATA_AUTO, // by looking at `data`; without one: shapes
-    TRAIN_DATA_SHAPES,
-    TRAIN_DATA_CIFAR10,     // binary files of 3,073-byte records
-    TRAIN_DATA_IMAGEFOLDER, // train/<class>/*.jpg, folder or tar
-    TRAIN_DATA_PACKED
-};
-enum train_optimizer { TRAIN_SGD, TRAIN_ADAM, TRAIN_ADAMW };
-enum train_schedule { TRAIN_CONSTANT, TRAIN_STEP, TRAIN_COSINE };
-enum train_normalize { TRAIN_NORM_IMAGENET, TRAIN_NORM_CIFAR10, TRAIN_NORM_NONE };
-enum train_kernels { TRAIN_KERNELS_CPU, TRAIN_KERNELS_REFERENCE };
 
 struct train_config {
     // model

@@ -31,7 +31,7 @@ struct train_position {
     int64_t seed;
     int64_t data;           // a digest of this rank's training set; 0: not known
     int64_t tracked;        // network.tracked
-    int64_t optimizer_kind; // enum optimizer_kind
+    int64_t optimizer_kind; // enum train_optimizer
     int64_t epochs_done;    // records that are filled
     double best_top1;       // percent; -1 before the first evaluation
     // Sums over the running epoch, so that its record is right after a resume in its middle.

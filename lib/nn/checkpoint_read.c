@@ -182,11 +182,11 @@ static int read_epochs(const struct safetensors_file *f, struct train_position *
 static int read_optimizer(const struct safetensors_file *f, struct network *net,
                           struct optimizer *o, struct arena *a, struct err *e) {
     const char *kind = safetensors_get_meta(&f->header, "optimizer");
-    if (!str_eq(kind, optimizer_name(o->kind)))
+    if (!str_eq(kind, train_optimizer_words[o->kind]))
         return err_set(e, ERR_CONFIG,
                        "%s is a checkpoint of optimizer '%s', the run uses '%s': set "
                        "train.optimizer to it, or train.resume to \"never\"",
-                       f->path, kind ? kind : "", optimizer_name(o->kind));
+                       f->path, kind ? kind : "", train_optimizer_words[o->kind]);
     if (meta_int(f, "optimizer_step", &o->step, e) < 0)
         return -1;
     float *scratch[2];

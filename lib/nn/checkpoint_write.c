@@ -182,7 +182,7 @@ static int write_state(const struct checkpoint_image *c, const char *path, struc
                                            m->param[i].name),
                               &m->param[i], c->state[s]);
     listing_meta(&l, "format", "pt");
-    listing_meta(&l, "optimizer", optimizer_name(c->optimizer.kind));
+    listing_meta(&l, "optimizer", train_optimizer_words[c->optimizer.kind]);
     listing_meta_int(&l, "optimizer_step", c->optimizer.step);
     listing_meta_int(&l, "step", at->step);
     listing_meta_int(&l, "epoch", at->epoch);

@@ -13,6 +13,7 @@
 #define NN_MODEL_H
 
 #include "base/err.h"
+#include "conf/train_names.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,13 +91,13 @@ int model_end(struct nn_model *m, struct err *e); // reports m->err; the last la
 
 // What a user chooses.
 struct nn_model_spec {
-    const char *name; // "mlp", "resnet18"
+    const char *name; // of conf/train_names.h
     const char *stem; // resnet: "imagenet" (7x7/2 and max pooling) or "cifar" (3x3)
     int hidden[NN_MLP_HIDDEN_MAX], nhidden;
     int h, w, c, classes;
 };
 int model_build(struct nn_model *m, const struct nn_model_spec *spec, struct err *e);
-const char *model_name(int i); // i-th model's name, NULL after the last
+bool model_has_stem(enum train_model model);
 
 // Shape on disk; returns the number of dimensions.
 int model_disk_shape(const struct nn_param *p, int dim[4]);

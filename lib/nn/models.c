@@ -41,7 +41,7 @@ static int basic_block(struct nn_model *m, const char *prefix, int in, int plane
 // details as in torchvision.
 static void build_resnet18(struct nn_model *m, const struct nn_model_spec *spec) {
     static const int planes[] = {64, 128, 256, 512};
-    bool small = str_eq(spec->stem, "cifar");
+    bool small = str_eq(spec->stem, train_stem_words[TRAIN_STEM_CIFAR]);
     int at = model_input(m, spec->h, spec->w, spec->c);
     at = model_conv(m, "conv1", at, 64, small ? 3 : 7, small ? 1 : 2, small ? 1 : 3, false);
     at = model_batchnorm(m, "bn1", at, -1, true);
@@ -58,25 +58,29 @@ static void build_resnet18(struct nn_model *m, const struct nn_model_spec *spec)
 }
 
 static const struct {
-    const char *name;
     void (*build)(struct nn_model *m, const struct nn_model_spec *spec);
     bool has_stem;
-} models[] = {
-    {"mlp", build_mlp, false},
-    {"resnet18", build_resnet18, true},
+} models[TRAIN_MODELS] = {
+    [TRAIN_MLP] = {build_mlp, false},
+    [TRAIN_RESNET18] = {build_resnet18, true},
 };
-enum { MODELS = sizeof models / sizeof models[0] };
 
-const char *model_name(int i) {
-    return i < MODELS ? models[i].name : NULL;
+static bool is_word(const char *const *words, const char *text) {
+    while (*words && !str_eq(*words, text))
+        words++;
+    return *words != NULL;
+}
+
+bool model_has_stem(enum train_model model) {
+    return models[model].has_stem;
 }
 
 int model_build(struct nn_model *m, const struct nn_model_spec *spec, struct err *e) {
     model_begin(m);
-    for (int i = 0; i < MODELS; i++) {
-        if (!str_eq(models[i].name, spec->name))
+    for (int i = 0; i < TRAIN_MODELS; i++) {
+        if (!str_eq(train_model_words[i], spec->name))
             continue;
-        if (models[i].has_stem && !str_eq(spec->stem, "imagenet") && !str_eq(spec->stem, "cifar"))
+        if (models[i].has_stem && !is_word(train_stem_words, spec->stem))
             return err_set(e, ERR_CONFIG, "model %s: stem '%s' is neither imagenet nor cifar",
                            spec->name, spec->stem ? spec->stem : "");
         models[i].build(m, spec);

@@ -29,28 +29,23 @@ static void apply_adam(const struct optimizer *o, struct network *net, double lr
                           .eps = o->eps,
                           .grad_scale = 1,
                           .step = o->step,
-                          .decoupled = o->kind == OPTIMIZER_ADAMW};
+                          .decoupled = o->kind == TRAIN_ADAMW};
     net->k->adam(net->ctx, &a);
 }
 
 static const struct {
-    const char *name;
     int states;
     const char *state[NETWORK_STATES_MAX];
     void (*apply)(const struct optimizer *o, struct network *net, double lr,
                   const struct optim_range *range);
-} kinds[OPTIMIZER_KINDS] = {
-    [OPTIMIZER_SGD] = {"sgd", 1, {"momentum_buffer"}, apply_sgd},
-    [OPTIMIZER_ADAM] = {"adam", 2, {"exp_avg", "exp_avg_sq"}, apply_adam},
-    [OPTIMIZER_ADAMW] = {"adamw", 2, {"exp_avg", "exp_avg_sq"}, apply_adam},
+} kinds[TRAIN_OPTIMIZERS] = {
+    [TRAIN_SGD] = {1, {"momentum_buffer"}, apply_sgd},
+    [TRAIN_ADAM] = {2, {"exp_avg", "exp_avg_sq"}, apply_adam},
+    [TRAIN_ADAMW] = {2, {"exp_avg", "exp_avg_sq"}, apply_adam},
 };
 
-const char *optimizer_name(enum optimizer_kind kind) {
-    return kinds[kind].name;
-}
-
 int optimizer_states(const struct optimizer *o) {
-    return o->kind == OPTIMIZER_SGD && o->momentum <= 0 ? 0 : kinds[o->kind].states;
+    return o->kind == TRAIN_SGD && o->momentum <= 0 ? 0 : kinds[o->kind].states;
 }
 
 const char *optimizer_state_name(const struct optimizer *o, int i) {

@@ -3,12 +3,11 @@
 #ifndef NN_OPTIMIZER_H
 #define NN_OPTIMIZER_H
 
+#include "conf/train_names.h"
 #include "nn/network.h"
 
-enum optimizer_kind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW, OPTIMIZER_KINDS };
-
 struct optimizer {
-    enum optimizer_kind kind;
+    enum train_optimizer kind;
     double momentum; // sgd
     bool nesterov;   // sgd
     double weight_decay;
@@ -16,7 +15,6 @@ struct optimizer {
     int64_t step;             // updates done; raised by optimizer_begin
 };
 
-const char *optimizer_name(enum optimizer_kind kind);
 int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
 // torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq".
 const char *optimizer_state_name(const struct optimizer *o, int i);

@@ -2,7 +2,6 @@
 #include "nn/schedule.h"
 
 #include <math.h>
-#include <string.h>
 
 static double schedule_constant(const struct schedule *s, double progress) {
     (void)progress;
@@ -24,28 +23,14 @@ static double schedule_cosine(const struct schedule *s, double progress) {
     return s->lr_min + 0.5 * (s->lr - s->lr_min) * (1 + cos(M_PI * t));
 }
 
-static const struct {
-    const char *name;
-    double (*lr)(const struct schedule *s, double progress);
-} kinds[SCHEDULE_KINDS] = {
-    [SCHEDULE_CONSTANT] = {"constant", schedule_constant},
-    [SCHEDULE_STEP] = {"step", schedule_step},
-    [SCHEDULE_COSINE] = {"cosine", schedule_cosine},
+static double (*const kinds[TRAIN_SCHEDULES])(const struct schedule *s, double progress) = {
+    [TRAIN_CONSTANT] = schedule_constant,
+    [TRAIN_STEP] = schedule_step,
+    [TRAIN_COSINE] = schedule_cosine,
 };
-
-const char *schedule_name(enum schedule_kind kind) {
-    return kinds[kind].name;
-}
-
-int schedule_find(const char *name) {
-    for (int k = 0; k < SCHEDULE_KINDS; k++)
-        if (strcmp(kinds[k].name, name) == 0)
-            return k;
-    return -1;
-}
 
 double schedule_lr(const struct schedule *s, double begin, double end) {
     if (begin < s->warmup_epochs)
         return s->lr * fmin(end / s->warmup_epochs, 1);
-    return kinds[s->kind].lr(s, begin);
+    return kinds[s->kind](s, begin);
 }

@@ -5,10 +5,10 @@
 #ifndef NN_SCHEDULE_H
 #define NN_SCHEDULE_H
 
-enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_KINDS };
+#include "conf/train_names.h"
 
 struct schedule {
-    enum schedule_kind kind;
+    enum train_schedule kind;
     double lr;            // the peak
     double lr_min;        // cosine ends here
     double epochs;        // length of the whole run
@@ -17,8 +17,6 @@ struct schedule {
     double gamma;
 };
 
-const char *schedule_name(enum schedule_kind kind);
-int schedule_find(const char *name); // kind, or -1
 // Of the step from one progress to the other, in epochs. A warm-up goes by where the step ends: by
 // where it begins, the first step would be made with a rate of 0.
 double schedule_lr(const struct schedule *s, double begin, double end);

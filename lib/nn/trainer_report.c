@@ -80,7 +80,7 @@ static void say_hello(struct trainer *t) {
     const char *stem = trainer_stem_name(o);
     char bytes[STR_HUMAN_BYTES_MAX];
     trainer_say(t, "model %s%s%s, %zu parameters, %d classes, %s planned once",
-                trainer_model_name(o), stem[0] ? ", stem " : "", stem, t->model->param_count,
+                train_model_words[o->model], stem[0] ? ", stem " : "", stem, t->model->param_count,
                 t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
     trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
                 t->train.samples, t->test.samples, t->train.width, t->train.height,
@@ -174,7 +174,7 @@ static void summary_epochs(struct json_out *j, const struct trainer *t) {
 
 static void summary_setup(struct json_out *j, const struct trainer *t) {
     const struct train_config *o = t->options;
-    json_str(j, "model", trainer_model_name(o));
+    json_str(j, "model", train_model_words[o->model]);
     if (trainer_stem_name(o)[0])
         json_str(j, "stem", trainer_stem_name(o));
     json_int(j, "parameters", (int64_t)t->model->param_count);
@@ -185,7 +185,7 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_int(j, "world_size", t->world);
     json_int(j, "threads", t->cores.threads);
     json_int(j, "batch", o->batch);
-    json_str(j, "optimizer", optimizer_name(t->optimizer.kind));
+    json_str(j, "optimizer", train_optimizer_words[t->optimizer.kind]);
     json_str(j, "kernels", t->net.k->name);
     json_str(j, "isa", t->net.k->isa(t->net.ctx));
     json_str(j, "collectives", comm_backend_name(t->comm));

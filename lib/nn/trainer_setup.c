@@ -17,37 +17,23 @@
 
 enum { DECODE_LINE_EVERY_MS = 2000 };
 
-static const char *const model_names[] = {[TRAIN_MLP] = "mlp", [TRAIN_RESNET18] = "resnet18"};
-static const char *const stem_names[] = {
-    [TRAIN_STEM_IMAGENET] = "imagenet", [TRAIN_STEM_CIFAR] = "cifar"};
-// Kinds of lib/data; NULL: look at the source.
-static const char *const data_kinds[] = {[TRAIN_DATA_AUTO] = NULL,
-                                         [TRAIN_DATA_SHAPES] = "shapes",
-                                         [TRAIN_DATA_CIFAR10] = "cifar10",
-                                         [TRAIN_DATA_IMAGEFOLDER] = NULL,
-                                         [TRAIN_DATA_PACKED] = "packed"};
-static const char *const kernel_names[] = {
-    [TRAIN_KERNELS_CPU] = "cpu", [TRAIN_KERNELS_REFERENCE] = "reference"};
-static const enum optimizer_kind optimizer_kinds[] = {
-    [TRAIN_SGD] = OPTIMIZER_SGD, [TRAIN_ADAM] = OPTIMIZER_ADAM, [TRAIN_ADAMW] = OPTIMIZER_ADAMW};
-static const enum schedule_kind schedule_kinds[] = {[TRAIN_CONSTANT] = SCHEDULE_CONSTANT,
-                                                    [TRAIN_STEP] = SCHEDULE_STEP,
-                                                    [TRAIN_COSINE] = SCHEDULE_COSINE};
 // Means and deviations of ImageNet's and of CIFAR-10's training images.
 static const struct {
     float mean[3], std[3];
-} norms[] = {
+} norms[TRAIN_NORMALIZES] = {
     [TRAIN_NORM_IMAGENET] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
     [TRAIN_NORM_CIFAR10] = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
     [TRAIN_NORM_NONE] = {{0, 0, 0}, {1, 1, 1}},
 };
 
-const char *trainer_model_name(const struct train_config *o) {
-    return model_names[o->model];
+const char *trainer_stem_name(const struct train_config *o) {
+    return model_has_stem(o->model) ? train_stem_words[o->stem] : "";
 }
 
-const char *trainer_stem_name(const struct train_config *o) {
-    return o->model == TRAIN_RESNET18 ? stem_names[o->stem] : "";
+// Of lib/data; NULL: what the source looks like.
+static const char *data_kind(int dataset) {
+    bool look = dataset == TRAIN_DATA_AUTO || dataset == TRAIN_DATA_IMAGEFOLDER;
+    return look ? NULL : train_dataset_words[dataset];
 }
 
 static int open_comm(struct trainer *t, struct err *e) {
@@ -121,7 +107,7 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
                                train ? "training data" : "test data"};
     struct dataset_config c = {
         .source = shapes ? "shapes" : t->config->data,
-        .kind = shapes ? "shapes" : data_kinds[o->dataset],
+        .kind = shapes ? "shapes" : data_kind(o->dataset),
         .split = split,
         .image_size = (int)o->image_size,
         .cache_dir = t->config->cache_dir,
@@ -222,8 +208,8 @@ static int open_data(struct trainer *t, struct err *e) {
 
 static int open_model(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    struct nn_model_spec spec = {.name = model_names[o->model],
-                                 .stem = stem_names[o->stem],
+    struct nn_model_spec spec = {.name = train_model_words[o->model],
+                                 .stem = train_stem_words[o->stem],
                                  .h = t->train.height,
                                  .w = t->train.width,
                                  .c = t->train.channels,
@@ -242,14 +228,14 @@ static int open_model(struct trainer *t, struct err *e) {
 
 static int open_network(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    t->optimizer = (struct optimizer){.kind = optimizer_kinds[o->optimizer],
+    t->optimizer = (struct optimizer){.kind = o->optimizer,
                                       .momentum = o->momentum,
                                       .nesterov = o->nesterov,
                                       .weight_decay = o->weight_decay,
                                       .beta1 = o->beta1,
                                       .beta2 = o->beta2,
                                       .eps = o->eps};
-    t->schedule = (struct schedule){.kind = schedule_kinds[o->schedule],
+    t->schedule = (struct schedule){.kind = o->schedule,
                                     .lr = o->lr,
                                     .lr_min = o->min_lr,
                                     .epochs = (double)o->epochs,
@@ -258,7 +244,7 @@ static int open_network(struct trainer *t, struct err *e) {
                                     .gamma = o->gamma};
     struct network_config c = {
         .model = t->model,
-        .backend = kernels_find(kernel_names[o->kernels]),
+        .backend = kernels_find(train_kernels_words[o->kernels]),
         .kernel = {.threads = t->cores.threads, .cpus = t->cores.pinned ? t->cores.cpu : NULL},
         .batch = (int)o->batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,

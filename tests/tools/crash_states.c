@@ -8,7 +8,7 @@ static struct nn_model model;
 static struct network net;
 
 static void take(struct checkpoint_image *image, int version, int64_t step) {
-    struct optimizer o = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};
     struct train_position at = {.step = step, .consumed = version, .samples = 100};
     struct epoch_record none = {0};
     float v = (float)version;
@@ -23,7 +23,7 @@ static int read_checkpoint(const char *dir) {
     int count = checkpoint_list(dir, steps, VERSIONS);
     for (int i = 0; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
-        struct optimizer o = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+        struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};
         struct train_position at;
         static struct epoch_record epochs[CHECKPOINT_EPOCHS_MAX];
         struct err why;

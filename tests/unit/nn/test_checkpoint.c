@@ -61,7 +61,7 @@ static void fill(struct network *net) {
 
 static void test_round_trip(const struct checkpoint_image *image, struct network *net) {
     struct network back;
-    struct optimizer o = {.kind = OPTIMIZER_ADAM};
+    struct optimizer o = {.kind = TRAIN_ADAM};
     struct train_position at;
     struct epoch_record epochs[4];
     struct err e;
@@ -82,7 +82,7 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     near(at.best_top1, 61.25, 0, "best accuracy");
     is_int(at.epochs_done, 3, "epochs on record");
     near(epochs[2].test_top5, 99.5, 0, "with their numbers");
-    o.kind = OPTIMIZER_SGD;
+    o.kind = TRAIN_SGD;
     is_int(checkpoint_read(&back, &o, path, &at, epochs, &e), -1, "another optimizer is refused");
     has_str(e.text, "train.optimizer", "with the remedy");
     network_close(&back);
@@ -129,7 +129,7 @@ static void test_refused(void) {
 
 static void test_writer(struct network *net, struct train_position *at) {
     struct checkpoint_writer *w;
-    struct optimizer o = {.kind = OPTIMIZER_ADAM};
+    struct optimizer o = {.kind = TRAIN_ADAM};
     struct epoch_record epochs[3] = {{0}};
     struct stat st;
     struct err e;
@@ -203,7 +203,7 @@ int main(void) {
     struct network net;
     struct checkpoint_image image;
     struct err e;
-    struct optimizer o = {.kind = OPTIMIZER_ADAM, .step = 1230};
+    struct optimizer o = {.kind = TRAIN_ADAM, .step = 1230};
     struct train_position at = {.step = 1234,
                                 .epoch = 3,
                                 .consumed = 640,

@@ -3,9 +3,11 @@
 // initial values, shares of CPUs, progress lines.
 #include "base/arena.h"
 #include "base/json.h"
+#include "data/dataset.h"
 #include "nn/bucket.h"
 #include "nn/cores.h"
 #include "nn/meter.h"
+#include "nn/optimizer.h"
 #include "nn/plan.h"
 #include "nn/schedule.h"
 #include "sys/file.h"
@@ -28,15 +30,15 @@ static void build(const char *name, const char *stem, int size) {
 }
 
 static void test_schedule(void) {
-    struct schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.1, .epochs = 10};
+    struct schedule s = {.kind = TRAIN_CONSTANT, .lr = 0.1, .epochs = 10};
     near(schedule_lr(&s, 7.5, 7.5 + 0.001), 0.1, 0, "constant");
     s = (struct schedule){
-        .kind = SCHEDULE_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
+        .kind = TRAIN_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
     near(schedule_lr(&s, 29.999, 29.999 + 0.001), 1, 0, "step: before the first drop");
     near(schedule_lr(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: at the drop");
     near(schedule_lr(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15, "step: after the second");
     s = (struct schedule){
-        .kind = SCHEDULE_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
+        .kind = TRAIN_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
     near(schedule_lr(&s, 0, 0.5), 0.25, 1e-15, "warm-up: the rate of a step is that of its end");
     near(schedule_lr(&s, 0.5, 1), 0.5, 1e-15, "half of the warm-up");
     near(schedule_lr(&s, 1.9, 2.4), 1, 1e-15, "never above the peak");
@@ -137,6 +139,48 @@ static void test_models(void) {
     spec = (struct nn_model_spec){
         .name = "resnet18", .stem = "none", .h = 32, .w = 32, .c = 3, .classes = 10};
     is_int(model_build(&model, &spec, &e), -1, "an unknown stem");
+}
+
+static bool is_in(const char *const *words, const char *word) {
+    while (*words && strcmp(*words, word) != 0)
+        words++;
+    return *words != NULL;
+}
+
+static int repeated(const char *const *words) {
+    int found = 0;
+    for (; *words; words++)
+        found += is_in(words + 1, *words);
+    return found;
+}
+
+// Each constant has a word of its own, and behind it is what the word says.
+static void test_names(void) {
+#define WORDS(list, name, count, words)                                                            \
+    ok(words[count] == NULL && !is_in(words, "") && repeated(words) == 0, #words);
+    TRAIN_NAMES(WORDS)
+#undef WORDS
+    for (int i = 0; i < TRAIN_MODELS; i++) {
+        build(train_model_words[i], "cifar", 32);
+        ok(model.layers > 2, "model %s can be built", train_model_words[i]);
+    }
+    for (int i = 0; i < TRAIN_DATASETS; i++)
+        ok(i == TRAIN_DATA_AUTO || is_in(dataset_kinds, train_dataset_words[i]),
+           "data set %s can be read", train_dataset_words[i]);
+    for (int i = 0; i < TRAIN_KERNEL_SETS; i++)
+        ok(kernels_find(train_kernels_words[i]) != NULL, "kernels %s are there",
+           train_kernels_words[i]);
+    for (int i = 0; i < TRAIN_SCHEDULES; i++) {
+        struct schedule s = {.kind = (enum train_schedule)i, .lr = 1, .epochs = 2, .gamma = 0.5};
+        near(schedule_lr(&s, 0, 0.1), 1, 0, "schedule %s begins at the rate",
+             train_schedule_words[i]);
+    }
+    for (int i = 0; i < TRAIN_OPTIMIZERS; i++) {
+        struct optimizer o = {.kind = (enum train_optimizer)i, .momentum = 0.9};
+        int states = optimizer_states(&o);
+        ok(states > 0 && optimizer_state_name(&o, states - 1) != NULL, "optimizer %s has state",
+           train_optimizer_words[i]);
+    }
 }
 
 static void test_init(void) {
@@ -293,6 +337,7 @@ int main(void) {
     test_plan();
     test_buckets();
     test_models();
+    test_names();
     test_init();
     test_cores();
     test_limits();

@@ -114,8 +114,7 @@ static void test_bits(void) {
     struct network one, two, large;
     struct optimizer o[3];
     for (int i = 0; i < 3; i++)
-        o[i] =
-            (struct optimizer){.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+        o[i] = (struct optimizer){.kind = TRAIN_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     open_network(&one, &kernels_cpu, BATCH - 3, 1);
     open_network(&two, &kernels_cpu, BATCH - 3, 2);
     open_network(&large, &kernels_cpu, BATCH, 1);
@@ -135,10 +134,10 @@ static void test_bits(void) {
 // One element of the parameters, by torch.optim's formulas in double.
 static void test_optimizers(void) {
     static const struct optimizer cases[] = {
-        {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
-        {.kind = OPTIMIZER_SGD, .momentum = 0.9},
-        {.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
-        {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}};
+        {.kind = TRAIN_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+        {.kind = TRAIN_SGD, .momentum = 0.9},
+        {.kind = TRAIN_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
+        {.kind = TRAIN_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct network net;
         struct optimizer o = cases[i];
@@ -152,11 +151,11 @@ static void test_optimizers(void) {
             network_set(&net, net.grads, at, 1, &grad);
             optimizer_begin(&o);
             optimizer_apply(&o, &net, lr, 0, model.param_elements);
-            if (o.kind == OPTIMIZER_ADAMW)
+            if (o.kind == TRAIN_ADAMW)
                 p -= lr * o.weight_decay * p;
             else
                 g += o.weight_decay * p;
-            if (o.kind == OPTIMIZER_SGD) {
+            if (o.kind == TRAIN_SGD) {
                 m = o.momentum * m + g;
                 p -= lr * (o.nesterov ? g + o.momentum * m : m);
                 continue;
@@ -165,7 +164,7 @@ static void test_optimizers(void) {
             v = o.beta2 * v + (1 - o.beta2) * g * g;
             p -= lr * (m / (1 - pow(o.beta1, t))) / (sqrt(v / (1 - pow(o.beta2, t))) + o.eps);
         }
-        near(reals(net.params)[at], p, 1e-6, "%s%s: three updates", optimizer_name(o.kind),
+        near(reals(net.params)[at], p, 1e-6, "%s%s: three updates", train_optimizer_words[o.kind],
              o.nesterov ? " with nesterov" : "");
         network_close(&net);
     }
@@ -174,7 +173,7 @@ static void test_optimizers(void) {
 // One pass by hand: torchvision's constants, and nothing written but what belongs to the model.
 static void test_constants(void) {
     struct network net;
-    struct optimizer o = {.kind = OPTIMIZER_SGD, .weight_decay = 0.5};
+    struct optimizer o = {.kind = TRAIN_SGD, .weight_decay = 0.5};
     open_network(&net, &kernels_cpu, BATCH, 1);
     float mean, var, x;
     const struct nn_stat *s = &model.stat[0];
@@ -239,7 +238,7 @@ extern int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const vol
 
 static void test_allocations(void) {
     struct network net;
-    struct optimizer o = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};
     if (!__sanitizer_install_malloc_and_free_hooks) {
         skip(1, "allocations are counted in the sanitizer build only");
         return;

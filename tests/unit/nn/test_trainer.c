@@ -128,7 +128,7 @@ static void test_gradient(void) {
     struct arena a = {0};
     struct network net;
     struct checkpoint_image image;
-    struct optimizer o = {.kind = OPTIMIZER_SGD};
+    struct optimizer o = {.kind = TRAIN_SGD};
     struct train_position at = {0};
     struct epoch_record none = {0};
     struct network_config c = {.model = &model, .backend = &kernels_reference, .batch = 1};
