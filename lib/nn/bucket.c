@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/bucket.h"
 
+#include "base/arena.h"
+
+#include <stdlib.h>
+
 void bucket_cut(struct bucket_list *list, const struct nn_model *m, size_t first_bytes,
                 size_t bytes) {
     size_t end = m->param_elements + NETWORK_TAIL, limit = first_bytes;
-    list->count = 0;
+    *list = (struct bucket_list){.bucket = heap_alloc((size_t)m->layers * sizeof *list->bucket)};
     for (int i = m->layers - 1; i >= 0; i--) {
         const struct nn_layer *l = &m->layer[i];
-        if (l->nparams == 0)
+        if (l->params == 0)
             continue;
         size_t begin = m->param[l->param].begin;
         if ((end - begin) * sizeof(float) < limit && begin > 0)
             continue;
-        list->bucket[list->count++] = (struct bucket){begin, end};
+        list->bucket[list->count++] = (struct bucket){begin, end, 0};
         end = begin;
         limit = bytes;
     }
     must(end == 0);
+}
+
+void bucket_free(struct bucket_list *list) {
+    free(list->bucket);
+    *list = (struct bucket_list){0};
 }
 
 void bucket_begin(struct bucket_reducer *r) {
@@ -26,9 +35,9 @@ void bucket_begin(struct bucket_reducer *r) {
 void bucket_ready(void *reducer, size_t begin) {
     struct bucket_reducer *r = reducer;
     while (!r->failed && r->started < r->list.count && r->list.bucket[r->started].begin >= begin) {
-        const struct bucket *b = &r->list.bucket[r->started];
+        struct bucket *b = &r->list.bucket[r->started];
         if (comm_all_reduce_start(r->comm, r->grads + b->begin, b->end - b->begin, COMM_MEAN,
-                                  &r->ticket[r->started], &r->err) < 0)
+                                  &b->ticket, &r->err) < 0)
             r->failed = true;
         else
             r->started++;
@@ -41,5 +50,5 @@ int bucket_wait(struct bucket_reducer *r, int i, struct err *e) {
         return -1;
     }
     must(i < r->started);
-    return comm_wait(r->comm, r->ticket[i], e);
+    return comm_wait(r->comm, r->list.bucket[i].ticket, e);
 }

@@ -12,30 +12,28 @@
 #include "comm/comm.h"
 #include "nn/network.h"
 
-enum {
-    BUCKET_FIRST_BYTES = 1 << 20, // small, so that the first transfer starts early
-    BUCKETS_MAX = NN_PARAMS_MAX,
-};
+enum { BUCKET_FIRST_BYTES = 1 << 20 }; // small, so that the first transfer starts early
 
 struct bucket {
     size_t begin, end; // elements of the flat gradient buffer
+    uint64_t ticket;   // of its all-reduce
 };
 
 struct bucket_list {
-    struct bucket bucket[BUCKETS_MAX];
+    struct bucket *bucket;
     int count;
 };
 
 // Whole layers; a bucket is closed when it has reached its size. Together they cover everything.
 void bucket_cut(struct bucket_list *list, const struct nn_model *m, size_t first_bytes,
                 size_t bytes);
+void bucket_free(struct bucket_list *list);
 
 struct bucket_reducer {
     struct bucket_list list;
     struct comm *comm;
     float *grads;
     int started;
-    uint64_t ticket[BUCKETS_MAX];
     bool failed; // a start failed; bucket_wait reports err
     struct err err;
 };

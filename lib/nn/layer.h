@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of layers: one table entry each, with everything the planner and the step need to know.
+// Kinds of layers: one record each (ops/), with everything the planner and the step need to know.
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -14,16 +14,19 @@ struct nn_call {
     const struct nn_layer *input; // record of in[0]
     int n;                        // samples
     bool training;
-    const void *x[2];           // inputs; [1] NULL without a residual
-    void *y;                    // output
-    void *dy;                   // gradient of the output (backward); may be scribbled on
-    void *dx[2];                // gradients of the inputs; NULL where none is wanted
-    bool dx_add[2];             // add to dx instead of overwriting it
-    void *saved;                // kept from forward to backward
-    void *param[2], *dparam[2]; // parameters and their gradients
+    const void *x[NN_INS_MAX]; // inputs; NULL where the layer has fewer
+    void *y;                   // output
+    void *dy;                  // gradient of the output (backward); may be scribbled on
+    void *dx[NN_INS_MAX];      // gradients of the inputs; NULL where none is wanted
+    bool dx_add[NN_INS_MAX];   // add to dx instead of overwriting it
+    void *saved;               // kept from forward to backward
+    void *param[NN_LAYER_PARAMS_MAX], *dparam[NN_LAYER_PARAMS_MAX]; // and their gradients
     bool dparam_add;            // add to the gradients (micro-batches)
     void *stat_mean, *stat_var; // running statistics
 };
+
+// Sets of tensors of a layer: bit i is input i.
+enum nn_use { NN_USE_X0 = 1, NN_USE_X1 = 2, NN_USE_X2 = 4, NN_USE_Y = 8 };
 
 struct nn_op {
     const char *name;
@@ -32,10 +35,10 @@ struct nn_op {
     size_t (*workspace)(const struct nn_call *c);                        // bytes; NULL: none
     size_t (*saved_bytes)(const struct nn_layer *l, int n, size_t real); // NULL: none
     void (*forward)(const struct nn_call *c);
-    void (*backward)(const struct nn_call *c); // NULL: no gradient flows (the input)
-    bool keeps_input, keeps_output;            // backward reads x[0], y
-    bool adds;                                 // backward can add to dx[0]
-    // Input whose gradient may take the place of dy: 0 or 1, or -1.
+    void (*backward)(const struct nn_call *c);  // NULL: no gradient flows (the input)
+    unsigned (*uses)(const struct nn_layer *l); // enum nn_use: what backward reads; NULL: nothing
+    unsigned adds; // enum nn_use: inputs whose gradient backward can add to
+    // Input whose gradient may take the place of dy, or -1.
     int (*in_place)(const struct nn_layer *l);
 };
 
@@ -47,7 +50,14 @@ static inline size_t layer_elements(const struct nn_layer *l, int n) {
     return (size_t)n * (size_t)l->h * (size_t)l->w * (size_t)l->c;
 }
 
-// For the shape functions: appends a parameter of layer l.
+// For the records' functions.
+static inline int layer_never_in_place(const struct nn_layer *l) {
+    (void)l;
+    return -1;
+}
+// Height and width behind a window that slides over x; 0 where x is smaller than it.
+void layer_window(struct nn_layer *l, const struct nn_layer *x);
+// Appends a parameter of layer l. It stays where it is until the next layer is built.
 struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const char *suffix);
 void model_add_stat(struct nn_model *m, struct nn_layer *l, int channels);
 void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/model.h"
 
+#include "base/arena.h"
 #include "nn/layer.h"
 
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...) {
@@ -24,9 +26,9 @@ static size_t aligned(size_t elements) {
 }
 
 struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const char *suffix) {
-    must(m->params < NN_PARAMS_MAX && l->nparams < NN_LAYER_PARAMS_MAX);
+    must(l->params < NN_LAYER_PARAMS_MAX);
     struct nn_param *p = &m->param[m->params];
-    if (l->nparams++ == 0)
+    if (l->params++ == 0)
         l->param = m->params;
     m->params++;
     *p = (struct nn_param){.kh = 1, .kw = 1, .in = 1};
@@ -45,13 +47,28 @@ void model_add_stat(struct nn_model *m, struct nn_layer *l, int channels) {
     m->stat_elements = s->var + aligned((size_t)channels);
 }
 
+void model_free(struct nn_model *m) {
+    free(m->layer);
+    free(m->param);
+    free(m->stat);
+    *m = (struct nn_model){0};
+}
+
 void model_begin(struct nn_model *m) {
-    memset(m, 0, sizeof *m);
+    model_free(m);
+}
+
+// Space for some more elements; what is there may move.
+static void *grow(void *array, int *room, int count, int more, size_t bytes) {
+    if (count + more <= *room)
+        return array;
+    *room = 2 * *room + more;
+    return heap_realloc(array, (size_t)*room * bytes);
 }
 
 // Places the new layer's parameters behind the others in the flat buffer.
 static void place_params(struct nn_model *m, const struct nn_layer *l) {
-    for (int i = 0; i < l->nparams; i++) {
+    for (int i = 0; i < l->params; i++) {
         struct nn_param *p = &m->param[l->param + i];
         size_t count = (size_t)p->out;
         count = p->vector ? count : count * (size_t)p->kh * (size_t)p->kw * (size_t)p->in;
@@ -65,13 +82,16 @@ static void place_params(struct nn_model *m, const struct nn_layer *l) {
 }
 
 static int append(struct nn_model *m, const struct nn_layer *record, const char *name) {
-    must(m->layers < NN_LAYERS_MAX);
+    m->layer = grow(m->layer, &m->layers_room, m->layers, 1, sizeof *m->layer);
+    m->param = grow(m->param, &m->params_room, m->params, NN_LAYER_PARAMS_MAX, sizeof *m->param);
+    m->stat = grow(m->stat, &m->stats_room, m->stats, 1, sizeof *m->stat);
     struct nn_layer *l = &m->layer[m->layers];
     *l = *record;
     l->stat = -1;
     int n = snprintf(l->name, sizeof l->name, "%s", name);
     must(n > 0 && n < (int)sizeof l->name);
-    must(l->in[0] < m->layers && l->in[1] < m->layers);
+    for (int s = 0; s < l->ins; s++)
+        must(l->in[s] >= 0 && l->in[s] < m->layers);
     // After a first mistake shapes mean nothing: records are appended, but not looked at.
     if (m->err.code == ERR_NONE)
         l->op->shape(m, l);
@@ -82,41 +102,54 @@ static int append(struct nn_model *m, const struct nn_layer *record, const char 
     return m->layers++;
 }
 
+void layer_window(struct nn_layer *l, const struct nn_layer *x) {
+    int kernel = l->as.window.kernel, stride = l->as.window.stride, pad = l->as.window.pad;
+    l->h = x->h + 2 * pad < kernel ? 0 : kernel_conv_out(x->h, kernel, stride, pad);
+    l->w = x->w + 2 * pad < kernel ? 0 : kernel_conv_out(x->w, kernel, stride, pad);
+}
+
 int model_input(struct nn_model *m, int h, int w, int c) {
-    struct nn_layer l = {.op = &nn_op_input, .in = {-1, -1}, .h = h, .w = w, .c = c};
+    struct nn_layer l = {.op = &nn_op_input, .h = h, .w = w, .c = c};
     return append(m, &l, "input");
 }
 
 int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel, int stride,
                int pad, bool bias) {
     struct nn_layer l = {.op = &nn_op_conv,
-                         .in = {in, -1},
+                         .in = {in},
+                         .ins = 1,
                          .c = out,
-                         .kernel = kernel,
-                         .stride = stride,
-                         .pad = pad,
+                         .as.window = {kernel, stride, pad},
                          .bias = bias};
     return append(m, &l, name);
 }
 
 int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, bool relu) {
-    struct nn_layer l = {.op = &nn_op_batchnorm, .in = {in, residual}, .relu = relu};
+    struct nn_layer l = {.op = &nn_op_batchnorm,
+                         .in = {in, residual},
+                         .ins = residual < 0 ? 1 : 2,
+                         .act = relu ? NN_ACT_RELU : NN_ACT_NONE};
     return append(m, &l, name);
 }
 
 int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad) {
     struct nn_layer l = {
-        .op = &nn_op_maxpool, .in = {in, -1}, .kernel = kernel, .stride = stride, .pad = pad};
+        .op = &nn_op_maxpool, .in = {in}, .ins = 1, .as.window = {kernel, stride, pad}};
     return append(m, &l, name);
 }
 
 int model_avgpool(struct nn_model *m, const char *name, int in) {
-    struct nn_layer l = {.op = &nn_op_avgpool, .in = {in, -1}};
+    struct nn_layer l = {.op = &nn_op_avgpool, .in = {in}, .ins = 1};
     return append(m, &l, name);
 }
 
 int model_linear(struct nn_model *m, const char *name, int in, int out, bool relu) {
-    struct nn_layer l = {.op = &nn_op_linear, .in = {in, -1}, .c = out, .bias = true, .relu = relu};
+    struct nn_layer l = {.op = &nn_op_linear,
+                         .in = {in},
+                         .ins = 1,
+                         .c = out,
+                         .bias = true,
+                         .act = relu ? NN_ACT_RELU : NN_ACT_NONE};
     return append(m, &l, name);
 }
 

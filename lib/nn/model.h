@@ -3,9 +3,9 @@
 //
 // Each record names the layers whose outputs it reads, so residual connections are edges of the
 // list, not a kind of control flow. What a kind of layer is (shapes, parameters, forward, backward,
-// saved tensors, workspace) is one `struct nn_op` in a table of layer.c. Building is pure: no
-// numbers are held here, only shapes and offsets, so a model can be inspected, planned and printed
-// without a backend. Owned by the caller; no heap.
+// saved tensors, workspace) is one `struct nn_op` in a file of ops/. Building is pure: no numbers
+// are held here, only shapes and offsets, so a model can be inspected, planned and printed without
+// a backend. model_free ends one; a zeroed one may be freed, or built over, as well.
 //
 // Layouts in memory are those of kernels.h (activations NHWC, conv weights o,kh,kw,i). On disk
 // names and shapes are torchvision's (weights o,i,kh,kw); model_disk_shape gives them.
@@ -20,10 +20,9 @@
 #include <stdint.h>
 
 enum {
-    NN_LAYERS_MAX = 192,
-    NN_PARAMS_MAX = 256,
     NN_NAME_BYTES_MAX = 64,
-    NN_LAYER_PARAMS_MAX = 2,
+    NN_INS_MAX = 3,
+    NN_LAYER_PARAMS_MAX = 6,
     NN_MLP_HIDDEN_MAX = 16,
     NN_TENSOR_ALIGN = 16, // elements; parameters begin at multiples of a cache line
 };
@@ -51,25 +50,30 @@ struct nn_stat {
 };
 
 struct nn_op;
+enum nn_act { NN_ACT_NONE, NN_ACT_RELU };
 
 struct nn_layer {
     const struct nn_op *op;
     char name[NN_NAME_BYTES_MAX];
-    int in[2];   // layers read: in[0] always (-1 for the input layer), in[1] a residual or -1
-    int h, w, c; // output per sample
-    int kernel, stride, pad;
-    bool relu, bias;
-    int param, nparams; // first parameter and how many
-    int stat;           // batch norm: index of its statistics, else -1
+    int in[NN_INS_MAX], ins; // layers read; batch norm: x, and the residual if there is one
+    int h, w, c;             // output per sample
+    union {
+        struct {
+            int kernel, stride, pad;
+        } window; // convolution, pooling
+    } as;
+    enum nn_act act;   // applied to the output
+    bool bias;         // convolution: with one
+    int param, params; // first parameter and how many
+    int stat;          // batch norm: index of its statistics, else -1
 };
 
 struct nn_model {
-    struct nn_layer layer[NN_LAYERS_MAX];
-    int layers;
-    struct nn_param param[NN_PARAMS_MAX];
-    int params;
-    struct nn_stat stat[NN_LAYERS_MAX];
-    int stats;
+    struct nn_layer *layer;
+    struct nn_param *param;
+    struct nn_stat *stat;
+    int layers, params, stats;
+    int layers_room, params_room, stats_room;
     size_t param_elements; // of the flat buffer, alignment gaps included
     size_t stat_elements;
     size_t param_count; // numbers that are trained
@@ -77,8 +81,9 @@ struct nn_model {
     struct err err; // first mistake made while building; the builders below keep going
 };
 
+void model_free(struct nn_model *m);
 // Builders append one layer and return its index. A wrong shape is noted in m->err.
-void model_begin(struct nn_model *m);
+void model_begin(struct nn_model *m); // an earlier model in *m is freed
 int model_input(struct nn_model *m, int h, int w, int c);
 int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel, int stride,
                int pad, bool bias);

@@ -77,20 +77,19 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                         .layer = l,
                         .n = n,
                         .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
-                        .y = net->arena + p->output[i],
-                        .saved = net->arena + p->saved[i]};
-    if (l->in[0] >= 0)
-        c.input = &m->layer[l->in[0]];
-    for (int s = 0; s < 2; s++) {
-        if (l->in[s] < 0)
-            continue;
-        c.x[s] = net->arena + p->output[l->in[s]];
-        if (c.training && p->wanted[l->in[s]])
-            c.dx[s] = net->arena + p->gradient[l->in[s]];
+                        .input = l->ins ? &m->layer[l->in[0]] : NULL,
+                        .y = net->arena + p->layer[i].output,
+                        .saved = net->arena + p->layer[i].saved};
+    for (int s = 0; s < l->ins; s++) {
+        const struct nn_place *x = &p->layer[l->in[s]];
+        enum nn_hand hand = p->layer[i].hand[s];
+        c.x[s] = net->arena + x->output;
+        c.dx_add[s] = hand == NN_HAND_ADD;
+        if (c.training && x->wanted)
+            c.dx[s] = net->arena + (hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
     }
-    c.dy = c.training && i > 0 ? net->arena + p->gradient[i] : NULL;
-    c.dx_add[0] = p->add[i];
-    for (int s = 0; s < l->nparams; s++) {
+    c.dy = c.training && i > 0 ? net->arena + p->layer[i].gradient : NULL;
+    for (int s = 0; s < l->params; s++) {
         c.param[s] = at_element(net, net->params, m->param[l->param + s].begin);
         c.dparam[s] = at_element(net, net->grads, m->param[l->param + s].begin);
     }
@@ -157,6 +156,8 @@ void network_close(struct network *net) {
     if (net->memory)
         net->k->mem_free(net->ctx, net->memory, net->memory_bytes);
     net->k->close(net->ctx);
+    plan_free(&net->train);
+    plan_free(&net->eval);
     *net = (struct network){0};
 }
 
@@ -183,7 +184,7 @@ void network_init(struct network *net, uint64_t seed) {
 }
 
 void *network_input(struct network *net, enum network_mode mode) {
-    return net->arena + (mode == NETWORK_EVAL ? net->eval : net->train).output[0];
+    return net->arena + (mode == NETWORK_EVAL ? net->eval : net->train).layer[0].output;
 }
 
 void network_labels(struct network *net, const int32_t *labels, int n) {
@@ -203,7 +204,7 @@ void network_forward(struct network *net, int n, enum network_mode mode) {
 
 const void *network_logits(const struct network *net) {
     const struct nn_plan *p = net->ran_train ? &net->train : &net->eval;
-    return net->arena + p->output[net->model->layers - 1];
+    return net->arena + p->layer[net->model->layers - 1].output;
 }
 
 void network_loss(struct network *net, int n, double smoothing, double grad_scale,
@@ -215,8 +216,20 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
                                   .smoothing = smoothing,
                                   .grad_scale = grad_scale};
     if (net->ran_train)
-        a.dlogits = net->arena + net->train.gradient[net->model->layers - 1];
+        a.dlogits = net->arena + net->train.layer[net->model->layers - 1].gradient;
     net->k->softmax_xent(net->ctx, &a, out);
+}
+
+// Gradients that the layer could not add itself.
+static void add_apart(struct network *net, int i, const struct nn_call *c) {
+    for (int s = 0; s < c->layer->ins; s++) {
+        int in = c->layer->in[s];
+        const struct nn_place *x = &net->train.layer[in];
+        if (!x->wanted || net->train.layer[i].hand[s] != NN_HAND_APART)
+            continue;
+        void *sum = net->arena + x->gradient;
+        net->k->add(net->ctx, layer_elements(&net->model->layer[in], c->n), c->dx[s], sum, sum);
+    }
 }
 
 void network_backward(struct network *net, int n, bool add, void (*ready)(void *ctx, size_t begin),
@@ -227,7 +240,8 @@ void network_backward(struct network *net, int n, bool add, void (*ready)(void *
         struct nn_call c = call_of(net, i, n, NETWORK_TRAIN);
         c.dparam_add = add;
         c.layer->op->backward(&c);
-        if (ready && c.layer->nparams)
+        add_apart(net, i, &c);
+        if (ready && c.layer->params)
             ready(ready_ctx, m->param[c.layer->param].begin);
     }
 }

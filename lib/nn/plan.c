@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+
+enum { BLOCKS_PER_LAYER_MAX = 3 + NN_INS_MAX }; // output, gradient, saved, gradients apart
 
 struct planner {
     const struct nn_model *m;
@@ -14,10 +15,10 @@ struct planner {
     int n;
     size_t real;
     bool training;
-    struct plan_block block[PLAN_BLOCKS_MAX];
-    size_t *result[PLAN_BLOCKS_MAX]; // where the block's offset goes
+    struct plan_block *block;
+    size_t **result; // where each block's offset goes
     int blocks;
-    int gradient_block[NN_LAYERS_MAX];
+    int *gradient_block; // of each layer's output
 };
 
 // The timeline: forward of layer i at i, the loss at L, backward of layer i at 2L - i.
@@ -26,28 +27,33 @@ static int backward_at(const struct nn_model *m, int layer) {
 }
 
 static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *result) {
-    must(p->blocks < PLAN_BLOCKS_MAX);
+    must(p->blocks < BLOCKS_PER_LAYER_MAX * p->m->layers);
     bytes = (bytes + PLAN_ALIGN_BYTES - 1) / PLAN_ALIGN_BYTES * PLAN_ALIGN_BYTES;
     p->block[p->blocks] = (struct plan_block){bytes, from, to, 0};
     p->result[p->blocks] = result;
     return p->blocks++;
 }
 
+static bool uses(const struct planner *p, const struct nn_layer *l, unsigned what) {
+    return p->training && l->op->uses && (l->op->uses(l) & what);
+}
+
 static void plan_output(struct planner *p, int i) {
     const struct nn_model *m = p->m;
     const struct nn_layer *l = &m->layer[i];
     int to = i == m->layers - 1 ? m->layers : i;
-    if (p->training && l->op->keeps_output && l->relu)
+    if (uses(p, l, NN_USE_Y))
         to = backward_at(m, i);
     for (int j = i + 1; j < m->layers; j++) {
         const struct nn_layer *reader = &m->layer[j];
-        if (reader->in[0] != i && reader->in[1] != i)
-            continue;
-        int last =
-            p->training && reader->in[0] == i && reader->op->keeps_input ? backward_at(m, j) : j;
-        to = last > to ? last : to;
+        for (int s = 0; s < reader->ins; s++) {
+            if (reader->in[s] != i)
+                continue;
+            int last = uses(p, reader, 1u << s) ? backward_at(m, j) : j;
+            to = last > to ? last : to;
+        }
     }
-    add_block(p, layer_elements(l, p->n) * p->real, i, to, &p->plan->output[i]);
+    add_block(p, layer_elements(l, p->n) * p->real, i, to, &p->plan->layer[i].output);
 }
 
 static void plan_saved(struct planner *p, int i) {
@@ -55,33 +61,44 @@ static void plan_saved(struct planner *p, int i) {
     if (!l->op->saved_bytes)
         return;
     int to = p->training ? backward_at(p->m, i) : i;
-    add_block(p, l->op->saved_bytes(l, p->n, p->real), i, to, &p->plan->saved[i]);
+    add_block(p, l->op->saved_bytes(l, p->n, p->real), i, to, &p->plan->layer[i].saved);
+}
+
+// A reader behind the first one, on the way back, of layer i's output.
+static void plan_addition(struct planner *p, int i, int j, int slot, int first) {
+    const struct nn_op *op = p->m->layer[j].op;
+    struct nn_place *at = &p->plan->layer[j];
+    if (j != first && op->adds & (1u << slot)) {
+        at->hand[slot] = NN_HAND_ADD;
+        return;
+    }
+    int now = backward_at(p->m, j);
+    at->hand[slot] = NN_HAND_APART;
+    add_block(p, layer_elements(&p->m->layer[i], p->n) * p->real, now, now, &at->apart[slot]);
 }
 
 // The gradient of layer i's output: written first by its last reader, whose backward pass comes
-// first; the other readers add to it.
+// first; the gradients of the other readers are added to it.
 static void plan_gradient(struct planner *p, int i) {
     const struct nn_model *m = p->m;
     const struct nn_layer *l = &m->layer[i];
-    int first = -1;
-    for (int j = m->layers - 1; j > i; j--) {
-        const struct nn_layer *reader = &m->layer[j];
-        if (reader->in[0] != i && reader->in[1] != i)
-            continue;
-        must(reader->in[0] != reader->in[1]);
-        if (first >= 0) {
-            must(reader->in[0] == i && reader->op->adds);
-            p->plan->add[j] = true;
-        } else {
+    int first = -1, first_slot = -1;
+    for (int j = m->layers - 1; j > i; j--)
+        for (int s = 0; s < m->layer[j].ins; s++) {
+            if (m->layer[j].in[s] != i)
+                continue;
+            if (first >= 0) {
+                plan_addition(p, i, j, s, first);
+                continue;
+            }
             first = j;
+            first_slot = s;
         }
-    }
     must(first >= 0 || i == m->layers - 1); // an output that nobody reads
-    p->plan->wanted[i] = true;
+    p->plan->layer[i].wanted = true;
     if (first >= 0) {
         const struct nn_layer *writer = &m->layer[first];
-        int slot = writer->op->in_place(writer);
-        if (slot >= 0 && writer->in[slot] == i &&
+        if (writer->op->in_place(writer) == first_slot &&
             layer_elements(writer, 1) == layer_elements(l, 1)) {
             p->gradient_block[i] = p->gradient_block[first];
             p->block[p->gradient_block[i]].to = backward_at(m, i);
@@ -90,7 +107,7 @@ static void plan_gradient(struct planner *p, int i) {
     }
     int from = first >= 0 ? backward_at(m, first) : m->layers;
     p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from, backward_at(m, i),
-                                     &p->plan->gradient[i]);
+                                     &p->plan->layer[i].gradient);
 }
 
 static size_t most_alive(const struct plan_block *blocks, int count, int end) {
@@ -106,29 +123,38 @@ static size_t most_alive(const struct plan_block *blocks, int count, int end) {
 
 void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
                bool training) {
-    static const struct nn_plan empty;
-    *plan = empty;
-    struct planner *p = heap_alloc(sizeof *p);
-    p->m = m;
-    p->plan = plan;
-    p->n = n;
-    p->real = real_bytes;
-    p->training = training;
+    size_t layers = (size_t)m->layers, most = layers * BLOCKS_PER_LAYER_MAX;
+    *plan = (struct nn_plan){.layer = heap_alloc(layers * sizeof *plan->layer)};
+    struct planner p = {.m = m,
+                        .plan = plan,
+                        .n = n,
+                        .real = real_bytes,
+                        .training = training,
+                        .block = heap_alloc(most * sizeof *p.block),
+                        .result = heap_alloc(most * sizeof *p.result),
+                        .gradient_block = heap_alloc(layers * sizeof *p.gradient_block)};
     for (int i = 0; i < m->layers; i++) {
-        plan_output(p, i);
-        plan_saved(p, i);
+        plan_output(&p, i);
+        plan_saved(&p, i);
     }
     if (training)
         for (int i = m->layers - 1; i > 0; i--)
-            plan_gradient(p, i);
-    plan->bytes_least = most_alive(p->block, p->blocks, backward_at(m, 0));
-    plan->bytes = plan_place(p->block, p->blocks);
-    for (int b = 0; b < p->blocks; b++)
-        *p->result[b] = p->block[b].offset;
+            plan_gradient(&p, i);
+    plan->bytes_least = most_alive(p.block, p.blocks, backward_at(m, 0));
+    plan->bytes = plan_place(p.block, p.blocks);
+    for (int b = 0; b < p.blocks; b++)
+        *p.result[b] = p.block[b].offset;
     if (training)
         for (int i = m->layers - 1; i > 0; i--)
-            plan->gradient[i] = p->block[p->gradient_block[i]].offset;
-    free(p);
+            plan->layer[i].gradient = p.block[p.gradient_block[i]].offset;
+    free(p.block);
+    free(p.result);
+    free(p.gradient_block);
+}
+
+void plan_free(struct nn_plan *plan) {
+    free(plan->layer);
+    *plan = (struct nn_plan){0};
 }
 
 static int larger_first(const void *a, const void *b) {
@@ -156,8 +182,8 @@ static size_t lowest_gap(const struct plan_block *b, struct plan_block *const *p
 // "Greedy by size" of Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", MLSys 2020 workshop: the largest block first, each as low as it fits.
 size_t plan_place(struct plan_block *blocks, int count) {
-    must(count <= PLAN_BLOCKS_MAX);
-    struct plan_block *order[PLAN_BLOCKS_MAX], *placed[PLAN_BLOCKS_MAX];
+    struct plan_block **order = heap_alloc((size_t)count * sizeof *order);
+    struct plan_block **placed = heap_alloc((size_t)count * sizeof *placed);
     size_t total = 0;
     for (int i = 0; i < count; i++)
         order[i] = &blocks[i];
@@ -171,5 +197,7 @@ size_t plan_place(struct plan_block *blocks, int count) {
         placed[at] = b;
         total = b->offset + b->bytes > total ? b->offset + b->bytes : total;
     }
+    free(order);
+    free(placed);
     return total;
 }

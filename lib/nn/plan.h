@@ -9,7 +9,7 @@
 
 #include "nn/model.h"
 
-enum { PLAN_BLOCKS_MAX = 3 * NN_LAYERS_MAX, PLAN_ALIGN_BYTES = 64 };
+enum { PLAN_ALIGN_BYTES = 64 };
 
 struct plan_block {
     size_t bytes;
@@ -17,19 +17,31 @@ struct plan_block {
     size_t offset; // result
 };
 
-struct nn_plan {
-    size_t output[NN_LAYERS_MAX];   // offset of the layer's output
-    size_t gradient[NN_LAYERS_MAX]; // of the gradient of that output; training only
-    size_t saved[NN_LAYERS_MAX];    // of what forward keeps for backward
-    bool wanted[NN_LAYERS_MAX];     // the output has a gradient
-    bool add[NN_LAYERS_MAX];        // backward adds to the gradient of in[0]
-    size_t bytes;                   // of the arena
-    size_t bytes_least;             // most that is alive at one moment: no plan can be smaller
+// How backward hands over the gradient of an input: one reader of a tensor writes its gradient, the
+// others add to it; where a kind of layer cannot add, it writes apart and the sum is made behind
+// it.
+enum nn_hand { NN_HAND_WRITE, NN_HAND_ADD, NN_HAND_APART };
+
+// Of one layer; offsets in the arena.
+struct nn_place {
+    size_t output;
+    size_t gradient; // of the output; training only
+    size_t saved;    // what forward keeps for backward
+    bool wanted;     // the output has a gradient
+    enum nn_hand hand[NN_INS_MAX];
+    size_t apart[NN_INS_MAX]; // where NN_HAND_APART writes
 };
 
-// real_bytes: of one number. training false: forward only.
+struct nn_plan {
+    struct nn_place *layer; // as many as the model has
+    size_t bytes;           // of the arena
+    size_t bytes_least;     // most that is alive at one moment: no plan can be smaller
+};
+
+// real_bytes: of one number. training false: forward only. plan_free ends it.
 void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
                bool training);
+void plan_free(struct nn_plan *plan); // safe on a zeroed one
 
 // Offsets for blocks so that those alive together do not overlap; returns the arena's size.
 size_t plan_place(struct plan_block *blocks, int count);

@@ -306,6 +306,9 @@ void trainer_close(struct trainer *t) {
     network_close(&t->net);
     if (t->metrics_fd >= 0)
         close(t->metrics_fd);
+    bucket_free(&t->reducer.list);
+    if (t->model)
+        model_free(t->model);
     free(t->model);
     free(t->epochs);
 }

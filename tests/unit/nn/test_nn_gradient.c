@@ -187,12 +187,30 @@ static void check_small_resnet(struct nn_model *m) {
     check(m, "small resnet", 4, true);
 }
 
+// Before activation: batch norm reads what the join behind it reads, too, and a layer may read one
+// tensor twice. Neither can add to a gradient that is there.
+static void check_shared(struct nn_model *m) {
+    model_begin(m);
+    int at = model_input(m, 6, 6, 3), trunk;
+    at = trunk = model_conv(m, "conv1", at, 4, 3, 1, 1, true);
+    at = model_batchnorm(m, "bn1", at, -1, true);
+    at = model_conv(m, "conv2", at, 4, 3, 1, 1, false);
+    at = trunk = model_batchnorm(m, "join1", at, trunk, false);
+    at = model_maxpool(m, "max", at, 3, 1, 1);
+    at = model_batchnorm(m, "join2", at, trunk, true);
+    at = model_batchnorm(m, "twice", at, at, false);
+    at = model_avgpool(m, "avg", at);
+    model_linear(m, "fc", at, 4, false);
+    check(m, "shared inputs", 4, true);
+}
+
 int main(void) {
     static struct nn_model m;
     struct err e;
     check_linear(&m);
     check_conv(&m);
     check_norm(&m);
+    check_shared(&m);
     check_small_resnet(&m);
     static const char *const stems[] = {"imagenet", "cifar"};
     for (int i = 0; i < 2; i++) {

@@ -70,19 +70,20 @@ static void test_plan(void) {
             good = good && !overlap(&block[i], &block[j]);
     }
     ok(good, "200 random tensors: none overlaps another that is alive");
-    struct nn_plan *p = heap_alloc(sizeof *p);
+    struct nn_plan p;
     static const char *const stems[] = {"imagenet", "cifar"};
     for (int i = 0; i < 2; i++) {
         build("resnet18", stems[i], 32);
-        plan_make(p, &model, 64, 4, true);
-        ok(p->bytes >= p->bytes_least && (double)p->bytes <= 1.1 * (double)p->bytes_least,
-           "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i],
-           p->bytes, p->bytes_least);
-        size_t trained = p->bytes;
-        plan_make(p, &model, 64, 4, false);
-        ok(p->bytes * 3 < trained, "evaluation needs %zu bytes, less than a third", p->bytes);
+        plan_make(&p, &model, 64, 4, true);
+        ok(p.bytes >= p.bytes_least && (double)p.bytes <= 1.1 * (double)p.bytes_least,
+           "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i], p.bytes,
+           p.bytes_least);
+        size_t trained = p.bytes;
+        plan_free(&p);
+        plan_make(&p, &model, 64, 4, false);
+        ok(p.bytes * 3 < trained, "evaluation needs %zu bytes, less than a third", p.bytes);
+        plan_free(&p);
     }
-    free(p);
 }
 
 static void test_buckets(void) {
@@ -98,11 +99,14 @@ static void test_buckets(void) {
     ok(good && end == 0, "buckets cover everything from the end to the start, once");
     ok(list.count >= 3, "%d buckets: 1 MiB, then 25 MiB", list.count);
     ok((list.bucket[0].end - list.bucket[0].begin) * 4 >= 1 << 20, "the first has its size");
+    bucket_free(&list);
     bucket_cut(&list, &model, 1, 1);
     ok(list.count > 40, "tiny buckets: one per layer (%d)", list.count);
+    bucket_free(&list);
     build("mlp", NULL, 4);
     bucket_cut(&list, &model, 1 << 20, 25 << 20);
     is_int(list.count, 1, "a small model is one bucket");
+    bucket_free(&list);
 }
 
 static const struct nn_param *param(const char *name) {
