@@ -14,7 +14,7 @@
 struct train_config {
     // model
     int model;                 // enum train_model
-    int stem;                  // enum train_stem; resnet18
+    int stem;                  // enum train_stem; resnets
     struct option_ints hidden; // mlp: width of each hidden layer
     int64_t classes;           // 0: as many as the data has
     // data
@@ -32,12 +32,15 @@ struct train_config {
     bool drop_last; // sampler: leave out the tail instead of repeating the head
     // optimisation
     int64_t epochs;
-    int64_t batch; // images per rank and step
-    int optimizer; // enum train_optimizer
+    int64_t batch;      // images per rank and micro-batch
+    int64_t accumulate; // micro-batches per step
+    int optimizer;      // enum train_optimizer
     double lr;
     double momentum; // sgd
     bool nesterov;   // sgd
     double weight_decay;
+    int decay;                // enum train_decay
+    double clip_norm;         // 0: gradients are not clipped
     double beta1, beta2, eps; // adam, adamw
     int schedule;             // enum train_schedule
     int64_t step_epochs;      // step: epochs between two reductions

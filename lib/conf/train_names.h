@@ -5,7 +5,10 @@
 #ifndef CONF_TRAIN_NAMES_H
 #define CONF_TRAIN_NAMES_H
 
-#define TRAIN_MODEL_NAMES(X) X(TRAIN_MLP, "mlp") X(TRAIN_RESNET18, "resnet18")
+#define TRAIN_MODEL_NAMES(X)                                                                       \
+    X(TRAIN_MLP, "mlp")                                                                            \
+    X(TRAIN_RESNET18, "resnet18")                                                                  \
+    X(TRAIN_RESNET34, "resnet34") X(TRAIN_RESNET50, "resnet50")
 
 #define TRAIN_STEM_NAMES(X)                                                                        \
     X(TRAIN_STEM_IMAGENET, "imagenet") /* 7x7 with stride 2, and pooling */                        \
@@ -23,6 +26,8 @@
 #define TRAIN_SCHEDULE_NAMES(X)                                                                    \
     X(TRAIN_CONSTANT, "constant") X(TRAIN_STEP, "step") X(TRAIN_COSINE, "cosine")
 
+#define TRAIN_DECAY_NAMES(X) X(TRAIN_DECAY_ALL, "all") X(TRAIN_DECAY_WEIGHTS, "weights")
+
 #define TRAIN_NORMALIZE_NAMES(X)                                                                   \
     X(TRAIN_NORM_IMAGENET, "imagenet")                                                             \
     X(TRAIN_NORM_CIFAR10, "cifar10") X(TRAIN_NORM_NONE, "none")
@@ -36,6 +41,7 @@
     X(TRAIN_DATASET_NAMES, train_dataset, TRAIN_DATASETS, train_dataset_words)                     \
     X(TRAIN_OPTIMIZER_NAMES, train_optimizer, TRAIN_OPTIMIZERS, train_optimizer_words)             \
     X(TRAIN_SCHEDULE_NAMES, train_schedule, TRAIN_SCHEDULES, train_schedule_words)                 \
+    X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)
 

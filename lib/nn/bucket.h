@@ -16,6 +16,7 @@ enum { BUCKET_FIRST_BYTES = 1 << 20 }; // small, so that the first transfer star
 
 struct bucket {
     size_t begin, end; // elements of the flat gradient buffer
+    int first, last;   // layers: [first, last)
     uint64_t ticket;   // of its all-reduce
 };
 
@@ -33,13 +34,9 @@ struct bucket_reducer {
     struct bucket_list list;
     struct comm *comm;
     float *grads;
-    int started;
-    bool failed; // a start failed; bucket_wait reports err
-    struct err err;
 };
 
-void bucket_begin(struct bucket_reducer *r);                     // before backward
-void bucket_ready(void *reducer, size_t begin);                  // network_backward's callback
-int bucket_wait(struct bucket_reducer *r, int i, struct err *e); // i-th bucket is averaged
+int bucket_start(struct bucket_reducer *r, int i, struct err *e); // its gradients are complete
+int bucket_wait(struct bucket_reducer *r, int i, struct err *e);  // i-th bucket is averaged
 
 #endif

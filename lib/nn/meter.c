@@ -48,6 +48,7 @@ void meter_interval_json(struct strbuf *out, const struct meter_interval *m) {
     json_int(&j, "epoch", m->epoch);
     json_num(&j, "loss", m->loss);
     json_num(&j, "lr", m->lr);
+    json_num(&j, "grad_norm", m->grad_norm);
     json_num(&j, "images_per_s", m->images_per_s);
     json_num(&j, "data_ms", m->data_ms);
     json_num(&j, "compute_ms", m->compute_ms);

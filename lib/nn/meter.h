@@ -28,11 +28,11 @@ void meter_train_line(struct strbuf *out, int64_t epoch, int64_t batch, int64_t 
 void meter_eval_line(struct strbuf *out, double top1, double top5);
 
 struct meter_interval {
-    int64_t step, epoch; // epoch from 0
-    double loss, lr, images_per_s;
-    double data_ms, compute_ms, comm_ms; // per step; comm: time that backward did not hide
-    double top1, top5;                   // percent, on training batches
-    int64_t batch, batches, epochs;      // how far: batches of this epoch, epochs wanted in all
+    int64_t step, epoch;                      // epoch from 0
+    double loss, lr, grad_norm, images_per_s; // grad_norm: of the last step, before clipping
+    double data_ms, compute_ms, comm_ms;      // per step; comm: time that backward did not hide
+    double top1, top5;                        // percent, on training batches
+    int64_t batch, batches, epochs; // how far: batches of this epoch, epochs wanted in all
 };
 void meter_interval_json(struct strbuf *out, const struct meter_interval *m); // with newline
 

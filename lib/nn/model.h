@@ -97,7 +97,7 @@ int model_end(struct nn_model *m, struct err *e); // reports m->err; the last la
 // What a user chooses.
 struct nn_model_spec {
     const char *name; // of conf/train_names.h
-    const char *stem; // resnet: "imagenet" (7x7/2 and max pooling) or "cifar" (3x3)
+    const char *stem; // resnets: "imagenet" (7x7/2 and max pooling) or "cifar" (3x3)
     int hidden[NN_MLP_HIDDEN_MAX], nhidden;
     int h, w, c, classes;
 };

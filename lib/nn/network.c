@@ -232,17 +232,13 @@ static void add_apart(struct network *net, int i, const struct nn_call *c) {
     }
 }
 
-void network_backward(struct network *net, int n, bool add, void (*ready)(void *ctx, size_t begin),
-                      void *ready_ctx) {
-    must(net->ran_train);
-    const struct nn_model *m = net->model;
-    for (int i = m->layers - 1; i > 0; i--) {
+void network_backward(struct network *net, int n, bool add, int first, int last) {
+    must(net->ran_train && first > 0 && last <= net->model->layers);
+    for (int i = last - 1; i >= first; i--) {
         struct nn_call c = call_of(net, i, n, NETWORK_TRAIN);
         c.dparam_add = add;
         c.layer->op->backward(&c);
         add_apart(net, i, &c);
-        if (ready && c.layer->params)
-            ready(ready_ctx, m->param[c.layer->param].begin);
     }
 }
 

@@ -7,7 +7,7 @@
 //     … fill network_input(&net) with n samples, network_labels(&net, labels, n) …
 //     network_forward(&net, n, NETWORK_TRAIN);
 //     network_loss(&net, n, smoothing, 1.0 / n, &totals);
-//     network_backward(&net, n, false, on_ready, ctx);
+//     network_backward(&net, n, false, 1, model.layers);
 //     network_close(&net);
 #ifndef NN_NETWORK_H
 #define NN_NETWORK_H
@@ -74,10 +74,9 @@ const void *network_logits(const struct network *net); // n x classes, of the la
 // gradient, scaled by grad_scale.
 void network_loss(struct network *net, int n, double smoothing, double grad_scale,
                   struct loss_totals *out);
-// add: to the gradients that are there (micro-batches). ready may be NULL; it is called when all
-// gradients from element `begin` of the flat buffer on are final, begin falling towards 0.
-void network_backward(struct network *net, int n, bool add, void (*ready)(void *ctx, size_t begin),
-                      void *ready_ctx);
+// Through layers last - 1 down to first; all of them in turn, from the last one to 1. add: to the
+// gradients that are there (micro-batches).
+void network_backward(struct network *net, int n, bool add, int first, int last);
 
 // Numbers to and from host floats, whatever the backend's number is.
 void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,

@@ -1,33 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/optimizer.h"
 
-static void apply_sgd(const struct optimizer *o, struct network *net, double lr,
-                      const struct optim_range *range) {
-    struct sgd_args a = {.ranges = range,
-                         .nranges = 1,
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+// What one update acts on.
+struct update {
+    const struct optimizer *o;
+    struct network *net;
+    double lr, grad_scale;
+    const struct optim_range *ranges;
+    size_t nranges;
+};
+
+static void apply_sgd(const struct update *u) {
+    const struct optimizer *o = u->o;
+    struct network *net = u->net;
+    struct sgd_args a = {.ranges = u->ranges,
+                         .nranges = u->nranges,
                          .p = net->params,
                          .g = net->grads,
                          .momentum_buf = o->momentum > 0 ? net->state[0] : NULL,
-                         .lr = lr,
+                         .lr = u->lr,
                          .momentum = o->momentum,
-                         .grad_scale = 1,
+                         .grad_scale = u->grad_scale,
                          .nesterov = o->nesterov};
     net->k->sgd(net->ctx, &a);
 }
 
-static void apply_adam(const struct optimizer *o, struct network *net, double lr,
-                       const struct optim_range *range) {
-    struct adam_args a = {.ranges = range,
-                          .nranges = 1,
+static void apply_adam(const struct update *u) {
+    const struct optimizer *o = u->o;
+    struct network *net = u->net;
+    struct adam_args a = {.ranges = u->ranges,
+                          .nranges = u->nranges,
                           .p = net->params,
                           .g = net->grads,
                           .m = net->state[0],
                           .v = net->state[1],
-                          .lr = lr,
+                          .lr = u->lr,
                           .beta1 = o->beta1,
                           .beta2 = o->beta2,
                           .eps = o->eps,
-                          .grad_scale = 1,
+                          .grad_scale = u->grad_scale,
                           .step = o->step,
                           .decoupled = o->kind == TRAIN_ADAMW};
     net->k->adam(net->ctx, &a);
@@ -36,8 +51,7 @@ static void apply_adam(const struct optimizer *o, struct network *net, double lr
 static const struct {
     int states;
     const char *state[NETWORK_STATES_MAX];
-    void (*apply)(const struct optimizer *o, struct network *net, double lr,
-                  const struct optim_range *range);
+    void (*apply)(const struct update *u);
 } kinds[TRAIN_OPTIMIZERS] = {
     [TRAIN_SGD] = {1, {"momentum_buffer"}, apply_sgd},
     [TRAIN_ADAM] = {2, {"exp_avg", "exp_avg_sq"}, apply_adam},
@@ -53,14 +67,47 @@ const char *optimizer_state_name(const struct optimizer *o, int i) {
     return kinds[o->kind].state[i];
 }
 
+static double decay_of(const struct optimizer *o, const struct nn_param *p) {
+    return o->decay == TRAIN_DECAY_WEIGHTS && p->vector ? 0 : o->weight_decay;
+}
+
+void optimizer_open(struct optimizer *o, const struct nn_model *m) {
+    o->ranges = heap_alloc(2 * (size_t)m->params * sizeof *o->ranges); // and as many for an update
+    o->ranges_room = (size_t)m->params;
+    o->nranges = 0;
+    for (int i = 0; i < m->params; i++) {
+        size_t begin = m->param[i].begin,
+               end = i + 1 < m->params ? m->param[i + 1].begin : m->param_elements;
+        double decay = decay_of(o, &m->param[i]);
+        struct optim_range *last = o->nranges ? &o->ranges[o->nranges - 1] : NULL;
+        if (last && last->weight_decay == decay)
+            last->end = end;
+        else
+            o->ranges[o->nranges++] = (struct optim_range){begin, end, decay, 1};
+    }
+}
+
+void optimizer_close(struct optimizer *o) {
+    free(o->ranges);
+    o->ranges = NULL;
+}
+
 void optimizer_begin(struct optimizer *o) {
     o->step++;
 }
 
-void optimizer_apply(const struct optimizer *o, struct network *net, double lr, size_t begin,
-                     size_t end) {
-    size_t most = net->model->param_elements;
-    struct optim_range range = {begin, end < most ? end : most, o->weight_decay, 1};
-    if (range.begin < range.end)
-        kinds[o->kind].apply(o, net, lr, &range);
+void optimizer_apply(struct optimizer *o, struct network *net, double lr, double grad_scale,
+                     size_t begin, size_t end) {
+    struct optim_range *cut = o->ranges + o->ranges_room;
+    size_t count = 0;
+    for (size_t i = 0; i < o->nranges; i++) {
+        struct optim_range r = o->ranges[i];
+        r.begin = r.begin > begin ? r.begin : begin;
+        r.end = r.end < end ? r.end : end;
+        if (r.begin < r.end)
+            cut[count++] = r;
+    }
+    struct update u = {o, net, lr, grad_scale, cut, count};
+    if (count)
+        kinds[o->kind].apply(&u);
 }

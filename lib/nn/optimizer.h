@@ -11,9 +11,16 @@ struct optimizer {
     double momentum; // sgd
     bool nesterov;   // sgd
     double weight_decay;
-    double beta1, beta2, eps; // adam, adamw
-    int64_t step;             // updates done; raised by optimizer_begin
+    double beta1, beta2, eps;   // adam, adamw
+    enum train_decay decay;     // what weight decay acts on
+    int64_t step;               // updates done; raised by optimizer_begin
+    struct optim_range *ranges; // from optimizer_open
+    size_t nranges, ranges_room;
 };
+
+// Lays out the ranges of the model's parameters that differ in weight decay.
+void optimizer_open(struct optimizer *o, const struct nn_model *m);
+void optimizer_close(struct optimizer *o);
 
 int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
 // torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq".
@@ -22,7 +29,8 @@ const char *optimizer_state_name(const struct optimizer *o, int i);
 // One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together
 // cover the parameters, in any order.
 void optimizer_begin(struct optimizer *o);
-void optimizer_apply(const struct optimizer *o, struct network *net, double lr, size_t begin,
-                     size_t end);
+// grad_scale: of the gradients, which stay as they are.
+void optimizer_apply(struct optimizer *o, struct network *net, double lr, double grad_scale,
+                     size_t begin, size_t end);
 
 #endif

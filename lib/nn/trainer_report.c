@@ -111,6 +111,7 @@ static void report_interval(struct trainer *t, int64_t batch, int64_t batches) {
         .epoch = t->at.epoch,
         .loss = t->interval_loss / steps,
         .lr = t->lr,
+        .grad_norm = t->grad_norm,
         .images_per_s = (double)t->interval_images / ((double)t->interval.total_ns / 1e9),
         .data_ms = (double)t->interval.data_ns / 1e6 / steps,
         .compute_ms = (double)t->interval.compute_ns / 1e6 / steps,

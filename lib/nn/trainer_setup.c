@@ -232,6 +232,7 @@ static int open_network(struct trainer *t, struct err *e) {
                                       .momentum = o->momentum,
                                       .nesterov = o->nesterov,
                                       .weight_decay = o->weight_decay,
+                                      .decay = o->decay,
                                       .beta1 = o->beta1,
                                       .beta2 = o->beta2,
                                       .eps = o->eps};
@@ -257,6 +258,7 @@ static int open_network(struct trainer *t, struct err *e) {
     must(c.backend);
     if (network_open(&t->net, &c, e) < 0)
         return -1;
+    optimizer_open(&t->optimizer, t->model);
     bucket_cut(&t->reducer.list, t->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
     t->reducer.comm = t->comm;
     t->reducer.grads = (float *)(void *)t->net.grads;
@@ -307,6 +309,9 @@ void trainer_close(struct trainer *t) {
     if (t->metrics_fd >= 0)
         close(t->metrics_fd);
     bucket_free(&t->reducer.list);
+    optimizer_close(&t->optimizer);
+    program_free(&t->program);
+    program_free(&t->last_program);
     if (t->model)
         model_free(t->model);
     free(t->model);

@@ -12,6 +12,7 @@
 #include "nn/meter.h"
 #include "nn/network.h"
 #include "nn/optimizer.h"
+#include "nn/program.h"
 #include "nn/schedule.h"
 #include "nn/trainer.h"
 
@@ -50,6 +51,7 @@ struct trainer {
     struct optimizer optimizer;
     struct schedule schedule;
     struct bucket_reducer reducer;
+    struct step_program program, last_program; // of a step; of the last one of an epoch
 
     struct train_position at;
     struct train_position
@@ -57,7 +59,7 @@ struct trainer {
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
     int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
-    double lr;                        // of the last step
+    double lr, grad_norm;             // of the last step
     bool stop_seen, save_seen;
     int last_rows;      // samples of the last step's batch; 0: this process made no step
     bool proven;        // the weights are known to give a finite loss

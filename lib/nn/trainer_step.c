@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch, step by step. A step makes no allocation: everything it touches was laid out before.
+// One epoch, step by step: the one place that runs the items of a program. A step makes no
+// allocation: everything it touches was laid out before.
 #include "base/clock.h"
 #include "nn/trainer_state.h"
 
@@ -35,40 +36,6 @@ static void tail_get(const struct trainer *t, float tail[NETWORK_TAIL]) {
     network_get(&t->net, t->net.grads, t->model->param_elements, NETWORK_TAIL, tail);
 }
 
-// Forward, loss and backward of one shard; the last one hands its gradients to the reducer. Returns
-// how many samples it had, 0 at the end of the epoch.
-static int run_shard(struct trainer *t, int i, int count, float tail[NETWORK_TAIL],
-                     struct step_times *times) {
-    int64_t begin = clock_mono_ns();
-    const struct loader_batch *b = loader_next(t->shard[i].loader);
-    int64_t got = clock_mono_ns();
-    times->data_ns += got - begin;
-    if (!b)
-        return 0;
-    // Running statistics are those of rank 0, as in PyTorch's DistributedDataParallel.
-    enum network_mode mode = i == 0 ? NETWORK_TRAIN : NETWORK_TRAIN_APART;
-    struct loss_totals loss;
-    trainer_feed(t, b, &t->train, mode);
-    network_forward(&t->net, b->n, mode);
-    network_loss(&t->net, b->n, t->options->label_smoothing, 1.0 / b->n / count, &loss);
-    double scale = 1.0 / b->n / count;
-    tail[TAIL_LOSS] += (float)(loss.loss_sum * scale);
-    tail[TAIL_TOP1] += (float)((double)loss.top1 * scale);
-    tail[TAIL_TOP5] += (float)((double)loss.top5 * scale);
-    bool last = i == count - 1;
-    if (last) {
-        tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
-        sig_atomic_t saves = t->config->save ? *t->config->save : 0;
-        tail[TAIL_SAVE] = saves != t->saves ? 1 : 0;
-        t->saves = saves;
-        tail_set(t, tail);
-    }
-    network_backward(&t->net, b->n, i > 0, last ? bucket_ready : NULL, &t->reducer);
-    t->last_rows = b->n;
-    times->compute_ns += clock_mono_ns() - got;
-    return b->n;
-}
-
 int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e) {
     return err_set(e, ERR_FAILED,
                    "%s no longer a finite number at step %lld (epoch %lld) (try: a lower train.lr, "
@@ -76,46 +43,138 @@ int trainer_diverged(const struct trainer *t, const char *what, int64_t step, st
                    what, (long long)step, (long long)t->at.epoch);
 }
 
-// The sum of all squares of averaged gradients, each bucket's as soon as it is there, while later
-// ones are still under way. All ranks get the same, so all decide alike.
-static int average(struct trainer *t, double *squares, struct step_times *times, struct err *e) {
-    size_t most = t->model->param_elements, real = t->net.k->real_bytes;
-    *squares = 0;
-    for (int i = 0; i < t->reducer.list.count; i++) {
-        const struct bucket *b = &t->reducer.list.bucket[i];
-        int64_t begin = clock_mono_ns();
-        if (bucket_wait(&t->reducer, i, e) < 0)
-            return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
-        int64_t averaged = clock_mono_ns();
-        size_t end = b->end < most ? b->end : most;
-        *squares +=
-            t->net.k->sum_squares(t->net.ctx, end - b->begin, t->net.grads + b->begin * real);
-        times->comm_ns += averaged - begin;
-        times->compute_ns += clock_mono_ns() - averaged;
+// In epochs, with so many samples of this one used.
+static double progress(const struct trainer *t, int64_t consumed) {
+    return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
+}
+
+// What the items of one step share.
+struct step_run {
+    struct trainer *t;
+    int rows;         // of the micro-batch that is loaded
+    int64_t all;      // of all of this process's micro-batches
+    int64_t consumed; // of the epoch, when the step is done
+    float tail[NETWORK_TAIL];
+    double squares, grad_scale;
+    struct step_times times;
+};
+
+static int local_shards(const struct trainer *t) {
+    return t->shards == t->world ? 1 : t->shards;
+}
+
+static int run_load(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    int shard = it->micro % local_shards(t);
+    int64_t since = clock_mono_ns();
+    const struct loader_batch *b = loader_next(t->shard[shard].loader);
+    r->times.data_ns += clock_mono_ns() - since;
+    if (!b)
+        return err_set(e, ERR_FAILED, "the data ended before the epoch");
+    since = clock_mono_ns();
+    trainer_feed(t, b, &t->train, NETWORK_TRAIN);
+    r->times.compute_ns += clock_mono_ns() - since;
+    r->rows = t->last_rows = b->n;
+    return 0;
+}
+
+static int run_forward(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct trainer *t = r->t;
+    int64_t since = clock_mono_ns();
+    // Running statistics are those of rank 0, as in PyTorch's DistributedDataParallel.
+    bool first = it->micro % local_shards(t) == 0;
+    double scale = 1.0 / (double)r->all;
+    struct loss_totals loss;
+    network_forward(&t->net, r->rows, first ? NETWORK_TRAIN : NETWORK_TRAIN_APART);
+    network_loss(&t->net, r->rows, t->options->label_smoothing, scale, &loss);
+    r->tail[TAIL_LOSS] += (float)(loss.loss_sum * scale);
+    r->tail[TAIL_TOP1] += (float)((double)loss.top1 * scale);
+    r->tail[TAIL_TOP5] += (float)((double)loss.top5 * scale);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+static int run_backward(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    const struct bucket *b = &r->t->reducer.list.bucket[it->bucket];
+    int64_t since = clock_mono_ns();
+    network_backward(&r->t->net, r->rows, it->micro > 0, b->first, b->last);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// The tail goes with the first bucket.
+static int run_reduce(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    int64_t since = clock_mono_ns();
+    if (it->bucket == 0) {
+        sig_atomic_t saves = t->config->save ? *t->config->save : 0;
+        r->tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
+        r->tail[TAIL_SAVE] = saves != t->saves ? 1 : 0;
+        t->saves = saves;
+        tail_set(t, r->tail);
     }
+    int result = bucket_start(&t->reducer, it->bucket, e);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return result < 0 ? err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step) : 0;
+}
+
+// The squares of a bucket's averaged gradients are summed while later buckets are under way. All
+// ranks get the same, so all decide alike.
+static int run_norm(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    const struct bucket *b = &t->reducer.list.bucket[it->bucket];
+    size_t most = t->model->param_elements, end = b->end < most ? b->end : most;
+    int64_t since = clock_mono_ns();
+    if (bucket_wait(&t->reducer, it->bucket, e) < 0)
+        return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
+    int64_t averaged = clock_mono_ns();
+    r->squares += t->net.k->sum_squares(t->net.ctx, end - b->begin,
+                                        t->net.grads + b->begin * t->net.k->real_bytes);
+    r->times.comm_ns += averaged - since;
+    r->times.compute_ns += clock_mono_ns() - averaged;
     return 0;
 }
 
 // A step that is not finite is not applied: the weights stay those of the step before, which are
 // diverged as well, if only by now it shows.
-static int update(struct trainer *t, float tail[NETWORK_TAIL], struct step_times *times,
-                  struct err *e) {
-    double squares;
-    if (average(t, &squares, times, e) < 0)
-        return -1;
-    tail_get(t, tail);
-    if (!isfinite(tail[TAIL_LOSS]))
+static int run_judge(struct step_run *r, const struct step_item *it, struct err *e) {
+    static const double TINY = 1e-6; // as torch.nn.utils.clip_grad_norm_
+    (void)it;
+    struct trainer *t = r->t;
+    double clip = t->options->clip_norm;
+    tail_get(t, r->tail);
+    if (!isfinite(r->tail[TAIL_LOSS]))
         return trainer_diverged(t, "the loss is", t->at.step + 1, e);
-    if (!isfinite(squares))
+    if (!isfinite(r->squares))
         return trainer_diverged(t, "a gradient is", t->at.step + 1, e);
     trainer_proven(t); // before the weights change
-    int64_t since = clock_mono_ns();
+    t->grad_norm = sqrt(r->squares);
+    r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;
+    t->lr = schedule_lr(&t->schedule, progress(t, t->at.consumed), progress(t, r->consumed));
     optimizer_begin(&t->optimizer);
-    optimizer_apply(&t->optimizer, &t->net, t->lr, 0, t->model->param_elements);
-    times->compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+static int run_update(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct trainer *t = r->t;
+    const struct bucket *b = &t->reducer.list.bucket[it->bucket];
+    int64_t since = clock_mono_ns();
+    optimizer_apply(&t->optimizer, &t->net, t->lr, r->grad_scale, b->begin, b->end);
+    r->times.compute_ns += clock_mono_ns() - since;
     t->proven = false;
     return 0;
 }
+
+// Sends and receives are missing: a rank has the whole model.
+static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_item *it,
+                                       struct err *e) = {
+    [STEP_LOAD] = run_load,     [STEP_FORWARD] = run_forward, [STEP_BACKWARD] = run_backward,
+    [STEP_REDUCE] = run_reduce, [STEP_NORM] = run_norm,       [STEP_JUDGE] = run_judge,
+    [STEP_UPDATE] = run_update,
+};
 
 static void count_step(struct trainer *t, const float tail[NETWORK_TAIL], int64_t images,
                        const struct step_times *times) {
@@ -145,39 +204,24 @@ static void count_step(struct trainer *t, const float tail[NETWORK_TAIL], int64_
     t->at.epoch_seconds += (double)times->total_ns / 1e9;
 }
 
-// In epochs, with so many samples of this one used.
-static double progress(const struct trainer *t, int64_t consumed) {
-    return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
-}
-
-// Samples of each shard; 0: the epoch is over; -1: error.
-static int step(struct trainer *t, uint64_t taken, int64_t *began_ns, struct err *e) {
-    int count = t->shards == t->world ? 1 : t->shards;
-    float tail[NETWORK_TAIL] = {0};
-    struct step_times times = {0};
-    int n = 0;
-    bucket_begin(&t->reducer);
-    for (int i = 0; i < count; i++) {
-        n = run_shard(t, i, count, tail, &times);
-        if (n == 0)
-            return 0;
-    }
-    // The padding at the end of the list is no progress.
-    int64_t consumed = (int64_t)sampler_consumed(&t->shard[0].sampler, taken + (uint64_t)n);
-    t->lr = schedule_lr(&t->schedule, progress(t, t->at.consumed), progress(t, consumed));
-    if (update(t, tail, &times, e) < 0)
-        return -1;
+// rows: of this process in all. Then the next samples of the epoch are used up.
+static int step(struct trainer *t, const struct step_program *p, int64_t rows, int64_t consumed,
+                int64_t *began_ns, struct err *e) {
+    struct step_run r = {.t = t, .all = rows, .consumed = consumed};
+    for (int i = 0; i < p->items; i++)
+        if (run_item[p->item[i].op](&r, &p->item[i], e) < 0)
+            return -1;
     t->at.step++;
     t->at.consumed = consumed;
     int64_t now = clock_mono_ns();
-    times.total_ns = now - *began_ns;
+    r.times.total_ns = now - *began_ns;
     *began_ns = now;
-    count_step(t, tail, (int64_t)n * t->shards, &times);
+    count_step(t, r.tail, rows / local_shards(t) * t->shards, &r.times);
     if (t->config->on_step)
-        t->config->on_step(t->config->on_step_ctx, t->at.step, (double)tail[TAIL_LOSS]);
-    t->stop_seen = tail[TAIL_STOP] > 0;
-    t->save_seen = tail[TAIL_SAVE] > 0;
-    return n;
+        t->config->on_step(t->config->on_step_ctx, t->at.step, (double)r.tail[TAIL_LOSS]);
+    t->stop_seen = r.tail[TAIL_STOP] > 0;
+    t->save_seen = r.tail[TAIL_SAVE] > 0;
+    return 0;
 }
 
 static bool checkpoint_due(const struct trainer *t) {
@@ -185,26 +229,48 @@ static bool checkpoint_due(const struct trainer *t) {
     return t->save_seen || (every > 0 && t->at.step % every == 0);
 }
 
+// The program of a step of so many batches of each rank.
+static int make_program(struct trainer *t, struct step_program *p, int64_t batches, struct err *e) {
+    const struct layout ranks = {.world = t->world, .data = t->world, .pipe = 1};
+    const struct step_spec spec = {.micros = (int)batches * local_shards(t),
+                                   .order = PIPE_1F1B,
+                                   .chunks = 1,
+                                   .buckets = {t->reducer.list.count}};
+    if (program_make(p, &ranks, t->rank, &spec, e) < 0)
+        return -1;
+    must(p->slots == 1); // the network keeps one
+    return 0;
+}
+
 int trainer_epoch(struct trainer *t, struct err *e) {
-    int count = t->shards == t->world ? 1 : t->shards;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < local_shards(t); i++) {
         struct shard *s = &t->shard[i];
         sampler_start(&s->sampler, (uint64_t)t->at.epoch, (uint64_t)t->at.consumed);
         loader_start(s->loader, &s->sampler, true);
     }
-    int64_t batches = (int64_t)loader_batches(t->shard[0].loader);
-    uint64_t taken = 0;
+    const struct sampler *sampler = &t->shard[0].sampler;
+    int64_t batches = (int64_t)loader_batches(t->shard[0].loader), each = t->options->accumulate;
+    int64_t steps = (batches + each - 1) / each, left = batches - (steps - 1) * each;
+    int64_t images = (int64_t)sampler_length(sampler), taken = 0, began_ns = clock_mono_ns();
     t->meters = (struct meter_set){0};
-    int64_t began_ns = clock_mono_ns();
-    for (int64_t batch = 1;; batch++) {
-        int n = step(t, taken, &began_ns, e);
-        if (n <= 0)
-            return n;
-        taken += (uint64_t)n;
-        trainer_report_step(t, batch, batches);
+    if (steps == 0)
+        return 0;
+    if (make_program(t, &t->program, each, e) < 0 || make_program(t, &t->last_program, left, e) < 0)
+        return -1;
+    for (int64_t i = 1; i <= steps; i++) {
+        bool last = i == steps;
+        int64_t rows = last ? images - taken : each * t->options->batch;
+        taken += rows;
+        // The padding at the end of the list is no progress.
+        int64_t consumed = (int64_t)sampler_consumed(sampler, (uint64_t)taken);
+        if (step(t, last ? &t->last_program : &t->program, rows * local_shards(t), consumed,
+                 &began_ns, e) < 0)
+            return -1;
+        trainer_report_step(t, i, steps);
         if (t->stop_seen) // what comes next is the last checkpoint
             return 0;
         if (checkpoint_due(t) && trainer_checkpoint(t, e) < 0)
             return -1;
     }
+    return 0;
 }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch side of train_torch.t: a ResNet-18 with torchvision's names, safetensors files by
+"""The PyTorch side of train_torch.t: ResNets with torchvision's names, safetensors files by
 hand, and the same training run that dttrain makes, so that losses and logits can be compared.
 
-    train_torch.py make DIR STEM SEED       weights.safetensors and CIFAR-10 binary files in DIR
+    train_torch.py make DIR STEM SEED [NAME]      weights.safetensors and CIFAR-10 binary files in DIR
     train_torch.py train DIR OPTIMIZER LR EPOCHS LOSSES   from these weights; one loss per line
     train_torch.py compare LOSSES METRICS TOLERANCE
-    train_torch.py logits DIR MODEL STEM TOOL      dttrain's model in PyTorch against nn_logits
+    train_torch.py logits DIR MODEL STEM TOOL [NAME]     dttrain's model in PyTorch against nn_logits
 """
 import json
 import os
@@ -23,17 +23,26 @@ STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
 TYPES = {"F32": torch.float32, "I64": torch.int64}
 
 
+def conv(inside, planes, kernel, stride):
+    return nn.Conv2d(inside, planes, kernel, stride, kernel // 2, bias=False)
+
+
+def shortcut(inside, planes, stride):
+    if stride == 1 and inside == planes:
+        return None
+    return nn.Sequential(conv(inside, planes, 1, stride), nn.BatchNorm2d(planes))
+
+
 class Block(nn.Module):
+    expansion = 1
+
     def __init__(self, inside, planes, stride):
         super().__init__()
-        self.conv1 = nn.Conv2d(inside, planes, 3, stride, 1, bias=False)
+        self.conv1 = conv(inside, planes, 3, stride)
         self.bn1 = nn.BatchNorm2d(planes)
-        self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
+        self.conv2 = conv(planes, planes, 3, 1)
         self.bn2 = nn.BatchNorm2d(planes)
-        self.downsample = None
-        if stride != 1 or inside != planes:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inside, planes, 1, stride, bias=False), nn.BatchNorm2d(planes))
+        self.downsample = shortcut(inside, planes, stride)
 
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)))
@@ -41,19 +50,45 @@ class Block(nn.Module):
         return F.relu(y + (x if self.downsample is None else self.downsample(x)))
 
 
-class ResNet18(nn.Module):
-    def __init__(self, stem, classes=10):
+class Bottleneck(nn.Module):
+    expansion = 4
+
+    def __init__(self, inside, planes, stride):
         super().__init__()
+        self.conv1 = conv(inside, planes, 1, 1)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = conv(planes, planes, 3, stride)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.conv3 = conv(planes, 4 * planes, 1, 1)
+        self.bn3 = nn.BatchNorm2d(4 * planes)
+        self.downsample = shortcut(inside, 4 * planes, stride)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+KINDS = {"resnet18": (Block, (2, 2, 2, 2)), "resnet34": (Block, (3, 4, 6, 3)),
+         "resnet50": (Bottleneck, (3, 4, 6, 3))}
+
+
+class ResNet(nn.Module):
+    def __init__(self, name, stem, classes=10):
+        super().__init__()
+        block, blocks = KINDS[name]
         self.small = stem == "cifar"
-        self.conv1 = (nn.Conv2d(3, 64, 3, 1, 1, bias=False) if self.small
-                      else nn.Conv2d(3, 64, 7, 2, 3, bias=False))
+        self.conv1 = conv(3, 64, 3, 1) if self.small else conv(3, 64, 7, 2)
         self.bn1 = nn.BatchNorm2d(64)
         inside = 64
         for i, planes in enumerate((64, 128, 256, 512)):
-            stage = nn.Sequential(Block(inside, planes, 2 if i else 1), Block(planes, planes, 1))
-            setattr(self, f"layer{i + 1}", stage)
-            inside = planes
-        self.fc = nn.Linear(512, classes)
+            stage = []
+            for j in range(blocks[i]):
+                stage.append(block(inside, planes, 2 if i and not j else 1))
+                inside = planes * block.expansion
+            setattr(self, f"layer{i + 1}", nn.Sequential(*stage))
+        self.fc = nn.Linear(inside, classes)
         for m in self.modules():
             if isinstance(m, nn.Conv2d):
                 nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
@@ -110,9 +145,9 @@ def write_cifar(path, labels, pixels):
         f.write(rows.numpy().tobytes())
 
 
-def make(folder, stem, seed):
+def make(folder, stem, seed, name="resnet18"):
     torch.manual_seed(int(seed))
-    model = ResNet18(stem)
+    model = ResNet(name, stem)
     torch.save(stem, os.path.join(folder, "stem.pt"))
     write_safetensors(os.path.join(folder, "weights.safetensors"), model.state_dict())
     labels, pixels = records(1, SAMPLES)
@@ -130,7 +165,7 @@ OPTIMIZERS = {
 
 
 def train(folder, optimizer, lr, epochs, out):
-    model = ResNet18(torch.load(os.path.join(folder, "stem.pt")))
+    model = ResNet("resnet18", torch.load(os.path.join(folder, "stem.pt")))
     model.load_state_dict(read_safetensors(os.path.join(folder, "weights.safetensors")))
     step = OPTIMIZERS[optimizer](model.parameters(), float(lr))
     labels, pixels = records(1, SAMPLES)
@@ -171,14 +206,14 @@ def compare(losses, metrics, tolerance):
     sys.exit(0 if len(got) == len(want) and worst <= float(tolerance) else 1)
 
 
-def logits(folder, path, stem, tool):
-    model = ResNet18(stem)
+def logits(folder, path, stem, tool, name="resnet18"):
+    model = ResNet(name, stem)
     model.load_state_dict(read_safetensors(path), strict=True)
     model.eval()
     _, pixels = records(3, 16)
     images = (pixels.float() / 255 - MEAN) / STD
     raw = images.permute(0, 2, 3, 1).contiguous().numpy().tobytes()
-    run = subprocess.run([tool, path, stem, "32", "10", "16"], input=raw, stdout=subprocess.PIPE,
+    run = subprocess.run([tool, name, path, stem, "32", "10", "16"], input=raw, stdout=subprocess.PIPE,
                          check=True)
     got = torch.tensor([[float(v) for v in line.split()]
                         for line in run.stdout.decode().splitlines()])

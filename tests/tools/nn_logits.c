@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nn_logits MODEL.safetensors STEM SIZE CLASSES COUNT < floats: loads a resnet18 and prints the
+// nn_logits NAME MODEL.safetensors STEM SIZE CLASSES COUNT < floats: loads a model and prints the
 // logits of COUNT images, one line each. Standard input is COUNT x SIZE x SIZE x 3 floats.
 #include "base/arena.h"
 #include "base/str.h"
@@ -35,12 +35,12 @@ static int print_logits(struct network *net, int count, struct err *e) {
 
 static int run(char **argv, struct err *e) {
     static struct nn_model model;
-    struct nn_model_spec spec = {.name = "resnet18", .stem = argv[2], .c = 3};
+    struct nn_model_spec spec = {.name = argv[1], .stem = argv[3], .c = 3};
     struct network net = {0};
     int count;
-    if (number(argv[3], SIZE_MAX_PIXELS, &spec.h, e) < 0 ||
-        number(argv[4], CLASSES_MAX, &spec.classes, e) < 0 ||
-        number(argv[5], COUNT_MAX, &count, e) < 0)
+    if (number(argv[4], SIZE_MAX_PIXELS, &spec.h, e) < 0 ||
+        number(argv[5], CLASSES_MAX, &spec.classes, e) < 0 ||
+        number(argv[6], COUNT_MAX, &count, e) < 0)
         return -1;
     spec.w = spec.h;
     struct network_config c = {
@@ -49,17 +49,18 @@ static int run(char **argv, struct err *e) {
     if (r == 0)
         r = network_open(&net, &c, e);
     if (r == 0)
-        r = checkpoint_read_model(&net, argv[1], e);
+        r = checkpoint_read_model(&net, argv[2], e);
     if (r == 0)
         r = print_logits(&net, count, e);
     network_close(&net);
+    model_free(&model);
     return r;
 }
 
 int main(int argc, char **argv) {
     struct err e;
-    if (argc != 6) {
-        fprintf(stderr, "usage: nn_logits MODEL STEM SIZE CLASSES COUNT < floats\n");
+    if (argc != 7) {
+        fprintf(stderr, "usage: nn_logits NAME MODEL STEM SIZE CLASSES COUNT < floats\n");
         return 2;
     }
     if (run(argv, &e) == 0)

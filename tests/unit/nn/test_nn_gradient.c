@@ -103,12 +103,12 @@ static void check(struct nn_model *m, const char *title, int n, bool elements) {
         bail_out("%s", e.text);
     begin(&p, m, n);
     loss_of(&p);
-    network_backward(&p.net, n, false, NULL, NULL);
+    network_backward(&p.net, n, false, 1, m->layers);
     size_t bytes = m->param_elements * sizeof(double);
     double *grads = heap_alloc(bytes);
     memcpy(grads, p.net.grads, bytes);
     loss_of(&p);
-    network_backward(&p.net, n, true, NULL, NULL);
+    network_backward(&p.net, n, true, 1, m->layers);
     double doubled = 0;
     for (size_t i = 0; i < m->param_elements; i++) {
         double d = fabs(((double *)(void *)p.net.grads)[i] - 2 * grads[i]);

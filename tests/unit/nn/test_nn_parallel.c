@@ -232,6 +232,46 @@ static void test_plain(void) {
     near(shared->result[3].final_loss, shared->result[0].final_loss, 0, "known to every rank");
 }
 
+// Adding up the gradients of several batches is one step on a batch as large, also for what is left
+// at the end of an epoch: 300 images are 9 steps of 32 and one of 12.
+static void test_accumulate(void) {
+    struct run whole = {.world = 1,
+                        .nodes = 1,
+                        .name = "accumulate-1",
+                        .set = {"train.train_size=300", "train.momentum=0.9",
+                                "train.schedule=cosine", "train.warmup_epochs=0.5",
+                                "train.clip_norm=1.5", "train.weight_decay=0.1",
+                                "train.decay=weights"}};
+    struct run parts = whole, ranks, resumed;
+    parts.name = "accumulate-4";
+    parts.set[7] = "train.batch=8";
+    parts.set[8] = "train.accumulate=4";
+    ranks = parts;
+    ranks.name = "accumulate-ranks";
+    ranks.world = 2;
+    ranks.set[8] = "train.accumulate=2";
+    resumed = parts;
+    resumed.name = "accumulate-resumed";
+    resumed.stop_step = 12;
+    run_all(&whole);
+    keep_losses();
+    double loss = shared->result[0].final_loss;
+    is_int(steps, 20, "two epochs of ten steps");
+    run_all(&parts);
+    is_int(shared->steps[0], steps, "four batches in each step make as many");
+    near(difference(1), 0, 5e-6, "with the losses of one batch as large");
+    near(shared->result[0].final_loss, loss, 5e-6, "and its evaluation");
+    keep_losses();
+    run_all(&ranks);
+    is_int(shared->steps[0], steps, "so do two batches on two ranks");
+    near(difference(1), 0, 5e-6, "with these losses");
+    run_all(&resumed);
+    resumed.stop_step = 0;
+    run_all(&resumed);
+    is_int(shared->steps[0], steps, "stopped in mid-epoch and resumed");
+    near(difference(14), 0, 0, "the same bits");
+}
+
 static void test_norm(void) {
     static const char *const batch[] = {[2] = "train.batch=4", [4] = "train.batch=2"};
     for (int world = 2; world <= 4; world += 2) {
@@ -398,6 +438,7 @@ int main(void) {
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutex_init(&shared->lock, &attr);
     test_plain();
+    test_accumulate();
     test_norm();
     test_resume();
     test_copies();

@@ -124,6 +124,16 @@ static void test_models(void) {
     ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1, "is out, in, 1, 1 on disk");
     is_int(model_disk_shape(param("fc.weight"), dim), 2, "a linear layer has two dimensions");
     ok(dim[0] == 10 && dim[1] == 512, "out and in");
+    build("resnet34", "imagenet", 224);
+    is_uint(model.param_count, 21797672 - 990 * 513, "resnet34: torchvision's parameters");
+    build("resnet50", "imagenet", 224);
+    is_uint(model.param_count, 25557032 - 990 * 2049, "resnet50: torchvision's parameters");
+    is_int(model_disk_shape(param("layer4.0.conv2.weight"), dim), 4, "the middle of a bottleneck");
+    ok(dim[0] == 512 && dim[1] == 512 && dim[2] == 3, "is a 3x3 convolution");
+    const struct nn_layer *strided = &model.layer[1];
+    while (strcmp(strided->name, "layer4.0.conv2") != 0)
+        strided++;
+    ok(strided->as.window.stride == 2 && strided->h == 7, "and has the stride");
     build("mlp", NULL, 4);
     is_uint(model.param_count, 48 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10, "mlp: parameters");
     const struct nn_param *p = param("fc1.weight");

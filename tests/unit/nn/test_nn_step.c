@@ -44,11 +44,11 @@ static double step(struct network *net, struct optimizer *o, int n) {
     feed(net, n, NETWORK_TRAIN);
     network_forward(net, n, NETWORK_TRAIN);
     network_loss(net, n, 0.1, 1.0 / n, &t);
-    network_backward(net, n, false, NULL, NULL);
+    network_backward(net, n, false, 1, model.layers);
     if (o) {
         optimizer_begin(o);
-        optimizer_apply(o, net, 1e-3, 0, model.param_elements / 2);
-        optimizer_apply(o, net, 1e-3, model.param_elements / 2, model.param_elements + 16);
+        optimizer_apply(o, net, 1e-3, 1, 0, model.param_elements / 2);
+        optimizer_apply(o, net, 1e-3, 1, model.param_elements / 2, model.param_elements + 16);
     }
     return t.loss_sum / n;
 }
@@ -115,6 +115,8 @@ static void test_bits(void) {
     struct optimizer o[3];
     for (int i = 0; i < 3; i++)
         o[i] = (struct optimizer){.kind = TRAIN_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    for (int i = 0; i < 3; i++)
+        optimizer_open(&o[i], &model);
     open_network(&one, &kernels_cpu, BATCH - 3, 1);
     open_network(&two, &kernels_cpu, BATCH - 3, 2);
     open_network(&large, &kernels_cpu, BATCH, 1);
@@ -129,6 +131,8 @@ static void test_bits(void) {
     network_close(&one);
     network_close(&two);
     network_close(&large);
+    for (int i = 0; i < 3; i++)
+        optimizer_close(&o[i]);
 }
 
 // One element of the parameters, by torch.optim's formulas in double.
@@ -142,6 +146,7 @@ static void test_optimizers(void) {
         struct network net;
         struct optimizer o = cases[i];
         open_network(&net, &kernels_cpu, 1, 1);
+        optimizer_open(&o, &model);
         size_t at = model.param[3].begin + 1;
         double p = 0.5, m = 0, v = 0, lr = 0.1;
         network_set(&net, net.params, at, 1, &(float){0.5f});
@@ -150,7 +155,7 @@ static void test_optimizers(void) {
             double g = (double)grad;
             network_set(&net, net.grads, at, 1, &grad);
             optimizer_begin(&o);
-            optimizer_apply(&o, &net, lr, 0, model.param_elements);
+            optimizer_apply(&o, &net, lr, 1, 0, model.param_elements);
             if (o.kind == TRAIN_ADAMW)
                 p -= lr * o.weight_decay * p;
             else
@@ -166,6 +171,7 @@ static void test_optimizers(void) {
         }
         near(reals(net.params)[at], p, 1e-6, "%s%s: three updates", train_optimizer_words[o.kind],
              o.nesterov ? " with nesterov" : "");
+        optimizer_close(&o);
         network_close(&net);
     }
 }
@@ -175,6 +181,7 @@ static void test_constants(void) {
     struct network net;
     struct optimizer o = {.kind = TRAIN_SGD, .weight_decay = 0.5};
     open_network(&net, &kernels_cpu, BATCH, 1);
+    optimizer_open(&o, &model);
     float mean, var, x;
     const struct nn_stat *s = &model.stat[0];
     step(&net, NULL, BATCH);
@@ -197,8 +204,9 @@ static void test_constants(void) {
         tail[i] = 1;
     network_set(&net, net.grads, most, NETWORK_TAIL, tail);
     float *next = (float *)(void *)(net.params + most * sizeof(float)), before = next[0];
-    optimizer_apply(&o, &net, 1, 0, most + NETWORK_TAIL);
+    optimizer_apply(&o, &net, 1, 1, 0, most + NETWORK_TAIL);
     near(next[0], before, 0, "what lies behind the parameters is no parameter");
+    optimizer_close(&o);
     network_close(&net);
 }
 
@@ -244,6 +252,7 @@ static void test_allocations(void) {
         return;
     }
     open_network(&net, &kernels_cpu, BATCH, 2);
+    optimizer_open(&o, &model);
     __sanitizer_install_malloc_and_free_hooks(count_malloc, count_free);
     allocations = 0;
     for (int i = 0; i < 3; i++)
@@ -251,6 +260,7 @@ static void test_allocations(void) {
     is_int(allocations, 0, "three steps allocate nothing");
     free(heap_alloc(1));
     ok(allocations > 0, "which would have been counted");
+    optimizer_close(&o);
     network_close(&net);
 }
 
