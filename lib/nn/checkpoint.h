@@ -94,8 +94,10 @@ void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes)
 // The position alone, without reading the tensors.
 int checkpoint_peek(const char *folder, struct train_position *at, struct err *e);
 
-// Reads a model file into the network: every tensor must be there with the model's shape.
-int checkpoint_read_model(struct network *net, const char *path, struct err *e);
+// Reads a model file into the network: every tensor must be there with the model's shape, in F32,
+// F64, F16 or BF16. Names may begin with "module.", as DistributedDataParallel makes them; counts
+// of batches may be missing. new_head: the last layer stays as it is, whatever the file has there.
+int checkpoint_read_model(struct network *net, const char *path, bool new_head, struct err *e);
 // Reads a whole checkpoint folder. epochs receives up to CHECKPOINT_EPOCHS_MAX records.
 int checkpoint_read(struct network *net, struct optimizer *o, const char *folder,
                     struct train_position *at, struct epoch_record *epochs, struct err *e);

@@ -11,13 +11,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The tensor with that name, type and shape.
-static const struct safetensors_tensor *expect(const struct safetensors_file *f, const char *name,
-                                               enum safetensors_type type, int ndim, const int *dim,
-                                               struct err *e) {
-    const struct safetensors_tensor *t = safetensors_find(&f->header, name);
+// What is read, and how.
+struct reading {
+    struct safetensors_file file;
+    struct arena arena;
+    const char *prefix; // of all names
+    float *scratch[2];  // each as large as the largest parameter
+};
+
+static int reading_open(struct reading *r, const struct nn_model *m, const char *path,
+                        struct err *e) {
+    static const char ddp[] = "module.";
+    size_t most = 0;
+    *r = (struct reading){.prefix = ""};
+    if (safetensors_open(&r->file, &r->arena, path, e) < 0) {
+        arena_fini(&r->arena);
+        return -1;
+    }
+    const struct safetensors_header *h = &r->file.header;
+    const char *first = m->param[0].name;
+    if (!safetensors_find(h, first) &&
+        safetensors_find(h, arena_printf(&r->arena, "%s%s", ddp, first)))
+        r->prefix = ddp;
+    for (int i = 0; i < m->params; i++)
+        most = m->param[i].count > most ? m->param[i].count : most;
+    for (int i = 0; i < 2; i++)
+        r->scratch[i] = heap_alloc((most + 1) * sizeof(float));
+    return 0;
+}
+
+static void reading_close(struct reading *r) {
+    free(r->scratch[0]);
+    free(r->scratch[1]);
+    safetensors_close(&r->file);
+    arena_fini(&r->arena);
+}
+
+static const struct safetensors_tensor *find(struct reading *r, const char *name) {
+    return safetensors_find(&r->file.header, arena_printf(&r->arena, "%s%s", r->prefix, name));
+}
+
+// The tensor with that name and shape.
+static const struct safetensors_tensor *expect(struct reading *r, const char *name, int ndim,
+                                               const int *dim, struct err *e) {
+    const char *path = r->file.path;
+    const struct safetensors_tensor *t = find(r, name);
     if (!t) {
-        err_set(e, ERR_FORMAT, "%s: there is no tensor '%s': another model?", f->path, name);
+        err_set(e, ERR_FORMAT, "%s: there is no tensor '%s': another model?", path, name);
         return NULL;
     }
     bool same = t->ndim == ndim;
@@ -26,93 +66,77 @@ static const struct safetensors_tensor *expect(const struct safetensors_file *f,
     if (!same) {
         err_set(e, ERR_FORMAT,
                 "%s: tensor '%s' has another shape than here: another model, stem, image size or "
-                "number of classes?",
-                f->path, name);
-        return NULL;
-    }
-    if (t->type != type) {
-        err_set(e, ERR_FORMAT, "%s: tensor '%s' is %s, only %s can be read", f->path, name,
-                safetensors_type_name(t->type), safetensors_type_name(type));
+                "number of classes (for other classes: train.new_head)?",
+                path, name);
         return NULL;
     }
     return t;
 }
 
-static int check_finite(const struct safetensors_file *f, const char *name, const float *values,
-                        size_t count, struct err *e) {
+// Its numbers.
+static int read_reals(struct reading *r, const char *name, int ndim, const int *dim, float *out,
+                      size_t count, struct err *e) {
+    const struct safetensors_tensor *t = expect(r, name, ndim, dim, e);
+    if (!t || safetensors_read_reals(&r->file, t, out, count, e) < 0)
+        return -1;
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
+        if (!isfinite(out[i]))
             return err_set(e, ERR_FORMAT,
                            "%s: tensor '%s' holds %g: training had diverged when it was written",
-                           f->path, name, (double)values[i]);
+                           r->file.path, name, (double)out[i]);
     return 0;
 }
 
-static int read_param(const struct safetensors_file *f, const char *name, const struct nn_param *p,
-                      struct network *net, char *buffer, float *scratch[2], struct err *e) {
+static int read_param(struct reading *r, const char *name, const struct nn_param *p,
+                      struct network *net, char *buffer, struct err *e) {
     int dim[4], ndim = model_disk_shape(p, dim);
-    const struct safetensors_tensor *t = expect(f, name, SAFETENSORS_F32, ndim, dim, e);
-    if (!t || safetensors_read(f, t, scratch[0], p->count * sizeof(float), e) < 0 ||
-        check_finite(f, name, scratch[0], p->count, e) < 0)
+    if (read_reals(r, name, ndim, dim, r->scratch[0], p->count, e) < 0)
         return -1;
-    model_from_disk(p, scratch[0], scratch[1]);
-    network_set(net, buffer, p->begin, p->count, scratch[1]);
+    model_from_disk(p, r->scratch[0], r->scratch[1]);
+    network_set(net, buffer, p->begin, p->count, r->scratch[1]);
     return 0;
 }
 
-static void scratch_open(float *scratch[2], const struct nn_model *m) {
-    size_t most = 0;
-    for (int i = 0; i < m->params; i++)
-        most = m->param[i].count > most ? m->param[i].count : most;
-    for (int i = 0; i < 2; i++)
-        scratch[i] = heap_alloc((most + 1) * sizeof(float));
-}
-
-static int read_stats(const struct safetensors_file *f, struct network *net, struct arena *a,
-                      struct err *e) {
+static int read_stats(struct reading *r, struct network *net, struct err *e) {
     static const char *const suffix[2] = {"running_mean", "running_var"};
     const struct nn_model *m = net->model;
+    net->tracked = 0; // files of some tools lack it
     for (int i = 0; i < m->stats; i++) {
         const struct nn_stat *s = &m->stat[i];
-        const size_t part[2] = {s->mean, s->var};
-        float *values = arena_new(a, float, (size_t)s->channels);
+        const size_t part[2] = {s->mean, s->var}, count = (size_t)s->channels;
+        float *values = arena_new(&r->arena, float, count);
         for (int j = 0; j < 2; j++) {
-            const char *name = arena_printf(a, "%s.%s", s->name, suffix[j]);
-            const struct safetensors_tensor *t =
-                expect(f, name, SAFETENSORS_F32, 1, &s->channels, e);
-            if (!t || safetensors_read(f, t, values, (size_t)s->channels * sizeof(float), e) < 0 ||
-                check_finite(f, name, values, (size_t)s->channels, e) < 0)
+            const char *name = arena_printf(&r->arena, "%s.%s", s->name, suffix[j]);
+            if (read_reals(r, name, 1, &s->channels, values, count, e) < 0)
                 return -1;
-            network_set(net, net->stats, part[j], (size_t)s->channels, values);
+            network_set(net, net->stats, part[j], count, values);
         }
-        const struct safetensors_tensor *t = expect(
-            f, arena_printf(a, "%s.num_batches_tracked", s->name), SAFETENSORS_I64, 0, NULL, e);
-        if (!t || safetensors_read(f, t, &net->tracked, sizeof net->tracked, e) < 0)
+        const char *name = arena_printf(&r->arena, "%s.num_batches_tracked", s->name);
+        const struct safetensors_tensor *t = find(r, name);
+        if (t && t->type != SAFETENSORS_I64)
+            return err_set(e, ERR_FORMAT, "%s: tensor '%s' is %s, not I64", r->file.path, name,
+                           safetensors_type_name(t->type));
+        if (t && (!expect(r, name, 0, NULL, e) ||
+                  safetensors_read(&r->file, t, &net->tracked, sizeof net->tracked, e) < 0))
             return -1;
     }
     return 0;
 }
 
-int checkpoint_read_model(struct network *net, const char *path, struct err *e) {
+int checkpoint_read_model(struct network *net, const char *path, bool new_head, struct err *e) {
     const struct nn_model *m = net->model;
-    struct arena a = {0};
-    struct safetensors_file f;
-    if (safetensors_open(&f, &a, path, e) < 0) {
-        arena_fini(&a);
+    const struct nn_layer *head = &m->layer[m->layers - 1];
+    int params = new_head ? head->param : m->params;
+    struct reading r;
+    if (reading_open(&r, m, path, e) < 0)
         return -1;
-    }
-    float *scratch[2];
-    scratch_open(scratch, m);
-    int r = 0;
-    for (int i = 0; i < m->params && r == 0; i++)
-        r = read_param(&f, m->param[i].name, &m->param[i], net, net->params, scratch, e);
-    if (r == 0)
-        r = read_stats(&f, net, &a, e);
-    free(scratch[0]);
-    free(scratch[1]);
-    safetensors_close(&f);
-    arena_fini(&a);
-    return r;
+    int result = 0;
+    for (int i = 0; i < params && result == 0; i++)
+        result = read_param(&r, m->param[i].name, &m->param[i], net, net->params, e);
+    if (result == 0)
+        result = read_stats(&r, net, e);
+    reading_close(&r);
+    return result;
 }
 
 static int meta_int(const struct safetensors_file *f, const char *key, int64_t *out,
@@ -179,48 +203,45 @@ static int read_epochs(const struct safetensors_file *f, struct train_position *
     return safetensors_read(f, t, epochs, (size_t)t->dim[0] * sizeof *epochs, e);
 }
 
-static int read_optimizer(const struct safetensors_file *f, struct network *net,
-                          struct optimizer *o, struct arena *a, struct err *e) {
-    const char *kind = safetensors_get_meta(&f->header, "optimizer");
+static int read_optimizer(struct reading *r, struct network *net, struct optimizer *o,
+                          struct err *e) {
+    const char *kind = safetensors_get_meta(&r->file.header, "optimizer");
     if (!str_eq(kind, train_optimizer_words[o->kind]))
         return err_set(e, ERR_CONFIG,
                        "%s is a checkpoint of optimizer '%s', the run uses '%s': set "
                        "train.optimizer to it, or train.resume to \"never\"",
-                       f->path, kind ? kind : "", train_optimizer_words[o->kind]);
-    if (meta_int(f, "optimizer_step", &o->step, e) < 0)
+                       r->file.path, kind ? kind : "", train_optimizer_words[o->kind]);
+    if (meta_int(&r->file, "optimizer_step", &o->step, e) < 0)
         return -1;
-    float *scratch[2];
-    scratch_open(scratch, net->model);
-    int r = 0;
     for (int s = 0; s < net->states; s++)
-        for (int i = 0; i < net->model->params && r == 0; i++) {
+        for (int i = 0; i < net->model->params; i++) {
             const struct nn_param *p = &net->model->param[i];
-            const char *name = arena_printf(a, "%s.%s", optimizer_state_name(o, s), p->name);
-            r = read_param(f, name, p, net, net->state[s], scratch, e);
+            const char *name =
+                arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, s), p->name);
+            if (read_param(r, name, p, net, net->state[s], e) < 0)
+                return -1;
         }
-    free(scratch[0]);
-    free(scratch[1]);
-    return r;
+    return 0;
 }
 
 int checkpoint_read(struct network *net, struct optimizer *o, const char *folder,
                     struct train_position *at, struct epoch_record *epochs, struct err *e) {
     struct arena a = {0};
-    struct safetensors_file f;
+    struct reading r;
     *at = (struct train_position){0};
-    int r = safetensors_open(&f, &a, file_join(&a, folder, "state.safetensors"), e);
-    if (r == 0) {
-        r = read_position(&f, at, e);
-        if (r == 0)
-            r = read_epochs(&f, at, epochs, e);
-        if (r == 0)
-            r = read_optimizer(&f, net, o, &a, e);
-        safetensors_close(&f);
+    int result = reading_open(&r, net->model, file_join(&a, folder, "state.safetensors"), e);
+    if (result == 0) {
+        result = read_position(&r.file, at, e);
+        if (result == 0)
+            result = read_epochs(&r.file, at, epochs, e);
+        if (result == 0)
+            result = read_optimizer(&r, net, o, e);
+        reading_close(&r);
     }
-    if (r == 0)
-        r = checkpoint_read_model(net, file_join(&a, folder, "model.safetensors"), e);
+    if (result == 0)
+        result = checkpoint_read_model(net, file_join(&a, folder, "model.safetensors"), false, e);
     at->tracked = net->tracked;
     at->optimizer_kind = o->kind;
     arena_fini(&a);
-    return r;
+    return result;
 }

@@ -88,6 +88,9 @@ int safetensors_open(struct safetensors_file *f, struct arena *a, const char *pa
 // bytes must be the tensor's size.
 int safetensors_read(const struct safetensors_file *f, const struct safetensors_tensor *t,
                      void *out, size_t bytes, struct err *e);
+// As floats, from F32, F64, F16 or BF16; count numbers must be the tensor's.
+int safetensors_read_reals(const struct safetensors_file *f, const struct safetensors_tensor *t,
+                           float *out, size_t count, struct err *e);
 void safetensors_close(struct safetensors_file *f);
 
 struct safetensors_writer {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,57 @@ int safetensors_read(const struct safetensors_file *f, const struct safetensors_
         bytes -= (size_t)n;
     }
     return 0;
+}
+
+// IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
+static float from_f16(const unsigned char *p) {
+    uint64_t bits = bytes_load(p, 2);
+    uint64_t exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float sign = bits >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31)
+        return fraction ? NAN : sign * INFINITY;
+    float value = exponent ? ldexpf((float)(1024 + fraction), (int)exponent - 25)
+                           : ldexpf((float)fraction, -24);
+    return sign * value;
+}
+
+// The upper half of a float.
+static float from_bf16(const unsigned char *p) {
+    uint32_t bits = (uint32_t)bytes_load(p, 2) << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float from_f64(const unsigned char *p) {
+    double value;
+    memcpy(&value, p, sizeof value);
+    return (float)value;
+}
+
+static float from_f32(const unsigned char *p) {
+    float value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+int safetensors_read_reals(const struct safetensors_file *f, const struct safetensors_tensor *t,
+                           float *out, size_t count, struct err *e) {
+    static float (*const from[SAFETENSORS_TYPES])(const unsigned char *p) = {
+        [SAFETENSORS_F16] = from_f16,
+        [SAFETENSORS_BF16] = from_bf16,
+        [SAFETENSORS_F32] = from_f32,
+        [SAFETENSORS_F64] = from_f64};
+    if (!from[t->type])
+        return err_set(e, ERR_FORMAT, "%s: tensor '%.64s' is %s, not F32, F64, F16 or BF16",
+                       f->path, t->name, safetensors_type_name(t->type));
+    size_t bytes = safetensors_type_bytes(t->type);
+    unsigned char *raw = heap_alloc(count * bytes);
+    int r = safetensors_read(f, t, raw, count * bytes, e);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        out[i] = from[t->type](raw + i * bytes);
+    free(raw);
+    return r;
 }
 
 void safetensors_close(struct safetensors_file *f) {

@@ -101,7 +101,7 @@ static int load_path(struct trainer *t, const char *path, struct verdict *v, str
         return err_errno(e, ERR_NOT_FOUND, "train.resume: %s", path);
     if (S_ISREG(st.st_mode)) {
         v->loaded = 1;
-        return checkpoint_read_model(&t->net, path, e);
+        return checkpoint_read_model(&t->net, path, t->options->new_head, e);
     }
     struct arena a = {0};
     bool one = file_exists(file_join(&a, path, "state.safetensors"));
@@ -260,7 +260,8 @@ static void say_start(struct trainer *t, int root, const struct offer *best,
     char path[FILE_PATH_BYTES_MAX];
     checkpoint_path(t->config->state_dir, best->step, path, sizeof path);
     if (v->loaded == 1)
-        trainer_say(t, "starting from the weights in %s", t->options->resume);
+        trainer_say(t, "starting from the weights in %s%s", t->options->resume,
+                    t->options->new_head ? ", with a last layer of its own" : "");
     else if (v->loaded == 2 && root != 0)
         trainer_say(t, "resuming from rank %d's %s: epoch %lld, step %lld", root, file_base(path),
                     (long long)v->at.epoch, (long long)v->at.step);

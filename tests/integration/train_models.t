@@ -25,4 +25,21 @@ for case in "resnet18 cifar" "resnet34 imagenet" "resnet50 imagenet" "resnet50 c
     diag "$out" "$err"
     is "$status" 0 "$name, stem $stem: the same logits in PyTorch"
 done
+
+# Weights of others: another type, names that DistributedDataParallel prefixed, no counts of batches,
+# another number of classes.
+for kind in BF16 F16 F64; do
+    ok "$kind: PyTorch writes weights" "$PYTHON" "$helper" foreign resnet18-cifar "$kind"
+    sets=(--set train.dataset=cifar10 --set train.data=resnet18-cifar --set train.epochs=0
+        --set train.resume=resnet18-cifar/foreign.safetensors)
+    dirs=(DTCTL_OUTPUT_DIR="$kind" DTCTL_MODEL_DIR="$kind" DTCTL_STATE_DIR="$kind/state")
+    run env -u RANK "${dirs[@]}" dttrain "${sets[@]}"
+    is "$status" 1 "$kind: they are refused where the classes differ"
+    like "$err" 'for other classes: train.new_head' "$kind: with the remedy"
+    ok "$kind: but for the last layer dttrain takes them" env -u RANK "${dirs[@]}" dttrain \
+        "${sets[@]}" --set train.new_head=true
+    run "$PYTHON" "$helper" same resnet18-cifar "$kind/model.safetensors"
+    diag "$out" "$err"
+    is "$status" 0 "$kind: to the last bit"
+done
 done_testing

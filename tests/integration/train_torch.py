@@ -3,6 +3,8 @@
 hand, and the same training run that dttrain makes, so that losses and logits can be compared.
 
     train_torch.py make DIR STEM SEED [NAME]      weights.safetensors and CIFAR-10 binary files in DIR
+    train_torch.py foreign DIR TYPE        weights as other tools write them: foreign.safetensors
+    train_torch.py same DIR MODEL          dttrain's model has them, but for the last layer
     train_torch.py train DIR OPTIMIZER LR EPOCHS LOSSES   from these weights; one loss per line
     train_torch.py compare LOSSES METRICS TOLERANCE
     train_torch.py logits DIR MODEL STEM TOOL [NAME]     dttrain's model in PyTorch against nn_logits
@@ -20,7 +22,8 @@ from torch.nn import functional as F
 SAMPLES, TEST, BATCH = 320, 160, 32
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
-TYPES = {"F32": torch.float32, "I64": torch.int64}
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+         "F64": torch.float64, "I64": torch.int64}
 
 
 def conv(inside, planes, kernel, stride):
@@ -106,7 +109,7 @@ def write_safetensors(path, tensors):
     header, at, chunks = {"__metadata__": {"format": "pt"}}, 0, []
     for name, t in tensors.items():
         kind = next(k for k, v in TYPES.items() if v == t.dtype)
-        raw = t.detach().contiguous().numpy().tobytes()
+        raw = bytes(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
         header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [at, at + len(raw)]}
         at += len(raw)
         chunks.append(raw)
@@ -155,6 +158,26 @@ def make(folder, stem, seed, name="resnet18"):
         part = slice(i * SAMPLES // 5, (i + 1) * SAMPLES // 5)
         write_cifar(os.path.join(folder, f"data_batch_{i + 1}.bin"), labels[part], pixels[part])
     write_cifar(os.path.join(folder, "test_batch.bin"), *records(2, TEST))
+
+
+def foreign(folder, kind):
+    """A file as other tools write it: another type and classes, prefixed names, no counts."""
+    model = ResNet("resnet18", "imagenet", classes=1000)
+    for name, p in model.named_buffers():
+        if "running" in name:
+            p.uniform_(0.5, 1.5)
+    write_safetensors(os.path.join(folder, "foreign.safetensors"),
+                      {"module." + k: v.to(TYPES[kind]) for k, v in model.state_dict().items()
+                       if "tracked" not in k})
+
+
+def same(folder, path):
+    want = read_safetensors(os.path.join(folder, "foreign.safetensors"))
+    got = read_safetensors(path)
+    equal = [torch.equal(got[k], want["module." + k].float()) for k in got
+             if "tracked" not in k and not k.startswith("fc.")]
+    print(f"{sum(equal)} of {len(equal)} tensors are the same, fc {list(got['fc.weight'].shape)}")
+    sys.exit(0 if all(equal) and len(equal) == 60 + 40 and len(got["fc.bias"]) == 10 else 1)
 
 
 OPTIMIZERS = {
@@ -226,4 +249,5 @@ def logits(folder, path, stem, tool, name="resnet18"):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)  # more only wait for each other on a busy machine
-    {"make": make, "train": train, "compare": compare, "logits": logits}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "train": train, "compare": compare, "logits": logits,
+     "foreign": foreign, "same": same}[sys.argv[1]](*sys.argv[2:])

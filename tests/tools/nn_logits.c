@@ -49,7 +49,7 @@ static int run(char **argv, struct err *e) {
     if (r == 0)
         r = network_open(&net, &c, e);
     if (r == 0)
-        r = checkpoint_read_model(&net, argv[2], e);
+        r = checkpoint_read_model(&net, argv[2], false, e);
     if (r == 0)
         r = print_logits(&net, count, e);
     network_close(&net);

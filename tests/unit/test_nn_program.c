@@ -75,7 +75,7 @@ static void test_plain(void) {
     const struct step_item *before = program[0].item;
     s.micros = 1;
     is_int(program_make(&program[0], &l, 0, &s, &e), 0, "one micro-batch");
-    ok(program[0].item == before && program[0].items == 9, "in the same memory");
+    ok(program[0].item == before && program[0].items == 11, "in the same memory");
 }
 
 static void test_refused(void) {

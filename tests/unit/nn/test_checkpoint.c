@@ -121,8 +121,103 @@ static void test_refused(void) {
     open_network(&net, &other);
     checkpoint_path(dir, 1234, path, sizeof path);
     const char *file = file_join(&a, path, "model.safetensors");
-    is_int(checkpoint_read_model(&net, file, &e), -1, "a model with other classes is refused");
+    is_int(checkpoint_read_model(&net, file, false, &e), -1,
+           "a model with other classes is refused");
     has_str(e.text, "fc.weight", "by the tensor that differs");
+    has_str(e.text, "train.new_head", "with the remedy");
+    network_init(&net, 3);
+    float before, after;
+    size_t head = other.param[other.params - 1].begin;
+    network_get(&net, net.params, head, 1, &before);
+    is_int(checkpoint_read_model(&net, file, true, &e), 0, "but for its last layer it is read");
+    network_get(&net, net.params, head, 1, &after);
+    near(after, before, 0, "which stays as it was");
+    network_get(&net, net.stats, other.stat[3].mean + 1, 1, &after);
+    near(after, 4, 0, "the rest is that of the file");
+    network_close(&net);
+    arena_fini(&a);
+}
+
+// ---- files of others ----
+
+static uint16_t to_bf16(float v) { // exact for what test_foreign writes
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static uint16_t to_f16(float v) { // of small multiples of 1/8
+    int exponent;
+    float fraction = frexpf(fabsf(v), &exponent);
+    unsigned sign = v < 0 ? 0x8000 : 0;
+    if (v == 0)
+        return (uint16_t)sign;
+    return (uint16_t)(sign | (unsigned)(exponent + 14) << 10 |
+                      ((unsigned)(fraction * 2048) & 1023));
+}
+
+// The mlp, each number a small multiple of 1/8, under prefixed names and in some type.
+static void write_foreign(const char *path, enum safetensors_type type, const char *prefix) {
+    struct arena a = {0};
+    struct safetensors_writer w;
+    struct err e;
+    struct safetensors_header h = {.count = (size_t)other.params};
+    h.tensors = arena_new(&a, struct safetensors_tensor, h.count);
+    for (size_t i = 0; i < h.count; i++) {
+        int dim[4];
+        h.tensors[i].name = arena_printf(&a, "%s%s", prefix, other.param[i].name);
+        h.tensors[i].type = type;
+        h.tensors[i].ndim = model_disk_shape(&other.param[i], dim);
+        for (int d = 0; d < h.tensors[i].ndim; d++)
+            h.tensors[i].dim[d] = (uint64_t)dim[d];
+    }
+    if (safetensors_create(&w, path, &h, &e) < 0)
+        bail_out("%s", e.text);
+    for (size_t i = 0; i < h.count; i++)
+        for (size_t j = 0; j < other.param[i].count; j++) {
+            float v = (float)((int)(i + j) % 17 - 8) / 8;
+            double wide = (double)v;
+            uint16_t half = type == SAFETENSORS_BF16 ? to_bf16(v) : to_f16(v);
+            const void *from = type == SAFETENSORS_F64   ? (const void *)&wide
+                               : type == SAFETENSORS_F32 ? (const void *)&v
+                                                         : (const void *)&half;
+            safetensors_put(&w, from, safetensors_type_bytes(type), &e);
+        }
+    is_int(safetensors_commit(&w, &e), 0, "weights in %s%s", safetensors_type_name(type),
+           *prefix ? ", with a prefix" : "");
+    arena_fini(&a);
+}
+
+static void test_foreign(void) {
+    static const enum safetensors_type types[] = {SAFETENSORS_F32, SAFETENSORS_F64, SAFETENSORS_F16,
+                                                  SAFETENSORS_BF16};
+    struct arena a = {0};
+    struct network net;
+    struct err e;
+    struct nn_model_spec spec = {
+        .name = "mlp", .hidden = {9}, .nhidden = 1, .h = 1, .w = 1, .c = 3, .classes = 4};
+    const char *path = file_join(&a, dir, "foreign.safetensors");
+    if (model_build(&other, &spec, &e) < 0)
+        bail_out("%s", e.text);
+    open_network(&net, &other);
+    for (int k = 0; k < 8; k++) {
+        write_foreign(path, types[k / 2], k % 2 ? "module." : "");
+        network_init(&net, 1);
+        is_int(checkpoint_read_model(&net, path, false, &e), 0, "are read");
+        int wrong = 0;
+        for (int i = 0; i < other.params; i++)
+            for (size_t j = 0; j < other.param[i].count; j++) {
+                float v;
+                network_get(&net, net.params, other.param[i].begin + j, 1, &v);
+                wrong += v != (float)((i + (int)j) % 17 - 8) / 8;
+            }
+        is_int(wrong, 0, "to the last number");
+    }
+    write_foreign(path, SAFETENSORS_BF16, "model.");
+    is_int(checkpoint_read_model(&net, path, false, &e), -1, "another prefix is refused");
+    write_foreign(path, SAFETENSORS_I16, "");
+    is_int(checkpoint_read_model(&net, path, false, &e), -1, "and integers");
+    has_str(e.text, "is I16, not F32, F64, F16 or BF16", "by their type");
     network_close(&net);
     arena_fini(&a);
 }
@@ -224,6 +319,7 @@ int main(void) {
     test_round_trip(&image, &net);
     test_on_disk(&net);
     test_refused();
+    test_foreign();
     test_replaced(&image);
     test_writer(&net, &at);
     checkpoint_image_fini(&image);

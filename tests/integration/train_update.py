@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Teacher forcing: each step that dttrain made, from its own checkpoint before the step, once more
+by PyTorch in float64, and in float32 to see what that type costs.
+
+    train_update.py data DIR
+    train_update.py check DIR RUN KEY=VALUE…    the [train] keys that the run was made with
+"""
+import glob
+import json
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from train_torch import MEAN, SAMPLES, STD, ResNet, make, read_safetensors, records
+
+# Of the update, relative to its length. A value that falls on the other side of a ReLU's zero may
+# cost more in a single step, in PyTorch's float32 as well; the median says that it was one of those.
+WORST, MEDIAN = 2e-2, 2e-4
+
+
+class Mlp(nn.Module):
+    def __init__(self, hidden):
+        super().__init__()
+        sizes = [3 * 32 * 32] + hidden + [10]
+        for i in range(len(sizes) - 1):
+            setattr(self, f"fc{i + 1}", nn.Linear(sizes[i], sizes[i + 1]))
+        self.layers = len(sizes) - 1
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for i in range(1, self.layers):
+            x = F.relu(getattr(self, f"fc{i}")(x))
+        return getattr(self, f"fc{self.layers}")(x)
+
+
+class Case:
+    def __init__(self, pairs):
+        self.set = dict(p.split("=", 1) for p in pairs)
+
+    def number(self, key, default=0.0):
+        return float(self.set.get(key, default))
+
+    def model(self):
+        if self.set["model"] == "mlp":
+            return Mlp([int(h) for h in self.set["hidden"].split(",")])
+        return ResNet(self.set["model"], self.set["stem"])
+
+    def optimizer(self, model):
+        bare = [p for p in model.parameters() if p.ndim == 1]
+        full = [p for p in model.parameters() if p.ndim > 1]
+        decay = self.number("weight_decay")
+        groups = [{"params": full, "weight_decay": decay},
+                  {"params": bare,
+                   "weight_decay": 0.0 if self.set.get("decay") == "weights" else decay}]
+        lr = self.number("lr")
+        if self.set["optimizer"] == "sgd":
+            return torch.optim.SGD(groups, lr, momentum=self.number("momentum"),
+                                   nesterov=self.set.get("nesterov") == "true")
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.set["optimizer"]]
+        return kind(groups, lr)
+
+
+STATES = {"sgd": ["momentum_buffer"], "adam": ["exp_avg", "exp_avg_sq"],
+          "adamw": ["exp_avg", "exp_avg_sq"]}
+
+
+def one_step(case, folder, step, batches, dtype):
+    """The model after the step that follows checkpoint `step`, and the norm of its gradients."""
+    model = case.model().to(dtype)
+    weights = read_safetensors(os.path.join(folder, "model.safetensors"))
+    model.load_state_dict(weights)
+    state = read_safetensors(os.path.join(folder, "state.safetensors"))
+    optimizer = case.optimizer(model)
+    for name, p in model.named_parameters():
+        for s in STATES[case.set["optimizer"]]:
+            optimizer.state[p][s] = state[f"{s}.{name}"].to(dtype)
+        optimizer.state[p]["step"] = torch.tensor(float(step))
+    model.train()
+    rows = sum(len(labels) for _, labels in batches)
+    for images, labels in batches:
+        loss = F.cross_entropy(model(images.to(dtype)), labels, reduction="sum",
+                               label_smoothing=case.number("label_smoothing"))
+        (loss / rows).backward()
+    clip = case.number("clip_norm")
+    norm = nn.utils.clip_grad_norm_(model.parameters(), clip if clip > 0 else 1e30).item()
+    optimizer.step()
+    return model.state_dict(), norm
+
+
+def distance(a, b, scale):
+    return (a.double() - b.double()).norm().item() / max(scale.double().norm().item(), 1e-30)
+
+
+def check(folder, run, *pairs):
+    case = Case(pairs)
+    labels, pixels = records(1, SAMPLES)
+    images = (pixels.double() / 255 - MEAN.double()) / STD.double()
+    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(0))
+    batch, each = int(case.set["batch"]), int(case.set.get("accumulate", 1))
+    parts = [order[i:i + batch] for i in range(0, SAMPLES, batch)]
+    norms = {}
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as f:
+        for row in map(json.loads, f):
+            if row["event"] == "train":
+                norms[row["step"]] = row["grad_norm"]
+    checkpoints = sorted(glob.glob(os.path.join(run, "state", "checkpoint-*")))
+    ours, theirs, stats, norm_error, clipped = [], [], [], 0.0, 0
+    for before, after in zip(checkpoints, checkpoints[1:]):
+        step = int(before[-10:])
+        batches = [(images[p], labels[p]) for p in parts[step * each:(step + 1) * each]]
+        start = read_safetensors(os.path.join(before, "model.safetensors"))
+        end = read_safetensors(os.path.join(after, "model.safetensors"))
+        exact, norm = one_step(case, before, step, batches, torch.float64)
+        float32, _ = one_step(case, before, step, batches, torch.float32)
+        trained = [k for k in end if "running" not in k and "tracked" not in k]
+        flat = {n: torch.cat([d[k].double().flatten() for k in trained])
+                for n, d in (("start", start), ("end", end), ("exact", exact), ("f32", float32))}
+        update = flat["exact"] - flat["start"]
+        ours.append(distance(flat["end"], flat["exact"], update))
+        theirs.append(distance(flat["f32"], flat["exact"], update))
+        stats += [distance(end[k], exact[k], exact[k]) for k in end if "running" in k]
+        norm_error = max(norm_error, abs(norms[step + 1] / norm - 1))
+        clipped += norm > case.number("clip_norm", 0) > 0
+    median = sorted(ours)[len(ours) // 2]
+    print(f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's float32: "
+          f"{max(theirs):.1e}, {sorted(theirs)[len(theirs) // 2]:.1e}), running statistics "
+          f"{max(stats, default=0):.1e}, norm {norm_error:.1e}, {clipped} clipped")
+    good = (len(ours) >= int(case.set["updates"]) and max(ours) <= WORST and median <= MEDIAN
+            and max(stats, default=0) <= 1e-5 and norm_error <= 1e-2
+            and (clipped > 0) == (case.number("clip_norm") > 0))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    if sys.argv[1] == "data":
+        make(sys.argv[2], "imagenet", 5)
+    else:
+        check(*sys.argv[2:])

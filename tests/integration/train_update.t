@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every update that dttrain makes against PyTorch's, in float64 and from the same checkpoint:
+# optimizers, weight decay, accumulation, clipping.
+source "${0%/*}/../lib.sh"
+
+[ -n "$PYTHON" ] || skip_all 'no python3 with PyTorch here (make setup installs one)'
+helper="$SRC/tests/integration/train_update.py"
+
+mkdir data
+ok 'images' "$PYTHON" "$helper" data data
+
+# updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and the check of each update.
+updates() {
+    local name=$1 count=$2 key sets=()
+    shift 2
+    for key in "$@" dataset=cifar10 data=data epochs=1 seed=0 flip=false eval=false print_every=1 \
+        checkpoint_every_steps=1 keep_last=1000; do
+        sets+=(--set "train.$key")
+    done
+    ok "$name: dttrain trains" env -u RANK DTCTL_OUTPUT_DIR="$name" DTCTL_MODEL_DIR="$name" \
+        DTCTL_STATE_DIR="$name/state" dttrain "${sets[@]}"
+    run "$PYTHON" "$helper" check data "$name" "updates=$count" "$@"
+    diag "$out" "$err"
+    is "$status" 0 "$name: PyTorch makes the same updates"
+}
+
+mlp=(model=mlp hidden=64,32 batch=16)
+updates sgd 6 "${mlp[@]}" optimizer=sgd lr=0.05 momentum=0.9 nesterov=true weight_decay=0.5 \
+    decay=weights clip_norm=1 accumulate=3 label_smoothing=0.1
+updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
+updates adamw 19 "${mlp[@]}" optimizer=adamw lr=0.001 weight_decay=5 decay=weights clip_norm=0.5
+updates resnet 3 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
+    weight_decay=0.01 decay=weights clip_norm=2 accumulate=2
+done_testing
