@@ -108,7 +108,8 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
         return -1;
     struct trainer_config config = {
         .options = options,
-        .data = rank_env_data(a, options->data),
+        .data = rank_env_input(a, options->data, "data"),
+        .weights = rank_env_input(a, options->weights, "weights"),
         .output_dir = env.output_dir,
         .model_dir = env.model_dir,
         .state_dir = env.state_dir,

@@ -66,13 +66,12 @@ int rank_env_read(struct rank_env *r, struct arena *a, struct err *e) {
     return r->launched ? read_ranks(r, e) : 0;
 }
 
-const char *rank_env_data(struct arena *a, const char *data) {
-    const char *name = *data ? data : "data";
-    char *variable = arena_printf(a, "DTCTL_INPUT_%s", name);
+const char *rank_env_input(struct arena *a, const char *wish, const char *usual) {
+    char *variable = arena_printf(a, "DTCTL_INPUT_%s", *wish ? wish : usual);
     for (char *p = variable; *p; p++)
         *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
     const char *path = getenv(variable);
     if (path && *path)
         return path;
-    return *data ? data : NULL;
+    return *wish ? wish : NULL;
 }

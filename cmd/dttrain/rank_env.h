@@ -20,8 +20,8 @@ struct rank_env {
 
 int rank_env_read(struct rank_env *r, struct arena *a, struct err *e);
 
-// Where the data is: option `data` as the name of an input or a path; "" is the input called
-// "data" when there is one. NULL: none.
-const char *rank_env_data(struct arena *a, const char *data);
+// Where an input is: wish is its name, or a path; "" is the input with the usual name when there is
+// one. NULL: none.
+const char *rank_env_input(struct arena *a, const char *wish, const char *usual);
 
 #endif

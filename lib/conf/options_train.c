@@ -337,14 +337,20 @@ static const struct option_row rows[] = {
      .help = "Where to start: auto goes on from the newest checkpoint of this run, if there is "
              "one (dtctl: and with the state of the newest run of its name, if that one did not "
              "finish); never starts afresh; else the run, or the folder, whose checkpoint to "
-             "take; or a safetensors file with the weights of the model, under torchvision's "
-             "names."},
+             "take."},
+    {.key = "train.weights",
+     .type = OPTION_STRING,
+     AT(weights),
+     .arg = "INPUT|PATH",
+     .help = "Where there is no checkpoint to go on from, the weights to begin with: a safetensors "
+             "file with torchvision's names, one of the [inputs] or a path that every node has; "
+             "empty takes the input called weights, if there is one."},
     {.key = "train.new_head",
      .type = OPTION_BOOL,
      AT(new_head),
      .text = "false",
-     .help = "The last layer begins afresh where train.resume is a file of weights: to go on from "
-             "a model of other classes."},
+     .help = "The last layer is not taken from train.weights and begins afresh: to go on from a "
+             "model of other classes."},
     {.key = "train.resume_other",
      .type = OPTION_BOOL,
      AT(resume_other),

@@ -57,7 +57,8 @@ struct train_config {
     int64_t checkpoint_every_steps;  // 0: none
     int64_t keep_last;               // state files kept
     const char *resume;              // "auto", "never", or a folder (dtctl: also a run)
-    bool new_head;                   // resume names a model file: all of it but the last layer
+    const char *weights;             // as data: a model file to begin with
+    bool new_head;                   // of a model file, all but the last layer
     bool resume_other;               // also what was made with other data or another seed
     // machine
     int kernels;          // enum train_kernels

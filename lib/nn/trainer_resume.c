@@ -94,15 +94,18 @@ static int load_checkpoint(struct trainer *t, const char *path, struct verdict *
     return checkpoint_read(&t->net, &t->optimizer, path, &v->at, t->epochs, e);
 }
 
+static int load_weights(struct trainer *t, const char *path, struct verdict *v, struct err *e) {
+    v->loaded = 1;
+    return checkpoint_read_model(&t->net, path, t->options->new_head, e);
+}
+
 // A folder of checkpoints, one checkpoint, or a model file.
 static int load_path(struct trainer *t, const char *path, struct verdict *v, struct err *e) {
     struct stat st;
     if (stat(path, &st) < 0)
         return err_errno(e, ERR_NOT_FOUND, "train.resume: %s", path);
-    if (S_ISREG(st.st_mode)) {
-        v->loaded = 1;
-        return checkpoint_read_model(&t->net, path, t->options->new_head, e);
-    }
+    if (S_ISREG(st.st_mode))
+        return load_weights(t, path, v, e);
     struct arena a = {0};
     bool one = file_exists(file_join(&a, path, "state.safetensors"));
     arena_fini(&a);
@@ -115,15 +118,19 @@ static int load_path(struct trainer *t, const char *path, struct verdict *v, str
     return load_checkpoint(t, one ? path : newest, v, e);
 }
 
+static bool names_a_place(const char *resume) {
+    return !str_eq(resume, "auto") && !str_eq(resume, "never");
+}
+
 static int load(struct trainer *t, const struct offer *o, struct verdict *v, struct err *e) {
     const char *resume = t->options->resume;
     char path[FILE_PATH_BYTES_MAX];
     network_init(&t->net, (uint64_t)t->options->seed);
     t->net.tracked = 0;
-    if (!str_eq(resume, "auto") && !str_eq(resume, "never"))
+    if (names_a_place(resume))
         return load_path(t, resume, v, e);
     if (o->have == OFFER_NONE)
-        return 0;
+        return t->config->weights ? load_weights(t, t->config->weights, v, e) : 0;
     checkpoint_path(t->config->state_dir, o->step, path, sizeof path);
     return load_checkpoint(t, path, v, e);
 }
@@ -260,7 +267,8 @@ static void say_start(struct trainer *t, int root, const struct offer *best,
     char path[FILE_PATH_BYTES_MAX];
     checkpoint_path(t->config->state_dir, best->step, path, sizeof path);
     if (v->loaded == 1)
-        trainer_say(t, "starting from the weights in %s%s", t->options->resume,
+        trainer_say(t, "starting from the weights in %s%s",
+                    names_a_place(t->options->resume) ? t->options->resume : t->config->weights,
                     t->options->new_head ? ", with a last layer of its own" : "");
     else if (v->loaded == 2 && root != 0)
         trainer_say(t, "resuming from rank %d's %s: epoch %lld, step %lld", root, file_base(path),

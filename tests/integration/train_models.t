@@ -31,7 +31,7 @@ done
 for kind in BF16 F16 F64; do
     ok "$kind: PyTorch writes weights" "$PYTHON" "$helper" foreign resnet18-cifar "$kind"
     sets=(--set train.dataset=cifar10 --set train.data=resnet18-cifar --set train.epochs=0
-        --set train.resume=resnet18-cifar/foreign.safetensors)
+        --set train.weights=resnet18-cifar/foreign.safetensors)
     dirs=(DTCTL_OUTPUT_DIR="$kind" DTCTL_MODEL_DIR="$kind" DTCTL_STATE_DIR="$kind/state")
     run env -u RANK "${dirs[@]}" dttrain "${sets[@]}"
     is "$status" 1 "$kind: they are refused where the classes differ"

@@ -16,6 +16,7 @@ static struct err why;
 static double losses[64];
 static volatile sig_atomic_t stop_wanted;
 static int64_t stop_after;
+static const char *weights; // trainer_config.weights
 
 static void on_step(void *ctx, int64_t step, double loss) {
     (void)ctx;
@@ -55,6 +56,7 @@ static int train(const char *name, const char *data, const char *const *settings
         .options = &options,
         .comm = {.rank = 0, .world = 1, .local_rank = 0, .local_world = 1, .node = 0, .nodes = 1},
         .data = data,
+        .weights = weights,
         .output_dir = file_join(&a, dir, name),
         .model_dir = file_join(&a, dir, name),
         .state_dir = folder(&a, name, "state"),
@@ -192,6 +194,35 @@ static void test_once(void) {
     ok(before == folder_inode("stop", 3), "and leaves the checkpoint alone that it came from");
 }
 
+// ---- weights to begin with ----
+
+static void test_weights(void) {
+    static const char *const first[] = {"train.eval=false", NULL};
+    static const char *const still[] = {"train.lr=0", "train.epochs=2", NULL};
+    static const char *const other[] = {"train.lr=0", "train.classes=12", NULL};
+    static const char *const headless[] = {"train.lr=0", "train.classes=12", "train.new_head=true",
+                                           NULL};
+    struct arena a = {0};
+    double start, end;
+    is_int(train("donor", NULL, first), 0, "a run");
+    start = losses[1];
+    weights = folder(&a, "donor", "model.safetensors");
+    is_int(train("heir", NULL, still), 0, "another one begins with its weights");
+    end = losses[1];
+    ok(end < start - 0.05, "its first loss is %g, not %g", end, start);
+    is_int(result.steps, 8, "at its first step");
+    weights = folder(&a, "donor", "nothing");
+    is_int(train("heir", NULL, still), 0, "where it has a checkpoint, that is taken");
+    is_int(train("orphan", NULL, still), -1, "weights that are not there are missed");
+    ok(why.code == ERR_NOT_FOUND && strstr(why.text, "nothing"), "by name: %s", why.text);
+    weights = folder(&a, "donor", "model.safetensors");
+    is_int(train("wide", NULL, other), -1, "those of other classes are refused");
+    has_str(why.text, "train.new_head", "with the remedy");
+    is_int(train("wide", NULL, headless), 0, "without their last layer they are taken");
+    weights = NULL;
+    arena_fini(&a);
+}
+
 // ---- data ----
 
 static void test_named_data(void) {
@@ -217,6 +248,7 @@ int main(void) {
     test_newest();
     test_gradient();
     test_once();
+    test_weights();
     test_named_data();
     file_remove_tree(dir, &why);
     return done_testing();
