@@ -26,8 +26,8 @@ for case in "resnet18 cifar" "resnet34 imagenet" "resnet50 imagenet" "resnet50 c
     is "$status" 0 "$name, stem $stem: the same logits in PyTorch"
 done
 
-# Weights of others: another type, names that DistributedDataParallel prefixed, no counts of batches,
-# another number of classes.
+# Weights of others: another type, names that DistributedDataParallel prefixed, no counts of
+# batches, another number of classes.
 for kind in BF16 F16 F64; do
     ok "$kind: PyTorch writes weights" "$PYTHON" "$helper" foreign resnet18-cifar "$kind"
     sets=(--set train.dataset=cifar10 --set train.data=resnet18-cifar --set train.epochs=0

@@ -127,7 +127,9 @@ def read_safetensors(path):
     tensors = {}
     for name, h in header.items():
         raw = bytearray(body[h["data_offsets"][0]:h["data_offsets"][1]])
-        tensors[name] = torch.frombuffer(raw, dtype=TYPES[h["dtype"]]).reshape(h["shape"])
+        kind = TYPES[h["dtype"]]
+        flat = torch.frombuffer(raw, dtype=kind) if raw else torch.empty(0, dtype=kind)
+        tensors[name] = flat.reshape(h["shape"])
     return tensors
 
 

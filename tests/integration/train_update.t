@@ -25,7 +25,7 @@ updates() {
     is "$status" 0 "$name: PyTorch makes the same updates"
 }
 
-mlp=(model=mlp hidden=64,32 batch=16)
+mlp=(model=mlp "hidden=64,32" batch=16)
 updates sgd 6 "${mlp[@]}" optimizer=sgd lr=0.05 momentum=0.9 nesterov=true weight_decay=0.5 \
     decay=weights clip_norm=1 accumulate=3 label_smoothing=0.1
 updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
