@@ -16,9 +16,10 @@ from torch.nn import functional as F
 
 from train_torch import MEAN, SAMPLES, STD, ResNet, make, read_safetensors, records
 
-# Of the update, relative to its length. A value that falls on the other side of a ReLU's zero may
-# cost more in a single step, in PyTorch's float32 as well; the median says that it was one of those.
-WORST, MEDIAN = 2e-2, 2e-4
+# Of the update, relative to its length. A value that falls on the other side of a ReLU's zero costs
+# 1e-3 and more, in PyTorch's float32 as well; in a ResNet of many, some do in most steps.
+WORST = 2e-2
+MEDIAN = {"mlp": 2e-4, "resnet18": 5e-3}
 
 
 class Mlp(nn.Module):
@@ -128,7 +129,7 @@ def check(folder, run, *pairs):
     print(f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's float32: "
           f"{max(theirs):.1e}, {sorted(theirs)[len(theirs) // 2]:.1e}), running statistics "
           f"{max(stats, default=0):.1e}, norm {norm_error:.1e}, {clipped} clipped")
-    good = (len(ours) >= int(case.set["updates"]) and max(ours) <= WORST and median <= MEDIAN
+    good = (len(ours) >= int(case.set["updates"]) and max(ours) <= WORST and median <= MEDIAN[case.set["model"]]
             and max(stats, default=0) <= 1e-5 and norm_error <= 1e-2
             and (clipped > 0) == (case.number("clip_norm") > 0))
     sys.exit(0 if good else 1)
