@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conf/config.h"
 
+#include "base/env.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -30,11 +31,8 @@ int config_verb(struct config *c, int argc, const char *const *argv, const char 
 }
 
 static const char *env_value(char *const *environ, const char *name) {
-    size_t len = strlen(name);
-    for (char *const *v = environ; v && *v; v++)
-        if (strncmp(*v, name, len) == 0 && (*v)[len] == '=' && (*v)[len + 1])
-            return *v + len + 1;
-    return NULL;
+    const char *value = env_get(environ, name);
+    return value && value[0] ? value : NULL;
 }
 
 const char *const config_worker_variables[] = {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A set from the environment, and the variables that only look as if they were read.
 #include "conf/option.h"
+
+#include "base/env.h"
 #include "conf/option_value.h"
 
 #include <string.h>
@@ -11,11 +13,10 @@ void option_set_env(struct option_set *s, char *const *environ) {
         for (size_t i = 0; i < s->tables[t].table->count; i++) {
             const struct option_row *r = &s->tables[t].table->rows[i];
             const char *name = option_row_env(s->arena, s, r);
-            size_t len = name ? strlen(name) : 0;
-            for (char *const *v = environ; name && *v; v++)
-                if (strncmp(*v, name, len) == 0 && (*v)[len] == '=' && (*v)[len + 1])
-                    option_apply(s, &s->tables[t], r, *v + len + 1, false,
-                                 (struct option_place){OPTION_ENV, name, 0, 0});
+            const char *value = name ? env_get(environ, name) : NULL;
+            if (value && value[0])
+                option_apply(s, &s->tables[t], r, value, false,
+                             (struct option_place){OPTION_ENV, name, 0, 0});
         }
 }
 

@@ -2,8 +2,8 @@
 // One row per family of launchers; the first whose rank is set counts.
 #include "launch/mpi.h"
 
+#include "base/env.h"
 #include "base/str.h"
-#include "worker/worker_env.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ const char *mpi_uri_address(struct arena *a, const char *uri) {
 static int read_int(char *const *env, const char *name, int64_t min, int64_t absent, int *out,
                     struct err *e) {
     int64_t value = absent;
-    const char *text = worker_env_get((const char *const *)env, name);
+    const char *text = env_get(env, name);
     if (text && str_parse_i64(text, min, MPI_RANKS_MAX, &value, e) < 0)
         return err_wrap(e, "%s", name);
     *out = (int)value;
@@ -41,14 +41,13 @@ static int read_int(char *const *env, const char *name, int64_t min, int64_t abs
 }
 
 int mpi_read(struct arena *a, char *const *env, struct mpi_place *out, struct err *e) {
-    const char *const *vars = (const char *const *)env;
     const struct family *f = families;
     const struct family *end = families + sizeof families / sizeof *families;
-    while (f < end && !worker_env_get(vars, f->rank))
+    while (f < end && !env_get(env, f->rank))
         f++;
     if (f == end)
         return 0;
-    *out = (struct mpi_place){.run = worker_env_get(vars, f->run), .leader = ""};
+    *out = (struct mpi_place){.run = env_get(env, f->run), .leader = ""};
     if (read_int(env, f->rank, 0, 0, &out->rank, e) < 0 ||
         read_int(env, f->size, 1, 1, &out->size, e) < 0 ||
         read_int(env, f->local, 0, 0, &out->local, e) < 0 ||
@@ -59,7 +58,7 @@ int mpi_read(struct arena *a, char *const *env, struct mpi_place *out, struct er
                        "mpirun: rank %d of %d, %d of %d on this node: every node needs as many "
                        "processes (mpirun -N 1)",
                        out->rank, out->size, out->local, out->tasks);
-    const char *uri = f->uri ? worker_env_get(vars, f->uri) : NULL;
+    const char *uri = f->uri ? env_get(env, f->uri) : NULL;
     out->leader = uri ? mpi_uri_address(a, uri) : "";
     out->run = out->run ? out->run : "";
     out->nodes = out->size / out->tasks;

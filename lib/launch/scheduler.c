@@ -4,10 +4,10 @@
 // order of their first process.
 #include "launch/scheduler.h"
 
+#include "base/env.h"
 #include "base/str.h"
 #include "launch/mpi.h"
 #include "launch/slurm.h"
-#include "worker/worker_env.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static int from_mpi(struct arena *a, char *const *env, struct around *out, struc
     int rc = mpi_read(a, env, &m, e);
     if (rc <= 0)
         return rc;
-    const char *leader = worker_env_get((const char *const *)env, "MASTER_ADDR");
+    const char *leader = env_get(env, "MASTER_ADDR");
     *out = (struct around){.by = "mpi",
                            .run = m.run[0] ? arena_printf(a, "mpi-%s", m.run) : "mpi",
                            .self = "",
@@ -63,7 +63,7 @@ static int first_number(char *const *env, const char *const *names, size_t count
     struct err e;
     int64_t number;
     for (size_t i = 0; i < count; i++) {
-        const char *text = worker_env_get((const char *const *)env, names[i]);
+        const char *text = env_get(env, names[i]);
         if (text && str_parse_i64(text, 0, INT32_MAX, &number, &e) == 0)
             return (int)number;
     }
@@ -73,7 +73,7 @@ static int first_number(char *const *env, const char *const *names, size_t count
 // Under Slurm, mpirun starts its daemons with srun: what is nearer to the process counts.
 int around_read(struct arena *a, char *const *env, struct around *out, struct err *e) {
     *out = (struct around){.by = NULL};
-    bool in_open_mpi = worker_env_get((const char *const *)env, "OMPI_COMM_WORLD_RANK") != NULL;
+    bool in_open_mpi = env_get(env, "OMPI_COMM_WORLD_RANK") != NULL;
     int rc = in_open_mpi ? 0 : from_slurm(a, env, out, e);
     if (rc == 0)
         rc = from_mpi(a, env, out, e);

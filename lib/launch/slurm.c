@@ -4,8 +4,8 @@
 // odometer, bounded by the number of names.
 #include "launch/slurm.h"
 
+#include "base/env.h"
 #include "base/str.h"
-#include "worker/worker_env.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,7 +190,7 @@ int slurm_tasks_of(const char *text, int node, int *out, struct err *e) {
 static int read_int(char *const *env, const char *name, int64_t min, int64_t max, int *out,
                     struct err *e) {
     int64_t value;
-    const char *text = worker_env_get((const char *const *)env, name);
+    const char *text = env_get(env, name);
     if (!text)
         return err_set(e, ERR_CONFIG, "%s is not set", name);
     if (str_parse_i64(text, min, max, &value, e) < 0)
@@ -200,8 +200,8 @@ static int read_int(char *const *env, const char *name, int64_t min, int64_t max
 }
 
 static const char *first_of(char *const *env, const char *name, const char *other) {
-    const char *value = worker_env_get((const char *const *)env, name);
-    return value && value[0] ? value : worker_env_get((const char *const *)env, other);
+    const char *value = env_get(env, name);
+    return value && value[0] ? value : env_get(env, other);
 }
 
 static int read_nodes(struct arena *a, char *const *env, struct slurm_step *out, struct err *e) {
@@ -216,21 +216,19 @@ static int read_nodes(struct arena *a, char *const *env, struct slurm_step *out,
         return err_set(e, ERR_CONFIG,
                        "'%.100s' has %zu nodes, but SLURM_STEP_NUM_NODES is %d and SLURM_NODEID %d",
                        list, count, out->nodes, out->node);
-    const char *self = worker_env_get((const char *const *)env, "SLURMD_NODENAME");
+    const char *self = env_get(env, "SLURMD_NODENAME");
     out->self = self && self[0] ? self : names[out->node];
     out->leader = names[0];
     return 0;
 }
 
 int slurm_read(struct arena *a, char *const *env, struct slurm_step *out, struct err *e) {
-    const char *const *vars = (const char *const *)env;
     const char *tasks = first_of(env, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
     int64_t gpus;
     struct err no_matter;
-    *out = (struct slurm_step){.job = worker_env_get(vars, "SLURM_JOB_ID"),
-                               .step = worker_env_get(vars, "SLURM_STEP_ID"),
-                               .tasks = 1};
-    if (!out->job || !out->step || !worker_env_get(vars, "SLURM_PROCID"))
+    *out = (struct slurm_step){
+        .job = env_get(env, "SLURM_JOB_ID"), .step = env_get(env, "SLURM_STEP_ID"), .tasks = 1};
+    if (!out->job || !out->step || !env_get(env, "SLURM_PROCID"))
         return 0;
     if (read_int(env, "SLURM_NODEID", 0, SLURM_NODES_MAX - 1, &out->node, e) < 0 ||
         read_int(env, "SLURM_LOCALID", 0, SLURM_TASKS_MAX, &out->local, e) < 0 ||
@@ -238,7 +236,7 @@ int slurm_read(struct arena *a, char *const *env, struct slurm_step *out, struct
         read_nodes(a, env, out, e) < 0 ||
         (tasks && slurm_tasks_of(tasks, out->node, &out->tasks, e) < 0))
         return err_wrap(e, "Slurm's environment");
-    const char *text = worker_env_get(vars, "SLURM_GPUS_ON_NODE");
+    const char *text = env_get(env, "SLURM_GPUS_ON_NODE");
     if (text && str_parse_i64(text, 0, 1024, &gpus, &no_matter) == 0)
         out->gpus = (int)gpus;
     return 1;

@@ -2,6 +2,7 @@
 // Builds the list; a later value replaces an earlier one of the same name.
 #include "worker/worker_env.h"
 
+#include "base/env.h"
 #include "base/str.h"
 
 #include <stdlib.h>
@@ -48,16 +49,8 @@ static void env_default(struct env_list *l, const char *name, const char *value)
         env_set(l, name, value);
 }
 
-const char *worker_env_get(const char *const *env, const char *name) {
-    size_t n = strlen(name);
-    for (; *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return *env + n + 1;
-    return NULL;
-}
-
 bool worker_env_limits_threads(char *const *inherited, const struct worker_facts *f) {
-    if (f->nproc <= 1 || worker_env_get((const char *const *)inherited, "OMP_NUM_THREADS"))
+    if (f->nproc <= 1 || env_get(inherited, "OMP_NUM_THREADS"))
         return false;
     for (int i = 0; i < f->extra_count; i++)
         if (strcmp(f->extra[i].name, "OMP_NUM_THREADS") == 0)

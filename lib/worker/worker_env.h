@@ -32,7 +32,5 @@ const char *const *worker_env_build(struct arena *a, char *const *inherited,
                                     const char *error_file);
 // Whether OMP_NUM_THREADS is set to 1 by the rule above (worth a warning).
 bool worker_env_limits_threads(char *const *inherited, const struct worker_facts *f);
-// Value in a "NAME=value" list, or NULL.
-const char *worker_env_get(const char *const *env, const char *name);
 
 #endif

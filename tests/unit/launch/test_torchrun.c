@@ -2,6 +2,7 @@
 // torchrun's small grammars, the workers' environment, job specifications and rosters, and the
 // failure report.
 #include "agent/failure_report.h"
+#include "base/env.h"
 #include "launch/launch.h"
 #include "protocol/job_spec.h"
 #include "tests/tap.h"
@@ -112,7 +113,7 @@ static void test_env(void) {
                                           {"DTCTL_SHARD_INDEX", "1"},
                                           {"DTCTL_NODES", "2"}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-        is_str(worker_env_get(env, want[i][0]), want[i][1], "%s", want[i][0]);
+        is_str(env_get((char *const *)env, want[i][0]), want[i][1], "%s", want[i][0]);
     int ranks = 0;
     for (int i = 0; env[i]; i++)
         ranks += strncmp(env[i], "RANK=", 5) == 0;
@@ -120,8 +121,8 @@ static void test_env(void) {
     ok(worker_env_limits_threads(inherited, &f), "the thread limit is worth a warning");
     f.virtual_local_rank = true;
     env = worker_env_build(&a, inherited, &f, 1, "");
-    is_str(worker_env_get(env, "LOCAL_RANK"), "0", "virtual local rank");
-    is_str(worker_env_get(env, "CUDA_VISIBLE_DEVICES"), "6", "and one device");
+    is_str(env_get((char *const *)env, "LOCAL_RANK"), "0", "virtual local rank");
+    is_str(env_get((char *const *)env, "CUDA_VISIBLE_DEVICES"), "6", "and one device");
 }
 
 static void test_job(void) {

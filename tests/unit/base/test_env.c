@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// An environment as a list: whole names, the first of two, empty values.
+#include "base/env.h"
+
+#include "tests/tap.h"
+
+int main(void) {
+    char one[] = "A=1", longer[] = "AB=2=3", empty[] = "E=", odd[] = "ODD", again[] = "A=9";
+    char *env[] = {odd, longer, one, empty, again, NULL}, *none[] = {NULL};
+    is_str(env_get(env, "A"), "1", "the first of two");
+    is_str(env_get(env, "AB"), "2=3", "a value with '='");
+    is_str(env_get(env, "E"), "", "an empty value");
+    ok(!env_get(env, "ODD"), "an entry without '=' is none");
+    ok(!env_get(env, "ABC") && !env_get(env, ""), "only whole names");
+    ok(!env_get(none, "A") && !env_get(NULL, "A"), "nothing in nothing");
+    return done_testing();
+}
