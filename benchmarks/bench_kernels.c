@@ -2,92 +2,34 @@
 // How near the CPU kernels come to the machine. Every line is one op and shape, timed next to its
 // floor in the same run: a loop of fused multiply-adds for products, a copy of memory for the rest.
 //
-//   bench_kernels [--threads N] [--isa NAME] [--only TEXT]
+//   bench_kernels [--threads N] [--isa NAME] [--only TEXT] [--format json|table]
 //
-// JSON lines: ms (median), ms_best, gflops (done, without products with padding), peak_gflops,
-// ratio; or gbytes per second against copy_gbytes. The last line adds up one ResNet-18 training
-// step.
+// One thread is timed by the processor time it took, which work beside it hardly moves; several are
+// timed by the clock. JSON lines: ms (median), ms_best, gflops (done, without products with
+// padding), peak_gflops, ratio; or gbytes per second against copy_gbytes. The last line adds up one
+// ResNet-18 training step.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "benchmarks/machine_peak.h"
 #include "kernels/kernels.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum { runs_max = 200, runs_min = 5 };
+enum { peak_rounds = 400000, runs_max = 200, runs_min = 5 };
 static const double seconds_per_op = 0.15;
 
 static const struct kernel_backend *const k = &kernels_cpu;
 static struct kernel_ctx *ctx;
 static const char *only = "";
-static int threads = 2;
+static int threads = 2, table; // table: Markdown rows of the best runs instead of JSON
 static double step_ms, step_best_ms;
 static double best_seconds; // of the op timed last: what it takes when nothing disturbs
 
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-// Ten independent chains: more than any core's latency times its units.
-enum { chains = 12, peak_rounds = 400000 };
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static float spin_avx512(int rounds) {
-    __m512 acc[chains], x = _mm512_set1_ps(0.999F), y = _mm512_set1_ps(0.001F);
-#pragma GCC unroll 16
-    for (int i = 0; i < chains; i++)
-        acc[i] = _mm512_set1_ps((float)i);
-    for (int r = 0; r < rounds; r++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < chains; i++)
-            acc[i] = _mm512_fmadd_ps(acc[i], x, y);
-    }
-#pragma GCC unroll 16
-    for (int i = 1; i < chains; i++)
-        acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    return _mm512_reduce_add_ps(acc[0]);
-}
-
-__attribute__((target("avx2,fma"))) static float spin_avx2(int rounds) {
-    __m256 acc[chains], x = _mm256_set1_ps(0.999F), y = _mm256_set1_ps(0.001F);
-#pragma GCC unroll 16
-    for (int i = 0; i < chains; i++)
-        acc[i] = _mm256_set1_ps((float)i);
-    for (int r = 0; r < rounds; r++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < chains; i++)
-            acc[i] = _mm256_fmadd_ps(acc[i], x, y);
-    }
-#pragma GCC unroll 16
-    for (int i = 1; i < chains; i++)
-        acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    float out[8];
-    _mm256_storeu_ps(out, acc[0]);
-    return out[0];
-}
-#endif
-
-static float spin_base(int rounds) {
-    typedef float vec __attribute__((vector_size(16)));
-    vec acc[chains], x = {0.999F, 0.999F, 0.999F, 0.999F}, y = {0.001F, 0.001F, 0.001F, 0.001F};
-#pragma GCC unroll 16
-    for (int i = 0; i < chains; i++)
-        acc[i] = x * (float)i;
-    for (int r = 0; r < rounds; r++) {
-#pragma GCC unroll 16
-        for (int i = 0; i < chains; i++)
-            acc[i] = acc[i] * x + y;
-    }
-#pragma GCC unroll 16
-    for (int i = 1; i < chains; i++)
-        acc[0] += acc[i];
-    return acc[0][0];
 }
 
 static volatile float sink;
@@ -165,6 +107,12 @@ static void line_flops(const char *op, const char *shape, double seconds, double
     double peak = peak_gflops(), rate = flops / seconds * 1e-9;
     step_ms += seconds * 1e3 * times;
     step_best_ms += best_seconds * 1e3 * times;
+    if (table) {
+        double best = flops / best_seconds * 1e-9;
+        printf("| `%s` | %s | %.0f GF/s | %.2f |\n", op, shape, best, best / peak);
+        fflush(stdout);
+        return;
+    }
     printf("{\"bench\":\"kernels\",\"op\":\"%s\",\"shape\":\"%s\",\"threads\":%d,\"isa\":\"%s\","
            "\"ms\":%.4f,\"ms_best\":%.4f,\"gflops\":%.1f,\"peak_gflops\":%.1f,\"ratio\":%.3f,\"per_"
            "step\":%d}\n",
@@ -308,6 +256,12 @@ static void line_bytes(const char *op, const char *shape, double seconds, double
     double rate = bytes / seconds * 1e-9;
     step_ms += seconds * 1e3 * times;
     step_best_ms += best_seconds * 1e3 * times;
+    if (table) {
+        double best = bytes / best_seconds * 1e-9;
+        printf("| `%s` | %s | %.1f GB/s | %.2f |\n", op, shape, best, best / copy_gbytes);
+        fflush(stdout);
+        return;
+    }
     printf("{\"bench\":\"kernels\",\"op\":\"%s\",\"shape\":\"%s\",\"threads\":%d,\"isa\":\"%s\","
            "\"ms\":%.4f,\"ms_best\":%.4f,\"gbytes\":%.1f,\"copy_gbytes\":%.1f,\"ratio\":%.3f,\"per_"
            "step\":%d}\n",
@@ -352,6 +306,80 @@ static void bench_batchnorm(int64_t rows, int channels, int times) {
     free_flat(&f);
 }
 
+struct token_bench {
+    struct attention_shape s;
+    struct layernorm_args norm;
+    struct layernorm_grad_args norm_grad;
+    size_t n;
+    float *a, *b, *c, *d, *lse;
+};
+
+static void run_ln_forward(void *arg) {
+    k->layernorm_forward(ctx, &((struct token_bench *)arg)->norm);
+}
+
+static void run_ln_backward(void *arg) {
+    k->layernorm_backward(ctx, &((struct token_bench *)arg)->norm_grad);
+}
+
+static void run_gelu_forward(void *arg) {
+    struct token_bench *t = arg;
+    k->gelu_forward(ctx, t->n, t->a, t->b);
+}
+
+static void run_gelu_backward(void *arg) {
+    struct token_bench *t = arg;
+    k->gelu_backward(ctx, t->n, t->a, t->b, t->c);
+}
+
+static void run_attention_forward(void *arg) {
+    struct token_bench *t = arg;
+    k->attention_forward(ctx, &t->s, t->a, t->b, t->lse);
+}
+
+static void run_attention_backward(void *arg) {
+    struct token_bench *t = arg;
+    k->attention_backward(ctx, &t->s, t->a, t->b, t->lse, t->c, t->d);
+}
+
+// What stands between the products of a vision transformer: n images, t tokens of heads * d.
+static void bench_tokens(int n, int t, int heads, int d) {
+    int width = heads * d;
+    size_t rows = (size_t)n * (size_t)t, one = rows * (size_t)width;
+    char shape[64];
+    snprintf(shape, sizeof shape, "%dx%d %dx%d", n, t, heads, d);
+    if (!wanted("layernorm gelu attention", shape))
+        return;
+    struct token_bench b = {{n, t, heads, d}, .n = 4 * one, .a = new_real(4 * one)};
+    b.b = new_real(4 * one), b.c = new_real(4 * one), b.d = new_real(4 * one);
+    b.lse = new_real(2 * rows * (size_t)heads + 2 * (size_t)width);
+    b.norm = (struct layernorm_args){.rows = (int64_t)rows, .cols = width, .eps = 1e-6};
+    b.norm.x = b.a, b.norm.y = b.b, b.norm.gamma = b.norm.beta = b.c;
+    b.norm.save_mean = b.lse, b.norm.save_invstd = b.lse + rows;
+    b.norm_grad = (struct layernorm_grad_args){.rows = (int64_t)rows, .cols = width};
+    b.norm_grad.x = b.a, b.norm_grad.dy = b.b, b.norm_grad.gamma = b.c, b.norm_grad.dx = b.d;
+    b.norm_grad.save_mean = b.lse, b.norm_grad.save_invstd = b.lse + rows;
+    b.norm_grad.dgamma = b.norm_grad.dbeta = b.c;
+    reserve(k->layernorm_workspace(ctx, (int64_t)rows, width));
+    reserve(k->attention_workspace(ctx, &b.s));
+    double bytes = (double)one * sizeof(float), pairs = (double)rows * t * width;
+    line_bytes("layernorm_forward", shape, median_seconds((struct job){run_ln_forward, &b}),
+               2 * bytes, 0);
+    line_bytes("layernorm_backward", shape, median_seconds((struct job){run_ln_backward, &b}),
+               3 * bytes, 0);
+    line_bytes("gelu_forward", shape, median_seconds((struct job){run_gelu_forward, &b}), 8 * bytes,
+               0);
+    line_bytes("gelu_backward", shape, median_seconds((struct job){run_gelu_backward, &b}),
+               12 * bytes, 0);
+    line_flops("attention_forward", shape, median_seconds((struct job){run_attention_forward, &b}),
+               4 * pairs, 0);
+    line_flops("attention_backward", shape,
+               median_seconds((struct job){run_attention_backward, &b}), 10 * pairs, 0);
+    k->mem_free(ctx, b.a, 4 * one * sizeof(float)), k->mem_free(ctx, b.b, 4 * one * sizeof(float));
+    k->mem_free(ctx, b.c, 4 * one * sizeof(float)), k->mem_free(ctx, b.d, 4 * one * sizeof(float));
+    k->mem_free(ctx, b.lse, (2 * rows * (size_t)heads + 2 * (size_t)width) * sizeof(float));
+}
+
 // One training step of ResNet-18 with the ImageNet stem on 32x32 images, batch 64, with Adam.
 static void bench_step(int n) {
     bench_conv((struct conv2d_shape){n, 32, 32, 3, 64, 7, 7, 2, 3}, 1);
@@ -380,8 +408,8 @@ static void bench_step(int n) {
                    7.0 * (double)f.n * sizeof(float), 1);
         free_flat(&f);
     }
-    if (only[0] != '\0')
-        return; // a part is no step
+    if (only[0] != '\0' || table)
+        return; // a part is no step, and a sum is no share
     printf(
         "{\"bench\":\"kernels\",\"op\":\"sum of a step\",\"shape\":\"resnet18 imagenet stem 32x32 "
         "batch "
@@ -403,6 +431,9 @@ static void bench_other(void) {
     bench_conv((struct conv2d_shape){8, 56, 56, 64, 64, 3, 3, 1, 1}, 0);
     bench_conv((struct conv2d_shape){8, 7, 7, 512, 512, 3, 3, 1, 1}, 0);
     bench_conv((struct conv2d_shape){8, 28, 28, 512, 128, 1, 1, 1, 0}, 0);
+    bench_conv((struct conv2d_shape){8, 224, 224, 3, 192, 16, 16, 16, 0}, 0); // patches
+    bench_tokens(8, 197, 3, 64);                                              // ViT-Ti/16
+    bench_tokens(64, 65, 3, 64);                                              // ViT-Ti/4, CIFAR
 }
 
 int main(int argc, char **argv) {
@@ -415,11 +446,16 @@ int main(int argc, char **argv) {
             cfg.isa = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[i + 1];
+        else if (strcmp(argv[i], "--format") == 0 && strcmp(argv[i + 1], "table") == 0)
+            table = 1;
+        else if (strcmp(argv[i], "--format") == 0 && strcmp(argv[i + 1], "json") == 0)
+            table = 0;
         else
             threads = 0;
     }
     if (argc % 2 == 0 || threads < 1 || threads > 64) {
-        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--only TEXT]\n");
+        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--only TEXT] "
+                        "[--format json|table]\n");
         return 2;
     }
     for (int i = 0; i < threads; i++)

@@ -244,12 +244,15 @@ struct kernel_backend {
 
     void (*gemm)(struct kernel_ctx *ctx, const struct gemm_args *a);
 
+    // x[n][h][w][c], w[o][kh][kw][c], bias[o] -> y[n][oh][ow][o]
     // y = conv(x, w) + bias (bias: o elements or NULL), then ReLU when relu is set.
     void (*conv2d_forward)(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                            const void *w, const void *bias, int relu, void *y);
-    // dx from dy (n, oh, ow, o). accumulate lets a residual join add without another pass.
+    // dy[n][oh][ow][o], w[o][kh][kw][c] -> dx[n][h][w][c]. accumulate lets a residual join add
+    // without another pass.
     void (*conv2d_backward_data)(struct kernel_ctx *ctx, const struct conv2d_shape *s,
                                  const void *dy, const void *w, void *dx, int accumulate);
+    // x[n][h][w][c], dy[n][oh][ow][o] -> dw[o][kh][kw][c]
     void (*conv2d_backward_weight)(struct kernel_ctx *ctx, const struct conv2d_shape *s,
                                    const void *x, const void *dy, void *dw, int accumulate);
     // db[col] = sum over rows of dy[row][col]; for linear and conv biases.

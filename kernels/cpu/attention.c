@@ -142,6 +142,7 @@ static void forward_heads(void *arg, int worker, int workers) {
                      (int)(i % job->s->heads));
 }
 
+// qkv[n][t][3][heads][d] -> y[n][t][heads][d], lse[n][heads][t]
 void cpu_attention_forward(struct kernel_ctx *ctx, const struct attention_shape *s, const void *qkv,
                            void *y, void *lse) {
     assert(cpu_attention_workspace(ctx, s) <= ctx->work_bytes);
@@ -191,6 +192,7 @@ static void backward_heads(void *arg, int worker, int workers) {
                       (int)(i % job->s->heads));
 }
 
+// qkv[n][t][3][heads][d], y and dy[n][t][heads][d], lse[n][heads][t] -> dqkv[n][t][3][heads][d]
 void cpu_attention_backward(struct kernel_ctx *ctx, const struct attention_shape *s,
                             const void *qkv, const void *y, const void *lse, const void *dy,
                             void *dqkv) {

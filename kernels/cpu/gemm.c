@@ -136,6 +136,7 @@ static int best_col_parts(int workers, int64_t tiles, int64_t panels) {
     return best;
 }
 
+// op(a)[m][k], op(b)[k][n] -> c[m][n]
 void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     assert(g->m >= 0 && g->n >= 0 && g->k > 0);
     assert(cpu_gemm_workspace(ctx, g->m, g->n, g->k) <= ctx->work_bytes);

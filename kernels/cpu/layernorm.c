@@ -57,6 +57,7 @@ static void forward_rows(void *arg, int worker, int workers) {
         forward_row(job, r);
 }
 
+// x[rows][cols], residual[rows][cols] -> sum, y[rows][cols], save_mean[rows], save_invstd[rows]
 void cpu_layernorm_forward(struct kernel_ctx *ctx, const struct layernorm_args *a) {
     struct layer_job job = {.isa = ctx->isa, .forward = a};
     ctx_parallel(ctx, forward_rows, &job);
@@ -101,6 +102,7 @@ static void add_blocks(const struct layer_job *job, const float *blocks, int acc
     }
 }
 
+// x[rows][cols], dy[rows][cols] (+ dsum) -> dx[rows][cols], dgamma[cols], dbeta[cols]
 void cpu_layernorm_backward(struct kernel_ctx *ctx, const struct layernorm_grad_args *a) {
     assert(cpu_layernorm_workspace(ctx, a->rows, a->cols) <= ctx->work_bytes);
     struct layer_job job = {.isa = ctx->isa, .backward = a};

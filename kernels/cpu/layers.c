@@ -56,6 +56,7 @@ static void max_rows(void *arg, int worker, int workers) {
     }
 }
 
+// x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]
 void cpu_maxpool_forward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *x,
                          void *y, uint8_t *index) {
     assert(s->k <= 15 && s->pad < s->k);
@@ -93,6 +94,7 @@ static void unpool_rows(void *arg, int worker, int workers) {
         unpool_row(job, i / job->s->h, (int)(i % job->s->h));
 }
 
+// dy[n][oh][ow][c], index[n][oh][ow][c] -> dx[n][h][w][c]
 void cpu_maxpool_backward(struct kernel_ctx *ctx, const struct pool2d_shape *s, const void *dy,
                           const uint8_t *index, void *dx) {
     struct pool_job job = {.isa = ctx->isa, .s = s, .in = dy, .out = dx, .winner = index};
@@ -119,6 +121,7 @@ static void mean_images(void *arg, int worker, int workers) {
     }
 }
 
+// x[n][hw][c] -> y[n][c]
 void cpu_avgpool_forward(struct kernel_ctx *ctx, int n, int hw, int c, const void *x, void *y) {
     struct mean_job job = {.isa = ctx->isa, .n = n, .hw = hw, .c = c, .in = x, .out = y};
     ctx_parallel(ctx, mean_images, &job);
@@ -135,6 +138,7 @@ static void spread_images(void *arg, int worker, int workers) {
     }
 }
 
+// dy[n][c] -> dx[n][hw][c]
 void cpu_avgpool_backward(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy, void *dx) {
     struct mean_job job = {.isa = ctx->isa, .n = n, .hw = hw, .c = c, .in = dy, .out = dx};
     ctx_parallel(ctx, spread_images, &job);
@@ -194,6 +198,7 @@ static void loss_rows(void *arg, int worker, int workers) {
     }
 }
 
+// logits[rows][classes], labels[rows] -> dlogits[rows][classes]
 void cpu_softmax_xent(struct kernel_ctx *ctx, const struct softmax_xent_args *a,
                       struct loss_totals *out) {
     struct loss_job job = {.a = a};
@@ -233,6 +238,7 @@ static void normalize_rows(void *arg, int worker, int workers) {
                       (float *)a->out + i * a->dst_w * a->channels);
 }
 
+// n times src[src_h][src_w][channels] (bytes) -> out[n][dst_h][dst_w][channels]
 void cpu_image_normalize(struct kernel_ctx *ctx, const struct image_args *a) {
     assert(a->channels >= 1 && a->channels <= 4);
     struct image_job job = {.a = a};

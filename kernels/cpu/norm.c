@@ -121,6 +121,7 @@ static double total_of(const struct norm_job *job, const float *blocks, int c) {
     return sum;
 }
 
+// dy[rows][cols] -> db[cols]
 void cpu_bias_backward(struct kernel_ctx *ctx, int64_t rows, int cols, const void *dy, void *db,
                        int accumulate) {
     struct norm_job job = norm_job_of(ctx, rows, cols);
@@ -156,6 +157,7 @@ static struct bn_span forward_span(const struct batchnorm_args *a, const float *
     return s;
 }
 
+// x[rows][c], residual[rows][c] -> y[rows][c], save_mean[c], save_invstd[c], running_*[c]
 void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
     struct norm_job job = norm_job_of(ctx, a->rows, a->channels);
     float *scale = column_vector(ctx, a->channels, 0), *save_mean = a->save_mean;
@@ -181,6 +183,7 @@ void cpu_batchnorm_forward_train(struct kernel_ctx *ctx, const struct batchnorm_
     ctx_parallel(ctx, apply, &job);
 }
 
+// x[rows][c], running_*[c] -> y[rows][c]
 void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_args *a) {
     struct norm_job job = norm_job_of(ctx, a->rows, a->channels);
     float *scale = column_vector(ctx, a->channels, 0);
@@ -192,6 +195,7 @@ void cpu_batchnorm_forward_eval(struct kernel_ctx *ctx, const struct batchnorm_a
     ctx_parallel(ctx, apply, &job);
 }
 
+// x[rows][c], y[rows][c], dy[rows][c] -> dx[rows][c], dresidual[rows][c], dgamma[c], dbeta[c]
 // dx = gamma * invstd * (dz - mean(dz) - xhat * mean(dz * xhat)) [Ioffe and Szegedy 2015], with
 // xhat = (x - mean) * invstd taken apart into the vectors scale, shift and slope.
 void cpu_batchnorm_backward(struct kernel_ctx *ctx, const struct batchnorm_grad_args *a) {

@@ -33,6 +33,7 @@ static void forward_tokens(void *arg, int worker, int workers) {
     }
 }
 
+// x[n][p][d], first[d], pos[t][d] -> y[n][t][d]
 void cpu_tokens_forward(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *x,
                         const void *first, const void *pos, void *y) {
     struct tokens_job job = {.isa = ctx->isa, .s = s, .t = s->p + (first != NULL)};
@@ -65,6 +66,7 @@ static void backward_tokens(void *arg, int worker, int workers) {
     }
 }
 
+// dy[n][t][d] -> dx[n][p][d], dfirst[d], dpos[t][d]
 void cpu_tokens_backward(struct kernel_ctx *ctx, const struct tokens_shape *s, const void *dy,
                          void *dx, void *dfirst, void *dpos, int accumulate) {
     struct tokens_job job = {.isa = ctx->isa, .s = s, .t = s->p + (dfirst != NULL)};
@@ -72,6 +74,7 @@ void cpu_tokens_backward(struct kernel_ctx *ctx, const struct tokens_shape *s, c
     ctx_parallel(ctx, backward_tokens, &job);
 }
 
+// x[n][t][d] -> y[n][d]
 void cpu_first_token_forward(struct kernel_ctx *ctx, int n, int t, int d, const void *x, void *y) {
     (void)ctx;
     for (size_t i = 0; i < (size_t)n; i++)
@@ -79,6 +82,7 @@ void cpu_first_token_forward(struct kernel_ctx *ctx, int n, int t, int d, const 
                (size_t)d * sizeof(float));
 }
 
+// dy[n][d] -> dx[n][t][d]
 void cpu_first_token_backward(struct kernel_ctx *ctx, int n, int t, int d, const void *dy,
                               void *dx) {
     size_t width = (size_t)d, image = (size_t)t * width;
