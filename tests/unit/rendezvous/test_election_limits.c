@@ -155,7 +155,7 @@ static void test_connecting(void) {
 }
 
 // A vote: what the winner may begin, and when.
-static void test_taking_over(void) {
+static void test_taking_over(int64_t age_ms, int64_t heard_ms) {
     struct election e;
     follow_and_lose(&e, 2, 3, 1, false);
     ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0, "it stands");
@@ -170,14 +170,14 @@ static void test_taking_over(void) {
                                   .term = e.term,
                                   .granted = true,
                                   .incarnation = 3,
-                                  .age_ms = 150,
+                                  .age_ms = age_ms,
                                   .counters = {ROUND + 2, 1, 1}};
     election_answered(&e, T + LEASE + 110, &three, &a);
     drain(&e);
     ok(count[ELECTION_TAKE_OVER] == 1 && asks[REQUEST_ANNOUNCE] == 2,
        "it leads, and announces that to both");
     const struct election_action *t = &last[ELECTION_TAKE_OVER];
-    is_int(t->not_before_ms, T + LEASE + 110 - 150 + LEASE + LEASE / 16,
+    is_int(t->not_before_ms, heard_ms + LEASE + LEASE / 16,
            "no round before the lease that its voter heard of last is over");
     is_int(t->exclusive_until_ms, 0, "without a proof others may have begun one");
     ok(t->counters.attempt == ROUND + 2 && t->counters.restarts == 1, "it counts on from there");
@@ -191,6 +191,10 @@ int main(void) {
     test_resume();
     test_giving_up();
     test_connecting();
-    test_taking_over();
+    test_taking_over(150, T + LEASE - 40);
+    test_taking_over(1, T + LEASE + 109);
+    test_taking_over(0, T + LEASE + 110);
+    test_taking_over(INT64_MIN, T + LEASE + 110); // a vote of the future
+    test_taking_over(LEASE + 200, T + 50);        // the pre-vote was newer
     return done_testing();
 }
