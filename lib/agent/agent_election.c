@@ -34,8 +34,9 @@ static void on_round(struct coordinator *c) {
     free(peers);
 }
 
-static void on_ask(struct coordinator *c, struct channel *l, const struct wire_msg *m) {
-    agent_elect_answer(coordinator_ctx(c), l, m);
+static void on_ask(struct coordinator *c, struct channel *l, const struct net_address *from,
+                   const struct wire_msg *m) {
+    agent_elect_answer(coordinator_ctx(c), l, from, m);
 }
 
 static void on_disconnected(struct coordinator *c, const struct election_peer *peer) {

@@ -88,7 +88,8 @@ void agent_elect_close(struct agent *a);
 void agent_elect_pump(struct agent *a); // carries out what the election wants and sets its timer
 // A connection of an agent that has said nothing yet, while this one does not coordinate.
 void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer);
-void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_msg *m);
+void agent_elect_answer(struct agent *a, struct channel *l, const struct net_address *from,
+                        const struct wire_msg *m);
 // JOINED and ROUND carry the electorate. False: this agent has voted since; the link is closed.
 bool agent_elect_joined(struct agent *a, const struct wire_msg *m);
 void agent_elect_round(struct agent *a, const struct wire_msg *m);

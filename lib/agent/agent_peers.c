@@ -83,10 +83,12 @@ static void on_asker_ready(struct channel *l) {
     put_ask(l->ctx);
 }
 
-static void take_peer(struct election_peer *p, int64_t incarnation, const struct wire_msg *m) {
+// from: the address of the host that has sent it.
+static void take_peer(struct election_peer *p, int64_t incarnation, const struct wire_msg *m,
+                      const char *from) {
     *p = (struct election_peer){.incarnation = incarnation, .port = (int)m->port};
     snprintf(p->name, sizeof p->name, "%s", m->name);
-    snprintf(p->address, sizeof p->address, "%s", m->address);
+    snprintf(p->address, sizeof p->address, "%s", net_sent_address(m->address, from));
 }
 
 // The host of that place says that no agent is there.
@@ -126,7 +128,7 @@ static void on_answer(struct channel *l, const struct wire_msg *m) {
         .age_ms = m->age_ms > 0 ? m->age_ms : 0,
         .leader_term = m->leader_term,
         .counters = {(int)m->attempt, (int)m->restarts, (int)m->crashes}};
-    take_peer(&answer.leader, m->leader, m);
+    take_peer(&answer.leader, m->leader, m, k->peer.address);
     // An agent that does not know its own address is where it was asked.
     if (!answer.leader.address[0] && answer.leader.incarnation == answer.incarnation)
         memcpy(answer.leader.address, k->peer.address, sizeof answer.leader.address);
@@ -217,7 +219,9 @@ void agent_elect_probe(struct agent *a, const struct election_peer *peer) {
 
 // ---- answering ----
 
-void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_msg *m) {
+void agent_elect_answer(struct agent *a, struct channel *l, const struct net_address *from,
+                        const struct wire_msg *m) {
+    char text[NET_ADDRESS_BYTES_MAX];
     struct election_request q = {.kind = (enum election_request_kind)m->kind,
                                  .term = m->term,
                                  .round_term = m->round_term,
@@ -225,7 +229,7 @@ void agent_elect_answer(struct agent *a, struct channel *l, const struct wire_ms
     struct election_response r;
     if (a->over || m->kind < REQUEST_STATUS || m->kind > REQUEST_ANNOUNCE)
         return;
-    take_peer(&q.from, m->incarnation, m);
+    take_peer(&q.from, m->incarnation, m, net_format(from, text));
     election_requested(&a->election, clock_mono_ms(), &q, &r);
     struct wire_msg answer = {.type = WIRE_ANSWER,
                               .kind = r.kind,
@@ -276,7 +280,7 @@ static void on_question(struct channel *l, const struct wire_msg *m) {
     struct answerer *w = l->ctx;
     timer_start(w->agent->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
     if (m->type == WIRE_ASK) {
-        agent_elect_answer(w->agent, l, m);
+        agent_elect_answer(w->agent, l, &w->guest.from, m);
     } else if (m->type == WIRE_JOIN || m->type == WIRE_RESUME) {
         channel_refuse(l, false, "this agent does not coordinate");
         answerer_end(w);
@@ -334,7 +338,8 @@ void agent_elect_round(struct agent *a, const struct wire_msg *m) {
                                      .dead = (n->rounds & WIRE_ROUNDS_DEAD) != 0};
         *p = (struct election_peer){.incarnation = n->incarnation, .port = (int)n->port};
         snprintf(p->name, sizeof p->name, "%s", n->name);
-        snprintf(p->address, sizeof p->address, "%s", n->address);
+        snprintf(p->address, sizeof p->address, "%s",
+                 net_sent_address(n->address, a->peer.address));
         if (n->incarnation == a->election.config.incarnation) // as others see it
             election_self(&a->election, p->name, p->address, p->port);
     }

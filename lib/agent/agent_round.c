@@ -55,7 +55,8 @@ static void take_facts(struct agent *a, const struct wire_msg *m) {
     a->group_rank = (int)m->group_rank;
     a->group_world = (int)m->group_world;
     a->rank = (int)m->rank;
-    snprintf(a->master_addr, sizeof a->master_addr, "%s", m->master_addr);
+    snprintf(a->master_addr, sizeof a->master_addr, "%s",
+             net_sent_address(m->master_addr, a->peer.address));
     a->facts = (struct worker_facts){.run = c->run,
                                      .role = c->role,
                                      .node = c->name,

@@ -195,8 +195,10 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
                                 .term = m->term,
                                 .last_round = (int)m->round,
                                 .nproc = (int)m->nproc};
-    if (!n.address[0] && !p->local)
-        n.address = net_format(&p->address, observed);
+    if (!p->local) {
+        net_format(&p->address, observed);
+        n.address = n.address[0] ? net_sent_address(n.address, observed) : observed;
+    }
     if (p->id >= 0 || m->nproc < 1 || m->nproc > 1 << 16 || m->node_rank < -1 ||
         m->node_rank > 1 << 24 || m->round < -1 || m->round > 1 << 30 || !n.name[0] ||
         !net_is_numeric(n.address)) {
@@ -360,7 +362,7 @@ static void on_beat(struct peer *p, const struct wire_msg *m) {
 }
 
 static void on_ask(struct peer *p, const struct wire_msg *m) {
-    p->coordinator->on->on_ask(p->coordinator, &p->link, m);
+    p->coordinator->on->on_ask(p->coordinator, &p->link, &p->address, m);
 }
 
 typedef void peer_handler(struct peer *p, const struct wire_msg *m);

@@ -38,7 +38,8 @@ struct coordinator_events {
     void (*on_deposed)(struct coordinator *c, const char *why);
     void (*on_round)(struct coordinator *c); // one is about to begin
     // An agent asks about the coordinator, or for a vote; l is its connection.
-    void (*on_ask)(struct coordinator *c, struct channel *l, const struct wire_msg *m);
+    void (*on_ask)(struct coordinator *c, struct channel *l, const struct net_address *from,
+                   const struct wire_msg *m);
     // The connection to the agent at that place broke: is it still there? May come often.
     void (*on_disconnected)(struct coordinator *c, const struct election_peer *peer);
 };

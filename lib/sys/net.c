@@ -129,6 +129,17 @@ bool net_is_loopback(const struct net_address *a) {
     return a->ss.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&as6(a)->sin6_addr);
 }
 
+static bool is_loopback(const char *numeric) {
+    struct net_address a;
+    struct err e;
+    return net_resolve(numeric, 0, &a, &e) == 0 && net_is_loopback(&a);
+}
+
+const char *net_sent_address(const char *address, const char *from) {
+    bool both = net_is_numeric(address) && net_is_numeric(from);
+    return both && is_loopback(address) && !is_loopback(from) ? from : address;
+}
+
 // ---- sockets ------------------------------------------------------------------------------------
 
 static void set_flag(int fd, int level, int option, int value) {

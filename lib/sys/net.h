@@ -31,6 +31,9 @@ const char *net_format(const struct net_address *a, char out[NET_ADDRESS_BYTES_M
 int net_port(const struct net_address *a);
 bool net_same_host(const struct net_address *a, const struct net_address *b); // v4-mapped = v4
 bool net_is_loopback(const struct net_address *a);
+// The address that the host at from has sent, as it is seen from here: a loopback address is the
+// sender's own, so that one becomes from. Both are numeric or "".
+const char *net_sent_address(const char *address, const char *from);
 
 // Listening TCP socket, close-on-exec, non-blocking. port 0: ephemeral. host NULL or "": dual-stack
 // any. *port_out gets the real port.

@@ -16,9 +16,9 @@ agent() { # NODE FLAGS… PROGRAM…
     shift
     on "$node" env DTRUN_KEY=k timeout 60 /tmp/dtrun "$@"
 }
-two() { # ENDPOINT: an agent on nodes 1 and 2; what both workers say in $out
+two() { # ENDPOINT [OF_NODE_1]: an agent on nodes 1 and 2; what both workers say in $out
     local first endpoint=$1
-    agent 1 "${c10d[@]}" --rdzv-endpoint "$endpoint" --no-python sh -c "$say" >one.out 2>one.err &
+    agent 1 "${c10d[@]}" --rdzv-endpoint "${2:-$endpoint}" --no-python sh -c "$say" >one.out 2>one.err &
     first=$!
     run agent 2 "${c10d[@]}" --rdzv-endpoint "$endpoint" --no-python sh -c "$say"
     wait $first
@@ -34,6 +34,9 @@ two node1:29400
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by name' || diag "$err"
 two 10.77.0.1
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'by address' || diag "$err"
+two 10.77.0.1 localhost
+is "$status $out" '0-0 0 127.0.0.1 lo,1 10.77.0.1 eth0' 'a leader that names itself localhost' ||
+    diag "$err"
 for i in 1 2; do ip -n node$i addr add "fd77::$i/64" dev eth0 nodad; done
 two '[fd77::1]:29400'
 is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' 'by IPv6 address' || diag "$err"

@@ -165,7 +165,23 @@ static void test_addresses(void) {
     is_str(ifname, "lo", "the loopback one");
 }
 
+static void test_sent_address(void) {
+    static const struct {
+        const char *address, *from, *seen;
+    } cases[] = {
+        {"127.0.0.1", "10.0.0.1", "10.0.0.1"},   {"::1", "10.0.0.1", "10.0.0.1"},
+        {"127.3.2.1", "fd00::1", "fd00::1"},     {"10.0.0.2", "10.0.0.1", "10.0.0.2"},
+        {"127.0.0.1", "127.0.0.2", "127.0.0.1"}, {"127.0.0.1", "::1", "127.0.0.1"},
+        {"127.0.0.1", "", "127.0.0.1"},          {"", "10.0.0.1", ""},
+        {"10.0.0.2", "127.0.0.1", "10.0.0.2"},   {"localhost", "10.0.0.1", "localhost"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        is_str(net_sent_address(cases[i].address, cases[i].from), cases[i].seen,
+               "'%s', sent by '%s'", cases[i].address, cases[i].from);
+}
+
 int main(void) {
+    test_sent_address();
     loop = loop_open(&e);
     big = malloc(BIG);
     for (size_t i = 0; i < BIG; i++)
