@@ -18,7 +18,7 @@ agent() { # NODE FLAGS… PROGRAM…
 }
 two() { # ENDPOINT [OF_NODE_1]: an agent on nodes 1 and 2; what both workers say in $out
     local first endpoint=$1
-    agent 1 "${c10d[@]}" --rdzv-endpoint "${2:-$endpoint}" --no-python sh -c "$say" >one.out 2>one.err &
+    agent 1 "${c10d[@]}" --rdzv-endpoint "${2:-$1}" --no-python sh -c "$say" >one.out 2>one.err &
     first=$!
     run agent 2 "${c10d[@]}" --rdzv-endpoint "$endpoint" --no-python sh -c "$say"
     wait $first
