@@ -419,6 +419,31 @@ static void test_faults(void) {
     }
 }
 
+// What the store holds is not to be trusted either.
+static int opens(struct rank *r, struct err *e) {
+    (void)r, (void)e;
+    return 0;
+}
+
+static void test_forged(void) {
+    static const struct topology two = {2, {1, 1}};
+    static const char *const texts[] = {"",
+                                        "1",
+                                        "-1 4000 127.0.0.3",
+                                        "65536 4000 127.0.0.3",
+                                        "1 0 127.0.0.3",
+                                        "1 65536 127.0.0.3",
+                                        "1 99999999999999 x"};
+    connect_ms = 700;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        forged = texts[i];
+        is_int(run(&two, 1, opens), 2, "a node at '%s' is nowhere", texts[i]);
+        is_int(shared->code[0], ERR_FORMAT, "and known to be malformed");
+    }
+    forged = NULL;
+    connect_ms = 20000;
+}
+
 // ---- elements ----------------------------------------------------------------------------------
 
 static void test_bf16(void) {
@@ -463,6 +488,7 @@ int main(void) {
     test_kinds();
     test_groups();
     test_faults();
+    test_forged();
     struct err e;
     if (file_remove_tree(store_dir, &e) < 0)
         diag("%s", e.text);
