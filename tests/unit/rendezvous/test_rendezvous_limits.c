@@ -250,6 +250,8 @@ static void test_hand_over(void) {
     int a, b;
     struct rendezvous *r = two(&c, &a, &b);
     ok(!rendezvous_can_hand_over(r), "two nodes of a fixed size cannot go on as one");
+    ok(rendezvous_active(r, 0) && rendezvous_active(r, 1), "both have a group rank");
+    ok(!rendezvous_active(r, 2) && !rendezvous_active(r, -1), "and no other rank has a node");
     rendezvous_close(r);
     c.max_restarts = 1;
     r = two(&c, &a, &b);
