@@ -35,23 +35,23 @@ static void test_lease(void) {
 }
 
 static void test_heard(void) {
-    for (int count = 0; count < 2; count++) {
+    for (int nodes = 0; nodes < 2; nodes++) {
         struct election e;
         struct election_peer p = peer(1), places[] = {peer(1)};
         struct voter voters[] = {{1, QUORUM_THIS, false}};
-        struct electorate of = {.term = TERM, .voters = voters, .count = count};
+        struct electorate of = {.term = TERM, .voters = voters, .count = nodes};
         open_node(&e, 2, false, false);
         election_joined(&e, T, T, TERM, &p);
-        election_set_electorate(&e, T + 1000, &of, places, count, count);
-        is_int(election_deadline(&e), T + 1000 * count + SILENT + 1, "%s is %sa word of the leader",
-               count ? "a round" : "no round", count ? "" : "not ");
-        election_tick(&e, T + 1000 * count + SILENT);
+        election_set_electorate(&e, T + 1000, &of, places, nodes, nodes);
+        is_int(election_deadline(&e), T + 1000 * nodes + SILENT + 1, "%s is %sa word of the leader",
+               nodes ? "a round" : "no round", nodes ? "" : "not ");
+        election_tick(&e, T + 1000 * nodes + SILENT);
         is_int(e.state, ELECTION_FOLLOWER, "it may be silent for so long");
-        election_tick(&e, T + 1000 * count + SILENT + 1);
+        election_tick(&e, T + 1000 * nodes + SILENT + 1);
         is_int(e.state, ELECTION_SEARCHING, "and no longer");
         drain(&e);
         is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "so long was it silent");
-        is_int(election_deadline(&e), T + 1000 * count + SILENT + 1, "the search begins at once");
+        is_int(election_deadline(&e), T + 1000 * nodes + SILENT + 1, "the search begins at once");
         election_close(&e);
     }
     struct election e;
