@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl adopt: a cluster that another folder or computer brought up, from here on.
+// dtctl adopt: takes over a cluster that another folder or computer made.
 #include "command.h"
 
 #include "aws/aws_adopt.h"
@@ -52,12 +52,12 @@ const struct command cmd_adopt = {
     .verb = {.name = "adopt",
              .summary = "take over a cluster that another folder or computer brought up",
              .args = "[USER@]ADDRESS[:PORT]",
-             .text = "Reads what the nodes of a cluster on AWS know about it from the one at "
-                     "ADDRESS (one of the first three), and makes it this folder's: status, ps, "
-                     "logs, fetch, train, up and down work as where it was made. Nodes keep those "
-                     "records sealed with the cluster's login key, so whoever has that key, and "
-                     "nobody else, can adopt it. The folder that it was made from does not learn "
-                     "of what is changed from here.",
+             .text = "Reads the record of a cluster on AWS from the node at ADDRESS (one of the "
+                     "first three) and writes it to this folder. Then status, ps, logs, fetch, "
+                     "train, up and down work here as in the folder that made the cluster. The "
+                     "record is sealed with the cluster's login key, so only the owner of that key "
+                     "can adopt the cluster. The folder that made it does not learn of changes "
+                     "made from here.",
              .examples = "dtctl adopt ubuntu@203.0.113.7 --key id_ed25519\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct adopt_flags),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl init, config, completion, version: what dtctl can be told, and what it is.
+// dtctl init, config, completion, version: commands about dtctl itself.
 #include "command.h"
 
 #include "aws/aws_cluster.h"
@@ -50,10 +50,9 @@ static int run_init(struct context *s, const struct cli_rest *rest, const void *
     struct option_pair region = {"aws.region", NULL};
     struct option_map found = {&region, 0};
     struct err ignored = {0};
-    if (s->config->cluster.provider ==
-        CONFIG_AWS) // what it is told or finds; up says how to set it
+    if (s->config->cluster.provider == CONFIG_AWS) // without a region, up explains how to set it
         found.count = aws_cluster_region(s, &region.value, &ignored) == 0;
-    // Hosts are what this provider cannot do without.
+    // This provider needs hosts.
     bool lacks_hosts =
         c->cluster.provider == CONFIG_HOSTS && c->hosts.list.count + c->hosts.host.count == 0;
     render_init(&text, &c->set, &found, f->all ? NULL : INIT_KEYS[c->cluster.provider]);
@@ -80,9 +79,9 @@ static int run_init(struct context *s, const struct cli_rest *rest, const void *
 const struct command cmd_init = {
     .verb = {.name = "init",
              .summary = "write dtctl.toml",
-             .text = "Writes what is given as flags or in the environment, with its meaning; what "
-                     "is not in the file has its default. Provider aws: so is the region, where "
-                     "AWS_DEFAULT_REGION or the profile in ~/.aws/config has one.",
+             .text = "Writes the keys that flags and variables set, each with its meaning. Keys "
+                     "that are not in the file have their defaults. Provider aws: the region of "
+                     "AWS_DEFAULT_REGION or of the profile in ~/.aws/config is written, too.",
              .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'   # two hosts\n"
                          "dtctl init --all   # a file to choose from\n"},
     .rows = &INIT_TABLE,
@@ -104,7 +103,7 @@ static const struct option_row CONFIG_ROWS[] = {
      .text = "false",
      .offset = offsetof(struct config_flags, given),
      .marks = OPTION_NO_ENV,
-     .help = "Leave out what has its default."},
+     .help = "Leave out keys that have their defaults."},
 };
 static const struct option_table CONFIG_TABLE = {"Config", CONFIG_ROWS, 1};
 static const char *const CONFIG_WORDS[] = {"show", "check", NULL};
@@ -114,7 +113,7 @@ static int run_config(struct context *s, const struct cli_rest *rest, const void
     const struct config_flags *f = flags;
     const char *what = rest->count ? rest->args[0] : "show";
     struct strbuf text = {0};
-    if (strcmp(what, "check") == 0) { // whatever is wrong has stopped dtctl before
+    if (strcmp(what, "check") == 0) { // a mistake has ended dtctl before
         const char *idle = config_without_effect(s->config);
         if (*idle)
             log_warn(idle, "%s", "");
@@ -187,7 +186,7 @@ static int list_names(struct context *s, const char *what, const struct cli_rest
     for (size_t i = 0; names && names[i] && i < LISTED_MAX; i++)
         if (str_is_name(names[i], INVENTORY_NAME_BYTES_MAX + CLUSTER_RUN_NAME_BYTES_MAX))
             screen_out(s->screen, "%s\n", names[i]);
-    err_clear(e); // what cannot be read has no names
+    err_clear(e); // an unreadable record gives no names
     return 0;
 }
 

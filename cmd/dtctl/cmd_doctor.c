@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl doctor: looks at this computer and at the nodes, and says what is wrong and what helps.
+// dtctl doctor: checks this computer and the nodes, and prints a remedy for each fault.
 #include "command.h"
 
 #include "aws/aws_cluster.h"
@@ -36,7 +36,7 @@ struct doctor {
 
 static const char *const VERDICTS[] = {"ok", "warn", "bad"};
 
-// One finding: what was looked at, what is so, and what helps (NULL when nothing need be done).
+// One finding: the thing checked, the fact, and the remedy (NULL: none is needed).
 __attribute__((format(printf, 5, 6))) static void
 find(struct doctor *d, enum verdict v, const char *what, const char *remedy, const char *fmt, ...) {
     struct screen *screen = d->context->screen;
@@ -274,7 +274,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 
 const struct command cmd_doctor = {
     .verb = {.name = "doctor",
-             .summary = "check this computer and the nodes, and say what helps",
+             .summary = "check this computer and the nodes, and print remedies",
              .text = "Looks at the programs, the configuration, keys, the cluster's folder, and "
                      "at every node: login, agent, disk, clock, lost runs, and whether nodes "
                      "reach each other. Changes nothing but an agent that is missing."},

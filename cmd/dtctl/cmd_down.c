@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl down: take back what up put on the nodes.
+// dtctl down: removes the cluster from its nodes, or ends them.
 #include "command.h"
 
 #include "aws/aws_estimate.h"
@@ -33,7 +33,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct down_flags, forget),
      .marks = OPTION_NO_ENV,
-     .help = "Drop nodes that cannot be reached from the cluster; what is on them stays."},
+     .help = "Drop nodes that cannot be reached from the cluster; their files stay."},
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -107,14 +107,14 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 
 const struct command cmd_down = {
     .verb = {.name = "down",
-             .summary = "remove from the nodes what up put there",
+             .summary = "remove the cluster from its nodes; end the nodes that up made",
              .text =
-                 "Removes from every node what this cluster has in dtctl's folder there; what "
-                 "another cluster or push put there stays and is named. Results that are on the "
-                 "nodes alone are fetched first; where that fails, or a run goes on, nothing is "
-                 "removed without --force. On a terminal it asks. Where up made the nodes it ends "
-                 "them, asks AWS until nothing with the cluster's tags is left, and says what it "
-                 "cost. Results on this side stay. Doing it again does no harm."},
+                 "Removes this cluster's files from dtctl's folder on every node. Files of "
+                 "other clusters and of push stay and are named. Results that are on the nodes "
+                 "alone are fetched first; where that fails, or a run goes on, nothing is removed "
+                 "without --force. On a terminal it asks. Nodes that up made are ended: down asks "
+                 "AWS until nothing with the cluster's tags is left, and prints the cost. Results "
+                 "on this side stay. Doing it again does no harm."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct down_flags),
     .run = run,

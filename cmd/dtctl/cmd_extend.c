@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl extend: nodes that end themselves do so later.
+// dtctl extend: moves the end of the nodes' lease.
 #include "command.h"
 
 #include "aws/aws_estimate.h"
@@ -41,7 +41,7 @@ static int choose(const struct context *s, const struct cli_rest *rest, int64_t 
     return 0;
 }
 
-// What holds now, of the nodes that were reached.
+// Prints the new end of the nodes that were reached.
 static void tell(struct fleet *f, const struct inventory *inv, int64_t until, int64_t for_ms) {
     struct context *s = f->context;
     struct aws_plan p;
@@ -70,7 +70,7 @@ static void tell(struct fleet *f, const struct inventory *inv, int64_t until, in
                             : "");
 }
 
-// What a node that was not reached is in for.
+// Warns of a node that was not reached.
 static void explain(struct fleet *f, const struct inventory *inv) {
     const bool *gone = aws_lease_gone(f, inv);
     for (size_t i = 0; i < f->count; i++) {

@@ -155,8 +155,7 @@ static bool has_entries(const char *dir) {
     return count == 3;
 }
 
-// Whether what was fetched still lies where it was put; a run that never started has brought
-// nothing.
+// Whether the fetched results are still in their folder; a run that never started has none.
 static bool is_here(struct context *s, const struct run *r) {
     const char *owner = owner_of(s->arena, r->output_dir);
     return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
@@ -237,8 +236,8 @@ const struct command cmd_fetch = {
              .summary = "bring results, or any files, from the nodes",
              .args = "[RUN]",
              .text = "Brings output, model and state of a run (the newest one unless named) to "
-                     "this side, verified by hash; what is here already does not travel again. "
-                     "train does it by itself; this is for runs that were left.",
+                     "this side, verified by hash. Files that are here already do not travel "
+                     "again. train fetches by itself; fetch is for runs that it left.",
              .examples = "dtctl fetch   # the newest run's results\n"
                          "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
     .rows = &TABLE,

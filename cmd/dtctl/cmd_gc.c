@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl gc: remove what nobody needs any more: old runs on the nodes, content in their stores that
-// no file there has, folders of local nodes that belong to no cluster, and half-fetched leftovers
-// on this side. Results on this side are never touched.
+// dtctl gc: removes old runs and unused stored content from the nodes, folders of local nodes that
+// belong to no cluster, and leftovers of broken fetches on this side. Results here are never
+// touched.
 #include "command.h"
 
 #include "aws/aws_gc.h"
@@ -225,7 +225,7 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
     return result;
 }
 
-// What a fetch that was cut left behind, of runs whose results have come since.
+// Leftovers of broken fetches of runs whose results have come since.
 static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     struct context *s = g->context;
     char **runs = NULL;
@@ -299,11 +299,11 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_gc = {
     .verb = {.name = "gc",
              .summary = "remove old runs from the nodes, and leftovers",
-             .text = "Removes from the nodes the runs that are over, old enough and fetched, what "
-                     "their stores keep of files that no run has any more, and on this side what "
-                     "killed commands left. Results on this side stay. Provider aws: also lists "
-                     "what carries your tag and belongs to no cluster in this folder, and ends "
-                     "it with -y."},
+             .text = "Removes three things: from the nodes, runs that are over, old enough and "
+                     "fetched, and stored content of files that no run has any more; on this side, "
+                     "leftovers of killed commands. Results on this side stay. Provider aws: also "
+                     "lists resources that carry your tag and belong to no cluster in this folder, "
+                     "and ends them with -y."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct gc_flags),
     .run = run,

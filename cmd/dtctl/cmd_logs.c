@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl logs: what the ranks of a run printed, from the beginning or as it comes.
+// dtctl logs: prints the output of a run's ranks, from the beginning or as it comes.
 #include "command.h"
 
 #include "fleet/fleet_runs.h"
@@ -42,7 +42,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct logs_flags, tail),
      .marks = OPTION_NO_ENV,
      .arg = "N",
-     .help = "Of what was printed before only the last N lines of each rank's stdout and stderr; "
+     .help = "Of the output so far only the last N lines of each rank's stdout and stderr; "
              "-1 shows all."},
     {.flag = "node",
      .verbs = "logs",
@@ -54,7 +54,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-// With -f and --tail, what came before is one look, and what comes is shown from there on.
+// With -f and --tail: first the last lines so far, then every new line.
 static int attend(struct run_fleet *r, struct attend_options *o, bool follow, int *status,
                   struct err *e) {
     if (!follow || !o->tail)
@@ -105,13 +105,13 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 
 const struct command cmd_logs = {
     .verb = {.name = "logs",
-             .summary = "show what the ranks of a run print",
+             .summary = "show the output of a run's ranks",
              .args = "[RUN]",
              .text = "Shows the output of every rank of a run (the newest one unless named), each "
                      "line with its node and rank. With -f it goes on until the run is over, as "
                      "train does: Ctrl-C leaves the run going.",
              .examples = "dtctl logs -f   # the newest run, live\n"
-                         "dtctl logs -f --tail 10   # its last lines, and what comes\n"
+                         "dtctl logs -f --tail 10   # its last lines, then new ones\n"
                          "dtctl logs --rank 0 RUN   # one rank of a certain run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct logs_flags),

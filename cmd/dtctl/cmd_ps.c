@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl ps: the runs of the cluster; dtctl status: its nodes; dtctl stop: end a run.
+// dtctl ps: the runs of the cluster; dtctl status: its nodes.
 #include "command.h"
 
 #include "aws/aws_cluster.h"
@@ -86,7 +86,7 @@ static const struct option_row PS_ROWS[] = {
 };
 static const struct option_table PS_TABLE = {"Ps", PS_ROWS, sizeof PS_ROWS / sizeof PS_ROWS[0]};
 
-// What is known about one run, from its record and from every node.
+// Facts about one run, from its record and from every node.
 struct ps_line {
     struct run run;
     const char *state, *reason; // of a node that is still going, where there is one
@@ -129,7 +129,7 @@ static void look_up(struct ps_line *line, const struct node_runs *runs) {
         line->agent_starts += r->agent_starts;
         if (r->coordinator && !r->over)
             line->coordinator = r->node;
-        // A node that is cut off or frozen still tells of a round that the others have left.
+        // A node that is cut off or frozen still reports a round that the others have left.
         if (r->round == line->round && !r->over) {
             line->ranks_running += r->ranks_running;
             line->why = line->why[0] ? line->why : r->reason;
@@ -220,7 +220,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
         bool gone = line.nodes_seen == 0 && !line.unasked;
         if (gone && !run_is_over(&line.run))
             line.state = "lost";
-        // What still needs somebody: it is going, or its results are not here.
+        // A run that still needs attention: it is going, or its results are not here.
         if (!f->all && (gone || (run_is_over(&line.run) && line.run.fetched)))
             continue;
         if (shown++ == 0)
@@ -244,7 +244,7 @@ static int run_ps(struct context *s, const struct cli_rest *rest, const void *fl
 
 const struct command cmd_ps = {
     .verb = {.name = "ps",
-             .summary = "list runs and what state they are in",
+             .summary = "list runs and their state",
              .text = "Lists the runs that are going or whose results are still on the nodes.",
              .examples = "dtctl ps --watch   # looks again every two seconds\n"},
     .rows = &PS_TABLE,
@@ -254,7 +254,7 @@ const struct command cmd_ps = {
 
 // ---- status ------------------------------------------------------------------------------------
 
-// When the nodes end, and what that costs.
+// Prints the end of the nodes' lease, and their cost.
 static int show_lease(struct context *s, struct fleet *f, const struct inventory *inv,
                       struct err *e) {
     struct aws_plan p;
@@ -383,7 +383,7 @@ static int run_status(struct context *s, const struct cli_rest *rest, const void
 
 const struct command cmd_status = {
     .verb = {.name = "status",
-             .summary = "show the nodes, whether they answer, and what they do",
+             .summary = "show the nodes, whether they answer, and their runs",
              .args = "[NODES]"},
     .rows = &STATUS_TABLE,
     .flags_bytes = sizeof(struct look_flags),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl push: files of this computer to the nodes.
+// dtctl push: sends files of this computer to the nodes.
 #include "command.h"
 
 #include "base/log.h"
@@ -41,21 +41,21 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct push_flags, replace),
      .marks = OPTION_NO_ENV,
-     .help = "Make the folder exactly what is sent: files that are not in it are removed."},
+     .help = "Make the folder equal to the files sent: other files in it are removed."},
     {.flag = "all-files",
      .verbs = "push",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct push_flags, all_files),
      .marks = OPTION_NO_ENV,
-     .help = "Send .git and what .dtctlignore leaves out, too."},
+     .help = "Send .git and files that .dtctlignore leaves out, too."},
     {.flag = "exclude",
      .verbs = "push",
      .type = OPTION_LIST,
      .arg = "PATTERN",
      .offset = offsetof(struct push_flags, exclude),
      .marks = OPTION_NO_ENV,
-     .help = "Leave out what matches, as a line of .dtctlignore does; may be repeated."},
+     .help = "Leave out files that match, as a line of .dtctlignore does; may be repeated."},
 };
 static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
 

@@ -75,7 +75,7 @@ static void tell(struct context *s, const struct run *run, bool was_going) {
         screen_note(s->screen, "its results are on the nodes: dtctl fetch %s", run->id);
 }
 
-// The nodes are asked whatever the record says: they know better.
+// The nodes are asked even if the record says that the run is over: the record may be old.
 static int stop(struct context *s, struct run_fleet *r, const struct stop_flags *f, bool *was_going,
                 struct err *e) {
     size_t count = r->fleet.count;

@@ -198,10 +198,10 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     attend_note(s, r, "started", NULL);
     if (run_save(&s->cluster, r, e) < 0)
         return -1;
-    return s->config->job.detach ? context_check(s, e) : 0; // else it is for who attends
+    return s->config->job.detach ? context_check(s, e) : 0; // else the monitor checks
 }
 
-// Only a run of which nothing goes on has failed; one of which that is not known may still be
+// A run has failed only if no part of it goes on. If that is unknown, the run can still be
 // followed, stopped and fetched.
 static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
@@ -301,8 +301,8 @@ const struct command cmd_train = {
                  "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
                  "dtctl train --nodes 2:4 --max-restarts 3   # goes on with two, grows again\n"
                  "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"
-                 "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # who gets "
-                 "what\n"},
+                 "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # which "
+                 "node gets which files\n"},
     .marks = COMMAND_REST,
     .run = run,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtctl plan and dtctl up: what a cluster would be, and bringing it up.
+// dtctl plan: shows the cluster that up would make; dtctl up: makes it.
 #include "command.h"
 
 #include "base/log.h"
@@ -64,7 +64,7 @@ static int plan_json(struct context *s, const struct provider *p, const struct p
     return 0;
 }
 
-// compare: also ask what is really there.
+// compare: also ask the provider for the present state.
 static int tell_plan(struct context *s, bool compare, struct err *e) {
     const struct provider *p = provider_of(s->config);
     struct provider_diff d;
@@ -127,7 +127,7 @@ static void tell_up(struct context *s, const struct lifecycle_up_result *up) {
                 str_human_ms(took, up->took_ms));
 }
 
-// What costs money is shown before it is made, and somebody says yes.
+// Instances that cost money are shown first, and made only after a yes.
 static int ask(struct context *s, struct err *e) {
     if (!provider_of(s->config)->costs || s->config->yes)
         return 0;
@@ -158,12 +158,12 @@ static int run_up(struct context *s, const struct cli_rest *rest, const void *fl
 
 const struct command cmd_plan = {
     .verb = {.name = "plan",
-             .summary = "show what up would make and change",
+             .summary = "show the nodes that up would make and change",
              .text =
-                 "Shows what the configuration asks for, beside the cluster as it is known, and "
-                 "changes nothing. Provider aws: also sizes, price, quota, and, when the "
-                 "cluster is up, what Terraform would change; it asks AWS for that, and for "
-                 "nothing else."},
+                 "Shows the cluster that the configuration asks for, beside the one that is "
+                 "there, and changes nothing. Provider aws: also sizes, price, quota, and, when "
+                 "the cluster is up, the changes that Terraform would make. Only these changes are "
+                 "asked of AWS."},
     .run = run_plan,
 };
 
@@ -172,13 +172,13 @@ const struct command cmd_up = {
              .summary = "make or find the nodes and prepare them",
              .text = "Makes the cluster that the configuration asks for: checks every node (login, "
                      "architecture, disk, clock, and that nodes reach each other), and puts the "
-                     "agent and the trainer there. Doing it again repairs what is missing, makes "
+                     "agent and the trainer there. A second up makes missing nodes, makes "
                      "the cluster larger or smaller where the number of nodes has changed, gives "
                      "nodes that run another lease where that has changed, and touches nothing "
                      "else. Nodes that are no longer wanted are dropped last, when the others "
                      "are there: up names them, brings the results that only they have, and asks. "
-                     "Provider aws shows what it would make and cost, and "
-                     "asks (-y: it does not).",
+                     "Provider aws shows the instances and their cost first, "
+                     "and asks (-y: it does not).",
              .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
                          "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "
                          "hosts\n"

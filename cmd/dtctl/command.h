@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One command of dtctl: what it is called, what it takes, what it does.
+// One command of dtctl: its name, its arguments and flags, its function.
 //
 // Each cmd_<verb>.c defines one `const struct command`; commands.c holds the table of pointers.
 // Help, manual, completions and the check of arguments come from these and from the option tables.
@@ -18,7 +18,7 @@ enum {
     COMMAND_FOR_SHELL = 4,  // its output is for a shell: nothing is remarked
 };
 
-// What a run function returns: 0 good, -1 with e set, or a process exit status of its own.
+// A run function returns 0, -1 with e set, or a process exit status of its own.
 struct command {
     struct render_verb verb;
     const struct option_table *rows; // own flags; NULL: none

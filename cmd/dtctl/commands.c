@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands and what is derived from it.
+// The table of commands, and the tables derived from it.
 #include "command.h"
 
 #include "build_info.h"

@@ -61,7 +61,7 @@ static int help_verb(struct program *p, const struct command *c) {
     return print_and_free(&text);
 }
 
-// Many nodes need many descriptors: take what the system allows.
+// Many nodes need many descriptors: take as many as the system allows.
 static void raise_file_limit(void) {
     struct rlimit r;
     if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
@@ -183,7 +183,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
         result = c->run(&p->context, &rest, flags, &e);
     screen_fini(&p->screen);
     cluster_close(&p->context.cluster);
-    // It came too late to stop anything; a script that called this is to end all the same.
+    // A signal that came too late to stop anything still ends the script that called dtctl.
     if (result == 0 && p->context.loop)
         result = context_check(&p->context, &e);
     if (result == 0 && p->screen.write_error && p->screen.write_error != EPIPE) {
@@ -205,8 +205,7 @@ int main(int argc, char **argv) {
     struct err e = {0};
     const char *name = NULL;
     int used = 0;
-    // A reader that goes away is told by write(2).
-    // So is a file that may not grow.
+    // write(2) reports a reader that went away, and a file that may not grow.
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     raise_file_limit();

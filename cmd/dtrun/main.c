@@ -22,19 +22,20 @@ static const struct render_program program = {
     .summary = "start the workers of a distributed job on this node",
     .version = DTCTL_VERSION,
     .synopsis = "[FLAGS] SCRIPT [ARGUMENTS]",
-    .text = "Takes torchrun's command line and gives workers what torchrun gives them. Flags can "
-            "also be set as PET_<FLAG>; a flag on the command line wins. Underscores and hyphens "
-            "in flags are the same, and a flag may be shortened while it is unambiguous.\n\n"
-            "On several nodes: the same command on each, with --nnodes, --rdzv-backend c10d, "
-            "--rdzv-endpoint HOST:PORT and --rdzv-id; or with --node-rank, --master-addr and "
-            "--master-port. DTRUN_KEY holds a secret that all agents of a run share.\n\n"
-            "Under srun and mpirun, what is not given comes from them: nodes, this node's rank, "
-            "the leader, and workers per node (tasks of the node, or its GPUs with one task). "
-            "There is one agent per node; further tasks wait for it, unless --node-rank is given, "
-            "or as many nodes as there are tasks: then each task is an agent. For Open MPI the "
-            "leader is "
-            "where mpirun runs; MASTER_ADDR names another.\n\n"
-            "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
+    .text =
+        "Takes torchrun's command line and gives workers what torchrun gives them. Flags can "
+        "also be set as PET_<FLAG>; a flag on the command line wins. Underscores and hyphens "
+        "in flags are the same, and a flag may be shortened while it is unambiguous.\n\n"
+        "On several nodes: the same command on each, with --nnodes, --rdzv-backend c10d, "
+        "--rdzv-endpoint HOST:PORT and --rdzv-id; or with --node-rank, --master-addr and "
+        "--master-port. DTRUN_KEY holds a secret that all agents of a run share.\n\n"
+        "Under srun and mpirun, values that are not given come from them: nodes, this node's rank, "
+        "the leader, and workers per node (tasks of the node, or its GPUs with one task). "
+        "There is one agent per node; further tasks wait for it, unless --node-rank is given, "
+        "or as many nodes as there are tasks: then each task is an agent. For Open MPI the "
+        "leader is "
+        "where mpirun runs; MASTER_ADDR names another.\n\n"
+        "Python is PYTHON_EXEC, that of the active virtual environment, or python3.",
 };
 
 static int fail(const struct err *e) {
@@ -70,7 +71,7 @@ static enum log_level level_wanted(void) {
     return LOG_WARN;
 }
 
-// Until the agent takes signals there is nothing that must be ended with care.
+// Until the agent handles signals no worker runs, so the process may just end.
 static const int early_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
 static void on_early_signal(int signal) {
@@ -92,7 +93,7 @@ static int work(struct launch *l, const struct cli_rest *rest) {
     struct err e;
     if (launch_by_hand(l, rest->command, rest->command_count, &e) < 0)
         return fail(&e);
-    sigprocmask(SIG_BLOCK, &l->agent.signals, NULL); // what comes now is the agent's
+    sigprocmask(SIG_BLOCK, &l->agent.signals, NULL); // from here on the agent handles them
     take_early_signals(SIG_DFL);
     int status = agent_run(&l->agent, &e);
     launch_end(l);

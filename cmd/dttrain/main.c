@@ -132,7 +132,7 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
 }
 
 // A rank that lost another one is not why the group fails. It ends a little later than the cause,
-// so that the agents hear of that first; being told to stop, it ends at once.
+// so that the agents hear of that first; asked to stop, it ends at once.
 static void let_cause_go_first(const struct err *e) {
     const struct timespec wait = {.tv_nsec = CAUSE_FIRST_MS * 1000000L};
     if (e->code == ERR_NET && !stop_wanted)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launcher tells a worker through its environment: torchrun's variables and dtctl's.
+// The variables that a launcher sets for a worker: torchrun's and dtctl's.
 // Strings belong to the environment or to the arena.
 #ifndef DTTRAIN_RANK_ENV_H
 #define DTTRAIN_RANK_ENV_H

@@ -169,7 +169,7 @@ static void remember(struct scan *c, const struct found *f, const char *typed, c
     // that was not set. Where there is a key, it says that the file's value is not wanted.
     if (!*value && !f->row->key)
         option_problem(c->s, place_of(typed), "the value is empty");
-    // A flag may take the place of what the file says, and never that of another flag.
+    // A flag may replace a value of the file, and never that of another flag.
     size_t name = strcspn(value, "=") + 1;
     bool named = f->row->type == OPTION_RECORDS && f->row->record->named;
     for (const struct option_given *g = c->s->given; named && g; g = g->next)

@@ -22,9 +22,9 @@
 enum { CLI_UNTIL_VERB = 1 }; // stop in front of the first argument that is not a flag
 
 struct cli_rest {
-    const char *const *args; // what is no flag, NULL-terminated, in order
+    const char *const *args; // words that are no flags, NULL-terminated, in order
     size_t count;
-    const char *const *command; // what came after "--" (or, with OPTION_STYLE_REMAINDER, from the
+    const char *const *command; // the words after "--" (or, with OPTION_STYLE_REMAINDER, from the
     size_t command_count;       // first argument on), NULL-terminated
     bool dashes;                // there was a "--"
     int used;                   // arguments read; with CLI_UNTIL_VERB argv[used] is the verb
@@ -38,7 +38,7 @@ void cli_apply(struct option_set *s);
 // Whether a flag was scanned, before or after cli_apply ("help", "file"); its last value in *value
 // (value may be NULL; a bool gives "true" or "false").
 bool cli_has(const struct option_set *s, const char *flag, const char **value);
-// The nearest of names to what was typed, as " (did you mean 'x'?)", or "".
+// The nearest of names to the word typed, as " (did you mean 'x'?)", or "".
 const char *cli_nearest(struct arena *a, const char *typed, const char *const *names);
 
 #endif

@@ -101,7 +101,7 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
         c->help = true;
         return 0;
     }
-    // `init` makes the file that is missing, with what it is told.
+    // `init` writes the missing file, with the values given.
     int missing = read_file(c, environ, e);
     option_set_env(&c->set, environ);
     cli_apply(&c->set);

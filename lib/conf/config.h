@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything dtctl can be told, as one struct: from flags, DTCTL_* variables, what an earlier `up`
-// was told by those (rows with OPTION_KEEP), dtctl.toml, defaults.
+// The whole configuration of dtctl as one struct: from flags, DTCTL_* variables, values that an
+// earlier `up` kept of those (rows with OPTION_KEEP), dtctl.toml, defaults.
 //
 //     struct config c;
 //     config_open(&c, &arena, "dtctl");
@@ -28,7 +28,7 @@ enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
 enum config_input_mode { CONFIG_REPLICATED, CONFIG_SHARDED };
 enum { CONFIG_NPROC_AUTO = -1, CONFIG_NPROC_CPU = -2, CONFIG_NPROC_GPU = -3 };
 
-// [[hosts.host]]: what is special about one host. It adds the host, or completes the one in
+// [[hosts.host]]: settings of one host. It adds the host, or completes the one in
 // hosts.list that has the same address.
 struct config_host {
     const char *address;  // without user and port
@@ -115,7 +115,7 @@ struct config {
     struct option_map env;
     const char *output_dir; // "": output/ of the run's folder
     int output_merge;       // enum config_merge
-    bool output_work;       // also what a command leaves in its working folder
+    bool output_work;       // also new files of a command's working folder
 
     struct option_set set; // places, problems
 };
@@ -139,7 +139,7 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
 
 // Variables that workers have from their agent: never an option's. "DTCTL_INPUT_*": so begin some.
 extern const char *const config_worker_variables[]; // NULL-terminated
-// DTCTL_… variables that nobody reads, in one line with what may be meant; "": none.
+// DTCTL_… variables that no option reads, in one line with the names that may be meant; "": none.
 const char *config_unknown_env(const struct config *c, char *const *environ);
 
 // Where `up` keeps its flags and variables for later commands: .dtctl/<cluster>/up.toml.

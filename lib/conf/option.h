@@ -39,7 +39,7 @@ enum {
     OPTION_PROBLEMS_MAX = 200    // described; further ones are counted
 };
 
-// type, what is stored at offset, what a person sees in errors and help
+// type, the C type stored at offset, its name in errors and help
 #define OPTION_TYPES(X)                                                                            \
     X(OPTION_BOOL, bool, "true or false")                                                          \
     X(OPTION_INT, int64_t, "an integer")                                                           \
@@ -107,7 +107,7 @@ struct option_place {
 
 struct option_row;
 
-// What one element of OPTION_RECORDS is made of.
+// The fields of one element of OPTION_RECORDS.
 struct option_record {
     size_t size;                   // of the element struct
     const struct option_row *rows; // keys are plain ("source"), offsets inside the element
@@ -132,8 +132,8 @@ enum option_mark {
     OPTION_BRACKETS = 512  // a list whose elements may begin with '[': TOML only where it parses
 };
 
-// What a row, when it is given (a BOOL: as true), asks of another one. Checked at the end, when
-// every value is right by itself.
+// A condition on another row that holds when this row is given (a BOOL: as true). Checked at the
+// end, when every value is right by itself.
 enum option_rule_kind {
     OPTION_RULE_POSITIVE, // other > 0
     OPTION_RULE_WORD,     // other, a CHOICE, is word
@@ -149,7 +149,7 @@ struct option_row {
     const char *flag;  // long name without dashes; NULL: no flag (reached with --set KEY=VALUE)
     char letter;       // short name, 0: none
     const char *word;  // another one behind one hyphen, of more letters; NULL: none
-    const char *verbs; // "up plan": who takes the flag; "*": everyone; NULL: as "*"
+    const char *verbs; // "up plan": commands that take the flag; "*": all; NULL: as "*"
     const char *env;   // full variable name; NULL: prefix + key (or flag) in upper case
     enum option_type type;
     unsigned marks;

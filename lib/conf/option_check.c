@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be true of the tables themselves; a test runs it over every program's set.
+// The check of the tables themselves; a test runs it over every program's set.
 #include "conf/option.h"
 
 #include "conf/option_value.h"

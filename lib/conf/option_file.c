@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set from the text of a file: every key is looked up in the tables; what no row knows is an
+// A set from the text of a file: every key is looked up in the tables; a key without a row is an
 // error.
 #include "conf/option.h"
 
@@ -36,7 +36,7 @@ static bool is_table(const struct option_set *s, const char *path) {
     return false;
 }
 
-// The table of some row that is nearest to what was written.
+// The known table whose name is nearest to the one written.
 static const char *nearest_table(const struct option_set *s, const char *path) {
     size_t n = 0;
     const char **names = arena_new(s->arena, const char *, option_set_row_count(s) + 1);
@@ -64,7 +64,7 @@ static void unknown(struct file_reader *f, const struct toml *c, const char *pat
                    table ? nearest_table(f->set, path) : option_nearest_key(f->set, path));
 }
 
-// Whether a kept value holds: the row is of that kind, and this command was not told otherwise.
+// Whether a kept value holds: the row is of that kind, and this command sets no other value.
 static bool holds(const struct option_row *r, const struct option_place *known) {
     return (r->marks & OPTION_KEEP) && known->source < OPTION_KEPT;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values from text: what flags, environment variables and defaults are written in.
+// Values from the text of flags, environment variables and defaults.
 #include "conf/cli.h"
 #include "conf/option_value.h"
 

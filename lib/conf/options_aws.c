@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// [aws] and [lease]: provider aws, and how long what it makes lives.
+// [aws] and [lease]: provider aws, and the lease of its instances.
 #include "conf/aws_config.h"
 #include "conf/config.h"
 
@@ -152,7 +152,7 @@ static const struct option_row rows[] = {
      .text = "g6.xlarge",
      .arg = "TYPE",
      .check = check_type,
-     .help = "What each node is."},
+     .help = "EC2 instance type of each node."},
     {.key = "aws.image",
      .type = OPTION_STRING,
      AT(aws.image),
@@ -313,7 +313,7 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 10000,
      .arg = "USD",
-     .help = "What a node costs, USD per hour; 0: the built-in list price."},
+     .help = "Price of a node, USD per hour; 0: the built-in list price."},
     {.key = "aws.endpoint_url",
      .env = "AWS_ENDPOINT_URL",
      .type = OPTION_STRING,
@@ -331,7 +331,7 @@ static const struct option_row rows[] = {
      AT(aws.state),
      .arg = "s3://BUCKET/FOLDER",
      .check = check_s3,
-     .help = "Where Terraform keeps what it made, for several operators; empty: "
+     .help = "Where Terraform keeps its state, for several operators; empty: "
              ".dtctl/CLUSTER/terraform."},
     {.key = "aws.state_region",
      .type = OPTION_STRING,

@@ -8,14 +8,14 @@
 
 #include <stdbool.h>
 
-// What there is to say about one command. cmd/'s command table holds one each.
+// The description of one command; cmd/'s command table holds one each.
 struct render_verb {
     const char *name;     // "train"
     const char *summary;  // half a sentence, lower case: "train on the cluster"
     const char *args;     // after the flags in the synopsis: "[-- COMMAND…]", "NODE"; NULL: none
     const char *text;     // paragraphs for --help and the manual, blank line between; NULL: none
-    const char *examples; // lines "command   # what it does"; NULL: none
-    const char *const *words; // what the first argument can be (completions), NULL-terminated
+    const char *examples; // lines "command   # remark"; NULL: none
+    const char *const *words; // values of the first argument (completions), NULL-terminated
 };
 
 // A program for the manual and the top-level help.
@@ -54,7 +54,7 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
 // `dtctl config show`: value and origin of every key; only_given leaves the defaults out.
 void render_show(struct strbuf *out, const struct option_set *s, bool only_given);
 void render_show_json(struct strbuf *out, const struct option_set *s, bool only_given);
-// What later commands on the same cluster are to keep to: rows with OPTION_KEEP that a flag, a
+// Values that later commands on the same cluster keep: rows with OPTION_KEEP that a flag, a
 // variable or an earlier command set. For option_set_kept.
 void render_kept(struct strbuf *out, const struct option_set *s);
 // The trainer's or the agent's share as a TOML file: all keys that start with prefix ("train."),

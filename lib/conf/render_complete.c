@@ -17,7 +17,7 @@ static bool takes_path(const struct option_row *r) {
     return r->type == OPTION_PATH || r->type == OPTION_PATHS;
 }
 
-// Placeholders of what the program has on record; it lists the names when a shell asks.
+// Placeholders of names that the program has on record; it lists them when a shell asks.
 static const struct {
     const char *placeholder, *list;
 } LISTS[] = {{"RUN", "runs"}, {"NODE", "nodes"}, {"NODES", "nodes"}, {"CLUSTER", "clusters"}};
@@ -88,7 +88,7 @@ static bool bash_takes_value(const struct option_row *r) {
     return r->flag && !(r->marks & OPTION_HIDDEN) && r->type != OPTION_BOOL;
 }
 
-// Branches on "command:word before": what a flag takes. A command's own flags come first.
+// Branches on "command:word before": the values of a flag. A command's own flags come first.
 static void bash_values(struct strbuf *out, struct arena *a, const struct option_set *s,
                         const struct render_program *p, bool global) {
     for (struct render_each x = {0}; render_next(&x, s);) {

@@ -141,14 +141,15 @@ static void write_table(struct strbuf *out, struct arena *a, const struct option
 void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found,
                  const char *const *others) {
     struct arena a = {0};
-    const char *keys = !others ? "Every key is here, with its default behind a '#'."
-                               : arena_printf(&a,
-                                              "What is not here has its default; '%s init --all "
-                                              "--dry-run' prints every key with its meaning.",
-                                              s->program);
+    const char *keys =
+        !others ? "Every key is here, with its default behind a '#'."
+                : arena_printf(&a,
+                               "Keys that are not here have their defaults; '%s init --all "
+                               "--dry-run' prints every key with its meaning.",
+                               s->program);
     comment(out, arena_printf(&a,
                               "Configuration of %s. %s Flags and %s… variables go before this "
-                              "file; '%s config show' prints what holds.",
+                              "file; '%s config show' prints all values.",
                               s->program, keys, s->env_prefix, s->program));
     struct strbuf done = {0}; // "[table]" of those that were written
     for (struct render_each x = {0}; render_next(&x, s);) {
@@ -191,7 +192,7 @@ void render_toml(struct strbuf *out, const struct option_set *s, const struct op
 }
 
 void render_kept(struct strbuf *out, const struct option_set *s) {
-    strbuf_adds(out, "# What `dtctl up` was told by flags and variables. Written by dtctl.\n");
+    strbuf_adds(out, "# Flags and variables of the last `dtctl up`. Written by dtctl.\n");
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || !(x.row->marks & OPTION_KEEP) ||
             x.place->source < OPTION_KEPT)

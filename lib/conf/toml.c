@@ -303,7 +303,7 @@ static struct toml *define_element(struct toml_parser *ps, struct toml *table,
     return t;
 }
 
-// [a.b] or [[a.b]]; on an error what follows goes to the stray table.
+// [a.b] or [[a.b]]; after an error the following keys go to the stray table.
 static int read_header(struct toml_parser *ps) {
     struct toml_pos pos = toml_parser_pos(ps);
     bool element = ps->end - ps->p >= 2 && ps->p[1] == '[';

@@ -87,7 +87,7 @@ const char *toml_type_name(enum toml_type type); // "an integer", "a table"
 // Looks up a dotted path of plain keys ("run.nnodes_min"); NULL when absent.
 const struct toml *toml_get(const struct toml *table, const char *path);
 const struct toml *toml_member(const struct toml *table, const char *key); // key is not split
-// First element or member of what is at path; NULL when absent, empty, or not a container.
+// First element or member of the container at path; NULL when absent, empty, or none.
 const struct toml *toml_first(const struct toml *table, const char *path);
 // Values with a default when absent or of another type.
 const char *toml_get_str(const struct toml *table, const char *path, const char *absent);

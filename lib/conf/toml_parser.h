@@ -24,7 +24,7 @@ struct toml_parser {
     int column;
 
     struct toml *table; // the table that statements go to
-    struct toml *stray; // takes what belongs to nothing after an error; not in the tree
+    struct toml *stray; // takes values that belong to no table after an error; not in the tree
 
     struct toml_error *errors, *errors_last;
     int error_count;
@@ -45,7 +45,7 @@ void toml_parser_blanks(struct toml_parser *ps);
 bool toml_parser_newline(struct toml_parser *ps);
 int toml_parser_comment(struct toml_parser *ps); // to the line's end, if one starts here
 bool toml_parser_at(const struct toml_parser *ps, char c);
-// What is at ps->p, for "expected …, found …".
+// Describes the text at ps->p, for "expected …, found …".
 const char *toml_parser_found(struct toml_parser *ps);
 
 // A new node below parent (appended; key NULL in arrays). NULL after TOML_DEPTH_MAX was reported.
@@ -54,7 +54,7 @@ struct toml *toml_parser_add(struct toml_parser *ps, struct toml *parent, const 
 // One "key = value", also inside an inline table; members go to table.
 int toml_parser_pair(struct toml_parser *ps, struct toml *table);
 
-// toml_value.c: fills node from what is at ps->p.
+// toml_value.c: fills node from the value at ps->p.
 int toml_parser_value(struct toml_parser *ps, struct toml *node);
 // toml_string.c: at ps->p is a quote. Multi-line strings only where allowed (values, not keys).
 int toml_parser_string(struct toml_parser *ps, bool multi_line, const char **str, size_t *len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML values: what follows '='. Arrays and inline tables recurse, to TOML_DEPTH_MAX.
+// TOML values, which follow '='. Arrays and inline tables recurse, to TOML_DEPTH_MAX.
 #include "conf/toml_parser.h"
 
 // Moves over blanks, comments and line ends, which may stand between the elements of an array.

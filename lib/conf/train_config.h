@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the native trainer can be told: the [train] rows that dtctl and dttrain share
+// The options of the native trainer: the [train] rows that dtctl and dttrain share
 // (options_train.c). Times in epochs or steps as named; every count is per rank unless it says
 // otherwise. The arena of the option_set owns strings and lists.
 #ifndef CONF_TRAIN_CONFIG_H
@@ -59,7 +59,7 @@ struct train_config {
     const char *resume;              // "auto", "never", or a folder (dtctl: also a run)
     const char *weights;             // as data: a model file to begin with
     bool new_head;                   // of a model file, all but the last layer
-    bool resume_other;               // also what was made with other data or another seed
+    bool resume_other;               // also a checkpoint of other data or another seed
     // machine
     int kernels;          // enum train_kernels
     int64_t threads;      // compute threads; 0: the rank's share of the cores
