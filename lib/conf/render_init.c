@@ -144,7 +144,7 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
     const char *keys =
         !others ? "Every key is here, with its default behind a '#'."
                 : arena_printf(&a,
-                               "Keys that are not here have their defaults; '%s init --all "
+                               "Other keys have their defaults; '%s init --all "
                                "--dry-run' prints every key with its meaning.",
                                s->program);
     comment(out, arena_printf(&a,
