@@ -141,12 +141,11 @@ static void write_table(struct strbuf *out, struct arena *a, const struct option
 void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found,
                  const char *const *others) {
     struct arena a = {0};
-    const char *keys =
-        !others ? "Every key is here, with its default behind a '#'."
-                : arena_printf(&a,
-                               "Other keys have their defaults; '%s init --all "
-                               "--dry-run' prints every key with its meaning.",
-                               s->program);
+    const char *keys = !others ? "Every key is here, with its default behind a '#'."
+                               : arena_printf(&a,
+                                              "Other keys have their defaults; '%s init --all "
+                                              "--dry-run' prints every key with its meaning.",
+                                              s->program);
     comment(out, arena_printf(&a,
                               "Configuration of %s. %s Flags and %s… variables go before this "
                               "file; '%s config show' prints all values.",
