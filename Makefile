@@ -65,6 +65,8 @@ LAYERS := $(filter-out third_party,$(sort $(patsubst lib/%/,%,$(dir $(wildcard l
 # REACH_<layer>: itself, what the table in lib/README.md lets it include, and what those may.
 $(foreach row,$(shell awk -v closure=1 -f lib/layers.awk lib/README.md | tr ' ' :),\
     $(eval REACH_$(firstword $(subst :, ,$(row))) := $(wordlist 2,99,$(subst :, ,$(row)))))
+# The table in provider/provider.c names every provider, also those in layers above it.
+linked = $(sort $(1) $(if $(filter provider,$(1)),$(REACH_aws)))
 KERNELS := $(wildcard kernels/cpu/*.c)
 objects = $(patsubst %.c,$(O)/%.o,$(1))
 archive = $(patsubst %,$(O)/libdt_%.a,$(1))
@@ -107,7 +109,7 @@ group = -Wl,--start-group $(1) -Wl,--end-group
 programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
 
 define program_rule
-$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(REACH_cmd/$(1))) \
+$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(call linked,$(REACH_cmd/$(1)))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \
 	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \

@@ -13,10 +13,8 @@ TEST_USES := $(shell awk -f tests/uses.awk $(TEST_C) $(TOOL_C) $(FUZZ_C) \
     $(wildcard benchmarks/bench_*.c) | sort -u)
 uses = $(patsubst $(1):%,%,$(filter $(1):%,$(TEST_USES)))
 test_programs_used = $(patsubst cmd/%,%,$(filter cmd/%,$(call uses,$(1))))
-reached = $(sort $(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))) \
+test_layers = $(call linked,$(foreach l,$(filter-out cmd/%,$(call uses,$(1))),$(REACH_$(l))) \
     $(foreach p,$(test_programs_used),$(REACH_cmd/$(p))))
-# The table in provider/provider.c names every provider, also those in layers above it.
-test_layers = $(sort $(call reached,$(1)) $(if $(filter provider,$(call reached,$(1))),$(REACH_aws)))
 test_cmd_objects = $(foreach p,$(test_programs_used),$(call objects,$(filter-out \
     cmd/$(p)/main.c,$(sort $(wildcard cmd/$(p)/*.c)))))
 TEST_THIRD := -lssh2 -lcrypto -lzstd -ljpeg -lpcre2-8 -lm

@@ -2,7 +2,7 @@
 // dtctl adopt: takes over a cluster that another folder or computer made.
 #include "command.h"
 
-#include "aws/aws_adopt.h"
+#include "provider/provider.h"
 
 struct adopt_flags {
     const char *key;
@@ -21,7 +21,7 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Adopt", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static void tell(struct context *s, const struct adopted *a) {
+static void tell(struct context *s, const struct provider_adopted *a) {
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "adopt");
@@ -35,14 +35,23 @@ static void tell(struct context *s, const struct adopted *a) {
                 a->runs == 1 ? "" : "s");
 }
 
+// Only one writes records to its nodes.
+static const struct provider *provider_that_adopts(void) {
+    size_t i = 0;
+    while (!provider_at(i)->adopt)
+        i++;
+    return provider_at(i);
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     const struct adopt_flags *f = flags;
-    struct adopted a;
+    struct provider_adopted a;
     if (!f->key || !f->key[0])
         return err_set(e, ERR_USAGE,
                        "adopt needs the cluster's login key: --key FILE, a copy of id_ed25519 of "
                        "the folder that it was made from");
-    int result = adopt_cluster(s, rest->args[0], f->key, &a, e);
+    const struct provider *p = provider_that_adopts();
+    int result = p->adopt(s, rest->args[0], f->key, &a, e);
     if (result == 0 || a.inventory.count)
         tell(s, &a);
     return result;

@@ -2,10 +2,10 @@
 // dtctl init, config, completion, version: commands about dtctl itself.
 #include "command.h"
 
-#include "aws/aws_cluster.h"
 #include "base/log.h"
 #include "build_info.h"
 #include "fleet/bundle.h"
+#include "provider/provider.h"
 #include "sys/file.h"
 
 #include <string.h>
@@ -47,11 +47,10 @@ static int run_init(struct context *s, const struct cli_rest *rest, const void *
     const struct config *c = s->config;
     const char *path = s->config->file;
     struct strbuf text = {0};
-    struct option_pair region = {"aws.region", NULL};
-    struct option_map found = {&region, 0};
-    struct err ignored = {0};
-    if (s->config->cluster.provider == CONFIG_AWS) // without a region, up explains how to set it
-        found.count = aws_cluster_region(s, &region.value, &ignored) == 0;
+    const struct provider *p = provider_of(c);
+    struct option_pair pair = {NULL, NULL};
+    struct option_map found = {&pair, 0};
+    found.count = p->discover && p->discover(s, &pair);
     // This provider needs hosts.
     bool lacks_hosts =
         c->cluster.provider == CONFIG_HOSTS && c->hosts.list.count + c->hosts.host.count == 0;

@@ -2,8 +2,6 @@
 // dtctl doctor: checks this computer and the nodes, and prints a remedy for each fault.
 #include "command.h"
 
-#include "aws/aws_cluster.h"
-#include "aws/aws_rules.h"
 #include "build_info.h"
 #include "cluster/run_record.h"
 #include "fleet/bundle.h"
@@ -125,38 +123,18 @@ static void check_ssh(struct doctor *d) {
          "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
 }
 
-// Provider aws needs Terraform, credentials and a region before AWS can be asked.
-static void check_aws(struct doctor *d) {
-    struct context *s = d->context;
-    const struct config *c = s->config;
-    const char *program = NULL, *version = NULL, *region = NULL, *home = getenv("HOME");
-    const char *key = getenv("AWS_ACCESS_KEY_ID"), *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
-    struct err e = {0};
-    if (c->cluster.provider != CONFIG_AWS)
-        return;
-    if (terraform_program(s, &program, &e) < 0)
-        find(d, BAD, "terraform", "install it, or name it in aws.terraform", "%s", e.text);
-    else if (terraform_version(s, program, &version, &e) < 0)
-        find(d, BAD, "terraform", "install another, or name it in aws.terraform", "%s", e.text);
-    else
-        find(d, GOOD, "terraform", NULL, "%s, version %s", program, version);
-    err_clear(&e);
-    if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(c, region, &e) < 0)
-        find(d, BAD, "aws", "correct it; dtctl plan shows what it would be", "%s", e.text);
-    else
-        find(d, GOOD, "aws", NULL, "%s in %s", c->aws.instance_type, region);
-    if (!file || !*file)
-        file = arena_printf(s->arena, "%s/.aws/credentials", home ? home : "");
-    if (c->aws.profile[0])
-        find(d, GOOD, "credentials", NULL, "of profile '%s'", c->aws.profile);
-    else if (key && *key)
-        find(d, GOOD, "credentials", NULL, "in the environment (AWS_ACCESS_KEY_ID)");
-    else if (file_exists(file))
-        find(d, GOOD, "credentials", NULL, "%s", file);
-    else
-        find(d, WARN, "credentials",
-             "say aws configure, or set AWS_PROFILE; a role of this computer serves as well",
-             "neither in the environment nor in %s", file);
+// What the provider needs on this computer.
+static void on_finding(void *ctx, enum provider_verdict v, const char *what, const char *remedy,
+                       const char *fact) {
+    static const enum verdict verdicts[] = {
+        [PROVIDER_GOOD] = GOOD, [PROVIDER_WARN] = WARN, [PROVIDER_BAD] = BAD};
+    find(ctx, verdicts[v], what, remedy, "%s", fact);
+}
+
+static void check_provider(struct doctor *d) {
+    const struct provider *p = provider_of(d->context->config);
+    if (p->doctor)
+        p->doctor(d->context, on_finding, d);
 }
 
 static void check_cluster(struct doctor *d) {
@@ -263,7 +241,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     check_machine(&d);
     check_config(&d);
     check_ssh(&d);
-    check_aws(&d);
+    check_provider(&d);
     check_cluster(&d);
     if (check_nodes(&d, e) < 0)
         return -1;

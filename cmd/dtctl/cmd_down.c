@@ -2,7 +2,6 @@
 // dtctl down: removes the cluster from its nodes, or ends them.
 #include "command.h"
 
-#include "aws/aws_estimate.h"
 #include "lifecycle/down.h"
 
 #include <stdio.h>
@@ -38,7 +37,7 @@ static const struct option_row ROWS[] = {
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 static void tell_ended(struct context *s, const struct provider_down_result *down) {
-    char cost[AWS_PLAN_MONEY_BYTES];
+    char cost[STR_MONEY_BYTES_MAX];
     screen_out(s->screen, "%zu node%s ended; %s\n", down->removed, down->removed == 1 ? "" : "s",
                down->verified);
     if (down->swept)
@@ -47,7 +46,7 @@ static void tell_ended(struct context *s, const struct provider_down_result *dow
     if (down->spent_mils >= 0)
         screen_out(s->screen,
                    "the nodes cost about %s by list price, without volumes and traffic\n",
-                   aws_plan_money(cost, down->spent_mils));
+                   str_money(cost, down->spent_mils));
 }
 
 static void tell_runs(struct context *s, const struct provider_down_result *down) {

@@ -2,12 +2,11 @@
 // dtctl extend: moves the end of the nodes' lease.
 #include "command.h"
 
-#include "aws/aws_estimate.h"
-#include "aws/aws_lease.h"
 #include "base/clock.h"
 #include "provider/cluster_backup.h"
+#include "provider/provider.h"
 
-enum { DAY_S = 86400, SAME_MS = 60000 };
+enum { DAY_MS = 86400 * 1000, SAME_MS = 60000 };
 
 struct extend_flags {
     bool shorten;
@@ -24,8 +23,8 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Extend", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int choose(const struct context *s, const struct cli_rest *rest, int64_t *for_ms,
-                  struct err *e) {
+static int choose(const struct context *s, const struct provider_lease *lease,
+                  const struct cli_rest *rest, int64_t *for_ms, struct err *e) {
     *for_ms = s->config->lease.ttl_ms;
     if (rest->count && str_parse_duration_ms(rest->args[0], for_ms, e) < 0) {
         e->code = ERR_USAGE;
@@ -33,21 +32,22 @@ static int choose(const struct context *s, const struct cli_rest *rest, int64_t 
     }
     if (*for_ms <= 0)
         return err_set(e, ERR_USAGE, "extend needs a time, such as dtctl extend 4h");
-    if (*for_ms > (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000)
+    int days = (int)(lease->ahead_ms_max / DAY_MS);
+    if (*for_ms > lease->ahead_ms_max)
         return err_set(e, ERR_USAGE,
                        "nodes take no end that is more than %d days ahead; say dtctl extend %dd, "
                        "and again later",
-                       AWS_LEASE_AHEAD_S_MAX / DAY_S, AWS_LEASE_AHEAD_S_MAX / DAY_S);
+                       days, days);
     return 0;
 }
 
 // Prints the new end of the nodes that were reached.
-static void tell(struct fleet *f, const struct inventory *inv, int64_t until, int64_t for_ms) {
+static void tell(struct fleet *f, const struct provider *p, const struct inventory *inv,
+                 int64_t until, int64_t for_ms) {
     struct context *s = f->context;
-    struct aws_plan p;
     struct strbuf text = {0};
     struct json_out j;
-    char stamp[CLOCK_ISO_BYTES], left[STR_HUMAN_BYTES_MAX], cost[AWS_PLAN_MONEY_BYTES];
+    char stamp[CLOCK_ISO_BYTES], left[STR_HUMAN_BYTES_MAX], cost[STR_MONEY_BYTES_MAX];
     size_t reached = f->count - fleet_failures(f);
     const char *some =
         reached < f->count ? arena_printf(s->arena, "%zu of %zu", reached, f->count) : "the";
@@ -62,17 +62,16 @@ static void tell(struct fleet *f, const struct inventory *inv, int64_t until, in
             json_str(&j, NULL, f->nodes[i].info->name);
     json_end(&j);
     screen_event_end(s->screen, &text, &j);
-    aws_plan_make(&p, &s->config->aws, &s->config->lease, inv->name, "", (int64_t)reached);
+    int64_t mils = p->cost_mils ? p->cost_mils(s, reached, for_ms) : -1;
     screen_out(s->screen, "%s nodes of %s end themselves in %s (%.16sZ)%s%s\n", some, inv->name,
                str_human_ms(left, for_ms), clock_iso(stamp, until),
-               p.price_mils ? "; until then they cost at most " : "",
-               p.price_mils ? aws_plan_money(cost, aws_plan_cost_mils(&p, (int64_t)reached, for_ms))
-                            : "");
+               mils >= 0 ? "; until then they cost at most " : "",
+               mils >= 0 ? str_money(cost, mils) : "");
 }
 
 // Warns of a node that was not reached.
 static void explain(struct fleet *f, const struct inventory *inv) {
-    const bool *gone = aws_lease_gone(f, inv);
+    const bool *gone = provider_gone(f, inv);
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         if (n->failed && !gone[n->info - inv->nodes])
@@ -81,10 +80,11 @@ static void explain(struct fleet *f, const struct inventory *inv) {
     }
 }
 
-static int refuse_shorter(struct fleet *f, int64_t until, struct err *e) {
+static int refuse_shorter(struct fleet *f, const struct provider_lease *lease, int64_t until,
+                          struct err *e) {
     char now[STR_HUMAN_BYTES_MAX], wanted[STR_HUMAN_BYTES_MAX];
     int64_t ends = 0, now_ms = clock_wall_ms();
-    if (aws_lease_get(f, &ends, e) < 0)
+    if (lease->get(f, &ends, e) < 0)
         return -1;
     if (ends <= until + SAME_MS)
         return 0;
@@ -93,11 +93,12 @@ static int refuse_shorter(struct fleet *f, int64_t until, struct err *e) {
                    str_human_ms(now, ends - now_ms), str_human_ms(wanted, until - now_ms));
 }
 
-static int extend(struct fleet *f, int64_t until, bool shorten, struct err *e) {
+static int extend(struct fleet *f, const struct provider_lease *lease, int64_t until, bool shorten,
+                  struct err *e) {
     if (cluster_lock(&f->context->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
-        fleet_connect(f, false, e) < 0 || (!shorten && refuse_shorter(f, until, e) < 0))
+        fleet_connect(f, false, e) < 0 || (!shorten && refuse_shorter(f, lease, until, e) < 0))
         return -1;
-    return aws_lease_set(f, until, e) < 0 ? -1 : record_leave(f, e);
+    return lease->set(f, until, e) < 0 ? -1 : record_leave(f, e);
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
@@ -105,19 +106,22 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     struct inventory inv;
     struct fleet f;
     int64_t for_ms;
-    if (choose(s, rest, &for_ms, e) < 0 || cluster_load(&s->cluster, &inv, e) < 0)
+    if (cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
-    if (!str_eq(inv.provider, "aws"))
+    const struct provider *p = provider_named(inv.provider);
+    if (!p || !p->lease)
         return err_set(e, ERR_USAGE, "cluster '%s' has no lease: dtctl did not make its machines",
                        inv.name);
+    if (choose(s, p->lease, rest, &for_ms, e) < 0)
+        return -1;
     int64_t until = clock_wall_ms() + for_ms;
     fleet_open(&f, s, &inv, NULL, 0);
-    int result = extend(&f, until, wish->shorten, e);
+    int result = extend(&f, p->lease, until, wish->shorten, e);
     if (result == 0) {
-        tell(&f, &inv, until, for_ms);
+        tell(&f, p, &inv, until, for_ms);
         explain(&f, &inv);
         if (fleet_failures(&f) < f.count)
-            result = aws_lease_tag(s, until, e);
+            result = p->lease->tag(s, until, e);
     }
     fleet_report(&f);
     if (result == 0)

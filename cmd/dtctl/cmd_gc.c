@@ -4,12 +4,12 @@
 // touched.
 #include "command.h"
 
-#include "aws/aws_gc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/run_record.h"
 #include "fleet/claim.h"
 #include "fleet/fleet_runs.h"
+#include "provider/provider.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -249,10 +249,20 @@ static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     return 0;
 }
 
+static int clean_leftovers(struct gc *g, struct provider_leftovers *left, struct err *e) {
+    struct context *s = g->context;
+    const struct provider *p;
+    for (size_t i = 0; (p = provider_at(i)); i++)
+        if (p->leftovers && (g->flags->all_regions || p->leftovers_wanted(s)) &&
+            p->leftovers(s, g->flags->all_regions, g->flags->in_use, left, e) < 0)
+            return -1;
+    return 0;
+}
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     struct gc g = {.context = s, .flags = flags};
-    struct aws_gc_result aws = {0};
+    struct provider_leftovers left = {0};
     size_t folders = 0;
     char freed[STR_HUMAN_BYTES_MAX];
     if (cluster_lock(&s->cluster, "gc", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
@@ -265,8 +275,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     if (result == 0)
         result = fleet_verdict(&g.fleet, "gc", e);
     fleet_close(&g.fleet);
-    if (result == 0 && (g.flags->all_regions || aws_gc_wanted(s)))
-        result = aws_gc(s, g.flags->all_regions, g.flags->in_use, &aws, e);
+    if (result == 0)
+        result = clean_leftovers(&g, &left, e);
     struct strbuf text = {0};
     struct json_out j;
     screen_event(&text, &j, "gc");
@@ -275,24 +285,24 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     json_int(&j, "contents", (int64_t)g.contents);
     json_int(&j, "folders", (int64_t)folders);
     json_int(&j, "freed_bytes", (int64_t)g.bytes);
-    json_int(&j, "regions", (int64_t)aws.regions);
-    json_int(&j, "leftovers", (int64_t)aws.found);
-    json_int(&j, "ended", (int64_t)aws.removed);
-    json_int(&j, "in_use", (int64_t)aws.in_use);
+    json_int(&j, "regions", (int64_t)left.regions);
+    json_int(&j, "leftovers", (int64_t)left.found);
+    json_int(&j, "ended", (int64_t)left.removed);
+    json_int(&j, "in_use", (int64_t)left.in_use);
     screen_event_end(s->screen, &text, &j);
     screen_out(s->screen,
                "%s %zu run%s and %zu stored content%s on nodes (%s%s) and %zu folder%s here\n",
                s->config->dry_run ? "would remove" : "removed", g.runs, g.runs == 1 ? "" : "s",
                g.contents, g.contents == 1 ? "" : "s", str_human_bytes(freed, g.bytes),
                s->config->dry_run ? " of content" : "", folders, folders == 1 ? "" : "s");
-    if (aws.regions)
-        screen_out(s->screen, "AWS: %zu left over in %zu region%s, %zu ended\n", aws.found,
-                   aws.regions, aws.regions == 1 ? "" : "s", aws.removed);
-    if (aws.in_use)
+    if (left.regions)
+        screen_out(s->screen, "AWS: %zu left over in %zu region%s, %zu ended\n", left.found,
+                   left.regions, left.regions == 1 ? "" : "s", left.removed);
+    if (left.in_use)
         screen_note(s->screen,
                     "AWS: %zu instance%s of clusters that other folders made are in use and left "
                     "alone (--in-use ends them, too)",
-                    aws.in_use, aws.in_use == 1 ? "" : "s");
+                    left.in_use, left.in_use == 1 ? "" : "s");
     return result;
 }
 

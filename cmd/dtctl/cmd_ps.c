@@ -2,12 +2,11 @@
 // dtctl ps: the runs of the cluster; dtctl status: its nodes.
 #include "command.h"
 
-#include "aws/aws_cluster.h"
-#include "aws/aws_lease.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
 #include "fleet/fleet_runs.h"
+#include "provider/provider.h"
 
 #include <string.h>
 
@@ -257,17 +256,20 @@ const struct command cmd_ps = {
 // Prints the end of the nodes' lease, and their cost.
 static int show_lease(struct context *s, struct fleet *f, const struct inventory *inv,
                       struct err *e) {
-    struct aws_plan p;
+    const struct provider *p = provider_named(inv->provider);
     struct strbuf text = {0};
     struct json_out j;
-    int64_t until = 0, spent = aws_cluster_spent_mils(s, inv), now = clock_wall_ms();
-    char left[STR_HUMAN_BYTES_MAX], cost[AWS_PLAN_MONEY_BYTES], rest[AWS_PLAN_MONEY_BYTES];
-    if (!str_eq(inv->provider, "aws"))
+    int64_t until = 0, now = clock_wall_ms();
+    char left[STR_HUMAN_BYTES_MAX], cost[STR_MONEY_BYTES_MAX], rest[STR_MONEY_BYTES_MAX];
+    if (!p || !p->lease)
         return 0;
-    if (aws_lease_get(f, &until, e) < 0)
+    if (p->lease->get(f, &until, e) < 0)
         return -1;
-    aws_plan_make(&p, &s->config->aws, &s->config->lease, inv->name, "", (int64_t)inv->count);
-    int64_t left_ms = until > now ? until - now : 0;
+    int64_t left_ms = until > now ? until - now : 0, spent = -1, most = -1;
+    if (p->cost_mils) {
+        spent = p->spent_mils(s, inv);
+        most = p->cost_mils(s, inv->count, left_ms);
+    }
     screen_event(&text, &j, "lease");
     json_int(&j, "until_ms", until);
     json_int(&j, "left_ms", left_ms);
@@ -279,10 +281,9 @@ static int show_lease(struct context *s, struct fleet *f, const struct inventory
     else
         screen_out(s->screen, "lease: not known");
     if (spent >= 0)
-        screen_out(s->screen, "; spent about %s", aws_plan_money(cost, spent));
-    if (spent >= 0 && until)
-        screen_out(s->screen, ", at most %s more until then",
-                   aws_plan_money(rest, aws_plan_cost_mils(&p, (int64_t)inv->count, left_ms)));
+        screen_out(s->screen, "; spent about %s", str_money(cost, spent));
+    if (most >= 0 && spent >= 0 && until)
+        screen_out(s->screen, ", at most %s more until then", str_money(rest, most));
     screen_out(s->screen, "\n");
     return 0;
 }
@@ -366,7 +367,7 @@ static int look_at_nodes(struct context *s, const struct cli_rest *rest, const s
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
                "CPUS", "GPUS", "MEMORY", "DISK FREE", "RUN");
     // A machine that does not answer may be gone for good; its provider knows.
-    const bool *gone = aws_lease_gone(&fleet, &inv);
+    const bool *gone = provider_gone(&fleet, &inv);
     for (size_t i = 0; i < fleet.count; i++)
         show_node(s, &fleet.nodes[i], &runs, gone[fleet.nodes[i].info - inv.nodes]);
     int result = show_lease(s, &fleet, &inv, e);

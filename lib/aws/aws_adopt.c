@@ -18,7 +18,7 @@ struct adopt {
     struct context *context;
     unsigned char key[SEAL_KEY_BYTES];
     const char *key_path;
-    struct adopted *out;
+    struct provider_adopted *out;
 };
 
 // ---- what nodes have ---------------------------------------------------------------------------
@@ -239,10 +239,10 @@ static int second_contact(struct adopt *a, struct err *e) {
     return result;
 }
 
-int adopt_cluster(struct context *s, const char *login, const char *key_path, struct adopted *out,
-                  struct err *e) {
+int adopt_cluster(struct context *s, const char *login, const char *key_path,
+                  struct provider_adopted *out, struct err *e) {
     struct adopt a = {.context = s, .key_path = key_path, .out = out};
-    *out = (struct adopted){0};
+    *out = (struct provider_adopted){0};
     if (cluster_exists(&s->cluster) || terraform_was_used(s))
         return err_set(e, ERR_EXISTS,
                        "cluster '%s' is known in this folder already ('%s'); nothing was changed",

@@ -10,19 +10,14 @@
 #ifndef AWS_AWS_ADOPT_H
 #define AWS_AWS_ADOPT_H
 
-#include "ui/context.h"
+#include "provider/provider.h"
 
 enum { ADOPT_BYTES_MAX = 64 << 20 /* of all records of one node */ };
-
-struct adopted {
-    struct inventory inventory;
-    size_t runs;
-};
 
 // login: [user@]address[:port] of a node that has the record. The context's cluster must not exist
 // here, and must be called as the record says. ERR_SOME_FAILED when it is adopted, and nodes could
 // not be asked about their runs.
-int adopt_cluster(struct context *s, const char *login, const char *key_path, struct adopted *out,
-                  struct err *e);
+int adopt_cluster(struct context *s, const char *login, const char *key_path,
+                  struct provider_adopted *out, struct err *e);
 
 #endif

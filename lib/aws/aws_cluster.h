@@ -8,7 +8,7 @@
 #include "aws/aws_lease.h"
 #include "aws/aws_tfvars.h"
 #include "cluster/inventory.h"
-#include "provider/boot_progress.h"
+#include "provider/provider.h"
 #include "terraform/terraform.h"
 
 // Ids of what is gone although AWS's tagging API may list it for hours. All zero: none.
@@ -66,8 +66,10 @@ int aws_shared_find(struct context *s, bool needs_key, struct err *e);
 // done (until then it keeps others out); id "": none.
 int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e);
 
+// ---- doctor: aws_doctor.c
+void aws_doctor(struct context *s, provider_finding *tell, void *ctx);
+
 // ---- down: aws_down.c
-struct provider_down_result;
 int aws_take_down(struct context *s, struct provider_down_result *out, struct err *e);
 
 // ---- up: aws_instances.c
@@ -78,7 +80,6 @@ int aws_make_nodes(struct aws_cluster *c, struct phases *p, const struct invento
 
 // ---- after the boot: aws_boot_failures.c
 struct aws_boot_node;
-struct provider_made;
 // Tells of the nodes that failed, and names them in m. Unless they are kept they are ended, leave
 // the inventory, and the network goes with the last one. -1: it could not be done.
 int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws_boot_node *nodes,

@@ -26,11 +26,6 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
     p->quota = aws_types_quota(aws->instance_type, p->purchase);
 }
 
-const char *aws_plan_money(char out[AWS_PLAN_MONEY_BYTES], int64_t mils) {
-    snprintf(out, AWS_PLAN_MONEY_BYTES, "$%.2f", (double)mils / 1000);
-    return out;
-}
-
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms) {
     return (int64_t)((double)p->price_mils * (double)nodes * (double)ms / HOUR_MS + 0.5);
 }
@@ -92,14 +87,14 @@ static void format_where(const struct aws_plan *p, struct strbuf *out) {
 }
 
 static void format_price(const struct aws_plan *p, struct strbuf *out) {
-    char each[AWS_PLAN_MONEY_BYTES], all[AWS_PLAN_MONEY_BYTES], time[STR_HUMAN_BYTES_MAX];
+    char each[STR_MONEY_BYTES_MAX], all[STR_MONEY_BYTES_MAX], time[STR_HUMAN_BYTES_MAX];
     if (p->price_mils == 0 && p->purchase == AWS_CAPACITY_BLOCK) {
         line(out, "price", "paid with the capacity block");
     } else if (p->price_mils == 0) {
         line(out, "price", "not known; say it with aws.price");
     } else {
-        aws_plan_money(each, p->price_mils);
-        aws_plan_money(all, p->price_mils * p->nodes);
+        str_money(each, p->price_mils);
+        str_money(all, p->price_mils * p->nodes);
         if (p->price_given)
             line(out, "price", "%s per hour, %s per node (aws.price)", all, each);
         else
@@ -112,7 +107,7 @@ static void format_price(const struct aws_plan *p, struct strbuf *out) {
     else if (p->price_mils)
         line(out, "lease", "%s, at most %s in it, without volumes and traffic",
              str_human_ms(time, p->lease->ttl_ms),
-             aws_plan_money(all, aws_plan_cost_mils(p, p->nodes, p->lease->ttl_ms)));
+             str_money(all, aws_plan_cost_mils(p, p->nodes, p->lease->ttl_ms)));
     else
         line(out, "lease", "%s", str_human_ms(time, p->lease->ttl_ms));
     if (p->lease->idle_ms)

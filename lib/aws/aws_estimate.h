@@ -24,8 +24,6 @@ struct aws_plan {
     struct aws_quota quota;
 };
 
-enum { AWS_PLAN_MONEY_BYTES = 24 };
-
 void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                    const struct lease_config *lease, const char *cluster, const char *region,
                    int64_t nodes);
@@ -35,7 +33,6 @@ void aws_plan_json(const struct aws_plan *p, struct json_out *j); // members of 
 
 // Thousandths of a dollar for so many nodes over so many ms.
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms);
-const char *aws_plan_money(char out[AWS_PLAN_MONEY_BYTES], int64_t mils); // "$12.30"
 
 // The region of a profile in the text of ~/.aws/config; NULL when it has none. profile "": default.
 const char *aws_plan_profile_region(struct arena *a, const char *text, const char *profile);

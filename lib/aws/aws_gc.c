@@ -41,7 +41,7 @@ struct gc {
     bool in_use;   // end these, too
     bool no_roles; // it is not permitted
     struct aws_gone gone;
-    struct aws_gc_result *out;
+    struct provider_leftovers *out;
 };
 
 static void show(const struct gc *g, const char *event, const char *region,
@@ -145,13 +145,13 @@ static int regions_gc(struct gc *g, const char *const *regions, struct err *e) {
     return failed ? -1 : 0;
 }
 
-int aws_gc(struct context *s, bool all_regions, bool in_use, struct aws_gc_result *out,
+int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_leftovers *out,
            struct err *e) {
     struct gc g = {.context = s, .in_use = in_use, .out = out};
     const char *region = NULL;
     size_t orphans = 0;
     const char *one[2] = {NULL, NULL};
-    *out = (struct aws_gc_result){0};
+    *out = (struct provider_leftovers){0};
     // A cluster that this folder shares is none of the leftovers.
     if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
         terraform_open(&g.terraform, s, &aws_terraform, region, e) < 0)

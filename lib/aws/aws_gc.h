@@ -4,12 +4,7 @@
 #ifndef AWS_AWS_GC_H
 #define AWS_AWS_GC_H
 
-#include "ui/context.h"
-
-struct aws_gc_result {
-    size_t regions, found, removed;
-    size_t in_use; // instances of other folders' clusters whose lease has not ended
-};
+#include "provider/provider.h"
 
 // Whether there is any reason to ask AWS: provider aws is configured, or was used from here.
 bool aws_gc_wanted(struct context *s);
@@ -18,7 +13,7 @@ bool aws_gc_wanted(struct context *s);
 // left alone, but what an unclean end left of this one is ended. So are, unless `in_use`, clusters
 // of other folders with an instance whose lease (tag dtctl-expires) has not ended. --dry-run only
 // lists; without -y, what is found is listed and nothing is ended (ERR_USAGE).
-int aws_gc(struct context *s, bool all_regions, bool in_use, struct aws_gc_result *out,
+int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_leftovers *out,
            struct err *e);
 
 #endif

@@ -227,7 +227,7 @@ const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
     bool *gone = arena_new(f->context->arena, bool, inv->count + 1);
     struct aws_found found = {0};
     struct err e = {0};
-    if (fleet_failures(f) == 0 || !str_eq(inv->provider, "aws"))
+    if (fleet_failures(f) == 0)
         return gone;
     screen_note(f->context->screen, "asking AWS about nodes that do not answer …");
     if (ask_aws(f->context, inv->name, &found, &e) < 0) {

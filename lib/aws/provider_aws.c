@@ -6,8 +6,10 @@
 // others.
 #include "provider/provider.h"
 
+#include "aws/aws_adopt.h"
 #include "aws/aws_boot.h"
 #include "aws/aws_cluster.h"
+#include "aws/aws_gc.h"
 #include "aws/aws_lease.h"
 #include "aws/aws_rules.h"
 #include "base/clock.h"
@@ -245,6 +247,27 @@ static int aws_check(struct context *s, struct fleet *f, struct err *e) {
     return f->count > 1 ? reach_check(f, e) : 0;
 }
 
+// ---- leases, costs, leftovers -------------------------------------------------------------------
+
+static int64_t cost_mils(struct context *s, size_t nodes, int64_t ms) {
+    struct aws_plan p;
+    aws_plan_make(&p, &s->config->aws, &s->config->lease, s->cluster.name, "", (int64_t)nodes);
+    return p.price_mils ? aws_plan_cost_mils(&p, (int64_t)nodes, ms) : -1;
+}
+
+static bool discover(struct context *s, struct option_pair *out) {
+    struct err ignored = {0};
+    out->name = "aws.region";
+    return aws_cluster_region(s, &out->value, &ignored) == 0;
+}
+
+static const struct provider_lease LEASE = {
+    .ahead_ms_max = (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000,
+    .get = aws_lease_get,
+    .set = aws_lease_set,
+    .tag = aws_lease_tag,
+};
+
 const struct provider provider_aws = {
     .name = "aws",
     .plan = aws_plan,
@@ -258,4 +281,12 @@ const struct provider provider_aws = {
     .check = aws_check,
     .take_down = aws_take_down,
     .costs = true,
+    .spent_mils = aws_cluster_spent_mils,
+    .cost_mils = cost_mils,
+    .lease = &LEASE,
+    .leftovers_wanted = aws_gc_wanted,
+    .leftovers = aws_gc,
+    .adopt = adopt_cluster,
+    .doctor = aws_doctor,
+    .discover = discover,
 };

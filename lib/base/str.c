@@ -361,3 +361,8 @@ int str_unhex(void *out, size_t len, const char *hex, struct err *e) {
     }
     return 0;
 }
+
+const char *str_money(char out[STR_MONEY_BYTES_MAX], int64_t mils) {
+    snprintf(out, STR_MONEY_BYTES_MAX, "$%.2f", (double)mils / 1000);
+    return out;
+}

@@ -71,7 +71,8 @@ size_t str_visible(const char *s, size_t left, char shown[STR_VISIBLE_BYTES_MAX]
 char *str_printable(struct arena *a, const char *s, size_t len);
 
 // "1.5 MB" style (powers of 1000, as disks and networks count); out holds at least 16 bytes.
-enum { STR_HUMAN_BYTES_MAX = 16 };
+enum { STR_HUMAN_BYTES_MAX = 16, STR_MONEY_BYTES_MAX = 24 };
+const char *str_money(char out[STR_MONEY_BYTES_MAX], int64_t mils); // thousandths: "$12.30"
 const char *str_human_bytes(char out[STR_HUMAN_BYTES_MAX], uint64_t bytes);
 // "850 ms", "12.3 s", "4:05", "2:03:04"
 const char *str_human_ms(char out[STR_HUMAN_BYTES_MAX], int64_t ms);

@@ -23,7 +23,15 @@
 
 enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
 
-enum config_provider { CONFIG_LOCAL, CONFIG_HOSTS, CONFIG_AWS };
+// Providers: enum, word in the configuration, struct provider in lib/provider.
+// clang-format off
+#define CONFIG_PROVIDERS(X)                                                                        \
+    X(CONFIG_LOCAL, "local", provider_local)                                                       \
+    X(CONFIG_HOSTS, "hosts", provider_hosts)                                                       \
+    X(CONFIG_AWS,   "aws",   provider_aws)
+// clang-format on
+#define CONFIG_PROVIDER_ID(id, word, object) id,
+enum config_provider { CONFIG_PROVIDERS(CONFIG_PROVIDER_ID) };
 enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
 enum config_input_mode { CONFIG_REPLICATED, CONFIG_SHARDED };
 enum { CONFIG_NPROC_AUTO = -1, CONFIG_NPROC_CPU = -2, CONFIG_NPROC_GPU = -3 };

@@ -12,7 +12,9 @@
 
 enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 
-static const char *const providers[] = {"local", "hosts", "aws", NULL};
+#define WORD(id, word, object) word,
+static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
+#undef WORD
 static const char *const merges[] = {"always", "never", NULL};
 static const char *const input_modes[] = {"replicated", "sharded", NULL};
 

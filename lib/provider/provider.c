@@ -13,8 +13,8 @@ enum {
     CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
 };
 
-// In the order of enum config_provider.
-static const struct provider *const PROVIDERS[] = {&provider_local, &provider_hosts, &provider_aws};
+#define POINTER(id, word, object) [id] = &(object),
+static const struct provider *const PROVIDERS[] = {CONFIG_PROVIDERS(POINTER)};
 
 const struct provider *provider_of(const struct config *c) {
     return PROVIDERS[c->cluster.provider];
@@ -32,6 +32,15 @@ const struct provider *provider_that_left_something(struct context *s) {
         if (PROVIDERS[i]->left_something && PROVIDERS[i]->left_something(s))
             return PROVIDERS[i];
     return NULL;
+}
+
+const struct provider *provider_at(size_t i) {
+    return i < sizeof PROVIDERS / sizeof PROVIDERS[0] ? PROVIDERS[i] : NULL;
+}
+
+const bool *provider_gone(struct fleet *f, const struct inventory *inv) {
+    const struct provider *p = provider_named(inv->provider);
+    return p && p->gone ? p->gone(f, inv) : arena_new(f->context->arena, bool, inv->count + 1);
 }
 
 // What was found on the node once holds until it is found again; without it nobody would know that

@@ -26,6 +26,32 @@ struct provider_made {
 };
 bool provider_made_failed(const struct provider_made *m, const char *name);
 
+// Nodes end themselves at a deadline, whoever watches. Failures of nodes stay in the fleet.
+struct provider_lease {
+    int64_t ahead_ms_max; // a node takes no deadline beyond
+    // The earliest deadline of the nodes that are reached; 0 when none said one.
+    int (*get)(struct fleet *f, int64_t *wall_ms, struct err *e);
+    // Sets it on the nodes that are reached, and decides it for the cluster when there was one.
+    int (*set)(struct fleet *f, int64_t wall_ms, struct err *e);
+    // Writes it to the machines' tags. A refusal is a warning.
+    int (*tag)(struct context *s, int64_t wall_ms, struct err *e);
+};
+
+struct provider_leftovers {
+    size_t regions, found, removed;
+    size_t in_use; // machines of other folders' clusters whose lease has not ended
+};
+
+struct provider_adopted {
+    struct inventory inventory;
+    size_t runs;
+};
+
+// One thing that was looked at: what is so, and the remedy (NULL when nothing need be done).
+enum provider_verdict { PROVIDER_GOOD, PROVIDER_WARN, PROVIDER_BAD };
+typedef void provider_finding(void *ctx, enum provider_verdict v, const char *what,
+                              const char *remedy, const char *fact);
+
 struct provider {
     const char *name;
     // The inventory that the configuration asks for; nothing is touched and nothing is reached.
@@ -58,9 +84,31 @@ struct provider {
     // that are no longer wanted, and writes the inventory itself.
     int (*take_down)(struct context *s, struct provider_down_result *out, struct err *e);
     bool costs; // money: up asks
+    // Thousandths of a dollar by list price; -1: not known. NULL: machines are not paid for.
+    int64_t (*spent_mils)(struct context *s, const struct inventory *inv); // so far
+    int64_t (*cost_mils)(struct context *s, size_t nodes, int64_t ms);     // so many over that time
+    const struct provider_lease *lease; // NULL: machines do not end by themselves
+    // Machines and other things of this owner that no cluster folder knows; NULL: there are none.
+    // wanted: whether there is any reason to look for them.
+    bool (*leftovers_wanted)(struct context *s);
+    int (*leftovers)(struct context *s, bool everywhere, bool in_use,
+                     struct provider_leftovers *out, struct err *e);
+    // Takes over a cluster that another folder brought up, by the login key, from the node at
+    // login ([user@]address[:port]). ERR_SOME_FAILED when it is adopted, and nodes could not be
+    // asked about their runs. NULL: such clusters have no records on their nodes.
+    int (*adopt)(struct context *s, const char *login, const char *key_path,
+                 struct provider_adopted *out, struct err *e);
+    // Tells of each thing that it needs on this computer. NULL: nothing.
+    void (*doctor)(struct context *s, provider_finding *tell, void *ctx);
+    // A setting that the surroundings have and a new dtctl.toml should; NULL: none is looked for.
+    bool (*discover)(struct context *s, struct option_pair *out);
 };
 
-extern const struct provider provider_local, provider_hosts, provider_aws;
+#define PROVIDER_EXTERN(id, word, object) extern const struct provider object;
+CONFIG_PROVIDERS(PROVIDER_EXTERN)
+#undef PROVIDER_EXTERN
+
+const struct provider *provider_at(size_t i); // NULL past the last one
 
 const struct provider *provider_of(const struct config *c);
 const struct provider *provider_named(const char *name); // NULL when there is none
@@ -75,6 +123,8 @@ struct provider_diff {
 };
 int provider_diff(struct context *s, const struct provider *p, struct provider_diff *out,
                   struct err *e);
+// One each of the inventory: its machine exists no more. The errors of such nodes say so.
+const bool *provider_gone(struct fleet *f, const struct inventory *inv);
 // For check functions: architecture, disk, clock of every node that has not failed.
 void provider_judge(struct fleet *f);
 

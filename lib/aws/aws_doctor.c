@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What provider aws needs on this computer before AWS can be asked: Terraform, settings that AWS
+// takes, credentials.
+#include "aws/aws_cluster.h"
+
+#include "aws/aws_rules.h"
+#include "sys/file.h"
+
+#include <stdlib.h>
+
+struct finder {
+    struct context *context;
+    provider_finding *tell;
+    void *ctx;
+};
+
+__attribute__((format(printf, 5, 6))) static void find(const struct finder *f,
+                                                       enum provider_verdict v, const char *what,
+                                                       const char *remedy, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    f->tell(f->ctx, v, what, remedy, arena_vprintf(f->context->arena, fmt, ap));
+    va_end(ap);
+}
+
+static void find_program(const struct finder *f) {
+    const char *program = NULL, *version = NULL;
+    struct err e = {0};
+    if (terraform_program(f->context, &program, &e) < 0)
+        find(f, PROVIDER_BAD, "terraform", "install it, or name it in aws.terraform", "%s", e.text);
+    else if (terraform_version(f->context, program, &version, &e) < 0)
+        find(f, PROVIDER_BAD, "terraform", "install another, or name it in aws.terraform", "%s",
+             e.text);
+    else
+        find(f, PROVIDER_GOOD, "terraform", NULL, "%s, version %s", program, version);
+}
+
+static void find_credentials(const struct finder *f) {
+    const char *home = getenv("HOME"), *key = getenv("AWS_ACCESS_KEY_ID");
+    const char *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
+    const char *profile = f->context->config->aws.profile;
+    if (!file || !*file)
+        file = arena_printf(f->context->arena, "%s/.aws/credentials", home ? home : "");
+    if (profile[0])
+        find(f, PROVIDER_GOOD, "credentials", NULL, "of profile '%s'", profile);
+    else if (key && *key)
+        find(f, PROVIDER_GOOD, "credentials", NULL, "in the environment (AWS_ACCESS_KEY_ID)");
+    else if (file_exists(file))
+        find(f, PROVIDER_GOOD, "credentials", NULL, "%s", file);
+    else
+        find(f, PROVIDER_WARN, "credentials",
+             "say aws configure, or set AWS_PROFILE; a role of this computer serves as well",
+             "neither in the environment nor in %s", file);
+}
+
+void aws_doctor(struct context *s, provider_finding *tell, void *ctx) {
+    const struct finder f = {s, tell, ctx};
+    const char *region = NULL;
+    struct err e = {0};
+    find_program(&f);
+    if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(s->config, region, &e) < 0)
+        find(&f, PROVIDER_BAD, "aws", "correct it; dtctl plan shows what it would be", "%s",
+             e.text);
+    else
+        find(&f, PROVIDER_GOOD, "aws", NULL, "%s in %s", s->config->aws.instance_type, region);
+    find_credentials(&f);
+}
