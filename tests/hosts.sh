@@ -219,7 +219,7 @@ ssh_cut() {
     local pid listener
     listener=$(cat "$WORK/node$1/pid")
     for pid in $(ip netns pids "node$1"); do
-        if [ "$pid" != "$listener" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sshd ]; then
+        if [ "$pid" != "$listener" ] && [[ $(cat "/proc/$pid/comm" 2>/dev/null) == sshd* ]]; then
             kill -9 "$pid" 2>/dev/null
         fi
     done
