@@ -109,7 +109,8 @@ group = -Wl,--start-group $(1) -Wl,--end-group
 programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
 
 define program_rule
-$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) $(call archives,$(call linked,$(REACH_cmd/$(1)))) \
+$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) \
+    $(call archives,$(call linked,$(REACH_cmd/$(1)))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \
 	    $$(call group,$$(filter %.a,$$^)) $$(FINAL_LDFLAGS) $(patsubst %,-l%,$(THIRD_$(1))) -lm && \
@@ -246,5 +247,6 @@ help: ## Show this list
 	@echo '       tests/fuzz/fuzz_*.c with tests/fuzz/corpus/*; make test T=name runs one of them.'
 
 FORCE:
-.PHONY: all programs cuda install docs dist release hooks demo fresh hosts accept bench clean help FORCE
+.PHONY: all programs cuda install docs dist release hooks demo fresh hosts accept bench clean \
+    help FORCE
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -5,7 +5,8 @@ source "${0%/*}/../lib.sh"
 lint=$SRC/tests/lint
 
 mkdir -p tree/lib/base tree/lib/sys tree/lib/odd tree/cmd/x
-printf '| %s | %s | words |\n' layer 'may include' base '' sys base conf 'base sys' >tree/lib/README.md
+printf '| %s | %s | words |\n' layer 'may include' base '' sys base conf 'base sys' \
+    >tree/lib/README.md
 echo '#include "base/err.h"' >tree/lib/sys/good.c
 mkdir tree/lib/conf
 printf '#include "%s"\n' base/err.h sys/loop.h >tree/lib/conf/good.c
