@@ -361,16 +361,16 @@ static bool names_leader(const struct election *e, const struct election_respons
 }
 
 void election_answered(struct election *e, int64_t now_ms, const struct election_peer *peer,
-                       const struct election_response *a) {
-    if (a->term > e->highest_term && election_term_is_plausible(e, a->term))
-        e->highest_term = a->term;
+                       const struct election_response *response) {
+    if (response->term > e->highest_term && election_term_is_plausible(e, response->term))
+        e->highest_term = response->term;
     if (!election_is_searching(e))
         return;
-    note_seed(e, peer, a->unaffiliated);
-    if (!election_is_echo(e, peer, a->incarnation))
-        election_take_deaths(e, now_ms, peer, a->incarnation);
-    if (names_leader(e, a))
-        election_connect(e, now_ms, &a->leader);
-    election_take_vote(e, now_ms, a);
+    note_seed(e, peer, response->unaffiliated);
+    if (!election_is_echo(e, peer, response->incarnation))
+        election_take_deaths(e, now_ms, peer, response->incarnation);
+    if (names_leader(e, response))
+        election_connect(e, now_ms, &response->leader);
+    election_take_vote(e, now_ms, response);
     election_check(e);
 }
