@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One command of dtctl: its name, its arguments and flags, its function.
 //
-// Each cmd_<verb>.c defines one `const struct command`; commands.c holds the table of pointers.
+// Each cmd_<verb>.c defines one `const struct command`; COMMANDS is the list of them.
 // Help, manual, completions and the check of arguments come from these and from the option tables.
 #ifndef DTCTL_COMMAND_H
 #define DTCTL_COMMAND_H
@@ -27,6 +27,15 @@ struct command {
     size_t args_min, args_max;
     int (*run)(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e);
 };
+
+// Every command, in the order of help. cmd_<name> is in cmd_<name>.c.
+#define COMMANDS(X)                                                                                \
+    X(init)                                                                                        \
+    X(plan) X(up) X(status) X(train) X(exec) X(ssh) X(push) X(fetch) X(logs) X(ps) X(stop)         \
+        X(extend) X(adopt) X(down) X(gc) X(doctor) X(config) X(completion) X(version)
+#define COMMAND_EXTERN(name) extern const struct command cmd_##name;
+COMMANDS(COMMAND_EXTERN)
+#undef COMMAND_EXTERN
 
 extern const struct command *const commands[]; // NULL-terminated
 extern const struct render_program command_program;

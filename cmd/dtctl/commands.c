@@ -6,24 +6,12 @@
 
 #include <string.h>
 
-extern const struct command cmd_init, cmd_plan, cmd_up, cmd_status, cmd_train, cmd_exec, cmd_ssh,
-    cmd_push, cmd_fetch, cmd_logs, cmd_ps, cmd_stop, cmd_extend, cmd_adopt, cmd_down, cmd_gc,
-    cmd_doctor, cmd_config, cmd_completion, cmd_version;
-
-const struct command *const commands[] = {
-    &cmd_init, &cmd_plan,  &cmd_up,     &cmd_status, &cmd_train,      &cmd_exec,    &cmd_ssh,
-    &cmd_push, &cmd_fetch, &cmd_logs,   &cmd_ps,     &cmd_stop,       &cmd_extend,  &cmd_adopt,
-    &cmd_down, &cmd_gc,    &cmd_doctor, &cmd_config, &cmd_completion, &cmd_version, NULL,
-};
+#define POINTER(name) &cmd_##name,
+const struct command *const commands[] = {COMMANDS(POINTER) NULL};
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] - 1 };
 
-static const struct render_verb *const VERBS[COMMAND_COUNT + 1] = {
-    &cmd_init.verb, &cmd_plan.verb,   &cmd_up.verb,     &cmd_status.verb,     &cmd_train.verb,
-    &cmd_exec.verb, &cmd_ssh.verb,    &cmd_push.verb,   &cmd_fetch.verb,      &cmd_logs.verb,
-    &cmd_ps.verb,   &cmd_stop.verb,   &cmd_extend.verb, &cmd_adopt.verb,      &cmd_down.verb,
-    &cmd_gc.verb,   &cmd_doctor.verb, &cmd_config.verb, &cmd_completion.verb, &cmd_version.verb,
-    NULL,
-};
+#define VERB(name) &cmd_##name.verb,
+static const struct render_verb *const VERBS[] = {COMMANDS(VERB) NULL};
 
 static const char *topics[COMMAND_TOPICS_MAX + 1];
 

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `plan` shows, and `up` before it asks.
+#ifndef DTCTL_PLAN_H
+#define DTCTL_PLAN_H
+
+#include "ui/context.h"
+
+// compare: also ask the provider for the present state.
+int plan_tell(struct context *s, bool compare, struct err *e);
+// Settings without effect, and flags of an earlier up that take the place of settings.
+void plan_tell_settings(struct context *s);
+
+#endif
