@@ -24,7 +24,8 @@ enum {
     PATHS_MAX = 1 << 20,
     SEEN_MAX = 1 << 22, // a power of two
     BEGIN_MS = 6000,    // by then all run
-    SETTLE_MS = 60000,  // after the last event, for the run to finish
+    // After the last event, for the run to finish. Workers fail for up to CALM_MS more.
+    SETTLE_MS = 180000,
 };
 
 enum event {
