@@ -122,13 +122,13 @@ done_testing() {
 }
 
 # wait_for SECONDS COMMAND…: polls until the command succeeds; fails, and says so, at the deadline,
-# which is WAIT_SECONDS_MIN at least: it ends a test that hangs, and measures nothing. within is for
-# what has to be true by then.
+# which is WAIT_SECONDS_MIN at least: it ends a test that hangs, and measures nothing.
+# strictly: the same for what has to be true by then.
 WAIT_SECONDS_MIN=30
 wait_for() {
-    within $(($1 > WAIT_SECONDS_MIN ? $1 : WAIT_SECONDS_MIN)) "${@:2}"
+    strictly $(($1 > WAIT_SECONDS_MIN ? $1 : WAIT_SECONDS_MIN)) "${@:2}"
 }
-within() {
+strictly() {
     local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) seconds=$1
     shift
     until "$@" >"$WORK/out/wait.log" 2>&1; do

@@ -23,8 +23,8 @@ static const struct option_row ROWS[] = {
 };
 static const struct option_table TABLE = {"Extend", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int choose(const struct context *s, const struct provider_lease *lease,
-                  const struct cli_rest *rest, int64_t *for_ms, struct err *e) {
+static int choose(const struct context *s, const struct cli_rest *rest, int64_t *for_ms,
+                  struct err *e) {
     *for_ms = s->config->lease.ttl_ms;
     if (rest->count && str_parse_duration_ms(rest->args[0], for_ms, e) < 0) {
         e->code = ERR_USAGE;
@@ -32,8 +32,12 @@ static int choose(const struct context *s, const struct provider_lease *lease,
     }
     if (*for_ms <= 0)
         return err_set(e, ERR_USAGE, "extend needs a time, such as dtctl extend 4h");
+    return 0;
+}
+
+static int check_limit(const struct provider_lease *lease, int64_t for_ms, struct err *e) {
     int days = (int)(lease->ahead_ms_max / DAY_MS);
-    if (*for_ms > lease->ahead_ms_max)
+    if (for_ms > lease->ahead_ms_max)
         return err_set(e, ERR_USAGE,
                        "nodes take no end that is more than %d days ahead; say dtctl extend %dd, "
                        "and again later",
@@ -106,13 +110,13 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     struct inventory inv;
     struct fleet f;
     int64_t for_ms;
-    if (cluster_load(&s->cluster, &inv, e) < 0)
+    if (choose(s, rest, &for_ms, e) < 0 || cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
     const struct provider *p = provider_named(inv.provider);
     if (!p || !p->lease)
         return err_set(e, ERR_USAGE, "cluster '%s' has no lease: dtctl did not make its machines",
                        inv.name);
-    if (choose(s, p->lease, rest, &for_ms, e) < 0)
+    if (check_limit(p->lease, for_ms, e) < 0)
         return -1;
     int64_t until = clock_wall_ms() + for_ms;
     fleet_open(&f, s, &inv, NULL, 0);

@@ -51,7 +51,7 @@ ok 'a recommendation: every worker of every node gets the signal' \
     wait_for 10 test -e seen.0.0 -a -e seen.0.1
 announce two "kind=rebalance"
 announce two "kind=spot-terminate\ndeadline=$(in_seconds 8)\nnode=two"
-ok 'a termination: the node leaves before its deadline' within 7 test ! -e "/proc/${agents[1]}"
+ok 'a termination: the node leaves before its deadline' strictly 7 test ! -e "/proc/${agents[1]}"
 wait "${agents[1]}"
 is "$?" 1 'with 1, as one that was stopped'
 like "$(cat two.err)" 'is taken away \(spot-terminate\)' 'and the reason'
@@ -91,7 +91,7 @@ wait "${agents[0]}"
 two
 announce one "kind=spot-terminate\ndeadline=$(in_seconds 6)"
 ok 'the node that coordinates leaves before its deadline' \
-    within 6 test ! -e "/proc/${agents[0]}"
+    strictly 6 test ! -e "/proc/${agents[0]}"
 ok 'another one takes over and goes on' wait_for 20 eval 'compgen -G "up.[1-9].0"'
 touch finish
 wait "${agents[1]}"

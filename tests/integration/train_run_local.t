@@ -304,7 +304,7 @@ pid=$!
 wait_for 30 grep -q '^Epoch: \[3\]' resumed.out
 kill -INT $pid
 wait $pid
-run dtctl train --name resumed --set train.epochs=6 --json
+run dtctl train --name resumed --set train.epochs=100 --json
 is "$status" 0 'the trainer goes on'
 like "$out" '"event":"plan".*"resumes":"resumed-' 'with the state of the run that was stopped'
 unlike "$out" '"text":"Epoch: \[0\]' 'not from the beginning'
