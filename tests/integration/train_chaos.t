@@ -13,7 +13,7 @@ hosts_up 4
 
 IMAGES=4096
 TRAIN_SECONDS=7       # undisturbed, by this machine's speed: enough for something to break in it
-ACCURACY_POINTS_MAX=8 # between two runs whose batches were put together differently
+ACCURACY_POINTS_MAX=12 # between two runs whose batches were put together differently
 WAIT=60               # seconds for anything that takes a few on an idle machine
 seed=${CHAOS_SEED:-7161}
 [ "$seed" != random ] || seed=$((16#$(head -c 2 /dev/urandom | od -An -tx1 | tr -d ' \n')))
