@@ -123,7 +123,7 @@ static void check_ssh(struct doctor *d) {
          "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
 }
 
-// What the provider needs on this computer.
+// Prints what the provider finds on this computer.
 static void on_finding(void *ctx, enum provider_verdict v, const char *what, const char *remedy,
                        const char *fact) {
     static const enum verdict verdicts[] = {

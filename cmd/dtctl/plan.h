@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `plan` shows, and `up` before it asks.
+// The plan of a cluster: `plan` shows it, and `up` does before it asks.
 #ifndef DTCTL_PLAN_H
 #define DTCTL_PLAN_H
 

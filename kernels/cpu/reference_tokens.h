@@ -116,7 +116,7 @@ static void ref_attention_forward(struct kernel_ctx *ctx, const struct attention
                 ref_attention_row(s, qkv, y, lse, n, h, i);
 }
 
-// What pair (i, j) of a head adds: with P = softmax(S), dS = P * (dy.v - dy.y), S = q.k / sqrt(d).
+// Terms of pair (i, j) of a head: with P = softmax(S), dS = P * (dy.v - dy.y), S = q.k / sqrt(d).
 static void ref_attention_pair(const struct attention_shape *s, const REAL *qkv, const REAL *y,
                                double log_sum, const REAL *dy, double *dqkv, int image, int head,
                                int i, int j) {

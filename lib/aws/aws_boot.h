@@ -32,7 +32,7 @@ int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, s
 
 // The readiness file that cloud-init's last script writes on a node, /var/lib/dtctl/ready.
 
-// What one node's readiness file says; pure, for tests.
+// Reads the readiness file of one node. Pure.
 struct aws_ready {
     enum { AWS_READY_OK, AWS_READY_DEGRADED, AWS_READY_FAILED, AWS_READY_UNKNOWN } status;
     const char *config_hash;

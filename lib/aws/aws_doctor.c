@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What provider aws needs on this computer before AWS can be asked: Terraform, settings that AWS
-// takes, credentials.
+// Checks what provider aws needs on this computer before AWS can be asked: Terraform, settings that
+// AWS takes, credentials.
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_rules.h"
