@@ -28,7 +28,7 @@ static struct aws_vars vars_made(struct context *s) {
     size_t len;
     struct aws_vars v = {.region = "", .owner = ""};
     struct err ignored = {0};
-    if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, &ignored) < 0 ||
+    if (file_read(s->arena, path, TERRAFORM_VARS_BYTES_MAX, &text, &len, &ignored) < 0 ||
         aws_vars_read(s->arena, text, len, &v, &ignored) < 0)
         return (struct aws_vars){.region = "", .owner = ""};
     return v;
@@ -147,7 +147,7 @@ static int read_before(struct aws_cluster *c, struct err *e) {
     size_t len;
     if (!file_exists(c->terraform.vars_path))
         return 0;
-    if (file_read(s->arena, c->terraform.vars_path, AWS_VARS_BYTES_MAX, &text, &len, e) < 0 ||
+    if (file_read(s->arena, c->terraform.vars_path, TERRAFORM_VARS_BYTES_MAX, &text, &len, e) < 0 ||
         aws_vars_read(s->arena, text, len, &c->before, e) < 0)
         return err_wrap(e, "'%s'", c->terraform.vars_path);
     c->has_before = c->before.region[0] != 0;

@@ -53,7 +53,7 @@ static int read_here(struct shared *h, struct err *e) {
     size_t len;
     if (!file_exists(path))
         return 0;
-    if (file_read(s->arena, path, AWS_VARS_BYTES_MAX, &text, &len, e) < 0 ||
+    if (file_read(s->arena, path, TERRAFORM_VARS_BYTES_MAX, &text, &len, e) < 0 ||
         aws_vars_read(s->arena, text, len, &h->here, e) < 0)
         return err_wrap(e, "'%s'", path);
     return 0;

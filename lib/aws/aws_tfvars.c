@@ -3,6 +3,7 @@
 #include "aws/aws_tfvars.h"
 
 #include "base/json.h"
+#include "terraform/terraform.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -155,9 +156,9 @@ int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars
                   struct err *e) {
     struct json *j = NULL;
     *out = (struct aws_vars){0};
-    if (len > AWS_VARS_BYTES_MAX)
+    if (len > TERRAFORM_VARS_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "the variables are larger than %d MiB",
-                       AWS_VARS_BYTES_MAX >> 20);
+                       TERRAFORM_VARS_BYTES_MAX >> 20);
     if (json_parse(a, text, len, &j, e) < 0)
         return -1;
     out->cluster = json_get_str(j, "cluster", "");

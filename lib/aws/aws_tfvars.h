@@ -14,8 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AWS_VARS_BYTES_MAX = 8 << 20 };
-
 // A host key in OpenSSH's formats, good for the first login only; "" and "": none.
 struct aws_vars_key {
     const char *private_key, *public_key;

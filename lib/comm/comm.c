@@ -22,7 +22,7 @@ enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 const char *const comm_backends[] = {"self", "ring", NULL};
 
-// What calls look like inside and in texts.
+// Types and kinds of calls: their operations, and their names in messages.
 static const struct element *const types[] = {[COMM_BYTE] = &element_byte,
                                               [COMM_F32] = &element_f32,
                                               [COMM_F64] = &element_f64,
@@ -182,7 +182,7 @@ static int comm_verdict(const struct comm *c, struct err *e) {
     return -1;
 }
 
-// What can be known of a call before it runs.
+// Checks the arguments of a call before it runs.
 static int comm_possible(const struct comm *c, const struct comm_call *call, struct err *e) {
     must((size_t)call->kind < sizeof kinds / sizeof kinds[0]);
     must((size_t)call->type < sizeof types / sizeof types[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be reduced: kinds of elements and how to combine them.
+// The types of elements, and how a reduction combines them.
 #ifndef COMM_ELEMENT_H
 #define COMM_ELEMENT_H
 

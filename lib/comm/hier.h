@@ -71,7 +71,7 @@ void hier_pack(const struct hier *h, const struct comm_work *w, const struct chu
                int from, int to, int but);
 void hier_unpack(const struct hier *h, const struct comm_work *w, const struct chunk *c,
                  const char *chunk, int from, int to, int but);
-// What belongs to each node in a chunk of parts.
+// The segments of a chunk of parts, one for each node.
 const struct ring_segment *hier_segments(struct hier *h, const struct chunk *c);
 
 // This rank's part of chunk q is where it belongs: says so, with what it believes the chunk to be.

@@ -14,8 +14,8 @@
 
 enum { RING_FAULT_MAGIC = 0x746c6661, RING_FAULT_BYTES = 8 + RING_FAULT_TEXT_BYTES };
 
-// What one exchange moves: `out` to the right while `in` comes from the left. NULL: nothing moves
-// on that side, and no step is counted.
+// One exchange sends `out` to the right while `in` comes from the left. NULL: nothing moves on that
+// side, and no step is counted.
 struct exchange {
     const char *out;
     size_t out_bytes;

@@ -187,7 +187,7 @@ static const char *interpreter(struct arena *a) {
     return !on_path("python3") && on_path("python") ? "python" : "python3";
 }
 
-// What the child does that torchrun spawns: a failure also writes an error file, as with @record.
+// torchrun spawns a child that runs this: a failure also writes an error file, as with @record.
 static const char run_path[] =
     "import os, runpy, sys\n"
     "sys.argv = sys.argv[1:]\n"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is read, and how.
+// A file that is being read, and the prefix of the names in it.
 struct reading {
     struct safetensors_file file;
     struct arena arena;

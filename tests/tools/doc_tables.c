@@ -205,13 +205,17 @@ static int print_notes(void) {
     return 0;
 }
 
+static void transition(const char *from, const char *event, const char *action, const char *to) {
+    printf("| %s | %s | %s | %s |\n", from, event, action, to);
+}
+
 static int print_election(void) {
     int count;
     const struct election_transition *t = election_transitions(&count);
     head((const char *const[]){"state", "event", "action", "next state", NULL});
     for (int i = 0; i < count; i++)
-        printf("| %s | %s | %s | %s |\n", election_state_name(t[i].from),
-               election_event_name(t[i].event), t[i].action, election_state_name(t[i].to));
+        transition(election_state_name(t[i].from), election_event_name(t[i].event), t[i].action,
+                   election_state_name(t[i].to));
     return 0;
 }
 
@@ -220,8 +224,8 @@ static int print_rendezvous(void) {
     const struct rendezvous_transition *t = rendezvous_transitions(&count);
     head((const char *const[]){"phase", "event", "action", "next phase", NULL});
     for (int i = 0; i < count; i++)
-        printf("| %s | %s | %s | %s |\n", rendezvous_phase_name(t[i].from),
-               rendezvous_event_name(t[i].event), t[i].action, rendezvous_phase_name(t[i].to));
+        transition(rendezvous_phase_name(t[i].from), rendezvous_event_name(t[i].event), t[i].action,
+                   rendezvous_phase_name(t[i].to));
     return 0;
 }
 
