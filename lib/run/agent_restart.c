@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Restarts agents that have vanished while their hosts still answer.
 #include "run/agent_restart.h"
 
 #include "base/log.h"
@@ -7,7 +8,7 @@
 
 #include <unistd.h>
 
-// Whether there is a run left to come back to.
+// True while the run is active and another node is left to join.
 static bool is_wanted(const struct revive_node *x) {
     const struct follow *f = x->revive->follow;
     if (f->over_ms || f->leave || f->stopping)
@@ -40,11 +41,11 @@ static void failed(struct revive_node *x, const struct err *e) {
     const char *name = x->node->node->info->name;
     agent_start_close(&x->agent);
     if (try_later(x)) {
-        log_warn("an agent could not be started again", "node=%s reason=\"%s\"", name, e->text);
+        log_warn("cannot restart an agent", "node=%s reason=\"%s\"", name, e->text);
         return;
     }
     if (e->code)
-        log_error("an agent could not be started again", "node=%s reason=\"%s\"", name, e->text);
+        log_error("cannot restart an agent", "node=%s reason=\"%s\"", name, e->text);
     follow_stays_lost(x->node);
 }
 
@@ -70,7 +71,7 @@ static void on_over(struct agent_start *s, const struct err *e) {
     follow_again(x->node);
 }
 
-// What was here of another machine's part is not this one's.
+// Forgets the results fetched from the machine that this one replaces.
 static int begin_anew(struct revive_node *x, struct err *e) {
     const struct follow *f = x->revive->follow;
     unlink(collect_mark_path(f->context, f->run, x->node->node->info->name));
@@ -104,7 +105,7 @@ static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
         send_next(x);
 }
 
-// What run_start_send sends, one after the other; then the agent can start.
+// Sends the parts of run_start_send one after the other, then starts the agent.
 static void send_next(struct revive_node *x) {
     static const struct xfer_events events = {.on_end = on_sent};
     const struct run_start *l = x->revive->launch;
@@ -158,9 +159,9 @@ static void on_pause(struct timer *t) {
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     struct revive *r = ctx;
     struct revive_node *x = &r->nodes[n->index];
-    if (x->pause.loop || x->xfer || x->agent.run) // it goes on already
+    if (x->pause.loop || x->xfer || x->agent.run) // a restart is already in progress
         return true;
-    if (is_new && !x->is_new) // it is another machine
+    if (is_new && !x->is_new) // a replacement machine
         x->tries = 0;
     x->is_new = is_new;
     return try_later(x);

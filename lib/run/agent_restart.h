@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that has vanished while its host is there is started again, so that the run grows back:
-// a bounded number of times per node, with pauses that grow. A node that does not know the run, as
-// another machine has taken its place, first gets what the run sends. Only the dtctl that started
-// the run can: it alone has the run's key. Needs --max-restarts; not once the run is over anywhere,
-// nor when it was asked to stop, nor when no other node is left to join.
+// Restarts an agent that has vanished while its host still answers, so that the run grows back. The
+// number of restarts per node is bounded and the pauses between them grow. A node that does not
+// know the run is a replacement machine: it first receives the files of the run. Only the dtctl
+// process that started the run can restart agents, since it alone holds the run's key. Requires
+// --max-restarts. No agent is restarted once the run is over on any node, once the run was asked to
+// stop, or when no other node is left to join.
 //
-//     revive_init(&r, &launch, &follow);     // becomes follow's answer to a node that is lost
+//     revive_init(&r, &launch, &follow); // installs follow's handler for lost nodes
 //     … follow_wait …
 //     revive_close(&r);
 #ifndef RUN_AGENT_RESTART_H
@@ -17,9 +18,9 @@
 #include "xfer/xfer.h"
 
 enum {
-    REVIVE_TRIES_MAX = 3,           // for each node
-    REVIVE_PAUSE_MS = 1000,         // before the first; doubles
-    REVIVE_JOIN_MS_MAX = 30 * 1000, // for the agent to find the others
+    REVIVE_TRIES_MAX = 3,           // per node
+    REVIVE_PAUSE_MS = 1000,         // before the first restart; doubles
+    REVIVE_JOIN_MS_MAX = 30 * 1000, // time for the agent to find the others
 };
 
 struct revive_node {
@@ -27,9 +28,9 @@ struct revive_node {
     struct timer pause;
     struct revive *revive;
     struct follow_node *node;
-    bool is_new;       // the node has nothing of the run:
-    struct xfer *xfer; // NULL: nothing is being sent
-    size_t sent;       // parts so far
+    bool is_new;       // the node has no files of the run
+    struct xfer *xfer; // transfer in progress; NULL: none
+    size_t sent;       // parts sent so far
     int tries;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heap of the files' next lines. Files are opened for a piece at a time, so that a thousand of
-// them need no thousand descriptors.
+// A heap of the next line of each file. Files are opened for one piece at a time, so that merging a
+// thousand files does not take a thousand descriptors.
 #include "run/events_merge.h"
 
 #include "base/log.h"
@@ -18,13 +18,13 @@ enum { OUT_BYTES = 256 * 1024 };
 
 struct source {
     const char *path;
-    size_t order; // ties keep the order of the files
+    size_t order; // equal times keep the order of the files
     uint64_t offset;
     struct strbuf text;
-    size_t at, line_len; // of the next line, without its newline
+    size_t at, line_len; // offset and length of the next line, without its newline
     int64_t time_ms;
-    bool ended, skips; // skips: the rest of a line that is too long
-    size_t left_out;   // lines
+    bool ended, skips; // skips: the rest of an overlong line follows
+    size_t left_out;   // number of overlong lines
 };
 
 struct merge {
@@ -39,7 +39,7 @@ static void read_piece(struct source *s) {
     char *p = strbuf_reserve(&s->text, EVENTS_MERGE_PIECE_BYTES);
     ssize_t n = fd < 0 ? -1 : pread(fd, p, EVENTS_MERGE_PIECE_BYTES, (off_t)s->offset);
     if (n < 0 && errno != ENOENT)
-        log_warn("events cannot be read and are left out", "file='%s' reason=\"%s\"", s->path,
+        log_warn("cannot read events; they are left out", "file='%s' reason=\"%s\"", s->path,
                  strerror(errno));
     s->ended = n <= 0;
     if (n > 0) {
@@ -54,14 +54,14 @@ static void read_time(struct source *s) {
     const char *line = s->text.data + s->at, *at = memmem(line, s->line_len, name, sizeof name - 1);
     char digits[24] = "";
     if (!at)
-        return; // it stays with the line before it
+        return; // without a time the line keeps that of the line before
     at += sizeof name - 1;
     size_t left = (size_t)(line + s->line_len - at);
     memcpy(digits, at, left < sizeof digits - 1 ? left : sizeof digits - 1);
     s->time_ms = strtoll(digits, NULL, 10);
 }
 
-// Goes on behind the line, and finds the next one that is not empty; false: there is none.
+// Moves to the next line that is not empty; false at the end.
 static bool next_line(struct source *s) {
     size_t seen = s->at = s->at + s->line_len + (s->at + s->line_len < s->text.len);
     for (s->line_len = 0;;) {
@@ -165,7 +165,7 @@ int events_merge(const char *const *paths, size_t count, const char *out, struct
     int rc = write_file(&m, &a, out, e);
     for (size_t i = 0; i < count; i++) {
         if (sources[i].left_out)
-            log_warn("events that are too long are left out", "file='%s' lines=%zu limit_bytes=%d",
+            log_warn("overlong events are left out", "file='%s' lines=%zu limit_bytes=%d",
                      sources[i].path, sources[i].left_out, EVENTS_MERGE_LINE_BYTES_MAX);
         strbuf_fini(&sources[i].text);
     }

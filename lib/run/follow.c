@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows a run on all its nodes.
 //
-// Each node goes through: no link -> link (fleet_link) -> `follow` runs -> over. Whatever breaks on
-// the way leads back to "no link" by way of a timer that waits longer each time. The offsets to go
-// on from are the sizes of the local copies, so nothing has to be remembered.
+// States of a node: no link -> link (fleet_link) -> `follow` runs -> over. Every failure leads back
+// to "no link" through a timer with a growing pause. The offsets to continue from are the sizes of
+// the local copies, so no other state is kept.
 #include "run/follow.h"
 
 #include "base/bytes.h"
@@ -30,7 +30,7 @@ static void node_over(struct follow_node *n) {
     timer_stop(&n->retry);
     if (!f->goes_on || follow_is_final(n->state))
         mirror_flush(&n->mirror, follow_take_line, n);
-    // An agent that vanished says nothing about the others, nor does one that left them.
+    // The end of a vanished or preempted agent does not imply the end of the others.
     bool left =
         f->story.nodes[n->index].announced && strcmp(n->state, node_state_name(NODE_STOPPED)) == 0;
     if (!f->over_ms && !n->no_status && !left && strcmp(n->state, node_state_name(NODE_LOST)) != 0)
@@ -50,11 +50,11 @@ static void on_retry(struct timer *t) {
     struct err e = {0};
     if (n->node->up && n->node->ready)
         follow_start(n);
-    else if (!n->node->link && fleet_link(n->node, &e) < 0) // else on_back or on_lost comes
+    else if (!n->node->link && fleet_link(n->node, &e) < 0) // else on_back or on_lost follows
         n->follow->fleet->on_lost(n->node, &e);
 }
 
-// Whether this side has the descriptors that one more node takes; else no node is at fault.
+// Checks that this side has the descriptors for one more node. Without them no node is at fault.
 static bool can_reach_any(void) {
     enum { NODE_DESCRIPTORS = 9 }; // three pipes, one for the start of a program, and the program
     int fds[NODE_DESCRIPTORS], count = 0;
@@ -70,7 +70,7 @@ static bool can_reach_any(void) {
     return !out;
 }
 
-// The node is out of reach: say so once, and try again later.
+// The node is unreachable: reports it once and tries again later.
 static void node_lost(struct follow_node *n, const struct err *e) {
     struct follow *f = n->follow;
     if (n->over)
@@ -93,7 +93,7 @@ static void node_lost(struct follow_node *n, const struct err *e) {
 
 static void on_fleet_lost(struct fleet_node *node, const struct err *e) {
     struct follow_node *n = node->work;
-    // A host key that changed or a refused login will not get better by trying.
+    // Retrying does not help after a changed host key or a refused login.
     bool for_good = node->absent || e->code == ERR_HOSTKEY || e->code == ERR_AUTH;
     if (!n->over && !n->follow->awaits && for_good)
         node_give_up(n, e);
@@ -118,7 +118,7 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
     if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, follow_take_line, n, &e) < 0)
         follow_keep_error(f, &e);
     if (r->kind == FOLLOW_END && !f->until_now && !follow_is_final(r->state)) {
-        // The agent is dying, and what it held open is not closed yet: ask again.
+        // The agent is exiting and its descriptors are still open: ask again.
         err_set(&e, ERR_NO_STATUS, "the agent ended while the run was %s", r->state);
         node_lost(n, &e);
     } else if (r->kind == FOLLOW_END) {
@@ -140,8 +140,8 @@ static void on_output(struct transport_run *run, void *ctx, const void *p, size_
     size_t used = 0;
     while (!n->over) {
         struct follow_record r;
-        // As a length these four bytes would be far over the limit, so they begin no record but
-        // the line of an error, which on_run_end reads.
+        // As a length these four bytes would exceed the limit, so they cannot begin a record. They
+        // begin an error line, which on_run_end reads.
         if (used == 0 && n->in.len >= 4 && memcmp(n->in.data, "{\"ev", 4) == 0)
             break;
         int64_t took = follow_record_read(strbuf_cstr(&n->in) + used, n->in.len - used, &r, &e);
@@ -211,7 +211,7 @@ void follow_replaced(struct follow_node *n) {
     timer_start(n->follow->context->loop, &n->retry, 0, on_retry);
 }
 
-// The offsets to go on from. Those of thousands of files are more than is taken at once.
+// Sends the offsets to continue from. Thousands of offsets exceed what the channel takes at once.
 static void send_offsets(struct transport_run *run, void *ctx) {
     struct follow_node *n = ctx;
     strbuf_consume(&n->from, transport_run_send(run, n->from.data, n->from.len));
@@ -250,19 +250,19 @@ static void follow_start(struct follow_node *n) {
 
 // ---- all nodes ---------------------------------------------------------------------------------
 
-// An expression was checked before the run was sent; one that a run of another version has is
-// passed over, since the run's results matter more.
+// Expressions are checked before a run is sent. A run of another dtctl version may still have an
+// invalid one; it is skipped, since the results of the run matter more.
 static void add_metrics(struct follow *f) {
     const struct option_map *all = &f->run->metrics;
     for (size_t i = 0; i < all->count; i++) {
         struct err e = {0};
         if (metric_add(&f->metrics, f->context->arena, all->items[i].name, all->items[i].value,
                        &e) < 0)
-            log_warn("a metric is not read", "reason=\"%s\"", e.text);
+            log_warn("cannot use a metric", "reason=\"%s\"", e.text);
     }
 }
 
-// What this side has already goes to the story.
+// Feeds the local data to the history.
 static int open_mirror(struct follow_node *n, struct err *e) {
     struct follow *f = n->follow;
     struct context *s = f->context;
@@ -281,7 +281,7 @@ int follow_open(struct follow *f, struct context *s, struct fleet *fleet, struct
     f->nodes = arena_new(s->arena, struct follow_node, f->count + 1);
     f->events_path = run_path(&s->cluster, run, "events.jsonl");
     f->metrics_path = run_path(&s->cluster, run, "metrics.jsonl");
-    for (size_t i = 0; i < f->count; i++) { // all of them, as follow_close takes all
+    for (size_t i = 0; i < f->count; i++) { // all nodes, since follow_close expects all
         struct follow_node *n = &f->nodes[i];
         n->follow = f;
         n->node = &fleet->nodes[i];
@@ -319,8 +319,8 @@ void follow_close(struct follow *f) {
     arena_fini(&f->scratch);
 }
 
-// Nodes that stay out of reach while the run is over elsewhere are given up; so is everything when
-// nobody answers for long.
+// Gives up nodes that stay unreachable while the run is over elsewhere. Records since when no node
+// answers.
 static void check_limits(struct follow *f) {
     int64_t now = clock_mono_ms();
     size_t out = 0, open = 0;
@@ -398,7 +398,7 @@ static void on_stop_answer(void *ctx, const struct transport_result *r) {
     (void)ctx;
     struct err e = {0};
     if (fleet_answer(r, &e) < 0)
-        log_debug("a node did not take the wish to stop", "reason=\"%s\"", e.text);
+        log_debug("a node did not accept the request to stop", "reason=\"%s\"", e.text);
 }
 
 void follow_stop_run(struct follow *f, const char *why) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left to do when a run has been followed to its end: the names of logs, its state.
+// The last steps after a run was followed to its end: names of logs, final state.
 #include "run/follow.h"
 
 #include "protocol/node_protocol.h"
@@ -54,8 +54,9 @@ bool follow_is_final(const char *state) {
 }
 
 const char *follow_state(const struct follow *f, int *exit_status) {
-    // An agent says "finished" only when a coordinator said so to all, while one that was cut off
-    // says "failed" of itself alone. Then the last coordinator's word counts; "lost" is nobody's.
+    // An agent reports "finished" only when a coordinator declared it for all nodes. A node that
+    // was cut off reports "failed" for itself alone; then the state of the last coordinator counts.
+    // No agent reports "lost".
     static const enum node_state ORDER[] = {NODE_FINISHED, NODE_FAILED, NODE_STOPPED, NODE_LOST};
     const struct follow_node *leader = NULL;
     *exit_status = 0;

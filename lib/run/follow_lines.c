@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a followed node says, line by line: events to the story, figures to metrics.jsonl, worker
+// Distributes the lines of a followed node: events to the history, metrics to metrics.jsonl, worker
 // lines to the view.
 #include "run/follow.h"
 
@@ -13,7 +13,7 @@ void follow_keep_error(struct follow *f, const struct err *e) {
     if (f->write_err.code)
         return;
     f->write_err = *e;
-    log_error("cannot keep what the run says", "reason=\"%s\"", e->text);
+    log_error("cannot write the run's output", "reason=\"%s\"", e->text);
 }
 
 static void append_line(struct follow *f, const char *path, const char *line, size_t len) {
@@ -29,7 +29,7 @@ static void append_line(struct follow *f, const char *path, const char *line, si
 struct metric_line {
     struct follow_node *node;
     int rank;
-    bool ours; // else another program that follows writes it down
+    bool ours; // else another program that follows has written it
 };
 
 static void on_metric(void *ctx, const struct metric *m, double value) {

@@ -50,7 +50,7 @@ static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_
         size_t part = end ? (size_t)(end - p) : len;
         const char *back = of_worker ? memchr(p, '\r', part) : NULL;
         if (back) {
-            strbuf_add(&f->line, p, (size_t)(back - p)); // what is over the cap is dropped
+            strbuf_add(&f->line, p, (size_t)(back - p)); // bytes over the limit are dropped
             f->is_bar = true;
             f->returned = f->line.len > 0;
             part = (size_t)(back - p) + 1;
@@ -74,7 +74,7 @@ static void ignore(void *ctx, const struct mirror_file *f, const char *line, siz
     (void)ctx, (void)f, (void)line, (void)len;
 }
 
-// Puts the unfinished last line of a file that was here before into f->line.
+// Reads the unfinished last line of an existing file into f->line.
 static int read_tail(struct mirror_file *f, struct err *e) {
     char tail[8192];
     auto_close int fd = open(f->path, O_RDONLY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static int adopt(struct mirror *m, const char *name, struct err *e) {
     return read_tail(f, e);
 }
 
-// depth 0: the node's folder; 1: attempt_N, output; 2: the local rank.
+// depth: 0 is the node's folder, 1 attempt_N or output, 2 the local rank.
 static int scan(struct mirror *m, const char *below, int depth, struct err *e) {
     DIR *d = opendir(*below ? file_join(m->arena, m->dir, below) : m->dir);
     struct dirent *entry;
@@ -136,7 +136,7 @@ static int compare_files(const void *x, const void *y) {
     return strcmp(a->name, b->name);
 }
 
-// A folder gives its names in any order; attempts are shown one after the other.
+// Sorts attempts, since a folder lists its names in any order.
 static void sort_files(struct mirror *m) {
     struct arena a = {0};
     struct mirror_file **all = arena_new(&a, struct mirror_file *, m->count + 1), **at = &m->files;
@@ -200,7 +200,7 @@ void mirror_offsets(const struct mirror *m, struct strbuf *out) {
     add_sizes(m, false, out);
 }
 
-// Appends the bytes. Returns how many of them were there already, as another program follows, too.
+// Appends the bytes. Returns how many of them another program had already written.
 static int64_t append(struct mirror *m, struct mirror_file *f, const unsigned char *p, size_t len,
                       struct err *e) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last lines of every rank.
+// The last lines of every rank's output.
 //
-// A stream is one buffer of heads and lines. What falls out of it at the front is passed over, and
-// the buffer is moved together when half of it is that, so a line costs the same however many come.
+// A stream is one buffer of headers and lines. Dropped lines at the front are skipped. The buffer
+// is compacted when half of it is skipped, so the cost per line is constant.
 #include "run/log_tail.h"
 
 #include "base/log.h"
@@ -16,7 +16,7 @@ struct tail_head {
     size_t len;
 };
 
-// Attempts of a worker follow one another in its stream.
+// All attempts of a worker share its stream.
 struct tail_stream {
     const struct follow_node *node;
     struct follow_file file; // kind and local rank
@@ -44,7 +44,7 @@ static bool is_of(const struct tail_stream *s, const struct follow_node *n,
     return s->node == n && s->file.kind == file->kind && s->file.local_rank == file->local_rank;
 }
 
-// Lines come in rows of one stream.
+// Checks the last stream first: consecutive lines mostly belong to one stream.
 static struct tail_stream *find(struct tail *t, const struct follow_node *n,
                                 const struct follow_file *file) {
     if (t->last && is_of(t->last, n, file))
@@ -119,7 +119,7 @@ void tail_give(struct tail *t, tail_show *show, void *ctx) {
         }
     arena_fini(&a);
     if (t->cut)
-        log_warn("the last lines are too many to keep; older ones were left out", "limit_bytes=%d",
+        log_warn("too many last lines to keep; older lines were dropped", "limit_bytes=%d",
                  TAIL_BYTES_MAX);
     tail_close(t);
 }

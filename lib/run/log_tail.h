@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last lines of every rank's stdout and stderr, whatever number of them comes.
+// The last lines of every rank's stdout and stderr, in bounded memory.
 //
 //     struct tail t;
 //     tail_open(&t, 10);
-//     tail_add(&t, node, &file, rank, line, len); // as often as lines come
-//     tail_give(&t, show, ctx);                   // node by node, rank by rank; empties it
+//     tail_add(&t, node, &file, rank, line, len); // for each line
+//     tail_give(&t, show, ctx); // node by node, rank by rank; empties t
 //     tail_close(&t);
 #ifndef RUN_LOG_TAIL_H
 #define RUN_LOG_TAIL_H
@@ -12,8 +12,8 @@
 #include "run/follow.h"
 
 enum {
-    TAIL_LINES_MAX = 1000 * 1000, // of one stream
-    TAIL_BYTES_MAX = 64 << 20,    // of all streams; beyond, older lines are dropped
+    TAIL_LINES_MAX = 1000 * 1000, // per stream
+    TAIL_BYTES_MAX = 64 << 20,    // of all streams; beyond it, older lines are dropped
 };
 
 struct tail_stream;

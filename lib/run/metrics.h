@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics from worker lines: a regular expression per name, and the number that it finds.
+// Metrics from worker lines: each metric has a name and a regular expression that captures a
+// number.
 //
 //     metric_add(&set, "loss", "Loss ([0-9.]+)", e);
-//     metric_match(&set, line, len, on_value, ctx);     // once for each metric that matches
+//     metric_match(&set, line, len, on_value, ctx); // once for each metric that matches
 //
-// Names and expressions: conf/metric_expression.h. Owned by the caller: metric_fini frees the
-// compiled expressions.
+// conf/metric_expression.h describes names and expressions. The caller owns the set: metric_fini
+// frees the compiled expressions.
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
 
@@ -16,8 +17,9 @@
 #include <stdint.h>
 
 enum {
-    METRIC_LINE_BYTES_MAX = 4096, // what is beyond this in a line is not looked at
-    METRIC_OVERRUNS_MAX = 16, // lines on which an expression takes too long before it is given up
+    METRIC_LINE_BYTES_MAX = 4096, // the rest of a line is not searched
+    METRIC_OVERRUNS_MAX =
+        16, // lines that may exceed the match limit before an expression is given up
 };
 
 struct metric {
@@ -25,7 +27,7 @@ struct metric {
     struct metric_expression expression;
     double first, last, min, max;
     uint64_t count;
-    int overruns; // lines that were skipped, since the search reached a limit
+    int overruns; // lines that were skipped because the search reached a limit
 };
 
 struct metric_set {
@@ -35,12 +37,12 @@ struct metric_set {
 
 typedef void metric_cb(void *ctx, const struct metric *m, double value);
 
-// ERR_CONFIG names the metric and what is wrong with its expression. name is copied to the arena.
+// ERR_CONFIG names the metric and the fault of its expression. name is copied to the arena.
 int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
                struct err *e);
 void metric_fini(struct metric_set *set);
-// One line without its newline. Updates the figures of each metric that matched, then calls cb. The
-// first line on which an expression takes too long is logged.
+// Matches one line without its newline. Updates the figures of each metric that matched, then calls
+// cb. Logs the first line on which an expression exceeds the match limit.
 void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
 
 #endif

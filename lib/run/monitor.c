@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attending to a run: following it, signals, the end.
+// Monitors a run: follows it, handles signals, finishes it.
 #include "run/monitor.h"
 
 #include "base/clock.h"
@@ -39,7 +39,7 @@ void attend_note(const struct context *s, const struct run *run, const char *kin
     static const char *const files[] = {"operator.jsonl", "events.jsonl"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (file_append(run_path(&s->cluster, run, files[i]), text.data, text.len, &e) < 0)
-            log_warn("cannot note what happens", "reason=\"%s\"", e.text);
+            log_warn("cannot write an event", "reason=\"%s\"", e.text);
     strbuf_fini(&text);
 }
 
@@ -51,7 +51,7 @@ struct attention {
     const struct attend_options *options;
     struct revive revive;
     struct replace replace;
-    struct timer leave; // fires when no second Ctrl-C came
+    struct timer leave; // fires when no second Ctrl-C follows
     bool asked_to_stop;
     int64_t first_ms;
 };
@@ -64,7 +64,7 @@ static void on_leave(struct timer *t) {
 static void ask_to_stop(struct attention *a, int signal) {
     struct context *s = a->follow.context;
     timer_stop(&a->leave);
-    if (a->asked_to_stop) { // asked before, and asked again: then at least go away
+    if (a->asked_to_stop) { // a second request only detaches
         a->follow.leave = true;
         return;
     }
@@ -81,7 +81,7 @@ static void on_signal(void *ctx, int signal) {
     int64_t now = clock_mono_ms();
     if (signal == SIGWINCH)
         return;
-    if (signal == SIGHUP || a->options->until_now) { // a look at a run does not end it
+    if (signal == SIGHUP || a->options->until_now) { // reading a run does not end it
         a->follow.leave = true;
     } else if (!a->options->interactive || signal == SIGTERM || a->asked_to_stop) {
         ask_to_stop(a, signal);
@@ -101,7 +101,7 @@ static void on_signal(void *ctx, int signal) {
 
 // ---- the end -----------------------------------------------------------------------------------
 
-// The trainer's figures, when they are of this run: its folder may hold an earlier one's.
+// Reads the trainer's figures. The folder may still hold those of an earlier run.
 static struct json *read_trainer(const struct context *s, const struct run *run) {
     char *text = NULL;
     size_t len = 0;
@@ -137,17 +137,17 @@ static void emit_summary(const struct summary *sum, struct err *e) {
     strbuf_fini(&text);
 }
 
-// Of several programs that follow, one brings the results, and the others wait for it.
+// Of several programs that follow, one fetches the results and the others wait.
 static int take_turn(struct attention *a, int *lock, struct err *e) {
     struct context *s = a->follow.context;
     struct run *run = a->follow.run, now;
     const char *path = run_path(&s->cluster, run, ".finish");
     bool told = false;
-    while (file_lock(path, "bringing the results", 0, lock, e) < 0) {
+    while (file_lock(path, "fetching the results", 0, lock, e) < 0) {
         if (e->code != ERR_BUSY)
             return -1;
         if (!told)
-            screen_note(s->screen, "another dtctl brings the results of this run; waiting for it");
+            screen_note(s->screen, "another dtctl fetches the results of this run; waiting for it");
         told = true;
         err_clear(e);
         if (context_pause(s, FLEET_RETRY_PAUSE_MS, e) < 0)
@@ -167,7 +167,7 @@ static bool all_gone(const struct follow *f) {
     return true;
 }
 
-// A node that answers and does not know the run has lost its part, unless that came home before.
+// Finds nodes that answer but do not know the run. Their part is lost unless it was fetched before.
 static const bool *find_gone(struct attention *a) {
     struct follow *f = &a->follow;
     struct context *s = f->context;
@@ -192,7 +192,7 @@ static const bool *find_gone(struct attention *a) {
     return gone;
 }
 
-// Everything that is done once when a run is over; a run whose results are here already is left.
+// The final steps, done once per run. Results that are already here are not fetched again.
 static int finish(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
     struct context *s = f->context;
@@ -206,7 +206,7 @@ static int finish(struct attention *a, struct err *e) {
     bool fetch = !run->fetched;
     run->bring_work |= a->options->work;
     run->work_only = a->options->work_only;
-    // What was known of the end stays known when no node knows it any more.
+    // Keep the recorded state when no node knows the run any more.
     if (!run_is_over(run) || !all_gone(f))
         run->state = follow_state(f, &run->exit_status);
     if (!run->train_ms && f->story.all_started_ms)
@@ -214,11 +214,11 @@ static int finish(struct attention *a, struct err *e) {
     if (run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch) {
-        f->fleet->on_lost = NULL; // from here on a node that is lost has failed
+        f->fleet->on_lost = NULL; // from here on, losing a node is a failure
         f->fleet->on_back = NULL;
         if (collect_results(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
-        if (!got.complete || run->lost_count) // else what cannot be reached is not missed
+        if (!got.complete || run->lost_count) // else unreachable nodes are not needed
             fleet_report(f->fleet);
         run->fetched = got.complete || run->work_only;
         run->fetch_bytes += got.totals.bytes;
@@ -252,21 +252,21 @@ static int judge(const struct attention *a) {
     return run->lost_count ? err_status(ERR_NO_STATUS) : 0;
 }
 
-// A dtctl that was killed before it had started the agents leaves a record and nothing else.
+// A dtctl that was killed before it started the agents leaves only the record.
 static int check_started(struct attention *a, struct err *e) {
     struct follow *f = &a->follow;
     struct run *run = f->run;
-    if (!all_gone(f) || !str_eq(run->state, "made")) // one that was there is lost
+    if (!all_gone(f) || !str_eq(run->state, "made")) // otherwise the run has existed and is lost
         return 0;
     run->state = "failed";
     run->exit_status = err_status(ERR_FAILED);
-    run->fetched = true; // there is nothing to fetch
+    run->fetched = true; // no results exist
     if (run_save(&f->context->cluster, run, e) < 0)
         return -1;
     return err_set(e, ERR_NOT_FOUND, "run '%s' was never started: no node knows it", run->id);
 }
 
-// A rank that no round had has no lines; silence would look as if it had printed nothing.
+// Refuses a rank that no round had, since an empty result would look like a silent rank.
 static int check_rank(const struct story *t, const struct run *run, int rank, struct err *e) {
     int highest = -1;
     for (size_t i = 0; i < t->node_count; i++)
@@ -310,7 +310,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     if (result == 0 && o->offline) {
         *exit_status = judge(a);
     } else if (result == 0 && !follow_state(&a->follow, exit_status)[0]) {
-        *exit_status = 0; // still going: that was a look at it
+        *exit_status = 0; // still running
         result = follow_name_logs(&a->follow, e);
     } else if (result == 0) {
         result = finish(a, e);
@@ -320,7 +320,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
         follow_name_logs(&a->follow, &ignored);
         attend_note(s, run, "left", NULL);
         err_clear(e);
-        result = 0; // leaving is not a failure
+        result = 0; // detaching is not a failure
         if (o->until_now)
             result = err_set(e, ERR_INTERRUPTED, "stopped by %s before all of run '%s' was here",
                              s->last_signal == SIGINT ? "Ctrl-C" : "a signal", run->id);

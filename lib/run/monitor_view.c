@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see while a run goes on.
+// The output while a run is followed.
 #include "run/monitor_view.h"
 
 #include "base/clock.h"
@@ -54,7 +54,7 @@ static bool is_shown(const struct attend_view *v, const struct follow_node *n, i
            (o->only_rank < 0 || o->only_rank == rank);
 }
 
-// "[node:rank] ". One rank alone needs no label, and of the trainer's only rank 0 speaks.
+// Formats "[node:rank] ". A single rank needs no label; of the native trainer only rank 0 prints.
 static void make_label(const struct attend_view *v, const struct follow_node *n,
                        const struct follow_file *file, int rank, char label[VIEW_LABEL_BYTES_MAX]) {
     const struct follow *f = v->follow;
@@ -65,7 +65,7 @@ static void make_label(const struct attend_view *v, const struct follow_node *n,
                  n->node->info->name, rank < 0 ? file->local_rank : rank);
 }
 
-// The trainer's lines are made of columns with tabs between them; the log has them whole.
+// Replaces the tabs of the trainer's lines by spaces; the log keeps the original.
 static void fitting_words(struct screen *screen, const char *line, size_t len) {
     struct strbuf text = {0};
     for (size_t i = 0; i < len; i++)
@@ -111,7 +111,7 @@ void attend_view_tail(struct attend_view *v) {
     tail_give(&v->tail, show_line, v);
 }
 
-// Only kept here, however many come; on_tick shows the newest one.
+// Only stores the newest update; on_tick shows it.
 static void on_update(void *ctx, const struct follow_node *n, const struct follow_file *file,
                       int rank, const char *line, size_t len) {
     struct attend_view *v = ctx;
@@ -158,14 +158,14 @@ void attend_view_replay(struct attend_view *v) {
             struct err e = {0};
             struct follow_node *n = &v->follow->nodes[i];
             if (mirror_replay(&n->mirror, kinds[k], show_kept, n, &e) < 0)
-                log_warn("an earlier log cannot be shown", "reason=\"%s\"", e.text);
+                log_warn("cannot show an earlier log", "reason=\"%s\"", e.text);
         }
 }
 
 // ---- events ------------------------------------------------------------------------------------
 
 static void remark_round(struct attend_view *v, const struct json *j) {
-    // Every node says it; one of them is enough.
+    // Every node reports the round; print it once.
     struct screen *screen = v->follow->context->screen;
     if (json_get_int(j, "group_rank", 0) != 0)
         return;
@@ -198,7 +198,7 @@ static void remark_failure(struct attend_view *v, const struct json *j) {
                 signal ? signal : status);
 }
 
-// Every node says this, too.
+// Every node reports the notice; print it once.
 static void remark_notice(struct attend_view *v, const struct json *j) {
     const char *peer = json_get_str(j, "peer", "?"), *signal = json_get_str(j, "signal", NULL);
     int64_t left_ms = json_get_int(j, "left_ms", -1);
@@ -400,7 +400,7 @@ static void on_tick(void *ctx) {
     struct screen *screen = f->context->screen;
     int64_t now = clock_mono_ms();
     if (screen->broken && v->options->reader)
-        f->leave = true; // `dtctl logs -f | head`: nobody reads any more
+        f->leave = true; // the reader is gone, as with `dtctl logs -f | head`
     if (v->muted)
         return;
     if (screen->style != SCREEN_TERMINAL) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see while a run goes on: worker lines with their rank, remarks about events, and a
+// The output while a run is followed: worker lines with their rank, remarks about events, and a
 // live line with the run's age and newest figures.
 #ifndef RUN_MONITOR_VIEW_H
 #define RUN_MONITOR_VIEW_H
@@ -15,12 +15,12 @@ enum {
     VIEW_LABEL_BYTES_MAX = 320,
     VIEW_DRAW_MS = 250,
     VIEW_BAR_BYTES_MAX = 512,
-    VIEW_BAR_STALE_MS = 5000,      // then that of another rank takes its place
-    VIEW_LEFT_MS_MAX = 1000000000, // beyond, nothing is said
-    VIEW_BAR_PLAIN_MS = 10000,     // between two states of it where lines cannot be drawn anew
+    VIEW_BAR_STALE_MS = 5000,      // then another rank's bar takes its place
+    VIEW_LEFT_MS_MAX = 1000000000, // a longer remaining time is not shown
+    VIEW_BAR_PLAIN_MS = 10000,     // between two states where lines cannot be redrawn
 };
 
-// The newest state of a progress bar that a rank draws: one of all ranks', the lowest one's.
+// The newest state of a progress bar. One bar is shown, that of the lowest rank that draws one.
 struct view_bar {
     const struct follow_node *node; // NULL: none
     struct follow_file file;
@@ -30,11 +30,11 @@ struct view_bar {
     int64_t at_ms, told_ms;
 };
 
-// How far the native trainer is, from its newest record.
+// The native trainer's progress, from its newest record.
 struct view_training {
     bool known;
     int64_t epoch, epochs;
-    double done, first_done; // of all epochs, now and when it was first heard of
+    double done, first_done; // share of all epochs, now and in the first record
     int64_t first_ms;
     double loss, top1, images_per_s;
 };
@@ -52,13 +52,13 @@ struct attend_view {
     int64_t drawn_ms;
     struct rescue rescue;
     struct tail tail;
-    bool muted; // somebody is leaving: what comes is kept, and not shown
+    bool muted; // the user is detaching: output is kept but not shown
 };
 
 void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
 // Shows the lines that are on this side already.
 void attend_view_replay(struct attend_view *v);
-// Shows the lines that were held back, with options->tail.
+// Shows the lines that were held back because of options->tail.
 void attend_view_tail(struct attend_view *v);
 void attend_view_close(struct attend_view *v);
 // When the last agent said that the run was over (wall clock), or now.

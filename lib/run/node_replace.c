@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs `dtctl up` to replace lost machines while the run continues.
 #include "run/node_replace.h"
 
 #include "base/clock.h"
@@ -18,7 +19,7 @@ static bool is_making(const struct replace *r) {
     return r->up.watch.loop != NULL;
 }
 
-// The others go on without it, or began without it, and nothing of it answers here.
+// True when the round excludes the node and no agent of it can be reached or is being restarted.
 static bool is_gone(const struct follow *f, size_t i) {
     const struct story_node *n = &f->story.nodes[i];
     return (n->lost || n->left || !n->joined) && !f->nodes[i].node->up && !f->nodes[i].reviving;
@@ -28,7 +29,7 @@ static bool is_over(const struct follow *f) {
     return f->over_ms || f->leave || f->stopping;
 }
 
-// Is there a run to come back to?
+// True while the run is active on a node that remains.
 static bool is_wanted(const struct follow *f) {
     if (is_over(f))
         return false;
@@ -38,7 +39,7 @@ static bool is_wanted(const struct follow *f) {
     return false;
 }
 
-// Names of the nodes that are gone, folded; NULL: none is.
+// Folded names of the nodes that are gone; NULL: none.
 static const char *name_gone(const struct follow *f) {
     struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);
@@ -49,7 +50,7 @@ static const char *name_gone(const struct follow *f) {
     return count ? nodeset_fold(a, names, count) : NULL;
 }
 
-// Takes over what `up` wrote down of machines that are new. How many there are.
+// Loads new machines from the inventory that `up` has written. Returns their number.
 static size_t take_new(struct follow *f, struct err *e) {
     struct inventory inv;
     size_t count = 0;
@@ -76,21 +77,21 @@ static void on_ended(struct child *c, int status) {
         return;
     size_t count = proc_status_code(status) == 0 ? take_new(f, &e) : 0;
     if (count) {
-        screen_note(f->context->screen, "dtctl up has made %zu node%s anew", count,
+        screen_note(f->context->screen, "dtctl up has replaced %zu node%s", count,
                     count == 1 ? "" : "s");
         attend_note(f->context, f->run, "nodes-replaced", NULL);
         r->tries = 0;
-        r->next_ms = now + REPLACE_PAUSE_MS; // for them to join
+        r->next_ms = now + REPLACE_PAUSE_MS; // until then they may join
         return;
     }
     r->next_ms = now + ((int64_t)REPLACE_PAUSE_MS << r->tries);
     r->tries++;
-    log_warn("dtctl up has made no machine for a node that is gone",
+    log_warn("dtctl up has not replaced a node that is gone",
              "exit_status=%d log='%s' try=%d of=%d%s%s", proc_status_code(status), r->log_path,
              r->tries, REPLACE_TRIES_MAX, e.code ? " reason=" : "", e.code ? e.text : "");
 }
 
-// The options that `up` was told are kept in the cluster's folder.
+// `up` reads its own options from the cluster's folder.
 static int start_up(struct replace *r, struct err *e) {
     const struct follow *f = r->follow;
     const struct config *c = f->context->config;
@@ -112,8 +113,8 @@ static int start_up(struct replace *r, struct err *e) {
 static void begin(struct replace *r, const char *names) {
     const struct follow *f = r->follow;
     struct err e = {0};
-    screen_note(f->context->screen, "%s: gone; dtctl up makes what the cluster lacks (log: %s)",
-                names, r->log_path);
+    screen_note(f->context->screen, "%s: gone; dtctl up replaces them (log: %s)", names,
+                r->log_path);
     attend_note(f->context, f->run, "replacing-nodes", "peers", names, NULL);
     if (start_up(r, &e) < 0) {
         log_error("dtctl up cannot be started for nodes that are gone", "reason=\"%s\"", e.text);
@@ -153,13 +154,13 @@ void replace_close(struct replace *r) {
     struct context *s = r->follow->context;
     timer_stop(&r->tick);
     if (is_making(r)) {
-        screen_note(s->screen, "calling off dtctl up, which was making a node for this run …");
+        screen_note(s->screen, "calling off dtctl up, which was replacing a node of this run …");
         kill(r->up.pid, SIGINT);
         int64_t left_ms, end_ms = clock_mono_ms() + REPLACE_STOP_MS_MAX;
         while (is_making(r) && (left_ms = end_ms - clock_mono_ms()) > 0)
             loop_once(s->loop, (int)left_ms);
         if (is_making(r))
-            log_warn("dtctl up still undoes what it had begun", "log='%s'", r->log_path);
+            log_warn("dtctl up is still undoing an unfinished change", "log='%s'", r->log_path);
         child_stop(&r->up);
     }
     r->follow = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks of a run that goes on are.
+// Finds the nodes of ranks of an active run.
 #include "run/rank_nodes.h"
 
 #include "fleet/fleet_runs.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// A run of this cluster that goes on; hosts may have those of others.
+// True for an active run of this cluster. Hosts may also run those of other clusters.
 static bool goes_on(const struct context *s, const struct node_run *r) {
     return !r->over && r->ranks_running > 0 && file_exists(cluster_run_dir(&s->cluster, r->run));
 }
@@ -20,11 +20,11 @@ static int only_run(const struct context *s, const struct node_runs *runs, const
             continue;
         if (*run)
             return err_set(e, ERR_USAGE,
-                           "more than one run goes on: '%s' and '%s' (try: --run RUN)", *run,
+                           "more than one run is active: '%s' and '%s' (try: --run RUN)", *run,
                            runs->items[i].run);
         *run = runs->items[i].run;
     }
-    return *run ? 0 : err_set(e, ERR_NOT_FOUND, "no run goes on, so no node holds a rank");
+    return *run ? 0 : err_set(e, ERR_NOT_FOUND, "no run is active, so no node holds a rank");
 }
 
 static bool holds(const struct node_run *r, int64_t rank) {
@@ -34,7 +34,7 @@ static bool holds(const struct node_run *r, int64_t rank) {
     return false;
 }
 
-// A node that was cut off still tells of a round that the others have left.
+// The newest round. A node that was cut off still reports an older round.
 static int newest_round(const struct node_runs *runs, const char *run) {
     int round = -1;
     for (size_t i = 0; i < runs->count; i++)
@@ -57,11 +57,11 @@ static int not_found(const struct fleet *f, const struct node_runs *runs, const 
                        "rank %lld of '%s' is on no node that answers, and %zu did not",
                        (long long)rank, run, fleet_failures(f));
     if (running == 0)
-        return err_set(e, ERR_NOT_FOUND, "run '%s' does not go on: no node holds a rank of it",
-                       run);
-    return err_set(
-        e, ERR_NOT_FOUND, "rank %lld of '%s' does not run: %d rank%s do%s, the highest is %d",
-        (long long)rank, run, running, running == 1 ? "" : "s", running == 1 ? "es" : "", highest);
+        return err_set(e, ERR_NOT_FOUND, "run '%s' is not active: no node holds a rank of it", run);
+    return err_set(e, ERR_NOT_FOUND,
+                   "rank %lld of '%s' is not running: %d rank%s %s, the highest is %d",
+                   (long long)rank, run, running, running == 1 ? "" : "s",
+                   running == 1 ? "is" : "are", highest);
 }
 
 static int choose(const struct fleet *f, const struct node_runs *runs, const char *run,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bringing the results of a run to this side.
+// Fetches the results of a run.
 #include "run/results.h"
 
 #include "base/log.h"
@@ -19,7 +19,7 @@ struct collect {
     struct collect_result *result;
 };
 
-// Where a node's part arrives.
+// The folder in which a node's part arrives.
 static const char *part_path(struct context *s, const struct run *run, const char *node) {
     return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
 }
@@ -56,12 +56,12 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
 // ---- one folder of several ----------------------------------------------------------------------
 
 struct parts {
-    const char **folders, **names; // that have something, NULL-terminated
+    const char **folders, **names; // of nodes with a part, NULL-terminated
     size_t count;
 };
 
-// A run whose results go on in the folder of the one that it resumed takes its place there: the
-// trainer's files are one set, and one set is of one run.
+// A run may continue in the results folder of the run that it resumed. It replaces the trainer's
+// files, which always belong to one run.
 static int take_over(struct context *s, const struct run *run, struct err *e) {
     static const char *const set[] = {"model", "state", "summary.json", "metrics.jsonl"};
     for (size_t i = 0; run->native && i < sizeof set / sizeof set[0]; i++)
@@ -70,7 +70,8 @@ static int take_over(struct context *s, const struct run *run, struct err *e) {
     return 0;
 }
 
-// Nobody else's folder: whoever came first keeps it, and this run gets one of its own in it.
+// Marks the results folder as the run's. If another run owns the folder, this run gets a folder of
+// its own in it.
 static int claim(struct context *s, struct run *run, struct err *e) {
     const char *owner = owner_of(s->arena, run->output_dir);
     if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
@@ -83,7 +84,7 @@ static int claim(struct context *s, struct run *run, struct err *e) {
     return owner_set(run->output_dir, run->id, e);
 }
 
-// The trainer's files: the last one put in counts.
+// Merges the trainer's files. A later merge overwrites an earlier one.
 static int overlay(struct run *run, const struct parts *p, struct err *e) {
     for (size_t i = p->count; i-- > 0;) {
         const char *const folder[] = {p->folders[i], NULL}, *const name[] = {p->names[i], NULL};
@@ -98,13 +99,13 @@ static int move_folder(const char *from, const char *to, const char *node, struc
     return tree_merge(to, folder, name, e);
 }
 
-// state/NODE, always, so that it can go back to its node.
+// Moves each state to state/NODE, from where a resumed run returns it to the same node.
 static int move_states(struct context *s, struct run *run, const struct parts *p, struct err *e) {
     struct arena *a = s->arena;
     for (size_t i = 0; i < p->count; i++) {
         const char *from = file_join(a, p->folders[i], "state");
         const char *to = file_join(a, file_join(a, run->output_dir, "state"), p->names[i]);
-        if (rmdir(from) == 0 || !file_exists(from)) // an empty one is no state
+        if (rmdir(from) == 0 || !file_exists(from)) // an empty folder is no state
             continue;
         if (file_remove_tree(to, e) < 0 || move_folder(from, to, p->names[i], e) < 0)
             return -1;
@@ -146,7 +147,7 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
     if (claim(f->context, run, e) < 0)
         return -1;
     int result = run->native ? overlay(run, &p, e) : merge(f->context, run, &p, c->result, e);
-    // The record says "fetched" next, and with that the nodes' copies may go.
+    // Sync first: the record then says "fetched", which allows nodes to delete their copies.
     return result == 0 && p.count ? file_sync_disk(run->output_dir, e) : result;
 }
 
@@ -159,7 +160,7 @@ static const size_t *order_nodes(struct fleet *f, const struct story *story) {
         for (size_t i = 0; i < f->count; i++)
             if ((story->nodes[i].round == story->round) == last)
                 order[count++] = i;
-    for (size_t k = 1; k < count; k++) // nearly always in order: ranks follow the nodes'
+    for (size_t k = 1; k < count; k++) // nearly sorted: ranks follow the nodes' order
         for (size_t j = k;
              j > 0 && story->nodes[order[j]].round == story->round &&
              story->nodes[order[j]].first_rank < story->nodes[order[j - 1]].first_rank;
@@ -171,16 +172,16 @@ static const size_t *order_nodes(struct fleet *f, const struct story *story) {
     return order;
 }
 
-// Whether something of the end of the run may be on this node. One that the others went on without
-// was left behind by them; one of which nothing is known may be the one that the round still lacks.
+// True when the node may hold results of the end of the run: it was in the last round, or its round
+// is unknown while that round lacks a report. Lost and departed nodes are excluded.
 static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) {
     const struct story *t = c->story;
-    int told = 0;
+    int reported = 0;
     for (size_t k = 0; k < f->count; k++)
-        told += t->nodes[k].round == t->round;
+        reported += t->nodes[k].round == t->round;
     if (t->nodes[i].round == t->round)
         return true;
-    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || told < t->nodes_in_round);
+    return !t->nodes[i].lost && !t->nodes[i].left && (t->round < 0 || reported < t->nodes_in_round);
 }
 
 static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
@@ -192,7 +193,7 @@ static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
     return result;
 }
 
-// The first in order that can give it.
+// Fetches from the first node in order that succeeds.
 static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
     bool *complete = &c->result->complete;
     int result = 0;
@@ -208,10 +209,10 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
     return result;
 }
 
-// Which nodes had something that nobody has any more. Of the trainer's files every node has all.
+// Lists nodes whose files are lost. Every node has all files of the native trainer.
 static void find_lost(const struct fleet *f, struct run *run, struct collect *c) {
     size_t given = 0, waiting = 0;
-    if (run->work_only) { // what is here already is not lost
+    if (run->work_only) { // files that are already here are not lost
         c->result->complete = fleet_failures(f) == 0;
         return;
     }
@@ -250,7 +251,7 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
         find_lost(f, run, &c);
     if (result == 0)
         result = put_together(f, run, &c, e);
-    // What had come of a lost node's part before is all that there is of it.
+    // Keep the incoming part of a lost node: no other copy exists.
     if (result == 0 && out->complete && run->lost_count == 0)
         result = file_remove_tree(incoming, e);
     if (result == 0 && out->complete)
@@ -260,15 +261,15 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
 }
 
 // ---- results of a node that will be preempted ---------------------------------------------------
-// An empty file left/<node> says that the node's part is whole, to any later dtctl, too.
+// An empty file left/<node> marks the node's part as complete, for later dtctl processes too.
 
 void rescue_open(struct rescue *r, struct follow *f) {
     *r = (struct rescue){.follow = f};
     r->nodes = arena_new(f->context->arena, struct rescue_node, f->count + 1);
 }
 
-static void tell_failed(const struct rescue_node *w, const struct err *e) {
-    log_warn("what a node has that leaves could not be fetched", "node=%s reason=\"%s\"",
+static void warn_failed(const struct rescue_node *w, const struct err *e) {
+    log_warn("cannot fetch the results of a departing node", "node=%s reason=\"%s\"",
              w->node->node->info->name, e->text);
 }
 
@@ -281,12 +282,12 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
     w->xfer = NULL;
     f->held--;
     const char *mark = collect_mark_path(f->context, f->run, w->node->node->info->name);
-    // The machine may go at once, so its part is on the disk before the mark is there.
+    // The machine may end now: sync the part before the mark is written.
     if (why.code || file_sync_disk(run_path(&f->context->cluster, f->run, "left"), &why) < 0 ||
         file_write_atomic(mark, "", 0, 0600, &why) < 0)
-        tell_failed(w, &why);
+        warn_failed(w, &why);
     else
-        screen_note(f->context->screen, "node %s has left; what it had is here (%s)",
+        screen_note(f->context->screen, "node %s has left; its results are here (%s)",
                     w->node->node->info->name, str_human_bytes(bytes, p->bytes_all));
 }
 
@@ -304,7 +305,7 @@ void rescue_node(struct rescue *r, const struct follow_node *n) {
     if (w->xfer)
         f->held++;
     else
-        tell_failed(w, &e);
+        warn_failed(w, &e);
 }
 
 void rescue_close(struct rescue *r) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of results from several nodes in one folder.
 //
-// The sorted lists of all parts are walked at once, as when merging them. What moves inside a part
-// may meet what another node has under that very name, so this is repeated until nothing differs.
+// Walks the sorted lists of all parts at once, like a merge. A path that moves inside a part may
+// collide with a path of another node, so the walk is repeated until no path differs.
 #include "run/results_layout.h"
 
 #include "content/manifest.h"
@@ -20,7 +20,7 @@ enum { ROUNDS_MAX = 8, COMPARE_BYTES = 64 * 1024 };
 struct part {
     const char *folder, *name;
     struct manifest *m;
-    size_t at; // of the walk
+    size_t at; // offset of the walk
 };
 
 static int same_content(const char *x, const char *y, bool *same, struct err *e) {
@@ -53,7 +53,7 @@ static int same(const struct part *a, const struct part *b, bool *out, struct er
     return same_content(x->source, y->source, out, e);
 }
 
-// Makes the folder of a path below the part, where nothing but folders is on the way.
+// Creates the parent folders of a path in a part. *free_way: no file is in the way.
 static int make_way(struct arena *a, const char *folder, const char *path, bool *free_way,
                     struct err *e) {
     struct stat st;
@@ -72,7 +72,7 @@ static int make_way(struct arena *a, const char *folder, const char *path, bool 
     return 0;
 }
 
-// PATH of the part becomes NODE/PATH of it; NODE gets underscores where that is taken.
+// Renames PATH of the part to NODE/PATH. Underscores are appended to NODE while that path is taken.
 static int set_apart(struct arena *a, const struct part *p, const char *path, const char **to,
                      struct err *e) {
     const char *node = p->name, *from = file_join(a, p->folder, path);
@@ -91,8 +91,8 @@ static int set_apart(struct arena *a, const struct part *p, const char *path, co
     }
 }
 
-// An earlier merge of fewer nodes may have put a file at PATH. It is removed if it equals one that
-// now lies below its node's name, so that the layout does not depend on which nodes came first.
+// An earlier merge of fewer nodes may have put a file at PATH. It is removed if it equals the file
+// that is now at NODE/PATH, so that the layout does not depend on the order of arrival.
 static int drop_copy(struct arena *a, const char *dest, const char *path, const char *now,
                      struct err *e) {
     const char *earlier = file_join(a, dest, path);
@@ -100,7 +100,7 @@ static int drop_copy(struct arena *a, const char *dest, const char *path, const 
     bool equal = false;
     for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/'))
         if (lstat(file_join(a, dest, arena_strndup(a, path, (size_t)(slash - path))), &x) < 0 ||
-            !S_ISDIR(x.st_mode)) // nothing is removed through a link
+            !S_ISDIR(x.st_mode)) // never remove through a link
             return 0;
     if (lstat(earlier, &x) < 0 || lstat(now, &y) < 0 || !S_ISREG(x.st_mode) ||
         !S_ISREG(y.st_mode) || x.st_size != y.st_size)
@@ -117,7 +117,7 @@ static bool is_below(const char *path, const char *folder) {
     return len && strncmp(path, folder, len) == 0 && path[len] == '/';
 }
 
-// The lowest path of all parts; NULL at the end.
+// The lowest next path of all parts; NULL at the end.
 static const char *next_path(const struct part *parts, size_t count) {
     const char *low = NULL;
     for (size_t i = 0; i < count; i++)
@@ -151,7 +151,7 @@ static int differs(const struct part *parts, size_t count, const char *path, boo
 
 static int walk(struct arena *a, struct part *parts, size_t count, const char *dest,
                 struct layout *out, struct err *e) {
-    const char *moved = NULL; // everything below it went along
+    const char *moved = NULL; // the folder moved last; its contents moved with it
     for (const char *path; (path = next_path(parts, count));) {
         bool apart = false;
         if (!is_below(path, moved) && differs(parts, count, path, &apart, e) < 0)

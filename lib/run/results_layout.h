@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of results from several nodes in one folder. A path that is the same on all nodes, or
-// on one node alone, stays; one that differs between nodes becomes NODE/PATH for each of them. So
-// the place of a file never depends on any other file.
+// The layout of results from several nodes in one folder. A path keeps its name when it exists on
+// one node only or is the same on all nodes. A path that differs between nodes becomes NODE/PATH
+// for each of them. The place of a file therefore never depends on other files.
 //
-// Works on the folders in which the nodes' parts have arrived, before they are merged. Where NODE/
-// PATH is taken it becomes NODE_/PATH: a script made that file, or it was set apart before a merge
-// that failed and has come once more.
+// Works on the folders in which the nodes' parts have arrived, before they are merged. NODE_/PATH
+// is used when NODE/PATH is taken, either by a file of the script or by a file that an earlier,
+// failed merge set apart.
 #ifndef RUN_RESULTS_LAYOUT_H
 #define RUN_RESULTS_LAYOUT_H
 
@@ -15,13 +15,13 @@
 #include <stddef.h>
 
 struct layout {
-    size_t apart;      // paths that differ between nodes
-    const char *first; // one of them; in the arena
+    size_t apart;      // number of paths that differ between nodes
+    const char *first; // the first of these paths; in the arena
 };
 
-// folders[i] is the part of the node names[i]. Links in the parts are never followed. dest is where
-// they are merged then: copies that an earlier merge of fewer nodes left there, of files that
-// differ by now, are removed.
+// folders[i] is the part of the node names[i]. Links in the parts are never followed. dest is the
+// folder that the parts will be merged into. Copies of differing files that an earlier merge of
+// fewer nodes left in dest are removed.
 int layout_split(struct arena *a, const char *const *folders, const char *const *names,
                  size_t count, const char *dest, struct layout *out, struct err *e);
 

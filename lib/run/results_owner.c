@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose results a folder holds.
+// The owner of a results folder.
 #include "run/results_owner.h"
 
 #include "protocol/job_spec.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose results a folder holds: the file `.dtctl-run` in it has the id of the run. A folder without
-// one belongs to nobody, and results of two runs are never mixed in one folder.
+// The owner of a results folder: file `.dtctl-run` in it holds the id of the run. A folder without
+// this file has no owner. Results of two runs are never mixed in one folder.
 #ifndef RUN_RESULTS_OWNER_H
 #define RUN_RESULTS_OWNER_H
 
@@ -9,7 +9,7 @@
 
 #define OWNER_MARK ".dtctl-run"
 
-// "" when nobody's, or when there is no such folder.
+// "" when the folder has no owner or does not exist.
 const char *owner_of(struct arena *a, const char *dir);
 int owner_set(const char *dir, const char *run, struct err *e); // makes the folder
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said against a run before there is a cluster: nothing is made or started for a
-// command line that cannot work.
+// Checks of a run before a cluster exists. A command line that cannot work creates and starts
+// nothing.
 #include "run/run_start.h"
 
 #include "sys/file.h"
@@ -13,7 +13,7 @@ static bool is_remote(const char *source) {
     return strstr(source, "://") || str_starts(source, "run:");
 }
 
-// " (is ':sharted' meant as …?)" for a mode that is none.
+// Text " (is ':sharted' meant as …?)" for an unknown mode.
 static const char *guess_mode(struct arena *a, const char *source) {
     static const char *const modes[] = {"replicated", "sharded", NULL};
     const char *colon = strrchr(source, ':');
@@ -25,14 +25,16 @@ static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
         const struct config_input *in = config_input(c, i);
-        bool in_file = in->place.source != OPTION_DEFAULT; // flags and variables have one for all
+        bool in_file =
+            in->place.source != OPTION_DEFAULT; // flags and variables set all inputs at once
         const char *place =
             option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
         struct stat st;
         if (is_remote(in->source))
-            return err_set(e, ERR_CONFIG,
-                           "%s: input '%s': '%s' is not available: only paths of this computer are",
-                           place, in->name, in->source);
+            return err_set(
+                e, ERR_CONFIG,
+                "%s: input '%s': '%s' is not available: an input is a path on this computer", place,
+                in->name, in->source);
         if (stat(in->source, &st) < 0)
             return err_set(e, ERR_CONFIG, "%s: input '%s': '%s': %s%s", place, in->name, in->source,
                            strerror(errno), guess_mode(s->arena, in->source));

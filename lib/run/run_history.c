@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The story of a run from its agents' events.
+// The history of a run from its agents' events.
 #include "run/run_history.h"
 
 #include "base/str.h"
@@ -42,7 +42,8 @@ static int peer(const struct story *s, const struct json *j) {
 
 // ---- one function per kind of event that changes something -------------------------------------
 
-// Each node's events come in order, those of several nodes do not: the times decide.
+// Records a loss or a departure. Events of one node arrive in order, those of several nodes do not:
+// the times decide.
 static void gone(struct story *s, const struct json *j, bool left) {
     int at = peer(s, j);
     int64_t time_ms = json_get_int(j, "time_ms", 0);
@@ -83,7 +84,7 @@ static void add_round(struct story *s, const struct json *j) {
     s->round_count++;
 }
 
-// Attempts are called by their rounds.
+// Adds an attempt. Attempts are numbered by their rounds.
 static void add_attempt(struct story *s, struct story_node *n, int attempt) {
     struct story_attempt *a = n->attempts;
     if (!a || (a->attempt != attempt && n->attempt_count < STORY_ATTEMPTS_MAX)) {
@@ -97,7 +98,7 @@ static void add_attempt(struct story *s, struct story_node *n, int attempt) {
     a->rank_count = n->rank_count;
 }
 
-// The same memory for every round that fits in: there may be many.
+// Reuses the memory of the earlier rounds where it is large enough.
 static void make_ranks(struct story *s, struct story_node *n) {
     if (n->rank_count > n->rank_room || !n->ranks) {
         n->rank_room = n->rank_count > 8 ? STORY_LOCAL_MAX : 8;
@@ -159,7 +160,7 @@ static void on_exited(struct story *s, struct story_node *n, const struct json *
     r->ms = json_get_int(j, "ms", 0);
 }
 
-// The place of that failure; failure_count when nobody has told of it.
+// The index of the failure; failure_count when it is not reported yet.
 static size_t find_failure(const struct story *s, int round, int rank) {
     size_t i = 0;
     while (i < s->failure_count && (s->failures[i].round != round || s->failures[i].rank != rank))
@@ -167,7 +168,7 @@ static size_t find_failure(const struct story *s, int round, int rank) {
     return i;
 }
 
-// Several nodes tell of one: the coordinator at once, the others when it failed the run.
+// Several nodes report the same failure: the coordinator at once, the others when it fails the run.
 static void on_failure(struct story *s, struct story_node *n, const struct json *j) {
     int at = peer(s, j), round = number(j, "round", 0, ROUND_MAX);
     int rank = number(j, "rank", -1, STORY_RANKS_MAX);
@@ -197,7 +198,7 @@ static void on_failure(struct story *s, struct story_node *n, const struct json 
 
 static void on_waiting(struct story *s, struct story_node *n, const struct json *j) {
     (void)n;
-    static const char intro[] = "missing: "; // what the coordinator knows of them, as it says it
+    static const char intro[] = "missing: "; // prefix of the coordinator's text
     const char *reason = text(s, j, "reason");
     const char *missing = reason ? strstr(reason, intro) : NULL;
     s->waiting = missing && missing[sizeof intro - 1] ? missing + sizeof intro - 1 : NULL;
@@ -205,7 +206,7 @@ static void on_waiting(struct story *s, struct story_node *n, const struct json 
 
 static void on_joined(struct story *s, struct story_node *n, const struct json *j) {
     n->joined = true;
-    n->state = n->why = NULL; // it may have ended before, on another machine
+    n->state = n->why = NULL; // a replacement of this node may have ended before
     const char *leader = text(s, j, "coordinator");
     s->coordinator = leader ? leader : s->coordinator;
 }
@@ -258,12 +259,12 @@ static story_step *const STEPS[NODE_EVENT_COUNT] = {
     [EVENT_FAILED] = on_ended,    [EVENT_ENDED] = on_ended,      [EVENT_NOTICE] = on_notice,
 };
 
-// Text of a node that is shown as several lines, colours and all.
+// Members whose text is shown as several lines, with colours.
 static bool has_lines(const char *key) {
     return str_eq(key, "tail") || str_eq(key, "message") || str_eq(key, "evidence");
 }
 
-// Makes every text of an event fit for a terminal; whoever reads the event has it from here.
+// Makes every text of an event safe for a terminal. All readers of events rely on this.
 static void clean(struct arena *a, struct json *j) {
     for (struct json *c = j->child; c; c = c->next)
         clean(a, c);
@@ -320,7 +321,8 @@ int story_rank_of(const struct story *s, size_t node, int attempt, int local_ran
 
 const struct story_failure *story_root(const struct story *s) {
     const struct story_failure *first = NULL;
-    // Of several rounds the last one ended the run; in it, the marked one, else the earliest.
+    // The last failed round ended the run. Within it the marked failure is the root, else the
+    // earliest.
     for (size_t i = 0; i < s->failure_count; i++) {
         const struct story_failure *f = &s->failures[i];
         if (!first || f->round > first->round ||

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The story of a run, put together from the agents' events (protocol/node_protocol.h): rounds,
-// where each rank ran and how it ended, what failed first. Pure: events in, facts out; nothing is
-// trusted. Texts are fit for a terminal, in the story and in the events that it gives. All memory
-// is in the arena.
+// The history of a run, assembled from the agents' events (protocol/node_protocol.h): rounds, place
+// and end of each rank, first failure. Pure: events in, facts out; input is not trusted. Texts in
+// the history and in the events it returns are safe to print on a terminal. All memory is in the
+// arena.
 #ifndef RUN_RUN_HISTORY_H
 #define RUN_RUN_HISTORY_H
 
@@ -15,23 +15,23 @@
 enum {
     STORY_RANKS_MAX = 65536,
     STORY_FAILURES_MAX = 64,
-    STORY_ROUNDS_MAX = 1024, // kept one by one; later ones are only counted
+    STORY_ROUNDS_MAX = 1024, // kept individually; later ones are only counted
     STORY_TAIL_BYTES_MAX = 16 * 1024,
     STORY_LOCAL_MAX = 1024,     // ranks of one node
-    STORY_ATTEMPTS_MAX = 65536, // of one node
+    STORY_ATTEMPTS_MAX = 65536, // attempts of one node
 };
 
 struct story_rank {
     int rank, local_rank;
     int pid;
     bool started, ended;
-    int status;         // shell's convention, when it has ended
+    int status;         // shell's convention, after its end
     const char *signal; // NULL: none
-    const char *reason; // why it was stopped, NULL: by itself
+    const char *reason; // why it was stopped; NULL: it ended by itself
     int64_t ms;
 };
 
-// Log folders are called by attempts; which ranks an attempt had on this node.
+// Log folders are named by attempt. An attempt maps to the ranks that it had on this node.
 struct story_attempt {
     int attempt, first_rank, rank_count;
     struct story_attempt *next;
@@ -46,18 +46,18 @@ struct story_node {
     struct story_rank *ranks; // of the latest round, by local rank
     int rank_room;
     bool joined, left, lost;
-    bool announced;          // that it will be taken away
-    const char *gone_why;    // why it left or was lost; NULL: it is here, or nobody said
-    int64_t gone_ms;         // wall clock, when that was said,
-    int64_t here_ms;         // and when it was last said to be here
-    const char *state, *why; // of its own "finished", "failed", "stopped" event; NULL: none yet
+    bool announced;          // its preemption was announced
+    const char *gone_why;    // why it left or was lost; NULL: present, or not reported
+    int64_t gone_ms;         // wall clock of that report
+    int64_t here_ms;         // wall clock of the last report that it is present
+    const char *state, *why; // of its own "finished", "failed" or "stopped" event; NULL: none yet
     int64_t ended_ms;
 };
 
-// A round, from the first node that told of it.
+// A round, as the first node reported it.
 struct story_round {
     int round, restarts, nodes, world_size;
-    const char *reason; // why the one before ended; "" for the first
+    const char *reason; // why the round before ended; "" for the first
     int64_t time_ms;    // wall clock
     struct story_round *next;
 };
@@ -68,7 +68,7 @@ struct story_failure {
     const char *signal, *message, *tail, *evidence;
     int64_t failed_ms; // wall clock
     bool root;
-    const char *teller; // the node that told of it first
+    const char *teller; // the node that reported it first
 };
 
 struct story {
@@ -79,23 +79,23 @@ struct story {
     struct story_round *rounds, *last_round; // oldest first
     int round_count;
     const char *coordinator;
-    const char *waiting; // who is missing while nodes join, NULL: nobody
+    const char *waiting; // names of missing nodes while nodes join; NULL: none
     struct story_failure failures[STORY_FAILURES_MAX];
     size_t failure_count;
     int64_t first_started_ms, all_started_ms; // wall clock; 0: not yet
 };
 
 void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count);
-// One line of a node's events.jsonl. Returns its kind, or NULL when it is no event. *event is valid
-// until the arena given here is reset.
+// Takes one line of a node's events.jsonl. Returns its kind, or NULL when the line is no event.
+// *event is valid until the given scratch arena is reset.
 const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
                       size_t len, const struct json **event);
-// The rank behind a log folder attempt_N/<local rank>; -1 when not known.
+// The rank of log folder attempt_N/<local rank>; -1 when unknown.
 int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank);
 const struct story_failure *story_root(const struct story *s); // NULL: nothing failed
-// Is this event of the node at that place one that another node has told of before?
+// True when another node has already reported the same event.
 bool story_is_known(const struct story *s, size_t node, const struct json *event);
-// How many ranks of the latest round have started; how many have ended.
+// Number of ranks of the latest round that have started, and that have ended.
 void story_count(const struct story *s, int *started, int *ended);
 
 #endif

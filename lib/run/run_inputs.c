@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run sends to its nodes: programs, the work folder, inputs, state of an earlier run.
+// The files that a run sends to its nodes: programs, work folder, inputs, state of an earlier run.
 #include "run/run_start.h"
 
 #include "base/log.h"
@@ -20,7 +20,7 @@ enum { DIGEST_DIGITS = 16, WORK_FILES_MAX = 100000 };
 
 // ---- the work folder ---------------------------------------------------------------------------
 
-// Whether a word of the command is the relative path of a file here.
+// True when a word of the command is the relative path of a file in the current folder.
 static bool names_file_here(const char *word) {
     struct stat st;
     while (str_starts(word, "./"))
@@ -28,8 +28,8 @@ static bool names_file_here(const char *word) {
     return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-// Without --file the current folder goes along when the command names a file in it, since a script
-// seldom comes alone. A folder that is too large is not sent by accident.
+// Without --file the current folder is sent when the command names a file in it, since scripts
+// often need other files. A size limit prevents sending a large folder by accident.
 static int add_current_folder(struct run_start *l, const char *work, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     struct manifest_rules rules = {.ignore_default = true};
@@ -66,7 +66,7 @@ static int add_work(struct run_start *l, struct err *e) {
         const char *path = files->items[i];
         if (stat(path, &st) < 0)
             return err_errno(e, ERR_NOT_FOUND, "--file '%s'", path);
-        // "DIR/" and "." give their content, "DIR" itself, as rsync does.
+        // As in rsync, "DIR/" and "." send the content of the folder, "DIR" the folder itself.
         const char *base = file_base(path);
         bool content =
             S_ISDIR(st.st_mode) && (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0);
@@ -80,7 +80,7 @@ static int add_work(struct run_start *l, struct err *e) {
 // ---- inputs ------------------------------------------------------------------------------------
 
 void run_start_deal(const struct manifest *m, size_t count, size_t *owner) {
-    // Largest first, then by path, so that the result depends on nothing but the list.
+    // Largest first, then by path, so that the result depends only on the list.
     struct arena a = {0};
     size_t *order = arena_new(&a, size_t, m->count + 1);
     uint64_t *load = arena_new(&a, uint64_t, count + 1);
@@ -88,7 +88,7 @@ void run_start_deal(const struct manifest *m, size_t count, size_t *owner) {
     for (size_t i = 0; i < m->count; i++)
         if (m->entries[i].kind != MANIFEST_FOLDER)
             order[n++] = i;
-    for (size_t gap = n / 2; gap > 0; gap /= 2) { // Shell's sort: in place, no context needed
+    for (size_t gap = n / 2; gap > 0; gap /= 2) { // Shell sort: in place, needs no context
         for (size_t i = gap; i < n; i++) {
             size_t x = order[i], k = i;
             while (k >= gap) {
@@ -107,7 +107,7 @@ void run_start_deal(const struct manifest *m, size_t count, size_t *owner) {
             if (load[k] < load[least])
                 least = k;
         owner[order[i]] = least;
-        // A file of no bytes is still a file to open.
+        // An empty file still costs an open.
         load[least] += m->entries[order[i]].size + 1;
     }
     arena_fini(&a);
@@ -128,7 +128,7 @@ void run_start_make_shards(struct run_start *l) {
         l->shards[n] = manifest_new();
 }
 
-// Sharded: every node gets the folders and its share of the files.
+// Sharded: every node gets all folders and its share of the files.
 static int deal_input(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
     size_t *owner = in->owner = arena_new(a, size_t, in->manifest->count + 1);
@@ -144,7 +144,7 @@ static int deal_input(struct run_start *l, struct run_start_input *in, struct er
     return 0;
 }
 
-// The path on the nodes carries the hash of the content, so the next run finds it there.
+// The path on the nodes contains the hash of the content, so that the next run can reuse it.
 static int add_input(struct run_start *l, const struct config_input *from,
                      struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
@@ -210,8 +210,8 @@ static int add_trainer(struct run_start *l, struct err *e) {
     char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
     size_t len = text.len;
     strbuf_fini(&text);
-    // The state folder is the run's own, with what an earlier run left if it goes on from there;
-    // "never" is about earlier runs, not about this one's restarts.
+    // The state folder belongs to this run; it starts with the state of the resumed run, if any.
+    // train.resume of the user is about earlier runs, while restarts of this run always resume.
     l->run.command[l->run.command_count++] = "--set";
     l->run.command[l->run.command_count++] = "train.resume=auto";
     l->spec.command_count = (int)l->run.command_count;
@@ -220,7 +220,7 @@ static int add_trainer(struct run_start *l, struct err *e) {
 
 int run_start_files(struct run_start *l, struct err *e) {
     l->common = manifest_new();
-    // State first: what goes along decides which folder the results may go to.
+    // The state comes first: it decides which results folder is allowed.
     if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
         (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
         record_add_run(l->context, &l->run, l->common, e) < 0 ||

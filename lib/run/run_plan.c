@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deciding what a run is: its name, its nodes, its command.
+// Decides the parameters of a run: its name, its nodes, its command.
 #include "run/run_start.h"
 
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static bool is_interpreter(const char *word) {
 }
 
 const char *run_start_task_name(struct arena *a, const char *const *command, size_t count) {
-    // The script behind an interpreter names the task better than the interpreter does.
+    // After an interpreter, the script gives the task its name.
     const char *word = count ? command[0] : "run";
     for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
         if (command[i][0] == '-')
@@ -46,7 +46,7 @@ static const char *model_name(const struct config *c) {
     return row && row->choices ? row->choices[c->train.model] : "train";
 }
 
-// Nobody makes machines anew where they are not made, or when nobody follows.
+// Replacing nodes needs a provider that makes machines and a dtctl that follows the run.
 static int check_replace(const struct run_start *l, struct err *e) {
     const struct config *c = l->context->config;
     const struct provider *p = provider_named(l->inventory.provider);
@@ -54,7 +54,7 @@ static int check_replace(const struct run_start *l, struct err *e) {
     if (!c->job.replace_nodes)
         return 0;
     if (!p || !p->costs)
-        return err_set(e, ERR_CONFIG, "%s: provider %s makes no machines", where,
+        return err_set(e, ERR_CONFIG, "%s: provider %s creates no machines", where,
                        l->inventory.provider);
     if (c->job.max_restarts == 0)
         return err_set(e, ERR_CONFIG, "%s: needs --max-restarts", where);
@@ -78,7 +78,8 @@ static int choose_nodes(struct run_start *l, struct err *e) {
                        config_where(c, "train.nodes"), (long long)min, s->cluster.name, have,
                        (long long)min);
     size_t places = max < (int64_t)have ? (size_t)max : have;
-    size_t spares = c->job.nodes.max ? (size_t)c->job.spares : 0; // else every node has a place
+    size_t spares =
+        c->job.nodes.max ? (size_t)c->job.spares : 0; // without a maximum all nodes take part
     l->node_count = places + spares < have ? places + spares : have;
     if (l->node_count < places + spares)
         return err_set(e, ERR_CONFIG,
@@ -105,7 +106,7 @@ static const char *nproc_text(struct arena *a, int64_t n) {
     return n < 0 ? words[-n - 1] : arena_printf(a, "%lld", (long long)n);
 }
 
-// torchrun's own flags that were given go to the agent under their own names.
+// Passes torchrun's own flags on to the agent under their own names.
 static void pass_on(struct run_start *l) {
     const struct config *c = l->context->config;
     const struct option_table *t = &options_torchrun;
@@ -132,7 +133,7 @@ static void pass_on(struct run_start *l) {
     }
 }
 
-// A run that cannot go on without a node waits for the one that is made anew.
+// A run that needs all its nodes waits for a replacement.
 static void wait_for_new_nodes(struct run_start *l) {
     static const char key[] = "rejoin_timeout=";
     const char *given = l->context->config->torchrun.rdzv_conf;
@@ -208,7 +209,7 @@ static int fill_command(struct run_start *l, const struct run_start_request *req
     return 0;
 }
 
-// The newest earlier run of this name, or the one that was asked for.
+// Finds the newest earlier run of this name, or the run that the user named.
 static int find_resume(struct run_start *l, struct err *e) {
     struct context *s = l->context;
     const char *wish = s->config->train.resume;
@@ -231,7 +232,7 @@ static int find_resume(struct run_start *l, struct err *e) {
         if (run_load(&s->cluster, runs[i], &earlier, &ignored) < 0 ||
             strcmp(earlier.name, l->run.name) != 0)
             continue;
-        // A run that ended well is not continued: starting it again means starting it again.
+        // Only unfinished runs are resumed; a finished one starts from scratch.
         if (run_is_over(&earlier) && strcmp(earlier.state, "finished") != 0)
             l->resume_run = earlier.id;
         return 0;

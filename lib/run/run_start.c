@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starting the agents of a run on all its nodes, and calling that off.
 //
-// An agent is on its own from the moment it has the roster. So nothing that goes wrong afterwards
-// may forget one that was sent it: whether the agent has it already is known when `start` has
-// ended on the node, and only then can it be asked to stop.
+// An agent runs independently once it has the roster. If the start fails later, every agent that
+// was sent the roster must be stopped. Only the end of `start` on the node tells whether the agent
+// got the roster, and only then can the agent be asked to stop.
 #include "run/run_start.h"
 
 #include "cluster/nodeset.h"
@@ -13,9 +13,9 @@
 struct run_start_agent {
     struct agent_start agent;
     struct run_start *launch;
-    const struct strbuf *roster; // while it is sent
-    bool has_roster;             // or may have it
-    bool stopped;                // the node has said so
+    const struct strbuf *roster; // while the roster is being sent
+    bool has_roster;             // the agent has, or may have, the roster
+    bool stopped;                // the node has confirmed the stop
 };
 
 static void on_listening(struct agent_start *s) {
@@ -53,7 +53,7 @@ static int send_roster(struct fleet_node *n, struct err *e) {
     return agent_start_roster(&w->agent, w->roster, e);
 }
 
-// One text for all nodes.
+// All nodes get the same text.
 static int send_rosters(struct run_start *l, struct fleet *f, struct err *e) {
     struct strbuf roster = {0};
     for (size_t i = 0; i < f->count; i++) {
@@ -90,7 +90,7 @@ int run_start_agents(struct run_start *l, struct fleet *f, struct err *e) {
     if (result == 0)
         result = send_rosters(l, f, e);
     for (size_t i = 0; i < f->count; i++) {
-        if (result == 0 || !all[i].has_roster) // else its end is waited for
+        if (result == 0 || !all[i].has_roster) // else its end is awaited
             agent_start_close(&all[i].agent);
         f->nodes[i].work = NULL;
     }
@@ -114,7 +114,7 @@ static void on_limit(struct timer *t) {
         fleet_done(&c->fleet->nodes[i], &e);
 }
 
-// Its answer is not asked for: an agent may be there either way.
+// The error is ignored: an agent may exist in either case.
 static void on_settled(struct agent_start *s, const struct err *e) {
     (void)e;
     fleet_done(s->node, NULL);
@@ -133,7 +133,7 @@ static void on_stopped(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct run_start_agent *w = n->work;
     struct err e = {0};
-    if (fleet_answer(r, &e) < 0 && e.code == ERR_NOT_FOUND) // `start` has failed there
+    if (fleet_answer(r, &e) < 0 && e.code == ERR_NOT_FOUND) // `start` has failed on this node
         err_clear(&e);
     if (w)
         w->stopped |= e.code == ERR_NONE;
@@ -158,13 +158,13 @@ static bool have_run(struct run_start *l, struct fleet *f) {
     return false;
 }
 
-// The nodes that count take part anew, whatever has failed there.
+// Selects the nodes that may hold an agent, also those that have failed.
 static void choose_nodes(struct run_start *l, struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         n->failed = false;
         err_clear(&n->err);
-        n->left_out = l->agents[i].has_roster ? NULL : "nothing was started on it";
+        n->left_out = l->agents[i].has_roster ? NULL : "no agent was started on it";
         n->work = &l->agents[i];
     }
 }
@@ -178,7 +178,7 @@ void run_start_call_off(struct run_start *l, struct fleet *f, struct run_start_c
         count += l->agents[i].has_roster;
     if (count == 0)
         return;
-    context_take_interrupt(l->context); // another one ends the waiting
+    context_take_interrupt(l->context); // a second one ends the waiting
     screen_note(l->context->screen, "calling the run off on %zu node%s …", count,
                 count == 1 ? "" : "s");
     choose_nodes(l, f);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run goes on from: the state of an earlier one. The native trainer's is the same on every
-// node; that of a command goes back to the node that it came from.
+// The state of an earlier run that a run resumes from. The native trainer's state is the same on
+// every node; a command's state goes back to the node that wrote it.
 #include "run/run_start.h"
 
 #include "base/bytes.h"
@@ -26,7 +26,7 @@ static int64_t meta_int(const struct json *meta, const char *key) {
                                                                                           : value;
 }
 
-// A safetensors file begins with the length of its header, which is JSON.
+// Reads the metadata of a safetensors file: eight bytes of length, then a JSON header.
 static bool read_position(struct arena *a, const char *path, struct run_start_position *out) {
     unsigned char length[8];
     struct json *j = NULL;
@@ -102,7 +102,7 @@ static int add_trainer_state(struct run_start *l, const struct run *earlier, con
 
 // ---- a command's state -------------------------------------------------------------------------
 
-// state/<node> of the results goes to the node of that name.
+// Sends state/<node> of the results to the node of that name.
 static int add_command_state(struct run_start *l, const struct run *earlier, const char *state,
                              struct err *e) {
     struct arena *a = l->context->arena;
@@ -134,13 +134,13 @@ static int add_command_state(struct run_start *l, const struct run *earlier, con
 static int look_for_state(struct run_start *l, const struct run *earlier, struct err *e) {
     struct arena *a = l->context->arena;
     if (!run_is_over(earlier))
-        return err_set(e, ERR_BUSY, "it may still be going (try: dtctl fetch %s)", earlier->id);
+        return err_set(e, ERR_BUSY, "it may still be running (try: dtctl fetch %s)", earlier->id);
     if (!earlier->fetched)
         return err_set(e, ERR_NOT_FOUND, "its results are not here (try: dtctl fetch %s)",
                        earlier->id);
     if (earlier->native != l->native)
-        return err_set(e, ERR_NOT_FOUND, "it is %s",
-                       earlier->native ? "the native trainer's" : "that of a command");
+        return err_set(e, ERR_NOT_FOUND, "it belongs to %s",
+                       earlier->native ? "the native trainer" : "a command");
     const char *owner = owner_of(a, earlier->output_dir);
     if (!owner[0] && !file_exists(file_join(a, earlier->output_dir, "state")))
         return err_set(e, ERR_NOT_FOUND, "it left no state");
@@ -162,7 +162,7 @@ int run_start_state(struct run_start *l, struct err *e) {
         return -1;
     if (look_for_state(l, &earlier, &why) == 0) {
         l->run.resumes = l->resume_run;
-        log_info("state of an earlier run goes along", "run=%s", earlier.id);
+        log_info("the state of an earlier run is sent", "run=%s", earlier.id);
         return 0;
     }
     l->resume_run = NULL;
@@ -173,7 +173,7 @@ int run_start_state(struct run_start *l, struct err *e) {
     if (strcmp(s->config->train.resume, "auto") != 0)
         return err_set(e, ERR_CONFIG, "%s: run '%s' cannot be resumed: %s",
                        config_where(s->config, "train.resume"), earlier.id, why.text);
-    // A command need not have state at all, so nothing is amiss when there is none.
+    // A command may have no state, so its absence is not worth a note.
     if (l->native || why.code == ERR_BUSY || !earlier.fetched)
         screen_note(s->screen, "run %s (%s) is not resumed: %s", earlier.id, earlier.state,
                     why.text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run came to.
+// The outcome of a run.
 #include "run/run_summary.h"
 
 #include "cluster/nodeset.h"
@@ -111,7 +111,7 @@ static void json_names(struct json_out *j, const char *key, const char *const *n
     json_end(j);
 }
 
-// Where files of a command lie below output_dir.
+// The layout of a command's files below output_dir.
 static void json_layout(const struct summary *s, struct json_out *j) {
     if (s->run->native)
         return;
@@ -181,7 +181,7 @@ void summary_json(const struct summary *s, struct strbuf *out) {
 
 // ---- the last screen ---------------------------------------------------------------------------
 
-// A file, or a folder with something in it.
+// True for a file, or a folder that is not empty.
 static bool is_worth(const char *path) {
     DIR *d = opendir(path);
     if (!d)
@@ -214,7 +214,7 @@ static void text_figures(const struct summary *s, struct strbuf *out) {
     }
 }
 
-// Every new beginning and why; a node that is not back.
+// One line per restarted round with its reason, one per node that did not return.
 static void text_history(const struct summary *s, struct strbuf *out) {
     const struct story *t = &s->follow->story;
     char age[STR_HUMAN_BYTES_MAX];
@@ -236,7 +236,7 @@ static void text_history(const struct summary *s, struct strbuf *out) {
         }
 }
 
-// What is not where one would look for it, or nowhere.
+// Files that are not in their usual place, or nowhere.
 static void text_layout(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     if (s->collect && s->collect->layout.apart) {
@@ -325,12 +325,13 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
     }
 }
 
-static const char CRASH_LOOP[] = "crash loop: "; // so begins its reason (rendezvous_failed.c)
+static const char CRASH_LOOP[] =
+    "crash loop: "; // prefix of the reason that rendezvous_failed.c gives
 
 void summary_failure(const struct summary *s, struct strbuf *out) {
     const struct story_failure *f = story_root(&s->follow->story);
     if (!f) {
-        // One that left tells of its own end, also where the others have finished.
+        // A node that left reports its own reason unless the run finished.
         bool finished = str_eq(s->run->state, "finished");
         for (size_t i = 0; i < s->follow->count && !finished; i++)
             if (s->follow->story.nodes[i].why) {

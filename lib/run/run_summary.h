@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run came to: `summary.json`, and the one screen at its end.
+// The outcome of a run: `summary.json`, and the screen at its end.
 //
 // Pure but for reading the trainer's own summary; both texts are appended to a strbuf.
 #ifndef RUN_RUN_SUMMARY_H
@@ -19,11 +19,11 @@ struct summary {
 
 void summary_json(const struct summary *s, struct strbuf *out);
 void summary_text(const struct summary *s, struct strbuf *out);
-// The failing rank, its last lines, its signal, its node, and one next step; nothing if none
+// The failing rank, its last lines, its signal, its node, and one next step; empty if no rank
 // failed.
 void summary_failure(const struct summary *s, struct strbuf *out);
 
-// Every event of the nodes and of dtctl, in order of time, replaces events.jsonl.
+// Rewrites events.jsonl with all events of the nodes and of dtctl, in order of time.
 int summary_merge_events(const struct follow *f, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a run made in its working folders.
+// New files in a run's working folders.
 #include "run/work_left.h"
 
 #include "base/log.h"
@@ -38,7 +38,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
         add(n->fleet->context->arena, j, ask->out);
     arena_fini(&scratch);
     if (e.code && !ask->run->bring_work) {
-        log_warn("new files in a working folder are not known", "node=%s reason=\"%s\"",
+        log_warn("cannot list the new files of a working folder", "node=%s reason=\"%s\"",
                  n->info->name, e.text);
         err_clear(&e);
     }

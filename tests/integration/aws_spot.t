@@ -186,7 +186,7 @@ is "$?" 0 'anew: and end well' || diag "$(tail -n 30 anew.err)"
 is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2' \
     'anew: what they wrote is here'
 is "$(events replacing-nodes | grep -c .)" 1 'anew: up was started once'
-like "$(cat anew.err)" 'node0,node2: gone; dtctl up makes .*dtctl up has made 2 nodes anew' \
+like "$(cat anew.err)" 'node0,node2: gone; dtctl up replaces .*dtctl up has replaced 2 nodes' \
     'anew: dtctl tells of it'
 like "$(cat anew.err)" 'sending the run to node2 \(1 of 3\)' 'anew: and of what it does then'
 

@@ -37,7 +37,7 @@ ok 'dtctl tells of the end of a node' \
     told.err
 ok 'two go on' wait_for $WAIT grep -q 'round 1 of 2' told.out
 ok 'what the third has is here' \
-    wait_for $WAIT grep -q 'node node3 has left; what it had is here' told.err
+    wait_for $WAIT grep -q 'node node3 has left; its results are here' told.err
 unplug_and_kill 3
 on 1 touch /root/enough
 on 2 touch /root/enough

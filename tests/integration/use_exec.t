@@ -7,7 +7,7 @@ source "${0%/*}/../lib.sh"
 dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
 run dtctl exec --rank 0 -- true
 is "$status" 1 'exec --rank without a run that goes on'
-like "$err" 'no run goes on' 'says so'
+like "$err" 'no run is active' 'says so'
 
 dtctl train -d --name one --nproc-per-node 2 -- \
     sh -c 'echo "$RANK" >"$DTCTL_OUTPUT_DIR/rank-$RANK"; while [ ! -e "$0" ]; do sleep 0.1; done' \
@@ -25,7 +25,7 @@ run dtctl exec --rank 4,5 --json -- true
 is "$(grep -c '"event":"exit"' <<<"$out")" 1 'ranks of one node: it is asked once'
 run dtctl exec --rank 6 -- true
 is "$status" 1 'a rank that there is not'
-like "$err" "rank 6 of 'one-.*' does not run: 6 ranks do, the highest is 5" 'with those there are'
+like "$err" "rank 6 of 'one-.*' is not running: 6 ranks are, the highest is 5" 'with those there are'
 run dtctl exec --rank 0 --node node1 -- true
 is "$status" 2 '--rank and --node are refused together'
 run dtctl exec --run one -- true
@@ -36,7 +36,7 @@ dtctl train -d --name two --nodes 1 -- sh -c 'while [ ! -e "$0" ]; do sleep 0.1;
 ok 'a second run goes on' wait_for 60 dtctl exec --rank 0 --run two -- true
 run dtctl exec --rank 0 -- true
 is "$status" 2 'of two runs one has to be named'
-like "$err" 'more than one run goes on: .* \(try: --run RUN\)' 'which is said'
+like "$err" 'more than one run is active: .* \(try: --run RUN\)' 'which is said'
 run dtctl exec --rank 5 --run one --dry-run -- true
 like "$out" '\(node2\)' 'the named one counts'
 touch go
@@ -44,5 +44,5 @@ over() { ! dtctl ps --json | grep -q '"ranks_running":[1-9]'; }
 ok 'both end' wait_for 60 over
 run dtctl exec --rank 0 --run one -- true
 is "$status" 1 'of a run that is over no node holds a rank'
-like "$err" "run 'one-.*' does not go on" 'which is said'
+like "$err" "run 'one-.*' is not active" 'which is said'
 done_testing
