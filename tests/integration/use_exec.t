@@ -25,7 +25,7 @@ run dtctl exec --rank 4,5 --json -- true
 is "$(grep -c '"event":"exit"' <<<"$out")" 1 'ranks of one node: it is asked once'
 run dtctl exec --rank 6 -- true
 is "$status" 1 'a rank that there is not'
-like "$err" "rank 6 of 'one-.*' is not running: 6 ranks are, the highest is 5" 'with those there are'
+like "$err" "rank 6 of 'one-.*' is not running: 6 ranks are, the highest is 5" 'with the others'
 run dtctl exec --rank 0 --node node1 -- true
 is "$status" 2 '--rank and --node are refused together'
 run dtctl exec --run one -- true
