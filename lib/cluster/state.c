@@ -42,6 +42,7 @@ void cluster_close(struct cluster *c) {
 }
 
 int cluster_create(struct cluster *c, struct err *e) {
+    c->made |= !file_exists(c->dir);
     if (file_make_dirs(c->dir, 0700, e) < 0 || file_make_dirs(c->runs_dir, 0700, e) < 0)
         return -1;
     // The folder holds keys and results: it never belongs into somebody's repository.
@@ -49,22 +50,48 @@ int cluster_create(struct cluster *c, struct err *e) {
     return file_exists(ignore) ? 0 : file_write_atomic(ignore, "*\n", 2, 0644, e);
 }
 
+void cluster_discard(struct cluster *c) {
+    static const char *const WORTHLESS[] = {"lock", "owner", "runs", ".", ".."};
+    DIR *d = c->made && c->lock_fd >= 0 ? opendir(c->dir) : NULL;
+    bool worthless = d != NULL;
+    for (struct dirent *entry; d && (entry = readdir(d));) {
+        bool listed = false;
+        for (size_t i = 0; i < sizeof WORTHLESS / sizeof WORTHLESS[0]; i++)
+            listed |= str_eq(entry->d_name, WORTHLESS[i]);
+        worthless &= listed;
+    }
+    if (d)
+        closedir(d);
+    if (!worthless || rmdir(c->runs_dir) < 0)
+        return;
+    unlink(file_join(c->arena, c->dir, "owner"));
+    unlink(c->lock_path); // last: until then nobody else is in the folder
+    rmdir(c->dir);
+}
+
+// The holder that this one waits for may remove the folder (cluster_discard).
+static int take_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e) {
+    do {
+        err_clear(e);
+        if (cluster_create(c, e) < 0)
+            return -1;
+        if (file_lock(c->lock_path, purpose, wait_ms, &c->lock_fd, e) == 0)
+            return 0;
+        c->lock_fd = -1;
+    } while (e->code == ERR_NOT_FOUND);
+    return -1;
+}
+
 int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e) {
-    if (c->lock_fd >= 0)
+    if (c->lock_fd >= 0 || take_lock(c, purpose, 0, e) == 0)
         return 0;
-    if (cluster_create(c, e) < 0)
-        return -1;
-    if (file_lock(c->lock_path, purpose, 0, &c->lock_fd, e) == 0)
-        return 0;
-    c->lock_fd = -1;
     if (e->code != ERR_BUSY || wait_ms == 0)
         return err_wrap(e, "cluster '%s'", c->name);
     log_warn("waiting for another dtctl on this cluster", "cluster=%s reason=\"%s\"", c->name,
              e->text);
     err_clear(e);
-    if (file_lock(c->lock_path, purpose, wait_ms, &c->lock_fd, e) == 0)
+    if (take_lock(c, purpose, wait_ms, e) == 0)
         return 0;
-    c->lock_fd = -1;
     return err_wrap(e, "cluster '%s', after %d s", c->name, wait_ms / 1000);
 }
 

@@ -32,12 +32,16 @@ struct cluster {
     const char *known_hosts_path, *key_path, *runs_dir, *nodes_dir, *lock_path;
     const char *reached_path; // nodes that were seen to reach each other (fleet/network_check.c)
     int lock_fd;              // -1 while not locked
+    bool made;                // this program made the folder
 };
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
                  struct err *e);
 void cluster_close(struct cluster *c);                // gives the lock back
 int cluster_create(struct cluster *c, struct err *e); // makes the folder, 0700
+// Removes the folder again, where this program made it and it has nothing but a lock, a mark of
+// ownership and no run. The lock must be held.
+void cluster_discard(struct cluster *c);
 // wait_ms 0: one try. While it waits, one line in the log says for whom.
 int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e);
 void cluster_unlock(struct cluster *c);

@@ -276,6 +276,7 @@ int lifecycle_up(struct context *s, bool force, struct lifecycle_up_result *out,
         struct err ignored = {0};
         cluster_forget(&s->cluster, &ignored);
         lifecycle_forget_options(s);
+        cluster_discard(&s->cluster);
     }
     if (result == 0 && later && (drop(s, &l, e) < 0 || keep_options(s, e) < 0))
         result = -1;

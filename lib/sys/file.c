@@ -332,6 +332,11 @@ int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, s
         // There is no timed form; a lock is contended by people, not by loops.
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_nlink == 0) {
+        close(fd);
+        return err_set(e, ERR_NOT_FOUND, "the holder of lock '%s' removed it", path);
+    }
     char text[HOLDER_BYTES_MAX];
     int n = snprintf(text, sizeof text, "pid %d: %s\n", (int)getpid(), purpose);
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) < 0) {

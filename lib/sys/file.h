@@ -44,7 +44,8 @@ char *file_absolute(struct arena *a, const char *path, struct err *e); // no lin
 bool file_is_safe_relative(const char *path, size_t len);
 
 // Advisory whole-file lock with the holder's pid and purpose inside. wait_ms 0: one try;
-// ERR_BUSY names the holder. The fd holds the lock until closed.
+// ERR_BUSY names the holder; ERR_NOT_FOUND: the holder removed the file. The fd holds the lock
+// until closed.
 int file_lock(const char *path, const char *purpose, int wait_ms, int *fd_out, struct err *e);
 
 // Free bytes for an ordinary user on the file system of path.

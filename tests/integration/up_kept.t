@@ -37,6 +37,13 @@ run dtctl plan
 is "$status" 2 'a kept value that makes no sense is an error'
 like "$err" 'up.toml:1:' 'of that line'
 rm "$kept"
+rm -r .dtctl
+run dtctl up --provider hosts --host root@127.0.0.1:1
+is "$status" 3 'a cluster of which nothing answers' || diag "$err"
+is "$(find .dtctl -mindepth 1)" .dtctl/.gitignore 'leaves no folder'
+mkdir -p .dtctl/default/runs
+run dtctl up --provider hosts --host root@127.0.0.1:1
+ok 'but a folder that was there stays' test -d .dtctl/default/runs
 
 run dtctl up -c other --provider hosts --host root@127.0.0.1:1 --json
 is "$status" 3 'another cluster, of hosts that do not answer'

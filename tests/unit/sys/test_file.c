@@ -77,6 +77,20 @@ static void test_safe_paths(void) {
     ok(!file_is_safe_relative("a\0b", 3), "not safe: a NUL inside");
 }
 
+// Has the process a descriptor below FDS_SEEN_MAX of the file?
+enum { FDS_SEEN_MAX = 64 };
+static bool has_open(pid_t pid, const char *path) {
+    char name[64], target[FILE_PATH_BYTES_MAX];
+    for (int fd = 3; fd < FDS_SEEN_MAX; fd++) {
+        snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t n = readlink(name, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        if (strcmp(target, path) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void test_lock(void) {
     int fd;
     char *path = in_dir("lock");
@@ -93,6 +107,21 @@ static void test_lock(void) {
     is_int(status, 0, "a second process is told who holds it");
     close(fd);
     is_int(file_lock(path, "again", 0, &fd, &e), 0, "closing releases it");
+    int held = fcntl(fd, F_DUPFD_CLOEXEC, FDS_SEEN_MAX);
+    close(fd);
+    pid = fork();
+    if (pid == 0) {
+        while (!has_open(getppid(), path))
+            nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+        _exit(unlink(path)); // the descriptor closes after it: the lock is free and has no name
+    }
+    close(held); // the child's copy holds the lock
+    int other;
+    struct err why = {0};
+    is_int(file_lock(path, "waiting", 20 * 1000, &other, &why), -1, "a lock without a name");
+    is_int(why.code, ERR_NOT_FOUND, "is none: %s", why.text);
+    waitpid(pid, &status, 0);
+    is_int(file_lock(path, "anew", 0, &fd, &e), 0, "the next try makes the file again");
     close(fd);
 }
 
