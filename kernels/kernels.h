@@ -138,11 +138,13 @@ struct layernorm_grad_args {
     int accumulate;          // for dgamma and dbeta
 };
 
-// Self-attention of `heads` heads of width d over t tokens:
-// qkv[n][t][3][heads][d] -> y[n][t][heads][d] = softmax(q k' / sqrt(d)) v, lse[n][heads][t], where
-// lse is the logarithm of the sum of exponentials of each row of scores, kept for backward.
+// Attention of `heads` heads of width d: y[n][t][heads][d] = softmax(q k' / sqrt(d)) v, and
+// lse[n][heads][t], the logarithm of the sum of exponentials of each row of scores, kept for
+// backward. keys 0, self-attention over t tokens: qkv[n][t][3][heads][d]. keys > 0, over so many
+// others: q[n][t][heads][d], and kv[n][keys][2][heads][d] behind it in the same buffer.
 struct attention_shape {
     int n, t, heads, d;
+    int keys;
 };
 
 // Patches to tokens: x[n][p][d], first[d], pos[t][d] -> y[n][t][d], t = p + 1 with a class token in
@@ -268,7 +270,7 @@ struct kernel_backend {
 
     void (*attention_forward)(struct kernel_ctx *ctx, const struct attention_shape *s,
                               const void *qkv, void *y, void *lse);
-    // dqkv[n][t][3][heads][d] is overwritten.
+    // dqkv, laid out as qkv, is overwritten.
     void (*attention_backward)(struct kernel_ctx *ctx, const struct attention_shape *s,
                                const void *qkv, const void *y, const void *lse, const void *dy,
                                void *dqkv);

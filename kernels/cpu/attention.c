@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Self-attention: qkv[n][t][3][heads][d] -> y[n][t][heads][d], lse[n][heads][t]. A worker takes
-// whole heads of an image. Scores exist for a block of queries at a time; backward computes them
-// again (Dao and others 2022, without the tiles over keys: a block's scores stay in the cache).
+// Attention: q, k, v -> y[n][t][heads][d], lse[n][heads][t]. A worker takes whole heads of an
+// image. Scores exist for a block of queries at a time; backward computes them again (Dao and
+// others 2022, without the tiles over keys: a block's scores stay in the cache).
 #include <assert.h>
 #include <math.h>
 
@@ -18,6 +18,7 @@ enum {
 
 struct attention_job {
     const struct attention_shape *s;
+    int keys; // per image
     const struct cpu_isa *isa;
     const float *qkv, *y_in, *dy, *lse_in;
     float *y, *lse, *dqkv;
@@ -34,11 +35,13 @@ static size_t panel_floats(const struct cpu_isa *isa, int k, int cols) {
 
 static struct attention_job job_of(const struct kernel_ctx *ctx, const struct attention_shape *s) {
     struct attention_job job = {.s = s, .isa = ctx->isa, .work = (float *)ctx->work};
-    job.stride = (int)div_up(s->t, pad_floats) * pad_floats + pad_floats;
+    job.keys = s->keys ? s->keys : s->t;
+    job.stride = (int)div_up(job.keys, pad_floats) * pad_floats + pad_floats;
     job.queries = (int)clamp64(block_floats / job.stride, tile_rows_max, queries_max);
     job.scale = (float)(1 / sqrt((double)s->d));
-    // Two panels with tokens as columns, one with tokens as depth, two blocks of scores.
-    job.worker_floats = 2 * panel_floats(job.isa, s->d, s->t) + panel_floats(job.isa, s->t, s->d) +
+    // Two panels with keys as columns, one with keys as depth, two blocks of scores.
+    job.worker_floats = 2 * panel_floats(job.isa, s->d, job.keys) +
+                        panel_floats(job.isa, job.keys, s->d) +
                         2 * (size_t)job.queries * job.stride;
     job.worker_floats = (size_t)div_up((int64_t)job.worker_floats, pad_floats) * pad_floats;
     return job;
@@ -92,43 +95,61 @@ static void multiply_cols(const struct cpu_isa *isa, int m, int n, int k, const 
         }
 }
 
-// Tokens become columns of panels: the transpose of rows x[t][d].
+// Keys become columns of panels: the transpose of rows x[keys][d].
 static void pack_tokens(const struct attention_job *job, const float *x, ptrdiff_t stride,
                         float *panels) {
-    int nr = job->isa->tile_cols, t = job->s->t, d = job->s->d;
+    int nr = job->isa->tile_cols, t = job->keys, d = job->s->d;
     for (int j = 0; j < t; j += nr)
         job->isa->pack_transposed(d, t - j < nr ? t - j : nr, x + j * stride, stride,
                                   panels + (size_t)j * d);
 }
 
-// Tokens become the depth of panels: rows x[t][d] as they are.
+// Keys become the depth of panels: rows x[keys][d] as they are.
 static void pack_width(const struct attention_job *job, const float *x, ptrdiff_t stride,
                        float *panels) {
-    int nr = job->isa->tile_cols, t = job->s->t, d = job->s->d;
+    int nr = job->isa->tile_cols, t = job->keys, d = job->s->d;
     for (int j = 0; j < d; j += nr)
         job->isa->pack_copied(t, d - j < nr ? d - j : nr, x + j, stride, panels + (size_t)j * t);
 }
 
+// Where the rows of one head of an image lie, from the start of qkv.
+struct head_at {
+    ptrdiff_t q, k, v, q_row, kv_row;
+};
+
+static struct head_at head_at(const struct attention_shape *s, int64_t image, int head) {
+    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, column = (ptrdiff_t)head * s->d;
+    if (!s->keys) {
+        ptrdiff_t q = image * s->t * 3 * wide + column;
+        return (struct head_at){q, q + wide, q + 2 * wide, 3 * wide, 3 * wide};
+    }
+    ptrdiff_t k = (s->n * (ptrdiff_t)s->t + image * s->keys * 2) * wide + column;
+    return (struct head_at){image * s->t * wide + column, k, k + wide, wide, 2 * wide};
+}
+
 static void forward_head(const struct attention_job *job, float *work, int64_t image, int head) {
     const struct attention_shape *s = job->s;
-    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = 3 * wide;
-    const float *q = job->qkv + (image * s->t * 3 * s->heads + head) * s->d;
+    struct head_at at = head_at(s, image, head);
+    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d;
+    const float *q = job->qkv + at.q;
     float *y = job->y + (image * s->t * s->heads + head) * s->d;
     float *lse = job->lse + (image * s->heads + head) * s->t;
-    float *keys = work, *values = keys + panel_floats(job->isa, s->d, s->t);
-    float *scores = values + panel_floats(job->isa, s->t, s->d);
-    pack_tokens(job, q + wide, row, keys);
-    pack_width(job, q + 2 * wide, row, values);
+    float *keys = work, *values = keys + panel_floats(job->isa, s->d, job->keys);
+    float *scores = values + panel_floats(job->isa, job->keys, s->d);
+    pack_tokens(job, job->qkv + at.k, at.kv_row, keys);
+    pack_width(job, job->qkv + at.v, at.kv_row, values);
     for (int i = 0; i < s->t; i += job->queries) {
         int m = s->t - i < job->queries ? s->t - i : job->queries;
         float sum[queries_max];
-        multiply_rows(job->isa, m, s->t, s->d, q + i * row, row, keys, scores, job->stride, 1);
+        multiply_rows(job->isa, m, job->keys, s->d, q + i * at.q_row, at.q_row, keys, scores,
+                      job->stride, 1);
         for (int r = 0; r < m; r++) {
-            sum[r] = job->isa->softmax(s->t, job->scale, scores + (ptrdiff_t)r * job->stride,
+            sum[r] = job->isa->softmax(job->keys, job->scale, scores + (ptrdiff_t)r * job->stride,
                                        &lse[i + r]);
             lse[i + r] += logf(sum[r]);
         }
-        multiply_rows(job->isa, m, s->d, s->t, scores, job->stride, values, y + i * wide, wide, 1);
+        multiply_rows(job->isa, m, s->d, job->keys, scores, job->stride, values, y + i * wide, wide,
+                      1);
         for (int r = 0; r < m; r++) // cheaper than scaling the scores
             job->isa->scale((size_t)s->d, 1 / sum[r], y + (i + r) * wide);
     }
@@ -142,7 +163,7 @@ static void forward_heads(void *arg, int worker, int workers) {
                      (int)(i % job->s->heads));
 }
 
-// qkv[n][t][3][heads][d] -> y[n][t][heads][d], lse[n][heads][t]
+// qkv -> y[n][t][heads][d], lse[n][heads][t]
 void cpu_attention_forward(struct kernel_ctx *ctx, const struct attention_shape *s, const void *qkv,
                            void *y, void *lse) {
     assert(cpu_attention_workspace(ctx, s) <= ctx->work_bytes);
@@ -156,31 +177,34 @@ void cpu_attention_forward(struct kernel_ctx *ctx, const struct attention_shape 
 static void backward_head(const struct attention_job *job, float *work, int64_t image, int head) {
     const struct attention_shape *s = job->s;
     const struct cpu_isa *isa = job->isa;
-    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = 3 * wide;
-    int64_t at = (image * s->t * s->heads + head) * s->d;
-    const float *q = job->qkv + (image * s->t * 3 * s->heads + head) * s->d;
-    const float *k = q + wide, *v = k + wide, *y = job->y_in + at, *dy = job->dy + at;
+    struct head_at at = head_at(s, image, head);
+    ptrdiff_t wide = (ptrdiff_t)s->heads * s->d, row = at.q_row;
+    int64_t out = (image * s->t * s->heads + head) * s->d;
+    const float *q = job->qkv + at.q, *k = job->qkv + at.k, *v = job->qkv + at.v;
+    const float *y = job->y_in + out, *dy = job->dy + out;
     const float *lse = job->lse_in + (image * s->heads + head) * s->t;
-    float *dq = job->dqkv + (q - job->qkv), *dk = dq + wide, *dv = dk + wide;
-    float *keys = work, *values = keys + panel_floats(isa, s->d, s->t);
-    float *depth = values + panel_floats(isa, s->d, s->t);
-    float *p = depth + panel_floats(isa, s->t, s->d);
+    float *dq = job->dqkv + at.q, *dk = job->dqkv + at.k, *dv = job->dqkv + at.v;
+    float *keys = work, *values = keys + panel_floats(isa, s->d, job->keys);
+    float *depth = values + panel_floats(isa, s->d, job->keys);
+    float *p = depth + panel_floats(isa, job->keys, s->d);
     float *ds = p + (size_t)job->queries * job->stride;
-    pack_tokens(job, k, row, keys);
-    pack_tokens(job, v, row, values);
-    pack_width(job, k, row, depth);
+    pack_tokens(job, k, at.kv_row, keys);
+    pack_tokens(job, v, at.kv_row, values);
+    pack_width(job, k, at.kv_row, depth);
     for (int i = 0; i < s->t; i += job->queries) {
         int m = s->t - i < job->queries ? s->t - i : job->queries;
         float beta = i > 0 ? 1 : 0;
-        multiply_rows(isa, m, s->t, s->d, q + i * row, row, keys, p, job->stride, 1);
-        multiply_rows(isa, m, s->t, s->d, dy + i * wide, wide, values, ds, job->stride, 1);
+        multiply_rows(isa, m, job->keys, s->d, q + i * row, row, keys, p, job->stride, 1);
+        multiply_rows(isa, m, job->keys, s->d, dy + i * wide, wide, values, ds, job->stride, 1);
         for (int r = 0; r < m; r++)
-            isa->softmax_grad(s->t, job->scale, lse[i + r],
+            isa->softmax_grad(job->keys, job->scale, lse[i + r],
                               isa->dot(s->d, dy + (i + r) * wide, y + (i + r) * wide),
                               p + (ptrdiff_t)r * job->stride, ds + (ptrdiff_t)r * job->stride);
-        multiply_rows(isa, m, s->d, s->t, ds, job->stride, depth, dq + i * row, row, 1);
-        multiply_cols(isa, s->t, s->d, m, ds, job->stride, q + i * row, row, dk, row, beta);
-        multiply_cols(isa, s->t, s->d, m, p, job->stride, dy + i * wide, wide, dv, row, beta);
+        multiply_rows(isa, m, s->d, job->keys, ds, job->stride, depth, dq + i * row, row, 1);
+        multiply_cols(isa, job->keys, s->d, m, ds, job->stride, q + i * row, row, dk, at.kv_row,
+                      beta);
+        multiply_cols(isa, job->keys, s->d, m, p, job->stride, dy + i * wide, wide, dv, at.kv_row,
+                      beta);
     }
 }
 
@@ -192,7 +216,7 @@ static void backward_heads(void *arg, int worker, int workers) {
                       (int)(i % job->s->heads));
 }
 
-// qkv[n][t][3][heads][d], y and dy[n][t][heads][d], lse[n][heads][t] -> dqkv[n][t][3][heads][d]
+// qkv, y and dy[n][t][heads][d], lse[n][heads][t] -> dqkv
 void cpu_attention_backward(struct kernel_ctx *ctx, const struct attention_shape *s,
                             const void *qkv, const void *y, const void *lse, const void *dy,
                             void *dqkv) {

@@ -72,7 +72,15 @@ static void ref_layernorm_backward(struct kernel_ctx *ctx, const struct layernor
 static const REAL *ref_qkv(const struct attention_shape *s, const REAL *qkv, int which, int image,
                            int head, int token) {
     size_t row = ((size_t)image * s->t + token) * 3 + which;
+    if (s->keys && which == 0)
+        row = (size_t)image * s->t + token;
+    else if (s->keys)
+        row = (size_t)s->n * s->t + ((size_t)image * s->keys + token) * 2 + which - 1;
     return qkv + (row * s->heads + head) * s->d;
+}
+
+static int ref_keys(const struct attention_shape *s) {
+    return s->keys ? s->keys : s->t;
 }
 
 static double ref_dot(int n, const REAL *a, const REAL *b) {
@@ -92,14 +100,14 @@ static void ref_attention_row(const struct attention_shape *s, const REAL *qkv, 
                               int image, int head, int i) {
     REAL *out = y + (((size_t)image * s->t + i) * s->heads + head) * s->d;
     double max = -HUGE_VAL, sum = 0;
-    for (int j = 0; j < s->t; j++)
+    for (int j = 0; j < ref_keys(s); j++)
         max = fmax(max, ref_score(s, qkv, image, head, i, j));
-    for (int j = 0; j < s->t; j++)
+    for (int j = 0; j < ref_keys(s); j++)
         sum += exp(ref_score(s, qkv, image, head, i, j) - max);
     double log_sum = max + log(sum);
     for (int c = 0; c < s->d; c++) {
         double v = 0;
-        for (int j = 0; j < s->t; j++)
+        for (int j = 0; j < ref_keys(s); j++)
             v += exp(ref_score(s, qkv, image, head, i, j) - log_sum) *
                  (double)ref_qkv(s, qkv, 2, image, head, j)[c];
         out[c] = (REAL)v;
@@ -136,7 +144,8 @@ static void ref_attention_backward(struct kernel_ctx *ctx, const struct attentio
                                    const void *qkv, const void *y, const void *lse, const void *dy,
                                    void *vdqkv) {
     (void)ctx;
-    size_t elements = (size_t)s->n * s->t * 3 * s->heads * s->d;
+    size_t rows = s->keys ? s->t + 2 * (size_t)s->keys : 3 * (size_t)s->t;
+    size_t elements = (size_t)s->n * rows * s->heads * s->d;
     double *sum = calloc(elements, sizeof *sum);
     REAL *dqkv = vdqkv;
     assert(sum);
@@ -144,7 +153,7 @@ static void ref_attention_backward(struct kernel_ctx *ctx, const struct attentio
         for (int h = 0; h < s->heads; h++)
             for (int i = 0; i < s->t; i++) {
                 double log_sum = (double)((const REAL *)lse)[((size_t)n * s->heads + h) * s->t + i];
-                for (int j = 0; j < s->t; j++)
+                for (int j = 0; j < ref_keys(s); j++)
                     ref_attention_pair(s, qkv, y, log_sum, dy, sum, n, h, i, j);
             }
     for (size_t i = 0; i < elements; i++)

@@ -94,25 +94,28 @@ static struct kase gelu_case(const char *what, int n) {
     return c;
 }
 
-// ---- attention: size = n, t, heads, d ----------------------------------------------------------
+// ---- attention: size = n, t, heads, d, keys
+// ----------------------------------------------------------
 
 static void attention_forward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct attention_shape s = {size[0], size[1], size[2], size[3]};
+    const struct attention_shape s = {size[0], size[1], size[2], size[3], size[4]};
     workspace(r, r->k->attention_workspace(r->ctx, &s));
     r->k->attention_forward(r->ctx, &s, b->in[0], b->out[0], b->out[1]);
 }
 
 static void attention_backward(const struct runner *r, const struct buffers *b, const int *size) {
-    const struct attention_shape s = {size[0], size[1], size[2], size[3]};
+    const struct attention_shape s = {size[0], size[1], size[2], size[3], size[4]};
     r->k->attention_backward(r->ctx, &s, b->in[0], b->out[0], b->out[1], b->in[1], b->out[2]);
 }
 
-static struct kase attention_case(const char *what, int n, int t, int heads, int d) {
-    struct kase c = {what,       attention_forward, attention_backward, {n, t, heads, d}, 2, 3,
-                     .diffs = 1, .dy = 1,           .grad = 2,          .tolerance = 3e-5};
+static struct kase attention_case(const char *what, int n, int t, int heads, int d, int keys) {
+    struct kase c = {
+        what,       attention_forward, attention_backward, {n, t, heads, d, keys}, 2, 3,
+        .diffs = 1, .dy = 1,           .grad = 2,          .tolerance = 3e-5};
     size_t y = (size_t)n * t * heads * d, lse = (size_t)n * heads * t;
-    c.in_len[0] = 3 * y, c.in_len[1] = y;
-    c.out_len[0] = y, c.out_len[1] = lse, c.out_len[2] = 3 * y;
+    size_t qkv = keys ? y + 2 * (size_t)n * keys * heads * d : 3 * y;
+    c.in_len[0] = qkv, c.in_len[1] = y;
+    c.out_len[0] = y, c.out_len[1] = lse, c.out_len[2] = qkv;
     return c;
 }
 
@@ -320,8 +323,10 @@ int main(void) {
         ln_case("layer norm", 5, 7, 0, 0, 0),
         ln_case("layer norm of a sum", 4, 9, 1, 0, 0),
         gelu_case("GELU", 40),
-        attention_case("attention", 2, 5, 2, 3),
-        attention_case("attention over one token", 1, 1, 1, 4),
+        attention_case("attention", 2, 5, 2, 3, 0),
+        attention_case("attention over one token", 1, 1, 1, 4, 0),
+        attention_case("attention over fewer keys", 2, 5, 2, 3, 2),
+        attention_case("attention over more keys", 2, 2, 1, 3, 7),
         tokens_case("tokens with a class token", 2, 3, 4, 1, 0),
         tokens_case("bare tokens", 2, 3, 4, 0, 0),
         first_case("first token", 3, 4, 5),
@@ -334,10 +339,12 @@ int main(void) {
         ln_case("layer norm 3x1", 3, 1, 0, 1, 0),
         ln_case("layer norm 70x16", 70, 16, 1, 0, 1),
         gelu_case("GELU of 40001", 40001),
-        attention_case("attention 2x197, 3 heads of 64", 2, 197, 3, 64),
-        attention_case("attention 3x50, 2 heads of 33", 3, 50, 2, 33),
-        attention_case("attention 1x300, 1 head of 8", 1, 300, 1, 8),
-        attention_case("attention 4x1, 2 heads of 5", 4, 1, 2, 5),
+        attention_case("attention 2x197, 3 heads of 64", 2, 197, 3, 64, 0),
+        attention_case("attention 3x50, 2 heads of 33", 3, 50, 2, 33, 0),
+        attention_case("attention 1x300, 1 head of 8", 1, 300, 1, 8, 0),
+        attention_case("attention 4x1, 2 heads of 5", 4, 1, 2, 5, 0),
+        attention_case("attention 3x50 over 64 keys, 2 heads of 16", 3, 50, 2, 16, 64),
+        attention_case("attention 2x197 over 33 keys, 3 heads of 7", 2, 197, 3, 7, 33),
         tokens_case("tokens 5x49x70 with a class token", 5, 49, 70, 1, 1),
         tokens_case("bare tokens 3x7x9", 3, 7, 9, 0, 0),
         first_case("first token 5x9x33", 5, 9, 33),
