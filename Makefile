@@ -120,21 +120,30 @@ $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) \
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
-# The CUDA part is built by this target alone: no other one asks for a compiler of NVIDIA's.
+# The CUDA part is built by this target alone: no other one asks for a compiler of NVIDIA's. Each
+# source becomes a fat binary (machine code per GPU, PTX for those to come) in an archive. Paths are
+# relative, because names inside PTX depend on them.
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
-NVCC ?= nvcc
-NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --compiler-options -fPIC
+NVCC ?= $(addsuffix /bin/nvcc,$(shell lib/third_party/deps path cuda))
+CUDA_SM := 75 80 86 89 90a 100 120
+CUDA_PTX := 75 80 120
+comma := ,
+NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress \
+    $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
+    $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
+fatbin_asm = '.section .rodata$(comma)"a"\n.balign 8\n.global %s\n%s: .incbin "%s"\n%s'
 cuda: $(CUDA_SOURCES) ## Build the CUDA kernels, or say what is missing
-ifeq ($(CUDA_SOURCES),)
-	@echo 'cuda: there is nothing to build: kernels/cuda has no sources' >&2; exit 1
-else ifeq ($(shell command -v $(NVCC)),)
-	@echo "cuda: '$(NVCC)' is not installed (try: the CUDA Toolkit, or NVCC=path)" >&2; exit 1
-else
-	$(Q)mkdir -p $(O)/kernels/cuda && for f in $(CUDA_SOURCES); do \
-	    $(NVCC) $(NVCC_FLAGS) -c -o $(O)/$${f%.cu}.o $$f || exit 1; done
+	$(Q)nvcc='$(NVCC)'; [ -n '$(CUDA_SOURCES)' ] || { \
+	    echo 'cuda: there is nothing to build: kernels/cuda has no sources' >&2; exit 1; }; \
+	command -v "$${nvcc:-nvcc}" > /dev/null && [ -n "$$nvcc" ] || { \
+	    echo "cuda: '$${nvcc:-nvcc}' is not installed (try: make deps, or NVCC=path)" >&2; exit 1; }; \
+	mkdir -p $(O)/kernels/cuda && cd $(O)/kernels/cuda && rm -f *.o && \
+	for f in $(basename $(notdir $(CUDA_SOURCES))); do \
+	    (cd $(CURDIR) && $$nvcc $(NVCC_FLAGS) -fatbin -o $(O)/kernels/cuda/$$f.fatbin \
+	        kernels/cuda/$$f.cu) && printf $(fatbin_asm) cuda_$$f cuda_$$f $$f.fatbin \
+	        '.section .note.GNU-stack' | gcc -x assembler -c -o $$f.o - || exit 1; done
 	$(call say,AR,$(O)/libdt_cuda.a)rm -f $(O)/libdt_cuda.a && \
 	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst %.cu,$(O)/%.o,$(CUDA_SOURCES))
-endif
 
 # ---- generated files ------------------------------------------------------------------------
 # Objects are made again when the flags change, not when the Makefile does. musl-gcc hides the

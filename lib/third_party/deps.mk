@@ -3,7 +3,7 @@
 # tree, in a folder named by the hash of pins, flags and compiler. San and fuzz get libssh2 with our
 # patches, under sanitizers, and the rest from the system; debug has all from the system.
 # `make setup` and `make deps` download (and `make demo` and `make test`, which call them); no other
-# target does.
+# target does. CUDA's compiler may be missing: the CPU programs are built without it.
 
 ifneq ($(filter release san fuzz,$(MODE)),)
 DEPS := $(shell lib/third_party/deps path $(if $(filter san fuzz,$(MODE)),san))
@@ -24,5 +24,7 @@ setup-quiet:
 
 deps: ## Fetch, verify and build the pinned libraries (MODE=san: those of the sanitizer build)
 	$(Q)lib/third_party/deps build $(if $(filter san fuzz,$(MODE)),san)
+	$(if $(filter release,$(MODE)),$(Q)lib/third_party/deps build cuda || \
+	    echo 'deps: without the compiler of CUDA; `make cuda` and the tests of kernels need it' >&2)
 
 .PHONY: setup setup-quiet deps

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # fetch.sh: gets one pinned archive and verifies it. Sourced by deps (pinned, die).
 # Looked for in the folder DTCTL_ARCHIVES, at the upstream address, and in the distribution's source
-# packages. A file has its final name only after its SHA-256 was compared with the pin.
+# packages; wheels (cuda-*) in the Python package index that pip is set up for. A file has its final name only after its SHA-256 was compared with the pin.
 
 fetch_seconds_max=600
 apt_suite=trixie
@@ -147,6 +147,30 @@ fetch_distribution() { # NAME FILE SHA256 DIR
     return 1
 }
 
+# ---- the Python package index ------------------------------------------------------------------
+# Prints a pip of this machine: Python's own, or that of an environment made under DIR.
+fetch_pip() { # DIR
+    if python3 -m pip --version >/dev/null 2>&1; then
+        echo "python3 -m pip"
+    elif [ -x "$1/.pip/bin/pip" ] || python3 -m venv "$1/.pip" >/dev/null 2>&1; then
+        echo "$1/.pip/bin/pip"
+    fi
+}
+
+fetch_wheel() { # FILE SHA256 DIR
+    local pip name version
+    [ -z "${DTCTL_NO_UPSTREAM-}" ] && command -v python3 >/dev/null || return 1
+    pip=$(fetch_pip "$3")
+    [ -n "$pip" ] || return 1
+    IFS=- read -r name version _ <<<"$1"
+    mkdir -p "$3/.wheels"
+    echo "$name==$version --hash=sha256:$2" >"$3/.wheels/wanted"
+    # shellcheck disable=SC2086 # pip may be two words and an option
+    $pip download --quiet --no-deps --only-binary=:all: --require-hashes -d "$3/.wheels" \
+        -r "$3/.wheels/wanted" >/dev/null 2>"$3/$1.why" || return 1
+    [ -f "$3/.wheels/$1" ] && verified "$3/.wheels/$1" "$2" "$3/$1" 'the Python package index'
+}
+
 fetch() { # NAME DIR
     local name version hash file url wanted=''
     mkdir -p "$2"
@@ -155,14 +179,20 @@ fetch() { # NAME DIR
         fetch_archives "$file" "$hash" "$2" && return 0
     done < <(pinned "$1")
     while read -r name version hash file url; do
-        fetch_upstream "$file" "$hash" "$2" "$url" && return 0
-        fetch_distribution "$name" "$file" "$hash" "$2" && return 0
+        case $name in
+        cuda-*) fetch_wheel "$file" "$hash" "$2" && return 0 ;;
+        *)
+            fetch_upstream "$file" "$hash" "$2" "$url" && return 0
+            fetch_distribution "$name" "$file" "$hash" "$2" && return 0
+            ;;
+        esac
         wanted+="
     $file (SHA-256 $hash, upstream address: $url)$(
             [ ! -s "$2/$file.why" ] || printf '\n        %s' "$(tail -n 1 "$2/$file.why")"
         )"
     done < <(pinned "$1")
     die "cannot get $1: it is not in DTCTL_ARCHIVES (${DTCTL_ARCHIVES:-unset}), not at its" \
-        "upstream address, and not among Debian 13's source packages at this machine's apt site." \
+        "upstream address or package index, and not among Debian 13's source packages at this" \
+        "machine's apt site." \
         "Try again, or put this file into a folder and set DTCTL_ARCHIVES to it:$wanted"
 }

@@ -97,9 +97,9 @@ mkdir kernels/cuda && echo '// a kernel' >kernels/cuda/add.cu
 cuda NVCC=nosuch-nvcc
 is "$status" 2 'without a compiler, too'
 like "$err" "'nosuch-nvcc' is not installed" 'and names it'
-# Takes the place of nvcc: makes an object of any source.
+# Takes the place of nvcc: makes a fat binary of any source.
 # shellcheck disable=SC2016 # the shell's own
-printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho "int x;" | gcc -x c -c -o "$2" -\n' \
+printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho fat >"$2"\n' \
     >"$WORK/fake/nvcc"
 chmod +x "$WORK/fake/nvcc"
 cuda NVCC="$WORK/fake/nvcc"
