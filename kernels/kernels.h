@@ -56,8 +56,8 @@ struct gemm_args {
     int relu;
 };
 
-// Square stride and padding, no dilation, no groups. Output size: kernel_conv_out. Filters and
-// strides up to 16, and of any size where kh = kw = stride and pad = 0 (patches).
+// Filters, strides and padding of any size; stride and padding are the same along both axes, no
+// dilation, no groups. Output size: kernel_conv_out.
 // x[n][h][w][c], w[o][kh][kw][c] -> y[n][oh][ow][o]
 struct conv2d_shape {
     int n, h, w, c; // input

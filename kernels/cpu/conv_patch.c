@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution whose filters lie side by side (kernel = stride, no padding), of any size: patches
-// are copied into the rows of a matrix, a few images at a time, and the rest is plain products.
-// x[n][h][w][c] -> patches[n * oh * ow][kh * kw * c]; y = patches * w', dpatches = dy * w,
-// dw = dy' * patches. Pixels beyond the last whole patch are never read, and have no gradient.
+// A convolution as a matrix product of copied patches: filters that lie side by side, and those too
+// long for conv_rows.c. A few lines of outputs are done at a time, and what a patch sees of the
+// padding is zero.
+// x[n][h][w][c] -> patches[lines * ow][kh * kw * c]; y = patches * w', dpatches = dy * w,
+// dw = dy' * patches.
 #include <assert.h>
 #include <string.h>
 
@@ -15,29 +16,29 @@ enum { rows_min = 2048 }; // of a block: enough for the products to be at their 
 
 struct patch_job {
     const struct conv2d_shape *s;
-    int oh, ow, depth; // depth: elements of a patch
-    int image, images; // of the block
+    int oh, ow, depth;   // depth: elements of a patch
+    int64_t line, lines; // of the block; a line is one row of one image's outputs
     const float *x;
     float *dx, *patches;
-    int accumulate;
+    int add; // to the gradient
 };
 
 static struct patch_job job_of(const struct conv2d_shape *s) {
     struct patch_job job = {.s = s};
-    job.oh = s->h / s->kh, job.ow = s->w / s->kw;
+    job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     job.depth = s->kh * s->kw * s->c;
     assert(job.oh > 0 && job.ow > 0);
     return job;
 }
 
-static int block_images(const struct patch_job *job) {
-    int64_t per_image = (int64_t)job->oh * job->ow;
-    return (int)clamp64(div_up(rows_min, per_image), 1, job->s->n);
+static int64_t block_lines(const struct patch_job *job) {
+    return clamp64(div_up(rows_min, job->ow), 1, (int64_t)job->s->n * job->oh);
 }
 
 // Bytes before the patches: what the products need.
 static size_t products_bytes(const struct kernel_ctx *ctx, const struct patch_job *job) {
-    int rows = block_images(job) * job->oh * job->ow, o = job->s->o;
+    int rows = (int)block_lines(job) * job->ow, o = job->s->o;
     const int sizes[3][3] = {{rows, o, job->depth}, {rows, job->depth, o}, {o, job->depth, rows}};
     size_t most = 0;
     for (int i = 0; i < 3; i++) {
@@ -49,52 +50,87 @@ static size_t products_bytes(const struct kernel_ctx *ctx, const struct patch_jo
 
 size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     struct patch_job job = job_of(s);
-    size_t rows = (size_t)block_images(&job) * (size_t)job.oh * (size_t)job.ow;
+    size_t rows = (size_t)block_lines(&job) * (size_t)job.ow;
     return products_bytes(ctx, &job) + rows * (size_t)job.depth * sizeof(float);
 }
 
-// Where a line of one patch's pixels lies in the image.
-static size_t line_at(const struct patch_job *job, int64_t patch, int ky) {
+// The part of a patch's lines of kw pixels that lies inside the image: [low, high), in elements.
+struct inside {
+    ptrdiff_t x0; // element of the image's row that the line begins at; may be outside
+    ptrdiff_t low, high;
+};
+
+static struct inside inside_of(const struct conv2d_shape *s, int64_t ox) {
+    int64_t x = ox * s->stride - s->pad;
+    int64_t low = clamp64(-x, 0, s->kw), high = clamp64(s->w - x, low, s->kw);
+    return (struct inside){x * s->c, low * s->c, high * s->c};
+}
+
+static void gather_patch(const struct patch_job *job, int64_t line, int64_t ox, float *to) {
     const struct conv2d_shape *s = job->s;
-    int64_t image = job->image + patch / (job->oh * job->ow), at = patch % (job->oh * job->ow);
-    int64_t y = at / job->ow * s->kh + ky, x = at % job->ow * s->kw;
-    return (size_t)(((image * s->h + y) * s->w + x) * s->c);
+    struct inside in = inside_of(s, ox);
+    int64_t image = line / job->oh, y = line % job->oh * s->stride - s->pad;
+    ptrdiff_t wide = (ptrdiff_t)s->kw * s->c;
+    for (int ky = 0; ky < s->kh; ky++, y++, to += wide) {
+        if (y < 0 || y >= s->h || in.low == in.high) {
+            memset(to, 0, (size_t)wide * sizeof *to);
+            continue;
+        }
+        const float *row = job->x + (image * s->h + y) * s->w * s->c;
+        memset(to, 0, (size_t)in.low * sizeof *to);
+        memcpy(to + in.low, row + in.x0 + in.low, (size_t)(in.high - in.low) * sizeof *to);
+        memset(to + in.high, 0, (size_t)(wide - in.high) * sizeof *to);
+    }
 }
 
 static void gather(void *arg, int worker, int workers) {
     const struct patch_job *job = arg;
-    size_t line = (size_t)job->s->kw * job->s->c;
-    struct share mine = share_of((int64_t)job->images * job->oh * job->ow, worker, workers);
+    struct share mine = share_of(job->lines * job->ow, worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++)
-        for (int ky = 0; ky < job->s->kh; ky++)
-            memcpy(job->patches + i * job->depth + ky * line, job->x + line_at(job, i, ky),
-                   line * sizeof(float));
+        gather_patch(job, job->line + i / job->ow, i % job->ow, job->patches + i * job->depth);
+}
+
+// One row of dx takes from every line of the block that saw it, in order.
+static void scatter_row(const struct patch_job *job, int64_t image, int64_t y) {
+    const struct conv2d_shape *s = job->s;
+    float *row = job->dx + (image * s->h + y) * s->w * s->c;
+    int64_t first = image * job->oh, past = y + s->pad - s->kh; // outputs that end above y
+    int64_t from = first + (past < 0 ? 0 : past / s->stride + 1);
+    int64_t to = first + clamp64((y + s->pad) / s->stride + 1, 0, job->oh);
+    from = from > job->line ? from : job->line;
+    to = to < job->line + job->lines ? to : job->line + job->lines;
+    for (int64_t line = from; line < to; line++) {
+        int64_t ky = y + s->pad - (line - first) * s->stride;
+        for (int64_t ox = 0; ox < job->ow; ox++) {
+            struct inside in = inside_of(s, ox);
+            const float *patch = job->patches + ((line - job->line) * job->ow + ox) * job->depth;
+            patch += ky * s->kw * s->c;
+            for (ptrdiff_t i = in.low; i < in.high; i++)
+                row[in.x0 + i] = job->add ? row[in.x0 + i] + patch[i] : patch[i];
+        }
+    }
 }
 
 static void scatter(void *arg, int worker, int workers) {
     const struct patch_job *job = arg;
-    size_t line = (size_t)job->s->kw * job->s->c;
-    struct share mine = share_of((int64_t)job->images * job->oh * job->ow, worker, workers);
+    const struct conv2d_shape *s = job->s;
+    int64_t first = job->line / job->oh, last = (job->line + job->lines - 1) / job->oh;
+    struct share mine = share_of((last + 1 - first) * s->h, worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++)
-        for (int ky = 0; ky < job->s->kh; ky++) {
-            const float *from = job->patches + i * job->depth + ky * line;
-            float *to = job->dx + line_at(job, i, ky);
-            for (size_t c = 0; c < line; c++)
-                to[c] = job->accumulate ? to[c] + from[c] : from[c];
-        }
+        scatter_row(job, first + i / s->h, i % s->h);
 }
 
-// Calls fn for every block of images, with the first row of y that belongs to it.
+// Calls fn for every block of lines, with the first row of y that belongs to it.
 static void each_block(struct kernel_ctx *ctx, struct patch_job *job,
                        void (*fn)(struct kernel_ctx *ctx, struct patch_job *job, int64_t row0,
                                   int rows, const void *arg),
                        const void *arg) {
     assert(conv_patch_workspace(ctx, job->s) <= ctx->work_bytes);
     job->patches = (float *)(void *)(ctx->work + products_bytes(ctx, job));
-    int step = block_images(job), per_image = job->oh * job->ow;
-    for (job->image = 0; job->image < job->s->n; job->image += step) {
-        job->images = job->s->n - job->image < step ? job->s->n - job->image : step;
-        fn(ctx, job, (int64_t)job->image * per_image, job->images * per_image, arg);
+    int64_t step = block_lines(job), all = (int64_t)job->s->n * job->oh;
+    for (job->line = 0; job->line < all; job->line += step) {
+        job->lines = all - job->line < step ? all - job->line : step;
+        fn(ctx, job, job->line * job->ow, (int)job->lines * job->ow, arg);
     }
 }
 
@@ -126,10 +162,13 @@ static void data_block(struct kernel_ctx *ctx, struct patch_job *job, int64_t ro
 void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const float *dy,
                               const float *w, float *dx, int accumulate) {
     struct patch_job job = job_of(s);
-    job.dx = dx, job.accumulate = accumulate;
+    // Every element is written once where patches cover the image and nothing beyond it.
+    int exact = s->kh == s->stride && s->kw == s->stride && s->pad == 0 && s->h % s->kh == 0 &&
+                s->w % s->kw == 0;
+    job.dx = dx, job.add = accumulate || !exact;
     struct gemm_args g = {.n = job.depth, .k = s->o, .a = dy, .b = w, .alpha = 1};
     g.lda = s->o, g.ldb = g.ldc = job.depth;
-    if (!accumulate && (s->h % s->kh || s->w % s->kw))
+    if (!accumulate && !exact)
         cpu_zero(ctx, (size_t)s->n * s->h * s->w * s->c, dx);
     each_block(ctx, &job, data_block, &g);
 }
@@ -139,14 +178,14 @@ static void weight_block(struct kernel_ctx *ctx, struct patch_job *job, int64_t 
     struct gemm_args g = *(const struct gemm_args *)arg;
     ctx_parallel(ctx, gather, job);
     g.k = rows, g.a = (const float *)g.a + row0 * job->s->o, g.b = job->patches;
-    g.beta = job->accumulate || row0 > 0 ? 1 : 0;
+    g.beta = job->add || row0 > 0 ? 1 : 0;
     cpu_gemm(ctx, &g);
 }
 
 void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s,
                                 const float *x, const float *dy, float *dw, int accumulate) {
     struct patch_job job = job_of(s);
-    job.x = x, job.accumulate = accumulate;
+    job.x = x, job.add = accumulate;
     struct gemm_args g = {.m = s->o, .n = job.depth, .trans_a = 1, .a = dy, .c = dw, .alpha = 1};
     g.lda = s->o, g.ldb = g.ldc = job.depth;
     each_block(ctx, &job, weight_block, &g);

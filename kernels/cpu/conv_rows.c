@@ -198,7 +198,7 @@ static void run(struct kernel_ctx *ctx, struct rows_job *job) {
 // x[n][h][w][c], w[o][kh][kw][c], bias[o] -> y[n][oh][ow][o]
 void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                         const void *w, const void *bias, int relu, void *y) {
-    if (conv_is_patches(s)) {
+    if (conv_by_patches(s)) {
         conv_patch_forward(ctx, s, x, w, bias, relu, y);
         return;
     }
@@ -215,7 +215,7 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
 // dy[n][oh][ow][o], w[o][kh][kw][c] -> dx[n][h][w][c]
 void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *dy,
                               const void *w, void *dx, int accumulate) {
-    if (conv_is_patches(s)) {
+    if (conv_by_patches(s)) {
         conv_patch_backward_data(ctx, s, dy, w, dx, accumulate);
         return;
     }

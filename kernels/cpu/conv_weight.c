@@ -257,7 +257,7 @@ static void write_transposed(const struct weight_job *job) {
 // x[n][h][w][c], dy[n][oh][ow][o] -> dw[o][kh][kw][c]
 void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shape *s, const void *x,
                                 const void *dy, void *dw, int accumulate) {
-    if (conv_is_patches(s)) {
+    if (conv_by_patches(s)) {
         conv_patch_backward_weight(ctx, s, x, dy, dw, accumulate);
         return;
     }

@@ -3,14 +3,17 @@
 #ifndef DTCTL_KERNELS_CPU_CONV_WORK_H
 #define DTCTL_KERNELS_CPU_CONV_WORK_H
 
+#include "kernels/cpu/conv_plan.h"
 #include "kernels/kernels.h"
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
 size_t cpu_conv2d_weight_workspace(const struct conv2d_shape *s);
 
-// Filters that lie side by side, as patches of a vision transformer do: conv_patch.c.
-static inline int conv_is_patches(const struct conv2d_shape *s) {
-    return s->kh == s->stride && s->kw == s->stride && s->stride > 1 && s->pad == 0;
+// By copied patches (conv_patch.c): filters that lie side by side, as a vision transformer's do,
+// and filters or strides beyond the tables of conv_plan.h.
+static inline int conv_by_patches(const struct conv2d_shape *s) {
+    int beside = s->kh == s->stride && s->kw == s->stride && s->stride > 1 && s->pad == 0;
+    return beside || s->kh > conv_taps_max || s->kw > conv_taps_max || s->stride > conv_taps_max;
 }
 
 size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);

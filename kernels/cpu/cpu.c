@@ -30,7 +30,7 @@ static int cpu_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
 }
 
 size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    if (conv_is_patches(s))
+    if (conv_by_patches(s))
         return conv_patch_workspace(ctx, s);
     size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(s);
     return rows > weight ? rows : weight;

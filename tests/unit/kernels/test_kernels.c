@@ -160,23 +160,54 @@ static void test_conv(struct kernel_ctx *ctx, const char *isa) {
     static const struct conv2d_shape shapes[] = {
         {3, 32, 32, 3, 16, 7, 7, 2, 3}, // the ImageNet stem
         {2, 8, 8, 3, 64, 3, 3, 1, 1},   // the CIFAR stem
-        {2, 8, 8, 64, 64, 3, 3, 1, 1},   {2, 8, 8, 64, 40, 3, 3, 2, 1},
-        {3, 8, 8, 32, 33, 1, 1, 2, 0},   {3, 4, 4, 48, 64, 3, 3, 1, 1},
-        {13, 2, 2, 64, 70, 3, 3, 1, 1},  {13, 2, 2, 64, 48, 3, 3, 2, 1},
-        {30, 1, 1, 96, 64, 3, 3, 1, 1},  {2, 1, 1, 700, 20, 3, 3, 1, 1},
+        {2, 8, 8, 64, 64, 3, 3, 1, 1},
+        {2, 8, 8, 64, 40, 3, 3, 2, 1},
+        {3, 8, 8, 32, 33, 1, 1, 2, 0},
+        {3, 4, 4, 48, 64, 3, 3, 1, 1},
+        {13, 2, 2, 64, 70, 3, 3, 1, 1},
+        {13, 2, 2, 64, 48, 3, 3, 2, 1},
+        {30, 1, 1, 96, 64, 3, 3, 1, 1},
+        {2, 1, 1, 700, 20, 3, 3, 1, 1},
         {2, 3, 3, 400, 20, 3, 3, 1, 1}, // longer than one pass
-        {1, 5, 7, 1, 1, 3, 3, 1, 1},     {2, 9, 6, 5, 7, 3, 5, 1, 2},
-        {2, 9, 6, 9, 35, 5, 3, 2, 0},    {1, 11, 10, 17, 19, 3, 3, 3, 1},
-        {2, 6, 6, 12, 12, 1, 1, 1, 0},   {2, 7, 7, 20, 24, 2, 2, 2, 0},
+        {1, 5, 7, 1, 1, 3, 3, 1, 1},
+        {2, 9, 6, 5, 7, 3, 5, 1, 2},
+        {2, 9, 6, 9, 35, 5, 3, 2, 0},
+        {1, 11, 10, 17, 19, 3, 3, 3, 1},
+        {2, 6, 6, 12, 12, 1, 1, 1, 0},
+        {2, 7, 7, 20, 24, 2, 2, 2, 0},
         {1, 9, 9, 10, 10, 2, 2, 3, 0}, // gaps: some inputs are never read
         {1, 4, 4, 9, 9, 1, 1, 1, 1},   // some outputs see nothing but padding
-        {1, 12, 12, 16, 16, 3, 3, 4, 1}, {5, 1, 1, 8, 300, 1, 1, 1, 0},
+        {1, 12, 12, 16, 16, 3, 3, 4, 1},
+        {5, 1, 1, 8, 300, 1, 1, 1, 0},
         {11, 8, 8, 40, 33, 3, 3, 1, 1}, // more pixels than one pass of a weight gradient
         {11, 8, 8, 3, 33, 3, 3, 1, 1},
+        {2, 40, 37, 3, 8, 31, 31, 1, 15}, // longer than the tables of the row form
+        {2, 40, 40, 3, 9, 17, 5, 3, 4},
+        {2, 50, 41, 5, 7, 3, 3, 20, 1},
+        {1, 64, 70, 2, 6, 32, 32, 32, 0},
+        {3, 20, 20, 4, 5, 18, 18, 2, 20},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int variant = 0; variant < 2; variant++)
             one_conv(ctx, isa, &shapes[i], variant);
+}
+
+static int between(int low, int high) {
+    return low + rand() % (high - low + 1);
+}
+
+// Shapes nobody thought of: filters, strides and padding on both sides of every limit.
+static void test_conv_random(struct kernel_ctx *ctx, const char *isa) {
+    srand(7);
+    for (int i = 0; i < 60; i++) {
+        int big = i % 3 == 0;
+        struct conv2d_shape s = {.n = between(1, 3), .c = between(1, 20), .o = between(1, 40)};
+        s.kh = between(1, big ? 21 : 5), s.kw = between(1, big ? 21 : 5);
+        s.stride = between(1, big ? 19 : 4), s.pad = between(0, big ? 12 : 3);
+        s.h = between(s.kh > 2 * s.pad ? s.kh - 2 * s.pad : 1, 26);
+        s.w = between(s.kw > 2 * s.pad ? s.kw - 2 * s.pad : 1, 26);
+        one_conv(ctx, isa, &s, i & 1);
+    }
 }
 
 // The same bits from any number of threads.
@@ -257,6 +288,7 @@ int main(void) {
         is_str(kernels_cpu.isa(ctx), isas[i], "%s opens", isas[i]);
         test_gemm(ctx, isas[i]);
         test_conv(ctx, isas[i]);
+        test_conv_random(ctx, isas[i]);
         kernels_cpu.close(ctx);
         test_threads(isas[i]);
     }
