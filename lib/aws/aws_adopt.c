@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading records from nodes, and making a cluster's folder of them.
+// Reads records from nodes and makes a cluster's folder of them.
 #include "aws/aws_adopt.h"
 
 #include "base/log.h"
@@ -21,7 +21,7 @@ struct adopt {
     struct provider_adopted *out;
 };
 
-// ---- what nodes have ---------------------------------------------------------------------------
+// ---- records on nodes ---------------------------------------------------------------------------
 
 struct gather {
     struct fleet_node *node;
@@ -47,14 +47,14 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
 static int start_gather(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {.on_output = on_text, .on_end = on_end};
     const char *root = transport_path_word(n->fleet->context->arena, n->info->root);
-    // Where there are none, there are none.
+    // Missing files are not an error.
     struct transport_command c = {
         .line = arena_printf(n->fleet->context->arena,
                              "cat %s/record %s/runs/*/record 2>/dev/null; true", root, root)};
     return transport_run(n->link, &c, &events, n->work, e) ? 0 : -1;
 }
 
-// Asks every node of the fleet; texts has one entry per node, which the caller frees.
+// Reads the records of every node of the fleet; texts has one entry per node, freed by the caller.
 static int gather(struct fleet *f, struct gather *texts, struct err *e) {
     if (fleet_connect(f, false, e) < 0)
         return -1;
@@ -69,7 +69,7 @@ static int gather(struct fleet *f, struct gather *texts, struct err *e) {
     return result;
 }
 
-// The next line of the text, without its newline; false at the end.
+// Returns the next line without its newline; false at the end.
 static bool next_line(const char **at, const char *end, const char **line, size_t *len) {
     if (*at >= end)
         return false;
@@ -80,7 +80,7 @@ static bool next_line(const char **at, const char *end, const char **line, size_
     return true;
 }
 
-// ---- the cluster -------------------------------------------------------------------------------
+// ---- the cluster --------------------------------------------------------------------------------
 
 static int write_file(struct adopt *a, const struct toml *record, const char *name, struct err *e) {
     struct context *s = a->context;
@@ -146,7 +146,7 @@ static int open_cluster(struct adopt *a, const char *node, const struct strbuf *
                    node, RECORD_NODES_MAX);
 }
 
-// The one node that was named. Its host key is good for this one contact.
+// Contacts the named node. Its host key is accepted for this one contact.
 static int first_contact(struct adopt *a, const char *login, struct err *e) {
     struct context *s = a->context;
     struct nodeset set;
@@ -184,7 +184,7 @@ static int first_contact(struct adopt *a, const char *login, struct err *e) {
     return result;
 }
 
-// ---- its runs ----------------------------------------------------------------------------------
+// ---- its runs -----------------------------------------------------------------------------------
 
 static int keep_run(struct adopt *a, const char *line, size_t len, struct err *e) {
     struct context *s = a->context;
@@ -197,8 +197,9 @@ static int keep_run(struct adopt *a, const char *line, size_t len, struct err *e
     if (!str_is_name(r.id, CLUSTER_RUN_NAME_BYTES_MAX))
         return err_set(e, ERR_FORMAT, "'%.80s' is no name of a run", r.id);
     if (file_exists(cluster_run_dir(&s->cluster, r.id)))
-        return 0; // another node's copy
-    // What has become of it, its nodes say; the other computer's folders are not here.
+        return 0; // the copy of another node
+    // The nodes know the current state of the run; the other computer's folders are not available
+    // here.
     r.state = "started";
     r.fetched = false;
     r.output_dir = run_path(&s->cluster, &r, "output");
@@ -212,12 +213,12 @@ static void keep_runs(struct adopt *a, const struct gather *g) {
     while (next_line(&at, end, &line, &len)) {
         struct err e = {0};
         if (record_kind_of(line, len) == RECORD_RUN && keep_run(a, line, len, &e) < 0)
-            log_warn("the record of a run cannot be used", "node=%s reason=\"%s\"",
-                     g->node->info->name, e.text);
+            log_warn("cannot use the record of a run", "node=%s reason=\"%s\"", g->node->info->name,
+                     e.text);
     }
 }
 
-// Every node, each by the host key that the record knows.
+// Contacts every node by the host key in the record.
 static int second_contact(struct adopt *a, struct err *e) {
     struct inventory *inv = &a->out->inventory;
     struct gather *texts;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: each node is in one state and goes on by callbacks:
+// Boots nodes. Each node is in one state; callbacks move it on:
 //
 //     CONNECTING -> (login) -> WAITING -> (ready) -> ROTATING -> (key) -> DONE
 //         ^  └── lost, refused: pause, again ──┘
 //
-// A lost connection starts over at CONNECTING, whatever the state was: every step may be repeated
-// (the node's programs see to that). One deadline holds for all of it.
+// A lost connection always leads back to CONNECTING. Every step may be repeated; the programs on
+// the node ensure this. One deadline applies to all steps.
 #include "aws/aws_boot.h"
 
 #include "base/clock.h"
@@ -20,14 +20,14 @@
 
 enum {
     LOG_LINES_SHOWN_MAX = 40,
-    LATE_MS = 2000,   // before the deadline a node that is logged in to says how far it is
-    WAIT_NEVER = 3,   // statuses of WAIT_LINE: cloud-init has ended, and the node is not ready
-    WAIT_TOO_LONG = 4 // it has not ended
+    LATE_MS = 2000,   // before the deadline, a connected node reports its progress
+    WAIT_NEVER = 3,   // exit statuses of WAIT_LINE: cloud-init has ended without a ready node
+    WAIT_TOO_LONG = 4 // cloud-init has not ended
 };
 
-// Waits for the readiness file, for cloud-init to end without having made it, or for the time given
-// (seconds) to pass; then it prints the file. What cloud-init logged goes to standard error, unless
-// all is well.
+// Waits until the readiness file exists, cloud-init ends without writing the file, or the given
+// number of seconds passes; then prints the file. Unless the node is ready, the log of cloud-init
+// is written to standard error.
 static const char WAIT_LINE[] =
     "f=/var/lib/dtctl/ready; n=0; read -r up _ </proc/uptime; end=$((${up%%.*}+%lld)); "
     "log() { l=/var/log/cloud-init-output.log; { cat $l || sudo -n cat $l; } 2>/dev/null | "
@@ -56,12 +56,12 @@ struct node {
     struct aws_boot_node *public;
     struct transport_link *link;
     struct timer timer;
-    int64_t login_refused_ms; // since when; 0: never
-    struct err last;          // why the last try to log in ended
-    bool entered, done;       // entered: somebody has logged in
+    int64_t login_refused_ms; // time of the first refusal; 0: none
+    struct err last;          // why the last login failed
+    bool entered, done;       // entered: a login succeeded once
 };
 
-// ---- one node ----------------------------------------------------------------------------------
+// ---- one node -----------------------------------------------------------------------------------
 
 static void connect_again(struct timer *t);
 
@@ -81,7 +81,7 @@ static void finish(struct node *n, const struct err *e) {
     phases_fail(b->phases, n->public->row, e->text);
 }
 
-// Names the time that has passed, where it is that which ended the waiting.
+// Adds the time limit to the error when the limit ended the wait.
 static void fail(struct node *n, const struct err *why) {
     char limit[STR_HUMAN_BYTES_MAX];
     struct err e = *why;
@@ -94,7 +94,7 @@ static void fail(struct node *n, const struct err *why) {
     finish(n, &e);
 }
 
-// Whether another try may end better: no answer yet, or users that are still to be made.
+// True when a retry may help: no answer yet, or a login refused while users are being created.
 static bool may_try_again(struct node *n, const struct err *e) {
     int64_t now = clock_mono_ms();
     if (now >= n->boot->deadline_ms)
@@ -125,7 +125,7 @@ static void on_down(struct transport_link *l, void *ctx, const struct err *e) {
         again_or_fail(n, e);
 }
 
-// ---- the host key ------------------------------------------------------------------------------
+// ---- the host key -------------------------------------------------------------------------------
 
 static void on_rotated(void *ctx, const struct transport_result *r) {
     struct node *n = ctx;
@@ -149,7 +149,7 @@ static void on_rotated(void *ctx, const struct transport_result *r) {
     finish(n, e.code ? &e : NULL);
 }
 
-// ---- cloud-init --------------------------------------------------------------------------------
+// ---- cloud-init ---------------------------------------------------------------------------------
 
 static void show_log(struct node *n, const struct transport_result *r) {
     struct arena a = {0};
@@ -176,7 +176,7 @@ static void judge(struct node *n, const struct transport_result *r, struct err *
     }
     aws_ready_parse(n->boot->context->arena, r->out, r->out_len, &ready);
     if (ready.status == AWS_READY_DEGRADED)
-        log_warn("a node is not as it should be", "node=%s problems=\"%s\"", n->public->info->name,
+        log_warn("a node is degraded", "node=%s problems=\"%s\"", n->public->info->name,
                  ready.problems);
     else if (ready.status != AWS_READY_OK)
         err_set(e, ERR_FAILED, "its own checks failed: %s",
@@ -201,7 +201,7 @@ static void on_waited(void *ctx, const struct transport_result *r) {
     }
 }
 
-// ---- the login ---------------------------------------------------------------------------------
+// ---- the login ----------------------------------------------------------------------------------
 
 static void on_open(struct transport_link *l, void *ctx) {
     struct node *n = ctx;
@@ -243,7 +243,7 @@ static void connect_again(struct timer *t) {
         again_or_fail(n, &e);
 }
 
-// Nothing waits longer, not even a node that no longer says how far it is.
+// Ends all waiting, also for nodes that have stopped reporting.
 static void on_deadline(struct timer *t) {
     struct boot *b = container_of(t, struct boot, deadline);
     for (size_t i = 0; i < b->count; i++) {
@@ -279,14 +279,14 @@ int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, s
         if (!all[i].done)
             finish(&all[i], NULL);
     if (stopped)
-        return err_set(e, ERR_INTERRUPTED,
-                       "stopped while nodes boot; they run: dtctl up goes on with them, dtctl down "
-                       "takes them away");
+        return err_set(
+            e, ERR_INTERRUPTED,
+            "stopped while nodes boot; they run: dtctl up continues with them, dtctl down "
+            "ends them");
     return 0;
 }
 
-// ---- once it is reached -------------------------------------------------------------------------
-// The readiness file.
+// ---- the readiness file -------------------------------------------------------------------------
 
 enum { READY_BYTES_MAX = 65536 };
 
@@ -316,7 +316,7 @@ void aws_ready_parse(struct arena *a, const char *text, size_t len, struct aws_r
 }
 
 struct ready_work {
-    const char *runs; // config_hash of the node; NULL: it was not asked
+    const char *runs; // config_hash of the node; NULL: not asked
 };
 
 static void on_answer(void *ctx, const struct transport_result *r) {
@@ -336,8 +336,8 @@ static int start(struct fleet_node *n, struct err *e) {
                              on_answer, n, e);
 }
 
-// The nodes that have not passed their checks since they booted, or else those that have and are
-// configured otherwise than they should be; folded; NULL: none.
+// Folded names of the nodes that have not passed their checks since they booted, or else of nodes
+// that passed but have an outdated configuration; NULL: none.
 static const char *those(struct fleet *f, bool unchecked) {
     struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);

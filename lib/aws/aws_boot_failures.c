@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that were made and did not become ready: what AWS says of those that never answered, and
-// their end, unless they are kept to be looked at.
+// Handles new nodes that did not become ready: asks AWS about nodes that never answered, and
+// terminates the failed nodes unless they are kept.
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_boot.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The instance's line in the state, or NULL.
+// The instance's resource in the state, or NULL.
 static const struct terraform_resource *find(const struct terraform_state *state,
                                              const struct aws_boot_node *n) {
     for (size_t i = 0; i < state->count; i++)
@@ -33,12 +33,12 @@ static void look_at(struct aws_cluster *c, const struct terraform_state *state,
         err_set(&n->err, seen.code, "%s; AWS says that %s is %s", seen.text, n->info->instance_id,
                 now[0] ? now : "in no state");
     screen_note(s->screen,
-                "%s: what it printed at its start (AWS keeps it for an hour): aws ec2 "
+                "%s: its console output (AWS keeps it for an hour): aws ec2 "
                 "get-console-output --latest --output text --region %s --instance-id %s",
                 n->info->name, c->vars.region, n->info->instance_id);
 }
 
-// Asks AWS for the state of every instance, for those that did not answer.
+// Asks AWS for the state of the instances whose nodes did not answer.
 static int look(struct aws_cluster *c, struct aws_boot_node *nodes, size_t count, struct err *e) {
     static const char *const refresh[] = {"-refresh-only", NULL};
     struct terraform_state state;
@@ -53,7 +53,7 @@ static int look(struct aws_cluster *c, struct aws_boot_node *nodes, size_t count
     if (r.interrupted)
         return terraform_failure(&c->terraform, &r, "up", e);
     if (r.status != 0 || terraform_state(&c->terraform, "infra", &state, e) < 0) {
-        err_clear(e); // what failed is told all the same
+        err_clear(e); // the failures are reported all the same
         return 0;
     }
     for (size_t i = 0; i < count; i++)
@@ -62,8 +62,8 @@ static int look(struct aws_cluster *c, struct aws_boot_node *nodes, size_t count
     return 0;
 }
 
-// Ends nodes that did not become ready, and leaves the rest as it is; where none is left, all else
-// that was made goes with them.
+// Terminates the failed nodes and keeps the others. When no node remains, everything else of the
+// cluster is removed with them.
 static int drop(struct aws_cluster *c, const struct aws_boot_node *nodes, size_t count, bool all,
                 struct err *e) {
     struct arena *a = c->context->arena;
@@ -107,13 +107,14 @@ static void tell(struct context *s, const struct aws_boot_node *n) {
 static void tell_next(struct context *s, const struct aws_boot_node *n, bool keep) {
     const char *name = n->info->name;
     if (!keep)
-        screen_note(s->screen, "%s is ended; dtctl up makes another (--keep keeps what fails)",
+        screen_note(s->screen,
+                    "%s was terminated; dtctl up creates another (--keep keeps failed nodes)",
                     name);
     else if (n->silent)
-        screen_note(s->screen, "%s is kept; dtctl up --replace %s makes it anew", name, name);
+        screen_note(s->screen, "%s is kept; dtctl up --replace %s replaces it", name, name);
     else
         screen_note(s->screen,
-                    "%s is kept; dtctl ssh %s leads there, dtctl up --replace %s makes it anew",
+                    "%s is kept; dtctl ssh %s logs in to it, dtctl up --replace %s replaces it",
                     name, name, name);
 }
 
@@ -130,9 +131,9 @@ int aws_failed_settle(struct aws_cluster *c, struct provider_made *m, struct aws
             continue;
         m->failed[m->failed_count++] = nodes[i].info->name;
         tell(s, &nodes[i]);
-        if (nodes[i].first_key[0]) // it may still show it
+        if (nodes[i].first_key[0]) // the node may still use the key of the first login
             nodes[i].info->host_key = nodes[i].first_key;
-        else // somebody else's, and they may well be in it
+        else // made from another folder, whose user may be logged in
             keep = true;
     }
     if (m->failed_count == 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be known before Terraform is asked for anything.
+// Facts that are needed before Terraform runs.
 #include "aws/aws_cluster.h"
 
 #include "base/clock.h"
@@ -19,9 +19,9 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 64 };
 
-// ---- region, owner, operator -------------------------------------------------------------------
+// ---- region, owner, operator --------------------------------------------------------------------
 
-// Of the cluster's last apply; all of it empty: none.
+// The variables of the cluster's last apply; all empty: none.
 static struct aws_vars vars_made(struct context *s) {
     const char *path = terraform_vars_path(s);
     char *text;
@@ -47,7 +47,7 @@ int aws_cluster_region(struct context *s, const char **region, struct err *e) {
     char *text = NULL;
     size_t len = 0;
     struct err ignored = {0};
-    // A cluster stays where it is: only a flag can mean another region.
+    // A cluster keeps its region: only a flag selects another one.
     bool told = option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
     *region = made[0] && !told ? made : aws->region;
     if (*region[0])
@@ -71,7 +71,8 @@ int aws_cluster_region(struct context *s, const char **region, struct err *e) {
                    config_where(s->config, "aws.region"), path);
 }
 
-// One account may be used by many a login called ubuntu: the computer's name is part of it.
+// The default owner includes the computer's name, since many users of an account may be called
+// ubuntu.
 const char *aws_cluster_owner(struct context *s) {
     const char *given = s->config->aws.owner;
     struct passwd *pw = getpwuid(getuid());
@@ -105,8 +106,8 @@ static bool is_private(const char *address) {
     return sscanf(address, "100.%d.", &second) == 1 && second >= 64 && second < 128;
 }
 
-// The address that packets to the internet leave with; behind a NAT it is a private one, and what
-// AWS would see cannot be found out from here.
+// The source address for packets to the internet. Behind NAT it is private, and the public address
+// cannot be determined locally.
 static int find_operator(struct context *s, const char **cidr, struct err *e) {
     struct net_address to, local;
     char text[NET_ADDRESS_BYTES_MAX] = "";
@@ -139,7 +140,7 @@ static int fill_operator(struct aws_cluster *c, struct err *e) {
     return find_operator(c->context, &v->operator_cidrs[0], e);
 }
 
-// ---- the variables -----------------------------------------------------------------------------
+// ---- the variables ------------------------------------------------------------------------------
 
 static int read_before(struct aws_cluster *c, struct err *e) {
     struct context *s = c->context;
@@ -214,7 +215,7 @@ void aws_cluster_remember(struct context *s, const struct inventory *before, con
     }
 }
 
-// One key per node: the one it was given, as long as it may still show it, else a new one.
+// One key per node: the key of the first login while the node may still use it, else a new one.
 static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct err *e) {
     struct arena *a = c->context->arena;
     struct aws_vars *v = &c->vars;
@@ -224,7 +225,7 @@ static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct 
         bool has_own = at >= 0 && inv->nodes[at].host_key && inv->nodes[at].host_key[0];
         bool given = c->before.keys && i < c->before.nodes && c->before.keys[i].public_key[0];
         struct ssh_key key;
-        // A node that failed and was kept is known by the key it was given.
+        // A failed node that was kept still has the key of its first login.
         if (given && (!has_own || str_eq(inv->nodes[at].host_key, c->before.keys[i].public_key))) {
             v->keys[i] = c->before.keys[i];
             continue;
@@ -236,7 +237,7 @@ static int fill_keys(struct aws_cluster *c, const struct inventory *inv, struct 
     return 0;
 }
 
-// Decided once for a command, however often it fills the variables.
+// The lease is decided once per command, even if the variables are filled several times.
 static void fill_lease(struct aws_cluster *c, const struct inventory *inv) {
     const struct lease_config *lease = &c->context->config->lease;
     struct aws_vars *v = &c->vars;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks what provider aws needs on this computer before AWS can be asked: Terraform, settings that
-// AWS takes, credentials.
+// Checks the local requirements of provider aws: Terraform, settings, credentials.
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_rules.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking a cluster on AWS away: Terraform destroys what it knows, then everything with the
-// cluster's tags is looked for, and ended, until AWS says that there is nothing.
+// Takes a cluster on AWS down. Terraform destroys its state; then resources with the cluster's tags
+// are searched and removed until AWS lists none.
 #include "aws/aws_cluster.h"
 #include "provider/provider.h"
 
@@ -14,7 +14,7 @@
 
 enum { ROUNDS_MAX = 3 };
 
-// ---- what it cost ------------------------------------------------------------------------------
+// ---- cost ---------------------------------------------------------------------------------------
 
 int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv) {
     int64_t total = 0, now = clock_wall_ms();
@@ -32,7 +32,7 @@ int64_t aws_cluster_spent_mils(struct context *s, const struct inventory *inv) {
     return total;
 }
 
-// ---- ending it ---------------------------------------------------------------------------------
+// ---- removal ------------------------------------------------------------------------------------
 
 static int destroy(struct aws_cluster *c, struct err *e) {
     static const char *const args[] = {"-destroy", NULL};
@@ -50,7 +50,7 @@ static int destroy(struct aws_cluster *c, struct err *e) {
         return 0;
     }
     terraform_failure(&c->terraform, &r, "down", e);
-    return err_wrap(e, "something may still run and cost money");
+    return err_wrap(e, "instances may still run and cost money");
 }
 
 static size_t costly(const struct aws_found *found) {
@@ -60,16 +60,16 @@ static size_t costly(const struct aws_found *found) {
     return n;
 }
 
-// What costs nothing never keeps a cluster from being down: gc finds it later.
+// Leftovers that cost nothing do not fail `down`; gc finds them later.
 static int leave(struct aws_cluster *c, const struct aws_found *found) {
     for (size_t i = 0; i < found->count; i++)
-        log_warn("this is left, and costs nothing; dtctl gc looks for it again", "kind=%s id=%s",
+        log_warn("a resource without cost is left; dtctl gc removes it later", "kind=%s id=%s",
                  found->items[i].kind, found->items[i].id);
     aws_sweep_forget(&c->terraform);
     return 0;
 }
 
-// Until nothing is found. What is found is ended: the state did not know it.
+// Searches until nothing is found. Resources outside the state are removed.
 static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept, struct err *e) {
     struct terraform *t = &c->terraform;
     struct terraform_lock others;
@@ -79,19 +79,19 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
     *swept = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         if (aws_sweep_find(t, &wish, &c->gone, found, e) < 0)
-            return err_wrap(e, "what is left could not be checked");
+            return err_wrap(e, "cannot check for leftovers");
         if (found->count == 0)
             return aws_sweep_remove(t, found, &c->gone, NULL, 0, e);
         if (aws_shared_alone(c, &others, e) < 0)
             return -1;
         for (size_t i = 0; i < found->count; i++)
-            log_warn("this was left, unrecorded; it is ended now", "kind=%s id=%s",
-                     found->items[i].kind, found->items[i].id);
+            log_warn("removing an unrecorded resource", "kind=%s id=%s", found->items[i].kind,
+                     found->items[i].id);
         bool removed = aws_sweep_remove(t, found, &c->gone, NULL, 0, e) == 0;
         if (!removed && (costly(found) || e->code == ERR_INTERRUPTED || e->code == ERR_BUSY))
             return -1;
         if (!removed) {
-            log_warn("what costs nothing could not be ended", "reason=\"%s\"", e->text);
+            log_warn("cannot remove resources without cost", "reason=\"%s\"", e->text);
             err_clear(e);
             return leave(c, found);
         }
@@ -106,7 +106,7 @@ static int verify(struct aws_cluster *c, struct aws_found *found, size_t *swept,
                    c->context->cluster.name);
 }
 
-// What was looked for, and is not there.
+// Names the searched kinds that do not exist any more.
 static const char *verified_words(const struct aws_cluster *c, const struct aws_found *found) {
     bool whole = found->whole && found->count == 0;
     return arena_printf(c->context->arena, "AWS has no %s with the tags of cluster %s in %s%s",
@@ -137,7 +137,7 @@ int aws_take_down(struct context *s, struct provider_down_result *out, struct er
     out->spent_mils = aws_cluster_spent_mils(s, &inv);
     struct aws_found found = {0};
     size_t swept = 0, orphans = 0;
-    // What no state knows goes first: what the state knows may be held by it.
+    // Unrecorded resources are removed first, since they may block the removal of recorded ones.
     if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &orphans, e) < 0 ||
         destroy(c, e) < 0 || verify(c, &found, &swept, e) < 0 || forget(c, e) < 0)
         return -1;

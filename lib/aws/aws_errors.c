@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From error codes to kinds and next steps.
+// Error codes of AWS: kinds and next steps.
 #include "aws/aws_errors.h"
 
 #include "base/str.h"
@@ -22,7 +22,7 @@ static const struct {
     [AWS_REFUSAL_PLACEMENT] = {"placement",
                                "set aws.placement_group = \"off\", or choose another zone or "
                                "subnet"},
-    [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or leave it away"},
+    [AWS_REFUSAL_PRICE] = {"price", "raise aws.spot_max_price, or omit it"},
     [AWS_REFUSAL_PERMISSION] = {"permission", "check the credentials (aws.profile, AWS_PROFILE)"},
     [AWS_REFUSAL_ACCOUNT] = {"account",
                              "do in AWS's console what it says: accept terms, subscribe, or wait "
@@ -33,8 +33,8 @@ static const struct {
     [AWS_REFUSAL_OTHER] = {"other", "read the log that is named here"},
 };
 
-// Codes by how they begin; the first row that fits decides. quota: the limit that is meant, where
-// it is not one of vCPUs; like a type that does not exist, it is the same wherever one tries.
+// Error codes by prefix; the first matching row applies. quota: the exceeded limit, if it is not
+// one of vCPUs; the flag marks errors that are the same in every zone.
 static const struct {
     const char *code;
     enum aws_refusal_kind kind;
@@ -67,7 +67,7 @@ static const struct {
     {"VolumeLimitExceeded", AWS_REFUSAL_QUOTA, "", true},
     {"InvalidKMSKey", AWS_REFUSAL_PERMISSION, "", true},
     {"KMSKey", AWS_REFUSAL_PERMISSION, "", true},
-    {"SpotInstance", AWS_REFUSAL_CAPACITY, "", false}, // taken away again before it ran
+    {"SpotInstance", AWS_REFUSAL_CAPACITY, "", false}, // ended by AWS before it ran
     {"RequestLimitExceeded", AWS_REFUSAL_THROTTLE, "", false},
     {"Throttl", AWS_REFUSAL_THROTTLE, "", false},
     {"TooManyRequests", AWS_REFUSAL_THROTTLE, "", false},
@@ -88,7 +88,7 @@ static const struct {
     {"InvalidInstanceType", AWS_REFUSAL_UNSUPPORTED, "", true},
     {"UnauthorizedOperation", AWS_REFUSAL_PERMISSION, "", true},
     {"AccessDenied", AWS_REFUSAL_PERMISSION, "", true},
-    {"Forbidden", AWS_REFUSAL_PERMISSION, "", true}, // S3, where an answer has no text
+    {"Forbidden", AWS_REFUSAL_PERMISSION, "", true}, // S3, for an answer without text
     {"AuthFailure", AWS_REFUSAL_PERMISSION, "", true},
     {"OptInRequired", AWS_REFUSAL_ACCOUNT, "", true},
     {"PendingVerification", AWS_REFUSAL_ACCOUNT, "", true},
@@ -100,7 +100,7 @@ static const struct {
     {"Blocked", AWS_REFUSAL_ACCOUNT, "", true},
 };
 
-// Sentences of the provider itself, which carry no code.
+// Messages of the Terraform provider that contain no code.
 static const struct {
     const char *words;
     enum aws_refusal_kind kind;
@@ -117,8 +117,8 @@ static bool is_code_char(char c) {
     return isalnum((unsigned char)c) || c == '.' || c == '_';
 }
 
-// The word behind "api error ", or, of an instance that was started and did not get to run, behind
-// "last error: Server." or "last error: Client."; and where its message begins.
+// Finds the code after "api error ", or after "last error: Server." or "last error: Client." for an
+// instance that failed to start. Returns the beginning of its message.
 static const char *find_code(const char *text, char code[AWS_REFUSAL_CODE_BYTES_MAX]) {
     static const char *const marks[] = {"api error ", "last error: Server.", "last error: Client."};
     const char *at = NULL;
@@ -138,7 +138,7 @@ static const char *find_code(const char *text, char code[AWS_REFUSAL_CODE_BYTES_
     return at + strspn(at, ": ");
 }
 
-// "… or choosing us-east-1b, us-east-1c." names the zones that have some.
+// Parses "… or choosing us-east-1b, us-east-1c.", the zones with capacity.
 static void find_zones(struct arena *a, struct aws_refusal *r) {
     static const char mark[] = "choosing ";
     const char *p = strstr(r->words, mark);
@@ -146,7 +146,7 @@ static void find_zones(struct arena *a, struct aws_refusal *r) {
         size_t len = 0;
         while (isalnum((unsigned char)p[len]) || p[len] == '-')
             len++;
-        // A zone is a region's name, with its digit, and a letter: nothing else in the sentence is.
+        // A zone is a region name, which ends in a digit, and a letter. Other words end the list.
         if (len < 6 || !isalpha((unsigned char)p[len - 1]) || !memchr(p, '-', len) ||
             !isdigit((unsigned char)p[len - 2]))
             return;
@@ -158,8 +158,8 @@ static void find_zones(struct arena *a, struct aws_refusal *r) {
     }
 }
 
-// A word of a policy: "ec2:RunInstances", by what AWS says may not be done, else by what the
-// provider was doing ("operation error EC2: RunInstances").
+// The action in the notation of policies ("ec2:RunInstances"): from AWS's message, else from the
+// provider's ("operation error EC2: RunInstances").
 static const char *find_action(struct arena *a, const char *text) {
     static const char mark[] = "not authorized to perform: ", other[] = "operation error ";
     const char *at = strstr(text, mark), *colon;
@@ -179,14 +179,14 @@ static const char *find_action(struct arena *a, const char *text) {
     at += sizeof other - 1;
     char *service = arena_strndup(a, at, (size_t)(colon - at));
     for (char *p = service; *p; p++) {
-        if (!isalnum((unsigned char)*p)) // its prefix in policies is not its name
+        if (!isalnum((unsigned char)*p)) // the service name differs from its prefix in policies
             return "";
         *p = (char)tolower((unsigned char)*p);
     }
     return len == 0 || !service[0] ? "" : arena_printf(a, "%s:%.*s", service, (int)len, colon + 2);
 }
 
-// "…, RequestID: 7a62c49f-…, api error …".
+// Parses "…, RequestID: 7a62c49f-…, api error …".
 static const char *find_request(struct arena *a, const char *text) {
     static const char mark[] = "RequestID: ";
     const char *at = strstr(text, mark);
@@ -199,9 +199,9 @@ static const char *find_request(struct arena *a, const char *text) {
     return arena_strndup(a, at, len);
 }
 
-// Several next steps that a kind alone does not tell.
+// Next steps that depend on more than the kind.
 static const char *find_next(struct arena *a, const struct aws_refusal *r) {
-    // A region that the account has not enabled knows none of its credentials.
+    // All credentials are unknown in a region that the account has not enabled.
     static const char *const unknown[] = {"AuthFailure", "InvalidClientTokenId",
                                           "UnrecognizedClient"};
     bool denied =
@@ -220,7 +220,7 @@ static const char *find_next(struct arena *a, const struct aws_refusal *r) {
                             "allow %s to these credentials (infra/operator-policy.json lists all "
                             "that is needed), or use others (aws.profile, AWS_PROFILE)",
                             r->action);
-    if (strcmp(r->code, "InternalError") == 0) // of an instance that did not get to run
+    if (strcmp(r->code, "InternalError") == 0) // of an instance that failed to start
         return "try again; where aws.kms_key is set, see that these credentials and EC2 may use "
                "that key";
     if (r->quota[0])
@@ -228,7 +228,7 @@ static const char *find_next(struct arena *a, const struct aws_refusal *r) {
     return KINDS[r->kind].next;
 }
 
-// Without the full stop, and what follows the message: it is for another API call, and long.
+// Length without the full stop and the encoded blob, which is long and for another API call.
 static size_t words_length(const char *words) {
     static const char blob[] = " Encoded authorization failure message";
     const char *end = strstr(words, blob);
@@ -256,7 +256,8 @@ struct aws_refusal aws_refusal_of(struct arena *a, const char *text) {
     }
     r.words = words ? words : text;
     r.words = str_printable(a, r.words, words_length(r.words));
-    // Of the others it says nothing: capacity, limits and types belong to what was wanted.
+    // Other kinds concern the request itself (capacity, limits, types), so the action does not
+    // help.
     r.action = r.kind == AWS_REFUSAL_PERMISSION || r.kind == AWS_REFUSAL_THROTTLE ||
                        r.kind == AWS_REFUSAL_OTHER
                    ? find_action(a, text)

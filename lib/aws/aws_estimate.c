@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of a cluster on AWS.
+// Size and price of a cluster on AWS.
 #include "aws/aws_estimate.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
     int way = aws->fallback.count ? aws_purchase_named(aws->fallback.items[0]) : AWS_ON_DEMAND;
     p->purchase = way < 0 ? AWS_ON_DEMAND : (enum aws_purchase)way;
     p->price_given = aws->price > 0;
-    // A capacity block was paid for ahead, at a price of its own.
+    // A capacity block is paid in advance at its own price.
     p->price_mils = p->price_given                      ? (int64_t)(aws->price * 1000 + 0.5)
                     : p->purchase == AWS_CAPACITY_BLOCK ? 0
                     : p->type                           ? p->type->price_mils
@@ -30,7 +30,7 @@ int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms) 
     return (int64_t)((double)p->price_mils * (double)nodes * (double)ms / HOUR_MS + 0.5);
 }
 
-// ---- text --------------------------------------------------------------------------------------
+// ---- text ---------------------------------------------------------------------------------------
 
 __attribute__((format(printf, 3, 4))) static void line(struct strbuf *out, const char *what,
                                                        const char *fmt, ...) {
@@ -67,7 +67,7 @@ static void format_nodes(const struct aws_plan *p, struct strbuf *out) {
         line(out, "network", "%s Gb/s per node, no EFA", t->network);
 }
 
-// EFA interfaces are made one by one, and get no public address at launch.
+// EFA interfaces are created separately and get no public address at launch.
 static bool needs_elastic(const struct aws_plan *p) {
     const char *address = aws_config_address[p->aws->public_address];
     return strcmp(address, "elastic") == 0 || (strcmp(address, "auto") == 0 && p->aws->efa == 0 &&
@@ -151,9 +151,9 @@ void aws_plan_json(const struct aws_plan *p, struct json_out *j) {
     json_str(j, "quota_name", p->quota.name);
 }
 
-// ---- ~/.aws/config -----------------------------------------------------------------------------
+// ---- ~/.aws/config ------------------------------------------------------------------------------
 
-// The word between a and b without white space around it.
+// Returns the text between the two positions without surrounding white space.
 static const char *trimmed(struct arena *a, const char *from, const char *to) {
     while (from < to && isspace((unsigned char)*from))
         from++;

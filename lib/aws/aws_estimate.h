@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a cluster on AWS would be and cost: figures from the configuration and the tables of
-// aws_types.h, as text and as JSON. Pure; AWS is not asked.
+// Size and price of a cluster on AWS, from the configuration and the tables of aws_types.h, as text
+// and as JSON. Pure; AWS is not queried.
 #ifndef AWS_AWS_ESTIMATE_H
 #define AWS_AWS_ESTIMATE_H
 
@@ -18,20 +18,20 @@ struct aws_plan {
     const char *cluster, *region;
     int64_t nodes;
     const struct aws_type *type; // NULL: not in the table
-    enum aws_purchase purchase;  // the first way to buy
-    int64_t price_mils;          // per node and hour; 0: not known
-    bool price_given;            // by aws.price
+    enum aws_purchase purchase;  // the first purchase option
+    int64_t price_mils;          // per node and hour; 0: unknown
+    bool price_given;            // set by aws.price
     struct aws_quota quota;
 };
 
 void aws_plan_make(struct aws_plan *p, const struct aws_config *aws,
                    const struct lease_config *lease, const char *cluster, const char *region,
                    int64_t nodes);
-// Lines "  what      value".
+// Formats lines "  name      value".
 void aws_plan_format(const struct aws_plan *p, struct strbuf *out);
 void aws_plan_json(const struct aws_plan *p, struct json_out *j); // members of an open object
 
-// Thousandths of a dollar for so many nodes over so many ms.
+// Cost of `nodes` nodes over `ms` milliseconds, in thousandths of a dollar.
 int64_t aws_plan_cost_mils(const struct aws_plan *p, int64_t nodes, int64_t ms);
 
 // The region of a profile in the text of ~/.aws/config; NULL when it has none. profile "": default.

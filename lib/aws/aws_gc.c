@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// A region on the command line is somebody who means AWS; one in the environment is not.
+// --region asks for AWS; AWS_REGION alone does not.
 bool aws_gc_wanted(struct context *s) {
     return s->config->cluster.provider == CONFIG_AWS || terraform_was_used(s) ||
            option_place(&s->config->set, "aws.region")->source == OPTION_FLAG;
 }
 
-// Clusters with variables of their own: `up` and `down` know them.
+// Clusters with variables in this folder; `up` and `down` handle them.
 static int known_clusters(struct context *s, const char ***names, size_t *count, struct err *e) {
     char **all = NULL;
     size_t n = 0;
@@ -38,8 +38,8 @@ struct gc {
     struct terraform terraform;
     const char **keep; // clusters
     size_t keep_count;
-    bool in_use;   // end these, too
-    bool no_roles; // it is not permitted
+    bool in_use;   // also remove clusters in use
+    bool no_roles; // listing roles is not permitted
     struct aws_gone gone;
     struct provider_leftovers *out;
 };
@@ -77,8 +77,8 @@ static void keep(struct gc *g, const char *cluster) {
     g->keep = names;
 }
 
-// Somebody may be working on these: how many instances there are, and none of their clusters' parts
-// is looked for again.
+// Excludes the clusters that may be in use from further searches. Returns the number of their
+// instances.
 static size_t spare_in_use(struct gc *g, const char *region, const struct aws_found *found) {
     size_t count = 0;
     for (size_t i = 0; i < found->count; i++) {
@@ -107,7 +107,7 @@ static int region_gc(struct gc *g, const char *region, struct err *e) {
         spared = g->in_use ? 0 : spare_in_use(g, region, &found);
         g->out->in_use += spared;
     } while (spared);
-    g->keep_count = kept; // a cluster of that name in another region is another cluster
+    g->keep_count = kept; // a cluster of the same name in another region is a different one
     g->out->regions++;
     g->out->found += found.count;
     for (size_t i = 0; i < found.count; i++)
@@ -122,7 +122,7 @@ static int region_gc(struct gc *g, const char *region, struct err *e) {
     return 0;
 }
 
-// Every region that can be looked at, whatever the others say.
+// Processes every region, also after errors in others.
 static int regions_gc(struct gc *g, const char *const *regions, struct err *e) {
     struct strbuf refused = {0};
     size_t count = 0, failed = 0;
@@ -152,7 +152,7 @@ int aws_gc(struct context *s, bool all_regions, bool in_use, struct provider_lef
     size_t orphans = 0;
     const char *one[2] = {NULL, NULL};
     *out = (struct provider_leftovers){0};
-    // A cluster that this folder shares is none of the leftovers.
+    // A cluster whose state this folder shares is not a leftover.
     if (aws_cluster_region(s, &region, e) < 0 || aws_shared_find(s, false, e) < 0 ||
         terraform_open(&g.terraform, s, &aws_terraform, region, e) < 0)
         return -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making instances: one apply after another, until there are as many as wanted or nothing is left
-// to try. Terraform replaces what an attempt made in another zone before it makes anything there,
-// so a half-filled attempt never lives on beside the next.
+// Creates instances: applies repeatedly until all nodes exist or no alternative is left. Terraform
+// destroys the result of an attempt in one zone before it creates anything in another, so
+// incomplete attempts never coexist.
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_errors.h"
@@ -14,7 +14,7 @@
 
 enum {
     THROTTLE_PAUSE_MS = 20000,
-    UNRECORDED_LOOKS_MAX = 3, // AWS lists what it has just made after a moment
+    UNRECORDED_LOOKS_MAX = 3, // AWS lists new resources with a delay
     UNRECORDED_PAUSE_MS = 5000,
     ZONES_MAX = AWS_TRIES_ZONES_MAX
 };
@@ -27,17 +27,17 @@ struct make {
     size_t attempts;
     struct phases *phases;
     struct aws_tries tries;
-    const char **further;       // arguments of apply: what to replace; NULL: nothing
-    bool fresh;                 // no node of this cluster was ever ready: everything may be moved
-    bool begun;                 // something was made, or was asked for
-    bool replaced_ending;       // instances that AWS was ending were replaced
-    struct aws_refusal refusal; // of the present one; kind NONE: nothing was refused yet
+    const char **further;       // arguments of apply: instances to replace; NULL: none
+    bool fresh;                 // no node of this cluster was ever ready; everything may be moved
+    bool begun;                 // resources exist or were requested
+    bool replaced_ending;       // instances in state shutting-down were replaced
+    struct aws_refusal refusal; // of the current attempt; kind NONE: nothing refused yet
 };
 
 static void on_problem(struct make *m, const struct terraform_line *l) {
     struct arena *a = m->c->context->arena;
     const char *problem = terraform_problem(a, l);
-    if (!problem || strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0) // that is waited for
+    if (!problem || strcmp(l->summary, TERRAFORM_NOT_LOCKED) == 0) // Terraform waits for the lock
         return;
     struct aws_refusal r = aws_refusal_of(a, problem);
     if (m->refusal.kind == AWS_REFUSAL_NONE || aws_refusal_outranks(&r, &m->refusal))
@@ -60,19 +60,19 @@ static void on_line(void *ctx, const struct terraform_line *l) {
     } else if (l->kind == TERRAFORM_START && strcmp(l->action, "create") == 0) {
         for (size_t i = 0; i < m->phases->count; i++)
             if (m->phases->nodes[i].at_ms[PHASE_REQUESTED] < 0)
-                phases_say(m->phases, i, "network, keys and groups are made");
+                phases_say(m->phases, i, "network, keys and groups exist");
     }
 }
 
-// ---- after a refusal ---------------------------------------------------------------------------
+// ---- after a refusal ----------------------------------------------------------------------------
 
-// The zones that offer the type, and the one that was tried, as Terraform has read them.
+// Reads the zones that offer the type, and the zone just tried, from Terraform's state.
 static void learn_zones(struct make *m) {
     struct terraform_state state;
     struct err ignored = {0};
     const char *zones[ZONES_MAX], *chosen = NULL;
     size_t count = 0;
-    // A subnet that was given lies in one zone.
+    // A given subnet determines the zone.
     if (m->tries.zone_count || m->c->context->config->aws.subnet[0] ||
         terraform_state(&m->c->terraform, "infra", &state, &ignored) < 0)
         return;
@@ -85,12 +85,12 @@ static void learn_zones(struct make *m) {
             list->type != JSON_ARRAY)
             continue;
         for (const struct json *z = list->child; z && count < ZONES_MAX; z = z->next)
-            // A Local Zone (us-west-2-lax-1a) is for those who name it.
+            // Local Zones (us-west-2-lax-1a) are used only on request.
             if (z->type == JSON_STR && strlen(z->str) == strlen(m->c->vars.region) + 1)
                 zones[count++] = z->str;
     }
     aws_tries_learn(&m->tries, zones, count, chosen);
-    // What nobody asked for by name was tried all the same.
+    // The module chose this zone itself; record it.
     m->c->vars.zone = chosen;
 }
 
@@ -113,8 +113,8 @@ static void tell_next(struct make *m, const struct aws_refusal *r) {
                 m->tries.purchase);
 }
 
-// Takes away what the attempts made; what was there before them stays. The state is of a moment
-// ago, so AWS is not asked for all of it again.
+// Destroys the resources of the attempts and keeps earlier ones. The state was just refreshed, so
+// AWS is not queried again.
 static int undo(struct make *m, const struct inventory *before, struct err *e) {
     static const char *const destroy[] = {"-destroy", "-refresh=false", NULL};
     struct aws_cluster *c = m->c;
@@ -132,7 +132,7 @@ static int undo(struct make *m, const struct inventory *before, struct err *e) {
     return 0;
 }
 
-// " (quota L-DB2E81BA, Running On-Demand G and VT instances; 2 nodes need 8 vCPUs)".
+// Text " (quota L-DB2E81BA, Running On-Demand G and VT instances; 2 nodes need 8 vCPUs)".
 static const char *quota_words(const struct make *m, const struct aws_refusal *r) {
     struct context *s = m->c->context;
     const char *type = s->config->aws.instance_type;
@@ -153,7 +153,7 @@ static const char *quota_words(const struct make *m, const struct aws_refusal *r
     return arena_printf(s->arena, " (quota %s, %s%s)", q.code, q.name, need);
 }
 
-// "spot, then on-demand nodes of g6.xlarge: refused in us-east-1b and every other zone".
+// Text "spot, then on-demand nodes of g6.xlarge: refused in us-east-1b and every other zone".
 static const char *tried_words(const struct make *m, const struct aws_refusal *r) {
     struct context *s = m->c->context;
     struct strbuf text = {0};
@@ -173,7 +173,7 @@ static const char *tried_words(const struct make *m, const struct aws_refusal *r
     return words;
 }
 
-// AWS says that something was not found, but not which: these are what the user named.
+// AWS does not say which name was not found; this is the value that the user configured.
 static const char *given_words(const struct make *m, const struct aws_refusal *r) {
     const struct config *config = m->c->context->config;
     const struct aws_config *aws = &config->aws;
@@ -197,11 +197,12 @@ static const char *given_words(const struct make *m, const struct aws_refusal *r
     return "";
 }
 
-// A call whose answer is lost is made again by the provider, and what it had made is refused as a
-// duplicate; no state has it. What this attempt made goes, and what else has the cluster's tags
-// (and its owner's, which the variables name: they are written once more).
+// When an answer of AWS is lost, the provider repeats the call. AWS refuses it as a duplicate, and
+// the first result is in no state. Destroys the attempt and all unrecorded resources with the
+// cluster's tags. The variables are written again first, since they name the owner.
 static int undo_unrecorded(struct make *m, const struct inventory *before, struct err *e) {
-    static const char why[] = "AWS made this, but its answer was lost; it is ended now";
+    static const char why[] =
+        "AWS created a resource but its answer was lost; removing the resource";
     struct aws_cluster *c = m->c;
     size_t removed = 0;
     if ((m->fresh && undo(m, before, e) < 0) || aws_cluster_write(c, e) < 0)
@@ -219,7 +220,7 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
                    struct err *e) {
     struct aws_cluster *c = m->c;
     struct err undoing = {0};
-    // undo() changes the variables.
+    // Format these texts first: undo() changes the variables.
     const char *tried = tried_words(m, r), *quota = quota_words(m, r);
     const char *given = given_words(m, r);
     bool undone = undo(m, before, &undoing) == 0;
@@ -236,8 +237,8 @@ static int give_up(struct make *m, const struct aws_refusal *r, const struct inv
                    c->terraform.log_path);
 }
 
-// Another folder made a cluster of this name. Terraform has only planned; what was written for this
-// one goes, or `down` would take that for its own.
+// Another folder has made a cluster of this name. Terraform has only planned. Removes the variables
+// of this attempt, or `down` would treat that cluster as its own.
 static int refuse_taken(struct make *m, const char *problem, struct err *e) {
     const char *words = strstr(problem, "cluster ");
     unlink(m->c->terraform.vars_path);
@@ -247,13 +248,13 @@ static int refuse_taken(struct make *m, const char *problem, struct err *e) {
         words ? words : problem);
 }
 
-// 1: try again with what tries says now. 0: made. -1: no more.
+// Returns 1 to retry with the new values of tries, 0 on success, -1 on failure.
 static int attempt(struct make *m, const struct inventory *before, struct terraform_result *r,
                    struct err *e) {
     struct aws_cluster *c = m->c;
     struct context *s = c->context;
     static const char *const first[] = {"-var=new_cluster=true", NULL};
-    // After a first attempt the state says how things are.
+    // After the first attempt the state is current; skip the refresh.
     static const char *const again[] = {"-refresh=false", NULL};
     bool is_new = m->fresh && !c->has_before && m->attempts == 0;
     const char *const *further = is_new ? first : m->further || !m->attempts ? m->further : again;
@@ -268,7 +269,7 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         return 0;
     if (strstr(r->problem, TAKEN))
         return refuse_taken(m, r->problem, e);
-    if (is_new && r->not_locked) // whoever makes it will be asked, not these variables
+    if (is_new && r->not_locked) // another command made the cluster; these variables do not apply
         unlink(c->terraform.vars_path);
     if (r->interrupted || r->status >= 128 || r->not_locked)
         return terraform_failure(&c->terraform, r, "up", e);
@@ -295,23 +296,23 @@ static void begin(struct make *m, const struct inventory *before) {
     struct aws_cluster *c = m->c;
     const struct aws_config *aws = &c->context->config->aws;
     m->fresh = before->count == 0;
-    m->begun = m->fresh && c->has_before; // by a command that was stopped
+    m->begun = m->fresh && c->has_before; // by an interrupted command
     if (!m->fresh && c->has_before) {
-        // Nodes are there: others join them where they are, bought as they were.
+        // Further nodes join existing ones in the same zone with the same purchase option.
         const char **purchase = arena_new(c->context->arena, const char *, 1);
         purchase[0] = c->before.purchase;
         aws_tries_init(&m->tries, NULL, 0, purchase, 1);
         m->tries.zone = c->before.zone;
         return;
     }
-    size_t zones = aws->subnet[0] ? 0 : aws->zones.count; // else its own
+    size_t zones = aws->subnet[0] ? 0 : aws->zones.count; // a given subnet determines the zone
     bool ways = aws->fallback.count > 0;
     aws_tries_init(&m->tries, aws->zones.items, zones, ways ? aws->fallback.items : on_demand,
                    ways ? aws->fallback.count : 1);
 }
 
-// Arguments that replace the instances with these ids, by their addresses in the state; first,
-// unless it is NULL, is one more.
+// Arguments that replace the instances with these ids, by their addresses in the state. first: an
+// additional argument, or NULL.
 static const char **replace_args(struct make *m, const char *first, const char *const *ids,
                                  size_t count, struct err *e) {
     struct arena *a = m->c->context->arena;
@@ -331,7 +332,7 @@ static const char **replace_args(struct make *m, const char *first, const char *
     return args;
 }
 
-// up --replace.
+// The instances that `up --replace` names.
 static int choose_replaced(struct make *m, const struct inventory *before, struct err *e) {
     struct context *s = m->c->context;
     size_t *nodes = NULL, count = 0;
@@ -346,9 +347,8 @@ static int choose_replaced(struct make *m, const struct inventory *before, struc
     return m->further ? 0 : -1;
 }
 
-// An instance that is shutting down is there for Terraform until it is terminated, minutes later,
-// and nobody's use to anybody: it is waited for, and another one made. 1: an attempt with that is
-// due.
+// Terraform treats an instance in state shutting-down as existing until it is terminated minutes
+// later. Replaces such instances. Returns 1 when another attempt is needed.
 static int replace_ending(struct make *m, const struct terraform_result *r, struct err *e) {
     struct context *s = m->c->context;
     const struct json *facts = terraform_line_output(r->outputs, "facts");
@@ -362,9 +362,8 @@ static int replace_ending(struct make *m, const struct terraform_result *r, stru
         const char *name = json_get_str(n, "name", "");
         if (strcmp(state, "shutting-down") == 0) {
             phases_hide(m->phases);
-            screen_note(s->screen,
-                        "AWS is still ending %s (%s); another one is made when that is over", name,
-                        id);
+            screen_note(s->screen, "AWS is still ending %s (%s); a new one is created after that",
+                        name, id);
             phases_show(m->phases);
             ids[count++] = id;
         } else if (strcmp(state, "stopping") == 0 || strcmp(state, "stopped") == 0) {
@@ -380,7 +379,7 @@ static int replace_ending(struct make *m, const struct terraform_result *r, stru
     return m->further ? 1 : -1;
 }
 
-// ---- the inventory -----------------------------------------------------------------------------
+// ---- the inventory ------------------------------------------------------------------------------
 
 static int read_inventory(struct make *m, const struct terraform_result *r,
                           const struct inventory *before, struct inventory *out, struct err *e) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and moving deadlines.
+// Reads and moves deadlines.
 #include "aws/aws_lease.h"
 
 #include "aws/aws_cluster.h"
@@ -14,18 +14,18 @@
 enum { STAMP_BYTES_MAX = 64, YEAR_S = 365 * 86400 };
 static const int64_t DEADLINE_S_MAX = 99999999999;
 
-// put NAME NUMBER: renamed into place, so that the unit that reads it never sees half of it; prints
-// the name if that was another number.
+// put NAME NUMBER: writes a file by rename, so that the systemd unit never reads a partial file.
+// Prints the name if the number changed.
 static const char PUT_WORDS[] =
     "umask 022; d=/var/lib/dtctl; put() { [ \"$(cat $d/$1 2>/dev/null)\" = $2 ] || "
     "{ echo $2 >$d/$1.$$ && mv -f $d/$1.$$ $d/$1 && echo $1; }; }; ";
 
 struct lease_work {
     const char *line;
-    const char *answer; // "" until there is one
+    const char *answer; // "" until the node answers
 };
 
-// ---- the end that was decided ------------------------------------------------------------------
+// ---- the decided end ----------------------------------------------------------------------------
 
 static const char *path_of(struct context *s) {
     return file_join(s->arena, s->cluster.dir, "terraform/lease");
@@ -68,7 +68,7 @@ struct aws_lease_end aws_lease_choose(int64_t now_ms, int64_t ttl_ms, const stru
     return end;
 }
 
-// ---- asking and telling nodes ------------------------------------------------------------------
+// ---- deadlines on nodes -------------------------------------------------------------------------
 
 static void on_answer(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
@@ -84,7 +84,7 @@ static int start(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, w->line, NULL, 0, on_answer, n, e);
 }
 
-// The same line on every node that is reached; their answers are in *work.
+// Runs the same line on every reachable node; the answers are in *work.
 static int ask(struct fleet *f, const char *line, struct lease_work **work, struct err *e) {
     *work = arena_new(f->context->arena, struct lease_work, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
@@ -97,7 +97,8 @@ static int ask(struct fleet *f, const char *line, struct lease_work **work, stru
 int aws_lease_get(struct fleet *f, int64_t *wall_ms, struct err *e) {
     struct lease_work *work;
     *wall_ms = 0;
-    // A node without a lease has no file; the deadline it made itself is root's.
+    // A node without a lease has no such file. The deadline that the node set itself is readable by
+    // root only.
     if (ask(f,
             "cat /var/lib/dtctl/lease 2>/dev/null || "
             "sudo -n cat /var/lib/dtctl/own/lease 2>/dev/null || true",
@@ -125,7 +126,7 @@ int aws_lease_set(struct fleet *f, int64_t wall_ms, struct err *e) {
     return fleet_failures(f) == f->count ? 0 : aws_lease_decide(s, wall_ms, e);
 }
 
-// The nodes whose answer has that word, folded; NULL: none.
+// Folded names of the nodes whose answer contains the word; NULL: none.
 static const char *changed(struct fleet *f, const struct lease_work *work, const char *word) {
     struct arena *a = f->context->arena;
     const char **names = arena_new(a, const char *, f->count + 1);
@@ -165,12 +166,12 @@ int aws_lease_tag(struct context *s, int64_t wall_ms, struct err *e) {
     struct terraform_result r;
     char stamp[CLOCK_ISO_BYTES];
     const char *region;
-    if (!terraform_was_used(s)) // a copy of the folder, or one that shares the state
+    if (!terraform_was_used(s)) // a copy of the folder, or a folder that shares the state
         return 0;
     if (aws_cluster_region(s, &region, e) < 0 ||
         terraform_open(&t, s, &aws_terraform, region, e) < 0)
         return -1;
-    // All else is as the last up left it: its variables, and the state.
+    // All other variables, and the state, stay as the last up left them.
     const char *args[] = {
         "-refresh=false",
         arena_printf(s->arena, "-var=expires=%.19sZ", clock_iso(stamp, wall_ms / 1000 * 1000)),
@@ -188,9 +189,9 @@ int aws_lease_tag(struct context *s, int64_t wall_ms, struct err *e) {
     return 0;
 }
 
-// ---- nodes that do not answer ------------------------------------------------------------------
+// ---- nodes that do not answer -------------------------------------------------------------------
 
-// What AWS says of one instance; "": it has none with that id.
+// The state of an instance in AWS; "": no such instance.
 static const char *state_of(const struct aws_found *found, const char *id) {
     for (size_t i = 0; i < found->count; i++)
         if (str_eq(found->items[i].id, id))
@@ -213,10 +214,11 @@ static int ask_aws(struct context *s, const char *cluster, struct aws_found *fou
 static void explain_lost(struct fleet_node *n, const char *state, bool *gone) {
     *gone = !state[0] || str_eq(state, "shutting-down") || str_eq(state, "terminated");
     if (str_eq(state, "shutting-down"))
-        err_set(&n->err, ERR_NOT_FOUND,
-                "AWS is ending it (shutting-down); dtctl up waits for that and makes another one");
+        err_set(
+            &n->err, ERR_NOT_FOUND,
+            "AWS is ending it (shutting-down); dtctl up waits for that and creates another one");
     else if (*gone)
-        err_set(&n->err, ERR_NOT_FOUND, "AWS has ended it; dtctl up makes another one");
+        err_set(&n->err, ERR_NOT_FOUND, "AWS has ended it; dtctl up creates another one");
     else if (!str_eq(state, "running"))
         err_set(&n->err, ERR_NOT_FOUND,
                 "AWS says that %s is %s (try: start it there, or dtctl up --replace %s)",
@@ -231,7 +233,7 @@ const bool *aws_lease_gone(struct fleet *f, const struct inventory *inv) {
         return gone;
     screen_note(f->context->screen, "asking AWS about nodes that do not answer …");
     if (ask_aws(f->context, inv->name, &found, &e) < 0) {
-        log_warn("AWS could not be asked about nodes that do not answer", "reason=\"%s\"", e.text);
+        log_warn("cannot ask AWS about nodes that do not answer", "reason=\"%s\"", e.text);
         return gone;
     }
     for (size_t i = 0; i < f->count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of [aws]. infra/ has most of them, too, for those who use it without dtctl; there they
-// are found once Terraform has asked AWS.
+// Rules for the settings of [aws]. infra/ checks most of them, too, for use without dtctl, but only
+// after Terraform has queried AWS.
 #include "aws/aws_rules.h"
 
 #include "aws/aws_types.h"
@@ -10,7 +10,7 @@
 
 enum { WIDE_BITS = 8, WIDE_BITS_V6 = 16 };
 
-// Without their number: AWS adds ap-southeast-6 to ap-southeast-5 more often than a new place.
+// Without the number, since AWS adds numbers to known prefixes more often than new prefixes.
 static const char *const PLACES[] = {
     "af-south-", "ap-east-",      "ap-northeast-", "ap-south-",    "ap-southeast-", "ca-central-",
     "ca-west-",  "cn-north-",     "cn-northwest-", "eu-central-",  "eu-north-",     "eu-south-",
@@ -21,7 +21,7 @@ static int check_region(const struct config *c, const char *region, struct err *
     size_t len = strlen(region);
     while (len && region[len - 1] >= '0' && region[len - 1] <= '9')
         len--;
-    if (c->aws.endpoint_url[0]) // not AWS: its regions are its own
+    if (c->aws.endpoint_url[0]) // another implementation has its own regions
         return 0;
     for (int i = 0; PLACES[i]; i++)
         if (strlen(PLACES[i]) == len && strncmp(PLACES[i], region, len) == 0)
@@ -74,7 +74,7 @@ static int check_purchase(const struct config *c, struct err *e) {
                        config_where(c, "aws.fallback"), reserved);
     if (reserved && aws->zones.count == 0 && !aws->subnet[0])
         return err_set(e, ERR_CONFIG,
-                       "%s: a reservation lies in one zone (try: name it in aws.zones)",
+                       "%s: a reservation is in one zone (try: name it in aws.zones)",
                        config_where(c, "aws.capacity_reservation"));
     return 0;
 }
@@ -94,8 +94,8 @@ static int check_parts(const struct config *c, struct err *e) {
                        config_where(c, "aws.state_region"), aws->state_region);
     if (aws->s3[0] && aws->instance_profile[0])
         return err_set(e, ERR_CONFIG,
-                       "%s: with aws.instance_profile no role is made for '%s' (try: leave one of "
-                       "the two away)",
+                       "%s: with aws.instance_profile no role is made for '%s' (try: omit one of "
+                       "the two)",
                        config_where(c, "aws.s3"), aws->s3);
     return 0;
 }

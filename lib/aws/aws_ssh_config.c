@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ssh(1) on the operator's side: the cluster's known_hosts and a file for ~/.ssh/config to include.
+// Files for ssh(1) on the operator's side: the cluster's known_hosts and a file to include in
+// ~/.ssh/config.
 #include "aws/aws_cluster.h"
 
 #include "base/log.h"
@@ -29,7 +30,7 @@ static int write_known_hosts(struct context *s, const struct inventory *inv, str
         if (result == 0)
             strbuf_adds(&text, known_hosts_format(s->arena, n->host, n->port, blob, len));
     }
-    // Keys that were accepted by hand stay; a cluster without any key has nothing to write.
+    // Keys that the user accepted by hand are kept. Without any key no file is written.
     if (result == 0 && text.len)
         result = file_write_atomic(s->cluster.known_hosts_path, text.data, text.len, 0600, e);
     strbuf_fini(&text);
@@ -80,7 +81,7 @@ static int write_include(struct context *s, const struct inventory *inv, struct 
     return result;
 }
 
-// ---- ~/.ssh/config -----------------------------------------------------------------------------
+// ---- ~/.ssh/config ------------------------------------------------------------------------------
 
 struct user_config {
     const char *path, *line; // line: our Include, without newline
@@ -99,7 +100,7 @@ static int read_user_config(struct context *s, struct user_config *u, struct err
     return file_read(s->arena, u->path, CONFIG_BYTES_MAX, &u->text, &u->len, e);
 }
 
-// Where our line is in the text, with its newline counted; NULL: not there.
+// The position of the Include line, with its newline; NULL: absent.
 static char *find_line(const struct user_config *u) {
     size_t len = strlen(u->line);
     for (char *p = strstr(u->text, u->line); p; p = strstr(p + 1, u->line))
@@ -109,7 +110,7 @@ static char *find_line(const struct user_config *u) {
 }
 
 static int add_line(struct context *s, const struct user_config *u, struct err *e) {
-    // At the top: behind a Host line it would hold for that host alone.
+    // At the top, since after a Host line it would apply to that host only.
     const char *text = arena_printf(s->arena, "%s\n%s", u->line, u->text);
     if (file_make_dirs(file_dir(s->arena, u->path), 0700, e) < 0)
         return -1;
@@ -120,7 +121,7 @@ static int remove_line(struct context *s, const struct user_config *u, char *at,
     size_t len = strlen(u->line);
     const char *rest = at + len + (at[len] == '\n');
     const char *text = arena_printf(s->arena, "%.*s%s", (int)(at - u->text), u->text, rest);
-    if (strlen(text) + len + 1 < u->len) // a NUL in between would cut the file
+    if (strlen(text) + len + 1 < u->len) // the file contains a NUL byte, so a rewrite would cut it
         return err_set(e, ERR_FORMAT, "'%s' holds a NUL byte; take the line '%s' out by hand",
                        u->path, u->line);
     return file_write_atomic(u->path, text, strlen(text), 0600, e);

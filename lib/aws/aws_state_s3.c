@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster whose state is in S3 belongs to every folder with that setting. The state's outputs
-// have what one folder must know of what another one did: `variables` (what was chosen, as
-// terraform.tfvars.json has it) and `inventory`. The login key is not among them: people hand it
-// on.
+// Shared clusters: every folder with the same aws.state (S3) sees the cluster. The outputs of the
+// state carry the data between folders: `variables` (earlier choices, as in terraform.tfvars.json)
+// and `inventory`. The login key is not in the state; users pass it on themselves.
 #include "aws/aws_cluster.h"
 #include "aws/aws_errors.h"
 #include "aws/aws_tfvars.h"
@@ -18,7 +17,7 @@ struct shared {
     struct context *context;
     struct terraform terraform;
     struct terraform_state state;
-    struct aws_vars vars, here; // here: as this folder has them; nodes 0: not at all
+    struct aws_vars vars, here; // here: the variables in this folder; nodes 0: none
 };
 
 bool aws_shared(const struct context *s) {
@@ -33,7 +32,7 @@ static const char *output_text(const struct shared *h, const char *name, size_t 
     return text->str;
 }
 
-// ---- the variables -----------------------------------------------------------------------------
+// ---- the variables ------------------------------------------------------------------------------
 
 static bool same_vars(const struct aws_config *aws, const struct aws_vars *one,
                       const struct aws_vars *other) {
@@ -59,8 +58,7 @@ static int read_here(struct shared *h, struct err *e) {
     return 0;
 }
 
-// The key that this folder gave the node for its first login, if it is that one; NULL: another
-// folder made it.
+// The key that this folder generated for the node's first login; NULL: another folder generated it.
 static const struct aws_vars_key *made_here(const struct shared *h, const char *name) {
     const struct aws_vars *here = &h->here, *vars = &h->vars;
     for (size_t i = 0; here->keys && vars->keys && i < here->nodes && i < vars->nodes; i++)
@@ -76,7 +74,8 @@ static int take_vars(struct shared *h, struct err *e) {
     struct context *s = h->context;
     const char *path = h->terraform.vars_path;
     struct strbuf out = {0};
-    // The state has public halves only: whoever made a node logs in to it with that key.
+    // The state has public keys only. The folder that made a node keeps the private key and
+    // performs the first login.
     for (size_t i = 0; h->vars.keys && i < h->vars.nodes; i++) {
         const struct aws_vars_key *key = made_here(h, h->vars.names[i]);
         h->vars.keys[i] = key ? *key : (struct aws_vars_key){"", ""};
@@ -89,9 +88,9 @@ static int take_vars(struct shared *h, struct err *e) {
     return result;
 }
 
-// ---- the login key -----------------------------------------------------------------------------
+// ---- the login key ------------------------------------------------------------------------------
 
-// Only the private half has to be handed on.
+// Only the private key has to be copied.
 static int check_key(struct shared *h, struct err *e) {
     struct context *s = h->context;
     const char *path = s->cluster.key_path, *key = NULL;
@@ -110,9 +109,9 @@ static int check_key(struct shared *h, struct err *e) {
                    path, s->cluster.name, path);
 }
 
-// ---- the nodes ---------------------------------------------------------------------------------
+// ---- the nodes ----------------------------------------------------------------------------------
 
-// What another folder made is trusted by the keys that come from there.
+// Nodes made from another folder are trusted by the known_hosts of that folder.
 static int check_host_keys(struct shared *h, const struct inventory *inv, struct err *e) {
     struct context *s = h->context;
     for (size_t i = 0; i < inv->count && !s->config->ssh.accept_host_keys; i++) {
@@ -134,12 +133,12 @@ static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
     size_t len = 0;
     const char *text = output_text(h, "inventory", &len);
     bool known = cluster_exists(&s->cluster);
-    if (!text) // an `up` that was cut before there was any
+    if (!text) // an `up` was interrupted before its first output
         return 0;
     if ((known && cluster_load(&s->cluster, &before, e) < 0) ||
         inventory_parse(s->arena, text, len, "the inventory in the state", &now, e) < 0)
         return -1;
-    // The lease counts from when the nodes were made.
+    // The lease starts when the nodes are made.
     int64_t made_ms = clock_of_iso(h->vars.expires) - h->vars.ttl_s * 1000;
     if (h->vars.ttl_s == 0 || made_ms < 0 || made_ms > clock_wall_ms())
         made_ms = clock_wall_ms();
@@ -147,12 +146,13 @@ static int take_nodes(struct shared *h, bool needs_key, struct err *e) {
     if (aws_ssh_known_keys(s, &now, e) < 0 || (needs_key && check_host_keys(h, &now, e) < 0))
         return -1;
     if (!known)
-        screen_note(s->screen, "cluster %s is taken over as %s has it", s->cluster.name,
+        screen_note(s->screen, "cluster %s is now as recorded in %s", s->cluster.name,
                     s->config->aws.state);
     return cluster_save(&s->cluster, &now, e);
 }
 
-// Taken down elsewhere. Where a command of this folder was killed, the folder knows more.
+// The cluster was taken down from another folder. After a killed command the local folder knows
+// more.
 static int forget(struct shared *h, struct err *e) {
     struct context *s = h->context;
     if (h->state.managed_count || terraform_is_unclean(&h->terraform))
@@ -198,7 +198,7 @@ int aws_shared_find(struct context *s, bool needs_key, struct err *e) {
     return result;
 }
 
-// ---- alone -------------------------------------------------------------------------------------
+// ---- other commands -----------------------------------------------------------------------------
 
 int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e) {
     struct terraform *t = &c->terraform;
@@ -217,10 +217,10 @@ int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct 
 }
 
 // ---- the bucket ---------------------------------------------------------------------------------
-// Where Terraform keeps the state of a cluster on AWS, and why it cannot get at the bucket of
-// aws.state.
+//
+// Configures Terraform's backend and explains errors with the bucket of aws.state.
 
-// Terraform breaks its sentences into lines, and draws a frame beside them.
+// Joins a message that Terraform has wrapped into lines with a frame.
 static const char *one_line(struct arena *a, const char *words) {
     static const char frame[] = "\u2502";
     struct strbuf text = {0};
@@ -239,7 +239,7 @@ static const char *one_line(struct arena *a, const char *words) {
     return line;
 }
 
-// Calls that a policy knows by another name.
+// Calls whose names in policies differ.
 static const char *in_policy(const char *action) {
     static const char *const names[][2] = {{"s3:HeadObject", "s3:GetObject"},
                                            {"s3:HeadBucket", "s3:ListBucket"},

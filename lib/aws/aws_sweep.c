@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding and ending what carries our tags, whoever lost track of it. The module infra/sweep reads
-// everything with the tags into a state of its own; destroying that state ends it, and throwing the
-// state away leaves it as it is.
+// Finds and removes resources by their tags, also when no state records them. The module
+// infra/sweep imports everything with the tags into a state of its own. Destroying that state
+// removes the resources; discarding it keeps them.
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_errors.h"
@@ -16,7 +16,7 @@ enum { FOUND_MAX = 10000, SETTLE_PAUSE_MS = 5000, SETTLE_MS_MAX = 180000 };
 
 static const char ROOT[] = "infra/sweep";
 
-// Regions that an account has from the start; others are asked for by name (--region).
+// Regions that are enabled by default; others must be named with --region.
 const char *const aws_sweep_regions[] = {"us-east-1",      "us-east-2",      "us-west-1",
                                          "us-west-2",      "ca-central-1",   "eu-central-1",
                                          "eu-west-1",      "eu-west-2",      "eu-west-3",
@@ -31,9 +31,10 @@ struct search {
     const char *owner;
     bool free_parts, roles;
     int64_t started_ms;
-    // Of the present try: what is gone after all, what cost money and is not there, all else.
+    // Counters of the current attempt: missing resources without cost, missing resources with cost,
+    // other errors.
     size_t found_gone, not_there, other;
-    const char *why; // the first of these others
+    const char *why; // the first of the other errors
 };
 
 static const char *sweep_path(const struct terraform *t, const char *name) {
@@ -45,7 +46,7 @@ void aws_sweep_forget(const struct terraform *t) {
     unlink(sweep_path(t, "sweep.tfstate.backup"));
 }
 
-// ---- what is gone ------------------------------------------------------------------------------
+// ---- removed resources --------------------------------------------------------------------------
 
 static bool listed(const char *id, const char *const *ids, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -75,13 +76,13 @@ void aws_gone_add_state(struct aws_gone *g, struct arena *a, const struct terraf
         if (!r->managed)
             continue;
         gone_add(g, a, r->id);
-        // The id of a key pair is its name here, and another thing for the tagging API.
+        // Here the id of a key pair is its name; the tagging API has a different id.
         if (r->attributes)
             gone_add(g, a, json_get_str(r->attributes, "key_pair_id", ""));
     }
 }
 
-// ---- finding -----------------------------------------------------------------------------------
+// ---- finding ------------------------------------------------------------------------------------
 
 static int write_vars(const struct search *f, struct err *e) {
     static const char *const services[] = {"ec2", "iam", "sts", "tagging"};
@@ -146,8 +147,8 @@ bool aws_sweep_costs(const struct aws_found_item *i) {
            strcmp(i->kind, "volume") == 0;
 }
 
-// The tagging API goes on to list what is gone, for hours at times; taking that in fails. What
-// costs money is listed by EC2 itself, where a moment helps, and is never taken for gone.
+// The tagging API may list removed resources for hours, and their import fails. Resources that cost
+// money are listed by EC2 itself, where a short wait helps; they are never assumed gone.
 static void on_line(void *ctx, const struct terraform_line *l) {
     static const char *const paid[] = {"aws_instance", "aws_eip", "aws_ebs_volume"};
     struct search *f = ctx;
@@ -164,8 +165,8 @@ static void on_line(void *ctx, const struct terraform_line *l) {
         f->why = terraform_problem(a, l);
 }
 
-// What may be left out of the search, so that it can go on; false: nothing, or it was not asked
-// for.
+// Excludes kinds that cannot be searched, so that the search can continue; false when nothing can
+// be excluded.
 static bool leave_out(struct search *f, const struct terraform_result *r) {
     struct arena *a = f->terraform->context->arena;
     const char *why = f->why ? f->why : r->problem;
@@ -173,7 +174,7 @@ static bool leave_out(struct search *f, const struct terraform_result *r) {
     bool refused = refusal.kind == AWS_REFUSAL_PERMISSION;
     if (f->roles && refused && strstr(why, "IAM")) {
         if (!f->wish->cluster)
-            log_warn("roles are not looked for: it is not permitted", "permission=iam:ListRoles");
+            log_warn("skipping roles: permission denied", "permission=iam:ListRoles");
         f->roles = false;
         return true;
     }
@@ -181,10 +182,10 @@ static bool leave_out(struct search *f, const struct terraform_result *r) {
         return false;
     f->free_parts = f->roles = false;
     if (refused && strstr(why, "GetResources"))
-        log_warn("networks, groups and keys are not looked for: it is not permitted",
+        log_warn("skipping networks, groups and keys: permission denied",
                  "permission=tag:GetResources");
     else
-        log_warn("networks, groups and keys could not be looked for", "reason=\"%s\" log=%s", why,
+        log_warn("cannot search for networks, groups and keys", "reason=\"%s\" log=%s", why,
                  f->terraform->log_path);
     return true;
 }
@@ -193,7 +194,8 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
     struct terraform *t = f->terraform;
     struct context *s = t->context;
     struct terraform_result r;
-    // terraform_run, not _apply: nothing is made here, so nothing can be left unrecorded.
+    // terraform_run instead of terraform_apply: nothing is created, so nothing can be left
+    // unrecorded.
     const char *const args[] = {"apply", "-json", "-auto-approve", "-input=false", NULL};
     for (;;) {
         f->found_gone = f->not_there = f->other = 0;
@@ -205,18 +207,18 @@ static int find_in(struct search *f, struct aws_found *out, struct err *e) {
         if (r.status == 0)
             return read_found(f, &r, out, e);
         if (r.interrupted)
-            return terraform_failure(t, &r, "looking for what is left", e);
+            return terraform_failure(t, &r, "looking for leftovers", e);
         if (f->other == 0 && f->found_gone)
             continue;
         bool settles =
             f->other == 0 && f->not_there && clock_mono_ms() - f->started_ms < SETTLE_MS_MAX;
         if (!settles && !leave_out(f, &r))
-            return terraform_failure(t, &r, "looking for what is left", e);
+            return terraform_failure(t, &r, "looking for leftovers", e);
         if (!settles)
             continue;
-        screen_note(s->screen, "AWS still lists what is gone already; asking again …");
+        screen_note(s->screen, "AWS still lists removed resources; asking again …");
         if (context_pause(s, SETTLE_PAUSE_MS, e) < 0)
-            return err_set(e, ERR_INTERRUPTED, "stopped while looking for what is left");
+            return err_set(e, ERR_INTERRUPTED, "stopped while looking for leftovers");
     }
 }
 
@@ -233,7 +235,7 @@ int aws_sweep_find(struct terraform *t, const struct aws_wish *wish, struct aws_
     return find_in(&f, out, e);
 }
 
-// ---- ending ------------------------------------------------------------------------------------
+// ---- ending -------------------------------------------------------------------------------------
 
 int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct aws_gone *gone,
                      const char *const *except, size_t except_count, struct err *e) {
@@ -258,14 +260,14 @@ int aws_sweep_remove(struct terraform *t, const struct aws_found *found, struct 
         if (except_count)
             args[n++] = arena_printf(a, "-target=%s", terraform_state_address(a, one));
     }
-    if (ended.count == 0) { // all of it is to stay
+    if (ended.count == 0) { // all resources are to be kept
         aws_sweep_forget(t);
         return 0;
     }
     if (terraform_apply(t, ROOT, args, NULL, NULL, &r, e) < 0)
         return -1;
     if (r.status != 0)
-        return terraform_failure(t, &r, "ending what was left", e);
+        return terraform_failure(t, &r, "removing leftovers", e);
     aws_gone_add_state(gone, a, &ended);
     aws_sweep_forget(t);
     return 0;
@@ -298,7 +300,7 @@ int aws_sweep_unrecorded(struct aws_cluster *c, const char *why, size_t *removed
     if (*removed && aws_sweep_remove(t, &found, &c->gone, known, known_count, e) < 0)
         return -1;
     if (left.id[0]) {
-        log_warn("terraform was killed while it had the state locked; the lock is ended now",
+        log_warn("terraform was killed while it held the lock of the state; releasing the lock",
                  "lock=%s", left.id);
         if (terraform_unlock(t, "infra", &left, e) < 0)
             return -1;
@@ -312,8 +314,8 @@ int aws_sweep_orphans(struct aws_cluster *c, size_t *removed, struct err *e) {
     *removed = 0;
     if (!terraform_is_unclean(&c->terraform))
         return 0;
-    log_warn("the last command on this cluster was stopped or killed; looking for what it left",
+    log_warn("the last command on this cluster was stopped or killed; looking for leftovers",
              "cluster=%s", c->context->cluster.name);
-    return aws_sweep_unrecorded(
-        c, "an earlier command left this behind, unrecorded; it is ended now", removed, e);
+    return aws_sweep_unrecorded(c, "an earlier command left an unrecorded resource; removing it",
+                                removed, e);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of infra/variables.tf.
+// Reads and writes the variables of infra/variables.tf.
 #include "aws/aws_tfvars.h"
 
 #include "base/json.h"
@@ -103,7 +103,7 @@ static void write_api(struct json_out *j, const struct aws_config *c) {
     for (size_t i = 0; c->endpoint_url[0] && i < sizeof services / sizeof services[0]; i++)
         json_str(j, services[i], c->endpoint_url);
     json_end(j);
-    json_bool(j, "skip_checks", c->endpoint_url[0] != 0); // they would ask AWS itself
+    json_bool(j, "skip_checks", c->endpoint_url[0] != 0); // the checks would contact AWS itself
 }
 
 void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct aws_vars *v) {
@@ -138,7 +138,7 @@ void aws_vars_write(struct strbuf *out, const struct aws_config *c, const struct
     strbuf_addc(out, '\n');
 }
 
-// ---- reading -----------------------------------------------------------------------------------
+// ---- reading ------------------------------------------------------------------------------------
 
 static size_t elements(const struct json *v) {
     return v && v->type == JSON_ARRAY ? v->len : 0;
@@ -183,10 +183,10 @@ int aws_vars_read(struct arena *a, const char *text, size_t len, struct aws_vars
     return 0;
 }
 
-// ---- backend -----------------------------------------------------------------------------------
+// ---- backend ------------------------------------------------------------------------------------
 
-// In a string of a .tf.json file "${" and "%{" begin a template; doubled signs stand for
-// themselves.
+// Escapes a string for a .tf.json file, where "${" and "%{" begin a template: the first character
+// is doubled.
 static const char *plain(struct arena *a, const char *text) {
     char *out = arena_new(a, char, 2 * strlen(text) + 1);
     size_t n = 0;

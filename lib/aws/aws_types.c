@@ -91,8 +91,8 @@ int aws_purchase_named(const char *name) {
     return -1;
 }
 
-// Families by how their names begin, the first that fits decides; the last row takes the rest
-// (A, C, D, H, I, M, R, T, Z). Families whose quota this table does not know have none here.
+// Families by prefix; the first matching row applies. The last row matches all others (A, C, D, H,
+// I, M, R, T, Z). Families with an unknown quota have "".
 static const struct {
     const char *begin;
     struct aws_quota on_demand, spot;
@@ -124,7 +124,7 @@ static const struct {
      {"L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"}},
 };
 
-// Reservations run as on-demand instances; a capacity block is bought with its capacity.
+// A reservation counts as on-demand; a capacity block includes its capacity.
 struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase) {
     if (purchase == AWS_CAPACITY_BLOCK)
         return (struct aws_quota){"", ""};
@@ -133,7 +133,7 @@ struct aws_quota aws_types_quota(const char *type, enum aws_purchase purchase) {
             return purchase == AWS_SPOT ? FAMILIES[i].spot : FAMILIES[i].on_demand;
 }
 
-// "g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal": a "g" behind the generation.
+// ARM types have a "g" after the generation: "g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal".
 bool aws_types_is_arm(const char *name) {
     size_t family = strcspn(name, "0123456789");
     const char *rest = name + family + strspn(name + family, "0123456789");

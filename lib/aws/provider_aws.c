@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Provider aws: instances on EC2, made and ended by Terraform.
+// Provider aws: instances on EC2, created and removed by Terraform.
 //
-// up: what an unclean end left is swept; aws_instances.c applies until there are enough; aws_boot.c
-// waits for each new node and gives it a host key of its own. From there on nodes are like any
-// others.
+// up: leftovers of a killed command are removed; aws_instances.c applies until all nodes exist;
+// aws_boot.c waits for each new node and rotates its host key. After that, nodes are like those of
+// any provider.
 #include "provider/provider.h"
 
 #include "aws/aws_adopt.h"
@@ -81,7 +81,7 @@ static int aws_show_json(struct context *s, const struct provider_diff *d, struc
     return 0;
 }
 
-// ---- what Terraform would do --------------------------------------------------------------------
+// ---- plan ---------------------------------------------------------------------------------------
 
 struct changes {
     struct context *context;
@@ -96,7 +96,7 @@ static void on_planned(void *ctx, const struct terraform_line *l) {
     screen_out(c->context->screen, "  %-8s %s\n", l->action, l->address);
 }
 
-// Compares with what AWS has, where there is something; the variables of the last `up` stay.
+// Compares the configuration with AWS. The variables of the last `up` are kept.
 static int aws_compare(struct context *s, const struct provider_diff *d, size_t *changes,
                        struct err *e) {
     static const char file[] = "plan.tfvars.json";
@@ -126,7 +126,7 @@ static int aws_compare(struct context *s, const struct provider_diff *d, size_t 
     c.terraform.vars_path = vars_path;
     if (result == 0 && r.status != 0)
         result = terraform_failure(&c.terraform, &r, "plan", e);
-    // Nodes that run are told by up itself.
+    // A change of the lease is sent to running nodes by up itself.
     bool told = d->current.count && c.has_before &&
                 (c.before.ttl_s != c.vars.ttl_s || c.before.idle_s != c.vars.idle_s);
     if (result == 0 && told)
@@ -135,7 +135,7 @@ static int aws_compare(struct context *s, const struct provider_diff *d, size_t 
     return result;
 }
 
-// ---- up ----------------------------------------------------------------------------------------
+// ---- up -----------------------------------------------------------------------------------------
 
 static const char *bootstrap_key(const struct aws_cluster *c, const struct inventory_node *n) {
     for (size_t i = 0; i < c->vars.nodes; i++)
@@ -154,7 +154,7 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
         struct inventory_node *n = &m->inv->nodes[i];
         const char *first = bootstrap_key(c, n);
         bool has_own = n->host_key && n->host_key[0] && !str_eq(n->host_key, first);
-        // Made by somebody else: known_hosts decides, and the key is not ours to rotate.
+        // A node made from another folder: known_hosts decides, and its key is not rotated here.
         bool accepted = aws_shared(s) && s->config->ssh.accept_host_keys;
         bool ours = m->phases->nodes[i].at_ms[PHASE_RUNNING] >= 0 || (c->has_before && !accepted);
         if (!has_own)
@@ -169,8 +169,8 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
                : aws_failed_settle(c, m, nodes, count, e);
 }
 
-// Whoever shares the state may have made the cluster while this one waited for the lock. Then their
-// nodes are these.
+// Another folder that shares the state may have made the cluster while this one waited for the
+// lock. Its nodes are then used.
 static int make_nodes(struct aws_cluster *c, struct provider_made *m,
                       const struct inventory *before, struct err *e) {
     struct context *s = c->context;
@@ -185,7 +185,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
         *e = found;
         return -1;
     }
-    if (!cluster_exists(&s->cluster)) // another cluster of that name
+    if (!cluster_exists(&s->cluster)) // another cluster of the same name
         return -1;
     err_clear(e);
     if (cluster_load(&s->cluster, &now, e) < 0 || aws_cluster_open(c, s, e) < 0 ||
@@ -195,14 +195,14 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     return aws_make_nodes(c, m->phases, &now, m->inv, e);
 }
 
-// Another lease.ttl is for the nodes that run, too. Written down before anything else, so that they
-// are told even if this command does not get that far.
+// A changed lease.ttl also applies to running nodes. It is stored first, so that the next command
+// sends it if this one fails.
 static int decide_lease(const struct aws_cluster *c, struct err *e) {
     char limit[STR_HUMAN_BYTES_MAX];
     if (!c->end.moved)
         return 0;
     if (c->end.cut)
-        log_warn("nodes that run take no end beyond that; dtctl extend moves it again later",
+        log_warn("running nodes accept no later end; dtctl extend can move it again",
                  "where=\"%s\" limit=%s", config_where(c->context->config, "lease.ttl"),
                  str_human_ms(limit, (int64_t)AWS_LEASE_AHEAD_S_MAX * 1000));
     return aws_lease_decide(c->context, c->end.at_ms, e);

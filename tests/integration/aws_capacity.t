@@ -17,7 +17,7 @@ like "$err" 'us-east-1a.*refused \(capacity, InsufficientInstanceCapacity\).*us-
     'and says why'
 like "$err" 'us-east-1a.*refused \(duplicate, InvalidPlacementGroup.Dup.*trying us-east-1a' \
     'what is there already says nothing of the zone'
-like "$err" 'its answer was lost; it is ended now kind=placement-group id=dtctl-full-' \
+like "$err" 'its answer was lost; removing the resource kind=placement-group id=dtctl-full-' \
     'what AWS made unrecorded is ended'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
 is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'

@@ -22,7 +22,7 @@ cloud_fault preset node=node3 preset=check-fails
 run cloud_run dtctl up -y --boot-timeout 99s
 is "$status" 3 'some nodes failed' || cloud_diag
 like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'and which'
-like "$err" "not as it should be.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
+like "$err" "a node is degraded.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
 silent=$(grep "node 'node1'" <<<"$err")
 like "$silent" 'did not answer in 99.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
     'never answers: named deadline, and what AWS says of it' || cloud_diag
@@ -34,7 +34,7 @@ like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' 'and its last lines'
 like "$err" "node 'node3': its own checks failed: metadata: dtctl-metadata.service is failed" \
     'a failing check: by its name'
 like "$err" "node3 \| setup: 'setup_units' failed" 'and what was logged'
-is "$(grep -c 'node[123] is ended; dtctl up makes another' <<<"$err")" 3 'each with the next step'
+is "$(grep -c 'node[123] was terminated; dtctl up creates another' <<<"$err")" 3 'each with the next step'
 is "$(cloud_instances)" "$(id_of node0)" 'those that failed are ended'
 is "$(cloud_nodes | xargs)" node0 'on the hosts as well'
 run cloud_run dtctl exec -- hostname

@@ -96,7 +96,7 @@ like "$out" 'node1 .* AWS is ending it \(shutting-down\); dtctl up waits' 'statu
 cloud_run dtctl up -y >up.out 2>up.err &
 up=$!
 ok 'up knows that the node will be gone' \
-    wait_for 120 grep -q "AWS is still ending node1 ($lost); another one is made" up.err
+    wait_for 120 grep -q "AWS is still ending node1 ($lost); a new one is created" up.err
 cloud_fault none
 wait $up
 is "$?" 0 'and makes another one when it is' || diag "$(cat up.err)"

@@ -82,7 +82,7 @@ cd ../bob || exit 1
 cp ../ann/.dtctl/both/known_hosts .dtctl/both/
 run cloud_run dtctl up -y
 is "$status" 0 'up of the second operator' || cloud_diag
-like "$err" 'is taken over as s3://team-state/gpu has it' 'finds the cluster in the bucket'
+like "$err" 'is now as recorded in s3://team-state/gpu' 'finds the cluster in the bucket'
 is "$(cloud_calls RunInstances)" 1 'and starts nothing'
 is "$(cloud_calls TerminateInstances)" 0 'nor ends anything'
 is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
@@ -123,9 +123,9 @@ ok 'down from elsewhere waits' wait_for 120 says ../bob.err 'force-unlock'
 cd ../ann || exit 1
 run cloud_run dtctl gc
 is "$status" 0 'gc where it was killed' || cloud_diag
-like "$err" 'an earlier command left this behind.*aws_instance|kind=instance id=i-' \
+like "$err" 'an earlier command left an unrecorded resource.*aws_instance|kind=instance id=i-' \
     'ends what no state knows' || cloud_diag
-like "$err" 'the lock is ended now' 'and the lock'
+like "$err" 'releasing the lock' 'and the lock'
 wait "$bob"
 is $? 0 'then down goes on by itself' || diag "$(cat ../bob.err)"
 like "$(cat ../bob.out)" 'AWS has no instance' 'until nothing is left'

@@ -97,7 +97,7 @@ lost_nothing() { # NAME
 }
 
 gone() { # NODE: what status says of it
-    grep -qE "^$1 .* gone +AWS has ended it; dtctl up makes another one" <<<"$out"
+    grep -qE "^$1 .* gone +AWS has ended it; dtctl up creates another one" <<<"$out"
 }
 
 # ---- up -----------------------------------------------------------------------------------------

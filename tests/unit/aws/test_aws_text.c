@@ -172,12 +172,12 @@ static void rules(void) {
         {"[aws]\noperator_cidrs = ['0.0.0.0/0']\nallow_open_ssh = true\n", ""},
         {"[aws]\nfallback = ['capacity-block']\n", "needs the id of one"},
         {"[aws]\nfallback = ['reservation']\ncapacity_reservation = 'cr-12345678'\n",
-         "lies in one zone"},
+         "is in one zone"},
         {"[aws]\ninstance_type = 'g5g.xlarge'\n", "is for arm64"},
         {"[aws]\nvpc = 'vpc-12345678'\n", "needs a subnet"},
         {"[aws]\nstate_region = 'us-west-2'\n", "of the bucket of aws.state"},
         {"[aws]\nstate = 's3://b'\nstate_region = 'us-west-2'\n", ""},
-        {"[aws]\ns3 = 's3://b'\ninstance_profile = 'p'\n", "leave one of the two away"},
+        {"[aws]\ns3 = 's3://b'\ninstance_profile = 'p'\n", "omit one of the two"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct config c = load(cases[i].text);
