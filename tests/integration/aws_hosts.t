@@ -34,7 +34,7 @@ like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' 'and its last lines'
 like "$err" "node 'node3': its own checks failed: metadata: dtctl-metadata.service is failed" \
     'a failing check: by its name'
 like "$err" "node3 \| setup: 'setup_units' failed" 'and what was logged'
-is "$(grep -c 'node[123] was terminated; dtctl up creates another' <<<"$err")" 3 'each with the next step'
+is "$(grep -c 'node[123] was terminated; dtctl up creates' <<<"$err")" 3 'with the next step'
 is "$(cloud_instances)" "$(id_of node0)" 'those that failed are ended'
 is "$(cloud_nodes | xargs)" node0 'on the hosts as well'
 run cloud_run dtctl exec -- hostname

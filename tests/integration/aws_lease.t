@@ -99,7 +99,7 @@ run cloud_run dtctl extend 2h
 is "$status" 3 'extend: some nodes failed, when one is gone' || cloud_diag
 like "$out" '^2 of 3 nodes of lease end themselves in 2:00:00 .*at most \$3\.2' \
     'the new end of those that are there, and their cost' || diag "$out"
-like "$err" "node 'node2': AWS has ended it; dtctl up creates another one" 'which is not, and why' ||
+like "$err" "node 'node2': AWS has ended it; dtctl up creates another" 'not this one, and why' ||
     diag "$err"
 like "$err" 'extend: 1 of 3 nodes failed: node2' 'as a verdict'
 for node in node0 node1; do
