@@ -176,6 +176,7 @@ static int agent_open(struct agent *a, struct workers_config *workers, struct er
         listener_open(&a->listener, a->loop, c->listen_fd, "agents", on_accept, e) < 0)
         return -1;
     agent_set_state(a, NODE_STARTING, "");
+    agent_limit_open(a);
     if (agent_notice_open(a, e) < 0)
         return -1;
     return agent_elect_open(a, e) < 0 ? -1 : agent_watch_open(a, e);
@@ -185,6 +186,7 @@ static void agent_close(struct agent *a) {
     agent_watch_close(a);
     agent_stuck_close(a);
     agent_notice_close(a);
+    timer_stop(&a->time_limit);
     agent_devices_close(a);
     agent_link_close(a, "its agent ends");
     agent_elect_close(a);

@@ -25,6 +25,8 @@ enum {
     AGENT_DEVICES_LOOK_MS = 50,
     AGENT_NOTICE_MARGIN_MS = 20000, // a node leaves so long before it is taken away, or halfway;
     AGENT_NOTICE_STOP_MS = 15000,   // its workers have so much of it, or half, after SIGTERM
+    AGENT_LIMIT_NOTICE_MS = 60000,  // workers get the notice signal so long before the time limit,
+    AGENT_LIMIT_NOTICE_PART = 10,   // or when this part of the limit is left
     AGENT_NOTICE_YOUNG_MS = 2000,   // a worker may need so long until it can handle a signal
     AGENT_REQUEST_MS = 100,         // between questions to others when the coordinator is lost
     AGENT_REQUEST_MS_MAX = 1000,
@@ -61,6 +63,7 @@ struct agent_config {
     int endpoint_count;
     bool store_at_endpoint; // workers use the leader's own port as MASTER_PORT (static start)
     int64_t join_timeout_ms;
+    int64_t time_ms_max; // until this agent has the run stopped; 0: no limit
     struct workers_config workers;
     const char *notice_file; // where this node's end is announced; "": not watched
     int notice_signal;       // that workers of all nodes get then; 0: none

@@ -64,7 +64,8 @@ struct agent {
     struct notice_watch notice_watch;
     struct timer notice_leave, notice_signal;
     struct notice notice;
-    bool notice_unsent; // there was no coordinator to tell
+    struct timer time_limit; // first the notice, then the stop (agent_shutdown.c)
+    bool notice_unsent;      // there was no coordinator to tell
 
     // what workers and the outside watch (agent_watchdogs.c)
     struct file_timers timers;
@@ -120,6 +121,7 @@ int agent_open_store(struct agent *a, struct err *e); // for the next round; its
 void agent_stop_workers(struct agent *a, int signal, int64_t grace_ms, const char *why);
 
 // agent_shutdown.c
+void agent_limit_open(struct agent *a); // the time limit of the run begins
 void agent_end(struct agent *a, enum node_state state, const char *reason,
                const struct worker_failure *failures, int64_t count);
 void agent_maybe_leave_loop(struct agent *a);
@@ -137,7 +139,8 @@ void agent_devices_close(struct agent *a);
 // agent_preemption.c
 int agent_notice_open(struct agent *a, struct err *e);
 void agent_notice_close(struct agent *a);
-void agent_notice_joined(struct agent *a);                         // a coordinator is there
+void agent_notice_signal(struct agent *a); // to all workers, as soon as each can handle it
+void agent_notice_joined(struct agent *a); // a coordinator is there
 void agent_notice_told(struct agent *a, const struct wire_msg *m); // by the coordinator
 bool agent_notice_takes(struct agent *a, const struct worker *x);  // this exit is a leave
 

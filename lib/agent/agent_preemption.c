@@ -39,9 +39,8 @@ static void on_signal_due(struct timer *t) {
 }
 
 // A program that does not handle the signal yet would be ended by it.
-void agent_notice_told(struct agent *a, const struct wire_msg *m) {
+void agent_notice_signal(struct agent *a) {
     int64_t due = 0, now = clock_mono_ms();
-    tell(a, m);
     if (!a->config->notice_signal)
         return;
     for (int i = 0; i < a->workers.count; i++) {
@@ -53,6 +52,11 @@ void agent_notice_told(struct agent *a, const struct wire_msg *m) {
         timer_start(a->loop, &a->notice_signal, due - now, on_signal_due);
     else
         workers_signal(&a->workers, a->config->notice_signal);
+}
+
+void agent_notice_told(struct agent *a, const struct wire_msg *m) {
+    tell(a, m);
+    agent_notice_signal(a);
 }
 
 static void send_notice(struct agent *a) {

@@ -110,6 +110,34 @@ void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_
     agent_end(a, NODE_STOPPED, reason, NULL, 0);
 }
 
+// ---- the time limit of the run ------------------------------------------------------------------
+// Every agent counts for itself, so that the limit holds without its operator and through a change
+// of coordinator. The first one whose time is up asks for the stop.
+
+static void on_time_up(struct timer *t) {
+    struct agent *a = container_of(t, struct agent, time_limit);
+    char reason[RENDEZVOUS_REASON_BYTES_MAX];
+    snprintf(reason, sizeof reason, "time limit reached: %.0f s (task.max_time)",
+             (double)a->config->time_ms_max / 1000);
+    agent_request_stop(a, reason, SIGTERM, a->config->coordinator.shutdown_timeout_ms);
+}
+
+static void on_time_short(struct timer *t) {
+    struct agent *a = container_of(t, struct agent, time_limit);
+    int64_t left = a->begin_ms + a->config->time_ms_max - clock_mono_ms();
+    log_warn("the time limit of the run is near", "left_ms=%lld", (long long)left);
+    agent_notice_signal(a);
+    timer_start(a->loop, &a->time_limit, left > 0 ? left : 0, on_time_up);
+}
+
+void agent_limit_open(struct agent *a) {
+    int64_t limit = a->config->time_ms_max;
+    int64_t part = limit / AGENT_LIMIT_NOTICE_PART;
+    int64_t notice = part < AGENT_LIMIT_NOTICE_MS ? part : AGENT_LIMIT_NOTICE_MS;
+    if (limit > 0)
+        timer_start(a->loop, &a->time_limit, limit - notice, on_time_short);
+}
+
 void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t grace_ms) {
     if (a->over)
         return;

@@ -80,11 +80,14 @@ struct config_ssh {
 
 // How a command is run on the nodes ([train] without the trainer's own keys).
 struct config_job {
-    struct option_list command; // empty: the native trainer
+    struct option_list command; // empty, and no shell line: the native trainer
+    const char *shell;          // a line for bash instead of a command; "": none
+    bool once;                  // one process on one node, whatever nodes and nproc_per_node say
     struct option_range nodes;  // {0,0}: every node of the cluster
     int64_t spares;             // further nodes that wait to take a lost one's place
     int64_t nproc_per_node;     // > 0, or CONFIG_NPROC_*
     const char *name;           // task; "": from the command or the model
+    int64_t max_time_ms;        // 0: no limit
     bool detach;
     int64_t max_restarts;
     bool replace_nodes;
@@ -121,9 +124,10 @@ struct config {
     struct option_records inputs; // struct config_input
     struct option_map metrics;    // name -> regular expression with a group, the number
     struct option_map env;
-    const char *output_dir; // "": output/ of the run's folder
-    int output_merge;       // enum config_merge
-    bool output_work;       // also new files of a command's working folder
+    struct option_map hyperparameters; // of a command: --NAME VALUE, SM_HPS, SM_HP_<NAME>
+    const char *output_dir;            // "": output/ of the run's folder
+    int output_merge;                  // enum config_merge
+    bool output_work;                  // also new files of a command's working folder
 
     struct option_set set; // places, problems
 };

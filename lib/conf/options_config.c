@@ -10,7 +10,12 @@
 #define AT_HOST(field)  .offset = offsetof(struct config_host, field)
 #define AT_INPUT(field) .offset = offsetof(struct config_input, field)
 
-enum { NAME_BYTES_MAX = 64, VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
+enum {
+    NAME_BYTES_MAX = 64,
+    VALUE_BYTES_MAX = 65536,
+    ROOT_BYTES_MAX = 1024,
+    HYPERPARAMETER_BYTES_MAX = 64
+};
 
 #define WORD(id, word, object) word,
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
@@ -45,6 +50,15 @@ static int check_input_name(const char *name, struct err *e) {
 static const char *const ranks_own[] = {
     "RANK",        "LOCAL_RANK",  "GROUP_RANK",       "ROLE_RANK",       "WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"};
+
+static int check_hyperparameter(const char *name, struct err *e) {
+    if (str_is_name(name, HYPERPARAMETER_BYTES_MAX))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is not a valid name of a hyperparameter: use letters, digits, '.', "
+                   "'_' and '-', at most %d, and a letter or digit first",
+                   name, HYPERPARAMETER_BYTES_MAX);
+}
 
 static int check_variable(const char *name, struct err *e) {
     size_t len = strlen(name);
@@ -377,6 +391,16 @@ static const struct option_row rows[] = {
      .check_name = check_variable,
      .check = check_value,
      .help = "Variable of the workers' environment; may be repeated."},
+    {.key = "hyperparameters",
+     .flag = "hp",
+     .verbs = "train",
+     .type = OPTION_MAP,
+     AT(hyperparameters),
+     .arg = "NAME=VALUE",
+     .check_name = check_hyperparameter,
+     .check = check_value,
+     .help = "Hyperparameter of a command: --NAME VALUE behind its arguments, SM_HP_<NAME> and "
+             "SM_HPS in its environment, as on SageMaker; may be repeated."},
 };
 
 const struct option_table options_config = {"dtctl", rows, sizeof rows / sizeof rows[0]};

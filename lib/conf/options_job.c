@@ -12,7 +12,7 @@
 #define TORCHRUN(name, dashed)                                                                     \
     .key = "train.torchrun." name, .flag = dashed, .verbs = "train", .marks = OPTION_PASS_ON
 
-enum { TASK_BYTES_MAX = 64 };
+enum { TASK_BYTES_MAX = 64, TASK_DAYS_MAX = 365 };
 
 static const char *const devices[] = {"auto", "cpu", "gpu", NULL};
 
@@ -51,6 +51,34 @@ static const struct option_row job_rows[] = {
      .arg = "COMMAND…",
      .help = "Program and arguments that every rank runs, on the command line after --; empty "
              "runs the native trainer."},
+    {.key = "train.shell",
+     .flag = "shell",
+     .verbs = "train",
+     .type = OPTION_STRING,
+     AT(shell),
+     .arg = "LINE",
+     .help = "Line that bash runs as the command, with pipes and $VARIABLES of the worker; "
+             "hyperparameters are in \"$@\"."},
+    {.key = "task.once",
+     .flag = "once",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     AT(once),
+     .text = "false",
+     .help = "Run one process on one node, as a task that prepares data does."},
+    {.key = "task.max_time",
+     .flag = "max-time",
+     .verbs = "train",
+     .type = OPTION_DURATION,
+     AT(max_time_ms),
+     .text = "0s",
+     .min = 0,
+     .max = TASK_DAYS_MAX * 86400000LL,
+     .arg = "TIME",
+     .help = "Longest time that the run may take, from the start of its agents; 0 is no limit. The "
+             "workers get the notice signal a minute before, or at nine tenths of a short limit; "
+             "then the run is stopped, and its results are brought. The limit holds without this "
+             "program."},
     {.key = "train.nodes",
      .flag = "nodes",
      .verbs = "train",

@@ -138,6 +138,7 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
         l->agent.coordinator.rendezvous.crash_ms = LAUNCH_CRASH_MS;
     }
     l->agent.join_timeout_ms = s->join_timeout_ms;
+    l->agent.time_ms_max = s->max_time_ms;
     l->agent.coordinator.secret.key = s->key;
     l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;
     l->agent.listen_fd = listen_fd;

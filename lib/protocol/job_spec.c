@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHUTDOWN_MS = 30 * 1000, JOIN_MS = 600 * 1000, TIMEOUT_MS_MAX = 7 * 24 * 3600 * 1000 };
+enum { SHUTDOWN_MS = 30 * 1000, JOIN_MS = 600 * 1000, TIMEOUT_DAYS_MAX = 7 };
 
 void job_spec_init(struct job_spec *s) {
     *s = (struct job_spec){.run = "",
@@ -37,8 +37,10 @@ static int int_at(const struct toml *t, const char *path, int64_t min, int64_t m
     return 0;
 }
 
-static int ms_at(const struct toml *t, const char *path, int64_t *out, struct err *e) {
-    return toml_get(t, path) ? toml_need_int(t, path, 0, TIMEOUT_MS_MAX, out, e) : 0;
+static int ms_at(const struct toml *t, const char *path, int days_max, int64_t *out,
+                 struct err *e) {
+    const int64_t day_ms = 24 * 3600 * 1000;
+    return toml_get(t, path) ? toml_need_int(t, path, 0, days_max * day_ms, out, e) : 0;
 }
 
 static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, struct err *e) {
@@ -62,8 +64,9 @@ static int parse_run(struct arena *a, const struct toml *t, struct job_spec *s, 
         int_at(t, "run.nnodes_max", s->nnodes_min, JOB_NODES_MAX, &s->nnodes_max, e) < 0 ||
         int_at(t, "run.max_restarts", 0, 1 << 20, &s->max_restarts, e) < 0 ||
         int_at(t, "run.agent_starts", 0, 1 << 20, &s->agent_starts, e) < 0 ||
-        ms_at(t, "run.shutdown_timeout_ms", &s->shutdown_timeout_ms, e) < 0 ||
-        ms_at(t, "run.join_timeout_ms", &s->join_timeout_ms, e) < 0)
+        ms_at(t, "run.shutdown_timeout_ms", TIMEOUT_DAYS_MAX, &s->shutdown_timeout_ms, e) < 0 ||
+        ms_at(t, "run.join_timeout_ms", TIMEOUT_DAYS_MAX, &s->join_timeout_ms, e) < 0 ||
+        ms_at(t, "run.max_time_ms", JOB_DAYS_MAX, &s->max_time_ms, e) < 0)
         return -1;
     s->created_ms = toml_get_int(t, "run.created_ms", 0);
     if (toml_need_strs(a, t, "run.command", &args, &count, e) < 0)
@@ -165,6 +168,7 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_strs(out, "command", s->command, (size_t)s->command_count);
     toml_write_int(out, "shutdown_timeout_ms", s->shutdown_timeout_ms);
     toml_write_int(out, "join_timeout_ms", s->join_timeout_ms);
+    toml_write_int(out, "max_time_ms", s->max_time_ms);
     toml_write_int(out, "created_ms", s->created_ms);
     format_pairs(out, "env", s->env, s->env_count);
     format_pairs(out, "torchrun", s->torchrun, s->torchrun_count);

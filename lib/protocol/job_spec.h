@@ -7,7 +7,8 @@
 //     [run]      id name node node_rank nnodes_min nnodes_max nproc_per_node max_restarts key
 //                agent_starts
 //     address
-//                workdir command shutdown_timeout_ms join_timeout_ms created_ms
+//                workdir command shutdown_timeout_ms join_timeout_ms max_time_ms
+//                created_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
@@ -27,6 +28,7 @@ enum {
     JOB_ENV_MAX = 4096,
     JOB_INPUTS_MAX = 64,
     JOB_NODES_MAX = 16384,
+    JOB_DAYS_MAX = 365,      // of a run's time limit
     JOB_RUN_BYTES_MAX = 100, // of a run's id: it names a folder
 };
 
@@ -53,7 +55,8 @@ struct job_spec {
     int command_count;
     int64_t shutdown_timeout_ms; // grace between SIGTERM and SIGKILL
     int64_t join_timeout_ms;
-    int64_t created_ms; // wall clock
+    int64_t max_time_ms; // until the run is stopped, from the start of this agent; 0: no limit
+    int64_t created_ms;  // wall clock
     struct job_pair *env;
     int env_count;
     struct job_input *inputs;

@@ -2,6 +2,7 @@
 // Restarts agents that have vanished while their hosts still answer.
 #include "run/agent_restart.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "run/monitor.h"
 #include "run/results.h"
@@ -81,6 +82,10 @@ static int begin_anew(struct revive_node *x, struct err *e) {
 static void start_agent(struct revive_node *x) {
     struct job_spec spec = x->revive->launch->spec;
     struct err e = {0};
+    const struct run *r = x->revive->follow->run;
+    int64_t used = clock_wall_ms() - r->created_ms - r->push_ms - r->start_ms;
+    if (spec.max_time_ms) // an agent counts from its own start
+        spec.max_time_ms = spec.max_time_ms > used ? spec.max_time_ms - used : 1;
     spec.agent_starts = x->tries;
     if (spec.join_timeout_ms > REVIVE_JOIN_MS_MAX)
         spec.join_timeout_ms = REVIVE_JOIN_MS_MAX;

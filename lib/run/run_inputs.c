@@ -28,6 +28,22 @@ static bool names_file_here(const char *word) {
     return file_is_safe_relative(word, strlen(word)) && stat(word, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+// The first file of this folder that a word names, or that a shell line in one word names; NULL:
+// none.
+static const char *find_file_here(struct arena *a, const char *word) {
+    static const char between[] = " \t\n;|&()<>'\"`";
+    if (names_file_here(word))
+        return word;
+    for (const char *p = word + strspn(word, between); *p; p += strspn(p, between)) {
+        size_t len = strcspn(p, between);
+        const char *part = arena_strndup(a, p, len);
+        if (names_file_here(part))
+            return part;
+        p += len;
+    }
+    return NULL;
+}
+
 // Without --file the current folder is sent when the command names a file in it, since scripts
 // often need other files. A size limit prevents sending a large folder by accident.
 static int add_current_folder(struct run_start *l, const char *work, struct err *e) {
@@ -37,7 +53,7 @@ static int add_current_folder(struct run_start *l, const char *work, struct err 
     size_t files = l->common->files;
     const char *named = NULL;
     for (size_t i = 0; i < l->run.command_count && !named; i++)
-        named = names_file_here(l->run.command[i]) ? l->run.command[i] : NULL;
+        named = find_file_here(l->context->arena, l->run.command[i]);
     if (!named)
         return 0;
     if (manifest_add_path(l->common, ".", work, &rules, e) < 0)

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "fleet/bundle.h"
 #include "provider/provider.h"
 #include "run/node_replace.h"
 #include "sys/file.h"
@@ -12,39 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char *const INTERPRETERS[] = {"python", "python3", "sh", "bash", "env", "perl", NULL};
-
-static bool is_interpreter(const char *word) {
-    const char *base = file_base(word);
-    for (size_t i = 0; INTERPRETERS[i]; i++)
-        if (strcmp(base, INTERPRETERS[i]) == 0)
-            return true;
-    return str_starts(base, "python3.");
-}
-
-const char *run_start_task_name(struct arena *a, const char *const *command, size_t count) {
-    // After an interpreter, the script gives the task its name.
-    const char *word = count ? command[0] : "run";
-    for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
-        if (command[i][0] == '-')
-            continue;
-        bool plain = !strpbrk(command[i], " $;|&='\"");
-        word = plain ? command[i] : command[0];
-        break;
-    }
-    char *name = run_make_name(a, file_base(word));
-    char *dot = strrchr(name, '.');
-    if (dot && dot != name)
-        *dot = 0;
-    return name;
-}
-
-static const char *model_name(const struct config *c) {
-    const struct option_bound *bound = NULL;
-    const struct option_row *row = option_find(&c->set, "train.model", &bound);
-    return row && row->choices ? row->choices[c->train.model] : "train";
-}
 
 // Replacing nodes needs a provider that makes machines and a dtctl that follows the run.
 static int check_replace(const struct run_start *l, struct err *e) {
@@ -69,8 +35,9 @@ static int choose_nodes(struct run_start *l, struct err *e) {
     const struct config *c = s->config;
     struct run *r = &l->run;
     size_t have = l->inventory.count;
-    int64_t min = c->job.nodes.max ? c->job.nodes.min : (int64_t)have;
-    int64_t max = c->job.nodes.max ? c->job.nodes.max : (int64_t)have;
+    bool chosen = c->job.once || c->job.nodes.max;
+    int64_t min = c->job.once ? 1 : chosen ? c->job.nodes.min : (int64_t)have;
+    int64_t max = c->job.once ? 1 : chosen ? c->job.nodes.max : (int64_t)have;
     if (min > (int64_t)have)
         return err_set(e, ERR_CONFIG,
                        "%s: the run wants %lld nodes and cluster '%s' has %zu (try: dtctl up "
@@ -78,8 +45,7 @@ static int choose_nodes(struct run_start *l, struct err *e) {
                        config_where(c, "train.nodes"), (long long)min, s->cluster.name, have,
                        (long long)min);
     size_t places = max < (int64_t)have ? (size_t)max : have;
-    size_t spares =
-        c->job.nodes.max ? (size_t)c->job.spares : 0; // without a maximum all nodes take part
+    size_t spares = chosen && !c->job.once ? (size_t)c->job.spares : 0; // else all nodes take part
     l->node_count = places + spares < have ? places + spares : have;
     if (l->node_count < places + spares)
         return err_set(e, ERR_CONFIG,
@@ -166,47 +132,11 @@ static void fill_spec(struct run_start *l) {
     spec->command = l->run.command;
     spec->command_count = (int)l->run.command_count;
     spec->shutdown_timeout_ms = c->torchrun.shutdown_timeout * 1000;
+    spec->max_time_ms = c->job.max_time_ms;
     spec->created_ms = l->run.created_ms;
-    spec->env = arena_new(a, struct job_pair, c->env.count + 1);
-    for (size_t i = 0; i < c->env.count; i++)
-        spec->env[spec->env_count++] =
-            (struct job_pair){c->env.items[i].name, c->env.items[i].value};
+    run_start_env(l);
     pass_on(l);
     wait_for_new_nodes(l);
-}
-
-static int fill_command(struct run_start *l, const struct run_start_request *request,
-                        struct err *e) {
-    struct arena *a = l->context->arena;
-    const struct config *c = l->context->config;
-    struct run *r = &l->run;
-    const char *const *words = request->command;
-    size_t count = request->command_count;
-    if (count == 0) {
-        words = c->job.command.items;
-        count = c->job.command.count;
-    }
-    l->native = r->native = count == 0;
-    r->name = c->job.name[0] ? c->job.name
-              : l->native    ? model_name(c)
-                             : run_start_task_name(a, words, count);
-    r->name = run_make_name(a, r->name);
-    if (l->native) {
-        const char *program = programs_path(a, "dttrain");
-        if (!program)
-            return err_set(e, ERR_FAILED,
-                           "this dtctl carries no trainer; give a command after '--'");
-        const char *native[] = {program, "--config", "train.toml"};
-        r->command = arena_new(a, const char *, 6);
-        memcpy(r->command, native, sizeof native);
-        r->command_count = 3;
-        return 0;
-    }
-    r->command = arena_new(a, const char *, count + 1);
-    for (size_t i = 0; i < count; i++)
-        r->command[i] = words[i];
-    r->command_count = count;
-    return 0;
 }
 
 // Finds the newest earlier run of this name, or the run that the user named.
@@ -245,7 +175,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     const struct config *c = s->config;
     struct run *r = &l->run;
     *l = (struct run_start){.context = s};
-    if (cluster_load(&s->cluster, &l->inventory, e) < 0 || fill_command(l, request, e) < 0)
+    if (cluster_load(&s->cluster, &l->inventory, e) < 0 || run_start_command(l, request, e) < 0)
         return -1;
     r->created_ms = clock_wall_ms();
     r->id = run_make_id(s->arena, r->name, r->created_ms);
@@ -253,7 +183,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
         return err_set(e, ERR_LIMIT, "the name '%s' is too long", r->name);
     r->cluster = s->cluster.name;
     r->provider = l->inventory.provider;
-    r->nproc = nproc_text(s->arena, c->job.nproc_per_node);
+    r->nproc = nproc_text(s->arena, c->job.once ? 1 : c->job.nproc_per_node);
     r->max_restarts = (int)c->job.max_restarts;
     r->metrics = c->metrics;
     r->resumes = "";

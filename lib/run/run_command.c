@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command of a run: where its words come from, the interpreter of a script, hyperparameters,
+// and the name of the task.
+#include "run/run_start.h"
+
+#include "base/json.h"
+#include "fleet/bundle.h"
+#include "sys/file.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const INTERPRETERS[] = {"python", "python3", "sh", "bash", "env", "perl", NULL};
+
+static bool is_interpreter(const char *word) {
+    const char *base = file_base(word);
+    for (size_t i = 0; INTERPRETERS[i]; i++)
+        if (strcmp(base, INTERPRETERS[i]) == 0)
+            return true;
+    return str_starts(base, "python3.");
+}
+
+const char *run_start_task_name(struct arena *a, const char *const *command, size_t count) {
+    // After an interpreter, the script gives the task its name.
+    const char *word = count ? command[0] : "run";
+    for (size_t i = 1; i < count && is_interpreter(command[0]); i++) {
+        if (command[i][0] == '-')
+            continue;
+        bool plain = !strpbrk(command[i], " $;|&='\"");
+        word = plain ? command[i] : command[0];
+        break;
+    }
+    char *name = run_make_name(a, file_base(word));
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = 0;
+    return name;
+}
+
+static const char *model_name(const struct config *c) {
+    const struct option_bound *bound = NULL;
+    const struct option_row *row = option_find(&c->set, "train.model", &bound);
+    return row && row->choices ? row->choices[c->train.model] : "train";
+}
+
+// ---- the words ----------------------------------------------------------------------------------
+
+struct words {
+    const char **items; // NULL-terminated, of the arena
+    size_t count;
+};
+
+static void words_add(struct words *w, const char *word) {
+    w->items[w->count++] = word;
+}
+
+// A flag goes before a variable, and a variable before the file, as everywhere. Two commands of one
+// place are a mistake.
+static int choose(const struct config *c, const struct run_start_request *request, bool *shell,
+                  struct err *e) {
+    enum option_source line = option_place(&c->set, "train.shell")->source;
+    enum option_source list =
+        request->command_count ? OPTION_FLAG : option_place(&c->set, "train.command")->source;
+    *shell = c->job.shell[0] != '\0' && line >= list;
+    if (*shell && line == list)
+        return err_set(e, ERR_CONFIG, "%s: a command is given too (%s); choose one of them",
+                       config_where(c, "train.shell"),
+                       request->command_count ? "after --" : config_where(c, "train.command"));
+    return 0;
+}
+
+// An executable that is named with a folder (./train.sh) runs by its own first line.
+static const char *interpreter_of(const char *script) {
+    if (strchr(script, '/') && access(script, X_OK) == 0)
+        return NULL;
+    return str_ends(script, ".py") ? "python3" : str_ends(script, ".sh") ? "bash" : NULL;
+}
+
+static void add_command(struct words *w, const char *const *command, size_t count) {
+    const char *interpreter = count ? interpreter_of(command[0]) : NULL;
+    if (interpreter)
+        words_add(w, interpreter);
+    if (interpreter && str_ends(command[0], ".py"))
+        words_add(w, "-u"); // as torchrun: lines are seen when they are printed
+    for (size_t i = 0; i < count; i++)
+        words_add(w, command[i]);
+}
+
+static void add_native(struct words *w, const char *program) {
+    words_add(w, program);
+    words_add(w, "--config");
+    words_add(w, "train.toml");
+}
+
+static void add_hyperparameters(struct words *w, struct arena *a, const struct option_map *hp) {
+    for (size_t i = 0; i < hp->count; i++) {
+        words_add(w, arena_printf(a, "--%s", hp->items[i].name));
+        words_add(w, hp->items[i].value);
+    }
+}
+
+static int check_once(const struct config *c, struct err *e) {
+    static const char *const others[] = {"train.nodes", "train.nproc_per_node", "train.spares"};
+    if (!c->job.once)
+        return 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (option_place(&c->set, others[i])->source == OPTION_FLAG)
+            return err_set(e, ERR_USAGE, "%s: task.once runs one process on one node",
+                           config_where(c, others[i]));
+    return 0;
+}
+
+// The variable of a hyperparameter; two names may have one.
+static const char *variable_of(struct arena *a, const char *name) {
+    char *out = arena_printf(a, "SM_HP_%s", name);
+    for (char *p = out; *p; p++)
+        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    return out;
+}
+
+static int check_hyperparameters(const struct run_start *l, struct err *e) {
+    const struct config *c = l->context->config;
+    const struct option_map *hp = &c->hyperparameters;
+    const char *where = config_where(c, "hyperparameters");
+    if (l->native && hp->count)
+        return err_set(e, ERR_CONFIG,
+                       "%s: the native trainer has keys of its own (try: --set train.%s=%s)", where,
+                       hp->items[0].name, hp->items[0].value);
+    for (size_t i = 0; i < hp->count; i++) {
+        const char *variable = variable_of(l->context->arena, hp->items[i].name);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(variable, variable_of(l->context->arena, hp->items[k].name)) == 0)
+                return err_set(e, ERR_CONFIG, "%s: '%s' and '%s' would both be %s", where,
+                               hp->items[k].name, hp->items[i].name, variable);
+    }
+    return 0;
+}
+
+int run_start_command(struct run_start *l, const struct run_start_request *request, struct err *e) {
+    enum { WORDS_MORE = 8 }; // interpreter, shell, or the trainer's own flags
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    const struct option_map *hp = &c->hyperparameters;
+    const char *const *command = request->command_count ? request->command : c->job.command.items;
+    size_t count = request->command_count ? request->command_count : c->job.command.count;
+    struct run *r = &l->run;
+    struct words w = {
+        .items = arena_new(a, const char *, count + 2 * hp->count + WORDS_MORE),
+    };
+    bool shell = false;
+    if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0)
+        return -1;
+    l->native = r->native = !shell && count == 0;
+    const char *program = l->native ? programs_path(a, "dttrain") : NULL;
+    if (l->native && !program)
+        return err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
+    if (check_hyperparameters(l, e) < 0)
+        return -1;
+    if (l->native) {
+        add_native(&w, program);
+        r->name = model_name(c);
+    } else if (shell) {
+        const char *line = c->job.shell;
+        const char *first = arena_strndup(a, line, strcspn(line, " \t\n;|&"));
+        add_command(&w, (const char *const[]){"bash", "-c", line, "bash"}, 4); // "bash" is $0
+        r->name = run_start_task_name(a, &first, 1);
+    } else {
+        add_command(&w, command, count);
+        r->name = run_start_task_name(a, command, count);
+    }
+    add_hyperparameters(&w, a, hp);
+    r->name = run_make_name(a, c->job.name[0] ? c->job.name : r->name);
+    r->command = w.items;
+    r->command_count = w.count;
+    return 0;
+}
+
+// ---- hyperparameters as SageMaker's toolkit hands them over ------------------------------------
+
+// SM_HPS holds numbers, booleans, lists and objects as such, and any other text as a string.
+static const char *all_hyperparameters(struct arena *a, const struct option_map *hp) {
+    struct strbuf text = {0};
+    struct json_out j;
+    json_open(&j, &text);
+    json_object(&j, NULL);
+    for (size_t i = 0; i < hp->count; i++) {
+        const char *value = hp->items[i].value;
+        struct json *parsed = NULL;
+        struct err ignored = {0};
+        if (json_parse(a, value, strlen(value), &parsed, &ignored) < 0 ||
+            parsed->type == JSON_STR) {
+            json_str(&j, hp->items[i].name, value);
+            continue;
+        }
+        parsed->key = hp->items[i].name;
+        json_value(&j, parsed);
+    }
+    json_end(&j);
+    const char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
+    strbuf_fini(&text);
+    return copy;
+}
+
+void run_start_env(struct run_start *l) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    const struct option_map *hp = &c->hyperparameters;
+    struct job_spec *spec = &l->spec;
+    spec->env = arena_new(a, struct job_pair, c->env.count + hp->count + 2);
+    if (hp->count)
+        spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", all_hyperparameters(a, hp)};
+    for (size_t i = 0; i < hp->count; i++)
+        spec->env[spec->env_count++] =
+            (struct job_pair){variable_of(a, hp->items[i].name), hp->items[i].value};
+    for (size_t i = 0; i < c->env.count; i++)
+        spec->env[spec->env_count++] =
+            (struct job_pair){c->env.items[i].name, c->env.items[i].value};
+}
