@@ -265,8 +265,12 @@ static agent_handler *const handlers[WIRE_TYPE_COUNT] = {
 };
 
 void agent_on_message(struct agent *a, const struct wire_msg *m) {
-    if (handlers[m->type] && !a->over)
+    if (!handlers[m->type] || a->over)
+        return;
+    if (a->joined || m->type == WIRE_JOINED)
         handlers[m->type](a, m);
+    else // nothing of it counts, least of all the electorate that a round names
+        agent_coordinator_lost(a, "it gave orders before it let this agent join", 0);
 }
 
 // ---- workers ----
