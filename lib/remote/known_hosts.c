@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses known_hosts files and compares keys.
 #include "remote/known_hosts.h"
 
 #include "base/base64.h"
@@ -45,7 +46,7 @@ static bool word_is(struct word w, const char *s) {
     return w.len == strlen(s) && memcmp(w.p, s, w.len) == 0;
 }
 
-// |1|base64(salt)|base64(HMAC-SHA1(salt, name))
+// Matches a hashed name: |1|base64(salt)|base64(HMAC-SHA1(salt, name)).
 static bool hashed_matches(struct word w, const char *name) {
     unsigned char salt[BASE64_DECODED_MAX(64)], want[BASE64_DECODED_MAX(64)];
     unsigned char got[EVP_MAX_MD_SIZE];
@@ -62,14 +63,14 @@ static bool hashed_matches(struct word w, const char *name) {
            got_len == SHA1_BYTES && memcmp(got, want, SHA1_BYTES) == 0;
 }
 
-// Host names have no case; hashed ones were lowered before they were hashed.
+// Host names are case-insensitive; OpenSSH lowers them before hashing.
 static void lower(char *out, const char *s, size_t len) {
     for (size_t i = 0; i < len; i++)
         out[i] = (char)tolower((unsigned char)s[i]);
     out[len] = '\0';
 }
 
-// A list of patterns "a,b*,!c", or one hashed name.
+// Matches a list of patterns "a,b*,!c", or one hashed name.
 static bool names_match(struct word w, const char *name) {
     if (w.len > 3 && memcmp(w.p, "|1|", 3) == 0)
         return hashed_matches(w, name);

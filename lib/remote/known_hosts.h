@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_hosts files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): is this the key we expect? Pure.
+// known_hosts files (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT"): compares a host key with the listed
+// keys. Pure.
 //
-// Plain and hashed names, [host]:port, '*' and '?' and '!', @revoked (always stops) are understood;
-// @cert-authority lines are counted, so that the caller can say that they are not supported. Lines
-// that are not understood are skipped, as in ssh.
+// Supports plain and hashed names, [host]:port, '*', '?', '!' and @revoked (always refused).
+// @cert-authority lines are counted, so that the caller can report them as unsupported. Malformed
+// lines are skipped, as in ssh.
 #ifndef REMOTE_KNOWN_HOSTS_H
 #define REMOTE_KNOWN_HOSTS_H
 
@@ -20,7 +21,7 @@ enum {
     KNOWN_HOSTS_FINGERPRINT_BYTES = 64,
 };
 
-// Key types in the order in which they are asked for when nothing is known.
+// Key types in order of preference when no key is known.
 #define KNOWN_HOSTS_TYPES(X)                                                                       \
     X(KNOWN_HOSTS_ED25519, "ssh-ed25519")                                                          \
     X(KNOWN_HOSTS_ECDSA_256, "ecdsa-sha2-nistp256")                                                \
@@ -35,26 +36,26 @@ enum known_hosts_type {
         KNOWN_HOSTS_TYPE_COUNT
 };
 
-// What all files together say about one host. Zero-initialise; found while searching without a key
-// (blob NULL): types only.
+// The result over all files for one host. Zero-initialise. After a search without a key (blob NULL)
+// only `types` is set.
 struct known_hosts_found {
-    bool match;               // the very key is listed
-    bool revoked;             // the very key is @revoked for this host
+    bool match;               // this key is listed
+    bool revoked;             // this key is @revoked for this host
     bool differs;             // another key of any type is listed, and no match
     bool authority;           // a @cert-authority line applies
-    unsigned types;           // bit per enum known_hosts_type that is listed
-    const char *differs_path; // where the first other key is
+    unsigned types;           // one bit per listed enum known_hosts_type
+    const char *differs_path; // file of the first other key
     int differs_line;
-    const char *differs_key; // "ssh-ed25519 AAAA…" inside the text that was searched
+    const char *differs_key; // "ssh-ed25519 AAAA…" inside the searched text
     size_t differs_key_len;
 };
 
-// Looks through one file's text. name is the host name or the HostKeyAlias; port 22 is searched as
-// plain name, others as [name]:port, and as plain name for a match only.
+// Searches the text of one file. name is the host name or the HostKeyAlias. Port 22 is searched as
+// plain name, other ports as [name]:port; a match of the plain name also counts for them.
 void known_hosts_search(const char *path, const char *text, size_t len, const char *name, int port,
                         const void *blob, size_t blob_len, struct known_hosts_found *f);
 
-// "SHA256:…" as ssh-keygen -l prints it.
+// "SHA256:…" in the format of ssh-keygen -l.
 void known_hosts_fingerprint(char out[KNOWN_HOSTS_FINGERPRINT_BYTES], const void *blob, size_t len);
 // Key type name inside a key blob, or NULL when malformed; in the arena.
 const char *known_hosts_blob_type(struct arena *a, const void *blob, size_t len);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging in with public keys: from files, and from the agent behind SSH_AUTH_SOCK. The order is:
-// the cluster's own key, the configured files (an encrypted one through the agent), then what else
-// the agent has unless IdentitiesOnly. Never asks anybody anything.
+// Public-key login with key files and the agent behind SSH_AUTH_SOCK. Order: the cluster's own key,
+// the configured files (encrypted ones through the agent), then other keys of the agent unless
+// IdentitiesOnly. Never prompts.
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -30,7 +30,7 @@ static void note(struct strbuf *b, const char *what) {
 
 // ---- key files --------------------------------------------------------------------------------
 
-// An old format tells only whether it is encrypted; its public half is in the file beside it.
+// An old format only shows whether it is encrypted; its public key is in the .pub file.
 static int read_key_file(struct arena *a, const char *path, struct ssh_key_outside *k,
                          struct err *e) {
     char *text;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses ssh client configuration files.
 #include "remote/ssh_config.h"
 
 #include "base/log.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-// Iterative with one backtracking point: linear times the number of stars at worst quadratic, never
+// Iterative with one backtracking point: at worst linear time times the number of stars, never
 // exponential on hostile patterns.
 bool ssh_config_glob(const char *pattern, const char *text) {
     const char *star = NULL, *mark = NULL;
@@ -38,9 +39,8 @@ struct line {
     size_t count;
 };
 
-// Splits "Keyword value…" or "Keyword=value…"; words may be in double quotes, with \" and
-// \\ inside;
-// '#' starts a comment at the beginning of a word.
+// Splits "Keyword value…" or "Keyword=value…". Words may be in double quotes, with \" and \\
+// inside. '#' at the beginning of a word starts a comment.
 static int split_line(struct arena *a, const char *p, size_t len, struct line *out, struct err *e) {
     const char *end = p + len;
     out->count = 0;
@@ -108,7 +108,7 @@ static int set_user(struct state *s, const struct line *l, struct err *e) {
 
 static int set_proxy_jump(struct state *s, const struct line *l, struct err *e) {
     (void)e;
-    // ssh(1): whichever of ProxyJump and ProxyCommand comes first wins.
+    // ssh(1): the first of ProxyJump and ProxyCommand wins.
     if (!s->c->proxy_command)
         (void)set_once(&s->c->proxy_jump, l->words[1]);
     return 0;
@@ -232,7 +232,7 @@ static bool host_matches(const struct line *l, const char *alias) {
     return match;
 }
 
-// "gpu*,!gpu9": commas instead of spaces.
+// A comma-separated list, "gpu*,!gpu9".
 static bool list_matches(struct arena *a, const char *list, const char *text) {
     char **items;
     struct line l = {.count = 1};
@@ -242,7 +242,7 @@ static bool list_matches(struct arena *a, const char *list, const char *text) {
     return host_matches(&l, text);
 }
 
-// What a criterion of Match is compared with; NULL: this program does not know it.
+// The value that a Match criterion is compared with; NULL: unsupported criterion.
 static const char *match_subject(const struct state *s, const char *criterion) {
     const struct ssh_config *c = s->c;
     if (strcasecmp(criterion, "host") == 0)
@@ -261,8 +261,8 @@ static bool match_holds(const struct state *s, const struct line *l) {
         bool negated = l->words[i][0] == '!';
         const char *criterion = l->words[i] + negated, *subject = match_subject(s, criterion);
         if (!subject || i + 1 == l->count) {
-            log_warn("a Match block of the ssh configuration is passed over",
-                     "host=%s criterion=%s", s->q->alias, criterion);
+            log_warn("skipping a Match block of the ssh configuration", "host=%s criterion=%s",
+                     s->q->alias, criterion);
             return false;
         }
         if (list_matches(s->a, l->words[i + 1], subject) == negated)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// ~/.ssh/config (ssh_config(5)): what ssh(1) would use for a name, as far as this program needs it.
-// Pure: text comes from the caller or through a reader function; nothing is opened here.
+// ~/.ssh/config (ssh_config(5)): the settings that ssh(1) would use for a host, as far as dtctl
+// needs them. Pure: text comes from the caller or through a reader function; no file is opened
+// here.
 //
 // Honoured: Host (wildcards, negation), Match (all, host, originalhost, user, localuser), Include,
 // HostName, HostKeyAlias, User, Port, IdentityFile, IdentitiesOnly, IdentityAgent, ProxyJump,
-// UserKnownHostsFile, GlobalKnownHostsFile. Not honoured on purpose: StrictHostKeyChecking (keys
-// are always checked). ProxyCommand is noted so that the caller can refuse it. Blocks of other
-// Match lines (exec, final, …) are passed over, with a warning. The first value wins, as in ssh.
-// Results live in the arena.
+// UserKnownHostsFile, GlobalKnownHostsFile. StrictHostKeyChecking is ignored on purpose, since keys
+// are always checked. ProxyCommand is recorded so that the caller can refuse it. Blocks of other
+// Match lines (exec, final, …) are skipped with a warning. The first value wins, as in ssh. Results
+// are in the arena.
 #ifndef REMOTE_SSH_CONFIG_H
 #define REMOTE_SSH_CONFIG_H
 
@@ -25,8 +26,8 @@ enum {
     SSH_CONFIG_FILE_BYTES_MAX = 1 << 20,
 };
 
-// Gives the texts of all files that match a pattern (glob, absolute, "~" already expanded), in
-// order; a pattern that matches nothing is fine.
+// Returns the texts of all files that match a pattern (glob, absolute, "~" already expanded), in
+// order. A pattern without a match is no error.
 struct ssh_config_file {
     const char *path, *text;
     size_t len;
@@ -34,9 +35,9 @@ struct ssh_config_file {
 typedef int ssh_config_reader(void *ctx, struct arena *a, const char *pattern,
                               struct ssh_config_file **files, size_t *count, struct err *e);
 
-// What the caller knows; the first three also replace %d, %u and %l's place in values.
+// Input of a query; the first three also replace %d, %u and %l in values.
 struct ssh_config_query {
-    const char *alias; // as typed
+    const char *alias; // as the user typed it
     const char *home;  // local home folder
     const char *user;  // local user name
     ssh_config_reader *read_files;
@@ -44,11 +45,11 @@ struct ssh_config_query {
 };
 
 struct ssh_config {
-    const char *host_name; // the alias when no HostName is given
+    const char *host_name; // the alias unless HostName is set
     const char *host_key_alias;
-    const char *user;          // NULL: not given
-    int port;                  // 0: not given
-    const char *proxy_jump;    // "none" stays
+    const char *user;          // NULL: not set
+    int port;                  // 0: not set
+    const char *proxy_jump;    // "none" is kept
     const char *proxy_command; // "none" becomes NULL
     const char *identity_agent;
     bool identities_only;
@@ -59,15 +60,15 @@ struct ssh_config {
     bool identities_only_set;
 };
 
-// Adds what one file says to what is known already (zero-initialise first). Errors:
-// "path:line: reason". Call ssh_config_finish after the last file.
+// Adds the settings of one file to *c (zero-initialise first). Errors: "path:line: reason". Call
+// ssh_config_finish after the last file.
 int ssh_config_add(struct arena *a, const struct ssh_config_query *q,
                    const struct ssh_config_file *file, struct ssh_config *c, struct err *e);
-// Expands %-tokens and "~", fills in host_name.
+// Expands %-tokens and "~"; sets host_name.
 int ssh_config_finish(struct arena *a, const struct ssh_config_query *q, struct ssh_config *c,
                       struct err *e);
 
-// Glob of ssh: '*', '?'; and a comma- or space-separated list with '!' for exclusion.
+// ssh's patterns: '*' and '?'; ssh_config lists add commas, spaces, and '!' for exclusion.
 bool ssh_config_glob(const char *pattern, const char *text);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the far end is, as the kernel has measured it: this process may be slow to look.
+// The round-trip time to the far end as measured by the kernel, independent of the load of this
+// process.
 #include "remote/ssh_impl.h"
 
 #include <linux/tcp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is the far end who it should be? A pinned key decides alone; otherwise all known_hosts files are
-// asked, and nothing but the very key that is listed will do.
+// Verifies the host key. A pinned key decides alone. Otherwise all known_hosts files are searched,
+// and only a listed key is accepted.
 #include "base/log.h"
 #include "base/str.h"
 #include "remote/known_hosts.h"
@@ -26,8 +26,8 @@ static int search(struct ssh *s, const void *blob, size_t blob_len, struct known
     return 0;
 }
 
-// Types that are on file come first, or the server may show another key of its own that we cannot
-// compare with anything.
+// Prefers key types that known_hosts lists, since the server could otherwise offer a key of another
+// type that cannot be compared.
 int ssh_hostkey_prefer(struct ssh *s, struct err *e) {
     struct known_hosts_found f = {0};
     const char *names[KNOWN_HOSTS_TYPE_COUNT + 3];
@@ -63,7 +63,7 @@ static int accept_key(struct ssh *s, const void *blob, size_t len, const char *f
     if (file_make_dirs(file_dir(&s->arena, s->host.record_path), 0700, e) < 0 ||
         file_append(s->host.record_path, line, strlen(line), e) < 0)
         return err_wrap(e, "%s: cannot record the host key", s->host.label);
-    log_warn("accepted a host key that was not known", "host=\"%s\" key=%s file=%s", s->host.label,
+    log_warn("accepted an unknown host key", "host=\"%s\" key=%s file=%s", s->host.label,
              fingerprint, s->host.record_path);
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libssh2 reads and writes with: our buffers before the socket, or before the channel of a
-// jump host (ssh_impl.h says why).
+// The I/O functions of libssh2: buffers in front of the socket, or of the channel of a jump host
+// (see ssh_impl.h).
 #include "remote/ssh_impl.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static ssize_t agent_receive(int fd, void *p, size_t len) {
 
 // ---- bytes ------------------------------------------------------------------------------------
 
-// The number libssh2 knows the session's own stream by; over a jump host there is no socket.
+// The number by which libssh2 knows the stream; a session through a jump host has no socket.
 int ssh_bytes_fd(const struct ssh *s) {
     return s->tunnel ? INT_MAX : s->fd;
 }
@@ -55,7 +55,7 @@ static ssize_t take_bytes(libssh2_socket_t fd, const void *p, size_t len, int fl
     return (ssize_t)len;
 }
 
-// Bytes from the far end; 0 at the end, or -errno.
+// Reads from the far end; 0 at the end, or -errno.
 static ssize_t receive(struct ssh *s, void *p, size_t len) {
     ssize_t n;
     if (s->far_end_closed)
@@ -97,8 +97,8 @@ static ssize_t give_bytes(libssh2_socket_t fd, void *p, size_t len, int flags, v
     return n;
 }
 
-// libssh2 reads from the socket only on behalf of a channel. Without one, or with all of them
-// paused, the answers to keepalives and the end of the connection must be seen all the same.
+// libssh2 reads the socket only for a channel. Without a reading channel, this function still reads
+// the answers to keepalives and notices the end of the connection.
 void ssh_bytes_take_idle(struct ssh *s) {
     if (!s->in)
         s->in = heap_alloc(SSH_IN_BYTES_MAX);

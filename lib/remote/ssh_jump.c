@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jump hosts: a session whose channels carry other sessions (direct-tcpip, RFC 4254 7.2). All nodes
-// behind the same chain of jump hosts share one session, because sshd admits only a few connections
-// at a time that are not logged in yet (MaxStartups).
+// behind the same chain of jump hosts share one session, because sshd limits the number of
+// connections that are not yet logged in (MaxStartups).
 #include "base/str.h"
 #include "remote/ssh_impl.h"
 
@@ -13,7 +13,7 @@ enum tunnel_state { TUNNEL_OPEN, TUNNEL_ON, TUNNEL_CLOSE, TUNNEL_GONE };
 
 struct ssh_tunnel {
     struct ssh_hop *hop;
-    struct ssh *inner; // NULL: nobody wants it any more
+    struct ssh *inner; // NULL: closed by its user
     struct ssh_tunnel *next;
     enum tunnel_state state;
     LIBSSH2_CHANNEL *channel;
@@ -29,7 +29,7 @@ struct ssh_hop {
     struct ssh_hop *next;
 };
 
-// Process-wide, as the loop is: one thread uses it.
+// Shared by the process, like the loop: one thread uses it.
 static struct ssh_hop *hops;
 
 static struct ssh_hop *hop_of(struct ssh *s) {
@@ -140,14 +140,14 @@ static void hop_unlist(struct ssh_hop *h) {
         }
 }
 
-// Frees tunnels that are gone, and the hop when nobody is left.
+// Frees closed tunnels, and the hop after the last one.
 static void on_idle(struct ssh *s) {
     struct ssh_hop *h = hop_of(s);
     bool wanted = false;
     for (struct ssh_tunnel *t = h->tunnels; t; t = t->next)
         wanted |= t->inner != NULL;
     if (s->state == SSH_DOWN || !wanted)
-        hop_unlist(h); // new sessions get a new one
+        hop_unlist(h); // new sessions open a new hop
     struct ssh_tunnel **p = &h->tunnels;
     while (*p) {
         struct ssh_tunnel *t = *p;
@@ -171,7 +171,7 @@ static void on_idle(struct ssh *s) {
 static const struct ssh_events hop_events = {
     .on_open = on_open, .on_step = on_step, .on_down = on_down, .on_idle = on_idle};
 
-// "[user@]host[:port]" of the last jump, and the chain before it.
+// Splits off the last hop "[user@]host[:port]" from the chain.
 static int split_chain(struct arena *a, const char *chain, struct transport_target *t,
                        struct err *e) {
     char **parts;
@@ -226,7 +226,7 @@ static struct ssh_hop *hop_get(const struct transport_env *env, const char *chai
 }
 
 struct ssh_tunnel *ssh_tunnel_open(struct ssh *s, struct err *e) {
-    static int depth; // a hop opens its own hops from in here
+    static int depth; // opening a hop may recurse for hops before it
     depth++;
     struct ssh_hop *h = hop_get(s->env, s->host.jump, depth, e);
     depth--;
@@ -249,7 +249,7 @@ struct ssh_tunnel *ssh_tunnel_open(struct ssh *s, struct err *e) {
 void ssh_tunnel_close(struct ssh_tunnel *t) {
     struct ssh *s = &t->hop->ssh;
     t->inner = NULL;
-    ssh_kick(s); // closes the channel; or, when this was the last one, the hop goes at once
+    ssh_kick(s); // closes the channel, and after the last one the hop
     if (s->busy == 0)
         on_idle(s);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making keys. The layout is that of OpenSSH's PROTOCOL.key.
+// Creates and reads SSH keys. The layout is that of OpenSSH's PROTOCOL.key.
 #include "remote/ssh_key.h"
 
 #include "base/base64.h"
@@ -131,7 +131,7 @@ bool ssh_key_read_outside(const void *raw, size_t len, struct ssh_key_outside *o
     out->encrypted = cipher && !(n == 4 && memcmp(cipher, "none", 4) == 0);
     (void)get_bytes(&r, &n); // key derivation
     (void)get_bytes(&r, &n); // its options
-    (void)get_u32(&r);       // how many keys: one
+    (void)get_u32(&r);       // number of keys: one
     out->public_blob = get_bytes(&r, &out->public_len);
     return true;
 }
@@ -173,7 +173,7 @@ int ssh_key_public(struct arena *a, const char *private_key, const char *comment
                           "it is no private key in OpenSSH's format, or it is damaged");
 }
 
-// A key that was copied without its public half.
+// Adds the missing public key file of a copied private key.
 static int add_public(struct arena *a, const char *path, const char *public_path,
                       const char *comment, const char **public_key, struct err *e) {
     char *text;
@@ -207,7 +207,7 @@ int ssh_key_file(struct arena *a, const char *path, const char *comment, const c
         return -1;
     const char *line = arena_printf(a, "%s\n", key.public_key);
     *public_key = key.public_key;
-    // The public half first: a private key without it would stop the next try.
+    // Write the public key first: a private key without it would fail the next try.
     return file_write_atomic(public_path, line, strlen(line), 0644, e) < 0 ||
                    file_write_atomic(path, key.private_key, strlen(key.private_key), 0600, e) < 0
                ? -1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session from the first packet to the last: connecting, key exchange, login, keepalive.
+// A session: connecting, key exchange, login, keepalive, end.
 #include "base/log.h"
 #include "base/str.h"
 #include "remote/ssh_impl.h"
@@ -83,7 +83,7 @@ void ssh_fini(struct ssh *s) {
     shut(s);
     ssh_auth_fini(s);
     if (s->session)
-        // With the state DOWN every read and write of libssh2 fails at once, so it frees all.
+        // In state DOWN every read and write of libssh2 fails at once, so it frees all memory.
         for (int i = 0; i < 1000 && libssh2_session_free(s->session) == LIBSSH2_ERROR_EAGAIN; i++)
             ;
     if (s->tunnel)
@@ -111,7 +111,7 @@ static int methods(struct ssh *s, struct err *e) {
     const char *list =
         libssh2_userauth_list(s->session, s->host.user, (unsigned)strlen(s->host.user));
     if (!list && libssh2_userauth_authenticated(s->session)) {
-        s->state = SSH_OPEN; // the server asks for nothing
+        s->state = SSH_OPEN; // the server requires no authentication
         return 1;
     }
     if (!list && libssh2_session_last_errno(s->session) == LIBSSH2_ERROR_EAGAIN)
@@ -152,7 +152,7 @@ static void opened(struct ssh *s) {
     s->events->on_open(s);
 }
 
-// waiting: bytes that were in `in` when the step began.
+// waiting: number of bytes in `in` when the step began.
 static void step_end(struct ssh *s, size_t waiting) {
     struct err e;
     bool was_full = !ssh_has_room(s);
@@ -160,11 +160,11 @@ static void step_end(struct ssh *s, size_t waiting) {
     if (was_full && ssh_has_room(s))
         ssh_kick(s);
     if (s->state == SSH_OPEN) {
-        bool unread = waiting && s->in_len - s->in_start >= waiting; // nobody wants it now
+        bool unread = waiting && s->in_len - s->in_start >= waiting; // no channel reads it now
         ssh_bytes_take_idle(s);
         ssh_bytes_flush(s);
         if (s->in_start < s->in_len && !unread) {
-            ssh_kick(s); // also at the end of the stream: a status may be in there
+            ssh_kick(s); // also at the end of the stream, which may contain a status
             return;
         }
     }
@@ -174,9 +174,9 @@ static void step_end(struct ssh *s, size_t waiting) {
     }
 }
 
-// A call on one channel makes libssh2 take whatever has come, also what is for another channel, or
-// for the same one's other stream; nothing but asking there again shows it. So there is another
-// round until one has taken nothing, and the loop gets its turn in between.
+// A call on one channel makes libssh2 read all available data, also for other channels and for the
+// other stream. Only another call there returns it. Rounds are repeated until one reads nothing;
+// the loop runs in between.
 static void do_channels(struct ssh *s) {
     uint64_t before;
     int rounds = SSH_ROUNDS_PER_STEP;
@@ -261,7 +261,7 @@ static void on_socket(struct watch *w, unsigned events) {
     ssh_step(container_of(w, struct ssh, watch));
 }
 
-// libssh2 is given nothing that it does not have: releases before 1.11 damage the list otherwise.
+// Lists only supported methods, since libssh2 before 1.11 damages its list otherwise.
 int ssh_prefer(struct ssh *s, int method, const char *const *names, struct err *e) {
     const char **supported = NULL;
     struct strbuf list = {0};
@@ -320,7 +320,7 @@ static void on_connect(struct watch *w, unsigned events) {
     leave(s);
 }
 
-// Starts the next address; keeps the error in e when there is none left.
+// Connects to the next address; keeps the error in e when no address is left.
 static int connect_next(struct ssh *s, struct err *e) {
     while (s->address_next < s->address_count) {
         s->fd = net_connect_start(&s->addresses[s->address_next++], e);
@@ -368,7 +368,7 @@ static int resolve(struct ssh *s, struct err *e) {
 
 int ssh_open(struct ssh *s, const struct transport_env *env, const struct transport_target *t,
              const struct ssh_events *events, struct err *e) {
-    static bool ready; // libssh2_init is to be called once, before any thread uses it
+    static bool ready; // libssh2_init must be called once, before any thread uses it
     if (!ready && libssh2_init(0))
         return err_set(e, ERR_FAILED, "libssh2 cannot start");
     ready = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known about a host before connecting: the user's ssh configuration, files of keys, the
-// order in which they are used. Reads files; decides nothing about trust.
+// Collects the settings for a host before connecting: the user's ssh configuration, key files and
+// their order. Reads files; makes no trust decision.
 #include "base/str.h"
 #include "remote/known_hosts.h"
 #include "remote/ssh_config.h"
@@ -119,7 +119,7 @@ static void add_known_hosts(struct arena *a, const struct transport_env *env, co
     out->record_path = env->known_hosts_path ? env->known_hosts_path : out->known_hosts[0];
 }
 
-// A jump host that is the host itself (Host * with ProxyJump) is none, as in ssh.
+// As in ssh, a host that is its own jump host (Host * with ProxyJump) uses no jump.
 static bool jumps_to_itself(const char *jump, const struct transport_target *t,
                             const struct ssh_config *c) {
     struct err ignored;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The part that all transports share: links, runs, input buffers, parking.
 #include "remote/transport_impl.h"
 
 #include "base/str.h"
@@ -156,7 +157,7 @@ size_t transport_run_send(struct transport_run *r, const void *p, size_t len) {
         r->room_wanted = true;
     if (!take)
         return 0;
-    // Twice the cap, so that bytes are moved to the front at most once per cap.
+    // Twice the limit, so that bytes are moved to the front at most once per limit.
     if (!in->data) {
         in->room = 2 * (size_t)TRANSPORT_INPUT_BYTES_MAX;
         in->data = heap_alloc(in->room);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transports: reach a node and run commands there, over SSH (libssh2) or as local processes, behind
-// one table of functions. Everything runs on one event loop and never blocks it; any number of
-// links and of commands per link go on at once.
+// Transports: reach nodes and run commands there, over SSH (libssh2) or as local processes, behind
+// one table of functions. Everything runs on one event loop without blocking it. Any number of
+// links, and of commands per link, run at once.
 //
 //     struct transport_env env = {.loop = loop, .known_hosts_path = "…/known_hosts"};
 //     struct transport_link *l = transport_open(&transport_ssh, &env, &target, &link_events, ctx,
@@ -14,12 +14,12 @@
 // valid until its on_end returns or transport_run_close; a link until transport_close. Both may be
 // closed inside any callback, also their own. Closing never calls back.
 //
-// A link that cannot be opened, or is lost later, tells it by on_down once; each run that was going
-// on has then had its on_end with how == TRANSPORT_LOST first. No exit status is ever made up.
+// on_down is called once for a link that cannot be opened or is lost. Before that, every active run
+// gets on_end with how == TRANSPORT_LOST. An exit status is never invented.
 //
-// The program must ignore SIGPIPE: local commands need not read what they are sent.
+// The program must ignore SIGPIPE, since local commands may not read their input.
 //
-// Errors name the node, the address and what to do. ERR_NET, ERR_TIMEOUT, ERR_AUTH, ERR_HOSTKEY.
+// Errors name the node, the address and a remedy. ERR_NET, ERR_TIMEOUT, ERR_AUTH, ERR_HOSTKEY.
 #ifndef REMOTE_TRANSPORT_H
 #define REMOTE_TRANSPORT_H
 
@@ -33,9 +33,9 @@
 
 enum {
     TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT = 15000, // from open to logged in
-    TRANSPORT_KEEPALIVE_MS_DEFAULT = 5000,        // three unanswered: the link is down
+    TRANSPORT_KEEPALIVE_MS_DEFAULT = 5000,        // after three unanswered ones the link is down
     TRANSPORT_KEEPALIVE_MS_MIN = 1000,            // libssh2 counts whole seconds
-    TRANSPORT_RUNS_PER_LINK_MAX = 9,              // OpenSSH's MaxSessions is 10 unless set
+    TRANSPORT_RUNS_PER_LINK_MAX = 9,              // OpenSSH's default MaxSessions is 10
     TRANSPORT_INPUT_BYTES_MAX = 512 << 10,        // buffered per run, see transport_run_send
 };
 
@@ -46,17 +46,17 @@ struct transport_env {
     const char *home;             // for "~"; NULL: $HOME
     const char *user;             // NULL: this user's name
     const char *ssh_config_path;  // NULL: ~/.ssh/config, then /etc/ssh/ssh_config; "none": neither
-    const char *known_hosts_path; // the cluster's own, looked at first; accepted keys go there
+    const char *known_hosts_path; // the cluster's own, searched first; accepted keys are added
     const char *identity_path;    // the cluster's own private key, tried first; NULL: none
     const char *const *identity_files; // tried next, identity_file_count of them
     size_t identity_file_count;
-    bool accept_host_keys; // unknown keys are accepted and recorded; changed ones never
+    bool accept_host_keys; // accept and record unknown keys; never changed ones
     int64_t connect_timeout_ms;
     int64_t keepalive_ms;
 };
 
-// One node. For ssh, `host` is what one would give to ssh(1): an alias of ~/.ssh/config, a name or
-// an address; the fields set here win over the configuration file, as ssh's flags do.
+// One node. For ssh, `host` is an argument for ssh(1): an alias of ~/.ssh/config, a name or an
+// address. Fields set here override the configuration file, as ssh's options do.
 struct transport_target {
     const char *node;       // name for messages
     const char *host;       // ssh only
@@ -64,13 +64,13 @@ struct transport_target {
     int port;               // 0: configuration, else 22
     const char *host_key;   // "ssh-ed25519 AAAA…" pins the key; NULL: known_hosts
     const char *proxy_jump; // "[user@]host[:port][,…]"; NULL: configuration; "none": none
-    const char *folder;     // local only: where commands start (ssh: the login folder)
+    const char *folder;     // local only: initial folder of commands (ssh: the login folder)
 };
 
 enum transport_how {
     TRANSPORT_EXITED,   // status
     TRANSPORT_SIGNALED, // signal name
-    TRANSPORT_LOST,     // the connection ended, or the far end closed, before a status came
+    TRANSPORT_LOST,     // the connection ended, or the far end closed, before a status arrived
 };
 
 struct transport_end {
@@ -86,27 +86,28 @@ struct transport_run;
 struct transport_link_events {
     void (*on_open)(struct transport_link *l, void *ctx); // logged in
     void (*on_down)(struct transport_link *l, void *ctx,
-                    const struct err *e); // once; then close it
+                    const struct err *e); // once; then close the link
 };
 
-// Callbacks come from the loop, never from inside a call into this module. All may be NULL but
-// on_end.
+// Callbacks come from the loop, never from inside a call into this module. All but on_end may be
+// NULL.
 struct transport_run_events {
     void (*on_output)(struct transport_run *r, void *ctx, const void *p, size_t len); // stdout
     void (*on_error)(struct transport_run *r, void *ctx, const void *p, size_t len);  // stderr
-    void (*on_room)(struct transport_run *r, void *ctx); // the input buffer went half empty
-    void (*on_end)(struct transport_run *r, void *ctx, const struct transport_end *end); // last one
+    void (*on_room)(struct transport_run *r, void *ctx); // the input buffer is half empty again
+    void (*on_end)(struct transport_run *r, void *ctx,
+                   const struct transport_end *end); // the last callback
 };
 
 struct transport_command {
-    const char *line; // for the node's shell (sh -c), quote words with str_shell_quote; NULL: a
+    const char *line; // run by the node's shell (sh -c), quote words with str_shell_quote; NULL: a
                       // login shell (with pty)
     bool pty;         // a terminal on the node; stdout and stderr are then one stream
     const char *term; // "xterm-256color"
     int columns, rows;
 };
 
-// The table behind the calls below: one row per kind of transport.
+// The functions of one kind of transport.
 struct transport {
     const char *name; // "ssh", "local"
     struct transport_link *(*open)(const struct transport_env *env,
@@ -116,15 +117,15 @@ struct transport {
                                  struct err *e);
     void (*run_wake)(struct transport_run *r); // input was added or ended, or pause changed
     void (*run_resize)(struct transport_run *r, int columns, int rows);
-    void (*run_close)(struct transport_run *r); // stop the command as far as possible, free
+    void (*run_close)(struct transport_run *r); // stop the command as far as possible, free the run
     int64_t (*distance_us)(const struct transport_link *l); // NULL: none
 };
 
 extern const struct transport transport_ssh;
 extern const struct transport transport_local;
 
-// NULL on an error that is known at once; otherwise on_open or on_down follows. A host name is
-// resolved here (blocking) unless it is numeric or reached through a jump host.
+// Returns NULL for errors that are known at once; otherwise on_open or on_down follows. Resolves
+// the host name (blocking) unless it is numeric or reached through a jump host.
 struct transport_link *transport_open(const struct transport *t, const struct transport_env *env,
                                       const struct transport_target *target,
                                       const struct transport_link_events *events, void *ctx,
@@ -137,32 +138,32 @@ struct transport_link *transport_open_again(const struct transport_link *l,
 const char *transport_node(const struct transport_link *l);
 bool transport_is_up(const struct transport_link *l);
 bool transport_is_local(const struct transport_link *l);
-// The least time that a request and its answer took so far; 0 for local nodes.
+// The least round trip of a request so far; 0 for local nodes.
 int64_t transport_round_trip_us(const struct transport_link *l);
-// The same as the kernel has measured it, to the next host on the way, however busy this process
-// is; 0: not known, or a local node.
+// The same as measured by the kernel to the next host on the path, independent of the load of this
+// process; 0: unknown, or a local node.
 int64_t transport_distance_us(const struct transport_link *l);
-// Somebody asked something of the node that it answers at once, and this is how long it took.
+// Records the round trip of a request that the node answers at once.
 void transport_round_trip_seen(struct transport_link *l, int64_t us);
 struct loop *transport_loop(const struct transport_link *l);
 
-// Starts a command on a link that is up; NULL when it is not, or with TRANSPORT_RUNS_PER_LINK_MAX
-// running (ERR_LIMIT).
+// Starts a command. NULL when the link is not up, or when TRANSPORT_RUNS_PER_LINK_MAX commands run
+// (ERR_LIMIT).
 struct transport_run *transport_run(struct transport_link *l, const struct transport_command *c,
                                     const struct transport_run_events *events, void *ctx,
                                     struct err *e);
-// Adds to the command's standard input; returns how many bytes were taken (0…len). When less than
-// len was taken, on_room tells when there is room again.
+// Adds to the command's standard input; returns the number of accepted bytes (0…len). After less
+// than len, on_room is called when there is room again.
 size_t transport_run_send(struct transport_run *r, const void *p, size_t len);
 size_t transport_run_room(const struct transport_run *r);
 size_t transport_run_unsent(const struct transport_run *r);
-void transport_run_send_end(struct transport_run *r);           // end of file after what is queued
-void transport_run_pause(struct transport_run *r, bool paused); // stop taking output for a while
+void transport_run_send_end(struct transport_run *r); // end of file after the queued bytes
+void transport_run_pause(struct transport_run *r, bool paused); // stop reading output for a while
 void transport_run_resize(struct transport_run *r, int columns, int rows); // pty only
 void transport_run_close(struct transport_run *r);                         // hangs up; no callback
 struct transport_link *transport_run_link(const struct transport_run *r);
 
-// Runs a short command to its end and gives all its output at once, capped.
+// Runs a short command to its end and returns all its output, up to a limit.
 enum { TRANSPORT_COLLECT_BYTES_MAX = 1 << 20 };
 struct transport_result {
     struct transport_end end;
@@ -173,7 +174,7 @@ typedef void transport_collect_cb(void *ctx, const struct transport_result *resu
 int transport_collect(struct transport_link *l, const char *line, const void *input,
                       size_t input_len, transport_collect_cb *done, void *ctx, struct err *e);
 
-// A path on the node as one shell word; a leading "~/" stays the login folder.
+// Quotes a path on the node as one shell word; a leading "~/" remains the login folder.
 char *transport_path_word(struct arena *a, const char *path);
 
 #endif

@@ -20,13 +20,13 @@
 enum {
     LOCAL_READ_BYTES = 128 << 10,
     LOCAL_READS_PER_EVENT_MAX = 8,
-    LOCAL_LINGER_MS = 500, // output that processes left behind may still hold open
+    LOCAL_LINGER_MS = 500, // wait for output that remaining processes may hold open
 };
 
 struct local_link {
     struct transport_link link; // first
     struct timer kick;
-    int busy; // handlers on the stack; what is closed is freed when none is left
+    int busy; // handlers on the stack; closed objects are freed at 0
 };
 
 struct local_run {
@@ -112,7 +112,7 @@ static void read_from(struct local_run *r, struct watch *w, int *fd, bool is_std
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        // End of file; a terminal whose last process is gone says EIO.
+        // End of file; a terminal without processes returns EIO.
         watch_stop(w);
         close(*fd);
         *fd = -1;
@@ -168,7 +168,7 @@ static void close_input(struct local_run *r) {
         return;
     watch_stop(&r->in);
     if (r->pty)
-        (void)!write(r->in_fd, "\004", 1); // what a terminal user types to end input
+        (void)!write(r->in_fd, "\004", 1); // Ctrl-D ends the input of a terminal
     close(r->in_fd);
     r->in_fd = -1;
 }
@@ -182,7 +182,7 @@ static void write_input(struct local_run *r) {
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n < 0) { // the command does not read any more: what it prints still counts
+        if (n < 0) { // the command does not read any more; its output still counts
             transport_input_sent(&r->run, len);
             close_input(r);
             return;
@@ -289,18 +289,18 @@ static int open_terminal(struct local_run *r, int far[3], const struct transport
     far[1] = far[2] = -1;
     r->pty = true;
     r->out_fd = near_fd;
-    r->in_fd = fcntl(near_fd, F_DUPFD_CLOEXEC, 3); // epoll takes each number once
+    r->in_fd = fcntl(near_fd, F_DUPFD_CLOEXEC, 3); // epoll accepts each number once
     if (r->in_fd < 0)
         return err_errno(e, ERR_SYS, "cannot duplicate a file descriptor");
     return 0;
 }
 
-// A line of plain words (str_shell_quote's output is) that begins with a program's path, as a list
-// of arguments; NULL when a shell has to read it. A machine may have no shell: an agent needs none.
+// Splits a line of plain words (as str_shell_quote writes them) that begins with a program's path
+// into arguments; NULL when a shell is needed. Agents thus also start on machines without a shell.
 static const char *const *plain_words(struct arena *a, const char *line) {
     const char **words = arena_new(a, const char *, strlen(line) / 2 + 2);
     size_t count = 0;
-    line += str_starts(line, "exec ") ? strlen("exec ") : 0; // which is what happens here anyway
+    line += str_starts(line, "exec ") ? strlen("exec ") : 0; // implied here
     if (*line != '/' && *line != '\'')
         return NULL;
     for (const char *p = line; *p;) {
@@ -334,8 +334,8 @@ static int start(struct local_run *r, struct transport_link *link,
                  struct err *e) {
     struct arena a = {0};
     const char *line = c->line ? c->line : "exec \"${SHELL:-/bin/sh}\" -l";
-    // A session leader that opens a terminal gets it as its controlling one.
-    r->run.link = link; // the child's callback may come before transport_run() is done
+    // A session leader that opens a terminal gets it as its controlling terminal.
+    r->run.link = link; // the child's callback may come before transport_run() returns
     if (r->pty)
         line = arena_printf(&a, "exec <%s >%s 2>&1; TERM=%s; export TERM; %s", tty, tty,
                             str_shell_quote(&a, c->term ? c->term : "dumb"), line);

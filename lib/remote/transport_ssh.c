@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport_ssh: one session per link, one channel per command. A channel goes through the states
-// of enum run_state; ssh_link_step drives all of them whenever bytes come or leave.
+// transport_ssh: one session per link, one channel per command. A channel passes through the states
+// of enum run_state; ssh_link_step drives all channels whenever bytes arrive or leave.
 #include "base/clock.h"
 #include "base/str.h"
 #include "remote/ssh_impl.h"
@@ -14,13 +14,13 @@
 
 enum {
     LINK_READ_BYTES = 64 << 10,
-    LINK_READS_PER_STEP_MAX = 64, // of one command, so that others get their turn
-    // What a channel has on its way to a node nearby: OpenSSH's server pays for each byte that
-    // waits in it, by growing and clearing its buffers, and its window of 2 MB is filled at once.
-    // It offers room again after 96 KB; other servers may wait for more than this.
+    LINK_READS_PER_STEP_MAX = 64, // of one command, so that others get a turn
+    // Limit of unread bytes in the channel of a nearby node. OpenSSH's server grows and clears its
+    // buffers for each waiting byte, and its window of 2 MB fills at once. It reopens the window
+    // after 96 KB; other servers may wait for more than this limit.
     LINK_NEAR_US = 500,
     LINK_NEAR_BYTES = 512 << 10,
-    LINK_WINDOW_BYTES = 8 << 20, // what the far end may have on its way to us, per channel
+    LINK_WINDOW_BYTES = 8 << 20, // receive window per channel
 };
 
 struct ssh_link {
@@ -30,10 +30,10 @@ struct ssh_link {
 
 enum run_state {
     RUN_OPEN,  // opening the channel
-    RUN_PTY,   // asking for a terminal
+    RUN_PTY,   // requesting a terminal
     RUN_START, // sending the command
     RUN_ON,
-    RUN_CLOSE, // the far end has closed, or the caller does not want it any more
+    RUN_CLOSE, // closed by the far end or by the caller
     RUN_GONE,  // may be freed
 };
 
@@ -45,8 +45,8 @@ struct ssh_run {
     bool pty, input_end_sent, resize;
     int columns, rows;
     struct ssh_early early;
-    bool openssh;         // the far end offers room early, see LINK_NEAR_BYTES
-    unsigned long window; // the most that the far end has offered
+    bool openssh;         // the far end reopens its window early, see LINK_NEAR_BYTES
+    unsigned long window; // largest window of the far end so far
 };
 
 static struct ssh *session_of(const struct ssh_run *r) {
@@ -60,8 +60,8 @@ static void run_fail(struct ssh_run *r, const char *doing) {
     r->state = RUN_CLOSE;
 }
 
-// What libssh2 says to a call on one channel may mean the end of all: a packet that does not
-// decode, a wrong authentication tag. False when it is only about this channel, or nothing at all.
+// An error of a call on one channel may affect the whole session: a malformed packet, a wrong
+// authentication tag. False when it concerns only this channel, or is no error.
 static bool session_fail(struct ssh_run *r, ssize_t rc) {
     struct err e;
     if (rc >= 0 || rc == LIBSSH2_ERROR_EAGAIN || rc == LIBSSH2_ERROR_CHANNEL_CLOSED ||
@@ -72,7 +72,7 @@ static bool session_fail(struct ssh_run *r, ssize_t rc) {
     return true;
 }
 
-// Each step function: 1 went on, 0 must wait.
+// Each step function returns 1 after progress, 0 to wait.
 
 static int step_open(struct ssh_run *r) {
     struct ssh *s = session_of(r);
@@ -91,7 +91,7 @@ static int step_open(struct ssh_run *r) {
         s->opener = r;
         return 0;
     }
-    // sshd answers at once, but for the first channel, when it becomes the user.
+    // sshd answers at once, except for the first channel, when it switches to the user.
     if (s->opener && r->channel)
         transport_round_trip_seen(r->run.link, (clock_mono_ns() - s->opener_ns) / 1000);
     s->opener = NULL;
@@ -136,11 +136,11 @@ static int step_start(struct ssh_run *r) {
     return 1;
 }
 
-// Is more on its way than a node nearby has use for? Its answers are taken by reading.
+// True when a nearby node has enough unread input. Reading answers updates the window.
 static bool is_ahead(struct ssh_run *r) {
     unsigned long left = libssh2_channel_window_write(r->channel);
     r->window = left > r->window ? left : r->window;
-    int64_t us = transport_round_trip_us(r->run.link); // falls when quicker answers are seen
+    int64_t us = transport_round_trip_us(r->run.link); // falls with quicker answers
     return r->openssh && us > 0 && us < LINK_NEAR_US && !r->run.paused &&
            r->window - left >= LINK_NEAR_BYTES;
 }
@@ -155,7 +155,7 @@ static void write_input(struct ssh_run *r) {
             return;
         if (session_fail(r, n))
             return;
-        if (n < 0) { // it does not read any more: its status will tell
+        if (n < 0) { // the command does not read any more; its status will follow
             transport_input_sent(&r->run, len);
             return;
         }
@@ -166,8 +166,8 @@ static void write_input(struct ssh_run *r) {
         r->input_end_sent = true;
 }
 
-// Output of the command, without what its login shell printed ahead of it. False when that does not
-// end.
+// Delivers output of the command without the text of its login shell. False when that text exceeds
+// the limit.
 static bool tell_output(struct ssh_run *r, bool is_stderr, const char *p, size_t len) {
     struct err e;
     int rc = is_stderr ? 1 : ssh_mark_take(&r->early, &p, &len);
@@ -189,7 +189,7 @@ static bool tell_output(struct ssh_run *r, bool is_stderr, const char *p, size_t
     return false;
 }
 
-// Returns 1 when it stopped although there may be more.
+// Returns 1 when it stopped before the end of the available output.
 static int read_output(struct ssh_run *r, int stream) {
     static char buf[LINK_READ_BYTES]; // one thread; callbacks do not keep it
     for (int i = 0; i < LINK_READS_PER_STEP_MAX; i++) {
@@ -223,7 +223,7 @@ static void tell_status(struct ssh_run *r) {
     char *name = NULL;
     size_t len = 0;
     struct transport_end end = {.how = TRANSPORT_EXITED};
-    if (!r->early.over && r->early.text.len) // no command was done; this may say why
+    if (!r->early.over && r->early.text.len) // the command did not run; this text may say why
         transport_tell_output(&r->run, true, r->early.text.data, r->early.text.len);
     if (r->run.closed)
         return;
@@ -264,7 +264,7 @@ static int step_on(struct ssh_run *r) {
         return 0;
     if (more)
         ssh_kick(session_of(r));
-    // An end of output alone says nothing: the status comes later, and then the close.
+    // The end of output is not the end: the status and the close follow.
     if (more || r->run.paused || !libssh2_channel_eof(r->channel))
         return r->run.closed;
     int rc = libssh2_channel_wait_closed(r->channel);
@@ -325,7 +325,7 @@ static void run_free(struct ssh_run *r) {
     transport_run_release(&r->run);
 }
 
-// Channels that the session has not freed yet go with the session.
+// Channels that the session has not freed yet are freed with it.
 static void on_idle(struct ssh *s) {
     struct ssh_link *l = link_of(s);
     for (struct transport_run *r = l->link.runs, *next; r; r = next) {

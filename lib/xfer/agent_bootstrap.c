@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Installs the agent program on a node and reads its hello.
 #include "xfer/agent_bootstrap.h"
 
 #include "base/arena.h"
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    INSTALL_ABSENT = 93, // exit statuses of the scripts below
+    INSTALL_ABSENT = 93, // exit statuses of the install scripts
     INSTALL_WRONG_ARCH = 94,
     INSTALL_CUT = 95,
     INSTALL_NO_FOLDER = 96,
@@ -34,12 +35,12 @@ struct install {
     size_t size, sent;
     struct strbuf out, err_text;
     bool uploading;
-    bool may_stay, stay; // asked for; this attempt does
-    int runs;            // of ours that still exist; the last one takes this object with it
-    int64_t asked_ms;    // wall clock
+    bool may_stay, stay; // may_stay: requested; stay: used in this attempt
+    int runs;            // existing runs of this object; the last one frees it
+    int64_t asked_ms;    // wall clock of the request
 };
 
-// ELF header, e_machine (System V ABI): what `uname -m` says for it.
+// Reads e_machine of an ELF header (System V ABI). Returns the corresponding output of `uname -m`.
 static const char *arch_of(const unsigned char *p, size_t len) {
     static const struct {
         unsigned machine;
@@ -71,7 +72,7 @@ static void finish(struct install *in, const struct node_facts *facts, const str
 
 int agent_install_parse(struct arena *a, const char *text, size_t len, struct node_facts *f,
                         struct err *e) {
-    // A login script may print things first: ours is the last line that looks like an object.
+    // A login script may print text first: use the last line that looks like a JSON object.
     const char *line = NULL;
     for (const char *p = text, *end = text + len; p < end;) {
         const char *nl = memchr(p, '\n', (size_t)(end - p));
@@ -83,9 +84,9 @@ int agent_install_parse(struct arena *a, const char *text, size_t len, struct no
     }
     struct json *j;
     if (!line)
-        return err_set(e, ERR_FORMAT, "the agent did not say hello");
+        return err_set(e, ERR_FORMAT, "the agent sent no hello");
     if (json_parse(a, line, strcspn(line, "\n"), &j, e) < 0)
-        return err_wrap(e, "the agent's hello");
+        return err_wrap(e, "hello of the agent");
     *f = (struct node_facts){
         .program = json_get_str(j, "program", NULL),
         .root = json_get_str(j, "root", NULL),
@@ -144,7 +145,7 @@ static int explain(struct install *in, const struct transport_end *end, struct e
 
 static int start(struct install *in, struct err *e);
 
-// Has the right agent said hello?
+// True when the expected agent has sent its hello.
 static bool said_hello(struct install *in, struct node_facts *facts, struct err *e) {
     int64_t now_ms = clock_wall_ms();
     if (agent_install_parse(&in->arena, strbuf_cstr(&in->out), in->out.len, facts, e) < 0 ||
@@ -164,7 +165,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
         finish(in, &facts, NULL);
         return;
     }
-    // What is there does not work, or is not what its name says: replace it.
+    // The installed program does not work, or its content does not match its name: replace it.
     if (!in->uploading && end->how != TRANSPORT_LOST && end->status != INSTALL_WRONG_ARCH) {
         in->uploading = true;
         if (start(in, &e) == 0)
@@ -187,15 +188,15 @@ static void on_output(struct transport_run *r, void *ctx, const void *p, size_t 
     struct node_facts facts;
     struct err ignored;
     strbuf_add(&in->out, p, len);
-    // One that stays ends its hello with a line, not with its life.
+    // An agent that stays ends its hello with a newline instead of exiting.
     if (!in->stay || !str_ends(strbuf_cstr(&in->out), "}\n"))
         return;
     in->stay = false;
     if (!said_hello(in, &facts, &ignored)) {
-        transport_run_send_end(r); // its end tells what to do
+        transport_run_send_end(r); // its end decides what to do
         return;
     }
-    in->runs++; // ours, until the caller has heard of it
+    in->runs++; // keep the run until the caller has received the result
     xfer_channel_park(r, facts.program, facts.root);
     finish(in, &facts, NULL);
     destroy(in);
@@ -220,7 +221,7 @@ static void on_room(struct transport_run *r, void *ctx) {
 static const struct transport_run_events run_events = {
     .on_output = on_output, .on_error = on_error, .on_room = on_room, .on_end = on_end};
 
-// One word for any login shell: everything happens in sh.
+// Quotes the script as one word for any login shell; sh runs it.
 static char *script(struct install *in) {
     struct arena *a = &in->arena;
     char *root = transport_path_word(a, in->root);
@@ -244,7 +245,7 @@ static char *script(struct install *in) {
     return arena_printf(a, "exec sh -c %s", str_shell_quote(a, s));
 }
 
-// On this machine the file is simply written; no shell and no other program is needed.
+// On this machine the file is written directly; no shell or other program is needed.
 static char *place_here(struct install *in, struct err *e) {
     struct arena *a = &in->arena;
     char *path = arena_printf(a, "%s/bin/dtrun-%.16s", in->root, in->sha256);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The common part of push and fetch on the operator's side.
 #include "xfer/xfer_impl.h"
 
 #include "base/clock.h"
@@ -81,7 +82,7 @@ void xfer_cancel(struct xfer *x) {
     x->cancelled = true;
     if (!x->ended)
         x->stop(x);
-    bool delivering = x->ended && x->in_callback; // deliver() goes on to free it
+    bool delivering = x->ended && x->in_callback; // deliver() will free it
     x->ended = true;
     timer_stop(&x->tick);
     timer_stop(&x->finish);
@@ -102,7 +103,7 @@ const char *xfer_node_name(const struct xfer *x) {
 
 // ---- channels ---------------------------------------------------------------------------------
 
-// The same program and folder: any of its verbs will do.
+// The name for parking an agent. Agents of one program and folder are interchangeable.
 static char *parking_name(struct arena *a, const char *program, const char *root) {
     return arena_printf(a, "%s\n%s", program, root);
 }
@@ -163,7 +164,7 @@ void xfer_channel_explain(const struct xfer_channel *c, const struct transport_e
     const char *said = len ? str_printable(&a, c->err_text.data, len) : "nothing";
     if (end->how == TRANSPORT_LOST) {
         (void)err_set(e, end->err->code,
-                      "%s; the transfer was cut, the next attempt goes on where this one stopped",
+                      "%s; the transfer was cut, the next attempt continues where this one stopped",
                       end->err->text);
     } else if (end->how == TRANSPORT_SIGNALED) {
         (void)err_set(e, ERR_FAILED, "node %s: the agent was ended by signal %s; it said: %s", node,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving files to a node (push) and from it (fetch), content-addressed: the receiving side gets the
-// list with hashes first and says what it lacks; only that travels, packed in large frames over the
-// standard streams of `dtrun --node push|fetch`, compressed when that helps, each file verified
-// by SHA-256 where it arrives, and put in place by rename. What a cut leaves behind is used by the
-// next attempt.
+// Sends files to a node (push) and fetches files from it (fetch), content-addressed. The receiver
+// first gets the list with hashes and replies with the entries that it lacks. Only their content is
+// sent, packed in large frames over the standard streams of `dtrun --node push|fetch`, compressed
+// when that helps. The receiver verifies each file by SHA-256 and renames it into place. The next
+// attempt reuses what an interrupted one has stored.
 //
-//     struct xfer *x = xfer_push(link, &spec, &events, ctx, e);   // on_end follows
+//     struct xfer *x = xfer_push(link, &spec, &events, ctx, e); // on_end follows
 //
 // Ownership: an xfer is a heap object of this module, valid until on_end returns or xfer_cancel.
-// The spec's strings are copied; the link and the manifest must outlive the xfer. Several at once
-// are fine, also on one link. Errors name the node and the file.
+// The spec's strings are copied; the link and the manifest must outlive the xfer. Several transfers
+// may run at once, also on one link. Errors name the node and the file.
 #ifndef XFER_XFER_H
 #define XFER_XFER_H
 
@@ -23,30 +23,30 @@
 
 enum {
     XFER_CONNECTIONS_MAX = 16,
-    XFER_CONNECTIONS_DEFAULT = 4, // used only when there is enough to send to pay for them
+    XFER_CONNECTIONS_DEFAULT = 4, // used only for amounts of data that justify them
 };
 
 struct xfer;
 
 struct xfer_progress {
-    uint64_t bytes_done, bytes_total; // content that travels; what is there already is not counted
+    uint64_t bytes_done, bytes_total; // content that is sent; existing content is not counted
     uint64_t bytes_wire;              // after compression
-    size_t files_done, files_total;   // files that travel
+    size_t files_done, files_total;   // files that are sent
     size_t files_all;                 // in the manifest
     uint64_t bytes_all;
     const char *phase; // "connect", "compare", "send", "receive", "place"
 };
 
 struct xfer_events {
-    // At most every 50 ms and at changes of phase; may be NULL.
+    // At most every 50 ms, and when the phase changes; may be NULL.
     void (*on_progress)(struct xfer *x, void *ctx, const struct xfer_progress *p);
-    // Last one; e->code is ERR_NONE when all is in place.
+    // The last callback; e->code is ERR_NONE on success.
     void (*on_end)(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p);
 };
 
 enum xfer_mode {
-    XFER_MERGE,   // files of the manifest are added or replaced one by one, others stay
-    XFER_REPLACE, // the destination becomes exactly the manifest, switched over in one step
+    XFER_MERGE,   // files of the manifest are added or replaced one by one; others stay
+    XFER_REPLACE, // the destination becomes equal to the manifest in one step
 };
 
 struct xfer_push_spec {
@@ -54,7 +54,7 @@ struct xfer_push_spec {
     const char *root;    // node_facts.root
     const char *dest;    // folder on the node: below root unless absolute or "~/…"
     enum xfer_mode mode;
-    const struct manifest *manifest; // hashed
+    const struct manifest *manifest; // with hashes
     int connections;                 // 0: XFER_CONNECTIONS_DEFAULT
     bool no_compress;
 };
@@ -62,11 +62,11 @@ struct xfer_push_spec {
 struct xfer_fetch_spec {
     const char *program, *root;
     const char *const *paths; // on the node: below root unless absolute or "~/…"; NULL-terminated.
-                              // A folder with a trailing '/' gives its content, without: itself
-    const char *dest;            // local folder, made when absent; one per node
+                              // "DIR/" fetches the content of a folder, "DIR" the folder itself
+    const char *dest;            // local folder, created when absent; one per node
     const char *hash_cache_path; // NULL: none
     const char *const *exclude;  // ignore patterns; NULL: none
-    bool missing_ok;             // a path that is not there is no error
+    bool missing_ok;             // a missing path is no error
     bool no_compress;
 };
 
@@ -74,7 +74,7 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
                        const struct xfer_events *events, void *ctx, struct err *e);
 struct xfer *xfer_fetch(struct transport_link *l, const struct xfer_fetch_spec *spec,
                         const struct xfer_events *events, void *ctx, struct err *e);
-void xfer_cancel(struct xfer *x); // no callback; what has arrived is kept for the next attempt
+void xfer_cancel(struct xfer *x); // no callback; received data is kept for the next attempt
 const char *xfer_node_name(const struct xfer *x);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetch, the operator's side: asks, receives (xfer_receiver.h), and answers, in steps between other
-// work of the loop.
+// Fetch, the operator's side: sends the request, receives (xfer_receiver.h) and replies, in steps
+// between other work of the loop.
 #include "base/log.h"
 #include "sys/file.h"
 #include "xfer/xfer_impl.h"
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is not finished yet lies here, below the destination.
+// Folder for unfinished files, below the destination.
 static const char parts_folder[] = ".dtctl-part";
 
 struct fetch {
     struct xfer x; // first
     struct xfer_channel channel;
     struct receive receive;
-    struct hash_cache *hashes; // one for all nodes; NULL: none
+    struct hash_cache *hashes; // shared by all nodes; NULL: none
     bool receiving, greeted, result;
     struct timer step;
 };
@@ -73,7 +73,7 @@ static void warn_of_strays(const struct fetch *f) {
                  n->target);
 }
 
-// Does steps until there is none, giving the loop its turn between two.
+// Works in steps; the loop runs between two steps.
 static void work(struct fetch *f) {
     struct err e;
     int rc = receive_step(&f->receive, &f->channel.out, &e);
@@ -159,7 +159,7 @@ static void on_end(struct transport_run *r, void *ctx, const struct transport_en
     f->channel.in_ended = true;
     if (f->x.ended)
         return;
-    if (f->result) { // everything is in place here, however the other side ended
+    if (f->result) { // all files are in place, so the end of the other side does not matter
         xfer_finish_now(&f->x, NULL);
         return;
     }

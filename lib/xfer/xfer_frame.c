@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Encodes and decodes the frames of a transfer.
 #include "xfer/xfer_frame.h"
 
 #include <stdlib.h>
@@ -87,7 +88,7 @@ void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, siz
     set_head(out, begin, type, 0);
 }
 
-// The packed bytes of p in k->packed, or 0: it does not shrink.
+// Compresses p into k->packed. Returns the length, or 0 when the data does not shrink.
 static size_t pack(struct xfer_packer *k, const void *p, size_t len) {
     if (!k->zstd)
         k->zstd = ZSTD_createCCtx();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames between the two ends of a push or fetch. Pure: bytes in, fields out. All integers are
-// little-endian; strings are a u16 length and bytes.
+// Frames between the two ends of a push or fetch. Pure. All integers are little-endian; a string is
+// a u16 length and bytes.
 //
 // A frame is u32 payload length, u8 type, u8 flags (1: zstd, the payload is then u32 plain length
-// and one zstd frame), u16 zero, and the payload. The list travels first:
+// and one zstd frame), u16 zero, and the payload. Sequence:
 //
 //     sender                              receiver
-//     HELLO (push: where to; fetch: which) → ← HELLO
+//     HELLO (push: destination; fetch: paths) → ← HELLO
 //     ENTRIES… ENTRIES_END                 →
 //                                          ← NEED… NEED_END
 //     BATCH (small files), CHUNK (pieces)… → ← ACK (push: content bytes taken so far)
-//     DONE (unless nothing was lacking)    →
+//     DONE (unless no file is needed)      →
 //                                          ← PROGRESS…, RESULT
-//     FAIL ends it from either side at any time.
+//     FAIL from either side ends the transfer at any time.
 //
-// For a push, dtctl sends and the node receives; for a fetch it is the other way round. Further
-// connections of a push carry only HELLO, BATCH, CHUNK, DONE and their answers.
+// In a push, dtctl is the sender and the node the receiver; in a fetch the roles are reversed.
+// Additional connections of a push carry only HELLO, BATCH, CHUNK, DONE and their answers.
 #ifndef XFER_XFER_FRAME_H
 #define XFER_XFER_FRAME_H
 
@@ -33,13 +33,13 @@ enum {
     XFER_VERSION = 1,
     XFER_HEAD_BYTES = 8,
     XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
-    XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size travel whole, many in a frame
-    XFER_BATCH_BYTES = 512 << 10,     // content of one BATCH, about
+    XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size are sent whole, many in a frame
+    XFER_BATCH_BYTES = 512 << 10,     // approximate content of one BATCH
     XFER_ACK_BYTES = 1 << 20,
     XFER_PATHS_MAX = 10000,
-    XFER_BUSY_PERCENT = 80, // of one CPU: above, this process is the bottleneck, not the network
-    // zstd at its fastest makes about 400 MB/s: a connection that takes more than half of that as
-    // it is gains nothing from it.
+    XFER_BUSY_PERCENT = 80, // of one CPU: above it this process is the bottleneck, not the network
+    // The fastest level of zstd produces about 400 MB/s. A connection that carries more than half
+    // of that uncompressed gains nothing.
     XFER_COMPRESS_BELOW_BYTES_PER_S = 200000000,
 };
 
@@ -71,7 +71,7 @@ struct xfer_frame {
     enum xfer_type type;
     const unsigned char *data; // plain
     size_t len;
-    size_t wire_bytes; // with head
+    size_t wire_bytes; // with header
 };
 
 // Unpacks frames; owns one buffer.
@@ -80,15 +80,15 @@ struct xfer_unpacker {
     void *zstd;
 };
 
-// Takes one frame from the front of p: 1 got it (valid until the next call or the bytes change), 0
-// more bytes are needed, -1 malformed.
+// Takes one frame from the front of p. 1: a frame (valid until the next call or until the bytes
+// change), 0: more bytes are needed, -1: malformed.
 int xfer_wire_take(struct xfer_unpacker *u, const void *p, size_t len, struct xfer_frame *out,
                    struct err *e);
 void xfer_unpacker_fini(struct xfer_unpacker *u);
 
-// Packs frames; owns buffers. A frame's payload is built where it goes out from: what is appended
-// to `out` between begin and end. `compress` says that it may pay; what does not shrink stays
-// plain, and then some frames are not even tried.
+// Packs frames; owns buffers. A payload is built in place: the bytes appended to `out` between
+// begin and end. `compress` allows compression; data that does not shrink is sent plain, and some
+// of the following frames are then not tried.
 struct xfer_packer {
     unsigned char *packed;
     void *zstd;
@@ -105,19 +105,19 @@ int xfer_wire_unexpected(const struct xfer_frame *f, struct err *e);
 
 void xfer_put_uint(struct strbuf *b, uint64_t v, size_t width);
 void xfer_put_str(struct strbuf *b, const char *s);
-// NULL (and r->bad) when cut short, too long or with a NUL inside; in the arena.
+// NULL (and r->bad) when the string is truncated, too long or contains a NUL; in the arena.
 const char *xfer_get_str(struct bytes_reader *r, struct arena *a, size_t len_max);
 
-// The next frame of a manifest's entries, of about `bytes_max`; *next moves on. True when it was
-// the last one: ENTRIES_END is then behind it.
+// Appends the next frame of a manifest's entries, of about `bytes_max`; advances *next. True after
+// the last entry: ENTRIES_END is then appended.
 bool xfer_wire_entries(struct xfer_packer *k, struct strbuf *out, const struct manifest *m,
                        size_t *next, size_t bytes_max, bool compress);
 int xfer_get_entries(const struct xfer_frame *f, struct manifest *m, struct err *e);
 
-// First frame of a push.
+// The first frame of a push.
 struct xfer_push_hello {
     uint32_t version;
-    bool extra; // a further connection: takes content only
+    bool extra; // an additional connection: carries content only
     bool replace;
     const char *dest;
 };
@@ -125,7 +125,7 @@ void xfer_put_push_hello(struct strbuf *b, const struct xfer_push_hello *h);
 int xfer_get_push_hello(const struct xfer_frame *f, struct arena *a, struct xfer_push_hello *h,
                         struct err *e);
 
-// First frame of a fetch.
+// The first frame of a fetch.
 struct xfer_fetch_hello {
     uint32_t version;
     bool missing_ok, compress;
@@ -135,14 +135,14 @@ void xfer_put_fetch_hello(struct strbuf *b, const struct xfer_fetch_hello *h);
 int xfer_get_fetch_hello(const struct xfer_frame *f, struct arena *a, struct xfer_fetch_hello *h,
                          struct err *e);
 
-// One file the receiver lacks: all of a small one, or the missing units of a large one.
+// One file that the receiver lacks: all of a small file, or the missing units of a large one.
 struct xfer_need {
     uint32_t index;            // in the manifest
     uint32_t units;            // 0: small
-    const unsigned char *have; // bit per unit that is there already, or NULL: none
+    const unsigned char *have; // one bit per unit that exists, or NULL: none
 };
 void xfer_put_need(struct strbuf *b, const struct xfer_need *n);
-// 1 got one, 0 end of the frame, -1 malformed.
+// 1: an entry, 0: end of the frame, -1: malformed.
 int xfer_get_need(struct bytes_reader *r, const struct manifest *m, struct xfer_need *n,
                   struct err *e);
 
@@ -152,6 +152,6 @@ struct xfer_result {
 
 _Static_assert(XFER_BATCH_BYTES + MANIFEST_FILE_BYTES_MAX / CAS_UNIT_BYTES / 8 + 64 <
                    XFER_FRAME_BYTES_MAX,
-               "what is lacking of the largest file fits into a frame");
+               "the missing units of the largest file fit into a frame");
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Push, the operator's side: one main connection that carries the list and its answer, and further
-// ones, opened when the node is so far away that one connection's window holds it back, that carry
-// content only. Every connection sends a frame whenever it has room.
+// Push, the operator's side. One main connection carries the list, its answer and content.
+// Additional connections carry content only; they are opened when the round trip is so long that
+// the window limits one connection. Every connection sends a frame whenever it has room.
 #include "base/clock.h"
 #include "base/log.h"
 #include "xfer/xfer_impl.h"
@@ -11,22 +11,22 @@
 #include <string.h>
 
 enum {
-    PUSH_EXTRA_BYTES_MIN = 8 << 20, // left to send, for each
+    PUSH_EXTRA_BYTES_MIN = 8 << 20, // remaining bytes per additional connection
     PUSH_ENTRIES_BYTES = 128 << 10,
-    PUSH_EXTRAS_MAX = 48, // over all nodes: they help a few far ones, not hundreds
-    PUSH_QUIET_MAX = 4,   // pushes at once up to which this process answers at once itself
+    PUSH_EXTRAS_MAX = 48, // over all nodes: they help a few distant nodes, not hundreds
+    PUSH_QUIET_MAX = 4,   // up to this many concurrent pushes, this process itself answers promptly
 };
 
-static int pushes, extras; // of this process that go on
+static int pushes, extras; // active in this process
 
 enum conn_state {
     CONN_CLOSED,
-    CONN_CONNECTING, // a further connection logs in
-    CONN_GREETING,   // a further one: our HELLO is out, theirs is awaited
-    CONN_LIST,       // main: HELLO and entries go out at once, the agent is known to be ours
-    CONN_ANSWER,     // main: what is lacking comes in
+    CONN_CONNECTING, // additional connection: login
+    CONN_GREETING,   // additional connection: our HELLO is sent, theirs is awaited
+    CONN_LIST,       // main: HELLO and entries are sent at once, since the agent is ours
+    CONN_ANSWER,     // main: receives the list of needed files
     CONN_CONTENT,
-    CONN_DONE, // DONE is out, RESULT is awaited
+    CONN_DONE, // DONE is sent, RESULT is awaited
     CONN_FINISHED,
 };
 
@@ -34,11 +34,11 @@ struct push;
 
 struct push_conn {
     struct push *push;
-    struct transport_link *link; // own one; NULL for main
+    struct transport_link *link; // its own link; NULL for main
     struct xfer_channel channel;
     struct send_stream stream;
     bool has_stream, greeted;
-    int64_t greet_ns; // when our HELLO went to an agent that was waiting for it; else 0
+    int64_t greet_ns; // when our HELLO was sent to a waiting agent; else 0
     enum conn_state state;
 };
 
@@ -48,12 +48,12 @@ struct push {
     const char *program, *root, *dest;
     bool replace, no_compress, planned, counted;
     int connections, opened;
-    bool near; // no round trip to speak of: compressing only costs time
-    bool fast; // the connection takes bytes faster than they could be compressed
+    bool near; // negligible round trip: compression only costs time
+    bool fast; // the connection is faster than compression
     size_t next_entry;
-    uint64_t closed_bytes; // acknowledged on connections that are gone
+    uint64_t closed_bytes; // acknowledged on closed connections
     struct send_plan plan;
-    struct push_conn conns[XFER_CONNECTIONS_MAX]; // 0 is main
+    struct push_conn conns[XFER_CONNECTIONS_MAX]; // 0 is the main connection
 };
 
 static const struct transport_run_events run_events;
@@ -70,7 +70,7 @@ static void fail(struct push *p, const struct err *e) {
     xfer_finish(&p->x, &named);
 }
 
-// Gives up a further connection; the main one goes on with its work.
+// Closes an additional connection; the main one takes over its work.
 static void conn_close(struct push_conn *c) {
     if (c->has_stream) {
         if (c->state != CONN_FINISHED && !c->push->x.ended)
@@ -112,7 +112,7 @@ static void put_list(struct push_conn *c) {
         c->state = CONN_ANSWER;
 }
 
-// Are all further connections through with their work? Those still on their way are not needed.
+// True when all additional connections have finished. Those still connecting are not needed.
 static bool others_finished(struct push *p) {
     for (int i = 1; i < p->opened; i++)
         if (p->conns[i].state == CONN_CONNECTING || p->conns[i].state == CONN_GREETING)
@@ -123,7 +123,7 @@ static bool others_finished(struct push *p) {
     return true;
 }
 
-// One more frame, or false when there is nothing to say now.
+// Adds one frame; false when there is nothing to send now.
 static bool fill(struct push_conn *c) {
     struct push *p = c->push;
     struct err e;
@@ -139,7 +139,7 @@ static bool fill(struct push_conn *c) {
     if (rc != 0)
         return rc > 0;
     if (is_main(c) && !others_finished(p))
-        return false; // one of them may still hand its work back
+        return false; // a connection may still return work
     xfer_wire_frame(&c->channel.out, XFER_DONE, NULL, 0);
     c->state = CONN_DONE;
     if (is_main(c))
@@ -158,8 +158,8 @@ static void pump(struct push_conn *c) {
 
 // ---- receiving --------------------------------------------------------------------------------
 
-// What this process has timed contains its own work for other nodes; what the kernel has timed ends
-// at a relay on the way. So with few nodes the first one counts, with many the second one.
+// The round trip measured by this process includes its work for other nodes; the kernel's ends at
+// the first relay. The former is used with few nodes, the latter with many.
 static int64_t round_trip_us(const struct push *p) {
     int64_t kernel_us = transport_distance_us(p->x.link);
     return pushes > PUSH_QUIET_MAX && kernel_us > 0 ? kernel_us
@@ -179,7 +179,7 @@ static void start_content(struct push_conn *c) {
     p->x.progress.bytes_total = p->plan.bytes;
     p->x.progress.files_total = p->plan.files;
     p->x.progress.phase = "send";
-    // A receiver that lacks nothing goes on by itself.
+    // A receiver that needs no file continues by itself.
     c->state = p->plan.files ? CONN_CONTENT : CONN_DONE;
     if (!p->plan.files)
         p->x.progress.phase = "place";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The receiving end of a transfer: what it has, what it lacks, and writing what comes.
+// The receiving end of a transfer: compares the list with existing files, requests and writes the
+// rest.
 #include "xfer/xfer_receiver.h"
 
 #include "base/clock.h"
@@ -82,7 +83,7 @@ static int build_index(struct receive *r, struct err *e) {
     while (r->index_room < 2 * r->m->files)
         r->index_room *= 2;
     r->index = heap_alloc(r->index_room * sizeof *r->index);
-    for (size_t i = r->m->count; i-- > 0;) { // backwards, so that chains go forwards
+    for (size_t i = r->m->count; i-- > 0;) { // backwards, so that chains are in ascending order
         const struct manifest_entry *n = &r->m->entries[i];
         if (n->kind != MANIFEST_FILE)
             continue;
@@ -131,7 +132,7 @@ static int take_small(struct receive *r, const unsigned char *hash, const void *
     unsigned char real[HASH_BYTES];
     uint32_t first = receive_find(r, hash);
     if (r->config.dest && (!first || r->m->entries[first - 1].size != len))
-        return err_set(e, ERR_FORMAT, "transfer: content that nobody asked for");
+        return err_set(e, ERR_FORMAT, "transfer: content that was not requested");
     r->got_bytes += len;
     hash_of(real, data, len);
     if (memcmp(real, hash, HASH_BYTES) != 0) {
@@ -227,7 +228,7 @@ static void acknowledge(struct receive *r, struct strbuf *out) {
     r->acked_bytes = r->got_bytes;
 }
 
-// A write that failed: for want of room, as a rule.
+// Explains a failed write. The usual reason is a full disk.
 static int explain(const struct receive *r, struct err *e) {
     enum { FULL_BYTES = 1 << 20 };
     uint64_t bytes;
@@ -278,10 +279,11 @@ int receive_step(struct receive *r, struct strbuf *out, struct err *e) {
     return 0;
 }
 
-// ---- comparing with what is there ---------------------------------------------------------------
-// What does the destination have already, what the store, and what must come?
+// ---- comparison ---------------------------------------------------------------------------------
+//
+// Compares the list with the destination and the store.
 
-// A file of the right size: 1 same content, 0 other content, 2 not known yet (call again).
+// Compares a file of equal size. 1: same content, 0: other content, 2: unknown yet (call again).
 static int same_content(struct receive *r, const struct manifest_entry *n, const struct stat *st,
                         struct err *e) {
     unsigned char real[HASH_BYTES];
@@ -311,7 +313,7 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     return rc > 0;
 }
 
-// Is the content in the store? 1 yes, 0 no, -1.
+// Checks the store for the content: 1 present, 0 absent, -1 error.
 static int is_stored(struct receive *r, const struct manifest_entry *n, struct err *e) {
     if (n->size == 0)
         return 1;
@@ -321,7 +323,7 @@ static int is_stored(struct receive *r, const struct manifest_entry *n, struct e
                                : cas_has_object(&r->cas, n->hash, n->size);
 }
 
-// 0 done, 1 call again, -1.
+// Returns 0 when done, 1 to be called again, -1 on error.
 static int compare_file(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st = {0};
@@ -331,8 +333,8 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
         rc = same_content(r, n, &st, e);
     if (rc == 2)
         return 1;
-    // A large file that shares its bytes with the store is read-only, whatever the list says, and
-    // its mode is not ours to change: others have it, too.
+    // A large file that shares its bytes with the store stays read-only and keeps its mode,
+    // whatever the list says, since other files share it.
     bool shared = n->size >= PLACE_LINK_BYTES_MIN && st.st_nlink > 1;
     mode_t mode = shared ? n->mode & 0555 : n->mode;
     bool same_mode = (st.st_mode & 07777) == mode;
@@ -358,7 +360,7 @@ static void compare_other(struct receive *r, size_t i) {
         same = len >= 0 && (size_t)len == strlen(n->target) &&
                memcmp(target, n->target, (size_t)len) == 0;
     }
-    // Whoever reads the results follows their links: a node does not decide to where.
+    // Readers of the results follow links, so a node must not choose a target outside.
     bool stray =
         n->kind == MANIFEST_LINK && !r->config.keep && !manifest_link_stays(n->path, n->target);
     if (stray && r->strays++ == 0)
@@ -366,7 +368,7 @@ static void compare_other(struct receive *r, size_t i) {
     r->states[i] = same || stray ? ENTRY_SAME : ENTRY_NEW;
 }
 
-// The first of several files with the same content speaks for all.
+// Requests a file; the first of several files with the same content stands for all.
 static void ask_for(struct receive *r, size_t i) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct xfer_need need = {.index = (uint32_t)i};
@@ -398,13 +400,13 @@ static void flush_needs(struct receive *r, struct strbuf *out, bool all) {
         xfer_wire_frame(out, XFER_NEED_END, NULL, 0);
 }
 
-// Some file systems share the bytes of two files; of these it is known that they do not.
+// True for file systems that cannot share the bytes of two files.
 static bool copies(const char *path) {
     struct statfs s;
     return statfs(path, &s) == 0 && (s.f_type == EXT4_SUPER_MAGIC || s.f_type == TMPFS_MAGIC);
 }
 
-// The nearest folder on the way to path that is there.
+// The nearest existing parent folder of path.
 static const char *present(struct arena *a, const char *path, struct stat *st) {
     while (stat(path, st) < 0 && strcmp(path, "/") != 0 && strcmp(path, ".") != 0)
         path = file_dir(a, path);
@@ -423,8 +425,8 @@ static int check_free(struct receive *r, const char *path, uint64_t need, struct
                                    str_human_bytes(there, bytes));
 }
 
-// Is there room for what is lacking? Counted is only what certainly takes some: content that comes,
-// and copies of it beside the store.
+// Checks the free space. Counts only certain needs: content to receive, and copies of it outside
+// the store.
 static int check_space(struct receive *r, struct err *e) {
     struct arena a = {0};
     struct stat dest_st = {0}, store_st = {0};
@@ -451,7 +453,7 @@ int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
         if (r->m->entries[i].kind != MANIFEST_FILE) {
             compare_other(r, i);
         } else if ((rc = compare_file(r, i, e)) != 0) {
-            return rc; // a large one: the next step goes on with it
+            return rc; // a large file: the next step continues with it
         } else if (r->states[i] == ENTRY_NEEDED) {
             ask_for(r, i);
         }
@@ -464,7 +466,7 @@ int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     if (check_space(r, e) < 0)
         return -1;
     flush_needs(r, out, true);
-    // With nothing to come there is nothing to wait for: one round trip less.
+    // Without files to receive, skip one round trip.
     r->phase = r->need_files ? RECEIVE_CONTENT : RECEIVE_FINISH;
     r->cursor = 0;
     log_debug("compared", "entries=%zu needed=%zu bytes=%llu", r->m->count, r->need_files,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All content has come: verify the large files, put into place what is not there yet, switch over.
+// The last phase of receiving: verifies large files, places files, switches folders.
 #include "xfer/xfer_receiver.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int finish_small(struct receive *r, size_t i, struct err *e) {
     return 0;
 }
 
-// Is there a later file with the same content that still needs the part?
+// True when a later file with the same content still needs the part.
 static bool wanted_later(const struct receive *r, size_t i) {
     for (uint32_t k = r->same[i]; k; k = r->same[k - 1])
         if (r->states[k - 1] == ENTRY_NEEDED)
@@ -38,7 +38,7 @@ static bool wanted_later(const struct receive *r, size_t i) {
     return false;
 }
 
-// The content of entry i, verified: 1 *path is set, 0 goes on in the next step, -1.
+// Verifies the content of entry i. 1: *path is set, 0: continue in the next step, -1: error.
 static int verified(struct receive *r, size_t i, const char **path, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     if (r->config.keep && r->states[i] == ENTRY_STORED) {
@@ -68,7 +68,8 @@ static int verified(struct receive *r, size_t i, const char **path, struct err *
     return rc;
 }
 
-// All files of one content at once, so that the part is verified once. 0 goes on in the next step.
+// Finishes all files with one content, so that the part is verified once. 0: continue in the next
+// step.
 static int finish_large(struct receive *r, size_t i, struct err *e) {
     const char *path = NULL;
     struct err why;
@@ -108,7 +109,7 @@ static int finish_same(struct receive *r, size_t i, struct err *e) {
     return 0;
 }
 
-// 1 done with it, 0 goes on in the next step.
+// 1: finished, 0: continue in the next step.
 static int finish_entry(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     bool same = r->states[i] == ENTRY_SAME && !r->config.replace;
@@ -126,8 +127,8 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
     }
 }
 
-// The sender forgets its part after the result, so all must outlive a power cut: what is placed,
-// and the store, which may have a disk of its own.
+// The sender discards its data after the result. All files must therefore survive a power failure,
+// also those in the store, which may be on another disk.
 static int write_disk(struct receive *r, const char *path, struct err *e) {
     struct stat placed, store;
     if (!r->config.keep || !r->place.ready)
@@ -148,7 +149,7 @@ static int end(struct receive *r, struct strbuf *out, struct err *e) {
     if ((r->changes || r->place.dest_fd < 0) &&
         (write_disk(r, r->place.staging, e) < 0 || place_switch(&r->place, e) < 0))
         return -1;
-    if (receive_save(r, e) < 0) // afterwards the other side may hang up at once
+    if (receive_save(r, e) < 0) // the other side may close the connection right after the result
         return -1;
     receive_result(r, r->placed, out);
     return 0;

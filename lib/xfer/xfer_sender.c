@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The sending end of a transfer.
 #include "xfer/xfer_sender.h"
 
 #include "base/arena.h"
@@ -64,7 +65,7 @@ int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *
     return rc;
 }
 
-// Small files come first: the connection that places them works from the front.
+// Small files come first, since the connection that places them works from the front.
 void send_plan_ready(struct send_plan *p) {
     size_t large = p->count;
     struct send_unit u = {0};
@@ -185,11 +186,11 @@ static bool read_exactly(int fd, uint64_t offset, void *buf, size_t len) {
 
 static const char *open_entry(const struct manifest_entry *n, int *fd) {
     struct stat st;
-    // Not open(): musl's adds a call of fcntl(), once per file.
+    // open() of musl adds a call of fcntl() per file.
     *fd = openat(AT_FDCWD, n->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
         return errno == ENOENT ? "it was deleted meanwhile" : strerror(errno);
-    // One that grows (a log) is sent as far as it was hashed.
+    // A growing file, such as a log, is sent up to its hashed length.
     if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size >= n->size)
         return NULL;
     close(*fd);
@@ -197,7 +198,7 @@ static const char *open_entry(const struct manifest_entry *n, int *fd) {
     return "it became shorter meanwhile";
 }
 
-// Content of an entry behind what is in b; NULL, or why not.
+// Appends content of an entry to b; returns NULL, or the reason of a failure.
 static const char *add_content(struct strbuf *b, const struct manifest_entry *n, int fd,
                                uint64_t offset, size_t len) {
     if (n->bytes) {
@@ -210,7 +211,7 @@ static const char *add_content(struct strbuf *b, const struct manifest_entry *n,
     return NULL;
 }
 
-// One small file into the batch; NULL, or why not.
+// Appends one small file to the batch; returns NULL, or the reason of a failure.
 static const char *add_small(struct strbuf *b, const struct manifest_entry *n) {
     size_t start = b->len;
     int fd = -1;
@@ -231,7 +232,7 @@ static void fill_small(struct send_stream *s, const struct send_unit *u, struct 
                        bool compress) {
     const struct send_plan *p = s->plan;
     uint32_t bytes = 0;
-    struct strbuf bad = {0}; // frames of their own, after the batch
+    struct strbuf bad = {0}; // separate frames after the batch
     size_t begin = xfer_wire_begin(out, XFER_BATCH);
     for (uint32_t i = 0; i < u->count; i++) {
         uint32_t entry = p->small[u->first + i];
@@ -303,7 +304,7 @@ int send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, s
             fill_small(s, &u, out, compress);
         else
             fill_large(s, &u, out, compress);
-        if (u.count == 0 && s->plan->bad[u.entry]) { // the rest of the file is not sent
+        if (u.count == 0 && s->plan->bad[u.entry]) { // skip the rest of the file
             out_at(s, s->out_count - 1)->bytes = s->position;
             s->active = false;
         }

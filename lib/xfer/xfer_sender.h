@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sending end of a transfer: what must go (a plan made from the receiver's answers), and
-// streams that turn the plan into frames, one per connection. Streams take work from one plan; what
-// a stream had not got acknowledged when it died goes back to it.
+// The sending end of a transfer: a plan of what to send, made from the receiver's requests, and one
+// stream per connection that turns the plan into frames. All streams take work from one plan.
+// Unacknowledged work of a closed stream returns to the plan.
 //
-// Reads local files (blocking, in pieces). The manifest belongs to the caller and must stay.
+// Reads local files (blocking, in pieces). The manifest belongs to the caller and must outlive the
+// plan.
 #ifndef XFER_XFER_SENDER_H
 #define XFER_XFER_SENDER_H
 
@@ -18,10 +19,10 @@
 
 enum { SEND_BATCH_FILES_MAX = 4096 };
 
-// Either a run of small files, or one unit of a large one.
+// A range of small files, or one unit of a large file.
 struct send_unit {
     uint32_t first, count; // small: range of plan->small
-    uint32_t entry, unit;  // large, when count is 0
+    uint32_t entry, unit;  // large file, when count is 0
     uint32_t bytes;
 };
 
@@ -31,8 +32,8 @@ struct send_plan {
     size_t small_count, small_room;
     struct send_unit *units;
     size_t count, room;
-    size_t front, back;      // units not handed out yet: [front, back)
-    struct send_unit *again; // handed back
+    size_t front, back;      // units not yet assigned: [front, back)
+    struct send_unit *again; // returned units
     size_t again_count, again_room;
     bool *bad; // per entry: could not be read
     uint64_t bytes;
@@ -42,18 +43,18 @@ struct send_plan {
 void send_plan_init(struct send_plan *p, const struct manifest *m);
 void send_plan_fini(struct send_plan *p);
 int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e); // a NEED frame
-void send_plan_ready(struct send_plan *p);       // after the last one
-bool send_plan_empty(const struct send_plan *p); // nothing left to hand out
+void send_plan_ready(struct send_plan *p);       // after the last NEED
+bool send_plan_empty(const struct send_plan *p); // all work is assigned
 
-// Work of one connection: handed out, oldest first, until acknowledged.
+// The work of one connection: units in order, kept until acknowledged.
 struct send_stream {
     struct send_plan *plan;
     bool from_back; // takes units from the end of the plan, so that two streams meet in the middle
     struct xfer_packer packer;
-    struct send_unit *out; // ring of units on their way
+    struct send_unit *out; // ring of units in transit
     size_t out_first, out_count, out_room;
-    bool active;       // the last of `out` is being sent
-    uint32_t position; // bytes (large) or files (small) of it that are sent
+    bool active;       // the last unit of `out` is being sent
+    uint32_t position; // bytes (large) or files (small) of that unit already sent
     int fd;
     uint32_t fd_entry;
     uint64_t sent, acked; // content bytes
@@ -62,10 +63,9 @@ struct send_stream {
 
 void send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back);
 void send_stream_fini(struct send_stream *s);
-// Appends one frame: 1, or 0 when there is nothing to send now. Files that cannot be read are told
-// to the receiver.
+// Appends one frame. 1: appended, 0: nothing to send now. Reports unreadable files to the receiver.
 int send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e);
 int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e);
-void send_stream_return(struct send_stream *s); // gives everything not acknowledged back
+void send_stream_return(struct send_stream *s); // returns unacknowledged work to the plan
 
 #endif
