@@ -39,8 +39,8 @@ struct line {
     size_t count;
 };
 
-// Splits "Keyword value…" or "Keyword=value…". Words may be in double quotes, with \" and \\
-// inside. '#' at the beginning of a word starts a comment.
+// Splits "Keyword value…" or "Keyword=value…". Words may be in double quotes, in which a backslash
+// escapes '"' and itself. '#' at the beginning of a word starts a comment.
 static int split_line(struct arena *a, const char *p, size_t len, struct line *out, struct err *e) {
     const char *end = p + len;
     out->count = 0;
