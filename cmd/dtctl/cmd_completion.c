@@ -8,25 +8,24 @@
 
 #include <string.h>
 
-extern char **environ;
-
 enum { LISTED_MAX = 1000 }; // names that a shell gets
 
 // The cluster that the words of a command line are about, as far as they can be read.
-static int cluster_of(struct arena *a, const struct cli_rest *words, struct cluster *c,
+static int cluster_of(struct context *s, const struct cli_rest *words, struct cluster *c,
                       struct err *e) {
+    struct arena *a = s->arena;
     struct config config;
     struct cli_rest rest;
     struct err ignored = {0};
     const char *name = NULL;
     int used = 0;
-    config_open(&config, a, "dtctl");
+    config_open(&config, a, "dtctl", s->env);
     config_verb(&config, (int)words->command_count, words->command, &name, &used, &ignored);
     const struct command *about = name ? command_find(name) : NULL;
     void *flags = about ? arena_alloc(a, about->flags_bytes + 1, 16, 1) : NULL;
     struct config_verb verb = {name, about ? about->rows : NULL, flags};
-    config_load(&config, &verb, (int)words->command_count - used, words->command + used, environ,
-                &rest, &ignored);
+    config_load(&config, &verb, (int)words->command_count - used, words->command + used, &rest,
+                &ignored);
     return cluster_open(c, a, config.file_found ? file_dir(a, config.file) : ".",
                         config.cluster.name, e);
 }
@@ -38,7 +37,7 @@ static int list_names(struct context *s, const char *what, const struct cli_rest
     struct inventory inv = {0};
     char **names = NULL;
     size_t count = 0;
-    if (cluster_of(s->arena, words, &c, e) < 0)
+    if (cluster_of(s, words, &c, e) < 0)
         return -1;
     if (str_eq(what, "runs"))
         cluster_runs(&c, &names, &count, e);
@@ -69,7 +68,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         if (str_eq(what, LISTS[i]))
             return list_names(s, what, rest, e);
     // A set of its own, with the flags of every command and no values from here.
-    config_open(&defaults, s->arena, "dtctl");
+    config_open(&defaults, s->arena, "dtctl", s->env);
     set = defaults.set;
     command_all_options(&set, s->arena);
     if (strcmp(what, "man") == 0)

@@ -2,6 +2,7 @@
 // dtctl doctor: checks this computer and the nodes, and prints a remedy for each fault.
 #include "command.h"
 
+#include "base/env.h"
 #include "build_info.h"
 #include "cluster/run_record.h"
 #include "fleet/bundle.h"
@@ -96,7 +97,8 @@ static void check_config(struct doctor *d) {
 
 static void check_ssh(struct doctor *d) {
     const struct config *c = d->context->config;
-    const char *agent = getenv("SSH_AUTH_SOCK"), *home = getenv("HOME");
+    const char *agent = env_get(d->context->env, "SSH_AUTH_SOCK"),
+               *home = env_get(d->context->env, "HOME");
     static const char *const keys[] = {"id_ed25519", "id_ecdsa", "id_rsa"};
     struct stat st;
     size_t found = 0;

@@ -5,6 +5,7 @@
 // however the shell ends. Signals from outside (SIGTERM, SIGHUP) end the session.
 #include "command.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include "fleet/fleet.h"
 
@@ -137,7 +138,7 @@ static int start(struct fleet_node *n, struct err *e) {
     static const struct transport_run_events events = {
         .on_output = on_output, .on_error = on_error, .on_room = on_room, .on_end = on_end};
     struct shell *sh = n->work;
-    const char *term = getenv("TERM");
+    const char *term = env_get(sh->session->env, "TERM");
     struct transport_command command = {
         .pty = sh->terminal,
         .term = term && *term ? term : "vt100",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtctl: flags, command, configuration, then the command's own function.
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "command.h"
 #include "fleet/bundle.h"
@@ -71,17 +72,19 @@ static void raise_file_limit(void) {
 }
 
 // A terminal whose cursor moves; Emacs' shell and serial lines say that theirs does not.
-static bool can_redraw(void) {
-    const char *term = getenv("TERM");
+static bool can_redraw(char *const *env) {
+    const char *term = env_get(env, "TERM");
     return isatty(STDERR_FILENO) && !str_eq(term, "dumb");
 }
 
 static int open_session(struct program *p, struct err *e) {
     struct context *s = &p->context;
     const struct config *c = &p->config;
-    enum screen_style style = c->json ? SCREEN_JSON : can_redraw() ? SCREEN_TERMINAL : SCREEN_PLAIN;
+    enum screen_style style = c->json                  ? SCREEN_JSON
+                              : can_redraw(c->set.env) ? SCREEN_TERMINAL
+                                                       : SCREEN_PLAIN;
     screen_init(&p->screen, STDOUT_FILENO, STDERR_FILENO, style, c->quiet);
-    *s = (struct context){.arena = &p->arena, .config = c, .screen = &p->screen};
+    *s = (struct context){.arena = &p->arena, .config = c, .env = c->set.env, .screen = &p->screen};
     const char *base = c->file_found ? file_dir(&p->arena, c->file) : ".";
     if (cluster_open(&s->cluster, &p->arena, base, c->cluster.name, e) < 0)
         return -1;
@@ -156,7 +159,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
     struct cli_rest rest = {0};
     void *flags = arena_alloc(&p->arena, c->flags_bytes ? c->flags_bytes : 1, 16, 1);
     struct config_verb verb = {c->verb.name, c->rows, flags};
-    int bad = config_load(&p->config, &verb, argc, argv, environ, &rest, &e);
+    int bad = config_load(&p->config, &verb, argc, argv, &rest, &e);
     if (p->config.help)
         return help_verb(p, c);
     log_open("dtctl",
@@ -164,7 +167,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
              : p->config.quiet ? LOG_WARN
                                : LOG_INFO,
              LOG_PLAIN);
-    const char *unknown = config_unknown_env(&p->config, environ);
+    const char *unknown = config_unknown_env(&p->config);
     if (*unknown && !(c->marks & COMMAND_FOR_SHELL))
         log_warn(arena_printf(&p->arena, "environment: nothing reads %s", unknown), "%s", "");
     if (bad && !((c->marks & COMMAND_ANY_CONFIG) && e.code == ERR_CONFIG)) {
@@ -211,7 +214,7 @@ int main(int argc, char **argv) {
     raise_file_limit();
     log_open("dtctl", LOG_INFO, LOG_PLAIN);
     screen_init(&p.screen, STDOUT_FILENO, STDERR_FILENO, SCREEN_PLAIN, false);
-    config_open(&p.config, &p.arena, "dtctl");
+    config_open(&p.config, &p.arena, "dtctl", environ);
     command_topics_find(&p.arena);
     const char *const *args = (const char *const *)argv + 1;
     if (config_verb(&p.config, argc - 1, args, &name, &used, &e) < 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtrun: starts the workers of a distributed job on this node, with torchrun's command line.
+#include "base/env.h"
 #include "base/log.h"
 #include "build_info.h"
 #include "conf/cli.h"
@@ -57,8 +58,8 @@ static int describe(const struct option_set *set, const char *shell) {
     return rc < 0 ? fail(&e) : 0;
 }
 
-static enum log_level level_wanted(void) {
-    const char *level = getenv("LOGLEVEL"); // torchrun's variable and default
+static enum log_level level_wanted(char *const *env) {
+    const char *level = env_get(env, "LOGLEVEL"); // torchrun's variable and default
     static const struct {
         const char *name;
         enum log_level level;
@@ -111,21 +112,21 @@ static void scan(struct option_set *set, int argc, char **argv, struct cli_rest 
         launch_key_hide(argv[i]);
 }
 
-static int run(int argc, char **argv) {
+static int run(int argc, char **argv, char *const *env) {
     static struct arena arena; // until the process ends
     static struct launch launch;
     struct option_set set;
     struct cli_rest rest;
     struct around around;
     struct err e;
-    launch_init(&launch, &arena);
-    option_set_init(&set, &arena, "dtrun", "PET_");
+    launch_init(&launch, &arena, env);
+    option_set_init(&set, &arena, "dtrun", "PET_", env);
     set.style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
     option_set_add(&set, &launch_table, &launch.options);
     scan(&set, argc - 1, argv + 1, &rest);
     if (surroundings_read(&set, &around, &e) < 0)
         return fail(&e);
-    option_set_env(&set, environ);
+    option_set_env(&set, env);
     cli_apply(&set);
     if (launch.options.help)
         return describe(&set, NULL);
@@ -145,9 +146,9 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "--node") == 0) {
         log_open("dtrun", LOG_WARN, LOG_PLAIN);
-        return node_verbs_run(argc - 2, argv + 2);
+        return node_verbs_run(argc - 2, argv + 2, environ);
     }
     take_early_signals(on_early_signal);
-    log_open("dtrun", level_wanted(), LOG_PLAIN);
-    return run(argc, argv);
+    log_open("dtrun", level_wanted(environ), LOG_PLAIN);
+    return run(argc, argv, environ);
 }

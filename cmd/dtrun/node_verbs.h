@@ -4,6 +4,6 @@
 #define DTRUN_NODE_VERBS_H
 
 // argv starts with the verb. Prints its answer and returns the exit status.
-int node_verbs_run(int argc, char **argv);
+int node_verbs_run(int argc, char **argv, char *const *env);
 
 #endif

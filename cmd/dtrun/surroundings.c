@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surroundings.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include "conf/cli.h"
 #include "launch/node_lock.h"
@@ -10,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-extern char **environ;
 
 // Variables that torchrun reads beside PET_ ones.
 static const struct {
@@ -27,7 +26,7 @@ static void read_further(struct option_set *set) {
     char *list[COUNT + 1];
     size_t n = 0;
     for (size_t i = 0; i < COUNT; i++) {
-        const char *value = getenv(further[i].name);
+        const char *value = env_get(set->env, further[i].name);
         bool number = value && value[0] && strspn(value, "0123456789") == strlen(value);
         if (value && value[0] && further[i].is_number && !number)
             log_warn("a variable is not a number and not used", "variable=%s value=%.40s",
@@ -47,7 +46,7 @@ static const char *given(const struct option_set *set, const char *flag) {
     char *name = arena_printf(set->arena, "PET_%s", flag);
     for (char *p = name; *p; p++)
         *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-    value = getenv(name);
+    value = env_get(set->env, name);
     return value && value[0] ? value : NULL;
 }
 
@@ -62,7 +61,7 @@ int surroundings_read(struct option_set *set, struct around *out, struct err *e)
                              .standalone = standalone && strcmp(standalone, "0") != 0 &&
                                            strcmp(standalone, "false") != 0};
     read_further(set);
-    if (around_read(set->arena, environ, out, e) < 0)
+    if (around_read(set->arena, set->env, out, e) < 0)
         return -1;
     out->per_task = around_is_per_task(out, &g);
     char *const *variables = around_variables(set->arena, out, &g, e);

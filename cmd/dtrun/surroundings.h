@@ -7,7 +7,7 @@
 #include "conf/option.h"
 #include "launch/scheduler.h"
 
-// After the command line was scanned, before real PET_ variables are read.
+// After the command line was scanned, before real PET_ variables (of set->env) are read.
 int surroundings_read(struct option_set *set, struct around *out, struct err *e);
 // Makes this process the node's agent (0; *hold is for surroundings_end_turn), or waits until that
 // one is done (1).

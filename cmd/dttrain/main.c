@@ -2,6 +2,7 @@
 // dttrain: one rank of the native trainer. Reads the [train] options and the launcher's
 // environment, connects to the other ranks through the launcher's store, and trains.
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "build_info.h"
 #include "conf/render.h"
@@ -104,19 +105,19 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
     struct rank_env env;
     struct rendezvous v;
     struct trainer_result result = {0};
-    if (rank_env_read(&env, a, e) < 0)
+    if (rank_env_read(&env, a, environ, e) < 0)
         return -1;
     struct trainer_config config = {
         .options = options,
-        .data = rank_env_input(a, options->data, "data"),
-        .weights = rank_env_input(a, options->weights, "weights"),
+        .data = rank_env_input(&env, a, options->data, "data"),
+        .weights = rank_env_input(&env, a, options->weights, "weights"),
         .output_dir = env.output_dir,
         .model_dir = env.model_dir,
         .state_dir = env.state_dir,
         .cache_dir = env.cache_dir,
         .started_ms = started_ms,
-        .node_name = getenv("DTCTL_NODE"),
-        .run = getenv("DTCTL_RUN"),
+        .node_name = env_get(environ, "DTCTL_NODE"),
+        .run = env_get(environ, "DTCTL_RUN"),
         .stop = &stop_wanted,
         .save = &saves_wanted,
         .say = say,
@@ -166,9 +167,8 @@ int main(int argc, char **argv) {
     struct err e;
     catch_signals(); // first of all: an early one must not end the process
     log_open("dttrain", LOG_INFO, LOG_PLAIN);
-    char *const *variables = getenv("RANK") ? NULL : environ;
     int r = train_config_load(&options, &flags, &set, &a, argc - 1, (const char *const *)(argv + 1),
-                              variables, &e);
+                              environ, &e);
     if (r == 0 && flags.help)
         r = print_help(&set);
     else if (r == 0 && flags.version)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 struct rank_env {
+    char *const *env;
     bool launched; // RANK is set; else one process by itself
     int rank, world, local_rank, local_world, node, nodes;
     int restart; // which attempt this is
@@ -18,10 +19,11 @@ struct rank_env {
     const char *output_dir, *model_dir, *state_dir, *cache_dir;
 };
 
-int rank_env_read(struct rank_env *r, struct arena *a, struct err *e);
+int rank_env_read(struct rank_env *r, struct arena *a, char *const *env, struct err *e);
 
 // Where an input is: wish is its name, or a path; "" is the input with the usual name when there is
 // one. NULL: none.
-const char *rank_env_input(struct arena *a, const char *wish, const char *usual);
+const char *rank_env_input(const struct rank_env *r, struct arena *a, const char *wish,
+                           const char *usual);
 
 #endif

@@ -3,6 +3,7 @@
 #include "aws/aws_cluster.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "remote/ssh_key.h"
@@ -41,9 +42,9 @@ const char *aws_cluster_made_by(struct context *s) {
 
 int aws_cluster_region(struct context *s, const char **region, struct err *e) {
     const struct aws_config *aws = &s->config->aws;
-    const char *made = vars_made(s).region, *other = getenv("AWS_DEFAULT_REGION"),
-               *home = getenv("HOME");
-    const char *file = getenv("AWS_CONFIG_FILE");
+    const char *made = vars_made(s).region, *other = env_get(s->env, "AWS_DEFAULT_REGION"),
+               *home = env_get(s->env, "HOME");
+    const char *file = env_get(s->env, "AWS_CONFIG_FILE");
     char *text = NULL;
     size_t len = 0;
     struct err ignored = {0};
@@ -76,7 +77,7 @@ int aws_cluster_region(struct context *s, const char **region, struct err *e) {
 const char *aws_cluster_owner(struct context *s) {
     const char *given = s->config->aws.owner;
     struct passwd *pw = getpwuid(getuid());
-    const char *name = pw ? pw->pw_name : getenv("USER");
+    const char *name = pw ? pw->pw_name : env_get(s->env, "USER");
     char host[OWNER_BYTES_MAX + 1] = "";
     if (given[0])
         return given;

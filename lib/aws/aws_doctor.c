@@ -3,6 +3,7 @@
 #include "aws/aws_cluster.h"
 
 #include "aws/aws_rules.h"
+#include "base/env.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -35,8 +36,9 @@ static void find_program(const struct finder *f) {
 }
 
 static void find_credentials(const struct finder *f) {
-    const char *home = getenv("HOME"), *key = getenv("AWS_ACCESS_KEY_ID");
-    const char *file = getenv("AWS_SHARED_CREDENTIALS_FILE");
+    char *const *env = f->context->env;
+    const char *home = env_get(env, "HOME"), *key = env_get(env, "AWS_ACCESS_KEY_ID");
+    const char *file = env_get(env, "AWS_SHARED_CREDENTIALS_FILE");
     const char *profile = f->context->config->aws.profile;
     if (!file || !*file)
         file = arena_printf(f->context->arena, "%s/.aws/credentials", home ? home : "");

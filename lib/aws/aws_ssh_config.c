@@ -3,6 +3,7 @@
 // ~/.ssh/config.
 #include "aws/aws_cluster.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include "remote/known_hosts.h"
 #include "sys/file.h"
@@ -90,7 +91,7 @@ struct user_config {
 };
 
 static int read_user_config(struct context *s, struct user_config *u, struct err *e) {
-    const char *home = getenv("HOME");
+    const char *home = env_get(s->env, "HOME");
     u->path = arena_printf(s->arena, "%s/.ssh/config", home ? home : "");
     u->line = arena_printf(s->arena, "Include \"%s\"", include_path(s));
     u->text = arena_strdup(s->arena, "");

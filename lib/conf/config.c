@@ -9,9 +9,9 @@
 
 enum { NAME_BYTES_MAX = 64 };
 
-void config_open(struct config *c, struct arena *a, const char *program) {
+void config_open(struct config *c, struct arena *a, const char *program, char *const *env) {
     *c = (struct config){0};
-    option_set_init(&c->set, a, program, "DTCTL_");
+    option_set_init(&c->set, a, program, "DTCTL_", env);
     c->set.style = OPTION_STYLE_UNDERSCORES; // as torchrun's users type its flags
     option_set_add(&c->set, &options_config, c);
     option_set_add(&c->set, &options_metrics, c);
@@ -30,8 +30,8 @@ int config_verb(struct config *c, int argc, const char *const *argv, const char 
     return option_set_finish(&c->set, e);
 }
 
-static const char *env_value(char *const *environ, const char *name) {
-    const char *value = env_get(environ, name);
+static const char *env_value(const struct config *c, const char *name) {
+    const char *value = env_get(c->set.env, name);
     return value && value[0] ? value : NULL;
 }
 
@@ -40,7 +40,7 @@ const char *const config_worker_variables[] = {
     "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", "DTCTL_OUTPUT_DIR", "DTCTL_MODEL_DIR",
     "DTCTL_STATE_DIR",   "DTCTL_CACHE_DIR",   "DTCTL_INPUT_*",    NULL};
 
-const char *config_unknown_env(const struct config *c, char *const *environ) {
+const char *config_unknown_env(const struct config *c) {
     // The build and the tests have these.
     static const char *const build[] = {"DTCTL_ARCHIVES",    "DTCTL_BIN",    "DTCTL_BUILD",
                                         "DTCTL_CACHE",       "DTCTL_PYTHON", "DTCTL_SRC",
@@ -48,14 +48,14 @@ const char *config_unknown_env(const struct config *c, char *const *environ) {
     enum { BUILD = sizeof build / sizeof build[0] - 1 };
     const char *others[BUILD + sizeof config_worker_variables / sizeof config_worker_variables[0]];
     memcpy(others, build, sizeof build);
-    if (env_value(environ, "DTCTL_RUN")) // called by a worker
+    if (env_value(c, "DTCTL_RUN")) // called by a worker
         memcpy(others + BUILD, config_worker_variables, sizeof config_worker_variables);
-    return option_unknown_env(&c->set, environ, others);
+    return option_unknown_env(&c->set, others);
 }
 
 // The file may be absent, unless somebody named it.
-static int read_file(struct config *c, char *const *environ, struct err *e) {
-    const char *name = env_value(environ, "DTCTL_CONFIG");
+static int read_file(struct config *c, struct err *e) {
+    const char *name = env_value(c, "DTCTL_CONFIG");
     bool named = cli_has(&c->set, "config", &name) || name;
     char *text;
     size_t len;
@@ -93,7 +93,7 @@ static int read_kept(struct config *c, struct err *e) {
 }
 
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
-                char *const *environ, struct cli_rest *rest, struct err *e) {
+                struct cli_rest *rest, struct err *e) {
     if (v->rows)
         option_set_add(&c->set, v->rows, v->target);
     cli_scan(&c->set, v->verb, 0, argc, argv, rest);
@@ -102,8 +102,8 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
         return 0;
     }
     // `init` writes the missing file, with the values given.
-    int missing = read_file(c, environ, e);
-    option_set_env(&c->set, environ);
+    int missing = read_file(c, e);
+    option_set_env(&c->set, c->set.env);
     cli_apply(&c->set);
     if (missing < 0 || read_kept(c, e) < 0)
         return -1;

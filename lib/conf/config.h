@@ -3,10 +3,10 @@
 // earlier `up` kept of those (rows with OPTION_KEEP), dtctl.toml, defaults.
 //
 //     struct config c;
-//     config_open(&c, &arena, "dtctl");
+//     config_open(&c, &arena, "dtctl", environ);
 //     if (config_verb(&c, argc, argv, &verb, &used, e) < 0) …       // flags in front of the verb
 //     struct config_verb v = {.verb = "logs", .rows = &logs_rows, .target = &logs_flags};
-//     if (config_load(&c, &v, argc - used, argv + used, environ, &rest, e) < 0) …
+//     if (config_load(&c, &v, argc - used, argv + used, &rest, e) < 0) …
 //
 // After config_load the struct is not changed any more; the arena owns all it points to. An error
 // has every problem of file, environment and command line, one line each (ERR_CONFIG or ERR_USAGE).
@@ -132,8 +132,8 @@ struct config {
     struct option_set set; // places, problems
 };
 
-// Defaults only.
-void config_open(struct config *c, struct arena *a, const char *program);
+// Defaults only. env is the program's environment (NULL: empty) and must outlive the struct.
+void config_open(struct config *c, struct arena *a, const char *program, char *const *env);
 // Scans the flags in front of the verb. argv without the program's name; *verb NULL when there is
 // none; *used counts the arguments up to and with the verb.
 int config_verb(struct config *c, int argc, const char *const *argv, const char **verb, int *used,
@@ -147,12 +147,12 @@ struct config_verb {
 // File, environment, flags. `dtctl.toml` that does not exist is fine unless it was named.
 // With --help among the flags nothing is read and c->help is set.
 int config_load(struct config *c, const struct config_verb *v, int argc, const char *const *argv,
-                char *const *environ, struct cli_rest *rest, struct err *e);
+                struct cli_rest *rest, struct err *e);
 
 // Variables that workers have from their agent: never an option's. "DTCTL_INPUT_*": so begin some.
 extern const char *const config_worker_variables[]; // NULL-terminated
 // DTCTL_… variables that no option reads, in one line with the names that may be meant; "": none.
-const char *config_unknown_env(const struct config *c, char *const *environ);
+const char *config_unknown_env(const struct config *c);
 
 // Where `up` keeps its flags and variables for later commands: .dtctl/<cluster>/up.toml.
 const char *config_kept_path(const struct config *c);

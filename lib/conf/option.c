@@ -2,6 +2,7 @@
 // Sets of options: rows bound to structs, filled from defaults, a file, the environment and flags.
 #include "conf/option.h"
 
+#include "base/env.h"
 #include "conf/cli.h"
 #include "conf/option_value.h"
 
@@ -10,8 +11,8 @@
 #include <string.h>
 
 void option_set_init(struct option_set *s, struct arena *a, const char *program,
-                     const char *env_prefix) {
-    *s = (struct option_set){.arena = a, .program = program, .env_prefix = env_prefix};
+                     const char *env_prefix, char *const *env) {
+    *s = (struct option_set){.arena = a, .program = program, .env_prefix = env_prefix, .env = env};
 }
 
 size_t option_set_row_count(const struct option_set *s) {
@@ -35,6 +36,7 @@ void option_set_add(struct option_set *s, const struct option_table *table, void
             fprintf(stderr, "%s: %s\n", option_row_name(r), e.text);
             must(false); // every default parses
         }
+        option_expand_home(s, r, dest);
     }
 }
 
@@ -168,6 +170,30 @@ const char *option_nearest_key(const struct option_set *s, const char *key) {
     return cli_nearest(s->arena, key, names);
 }
 
+static const char *expand_path(const struct option_set *s, const char *path) {
+    const char *home = env_get(s->env, "HOME");
+    if (!home || path[0] != '~' || (path[1] && path[1] != '/'))
+        return path;
+    return arena_printf(s->arena, "%s%s", home, path + 1);
+}
+
+void option_expand_home(const struct option_set *s, const struct option_row *r, void *value) {
+    if (r->type == OPTION_PATH) {
+        *(const char **)value = expand_path(s, *(const char **)value);
+    } else if (r->type == OPTION_PATHS) {
+        struct option_list *list = value;
+        for (size_t i = 0; i < list->count; i++)
+            list->items[i] = expand_path(s, list->items[i]);
+    } else if (r->type == OPTION_RECORDS) {
+        struct option_records *all = value;
+        for (size_t i = 0; i < all->count * r->record->count; i++) {
+            const struct option_row *field = &r->record->rows[i % r->record->count];
+            char *element = (char *)all->items + i / r->record->count * r->record->size;
+            option_expand_home(s, field, element + field->offset);
+        }
+    }
+}
+
 // ---- values ----------------------------------------------------------------------------------
 // One flag of a list starts a new list, the next one adds to it; maps and records always grow.
 static int apply_element(struct option_set *s, const struct option_row *r, const char *text,
@@ -214,6 +240,7 @@ void option_apply(struct option_set *s, const struct option_bound *b, const stru
     bool fresh = known->source != OPTION_FLAG;
     int failed = element && !option_is_scalar(r->type) ? apply_element(s, r, text, fresh, dest, &e)
                                                        : apply_whole(s, r, text, dest, &e);
+    option_expand_home(s, r, dest);
     if (failed < 0)
         add_problem(s, place, e.text);
     else

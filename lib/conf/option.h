@@ -14,7 +14,7 @@
 //     option_set_add(&set, &table, &config);    // defaults are in place from here on
 //     cli_scan(&set, …);                        // remembers flags (cli.h)
 //     option_set_file(&set, "dtctl.toml", text, len);
-//     option_set_env(&set, environ);
+//     option_set_env(&set, set.env);
 //     cli_apply(&set);                          // flag > environment > file > default
 //     if (option_set_finish(&set, e) < 0) …     // every problem found on the way, at once
 //
@@ -212,6 +212,7 @@ struct option_set {
     struct arena *arena;
     const char *program;    // "dtctl", for messages
     const char *env_prefix; // "DTCTL_"
+    char *const *env;       // of the program; NULL: empty. HOME is for "~" in paths
     unsigned style;
     struct option_bound tables[OPTION_TABLES_MAX];
     size_t table_count;
@@ -222,7 +223,7 @@ struct option_set {
 };
 
 void option_set_init(struct option_set *s, struct arena *a, const char *program,
-                     const char *env_prefix);
+                     const char *env_prefix, char *const *env);
 // Binds the rows to a struct and puts the defaults there. A default that does not parse is a bug
 // and aborts (option_check finds it in tests). target NULL: the keys are known, and left alone.
 void option_set_add(struct option_set *s, const struct option_table *table, void *target);
@@ -233,13 +234,12 @@ void option_set_file(struct option_set *s, const char *name, const char *text, s
 // Reads what render_kept wrote: values of OPTION_KEEP rows that no flag or variable has set. To be
 // called last. Differing values of the file go to set->shadows.
 void option_set_kept(struct option_set *s, const char *name, const char *text, size_t len);
-// environ is a NULL-terminated list of "NAME=value".
-void option_set_env(struct option_set *s, char *const *environ);
+// env is a NULL-terminated list of "NAME=value": the program's own, or one made for it.
+void option_set_env(struct option_set *s, char *const *env);
 // Names (never values) of the variables that begin with the prefix, have a value, and are neither a
 // row's nor one of others ("NAME", or "BEGINNING*"; NULL-terminated): each with the names that may
 // be meant, in one line. "": there are none.
-const char *option_unknown_env(const struct option_set *s, char *const *environ,
-                               const char *const *others);
+const char *option_unknown_env(const struct option_set *s, const char *const *others);
 // One "train.epochs=3", as a flag or test gives it; place says who did. Problems are collected.
 void option_set_text(struct option_set *s, const char *assignment, struct option_place place);
 // 0 when no problem was collected, else -1 with ERR_CONFIG (ERR_USAGE if only flags are to blame)

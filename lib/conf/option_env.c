@@ -8,12 +8,12 @@
 #include <string.h>
 #include <strings.h>
 
-void option_set_env(struct option_set *s, char *const *environ) {
+void option_set_env(struct option_set *s, char *const *env) {
     for (size_t t = 0; t < s->table_count; t++)
         for (size_t i = 0; i < s->tables[t].table->count; i++) {
             const struct option_row *r = &s->tables[t].table->rows[i];
             const char *name = option_row_env(s->arena, s, r);
-            const char *value = name ? env_get(environ, name) : NULL;
+            const char *value = name ? env_get(env, name) : NULL;
             if (value && value[0])
                 option_apply(s, &s->tables[t], r, value, false,
                              (struct option_place){OPTION_ENV, name, 0, 0});
@@ -55,8 +55,7 @@ static const char *meant(const struct option_set *s, const char *const *known, c
     return text;
 }
 
-const char *option_unknown_env(const struct option_set *s, char *const *environ,
-                               const char *const *others) {
+const char *option_unknown_env(const struct option_set *s, const char *const *others) {
     const char **known = arena_new(s->arena, const char *, option_set_row_count(s) + 1);
     size_t n = 0, more = 0;
     struct strbuf b;
@@ -67,7 +66,7 @@ const char *option_unknown_env(const struct option_set *s, char *const *environ,
             if (name)
                 known[n++] = name;
         }
-    for (char *const *v = environ; *v; v++) {
+    for (char *const *v = s->env; v && *v; v++) {
         size_t len = strcspn(*v, "=");
         if (!str_starts(*v, s->env_prefix) || !(*v)[len] || !(*v)[len + 1])
             continue;

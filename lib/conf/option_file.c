@@ -88,6 +88,7 @@ static void read_value(struct file_reader *f, const struct option_bound *b,
     const char *was = kept && before.source == OPTION_FILE ? format(a, r, dest) : NULL;
     if (option_read_toml(&f->values, r, c, path, dest) < 0)
         return;
+    option_expand_home(f->set, r, dest);
     *known = place_of(f, c->line, c->column);
     if (!was || strcmp(was, format(a, r, dest)) == 0)
         return;

@@ -26,8 +26,7 @@ int option_put_item(struct arena *a, const struct option_row *r, const char *tex
     if (check_room(r, list->count, e) < 0 || (r->check && r->check(text, e) < 0))
         return -1;
     list->items = grow(a, list->items, list->count, sizeof *list->items);
-    list->items[list->count++] =
-        r->type == OPTION_PATHS ? option_expand_path(a, NULL, text) : arena_strdup(a, text);
+    list->items[list->count++] = arena_strdup(a, text);
     list->items[list->count] = NULL;
     return 0;
 }

@@ -37,15 +37,6 @@ void option_value_unset(enum option_type type, void *dest) {
         *(const char **)dest = "";
 }
 
-const char *option_expand_path(struct arena *a, const char *dir, const char *path) {
-    const char *home = getenv("HOME");
-    if (home && path[0] == '~' && (path[1] == '/' || !path[1]))
-        return arena_printf(a, "%s%s", home, path + 1);
-    if (dir && *dir && path[0] != '/' && path[0] != '~' && path[0])
-        return arena_printf(a, "%s/%s", dir, path);
-    return arena_strdup(a, path);
-}
-
 // ---- numbers ---------------------------------------------------------------------------------
 static void format_number(struct strbuf *b, const struct option_row *r, double v) {
     if (r->type == OPTION_DURATION)
@@ -171,7 +162,7 @@ static int parse_range(struct arena *a, const struct option_row *r, const char *
 
 static int parse_string(struct arena *a, const struct option_row *r, const char *text,
                         const char **out, struct err *e) {
-    *out = r->type == OPTION_PATH ? option_expand_path(a, NULL, text) : arena_strdup(a, text);
+    *out = arena_strdup(a, text);
     return *text && r->check ? r->check(text, e) : 0;
 }
 

@@ -30,6 +30,13 @@ static const char *type_text(struct option_reader *rd, const struct option_row *
     return text;
 }
 
+// A path relative to the file's folder; "~" is expanded where the value enters a set.
+static const char *path_of(struct option_reader *rd, const char *text) {
+    if (rd->dir && *rd->dir && *text && *text != '/' && *text != '~')
+        return arena_printf(rd->a, "%s/%s", rd->dir, text);
+    return text;
+}
+
 // A string without NULs, or NULL after a complaint.
 static const char *text_of(struct option_reader *rd, const struct toml *v, const char *name) {
     if (strlen(v->str) == v->len)
@@ -45,7 +52,7 @@ static int read_text(struct option_reader *rd, const struct option_row *r, const
     if (!text)
         return -1;
     if (r->type == OPTION_PATH)
-        text = option_expand_path(rd->a, rd->dir, text);
+        text = path_of(rd, text);
     if (option_parse_scalar(rd->a, r, text, dest, &e) < 0)
         return complain(rd, v, name, e.text);
     return 0;
@@ -109,7 +116,7 @@ static int read_item(struct option_reader *rd, const struct option_row *r, const
     if (!text)
         return -1;
     if (r->type == OPTION_PATHS)
-        text = option_expand_path(rd->a, rd->dir, text);
+        text = path_of(rd, text);
     if (option_put_item(rd->a, r, text, dest, &e) < 0)
         return complain(rd, v, name, e.text);
     return 0;

@@ -33,7 +33,8 @@ int option_check_items(const struct option_row *r, size_t count, struct err *e);
 // one; those that are quoted as a whole come without their quotes.
 size_t option_split(struct arena *a, const char *text, char ***parts);
 void option_check_rules(struct option_set *s); // a problem for each rule that is broken
-const char *option_expand_path(struct arena *a, const char *dir, const char *path);
+// "~" and "~/…" at the beginning of each path in a value of this row, with the set's HOME.
+void option_expand_home(const struct option_set *s, const struct option_row *r, void *value);
 
 // One element at the end of a LIST or PATHS (checked); a pair into a MAP, which replaces one of the
 // first `before` pairs that has its name; room for a record, in the place of one with its name.

@@ -2,6 +2,7 @@
 // dttrain's command line.
 #include "conf/train_config.h"
 
+#include "base/env.h"
 #include "conf/cli.h"
 #include "conf/config.h"
 #include "sys/file.h"
@@ -51,12 +52,12 @@ static int read_file(struct option_set *set, const char *name, struct err *e) {
 }
 
 int train_config_load(struct train_config *t, struct train_flags *flags, struct option_set *set,
-                      struct arena *a, int argc, const char *const *argv, char *const *environ,
+                      struct arena *a, int argc, const char *const *argv, char *const *env,
                       struct err *e) {
     struct cli_rest rest;
     *t = (struct train_config){0};
     *flags = (struct train_flags){0};
-    option_set_init(set, a, "dttrain", "DTCTL_");
+    option_set_init(set, a, "dttrain", "DTCTL_", env);
     option_set_add(set, &flags_table, flags);
     option_set_add(set, &options_train, t);
     cli_scan(set, NULL, 0, argc, argv, &rest);
@@ -74,8 +75,8 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
     const char *file;
     if (cli_has(set, "config", &file) && read_file(set, file, e) < 0)
         return -1;
-    if (environ)
-        option_set_env(set, environ);
+    if (!env_get(env, "RANK"))
+        option_set_env(set, env);
     cli_apply(set);
     return option_set_finish(set, e);
 }

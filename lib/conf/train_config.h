@@ -77,10 +77,11 @@ struct train_flags {
     bool help, version;
     struct option_list set;
 };
-// environ NULL: DTCTL_* are not read (under a launcher dtctl has resolved them already). set is the
-// caller's, for render_help and places. With --help or --version nothing is read.
+// env is the program's environment. With RANK in it DTCTL_* are not read: under a launcher dtctl
+// has resolved them already. set is the caller's, for render_help and places. With --help or
+// --version nothing is read.
 int train_config_load(struct train_config *t, struct train_flags *flags, struct option_set *set,
-                      struct arena *a, int argc, const char *const *argv, char *const *environ,
+                      struct arena *a, int argc, const char *const *argv, char *const *env,
                       struct err *e);
 
 #endif

@@ -27,6 +27,7 @@ struct transport_env fleet_env(struct context *s) {
     const struct config *c = s->config;
     return (struct transport_env){
         .loop = s->loop,
+        .env = s->env,
         .ssh_config_path = !option_given(&c->set, "ssh.config") ? NULL
                            : c->ssh.config_file[0]              ? c->ssh.config_file
                                                                 : "none",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reachability check: every node connects to others on a free port.
 //
-// The agent on each node listens (node_probe.h), then each connects to its peers at once: all
+// The agent on each node listens (node_probe.c), then each connects to its peers at once: all
 // others, or with many nodes some of them. A node whose connections fail is marked as failed with
 // the list of peers and reasons. Nodes that failed before take no part. Nothing is done when the
 // nodes are those of the last check that all passed.

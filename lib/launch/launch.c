@@ -2,6 +2,7 @@
 // By hand: torchrun's rules for who leads, where, and what the workers run.
 #include "launch/launch.h"
 
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "sys/file.h"
@@ -13,8 +14,6 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-
-extern char **environ;
 
 static bool is_local_name(struct launch *l, const char *host, bool wait) {
     char own[256];
@@ -195,7 +194,7 @@ static int make_log_base(struct launch *l, struct err *e) {
     if (strcmp(dir, "/dev/null") == 0)
         return 0;
     if (!dir[0]) {
-        const char *tmp = getenv("TMPDIR");
+        const char *tmp = env_get(l->env, "TMPDIR");
         char *made = arena_printf(l->arena, "%s/torchelastic_XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
         if (!mkdtemp(made))
             return err_errno(e, ERR_SYS, "cannot create a log folder '%s'", made);
@@ -235,12 +234,12 @@ int launch_by_hand(struct launch *l, const char *const *args, size_t count, stru
         return -1;
     l->agent.run = l->agent.coordinator.secret.run = l->options.rdzv_id;
     launch_key(l);
-    const char *error_file = getenv("TORCHELASTIC_ERROR_FILE");
-    const char *no_sharing = getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+    const char *error_file = env_get(l->env, "TORCHELASTIC_ERROR_FILE");
+    const char *no_sharing = env_get(l->env, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
     l->agent.error_file = error_file && error_file[0] ? error_file : NULL;
     l->agent.own_store = no_sharing && strcmp(no_sharing, "1") == 0 && !l->agent.store_at_endpoint;
     struct worker_facts f = {.nproc = l->agent.workers.nproc};
-    if (worker_env_limits_threads(environ, &f))
+    if (worker_env_limits_threads(l->env, &f))
         log_warn("OMP_NUM_THREADS is set to 1 for each worker",
                  "reason=several workers share this node's cores; set it to choose another value");
     return 0;

@@ -2,7 +2,7 @@
 // From torchrun's flags, or from a job specification of dtctl, to an agent's config.
 //
 //     struct launch l;
-//     launch_init(&l, &arena);                          // defaults
+//     launch_init(&l, &arena, environ);                 // defaults
 //     … cli and environment fill l.options (launch_table, PET_ variables) …
 //     launch_by_hand(&l, command, count, e);             // or launch_job(&l, &spec, &roster, …)
 //     status = agent_run(&l.agent, e);
@@ -70,11 +70,12 @@ struct launch {
     struct arena *arena;
     struct launch_options options;
     struct agent_config agent;
+    char *const *env;         // of the program; launch_key takes the key out
     int64_t lookup_until_ms;  // a name may have no address until then; 0: not asked yet
     const char *log_dir_made; // for want of --log-dir; NULL: none
 };
 
-void launch_init(struct launch *l, struct arena *a);
+void launch_init(struct launch *l, struct arena *a, char *const *env);
 // args: the script (or program) and its arguments. The rendezvous port is bound in here.
 int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e);
 // After agent_run: nothing stays of a log folder made here in which there is no file: no stream
@@ -106,7 +107,8 @@ int launch_watch(struct launch *l, struct err *e);
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
 
 // torchrun_flags.c: pieces with a grammar of their own, pure but for the devices of this host.
-int launch_nproc(const char *text, int *out, struct err *e); // "4", auto, cpu, gpu, xpu
+// "4", auto, cpu, gpu, xpu; visible: CUDA_VISIBLE_DEVICES, NULL when it is not set.
+int launch_nproc(const char *text, const char *visible, int *out, struct err *e);
 int launch_streams(const char *text, int nproc, unsigned char *out,
                    struct err *e); // "3", "0:3,1:1"
 int launch_ranks_filter(const char *text, int nproc, bool *on_console, struct err *e);
@@ -116,6 +118,6 @@ int launch_notice_signal(const char *text, struct err *e); // its number; 0: "no
 // Value of a key in "k=v,k=v"; NULL when absent. Odd entries are skipped.
 const char *launch_conf(struct arena *a, const char *conf, const char *key);
 int64_t launch_conf_ms(struct arena *a, const char *conf, const char *key, int64_t absent_ms);
-int launch_gpu_count(void); // NVIDIA devices that CUDA_VISIBLE_DEVICES leaves
+int launch_gpu_count(const char *visible); // NVIDIA devices that CUDA_VISIBLE_DEVICES leaves
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From options to an agent's config: defaults, the workers' command line, the watchdogs that
 // torchrun takes from variables. The same by hand and from dtctl.
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "launch/launch.h"
@@ -14,17 +15,22 @@
 
 enum { STOP_MARGIN_MS = AGENT_DEVICES_MS_MAX + 10000, JOIN_TIMEOUT_MS = 600 * 1000 };
 
-void launch_init(struct launch *l, struct arena *a) {
-    *l = (struct launch){.arena = a};
+void launch_init(struct launch *l, struct arena *a, char *const *env) {
+    *l = (struct launch){.arena = a, .env = env};
+    l->agent.workers.env = env;
     l->agent.listen_fd = -1;
     l->agent.node_rank = -1;
     l->agent.health_port = -1;
 }
 
+static const char *visible_devices(const struct launch *l) {
+    return env_get(l->env, "CUDA_VISIBLE_DEVICES");
+}
+
 static int fill_workers(struct launch *l, struct err *e) {
     const struct launch_options *o = &l->options;
     struct workers_config *w = &l->agent.workers;
-    if (launch_nproc(o->nproc_per_node, &w->nproc, e) < 0)
+    if (launch_nproc(o->nproc_per_node, visible_devices(l), &w->nproc, e) < 0)
         return -1;
     unsigned char *to_file = arena_new(l->arena, unsigned char, (size_t)w->nproc);
     unsigned char *to_both = arena_new(l->arena, unsigned char, (size_t)w->nproc);
@@ -57,8 +63,8 @@ int64_t launch_join_ms(const struct launch *l) {
 
 // One device each: a short list would leave workers without.
 static int check_devices(const struct launch *l, struct err *e) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    int devices = launch_gpu_count(), nproc = l->agent.workers.nproc;
+    const char *visible = visible_devices(l);
+    int devices = launch_gpu_count(visible), nproc = l->agent.workers.nproc;
     if (!l->options.virtual_local_rank || !visible || devices >= nproc)
         return 0;
     return err_set(e, ERR_USAGE,
@@ -76,8 +82,8 @@ static int bind_processors(struct launch *l, struct err *e) {
         return err_errno(e, ERR_SYS, "--numa-binding: cannot read this process's processors");
     cpu_set_t *sets = arena_new(l->arena, cpu_set_t, (size_t)w->nproc);
     w->processors = sets; // the words of the flag: none, then the modes
-    return numa_bind("", (enum numa_mode)(l->options.numa_binding - 1),
-                     getenv("CUDA_VISIBLE_DEVICES"), w->nproc, &allowed, sets, e);
+    return numa_bind("", (enum numa_mode)(l->options.numa_binding - 1), visible_devices(l),
+                     w->nproc, &allowed, sets, e);
 }
 
 static int conf_ms(struct launch *l, const char *key, int64_t *out, struct err *e) {
@@ -161,8 +167,8 @@ int launch_fill(struct launch *l, struct err *e) {
 // ---- the workers' command line ------------------------------------------------------------------
 // The workers' command line: torchrun's rules, with a Python looked for instead of its own.
 
-static bool on_path(const char *name) {
-    const char *path = getenv("PATH");
+static bool on_path(char *const *env, const char *name) {
+    const char *path = env_get(env, "PATH");
     char file[FILE_PATH_BYTES_MAX];
     for (const char *p = path ? path : ""; *p;) {
         size_t len = strcspn(p, ":");
@@ -175,8 +181,8 @@ static bool on_path(const char *name) {
 }
 
 // PYTHON_EXEC, an active virtual environment, python3, python.
-static const char *interpreter(struct arena *a) {
-    const char *chosen = getenv("PYTHON_EXEC"), *venv = getenv("VIRTUAL_ENV");
+static const char *interpreter(struct arena *a, char *const *env) {
+    const char *chosen = env_get(env, "PYTHON_EXEC"), *venv = env_get(env, "VIRTUAL_ENV");
     if (chosen && chosen[0])
         return chosen;
     if (venv && venv[0]) {
@@ -184,7 +190,7 @@ static const char *interpreter(struct arena *a) {
         if (access(python, X_OK) == 0)
             return python;
     }
-    return !on_path("python3") && on_path("python") ? "python" : "python3";
+    return !on_path(env, "python3") && on_path(env, "python") ? "python" : "python3";
 }
 
 // torchrun spawns a child that runs this: a failure also writes an error file, as with @record.
@@ -210,7 +216,7 @@ int launch_command(struct launch *l, const char *const *args, size_t count, stru
     const char **argv = arena_new(l->arena, const char *, count + 6);
     size_t n = 0;
     if (python) {
-        argv[n++] = interpreter(l->arena);
+        argv[n++] = interpreter(l->arena, l->env);
         argv[n++] = "-u";
         if (o->run_path) {
             argv[n++] = "-c";
@@ -238,11 +244,11 @@ static const char *variable(const struct launch *l, const char *name) {
     for (int i = l->agent.env_count - 1; i >= 0; i--)
         if (strcmp(l->agent.env[i].name, name) == 0)
             return l->agent.env[i].value;
-    return getenv(name);
+    return env_get(l->env, name);
 }
 
 static const char *own_timer_file(struct launch *l) {
-    const char *tmp = getenv("TMPDIR");
+    const char *tmp = env_get(l->env, "TMPDIR");
     unsigned char id[8];
     char hex[2 * sizeof id + 1];
     hash_random(id, sizeof id);

@@ -117,8 +117,7 @@ const struct option_table launch_table = {"Options", rows, sizeof rows / sizeof 
 // ---- the grammars inside flags ------------------------------------------------------------------
 // The small grammars inside torchrun's flags.
 
-int launch_gpu_count(void) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+int launch_gpu_count(const char *visible) {
     if (visible) {
         int count = 0;
         for (const char *p = visible; *p; p += strcspn(p, ","), p += *p == ',') {
@@ -137,9 +136,9 @@ int launch_gpu_count(void) {
     return count;
 }
 
-int launch_nproc(const char *text, int *out, struct err *e) {
+int launch_nproc(const char *text, const char *visible, int *out, struct err *e) {
     int64_t n;
-    int gpus = launch_gpu_count();
+    int gpus = launch_gpu_count(visible);
     if (strcmp(text, "cpu") == 0 || (strcmp(text, "auto") == 0 && gpus == 0)) {
         n = proc_cpu_count();
     } else if (strcmp(text, "auto") == 0 || strcmp(text, "gpu") == 0) {

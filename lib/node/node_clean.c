@@ -70,11 +70,11 @@ static void replace_marks(struct arena *a, const char *dir, const struct node_ar
     free(ids.items);
 }
 
-int node_own(int argc, char **argv) {
+int node_own(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct err e;
-    int rc = node_args(&a, argc, argv, false, &args, &e);
+    int rc = node_args(&a, c, false, &args, &e);
     if (rc == 0 && (!args.owner || !args.text || strlen(args.text) > NODE_OWNER_TEXT_BYTES_MAX))
         rc =
             err_set(&e, ERR_USAGE, "--node own: --owner and --text of at most %d bytes belong here",
@@ -90,13 +90,13 @@ int node_own(int argc, char **argv) {
     return rc < 0 ? node_fail(&e) : node_answer_event("owned") < 0;
 }
 
-int node_fetched(int argc, char **argv) {
+int node_fetched(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct err e;
     enum node_state state = NODE_LOST;
     int fd = -1;
-    int rc = node_args(&a, argc, argv, true, &args, &e);
+    int rc = node_args(&a, c, true, &args, &e);
     if (rc == 0 && !node_is_run(&a, &args, args.run))
         rc = err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
     const char *dir = rc == 0 ? node_run_dir(&a, &args, args.run) : NULL;
@@ -275,13 +275,13 @@ static int answer(struct arena *a, const struct node_args *args, const struct na
     return rc;
 }
 
-int node_clean(int argc, char **argv) {
+int node_clean(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct names others = {0};
     struct err e;
     removed_bytes = 0;
-    int rc = node_args(&a, argc, argv, false, &args, &e);
+    int rc = node_args(&a, c, false, &args, &e);
     if (rc == 0 && args.all)
         rc = clean_all(&a, &args, &others, &e);
     else if (rc == 0 && args.run && !is_mine(&a, &args, args.run))

@@ -369,11 +369,11 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
     return 0;
 }
 
-int node_follow(int argc, char **argv) {
+int node_follow(const struct node_call *c) {
     struct follow f = {.changes = CHANGES_CLOSED, .agent_fd = -1, .queue_end = &f.queue};
     struct node_args args;
     struct err e;
-    int rc = node_args(&f.arena, argc, argv, true, &args, &e);
+    int rc = node_args(&f.arena, c, true, &args, &e);
     if (rc == 0)
         rc = follow_open(&f, &args, &e);
     if (rc == 0) {

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "node/node_transfer.h"
+#include "node/node_verb.h"
 #include "sys/file.h"
 #include "sys/proc.h"
 
@@ -161,11 +161,11 @@ static int read_verb(char *buf, size_t room, struct err *e) {
     return err_set(e, ERR_FORMAT, "hello: no verb came");
 }
 
-static int serve(char *root, struct err *e) {
+static int serve(char *root, char *const *env, struct err *e) {
     static const struct {
         const char *name;
-        int (*run)(int argc, char **argv);
-    } verbs[] = {{"push", xfer_node_push}, {"fetch", xfer_node_fetch}};
+        node_verb *run;
+    } verbs[] = {{"push", node_push}, {"fetch", node_fetch}};
     char verb[VERB_BYTES_MAX], flag[] = "--root";
     char *args[] = {verb, flag, root, NULL};
     int rc, status = 0;
@@ -175,17 +175,17 @@ static int serve(char *root, struct err *e) {
             i++;
         if (rc < 0 || i == count)
             return rc < 0 ? -1 : err_set(e, ERR_USAGE, "hello: unknown verb '%s'", verb);
-        status = verbs[i].run(3, args);
+        status = verbs[i].run(&(struct node_call){3, args, env});
     }
     return status;
 }
 
-int xfer_node_hello(int argc, char **argv) {
+int node_hello(const struct node_call *c) {
     struct hello h = {0};
     struct arena a = {0};
     struct err e = {0};
     char *root = NULL;
-    int rc = parse(argc, argv, &h, &e);
+    int rc = parse(c->argc, c->argv, &h, &e);
     if (rc == 0)
         rc = hash_self(&h, &e);
     if (rc == 0 && h.install)
@@ -197,7 +197,7 @@ int xfer_node_hello(int argc, char **argv) {
     if (rc == 0)
         rc = print(&h, root, &e);
     if (rc == 0 && h.stay)
-        rc = serve(root, &e);
+        rc = serve(root, c->env, &e);
     arena_fini(&a);
     if (rc >= 0)
         return rc;

@@ -99,11 +99,11 @@ static int look(struct left *l, const struct node_args *args, struct err *e) {
     return walk(l, "", 0, e);
 }
 
-int node_left(int argc, char **argv) {
+int node_left(const struct node_call *c) {
     struct left l = {0};
     struct node_args args;
     struct err e = {0};
-    int rc = node_args(&l.arena, argc, argv, true, &args, &e);
+    int rc = node_args(&l.arena, c, true, &args, &e);
     if (rc == 0)
         rc = look(&l, &args, &e);
     rc = rc < 0 ? node_fail(&e) : answer(&l) < 0;

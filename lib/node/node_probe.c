@@ -1,9 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's side of the reachability check.
-#include "node/node_probe.h"
-
+// The node's side of the reachability check, linked into dtrun:
+//
+//     dtrun --node probe --listen ADDRESS --name NAME
+//         listens on a free port of ADDRESS, prints {"event":"listening","port":N}, greets whoever
+//         connects with NAME and a newline, and ends when standard input ends, or after
+//         PROBE_LISTEN_MS_MAX.
+//     dtrun --node probe --connect [--timeout-ms N]
+//         reads lines `name address port` from standard input to its end, connects to all of them
+//         at once, prints a line per peer {"peer":"…","ok":true,"us":N} or
+//         {"peer":"…","ok":false,"why":"refused"}.
+//
+// Free ports are what agents, stores and collectives use, so one free port stands for them.
 #include "base/clock.h"
 #include "base/json.h"
+#include "node/node_verb.h"
 #include "sys/conn.h"
 #include "sys/file.h"
 #include "sys/listener.h"
@@ -13,6 +23,12 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    PROBE_LISTEN_MS_MAX = 60 * 1000,
+    PROBE_CONNECT_MS_DEFAULT = 3000,
+    PROBE_PEERS_MAX = 4096,
+    PROBE_INPUT_BYTES_MAX = 1 << 20,
+};
 enum { GREETING_BYTES_MAX = 128, GREETINGS_MAX = 256, CONN_BUFFER_BYTES = 4096 };
 
 struct options {
@@ -257,11 +273,11 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
     return 0;
 }
 
-int probe_node(int argc, char **argv) {
+int node_probe(const struct node_call *c) {
     struct options o;
     struct err e = {0};
     struct arena a = {0};
-    int result = parse_options(argc, argv, &o, &e);
+    int result = parse_options(c->argc, c->argv, &o, &e);
     if (result == 0)
         result = o.connect ? probe_connect(&o, &a, &e) : probe_listen(&o, &e);
     if (result < 0) {

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "content/cas.h"
-#include "node/node_transfer.h"
+#include "node/node_verb.h"
 #include "sys/file.h"
 
 #include <dirent.h>
@@ -111,13 +111,13 @@ static int prune(struct prune *p, struct cas_prune *done, struct err *e) {
     return rc;
 }
 
-int xfer_node_prune(int argc, char **argv) {
+int node_prune(const struct node_call *c) {
     struct prune p = {0};
     struct cas_prune done = {0};
     struct err e = {0};
     struct strbuf b = {0};
     struct json_out j;
-    int rc = parse(argc, argv, &p, &e);
+    int rc = parse(c->argc, c->argv, &p, &e);
     if (rc == 0)
         rc = prune(&p, &done, &e);
     if (rc < 0) {

@@ -19,6 +19,7 @@
 struct start {
     struct arena arena;
     struct node_args args;
+    char *const *env;
     struct job_spec spec;
     struct roster roster;
     struct launch launch;
@@ -113,7 +114,7 @@ static int prepare(struct start *s, struct err *e) {
         return err_wrap(e, "roster");
     if (roster_parse(&s->arena, text, len, &s->roster, e) < 0)
         return -1;
-    launch_init(&s->launch, &s->arena);
+    launch_init(&s->launch, &s->arena, s->env);
     if (launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,
                    s->listen_port, e) < 0)
         return -1;
@@ -137,12 +138,13 @@ static int run_agent(struct start *s) {
     return status;
 }
 
-int node_start(int argc, char **argv) {
+int node_start(const struct node_call *c) {
     static struct start start; // lives as long as the agent
     struct start *s = &start;
     struct err e;
     s->listen_fd = -1;
-    int rc = node_args(&s->arena, argc, argv, false, &s->args, &e);
+    s->env = c->env;
+    int rc = node_args(&s->arena, c, false, &s->args, &e);
     if (rc == 0)
         rc = prepare(s, &e);
     int log_fd = -1;

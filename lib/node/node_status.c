@@ -90,14 +90,14 @@ static size_t list_runs(struct arena *a, const struct node_args *args, struct ru
     return count;
 }
 
-int node_status(int argc, char **argv) {
+int node_status(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct err e;
     struct run_entry *list = NULL;
     size_t count = 0;
     int rc = 0;
-    if (node_args(&a, argc, argv, false, &args, &e) < 0)
+    if (node_args(&a, c, false, &args, &e) < 0)
         return node_fail(&e);
     if (args.run && !node_is_run(&a, &args, args.run)) {
         err_set(&e, ERR_NOT_FOUND, "run '%s' is not known on this node", args.run);
@@ -159,7 +159,7 @@ static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
     return rc;
 }
 
-int node_stop(int argc, char **argv) {
+int node_stop(const struct node_call *c) {
     struct arena a = {0};
     struct node_args args;
     struct err e;
@@ -167,7 +167,7 @@ int node_stop(int argc, char **argv) {
     int64_t grace_ms = -1;
     int fd = -1;
     int signal = SIGTERM;
-    int rc = node_args(&a, argc, argv, true, &args, &e);
+    int rc = node_args(&a, c, true, &args, &e);
     if (rc == 0 && args.grace_ms)
         rc = str_parse_i64(args.grace_ms, 0, 7 * 86400 * 1000, &grace_ms, &e);
     if (rc == 0 && args.signal)

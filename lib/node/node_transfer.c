@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's side: frames on standard input and output, blocking.
-#include "node/node_transfer.h"
+// The node's side of push and fetch, as frames on standard input and output. Blocking; needs
+// neither libssh2 nor the network.
+//
+//     dtrun --node push --root DIR
+//     dtrun --node fetch --root DIR
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "content/cas.h"
+#include "node/node_verb.h"
 #include "node/push_destination.h"
 #include "sys/file.h"
 #include "xfer/xfer_frame.h"
@@ -28,6 +32,7 @@ enum {
 struct node {
     struct arena arena;
     const char *root;
+    char *const *env;
     struct strbuf in, out;
     size_t in_used;
     struct xfer_unpacker unpacker;
@@ -36,7 +41,10 @@ struct node {
     bool fast; // this process, or compression, would hold the connection up
 };
 
-static int node_open(struct node *n, int argc, char **argv, struct err *e) {
+static int node_open(struct node *n, const struct node_call *c, struct err *e) {
+    const int argc = c->argc;
+    char **argv = c->argv;
+    n->env = c->env;
     // A cut connection is an error of write, told as such.
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     for (int i = 1; i < argc; i++) {
@@ -132,7 +140,8 @@ static int push(struct node *n, struct err *e) {
     if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
         xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
         return -1;
-    char *dest = hello.extra ? NULL : xfer_dest(&n->arena, n->root, hello.dest, hello.replace, e);
+    char *dest =
+        hello.extra ? NULL : xfer_dest(&n->arena, n->env, n->root, hello.dest, hello.replace, e);
     if (!dest && !hello.extra)
         return -1;
     struct receive_config config = {
@@ -149,10 +158,10 @@ static int push(struct node *n, struct err *e) {
     return rc;
 }
 
-int xfer_node_push(int argc, char **argv) {
+int node_push(const struct node_call *c) {
     struct node n = {0};
     struct err e = {0};
-    int rc = node_open(&n, argc, argv, &e);
+    int rc = node_open(&n, c, &e);
     if (rc == 0)
         rc = push(&n, &e);
     return node_close(&n, rc, &e);
@@ -164,7 +173,7 @@ static int add_paths(struct node *n, const struct xfer_fetch_hello *h, struct ma
                      struct err *e) {
     struct manifest_rules rules = {.own_too = true, .ignore = h->exclude};
     for (const char **p = h->paths; *p; p++) {
-        char *path = xfer_node_path(&n->arena, n->root, *p);
+        char *path = xfer_node_path(&n->arena, n->env, n->root, *p);
         size_t len = strlen(path);
         bool content = len > 1 && path[len - 1] == '/';
         while (len > 1 && path[len - 1] == '/')
@@ -259,12 +268,12 @@ static int fetch_manifest(struct node *n, const struct xfer_fetch_hello *h, stru
     return rc;
 }
 
-int xfer_node_fetch(int argc, char **argv) {
+int node_fetch(const struct node_call *c) {
     struct node n = {0};
     struct err e = {0};
     struct xfer_fetch_hello hello;
     struct xfer_frame f;
-    int rc = node_open(&n, argc, argv, &e);
+    int rc = node_open(&n, c, &e);
     if (rc == 0) {
         node_greet(&n);
         rc = node_flush(&n, &e);

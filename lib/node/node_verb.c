@@ -36,8 +36,10 @@ static const char **argument_of(struct node_args *out, const char *name) {
     return NULL;
 }
 
-int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node_args *out,
+int node_args(struct arena *a, const struct node_call *c, bool need_run, struct node_args *out,
               struct err *e) {
+    const int argc = c->argc;
+    char **argv = c->argv;
     *out = (struct node_args){0};
     for (int i = 1; i < argc; i++) {
         const char **at = argument_of(out, argv[i]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the node verbs have in common: arguments, records, answers, run folders (node_protocol.h).
+// The verbs of `dtrun --node`, and what they have in common: arguments, records, answers, run
+// folders (node_protocol.h).
 #ifndef NODE_NODE_VERB_H
 #define NODE_NODE_VERB_H
 
@@ -13,6 +14,18 @@
 
 enum { NODE_STOP_MARGIN_MS = 25000, NODE_OWNER_BYTES_MAX = 64, NODE_OWNER_TEXT_BYTES_MAX = 1024 };
 
+struct node_call {
+    int argc;
+    char **argv;      // argv[0] is the verb
+    char *const *env; // of the program
+};
+// A verb of `dtrun --node`: prints as node_protocol.h says and returns the exit status.
+typedef int node_verb(const struct node_call *c);
+node_verb node_hello; // one line of JSON (agent_bootstrap.h names the fields), --stay: more verbs
+node_verb node_push, node_fetch, node_prune;
+node_verb node_probe, node_start, node_follow, node_status, node_stop;
+node_verb node_own, node_fetched, node_clean, node_left;
+
 struct node_args {    // what the verbs take; absent ones are NULL
     const char *root; // absolute
     const char *run;
@@ -21,7 +34,7 @@ struct node_args {    // what the verbs take; absent ones are NULL
 };
 
 // Reads "--root DIR --run RUN …"; need_run: the run must be named.
-int node_args(struct arena *a, int argc, char **argv, bool need_run, struct node_args *out,
+int node_args(struct arena *a, const struct node_call *c, bool need_run, struct node_args *out,
               struct err *e);
 char *node_run_dir(struct arena *a, const struct node_args *args, const char *run);
 bool node_is_run(struct arena *a, const struct node_args *args, const char *run);

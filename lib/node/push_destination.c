@@ -2,6 +2,7 @@
 // Folders are compared by device and inode: no spelling, link or bind mount gets around that.
 #include "node/push_destination.h"
 
+#include "base/env.h"
 #include "base/str.h"
 #include "sys/file.h"
 
@@ -12,15 +13,15 @@
 
 enum { PEOPLE_UID_MIN = 1000, NOBODY_UID = 65534 };
 
-static const char *home_folder(void) {
-    const char *home = getenv("HOME");
+static const char *home_folder(char *const *env) {
+    const char *home = env_get(env, "HOME");
     return home && *home ? home : "/";
 }
 
-char *xfer_node_path(struct arena *a, const char *root, const char *given) {
+char *xfer_node_path(struct arena *a, char *const *env, const char *root, const char *given) {
     if (str_eq(given, "~"))
-        return arena_strdup(a, home_folder());
-    return str_starts(given, "~/") ? file_join(a, home_folder(), given + 2)
+        return arena_strdup(a, home_folder(env));
+    return str_starts(given, "~/") ? file_join(a, home_folder(env), given + 2)
                                    : file_join(a, root, given);
 }
 
@@ -55,8 +56,8 @@ static bool leads_to(const struct stat *folder, const char *path) {
 }
 
 // Homes of people and of root; those of services are in places that an operator may well manage.
-static bool leads_to_a_home(const struct stat *folder) {
-    bool hit = leads_to(folder, home_folder());
+static bool leads_to_a_home(const struct stat *folder, char *const *env) {
+    bool hit = leads_to(folder, home_folder(env));
     setpwent();
     for (struct passwd *p; !hit && (p = getpwent());)
         if (p->pw_uid == 0 || (p->pw_uid >= PEOPLE_UID_MIN && p->pw_uid != NOBODY_UID))
@@ -73,16 +74,17 @@ static bool is_kept(struct arena *a, const struct stat *folder, const char *root
     return leads_to(folder, root);
 }
 
-char *xfer_dest(struct arena *a, const char *root, const char *given, bool replace, struct err *e) {
+char *xfer_dest(struct arena *a, char *const *env, const char *root, const char *given,
+                bool replace, struct err *e) {
     struct stat st;
-    char *path = tidy(a, xfer_node_path(a, root, given));
+    char *path = tidy(a, xfer_node_path(a, env, root, given));
     if (!path) {
         (void)err_set(e, ERR_CONFIG, "'%s' leads through '..'; name the folder itself", given);
         return NULL;
     }
     if (!replace || stat(path, &st) < 0)
         return path;
-    if (leads_to_a_home(&st))
+    if (leads_to_a_home(&st, env))
         (void)err_set(e, ERR_CONFIG,
                       "refusing to replace the whole folder '%s': it is or holds a home folder",
                       path);

@@ -11,9 +11,10 @@
 
 // Below `root` unless given as an absolute path or as "~/…". NULL with an error: a path through
 // "..", or, with replace, a folder that is or holds a home folder, `root`, or one of those in which
-// dtctl keeps its things.
-char *xfer_dest(struct arena *a, const char *root, const char *given, bool replace, struct err *e);
+// dtctl keeps its things. env has the HOME of "~".
+char *xfer_dest(struct arena *a, char *const *env, const char *root, const char *given,
+                bool replace, struct err *e);
 // The same without a judgement: for reading.
-char *xfer_node_path(struct arena *a, const char *root, const char *given);
+char *xfer_node_path(struct arena *a, char *const *env, const char *root, const char *given);
 
 #endif

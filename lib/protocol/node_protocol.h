@@ -163,14 +163,4 @@ int node_state_is_final(enum node_state s);
 int node_state_exit_status(enum node_state s);
 const char *node_event_name(enum node_event k);
 
-// One verb of `dtrun --node`; argv[0] is the verb. Prints as above and returns the exit status.
-int node_start(int argc, char **argv);
-int node_follow(int argc, char **argv);
-int node_status(int argc, char **argv);
-int node_stop(int argc, char **argv);
-int node_own(int argc, char **argv);
-int node_fetched(int argc, char **argv);
-int node_clean(int argc, char **argv);
-int node_left(int argc, char **argv);
-
 #endif

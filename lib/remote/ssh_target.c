@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collects the settings for a host before connecting: the user's ssh configuration, key files and
 // their order. Reads files; makes no trust decision.
+#include "base/env.h"
 #include "base/str.h"
 #include "remote/known_hosts.h"
 #include "remote/ssh_config.h"
@@ -65,8 +66,8 @@ static int read_config(struct arena *a, const struct transport_env *env,
 static void who_am_i(struct arena *a, const struct transport_env *env, const char **home,
                      const char **user) {
     struct passwd *pw = getpwuid(getuid());
-    const char *h = env->home ? env->home : getenv("HOME");
-    const char *u = env->user ? env->user : pw ? pw->pw_name : getenv("USER");
+    const char *h = env_get(env->env, "HOME");
+    const char *u = pw ? pw->pw_name : env_get(env->env, "USER");
     *home = arena_strdup(a, h && *h ? h : pw ? pw->pw_dir : "/");
     *user = arena_strdup(a, u && *u ? u : "root");
 }
@@ -88,9 +89,9 @@ static void add_identities(struct arena *a, const struct transport_env *env, con
     out->identities_only = c->identities_only;
     const char *agent = c->identity_agent;
     if (!agent || str_eq(agent, "SSH_AUTH_SOCK"))
-        agent = getenv("SSH_AUTH_SOCK");
+        agent = env_get(env->env, "SSH_AUTH_SOCK");
     else if (agent[0] == '$')
-        agent = getenv(agent + 1);
+        agent = env_get(env->env, agent + 1);
     if (agent && *agent && !str_eq(agent, "none"))
         out->agent_path = arena_strdup(a, agent);
 }

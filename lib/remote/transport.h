@@ -43,8 +43,7 @@ enum {
 // NULL takes the default.
 struct transport_env {
     struct loop *loop;
-    const char *home;             // for "~"; NULL: $HOME
-    const char *user;             // NULL: this user's name
+    char *const *env;             // of the program: HOME, USER, and where the key agent's socket is
     const char *ssh_config_path;  // NULL: ~/.ssh/config, then /etc/ssh/ssh_config; "none": neither
     const char *known_hosts_path; // the cluster's own, searched first; accepted keys are added
     const char *identity_path;    // the cluster's own private key, tried first; NULL: none

@@ -341,6 +341,7 @@ static int start(struct local_run *r, struct transport_link *link,
                             str_shell_quote(&a, c->term ? c->term : "dumb"), line);
     struct proc_spec spec = {
         .argv = r->pty ? NULL : plain_words(&a, line),
+        .env = link->env->env,
         .cwd = link->target.folder,
         .in = far[0],
         .out = r->pty ? far[0] : far[1],

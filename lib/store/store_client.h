@@ -3,7 +3,7 @@
 // peers.
 //
 //     struct store_client c;
-//     if (store_client_open(&c, getenv("MASTER_ADDR"), port, 60000, e) < 0) …
+//     if (store_client_open(&c, host, port, 60000, e) < 0) …
 //     store_client_set(&c, "dtctl/address/3", text, strlen(text), e);
 //     store_client_get(&c, "dtctl/address/0", buf, sizeof buf, &len, 60000, e);   // waits for it
 //     store_client_close(&c);

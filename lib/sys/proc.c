@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -18,8 +19,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { STEP_STREAMS, STEP_CWD, STEP_EXEC };
 static const char *const step_names[] = {": standard streams", ": working folder", ""};
@@ -35,18 +34,10 @@ static _Noreturn void give_up(int fd, int step) {
     _exit(127);
 }
 
-static const char *env_get(const char *const *env, const char *name) {
-    size_t n = strlen(name);
-    for (; *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return *env + n + 1;
-    return NULL;
-}
-
 // execvp against the PATH of the new environment (execvpe is a GNU name that not every libc has).
-static void exec_on_path(const char *const *argv, const char *const *env) {
+static void exec_on_path(const char *const *argv, char *const *env) {
     if (strchr(argv[0], '/')) {
-        execve(argv[0], (char *const *)argv, (char *const *)env);
+        execve(argv[0], (char *const *)argv, env);
         return;
     }
     const char *path = env_get(env, "PATH");
@@ -56,7 +47,7 @@ static void exec_on_path(const char *const *argv, const char *const *env) {
         size_t len = strcspn(p, ":");
         int n = snprintf(file, sizeof file, "%.*s/%s", len ? (int)len : 1, len ? p : ".", argv[0]);
         if (n > 0 && (size_t)n < sizeof file) {
-            execve(file, (char *const *)argv, (char *const *)env);
+            execve(file, (char *const *)argv, env);
             if (errno != ENOENT && errno != ENOTDIR)
                 best = errno;
         }
@@ -110,12 +101,13 @@ static _Noreturn void run_child(const struct proc_spec *spec, int report_fd, pid
     reset_signals();
     if (spec->cwd && chdir(spec->cwd) < 0)
         give_up(report_fd, STEP_CWD);
-    exec_on_path(spec->argv, spec->env ? spec->env : (const char *const *)environ);
+    exec_on_path(spec->argv, spec->env);
     give_up(report_fd, STEP_EXEC);
 }
 
 pid_t proc_start(const struct proc_spec *spec, struct err *e) {
     int fds[2];
+    must(spec->env);
     if (pipe2(fds, O_CLOEXEC) < 0)
         return err_errno(e, ERR_SYS, "cannot create a pipe");
     pid_t parent = getpid();

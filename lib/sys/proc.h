@@ -13,7 +13,7 @@
 
 struct proc_spec {
     const char *const *argv; // NULL-terminated; argv[0] is searched on PATH of env when without '/'
-    const char *const *env;  // NULL: inherit
+    char *const *env;        // all that the program gets; NULL-terminated
     const char *cwd;         // NULL: inherit
     int in, out, err;        // fds for 0, 1, 2; -1: the null device. Not closed in the parent
     const int *keep;         // further fds to pass on under the same number; ends with -1; or NULL

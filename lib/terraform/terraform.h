@@ -47,7 +47,7 @@ struct terraform {
     const char *program;
     const char *folder; // <cluster>/terraform
     const char *log_path, *state_path, *vars_path;
-    const char **env;
+    char **env;
     int64_t spent_ms; // in Terraform, altogether
 };
 
@@ -72,7 +72,7 @@ const char *terraform_vars_path(struct context *s);
 // The program that aws.terraform names, else terraform or tofu on PATH. terraform_program.c
 int terraform_program(struct context *s, const char **program, struct err *e);
 // The environment that it runs in; context's arena. terraform_workdir.c
-const char **terraform_env(struct context *s);
+char **terraform_env(struct context *s);
 // Its version; ERR_CONFIG, which names it, when it will not do. Both in the context's arena.
 int terraform_version(struct context *s, const char *program, const char **version, struct err *e);
 // Finds the program; makes the folder what it should be, and `init` where that changed it.

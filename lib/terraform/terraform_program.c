@@ -2,6 +2,7 @@
 // The program: where it is, and whether its version will do.
 #include "terraform/terraform.h"
 
+#include "base/env.h"
 #include "base/json.h"
 #include "sys/file.h"
 #include "sys/proc.h"
@@ -17,8 +18,9 @@ enum { VERSION_MS_MAX = 60000, VERSION_BYTES_MAX = 65536 };
 // later.
 enum { MAJOR = 1, MINOR_MIN = 7, MINOR_S3_MIN = 10 };
 
-static const char *on_path(struct arena *a, const char *name) {
-    const char *path = getenv("PATH");
+static const char *on_path(struct context *s, const char *name) {
+    struct arena *a = s->arena;
+    const char *path = env_get(s->env, "PATH");
     char **folders = NULL;
     size_t count = str_split(a, path ? path : "/usr/local/bin:/usr/bin:/bin", ':', &folders);
     for (size_t i = 0; i < count; i++) {
@@ -30,18 +32,17 @@ static const char *on_path(struct arena *a, const char *name) {
 }
 
 int terraform_program(struct context *s, const char **program, struct err *e) {
-    struct arena *a = s->arena;
     const char *wanted = s->config->aws.terraform;
     if (wanted[0]) {
-        *program = strchr(wanted, '/') ? wanted : on_path(a, wanted);
+        *program = strchr(wanted, '/') ? wanted : on_path(s, wanted);
         if (*program && access(*program, X_OK) == 0)
             return 0;
         return err_set(e, ERR_NOT_FOUND, "%s: there is no program '%s'",
                        config_where(s->config, "aws.terraform"), wanted);
     }
-    *program = on_path(a, "terraform");
+    *program = on_path(s, "terraform");
     if (!*program)
-        *program = on_path(a, "tofu");
+        *program = on_path(s, "tofu");
     if (*program)
         return 0;
     return err_set(e, ERR_NOT_FOUND,

@@ -10,6 +10,7 @@
 //     ~/.cache/dtctl/terraform/registry.terraform.io/hashicorp/aws/5.100.0/linux_amd64/
 #include "terraform/terraform.h"
 
+#include "base/env.h"
 #include "base/log.h"
 #include "sys/file.h"
 #include "sys/proc.h"
@@ -60,9 +61,10 @@ static bool is_ours(const char *folder) {
 
 static const char *store_folder(const struct terraform *t) {
     struct arena *a = t->context->arena;
+    char *const *env = t->context->env;
     const char *name = strstr(file_base(t->program), "tofu") ? "dtctl/tofu" : "dtctl/terraform";
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *own;
-    const char *others = getenv("TF_PLUGIN_CACHE_DIR");
+    const char *cache = env_get(env, "XDG_CACHE_HOME"), *home = env_get(env, "HOME"), *own;
+    const char *others = env_get(env, "TF_PLUGIN_CACHE_DIR");
     struct err ignored = {0};
     if (others && *others)
         return NULL;
@@ -96,9 +98,10 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
 }
 
 // On another file system than the cluster's folder.
-static bool copy(const char *from, const char *to) {
+static bool copy(char *const *env, const char *from, const char *to) {
     const char *const argv[] = {"cp", "-R", "--", from, to, NULL};
-    struct proc_spec spec = {.argv = argv, .in = -1, .err = -1, .parent_death_signal = SIGKILL};
+    struct proc_spec spec = {
+        .argv = argv, .env = env, .in = -1, .err = -1, .parent_death_signal = SIGKILL};
     struct err ignored = {0};
     char *said = NULL;
     int status = 0;
@@ -109,16 +112,18 @@ static bool copy(const char *from, const char *to) {
 }
 
 // A copy that is cut short lies beside the package, and the next one replaces it.
-static bool move(struct arena *a, const char *package, const char *stored) {
+static bool move(struct context *s, const char *package, const char *stored) {
     struct err ignored = {0};
+    struct arena *a = s->arena;
     const char *beside = arena_printf(a, "%s.new", stored);
     if (file_make_dirs(file_dir(a, stored), 0700, &ignored) < 0 ||
         file_sync_disk(package, &ignored) < 0)
         return false;
     if (rename(package, stored) == 0 || errno == ENOTEMPTY || errno == EEXIST)
         return true;
-    return errno == EXDEV && file_remove_tree(beside, &ignored) == 0 && copy(package, beside) &&
-           file_sync_disk(beside, &ignored) == 0 && rename(beside, stored) == 0;
+    return errno == EXDEV && file_remove_tree(beside, &ignored) == 0 &&
+           copy(s->env, package, beside) && file_sync_disk(beside, &ignored) == 0 &&
+           rename(beside, stored) == 0;
 }
 
 void terraform_store_keep(struct terraform_store *store, const char *root) {
@@ -130,7 +135,8 @@ void terraform_store_keep(struct terraform_store *store, const char *root) {
         struct stat st;
         if (lstat(package, &st) < 0 || !S_ISDIR(st.st_mode)) // a link leads to a mirror or a cache
             continue;
-        if (store->lock < 0 || !move(a, package, stored) || access(stored, X_OK) < 0)
+        if (store->lock < 0 || !move(store->terraform->context, package, stored) ||
+            access(stored, X_OK) < 0)
             log_debug("the provider stays in the cluster's folder", "folder=%s", package);
         else if (file_remove_tree(package, &e) < 0 || symlink(stored, package) < 0)
             log_warn("the provider in the cluster's folder cannot be replaced by a link to the "

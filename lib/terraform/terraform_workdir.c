@@ -3,6 +3,7 @@
 // must be initialised (again).
 #include "terraform/terraform.h"
 
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "fleet/bundle.h"
@@ -14,8 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { STAMP_BYTES_MAX = 4096 };
 
@@ -34,29 +33,29 @@ bool terraform_was_used(struct context *s) {
 // ---- the environment ---------------------------------------------------------------------------
 
 // The caller's environment without what would change what these calls mean.
-const char **terraform_env(struct context *s) {
+char **terraform_env(struct context *s) {
     static const char *const dropped[] = {
         "TF_CLI_ARGS", "TF_WORKSPACE=", "TF_DATA_DIR=", "TF_VAR_", "TF_INPUT=", "AWS_PROFILE=",
         NULL};
     struct arena *a = s->arena;
     const char *profile = s->config->aws.profile;
     size_t n = 0, count = 0;
-    while (environ[count])
+    while (s->env[count])
         count++;
-    const char **env = arena_new(a, const char *, count + 7);
+    char **env = arena_new(a, char *, count + 7);
     for (size_t i = 0; i < count; i++) {
         bool drop = false;
         for (size_t k = 0; dropped[k]; k++)
-            drop |= str_starts(environ[i], dropped[k]);
+            drop |= str_starts(s->env[i], dropped[k]);
         if (!drop)
-            env[n++] = environ[i];
+            env[n++] = s->env[i];
     }
-    env[n++] = "TF_IN_AUTOMATION=1";
-    env[n++] = "CHECKPOINT_DISABLE=1";
+    env[n++] = arena_strdup(a, "TF_IN_AUTOMATION=1");
+    env[n++] = arena_strdup(a, "CHECKPOINT_DISABLE=1");
     // The lock file is one of dtctl's own folder: a cache that the user has set serves without it.
-    env[n++] = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1";
-    if (!getenv("GOGC")) // AWS's provider spends a third of its time on collecting garbage
-        env[n++] = "GOGC=400";
+    env[n++] = arena_strdup(a, "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1");
+    if (!env_get(s->env, "GOGC")) // AWS's provider spends a third of its time on collecting garbage
+        env[n++] = arena_strdup(a, "GOGC=400");
     if (profile[0])
         env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
     return env;

@@ -23,6 +23,7 @@ typedef void context_signal(void *ctx, int signal);
 struct context {
     struct arena *arena; // lives as long as the command
     const struct config *config;
+    char *const *env; // of the program
     struct cluster cluster;
     struct screen *screen;
     struct loop *loop;

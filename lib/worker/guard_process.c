@@ -112,7 +112,7 @@ static pid_t start_bound(const struct proc_spec *p, const cpu_set_t *processors,
 static void start_worker(struct guard_state *s, int i) {
     const struct guard_worker *w = &s->spec->workers[i];
     struct proc_spec p = {.argv = w->argv,
-                          .env = w->env,
+                          .env = (char *const *)w->env,
                           .cwd = s->spec->cwd,
                           .in = s->spec->in,
                           .out = w->out,

@@ -2,7 +2,7 @@
 // --numa-binding: which processors each worker runs on, from where its GPU is attached.
 //
 //     cpu_set_t sets[8];
-//     numa_bind("", NUMA_NODE, getenv("CUDA_VISIBLE_DEVICES"), 8, &allowed, sets, e);
+//     numa_bind("", NUMA_NODE, env_get(env, "CUDA_VISIBLE_DEVICES"), 8, &allowed, sets, e);
 //
 // Reads /proc/driver/nvidia and /sys below root ("" for this machine; a test gives a copy). Worker
 // i has the i-th visible GPU, in order of PCI addresses.

@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static const struct guard_events guard_table;
 
 void workers_init(struct workers *w, struct loop *loop, const struct workers_config *config,
@@ -173,7 +171,8 @@ static int prepare(struct workers *w, const struct worker_facts *f, struct guard
         struct worker *x = &w->list[i];
         g[i].argv = command_of(w, i);
         g[i].processors = w->config->processors ? &w->config->processors[i] : NULL;
-        g[i].env = worker_env_build(&w->arena, environ, f, i, x->error_path ? x->error_path : "");
+        g[i].env =
+            worker_env_build(&w->arena, w->config->env, f, i, x->error_path ? x->error_path : "");
         if (open_stream(w, x, STREAM_OUT, "stdout.log", &x->out_path, &g[i].out, e) < 0 ||
             open_stream(w, x, STREAM_ERR, "stderr.log", &x->err_path, &g[i].err, e) < 0)
             return -1;

@@ -28,6 +28,7 @@ enum { WORKERS_TAIL_BYTES_MAX = 8 << 10, WORKERS_TAIL_LINES_MAX = 20 };
 
 struct workers_config {
     const char *const *command; // ${local_rank} inside is replaced
+    char *const *env;           // what a worker inherits
     const char *cwd;            // NULL: the agent's
     int nproc;
     const char *log_base;                                   // NULL: no log files at all

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The output of `dtrun --node hello` (node_transfer.h writes it).
+// The output of `dtrun --node hello` (node_hello.c writes it).
 struct node_facts {
     const char *program; // path of the agent on the node, absolute
     const char *root;    // the node's dtctl folder, absolute

@@ -37,6 +37,13 @@ is "$status" 1 'calls: it refuses'
 is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\n'\
 $'lib/x/a.c:3: puts() is banned in libraries\ncmd/a.c:5: system() is banned everywhere' \
     'calls: exactly the three, not those in comments, strings, members and programs'
+printf '%s\n' 'void f(void) {' '    g(getenv("HOME"));' '    s->environ = 1; // environ' \
+    '    h(environ[0]);' '}' >lib/x/b.c
+cp lib/x/b.c cmd/b.c
+run "$lint/calls" lib/x/b.c cmd/b.c
+is "$status:$out" $'1:lib/x/b.c:2: getenv() is banned in libraries\n'\
+$'lib/x/b.c:4: environ is banned in libraries' \
+    'calls: a library does not read the environment of the process'
 
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"

@@ -82,11 +82,11 @@ static void configure(struct arena *a, const char *text, size_t size) {
     struct config c, d;
     struct err e;
     struct strbuf out = {0}, again = {0};
-    config_open(&c, a, "dtctl");
+    config_open(&c, a, "dtctl", NULL);
     option_set_file(&c.set, "fuzz.toml", text, size);
     if (option_set_finish(&c.set, &e) == 0) {
         render_init(&out, &c.set, NULL, NULL);
-        config_open(&d, a, "dtctl");
+        config_open(&d, a, "dtctl", NULL);
         option_set_file(&d.set, "again.toml", strbuf_cstr(&out), out.len);
         must(option_set_finish(&d.set, &e) == 0);
         render_init(&again, &d.set, NULL, NULL);

@@ -74,7 +74,7 @@ static int print_commands(void) {
 // The flags of all commands, each with who takes it.
 static int print_flags(struct arena *a) {
     struct config c;
-    config_open(&c, a, "dtctl");
+    config_open(&c, a, "dtctl", NULL);
     command_all_options(&c.set, a);
     head((const char *const[]){"flag", "of", "key", "default", "meaning", NULL});
     for (struct render_each x = {0}; render_next(&x, &c.set);) {
@@ -117,7 +117,7 @@ static void key_row(struct arena *a, const struct option_row *r, const char *key
 static int print_keys(struct arena *a, char **tables) {
     struct config c;
     int found = 0;
-    config_open(&c, a, "dtctl");
+    config_open(&c, a, "dtctl", NULL);
     head((const char *const[]){"key", "value", "default", "meaning", NULL});
     for (struct render_each x = {0}; render_next(&x, &c.set);) {
         const struct option_row *r = x.row;

@@ -456,6 +456,7 @@ int main(int argc, char **argv) {
     d.verb = argv[i];
     d.args = argv + i + 2;
     d.arg_count = argc - i - 2;
+    d.env.env = environ;
     d.loop = d.env.loop = loop_open(&e);
     if (!d.loop || prepare(&d, &e) < 0) {
         fprintf(stderr, "error: %s: %s\n", err_name(e.code), e.text);

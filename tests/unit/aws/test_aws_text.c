@@ -15,7 +15,7 @@ static struct arena a;
 
 static struct config load(const char *toml) {
     struct config c;
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     option_set_file(&c.set, "t.toml", toml, strlen(toml));
     struct err e = {0};
     is_int(option_set_finish(&c.set, &e), 0, "the configuration loads: %s", e.text);

@@ -8,7 +8,7 @@ int main(void) {
     struct arena a = {0};
     struct config c;
     struct strbuf text = {0}, problems = {0};
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     struct option_set set = c.set;
     command_all_options(&set, &a);
     is_int(option_check(&set, command_names(), &problems), 0, "the tables agree: %s",

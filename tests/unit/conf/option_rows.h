@@ -230,7 +230,8 @@ static struct all v;
 static struct cli_rest rest;
 
 static void fresh(void) {
-    option_set_init(&s, &a, "prog", "P_");
+    static char home[] = "HOME=/home/ada", *env[] = {home, NULL};
+    option_set_init(&s, &a, "prog", "P_", env);
     option_set_add(&s, &table, &v);
 }
 

@@ -36,18 +36,19 @@ static const struct render_program *program(void) {
 // Loads `dtctl VERB WORDS…` with a file's text and one variable (both may be NULL).
 static const char *load(const char *verb, const char *words, const char *text, const char *var) {
     static char *none[] = {NULL};
-    char *environ_[] = {var ? arena_strdup(&a, var) : NULL, NULL};
+    static char *env[2]; // the configuration keeps it
+    env[0] = var ? arena_strdup(&a, var) : NULL;
     char **argv = none;
     size_t argc = words && *words ? str_split(&a, words, '|', &argv) : 0;
     struct config_verb v = {.verb = verb};
     struct err e;
     err_clear(&e);
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", env);
     if (text && (file_write_atomic("dtctl.toml", text, strlen(text), 0600, &e) < 0))
         bail_out("%s", e.text);
     if (!text)
         unlink("dtctl.toml");
-    int r = config_load(&c, &v, (int)argc, (const char *const *)argv, environ_, &rest, &e);
+    int r = config_load(&c, &v, (int)argc, (const char *const *)argv, &rest, &e);
     ok((r == 0) == (e.code == ERR_NONE), "status and error agree");
     return arena_strdup(&a, e.text);
 }
@@ -159,7 +160,7 @@ static void test_rows(void) {
 
 static void test_tables(void) {
     struct strbuf b = {0};
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     if (!is_int(option_check(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
         diag("%s", strbuf_cstr(&b));
     // Variables that the agent sets for workers are nobody's option.
@@ -179,7 +180,7 @@ static void test_texts(void) {
     struct strbuf help = {0}, man = {0}, file = {0}, show = {0}, json = {0}, shell[3] = {0};
     struct err e;
     struct render_verb train = {.name = "train", .summary = "train"};
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     const struct render_program *p = program();
     render_help_verb(&help, &c.set, p, &train, 0);
     render_man(&man, &c.set, p);
@@ -230,7 +231,7 @@ static void test_help(void) {
                              .args = "[NODE]",
                              .text = "Some words.\n\nMore words.",
                              .examples = "  dtctl up --nodes 4"};
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     render_help_verb(&b, &c.set, program(), &up, 60);
     has_str(strbuf_cstr(&b), "Usage: dtctl up [FLAGS] [NODE]\n\nSome words.\n\nMore words.\n",
             "usage and text");
@@ -256,7 +257,7 @@ static void test_help(void) {
 static void is_default(const char *what) {
     struct config d;
     int differ = 0;
-    config_open(&d, &a, "dtctl");
+    config_open(&d, &a, "dtctl", NULL);
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
             const struct option_row *r = &c.set.tables[t].table->rows[i];
@@ -270,7 +271,7 @@ static void is_default(const char *what) {
 
 static void test_init(void) {
     struct strbuf b = {0}, active = {0};
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     render_init(&b, &c.set, NULL, NULL);
     is_str(load("status", "", strbuf_cstr(&b), NULL), "", "the example file loads");
     is_default("and gives the defaults");
@@ -314,17 +315,16 @@ static void test_verb(void) {
     const char *verb;
     int used;
     struct err e;
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     is_int(config_verb(&c, 6, argv, &verb, &used, &e), 0, "flags in front of the verb");
     is_str(verb, "up", "the verb");
     struct config_verb v = {.verb = verb};
-    char *none[] = {NULL};
-    is_int(config_load(&c, &v, 6 - used, argv + used, none, &rest, &e), 0, "and behind it");
+    is_int(config_load(&c, &v, 6 - used, argv + used, &rest, &e), 0, "and behind it");
     ok(c.json && c.cluster.nodes == 3 && strcmp(c.cluster.name, "lab") == 0, "both count");
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     is_int(config_verb(&c, 1, no_verb, &verb, &used, &e), 0, "no verb");
     ok(!verb && cli_has(&c.set, "help", NULL), "but --help");
-    config_open(&c, &a, "dtctl");
+    config_open(&c, &a, "dtctl", NULL);
     is_int(config_verb(&c, 2, wrong, &verb, &used, &e), -1, "a wrong flag");
     is_str(e.text, "--jsn: unknown flag (did you mean '--json'?)", "suggests the nearest");
     is_int(err_status(e.code), 2, "usage: status 2");
@@ -394,8 +394,8 @@ static void test_load(void) {
 // ---- variables that nobody reads ----
 static const char *unknown(const char *first, const char *second) {
     char *environ_[] = {arena_strdup(&a, first), second ? arena_strdup(&a, second) : NULL, NULL};
-    config_open(&c, &a, "dtctl");
-    return config_unknown_env(&c, environ_);
+    config_open(&c, &a, "dtctl", environ_);
+    return config_unknown_env(&c);
 }
 
 static void test_unknown_env(void) {
@@ -415,8 +415,8 @@ static void test_unknown_env(void) {
     char *many[1002] = {NULL};
     for (int i = 0; i < 1001; i++)
         many[i] = arena_printf(&a, "DTCTL_QQQQQQQQQQ_%d=1", i);
-    config_open(&c, &a, "dtctl");
-    const char *text = config_unknown_env(&c, many);
+    config_open(&c, &a, "dtctl", many);
+    const char *text = config_unknown_env(&c);
     ok(strlen(text) < OPTION_ENV_BYTES_MAX + 32 && str_ends(text, " more"),
        "a thousand of them: one short line");
 }

@@ -147,6 +147,7 @@ static void test_file(void) {
     is_str(v.path, "dir/x/y", "paths are relative to the file");
     ok(strcmp(v.paths.items[0], "dir/a") == 0 && strcmp(v.paths.items[1], "/b") == 0,
        "in lists too");
+    is_str(v.paths.items[2], "/home/ada/c", "'~' is the home folder of the environment");
     ok(v.duration == 2000 && v.bytes == 10 && v.count == 3 && v.range.max == 4, "plain numbers");
     const struct thing *things = v.plain.items;
     ok(v.plain.count == 2 && things[1].port == 2, "array of tables");
@@ -282,7 +283,7 @@ static void test_check(void) {
     struct strbuf b = {0};
     fresh();
     is_int(option_check(&s, verbs, &b), 0, "the good table has no faults%s", strbuf_cstr(&b));
-    option_set_init(&s, &a, "prog", "P_");
+    option_set_init(&s, &a, "prog", "P_", NULL);
     // Bound by hand: option_set_add would abort on the defaults.
     s.tables[s.table_count++] = (struct option_bound){&t, &v, places};
     ok(option_check(&s, verbs, &b) > 0, "the wrong one has");

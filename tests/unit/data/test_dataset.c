@@ -274,7 +274,7 @@ static int shell(const char *format, const char *a, const char *b) {
     snprintf(command, sizeof command, format, a, b);
 #pragma GCC diagnostic pop
     const char *const argv[] = {"sh", "-c", command, NULL};
-    const struct proc_spec spec = {.argv = argv, .in = -1, .out = -1, .err = 2};
+    const struct proc_spec spec = {.argv = argv, .env = environ, .in = -1, .out = -1, .err = 2};
     char *out = NULL;
     int status = 0;
     if (proc_run(&spec, &out, 65536, 60000, &status, &e) < 0)

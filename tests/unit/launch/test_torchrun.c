@@ -55,18 +55,15 @@ static void test_lists(void) {
 
 static void test_nproc(void) {
     int n = 0;
-    is_int(launch_nproc("4", &n, &e), 0, "a number of workers");
+    is_int(launch_nproc("4", NULL, &n, &e), 0, "a number of workers");
     is_int(n, 4, "is that number");
-    is_int(launch_nproc("0", &n, &e), -1, "none is refused");
-    is_int(launch_nproc("lots", &n, &e), -1, "a word is refused");
-    launch_nproc("cpu", &n, &e);
+    is_int(launch_nproc("0", NULL, &n, &e), -1, "none is refused");
+    is_int(launch_nproc("lots", NULL, &n, &e), -1, "a word is refused");
+    launch_nproc("cpu", NULL, &n, &e);
     ok(n >= 1 && n <= sysconf(_SC_NPROCESSORS_CONF), "cpu: %d", n);
-    setenv("CUDA_VISIBLE_DEVICES", "3,1,-1,0", 1);
-    launch_nproc("gpu", &n, &e);
+    launch_nproc("gpu", "3,1,-1,0", &n, &e);
     is_int(n, 2, "gpu: what CUDA_VISIBLE_DEVICES leaves, up to the first invalid one");
-    setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    is_int(launch_nproc("gpu", &n, &e), -1, "gpu without one is refused");
-    unsetenv("CUDA_VISIBLE_DEVICES");
+    is_int(launch_nproc("gpu", "", &n, &e), -1, "gpu without one is refused");
 }
 
 static void test_env(void) {

@@ -165,6 +165,7 @@ static void test_peer(void) {
         int status;
         struct proc_spec spec = {
             .argv = (const char *const[]){"/usr/bin/ssh", "-G", "-F", path, names[i], NULL},
+            .env = environ,
             .in = -1,
             .err = -1};
         is_int(proc_run(&spec, &output, 65536, 10000, &status, &e), 0, "ssh -G %s", names[i]);

@@ -153,6 +153,7 @@ static struct transport_link *open_link(struct seen *s) {
     static struct transport_env env;
     struct err e;
     env.loop = loop;
+    env.env = environ;
     struct transport_target t = {.node = "node", .folder = folder};
     struct transport_link *l = transport_open(&transport_local, &env, &t, &link_events, s, &e);
     if (!l)

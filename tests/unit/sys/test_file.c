@@ -130,7 +130,7 @@ static void test_proc(void) {
     char *out;
     int status;
     const char *argv[] = {"sh", "-c", "echo $X; pwd; exit 3", NULL};
-    const char *env[] = {"X=hello", "PATH=/usr/bin:/bin", NULL};
+    char x[] = "X=hello", path[] = "PATH=/usr/bin:/bin", *env[] = {x, path, NULL};
     struct proc_spec spec = {.argv = argv, .env = env, .cwd = "/", .in = -1, .out = -1, .err = 2};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), 0, "ran");
     is_str(out, "hello\n/\n", "with its environment and folder");

@@ -107,7 +107,8 @@ static void on_child(struct child *c, int status) {
 static void test_child(void) {
     struct child c = {0};
     const char *argv[] = {"sh", "-c", "exit 7", NULL};
-    pid_t pid = proc_start(&(struct proc_spec){.argv = argv, .in = -1, .out = 1, .err = 2}, &e);
+    pid_t pid = proc_start(
+        &(struct proc_spec){.argv = argv, .env = environ, .in = -1, .out = 1, .err = 2}, &e);
     ok(pid > 0, "started");
     is_int(child_start(loop, &c, pid, on_child, &e), 0, "followed");
     loop_run(loop);

@@ -50,7 +50,8 @@ static void request(pid_t pid, const char *scope, double in_s, int signal) {
 
 static pid_t start_child(void) {
     const char *const argv[] = {"sleep", "100", NULL};
-    pid_t pid = proc_start(&(struct proc_spec){.argv = argv, .in = -1, .out = -1, .err = -1}, &e);
+    pid_t pid = proc_start(
+        &(struct proc_spec){.argv = argv, .env = environ, .in = -1, .out = -1, .err = -1}, &e);
     if (pid < 0)
         bail_out("%s", e.text);
     return pid;
