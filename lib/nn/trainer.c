@@ -7,6 +7,7 @@
 #include "nn/trainer_state.h"
 #include "sys/file.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 // Closes the books of an epoch that is over.
@@ -48,6 +49,9 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     *r = (struct trainer_result){.stopped = t->stop_seen,
                                  .steps = t->at.step,
                                  .epochs = t->at.epochs_done,
+                                 .final_loss = NAN,
+                                 .final_top1 = NAN,
+                                 .final_top5 = NAN,
                                  .best_top1 = t->at.best_top1};
     if (t->train_ns > 0)
         r->images_per_s = (double)t->images / ((double)t->train_ns / 1e9);
@@ -57,7 +61,7 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     bool eval = t->options->eval;
     r->final_loss = eval ? last->test_loss : last->train_loss;
     r->final_top1 = eval ? last->test_top1 : last->train_top1;
-    r->final_top5 = eval ? last->test_top5 : 0;
+    r->final_top5 = eval ? last->test_top5 : (double)NAN;
 }
 
 // The last checkpoint, the model, the summary. Every keeper has all of them at the end; that of

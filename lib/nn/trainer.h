@@ -48,7 +48,8 @@ struct trainer_config {
 struct trainer_result {
     bool stopped; // by config.stop, after a checkpoint
     int64_t steps, epochs;
-    double final_loss, final_top1, final_top5; // of the last evaluation, else of the last epoch
+    double final_loss, final_top1, final_top5; // of the last evaluation, else of the last
+                                               // epoch; NAN: unknown
     double best_top1;
     double images_per_s;
 };

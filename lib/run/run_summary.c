@@ -8,6 +8,7 @@
 #include "sys/file.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <string.h>
 
 enum { TAIL_LINES_SHOWN_MAX = 20, ROUNDS_SHOWN_MAX = 8 };
@@ -165,8 +166,8 @@ void summary_json(const struct summary *s, struct strbuf *out) {
     json_layout(s, &j);
     if (s->trainer) {
         json_num(&j, "images_per_s", json_get_num(s->trainer, "images_per_s", 0));
-        json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", 0));
-        json_num(&j, "accuracy", json_get_num(s->trainer, "final_acc1", 0));
+        json_num(&j, "final_loss", json_get_num(s->trainer, "final_loss", (double)NAN));
+        json_num(&j, "accuracy", json_get_num(s->trainer, "final_acc1", (double)NAN));
         struct json trainer = *s->trainer;
         trainer.key = "trainer";
         json_value(&j, &trainer);
@@ -203,9 +204,13 @@ static void line_file(const struct summary *s, struct strbuf *out, const char *l
 static void text_figures(const struct summary *s, struct strbuf *out) {
     const struct json *t = s->trainer;
     if (t)
-        strbuf_addf(out, "  %-9s%.2f %% top-1, loss %.4f, %.1f images/s, %lld steps\n", "result",
-                    json_get_num(t, "final_acc1", 0), json_get_num(t, "final_loss", 0),
-                    json_get_num(t, "images_per_s", 0), (long long)json_get_int(t, "steps", 0));
+        strbuf_addf(out, "  %-9s", "result");
+    if (t && json_get_int(t, "epochs_done", 0) > 0) // before, there is no figure for the whole data
+        strbuf_addf(out, "%.2f %% top-1, loss %.4f, ", json_get_num(t, "final_acc1", 0),
+                    json_get_num(t, "final_loss", 0));
+    if (t)
+        strbuf_addf(out, "%.1f images/s, %lld steps\n", json_get_num(t, "images_per_s", 0),
+                    (long long)json_get_int(t, "steps", 0));
     for (size_t i = 0; i < s->follow->metrics.count; i++) {
         const struct metric *m = &s->follow->metrics.metrics[i];
         if (m->count)
