@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/atomic_file.h"
+#include "sys/file.h"
 #include "sys/proc.h"
 
 #include <fcntl.h>
@@ -87,24 +89,27 @@ static void format(struct agent *a, struct strbuf *out) {
     strbuf_addc(out, '\n');
 }
 
-static void replace_file(const char *dir, const struct strbuf *text) {
-    char temp[4096], path[4096];
-    snprintf(temp, sizeof temp, "%s/status.json.new", dir);
+// Written at each change, so nothing waits for the disk.
+static int replace_file(const char *dir, const struct strbuf *text, struct err *e) {
+    char path[FILE_PATH_BYTES_MAX];
+    struct atomic_file f;
     snprintf(path, sizeof path, "%s/status.json", dir);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool whole = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len;
-    if (fd >= 0)
-        close(fd);
-    if (!whole || rename(temp, path) < 0)
-        log_error("the status could not be written", "path=%s", path);
+    if (atomic_file_open(&f, path, 0644, e) < 0)
+        return -1;
+    if (file_write_all(f.fd, text->data, text->len, e) == 0)
+        return atomic_file_commit_unsynced(&f, e);
+    atomic_file_abort(&f);
+    return err_wrap(e, "'%s'", path);
 }
 
 void agent_write_status(struct agent *a) {
     if (!a->config->run_dir)
         return;
     struct strbuf text = {0};
+    struct err e;
     format(a, &text);
-    replace_file(a->config->run_dir, &text);
+    if (replace_file(a->config->run_dir, &text, &e) < 0)
+        log_error("the status could not be written", "reason=\"%s\"", e.text);
     strbuf_fini(&text);
 }
 

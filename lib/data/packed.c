@@ -150,25 +150,25 @@ void packed_close(struct packed *p) {
 
 // Reserves the whole file, so that a full disk is an error here and not a signal while writing.
 static int packed_reserve(struct packed_writer *w, uint64_t bytes, struct err *e) {
-    int error = posix_fallocate(w->fd, 0, (off_t)bytes);
+    int error = posix_fallocate(w->file.fd, 0, (off_t)bytes);
     if (error == EOPNOTSUPP || error == EINVAL) {
         uint64_t room;
-        if (file_disk_free(w->temporary, &room, e) < 0)
+        if (file_disk_free(w->file.temporary, &room, e) < 0)
             return -1;
-        error = room < bytes ? ENOSPC : ftruncate(w->fd, (off_t)bytes) < 0 ? errno : 0;
+        error = room < bytes ? ENOSPC : ftruncate(w->file.fd, (off_t)bytes) < 0 ? errno : 0;
     }
     if (error == 0)
         return 0;
     char human[STR_HUMAN_BYTES_MAX];
     errno = error;
     return err_errno(e, error == ENOSPC ? ERR_LIMIT : ERR_SYS,
-                     "'%s' needs %s: choose another cache folder or make room", w->path,
+                     "'%s' needs %s: choose another cache folder or make room", w->file.path,
                      str_human_bytes(human, bytes));
 }
 
 static int packed_map(struct packed_writer *w, uint64_t bytes, struct err *e) {
-    int flags = w->path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, w->fd, 0);
+    int flags = w->file.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, w->file.fd, 0);
     if (map == MAP_FAILED) {
         char human[STR_HUMAN_BYTES_MAX];
         return err_errno(e, ERR_LIMIT, "no memory for a data set of %s",
@@ -202,26 +202,15 @@ int packed_create(struct packed_writer *w, const char *path, const struct packed
                   struct err *e) {
     memset(w, 0, sizeof *w);
     w->info = *info;
-    w->fd = -1;
+    w->file.fd = -1;
     uint64_t names_bytes = 0;
     for (uint32_t i = 0; i < info->classes; i++)
         names_bytes += strlen(info->class_names[i]) + 1;
     struct packed_layout l;
     if (packed_plan(info, names_bytes, &l, e) < 0)
         return -1;
-    if (path) {
-        w->path = strdup(path);
-        if (!w->path || asprintf(&w->temporary, "%s.XXXXXX", path) < 0)
-            err_out_of_memory(strlen(path) + 8);
-        w->fd = mkostemp(w->temporary, O_CLOEXEC);
-        if (w->fd < 0) {
-            err_errno(e, ERR_SYS, "making a file beside '%s'", path);
-            free(w->temporary);
-            w->temporary = NULL; // nothing to remove
-            packed_abort(w);
-            return -1;
-        }
-    }
+    if (path && atomic_file_open(&w->file, path, 0600, e) < 0)
+        return -1;
     if ((path && packed_reserve(w, l.file, e) < 0) || packed_map(w, l.file, e) < 0) {
         packed_abort(w);
         return -1;
@@ -233,7 +222,7 @@ int packed_create(struct packed_writer *w, const char *path, const struct packed
 }
 
 int packed_commit(struct packed_writer *w, struct packed *p, struct err *e) {
-    if (!w->path) { // hands the memory over
+    if (w->file.fd < 0) { // hands the memory over
         int bad = packed_parse(p, w->map, w->map_bytes, e);
         if (bad == 0) {
             p->map = w->map;
@@ -243,15 +232,16 @@ int packed_commit(struct packed_writer *w, struct packed *p, struct err *e) {
         packed_abort(w);
         return bad;
     }
+    struct arena scratch = {0};
+    const char *path = arena_strdup(&scratch, w->file.path);
     int bad = 0;
-    if (msync(w->map, w->map_bytes, MS_SYNC) < 0 || fsync(w->fd) < 0 || fchmod(w->fd, 0644) < 0 ||
-        rename(w->temporary, w->path) < 0) {
-        bad = err_errno(e, ERR_SYS, "writing '%s'", w->path);
-    } else {
-        free(w->temporary);
-        w->temporary = NULL;
-        bad = packed_open(p, w->path, e);
-    }
+    if (msync(w->map, w->map_bytes, MS_SYNC) < 0 || fchmod(w->file.fd, 0644) < 0)
+        bad = err_errno(e, ERR_SYS, "writing '%s'", path);
+    else
+        bad = atomic_file_commit(&w->file, e);
+    if (bad == 0)
+        bad = packed_open(p, path, e);
+    arena_fini(&scratch);
     packed_abort(w);
     return bad;
 }
@@ -259,14 +249,7 @@ int packed_commit(struct packed_writer *w, struct packed *p, struct err *e) {
 void packed_abort(struct packed_writer *w) {
     if (w->map)
         munmap(w->map, w->map_bytes);
-    if (w->temporary) {
-        unlink(w->temporary);
-        close(w->fd);
-    } else if (w->path && w->fd >= 0) {
-        close(w->fd);
-    }
-    free(w->temporary);
-    free(w->path);
+    atomic_file_abort(&w->file);
     memset(w, 0, sizeof *w);
-    w->fd = -1;
+    w->file.fd = -1;
 }

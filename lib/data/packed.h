@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "sys/atomic_file.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,8 +56,7 @@ struct packed_writer {
     struct packed_info info; // the caller's names
     uint8_t *pixels;
     int32_t *labels;
-    char *path, *temporary; // owned
-    int fd;
+    struct atomic_file file; // fd -1: in anonymous memory
     void *map;
     size_t map_bytes;
 };

@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "sys/atomic_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,9 +95,7 @@ int safetensors_read_reals(const struct safetensors_file *f, const struct safete
 void safetensors_close(struct safetensors_file *f);
 
 struct safetensors_writer {
-    int fd;
-    const char *path; // the caller's string; must live until commit or abort
-    char *path_new;
+    struct atomic_file file;
     uint64_t promised, written;
 };
 

@@ -187,68 +187,36 @@ int safetensors_create(struct safetensors_writer *w, const char *path,
                        struct safetensors_header *header, struct err *e) {
     struct strbuf json = {0};
     unsigned char length[LENGTH_BYTES];
-    *w = (struct safetensors_writer){.fd = -1, .path = path};
+    *w = (struct safetensors_writer){.file = {.fd = -1}};
     w->promised = render_header(header, &json);
     if (json.len > SAFETENSORS_HEADER_BYTES_MAX) {
         strbuf_fini(&json);
         return err_set(e, ERR_LIMIT, "%s: header above %d bytes", path,
                        SAFETENSORS_HEADER_BYTES_MAX);
     }
-    size_t room = strlen(path) + 24;
-    w->path_new = heap_alloc(room);
-    snprintf(w->path_new, room, "%s.new.%d", path, (int)getpid());
-    w->fd = open(w->path_new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (w->fd < 0) {
-        err_errno(e, ERR_SYS, "%s: create", w->path_new);
-        goto failed;
-    }
+    int result = atomic_file_open(&w->file, path, 0644, e);
     bytes_store(length, json.len, LENGTH_BYTES);
-    if (file_write_all(w->fd, length, sizeof length, e) < 0 ||
-        file_write_all(w->fd, json.data, json.len, e) < 0) {
-        err_wrap(e, "%s", w->path_new);
-        goto failed;
-    }
+    if (result == 0 && (file_write_all(w->file.fd, length, sizeof length, e) < 0 ||
+                        file_write_all(w->file.fd, json.data, json.len, e) < 0))
+        result = err_wrap(e, "%s", path);
     strbuf_fini(&json);
-    return 0;
-failed:
-    strbuf_fini(&json);
-    safetensors_abort(w);
-    return -1;
+    if (result < 0)
+        safetensors_abort(w);
+    return result;
 }
 
 int safetensors_put(struct safetensors_writer *w, const void *p, size_t bytes, struct err *e) {
-    if (file_write_all(w->fd, p, bytes, e) < 0)
-        return err_wrap(e, "%s", w->path_new);
+    if (file_write_all(w->file.fd, p, bytes, e) < 0)
+        return err_wrap(e, "%s", w->file.path);
     w->written += bytes;
     return 0;
 }
 
 int safetensors_commit(struct safetensors_writer *w, struct err *e) {
     must(w->written == w->promised);
-    if (fsync(w->fd) < 0) {
-        err_errno(e, ERR_SYS, "%s: fsync", w->path_new);
-        safetensors_abort(w);
-        return -1;
-    }
-    if (rename(w->path_new, w->path) < 0) {
-        err_errno(e, ERR_SYS, "%s: rename", w->path);
-        safetensors_abort(w);
-        return -1;
-    }
-    struct arena scratch = {0};
-    int r = file_sync_dir(file_dir(&scratch, w->path), e);
-    arena_fini(&scratch);
-    close(w->fd);
-    free(w->path_new);
-    *w = (struct safetensors_writer){.fd = -1};
-    return r;
+    return atomic_file_commit(&w->file, e);
 }
 
 void safetensors_abort(struct safetensors_writer *w) {
-    if (w->fd >= 0) {
-        close(w->fd);
-        unlink(w->path_new);
-    }
-    free(w->path_new);
-    *w = (struct safetensors_writer){.fd = -1};
+    atomic_file_abort(&w->file);
 }

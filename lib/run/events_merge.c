@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "sys/atomic_file.h"
 #include "sys/file.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ struct source {
 struct merge {
     struct source **heap;
     size_t count;
-    int fd;
+    struct atomic_file file;
     struct strbuf out;
 };
 
@@ -116,7 +117,7 @@ static void sift_down(struct merge *m, size_t i) {
 // ---- the file -----------------------------------------------------------------------------------
 
 static int flush(struct merge *m, struct err *e) {
-    int rc = file_write_all(m->fd, m->out.data, m->out.len, e);
+    int rc = file_write_all(m->file.fd, m->out.data, m->out.len, e);
     strbuf_clear(&m->out);
     return rc;
 }
@@ -137,20 +138,13 @@ static int write_lines(struct merge *m, struct err *e) {
     return flush(m, e);
 }
 
-static int write_file(struct merge *m, struct arena *a, const char *path, struct err *e) {
-    const char *temporary = arena_printf(a, "%s.%ld.new", path, (long)getpid());
-    m->fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (m->fd < 0)
-        return err_errno(e, ERR_SYS, "cannot write '%s'", temporary);
-    int rc = write_lines(m, e) < 0 ? err_wrap(e, "'%s'", temporary) : 0;
-    if (rc == 0 && fsync(m->fd) < 0)
-        rc = err_errno(e, ERR_SYS, "cannot write '%s'", temporary);
-    close(m->fd);
-    if (rc == 0 && rename(temporary, path) < 0)
-        rc = err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", temporary, path);
-    if (rc < 0)
-        (void)unlink(temporary);
-    return rc == 0 ? file_sync_dir(file_dir(a, path), e) : -1;
+static int write_file(struct merge *m, const char *path, struct err *e) {
+    if (atomic_file_open(&m->file, path, 0600, e) < 0)
+        return -1;
+    if (write_lines(m, e) == 0)
+        return atomic_file_commit(&m->file, e);
+    atomic_file_abort(&m->file);
+    return err_wrap(e, "'%s'", path);
 }
 
 int events_merge(const char *const *paths, size_t count, const char *out, struct err *e) {
@@ -162,7 +156,7 @@ int events_merge(const char *const *paths, size_t count, const char *out, struct
         if (next_line(&sources[i]))
             m.heap[m.count++] = &sources[i];
     }
-    int rc = write_file(&m, &a, out, e);
+    int rc = write_file(&m, out, e);
     for (size_t i = 0; i < count; i++) {
         if (sources[i].left_out)
             log_warn("overlong events are left out", "file='%s' lines=%zu limit_bytes=%d",

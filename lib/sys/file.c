@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "sys/atomic_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -126,33 +127,16 @@ int file_sync_disk(const char *path, struct err *e) {
     return 0;
 }
 
-static int write_temporary(const char *tmp, const void *p, size_t len, mode_t mode, struct err *e) {
-    auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0)
-        return err_errno(e, ERR_SYS, "cannot create '%s'", tmp);
-    if (fchmod(fd, mode) < 0)
-        return err_errno(e, ERR_SYS, "cannot set the mode of '%s'", tmp);
-    if (file_write_all(fd, p, len, e) < 0)
-        return err_wrap(e, "'%s'", tmp);
-    if (fsync(fd) < 0)
-        return err_errno(e, ERR_SYS, "cannot sync '%s'", tmp);
-    return 0;
-}
-
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e) {
-    struct arena a = {0};
-    uint64_t random;
-    hash_random(&random, sizeof random);
-    char *tmp = arena_printf(&a, "%s.tmp-%016llx", path, (unsigned long long)random);
-    int rc = write_temporary(tmp, p, len, mode, e);
-    if (rc == 0 && rename(tmp, path) < 0)
-        rc = err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", tmp, path);
-    if (rc < 0)
-        unlink(tmp);
-    else
-        rc = file_sync_dir(file_dir(&a, path), e);
-    arena_fini(&a);
-    return rc;
+    struct atomic_file f;
+    if (atomic_file_open(&f, path, mode, e) < 0)
+        return -1;
+    int rc = fchmod(f.fd, mode) < 0 ? err_errno(e, ERR_SYS, "cannot set the mode of '%s'", path)
+                                    : file_write_all(f.fd, p, len, e);
+    if (rc == 0)
+        return atomic_file_commit(&f, e);
+    atomic_file_abort(&f);
+    return err_wrap(e, "'%s'", path);
 }
 
 int file_append(const char *path, const void *p, size_t len, struct err *e) {

@@ -21,6 +21,7 @@ static const struct guard_events guard_table;
 
 void workers_init(struct workers *w, struct loop *loop, const struct workers_config *config,
                   const struct workers_events *events) {
+    must(config->env);
     *w = (struct workers){.loop = loop,
                           .config = config,
                           .events = events,

@@ -134,6 +134,7 @@ static pid_t start_agent(void) {
         .endpoint_count = 1,
         .join_timeout_ms = WAIT_MS_MAX,
         .workers = {.command = command,
+                    .env = environ,
                     .nproc = 1,
                     .streams_to_file = streams,
                     .streams_to_both = streams,
