@@ -91,6 +91,7 @@ static int open_session(struct program *p, struct err *e) {
     s->loop = loop_open(e);
     if (!s->loop)
         return -1;
+    screen_take_log(&p->screen); // from here on signals are blocked
     return context_signals(s, e);
 }
 

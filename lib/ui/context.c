@@ -16,8 +16,10 @@ enum { ANSWER_BYTES_MAX = 64 };
 static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
     struct context *s = ctx;
     int signal = (int)info->ssi_signo;
-    if (signal != SIGWINCH)
+    if (signal != SIGWINCH) {
         s->last_signal = signal;
+        s->screen->hurried = true;
+    }
     if (s->on_signal)
         s->on_signal(s->signal_ctx, signal);
     else if (signal != SIGWINCH)

@@ -3,6 +3,7 @@
 #include "ui/screen.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +18,7 @@
 
 static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines);
 
-enum { WRITE_LOOK_MS = 200 };
+enum { WRITE_LOOK_MS = 200, WRITE_LAST_MS_MAX = 3000 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet) {
     *s = (struct screen){.out_fd = out_fd, .note_fd = note_fd, .style = style, .quiet = quiet};
@@ -29,21 +30,25 @@ void screen_fini(struct screen *s) {
 }
 
 // A pipe or a terminal that nobody reads for now is waited for, but not against a signal: those are
-// blocked, and read by the loop.
-static bool wait_for_room(int fd) {
+// blocked, and read by the loop. After the loop has read one, a reader has a few seconds left.
+static bool wait_for_room(const struct screen *s, int fd) {
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     sigset_t waiting;
-    while (poll(&room, 1, WRITE_LOOK_MS) == 0)
+    for (int waited_ms = 0; poll(&room, 1, WRITE_LOOK_MS) == 0;) {
         if (sigpending(&waiting) == 0 &&
             (sigismember(&waiting, SIGTERM) || sigismember(&waiting, SIGINT) ||
              sigismember(&waiting, SIGHUP)))
             return false;
+        waited_ms += s->hurried ? WRITE_LOOK_MS : 0;
+        if (waited_ms >= WRITE_LAST_MS_MAX)
+            return false;
+    }
     return true;
 }
 
 static void write_all(struct screen *s, int fd, const char *p, size_t len) {
     while (len > 0 && !s->broken) {
-        if (!wait_for_room(fd)) {
+        if (!wait_for_room(s, fd)) {
             s->broken = true;
             return;
         }
@@ -60,6 +65,27 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
         if (fd == s->out_fd)
             s->write_error = n < 0 ? errno : EIO;
     }
+}
+
+static struct screen *logged; // log lines have no screen of their own
+
+// An error is said to whoever reads errors, also where nobody reads the results any more.
+static void put_log(const char *line, size_t len) {
+    struct screen *s = logged;
+    bool stuck = s->log_stuck && poll(&(struct pollfd){s->note_fd, POLLOUT, 0}, 1, 0) == 0;
+    while (len > 0 && !stuck) {
+        stuck = s->log_stuck = !wait_for_room(s, s->note_fd);
+        ssize_t n = stuck ? 0 : write(s->note_fd, line, len < PIPE_BUF ? len : PIPE_BUF);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return;
+        line += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+void screen_take_log(struct screen *s) {
+    logged = s;
+    log_sink(put_log);
 }
 
 void screen_write(struct screen *s, const void *p, size_t len) {

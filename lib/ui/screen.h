@@ -93,6 +93,8 @@ struct screen {
     enum screen_style style;
     bool quiet; // notes and progress are dropped; results and errors stay
     bool broken;
+    bool hurried; // a signal came: whoever does not read soon gets nothing any more
+    bool log_stuck;
     int write_error; // errno, when a result could not be written
     int live_lines;  // drawn and not yet erased
     bool out_is_terminal;
@@ -100,6 +102,8 @@ struct screen {
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet);
 void screen_fini(struct screen *s);
+// Log lines go where notes go, and stop nobody either. s must outlive the program's last line.
+void screen_take_log(struct screen *s);
 
 // A result, as given (the newline too); nothing in JSON style.
 void screen_out(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

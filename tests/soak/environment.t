@@ -118,9 +118,9 @@ few_descriptors() { # NUMBER of descriptors beyond 16
     said
     true_and_kept
 }
-file_size() { # KIB that a file may have
+file_size() { # KIB that a file may have, that of the errors as well
     forget
-    under bash -c "ulimit -f $((n * 3)); exec dtctl fetch $run"
+    under bash -c "ulimit -f $((n * 3 + 1)); exec dtctl fetch $run"
     said
     true_and_kept
 }
@@ -148,12 +148,13 @@ worked() {
     [ "$(cat .dtctl/default/nodes/*/runs/unread-*/output/* 2>/dev/null | grep -c well)" = 2 ]
 }
 unread() { # LINES, to a console that nobody reads; and then a signal
-    local before=$SECONDS pid
+    local before pid
     mkfifo "$WORK/unread" && exec 9<>"$WORK/unread"
     dtctl train --name unread -- sh -c "seq $((5000 + n * 100))
         echo well >\$DTCTL_OUTPUT_DIR/\$RANK" >"$WORK/unread" 2>"$WORK/out/under.err" </dev/null &
     pid=$!
     wait_for 20 worked
+    before=$SECONDS
     kill -TERM "$pid"
     (sleep "$HANG_SECONDS_MAX" && kill -KILL "$pid") 2>/dev/null &
     local killer=$!

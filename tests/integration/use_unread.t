@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A console that nobody reads: a signal that dtctl has taken before its output is stuck ends it all
+# the same, and results come.
+# shellcheck disable=SC2016 # the worker's shell expands it
+source "${0%/*}/../lib.sh"
+
+dtctl up -q || bail_out 'up failed'
+# Silent until it is stopped; then it prints more than a pipe holds.
+job='trap "seq 60000; echo well >$DTCTL_OUTPUT_DIR/$RANK; exit" TERM
+    echo >"$MARKS/$RANK"; while :; do sleep 0.05; done'
+works() { [ "$(find marks -type f | wc -l)" = 2 ]; }
+
+unread() { # NAME DESCRIPTOR…: those that go to the pipe
+    local name=$1 pid
+    shift
+    rm -rf marks "$WORK/pipe"
+    mkdir marks
+    mkfifo "$WORK/pipe"
+    exec 9<>"$WORK/pipe"
+    export MARKS=$PWD/marks
+    if [ $# = 1 ]; then
+        dtctl train --name "$name" --env "MARKS=$MARKS" -- sh -c "$job" >&9 2>"$name.err" </dev/null &
+    else
+        dtctl train --name "$name" --env "MARKS=$MARKS" -- sh -c "$job" >&9 2>&9 </dev/null &
+    fi
+    pid=$!
+    ok "$name: both workers wait" wait_for 60 works
+    sleep 0.3 # dtctl is idle, and reads a signal at once
+    kill -TERM $pid
+    ok "$name: it ends by itself" wait_for 60 test ! -d "/proc/$pid"
+    kill -KILL $pid 2>/dev/null
+    wait $pid
+    is $? 1 "$name: as a run that was stopped"
+    exec 9>&-
+    run dtctl fetch "$name"
+    is "$(cat .dtctl/default/runs/"$name"-*/output/? | sort | uniq -c | xargs)" '2 well' \
+        "$name: the results are here" || diag "$err"
+}
+unread words 1
+unread everything 1 2
+done_testing
