@@ -2,6 +2,8 @@
 // The native trainer's options: dtctl reads them for [train], dttrain for itself.
 #include "conf/train_config.h"
 
+#include "conf/train_model.h"
+
 #include <stddef.h>
 
 #define AT(field) .offset = offsetof(struct train_config, field)
@@ -9,6 +11,8 @@
 #define WORDS(list, name, count, words)                                                            \
     const char *const words[count + 1] = {list(TRAIN_NAME_WORD)};
 TRAIN_NAMES(WORDS)
+
+#define MODEL_TEXT(constant, word, fields, text) word "(" fields "), "
 
 static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},
                                                     {OPTION_RULE_POSITIVE, "train.momentum", NULL},
@@ -19,11 +23,13 @@ static const struct option_rule warmup_rules[] = {{OPTION_RULE_AT_MOST, "train.e
 static const struct option_row rows[] = {
     // ---- model
     {.key = "train.model",
-     .type = OPTION_CHOICE,
+     .type = OPTION_STRING,
      AT(model),
      .text = "resnet18",
-     .choices = train_model_words,
-     .help = "Model of the native trainer."},
+     .check = train_model_check,
+     .arg = "MODEL(FIELD=VALUE,…)",
+     .help = "Model of the native trainer, and fields that differ from their defaults: " //
+     TRAIN_MODEL_NAMES(MODEL_TEXT) "as train.hidden and train.stem say where these are not set."},
     {.key = "train.stem",
      .type = OPTION_CHOICE,
      AT(stem),
@@ -197,8 +203,8 @@ static const struct option_row rows[] = {
      AT(decay),
      .text = "all",
      .choices = train_decay_words,
-     .help = "What weight decay acts on: all parameters, or weights, which leaves out biases and "
-             "the scales and shifts of norms."},
+     .help = "What weight decay acts on: all parameters, or weights, which leaves out biases, "
+             "the scales and shifts of norms, class token and positions."},
     {.key = "train.clip_norm",
      .type = OPTION_REAL,
      AT(clip_norm),
@@ -343,7 +349,8 @@ static const struct option_row rows[] = {
      AT(weights),
      .arg = "INPUT|PATH",
      .help = "Where there is no checkpoint to go on from, the weights to begin with: a safetensors "
-             "file with torchvision's names, one of the [inputs] or a path that every node has; "
+             "file with torchvision's or timm's names, one of the [inputs] or a path that every "
+             "node has; "
              "empty takes the input called weights, if there is one."},
     {.key = "train.new_head",
      .type = OPTION_BOOL,

@@ -13,9 +13,9 @@
 
 struct train_config {
     // model
-    int model;                 // enum train_model
-    int stem;                  // enum train_stem; resnets
-    struct option_ints hidden; // mlp: width of each hidden layer
+    const char *model;         // as train_model.h says
+    int stem;                  // enum train_stem; resnets, where model does not say
+    struct option_ints hidden; // mlp: width of each hidden layer, where model does not say
     int64_t classes;           // 0: as many as the data has
     // data
     int dataset;              // enum train_dataset

@@ -5,10 +5,33 @@
 #ifndef CONF_TRAIN_NAMES_H
 #define CONF_TRAIN_NAMES_H
 
+// constant, word, its fields with their defaults (train_model.h), what it is. A model is a row here
+// and a function in lib/nn/models.c.
 #define TRAIN_MODEL_NAMES(X)                                                                       \
-    X(TRAIN_MLP, "mlp")                                                                            \
-    X(TRAIN_RESNET18, "resnet18")                                                                  \
-    X(TRAIN_RESNET34, "resnet34") X(TRAIN_RESNET50, "resnet50")
+    X(TRAIN_MLP, "mlp", "hidden=256,256", "layers fc1, fc2, … with ReLU between them")             \
+    X(TRAIN_RESNET18, "resnet18", "stem=imagenet", "torchvision's")                                \
+    X(TRAIN_RESNET34, "resnet34", "stem=imagenet", "torchvision's")                                \
+    X(TRAIN_RESNET50, "resnet50", "stem=imagenet", "torchvision's")                                \
+    X(TRAIN_VIT, "vit", "dim=192,depth=12,heads=3,mlp=4,patch=16", "timm's VisionTransformer")     \
+    X(TRAIN_VIT_TINY, "vit_tiny", "dim=192,depth=12,heads=3,mlp=4,patch=16", "timm's")             \
+    X(TRAIN_VIT_SMALL, "vit_small", "dim=384,depth=12,heads=6,mlp=4,patch=16", "timm's")           \
+    X(TRAIN_VIT_BASE, "vit_base", "dim=768,depth=12,heads=12,mlp=4,patch=16", "timm's")            \
+    X(TRAIN_LINFORMER, "linformer", "dim=128,depth=12,heads=8,mlp=4,patch=32,keys=64,pool=cls",    \
+      "vit-pytorch's efficient ViT with Linformer")
+
+// constant, word, smallest and largest value, what it is; those with words have theirs.
+#define TRAIN_FIELD_NAMES(X)                                                                       \
+    X(TRAIN_FIELD_HIDDEN, "hidden", 1, 65536, "widths of the hidden layers")                       \
+    X(TRAIN_FIELD_STEM, "stem", 0, 0, "first layers: imagenet or cifar, as train.stem")            \
+    X(TRAIN_FIELD_DIM, "dim", 1, 16384, "width of a token")                                        \
+    X(TRAIN_FIELD_DEPTH, "depth", 1, 256, "blocks")                                                \
+    X(TRAIN_FIELD_HEADS, "heads", 1, 1024, "heads of attention, which divide dim")                 \
+    X(TRAIN_FIELD_MLP, "mlp", 1, 64, "width of a block's hidden layer, in dims")                   \
+    X(TRAIN_FIELD_PATCH, "patch", 1, 256, "pixels of a patch's side, which divide the image's")    \
+    X(TRAIN_FIELD_KEYS, "keys", 1, 65536, "keys and values that are projected to")                 \
+    X(TRAIN_FIELD_POOL, "pool", 0, 0, "what the head reads: cls, the class token, or mean")
+
+#define TRAIN_POOL_NAMES(X) X(TRAIN_POOL_CLS, "cls") X(TRAIN_POOL_MEAN, "mean")
 
 #define TRAIN_STEM_NAMES(X)                                                                        \
     X(TRAIN_STEM_IMAGENET, "imagenet") /* 7x7 with stride 2, and pooling */                        \
@@ -37,6 +60,8 @@
 // list of names, its enum, how many there are, the words
 #define TRAIN_NAMES(X)                                                                             \
     X(TRAIN_MODEL_NAMES, train_model, TRAIN_MODELS, train_model_words)                             \
+    X(TRAIN_FIELD_NAMES, train_field, TRAIN_FIELDS, train_field_words)                             \
+    X(TRAIN_POOL_NAMES, train_pool, TRAIN_POOLS, train_pool_words)                                 \
     X(TRAIN_STEM_NAMES, train_stem, TRAIN_STEMS, train_stem_words)                                 \
     X(TRAIN_DATASET_NAMES, train_dataset, TRAIN_DATASETS, train_dataset_words)                     \
     X(TRAIN_OPTIMIZER_NAMES, train_optimizer, TRAIN_OPTIMIZERS, train_optimizer_words)             \
@@ -45,8 +70,9 @@
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)
 
-#define TRAIN_NAME_CONSTANT(constant, word) constant,
-#define TRAIN_NAME_WORD(constant, word)     [constant] = (word),
+#define TRAIN_NAME_FIRST(first, ...)       first
+#define TRAIN_NAME_CONSTANT(constant, ...) constant,
+#define TRAIN_NAME_WORD(constant, ...)     [constant] = TRAIN_NAME_FIRST(__VA_ARGS__, 0),
 #define TRAIN_NAME_DECLARE(list, name, count, words)                                               \
     enum name { list(TRAIN_NAME_CONSTANT) count };                                                 \
     extern const char *const words[count + 1]; /* NULL-terminated */

@@ -13,7 +13,7 @@
 
 #include <sched.h>
 
-enum { CHECKPOINT_EPOCHS_MAX = 65536, CHECKPOINT_TEXT_BYTES_MAX = 64 };
+enum { CHECKPOINT_EPOCHS_MAX = 65536, CHECKPOINT_TEXT_BYTES_MAX = 160 };
 
 // What happened in one epoch, kept so that a resumed run can still tell the whole story.
 struct epoch_record {

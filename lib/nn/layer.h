@@ -43,7 +43,8 @@ struct nn_op {
 };
 
 extern const struct nn_op nn_op_input, nn_op_conv, nn_op_batchnorm, nn_op_maxpool, nn_op_avgpool,
-    nn_op_linear;
+    nn_op_linear, nn_op_tokens, nn_op_first_token, nn_op_layernorm, nn_op_gelu, nn_op_attention,
+    nn_op_linformer;
 
 // Elements of the layer's output for n samples.
 static inline size_t layer_elements(const struct nn_layer *l, int n) {
@@ -57,7 +58,14 @@ static inline int layer_never_in_place(const struct nn_layer *l) {
 }
 // Height and width behind a window that slides over x; 0 where x is smaller than it.
 void layer_window(struct nn_layer *l, const struct nn_layer *x);
-// Appends a parameter of layer l. It stays where it is until the next layer is built.
+// Positions of n samples: rows of the matrix that the layer's output is.
+static inline int64_t layer_rows(const struct nn_layer *l, int n) {
+    return (int64_t)n * l->h * l->w;
+}
+// The output is as large as that of x.
+void layer_as(struct nn_layer *l, const struct nn_layer *x);
+// Appends a parameter of layer l, named LAYER.SUFFIX, or as the layer without a suffix. It stays
+// where it is until the next layer is built.
 struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const char *suffix);
 void model_add_stat(struct nn_model *m, struct nn_layer *l, int channels);
 void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...)

@@ -21,6 +21,17 @@ void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, 
     err_set(&m->err, ERR_CONFIG, "model: layer '%s': %s", l->name, text);
 }
 
+void model_refuse(struct nn_model *m, const char *fmt, ...) {
+    if (m->err.code != ERR_NONE)
+        return;
+    char text[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    err_set(&m->err, ERR_CONFIG, "model %s: %s", m->text, text);
+}
+
 static size_t aligned(size_t elements) {
     return (elements + NN_TENSOR_ALIGN - 1) / NN_TENSOR_ALIGN * NN_TENSOR_ALIGN;
 }
@@ -32,7 +43,8 @@ struct nn_param *model_add_param(struct nn_model *m, struct nn_layer *l, const c
         l->param = m->params;
     m->params++;
     *p = (struct nn_param){.kh = 1, .kw = 1, .in = 1};
-    int n = snprintf(p->name, sizeof p->name, "%s.%s", l->name, suffix);
+    int n = snprintf(p->name, sizeof p->name, "%s%s%s", l->name, suffix ? "." : "",
+                     suffix ? suffix : "");
     must(n > 0 && n < (int)sizeof p->name);
     return p;
 }
@@ -108,6 +120,12 @@ void layer_window(struct nn_layer *l, const struct nn_layer *x) {
     l->w = x->w + 2 * pad < kernel ? 0 : kernel_conv_out(x->w, kernel, stride, pad);
 }
 
+void layer_as(struct nn_layer *l, const struct nn_layer *x) {
+    l->h = x->h;
+    l->w = x->w;
+    l->c = x->c;
+}
+
 int model_input(struct nn_model *m, int h, int w, int c) {
     struct nn_layer l = {.op = &nn_op_input, .h = h, .w = w, .c = c};
     return append(m, &l, "input");
@@ -153,6 +171,59 @@ int model_linear(struct nn_model *m, const char *name, int in, int out, bool rel
     return append(m, &l, name);
 }
 
+int model_patches(struct nn_model *m, const char *name, int in, int out, int size, bool flat) {
+    struct nn_layer l = {.op = &nn_op_conv,
+                         .in = {in},
+                         .ins = 1,
+                         .c = out,
+                         .as.window = {size, size, 0, flat},
+                         .bias = true};
+    return append(m, &l, name);
+}
+
+int model_tokens(struct nn_model *m, const char *name, int in, double deviation, double first) {
+    struct nn_layer l = {
+        .op = &nn_op_tokens, .in = {in}, .ins = 1, .as.tokens = {deviation, first}};
+    return append(m, &l, name);
+}
+
+int model_first_token(struct nn_model *m, const char *name, int in) {
+    struct nn_layer l = {.op = &nn_op_first_token, .in = {in}, .ins = 1};
+    return append(m, &l, name);
+}
+
+int model_layernorm(struct nn_model *m, const char *name, int in, double eps) {
+    struct nn_layer l = {.op = &nn_op_layernorm, .in = {in}, .ins = 1, .as.layernorm = {eps}};
+    return append(m, &l, name);
+}
+
+int model_rows(struct nn_model *m, const char *name, int in, int out, int residual,
+               double deviation) {
+    struct nn_layer l = {.op = &nn_op_linear,
+                         .in = {in, residual},
+                         .ins = residual < 0 ? 1 : 2,
+                         .c = out,
+                         .bias = true,
+                         .as.linear = {true, deviation}};
+    return append(m, &l, name);
+}
+
+int model_gelu(struct nn_model *m, const char *name, int in) {
+    struct nn_layer l = {.op = &nn_op_gelu, .in = {in}, .ins = 1};
+    return append(m, &l, name);
+}
+
+int model_attention(struct nn_model *m, const char *name, int in, int heads) {
+    struct nn_layer l = {.op = &nn_op_attention, .in = {in}, .ins = 1, .as.attention = {heads, 0}};
+    return append(m, &l, name);
+}
+
+int model_linformer(struct nn_model *m, const char *name, int in, int heads, int keys) {
+    struct nn_layer l = {
+        .op = &nn_op_linformer, .in = {in}, .ins = 1, .as.attention = {heads, keys}};
+    return append(m, &l, name);
+}
+
 int model_end(struct nn_model *m, struct err *e) {
     if (m->err.code != ERR_NONE) {
         *e = m->err;
@@ -169,6 +240,12 @@ int model_disk_shape(const struct nn_param *p, int dim[4]) {
     dim[0] = p->out;
     if (p->vector)
         return 1;
+    if (p->token) {
+        dim[0] = 1;
+        dim[1] = p->out;
+        dim[2] = p->in;
+        return 3;
+    }
     dim[1] = p->in;
     dim[2] = p->kh;
     dim[3] = p->kw;

@@ -13,7 +13,7 @@
 #define NN_MODEL_H
 
 #include "base/err.h"
-#include "conf/train_names.h"
+#include "conf/train_model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +23,6 @@ enum {
     NN_NAME_BYTES_MAX = 64,
     NN_INS_MAX = 3,
     NN_LAYER_PARAMS_MAX = 6,
-    NN_MLP_HIDDEN_MAX = 16,
     NN_TENSOR_ALIGN = 16, // elements; parameters begin at multiples of a cache line
 };
 
@@ -36,6 +35,7 @@ struct nn_param {
     int out, kh, kw, in;
     bool vector;  // bias, gamma, beta
     bool linear;  // two dimensions on disk: [out][in * kh * kw]
+    bool token;   // three dimensions on disk, [1][out][in]: a class token, positions
     size_t begin; // elements from the start of the flat buffer
     size_t count;
     enum nn_init init;
@@ -55,12 +55,26 @@ enum nn_act { NN_ACT_NONE, NN_ACT_RELU };
 struct nn_layer {
     const struct nn_op *op;
     char name[NN_NAME_BYTES_MAX];
-    int in[NN_INS_MAX], ins; // layers read; batch norm: x, and the residual if there is one
+    int in[NN_INS_MAX], ins; // layers read; batch norm, linear: x, and the residual if there is one
     int h, w, c;             // output per sample
     union {
         struct {
             int kernel, stride, pad;
-        } window; // convolution, pooling
+            bool flat; // convolution: its weight is a matrix on disk, [out][kernel * kernel * in]
+        } window;      // convolution, pooling
+        struct {
+            bool rows;        // acts on each position, not on all numbers of a sample
+            double deviation; // of normal initial weights, with a bias of 0; 0: PyTorch's uniform
+        } linear;
+        struct {
+            int heads, keys; // keys: that linformer projects to
+        } attention;
+        struct {
+            double eps;
+        } layernorm;
+        struct {
+            double deviation, first; // of initial positions, and of the class token
+        } tokens;
     } as;
     enum nn_act act;   // applied to the output
     bool bias;         // convolution: with one
@@ -78,6 +92,8 @@ struct nn_model {
     size_t stat_elements;
     size_t param_count; // numbers that are trained
     int classes;
+    struct train_model_spec spec;     // of model_build
+    char text[TRAIN_MODEL_BYTES_MAX]; // the same as text
     struct err err; // first mistake made while building; the builders below keep going
 };
 
@@ -92,17 +108,38 @@ int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, 
 int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad);
 int model_avgpool(struct nn_model *m, const char *name, int in); // over all positions
 int model_linear(struct nn_model *m, const char *name, int in, int out, bool relu);
+// For transformers: tokens are positions, h of them and w = 1.
+//
+// Patches of size x size pixels without overlap, each a token's numbers. flat: as
+// nn_layer.as.window.
+int model_patches(struct nn_model *m, const char *name, int in, int out, int size, bool flat);
+// The class token, 'cls_token', in front, and positions added: 'name'. deviation: of positions and
+// class token at first.
+int model_tokens(struct nn_model *m, const char *name, int in, double deviation, double first);
+int model_first_token(struct nn_model *m, const char *name, int in);
+int model_layernorm(struct nn_model *m, const char *name, int in, double eps);
+// y = x W' + b (+ residual) at each position; residual is a layer or -1.
+int model_rows(struct nn_model *m, const char *name, int in, int out, int residual,
+               double deviation);
+int model_gelu(struct nn_model *m, const char *name, int in);
+// x[t][3 * width], queries, keys and values, to [t][width].
+int model_attention(struct nn_model *m, const char *name, int in, int heads);
+// Wang, Li, Khabsa, Fang, Ma, "Linformer: self-attention with linear complexity", 2020: x[t][width]
+// to queries, and to keys and values that are brought to so many; without the projection behind.
+int model_linformer(struct nn_model *m, const char *name, int in, int heads, int keys);
+// A mistake in what is asked for, with a message as for err_set.
+void model_refuse(struct nn_model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int model_end(struct nn_model *m, struct err *e); // reports m->err; the last layer gives the logits
 
 // What a user chooses.
 struct nn_model_spec {
-    const char *name; // of conf/train_names.h
-    const char *stem; // resnets: "imagenet" (7x7/2 and max pooling) or "cifar" (3x3)
-    int hidden[NN_MLP_HIDDEN_MAX], nhidden;
+    const char *name;                      // conf/train_model.h; of the fields that it leaves out
+    const char *stem;                      // resnets: these, if not NULL,
+    int hidden[TRAIN_HIDDEN_MAX], nhidden; // and mlp: these, if not 0; else the defaults
     int h, w, c, classes;
 };
 int model_build(struct nn_model *m, const struct nn_model_spec *spec, struct err *e);
-bool model_has_stem(enum train_model model);
+const char *model_stem(const struct nn_model *m); // "" where a model has none
 
 // Shape on disk; returns the number of dimensions.
 int model_disk_shape(const struct nn_param *p, int dim[4]);

@@ -1,30 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models users can name.
+// The models users can name: multilayer perceptrons and ResNets; vision transformers are in
+// models_vit.c.
 #include "base/str.h"
-#include "nn/model.h"
+#include "nn/models_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// One row per model.
-struct model_row {
-    void (*build)(struct nn_model *m, const struct nn_model_spec *spec,
-                  const struct model_row *row);
-    bool has_stem;
-    int blocks[4]; // of each stage
-    int (*block)(struct nn_model *m, const char *prefix, int in, int planes, int stride);
-};
-
-static void build_mlp(struct nn_model *m, const struct nn_model_spec *spec,
-                      const struct model_row *row) {
-    (void)row;
+static void build_mlp(struct nn_model *m, const struct nn_model_spec *spec) {
     char name[NN_NAME_BYTES_MAX];
     int at = model_input(m, spec->h, spec->w, spec->c);
-    for (int i = 0; i < spec->nhidden; i++) {
+    for (int i = 0; i < m->spec.nhidden; i++) {
         snprintf(name, sizeof name, "fc%d", i + 1);
-        at = model_linear(m, name, at, spec->hidden[i], true);
+        at = model_linear(m, name, at, m->spec.hidden[i], true);
     }
-    snprintf(name, sizeof name, "fc%d", spec->nhidden + 1);
+    snprintf(name, sizeof name, "fc%d", m->spec.nhidden + 1);
     model_linear(m, name, at, spec->classes, false);
 }
 
@@ -72,53 +62,83 @@ static int bottleneck(struct nn_model *m, const char *prefix, int in, int planes
     return norm(m, prefix, 3, at, shortcut(m, prefix, in, EXPANSION * planes, stride));
 }
 
+typedef int (*resnet_block)(struct nn_model *m, const char *prefix, int in, int planes, int stride);
+
 // He, Zhang, Ren, Sun, "Deep residual learning for image recognition", CVPR 2016; layer names and
-// details as in torchvision.
-static void build_resnet(struct nn_model *m, const struct nn_model_spec *spec,
-                         const struct model_row *row) {
-    bool small = str_eq(spec->stem, train_stem_words[TRAIN_STEM_CIFAR]);
+// details as in torchvision. blocks: of each stage.
+static void build_resnet(struct nn_model *m, const struct nn_model_spec *spec, const int blocks[4],
+                         resnet_block add_block) {
+    bool small = m->spec.value[TRAIN_FIELD_STEM] == TRAIN_STEM_CIFAR;
     int at = model_input(m, spec->h, spec->w, spec->c);
     at = model_conv(m, "conv1", at, 64, small ? 3 : 7, small ? 1 : 2, small ? 1 : 3, false);
     at = model_batchnorm(m, "bn1", at, -1, true);
     if (!small)
         at = model_maxpool(m, "maxpool", at, 3, 2, 1);
     for (int stage = 0; stage < 4; stage++)
-        for (int block = 0; block < row->blocks[stage]; block++) {
+        for (int block = 0; block < blocks[stage]; block++) {
             char prefix[NN_NAME_BYTES_MAX / 2];
             snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, block);
-            at = row->block(m, prefix, at, 64 << stage, stage && !block ? 2 : 1);
+            at = add_block(m, prefix, at, 64 << stage, stage && !block ? 2 : 1);
         }
     at = model_avgpool(m, "avgpool", at);
     model_linear(m, "fc", at, spec->classes, false);
 }
 
-static const struct model_row models[TRAIN_MODELS] = {
-    [TRAIN_MLP] = {.build = build_mlp},
-    [TRAIN_RESNET18] = {build_resnet, true, {2, 2, 2, 2}, basic_block},
-    [TRAIN_RESNET34] = {build_resnet, true, {3, 4, 6, 3}, basic_block},
-    [TRAIN_RESNET50] = {build_resnet, true, {3, 4, 6, 3}, bottleneck},
-};
-
-static bool is_word(const char *const *words, const char *text) {
-    while (*words && !str_eq(*words, text))
-        words++;
-    return *words != NULL;
+static void build_resnet18(struct nn_model *m, const struct nn_model_spec *spec) {
+    build_resnet(m, spec, (const int[4]){2, 2, 2, 2}, basic_block);
 }
 
-bool model_has_stem(enum train_model model) {
-    return models[model].has_stem;
+static void build_resnet34(struct nn_model *m, const struct nn_model_spec *spec) {
+    build_resnet(m, spec, (const int[4]){3, 4, 6, 3}, basic_block);
+}
+
+static void build_resnet50(struct nn_model *m, const struct nn_model_spec *spec) {
+    build_resnet(m, spec, (const int[4]){3, 4, 6, 3}, bottleneck);
+}
+
+static void (*const builders[TRAIN_MODELS])(struct nn_model *m,
+                                            const struct nn_model_spec *spec) = {
+    [TRAIN_MLP] = build_mlp,
+    [TRAIN_RESNET18] = build_resnet18,
+    [TRAIN_RESNET34] = build_resnet34,
+    [TRAIN_RESNET50] = build_resnet50,
+    [TRAIN_VIT] = build_vit,
+    [TRAIN_VIT_TINY] = build_vit,
+    [TRAIN_VIT_SMALL] = build_vit,
+    [TRAIN_VIT_BASE] = build_vit,
+    [TRAIN_LINFORMER] = build_linformer,
+};
+
+const char *model_stem(const struct nn_model *m) {
+    bool has = m->spec.has[TRAIN_FIELD_STEM];
+    return has ? train_stem_words[m->spec.value[TRAIN_FIELD_STEM]] : "";
+}
+
+// What older keys say about fields that the text leaves out.
+static int take_keys(struct nn_model *m, const struct nn_model_spec *spec, struct err *e) {
+    struct train_model_spec *s = &m->spec;
+    if (s->has[TRAIN_FIELD_STEM] && !s->given[TRAIN_FIELD_STEM] && spec->stem) {
+        int stem = 0;
+        while (stem < TRAIN_STEMS && !str_eq(train_stem_words[stem], spec->stem))
+            stem++;
+        if (stem == TRAIN_STEMS)
+            return err_set(e, ERR_CONFIG, "model %s: stem '%s' is neither imagenet nor cifar",
+                           spec->name, spec->stem);
+        s->value[TRAIN_FIELD_STEM] = stem;
+    }
+    if (s->has[TRAIN_FIELD_HIDDEN] && !s->given[TRAIN_FIELD_HIDDEN] && spec->nhidden) {
+        s->nhidden = spec->nhidden;
+        for (int i = 0; i < spec->nhidden; i++)
+            s->hidden[i] = spec->hidden[i];
+    }
+    return 0;
 }
 
 int model_build(struct nn_model *m, const struct nn_model_spec *spec, struct err *e) {
     model_begin(m);
-    for (int i = 0; i < TRAIN_MODELS; i++) {
-        if (!str_eq(train_model_words[i], spec->name))
-            continue;
-        if (models[i].has_stem && !is_word(train_stem_words, spec->stem))
-            return err_set(e, ERR_CONFIG, "model %s: stem '%s' is neither imagenet nor cifar",
-                           spec->name, spec->stem ? spec->stem : "");
-        models[i].build(m, spec, &models[i]);
-        return model_end(m, e);
-    }
-    return err_set(e, ERR_CONFIG, "there is no model '%s'", spec->name);
+    if (train_model_parse(&m->spec, spec->name, e) < 0 || take_keys(m, spec, e) < 0)
+        return -1;
+    train_model_format(&m->spec, m->text);
+    builders[m->spec.model](m, spec);
+    return model_end(m, e);
 }

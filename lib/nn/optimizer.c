@@ -68,7 +68,8 @@ const char *optimizer_state_name(const struct optimizer *o, int i) {
 }
 
 static double decay_of(const struct optimizer *o, const struct nn_param *p) {
-    return o->decay == TRAIN_DECAY_WEIGHTS && p->vector ? 0 : o->weight_decay;
+    bool bare = p->vector || p->token;
+    return o->decay == TRAIN_DECAY_WEIGHTS && bare ? 0 : o->weight_decay;
 }
 
 void optimizer_open(struct optimizer *o, const struct nn_model *m) {

@@ -76,9 +76,8 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
         return -1;
     struct checkpoint_image *image = checkpoint_writer_image(t->writer);
     snprintf(image->dataset, sizeof image->dataset, "%s", t->train.kind);
-    snprintf(image->model_name, sizeof image->model_name, "%s",
-             train_model_words[t->options->model]);
-    snprintf(image->stem, sizeof image->stem, "%s", trainer_stem_name(t->options));
+    snprintf(image->model_name, sizeof image->model_name, "%s", t->model->text);
+    snprintf(image->stem, sizeof image->stem, "%s", model_stem(t->model));
     return 0;
 }
 

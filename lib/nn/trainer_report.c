@@ -77,11 +77,9 @@ static size_t planned_bytes(const struct trainer *t) {
 
 static void say_hello(struct trainer *t) {
     const struct train_config *o = t->options;
-    const char *stem = trainer_stem_name(o);
     char bytes[STR_HUMAN_BYTES_MAX];
-    trainer_say(t, "model %s%s%s, %zu parameters, %d classes, %s planned once",
-                train_model_words[o->model], stem[0] ? ", stem " : "", stem, t->model->param_count,
-                t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
+    trainer_say(t, "model %s, %zu parameters, %d classes, %s planned once", t->model->text,
+                t->model->param_count, t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
     trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
                 t->train.samples, t->test.samples, t->train.width, t->train.height,
                 t->train.from_cache ? ", decoded before" : "");
@@ -175,9 +173,9 @@ static void summary_epochs(struct json_out *j, const struct trainer *t) {
 
 static void summary_setup(struct json_out *j, const struct trainer *t) {
     const struct train_config *o = t->options;
-    json_str(j, "model", train_model_words[o->model]);
-    if (trainer_stem_name(o)[0])
-        json_str(j, "stem", trainer_stem_name(o));
+    json_str(j, "model", t->model->text);
+    if (model_stem(t->model)[0])
+        json_str(j, "stem", model_stem(t->model));
     json_int(j, "parameters", (int64_t)t->model->param_count);
     json_str(j, "dataset", t->train.kind);
     json_int(j, "train_images", t->train.samples);

@@ -26,10 +26,6 @@ static const struct {
     [TRAIN_NORM_NONE] = {{0, 0, 0}, {1, 1, 1}},
 };
 
-const char *trainer_stem_name(const struct train_config *o) {
-    return model_has_stem(o->model) ? train_stem_words[o->stem] : "";
-}
-
 // Of lib/data; NULL: what the source looks like.
 static const char *data_kind(int dataset) {
     bool look = dataset == TRAIN_DATA_AUTO || dataset == TRAIN_DATA_IMAGEFOLDER;
@@ -208,7 +204,7 @@ static int open_data(struct trainer *t, struct err *e) {
 
 static int open_model(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    struct nn_model_spec spec = {.name = train_model_words[o->model],
+    struct nn_model_spec spec = {.name = o->model,
                                  .stem = train_stem_words[o->stem],
                                  .h = t->train.height,
                                  .w = t->train.width,
@@ -217,9 +213,9 @@ static int open_model(struct trainer *t, struct err *e) {
     if (spec.classes < t->train.classes)
         return err_set(e, ERR_CONFIG, "train.classes is %d, the data has %d", spec.classes,
                        t->train.classes);
-    if (o->hidden.count > NN_MLP_HIDDEN_MAX)
+    if (o->hidden.count > TRAIN_HIDDEN_MAX)
         return err_set(e, ERR_CONFIG, "train.hidden: %zu layers, more than %d", o->hidden.count,
-                       NN_MLP_HIDDEN_MAX);
+                       TRAIN_HIDDEN_MAX);
     for (size_t i = 0; i < o->hidden.count; i++)
         spec.hidden[spec.nhidden++] = (int)o->hidden.items[i];
     t->model = heap_alloc(sizeof *t->model);

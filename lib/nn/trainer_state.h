@@ -108,6 +108,5 @@ void trainer_say(struct trainer *t, const char *fmt, ...) __attribute__((format(
 
 // Adds the time since *since_ns to a phase and moves *since_ns to now.
 void trainer_phase(struct trainer *t, enum trainer_phase phase, int64_t *since_ns);
-const char *trainer_stem_name(const struct train_config *o);
 
 #endif

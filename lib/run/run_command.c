@@ -38,10 +38,8 @@ const char *run_start_task_name(struct arena *a, const char *const *command, siz
     return name;
 }
 
-static const char *model_name(const struct config *c) {
-    const struct option_bound *bound = NULL;
-    const struct option_row *row = option_find(&c->set, "train.model", &bound);
-    return row && row->choices ? row->choices[c->train.model] : "train";
+static const char *model_name(struct arena *a, const struct config *c) {
+    return arena_strndup(a, c->train.model, strcspn(c->train.model, "("));
 }
 
 // ---- the words ----------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
         return -1;
     if (l->native) {
         add_native(&w, program);
-        r->name = model_name(c);
+        r->name = model_name(a, c);
     } else if (shell) {
         const char *line = c->job.shell;
         const char *first = arena_strndup(a, line, strcspn(line, " \t\n;|&"));

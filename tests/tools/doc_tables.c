@@ -3,7 +3,7 @@
 // programs use.
 //
 //     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
-//     trainer | election | rendezvous | timings
+//     trainer | models | fields | election | rendezvous | timings
 //     doc_tables keys TABLE…
 //
 // `keys` takes the tables of dtctl.toml. docs/tables puts the output into the documents.
@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "cmd/dtctl/command.h"
 #include "conf/render_row.h"
+#include "conf/train_model.h"
 #include "launch/launch.h"
 #include "protocol/node_protocol.h"
 #include "rendezvous/election_impl.h"
@@ -145,6 +146,21 @@ static int print_trainer(struct arena *a) {
     return 0;
 }
 
+static int print_models(void) {
+    head((const char *const[]){"model", "fields", "what it is", NULL});
+    for (int i = 0; i < TRAIN_MODELS; i++)
+        printf("| `%s` | `%s` | %s |\n", train_model_words[i],
+               train_model_fields((enum train_model)i), train_model_text((enum train_model)i));
+    return 0;
+}
+
+static int print_fields(void) {
+    head((const char *const[]){"field", "meaning", NULL});
+    for (int i = 0; i < TRAIN_FIELDS; i++)
+        printf("| `%s` | %s |\n", train_field_words[i], train_field_text((enum train_field)i));
+    return 0;
+}
+
 static int print_dtrun(struct arena *a) {
     head((const char *const[]){"flag", "default", "meaning", NULL});
     for (size_t i = 0; i < launch_table.count; i++) {
@@ -264,6 +280,8 @@ int main(int argc, char **argv) {
                  : str_eq(name, "json")            ? print_json()
                  : str_eq(name, "notes")           ? print_notes()
                  : str_eq(name, "trainer")         ? print_trainer(&a)
+                 : str_eq(name, "models")          ? print_models()
+                 : str_eq(name, "fields")          ? print_fields()
                  : str_eq(name, "dtrun")           ? print_dtrun(&a)
                  : str_eq(name, "election")        ? print_election()
                  : str_eq(name, "rendezvous")      ? print_rendezvous()

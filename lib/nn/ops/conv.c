@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, with a bias or without.
+// Convolution, with a bias or without. Initial weights are ResNet's without a bias, and those of
+// PyTorch's Conv2d with one.
 #include "nn/layer.h"
 
 #include <math.h>
@@ -8,18 +9,22 @@ static void conv_shape(struct nn_model *m, struct nn_layer *l) {
     const struct nn_layer *x = &m->layer[l->in[0]];
     layer_window(l, x);
     struct nn_param *w = model_add_param(m, l, "weight");
+    int taps = l->as.window.kernel * l->as.window.kernel;
     w->out = l->c;
-    w->kh = w->kw = l->as.window.kernel;
-    w->in = x->c;
+    w->kh = w->kw = l->as.window.flat ? 1 : l->as.window.kernel;
+    w->in = l->as.window.flat ? taps * x->c : x->c;
+    w->linear = l->as.window.flat;
     w->init = NN_INIT_NORMAL;
-    w->scale = sqrt(2.0 / ((double)l->c * l->as.window.kernel * l->as.window.kernel));
+    w->scale = sqrt(2.0 / ((double)l->c * taps));
     if (!l->bias)
         return;
+    w->init = NN_INIT_UNIFORM;
+    w->scale = 1 / sqrt((double)x->c * taps);
     struct nn_param *b = model_add_param(m, l, "bias");
     b->out = l->c;
     b->vector = true;
     b->init = NN_INIT_UNIFORM;
-    b->scale = 1 / sqrt((double)x->c * l->as.window.kernel * l->as.window.kernel);
+    b->scale = m->param[l->param].scale;
 }
 
 static struct conv2d_shape conv_of(const struct nn_call *c) {

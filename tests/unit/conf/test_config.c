@@ -65,10 +65,10 @@ static const char *value_of(const struct option_set *s, const struct option_boun
 
 // The first of these that the row's own check lets pass.
 static const char *sample_checked(const struct option_row *r) {
-    static const char *const texts[] = {"1",         "us-east-1", "us-east-1a", "g5.xlarge",
-                                        "ami-1",     "spot",      "10.0.0.0/8", "vpc-1",
-                                        "cr-1",      "subnet-1",  "s3://b/f",   "http://h:1",
-                                        "timeout=1", "/srv/d",    NULL};
+    static const char *const texts[] = {"1",         "us-east-1", "us-east-1a",    "g5.xlarge",
+                                        "ami-1",     "spot",      "10.0.0.0/8",    "vpc-1",
+                                        "cr-1",      "subnet-1",  "s3://b/f",      "http://h:1",
+                                        "timeout=1", "/srv/d",    "mlp(hidden=3)", NULL};
     for (int i = 0; texts[i]; i++) {
         struct err e = {0};
         if (r->check(texts[i], &e) == 0)
@@ -445,7 +445,7 @@ static void test_train(void) {
          NULL);
     is_str(train("--config|dtctl.toml|--set|train.epochs=4", NULL, &t, &f, &s), "",
            "a whole dtctl.toml");
-    ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && t.model == TRAIN_RESNET18,
+    ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && strcmp(t.model, "resnet18") == 0,
        "file and --set");
     is_str(train("--config=dtctl.toml", environ_, &t, &f, &s), "", "with variables");
     ok(t.lr == 0.5, "when asked for");

@@ -204,6 +204,27 @@ static void check_shared(struct nn_model *m) {
     check(m, "shared inputs", 4, true);
 }
 
+// Odd sizes everywhere. The pixels of three images make 15 and 6 patches.
+static void check_transformers(struct nn_model *m) {
+    static const struct {
+        const char *text;
+        int h, w;
+    } cases[] = {
+        {"vit(dim=6,depth=2,heads=3,mlp=2,patch=3)", 9, 15},
+        {"vit(dim=5,depth=1,heads=1,mlp=1,patch=1)", 3, 1},
+        {"linformer(dim=6,depth=2,heads=2,mlp=3,patch=2,keys=3)", 4, 6},
+        {"linformer(dim=4,depth=1,heads=4,mlp=1,patch=2,keys=9,pool=mean)", 4, 6},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err e;
+        struct nn_model_spec spec = {
+            .name = cases[i].text, .h = cases[i].h, .w = cases[i].w, .c = 3, .classes = 5};
+        if (model_build(m, &spec, &e) < 0)
+            bail_out("%s", e.text);
+        check(m, cases[i].text, 3, true);
+    }
+}
+
 int main(void) {
     static struct nn_model m;
     struct err e;
@@ -225,5 +246,6 @@ int main(void) {
         is_uint(m.param_count, i ? 11173962 : 11181642, "resnet18, stem %s: parameters", stems[i]);
         check(&m, stems[i], 4, false);
     }
+    check_transformers(&m);
     return done_testing();
 }

@@ -134,6 +134,26 @@ static void test_models(void) {
     while (strcmp(strided->name, "layer4.0.conv2") != 0)
         strided++;
     ok(strided->as.window.stride == 2 && strided->h == 7, "and has the stride");
+    build("vit_tiny", NULL, 224); // timm's with 1000 classes, less 990 rows of the head
+    is_uint(model.param_count, 5717416 - 990 * 193, "vit_tiny: timm's parameters");
+    is_int(model_disk_shape(param("pos_embed"), dim), 3, "positions have three dimensions");
+    ok(dim[0] == 1 && dim[1] == 197 && dim[2] == 192, "1, tokens, width");
+    is_int(model_disk_shape(param("patch_embed.proj.weight"), dim), 4, "patches are a convolution");
+    ok(dim[0] == 192 && dim[1] == 3 && dim[2] == 16 && dim[3] == 16, "of 16 x 16 pixels");
+    build("vit_small", NULL, 224);
+    is_uint(model.param_count, 22050664 - 990 * 385, "vit_small: timm's parameters");
+    build("vit_base", NULL, 224);
+    is_uint(model.param_count, 86567656 - 990 * 769, "vit_base: timm's parameters");
+    build("linformer(dim=1536)", NULL, 224);
+    is_uint(model.param_count, 344804354 + 8 * 1537, "linformer of width 1536: the parameters");
+    build("linformer", NULL, 224);
+    is_uint(model.param_count, 2851842 + 8 * 129, "and of width 128, with ten classes for two");
+    is_int(model_disk_shape(param("to_patch_embedding.1.weight"), dim), 2, "patches are a matrix");
+    ok(dim[0] == 128 && dim[1] == 32 * 32 * 3, "of 32 x 32 pixels");
+    build("resnet18(stem=cifar)", "imagenet", 32);
+    is_str(model_stem(&model), "cifar", "the text says more than the key");
+    build("mlp(hidden=7,9)", NULL, 4);
+    is_int(model.layers, 4, "two hidden layers");
     build("mlp", NULL, 4);
     is_uint(model.param_count, 48 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10, "mlp: parameters");
     const struct nn_param *p = param("fc1.weight");
@@ -153,6 +173,12 @@ static void test_models(void) {
     spec = (struct nn_model_spec){
         .name = "resnet18", .stem = "none", .h = 32, .w = 32, .c = 3, .classes = 10};
     is_int(model_build(&model, &spec, &e), -1, "an unknown stem");
+    spec = (struct nn_model_spec){.name = "vit(dim=10)", .h = 32, .w = 32, .c = 3, .classes = 10};
+    is_int(model_build(&model, &spec, &e), -1, "heads that do not divide the width");
+    is_str(e.text, "model vit(dim=10): dim 10 is no multiple of heads 3", "are named");
+    spec.name = "vit(patch=5)";
+    is_int(model_build(&model, &spec, &e), -1, "patches that do not divide the image");
+    ok(strstr(e.text, "images of 32 x 32 pixels are no multiple of patch 5") != NULL, "are named");
 }
 
 static bool is_in(const char *const *words, const char *word) {
