@@ -32,7 +32,7 @@ updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
 updates adamw 19 "${mlp[@]}" optimizer=adamw lr=0.001 weight_decay=5 decay=weights clip_norm=0.5
 updates resnet 3 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
     weight_decay=0.01 decay=weights clip_norm=2 accumulate=2
-# Gradients (an update of plain SGD is one), and optimizers, over odd sizes and a partial last batch.
+# Gradients (an update of plain SGD is one) and optimizers, odd sizes and a partial last batch.
 vit='vit(dim=30,depth=2,heads=3,mlp=2,patch=8)' linformer='linformer(dim=24,depth=2,heads=3,patch=8'
 updates vit-gradient 1 "model=$vit" batch=75 accumulate=3 optimizer=sgd lr=1 momentum=0
 updates vit-sgd 4 "model=$vit" batch=75 optimizer=sgd lr=0.05 momentum=0.9 nesterov=true \
