@@ -38,6 +38,9 @@ step=$((10#${step##*-}))
 # shellcheck disable=SC2016 # no expansion is meant
 epoch=$(sed -n 's/.*checkpoint of epoch \([0-9]*\),.*/\1/p' "$WORK/out/train.log")
 
+figure=$(grep -o '"final_loss":[^,]*' "$WORK/run/summary.json")
+ok 'only whole epochs have a figure' test "$((epoch > 0))" = "$([ "${figure#*:}" = null ]; echo $?)"
+
 start 3 1 "$((epoch + 2))"
 ok 'three ranks go on' wait_for 60 grep -q "resuming from .* step $step\$" "$WORK/out/train.log"
 before=$(steps)
