@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starts the agent of one node.
 #include "fleet/agent_start.h"
 
 #include "base/bytes.h"
@@ -37,7 +38,7 @@ static void on_output(struct transport_run *r, void *ctx, const void *p, size_t 
     struct agent_start *s = ctx;
     size_t before = s->out.len;
     strbuf_add(&s->out, p, len);
-    // Lines are looked at when they are complete; all stay, for the error at the end.
+    // Only complete lines are parsed. All lines are kept for the error at the end.
     const char *from = s->out.data;
     const char *seen = before ? memrchr(from, '\n', before) : NULL;
     from = seen ? seen + 1 : from;
@@ -104,7 +105,7 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
         return -1;
     job_spec_format(&spec, true, &text);
     send_record(s->run, &text, &why);
-    memset(text.data, 0, text.len); // the key
+    memset(text.data, 0, text.len); // wipe the key
     strbuf_fini(&text);
     timer_start(n->fleet->context->loop, &s->limit, AGENT_START_MS_MAX, on_limit);
     return why.code ? err_set(e, why.code, "%s", why.text) : 0;

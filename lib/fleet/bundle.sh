@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# embed.sh DIR NAME=PATH…: compresses each PATH into DIR and writes DIR/embed.S and DIR/embed.c, the
+# bundle.sh DIR NAME=PATH…: compresses each PATH into DIR and writes DIR/embed.S and DIR/embed.c, the
 # table that bundle.h describes. The output depends on nothing but names and contents.
 set -euo pipefail
 dir=$1 n=0

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a root and a run on a node are. Several clusters may use one login on one host, and so one
-// folder there. Each has an id, made once and kept in its own folder; `up` leaves it in the root
-// with words for people, and each run carries it. What bears another id is never removed.
+// Ownership of the root folder and runs on a node. Several clusters may use one login on one host
+// and share the root. Each cluster has an id, generated once in its own folder. `up` writes the id
+// to the root together with a description, and each run carries the id. Files with another id are
+// never removed.
 //
 //     .dtctl/<cluster>/owner           here: the id
-//     <root>/owners/<id>               there: "cluster 'demo' in user@host:/folder"
-//     <root>/runs/<run>/owner          there: the id
+//     <root>/owners/<id>               on the node: "cluster 'demo' in user@host:/folder"
+//     <root>/runs/<run>/owner          on the node: the id
 #ifndef FLEET_CLAIM_H
 #define FLEET_CLAIM_H
 
@@ -13,13 +14,13 @@
 #include "content/manifest.h"
 #include "fleet/fleet.h"
 
-// The cluster's id, in the context's arena. It is made when there is none yet.
+// Returns the cluster's id, in the context's arena. Generates it on first use.
 int claim_id(struct context *s, const char **id, struct err *e);
 // "cluster 'demo' in user@host:/folder".
 const char *claim_words(struct context *s);
-// Marks the roots of all nodes that have not failed; failures stay in the nodes.
+// Marks the roots of all nodes that have not failed. Failures are kept in the nodes.
 int claim_mark(struct fleet *f, struct err *e);
-// Adds the run's mark to what is sent to its nodes.
+// Adds the owner file of the run to the files for its nodes.
 int claim_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections to many nodes, and steps on all of them at once.
+// Connects to many nodes and runs steps on all of them at once.
 //
-// A step marks each node busy and starts it; callbacks of the loop end it with fleet_done. The
-// waiting is here and nowhere else, so signals and progress are looked after in one place.
+// A step marks each node busy and starts it; callbacks of the loop end it with fleet_done. Waiting,
+// signals and progress are handled in one function.
 #include "fleet/fleet.h"
 
 #include "base/clock.h"
@@ -88,7 +88,7 @@ void fleet_done(struct fleet_node *n, const struct err *e) {
         else
             snprintf(words, sizeof words, "done in %s", took);
         progress_end(&f->progress, n->index, well, well ? words : n->err.text);
-        // In plain lines a failure is said once, by fleet_report.
+        // In plain style fleet_report prints the failure.
         row->told |= !well && f->context->screen->style == SCREEN_PLAIN;
     }
 }
@@ -133,7 +133,7 @@ static void close_progress(struct fleet *f) {
     f->has_progress = false;
 }
 
-// Starts nodes that wait for their turn, in order from *next on.
+// Starts waiting nodes in order, from *next on.
 static void start_nodes(struct fleet *f, fleet_start *start, size_t at_once, size_t *next) {
     for (; *next < f->count && f->under_way < at_once; (*next)++) {
         struct fleet_node *n = &f->nodes[*next];
@@ -183,7 +183,7 @@ int fleet_each(struct fleet *f, const char *operation, fleet_start *start, struc
 static int start_install(struct fleet_node *n, struct err *e);
 static void link_lost(struct fleet_node *n, const struct err *e);
 
-// The next node may have its agent put there.
+// Ends the agent installation of a node, so that the next node may begin.
 static void install_over(struct fleet_node *n) {
     struct fleet *f = n->fleet;
     f->installing -= n->installs;
@@ -198,7 +198,7 @@ static void install_over(struct fleet_node *n) {
 void fleet_unlink(struct fleet_node *n) {
     transport_close(n->link);
     n->link = NULL;
-    n->up = n->ready = false; // it may be another machine when it is back
+    n->up = n->ready = false; // another machine may be there on reconnection
     install_over(n);
 }
 
@@ -329,7 +329,7 @@ char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
                         rest ? rest : "");
 }
 
-// The last line of text that is not empty.
+// The last line of the text that is not empty.
 static const char *last_line(struct arena *a, const char *text, size_t len) {
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
         len--;
@@ -378,7 +378,7 @@ void fleet_report(struct fleet *f) {
         if (!n->failed)
             continue;
         screen_erase(f->context->screen);
-        // What comes from a transport names the node already.
+        // Errors of a transport already name the node.
         bool named = str_starts(n->err.text, "node ");
         log_error(arena_printf(f->context->arena, "%s%s%s%s", named ? "" : "node '",
                                named ? "" : n->info->name, named ? "" : "': ", n->err.text),
@@ -408,22 +408,22 @@ int fleet_verdict(const struct fleet *f, const char *what, struct err *e) {
     return result;
 }
 
-// ---- going on after a lost connection -----------------------------------------------------------
-// Steps that go on after a lost connection.
+// ---- steps that continue after a lost connection -----------------------------------------------
 
-// Whether the step failed here because the connection broke.
+// True when the step failed here because the connection broke.
 static bool was_cut(const struct fleet_node *n) {
     enum err_code c = n->err.code;
     return n->failed && !n->up && (c == ERR_NET || c == ERR_TIMEOUT || c == ERR_NO_STATUS);
 }
 
-// Takes the nodes that were cut back in, leaving out those that are done. How many there are.
+// Includes the cut-off nodes again and leaves out the finished ones. Returns the number of the
+// former.
 static size_t take_back(struct fleet *f, const bool *failed_before, void *const *work) {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
         bool again = !failed_before[i] && was_cut(n);
-        n->left_out = again ? NULL : "its part is over";
+        n->left_out = again ? NULL : "its part is finished";
         if (!again)
             continue;
         log_warn("a connection was lost; trying again", "node=%s reason=\"%s\"", n->info->name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the nodes say about runs.
+// Lists the runs that the nodes hold.
 #include "fleet/fleet_runs.h"
 
 #include "base/log.h"
@@ -124,8 +124,8 @@ static void on_marked(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct err e = {0};
     if (fleet_answer(r, &e) < 0)
-        log_debug("a node does not know that a run was fetched", "node=%s reason=\"%s\"",
-                  n->info->name, e.text);
+        log_debug("cannot mark a run as fetched on a node", "node=%s reason=\"%s\"", n->info->name,
+                  e.text);
     fleet_done(n, NULL);
 }
 
@@ -151,10 +151,8 @@ void node_runs_mark_fetched(struct fleet *f, const char *run) {
 }
 
 // ---- the fleet of one run -----------------------------------------------------------------------
-// The fleet of one run.
 
-// A node that has left the cluster keeps its place, as the others' results are to be had all the
-// same.
+// A node that has left the cluster keeps its place, so that results of the others can be fetched.
 static size_t add_absent(struct context *s, struct inventory *inv, const char *name) {
     struct inventory_node *nodes = arena_new(s->arena, struct inventory_node, inv->count + 1);
     memcpy(nodes, inv->nodes, inv->count * sizeof *nodes);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pushes and fetches of many nodes at once, and sending manifests.
+// Pushes and fetches of many nodes at once.
 #include "fleet/fleet_transfer.h"
 
 struct transfer {
     transfer_start *start;
     void *ctx;
     struct transfer_totals *totals;
-    struct xfer *xfer; // while it goes on
+    struct xfer *xfer; // NULL when idle
 };
 
 static void on_progress(struct xfer *x, void *ctx, const struct xfer_progress *p) {
@@ -51,14 +51,13 @@ int transfer_each(struct fleet *f, const char *operation, transfer_start *start,
     int result = fleet_each_resumed(f, operation, start_node, e);
     for (size_t i = 0; i < f->count; i++) {
         if (all[i].xfer)
-            xfer_cancel(all[i].xfer); // interrupted
+            xfer_cancel(all[i].xfer); // the step was interrupted
         f->nodes[i].work = NULL;
     }
     return result;
 }
 
-// ---- sending manifests --------------------------------------------------------------------------
-// Sends manifests to every node at once.
+// ---- manifests to all nodes --------------------------------------------------------------------
 
 struct send {
     struct manifest *const *manifests; // one per node

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A push to, or fetch from, every node of a fleet as one step: progress, totals, going on after a
-// lost connection.
+// Push to, or fetch from, every node of a fleet in one step, with progress, totals and continuation
+// after a lost connection.
 #ifndef FLEET_FLEET_TRANSFER_H
 #define FLEET_FLEET_TRANSFER_H
 
@@ -9,18 +9,18 @@
 #include "xfer/xfer.h"
 
 struct transfer_totals {
-    uint64_t bytes, bytes_wire; // that travelled, over all nodes
-    uint64_t bytes_all;         // in place at the end
+    uint64_t bytes, bytes_wire; // transferred, over all nodes
+    uint64_t bytes_all;         // at the destination in the end
     size_t files, files_all;
 };
 
-// Makes the transfer of one node with these events and n as their context; NULL is an error, unless
-// e has none: then there is nothing to do for this node.
+// Creates the transfer of one node with these events and n as their context. NULL with an error in
+// e: failure; NULL without: nothing to transfer for this node.
 typedef struct xfer *transfer_start(void *ctx, struct fleet_node *n,
                                     const struct xfer_events *events, struct err *e);
 
-// Adds to totals. Failures are kept per node; -1 for errors of this side and when interrupted: what
-// has arrived is then used by the next attempt. Uses the nodes' work.
+// Adds to totals. Failures are kept per node. -1 for errors of this side and when interrupted; the
+// next attempt then reuses the data that has arrived. Uses the nodes' work.
 int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
                   struct transfer_totals *totals, struct err *e);
 
@@ -28,7 +28,8 @@ int transfer_each(struct fleet *f, const char *operation, transfer_start *start,
 // itself). Failures are kept per node.
 int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
                   const char *dest, enum xfer_mode mode, struct err *e);
-// One manifest per node (index as in the fleet; NULL: nothing for this node); totals may be NULL.
+// The same with one manifest per node (by fleet index; NULL: none for this node). totals may be
+// NULL.
 int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
                    const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
                    struct err *e);

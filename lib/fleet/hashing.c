@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work blocks, so it has a thread, and the loop goes on.
+// Hashes files in a thread, so that the loop is not blocked.
 #include "fleet/hashing.h"
 
 #include "base/clock.h"
@@ -34,7 +34,7 @@ int hashing_start(struct hashing *h, struct context *s, struct manifest *m, stru
     h->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->end_fd < 0)
         return err_errno(e, ERR_SYS, "cannot make an eventfd");
-    sigfillset(&all); // signals are for the thread with the loop
+    sigfillset(&all); // signals are handled by the loop's thread
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&h->thread, NULL, work, h);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

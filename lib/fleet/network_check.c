@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reachability matrix, or with many nodes a part of it that no cut of the network escapes:
+// The reachability matrix. With many nodes a subset is checked that still detects every partition:
 // peers at distances 1, 2, 4 … and the first nodes.
 //
-// The file `reached` of the cluster has a line for each node of the last check that all passed. Two
-// nodes that are in it as they are now are not asked again.
+// File `reached` of the cluster has a line for each node of the last successful check. Pairs of
+// unchanged nodes in it are not checked again.
 #include "fleet/network_check.h"
 
 #include "cluster/state.h"
@@ -16,15 +16,15 @@
 enum {
     REASONS_SHOWN_MAX = 4,
     ANSWER_BYTES_MAX = 4096,
-    ALL_PAIRS_NODES_MAX = 32, // beyond, each asks a few peers, and more only as the logarithm grows
-    FIRST_NODES = 3,          // everybody asks these: they may coordinate
+    ALL_PAIRS_NODES_MAX = 32, // with more nodes each asks a logarithmic number of peers
+    FIRST_NODES = 3,          // asked by all nodes, since they may become coordinator
 };
 
 struct reach_node {
     struct transport_run *run; // the listener
     struct strbuf out;
     int port;   // 0 until it listens
-    bool known; // among those that reached each other before
+    bool known; // one of the nodes of the last successful check
 };
 
 // ---- listening ---------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ static const char *words_of(struct arena *a, const struct json *j, const char *k
     return str_printable(a, text, strlen(text));
 }
 
-// One line of a prober's answer; adds to the list of what failed.
+// Parses one line of a prober's answer; appends failures to the list.
 static void read_answer(struct arena *a, const char *line, struct strbuf *bad, size_t *bad_count) {
     struct json *j = NULL;
     struct err e = {0};
@@ -139,14 +139,14 @@ static int start_connecting(struct fleet_node *n, struct err *e) {
     return result;
 }
 
-// ---- what is known already ---------------------------------------------------------------------
+// ---- earlier results ---------------------------------------------------------------------------
 
 static const char *line_of(struct arena *a, const struct inventory_node *n) {
     return arena_printf(a, "%s %s %s", n->name, n->address,
                         n->instance_id && *n->instance_id ? n->instance_id : "-");
 }
 
-// How many nodes are not known as they are now.
+// Returns the number of new or changed nodes.
 static size_t recall(struct fleet *f, const char *path, struct reach_node *work) {
     struct arena a = {0};
     struct err ignored = {0};

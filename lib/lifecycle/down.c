@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking nodes away: what only they have is brought here first, and what others have there stays.
+// Removes nodes. Fetches results that only they have; keeps files of other owners.
 #include "lifecycle/down.h"
 
 #include "base/log.h"
@@ -13,7 +13,7 @@
 enum { ENDING_CONNECT_MS_MAX = 5000 };
 
 struct down_work {
-    const char *rest;    // of the command line
+    const char *rest;    // rest of the command line
     const char *fetched; // runs, one per line
     size_t fetched_bytes;
     uint64_t bytes;
@@ -32,7 +32,7 @@ struct down {
 
 // ---- cleaning nodes -----------------------------------------------------------------------------
 
-// Its strings that say what is still there, each in a sentence.
+// Prints a note for each string in the list of remaining items.
 static void tell_list(const struct fleet_node *n, const struct json *list, const char *what) {
     struct context *s = n->fleet->context;
     for (const struct json *v = list && list->type == JSON_ARRAY ? list->child : NULL; v;
@@ -64,7 +64,7 @@ static int start_clean(struct fleet_node *n, struct err *e) {
                              on_cleaned, n, e);
 }
 
-// Drops the nodes that were cleaned from the inventory; the rest stays known.
+// Removes the cleaned nodes from the inventory and keeps the others.
 static int forget_nodes(struct down *d, struct err *e) {
     struct context *s = d->context;
     struct inventory rest = d->inv;
@@ -105,7 +105,7 @@ static int prepare_work(struct down *d, struct down_work **out, struct err *e) {
 static int clean_nodes(struct down *d, struct err *e) {
     struct fleet *f = &d->fleet;
     struct down_work *work = NULL;
-    // The connections may have been lost while results came.
+    // Connections may have been lost while results were fetched.
     if (prepare_work(d, &work, e) < 0 || fleet_each(f, "clean", start_clean, e) < 0)
         return -1;
     for (size_t i = 0; i < f->count; i++) {
@@ -155,8 +155,8 @@ static void tell(const struct down *d) {
     screen_event_end(screen, &text, &j);
 }
 
-// What costs nothing to repeat needs no answer where nobody can give one; what would be lost is
-// refused later, whoever asks.
+// Asks for confirmation on a terminal. Elsewhere `down` proceeds, since another `up` undoes it. The
+// loss of results is refused later in any case.
 static int ask(const struct down *d, struct err *e) {
     struct context *s = d->context;
     if (s->config->yes || !context_can_ask(s))
@@ -167,12 +167,12 @@ static int ask(const struct down *d, struct err *e) {
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was removed");
 }
 
-// Whoever never came up has nothing of ours.
+// A node that was never reached has none of our files.
 static bool was_never_up(const struct inventory_node *n) {
     return !n->arch[0] && n->transport == INVENTORY_SSH;
 }
 
-// By node of the fleet.
+// Per node of the fleet.
 static const bool *gone_of(struct down *d, const size_t *indices, size_t count) {
     bool *gone = arena_new(d->context->arena, bool, count + 1);
     if (!d->provider->gone)
@@ -191,11 +191,11 @@ static int look(struct down *d, const size_t *indices, size_t count, struct err 
     for (size_t i = 0; i < count; i++) {
         const struct inventory_node *n = f->nodes[i].info;
         if (ends && d->options->force)
-            f->nodes[i].left_out = "with --force nothing is looked for on it";
+            f->nodes[i].left_out = "--force does not search it";
         else if (ends ? !n->dtrun || !n->dtrun[0] : was_never_up(n))
             f->nodes[i].left_out = "it was never up";
     }
-    if (ends) // who does not answer ends all the same
+    if (ends) // a node that does not answer ends all the same
         f->env.connect_timeout_ms = ENDING_CONNECT_MS_MAX;
     d->rules = (struct losses_rules){
         .force = d->options->force, .machines_end = ends, .way = d->options->way};
@@ -211,16 +211,16 @@ static int take_down(struct down *d, struct err *e) {
     const struct lifecycle_down_options *o = d->options;
     const struct provider *wanted = provider_of(s->config);
     size_t *indices = NULL, count = 0;
-    // Without its key nobody sees whether something runs there.
+    // Without the key nobody can check for active runs.
     if (wanted->find && wanted->find(s, !o->force, e) < 0)
         return -1;
-    // An `up` that was cut leaves instances before it leaves an inventory.
+    // An interrupted `up` leaves instances without an inventory.
     bool known = cluster_exists(&s->cluster);
     if (known && cluster_load(&s->cluster, &d->inv, e) < 0)
         return -1;
     d->provider = known ? provider_named(d->inv.provider) : provider_that_left_something(s);
     if (!known && !d->provider)
-        return 0; // down already
+        return 0; // already down
     if (!d->provider)
         return err_set(e, ERR_CONFIG, "'%s': this dtctl has no provider '%s'",
                        s->cluster.inventory_path, d->inv.provider);

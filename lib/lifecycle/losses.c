@@ -34,7 +34,7 @@ static void add(struct losses *l, const char *run, const char *node) {
         l->items[l->count++] = (struct loss){run, node, recorded};
 }
 
-// Machines that end take with them what they cannot be asked about.
+// Adds recorded runs of nodes that do not answer and whose machines will end.
 static int add_silent(struct losses *l, char **runs, size_t count) {
     struct fleet *f = l->fleet;
     for (size_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ void losses_tell(const struct losses *l) {
                    lost ? " and would be ended" : "");
     for (size_t i = 0; i < l->count; i++) {
         const struct loss *x = &l->items[i];
-        screen_out(s, "  %s: its results are on the nodes alone, %s\n", x->run,
+        screen_out(s, "  %s: its results are only on the nodes, %s\n", x->run,
                    lost          ? "and would be lost"
                    : x->recorded ? "and would be fetched first"
                                  : "and this side has no record of it");
@@ -123,16 +123,16 @@ static int refuse_going(const struct losses *l, struct err *e) {
                    l->fleet->nodes[r->node_index].info->name, r->run, l->rules->way);
 }
 
-// Sets *here when the results are on this side afterwards.
+// Fetches the results of a run. Sets *here when they are on this side afterwards.
 static int bring(struct context *s, const char *id, bool *here, struct err *e) {
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
     struct run_fleet r;
     int status = 0;
     *here = false;
-    screen_note(s->screen, "run %s: its results are on the nodes alone; bringing them first", id);
+    screen_note(s->screen, "run %s: its results are only on the nodes; fetching them first", id);
     if (run_fleet_open(&r, s, id, e) < 0)
         return -1;
-    o.again = r.run.fetched; // of which files of its working folder are left
+    o.again = r.run.fetched; // new files of its working folder are left
     r.run.fetched = false;
     r.run.bring_work |= r.run.work_left > 0;
     r.fleet.transfers = true;
@@ -140,7 +140,7 @@ static int bring(struct context *s, const char *id, bool *here, struct err *e) {
     if (result == 0)
         result = attend_run(&r.fleet, &r.run, &o, &status, e);
     fleet_close(&r.fleet);
-    if (result == 0 && s->last_signal) // attending to it takes a signal as leaving
+    if (result == 0 && s->last_signal) // a signal while following means detach
         return err_set(e, ERR_INTERRUPTED, "stopped by a signal");
     *here = result == 0 && r.run.fetched && !r.run.work_left;
     return result;
@@ -161,8 +161,7 @@ int losses_settle(struct losses *l, struct err *e) {
                 *e = why;
                 return -1;
             }
-            log_error("results could not be fetched", "run=%s reason=\"%s\"", l->items[i].run,
-                      why.text);
+            log_error("cannot fetch results", "run=%s reason=\"%s\"", l->items[i].run, why.text);
         }
         if (here)
             l->fetched[l->fetched_count++] = l->items[i].run;
@@ -173,7 +172,7 @@ int losses_settle(struct losses *l, struct err *e) {
     if (left == 0)
         return 0;
     return err_set(e, ERR_FAILED,
-                   "results of %zu run%s are on the nodes alone and could not be fetched: %s "
+                   "results of %zu run%s are only on the nodes and cannot be fetched: %s "
                    "(try: dtctl fetch %s, or %s)",
                    left, left == 1 ? "" : "s", losses_names(l), l->items[0].run, l->rules->way);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings a cluster up: makes the machines, puts programs on them, checks them, and drops the nodes
+// Brings a cluster up: makes the machines, installs programs, checks the nodes, and drops nodes
 // that are no longer wanted.
 #include "lifecycle/up.h"
 
@@ -17,16 +17,17 @@
 #include <string.h>
 #include <unistd.h>
 
-// What was found on the nodes goes into the inventory.
+// Copies facts about the nodes to the inventory.
 static void keep_facts(struct fleet *f, size_t *uploaded) {
     for (size_t i = 0; i < f->count; i++) {
         struct fleet_node *n = &f->nodes[i];
-        // Whoever shows another host key says nothing about the node.
+        // A different host key says nothing about the node itself.
         if (n->failed && n->err.code == ERR_HOSTKEY)
             continue;
-        bool known = !n->failed && n->facts.sha256; // a signal may have come before it was asked
+        bool known =
+            !n->failed && n->facts.sha256; // a signal may have come before the agent answered
         n->info->dtrun = known ? n->facts.sha256 : "";
-        if (n->failed && n->up && !n->info->arch[0]) // it may have something of ours
+        if (n->failed && n->up && !n->info->arch[0]) // it may have files of ours
             n->info->arch = n->ready ? n->facts.arch : "unknown";
         if (!known)
             continue;
@@ -69,7 +70,7 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
     return result;
 }
 
-// So that later commands need not be told again. What made nothing keeps nothing.
+// Stores the options for later commands. An `up` that made nothing stores none.
 static int keep_options(struct context *s, struct err *e) {
     struct strbuf text = {0};
     render_kept(&text, &s->config->set);
@@ -92,7 +93,7 @@ void lifecycle_tell_kept(struct context *s) {
         option_find(set, h->row->key, &b);
         option_format(&now, h->row, (const char *)b->target + h->row->offset);
         screen_note(s->screen,
-                    "%s is %s, as an earlier up was told; %s says %s (dtctl up --%s changes it)",
+                    "%s is %s, set by an earlier up; %s says %s (dtctl up --%s changes it)",
                     h->row->key, strbuf_cstr(&now), option_place_text(s->arena, &h->place), h->text,
                     h->row->flag);
         strbuf_fini(&now);
@@ -112,7 +113,7 @@ static bool can_be_asked(const struct context *s) {
     return s->config->yes || context_can_ask(s);
 }
 
-// Which nodes end: those that are not wanted any more, and those that --replace names.
+// Determines the nodes to remove: those no longer wanted, and those named by --replace.
 static int find_leaving(struct context *s, struct leaving *l, struct err *e) {
     const struct provider_diff *d = l->diff;
     const char *replaced = l->provider->take_down ? s->config->aws.replace : "";
@@ -134,8 +135,8 @@ static int find_leaving(struct context *s, struct leaving *l, struct err *e) {
     return 0;
 }
 
-// What is no longer wanted stays known until the others are there, so that `down` always knows what
-// to take away.
+// Nodes that are no longer wanted stay in the inventory until the others are ready, so that `down`
+// always knows all nodes.
 static int save_all(struct context *s, const struct leaving *l, const struct inventory *inv,
                     struct err *e) {
     const struct provider_diff *d = l->diff;
@@ -147,7 +148,7 @@ static int save_all(struct context *s, const struct leaving *l, const struct inv
     return all.count ? cluster_save(&s->cluster, &all, e) : 0;
 }
 
-// Did one of the new nodes fail?
+// True when a new node failed.
 static bool new_failed(const struct leaving *l, const struct fleet *f) {
     for (size_t i = 0; i < f->count; i++)
         if (f->nodes[i].failed && inventory_find(&l->diff->current, f->nodes[i].info->name) < 0)
@@ -155,7 +156,7 @@ static bool new_failed(const struct leaving *l, const struct fleet *f) {
     return false;
 }
 
-// After make and the checks. Machines that end by themselves have been asked about before.
+// Runs after make and the checks. For machines that end by themselves the user was asked before.
 static int drop(struct context *s, const struct leaving *l, struct err *e) {
     struct lifecycle_down_options o = {.nodes = l->names,
                                        .force = l->force,
@@ -172,7 +173,7 @@ static int drop(struct context *s, const struct leaving *l, struct err *e) {
     return -1;
 }
 
-// Nodes that make could not make ready are named once, whether they are gone or kept.
+// Nodes that make could not prepare are named once, whether terminated or kept.
 static int verdict(struct context *s, const struct fleet *f, const struct provider_made *m,
                    struct err *e) {
     size_t failed = 0, total = m->inv->count;
@@ -194,7 +195,7 @@ static int settle(struct context *s, struct fleet *f, const struct provider_made
                   const struct leaving *l, int result, struct err *e) {
     struct err saving = {0};
     bool stays = l->names && !l->provider->take_down && new_failed(l, f);
-    // Other nodes were asked for, and they are not there: the cluster stays what it was.
+    // The new nodes are not ready: the cluster stays unchanged.
     const struct inventory *now = stays ? &l->diff->current : m->inv;
     if ((stays ? cluster_save(&s->cluster, now, &saving) : save_all(s, l, now, &saving)) < 0 &&
         result == 0) {
@@ -206,7 +207,8 @@ static int settle(struct context *s, struct fleet *f, const struct provider_made
     return result < 0 && stays ? err_wrap(e, "%s stays in the cluster", l->names) : result;
 }
 
-// Nothing is put on a node that make kept although it is not ready, and no run takes it.
+// Nodes kept with --keep despite a failed boot are left out: no agent is installed, no run uses
+// them.
 static void open_made(struct fleet *f, struct context *s, const struct provider_made *m) {
     struct inventory *inv = m->inv;
     size_t *ready = arena_new(s->arena, size_t, inv->count + 1), count = 0;
@@ -219,7 +221,7 @@ static void open_made(struct fleet *f, struct context *s, const struct provider_
     fleet_open(f, s, inv, ready, count);
 }
 
-// A cluster of which nothing was ever reached is none.
+// True when no node was ever reached; such a cluster is not kept.
 static bool is_nothing(const struct leaving *l, const struct inventory *inv) {
     for (size_t i = 0; i < inv->count; i++)
         if (l->provider->take_down || inv->nodes[i].arch[0])
@@ -253,14 +255,14 @@ int lifecycle_up(struct context *s, bool force, struct lifecycle_up_result *out,
     int64_t started = clock_mono_ms();
     *out = (struct lifecycle_up_result){0};
     struct provider_made made = {.inv = &out->inventory};
-    // A configuration that lacks something is refused before even the cluster's folder is made.
+    // An incomplete configuration is refused before the cluster's folder is created.
     if (!p->find && p->plan(s, &out->inventory, e) < 0)
         return -1;
     if (cluster_lock(&s->cluster, "up", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
         (p->find && p->find(s, true, e) < 0) || provider_diff(s, p, &diff, e) < 0 ||
         find_leaving(s, &l, e) < 0)
         return -1;
-    bool later = l.names && !p->take_down; // nodes are dropped when the others are there
+    bool later = l.names && !p->take_down; // nodes are dropped after the others are ready
     if (l.names && p->take_down && lifecycle_check_losses(s, &diff.current, l.names, force, e) < 0)
         return -1;
     if ((!later && keep_options(s, e) < 0) ||

@@ -40,7 +40,7 @@ static void on_tick(struct timer *t) {
 }
 
 void phases_show(struct phases *p) {
-    // Where lines cannot be drawn anew, each step is a line of its own instead.
+    // Without a terminal each step prints a line of its own.
     if (p->shown || p->context->screen->style != SCREEN_TERMINAL)
         return;
     progress_init(&p->progress, p->context->arena, p->context->screen, "up", p->names, p->count,

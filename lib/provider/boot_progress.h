@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far each node of a new cluster is, and where the time of `up` went.
+// The boot progress of each node of a new cluster, and the time spent in `up`.
 //
 //     phases_open(&p, context, names, count);
-//     phases_reach(&p, i, PHASE_RUNNING);       // as nodes get there
-//     phases_hide(&p);                          // another step draws now
+//     phases_reach(&p, i, PHASE_RUNNING); // for each phase of a node
+//     phases_hide(&p); // before another step draws
 //     phases_format(&p, &text);                 // the table at the end
 //
-// While it is shown there is one row per node on the screen; in JSON style each step is an event
-// {"event":"phase","node":…,"phase":…,"ms":…}. Times are since phases_open. Memory is the
+// While shown, the screen has one row per node. In JSON style each step is an event
+// {"event":"phase","node":…,"phase":…,"ms":…}. Times count from phases_open. Memory is the
 // context's.
 #ifndef PROVIDER_BOOT_PROGRESS_H
 #define PROVIDER_BOOT_PROGRESS_H
@@ -39,7 +39,7 @@ struct phases {
     const char **names;
     size_t count;
     struct phases_node {
-        int64_t at_ms[PHASE_COUNT]; // -1: not (yet)
+        int64_t at_ms[PHASE_COUNT]; // -1: not reached
         bool failed;
     } * nodes;
     int64_t started_ms, terraform_ms, boot_ms, total_ms;
@@ -53,9 +53,10 @@ struct phases *phases_open(struct context *s, const char *const *names, size_t c
 void phases_show(struct phases *p);
 void phases_hide(struct phases *p);
 void phases_reach(struct phases *p, size_t node, enum phase phase);
-void phases_say(struct phases *p, size_t node, const char *words); // until its next step
+void phases_say(struct phases *p, size_t node,
+                const char *words); // shown until the node's next phase
 void phases_fail(struct phases *p, size_t node, const char *words);
-// What is not Terraform and not the boot of the slowest node is dtctl's own.
+// Time outside Terraform and the boot of the slowest node is counted as dtctl's own.
 void phases_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms);
 void phases_format(const struct phases *p, struct strbuf *out);
 void phases_json(const struct phases *p, struct json_out *j); // members of an open object

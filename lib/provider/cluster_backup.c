@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sealing records, and leaving them on nodes.
+// Seals records and puts them on nodes.
 #include "provider/cluster_backup.h"
 
 #include "base/base64.h"
@@ -17,7 +17,7 @@ static const char HEAD[] = "dtctl-record-1 ";
 static const char *const KINDS[] = {[RECORD_CLUSTER] = "cluster", [RECORD_RUN] = "run"};
 enum { KIND_COUNT = sizeof KINDS / sizeof KINDS[0] };
 
-// The inventory last: with it the cluster is known.
+// The inventory comes last: its presence makes the cluster exist.
 const char *const record_files[] = {
     "id_ed25519.pub",
     "owner",
@@ -63,7 +63,7 @@ int record_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum 
     return 0;
 }
 
-// Where the sealed part of a line of this kind starts; 0: it is no such line.
+// The offset of the sealed part in a line of this kind; 0: another line.
 static size_t body_at(const char *line, size_t len, enum record_kind kind) {
     size_t head = strlen(HEAD), word = strlen(KINDS[kind]);
     bool fits = len > head + word && memcmp(line, HEAD, head) == 0 &&
@@ -96,7 +96,7 @@ int record_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum r
 
 // ---- leaving -----------------------------------------------------------------------------------
 
-// A cluster without a key of its own has nothing to leave.
+// A cluster without a login key of its own has no record.
 static bool has_key(const struct context *s) {
     return file_exists(s->cluster.key_path);
 }
@@ -130,9 +130,8 @@ static int close_cluster(struct context *s, const char **line, struct err *e) {
         }
     }
     if (result == 0 && text.len > TOML_TEXT_BYTES_MAX)
-        result =
-            err_set(e, ERR_LIMIT, "what describes it is %zu bytes long; a record has at most %d",
-                    text.len, TOML_TEXT_BYTES_MAX);
+        result = err_set(e, ERR_LIMIT, "its description is %zu bytes long; a record has at most %d",
+                         text.len, TOML_TEXT_BYTES_MAX);
     if (result == 0)
         result = close_with_key(s, RECORD_CLUSTER, &text, line, e);
     strbuf_fini(&text);
@@ -141,8 +140,8 @@ static int close_cluster(struct context *s, const char **line, struct err *e) {
 }
 
 static void warn(const char *node, const struct err *e) {
-    log_warn("the record that `dtctl adopt` needs could not be left on a node",
-             "node=%s reason=\"%s\"", node, e->text);
+    log_warn("cannot put the record for `dtctl adopt` on a node", "node=%s reason=\"%s\"", node,
+             e->text);
 }
 
 static void on_left(void *ctx, const struct transport_result *r) {

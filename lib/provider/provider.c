@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all providers share: the table, comparing, and checks that every machine has to pass.
+// The part that all providers share: the table, comparison, and checks of every machine.
 #include "provider/provider.h"
 
 #include "base/clock.h"
@@ -9,8 +9,8 @@
 #include <sys/utsname.h>
 
 enum {
-    DISK_FREE_MIB_MIN = 256,   // programs, and something to work with
-    CLOCK_SKEW_MS_MAX = 10000, // beyond this logs of several nodes cannot be read together
+    DISK_FREE_MIB_MIN = 256,   // for programs and working space
+    CLOCK_SKEW_MS_MAX = 10000, // a larger skew makes logs of several nodes unreadable side by side
 };
 
 #define POINTER(id, word, object) [id] = &(object),
@@ -43,8 +43,8 @@ const bool *provider_gone(struct fleet *f, const struct inventory *inv) {
     return p && p->gone ? p->gone(f, inv) : arena_new(f->context->arena, bool, inv->count + 1);
 }
 
-// What was found on the node once holds until it is found again; without it nobody would know that
-// the node ever came up.
+// Copies facts that are known from an earlier `up` until they are read again. Without them a node
+// would count as never reached.
 static void keep_known(struct inventory_node *n, const struct inventory_node *was) {
     if (n->arch && n->arch[0])
         return;
@@ -54,7 +54,7 @@ static void keep_known(struct inventory_node *n, const struct inventory_node *wa
     n->memory_bytes = was->memory_bytes;
 }
 
-// The runs of a node that is up are where they are.
+// The root of a node that is up cannot change, since its runs are there.
 static int check_root(const struct inventory_node *n, const struct inventory_node *was,
                       struct err *e) {
     if (n->transport == INVENTORY_LOCAL || strcmp(n->root, was->root) == 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Provider hosts: the machines that the configuration lists, reached over SSH as ssh(1) would.
+// Provider hosts: the machines listed in the configuration, reached over SSH with ssh(1)'s
+// settings.
 #include "provider/provider.h"
 
 #include "cluster/nodeset.h"
@@ -40,8 +41,8 @@ static void fill(struct context *s, struct inventory_node *n, const struct nodes
         .port = login->port ? login->port
                 : h         ? (int)h->port
                             : 0,
-        .address = login->host, // until the node says how it is reached
-        // Several nodes may have one home folder, of a file server: each has a part of its own.
+        .address = login->host, // until the node reports its address
+        // Nodes may share a home folder on a file server, so each has a subfolder of its own.
         .root = arena_printf(s->arena, "%s/nodes/%s", s->config->hosts.root,
                              node_name(s->arena, s->config, login->host)),
         .host_key = h && h->host_key[0] ? h->host_key : NULL,
@@ -104,13 +105,13 @@ static int hosts_make(struct context *s, const struct inventory *before, struct 
     (void)before;
     (void)m;
     (void)e;
-    return 0; // they are there already
+    return 0; // they exist already
 }
 
 // ---- checks ------------------------------------------------------------------------------------
 
-// SSH_CONNECTION is "client port server port": the third word is how this node was reached, so
-// that is what its neighbours use too.
+// SSH_CONNECTION is "client port server port". The third word is the address by which this node was
+// reached; other nodes use it, too.
 static void on_address(void *ctx, const struct transport_result *r) {
     struct fleet_node *n = ctx;
     struct arena *a = n->fleet->context->arena;
@@ -128,7 +129,7 @@ static void on_address(void *ctx, const struct transport_result *r) {
             n->info->address = address;
     }
     if (!e.code && !net_is_numeric(n->info->address))
-        err_set(&e, ERR_FAILED, "its SSH server does not say under which address it is reached");
+        err_set(&e, ERR_FAILED, "its SSH server does not report the address of the node");
     fleet_done(n, &e);
 }
 
@@ -136,7 +137,7 @@ static int ask_address(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, "echo \"$SSH_CONNECTION\"", NULL, 0, on_address, n, e);
 }
 
-// Two names for one machine would be two nodes with the same processors.
+// Refuses two names for one machine, since they would be two nodes with the same processors.
 static void find_twins(struct fleet *f) {
     for (size_t i = 0; i < f->count; i++) {
         for (size_t k = 0; k < i; k++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Provider local: nodes are folders .dtctl/<cluster>/nodes/<name>/ and loopback addresses from
-// 127.0.0.2 on. Nothing is made but the folders, so it works for anybody on any Linux machine.
+// 127.0.0.2 on. Only the folders are created, so the provider works for any user on any Linux
+// machine.
 #include "provider/provider.h"
 
 #include "sys/file.h"
@@ -39,11 +40,11 @@ static int local_check(struct context *s, struct fleet *f, struct err *e) {
     (void)s;
     (void)f;
     (void)e;
-    return 0; // the folders were made a moment ago by this very process
+    return 0; // this process has just created the folders
 }
 
 static int local_give_back(struct context *s, const struct inventory_node *n, struct err *e) {
-    // Only ever a folder of this cluster, whatever the inventory file says.
+    // Removes only folders of this cluster, whatever the inventory file says.
     const char *mine = file_join(s->arena, s->cluster.nodes_dir, n->name);
     return file_remove_tree(mine, e);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: Terraform writes its lines to terraform.log; sys/changes says when the file
-// grew; whole lines are parsed and handed on. The process is followed by pidfd, and what is left in
-// the file is read once more after its end. Nothing here blocks the loop.
+// Runs Terraform. Its output goes to terraform.log; sys/changes reports when the file grows;
+// complete lines are parsed and passed on. A pidfd reports the end of the process, after which the
+// rest of the file is read. The loop is never blocked.
 #include "terraform/terraform.h"
 
 #include "base/clock.h"
@@ -23,11 +23,11 @@ struct tail {
     terraform_on_line *on_line;
     void *ctx;
     struct changes changes;
-    struct watch watch; // of the changes
+    struct watch watch; // of the log file
     struct child child;
     int log_fd;
-    struct strbuf pending; // of a line that is not whole yet
-    bool ended, skipping;  // skipping: the rest of a line that is too long
+    struct strbuf pending; // of an incomplete line
+    bool ended, skipping;  // skipping: the rest of an overlong line follows
     int wait_status;
     struct arena line_arena;
 };
@@ -58,7 +58,7 @@ static void take_line(struct tail *p, const char *line, size_t len) {
     struct terraform_line l;
     arena_reset(&p->line_arena);
     terraform_line_parse(&p->line_arena, line, len, &l);
-    if (l.kind == TERRAFORM_OUTPUTS && l.outputs) { // these outlive the line
+    if (l.kind == TERRAFORM_OUTPUTS && l.outputs) { // the outputs must outlive the line
         terraform_line_parse(p->t->context->arena, line, len, &l);
         p->out->outputs = l.outputs;
     }
@@ -67,7 +67,7 @@ static void take_line(struct tail *p, const char *line, size_t len) {
         p->out->change = l.change;
         p->out->remove = l.remove;
     }
-    // Words outside JSON are those of a program that could not even begin.
+    // Text that is not JSON comes from a program that failed to start.
     if (l.kind == TERRAFORM_TEXT && str_starts(l.message, "Error: ") && !p->out->problem[0])
         p->out->problem = str_printable(p->t->context->arena, l.message + 7, strlen(l.message + 7));
     keep_problem(p, &l);
@@ -120,7 +120,7 @@ static void on_ended(struct child *c, int status) {
 static int open_log(struct tail *p, const char *path, int *write_fd, struct err *e) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     *write_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (*write_fd >= 0) // Terraform inherits this lock, and has it as long as it lives
+    if (*write_fd >= 0) // Terraform inherits this lock and holds it as long as it lives
         (void)fcntl(*write_fd, F_OFD_SETLK, &whole);
     p->log_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*write_fd < 0 || p->log_fd < 0 || lseek(p->log_fd, 0, SEEK_END) < 0)
@@ -151,18 +151,18 @@ static void wait_until_ended(struct tail *p) {
     struct context *s = p->t->context;
     while (!p->ended) {
         loop_once(s->loop, -1);
-        // One that comes as it ends stays, and stops what would come next.
+        // An interrupt that arrives at the end is kept, so that it stops the next step.
         if (p->ended || !context_take_interrupt(s))
             continue;
         screen_erase(s->screen);
         if (p->out->interrupted) {
-            log_warn("still waiting: terraform records what it made", "pid=%d", p->child.pid);
+            log_warn("still waiting: terraform records its changes", "pid=%d", p->child.pid);
             continue;
         }
         p->out->interrupted = true;
         kill(p->child.pid, SIGINT);
-        log_warn("terraform was asked to stop; it ends what is under way and records it", "pid=%d",
-                 p->child.pid);
+        log_warn("terraform was asked to stop; it finishes current operations and records them",
+                 "pid=%d", p->child.pid);
     }
 }
 
@@ -231,7 +231,7 @@ void terraform_set_clean(const struct terraform *t) {
     unlink(unclean_path(t));
 }
 
-// The state as it was, for a person who has to repair one.
+// Keeps a copy of the state for manual repair.
 static int copy_state(const struct terraform *t, struct err *e) {
     struct arena a = {0};
     char *text;
@@ -289,14 +289,15 @@ int terraform_apply(struct terraform *t, const char *root, const char *const *fu
         return -1;
     if (out->lock.id[0] && !out->interrupted) {
         screen_erase(t->context->screen);
-        log_warn("somebody else works on this cluster; waiting for that to end",
+        log_warn("another command works on this cluster; waiting for its end",
                  "for_s=%d holder=\"%s\" remedy=\"%s\"", TERRAFORM_LOCK_TIMEOUT_S,
                  terraform_lock_words(t, &out->lock), terraform_lock_remedy(t, &out->lock));
         if (apply(t, root, further, TERRAFORM_LOCK_TIMEOUT_S, on_line, ctx, out, e) < 0)
             return -1;
     }
-    // An end of its own, good or bad, is a recorded one. Killed it records nothing; interrupted it
-    // drops requests that are under way, and what AWS then starts is in no state.
+    // If Terraform exited by itself its state file is complete, even after an error. A killed
+    // Terraform records nothing. An interrupted one drops pending requests, and resources that AWS
+    // then creates are in no state.
     if (out->status < 128 && !out->interrupted && !unclean_before)
         terraform_set_clean(t);
     return 0;
@@ -306,17 +307,17 @@ int terraform_failure(const struct terraform *t, const struct terraform_result *
                       struct err *e) {
     if (r->interrupted)
         return err_set(e, ERR_INTERRUPTED,
-                       "%s was stopped; dtctl up goes on with it, dtctl down takes away what was "
+                       "%s was stopped; dtctl up continues it, dtctl down removes what was "
                        "made",
                        what);
     if (r->lock.id[0])
-        return err_set(e, ERR_BUSY, "%s: somebody else works on this cluster: %s; %s", what,
+        return err_set(e, ERR_BUSY, "%s: another command works on this cluster: %s; %s", what,
                        terraform_lock_words(t, &r->lock), terraform_lock_remedy(t, &r->lock));
     if (r->not_locked && t->cloud->explain(t->context, r->problem, e))
         return -1;
     if (r->status > 128)
         return err_set(e, ERR_FAILED,
-                       "%s: terraform was ended by %s; dtctl up, down or gc looks for what it left "
+                       "%s: terraform was ended by %s; dtctl up, down or gc removes leftovers "
                        "(log: %s)",
                        what, proc_signal_name(r->status - 128), t->log_path);
     return err_set(e, ERR_FAILED, "%s: %s (log: %s)", what,
@@ -347,7 +348,7 @@ int terraform_state(struct terraform *t, const char *root, struct terraform_stat
             (void)pread(log_fd, words, sizeof words - 1, said);
         result = -1;
         if (!t->cloud->explain(t->context, words, e))
-            err_set(e, ERR_FAILED, "terraform does not give its state (status %d; log: %s)",
+            err_set(e, ERR_FAILED, "cannot read terraform's state (status %d; log: %s)",
                     proc_status_code(status), t->log_path);
     }
     if (result == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who works on a state: a Terraform of this folder that outlived its dtctl (the log is locked by
-// it, so the kernel knows), or whoever holds the lock in S3 (an object there; it stays when its
-// maker is killed).
+// The holder of a state's lock: a Terraform of this folder that outlived its dtctl (it holds a
+// kernel lock on the log), or the owner of the lock object in S3, which remains when its owner is
+// killed.
 #include "terraform/terraform.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// LEFT: Terraform locks a moment after it was started; a busy computer makes a long one of it.
+// LEFT_MS_MAX: Terraform acquires its lock shortly after its start; a loaded computer needs longer.
 enum { SETTLE_PAUSE_MS = 300, LEFT_MS_MAX = 60000, HOST_BYTES = 256 };
 
 // ---- a Terraform of this folder ----------------------------------------------------------------
@@ -31,16 +31,19 @@ int terraform_settle(struct terraform *t, struct err *e) {
     bool told = false;
     while (is_working(t)) {
         if (!told)
-            log_warn("terraform of an earlier command still works; waiting until it has recorded "
-                     "what it made",
-                     "log=%s", t->log_path);
+            log_warn(
+                "terraform of an earlier command is still running; waiting until it has recorded "
+                "its changes",
+                "log=%s", t->log_path);
         told = true;
         if (clock_mono_ms() > until)
-            return err_set(e, ERR_BUSY,
-                           "terraform of an earlier command still works after %d s; its log is %s",
-                           TERRAFORM_LOCK_TIMEOUT_S, t->log_path);
+            return err_set(
+                e, ERR_BUSY,
+                "terraform of an earlier command is still running after %d s; its log is %s",
+                TERRAFORM_LOCK_TIMEOUT_S, t->log_path);
         if (context_pause(t->context, SETTLE_PAUSE_MS, e) < 0)
-            return err_set(e, ERR_INTERRUPTED, "stopped while an earlier terraform still works");
+            return err_set(e, ERR_INTERRUPTED,
+                           "stopped while an earlier terraform is still running");
     }
     return 0;
 }
@@ -49,7 +52,7 @@ int terraform_settle(struct terraform *t, struct err *e) {
 
 int terraform_locked(struct terraform *t, const char *root, struct terraform_lock *out,
                      struct err *e) {
-    // No lock has this id: Terraform says which one there is, and takes none away.
+    // No lock has this id. Terraform reports the existing lock and releases none.
     static const char *const args[] = {"force-unlock", "-force", "-no-color", "none", NULL};
     struct terraform_result r;
     const char *words;
@@ -79,7 +82,7 @@ int terraform_unlock(struct terraform *t, const char *root, const struct terrafo
     struct terraform_result r;
     if (terraform_run(t, root, args, NULL, NULL, &r, e) < 0)
         return -1;
-    return r.status == 0 ? 0 : terraform_failure(t, &r, "ending the lock that was left", e);
+    return r.status == 0 ? 0 : terraform_failure(t, &r, "releasing a stale lock", e);
 }
 
 const char *terraform_lock_words(const struct terraform *t, const struct terraform_lock *lock) {
@@ -93,7 +96,7 @@ const char *terraform_lock_words(const struct terraform *t, const struct terrafo
 
 const char *terraform_lock_remedy(const struct terraform *t, const struct terraform_lock *lock) {
     return arena_printf(t->context->arena,
-                        "if nothing works there any more: %s -chdir=%s/infra "
+                        "if no terraform runs there any more: %s -chdir=%s/infra "
                         "force-unlock %s",
                         t->program, t->folder, lock->id);
 }

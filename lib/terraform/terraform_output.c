@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines and states of Terraform ("machine-readable UI" 1.2, state format 4).
+// Parses lines and states of Terraform ("machine-readable UI" 1.2, state format 4).
 #include "terraform/terraform_output.h"
 
 #include "base/clock.h"
@@ -177,7 +177,7 @@ const char *terraform_state_address(struct arena *a, const struct terraform_reso
 
 // ---- lock --------------------------------------------------------------------------------------
 
-// What follows "Name:" on a line of its own, or behind the frame that is drawn for people.
+// Returns the text after "Name:" on a line, which may begin with the frame of an error.
 static const char *lock_value(struct arena *a, const char *text, const char *name) {
     for (const char *p = strstr(text, name); p; p = strstr(p + 1, name)) {
         const char *value = p + strlen(name);
@@ -197,7 +197,7 @@ bool terraform_lock_parse(struct arena *a, const char *text, struct terraform_lo
     if (!info)
         return false;
     out->id = lock_value(a, info, "ID");
-    // It goes on a command line, also by hand: what no Terraform makes is not repeated.
+    // The id goes on command lines, also by hand: replace an id that Terraform cannot have made.
     if (strspn(out->id, "0123456789abcdef-") != strlen(out->id) || out->id[0] == '-')
         out->id = "?";
     out->who = lock_value(a, info, "Who");
@@ -208,7 +208,7 @@ bool terraform_lock_parse(struct arena *a, const char *text, struct terraform_lo
             *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 'a' - 'A') : *c;
         out->operation = word;
     }
-    // "2026-01-02 03:04:05.678 +0000 UTC", as Go prints times.
+    // Format "2026-01-02 03:04:05.678 +0000 UTC", as Go prints times.
     char *since = arena_strdup(a, lock_value(a, info, "Created"));
     since[strcspn(since, " ")] = 'T';
     int64_t since_ms = clock_of_iso(since);

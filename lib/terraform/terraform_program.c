@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program: where it is, and whether its version will do.
+// Finds the program and checks its version.
 #include "terraform/terraform.h"
 
 #include "base/env.h"
@@ -14,8 +14,8 @@
 
 enum { VERSION_MS_MAX = 60000, VERSION_BYTES_MAX = 65536 };
 
-// infra/versions.tf and infra/sweep/versions.tf say the same; a lock beside the state in S3 came
-// later.
+// The minimum version is also in infra/versions.tf and infra/sweep/versions.tf. A lock beside the
+// state in S3 needs a later version.
 enum { MAJOR = 1, MINOR_MIN = 7, MINOR_S3_MIN = 10 };
 
 static const char *on_path(struct context *s, const char *name) {
@@ -45,13 +45,14 @@ int terraform_program(struct context *s, const char **program, struct err *e) {
         *program = on_path(s, "tofu");
     if (*program)
         return 0;
-    return err_set(e, ERR_NOT_FOUND,
-                   "neither terraform nor tofu is on PATH; provider aws needs one of them: install "
-                   "OpenTofu or Terraform 1.7 or newer with your system's packages, or put the one "
-                   "file somewhere and name it in aws.terraform");
+    return err_set(
+        e, ERR_NOT_FOUND,
+        "neither terraform nor tofu is on PATH; provider aws needs one of them: install "
+        "OpenTofu or Terraform 1.7 or newer with your system's packages, or put the binary "
+        "somewhere and name it in aws.terraform");
 }
 
-// What `version -json` says; NULL: nothing that can be read.
+// The version of `version -json`; NULL: unreadable.
 static const char *version_of(struct context *s, const char *program, struct err *e) {
     const char *const argv[] = {program, "version", "-json", NULL};
     struct proc_spec spec = {.argv = argv, .env = terraform_env(s), .in = -1, .err = -1};

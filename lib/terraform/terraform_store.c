@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AWS's provider is hundreds of megabytes: one copy of it serves all clusters of this user.
+// Shares one copy of the AWS provider, several hundred megabytes, among all clusters of this user.
 //
-// Terraform fetches and verifies it as its user has configured that. Where it has unpacked a copy
-// of its own, that moves into the store, by one rename, so a package there is always a whole one;
-// the cluster's folder gets a link, as from Terraform's mirrors. Later clusters are initialised
-// from the store, without a network. Terraform's own cache is not safe for two at a time, and is
-// left to those who have set it.
+// Terraform downloads and verifies the provider according to the user's configuration. A package
+// that Terraform has unpacked moves into the store by one rename, so a stored package is always
+// complete. The cluster's folder gets a link, as from a mirror of Terraform. Later clusters are
+// initialised from the store without a network. Terraform's own cache is unsafe with concurrent
+// use, so it is used only when the user has configured it.
 //
 //     ~/.cache/dtctl/terraform/registry.terraform.io/hashicorp/aws/5.100.0/linux_amd64/
 #include "terraform/terraform.h"
@@ -31,7 +31,7 @@ enum { FETCH_PAUSE_MS = 500, FETCH_MS_MAX = 1800000, COPY_MS_MAX = 600000 };
 #define PLATFORM "linux_amd64"
 #endif
 
-// Of Terraform's registry, and of OpenTofu's.
+// Paths of Terraform's registry and of OpenTofu's.
 static const char *const PACKAGES[] = {
     "registry.terraform.io/hashicorp/aws/" TERRAFORM_PROVIDER_VERSION "/" PLATFORM,
     "registry.opentofu.org/hashicorp/aws/" TERRAFORM_PROVIDER_VERSION "/" PLATFORM,
@@ -53,7 +53,7 @@ bool terraform_store_serves(const struct terraform *t, const char *root) {
     return has_package(t->context->arena, providers_of(t, root));
 }
 
-// What is in it will be run: it must be nobody else's.
+// Files of the store are executed, so no other user may own or write them.
 static bool is_ours(const char *folder) {
     struct stat st;
     return stat(folder, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0;
@@ -84,12 +84,12 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
         err_clear(e);
         if (waited > FETCH_MS_MAX || file_lock(path, "fetching", 0, &store->lock, e) == 0 ||
             e->code != ERR_BUSY)
-            break; // without the lock there may be two who fetch, of whom one keeps it
+            break; // without the lock two commands may download; one copy is kept
         if (waited == 0)
-            screen_note(s->screen, "another dtctl makes AWS's provider ready; waiting for it");
+            screen_note(s->screen, "another dtctl downloads AWS's provider; waiting for it");
         if (context_pause(s, FETCH_PAUSE_MS, e) < 0)
             return err_set(e, ERR_INTERRUPTED,
-                           "stopped while another dtctl makes the provider ready");
+                           "stopped while another dtctl downloads the provider");
     }
     err_clear(e);
     if (has_package(s->arena, store->folder))
@@ -97,7 +97,7 @@ int terraform_store_open(struct terraform_store *store, struct terraform *t, str
     return 0;
 }
 
-// On another file system than the cluster's folder.
+// Copies the package when the store is on another file system.
 static bool copy(char *const *env, const char *from, const char *to) {
     const char *const argv[] = {"cp", "-R", "--", from, to, NULL};
     struct proc_spec spec = {
@@ -111,7 +111,7 @@ static bool copy(char *const *env, const char *from, const char *to) {
     return done;
 }
 
-// A copy that is cut short lies beside the package, and the next one replaces it.
+// Copies to a temporary name first: an interrupted copy is replaced by the next one.
 static bool move(struct context *s, const char *package, const char *stored) {
     struct err ignored = {0};
     struct arena *a = s->arena;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder that Terraform works in: the module out of dtctl, where its state is, and whether it
-// must be initialised (again).
+// Terraform's working folder: the module embedded in dtctl, the place of its state, and whether
+// `init` must run (again).
 #include "terraform/terraform.h"
 
 #include "base/env.h"
@@ -32,7 +32,7 @@ bool terraform_was_used(struct context *s) {
 
 // ---- the environment ---------------------------------------------------------------------------
 
-// The caller's environment without what would change what these calls mean.
+// The caller's environment without variables that would change the meaning of these calls.
 char **terraform_env(struct context *s) {
     static const char *const dropped[] = {
         "TF_CLI_ARGS", "TF_WORKSPACE=", "TF_DATA_DIR=", "TF_VAR_", "TF_INPUT=", "AWS_PROFILE=",
@@ -52,9 +52,10 @@ char **terraform_env(struct context *s) {
     }
     env[n++] = arena_strdup(a, "TF_IN_AUTOMATION=1");
     env[n++] = arena_strdup(a, "CHECKPOINT_DISABLE=1");
-    // The lock file is one of dtctl's own folder: a cache that the user has set serves without it.
+    // The lock file belongs to dtctl's own folder; a cache that the user has configured works
+    // without it.
     env[n++] = arena_strdup(a, "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE=1");
-    if (!env_get(s->env, "GOGC")) // AWS's provider spends a third of its time on collecting garbage
+    if (!env_get(s->env, "GOGC")) // AWS's provider spends a third of its time on garbage collection
         env[n++] = arena_strdup(a, "GOGC=400");
     if (profile[0])
         env[n++] = arena_printf(a, "AWS_PROFILE=%s", profile);
@@ -67,7 +68,7 @@ static bool is_module_file(const char *name) {
     return str_starts(name, "infra/") || str_starts(name, "cloud-init/");
 }
 
-// One hash of all that is carried, by name and content.
+// One hash of all embedded files, by name and content.
 static size_t hash_module(char hex[HASH_HEX_BYTES]) {
     unsigned char digest[HASH_BYTES];
     const struct embed_file *file;
@@ -103,7 +104,8 @@ static int unpack_module(struct terraform *t, struct err *e) {
     return result;
 }
 
-// As Terraform sees it from a root: a cluster's folder may be moved, or come back from a copy.
+// A relative path from a root to the state, since a cluster's folder may be moved or restored from
+// a copy.
 static const char *state_from(struct arena *a, const char *root, const char *name) {
     const char *up = "../";
     for (const char *p = root; *p; p++)
@@ -141,7 +143,8 @@ static int init(struct terraform *t, const char *root, struct err *e) {
     if (terraform_store_open(&store, t, e) < 0)
         return -1;
     int result = run_init(t, root, store.option, e);
-    if (result < 0 && store.option && strstr(e->text, "provider")) { // not of use to this program
+    if (result < 0 && store.option &&
+        strstr(e->text, "provider")) { // the stored provider does not suit this program
         err_clear(e);
         result = run_init(t, root, NULL, e);
     }
@@ -151,8 +154,8 @@ static int init(struct terraform *t, const char *root, struct err *e) {
     return result;
 }
 
-// Whether the folder was made by this very dtctl, program and place of the state, and its provider
-// is still there.
+// True when the folder was made by this dtctl version, with this program and place of the state,
+// and its provider still exists.
 static bool is_current(struct terraform *t, const char *stamp_path, const char *stamp) {
     struct err ignored = {0};
     char *text;
@@ -161,7 +164,7 @@ static bool is_current(struct terraform *t, const char *stamp_path, const char *
            strcmp(text, stamp) == 0 && terraform_store_serves(t, "infra");
 }
 
-// Terraform would begin anew elsewhere, and forget what it made.
+// Refuses a changed backend: Terraform would start with an empty state and lose its resources.
 static int check_backend(struct terraform *t, const char *text, struct err *e) {
     const char *path = file_join(t->context->arena, t->folder, "infra/backend_override.tf.json");
     char *before;
@@ -182,7 +185,7 @@ static int make_anew(struct terraform *t, const char *backend, struct err *e) {
     struct arena *a = t->context->arena;
     char *vars = NULL;
     size_t len = 0;
-    // The variables remember what was chosen; everything else in these folders is dtctl's.
+    // The variables keep earlier choices; all other files in these folders are replaced.
     if (file_exists(t->vars_path) &&
         file_read(a, t->vars_path, TERRAFORM_VARS_BYTES_MAX, &vars, &len, e) < 0)
         return -1;
@@ -211,7 +214,7 @@ int terraform_folder_fill(struct terraform *t, const char *region, struct err *e
     const char *text = arena_strdup(s->arena, strbuf_cstr(&backend));
     strbuf_fini(&backend);
     const char *stamp_path = file_join(s->arena, t->folder, "stamp");
-    struct stat st = {0}; // of a program that may be another one in its place
+    struct stat st = {0}; // detects a replaced program file
     (void)stat(t->program, &st);
     const char *stamp =
         arena_printf(s->arena, "%s\n%s %" PRId64 " %" PRId64 "\n%s", module, t->program,

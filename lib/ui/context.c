@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that ask dtctl to end, and questions to the person at the terminal.
+// Interrupts of dtctl, and questions to the user at the terminal.
 #include "ui/context.h"
 
 #include "base/clock.h"
@@ -99,14 +99,14 @@ int context_ask(struct context *s, const char *question, struct err *e) {
     if (!context_can_ask(s))
         return err_set(e, ERR_USAGE, "there is no terminal to ask '%s' on (try: -y)", question);
     screen_erase(s->screen);
-    // Also when quiet: without the question nobody knows what is waited for.
+    // Printed even when quiet, or the user would not know what dtctl waits for.
     dprintf(s->screen->note_fd, "%s [y/N] ", question);
     if (watch_start(s->loop, &q.watch, STDIN_FILENO, LOOP_READ, on_answer, e) < 0)
         return -1;
     while (q.len < 0 && !context_interrupt(s))
         loop_once(s->loop, -1);
     watch_stop(&q.watch);
-    if (q.len <= 0) // a signal, or the end of the input: the line still stands
+    if (q.len <= 0) // a signal, or the end of input: end the line
         dprintf(s->screen->note_fd, "\n");
     if (q.len < 0)
         return context_check(s, e);

@@ -93,7 +93,8 @@ void progress_format(const struct progress *p, const struct progress_row *r, int
             strbuf_addf(&line, "  %s left",
                         str_human_ms(left, (int64_t)((double)(r->total - r->done) / speed * 1000)));
     }
-    // A row that wraps would break the drawing; bytes are at least as many as cells.
+    // Cut the row, since a wrapped row would break the drawing; bytes are at least as many as
+    // cells.
     size_t fit = columns > 1 ? (size_t)columns - 1 : line.len;
     strbuf_add(out, strbuf_cstr(&line), line.len < fit ? line.len : fit);
     strbuf_fini(&line);
@@ -121,7 +122,7 @@ static bool moved_nothing(const struct progress_row *r) {
 static void tell(struct progress *p, struct progress_row *r, int64_t now_ms) {
     r->told_ms = now_ms;
     r->told = r->ended;
-    // What was over in a moment and moved nothing is not worth a line.
+    // A short operation without data prints no line.
     if (moved_nothing(r) && now_ms - p->started_ms < PROGRESS_PLAIN_MS)
         return;
     if (p->screen->style == SCREEN_JSON) {
@@ -134,7 +135,7 @@ static void tell(struct progress *p, struct progress_row *r, int64_t now_ms) {
     strbuf_fini(&line);
 }
 
-// The rows a terminal has room for: those still going first.
+// Draws as many rows as the terminal has room for, active ones first.
 static void draw(struct progress *p) {
     struct strbuf block = {0};
     int columns = screen_columns(p->screen);

@@ -2,14 +2,14 @@
 // Progress of one operation on many nodes: a row per node with amount, rate and time left.
 //
 //     progress_init(&p, &arena, &screen, "push", names, count);
-//     progress_set(&p, i, done, total);      // as often as one likes
-//     progress_state(&p, i, "connecting");   // words instead of figures
+//     progress_set(&p, i, done, total); // at any rate
+//     progress_state(&p, i, "connecting"); // text instead of figures
 //     progress_end(&p, i, ok, "1.2 GB in 3.4 s");
-//     progress_show(&p, now_ms);             // draws at most 10 times a second
+//     progress_show(&p, now_ms); // draws at most 10 times a second
 //     progress_fini(&p, now_ms);
 //
-// On a terminal the rows are a live block; otherwise a line per node at its end and every few
-// seconds in between; in JSON style events {"event":"progress","operation":…,"node":…}. Time is an
+// On a terminal the rows are a live block. Otherwise one line per node is printed at its end, and
+// others at intervals; in JSON style events {"event":"progress","operation":…,"node":…}. Time is an
 // argument (monotonic). All memory is in the arena.
 #ifndef UI_PROGRESS_H
 #define UI_PROGRESS_H
@@ -23,9 +23,9 @@
 
 enum {
     PROGRESS_DRAW_MS = 100,        // between two drawings on a terminal
-    PROGRESS_PLAIN_MS = 5000,      // between two lines about the same row elsewhere
-    PROGRESS_RATE_SAMPLES = 16,    // the rate is over the last samples, at least
-    PROGRESS_RATE_SAMPLE_MS = 250, // this far apart
+    PROGRESS_PLAIN_MS = 5000,      // between two lines about one row without a terminal
+    PROGRESS_RATE_SAMPLES = 16,    // number of samples for the rate
+    PROGRESS_RATE_SAMPLE_MS = 250, // least distance of two samples
 };
 
 struct progress_row {
@@ -55,13 +55,13 @@ void progress_set(struct progress *p, size_t row, uint64_t done, uint64_t total)
 void progress_state(struct progress *p, size_t row, const char *state); // state is copied
 void progress_end(struct progress *p, size_t row, bool ok, const char *state);
 void progress_show(struct progress *p, int64_t now_ms);
-// The last drawing stays, unless nothing was moved and nothing failed.
+// Keeps the last drawing, unless no data was moved and no row failed.
 void progress_fini(struct progress *p, int64_t now_ms);
 
-// One row as text without newline, at most columns wide; for tests and plain lines.
+// Formats one row without newline, at most columns wide; for tests and plain lines.
 void progress_format(const struct progress *p, const struct progress_row *row, int columns,
                      struct strbuf *out);
-// Bytes per second over the last samples; 0 when not known.
+// Bytes per second over the last samples; 0: unknown.
 double progress_rate(const struct progress_row *row);
 
 #endif

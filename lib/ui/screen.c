@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command's words go.
+// The output of a command.
 #include "ui/screen.h"
 
 #include "base/clock.h"
@@ -29,8 +29,8 @@ void screen_fini(struct screen *s) {
     screen_keep(s);
 }
 
-// A pipe or a terminal that nobody reads for now is waited for, but not against a signal: those are
-// blocked, and read by the loop. After the loop has read one, a reader has a few seconds left.
+// Waits until a pipe or terminal accepts output, or until a signal; signals are blocked and read by
+// the loop.
 static bool wait_for_room(const struct screen *s, int fd) {
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     sigset_t waiting;
@@ -52,7 +52,7 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
             s->broken = true;
             return;
         }
-        // Where there is room at all there is room for as much.
+        // A writable pipe has room for at least PIPE_BUF bytes.
         ssize_t n = write(fd, p, len < PIPE_BUF ? len : PIPE_BUF);
         if (n > 0) {
             p += n;
@@ -61,7 +61,7 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
         }
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        s->broken = true; // nobody reads: say no more
+        s->broken = true; // the reader is gone: print no more
         if (fd == s->out_fd)
             s->write_error = n < 0 ? errno : EIO;
     }
@@ -214,7 +214,7 @@ int screen_rows(const struct screen *s) {
 
 // ---- foreign text ------------------------------------------------------------------------------
 
-// Does the text between ESC [ and m conceal (8)? The numbers behind 38 and 48 are colours.
+// True when the text between ESC [ and m conceals (8). Numbers after 38 and 48 are colours.
 static bool conceals(const char *p, size_t len) {
     int number = 0, skip = 0;
     for (size_t i = 0; i <= len; i++) {
@@ -253,7 +253,7 @@ static size_t colour_length(const char *p, size_t len) {
     return n && !conceals(p + 2, n - 3) ? n : 0;
 }
 
-// Makes text visible; colours stay.
+// Makes control characters visible; keeps colours.
 static void add_visible(struct strbuf *out, const char *p, size_t len, bool lines) {
     bool coloured = false;
     for (size_t i = 0; i < len;) {
@@ -264,7 +264,7 @@ static void add_visible(struct strbuf *out, const char *p, size_t len, bool line
             coloured = true;
             i += n;
         } else if ((n = sequence_length(p + i, len - i, 'K')) > 0) {
-            i += n; // bars wipe the rest of their line
+            i += n; // progress bars erase the rest of their line
         } else if (lines && p[i] == '\n') {
             strbuf_addc(out, p[i++]);
         } else {
@@ -276,7 +276,7 @@ static void add_visible(struct strbuf *out, const char *p, size_t len, bool line
         strbuf_adds(out, "\033[0m");
 }
 
-// Cells of the character that begins at p; two where terminals differ.
+// The width of the character at p in cells; two where terminals differ.
 static int cells(const unsigned char *p) {
     unsigned c = p[0] < 0xE0   ? 0
                  : p[0] < 0xF0 ? (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu)

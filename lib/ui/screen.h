@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command's words go: results and worker lines to one descriptor, notes to another, a live
-// block of lines that is redrawn at the bottom of a terminal, or JSON events instead of all of it.
+// The output of a command: results and worker lines to one descriptor, notes to another, a live
+// block of lines that is redrawn at the bottom of a terminal, or JSON events instead of all of
+// these.
 //
 //     screen_init(&s, 1, 2, SCREEN_TERMINAL, false);
-//     screen_out(&s, "%s\n", line);             // erases the live block, prints
-//     screen_live(&s, text, lines);             // draws the block anew
-//     screen_fini(&s);                          // leaves the last block standing
+//     screen_out(&s, "%s\n", line); // erases the live block, prints
+//     screen_live(&s, text, lines); // redraws the block
+//     screen_fini(&s); // keeps the last block
 //
-// The caller owns the descriptors. Control characters of what is said are made visible here, but
-// for newlines and colours; one line of foreign text has gone through str_printable or
-// screen_foreign before, so that it stays one line. Output errors (a closed pipe) are kept in
-// `broken` and otherwise ignored.
+// The caller owns the descriptors. Control characters are made visible, except newlines and
+// colours. Foreign text must pass str_printable or screen_foreign first, so that it stays on one
+// line. Output errors (a closed pipe) set `broken` and are otherwise ignored.
 #ifndef UI_SCREEN_H
 #define UI_SCREEN_H
 
@@ -29,14 +29,15 @@ enum screen_style {
 
 enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_MAX = 64 * 1024 };
 
-// Objects of --json that are dtctl's own: event, command, members, meaning. "…" in the members:
-// more of them, by the case. `train` and `logs` also pass on the agents' events (NODE_EVENTS).
+// Events of dtctl itself in --json: event, command, members, meaning. "…" in the members stands for
+// further ones that depend on the case. `train` and `logs` also pass on the agents' events
+// (NODE_EVENTS).
 // clang-format off
 #define SCREEN_EVENTS(X)                                                                           \
     X("error", "any", "code text exit_status", "the command failed")                               \
-    X("node-failed", "any", "node code text", "one node failed; the command may go on")            \
+    X("node-failed", "any", "node code text", "one node failed; the command may continue")         \
     X("progress", "up train push fetch",                                                           \
-      "operation node bytes bytes_total bytes_per_second state text", "a transfer, now and then")  \
+      "operation node bytes bytes_total bytes_per_second state text", "a transfer, at intervals")  \
     X("plan", "plan up", "cluster provider added kept removed changes …",                          \
       "nodes that up would make; aws adds type, prices and quota")                                 \
     X("plan", "train",                                                                             \
@@ -46,7 +47,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "AWS refused an attempt; the next one follows")                                              \
     X("phase", "up", "node phase ms", "an instance reached a phase of its boot")                   \
     X("up", "up", "cluster nodes installed ms …",                                                  \
-      "the cluster is up; aws adds where the time went")                                           \
+      "the cluster is up; aws adds the times of each part")                                        \
     X("started", "train",                                                                          \
       "run name cluster native command nodes files bytes inputs resumes output_dir …",             \
       "the run has started")                                                                       \
@@ -57,7 +58,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("metric", "train logs", "node rank name value", "a number found by [metrics]")               \
     X("summary", "train logs", "…", "the run is over: the content of summary.json")                \
     X("output", "exec -b", "nodes count text", "equal output of several nodes")                    \
-    X("exit", "exec", "node status", "the command ended on a node; null: no status came")          \
+    X("exit", "exec", "node status", "the command ended on a node; null: no status")               \
     X("node", "status", "node address state error run ranks_running …", "one node")                \
     X("lease", "status", "until_ms left_ms spent_usd", "time and money of a cluster on aws")       \
     X("run", "ps",                                                                                 \
@@ -65,73 +66,74 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "round_reason agent_starts coordinator fetched lost work_left results created_ms",           \
       "one run")                                                                                   \
     X("stopped", "stop", "run", "the run has stopped")                                             \
-    X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the files are there")     \
+    X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the nodes have the files") \
     X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \
-    X("fetched", "fetch --path", "to files bytes", "the files are here")                           \
-    X("here", "fetch", "run to lost", "the results of a run are here")                             \
-    X("extend", "extend", "cluster until_ms nodes", "the lease ends then")                         \
-    X("adopt", "adopt", "cluster provider nodes runs", "the cluster was taken over")               \
+    X("fetched", "fetch --path", "to files bytes", "the files are on this side")                   \
+    X("here", "fetch", "run to lost", "the results of a run are on this side")                     \
+    X("extend", "extend", "cluster until_ms nodes", "the lease ends at this time")                 \
+    X("adopt", "adopt", "cluster provider nodes runs", "the cluster was adopted")                  \
     X("down", "down",                                                                              \
       "cluster nodes_removed freed_bytes runs_left runs_without_results …",                        \
-      "the nodes are given back; aws adds verified, swept, cost_usd")                              \
+      "the nodes were removed; aws adds verified, swept, cost_usd")                                \
     X("would-remove", "up down --dry-run", "nodes not_fetched going",                              \
-      "nodes that would go, and runs that would lose results")                                     \
+      "nodes that would be removed, and runs that would lose results")                             \
     X("gc", "gc", "dry_run runs contents folders freed_bytes regions leftovers",                   \
       "totals of the sweep")                                                                       \
     X("leftover", "gc", "region kind id cluster type launched lease_end",                          \
-      "a thing on AWS that belongs to no cluster of this folder")                                  \
+      "a resource on AWS outside all clusters of this folder")                                     \
     X("in-use", "gc", "region kind id cluster type launched lease_end",                            \
       "the same, of a cluster whose lease has not ended")                                          \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \
-    X("version", "version", "version build_date third_party carries",                             \
-      "what dtctl is and carries")
+    X("version", "version", "version build_date third_party carries",                              \
+      "versions of dtctl and its parts")
 // clang-format on
 
 struct screen {
     int out_fd, note_fd;
     enum screen_style style;
-    bool quiet; // notes and progress are dropped; results and errors stay
+    bool quiet; // drops notes and progress; keeps results and errors
     bool broken;
-    bool hurried; // a signal came: whoever does not read soon gets nothing any more
+    bool hurried; // a signal came: output that is not read soon is dropped
     bool log_stuck;
-    int write_error; // errno, when a result could not be written
-    int live_lines;  // drawn and not yet erased
+    int write_error; // errno of a failed write of a result
+    int live_lines;  // lines of the live block on the screen
     bool out_is_terminal;
 };
 
 void screen_init(struct screen *s, int out_fd, int note_fd, enum screen_style style, bool quiet);
 void screen_fini(struct screen *s);
-// Log lines go where notes go, and stop nobody either. s must outlive the program's last line.
+// Sends log lines to the notes' descriptor, where they never block either. s must outlive the last
+// log line of the program.
 void screen_take_log(struct screen *s);
 
-// A result, as given (the newline too); nothing in JSON style.
+// Prints a result as given (with its newline); nothing in JSON style.
 void screen_out(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void screen_write(struct screen *s, const void *p, size_t len); // a result, in any style
-// One line of a program that runs on a node, behind a label: a result in any style, on the notes'
-// descriptor when it is an error's. Made printable for a terminal.
+void screen_write(struct screen *s, const void *p, size_t len); // prints a result in any style
+// Prints one line of a program on a node behind a label, made safe for a terminal: a result in any
+// style, or on the notes' descriptor when is_error.
 void screen_words(struct screen *s, const char *label, const char *line, size_t len, bool is_error);
-// A remark for a person, one line without newline; nothing when quiet or in JSON style.
+// Prints a remark for the user, one line without newline; nothing when quiet or in JSON style.
 void screen_note(struct screen *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// One JSON object; j has been opened on text and closed. Nothing in other styles.
+// Prints one JSON object; j was opened on text and closed. Nothing in other styles.
 void screen_json(struct screen *s, const struct strbuf *text);
-// {"event":kind,"time_ms":…, then the caller's members. Use with screen_event_end.
+// Begins {"event":kind,"time_ms":…; the caller adds members and calls screen_event_end.
 void screen_event(struct strbuf *text, struct json_out *j, const char *kind);
 void screen_event_end(struct screen *s, struct strbuf *text, struct json_out *j);
 
 // Replaces the live block (lines of text, each ended by a newline). Only in terminal style.
 void screen_live(struct screen *s, const char *text);
-void screen_erase(struct screen *s); // the block vanishes
-void screen_keep(struct screen *s);  // the block as it is becomes ordinary text
+void screen_erase(struct screen *s); // removes the block
+void screen_keep(struct screen *s);  // turns the block into ordinary text
 
 int screen_columns(const struct screen *s);
 int screen_rows(const struct screen *s);
 
-// Appends foreign bytes for a terminal: colour sequences (SGR) stay but for concealing ones, every
-// other control character becomes visible; a carriage return starts the line again, so only the
-// last part is kept.
+// Appends foreign bytes for a terminal. Colour sequences (SGR) are kept except concealing ones;
+// other control characters become visible. A carriage return restarts the line, so only the last
+// part is kept.
 void screen_foreign(struct strbuf *out, const char *line, size_t len);
-// Cuts one line of such text, with an ellipsis, where it would be wider than that many cells.
+// Cuts one line of such text to the given number of cells, with an ellipsis.
 void screen_fit(struct strbuf *text, int columns);
 
 #endif

@@ -18,12 +18,12 @@ id=$(detach first)
 is "$(on_nodes "$id")" 2 'a run that was left: its results are on the nodes'
 run dtctl down --dry-run
 is "$status" 0 'down --dry-run'
-like "$out" "$id: its results are on the nodes alone, and would be fetched first" 'names it'
+like "$out" "$id: its results are only on the nodes, and would be fetched first" 'names it'
 run dtctl down --dry-run --json
 like "$out" "\"not_fetched\":\[\"$id\"\]" 'also for programs'
 run answer 'remove these? [y/N]' 'n\n' -- dtctl down
 is "$status" 1 'down asks on a terminal; no is an end'
-like "$out" "would clean node0.*$id: its results are on the nodes alone" 'after it said what goes'
+like "$out" "would clean node0.*$id: its results are only on the nodes" 'after it said what goes'
 is "$(on_nodes "$id")" 2 'nothing is gone'
 run answer 'remove these? [y/N]' '\x03' -- dtctl down
 is "$status $(on_nodes "$id")" '130 2' 'nor by Ctrl-C'
