@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: one loop. Its inputs are the connection to the coordinator (agent_uplink.c),
-// the guard's reports about workers (agent_round.c), signals, the control socket, the listening
-// socket where other agents come to join or to ask (agent_peers.c), and while it coordinates their
-// connections (coordinator.c). Every message leads to at most one step of one of them.
+// The agent's main loop. Its inputs are the connection to the coordinator (agent_uplink.c), reports
+// of the guard about workers (agent_round.c), signals, the control socket, the listening socket for
+// agents that join or ask (agent_peers.c), and the connections of agents while this one coordinates
+// (coordinator.c). Every message causes at most one step of one of these.
 #include "agent/agent_impl.h"
 
 #include "base/arena.h"
@@ -21,9 +21,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// One port for agents and, in a static start, for the workers' store: told apart by the first byte,
-// which is a letter for agents and a small number for stores.
-struct door { // an accepted connection that has said nothing yet
+// Agents and, in a static start, the workers' store share one port. The first byte tells them
+// apart: a letter from agents, a small number from store clients.
+struct door { // an accepted connection before its first byte
     struct watch watch;
     struct timer late;
     struct guest guest;
@@ -72,7 +72,7 @@ static void on_door(struct watch *w, unsigned events) {
         door_hand_over(d, first != WIRE_MAGIC[0]);
 }
 
-// Silent for long: an old client's second connection to the store, or nobody of ours.
+// Silent for long: a second connection of an old store client, or a foreign connection.
 static void on_door_late(struct timer *t) {
     door_hand_over(container_of(t, struct door, late), true);
 }
@@ -99,7 +99,7 @@ static void on_signal(void *ctx, const struct signalfd_siginfo *info) {
         return;
     snprintf(reason, sizeof reason, "%s received", proc_signal_name(signal));
     log_warn("a signal was received", "signal=%s", proc_signal_name(signal));
-    if (a->signals_seen >= 2) { // the guard sees this process end, and kills
+    if (a->signals_seen >= 2) { // the guard notices the end of this process and kills the workers
         a->exit_status = 1;
         loop_stop(a->loop);
         return;
@@ -203,8 +203,8 @@ static void agent_close(struct agent *a) {
 int agent_run(const struct agent_config *config, struct err *e) {
     struct agent *a = heap_alloc(sizeof *a);
     struct workers_config workers;
-    // No core file, and no debugger of the same user, gets the key. Workers are not concerned: exec
-    // undoes it.
+    // Keeps the key out of core files and from debuggers of the same user. Workers are unaffected,
+    // since exec resets this.
     if (config->coordinator.secret.key_len > 0)
         prctl(PR_SET_DUMPABLE, 0);
     a->config = config;
@@ -217,7 +217,7 @@ int agent_run(const struct agent_config *config, struct err *e) {
         loop_run(a->loop);
         rc = a->exit_status;
     }
-    // The process ends after this; connections that never spoke go with it.
+    // The process ends after this, which closes connections without a first byte.
     if (rc >= 0)
         agent_close(a);
     console_close();

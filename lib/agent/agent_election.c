@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Becoming the coordinator, and ceasing to be it.
+// Becomes the coordinator, and ceases to be it.
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,7 +10,7 @@
 static void on_idle(struct coordinator *c) {
     struct agent *a = coordinator_ctx(c);
     a->coordinator_idle = true;
-    if (!a->over) // its own connection was cut before the verdict could be read
+    if (!a->over) // its own connection was cut before it read the verdict
         agent_end(a, NODE_FAILED, rendezvous_reason(coordinator_rendezvous(c)), NULL, 0);
     agent_maybe_leave_loop(a);
 }
@@ -20,7 +20,7 @@ static void on_deposed(struct coordinator *c, const char *why) {
     agent_coordinator_lost(a, why, 0);
 }
 
-// This agent knows of the round before anybody else does.
+// This agent learns of the round before all others.
 static void on_round(struct coordinator *c) {
     struct agent *a = coordinator_ctx(c);
     const struct rendezvous *r = coordinator_rendezvous(c);
@@ -75,7 +75,8 @@ void agent_lead_take_over(struct agent *a, const struct election_action *action)
         agent_end(a, NODE_FAILED, e.text, NULL, 0);
 }
 
-// Not inside its own callbacks. Until then it starts nothing and prolongs no lease.
+// Closes the coordinator outside its own callbacks. Until then it starts nothing and renews no
+// lease.
 static void on_drop(struct timer *t) {
     struct agent *a = container_of(t, struct agent, drop);
     coordinator_close(a->coordinator);

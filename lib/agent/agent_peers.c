@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell around the election (election.h): questions to other agents and answers to theirs, each
-// over a connection that is authenticated like any other, and what the election decides.
+// The I/O of the election (election.h): requests to other agents and answers to theirs, over
+// authenticated connections, and the actions of the election.
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -19,13 +19,13 @@ enum {
     ANSWERER_IDLE_MS_MAX = 10000,
 };
 
-struct asker { // a connection to an agent that is asked; stays while there are questions
+struct asker { // a connection to another agent for requests; kept while requests are open
     struct channel link;
     struct agent *agent;
     struct asker *next;
     struct timer idle;
     struct election_peer peer;
-    struct election_request request; // the last question
+    struct election_request request; // the last request
     struct deferred gone;
 };
 
@@ -65,7 +65,7 @@ static void asker_free(struct deferred *d) {
     free(container_of(d, struct asker, gone));
 }
 
-// The memory goes later: a callback of the link may be running.
+// Frees the memory later, since a callback of the link may be running.
 static void asker_end(struct asker *k) {
     struct asker **at = &k->agent->askers;
     if (k->gone.loop)
@@ -83,7 +83,7 @@ static void on_asker_ready(struct channel *l) {
     put_ask(l->ctx);
 }
 
-// from: the address of the host that has sent it.
+// from: the address of the sending host.
 static void take_peer(struct election_peer *p, int64_t incarnation, const struct wire_msg *m,
                       const char *from) {
     *p = (struct election_peer){.incarnation = incarnation, .port = (int)m->port};
@@ -91,7 +91,7 @@ static void take_peer(struct election_peer *p, int64_t incarnation, const struct
     snprintf(p->address, sizeof p->address, "%s", net_sent_address(m->address, from));
 }
 
-// The host of that place says that no agent is there.
+// The host at this address reports that no agent is listening.
 static void process_dead(struct agent *a, const struct election_peer *peer) {
     election_process_dead(&a->election, clock_mono_ms(), peer);
     if (a->coordinator)
@@ -99,7 +99,7 @@ static void process_dead(struct agent *a, const struct election_peer *peer) {
                                  "its agent died: nobody listens at its port");
 }
 
-// Should the connection to the agent at that place have broken: will it be back?
+// Decides whether a broken connection to this agent can come back.
 static void report_to_coordinator(struct agent *a, const struct election_peer *peer,
                                   const struct election_response *answer) {
     if (!a->coordinator || peer->incarnation == 0 ||
@@ -129,7 +129,7 @@ static void on_answer(struct channel *l, const struct wire_msg *m) {
         .leader_term = m->leader_term,
         .counters = {(int)m->attempt, (int)m->restarts, (int)m->crashes}};
     take_peer(&answer.leader, m->leader, m, k->peer.address);
-    // An agent that does not know its own address is where it was asked.
+    // An agent without an own address is at the address where it was asked.
     if (!answer.leader.address[0] && answer.leader.incarnation == answer.incarnation)
         memcpy(answer.leader.address, k->peer.address, sizeof answer.leader.address);
     election_answered(&k->agent->election, clock_mono_ms(), &k->peer, &answer);
@@ -137,7 +137,7 @@ static void on_answer(struct channel *l, const struct wire_msg *m) {
     agent_elect_pump(k->agent);
 }
 
-// Before there is a group: what is wrong with the first endpoint.
+// Logs the error of the first endpoint before a group exists.
 static void note_first(struct agent *a, const struct election_peer *peer, const char *text) {
     const struct election *n = &a->election;
     if (!a->leader[0] && n->peer_count == 0 && n->seed_count > 0 &&
@@ -169,7 +169,7 @@ static struct asker *asker_open(struct agent *a, const struct election_peer *to)
         net_resolve(to->address, to->port, &address, &e) < 0)
         return NULL;
     int fd = net_connect_start(&address, &e);
-    if (fd < 0 && errno == ECONNREFUSED) // this host's own kernel says so at once
+    if (fd < 0 && errno == ECONNREFUSED) // the kernel of this host reports it at once
         process_dead(a, to);
     if (fd < 0) {
         note_first(a, to, e.text);
@@ -340,7 +340,7 @@ void agent_elect_round(struct agent *a, const struct wire_msg *m) {
         snprintf(p->name, sizeof p->name, "%s", n->name);
         snprintf(p->address, sizeof p->address, "%s",
                  net_sent_address(n->address, a->peer.address));
-        if (n->incarnation == a->election.config.incarnation) // as others see it
+        if (n->incarnation == a->election.config.incarnation) // as seen by others
             election_self(&a->election, p->name, p->address, p->port);
     }
     election_merge_counters(&a->election, &counters);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node that will be taken away (preemption_notice.h). Its agent tells the coordinator, which
-// tells everybody; each agent passes the chosen signal on to its workers, once per notice. A node
-// that really goes leaves the run some time before its deadline, or when a worker of its own ends
-// by then: the others go on without it, or wait for one that takes its place. A notice that is
-// taken back (a lease that was extended) ends that. That the node is idle is no news for a run: the
-// run is what will have it taken back.
+// Preemption of a node (preemption_notice.h). Its agent informs the coordinator, which informs all
+// agents; each agent passes the configured signal on to its workers once per notice. A node that is
+// really preempted leaves the run some time before its deadline, or when one of its workers ends
+// before. The others continue without it, or wait for a replacement. A withdrawn notice (an
+// extended lease) cancels this. Idle notices are ignored: an active run withdraws them.
 //
-// What travels is the time that is left, not the deadline: clocks of nodes may be hours apart.
+// Messages carry the remaining time instead of the deadline, since clocks of nodes may differ by
+// hours.
 #include "agent/agent_impl.h"
 
 #include "base/clock.h"
@@ -29,8 +29,9 @@ static void tell(struct agent *a, const struct wire_msg *m) {
     json_int(j, "left_ms", m->grace_ms);
     json_str(j, "signal", signal ? proc_signal_name(signal) : NULL);
     events_end(&a->events);
-    log_warn("the end of a node is announced", "node=%s reason=%s left_ms=%lld signal=%s", m->name,
-             m->reason, (long long)m->grace_ms, signal ? proc_signal_name(signal) : "none");
+    log_warn("preemption of a node is announced", "node=%s reason=%s left_ms=%lld signal=%s",
+             m->name, m->reason, (long long)m->grace_ms,
+             signal ? proc_signal_name(signal) : "none");
 }
 
 static void on_signal_due(struct timer *t) {
@@ -38,13 +39,13 @@ static void on_signal_due(struct timer *t) {
     workers_signal(&a->workers, a->config->notice_signal);
 }
 
-// A program that does not handle the signal yet would be ended by it.
+// Delays the signal for young workers, since a program without a handler would be ended by it.
 void agent_notice_signal(struct agent *a) {
     int64_t due = 0, now = clock_mono_ms();
     if (!a->config->notice_signal)
         return;
     for (int i = 0; i < a->workers.count; i++) {
-        int64_t started = a->workers.list[i].started_mono_ms; // 0: any moment now
+        int64_t started = a->workers.list[i].started_mono_ms; // 0: about to start
         int64_t old = (started ? started : now) + AGENT_NOTICE_YOUNG_MS;
         due = old > due ? old : due;
     }
@@ -107,7 +108,7 @@ bool agent_notice_takes(struct agent *a, const struct worker *x) {
 static void on_notice(struct notice_watch *w, const struct notice *n) {
     struct agent *a = container_of(w, struct agent, notice_watch);
     static const struct notice none;
-    // Several nodes of dtctl may share a machine, and its file.
+    // Several nodes of dtctl may share a machine and its notice file.
     bool other = a->config->run_dir && n->node[0] && !str_eq(n->node, a->config->name);
     bool was = a->notice.kind != NOTICE_NONE;
     n = other || n->kind == NOTICE_IDLE ? &none : n;
@@ -117,7 +118,7 @@ static void on_notice(struct notice_watch *w, const struct notice *n) {
         return;
     if (n->kind == NOTICE_NONE) {
         if (was)
-            log_warn("the end of this node is no longer announced", NULL);
+            log_warn("the preemption notice of this node was withdrawn", NULL);
         return;
     }
     send_notice(a);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator says and what workers do, and what follows from it on this node.
+// Handles messages of the coordinator and reports about workers.
 //
-// The store of a round stays until the next round or the end, since workers of other nodes may be
-// using it while they are being stopped; the one for the next round is opened beside it.
+// The store of a round stays open until the next round or the end, since stopping workers of other
+// nodes may still use it. The store of the next round is opened beside it.
 #include "agent/agent_impl.h"
 
 #include "agent/failure_report.h"
@@ -24,7 +24,7 @@ int agent_open_store(struct agent *a, struct err *e) {
     bool shared = a->config->store_at_endpoint && a->coordinator;
     int port = shared ? -1 : 0;
     a->store_next = store_server_open(a->loop, a->address, port, NULL, e);
-    if (!a->store_next && !shared) // an address in front of this host (NAT): take every one
+    if (!a->store_next && !shared) // behind NAT the address is not local: listen on all
         a->store_next = store_server_open(a->loop, NULL, port, NULL, e);
     if (!a->store_next)
         return -1;
@@ -112,23 +112,24 @@ static void send_start_failure(struct agent *a, const char *text) {
                                .tail = ""};
     struct wire_msg m = {
         .type = WIRE_FAILED, .round = a->round, .failures = &f, .failure_count = 1};
-    log_error("workers could not be started", "reason=%s", text);
+    log_error("cannot start workers", "reason=%s", text);
     a->round_failed = true;
     agent_send(a, &m);
 }
 
 static void on_round(struct agent *a, const struct wire_msg *m) {
     struct err e;
-    if (!workers_is_idle(&a->workers)) { // cannot happen with a coordinator that keeps the rules
+    if (!workers_is_idle(&a->workers)) { // impossible with a correct coordinator
         agent_end(a, NODE_FAILED, "a round began while the last one was not over", NULL, 0);
         return;
     }
     int64_t now = clock_mono_ms();
     agent_elect_round(a, m);
     election_heartbeat_acked(&a->election, now, 0, m->left_ms);
-    agent_link_beat(a); // it knows of the round
+    agent_link_beat(a); // confirms the round to the coordinator
     int64_t until = election_lease_end(&a->election);
-    if (now >= until) { // news from before a long silence: by now others may run without this node
+    if (now >=
+        until) { // a message from before a long pause: others may already run without this node
         agent_coordinator_lost(a, "this agent was stopped for too long", 0);
         return;
     }
@@ -143,8 +144,9 @@ static void on_round(struct agent *a, const struct wire_msg *m) {
         a->store = NULL;
     }
     tell_round(a, m);
-    agent_set_state(a, NODE_RUNNING, m->reason); // why there was another round; "" for the first
-    file_timers_hold(&a->timers, true);          // until it is known which process is which worker
+    agent_set_state(a, NODE_RUNNING,
+                    m->reason);         // the reason of the restart; "" for the first round
+    file_timers_hold(&a->timers, true); // until each process is assigned to its worker
     if (workers_start(&a->workers, &a->facts, until == INT64_MAX ? 0 : until, &e) < 0)
         send_start_failure(a, e.text);
     agent_stuck_watch(a);
@@ -206,7 +208,7 @@ static void on_stop(struct agent *a, const struct wire_msg *m) {
                                               (int)m->round, (int)m->restarts, (int)m->crashes});
     snprintf(a->reason, sizeof a->reason, "%s", m->reason);
     if (agent_devices_waits(a))
-        return; // on_gone's turn comes
+        return; // on_gone follows
     if (workers_is_idle(&a->workers))
         send_stopped(a);
     else
@@ -251,7 +253,7 @@ static void on_finish(struct agent *a, const struct wire_msg *m) {
                                 ? (enum node_state)m->state
                                 : NODE_FAILED;
     a->restarts = (int)m->restarts;
-    // The coordinator has told of it; but its disk may be full, or its host gone a moment later.
+    // The coordinator has recorded it, but its disk may be full or its host may fail right after.
     if (m->failure_count > 0 && !a->coordinator)
         report_failure_event(&a->events, &m->failures[0], m->round, true);
     agent_end(a, state, m->reason, m->failures, m->failure_count);
@@ -269,7 +271,7 @@ void agent_on_message(struct agent *a, const struct wire_msg *m) {
         return;
     if (a->joined || m->type == WIRE_JOINED)
         handlers[m->type](a, m);
-    else // nothing of it counts, least of all the electorate that a round names
+    else // ignore all of it, in particular the electorate of a round
         agent_coordinator_lost(a, "it gave orders before it let this agent join", 0);
 }
 
@@ -345,7 +347,7 @@ static void on_exited(struct workers *w, const struct worker *x) {
         struct wire_msg m = {.type = WIRE_DONE, .round = a->round};
         a->done_told = true;
         agent_send(a, &m);
-        agent_set_state(a, NODE_WAITING, "own workers are done");
+        agent_set_state(a, NODE_WAITING, "the workers of this node are done");
     }
 }
 
@@ -359,7 +361,7 @@ void agent_round_gone(struct agent *a) {
         agent_link_join(a);
     } else if (a->stop_told) {
         send_stopped(a);
-    } else if (a->round_failed && a->joined && !a->workers.stopping) { // their lease ran out
+    } else if (a->round_failed && a->joined && !a->workers.stopping) { // their lease expired
         agent_coordinator_lost(a, "this agent was stopped for too long", 0);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run ends on this node: the verdict, the report, signals, and leaving the loop when nothing
-// of the run is left.
+// The end of a run on this node: verdict, report, signals, and the end of the loop when nothing of
+// the run remains.
 #include "agent/agent_impl.h"
 
 #include "agent/failure_report.h"
@@ -38,7 +38,7 @@ static void print_report(struct agent *a, const struct worker_failure *failures,
     strbuf_fini(&text);
 }
 
-// Of the failures of this node the first one that wrote a file.
+// Copies the error file of the first failure on this node that has one.
 static void copy_error_file(struct agent *a, const struct worker_failure *failures, int64_t count) {
     const char *to = a->config->error_file;
     struct err e;
@@ -47,7 +47,7 @@ static void copy_error_file(struct agent *a, const struct worker_failure *failur
         if (!f->error_file[0] || strcmp(f->node, a->config->name) != 0)
             continue;
         if (error_file_copy(f->error_file, to, report_exit_code(f), &e) < 0)
-            log_warn("the error file is not copied", "to=%s reason=%s", to, e.text);
+            log_warn("cannot copy the error file", "to=%s reason=%s", to, e.text);
         return;
     }
 }
@@ -64,7 +64,7 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
     if (a->over)
         return;
     a->over = true;
-    char text[RENDEZVOUS_REASON_BYTES_MAX]; // reason may be a->reason
+    char text[RENDEZVOUS_REASON_BYTES_MAX]; // reason may alias a->reason
     snprintf(text, sizeof text, "%s", reason);
     a->exit_status = exit_status(a, state, failures, count);
     agent_stop_workers(a, SIGTERM, a->config->coordinator.shutdown_timeout_ms, text);
@@ -77,9 +77,9 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
     copy_error_file(a, failures, count);
     snprintf(a->reason, sizeof a->reason, "%s", text);
     a->state = state;
-    if (!a->leaving) // one that leaves says so when its workers are gone
+    if (!a->leaving) // a leaving node reports it after its workers have ended
         agent_link_close(a, text);
-    if (a->coordinator && !a->leaving) // no effect when the verdict came from there
+    if (a->coordinator && !a->leaving) // no effect if the verdict came from this coordinator
         coordinator_end_run(a->coordinator,
                             state == NODE_STOPPED ? VERDICT_STOPPED : VERDICT_FAILED, text, SIGTERM,
                             a->config->coordinator.shutdown_timeout_ms);
@@ -89,10 +89,10 @@ void agent_end(struct agent *a, enum node_state state, const char *reason,
 void agent_maybe_leave_loop(struct agent *a) {
     if (!a->over || !workers_is_idle(&a->workers))
         return;
-    // One that leaves takes no verdict with it: another node takes over.
+    // A leaving node announces no verdict: another node takes over.
     if (a->coordinator && !a->coordinator_idle && !a->leaving)
         return;
-    if (a->begin_ms >= 0) { // once: the story ends when nothing is left
+    if (a->begin_ms >= 0) { // once: events end when nothing remains
         agent_write_status(a);
         tell_end(a, a->state);
         a->begin_ms = -1;
@@ -100,8 +100,9 @@ void agent_maybe_leave_loop(struct agent *a) {
     loop_stop(a->loop);
 }
 
-// The others go on without this node, if they may: as soon as it says that its workers are stopped.
-// They have all of the grace, since the connection keeps their lease.
+// Leaves the run. The others continue without this node, if permitted, as soon as it reports that
+// its workers have stopped. The workers have the full grace period, since the connection renews
+// their lease.
 void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_ms) {
     struct wire_msg m = {.type = WIRE_LEAVE, .reason = reason};
     a->leaving = true;
@@ -111,8 +112,8 @@ void agent_leave(struct agent *a, const char *reason, int signal, int64_t grace_
 }
 
 // ---- the time limit of the run ------------------------------------------------------------------
-// Every agent counts for itself, so that the limit holds without its operator and through a change
-// of coordinator. The first one whose time is up asks for the stop.
+// Every agent measures the time limit itself, so that it holds without an operator and across a
+// change of coordinator. The first agent whose time is up requests the stop.
 
 static void on_time_up(struct timer *t) {
     struct agent *a = container_of(t, struct agent, time_limit);
@@ -148,6 +149,6 @@ void agent_request_stop(struct agent *a, const char *reason, int signal, int64_t
     struct wire_msg m = {
         .type = WIRE_STOP_RUN, .reason = reason, .signal = signal, .grace_ms = grace_ms};
     agent_send(a, &m);
-    if (a->link.stage != CHANNEL_READY) // nobody to ask
+    if (a->link.stage != CHANNEL_READY) // no coordinator to ask
         agent_end(a, NODE_STOPPED, reason, NULL, 0);
 }

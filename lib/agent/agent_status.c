@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// status.json: what `--node status` prints. Replaced as a whole at every change; not synced to
-// disk, because a state is only worth something while its agent lives.
+// Writes status.json, the output of `--node status`. Replaced as a whole at every change; not
+// synced to disk, because a state has no value after its agent's end.
 #include "agent/agent_impl.h"
 
 #include "base/clock.h"
@@ -89,7 +89,7 @@ static void format(struct agent *a, struct strbuf *out) {
     strbuf_addc(out, '\n');
 }
 
-// Written at each change, so nothing waits for the disk.
+// Written at each change without a sync.
 static int replace_file(const char *dir, const struct strbuf *text, struct err *e) {
     char path[FILE_PATH_BYTES_MAX];
     struct atomic_file f;

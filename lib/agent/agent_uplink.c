@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's connection to the coordinator, wherever that is: opening it, beats both ways, and the
-// lease that they renew (election.c has the theory).
+// The agent's connection to the coordinator on any node: opening, heartbeats in both directions,
+// and the lease that they renew (see election.c).
 #include "agent/agent_impl.h"
 
 #include "base/clock.h"
@@ -60,7 +60,7 @@ static void on_answer(struct agent *a, const struct wire_msg *m) {
     election_leader_round(&a->election, m->round_term, (int)m->round, m->committed != 0);
     agent_link_renew(a);
     if (first)
-        agent_link_beat(a); // so that the coordinator knows that it is heard
+        agent_link_beat(a); // shows the coordinator that its messages arrive
 }
 
 void agent_send(struct agent *a, const struct wire_msg *m) {
@@ -87,12 +87,12 @@ void agent_link_join(struct agent *a) {
                          .term = a->election.term,
                          .connection = ++a->connections};
     a->join_ms = clock_mono_ms();
-    replay_open(&a->session, 0); // JOINED names it
+    replay_open(&a->session, 0); // JOINED sets its id
     channel_send(&a->link, &m);
     agent_set_state(a, NODE_JOINING, "");
 }
 
-// The address that this host uses towards the coordinator, if none was given.
+// Determines the local address of the route to the coordinator, if none was configured.
 static void learn_address(struct agent *a) {
     struct net_address to, local;
     struct err e;
@@ -115,7 +115,7 @@ static void on_ready(struct channel *l) {
     if (workers_is_idle(&a->workers) && !agent_devices_waits(a))
         agent_link_join(a);
     else
-        a->rejoin = true; // as soon as the old round's workers are gone
+        a->rejoin = true; // after the workers of the old round have ended
 }
 
 static void on_message(struct channel *l, const struct wire_msg *m) {
@@ -132,13 +132,13 @@ void agent_link_note(struct agent *a, const struct election_peer *peer, const ch
     int64_t now = clock_mono_ms();
     if (strncmp(a->connect_error, text, 200) != 0 || now >= a->noted_ms + AGENT_NOTE_MS) {
         a->noted_ms = now;
-        log_warn("the coordinator cannot be reached", "endpoint=%s:%d reason=%s", peer->address,
+        log_warn("cannot reach the coordinator", "endpoint=%s:%d reason=%s", peer->address,
                  peer->port, text);
     }
     snprintf(a->connect_error, sizeof a->connect_error, "%.200s", text);
 }
 
-// To a->peer. -1: errno says ECONNREFUSED if its host has refused it at once.
+// Connects to a->peer. -1: errno is ECONNREFUSED if the host refused at once.
 static int open_link(struct agent *a, const struct channel_events *events, struct err *e) {
     struct net_address address;
     if (!net_is_numeric(a->peer.address))
@@ -157,7 +157,7 @@ static int open_link(struct agent *a, const struct channel_events *events, struc
 
 // ---- a connection that broke ----
 
-// A host that refuses it has no such agent any more (election.c: proof).
+// A refused connection proves that the agent is gone (see "proof" in election.c).
 static void process_dead(struct agent *a) {
     struct election_peer leader = a->election.leader;
     election_process_dead(&a->election, clock_mono_ms(), &leader);
@@ -186,8 +186,8 @@ static void on_resume_message(struct channel *l, const struct wire_msg *m) {
         agent_coordinator_lost(a, e.text, 0);
         return;
     }
-    log_warn("the connection to the coordinator is back, nothing is lost", "node=%s ms=%lld",
-             a->leader, (long long)(clock_mono_ms() - a->cut_ms));
+    log_warn("the connection to the coordinator is back without loss", "node=%s ms=%lld", a->leader,
+             (long long)(clock_mono_ms() - a->cut_ms));
     l->events = &link_table;
     a->session.cut = false;
     channel_tell_again(l, &a->session);
@@ -201,7 +201,7 @@ static void on_resume_end(struct channel *l, const struct err *e) {
         process_dead(a);
     else if (e->code != ERR_NONE && e->code != ERR_NET && e->code != ERR_TIMEOUT)
         agent_coordinator_lost(a, e->text, 0);
-    // else the next try comes, or its silence is too long
+    // otherwise another attempt follows, or the silence limit ends it
 }
 
 static const struct channel_events resume_table = {on_resume_ready, on_resume_message,
@@ -210,7 +210,7 @@ static const struct channel_events resume_table = {on_resume_ready, on_resume_me
 void agent_link_resume(struct agent *a) {
     struct err e;
     if (channel_is_open(&a->link) && !a->link.conn.connecting)
-        return; // it is being greeted
+        return; // the greeting is in progress
     channel_close(&a->link);
     a->link.ctx = a;
     if (open_link(a, &resume_table, &e) < 0 && errno == ECONNREFUSED)
@@ -226,7 +226,7 @@ static void cut(struct agent *a, const char *why) {
     agent_elect_pump(a);
 }
 
-// What was to be joined cannot be: look on.
+// The coordinator cannot be joined: continue to search.
 static void look_on(struct agent *a, const char *why) {
     agent_link_note(a, &a->peer, why);
     election_leader_lost(&a->election, clock_mono_ms());
@@ -240,7 +240,7 @@ static void on_end(struct channel *l, const struct err *e) {
     timer_stop(&a->beat);
     if (a->over)
         return;
-    // Once in a group, what a stranger at an old address says does not count.
+    // After joining a group, answers from an old address do not count.
     bool meant = a->joined || !a->leader[0] || greeted;
     if (meant && (l->refused_final || (e->code == ERR_AUTH && !greeted)))
         agent_end(a, NODE_FAILED, why, NULL, 0);
@@ -273,7 +273,7 @@ void agent_link_connect(struct agent *a, const struct election_peer *to) {
         look_on(a, e.text);
 }
 
-// The workers end now, at the latest with their lease; then this agent joins whoever coordinates.
+// Ends the workers, at the latest with their lease; then this agent joins the next coordinator.
 void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms) {
     int64_t now = clock_mono_ms(), until = election_lease_end(&a->election);
     int64_t grace_ms = a->config->coordinator.shutdown_timeout_ms;
@@ -297,7 +297,8 @@ void agent_coordinator_lost(struct agent *a, const char *why, int64_t silent_ms)
     if (until - now < grace_ms)
         grace_ms = until > now ? until - now : 0;
     agent_stop_workers(a, SIGTERM, grace_ms, "the coordinator is lost");
-    a->round_failed = true; // whatever the workers end with now is not theirs
+    a->round_failed =
+        true; // exit statuses of the workers from now on are not failures of their own
     a->stop_told = false;
     election_leader_lost(&a->election, now);
     agent_elect_pump(a);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's watchdogs: workers that are stuck in the kernel, timers and health checks that
-// torchrun has as variables, and GPUs that the last round's processes still hold.
+// Watchdogs of the agent: workers stuck in the kernel, torchrun's timers and health checks, and
+// GPUs held by processes of the last round.
 //
-// Workers that do not get out of the kernel: in uninterruptible sleep (state D of /proc/PID/stat),
-// where a lost file server, a frozen file system or a driver keeps them, and where most cannot be
-// killed. TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT says for how long that may last; without it
-// nobody looks, as in torchrun.
+// Workers stuck in the kernel are in uninterruptible sleep (state D of /proc/PID/stat): a lost file
+// server, a frozen file system or a driver blocks them, and most of them cannot be killed.
+// TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT limits the time in this state. Without it there is no
+// check, as in torchrun.
 //
-// Longer, and this node has failed: it takes no part in another round, because what the process
-// holds (a GPU, memory, a port) a new worker would need. The others are stopped as always. When all
-// that is left has been stuck for that long, it is killed; and what that does not end is left to
-// the guard, which stays until the kernel lets it go. None of it will do another step of its own.
+// After that time the node has failed. It is excluded from further rounds, because a new worker
+// would need resources that the process holds (a GPU, memory, a port). The other workers are
+// stopped as usual. When all remaining processes have been stuck for this time they are killed. The
+// guard waits for those that survive this. No stuck process makes further progress.
 #include "agent/agent_impl.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ enum { WHERE_BYTES_MAX = 64 };
 
 static void on_look(struct timer *t);
 
-// The function of the kernel that it waits in, as far as that tells.
+// The kernel function in which the process waits, if known.
 static const char *where_is(pid_t pid, char out[WHERE_BYTES_MAX]) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/wchan", (int)pid);
@@ -43,7 +43,7 @@ static const char *where_is(pid_t pid, char out[WHERE_BYTES_MAX]) {
     return out;
 }
 
-// x: NULL when it is something that workers have left behind.
+// x: NULL for a process that workers have left behind.
 static void fail(struct agent *a, struct worker *x, pid_t pid, int64_t since_ms) {
     struct worker_failure f;
     struct arena texts = {0};
@@ -58,7 +58,7 @@ static void fail(struct agent *a, struct worker *x, pid_t pid, int64_t since_ms)
     if (x) {
         x->text = arena_strdup(&a->workers.arena, reason);
         workers_failure(&a->workers, x, &texts, &f);
-        f.status = 1; // it has none yet
+        f.status = 1; // no exit status yet
         f.age_ms = 0;
         f.wall_ms = clock_wall_ms();
     }
@@ -67,7 +67,7 @@ static void fail(struct agent *a, struct worker *x, pid_t pid, int64_t since_ms)
     arena_fini(&texts);
 }
 
-// One that has been there for too long, or NULL.
+// The first worker that exceeds the limit, or NULL.
 static struct worker *look_at_workers(struct agent *a, int64_t now) {
     struct worker *stuck = NULL;
     for (int i = 0; i < a->workers.count; i++) {
@@ -94,7 +94,7 @@ static bool have_ended(const struct workers *w) {
     return true;
 }
 
-// When the last of them got there; now, when only strays are left.
+// When the last worker became stuck; `now` when only strays remain.
 static int64_t since(const struct workers *w, int64_t now) {
     int64_t ms = 0;
     for (int i = 0; i < w->count; i++)
@@ -103,7 +103,7 @@ static int64_t since(const struct workers *w, int64_t now) {
     return ms > 0 ? ms : now;
 }
 
-// Nothing but such processes is left of a round that is over here.
+// Only stuck processes of a finished round remain.
 static void look_at_rest(struct agent *a, int64_t now) {
     char where[WHERE_BYTES_MAX];
     pid_t pid = a->over || have_ended(&a->workers) ? workers_stuck(&a->workers) : 0;
@@ -119,8 +119,8 @@ static void look_at_rest(struct agent *a, int64_t now) {
         a->killed_ms = now;
         workers_stop(&a->workers, SIGKILL, 0);
     } else if (now - a->killed_ms >= AGENT_STUCK_KILL_MS) {
-        log_error("what was killed does not end and is left to the kernel", "pid=%d in=%s guard=%d",
-                  (int)pid, where_is(pid, where), (int)a->workers.guard.child.pid);
+        log_error("a killed process does not end", "pid=%d in=%s guard=%d", (int)pid,
+                  where_is(pid, where), (int)a->workers.guard.child.pid);
         workers_abandon(&a->workers);
     }
 }
@@ -147,15 +147,15 @@ void agent_stuck_close(struct agent *a) {
 }
 
 // ---- timers and health checks -------------------------------------------------------------------
-// Watchdogs: workers that ask to be ended when they do not get on (file_timer.h), and the answer to
-// those who ask whether the agent gets on (health_check.h).
+// Timers of workers, which request their own end unless they make progress (file_timer.h), and
+// health checks of the agent (health_check.h).
 //
-// A worker that was ended so has failed like any other: its peers are stopped, the reason is in the
-// report, and --max-restarts counts it. (PyTorch's agent ends itself with the same signal.)
+// A worker ended by its timer has failed like any other: its peers are stopped, the report has the
+// reason, and --max-restarts counts it. (PyTorch's agent ends itself with the same signal.)
 
 static void on_expired(struct file_timers *t, const struct file_timer *x, int signal) {
     struct agent *a = container_of(t, struct agent, timers);
-    struct worker *own = NULL; // it may also be a process that one of them has started
+    struct worker *own = NULL; // NULL: a child process of a worker
     for (int i = 0; i < a->workers.count && !own; i++)
         if (a->workers.list[i].running && a->workers.list[i].pid == x->pid)
             own = &a->workers.list[i];
@@ -182,11 +182,11 @@ int agent_watch_open(struct agent *a, struct err *e) {
         return -1;
     if (c->health_port < 0)
         return 0;
-    // Nothing that trains needs it: the run goes on without.
+    // Training does not need health checks: continue without.
     if (health_open(&a->health, a->loop, c->health_port, &busy) < 0)
-        log_warn("health checks are not answered", "reason=%s", busy.text);
+        log_warn("cannot answer health checks", "reason=%s", busy.text);
     else
-        log_info("health checks are answered", "port=%d", a->health.port);
+        log_info("answering health checks", "port=%d", a->health.port);
     return 0;
 }
 
@@ -196,9 +196,9 @@ void agent_watch_close(struct agent *a) {
 }
 
 // ---- GPUs that are still held -------------------------------------------------------------------
-// Between two rounds: the next one starts when no process of the run has a GPU open any more. The
-// guard has ended everything below it by then; what is left was started by somebody else on a
-// worker's behalf (a container runtime, systemd-run), or belongs to an agent that was killed.
+// Between two rounds the agent waits until no process of the run has a GPU open. The guard has
+// ended everything below it by then. Other processes were started outside on a worker's behalf (a
+// container runtime, systemd-run), or belong to a killed agent.
 
 static void on_devices_look(struct timer *t);
 

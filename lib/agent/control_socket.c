@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Socket paths are short by law (108 bytes), run folders are not: both sides go through
-// /proc/self/fd/<folder>/.
+// The control socket of an agent. Socket paths are limited to 108 bytes, folders of runs are not,
+// so both sides use /proc/self/fd/<folder>/.
 #include "agent/control_socket.h"
 
 #include "base/arena.h"
@@ -45,7 +45,7 @@ static void on_line(struct control_client *i, const char *line, size_t len) {
     } else {
         static const char yes[] = "{\"ok\":true}\n";
         conn_send(&i->conn, yes, sizeof yes - 1);
-        conn_idle_limit(&i->conn, 0); // it waits for the end
+        conn_idle_limit(&i->conn, 0); // the client waits for the end
         i->control->on_command(i->control, command);
     }
     arena_fini(&a);
@@ -75,7 +75,7 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
     struct control *c = container_of(l, struct control, listener);
     struct err e;
     (void)peer;
-    if (c->count >= CONTROL_CLIENTS_MAX) { // those that wait for the end stay
+    if (c->count >= CONTROL_CLIENTS_MAX) { // waiting clients are kept
         close(fd);
         return;
     }
@@ -86,7 +86,7 @@ static void on_accept(struct listener *l, int fd, const struct net_address *peer
         free(i);
         return;
     }
-    conn_idle_limit(&i->conn, CONTROL_CLIENT_MS_MAX); // until it has said something
+    conn_idle_limit(&i->conn, CONTROL_CLIENT_MS_MAX); // until its first command
     i->next = c->clients;
     if (i->next)
         i->next->prev = i;

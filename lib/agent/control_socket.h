@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's door for commands on its own node: a unix socket (mode 0600) in the run's folder. One
-// JSON line per command: {"op":"stop","signal":15,"grace_ms":30000}, or {"op":"wait"} by a client
-// that only waits. The answer is {"ok":true}; the connection then stays open until the agent ends,
-// so that its end is news without asking. A client that sends no command is sent away after
-// CONTROL_CLIENT_MS_MAX.
+// The control socket for commands on the agent's own node: a unix socket (mode 0600) in the run's
+// folder. A command is one JSON line: {"op":"stop","signal":15,"grace_ms":30000}, or {"op":"wait"}.
+// The answer is {"ok":true}. The connection then stays open until the agent ends, which notifies
+// the client. A client without a command is disconnected after CONTROL_CLIENT_MS_MAX.
 #ifndef AGENT_CONTROL_SOCKET_H
 #define AGENT_CONTROL_SOCKET_H
 
@@ -27,14 +26,14 @@ struct control {
     void *ctx;
 };
 
-// Makes the door; from then on the run is known to go on here, and who comes waits until
-// control_open lets him in. The fd is the caller's.
+// Creates the socket. From then on the run counts as active; clients wait until control_open. The
+// caller owns the fd.
 int control_listen(const char *run_dir, struct err *e);
-// door_fd: of control_listen, taken over.
+// door_fd: of control_listen; ownership passes.
 int control_open(struct control *c, struct loop *loop, const char *run_dir, int door_fd,
                  void (*on_command)(struct control *c, const struct json *command), struct err *e);
 void control_close(struct control *c);
-// Blocking; a connection to the agent of that run. ERR_NOT_FOUND when it does not run any more.
+// Connects to the agent of a run (blocking). ERR_NOT_FOUND when it does not run any more.
 int control_connect(const char *run_dir, struct err *e);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: each frame of a peer becomes an event of the rendezvous; coordinator_pump
-// then carries out the actions that came of it and sets the timer for the next one. The failures of
-// the current round are kept here, in order of time, for the verdict.
+// Each frame of a peer becomes an event of the rendezvous. coordinator_pump then carries out the
+// resulting actions and sets the timer for the next one. The failures of the current round are kept
+// here in order of time for the verdict.
 #include "agent/coordinator.h"
 
 #include "agent/coordinator_impl.h"
@@ -23,7 +23,7 @@ int64_t coordinator_now_ms(void) {
     return clock_mono_ms();
 }
 
-// The nodes of an electorate that another agent has gathered keep the names that it gave them.
+// Nodes of an electorate that came from another agent keep their names.
 static void take_nodes(struct coordinator *c, const struct rendezvous_history *history) {
     const struct electorate *e = history->electorate;
     c->nodes = heap_alloc((size_t)(e->count + 1) * sizeof *c->nodes);
@@ -65,7 +65,7 @@ static void peer_freed(struct deferred *d) {
     free(container_of(d, struct peer, gone));
 }
 
-// The memory goes later: a callback of the peer's own connection may be running.
+// Frees the memory later, since a callback of the peer's own connection may be running.
 static void peer_free(struct peer *p) {
     struct coordinator *c = p->coordinator;
     channel_close(&p->link);
@@ -143,7 +143,7 @@ void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *
     if (channel_open(&p->link, c->loop, fd, CHANNEL_COORDINATOR, false, &c->config.secret,
                      &link_table, &e) < 0) {
         if (log_admits(&c->strangers))
-            log_warn("an agent could not be served", "reason=%s", e.text);
+            log_warn("cannot serve an agent", "reason=%s", e.text);
         close(fd);
         free(p);
         return;
@@ -219,7 +219,7 @@ static void on_join(struct peer *p, const struct wire_msg *m) {
     replay_open(&p->session, n.session);
 }
 
-// The member gets another connection; the old one may not have noticed that it is broken.
+// A member resumes over another connection; its old connection may not have failed yet.
 static void on_resume(struct peer *p, const struct wire_msg *m) {
     struct coordinator *c = p->coordinator;
     struct rendezvous_resume x = {m->incarnation, m->session, m->connection};
@@ -238,7 +238,7 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
     if (replay_acked(&old->session, m->taken, &e) < 0 || !replay_can_resume(&old->session)) {
         channel_refuse(&p->link, false, "too much was sent meanwhile");
         peer_free(p);
-        coordinator_pump(c); // a round may be about to begin with it
+        coordinator_pump(c); // a round may be about to begin with this member
         coordinator_peer_gone(old, "its session cannot be resumed");
         return;
     }
@@ -251,7 +251,7 @@ static void on_resume(struct peer *p, const struct wire_msg *m) {
                          .taken = p->session.taken};
     channel_send(&p->link, &r);
     channel_tell_again(&p->link, &p->session);
-    log_warn("a node is connected again, nothing is lost", "node=%s",
+    log_warn("a node is connected again without loss", "node=%s",
              rendezvous_member(c->rendezvous, id)->name);
 }
 
@@ -332,7 +332,7 @@ static void on_stop_run(struct peer *p, const struct wire_msg *m) {
     rendezvous_stop(c->rendezvous, coordinator_now_ms(), VERDICT_STOPPED, m->reason);
 }
 
-// A node will be taken away: everybody's workers are to know, also the sender's.
+// Sends a preemption notice to the workers of all nodes, also to the sender's.
 static void on_notice(struct peer *p, const struct wire_msg *m) {
     for (struct peer *x = p->coordinator->peers; x; x = x->next)
         if (x->id >= 0)
@@ -410,7 +410,7 @@ static void on_end(struct channel *l, const struct err *e) {
         log_warn("a connection was not an agent of this run", "peer=%s reason=%s",
                  net_format(&p->address, text), e->text);
     const char *why = e->code == ERR_NONE ? "its agent's connection closed" : e->text;
-    // What the agent has said itself, and what it did wrong, is final.
+    // Errors reported by the agent itself, and protocol errors, are final.
     bool broke = e->code == ERR_NONE || e->code == ERR_NET;
     if (p->id < 0 || p->local || !broke || !replay_can_resume(&p->session)) {
         coordinator_peer_gone(p, why);

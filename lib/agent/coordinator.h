@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator: the rendezvous of a run behind the agents' connections. It lives inside the
-// agent of one node and serves that agent over a socket pair like any other.
+// The coordinator: connects the rendezvous of a run with the agents. It is part of the agent of one
+// node and serves that agent over a socket pair like any other.
 //
 //     c = coordinator_open(loop, &config, history, log, &events, ctx);
 //     coordinator_adopt(c, fd, &peer);            // each accepted connection of an agent
-//     … on_idle when the run is over and every agent has been told …
+//     … on_idle when the run is over and every agent has the verdict …
 //     … on_deposed when another agent coordinates, or may soon …
 //     coordinator_close(c);                       // not inside a callback
 #ifndef AGENT_COORDINATOR_H
@@ -18,7 +18,7 @@
 #include "sys/net.h"
 
 enum {
-    COORDINATOR_LINGER_MS_MAX = 3000, // for agents to take the verdict
+    COORDINATOR_LINGER_MS_MAX = 3000, // for agents to receive the verdict
     COORDINATOR_CANDIDATES_MAX =
         ELECTION_CANDIDATES_MAX, // nodes whose addresses every agent learns
 };
@@ -36,32 +36,32 @@ struct coordinator_config {
 struct coordinator_events {
     void (*on_idle)(struct coordinator *c);
     void (*on_deposed)(struct coordinator *c, const char *why);
-    void (*on_round)(struct coordinator *c); // one is about to begin
+    void (*on_round)(struct coordinator *c); // a round is about to begin
     // An agent asks about the coordinator, or for a vote; l is its connection.
     void (*on_ask)(struct coordinator *c, struct channel *l, const struct net_address *from,
                    const struct wire_msg *m);
-    // The connection to the agent at that place broke: is it still there? May come often.
+    // The connection to this agent broke; on_disconnected should check whether it still exists. May
+    // be repeated.
     void (*on_disconnected)(struct coordinator *c, const struct election_peer *peer);
 };
 
-// history NULL: a new run. log: where its events go.
+// history NULL: a new run. log: destination of its events.
 struct coordinator *coordinator_open(struct loop *loop, const struct coordinator_config *config,
                                      const struct rendezvous_history *history, struct events *log,
                                      const struct coordinator_events *events, void *ctx);
 void coordinator_close(struct coordinator *c); // NULL is fine
-// A connected socket whose first bytes are unread. peer NULL: this process.
+// Takes a connected socket before its first byte is read. peer NULL: this process.
 void coordinator_adopt(struct coordinator *c, int fd, const struct net_address *peer);
-// Stops the workers of all nodes and ends the run with that verdict, unless it is ending already.
+// Stops the workers of all nodes and ends the run with this verdict, unless it is ending already.
 void coordinator_end_run(struct coordinator *c, enum rendezvous_verdict verdict, const char *reason,
                          int signal, int64_t grace_ms);
-// The host of an agent that on_disconnected named says that it is gone (dead), or that one itself
-// that it has another coordinator.
+// Reports the result of on_disconnected: the agent is gone (dead), or follows another coordinator.
 void coordinator_process_dead(struct coordinator *c, int64_t incarnation, bool dead,
                               const char *why);
-// It may still be asked and closed, and does nothing any more.
+// Ends the coordinator's activity. It still answers requests and must be closed.
 void coordinator_depose(struct coordinator *c);
-// The electorate of the round as election_set_electorate takes it: voters, and where their agents
-// are.
+// Copies the electorate of the round for election_set_electorate: voters and the addresses of their
+// agents.
 void coordinator_election_peers(const struct coordinator *c, struct election_peer *peers,
                                 int count);
 const struct rendezvous *coordinator_rendezvous(const struct coordinator *c);

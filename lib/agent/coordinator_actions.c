@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rendezvous wants, carried out: frames to agents, events, the timer.
+// Carries out the actions of the rendezvous: frames to agents, events, the timer.
 #include "agent/coordinator_impl.h"
 #include "base/arena.h"
 #include "base/log.h"
@@ -31,7 +31,7 @@ int64_t coordinator_rounds(const struct voter *v) {
     return v->rounds | (v->dead ? WIRE_ROUNDS_DEAD : 0);
 }
 
-// Names and addresses of the new electorate: of its members, and of the last one's from before.
+// Collects names and addresses of the new electorate: from its members, and from the previous one.
 static void gather_nodes(struct coordinator *c) {
     const struct rendezvous *r = c->rendezvous;
     const struct electorate *e = rendezvous_electorate(r);
@@ -41,7 +41,7 @@ static void gather_nodes(struct coordinator *c) {
     for (int i = 0, k = 0; i < e->count; i++) {
         const struct rendezvous_member *m = i < active ? rendezvous_active(r, i) : NULL;
         while (!m && old[k].incarnation != e->voters[i].incarnation)
-            k++; // those that are gone stand in the old order
+            k++; // lost nodes keep their order
         nodes[i] =
             (struct wire_node){.node_rank = m ? m->node_rank : old[k].node_rank,
                                .port = m ? m->port : old[k].port,
@@ -58,7 +58,7 @@ static void gather_nodes(struct coordinator *c) {
     c->nodes_arena = texts;
 }
 
-// A round may have begun since the last time. This agent learns of it before anybody else.
+// Adds the electorate to the message. After the begin of a round this agent learns it first.
 static void put_electorate(struct coordinator *c, int voter, struct wire_msg *m) {
     const struct electorate *e = rendezvous_electorate(c->rendezvous);
     if (e->count > 0 && (c->nodes_term != e->term || c->nodes_round != e->round)) {
@@ -94,7 +94,7 @@ static void do_joined(struct coordinator *c, const struct rendezvous_action *a) 
                          .restarts = counters.restarts,
                          .crashes = counters.crashes};
     put_electorate(c, m->voter, &r);
-    // The peer gets its id when rendezvous_join has returned; pump runs after that.
+    // rendezvous_join returns the id of the peer; pump runs after that.
     struct peer *p = coordinator_peer(c, a->id);
     if (p)
         channel_send(&p->link, &r);
@@ -117,7 +117,7 @@ static bool rank_is_here(const struct coordinator *c, int rank) {
     return false;
 }
 
-// "here: a b; missing: c"
+// Text "here: a b; missing: c".
 static void describe_members(const struct coordinator *c, struct strbuf *out) {
     strbuf_adds(out, "here:");
     for (const struct peer *p = c->peers; p; p = p->next) {
@@ -169,7 +169,7 @@ static void do_start(struct coordinator *c) {
                          .master_port = host->store_port,
                          .left_ms = rendezvous_lease_left_ms(c->rendezvous),
                          .reason = rendezvous_reason(r)};
-    // By rank: the first ones, which may stand in, learn of it first.
+    // In order of ranks: the first nodes are candidates and should know the round first.
     for (int i = 0; i < count; i++) {
         const struct rendezvous_member *x = rendezvous_active(r, i);
         put_electorate(c, x->voter, &m);
@@ -217,7 +217,7 @@ static void do_stop(struct coordinator *c, const struct rendezvous_action *a) {
 }
 
 static void do_excused(struct coordinator *c, const struct rendezvous_action *a) {
-    log_info("the failure came of a loss, and the run goes on", "reason=%s", a->reason);
+    log_info("the failure was caused by a lost node; the run continues", "reason=%s", a->reason);
     note_restart(c, a);
 }
 
@@ -257,7 +257,7 @@ static void do_gone(struct coordinator *c, const struct rendezvous_action *a) {
         events_end(c->events);
     }
     if (p) {
-        coordinator_name_peer(p, -1); // the rendezvous has forgotten it
+        coordinator_name_peer(p, -1); // the rendezvous has freed the id
         channel_refuse(&p->link, false, a->reason);
         coordinator_peer_gone(p, a->reason);
     }
@@ -267,15 +267,16 @@ static const enum node_state verdict_states[] = {[VERDICT_FINISHED] = NODE_FINIS
                                                  [VERDICT_FAILED] = NODE_FAILED,
                                                  [VERDICT_STOPPED] = NODE_STOPPED};
 
-// One message carries all failures. The first one is whole; the others share what is left of it.
+// One message carries all failures. The first one is complete; the others share the remaining
+// bytes.
 enum { FAILURES_BYTES_MAX = 4 << 20, FAILURE_TEXTS = 6, FAILURE_FIXED_BYTES = 128 };
 _Static_assert(FAILURES_BYTES_MAX + FAILURE_TEXTS * WIRE_TEXT_BYTES_MAX +
                        WIRE_FAILURES_MAX * FAILURE_FIXED_BYTES + 2 * WIRE_TEXT_BYTES_MAX <
                    WIRE_FRAME_BYTES_MAX,
-               "every verdict can be read");
+               "every verdict fits into a frame");
 _Static_assert(WIRE_NODES_MAX *(RENDEZVOUS_NAME_BYTES_MAX + RENDEZVOUS_ADDRESS_BYTES_MAX + 64) <
                    WIRE_FRAME_BYTES_MAX,
-               "and every round");
+               "every round fits into a frame");
 
 static size_t cut(struct arena *a, const char **text, size_t over, bool keeps_end) {
     size_t len = strlen(*text), gone = over < len ? over : len;
@@ -284,7 +285,7 @@ static size_t cut(struct arena *a, const char **text, size_t over, bool keeps_en
     return over - gone;
 }
 
-// Last lines go first, and what is left of a message is its end: there the exception is.
+// Cuts the oldest lines first, and keeps the end of messages, which contains the exception.
 static void fit(struct arena *a, struct worker_failure *f, size_t most) {
     size_t len = strlen(f->node) + strlen(f->host) + strlen(f->error_file) + strlen(f->message) +
                  strlen(f->tail) + strlen(f->evidence);
@@ -366,9 +367,9 @@ void coordinator_pump(struct coordinator *c) {
     c->pumping = false;
     if (c->deposed)
         return;
-    // After a change of the coordinator some have yet to find this one, to be told.
-    bool told = !c->peers && !c->took_over;
-    if (c->over && !c->idle && (told || coordinator_now_ms() >= c->linger_until_ms)) {
+    // After a change of coordinator some agents must still find this one to receive the verdict.
+    bool received = !c->peers && !c->took_over;
+    if (c->over && !c->idle && (received || coordinator_now_ms() >= c->linger_until_ms)) {
         c->idle = true;
         timer_stop(&c->timer);
         c->on->on_idle(c);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the coordinator. Only coordinator*.c includes this.
+// Internals of the coordinator. Private to coordinator*.c.
 #ifndef AGENT_COORDINATOR_IMPL_H
 #define AGENT_COORDINATOR_IMPL_H
 
 #include "agent/coordinator.h"
 
 struct peer {
-    struct channel link; // closed while the member is cut
+    struct channel link; // closed while the member is disconnected
     struct replay session;
     struct coordinator *coordinator;
     struct peer *prev, *next;
@@ -19,7 +19,7 @@ struct peer {
 
 struct kept_failure {
     struct worker_failure f; // texts in the coordinator's arena
-    int64_t at_ms;           // monotonic, here
+    int64_t at_ms;           // monotonic, on this host
 };
 
 struct coordinator {
@@ -34,7 +34,7 @@ struct coordinator {
     int64_t nodes_term;
     int nodes_round;
     struct peer *peers;
-    struct peer **by_id; // members' peers
+    struct peer **by_id; // peers of members, by id
     int by_id_room;
     struct log_limit strangers;
     struct timer timer;
@@ -48,15 +48,16 @@ struct coordinator {
     void *ctx;
 };
 
-// Leases count from when an agent has sent something: the clock is read after it was received.
+// Leases count from the receipt of a message, so the clock is read after it.
 int64_t coordinator_now_ms(void);
-// Carries out what the rendezvous wants and sets the timer.
+// Carries out the actions of the rendezvous and sets the timer.
 void coordinator_pump(struct coordinator *c);
 struct peer *coordinator_peer(struct coordinator *c, int id);
-// Makes p the peer of member id; -1: of none.
+// Makes p the peer of member id; -1: of no member.
 void coordinator_name_peer(struct peer *p, int id);
-int64_t coordinator_rounds(const struct voter *v); // as wire_node has them
+int64_t coordinator_rounds(const struct voter *v); // in the format of wire_node
 void coordinator_peer_gone(struct peer *p, const char *why);
-void coordinator_tell(struct peer *p, const struct wire_msg *m); // as part of its session
+void coordinator_tell(struct peer *p,
+                      const struct wire_msg *m); // sends a message as part of the peer's session
 
 #endif

@@ -50,6 +50,6 @@ void events_end(struct events *ev) {
     bool broken = n != (ssize_t)ev->line.len;
     ev->cut = broken && n > 0;
     if (broken && !ev->broken)
-        log_error("an event could not be written", "seq=%lld", (long long)ev->seq);
+        log_error("cannot write an event", "seq=%lld", (long long)ev->seq);
     ev->broken = broken;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The story of a run on one node: events.jsonl (see NODE_EVENTS in node_protocol.h).
+// Writes the events of a run on one node to events.jsonl (see NODE_EVENTS in node_protocol.h).
 //
 //     struct json_out *j = events_begin(&ev, EVENT_ROUND);
 //     json_int(j, "round", 0);
 //     events_end(&ev);
 //
-// Each event is one write of one line, so a reader never sees half of one for long. A file that
-// cannot be written (a full disk) is reported once in the log and does not stop the run; what it
-// took of a line is a line of its own, which is no event, when there is room again.
+// Each event is one line in one write, so readers do not see partial events for long. A write error
+// (a full disk) is logged once and does not stop the run. A partially written line is terminated
+// when there is room again; readers skip it.
 #ifndef AGENT_EVENT_LOG_H
 #define AGENT_EVENT_LOG_H
 
@@ -16,7 +16,7 @@
 #include "protocol/node_protocol.h"
 
 struct events {
-    int fd; // -1: nobody listens
+    int fd; // -1: no file
     int64_t seq;
     bool broken;
     bool cut; // the file ends within a line

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchrun's layout, so that eyes and scripts that know it find their way.
+// Formats failure reports in torchrun's layout, for people and scripts that know it.
 #include "agent/failure_report.h"
 
 #include "sys/proc.h"
@@ -40,7 +40,7 @@ void report_failure_event(struct events *ev, const struct worker_failure *f, int
     events_end(ev);
 }
 
-// Foreign text, indented, with control characters made harmless.
+// Appends foreign text, indented, with control characters made visible.
 static void add_block(struct strbuf *out, const char *text) {
     struct arena a = {0};
     while (*text) {
@@ -65,7 +65,7 @@ static void add_cause(struct strbuf *out, const struct worker_failure *f) {
     }
 }
 
-// One finding per line, the second and later ones below the first.
+// One finding per line; further ones below the first.
 static void add_evidence(struct strbuf *out, const char *text) {
     const char *label = "  evidence  : ";
     struct arena a = {0};

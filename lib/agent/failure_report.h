@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How failed workers are told of: to a person (torchrun's box, root cause of all nodes, last lines)
-// and as an event.
+// Reports failed workers: as text (torchrun's box, root cause over all nodes, last lines) and as an
+// event.
 #ifndef AGENT_FAILURE_REPORT_H
 #define AGENT_FAILURE_REPORT_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Answers HTTP health checks.
 #include "agent/health_check.h"
 
 #include "sys/net.h"

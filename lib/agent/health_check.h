@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's answer to a health check: HTTP 200 on every path while its loop is alive, nothing
-// when it is not. It says nothing else and is open to everybody who reaches the port, since probes
-// come from outside the group (a container platform, a load balancer).
+// Answers HTTP health checks: status 200 on every path while the agent's loop is alive. The answer
+// contains nothing else. The port is open to all hosts, since probes come from outside the group (a
+// container platform, a load balancer).
 //
 //     health_open(&h, loop, port, e);     // on all addresses of the host
 //     health_close(&h);
@@ -14,18 +14,18 @@
 #include "sys/listener.h"
 
 enum {
-    HEALTH_CLIENTS_MAX = 16, // one more takes the place of the oldest
+    HEALTH_CLIENTS_MAX = 16, // a further one replaces the oldest
     HEALTH_REQUEST_BYTES_MAX = 4096,
     HEALTH_CLIENT_MS_MAX = 5000, // without a byte
 };
 
-// Appends the answer to a request, of which `in` is what has come; false while its head is not
-// complete. Pure.
+// Appends the answer to a request. `in` is the received part; false while its head is incomplete.
+// Pure.
 bool health_answer(const char *in, size_t len, struct strbuf *out);
 
 struct health_client {
     struct conn conn;
-    uint64_t came; // which one it was
+    uint64_t came; // order of arrival
 };
 
 struct health {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The watch holds one inotify watch at a time: on the file's folder, or on the nearest folder above
-// it that exists, until the next one down is made. Every event leads to the same look at what is
-// there now, so none has to be told apart, and none can be missed between two of them.
+// Watches the notice file with one inotify watch: on the file's folder, or on the nearest existing
+// parent folder until the next one is created. Every event leads to the same check of the current
+// state, so events need not be distinguished, and none is missed between two of them.
 #include "agent/preemption_notice.h"
 
 #include "base/log.h"
@@ -76,7 +76,7 @@ int notice_parse(const char *text, size_t len, struct notice *out, struct err *e
 
 // ---- the watch ----
 
-// Puts the watch on the deepest folder of the path that exists. True: it is the file's own.
+// Watches the deepest existing folder of the path. True: it is the file's own folder.
 static bool watch_folder(struct notice_watch *w) {
     char dir[NOTICE_PATH_BYTES_MAX];
     snprintf(dir, sizeof dir, "%s", w->path);
@@ -106,7 +106,7 @@ static void look(struct notice_watch *w) {
     struct err e = {0};
     char *text;
     size_t len;
-    // Twice: a folder made between the two steps of watching is found by the second.
+    // Twice: the second call finds a folder created during the first.
     bool here = false;
     for (int i = 0; i < 2 && !here; i++)
         here = watch_folder(w);
@@ -116,7 +116,7 @@ static void look(struct notice_watch *w) {
     arena_fini(&a);
     bool puzzled = rc < 0 && e.code != ERR_NOT_FOUND;
     if (puzzled && !w->puzzled)
-        log_warn("a notice cannot be understood", "path=%s reason=%s", w->path, e.text);
+        log_warn("cannot parse a preemption notice", "path=%s reason=%s", w->path, e.text);
     w->puzzled = puzzled;
     if (puzzled)
         return;

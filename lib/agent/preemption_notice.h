@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notice that a node is going to be taken away, as units on the node write it: a file of
-// "key=value" lines, replaced as a whole.
+// The preemption notice of a node, written by systemd units on the node: a file of "key=value"
+// lines, replaced as a whole.
 //
 //     kind=spot-terminate|spot-stop|spot-hibernate|rebalance|lease|idle
-//     deadline=<seconds since 1970>        when; 0 or absent: not known
-//     node=<name>                          whom it is about; absent: this node
+//     deadline=<seconds since 1970>        0 or absent: unknown
+//     node=<name>                          the preempted node; absent: this node
 //
-// Other keys and empty lines are skipped. Parsing is pure; the watch calls back when the file
-// comes, changes or goes, also when its folder is made later.
+// Other keys and empty lines are skipped. Parsing is pure. The watch calls back when the file
+// appears, changes or disappears, also when its folder is created later.
 //
 //     notice_watch_start(&w, loop, "/run/dtctl/notice", on_notice, e);
-//     … on_notice(w, &n), n->kind NOTICE_NONE when it was taken back …
+//     … on_notice(w, &n), n->kind NOTICE_NONE when it was withdrawn …
 //     notice_watch_stop(&w);
 #ifndef AGENT_PREEMPTION_NOTICE_H
 #define AGENT_PREEMPTION_NOTICE_H
@@ -29,7 +29,7 @@ enum {
     NOTICE_FOLDERS_MAX = 64, // between the root and the file
 };
 
-// kind, word, whether the node is taken away at the deadline
+// kind, word, whether the node is preempted at the deadline
 #define NOTICE_KINDS(X)                                                                            \
     X(NOTICE_NONE, "none", false)                                                                  \
     X(NOTICE_SPOT_TERMINATE, "spot-terminate", true)                                               \
@@ -47,11 +47,11 @@ enum notice_kind {
 
 struct notice {
     enum notice_kind kind;
-    int64_t deadline_s; // wall clock; 0: not told
+    int64_t deadline_s; // wall clock; 0: unknown
     char node[NOTICE_NODE_BYTES_MAX];
 };
 
-// ERR_FORMAT names the line; a file without a kind is one, too.
+// ERR_FORMAT names the line; a file without a kind is an error, too.
 int notice_parse(const char *text, size_t len, struct notice *out, struct err *e);
 const char *notice_word(enum notice_kind kind); // "spot-stop"
 bool notice_ends_node(enum notice_kind kind);
@@ -65,12 +65,12 @@ struct notice_watch {
     struct timer first;
     struct changes changes;
     int folder;   // its watch
-    bool puzzled; // by what the file says; said once
+    bool puzzled; // the file is malformed, which was logged
     char path[NOTICE_PATH_BYTES_MAX];
     struct notice last;
 };
 
-// Calls back from the loop, for what is there already too. path is absolute.
+// Calls back from the loop, also for an existing file. path is absolute.
 int notice_watch_start(struct notice_watch *w, struct loop *loop, const char *path, notice_cb *cb,
                        struct err *e);
 void notice_watch_stop(struct notice_watch *w); // no-op when stopped

@@ -20,7 +20,7 @@ struct field {
     size_t offset;
     enum { NEVER, SSH_ONLY, ALWAYS } needed;
     int64_t max;
-    const char *absent; // strings: value when not given
+    const char *absent; // strings: value when absent
 };
 
 #define AT(member) offsetof(struct inventory_node, member)
@@ -63,7 +63,7 @@ __attribute__((format(printf, 4, 5))) static void complain(struct reader *r, int
     va_end(ap);
 }
 
-// Text that goes into command lines, paths and messages: no control characters, not too long.
+// Text for command lines, paths and messages: no control characters, limited length.
 static bool is_text(const struct toml *v) {
     if (v->len > INVENTORY_TEXT_BYTES_MAX || v->len == 0)
         return false;
@@ -78,7 +78,7 @@ static const char *read_text(struct reader *r, const struct toml *v, const char 
         return absent;
     if (v->type == TOML_STRING && is_text(v))
         return arena_strndup(r->arena, v->str, v->len);
-    complain(r, v->line, v->column, "%.64s: a plain text of 1 to %d bytes belongs here", v->key,
+    complain(r, v->line, v->column, "%.64s: expected plain text of 1 to %d bytes", v->key,
              INVENTORY_TEXT_BYTES_MAX);
     return absent;
 }
@@ -97,7 +97,7 @@ static void read_field(struct reader *r, const struct toml *table, const struct 
     if (f->type == FIELD_STR) {
         *(const char **)at = read_text(r, v, f->absent);
     } else if (v->type != TOML_INT || v->integer < 0 || v->integer > f->max) {
-        complain(r, v->line, v->column, "%s: a number from 0 to %lld belongs here", f->key,
+        complain(r, v->line, v->column, "%s: expected a number from 0 to %lld", f->key,
                  (long long)f->max);
     } else if (f->offset == AT(port)) {
         n->port = (int)v->integer;
@@ -119,7 +119,7 @@ static void check_names(struct reader *r, const struct toml *table) {
 static void read_node(struct reader *r, const struct toml *table, struct inventory_node *n) {
     *n = (struct inventory_node){.name = "", .transport = INVENTORY_SSH};
     if (table->type != TOML_TABLE) {
-        complain(r, table->line, table->column, "node: a table belongs here");
+        complain(r, table->line, table->column, "node: expected a table");
         return;
     }
     const struct toml *name = toml_member(table, "name");
@@ -134,7 +134,7 @@ static void read_node(struct reader *r, const struct toml *table, struct invento
     if (strcmp(transport, "local") == 0)
         n->transport = INVENTORY_LOCAL;
     else if (strcmp(transport, "ssh") != 0)
-        complain(r, table->line, table->column, "transport: \"local\" or \"ssh\" belongs here");
+        complain(r, table->line, table->column, "transport: expected \"local\" or \"ssh\"");
     for (size_t i = 0; i < FIELD_COUNT; i++)
         read_field(r, table, &FIELDS[i], n);
     check_names(r, table);
@@ -143,7 +143,7 @@ static void read_node(struct reader *r, const struct toml *table, struct invento
     if (n->user && n->user[0] == '-')
         complain(r, table->line, table->column, "user: begins with '-'");
     if (n->dtrun && n->dtrun[0] && !hash_is_hex(n->dtrun))
-        complain(r, table->line, table->column, "dtrun: 64 lower-case hex digits belong here");
+        complain(r, table->line, table->column, "dtrun: expected 64 lower-case hex digits");
 }
 
 static int compare_names(const void *x, const void *y) {
@@ -188,7 +188,7 @@ static void read_root(struct reader *r, const struct toml *root, struct inventor
     if (!nodes || nodes->type != TOML_ARRAY || nodes->len == 0 ||
         nodes->len > INVENTORY_NODES_MAX) {
         complain(r, nodes ? nodes->line : 1, nodes ? nodes->column : 1,
-                 "node: 1 to %d tables [[node]] belong here", INVENTORY_NODES_MAX);
+                 "node: expected 1 to %d tables [[node]]", INVENTORY_NODES_MAX);
         return;
     }
     out->nodes = arena_new(r->arena, struct inventory_node, nodes->len);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory: which nodes a cluster has, as TOML in `.dtctl/<cluster>/cluster.toml`. Written by
-// a provider's `up`, read by everything else; for provider aws Terraform renders it.
+// The inventory: the nodes of a cluster, as TOML in `.dtctl/<cluster>/cluster.toml`. Written by a
+// provider's `up`; for provider aws Terraform renders it.
 //
 //     format = 1
 //     name = "demo"
@@ -9,9 +9,9 @@
 //     [[node]]
 //     name = "gpu01"
 //     transport = "ssh"                 # or "local"
-//     user = "ubuntu"                   # ssh only; absent: as ~/.ssh/config says
+//     user = "ubuntu"                   # ssh only; absent: from ~/.ssh/config
 //     host = "gpu01.lab"                # ssh only
-//     port = 22                         # ssh only; absent: as ~/.ssh/config says
+//     port = 22                         # ssh only; absent: from ~/.ssh/config
 //     address = "10.0.0.11"             # numeric, how the nodes reach each other
 //     root = ".dtctl"                   # dtctl's folder there; relative to the login's home
 //     instance_id = "i-0123456789abcdef0"    # provider aws, with the next five
@@ -22,9 +22,9 @@
 //     config_hash = "…"                 # of what cloud-init is told, as it would be rendered now
 //     …                                 # facts that `up` found: arch, cpus, …
 //
-// What Terraform renders has no `created` and no `launched`: they would differ in every plan.
+// Terraform's text has no `created` and no `launched`, since they would differ in every plan.
 //
-// The file is input from outside: everything is checked. Pure but for memory, all in the arena.
+// The file is untrusted input. Pure; all memory is in the arena.
 #ifndef CLUSTER_INVENTORY_H
 #define CLUSTER_INVENTORY_H
 
@@ -48,16 +48,16 @@ enum {
 enum inventory_transport { INVENTORY_LOCAL, INVENTORY_SSH };
 
 struct inventory_node {
-    const char *name; // unique, fit for a file name
+    const char *name; // unique, valid as a file name
     enum inventory_transport transport;
-    const char *user; // NULL: not given
+    const char *user; // NULL: not set
     const char *host; // NULL for local
-    int port;         // 0: not given
+    int port;         // 0: not set
     const char *address;
     const char *root;
-    const char *host_key; // "ssh-ed25519 AAAA…" to expect, or NULL
-    const char *arch;     // "" when not known yet
-    const char *dtrun;    // sha256 of the agent that `up` put there, or ""
+    const char *host_key; // expected key "ssh-ed25519 AAAA…", or NULL
+    const char *arch;     // "" when unknown
+    const char *dtrun;    // sha256 of the agent that `up` installed, or ""
     const char *instance_id, *instance_type, *zone, *purchase, *launched; // "" or NULL: none
     const char *config_hash;                                              // "" or NULL: none
     int64_t cpus, gpus, memory_bytes;
@@ -65,12 +65,12 @@ struct inventory_node {
 
 struct inventory {
     const char *name, *provider;
-    const char *created; // "" when not known
+    const char *created; // "" when unknown
     struct inventory_node *nodes;
     size_t count;
 };
 
-// file is for messages only. Every error of the file is reported at once, as file:line:column.
+// file is for messages only. All errors of the file are reported at once, as file:line:column.
 int inventory_parse(struct arena *a, const char *text, size_t len, const char *file,
                     struct inventory *out, struct err *e);
 void inventory_format(const struct inventory *inv, struct strbuf *out);
@@ -79,7 +79,7 @@ void inventory_format(const struct inventory *inv, struct strbuf *out);
 int inventory_find(const struct inventory *inv, const char *name);
 const char *inventory_transport_name(enum inventory_transport t);
 
-// The chosen nodes of `wanted` (a node set of names; NULL: all) as indices in inventory order.
+// Selects the nodes of `wanted` (a node set of names; NULL: all) as indices in inventory order.
 // ERR_NOT_FOUND suggests the nearest name.
 int inventory_select(struct arena *a, const struct inventory *inv, const char *wanted,
                      size_t **indices, size_t *count, struct err *e);

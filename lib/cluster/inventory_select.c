@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing nodes of an inventory by a node set of names.
+// Selects nodes of an inventory by a node set of names.
 #include "cluster/inventory.h"
 #include "cluster/nodeset.h"
 

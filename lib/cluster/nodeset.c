@@ -8,7 +8,7 @@
 
 struct range {
     unsigned first, last;
-    int width; // digits to pad to
+    int width; // pad to this many digits
 };
 
 struct bracket {
@@ -41,7 +41,7 @@ static int bad(struct err *e, const char *set, size_t set_len, const char *why) 
                    why);
 }
 
-// One number of at most NODESET_DIGITS_MAX digits; the number of digits, or 0.
+// Reads one number of at most NODESET_DIGITS_MAX digits. Returns the number of digits, or 0.
 static int read_number(const char *s, const char *end, unsigned *out) {
     int n = 0;
     unsigned v = 0;
@@ -55,7 +55,7 @@ static int read_number(const char *s, const char *end, unsigned *out) {
     return n;
 }
 
-// "01-04,07" between s and end.
+// Parses "01-04,07" between s and end.
 static int parse_bracket(struct arena *a, const char *s, const char *end, struct bracket *b,
                          const char **why) {
     size_t room = 1;
@@ -96,7 +96,7 @@ static int parse_bracket(struct arena *a, const char *s, const char *end, struct
     return b->count ? 0 : -1;
 }
 
-// Reads a host (or name) template up to end.
+// Parses a host or name template up to end.
 static int parse_template(struct arena *a, const char *s, const char *end, struct template *t,
                           const char **why) {
     t->total = 1;
@@ -161,7 +161,7 @@ static int check_host(const char *host, const char **why) {
     *why = "a host is longer than 255 bytes";
     if (len > NODESET_HOST_BYTES_MAX)
         return -1;
-    *why = "a host begins with a letter or a digit"; // never something ssh could take as a flag
+    *why = "a host begins with a letter or a digit"; // otherwise ssh could take it as an option
     return isalnum((unsigned char)host[0]) ? 0 : -1;
 }
 
@@ -177,7 +177,7 @@ static void append(struct arena *a, struct nodeset *out, size_t *room, struct no
     out->logins[out->count++] = login;
 }
 
-// ":2222" or nothing, up to end.
+// Parses ":2222", or nothing, up to end.
 static int parse_port(const char *s, const char *end, int *port, const char **why) {
     *port = 0;
     if (s == end)
@@ -204,7 +204,7 @@ static int parse_v6(struct arena *a, const char *s, const char *close, struct no
     return 0;
 }
 
-// One set between s and end.
+// Parses one set between s and end.
 static int parse_set(struct arena *a, const char *s, const char *end, struct nodeset *out,
                      size_t *room, const char **why) {
     struct nodeset_login login = {0};
@@ -252,7 +252,7 @@ static int parse_set(struct arena *a, const char *s, const char *end, struct nod
     return 0;
 }
 
-// End of the set that begins at s: a comma or white space outside brackets.
+// The end of the set at s: a comma or white space outside brackets.
 static const char *set_end(const char *s) {
     int depth = 0;
     while (*s && (depth > 0 || !is_space_or_comma(*s))) {
@@ -345,7 +345,7 @@ static int compare_names(const void *x, const void *y) {
     return str_natural_cmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-// Where the last run of digits of a name is; length 0 when there is none (or it is too long).
+// The position of the last run of digits in a name; length 0 when there is none or it is too long.
 static size_t last_digits(const char *name, size_t *len) {
     size_t end = strlen(name);
     while (end > 0 && !isdigit((unsigned char)name[end - 1]))
@@ -357,7 +357,7 @@ static size_t last_digits(const char *name, size_t *len) {
     return at;
 }
 
-// Whether b follows a in one bracket: same text around, number one higher, no change of padding.
+// True when b follows a in a bracket: same surrounding text, number one higher, same padding.
 static bool follows(const char *a, const char *b) {
     size_t a_len = 0, b_len = 0;
     size_t a_at = last_digits(a, &a_len), b_at = last_digits(b, &b_len);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node sets: `user@gpu[01-04,07].lab:2222` to a list of logins, and names back to a folded set.
+// Node sets: expands `user@gpu[01-04,07].lab:2222` to a list of logins, and folds names to a set.
 //
 //     struct nodeset set;
 //     nodeset_parse(&arena, "root@10.0.0.[1-4], [fe80::1]:2222", &set, e);   // 5 nodes
 //
 // Grammar: sets are separated by commas or white space; a set is [user@]host[:port]. In a host,
-// `[1-4,07]` stands for each number; numbers of a range keep the width of the first one (01-04).
-// Several brackets multiply, the last one runs fastest. Brackets that hold a colon are an IPv6
+// `[1-4,07]` stands for each number. Numbers of a range have the width of the first one (01-04).
+// Several brackets multiply; the last one varies fastest. Brackets that contain a colon are an IPv6
 // address. Duplicates (same user, host and port) are errors. Pure: no names are resolved.
 #ifndef CLUSTER_NODESET_H
 #define CLUSTER_NODESET_H
@@ -28,19 +28,19 @@ enum {
 };
 
 struct nodeset_login {
-    const char *user; // NULL when not given
+    const char *user; // NULL: not given
     const char *host; // name or numeric address, no brackets
-    int port;         // 0 when not given
+    int port;         // 0: not given
 };
 
 struct nodeset {
-    struct nodeset_login *logins; // in the order written
+    struct nodeset_login *logins; // in the order of the text
     size_t count;
 };
 
-// All memory is in the arena. ERR_CONFIG names the set and the place, ERR_LIMIT the limit.
+// All memory is in the arena. ERR_CONFIG names the set and the position, ERR_LIMIT the limit.
 int nodeset_parse(struct arena *a, const char *text, struct nodeset *out, struct err *e);
-// Appends the sets of `more` (one element of a configuration array each) to out; checks duplicates.
+// Parses several texts (elements of a configuration array) into one list; checks duplicates.
 int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count, struct nodeset *out,
                        struct err *e);
 
@@ -48,7 +48,7 @@ int nodeset_parse_list(struct arena *a, const char *const *texts, size_t count, 
 int nodeset_parse_names(struct arena *a, const char *text, char ***names, size_t *count,
                         struct err *e);
 
-// Names in natural order, folded: {"n1","n2","n3","x"} -> "n[1-3],x". names is sorted in place.
+// Folds names in natural order: {"n1","n2","n3","x"} -> "n[1-3],x". Sorts names in place.
 char *nodeset_fold(struct arena *a, const char **names, size_t count);
 
 #endif

@@ -19,7 +19,7 @@ char *run_make_id(struct arena *a, const char *name, int64_t wall_ms) {
     hash_random(&random, sizeof random);
     gmtime_r(&seconds, &tm);
     strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &tm);
-    // The milliseconds come first, so that runs of one second sort by age, too.
+    // The milliseconds come first, so that runs of one second also sort by age.
     return arena_printf(a, "%s-%s-%03x%03x", name, stamp, (unsigned)(wall_ms % 1000),
                         random & 0xfffu);
 }
@@ -113,7 +113,7 @@ static int read_lists(struct arena *a, const struct toml *t, struct run *r, stru
         toml_need_strs(a, t, "nodes", (char ***)&r->nodes, &r->node_count, e) < 0)
         return -1;
     if (r->node_count == 0 || r->node_count > RUN_NODES_MAX)
-        return err_set(e, ERR_FORMAT, "nodes: 1 to %d names belong here", RUN_NODES_MAX);
+        return err_set(e, ERR_FORMAT, "nodes: expected 1 to %d names", RUN_NODES_MAX);
     if (toml_member(t, "lost") &&
         toml_need_strs(a, t, "lost", (char ***)&r->lost, &r->lost_count, e) < 0)
         return -1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record of one run on the operator's side: `runs/<run>/run.toml` and the paths around it.
 //
-// Written when the run is made and again when its state is known better, so that a dtctl that was
-// killed, or another one, finds everything it needs to follow, stop and fetch. The per-run key is
-// never in it. All memory is in the cluster's arena.
+// The record is written when the run is made and when its state changes. A later dtctl finds in it
+// all data to follow, stop and fetch the run. It never contains the run's key. All memory is in the
+// cluster's arena.
 #ifndef CLUSTER_RUN_RECORD_H
 #define CLUSTER_RUN_RECORD_H
 
@@ -24,32 +24,32 @@ struct run {
     const char *id, *name;
     const char *cluster, *provider;
     int64_t created_ms;
-    const char **command; // NULL-terminated; as the operator gave it, or the trainer's
+    const char **command; // NULL-terminated; the operator's command, or the trainer's
     size_t command_count;
     bool native;
-    const char **nodes; // index is the node's rank
+    const char **nodes; // indexed by node rank
     size_t node_count;
     int nodes_min, nodes_max, max_restarts;
     const char *nproc;
-    const char *output_dir; // absolute: where results go
+    const char *output_dir; // absolute folder for results
     struct option_map metrics;
     const char *state; // "made", "started", or a final state of node_protocol.h
-    bool fetched;      // nothing is left to fetch: results are on this side, but for `lost`
-    const char **lost; // nodes whose part of the results nobody has any more
+    bool fetched;      // all results are on this side, except those of `lost`
+    const char **lost; // nodes whose results are lost
     size_t lost_count;
-    int64_t work_left; // files that the run made in its working folders and that are on nodes only
-    bool work_only;    // not kept: nothing but those is wanted this time
-    bool bring_work;   // such files are fetched, too
-    bool apart;        // results stay in a folder per node
-    const char *resumes;                           // the run whose state it began with, or ""
-    int exit_status;                               // of the run, when it is over
-    int64_t push_ms, start_ms, train_ms, fetch_ms; // phases, 0: not yet
+    int64_t work_left;   // number of new files in working folders that are on the nodes only
+    bool work_only;      // not stored: fetch only those files this time
+    bool bring_work;     // also fetch those files
+    bool apart;          // results stay in one folder per node
+    const char *resumes; // the run whose state it resumed, or ""
+    int exit_status;     // of the run, after its end
+    int64_t push_ms, start_ms, train_ms, fetch_ms; // durations, 0: not yet
     uint64_t push_bytes, fetch_bytes;
 };
 
-// A new id: <name>-<YYYYmmddTHHMMSSZ>-<6 hex>; later ones of a name sort behind earlier ones.
+// A new id: <name>-<YYYYmmddTHHMMSSZ>-<6 hex>. Later ids of one name sort after earlier ones.
 char *run_make_id(struct arena *a, const char *name, int64_t wall_ms);
-// A task name from anything: letters, digits, '.', '_', '-'.
+// Converts any text to a task name of letters, digits, '.', '_', '-'.
 char *run_make_name(struct arena *a, const char *text);
 
 // The record as TOML; path is for messages only. Pure; strings in the arena.
@@ -60,11 +60,11 @@ int run_load(const struct cluster *c, const char *id, struct run *r, struct err 
 int run_save(const struct cluster *c, const struct run *r, struct err *e);
 bool run_is_over(const struct run *r); // a final state
 
-// Paths in the run's folder; in the cluster's arena.
+// Paths in the run's folder, in the cluster's arena.
 char *run_path(const struct cluster *c, const struct run *r, const char *name);
-// The folder of a run on a node, or `name` in it, below the node's root.
+// The folder of a run on a node, or `name` in it, relative to the node's root.
 char *run_node_dir(struct arena *a, const char *run, const char *name);
-// A path as seen from the current folder, when it is below that.
+// The path relative to the current folder, if it is below it.
 const char *run_near_path(struct arena *a, const char *path);
 char *run_node_path(const struct cluster *c, const struct run *r, const char *node,
                     const char *name); // nodes/<node>/<name>: exact copies of the node's files

@@ -45,7 +45,7 @@ int cluster_create(struct cluster *c, struct err *e) {
     c->made |= !file_exists(c->dir);
     if (file_make_dirs(c->dir, 0700, e) < 0 || file_make_dirs(c->runs_dir, 0700, e) < 0)
         return -1;
-    // The folder holds keys and results: it never belongs into somebody's repository.
+    // The folder holds keys and results, which must not enter a repository.
     char *ignore = arena_printf(c->arena, "%s/.dtctl/.gitignore", c->base);
     return file_exists(ignore) ? 0 : file_write_atomic(ignore, "*\n", 2, 0644, e);
 }
@@ -65,11 +65,11 @@ void cluster_discard(struct cluster *c) {
     if (!worthless || rmdir(c->runs_dir) < 0)
         return;
     unlink(file_join(c->arena, c->dir, "owner"));
-    unlink(c->lock_path); // last: until then nobody else is in the folder
+    unlink(c->lock_path); // last, since the lock excludes others until then
     rmdir(c->dir);
 }
 
-// The holder that this one waits for may remove the folder (cluster_discard).
+// Locks again when the previous holder has removed the folder (cluster_discard).
 static int take_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e) {
     do {
         err_clear(e);
@@ -105,7 +105,7 @@ bool cluster_exists(const struct cluster *c) {
     return file_exists(c->inventory_path);
 }
 
-// The folder above this one that has a cluster of the name; NULL: none.
+// The parent folder that has a cluster of this name; NULL: none.
 static const char *find_above(const struct cluster *c) {
     const char *dir = c->base;
     for (int i = 0; i < FOLDERS_ABOVE_MAX && !str_eq(dir, "/"); i++) {
@@ -152,16 +152,16 @@ static int compare_names(const void *x, const void *y) {
     return str_natural_cmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-// Newest first: by the stamp in the name, then by name.
+// Orders runs newest first: by the stamp in the name, then by name.
 static int compare_runs(const void *x, const void *y) {
     const char *a = *(const char *const *)x, *b = *(const char *const *)y;
-    // The stamp and what follows it: runs of one second differ there.
+    // Compare the stamp and the rest, which differs for runs of one second.
     const char *sa = cluster_run_stamp(a), *sb = cluster_run_stamp(b);
     int c = strcmp(sb ? sb : "", sa ? sa : "");
     return c ? c : strcmp(b, a);
 }
 
-// Names of the folders in dir that are fit for a name; an absent dir has none.
+// Lists the folders in dir with valid names; an absent dir has none.
 static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *count,
                      struct err *e) {
     size_t room = 16;

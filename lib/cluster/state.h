@@ -2,12 +2,12 @@
 // The operator's folder of one cluster, `.dtctl/<cluster>/`: paths, lock, inventory, list of runs.
 //
 //     struct cluster c;
-//     cluster_open(&c, &arena, ".", "demo", e);      // only names; nothing is created
+//     cluster_open(&c, &arena, ".", "demo", e); // sets names; creates nothing
 //     cluster_lock(&c, "up", CLUSTER_LOCK_WAIT_MS_MAX, e);
 //     cluster_save(&c, &inventory, e);
 //     cluster_close(&c);
 //
-// Writes are atomic. Two programs on one cluster: the second waits, then ERR_BUSY names the holder.
+// Writes are atomic. A second program on one cluster waits; on timeout ERR_BUSY names the holder.
 #ifndef CLUSTER_STATE_H
 #define CLUSTER_STATE_H
 
@@ -26,23 +26,23 @@ enum {
 struct cluster {
     struct arena *arena;
     const char *name;
-    const char *base;           // absolute folder that holds .dtctl
+    const char *base;           // absolute folder that contains .dtctl
     const char *dir;            // <base>/.dtctl/<name>
     const char *inventory_path; // <dir>/cluster.toml
     const char *known_hosts_path, *key_path, *runs_dir, *nodes_dir, *lock_path;
-    const char *reached_path; // nodes that were seen to reach each other (fleet/network_check.c)
+    const char *reached_path; // nodes of the last successful check (fleet/network_check.c)
     int lock_fd;              // -1 while not locked
-    bool made;                // this program made the folder
+    bool made;                // created by this program
 };
 
 int cluster_open(struct cluster *c, struct arena *a, const char *base, const char *name,
                  struct err *e);
-void cluster_close(struct cluster *c);                // gives the lock back
-int cluster_create(struct cluster *c, struct err *e); // makes the folder, 0700
-// Removes the folder again, where this program made it and it has nothing but a lock, a mark of
-// ownership and no run. The lock must be held.
+void cluster_close(struct cluster *c);                // releases the lock
+int cluster_create(struct cluster *c, struct err *e); // creates the folder, mode 0700
+// Removes the folder if this program created it and it contains only a lock and an owner file, but
+// no run. The lock must be held.
 void cluster_discard(struct cluster *c);
-// wait_ms 0: one try. While it waits, one line in the log says for whom.
+// wait_ms 0: one attempt. While waiting, one log line names the holder.
 int cluster_lock(struct cluster *c, const char *purpose, int wait_ms, struct err *e);
 void cluster_unlock(struct cluster *c);
 
@@ -50,17 +50,18 @@ bool cluster_exists(const struct cluster *c);
 // ERR_NOT_FOUND, with the next step, when the cluster is not up.
 int cluster_load(const struct cluster *c, struct inventory *out, struct err *e);
 int cluster_save(const struct cluster *c, const struct inventory *inv, struct err *e);
-int cluster_forget(const struct cluster *c, struct err *e); // removes that, and nothing on nodes
+int cluster_forget(const struct cluster *c,
+                   struct err *e); // removes the inventory; does not touch nodes
 
 // Names of all clusters below base/.dtctl, sorted; NULL-terminated.
 int cluster_list(struct arena *a, const char *base, char ***names, struct err *e);
 
-// Runs, newest first (their names carry the time); NULL-terminated.
+// Runs, newest first (names contain the time); NULL-terminated.
 int cluster_runs(const struct cluster *c, char ***runs, size_t *count, struct err *e);
 char *cluster_run_dir(const struct cluster *c, const char *run);
-// A run by full name, by unique beginning, or the newest one (text NULL or "").
+// Finds a run by full name or unique prefix; the newest one for text NULL or "".
 int cluster_find_run(const struct cluster *c, const char *text, const char **run, struct err *e);
-// When the run was made, from its name <task>-<YYYYmmdd>T<HHMMSS>Z-<rand>; NULL when it has none.
+// The creation time in a run's name <task>-<YYYYmmdd>T<HHMMSS>Z-<rand>; NULL if it has none.
 const char *cluster_run_stamp(const char *run);
 
 #endif

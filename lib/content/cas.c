@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: small content.
+// Packs of the content store: small content.
 #include "content/cas.h"
 
 #include "base/bytes.h"
@@ -50,7 +50,7 @@ bool cas_has_small(const struct cas *c, const unsigned char hash[HASH_BYTES], ui
     return s && s->pack && s->size == size;
 }
 
-// Takes note of all whole records behind what is known; a torn one at the end is left alone.
+// Indexes all complete records behind the indexed part; a torn record at the end is ignored.
 static int index_pack(struct cas *c, size_t number, struct err *e) {
     struct cas_pack *p = &c->packs[number];
     struct stat st;
@@ -206,7 +206,7 @@ int cas_rewrite(struct cas *c, cas_wanted *wanted, void *ctx, struct err *e) {
     free(buf);
     if (rc == 0)
         rc = cas_flush(c, e);
-    if (rc == 0) // before the only other copy goes
+    if (rc == 0) // before the only other copy is removed
         rc = file_sync_disk(c->dir, e);
     for (size_t i = 0; i < old_count && rc == 0; i++)
         (void)unlink(arena_printf(&c->arena, "%s/packs/%s", c->dir, c->packs[i].name));

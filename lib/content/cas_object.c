@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large content: filled unit by unit, then verified as a whole.
+// Large content: filled by units, then verified as a whole.
 #include "content/cas.h"
 
 #include "sys/file.h"
@@ -32,7 +32,7 @@ bool cas_has_object(struct cas *c, const unsigned char hash[HASH_BYTES], uint64_
         return false;
     bool good = S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
     if (good && !hash_cache_get(c->hashes, &st, real)) {
-        // Unknown after a reboot, or somebody wrote into it through a link: look at every byte.
+        // Unknown after a reboot, or modified through a link: hash all bytes.
         struct err ignored;
         int64_t now_ns = hash_cache_now_ns();
         auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -130,8 +130,8 @@ int cas_part_hash(struct cas_part *p, uint64_t most, struct err *e) {
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n < 0 ? err_errno(e, ERR_SYS, "cannot read what arrived")
-                         : err_set(e, ERR_HASH, "what arrived has become shorter");
+            return n < 0 ? err_errno(e, ERR_SYS, "cannot read the received file")
+                         : err_set(e, ERR_HASH, "the received file has become shorter");
         hash_add(&p->running, buf, (size_t)n);
         p->hashed += (uint64_t)n;
         most -= (uint64_t)n < most ? (uint64_t)n : most;
@@ -148,7 +148,7 @@ bool cas_part_elsewhere(struct cas *c, const struct cas_part *p, const char **pa
     return true;
 }
 
-// Whether the name still is that of the open file.
+// True when the name still refers to the open file.
 static bool is_at(int fd, const char *path) {
     struct stat open_one, named;
     return fstat(fd, &open_one) == 0 && lstat(path, &named) == 0 &&
@@ -164,7 +164,7 @@ int cas_part_finish(struct cas *c, struct cas_part *p, const char **path, struct
         (void)unlink(part);
         (void)unlink(map);
         return err_set(e, ERR_HASH,
-                       "what arrived does not match its hash (did the file change "
+                       "the received file does not match its hash (did the file change "
                        "while it was sent?); try again");
     }
     *path = part;

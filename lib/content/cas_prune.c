@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removing old content from the store.
+// Removes old content from the store.
 #include "content/cas.h"
 
 #include "base/str.h"
@@ -47,7 +47,7 @@ static int prune_packs(struct cas *c, struct cas_prune *p, struct err *e) {
 
 // ---- objects and parts ------------------------------------------------------------------------
 
-// A change of its links counts as use: what was shared until lately is not old.
+// A change of the link count updates ctime and thus counts as use.
 static bool may_go(const struct cas_prune *p, const char *name, bool is_part,
                    const struct stat *st) {
     unsigned char hash[HASH_BYTES];
@@ -60,7 +60,7 @@ static bool may_go(const struct cas_prune *p, const char *name, bool is_part,
            st->st_nlink == 1 && is_old(p, st->st_ctim) && !is_kept(p, hash);
 }
 
-// Takes fd.
+// Prunes one folder. Closes fd.
 static int prune_folder(struct cas_prune *p, int fd, bool are_parts, struct err *e) {
     int rc = 0;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -96,7 +96,7 @@ static int prune_folders(struct cas *c, struct cas_prune *p, struct err *e) {
             continue;
         rc = prune_folder(p, openat(dirfd(d), i->d_name, OPEN_FOLDER), are_parts, e);
         if (are_objects && !p->dry_run)
-            (void)unlinkat(dirfd(d), i->d_name, AT_REMOVEDIR); // when it is empty
+            (void)unlinkat(dirfd(d), i->d_name, AT_REMOVEDIR); // removed only when empty
     }
     closedir(d);
     return rc;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A cache of file hashes, keyed by stat.
 #include "content/hash_cache.h"
 
 #include "base/arena.h"
@@ -90,7 +91,7 @@ static void load(struct hash_cache *c, const char *data, size_t len) {
         n.ctime_ns = (int64_t)bytes_u64(&r);
         memcpy(n.hash, bytes_get(&r, HASH_BYTES), HASH_BYTES);
         if (n.inode)
-            put(c, &n, false); // what this process has seen is newer
+            put(c, &n, false); // entries of this process are newer
     }
 }
 
@@ -179,7 +180,7 @@ static int write_file(struct hash_cache *c, struct err *e) {
     return rc;
 }
 
-// The file, locked for this process as long as the descriptor is open; -1: there is no telling.
+// Opens and locks the file until the descriptor is closed; -1: cannot lock.
 static int lock_file(const char *path) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     for (;;) {
@@ -189,7 +190,7 @@ static int lock_file(const char *path) {
             return -1;
         if (fcntl(fd, F_OFD_SETLKW, &l) == 0 && fstat(fd, &locked) == 0 && stat(path, &now) == 0 &&
             now.st_ino != locked.st_ino) {
-            close(fd); // whoever had the lock has put a new file there
+            close(fd); // the previous holder has replaced the file
             continue;
         }
         return fd;
@@ -199,7 +200,7 @@ static int lock_file(const char *path) {
 int hash_cache_save(struct hash_cache *c, struct err *e) {
     if (!c->path || !c->changed)
         return 0;
-    int fd = lock_file(c->path); // to read, add and write, one after the other
+    int fd = lock_file(c->path); // held while reading, merging and writing
     read_file(c);
     c->read = true;
     int rc = write_file(c, e);
@@ -251,7 +252,7 @@ void hash_cache_unshare(struct hash_cache *c) {
 }
 
 int hash_cache_file(int fd, uint64_t size, unsigned char hash[HASH_BYTES], struct err *e) {
-    // No more than is needed: for many small files, making room costs more than hashing.
+    // Not more than needed: for many small files, allocation costs more than hashing.
     size_t room = size < READ_BYTES ? (size_t)size : READ_BYTES;
     unsigned char *buf = heap_realloc(NULL, room);
     struct hash h;

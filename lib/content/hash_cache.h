@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers the SHA-256 of files by what stat says about them: device, inode, size, mtime, ctime.
-// Content cannot change without the ctime changing, as long as the file is not written within one
-// tick of the kernel's clock after it was hashed: so fresh files are not remembered.
+// Caches the SHA-256 of files by device, inode, size, mtime and ctime. Content cannot change
+// without the ctime, unless the file is written within one tick of the kernel's clock after
+// hashing. Fresh files are therefore not cached.
 //
 //     struct hash_cache c;
 //     hash_cache_open(&c, path, false);           // absent or damaged: empty
 //     if (!hash_cache_get(&c, &st, hash)) { …; hash_cache_put(&c, &st, hash, now_ns); }
 //     hash_cache_save(&c, e); hash_cache_fini(&c);
 //
-// The file is read when something is asked for, or at last when it is saved: what other processes
-// have added meanwhile stays in it.
+// The file is read on the first lookup, or else when it is saved. Entries that other processes have
+// added meanwhile are kept.
 //
-// A file written before the last boot is not believed when bound_to_boot: what a crash left behind
-// may have lost its bytes. Not thread-safe.
+// With bound_to_boot, entries of files written before the last boot are ignored, since a crash may
+// have lost their bytes. Not thread-safe.
 #ifndef CONTENT_HASH_CACHE_H
 #define CONTENT_HASH_CACHE_H
 
@@ -33,7 +33,7 @@ struct hash_cache_entry {
     uint64_t device, inode, size;
     int64_t mtime_ns, ctime_ns;
     unsigned char hash[HASH_BYTES];
-    bool used; // in this process: kept first when the cache is full
+    bool used; // used by this process: kept first when the cache is full
 };
 
 struct hash_cache {
@@ -41,19 +41,18 @@ struct hash_cache {
     size_t count, room;             // room is a power of two
     bool bound_to_boot, changed;
     char *path; // heap; NULL: none
-    bool read;  // as the file was at:
+    bool read;  // the file was read, in this state:
     uint64_t read_inode;
     int64_t read_mtime_ns;
 };
 
 void hash_cache_open(struct hash_cache *c, const char *path, bool bound_to_boot); // NULL: empty
-// One cache for all who name this path, in the thread with the loop; the last one to leave saves
-// it.
+// One cache for all users of this path in the loop's thread; the last user saves it.
 struct hash_cache *hash_cache_share(const char *path);
 void hash_cache_unshare(struct hash_cache *c);
 bool hash_cache_get(struct hash_cache *c, const struct stat *st, unsigned char hash[HASH_BYTES]);
 // now_ns: wall clock (CLOCK_REALTIME) before the file was read; HASH_CACHE_OWN for a file that this
-// process has just made and nobody else knows of.
+// process has just created and no other process knows.
 #define HASH_CACHE_OWN INT64_MAX
 void hash_cache_put(struct hash_cache *c, const struct stat *st,
                     const unsigned char hash[HASH_BYTES], int64_t now_ns);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Matches paths against ignore patterns.
 #include "content/ignore.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { IGNORE_STEPS_MAX = 100000 }; // of one match: hostile patterns end as "no match"
+enum { IGNORE_STEPS_MAX = 100000 }; // per match: hostile patterns end as "no match"
 
-// "[a-z]" at p; sets *end behind it. Not closed: matches a plain '['.
+// Matches "[a-z]" at p; *end is set behind it. Unclosed, it matches a literal '['.
 static bool in_class(const char *p, char c, const char **end) {
     const char *start = p++;
     bool negated = *p == '!' || *p == '^', hit = false;
@@ -34,7 +35,7 @@ static bool glob(const char *p, const char *s, int *steps) {
         if (++*steps > IGNORE_STEPS_MAX)
             return false;
         if (p[0] == '*' && p[1] == '*') {
-            if (p[2] == '/') { // "**/": any number of folders, also none
+            if (p[2] == '/') { // "**/": any number of folders, including none
                 for (p += 3;; s++) {
                     if (glob(p, s, steps))
                         return true;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left out when a folder is pushed: a subset of gitignore(5). Pure.
+// Ignore patterns of pushed folders: a subset of gitignore(5). Pure.
 //
-// One pattern per line; "#" comments; "\#" and "\!" for names that begin so; trailing spaces are
-// dropped. "!" takes a path back in. A "/" at the end matches folders only; one anywhere else ties
-// the pattern to the folder of its file; without, it matches at any depth. "*" and "?" do not cross
-// "/", "**" does ("**/x", "x/**", "a/**/b"), "[a-z]" and "[!a-z]" are classes. The last pattern
-// that matches decides. As in git, nothing below a folder that is left out can be taken back in.
+// One pattern per line; "#" begins a comment; "\#" and "\!" escape these characters; trailing
+// spaces are dropped. "!" includes a path again. A trailing "/" matches folders only. A "/"
+// elsewhere anchors the pattern at the folder of its file; otherwise it matches at any depth. "*"
+// and "?" do not match "/"; "**" does ("**/x", "x/**", "a/**/b"); "[a-z]" and "[!a-z]" are classes.
+// The last matching pattern decides. As in git, nothing below an ignored folder can be included
+// again.
 #ifndef CONTENT_IGNORE_H
 #define CONTENT_IGNORE_H
 
@@ -22,7 +23,7 @@ enum {
 };
 
 struct ignore_pattern {
-    const char *base; // folder the pattern belongs to, "" or "a/b"
+    const char *base; // folder of the pattern, "" or "a/b"
     const char *text; // without '!', leading and trailing '/'
     bool negated, folder_only, tied;
 };
@@ -32,13 +33,13 @@ struct ignore {
     size_t count, room;
 };
 
-// Adds the lines of a file that lies in folder `base` (relative, "" for the top). Memory from the
-// arena; ERR_LIMIT only.
+// Adds the lines of a file in folder `base` (relative, "" for the top). Memory is from the arena.
+// The only error is ERR_LIMIT.
 int ignore_add(struct arena *a, struct ignore *ig, const char *base, const char *text, size_t len,
                struct err *e);
-// path is relative to the top. Parents must have been asked before.
+// path is relative to the top. Parents must be matched first.
 bool ignore_match(const struct ignore *ig, const char *path, bool is_folder);
-// Glob of one pattern against a relative path.
+// Matches one pattern against a relative path.
 bool ignore_glob(const char *pattern, const char *path);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds manifests from local paths and from memory.
 #include "content/manifest.h"
 
 #include "base/bytes.h"
@@ -69,7 +70,7 @@ static const char *shown(struct manifest *m, const struct manifest_entry *n) {
     return str_printable(&m->arena, n->path, strnlen(n->path, SHOWN_BYTES_MAX));
 }
 
-// What one list may hold, whether a node sends it or it is made here.
+// Checks the limits of a list, both of received lists and of local ones.
 static int check_limits(struct manifest *m, const struct manifest_entry *n, size_t names,
                         struct err *e) {
     char size[STR_HUMAN_BYTES_MAX], limit[STR_HUMAN_BYTES_MAX];
@@ -183,7 +184,7 @@ static int add_stat(struct scan *s, int dir_fd, const char *name, const char *be
         n.kind = MANIFEST_LINK;
         n.target = target;
     } else {
-        log_warn("skipping what is neither file, folder nor link", "path=%s", n.source);
+        log_warn("skipping a special file", "path=%s", n.source);
         return 0;
     }
     return manifest_append(s->m, &n, e);
@@ -211,7 +212,8 @@ static int scan_child(struct scan *s, int dir_fd, const char *name, const char *
     return scan_folder(s, fd, below, e);
 }
 
-// Takes fd. Patterns of this folder end with it. manifest_append limits the depth.
+// Scans a folder; closes fd. The patterns of a folder apply inside it only. manifest_append limits
+// the depth.
 static int scan_folder(struct scan *s, int fd, const char *below, struct err *e) {
     int rc = 0;
     size_t patterns = s->ignore.count;
@@ -245,8 +247,7 @@ static int add_rules(struct scan *s, const struct manifest_rules *rules, struct 
     return 0;
 }
 
-// Results of runs lie in dtctl's own folder too, and may be the input of the next run; nothing else
-// of it may be named.
+// Refuses paths in dtctl's own folder, except results of runs, which may be inputs of other runs.
 static int refuse_own(const char *local_path, struct err *e) {
     struct arena a = {0};
     char *real = realpath(local_path, NULL), **parts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A manifest: the list of files, folders and symbolic links to bring somewhere, each file with its
-// SHA-256. Built once from local paths and from memory, hashed once, used for any number of nodes.
+// A manifest: a list of files, folders and symbolic links to transfer, each file with its SHA-256.
+// Built once from local paths and from memory, hashed once, used for any number of nodes.
 //
 //     struct manifest *m = manifest_new();
 //     manifest_add_path(m, ".", "", &(struct manifest_rules){.ignore_default = true}, e);
@@ -8,8 +8,8 @@
 //     manifest_hash(m, cache_path, NULL, NULL, e);
 //     …; manifest_free(m);
 //
-// Sockets, devices and fifos are skipped with a warning. Not thread-safe. Paths are below the
-// destination folder, with '/', checked by file_is_safe_relative.
+// Sockets, devices and fifos are skipped with a warning. Not thread-safe. Paths are relative to the
+// destination folder, separated by '/', and pass file_is_safe_relative.
 #ifndef CONTENT_MANIFEST_H
 #define CONTENT_MANIFEST_H
 
@@ -24,10 +24,10 @@
 enum {
     MANIFEST_ENTRIES_MAX = 4000000,
     MANIFEST_LINK_BYTES_MAX = 4095,
-    MANIFEST_DEPTH_MAX = 128,             // folders within folders
-    MANIFEST_NAMES_BYTES_MAX = 256 << 20, // paths and targets of links, all together
+    MANIFEST_DEPTH_MAX = 128,             // nested folders
+    MANIFEST_NAMES_BYTES_MAX = 256 << 20, // total of paths and link targets
 };
-// Of one file: what is lacking of it must fit into one frame, a bit per unit (xfer_frame.h).
+// Limit per file: the bitmap of its missing units must fit into one frame (xfer_frame.h).
 #define MANIFEST_FILE_BYTES_MAX ((uint64_t)1 << 45)
 #define MANIFEST_BYTES_MAX      ((uint64_t)1 << 50) // of all files
 
@@ -53,53 +53,52 @@ struct manifest {
     uint64_t bytes; // of all files
     size_t names_bytes;
     size_t files;   // number of FILE entries
-    size_t ignored; // paths that ignore rules left out
+    size_t ignored; // paths excluded by ignore rules
     bool sorted;
 };
 
-// A folder named ".dtctl" is left out whatever the rules say: it holds keys to the nodes and the
-// state of clusters. Only what came from a node, or comes from one, is taken whole.
+// Folders named ".dtctl" are always excluded, since they hold keys of nodes and the state of
+// clusters. own_too includes them for files to and from nodes.
 struct manifest_rules {
-    bool ignore_default;       // ".git", ".dtctlignore" rules of each folder (ignore.h)
+    bool ignore_default;       // ".git", and the .dtctlignore of each folder (ignore.h)
     bool own_too;              // also ".dtctl"
-    const char *const *ignore; // further patterns, NULL-terminated; NULL: none
+    const char *const *ignore; // additional patterns, NULL-terminated; NULL: none
 };
 
 struct manifest *manifest_new(void);
 void manifest_free(struct manifest *m);
 
-// A file, or a folder with everything in it ("" as path: its content goes right below the
-// destination). A symbolic link given as local_path itself is followed; those inside are kept as
-// links.
+// Adds a file, or a folder with its contents (path "": the contents go directly below the
+// destination). If local_path itself is a symbolic link it is followed; links inside a folder are
+// kept as links.
 int manifest_add_path(struct manifest *m, const char *local_path, const char *path,
                       const struct manifest_rules *rules, struct err *e);
-// The bytes stay the caller's and must outlive the manifest.
+// The caller keeps the bytes, which must outlive the manifest.
 int manifest_add_bytes(struct manifest *m, const char *path, const void *bytes, size_t len,
                        uint32_t mode, struct err *e);
 
-// Whether a link at this path cannot lead out of the folder that the list is for, as long as every
-// other link in it cannot: it goes up only at its beginning, and no further than to the top.
+// True when a link at this path stays inside the folder of the list, given that all other links do:
+// it goes up only at its beginning, and at most to the top.
 bool manifest_link_stays(const char *path, const char *target);
-// Whether a part of the path is ".dtctl".
+// True when a component of the path is ".dtctl".
 bool manifest_names_own(const char *path);
 
-// Fills in all hashes, in up to `MANIFEST_THREADS_MAX` threads, taking from and adding to the cache
-// file (NULL: none; hash_cache.h). Blocking; on_progress (may be NULL) is called from this thread
-// at least every 100 ms and stops the work by returning non-zero (ERR_INTERRUPTED).
+// Computes all hashes in up to `MANIFEST_THREADS_MAX` threads, using and updating the cache file
+// (NULL: none; hash_cache.h). Blocking. on_progress (may be NULL) is called from this thread at
+// least every 100 ms; a non-zero result stops the work (ERR_INTERRUPTED).
 enum { MANIFEST_THREADS_MAX = 8 };
 typedef int manifest_progress_cb(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
 int manifest_hash(struct manifest *m, const char *cache_path, manifest_progress_cb *on_progress,
                   void *ctx, struct err *e);
 
-// Appends an entry made by hand (decoder, tests). The path must be safe and is copied. ERR_LIMIT
-// for a list that is too large, whoever made it.
+// Appends one entry. The path must be safe and is copied. ERR_LIMIT for lists that are too large.
 int manifest_append(struct manifest *m, const struct manifest_entry *entry, struct err *e);
-// Sorts by path and checks: no path twice, none below a file. ERR_EXISTS names the path.
+// Sorts by path. ERR_EXISTS names a duplicate path, or a path below a file.
 int manifest_sort(struct manifest *m, struct err *e);
-// Order of paths in a sorted manifest: '/' before everything, so that what is below a folder
-// follows it at once.
+// The order of paths in a sorted manifest: '/' sorts before all other bytes, so that the contents
+// of a folder directly follow it.
 int manifest_order(const char *a, const char *b);
-// One digest of everything that is in it (paths, modes, links, hashes; not mtimes).
+// One digest of all entries (paths, modes, links, hashes; not mtimes).
 void manifest_digest(const struct manifest *m, unsigned char out[HASH_BYTES]);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashing a manifest: the cache first, then threads that take one file after the other. The threads
-// share nothing but a counter; each file belongs to one of them.
+// Hashes a manifest: cached hashes first, then threads that take file by file. The threads share
+// only a counter; each file belongs to one thread.
 #include "base/log.h"
 #include "content/hash_cache.h"
 #include "content/manifest.h"
@@ -32,7 +32,7 @@ struct work {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int running;
-    struct err err; // first one; under lock
+    struct err err; // the first error; under lock
 };
 
 static void work_fail(struct work *w, const struct err *e) {
@@ -103,7 +103,7 @@ static void run_threads(struct work *w, manifest_progress_cb *on_progress, void 
     sigset_t all, before;
     if ((size_t)wanted > w->count)
         wanted = (int)w->count;
-    sigfillset(&all); // signals are for the thread with the loop
+    sigfillset(&all); // signals are handled by the loop's thread
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
@@ -125,7 +125,7 @@ static void run_threads(struct work *w, manifest_progress_cb *on_progress, void 
         pthread_join(threads[i], NULL);
 }
 
-// Entries whose hash is neither known nor cached; returns their bytes.
+// Lists the entries without a known or cached hash; returns their total bytes.
 static uint64_t choose(struct work *w, struct hash_cache *cache) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < w->m->count; i++) {

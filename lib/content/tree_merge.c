@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several per-node folders into one. Checked in full before the first file moves.
+// Merges several per-node folders into one. All checks precede the first move.
 #include "content/tree_merge.h"
 
 #include "content/manifest.h"
@@ -43,7 +43,7 @@ static int check_pair(const struct manifest *a, const char *node_a, const struct
                    clashes, node_a, node_b, first);
 }
 
-// Copied files are removed here only when they are on the other disk.
+// Removes the originals of copied files, which are on another disk.
 static int move_all(const struct manifest *m, const char *from, const char *dest, struct err *e) {
     struct arena a = {0};
     struct place p;
@@ -62,8 +62,8 @@ static int move_all(const struct manifest *m, const char *from, const char *dest
     return rc == 0 ? file_remove_tree(from, e) : -1;
 }
 
-// What lies in a project's folder of this name decides how dtctl reaches its nodes: nothing that a
-// node sent may get there. Results that lie in one are no project.
+// Refuses to write below a project's .dtctl folder, which decides how dtctl reaches its nodes.
+// Files from nodes must not get there.
 static int check_names(const struct manifest *m, const char *dest, const char *node,
                        struct err *e) {
     struct arena a = {0};
@@ -106,7 +106,7 @@ int tree_merge(const char *dest, const char *const *folders, const char *const *
     }
     if (rc == 0)
         rc = file_make_dirs(dest, 0755, e);
-    // Else a name may get to the disk before its content, and a power cut leaves a piece of it.
+    // Sync first, or a power failure could leave a name with partial content.
     if (rc == 0 && count > 0)
         rc = file_sync_disk(folders[0], e);
     for (size_t i = 0; rc == 0 && i < count; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replacing a whole folder: is there anything to do, and the exchange itself.
+// Replaces a whole folder: checks for changes, then exchanges the folders.
 #include "base/str.h"
 #include "content/tree_writer.h"
 
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// The first entry that is not before path.
+// The index of the first entry not before path.
 static size_t lower_bound(const struct manifest *m, const char *path) {
     size_t low = 0, high = m->count;
     while (low < high) {
@@ -28,14 +28,14 @@ static size_t lower_bound(const struct manifest *m, const char *path) {
     return low;
 }
 
-// Listed itself, or on the way to something that is.
+// True when the path is listed, or is a parent of a listed path.
 static bool is_listed(const struct manifest *m, const char *path) {
     size_t i = lower_bound(m, path), len = strlen(path);
     return i < m->count && strncmp(m->entries[i].path, path, len) == 0 &&
            (m->entries[i].path[len] == '\0' || m->entries[i].path[len] == '/');
 }
 
-// Takes fd.
+// Checks a folder; closes fd.
 static bool folder_listed(const struct manifest *m, int fd, const char *below, int depth) {
     struct arena a = {0};
     bool good = depth <= MANIFEST_DEPTH_MAX + 1;
@@ -66,8 +66,7 @@ bool place_names_equal(struct place *p, const struct manifest *m) {
     return fd >= 0 && folder_listed(m, fd, "", 0);
 }
 
-// Is this a folder that a receiver of some time ago left? -1 no, else 1 for an old one, 0 a new
-// one.
+// Recognises a folder that a killed receiver left. -1: another folder, 1: old, 0: recent.
 static int is_left(int dir, const char *name, const char *base) {
     size_t len = strlen(base);
     struct stat st;
@@ -91,7 +90,7 @@ void place_tidy(struct place *p) {
         if (left < 0)
             continue;
         const char *path = file_join(&p->arena, parent, i->d_name);
-        if (left == 1 && rename(path, p->dest) == 0) // fails where something is
+        if (left == 1 && rename(path, p->dest) == 0) // fails if dest exists
             p->dest_fd = open(p->dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         else
             (void)file_remove_tree(path, &ignored);
@@ -100,7 +99,7 @@ void place_tidy(struct place *p) {
         closedir(d);
 }
 
-// For file systems that cannot exchange two names: for a moment there is no folder.
+// For file systems that cannot exchange two names: the folder is missing for a moment.
 static int exchange_by_hand(struct place *p, struct err *e) {
     const char *old = arena_printf(&p->arena, "%s" PLACE_OLD "%ld", p->dest, (long)getpid());
     if (rename(p->dest, old) < 0)
@@ -125,7 +124,7 @@ int place_switch(struct place *p, struct err *e) {
             return err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", p->staging, p->dest);
         p->ready = false;
     } else if (syscall(SYS_renameat2, AT_FDCWD, p->staging, AT_FDCWD, p->dest, RENAME_EXCHANGE) <
-                   0 && // both names exist all the time: nobody sees the folder missing
+                   0 && // both names always exist
                exchange_by_hand(p, e) < 0) {
         return -1;
     }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes files, folders and links below one destination folder.
 #include "content/tree_writer.h"
 
 #include "base/str.h"
@@ -73,8 +74,8 @@ void place_close(struct place *p) {
 
 // ---- walking ----------------------------------------------------------------------------------
 
-// One component: opens the folder, makes it when it is not there, and puts it in the place of what
-// is there and is none.
+// Opens one component as a folder. With `make`, creates it, and replaces anything else of that
+// name.
 static int enter(int fd, const char *name, bool make) {
     int next = openat(fd, name, OPEN_FOLDER);
     if (next >= 0 || !make)
@@ -86,7 +87,7 @@ static int enter(int fd, const char *name, bool make) {
     return openat(fd, name, OPEN_FOLDER);
 }
 
-// The folder that holds path, below base; *name is the last component. -1 with errno.
+// Opens the parent folder of path below base; *name is the last component. -1 with errno.
 static int walk(int base, const char *path, bool make, const char **name) {
     int fd = fcntl(base, F_DUPFD_CLOEXEC, 3);
     const char *p = path;
@@ -111,7 +112,7 @@ static int walk(int base, const char *path, bool make, const char **name) {
     return fd;
 }
 
-// The folder of path below base: the same as the last time, as a rule. The fd stays ours.
+// The same with a cache of the last folder. The cache owns the returned fd.
 static int remembered(struct place_parent *m, int base, const char *path, bool make,
                       const char **name) {
     const char *slash = strrchr(path, '/');
@@ -129,7 +130,7 @@ static int remembered(struct place_parent *m, int base, const char *path, bool m
     return fd;
 }
 
-// In the staging folder, made if need be.
+// The parent in the staging folder, created if necessary.
 static int parent(struct place *p, const char *path, const char **name, struct err *e) {
     if (get_ready(p, e) < 0)
         return -1;
@@ -137,7 +138,7 @@ static int parent(struct place *p, const char *path, const char **name, struct e
     return fd < 0 ? err_errno(e, ERR_SYS, "cannot make the folder of '%s/%s'", p->dest, path) : fd;
 }
 
-// In the destination as it is; -1 with errno.
+// The parent in the existing destination; -1 with errno.
 static int dest_parent(struct place *p, const char *path, const char **name) {
     errno = ENOENT;
     return p->dest_fd < 0 ? -1 : remembered(&p->dest_last, p->dest_fd, path, false, name);
@@ -174,14 +175,14 @@ static int fail(struct place *p, int dir, const char *temporary, const char *pat
     return err_errno(e, ERR_SYS, "cannot write '%s/%s'", p->dest, path);
 }
 
-// For utimensat and its relatives: when it was changed, as the list says.
+// Fills the times for utimensat: the mtime of the entry, atime unchanged.
 static void get_times(struct timespec times[2], const struct manifest_entry *n) {
     times[0] = (struct timespec){.tv_nsec = UTIME_OMIT};
     times[1] = (struct timespec){n->mtime_ns / 1000000000, n->mtime_ns % 1000000000};
 }
 
-// Mode and time, then the real name. Takes fd. What was made under its real name has its mode as a
-// rule: a umask or a default ACL may say otherwise.
+// Sets mode and time, then renames to the final name. Closes fd. A file created under its final
+// name usually has the right mode, unless a umask or default ACL changed it.
 static int finish(struct place *p, int dir, int fd, const char *temporary, const char *name,
                   const struct manifest_entry *n, struct stat *st, struct err *e) {
     struct timespec times[2];
@@ -196,7 +197,7 @@ static int finish(struct place *p, int dir, int fd, const char *temporary, const
     return rc;
 }
 
-// In a staging folder of our own the final name can be used at once.
+// A private staging folder allows the final name at once.
 static int create(struct place *p, int dir, const struct manifest_entry *n, const char *name,
                   char temporary[64], const char **used) {
     if (p->replace) {
@@ -226,7 +227,7 @@ int place_bytes(struct place *p, const struct manifest_entry *n, const void *dat
     return finish(p, dir, fd, used, name, n, st, e);
 }
 
-// For file systems that cannot copy by themselves.
+// For file systems that cannot copy in the kernel.
 static int copy_by_hand(int from, int to) {
     char *buf = heap_alloc(COPY_BYTES);
     struct err ignored;
@@ -247,7 +248,7 @@ static int copy_content(int from, int to) {
     return n < 0 ? -1 : 0;
 }
 
-// Links have one mode and one time: what others see by another link stays as it is.
+// Hard links share one mode and time, which must not change for other users of the file.
 static bool may_share(const char *from, const struct manifest_entry *n,
                       const struct timespec times[2]) {
     struct stat now;
@@ -272,7 +273,7 @@ static int share(struct place *p, int dir, const char *name, const struct manife
         fchmodat(dir, temporary, n->mode & 0555, 0) == 0 &&
         renameat(dir, temporary, dir, name) == 0 &&
         fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) == 0) {
-        (void)unlinkat(dir, temporary, 0); // rename does nothing between two links to one file
+        (void)unlinkat(dir, temporary, 0); // rename() is a no-op between two links to one file
         return fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW);
     }
     (void)unlinkat(dir, temporary, 0);
@@ -376,7 +377,7 @@ int place_folder_mode(struct place *p, const struct manifest_entry *n, struct er
         return -1;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (st.st_mode & 07777) == n->mode)
         return 0;
-    // Ours must stay usable for us: a folder without rwx for its owner could not be replaced.
+    // Keep the folder accessible for the owner, or it could not be replaced later.
     if (fchmodat(dir, name, n->mode | 0700, 0) < 0)
         return err_errno(e, ERR_SYS, "cannot set the mode of '%s/%s'", p->dest, n->path);
     return 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts files, folders and links below one destination folder. No component of a path is followed
-// when it is a symbolic link, so nothing foreign gets written outside. Files appear whole: written
-// under a name of their own, then renamed.
+// Writes files, folders and links below one destination folder. Symbolic links in paths are never
+// followed, so nothing is written outside. Files appear complete: they are written under a
+// temporary name and renamed.
 //
-// With `replace` everything is built in a folder beside the destination, and place_switch exchanges
-// the two in one step; without, things go straight into the destination.
+// With `replace`, everything is built in a folder beside the destination, and place_switch
+// exchanges the two in one step. Without, entries are written directly to the destination.
 // Blocking; not thread-safe. Errors name the path below the destination.
 #ifndef CONTENT_TREE_WRITER_H
 #define CONTENT_TREE_WRITER_H
@@ -19,7 +19,9 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-enum { PLACE_LINK_BYTES_MIN = 16 << 20 }; // from here on a shared file beats a copy, see place_file
+enum {
+    PLACE_LINK_BYTES_MIN = 16 << 20
+}; // larger files are shared instead of copied, see place_file
 
 struct place_parent {
     int fd; // -1: none
@@ -28,10 +30,10 @@ struct place_parent {
 
 struct place {
     struct arena arena;
-    const char *dest;    // where things end up
-    const char *staging; // where they are built; == dest without replace
+    const char *dest;    // final folder
+    const char *staging; // folder in which entries are built; == dest without replace
     bool replace, ready;
-    int fd;                              // of staging, once ready
+    int fd;                              // of staging, after its creation
     int dest_fd;                         // of dest when it exists, else -1
     struct place_parent last, dest_last; // folder used last, below fd and below dest_fd
     unsigned long serial;
@@ -44,41 +46,42 @@ struct place {
 int place_open(struct place *p, const char *dest, bool replace, struct err *e);
 void place_close(struct place *p); // removes an unfinished staging folder
 
-// What is at this path of the destination as it is now; -1 with errno when nothing, or when a
-// link is on the way.
+// Stats the path in the current destination; -1 with errno when it does not exist, or when a
+// component is a link.
 int place_stat(struct place *p, const char *path, struct stat *st);
 int place_open_existing(struct place *p, const char *path); // fd for reading, or -1
 ssize_t place_read_link(struct place *p, const char *path, char *buf, size_t room);
 
-// Each fills st with the finished file.
+// These functions fill st with the finished file.
 int place_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
                 struct stat *st, struct err *e);
-// From another file: the file itself is moved (take), or cloned, or shared by hard link when it is
-// large, its file system cannot clone, and the link is then read-only, or copied.
+// Places the content of another file. The file is moved (take), else cloned, else hard-linked (a
+// large file on a file system without cloning, read-only), else copied.
 int place_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
                struct stat *st, struct err *e);
-// The file or link at `from`, which is then no longer there. On another file system it is copied
-// and stays: *copied says so, and the caller removes it once the destination is on its disk.
+// Moves the file or link at `from`. From another file system it is copied: *copied is set, and the
+// caller removes the original once the destination is synced.
 int place_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
                struct err *e);
-// Takes over what is at this path in the destination (replace only).
+// Keeps the current file of the destination (replace only).
 int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
 int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
 int place_folder(struct place *p, const struct manifest_entry *n, struct err *e);
 int place_link(struct place *p, const struct manifest_entry *n, struct err *e);
-// Modes of folders, after everything is in them.
+// Sets modes of folders after their contents are complete.
 int place_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e);
-// The destination holds exactly what m (sorted) lists, as far as names go.
+// True when the names in the destination are exactly those in m (sorted).
 bool place_names_equal(struct place *p, const struct manifest *m);
-// The new folder, and its name, are on the disk when the old one is removed.
+// Exchanges the folders. The new folder and its name are synced before the old one is removed.
 int place_switch(struct place *p, struct err *e);
 
-// Beside the destination while it is replaced, each with a process number behind it.
+// Prefixes of temporary folders beside the destination; a process number follows.
 #define PLACE_NEW ".dtctl-new-"
 #define PLACE_OLD ".dtctl-old-"
-enum { PLACE_STALE_S = 86400 }; // a folder may be shared: the number alone says nothing
-// Removes what a receiver that was killed has left there, or puts it back where it was the only
-// one.
+enum {
+    PLACE_STALE_S = 86400
+}; // the process number may belong to another machine that shares the folder
+// Removes folders that a killed receiver left, or restores the old folder if it is the only one.
 void place_tidy(struct place *p);
 
 #endif

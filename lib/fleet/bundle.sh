@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# bundle.sh DIR NAME=PATH…: compresses each PATH into DIR and writes DIR/embed.S and DIR/embed.c, the
-# table that bundle.h describes. The output depends on nothing but names and contents.
+# bundle.sh DIR NAME=PATH…: compresses each PATH into DIR and writes the table of bundle.h to
+# DIR/embed.S and DIR/embed.c. The output depends on names and contents only.
 set -euo pipefail
 dir=$1 n=0
 shift

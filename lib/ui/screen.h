@@ -66,7 +66,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "round_reason agent_starts coordinator fetched lost work_left results created_ms",           \
       "one run")                                                                                   \
     X("stopped", "stop", "run", "the run has stopped")                                             \
-    X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the nodes have the files") \
+    X("pushed", "push", "files bytes files_sent bytes_sent bytes_wire", "the nodes have them")     \
     X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \
     X("fetched", "fetch --path", "to files bytes", "the files are on this side")                   \
     X("here", "fetch", "run to lost", "the results of a run are on this side")                     \

@@ -104,7 +104,7 @@ is "$(cat agent.json)" "$want" \
     'the root cause is copied to the file of the launcher, with its exit code'
 TORCHELASTIC_ERROR_FILE=$WORK/none/x run sh_worker sh -c '
     echo "{}" >"$TORCHELASTIC_ERROR_FILE"; false'
-like "$err" 'the error file is not copied to=.*/none/x' 'a file that cannot be written is named'
+like "$err" 'cannot copy the error file to=.*/none/x' 'a file that cannot be written is named'
 rm agent.json
 run sh_worker false
 ok 'no error file, no copy' test ! -e agent.json

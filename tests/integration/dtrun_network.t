@@ -57,7 +57,7 @@ is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || d
 alone 2 10.77.0.1
 is "$status" 1 'no agent at the endpoint'
 like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' 'refused'
-is "$(grep -c 'the coordinator cannot be reached' <<<"$err")" 2 'said every few seconds'
+is "$(grep -c 'cannot reach the coordinator' <<<"$err")" 2 'said every few seconds'
 alone 2 10.77.0.200
 is "$status" 1 'an address of nobody'
 like "$err" 'no coordinator at 10.77.0.200 .*unreachable' 'unreachable'

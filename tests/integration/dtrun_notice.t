@@ -55,7 +55,7 @@ ok 'a termination: the node leaves before its deadline' strictly 7 test ! -e "/p
 wait "${agents[1]}"
 is "$?" 1 'with 1, as one that was stopped'
 like "$(cat two.err)" 'is taken away \(spot-terminate\)' 'and the reason'
-like "$(cat one.err)" 'the end of a node is announced.*reason=spot-terminate' 'the others knew'
+like "$(cat one.err)" 'preemption of a node is announced.*reason=spot-terminate' 'the others knew'
 ok 'and go on without it' wait_for 10 test -e up.1.0
 is "$(cat seen.0.? | wc -l)" 4 'one signal per worker and notice'
 touch finish
@@ -70,7 +70,7 @@ ok 'announced before: workers get the signal when they can handle it' \
     wait_for 10 test -e seen.0.0 -a -e seen.0.1
 announce two "kind=idle\ndeadline=$(in_seconds 60)"
 ok 'that a node is idle concerns no run' \
-    wait_for 10 grep -q 'is no longer announced' two.err
+    wait_for 10 grep -q 'notice of this node was withdrawn' two.err
 touch finish
 wait "${agents[@]}"
 is "$?:$(cat seen.0.? | wc -l)" 0:2 'which goes on'
@@ -105,7 +105,7 @@ ok 'a lease is nearly over' wait_for 5 grep -q 'reason=lease' two.err
 announce two "kind=lease\ndeadline=$(in_seconds 1000)"
 ok 'and extended' wait_for 5 eval 'grep -c reason=lease two.err | grep -q 2'
 rm two/run/notice
-ok 'and announced no longer' wait_for 5 grep -q 'no longer announced' two.err
+ok 'and announced no longer' wait_for 5 grep -q 'notice of this node was withdrawn' two.err
 is_over() { [ "$EPOCHSECONDS" -gt "$deadline" ]; }
 wait_for 10 is_over
 ok 'the node stays' kill -0 "${agents[1]}"

@@ -125,13 +125,13 @@ resets() { # NODE: the connections between its agent and node1's
     reset_rules 1 "ip saddr 10.77.0.$1 tcp dport 29400" &&
         reset_rules "$1" 'ip saddr 10.77.0.1 tcp sport 29400'
 }
-back() { [ "$(grep -c 'is back, nothing is lost' "node$1.log")" -ge "$2" ]; }
+back() { [ "$(grep -c 'is back without loss' "node$1.log")" -ge "$2" ]; }
 if resets 2; then
     sleep 0.5
     for i in 1 2; do on $i nft delete table inet box; done
     ok 'a connection is reset: its session goes on' wait_for "$WAIT" back 2 1
     like "$(cat node2.log)" 'connection to the coordinator broke.*reason=.*[Rr]eset' 'as it tells'
-    like "$(cat node1.log)" 'a node is connected again, nothing is lost node=node2' 'on both sides'
+    like "$(cat node1.log)" 'a node is connected again without loss node=node2' 'on both sides'
     nothing_happened 'a connection that was reset'
     resets 4
     sleep 0.3

@@ -33,7 +33,7 @@ is "$(sort <<<"$out" | paste -sd,)" 0,1 'after which nothing is started again he
 like "$err" 'rank 1 \(pid [0-9]+\) .* uninterruptible sleep for [1-9]\.[0-9] s, in [a-z_?]+' \
     'the failure says which worker, for how long, and where in the kernel'
 like "$err" 'rank +: 1 .*uninterruptible sleep' 'and the report shows it as the cause'
-unlike "$err" 'is left to the kernel' 'what a signal ends is waited for'
+unlike "$err" 'a killed process does not end' 'what a signal ends is waited for'
 ok 'long before it would have got out by itself' test $took -lt 25000000 || diag "$took us"
 
 # ---- some that no signal ends -------------------------------------------------------------------
@@ -82,7 +82,7 @@ worker=$(cat "$PIDS") guard=$(parent "$(cat "$PIDS")")
 is "$status" 1 'a worker that writes to a frozen file system fails'
 is "$(sort <<<"$out" | paste -sd,)" 0,1 'and is not started again'
 like "$err" "pid $worker\) has been in uninterruptible sleep" 'it is named'
-like "$err" "does not end and is left to the kernel pid=$worker in=[a-z_]+ guard=$guard" \
+like "$err" "a killed process does not end pid=$worker in=[a-z_]+ guard=$guard" \
     'dtrun ends without it, and says what stays behind'
 is "$(state "$worker")" D 'the worker is still there'
 ok 'but has been killed: it does no other step' dies "$worker"
@@ -100,7 +100,7 @@ stray=$(cat "$PIDS") guard=$(parent "$(cat "$PIDS")")
 is "$status $out" '0 trained' 'one that a worker has left behind spoils no finished training' ||
     diag "$err"
 is "$(state "$stray")" D 'though it is still there'
-like "$err" "left to the kernel pid=$stray " 'and is named'
+like "$err" "a killed process does not end pid=$stray " 'and is named'
 thaw
 ok 'until the kernel lets it go' wait_for 10 gone "$stray"
 ok 'with its guard' wait_for 10 gone "$guard"

@@ -78,7 +78,7 @@ ok 'and one again when it does' wait_for 10 answers
 wait_for 10 test -e up
 one --no-python true
 is "$status" 0 'a port in use ends no run'
-like "$err" 'health checks are not answered' 'but is told'
+like "$err" 'cannot answer health checks' 'but is told'
 : >enough
 wait "$agent"
 is "$?" 0 'the run ends well'

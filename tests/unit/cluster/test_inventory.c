@@ -127,7 +127,7 @@ int main(void) {
             "[[node]]\nname='a'\ntransport='local'\naddress='2'\nroot='/'\n",
             "listed twice");
     refuses("node = []\n", "tables [[node]] belong here");
-    refuses("node = [1]\n", "a table belongs here");
+    refuses("node = [1]\n", "expected a table");
     refuses("", "tables [[node]] belong here");
     struct arena a = {0};
     struct err e = {0};
