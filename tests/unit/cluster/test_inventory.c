@@ -120,15 +120,15 @@ int main(void) {
             "begins with '-'");
     refuses("[[node]]\nname='a'\ntransport='ftp'\nhost='h'\naddress='1'\nroot='/'\n",
             "\"local\" or \"ssh\"");
-    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot=\"a\\u0007b\"\n", "root: a");
+    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot=\"a\\u0007b\"\n", "root: expected plain text");
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\ndtrun='zz'\n",
             "64 lower-case hex");
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\n"
             "[[node]]\nname='a'\ntransport='local'\naddress='2'\nroot='/'\n",
             "listed twice");
-    refuses("node = []\n", "tables [[node]] belong here");
+    refuses("node = []\n", "tables [[node]]");
     refuses("node = [1]\n", "expected a table");
-    refuses("", "tables [[node]] belong here");
+    refuses("", "tables [[node]]");
     struct arena a = {0};
     struct err e = {0};
     struct inventory inv;
