@@ -109,7 +109,7 @@ void agent_write_status(struct agent *a) {
     struct err e;
     format(a, &text);
     if (replace_file(a->config->run_dir, &text, &e) < 0)
-        log_error("the status could not be written", "reason=\"%s\"", e.text);
+        log_error("cannot write the status", "reason=\"%s\"", e.text);
     strbuf_fini(&text);
 }
 

@@ -67,9 +67,9 @@ static void write_all(struct screen *s, int fd, const char *p, size_t len) {
     }
 }
 
-static struct screen *logged; // log lines have no screen of their own
+static struct screen *logged; // the screen for log lines, which carry no context
 
-// An error is said to whoever reads errors, also where nobody reads the results any more.
+// Errors go to the notes' descriptor even after the reader of the results is gone.
 static void put_log(const char *line, size_t len) {
     struct screen *s = logged;
     bool stuck = s->log_stuck && poll(&(struct pollfd){s->note_fd, POLLOUT, 0}, 1, 0) == 0;

@@ -120,7 +120,8 @@ int main(void) {
             "begins with '-'");
     refuses("[[node]]\nname='a'\ntransport='ftp'\nhost='h'\naddress='1'\nroot='/'\n",
             "\"local\" or \"ssh\"");
-    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot=\"a\\u0007b\"\n", "root: expected plain text");
+    refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot=\"a\\u0007b\"\n",
+            "root: expected plain text");
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\ndtrun='zz'\n",
             "64 lower-case hex");
     refuses("[[node]]\nname='a'\ntransport='local'\naddress='1'\nroot='/'\n"
