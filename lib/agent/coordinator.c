@@ -7,6 +7,7 @@
 #include "agent/coordinator_impl.h"
 #include "agent/failure_report.h"
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/proc.h"
@@ -104,21 +105,17 @@ void *coordinator_ctx(const struct coordinator *c) {
 }
 
 struct peer *coordinator_peer(struct coordinator *c, int id) {
-    return id >= 0 && id < c->by_id_room ? c->by_id[id] : NULL;
+    return id >= 0 && (size_t)id < c->by_id_room ? c->by_id[id] : NULL;
 }
 
 void coordinator_name_peer(struct peer *p, int id) {
     struct coordinator *c = p->coordinator;
     if (p->id >= 0)
         c->by_id[p->id] = NULL;
-    if (id >= c->by_id_room) {
-        int old = c->by_id_room;
-        c->by_id_room = id * 2 + 16;
-        c->by_id = heap_realloc(c->by_id, (size_t)c->by_id_room * sizeof(struct peer *));
-        memset(c->by_id + old, 0, (size_t)(c->by_id_room - old) * sizeof(struct peer *));
-    }
-    if (id >= 0)
+    if (id >= 0) {
+        array_grow(c->by_id, &c->by_id_room, (size_t)id + 1);
         c->by_id[id] = p;
+    }
     p->id = id;
     guest_leave(&p->guest);
 }

@@ -35,7 +35,7 @@ struct coordinator {
     int nodes_round;
     struct peer *peers;
     struct peer **by_id; // peers of members, by id
-    int by_id_room;
+    size_t by_id_room;
     struct log_limit strangers;
     struct timer timer;
     int64_t linger_until_ms;

@@ -2,6 +2,8 @@
 // Node sets: a template of literal text and number brackets, expanded in order.
 #include "cluster/nodeset.h"
 
+#include "base/array.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,14 +168,7 @@ static int check_host(const char *host, const char **why) {
 }
 
 static void append(struct arena *a, struct nodeset *out, size_t *room, struct nodeset_login login) {
-    if (out->count == *room) {
-        size_t more = *room ? *room * 2 : 16;
-        struct nodeset_login *grown = arena_new(a, struct nodeset_login, more);
-        if (out->count)
-            memcpy(grown, out->logins, out->count * sizeof *grown);
-        out->logins = grown;
-        *room = more;
-    }
+    array_grow_in(a, out->logins, room, out->count + 1);
     out->logins[out->count++] = login;
 }
 

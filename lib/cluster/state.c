@@ -2,6 +2,7 @@
 // The operator's folder of one cluster.
 #include "cluster/state.h"
 
+#include "base/array.h"
 #include "base/log.h"
 #include "sys/file.h"
 
@@ -164,9 +165,10 @@ static int compare_runs(const void *x, const void *y) {
 // Lists the folders in dir with valid names; an absent dir has none.
 static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *count,
                      struct err *e) {
-    size_t room = 16;
+    size_t room = 0;
     *count = 0;
-    *names = arena_new(a, char *, room + 1);
+    *names = NULL;
+    array_grow_in(a, *names, &room, 1); // ends with NULL
     DIR *d = opendir(dir);
     if (!d)
         return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot read the folder '%s'", dir);
@@ -175,12 +177,7 @@ static int list_dirs(struct arena *a, const char *dir, char ***names, size_t *co
         if ((entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN) ||
             !str_is_name(entry->d_name, CLUSTER_RUN_NAME_BYTES_MAX))
             continue;
-        if (*count == room) {
-            char **more = arena_new(a, char *, room * 2 + 1);
-            memcpy(more, *names, room * sizeof *more);
-            *names = more;
-            room *= 2;
-        }
+        array_grow_in(a, *names, &room, *count + 2);
         (*names)[(*count)++] = arena_strdup(a, entry->d_name);
     }
     closedir(d);

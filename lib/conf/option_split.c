@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A list in one text: elements between commas.
+#include "base/array.h"
 #include "conf/option_value.h"
 
 #include <string.h>
@@ -43,13 +44,7 @@ size_t option_split(struct arena *a, const char *text, char ***parts) {
     for (const char *p = text;; p++) {
         const char *quote = closing_quote(p);
         const char *end = quote ? quote + 1 : element_end(p);
-        if (count == room) {
-            char **more = arena_new(a, char *, 2 * room + 8);
-            if (count)
-                memcpy(more, *parts, count * sizeof *more);
-            *parts = more;
-            room = 2 * room + 8;
-        }
+        array_grow_in(a, *parts, &room, count + 1);
         (*parts)[count++] = quote ? arena_strndup(a, p + 1, (size_t)(quote - p - 1))
                                   : arena_strndup(a, p, (size_t)(end - p));
         if (!*end)

@@ -2,6 +2,7 @@
 // Packs of the content store: small content.
 #include "content/cas.h"
 
+#include "base/array.h"
 #include "base/bytes.h"
 #include "sys/file.h"
 
@@ -78,10 +79,7 @@ static int add_pack(struct cas *c, const char *name, int flags, size_t *number, 
         }
     if (strlen(name) >= sizeof c->packs->name || c->pack_count == CAS_FOREIGN_PACKS_MAX)
         return err_set(e, ERR_LIMIT, "'%s/packs' holds files of someone else", c->dir);
-    if (c->pack_count == c->pack_room) {
-        c->pack_room = c->pack_room ? 2 * c->pack_room : 16;
-        c->packs = heap_realloc(c->packs, c->pack_room * sizeof *c->packs);
-    }
+    array_grow(c->packs, &c->pack_room, c->pack_count + 1);
     const char *path = arena_printf(&c->arena, "%s/packs/%s", c->dir, name);
     int fd = open(path, flags | O_CLOEXEC, 0600);
     if (fd < 0)

@@ -2,6 +2,7 @@
 // Builds manifests from local paths and from memory.
 #include "content/manifest.h"
 
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -100,10 +101,7 @@ int manifest_append(struct manifest *m, const struct manifest_entry *entry, stru
         return err_set(e, ERR_FORMAT, "'%s' is not a path below a folder", shown(m, entry));
     if (check_limits(m, entry, names, e) < 0)
         return -1;
-    if (m->count == m->room) {
-        m->room = m->room ? 2 * m->room : 64;
-        m->entries = heap_realloc(m->entries, m->room * sizeof *m->entries);
-    }
+    array_grow(m->entries, &m->room, m->count + 1);
     struct manifest_entry *n = &m->entries[m->count++];
     *n = *entry;
     n->path = arena_strdup(&m->arena, entry->path);

@@ -3,6 +3,7 @@
 // reads the headers only and gives every image its place; then plain archives are read by all
 // threads at once, wherever they like, and zstd ones front to back in batches that all threads
 // decode.
+#include "base/array.h"
 #include "base/str.h"
 #include "data/decode.h"
 #include "data/layout.h"
@@ -34,7 +35,8 @@ struct archive {
     struct layout layout;
     struct decoders decoders;
     struct archive_file *files;
-    uint32_t count, room;
+    uint32_t count;
+    size_t room;
     // Filling.
     uint8_t *pixels;
     int32_t *labels;
@@ -63,10 +65,7 @@ static bool archive_is(const char *path, mode_t type) {
 // ---- finding the archives ----------------------------------------------------------------------
 
 static struct archive_file *archive_add(struct archive *a, const char *path) {
-    if (a->count == a->room) {
-        a->room = a->room ? a->room * 2 : 16;
-        a->files = heap_realloc(a->files, a->room * sizeof *a->files);
-    }
+    array_grow(a->files, &a->room, (size_t)a->count + 1);
     struct archive_file *f = &a->files[a->count++];
     *f = (struct archive_file){.path = path};
     return f;

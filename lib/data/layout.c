@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/layout.h"
 
+#include "base/array.h"
 #include "base/str.h"
 #include "data/source.h"
 
@@ -70,10 +71,7 @@ static const char *layout_class(struct layout *l, enum dataset_split split, stru
         if (strlen(last) == name.len && memcmp(last, name.p, name.len) == 0)
             return last;
     }
-    if (c->count == c->room) {
-        c->room = c->room ? c->room * 2 : 64;
-        c->name = heap_realloc(c->name, c->room * sizeof *c->name);
-    }
+    array_grow(c->name, &c->room, c->count + 1);
     return c->name[c->count++] = arena_strndup(l->arena, name.p, name.len);
 }
 
@@ -114,10 +112,7 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
         return 0;
     if (l->count == LAYOUT_ITEMS_MAX)
         return layout_shown(l, path, ERR_LIMIT, "too many images", e);
-    if (l->count == l->room) {
-        l->room = l->room ? l->room * 2 : 1024;
-        l->items = heap_realloc(l->items, l->room * sizeof *l->items);
-    }
+    array_grow(l->items, &l->room, l->count + 1);
     l->items[l->count++] =
         (struct layout_item){arena_strdup(l->arena, path), class, offset, size, archive, -1};
     return 1;

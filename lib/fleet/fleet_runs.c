@@ -2,6 +2,7 @@
 // Lists the runs that the nodes hold.
 #include "fleet/fleet_runs.h"
 
+#include "base/array.h"
 #include "base/log.h"
 #include "protocol/node_protocol.h"
 
@@ -22,14 +23,7 @@ static const char *name_or(struct arena *a, const struct json *j, const char *ke
 static void add(struct arena *a, struct node_runs *out, struct node_run item) {
     if (out->count == NODE_RUNS_MAX)
         return;
-    if (out->count == out->room) {
-        size_t room = out->room ? out->room * 2 : 32;
-        struct node_run *more = arena_new(a, struct node_run, room);
-        if (out->count)
-            memcpy(more, out->items, out->count * sizeof *more);
-        out->items = more;
-        out->room = room;
-    }
+    array_grow_in(a, out->items, &out->room, out->count + 1);
     out->items[out->count++] = item;
 }
 

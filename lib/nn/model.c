@@ -2,6 +2,7 @@
 #include "nn/model.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "nn/layer.h"
 
 #include <limits.h>
@@ -70,14 +71,6 @@ void model_begin(struct nn_model *m) {
     model_free(m);
 }
 
-// Space for some more elements; what is there may move.
-static void *grow(void *array, int *room, int count, int more, size_t bytes) {
-    if (count + more <= *room)
-        return array;
-    *room = 2 * *room + more;
-    return heap_realloc(array, (size_t)*room * bytes);
-}
-
 // Places the new layer's parameters behind the others in the flat buffer.
 static void place_params(struct nn_model *m, const struct nn_layer *l) {
     for (int i = 0; i < l->params; i++) {
@@ -94,9 +87,9 @@ static void place_params(struct nn_model *m, const struct nn_layer *l) {
 }
 
 static int append(struct nn_model *m, const struct nn_layer *record, const char *name) {
-    m->layer = grow(m->layer, &m->layers_room, m->layers, 1, sizeof *m->layer);
-    m->param = grow(m->param, &m->params_room, m->params, NN_LAYER_PARAMS_MAX, sizeof *m->param);
-    m->stat = grow(m->stat, &m->stats_room, m->stats, 1, sizeof *m->stat);
+    array_grow(m->layer, &m->layers_room, (size_t)m->layers + 1);
+    array_grow(m->param, &m->params_room, (size_t)m->params + NN_LAYER_PARAMS_MAX);
+    array_grow(m->stat, &m->stats_room, (size_t)m->stats + 1);
     struct nn_layer *l = &m->layer[m->layers];
     *l = *record;
     l->stat = -1;

@@ -87,7 +87,7 @@ struct nn_model {
     struct nn_param *param;
     struct nn_stat *stat;
     int layers, params, stats;
-    int layers_room, params_room, stats_room;
+    size_t layers_room, params_room, stats_room;
     size_t param_elements; // of the flat buffer, alignment gaps included
     size_t stat_elements;
     size_t param_count; // numbers that are trained

@@ -2,6 +2,7 @@
 #include "nn/program.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ struct maker {
 };
 
 static void emit(struct maker *k, const struct step_item *item) {
-    must(k->out->items < k->out->room);
+    must((size_t)k->out->items < k->out->room);
     k->out->item[k->out->items++] = *item;
 }
 
@@ -168,10 +169,7 @@ int program_make(struct step_program *out, const struct layout *l, int rank,
         return -1;
     int passes = s->micros * s->chunks, buckets = buckets_of(s);
     int most = passes * 6 + s->micros * buckets + 3 * buckets + 1;
-    if (most > out->room) {
-        out->item = heap_realloc(out->item, (size_t)most * sizeof *out->item);
-        out->room = most;
-    }
+    array_grow(out->item, &out->room, (size_t)most);
     out->items = out->slots = 0;
     struct maker k = {.out = out,
                       .l = l,

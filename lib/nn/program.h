@@ -18,6 +18,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { PROGRAM_CHUNKS_MAX = 16, PROGRAM_NUMBER_MAX = 65535 };
@@ -46,7 +47,8 @@ struct step_item {
 
 struct step_program {
     struct step_item *item;
-    int items, room;
+    int items;
+    size_t room;
     int slots; // micro-batches that are kept at one time
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `dtrun --node own`, `fetched` and `clean`: whose this root and its runs are, whose results are
 // elsewhere, and removing what nobody needs here any more.
+#include "base/array.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
 
@@ -38,10 +39,7 @@ static struct names list(struct arena *a, const char *dir, size_t max) {
     for (struct dirent *entry; d && out.count < max && (entry = readdir(d));) {
         if (entry->d_name[0] == '.')
             continue;
-        if (out.count == room) {
-            room = room ? room * 2 : 16;
-            out.items = heap_realloc(out.items, room * sizeof *out.items);
-        }
+        array_grow(out.items, &room, out.count + 1);
         out.items[out.count++] = arena_strdup(a, entry->d_name);
     }
     if (d)

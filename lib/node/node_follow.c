@@ -10,6 +10,7 @@
 // none that grows fast keeps the others, or a node's end, waiting.
 #include "agent/control_socket.h"
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/names.h"
@@ -59,7 +60,8 @@ struct follow {
     int agent_fd;
     struct names files, folders;          // of struct followed, struct folder
     struct folder **watched, **looked_at; // by their watch; those without one
-    int watched_room, looked_at_count;
+    size_t watched_room, looked_at_room;
+    int looked_at_count;
     struct followed *queue, **queue_end; // files that may have grown, in order
     struct followed *events;             // NULL: not followed, or not there yet
     bool last;                           // whatever is there is sent, also unfinished lines
@@ -198,17 +200,12 @@ static void watch_folder(struct follow *f, const char *path) {
     struct folder *n = arena_new(&f->arena, struct folder, 1);
     *n = (struct folder){arena_strdup(&f->arena, path), watch};
     names_put(&f->folders, n->path, n);
-    if (watch >= f->watched_room) {
-        int room = f->watched_room;
-        f->watched_room = 2 * watch + 16;
-        f->watched = heap_realloc(f->watched, (size_t)f->watched_room * sizeof *f->watched);
-        memset(f->watched + room, 0, (size_t)(f->watched_room - room) * sizeof *f->watched);
-    }
+    array_grow(f->watched, &f->watched_room, (size_t)watch + 1);
     if (watch > 0) {
         f->watched[watch] = n;
     } else {
         int count = ++f->looked_at_count;
-        f->looked_at = heap_realloc(f->looked_at, (size_t)count * sizeof *f->looked_at);
+        array_grow(f->looked_at, &f->looked_at_room, (size_t)count);
         f->looked_at[count - 1] = n;
     }
     scan_folder(f, path, false); // what was made before the watch
@@ -267,7 +264,7 @@ static void read_changes(struct follow *f) {
             at += sizeof *ev + ev->len;
             if (ev->mask & IN_Q_OVERFLOW)
                 scan_folder(f, "", true);
-            if (ev->len > 0 && ev->wd > 0 && ev->wd < f->watched_room && f->watched[ev->wd])
+            if (ev->len > 0 && ev->wd > 0 && (size_t)ev->wd < f->watched_room && f->watched[ev->wd])
                 look_at(f, f->watched[ev->wd]->path, ev->name, false);
         }
     }

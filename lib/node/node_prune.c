@@ -4,6 +4,7 @@
 // cache of hashes; a file that it does not know keeps nothing, and may have to be sent again one
 // day.
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "content/cas.h"
@@ -49,10 +50,7 @@ static int parse(int argc, char **argv, struct prune *p, struct err *e) {
 }
 
 static void keep_file(struct prune *p, const struct stat *st) {
-    if (p->count == p->room) {
-        p->room = p->room ? 2 * p->room : 1024;
-        p->keep = heap_realloc(p->keep, p->room * sizeof *p->keep);
-    }
+    array_grow(p->keep, &p->room, p->count + 1);
     p->count += hash_cache_get(p->cas.hashes, st, p->keep[p->count]);
 }
 

@@ -2,6 +2,7 @@
 // `dtrun --node status` and `stop`: what is known of the runs of this node, and ending them.
 #include "agent/agent.h"
 #include "agent/control_socket.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
@@ -76,10 +77,7 @@ static size_t list_runs(struct arena *a, const struct node_args *args, struct ru
     for (struct dirent *entry; d && count < RUNS_MAX && (entry = readdir(d));) {
         if (!node_is_run(a, args, entry->d_name))
             continue;
-        if (count == room) {
-            room = room ? room * 2 : 16;
-            list = heap_realloc(list, room * sizeof *list);
-        }
+        array_grow(list, &room, count + 1);
         list[count++] = look_at(a, args, entry->d_name);
     }
     if (d)

@@ -143,7 +143,7 @@ void election_check(const struct election *e) {
     bool leads = e->state == ELECTION_LEADER, follows = e->state == ELECTION_FOLLOWER;
     bool stands = e->state == ELECTION_PRECANDIDATE || e->state == ELECTION_CANDIDATE;
     must(e->term <= e->highest_term);
-    must(e->seed_count <= ELECTION_SEEDS_MAX && e->queue_first <= e->queue_len);
+    must(e->seed_count <= ELECTION_SEEDS_MAX && e->actions.first <= e->actions.len);
     must(leads || follows ? e->leader_term == e->term && e->voted_for == e->leader.incarnation
                           : !e->disconnected);
     must(!leads || e->leader.incarnation == e->config.incarnation);
@@ -176,7 +176,7 @@ void election_close(struct election *e) {
     free(e->peers);
     free(e->votes);
     free(e->reported_dead);
-    free(e->queue);
+    array_queue_fini(&e->actions);
 }
 
 void election_self(struct election *e, const char *name, const char *address, int port) {
@@ -202,22 +202,13 @@ void election_seed_alias(struct election *e) {
 }
 
 struct election_action *election_push(struct election *e, enum election_action_kind kind) {
-    if (e->queue_len == e->queue_room) {
-        e->queue_room = e->queue_room ? e->queue_room * 2 : 8;
-        e->queue = heap_realloc(e->queue, (size_t)e->queue_room * sizeof *e->queue);
-    }
-    struct election_action *a = &e->queue[e->queue_len++];
-    *a = (struct election_action){.kind = kind};
+    struct election_action *a = array_queue_push(&e->actions, sizeof *a);
+    a->kind = kind;
     return a;
 }
 
 bool election_next(struct election *e, struct election_action *out) {
-    if (e->queue_first == e->queue_len) {
-        e->queue_first = e->queue_len = 0;
-        return false;
-    }
-    *out = e->queue[e->queue_first++];
-    return true;
+    return array_queue_take(&e->actions, out, sizeof *out);
 }
 
 static bool is_count(int n, int least) {

@@ -18,6 +18,7 @@
 #ifndef RENDEZVOUS_ELECTION_H
 #define RENDEZVOUS_ELECTION_H
 
+#include "base/array.h"
 #include "rendezvous/quorum.h"
 
 #include <stdbool.h>
@@ -145,8 +146,7 @@ struct election {
     bool seed_unaffiliated[ELECTION_SEEDS_MAX]; // by seed: knows of no group, or has no agent
     bool seed_alias[ELECTION_SEEDS_MAX];        // is the seed before it, at another address
     // out
-    struct election_action *queue;
-    int queue_first, queue_len, queue_room;
+    struct array_queue actions;
 };
 
 void election_open(struct election *e, const struct election_config *config, int64_t now_ms);

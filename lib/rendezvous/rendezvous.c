@@ -52,24 +52,14 @@ const char *rendezvous_event_name(enum rendezvous_event event) {
 }
 
 struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind) {
-    if (r->queue_len == r->queue_room) {
-        r->queue_room = r->queue_room ? r->queue_room * 2 : 8;
-        r->queue = heap_realloc(r->queue, r->queue_room * sizeof *r->queue);
-    }
-    struct rendezvous_action *a = &r->queue[r->queue_len++];
-    memset(a, 0, sizeof *a);
+    struct rendezvous_action *a = array_queue_push(&r->actions, sizeof *a);
     a->kind = kind;
     a->id = -1;
     return a;
 }
 
 bool rendezvous_next(struct rendezvous *r, struct rendezvous_action *out) {
-    if (r->queue_first == r->queue_len) {
-        r->queue_first = r->queue_len = 0;
-        return false;
-    }
-    *out = r->queue[r->queue_first++];
-    return true;
+    return array_queue_take(&r->actions, out, sizeof *out);
 }
 
 // Gives the reason of the stop or of the end.
@@ -164,7 +154,7 @@ void rendezvous_check(const struct rendezvous *r) {
     must(r->phase != PHASE_RUN || (r->active_count > 0 && r->world_size > 0 && r->round >= 0));
     must(!r->blame.open || r->phase == PHASE_STOP || r->phase == PHASE_DEPOSED);
     must(r->round >= -1 && r->restarts >= 0 && r->crashes >= 0 && r->member_count >= 0);
-    must(r->member_count <= r->slot_count && r->queue_first <= r->queue_len);
+    must(r->member_count <= r->slot_count && r->actions.first <= r->actions.len);
 }
 
 static bool fits_phase(const struct rendezvous *r, const struct rendezvous_member *m) {
@@ -259,7 +249,7 @@ void rendezvous_close(struct rendezvous *r) {
     free(r->active);
     free(r->voters);
     quorum_fini(&r->electorate);
-    free(r->queue);
+    array_queue_fini(&r->actions);
     free(r);
 }
 

@@ -3,6 +3,7 @@
 #ifndef RENDEZVOUS_RENDEZVOUS_IMPL_H
 #define RENDEZVOUS_RENDEZVOUS_IMPL_H
 
+#include "base/array.h"
 #include "rendezvous/rendezvous.h"
 
 #include <stddef.h>
@@ -55,8 +56,7 @@ struct rendezvous {
     int slot_count, member_count;
     int *active; // ids by group rank, -1 when lost
     int active_count;
-    struct rendezvous_action *queue;
-    size_t queue_first, queue_len, queue_room;
+    struct array_queue actions;
 };
 
 struct rendezvous_voter {

@@ -16,6 +16,7 @@
 #include "rendezvous/rendezvous_impl.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,12 +42,10 @@ bool rendezvous_is_silent(const struct rendezvous *r, const struct rendezvous_me
 static int free_slot(struct rendezvous *r) {
     if (r->member_count == r->slot_count) {
         int old = r->slot_count;
-        r->slot_count = old ? old * 2 : 16;
-        r->slots = heap_realloc(r->slots, (size_t)r->slot_count * sizeof *r->slots);
-        memset(r->slots + old, 0, (size_t)(r->slot_count - old) * sizeof *r->slots);
-        r->incarnations =
-            heap_realloc(r->incarnations, (size_t)r->slot_count * sizeof *r->incarnations);
-        memset(r->incarnations + old, 0, (size_t)(r->slot_count - old) * sizeof *r->incarnations);
+        size_t slots = (size_t)old, incarnations = slots;
+        array_grow(r->slots, &slots, (size_t)old + 1);
+        array_grow(r->incarnations, &incarnations, slots);
+        r->slot_count = (int)slots;
         return old;
     }
     int i = 0;

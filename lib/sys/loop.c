@@ -6,6 +6,7 @@
 #include "sys/loop.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -159,10 +160,7 @@ static void heap_down(struct loop *loop, size_t i) {
 
 void timer_start(struct loop *loop, struct timer *t, int64_t delay_ms, timer_cb *cb) {
     timer_stop(t);
-    if (loop->timers == loop->heap_room) {
-        loop->heap_room = loop->heap_room ? 2 * loop->heap_room : 16;
-        loop->heap = heap_realloc(loop->heap, loop->heap_room * sizeof *loop->heap);
-    }
+    array_grow(loop->heap, &loop->heap_room, loop->timers + 1);
     // Not loop->now_ms: a callback may have worked for long, and the delay counts from here.
     *t = (struct timer){.loop = loop, .cb = cb, .due_ms = clock_mono_ms() + delay_ms};
     heap_put(loop, loop->timers++, t);

@@ -5,6 +5,7 @@
 #include "worker/console.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/cond.h"
@@ -98,10 +99,7 @@ void console_put(int fd, const char *p, size_t len) {
     if (s->deaf || s->len + len > CONSOLE_LAST_BYTES_MAX) {
         s->dropped += len;
     } else {
-        if (s->len + len > s->room) {
-            s->room = (s->len + len) * 2;
-            s->data = heap_realloc(s->data, s->room);
-        }
+        array_grow(s->data, &s->room, s->len + len);
         memcpy(s->data + s->len, p, len);
         s->len += len;
         pthread_cond_signal(&s->more);

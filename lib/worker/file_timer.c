@@ -3,6 +3,7 @@
 // has no end of file when the last client closes it.
 #include "worker/file_timer.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -106,10 +107,7 @@ static int room_for_one(struct file_timers *t) {
     }
     if (t->count == FILE_TIMERS_MAX)
         return -1;
-    if (t->count == t->room) {
-        t->room = t->room ? t->room * 2 : 16;
-        t->list = heap_realloc(t->list, (size_t)t->room * sizeof *t->list);
-    }
+    array_grow(t->list, &t->room, (size_t)t->count + 1);
     return 0;
 }
 

@@ -66,7 +66,8 @@ struct file_timers {
     struct timer next;
     file_timer_cb *on_expired;
     struct file_timer *list;
-    int count, room;
+    int count;
+    size_t room;
     int64_t swept_ms; // when a full table was last searched for processes that have ended
     uint64_t refused; // lines
     char line[FILE_TIMER_LINE_BYTES_MAX + 1];

@@ -2,6 +2,7 @@
 // Builds the list; a later value replaces an earlier one of the same name.
 #include "worker/worker_env.h"
 
+#include "base/array.h"
 #include "base/env.h"
 #include "base/str.h"
 
@@ -26,12 +27,7 @@ static bool env_has(const struct env_list *l, const char *name) {
 }
 
 static void env_put(struct env_list *l, size_t at, const char *item) {
-    if (at == l->room) {
-        const char **more = arena_new(l->arena, const char *, l->room * 2 + 1);
-        memcpy(more, l->items, l->count * sizeof *more);
-        l->items = more;
-        l->room *= 2;
-    }
+    array_grow_in(l->arena, l->items, &l->room, at + 2); // and the NULL at the end
     l->items[at] = item;
     l->count += at == l->count;
 }

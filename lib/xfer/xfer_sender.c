@@ -3,6 +3,7 @@
 #include "xfer/xfer_sender.h"
 
 #include "base/arena.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,15 +27,8 @@ void send_plan_fini(struct send_plan *p) {
     *p = (struct send_plan){0};
 }
 
-static void *grown(void *list, size_t count, size_t *room, size_t size) {
-    if (count < *room)
-        return list;
-    *room = *room ? 2 * *room : 64;
-    return heap_realloc(list, *room * size);
-}
-
 static void add_unit(struct send_plan *p, struct send_unit u) {
-    p->units = grown(p->units, p->count, &p->room, sizeof u);
+    array_grow(p->units, &p->room, p->count + 1);
     p->units[p->count++] = u;
     p->bytes += u.bytes;
 }
@@ -53,7 +47,7 @@ int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *
         if (p->files++ >= p->m->files)
             return err_set(e, ERR_FORMAT, "transfer: the receiver asks for a file twice");
         if (need.units == 0) {
-            p->small = grown(p->small, p->small_count, &p->small_room, sizeof *p->small);
+            array_grow(p->small, &p->small_room, p->small_count + 1);
             p->small[p->small_count++] = need.index;
             continue;
         }
@@ -154,7 +148,7 @@ int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e
 void send_stream_return(struct send_stream *s) {
     struct send_plan *p = s->plan;
     for (; s->out_count; s->out_count--) {
-        p->again = grown(p->again, p->again_count, &p->again_room, sizeof *p->again);
+        array_grow(p->again, &p->again_room, p->again_count + 1);
         p->again[p->again_count++] = *out_at(s, s->out_count - 1);
     }
     s->active = false;

@@ -48,7 +48,7 @@ static void test_election_invariants(void) {
     e = good, change, ok(aborts(check_election, &e), "an election does not pass: %s", what)
     BROKEN("a term above the highest", e.term = e.leader_term = 3);
     BROKEN("too many seeds", e.seed_count++);
-    BROKEN("a queue that is read past its end", e.queue_first = 1);
+    BROKEN("a queue that is read past its end", e.actions.first = 1);
     BROKEN("a leader of another term", e.leader_term = 1);
     BROKEN("a vote for another one", e.voted_for = 4);
     BROKEN("a follower of itself", e.leader.incarnation = e.voted_for = 1);
@@ -105,7 +105,7 @@ static void test_rendezvous_invariants(void) {
     BROKEN("a member too many", r.member_count = 2);
     BROKEN("more members than slots", r.member_count = 3);
     BROKEN("fewer members than none", r.member_count = -1);
-    BROKEN("a queue that is read past its end", r.queue_first = 1);
+    BROKEN("a queue that is read past its end", r.actions.first = 1);
     BROKEN("a member under another incarnation", incarnations[0] = 8);
     BROKEN("an incarnation without a member", incarnations[1] = 8);
     BROKEN("a member with another id", m.id = 1);
