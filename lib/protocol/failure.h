@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker that ended badly, as its node reports it and as the run records it.
+// One failed worker: reported by its node, recorded by the run.
 #ifndef PROTOCOL_FAILURE_H
 #define PROTOCOL_FAILURE_H
 
@@ -9,14 +9,14 @@ struct worker_failure {
     int64_t rank, local_rank, group_rank, pid;
     int64_t status;   // the shell's convention
     int64_t signal;   // 0: none
-    int64_t age_ms;   // since it ended, when this was sent
-    int64_t wall_ms;  // when it ended, on its node's clock
-    const char *node; // its name in the run; the coordinator fills it in
+    int64_t age_ms;   // time since its end, when this was sent
+    int64_t wall_ms;  // its end, on its node's clock
+    const char *node; // its name in the run; set by the coordinator
     const char *host;
     const char *error_file; // path on its node, "" if there is none
     const char *message;    // from the error file, "" if there is none
     const char *tail;       // last lines of its standard error
-    const char *evidence;   // what the kernel knows (worker_postmortem.h), "" if nothing
+    const char *evidence;   // findings of the kernel (worker_postmortem.h), "" if none
 };
 
 #endif

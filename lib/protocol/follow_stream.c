@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of `dtrun --node follow`.
+// Parses the records of `dtrun --node follow`.
 #include "protocol/follow_stream.h"
 
 #include "base/bytes.h"
@@ -24,7 +24,7 @@ static const struct {
     {"error.json", FOLLOW_ERROR_FILE, true},
 };
 
-// A number without leading zeros followed by '/'; what comes after it, or NULL.
+// Reads a number without leading zeros followed by '/'. Returns the position after it, or NULL.
 static const char *read_number(const char *s, int *out) {
     int64_t v = 0;
     const char *p = s;
@@ -95,7 +95,7 @@ static int read_header(const char *header, size_t len, struct follow_record *out
         out->kind = FOLLOW_END;
         result = read_end(j, out, e);
     } else if (result == 0) {
-        out->kind = FOLLOW_BEAT; // and whatever a later agent may add without data
+        out->kind = FOLLOW_BEAT; // also future records without data
     }
     arena_fini(&a);
     return result;

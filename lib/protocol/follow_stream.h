@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `dtrun --node follow` sends (protocol/node_protocol.h), as records. Pure: bytes in, records
-// out; nothing is trusted, since a node's bytes are foreign.
+// Parses the output of `dtrun --node follow` (protocol/node_protocol.h). Pure; the bytes of a node
+// are untrusted.
 #ifndef PROTOCOL_FOLLOW_STREAM_H
 #define PROTOCOL_FOLLOW_STREAM_H
 
@@ -26,7 +26,7 @@ enum follow_file_kind {
 // A file of a run's folder on a node.
 struct follow_file {
     enum follow_file_kind kind;
-    int attempt, local_rank; // -1 where the file belongs to no worker
+    int attempt, local_rank; // -1 for files without a worker
 };
 
 struct follow_record {
@@ -34,18 +34,18 @@ struct follow_record {
     char name[FOLLOW_FILE_BYTES_MAX]; // FOLLOW_BYTES
     struct follow_file file;
     uint64_t offset;
-    const unsigned char *data; // inside the buffer given
+    const unsigned char *data; // inside the caller's buffer
     size_t len;
     char state[FOLLOW_STATE_BYTES_MAX]; // FOLLOW_END
     int exit_status;
 };
 
-// Reads one record at the start of the buffer: the number of bytes it took, 0 when more bytes are
+// Reads one record from the start of the buffer. Returns its length in bytes, 0 when more bytes are
 // needed, -1 when it is malformed (ERR_FORMAT).
 int64_t follow_record_read(const void *buffer, size_t len, struct follow_record *out,
                            struct err *e);
 
-// Which file a name means; false for every name that the protocol does not have.
+// Parses a file name; false for names outside the protocol.
 bool follow_file_parse(const char *name, struct follow_file *out);
 
 #endif

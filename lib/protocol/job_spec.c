@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job specifications and rosters: TOML both ways, every field checked on the way in.
+// Job specifications and rosters: TOML in both directions; every input field is checked.
 #include "protocol/job_spec.h"
 
 #include "conf/toml.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job specification and the roster that dtctl hands to each node's agent, as TOML text.
+// The job specification and the roster that dtctl sends to each node's agent, as TOML text.
 //
-// dtctl fills struct job_spec and calls job_spec_format; the agent calls job_spec_parse. Both
-// directions are here so that they cannot drift. All memory is in the caller's arena.
+// dtctl fills struct job_spec and calls job_spec_format; the agent calls job_spec_parse. One module
+// contains both directions, which keeps them consistent. All memory is in the caller's arena.
 //
 //     [run]      id name node node_rank nnodes_min nnodes_max nproc_per_node max_restarts key
 //                agent_starts
@@ -29,7 +29,7 @@ enum {
     JOB_INPUTS_MAX = 64,
     JOB_NODES_MAX = 16384,
     JOB_DAYS_MAX = 365,      // of a run's time limit
-    JOB_RUN_BYTES_MAX = 100, // of a run's id: it names a folder
+    JOB_RUN_BYTES_MAX = 100, // of a run's id, which names a folder
 };
 
 struct job_pair {
@@ -46,17 +46,18 @@ struct job_spec {
     int nnodes_min, nnodes_max;
     const char *nproc_per_node; // "auto", "cpu", "gpu" or a number
     int max_restarts;
-    int agent_starts; // how often this node's agent was started again
+    int agent_starts; // number of restarts of this node's agent
     bool has_key;
     unsigned char key[JOB_KEY_BYTES];
-    const char *address; // this node's own, numeric: where it listens and what others connect to
-    const char *workdir; // absolute or relative to root; created when absent; "" = root
+    const char *address; // this node's own, numeric: it listens there and others connect to it
+    const char *workdir; // absolute or relative to root; created when absent; "": root
     const char *const *command; // NULL-terminated; argv[0] absolute, relative to root, or on PATH
     int command_count;
     int64_t shutdown_timeout_ms; // grace between SIGTERM and SIGKILL
     int64_t join_timeout_ms;
-    int64_t max_time_ms; // until the run is stopped, from the start of this agent; 0: no limit
-    int64_t created_ms;  // wall clock
+    int64_t
+        max_time_ms; // until the run is stopped, counted from the start of this agent; 0: no limit
+    int64_t created_ms; // wall clock
     struct job_pair *env;
     int env_count;
     struct job_input *inputs;
@@ -68,7 +69,7 @@ struct job_spec {
 void job_spec_init(struct job_spec *s); // defaults
 int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
                    struct err *e);
-// with_key false leaves the key out (job.toml on disk).
+// with_key false omits the key (job.toml on disk).
 void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out);
 
 struct roster_node {
@@ -78,7 +79,7 @@ struct roster_node {
 };
 
 struct roster {
-    struct roster_node *nodes; // by rank, ascending, no rank twice
+    struct roster_node *nodes; // by rank, ascending, without duplicates
     int count;
 };
 

@@ -96,12 +96,12 @@ enum {
     X(NODE_STARTING, "starting", 0, -1, "the agent runs and has not joined yet")                   \
     X(NODE_JOINING, "joining", 0, -1, "waiting for the other nodes")                               \
     X(NODE_RUNNING, "running", 0, -1, "workers are running")                                       \
-    X(NODE_WAITING, "waiting", 0, -1, "own workers are done, or this node is a spare")             \
+    X(NODE_WAITING, "waiting", 0, -1, "its workers are done, or this node is a spare")             \
     X(NODE_STOPPING, "stopping", 0, -1, "workers are being stopped")                               \
     X(NODE_FINISHED, "finished", 1, 0, "every worker of every node ended with 0")                  \
     X(NODE_FAILED, "failed", 1, 1, "the run failed")                                               \
     X(NODE_STOPPED, "stopped", 1, 1, "stopped on request")                                         \
-    X(NODE_LOST, "lost", 1, 4, "the agent vanished without a word")
+    X(NODE_LOST, "lost", 1, 4, "the agent vanished without a final state")
 
 enum node_state {
 #define X(code, name, final, status, text) code,
@@ -126,19 +126,19 @@ enum node_state {
       "round rank local_rank pid status signal ms reason log",                                     \
       "a worker ended; status by the shell's convention, ms it ran, reason why it was stopped")    \
     X(EVENT_TIMER, "timer-expired", "each", "round local_rank pid scope signal",                   \
-      "a worker's timer was not released in time; it got the signal (null: none was wanted)")      \
+      "a worker's timer was not released in time; it got the signal (null: none)")                 \
     X(EVENT_DONE, "node-done", "coordinator", "peer round", "all workers of a node ended with 0")  \
     X(EVENT_FAILURE, "failure", "coordinator",                                                     \
       "peer round rank local_rank pid status signal failed_ms message tail evidence root",         \
-      "a worker failed; root is true for the first one, of which each tells when the run failed")  \
+      "a worker failed; root: the first failure, which every node repeats when the run failed")    \
     X(EVENT_RESTART, "restart", "coordinator", "round restarts max_restarts reason",               \
       "the group is stopped to start again; counted only when restarts grows")                     \
     X(EVENT_STOPPING, "stopping", "each", "round reason signal grace_ms",                          \
       "local workers are being stopped")                                                           \
     X(EVENT_STOPPED, "workers-stopped", "each", "round ms orphans",                                \
-      "nothing of the round is left here; orphans: stray processes killed")                        \
+      "no process of the round is left; orphans: killed strays")                                   \
     X(EVENT_NOTICE, "notice", "each", "peer reason left_ms signal",                                \
-      "a node will be taken away (reason: spot-terminate, lease, …); workers got the signal")      \
+      "preemption of a node (reason: spot-terminate, lease, …); workers got the signal")           \
     X(EVENT_NODE_LOST, "node-lost", "coordinator", "peer silent_ms reason",                        \
       "a node's agent died or was silent too long")                                                \
     X(EVENT_NODE_LEFT, "node-left", "coordinator", "peer reason", "a node left on its own")        \

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of the store: cuts a client's bytes into requests and hands each to its row.
+// Sessions of the store: splits a client's bytes into requests and executes each by its row of a
+// table.
 //
-// A request's fields are walked as its bytes come, and the walk's place is kept (at, field,
-// repeats), so that a request in a thousand pieces costs one walk in total. The row runs when the
-// whole request is there, on one contiguous piece of memory.
+// The fields of a request are parsed as its bytes arrive, and the parser keeps its position (at,
+// field, repeats). A request in a thousand pieces is therefore parsed once in total. It is executed
+// when complete, on one contiguous piece of memory.
 #include "store/store.h"
 
 #include "base/arena.h"
@@ -101,7 +102,7 @@ struct store_session *store_ready(struct store *s) {
     return c;
 }
 
-// A client that reads its replies may get a long one: a value that grew by APPEND.
+// A client that reads its replies may get a long one, such as a value that grew by APPEND.
 static int reply_room(const struct store_session *c, size_t len, struct err *e) {
     const struct store *s = c->store;
     size_t max = c->out.len ? s->limits.reply_bytes_max : s->limits.total_bytes_max;
@@ -147,7 +148,7 @@ struct store_figures store_figures(const struct store *s) {
 
 enum walk { WALK_MORE, WALK_DONE, WALK_BAD };
 
-// One length-prefixed field at c->at.
+// Parses one length-prefixed field at c->at.
 static enum walk walk_slice(struct store_session *c, const char *p, size_t len, size_t max,
                             const char *what, struct err *e) {
     if (len - c->at < 8)
@@ -184,11 +185,11 @@ static enum walk walk_count(struct store_session *c, const char *p, size_t len, 
     return WALK_DONE;
 }
 
-// Walks the request at p (its opcode is at p[0]) as far as its bytes go.
+// Parses the request at p (opcode p[0]) as far as its bytes are available.
 static enum walk walk_request(struct store_session *c, const char *shape, const char *p, size_t len,
                               struct err *e) {
     const struct store_limits *limits = &c->store->limits;
-    bool grouped = shape[0] == 'n'; // all fields after a count come again and again
+    bool grouped = shape[0] == 'n'; // all fields after a count are repeated
     if (c->at == 0)
         c->at = 1;
     while (shape[c->field]) {
@@ -227,12 +228,12 @@ static const struct store_op_row *row_of(struct store_session *c, unsigned op, s
     return c->dialect->ops[op];
 }
 
-// The first request decides the dialect, and opcode 0 with the magic number needs five bytes.
+// The first request determines the dialect; opcode 0 with the magic number needs five bytes.
 static bool first_is_short(const struct store_session *c, const char *p, size_t len) {
     return !c->dialect && p[0] == 0 && len < 5;
 }
 
-// Runs every whole request in p; returns how many bytes they took, or -1.
+// Executes every complete request in p; returns the number of bytes used, or -1.
 static ssize_t feed_requests(struct store_session *c, const char *p, size_t len, struct err *e) {
     size_t done = 0;
     while (done < len) {
@@ -260,7 +261,7 @@ static ssize_t feed_requests(struct store_session *c, const char *p, size_t len,
     return (ssize_t)done;
 }
 
-// Counts what is buffered for this client, either way, against the store's limit.
+// Counts the bytes buffered for this client in both directions against the store's limit.
 static int session_charge(struct store_session *c, struct err *e) {
     size_t held = c->in.len + c->out.len;
     c->store->bytes -= c->charged;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocking store client: one request goes out in one write, its answer is read to the end.
+// Blocking store client: one write per request, then its answer is read completely.
 //
-// Waiting: WAIT is answered when the keys are there. When the caller's time is over first, the wait
-// is cancelled, and the answer to the wait (if it was on its way) is told from the answer to the
-// cancellation by its value, so the connection stays in step.
+// WAIT is answered when the keys exist. On a timeout the wait is cancelled. An answer of the wait
+// that is already in transit differs by value from the answer of the cancellation, so the
+// connection stays in sync.
 #include "store/store_client.h"
 
 #include "base/bytes.h"
@@ -151,7 +151,7 @@ static int cancel_wait(struct store_client *c, struct err *e) {
     return 0;
 }
 
-// The answer to WAIT or BARRIER, or ERR_TIMEOUT with the wait cancelled.
+// Reads the answer to WAIT or BARRIER, or cancels the wait and returns ERR_TIMEOUT.
 static int await_answer(struct store_client *c, const char *key, int timeout_ms, struct err *e) {
     int64_t end = clock_mono_ms() + timeout_ms;
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -200,7 +200,7 @@ int store_client_get(struct store_client *c, const char *key, void *buf, size_t 
     if (request_send(c, &b, e) < 0 || reply_uint(c, &size, 8, e) < 0)
         return -1;
     if (size > cap) {
-        store_client_close(c); // the value is still on its way
+        store_client_close(c); // the value is still unread
         return err_set(e, ERR_LIMIT, "the value at '%s' has %llu bytes, room is for %zu", key,
                        (unsigned long long)size, cap);
     }

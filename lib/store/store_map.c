@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's map: chained hashing with a secret seed (SipHash-1-3, Aumasson and Bernstein 2012),
-// so that no client can aim at one bucket. Every byte held is counted against one limit.
+// The map of the store: chained hashing with a secret seed (SipHash-1-3, Aumasson and Bernstein
+// 2012), so that clients cannot target one bucket. All held bytes count against one limit.
 #include "base/arena.h"
 #include "base/hash.h"
 #include "store/store_impl.h"
@@ -37,7 +37,7 @@ static uint64_t sip_hash(const uint64_t seed[2], const char *p, size_t len) {
         sip_round(v);
         v[0] ^= m;
     }
-    // The last len % 8 bytes, taken as the top of the last eight where there are as many.
+    // The last len % 8 bytes, loaded as the top of the last eight bytes if there are that many.
     uint64_t tail = len < 8       ? bytes_load(p, len)
                     : len > whole ? bytes_load(p + len - 8, 8) >> (8 * (8 - (len & 7)))
                                   : 0;
@@ -59,7 +59,7 @@ int store_map_charge(struct store *s, size_t bytes, struct err *e) {
     return 0;
 }
 
-// memcmp with the words of short keys compared in place.
+// memcmp that compares short keys word by word.
 static bool same_bytes(const char *a, const char *b, size_t len) {
     for (; len >= 8; len -= 8, a += 8, b += 8)
         if (bytes_load(a, 8) != bytes_load(b, 8))

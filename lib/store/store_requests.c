@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each request of the TCPStore protocol does, and the three tables of their numbers.
+// The requests of the TCPStore protocol, and the tables of their three dialects.
 //
-// Quirks kept on purpose, because clients rely on them: numbers are stored as decimal text;
-// COMPARE_SET of an absent key with a non-empty expectation answers the expectation; CANCEL_WAIT
-// always answers, also when nothing waits.
+// Quirks that clients rely on: numbers are stored as decimal text; COMPARE_SET of an absent key
+// with a non-empty expectation returns the expectation; CANCEL_WAIT is always answered, even
+// without a wait.
 #include "store/store_impl.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static bool same(struct store_slice a, struct store_slice b) {
     return a.len == b.len && (a.len == 0 || (a.p && b.p && memcmp(a.p, b.p, a.len) == 0));
 }
 
-// Stores a value and tells everyone who waits for or watches the key.
+// Stores a value and wakes all clients that wait for or watch the key.
 static int put_and_wake(struct store *s, struct store_entry *n, struct store_slice value,
                         struct err *e) {
     bool created = !n->present;
@@ -82,8 +82,8 @@ static int run_get(struct store_session *c, struct bytes_reader *r, struct err *
     return store_reply_bytes(c, value_of(store_map_find(c->store, take(r))), e);
 }
 
-// The number that a text begins with, as stoll reads it: the text may be of any length and go on
-// with anything. False: there is none, or it is out of range.
+// Parses the number at the beginning of a text, as stoll does; any text may follow. False: no
+// number, or out of range.
 static bool number_in(struct store_slice v, int64_t *out) {
     if (v.len == 0)
         return false;
@@ -104,7 +104,7 @@ static bool number_in(struct store_slice v, int64_t *out) {
     return p > first;
 }
 
-// The number that an entry's text stands for; absent is 0.
+// The number in an entry; 0 when absent.
 static int number_of(const struct store_entry *n, int64_t *out, struct err *e) {
     *out = 0;
     if (n && n->present && !number_in(value_of(n), out))
@@ -112,7 +112,7 @@ static int number_of(const struct store_entry *n, int64_t *out, struct err *e) {
     return 0;
 }
 
-// v as decimal text that ends where `end` points; printf takes longer than all the rest of an ADD.
+// Formats v as decimal text that ends at `end`; printf would dominate the cost of an ADD.
 static struct store_slice decimal_text(int64_t v, char *end) {
     uint64_t left = v < 0 ? -(uint64_t)v : (uint64_t)v;
     char *p = end;
@@ -258,7 +258,7 @@ static int run_list_keys(struct store_session *c, struct bytes_reader *r, struct
     return 0;
 }
 
-// Counts the arrivals at the key itself; the one that completes the group releases everyone.
+// Counts the arrivals in the key itself; the last one of the group releases all.
 static int run_barrier(struct store_session *c, struct bytes_reader *r, struct err *e) {
     struct store_slice key = take(r);
     int64_t world = (int64_t)bytes_u64(r), sum;
@@ -319,10 +319,10 @@ const struct store_dialect store_dialect_modern = {">= 2.2", ops_modern, COUNT(o
 const struct store_dialect store_dialect_2_1 = {"2.1", ops_2_1, COUNT(ops_2_1)};
 const struct store_dialect store_dialect_2_0 = {"<= 2.0", ops_2_0, COUNT(ops_2_0)};
 
-// Without the magic number it is an old client. 2.1 and <= 2.0 differ from opcode 7 up, and the
-// older one opens a second connection that is silent until it sends WATCH_KEY (7). So: 7 as the
-// very first byte is that second connection, and a silent or watching connection in the store means
-// that the old client is about. All workers of a run use one PyTorch.
+// Without the magic number it is an old client. 2.1 and <= 2.0 differ from opcode 7 up, and <= 2.0
+// opens a second connection that is silent until it sends WATCH_KEY (7). Thus 7 as the very first
+// byte identifies that second connection, and a silent or watching connection in the store
+// identifies <= 2.0. All workers of a run use one PyTorch.
 const struct store_dialect *store_dialect_choose(const struct store_session *c, unsigned first) {
     enum { OP_WATCH = 7 };
     if (c->dialect == &store_dialect_modern)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sockets around the store. A client costs one small object; bytes are read into one buffer for
-// all, and replies are written at once, so that an idle client has no buffers at all.
+// Sockets of the store. A client costs one small object. Bytes are read into one shared buffer and
+// replies are written at once, so an idle client has no buffers.
 #include "store/store_server.h"
 
 #include "base/arena.h"
@@ -16,7 +16,7 @@
 
 enum {
     READ_BYTES = 256 << 10,
-    UNSENT_PAUSE_BYTES = 1 << 20, // a client that does not read its replies is not read either
+    UNSENT_PAUSE_BYTES = 1 << 20, // input of a client that does not read its replies is paused
 };
 
 struct client {
@@ -66,7 +66,7 @@ static void client_watch(struct client *c) {
     c->events = events;
 }
 
-// Sends what it can; the rest waits for the socket. False when that ended the client.
+// Sends as much as possible; the rest waits for the socket. False when the client was closed.
 static bool client_flush(struct client *c) {
     struct strbuf *out = &c->session->out;
     size_t sent = 0;
@@ -116,8 +116,8 @@ static void client_event(struct watch *w, unsigned events) {
     loop_linger(s->loop);
 }
 
-// Another user of this host is not of the run, whatever address it comes from. A socket of another
-// network namespace may be another member that shares this host's address.
+// On this host only processes of the run's user are accepted, whatever their address. A socket of
+// another network namespace may belong to another member that shares this host's address.
 static bool is_ours(const struct net_address *peer, int fd, size_t members) {
     uid_t uid;
     switch (net_peer_owner(fd, &uid)) {
@@ -129,7 +129,7 @@ static bool is_ours(const struct net_address *peer, int fd, size_t members) {
     return true;
 }
 
-// NULL, or why not.
+// The reason for refusing a client; NULL: accepted.
 static const char *why_refused(const struct store_server *s, int fd,
                                const struct net_address *peer) {
     size_t members = 0;

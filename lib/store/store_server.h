@@ -5,8 +5,8 @@
 //     … store_server_port(s) goes to the workers as MASTER_PORT …
 //     store_server_close(s);          // also drops every client
 //
-// Until store_server_allow is called every other host that reaches the port is served; afterwards
-// only the named ones. Of this host only processes of the server's user and of root are served.
+// Until store_server_allow is called, all other hosts are served; afterwards only the listed ones.
+// On this host only processes of the server's user and of root are served.
 #ifndef STORE_STORE_SERVER_H
 #define STORE_STORE_SERVER_H
 
@@ -17,15 +17,15 @@
 
 struct store_server;
 
-// host NULL: every address. port 0: ephemeral; -1: no listening socket, only store_server_adopt.
-// limits NULL: defaults. NULL on error.
+// host NULL: all addresses. port 0: ephemeral; -1: no listening socket, only store_server_adopt.
+// limits NULL: defaults. Returns NULL on error.
 struct store_server *store_server_open(struct loop *loop, const char *host, int port,
                                        const struct store_limits *limits, struct err *e);
 void store_server_close(struct store_server *s); // NULL is fine
 int store_server_port(const struct store_server *s);
-// The hosts that may connect from now on (copied); ports are ignored.
+// Sets the hosts that may connect from now on (copied); ports are ignored.
 void store_server_allow(struct store_server *s, const struct net_address *hosts, size_t count);
-// Takes over a connected, non-blocking socket whose first bytes are still unread.
+// Takes a connected, non-blocking socket before its first byte is read.
 void store_server_adopt(struct store_server *s, int fd, const struct net_address *peer);
 struct store_figures store_server_figures(const struct store_server *s);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who waits for which key. A wait holds one node per key that is not there; each node is in its
-// key's list, so that the key's arrival touches exactly those who wait for it.
+// Waits of clients for keys. A wait holds one node per absent key; each node is also in its key's
+// list, so that setting a key touches only its waiters.
 #include "base/arena.h"
 #include "store/store_impl.h"
 
@@ -78,8 +78,9 @@ void store_wait_cancel_all(struct store_session *c) {
         store_wait_close(c->waits);
 }
 
-// Ends the waits of up to `most` nodes of one sort, oldest first. The key's entry is held by its
-// value or queue meanwhile. Waits are closed after the walk: one wait may have several nodes here.
+// Ends the waits of up to `most` nodes of one kind, oldest first. The value or queue keeps the
+// key's entry alive meanwhile. Waits are closed after the loop, since one wait may have several
+// nodes here.
 static void wake_nodes(struct store *s, struct store_entry *k, bool barrier, size_t most) {
     struct store_wait *done = NULL;
     for (struct store_wait_node *n = k->first, *next; n && most > 0; n = next) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: one thread per stream blocks in write, on a buffer of its own. The queue
-// grows in the caller's thread only, so that the threads allocate nothing and a fork finds the
-// heap as it is.
+// Writes standard output and standard error in threads: one thread per stream blocks in write(), on
+// a buffer of its own. Only the caller's thread grows the queue, so the threads never allocate and
+// a fork finds a consistent heap.
 #include "worker/console.h"
 
 #include "base/arena.h"
@@ -26,14 +26,14 @@ static struct stream {
     pthread_mutex_t lock;
     pthread_cond_t more, less;
     char *data;
-    size_t at, len, room; // bytes at … len are to be written
+    size_t at, len, room; // bytes at … len are unwritten
     size_t dropped;
-    bool open, ending, deaf; // deaf: nobody reads any more
+    bool open, ending, deaf; // deaf: the reader is gone
 } streams[] = {
     {.fd = STDOUT_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER},
     {.fd = STDERR_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER}};
 
-// The descriptor may be non-blocking by another process's doing.
+// Another process may have made the descriptor non-blocking.
 static bool write_all(int fd, const char *p, size_t len) {
     while (len > 0) {
         ssize_t n = write(fd, p, len);
@@ -107,7 +107,7 @@ void console_put(int fd, const char *p, size_t len) {
     pthread_mutex_unlock(&s->lock);
 }
 
-// Log lines never wait, and do not fill the memory either.
+// Log lines never wait; they are dropped when the queue is full.
 static void put_log(const char *line, size_t len) {
     if (console_room(STDERR_FILENO) >= len)
         console_put(STDERR_FILENO, line, len);
@@ -132,7 +132,7 @@ int console_open(struct err *e) {
     return 0;
 }
 
-// Waits as long as bytes are taken from the queue.
+// Waits while bytes leave the queue.
 static bool drain(struct stream *s) {
     int64_t moved_ms = clock_mono_ms();
     size_t before = 0;
@@ -158,7 +158,8 @@ void console_close(void) {
             continue;
         bool empty = drain(s);
         if (empty)
-            pthread_join(s->thread, NULL); // else it is in write, and ends with the process
+            pthread_join(s->thread,
+                         NULL); // otherwise it blocks in write() and ends with the process
         if (empty)
             free(s->data);
         s->open = false;

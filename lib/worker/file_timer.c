@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One loop timer stands for the earliest of all. The FIFO is held open for writing too, so that it
-// has no end of file when the last client closes it.
+// One loop timer serves the earliest of all timers. The FIFO is also held open for writing, so that
+// it does not reach end of file when the last client closes it.
 #include "worker/file_timer.h"
 
 #include "base/array.h"
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { ANCESTORS_MAX = 64 };
-#define FAR_MS INT64_C(31536000000) // a year: as good as never
+#define FAR_MS INT64_C(31536000000) // a year, as good as never
 
 // ---- one line ----
 
@@ -81,7 +81,8 @@ static bool still_there(const struct file_timer *x) {
     return proc_look(x->pid, &f) == 0 && f.started_ticks == x->started_ticks;
 }
 
-// Workers, and what they start, fall to the guard and then to this process; nobody else is meant.
+// Workers and their descendants are reparented to the guard and then to this process. No other
+// process is accepted.
 static int descendant(pid_t pid, uint64_t *started_ticks) {
     struct proc_facts f;
     pid_t self = getpid(), at = pid;
@@ -140,7 +141,7 @@ static int acquire(struct file_timers *t, const struct file_timer_request *r, st
     return 0;
 }
 
-// Of a process's expired timers the earliest that has a signal; else the earliest.
+// Of a process's expired timers, the earliest with a signal; else the earliest.
 static const struct file_timer *chosen(const struct file_timers *t, pid_t pid, int64_t now) {
     const struct file_timer *best = NULL;
     for (int i = 0; i < t->count; i++) {
@@ -167,7 +168,7 @@ static void on_due(struct timer *timer) {
         int signal = still_there(&x) ? x.signal : 0;
         drop_process(t, x.pid);
         if (signal > 0 && proc_signal(x.pid, x.started_ticks, signal, &e) < 0) {
-            log_warn("a worker whose timer has expired cannot be signalled", "reason=%s", e.text);
+            log_warn("cannot signal a worker whose timer has expired", "reason=%s", e.text);
             signal = 0;
         }
         t->on_expired(t, &x, signal);
@@ -183,7 +184,7 @@ static void on_due(struct timer *timer) {
 static void refuse(struct file_timers *t, const char *why) {
     t->refused++;
     if ((t->refused & (t->refused - 1)) == 0) // 1, 2, 4, 8, …
-        log_warn("a timer request cannot be understood", "reason=%s count=%llu", why,
+        log_warn("cannot parse a timer request", "reason=%s count=%llu", why,
                  (unsigned long long)t->refused);
 }
 

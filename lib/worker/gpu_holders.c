@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds processes of a run with open GPU devices.
 #include "worker/gpu_holders.h"
 
 #include "base/arena.h"
@@ -15,7 +16,7 @@
 
 static const char gpu[] = "/dev/nvidia";
 
-// nvidiactl and nvidia-uvm are open wherever the driver is only asked for something.
+// Excludes nvidiactl and nvidia-uvm, which are also open for queries of the driver.
 static bool is_gpu(const char *path) {
     return strncmp(path, gpu, sizeof gpu - 1) == 0 && isdigit((unsigned char)path[sizeof gpu - 1]);
 }
@@ -45,7 +46,7 @@ static bool holds_gpu(const char *root, const char *pid, struct device_holder *o
     return found;
 }
 
-// A file of the process; NULL when it cannot be read.
+// Reads a file of the process; NULL when it is unreadable.
 static char *read_of(struct arena *a, const char *root, const char *pid, const char *name,
                      size_t bytes_max, size_t *len) {
     char *text;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes of a run still hold a GPU open: before a round starts, none of an earlier round
-// may.
+// Finds processes of a run that still hold a GPU open. None from an earlier round may remain when a
+// round starts.
 //
 //     struct device_holder h;
 //     if (worker_devices_held("", "run-1", &h)) …      // "/dev/nvidia0 by python3 (pid 12)"
 //
-// A process is one of the run's if its environment has TORCHELASTIC_RUN_ID=<run>; it holds a GPU if
-// one of its descriptors is /dev/nvidia<number>. Both are read from /proc, below root ("" for this
-// machine; a test gives a made-up one). What may not be read belongs to somebody else.
+// A process belongs to the run if its environment has TORCHELASTIC_RUN_ID=<run>. It holds a GPU if
+// one of its descriptors is /dev/nvidia<number>. Both are read from /proc below root ("" for this
+// machine; tests use a copy). Unreadable processes belong to other users.
 #ifndef WORKER_GPU_HOLDERS_H
 #define WORKER_GPU_HOLDERS_H
 
@@ -22,7 +22,7 @@ struct device_holder {
     char device[DEVICE_PATH_BYTES_MAX]; // "/dev/nvidia0"
 };
 
-// The first one found; false when there is none. Costs nothing on a machine without GPUs.
+// Returns the first one; false when there is none. Costs nothing on a machine without GPUs.
 bool worker_devices_held(const char *root, const char *run, struct device_holder *out);
 
 #endif

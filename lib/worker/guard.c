@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of the guard: forks it, reads its reports, and cleans up should it be killed.
+// The agent's side of the guard: forks it, reads its reports, cleans up if it was killed.
 #include "worker/guard.h"
 
 #include "base/arena.h"
@@ -51,8 +51,8 @@ void guard_lease(struct guard *g, int64_t mono_ms) {
     order(g, &(struct guard_order){.kind = ORDER_LEASE, .lease_ms = mono_ms});
 }
 
-// The guard was killed: its workers have SIGKILL pending from the kernel, and everything below has
-// become this process's child. Ends them all; they die at once, so the wait is short and bounded.
+// After the guard was killed, the kernel sends SIGKILL to its workers, and their descendants become
+// children of this process. Kills them all; they die at once, so the wait is short and bounded.
 static int kill_strays(void) {
     int killed = 0;
     for (int i = 0; i < STRAY_TRIES_MAX; i++) {
@@ -118,7 +118,7 @@ void guard_abandon(struct guard *g) {
     watch_stop(&g->watch);
     child_stop(&g->child);
     if (g->fd >= 0)
-        close(g->fd); // which tells the guard to kill
+        close(g->fd); // which orders the guard to kill
     g->fd = -1;
     over(g);
 }
@@ -146,8 +146,8 @@ static void on_socket(struct watch *w, unsigned events) {
         ssize_t n = recv(g->fd, &r, sizeof r, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        if (n < 0 && errno == ECONNRESET && !reset) { // it ended before it had read its last order;
-            reset = true;                             // its reports are still there
+        if (n < 0 && errno == ECONNRESET && !reset) { // ended before it read its last order;
+            reset = true;                             // its reports are still readable
             continue;
         }
         if (n != (ssize_t)sizeof r)

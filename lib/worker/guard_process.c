@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard process itself. Single-threaded, no allocation after the start, one poll on the agent's
-// socket and on SIGCHLD.
+// The guard process. Single-threaded, no allocation after the start, one poll on the agent's socket
+// and on SIGCHLD.
 #include "base/arena.h"
 #include "base/clock.h"
 #include "worker/guard_protocol.h"
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REPORTS_MAX = 2 * GUARD_WORKERS_MAX + 1 }; // a start and an end of each worker, and GONE
+enum { REPORTS_MAX = 2 * GUARD_WORKERS_MAX + 1 }; // a start and an end per worker, and GONE
 
 struct guard_state {
     const struct guard_spec *spec;
@@ -37,7 +37,7 @@ static bool has_unsent(const struct guard_state *s) {
     return s->sent < s->reported && !s->agent_gone;
 }
 
-// Never waits for the agent: a frozen one must not keep the guard from its lease.
+// Never waits for the agent, since a frozen agent must not delay the lease.
 static void send_reports(struct guard_state *s) {
     while (has_unsent(s)) {
         const struct guard_report *r = &s->reports[s->sent];
@@ -56,7 +56,7 @@ static void report(struct guard_state *s, const struct guard_report *r) {
     send_reports(s);
 }
 
-// The last thing that a guard does: nothing is left to guard.
+// Sends the remaining reports at the end, when nothing is left to guard.
 static void send_rest(struct guard_state *s) {
     while (has_unsent(s)) {
         struct pollfd p = {.fd = s->fd, .events = POLLOUT};
@@ -69,7 +69,8 @@ static int compare_ints(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-// Closes every descriptor from 3 up but the kept ones: the agent's sockets must die with the agent.
+// Closes every descriptor from 3 up except the kept ones, since the agent's sockets must close with
+// the agent.
 static void close_others(int *kept, size_t count) {
     qsort(kept, count, sizeof *kept, compare_ints);
     int from = 3;
@@ -96,7 +97,7 @@ static void close_inherited(struct guard_state *s) {
     free(kept);
 }
 
-// A child starts with its parent's processors.
+// Starts a process on the given processors; a child inherits those of its parent.
 static pid_t start_bound(const struct proc_spec *p, const cpu_set_t *processors, struct err *e) {
     cpu_set_t own;
     if (!processors)
@@ -200,7 +201,7 @@ static void reaped(struct guard_state *s, pid_t pid, int status) {
     }
 }
 
-// Reaps whatever has ended. False when there is no child at all any more.
+// Reaps all ended processes. False when there is no child left.
 static bool reap(struct guard_state *s) {
     for (;;) {
         int status;
@@ -222,7 +223,7 @@ static void take_orders(struct guard_state *s) {
             s->agent_gone = s->killing = true;
             return;
         }
-        // A worker that has ended before the order ended by itself.
+        // A worker that ended before the order counts as ended by itself.
         if (o.kind == ORDER_STOP || o.kind == ORDER_KILL)
             reap(s);
         s->stopping |= o.kind == ORDER_STOP;
@@ -250,7 +251,7 @@ static int wait_ms(const struct guard_state *s, int64_t now) {
 static void become_guard(struct guard_state *s) {
     sigset_t chld, all;
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL); // Ctrl-C and hang-ups are the agent's business
+    sigprocmask(SIG_SETMASK, &all, NULL); // Ctrl-C and hang-ups are handled by the agent
     setsid();
     prctl(PR_SET_NAME, "dtrun-guard");
     prctl(PR_SET_CHILD_SUBREAPER, 1);

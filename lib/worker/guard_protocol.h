@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between an agent and its guard: fixed records over a SOCK_SEQPACKET pair, same binary on both
-// ends. Only guard.c and guard_process.c include this.
+// The protocol between an agent and its guard: fixed records over a SOCK_SEQPACKET pair, same
+// binary on both ends. Private to guard.c and guard_process.c.
 #ifndef WORKER_GUARD_PROTOCOL_H
 #define WORKER_GUARD_PROTOCOL_H
 
@@ -23,11 +23,11 @@ struct guard_report {
     struct guard_exit exit; // STARTED: local_rank and pid
 };
 
-// The guard's whole life, in the forked child; fd is its end of the pair.
+// Runs the guard in the forked child; fd is its end of the pair.
 _Noreturn void guard_main(const struct guard_spec *spec, int fd);
-// The next process below /proc, read as d, that is a child of parent and has not ended; 0: no more.
+// The next living child of parent in /proc, read as d; 0: none.
 pid_t guard_next_child(DIR *d, pid_t parent, struct proc_facts *f);
-// SIGKILL to every child of this process; returns how many there were.
+// Sends SIGKILL to every child of this process; returns their number.
 int guard_kill_children(void);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses lines of the kernel's log.
 #include "worker/kernel_log.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@ struct line {
     const char *at, *end;
 };
 
-// Goes behind the next occurrence of word; false, and stays, when there is none.
+// Moves past the next `word`. Returns false and does not move if there is none.
 static bool skip_to(struct line *l, const char *word) {
     const char *p = memmem(l->at, (size_t)(l->end - l->at), word, strlen(word));
     if (p)
@@ -21,7 +22,7 @@ static bool take(struct line *l, char c) {
     return there;
 }
 
-// 0 when there is no number, or none of this size.
+// Reads a number; 0 when there is none or it is too large.
 static int64_t number(struct line *l) {
     int64_t v = 0;
     bool fits = true;
@@ -32,7 +33,7 @@ static int64_t number(struct line *l) {
     return v;
 }
 
-// Up to any of the characters in stop, or the end; what is not printable becomes '?'.
+// Copies text up to any character in stop, or the end; unprintable characters become '?'.
 static void word(struct line *l, const char *stop, char *out, size_t room) {
     size_t n = 0;
     for (; l->at < l->end && !strchr(stop, *l->at); l->at++)
@@ -88,7 +89,7 @@ bool kernel_log_parse(const char *record, size_t len, struct kernel_note *out) {
     struct line l = {
         record,
         record + (len < KERNEL_LOG_RECORD_BYTES_MAX ? len : (size_t)KERNEL_LOG_RECORD_BYTES_MAX)};
-    const char *end = memchr(l.at, '\n', (size_t)(l.end - l.at)); // variables follow
+    const char *end = memchr(l.at, '\n', (size_t)(l.end - l.at)); // variables follow the newline
     if (end)
         l.end = end;
     if (l.at < l.end && *l.at >= '0' && *l.at <= '9')

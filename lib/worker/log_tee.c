@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One watcher for all files (sys/changes); an event names its file by the number of the watch.
+// Copies log files to the console. One watcher serves all files (sys/changes); an event names its
+// file by the number of the watch.
 #include "worker/log_tee.h"
 
 #include "base/arena.h"
@@ -21,13 +22,13 @@ struct file {
     const char *prefix;
     const char *const *words;
     struct strbuf line; // an incomplete line
-    bool held;          // there is no room on the console
+    bool held;          // the console has no room
 };
 
 struct tee {
     struct watch watch;
     struct loop *loop;
-    struct timer look; // while one is held
+    struct timer look; // runs while a file is held
     struct changes changes;
     struct file *files;
     struct strbuf console, filtered; // scratch, one write per batch of lines
@@ -91,12 +92,12 @@ static void take_lines(struct tee *t, struct file *f) {
 
 static void on_look(struct timer *timer);
 
-// Room for a batch with its prefixes is enough; a little more does no harm.
+// Checks the room for a typical batch with prefixes; a little more does no harm.
 static bool has_room(const struct file *f, bool all) {
     return all || f->console_fd < 0 || console_room(f->console_fd) >= CONSOLE_KEPT_BYTES_MAX / 2;
 }
 
-// all: also what the console has no room for.
+// Reads the new bytes. all: even without room on the console.
 static void read_file(struct tee *t, struct file *f, bool all) {
     char buf[READ_BYTES];
     for (;;) {

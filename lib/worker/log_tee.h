@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies log files of workers to the console as they grow, line by line, with a prefix; and lines
-// that contain a word also to a filtered file. Workers write their files themselves, so they never
-// wait for this and lose nothing with it. Woken by changes of the files (sys/changes); while a
-// console is not read (console.h), its files are not either, and are looked at now and then.
+// Copies log files of workers to the console as they grow, line by line, with a prefix. Copies
+// lines with certain words also to a filtered file. Workers write their files directly, so they
+// never wait for the copy and lose nothing with it. Woken by changes of the files (sys/changes).
+// While the console has no reader (console.h), its files are not read but polled at intervals.
 //
 //     struct tee *t = tee_open(loop, e);
 //     tee_add(t, "/…/0/stdout.log", 1, "[default0]:", words, filtered_fd, e);
-//     tee_drain(t);     // everything that is in the files now, without waiting for a line's end
+//     tee_drain(t); // copies all bytes in the files, also an incomplete last line
 //     tee_close(t);
 #ifndef WORKER_LOG_TEE_H
 #define WORKER_LOG_TEE_H
@@ -15,16 +15,16 @@
 #include "sys/loop.h"
 
 enum {
-    TEE_LINE_BYTES_MAX = 64 << 10, // a longer line is cut into pieces
-    TEE_HELD_MS = 50,              // between two looks for room on the console
+    TEE_LINE_BYTES_MAX = 64 << 10, // longer lines are split
+    TEE_HELD_MS = 50,              // between two checks for room on the console
 };
 
 struct tee;
 
 struct tee *tee_open(struct loop *loop, struct err *e); // NULL on error
 void tee_close(struct tee *t);                          // drains; NULL is fine
-// The file must exist. console_fd -1: no copy. prefix, words (NULL-terminated, may be NULL) and
-// filtered_fd (-1: none) stay the caller's and must outlive the tee.
+// The file must exist. console_fd -1: no copy. The caller keeps prefix, words (NULL-terminated, may
+// be NULL) and filtered_fd (-1: none), which must outlive the tee.
 int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
             const char *const *words, int filtered_fd, struct err *e);
 void tee_drain(struct tee *t);

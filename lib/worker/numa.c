@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: processors of a node are grouped by what they share (a core, a cache); the
-// first processor of a group stands for it. Workers of one node take their groups in order.
-// Kernel files: Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/
-// sysfs-devices-node.
+// Binds workers to processors near their GPUs. Processors of a node are grouped by a shared
+// resource (a core, a cache); the first processor of a group represents it. Workers of one node
+// take its groups in order. Kernel files: Documentation/admin-guide/cputopology.rst,
+// Documentation/ABI/stable/sysfs-devices-node.
 #include "worker/numa.h"
 
 #include "base/arena.h"
@@ -86,7 +86,7 @@ static int package_of(const char *root, int cpu) {
     return rc < 0 ? -1 : (int)strtol(text, NULL, 10);
 }
 
-// Processors that share a core (or the last cache) with cpu; alone where nothing says so.
+// Processors that share a core (or the last cache) with cpu; only cpu if unknown.
 static void sharing(const char *root, enum numa_mode mode, int cpu, cpu_set_t *out) {
     char text[TEXT_BYTES_MAX];
     struct err no_matter;
@@ -103,7 +103,8 @@ static void sharing(const char *root, enum numa_mode mode, int cpu, cpu_set_t *o
     }
 }
 
-// Splits the processors of a node; groups has room for CPU_SETSIZE. Returns how many there are.
+// Splits the processors of a node into groups; groups has room for CPU_SETSIZE. Returns their
+// number.
 static int group(const char *root, enum numa_mode mode, const cpu_set_t *cpus, cpu_set_t *groups) {
     cpu_set_t left = *cpus;
     int count = 0;
@@ -122,7 +123,7 @@ static int larger_first(const void *a, const void *b) {
     return by_size ? by_size : first_of(x) - first_of(y);
 }
 
-// The part of a node for the index-th of the GPUs that are on it.
+// The processors for the index-th of the GPUs on a node.
 static int share(const char *root, enum numa_mode mode, int index, int gpus, cpu_set_t *cpus,
                  struct err *e) {
     cpu_set_t *groups = heap_alloc(CPU_SETSIZE * sizeof *groups);
@@ -131,7 +132,7 @@ static int share(const char *root, enum numa_mode mode, int index, int gpus, cpu
         qsort(groups, (size_t)count, sizeof *groups, larger_first);
         from = index % count;
         to = from + 1;
-    } else if (mode == NUMA_EXCLUSIVE) { // the first GPUs take what does not divide
+    } else if (mode == NUMA_EXCLUSIVE) { // the first GPUs get the remainder
         int each = count / gpus, more = count % gpus;
         from = index * each + (index < more ? index : more);
         to = from + each + (index < more);
@@ -163,7 +164,7 @@ static void find_gpus(const char *root, struct gpus *g) {
     qsort(g->pci, (size_t)g->count, sizeof g->pci[0], compare_pci);
 }
 
-// Keeps what CUDA_VISIBLE_DEVICES names, in its order.
+// Keeps the GPUs of CUDA_VISIBLE_DEVICES, in its order.
 static int keep_visible(struct gpus *g, const char *visible, struct err *e) {
     struct gpus all = *g;
     for (g->count = 0; *visible && g->count < NUMA_GPUS_MAX; g->count++) {

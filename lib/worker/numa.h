@@ -4,8 +4,8 @@
 //     cpu_set_t sets[8];
 //     numa_bind("", NUMA_NODE, env_get(env, "CUDA_VISIBLE_DEVICES"), 8, &allowed, sets, e);
 //
-// Reads /proc/driver/nvidia and /sys below root ("" for this machine; a test gives a copy). Worker
-// i has the i-th visible GPU, in order of PCI addresses.
+// Reads /proc/driver/nvidia and /sys below root ("" for this machine; tests use a copy). Worker i
+// has the i-th visible GPU, in order of PCI addresses.
 #ifndef WORKER_NUMA_H
 #define WORKER_NUMA_H
 
@@ -21,8 +21,8 @@ enum {
 
 enum numa_mode {
     NUMA_NODE,         // all processors of the GPU's node
-    NUMA_SOCKET,       // all processors of the sockets that the node is on
-    NUMA_EXCLUSIVE,    // a share of the node's cores, no core twice
+    NUMA_SOCKET,       // all processors of the sockets of the node
+    NUMA_EXCLUSIVE,    // a share of the node's cores, disjoint
     NUMA_CORE_COMPLEX, // processors of the node that share one last-level cache
 };
 

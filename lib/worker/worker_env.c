@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the list; a later value replaces an earlier one of the same name.
+// Builds a worker's environment; a later value replaces an earlier one of the same name.
 #include "worker/worker_env.h"
 
 #include "base/array.h"
@@ -68,7 +68,7 @@ static void set_ranks(struct env_list *l, const struct worker_facts *f, int loca
     env_set_int(l, "MASTER_PORT", f->master_port);
 }
 
-// Every worker sees one device: the local_rank-th of the parent's list.
+// Every worker sees one device: entry local_rank of the parent's list.
 static void set_virtual_device(struct env_list *l, int local_rank) {
     size_t at = env_find(l, "CUDA_VISIBLE_DEVICES");
     if (at == l->count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's environment: what torchrun sets, with the same meaning, and DTCTL_*. Pure: takes the
-// agent's environment and the facts of a round, gives the list for exec.
+// The environment of a worker: torchrun's variables with the same meaning, and DTCTL_*. Pure:
+// computed from the agent's environment and the facts of a round.
 #ifndef WORKER_WORKER_ENV_H
 #define WORKER_WORKER_ENV_H
 
@@ -20,17 +20,17 @@ struct worker_facts {              // of one round on one node
     const char *timer_file; // TORCHELASTIC_TIMER_FILE; NULL: as inherited
     bool own_store;         // rank 0 opens the store itself, at MASTER_PORT
     bool virtual_local_rank;
-    const struct job_pair *extra; // of the job: set last, over everything
+    const struct job_pair *extra; // variables of the job, set last, override all others
     int extra_count;
     const struct job_pair *defaults; // set unless the agent's environment has them
     int default_count;
 };
 
-// NULL-terminated "NAME=value" list in the arena. error_file "" means none.
+// Returns a NULL-terminated list "NAME=value" in the arena. error_file "": none.
 const char *const *worker_env_build(struct arena *a, char *const *inherited,
                                     const struct worker_facts *f, int local_rank,
                                     const char *error_file);
-// Whether OMP_NUM_THREADS is set to 1 by the rule above (worth a warning).
+// True when OMP_NUM_THREADS is set to 1 by that rule, which deserves a warning.
 bool worker_env_limits_threads(char *const *inherited, const struct worker_facts *f);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a worker that failed: its status, what it wrote into its error file, and the
-// last lines of its standard error. All of it is foreign text and only ever shown.
+// Describes a failed worker: its status, its error file, and the last lines of its standard error.
+// All of this is foreign text and only displayed.
 #include "base/clock.h"
 #include "base/json.h"
 #include "sys/file.h"
@@ -44,8 +44,8 @@ const char *workers_tail(struct arena *a, const char *path) {
     return copy;
 }
 
-// torch's error file: {"message": {"message": "...", "extraInfo": {"py_callstack": "..."}}}, or
-// with the message as plain text.
+// torch's error file: {"message": {"message": "...", "extraInfo": {"py_callstack": "..."}}}, or the
+// message as plain text.
 static const char *error_message(struct arena *a, const char *path) {
     char *text;
     size_t len;
@@ -64,7 +64,8 @@ static const char *error_message(struct arena *a, const char *path) {
     return arena_strndup(a, best, strnlen(best, MESSAGE_BYTES_MAX));
 }
 
-// A worker's last words go to a file; on a full disk there are none, and that is why.
+// With a full disk a worker cannot write its last lines, and the full disk is then the likely
+// cause.
 static const char *full_disk(struct arena *a, const char *dir) {
     uint64_t left;
     struct err e;

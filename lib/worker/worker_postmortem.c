@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers run in their agent's memory cgroup, so its own path is theirs.
+// Evidence about a worker's end. Workers run in their agent's memory cgroup, so its own path is
+// theirs.
 #include "worker/worker_postmortem.h"
 
 #include "base/str.h"
@@ -17,7 +18,7 @@ enum { COUNTER_BYTES_MAX = 4096 };
 
 // ---- the memory cgroup ----
 
-// The number behind a name in a file of "name number" lines; with name "" a file of one number.
+// The number after `name` in a file of "name number" lines; with name "" a file of one number.
 static int64_t counter(const char *dir, const char *file, const char *name) {
     char path[EVIDENCE_PATH_BYTES_MAX + 64], text[COUNTER_BYTES_MAX];
     snprintf(path, sizeof path, "%s/%s", dir, file);
@@ -65,7 +66,7 @@ static void find_cgroup(struct worker_evidence *ev) {
             if (path && (old || path == controller + 1))
                 snprintf(ev->cgroup, sizeof ev->cgroup, "/sys/fs/cgroup%s%s", old ? "/memory" : "",
                          path + 1);
-            if (kills(ev->cgroup) < 0) // the controller is not there
+            if (kills(ev->cgroup) < 0) // the controller is absent
                 ev->cgroup[0] = '\0';
         }
     }
@@ -78,7 +79,7 @@ static void read_log(struct worker_evidence *ev) {
     char record[KERNEL_LOG_RECORD_BYTES_MAX];
     for (int i = 0; ev->log_fd > 0 && i < EVIDENCE_RECORDS_MAX; i++) {
         ssize_t n = read(ev->log_fd, record, sizeof record);
-        if (n < 0 && errno == EPIPE) // overtaken: goes on with the oldest that is left
+        if (n < 0 && errno == EPIPE) // overwritten records: continue with the oldest one
             continue;
         if (n <= 0)
             return;
@@ -140,7 +141,7 @@ static void add_kills(struct strbuf *out, const struct worker_evidence *ev) {
     strbuf_addf(out, "out of memory: the kernel killed %lld of this round's processes",
                 (long long)(now - ev->kills));
     limit = limit_bytes(ev->cgroup);
-    if (limit >= 0 && limit < INT64_MAX / 2) // version 1 has a huge number for none
+    if (limit >= 0 && limit < INT64_MAX / 2) // version 1 has a huge number for no limit
         strbuf_addf(out, "; their limit is %s", str_human_bytes(size, (uint64_t)limit));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: everything a round needs (paths, lists, environments) is made in the round's
-// arena before the guard forks; the guard starts the workers and reports. Log files are the
-// workers' own descriptors, so the agent is never in the way of their output.
+// Starts and stops the workers of a round. All data of the round (paths, lists, environments) is
+// created in the round's arena before the guard forks. The guard starts the workers and reports.
+// The workers write their log files directly, so the agent never delays their output.
 #include "worker/workers.h"
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ bool worker_succeeded(const struct worker *x) {
     return x->ended && x->status == 0;
 }
 
-// Replaces ${name} by value, everywhere.
+// Replaces every ${name} by value.
 static const char *substitute(struct arena *a, const char *text, const char *name,
                               const char *value) {
     struct strbuf out = {0};
@@ -93,7 +93,7 @@ static int open_log(const char *path, struct err *e) {
     return fd < 0 ? err_errno(e, ERR_SYS, "cannot write '%s'", path) : fd;
 }
 
-// The descriptor for one stream: its file, the agent's own stream, or nothing (-1 on *fd).
+// Opens the descriptor of one stream: its file, the agent's own stream, or none (*fd -1).
 static int open_stream(struct workers *w, struct worker *x, int bit, const char *name,
                        const char **path, int *fd, struct err *e) {
     const struct workers_config *c = w->config;
@@ -140,7 +140,7 @@ static int make_folders(struct workers *w, struct err *e) {
         if (file_make_dirs(x->dir, 0755, e) < 0)
             return -1;
         x->error_path = file_join(&w->arena, x->dir, "error.json");
-        unlink(x->error_path); // of an earlier use of the same folder
+        unlink(x->error_path); // from an earlier use of the folder
     }
     return open_filtered(w, attempt, e);
 }
@@ -214,7 +214,7 @@ int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease
 
 static void on_kill(struct timer *t) {
     struct workers *w = container_of(t, struct workers, kill);
-    log_warn("workers did not end in time and are killed", "round=%d", w->round);
+    log_warn("workers did not end in time; killing them", "round=%d", w->round);
     guard_kill(&w->guard);
 }
 
@@ -223,8 +223,8 @@ void workers_stop(struct workers *w, int signal, int64_t grace_ms) {
         return;
     if (w->stopping && w->kill.loop && w->kill.due_ms <= loop_now_ms(w->loop) + grace_ms)
         return;
-    // A second reason to stop shortens the grace and no more: a worker that is writing its
-    // checkpoint takes the same signal again for impatience.
+    // A second stop only shortens the grace period. Sending the same signal again could look like
+    // impatience to a worker that is writing its checkpoint.
     bool news = !w->stopping || w->stop_signal != signal;
     w->stopping = true;
     w->stop_signal = signal;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker processes of one node for one round: their folders, streams and environment, starting,
-// stopping with a grace period, and what is known of one that failed.
+// The worker processes of one node in one round: folders, streams and environment, start, stop with
+// a grace period, description of failures.
 //
 //     workers_init(&w, loop, &config, &events);
-//     workers_start(&w, &facts, 0, e);           // on_started, then on_exited per worker, on_gone
-//     workers_stop(&w, SIGTERM, 30000);          // SIGKILL after the grace
+//     workers_start(&w, &facts, 0, e); // on_started, then on_exited per worker, then on_gone
+//     workers_stop(&w, SIGTERM, 30000); // SIGKILL after the grace period
 //
 // Log tree: <base>/attempt_<round>/<local rank>/{stdout.log,stderr.log,error.json}; filtered lines
-// in <base>/attempt_<round>/filtered_{stdout,stderr}.log. Owned: everything made by workers_start
-// until on_gone; the descriptions in w->list stay readable until the next start.
+// are in <base>/attempt_<round>/filtered_{stdout,stderr}.log. Ownership: the module owns everything
+// made by workers_start until on_gone; w->list stays readable until the next start.
 #ifndef WORKER_WORKERS_H
 #define WORKER_WORKERS_H
 
@@ -27,11 +27,11 @@ enum { STREAM_OUT = 1, STREAM_ERR = 2 }; // torchrun's numbers for redirects and
 enum { WORKERS_TAIL_BYTES_MAX = 8 << 10, WORKERS_TAIL_LINES_MAX = 20 };
 
 struct workers_config {
-    const char *const *command; // ${local_rank} inside is replaced
-    char *const *env;           // what a worker inherits
+    const char *const *command; // ${local_rank} in it is replaced
+    char *const *env;           // inherited by workers
     const char *cwd;            // NULL: the agent's
     int nproc;
-    const char *log_base;                                   // NULL: no log files at all
+    const char *log_base;                                   // NULL: no log files
     const unsigned char *streams_to_file, *streams_to_both; // per local rank, STREAM_* bits
     const bool *on_console;                                 // per local rank
     const char *const *words_out, *const *words_err; // duplicate filters, NULL-terminated or NULL
@@ -45,19 +45,19 @@ struct worker {
     int local_rank, rank;
     pid_t pid;
     bool running, ended;
-    bool stopped; // an order of the agent came before its end
-    int status;   // waitpid's; -1: not started (see text)
+    bool stopped; // ended after a stop order of the agent
+    int status;   // of waitpid; -1: not started (see text)
     int64_t started_mono_ms, ended_mono_ms, ended_wall_ms;
     const char *dir, *out_path, *err_path, *error_path; // NULL without such a file
     const char *text;                                   // why it was not started, or was ended
-    int64_t stuck_mono_ms; // since when it has been seen in uninterruptible sleep; 0: it is not
+    int64_t stuck_mono_ms; // when it was first seen in uninterruptible sleep; 0: it is not
 };
 
 struct workers;
 struct workers_events {
-    void (*on_started)(struct workers *w); // every one runs or has failed to start
+    void (*on_started)(struct workers *w); // all workers run or have failed to start
     void (*on_exited)(struct workers *w, const struct worker *x);
-    void (*on_gone)(struct workers *w, int orphans); // nothing is left
+    void (*on_gone)(struct workers *w, int orphans); // no process is left
 };
 
 struct workers {
@@ -73,7 +73,7 @@ struct workers {
     struct worker *list;
     int count, reported, round;
     bool stopping;
-    int stop_signal; // while stopping: the last one sent
+    int stop_signal; // the last signal sent while stopping
     void *ctx;
 };
 
@@ -81,15 +81,15 @@ void workers_init(struct workers *w, struct loop *loop, const struct workers_con
                   const struct workers_events *events);
 void workers_fini(struct workers *w); // must be idle
 int workers_start(struct workers *w, const struct worker_facts *f, int64_t lease_ms, struct err *e);
-// signal first, SIGKILL to what is left after grace_ms. Again with a shorter grace: the shorter
-// one.
+// Sends the signal, and SIGKILL after grace_ms. A repeated call with a shorter grace period
+// shortens it.
 void workers_stop(struct workers *w, int signal, int64_t grace_ms);
-void workers_signal(struct workers *w, int signal); // to every worker; it is not being stopped
+void workers_signal(struct workers *w, int signal); // to every worker, without stopping it
 void workers_lease(struct workers *w, int64_t mono_ms);
 bool workers_is_idle(const struct workers *w);
 pid_t workers_stuck(const struct workers *w); // guard_stuck
-void workers_abandon(struct workers *w);      // what is left cannot be ended: on_gone comes now
-// True when it ended by itself with 0.
+void workers_abandon(struct workers *w);      // the rest cannot be killed: on_gone is called now
+// True when it exited with 0 by itself.
 bool worker_succeeded(const struct worker *x);
 // Describes a worker that failed; texts in the arena.
 void workers_failure(struct workers *w, const struct worker *x, struct arena *a,

@@ -36,7 +36,7 @@ one --no-python sh -c '
     printf "$REQUEST" $$ here -1 >"$TORCHELASTIC_TIMER_FILE"
     sleep 0.5; echo fine'
 is "$status $out" '0 fine' 'nonsense does no harm, and strangers are not signalled'
-like "$err" 'a timer request cannot be understood' 'but is told'
+like "$err" 'cannot parse a timer request' 'but is told'
 : >timers
 one --no-python true
 is "$status" 1 'a file in the place of the FIFO'
