@@ -1,37 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node sets: a template of literal text and number brackets, expanded in order.
+// Node sets: users and ports around lists of hosts.
 #include "cluster/nodeset.h"
 
 #include "base/array.h"
+#include "base/hostlist.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct range {
-    unsigned first, last;
-    int width; // pad to this many digits
-};
-
-struct bracket {
-    struct range *ranges;
-    size_t count;
-    size_t total; // numbers in all ranges
-};
-
-struct template {
-    char *literal[NODESET_BRACKETS_MAX + 1]; // text before bracket i; the last one ends the host
-    struct bracket bracket[NODESET_BRACKETS_MAX];
-    size_t bracket_count;
-    size_t total; // product
-};
-
 static bool is_space_or_comma(char c) {
     return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static bool is_host_char(char c) {
-    return isalnum((unsigned char)c) || c == '.' || c == '-' || c == '_';
 }
 
 static bool is_user_char(char c) {
@@ -41,130 +20,6 @@ static bool is_user_char(char c) {
 static int bad(struct err *e, const char *set, size_t set_len, const char *why) {
     return err_set(e, ERR_CONFIG, "node set '%.*s': %s", (int)(set_len < 120 ? set_len : 120), set,
                    why);
-}
-
-// Reads one number of at most NODESET_DIGITS_MAX digits. Returns the number of digits, or 0.
-static int read_number(const char *s, const char *end, unsigned *out) {
-    int n = 0;
-    unsigned v = 0;
-    while (s + n < end && isdigit((unsigned char)s[n])) {
-        if (n == NODESET_DIGITS_MAX)
-            return 0;
-        v = v * 10 + (unsigned)(s[n] - '0');
-        n++;
-    }
-    *out = v;
-    return n;
-}
-
-// Parses "01-04,07" between s and end.
-static int parse_bracket(struct arena *a, const char *s, const char *end, struct bracket *b,
-                         const char **why) {
-    size_t room = 1;
-    for (const char *c = s; c < end; c++)
-        room += *c == ',';
-    b->ranges = arena_new(a, struct range, room);
-    while (s < end) {
-        struct range *r = &b->ranges[b->count];
-        int digits = read_number(s, end, &r->first);
-        *why = "brackets hold numbers and ranges such as [1-4,07], of at most 9 digits";
-        if (digits == 0)
-            return -1;
-        r->width = digits;
-        r->last = r->first;
-        s += digits;
-        if (s < end && *s == '-') {
-            int more = read_number(s + 1, end, &r->last);
-            if (more == 0)
-                return -1;
-            s += 1 + more;
-            *why = "a range runs from low to high";
-            if (r->last < r->first)
-                return -1;
-        }
-        if (s < end && *s != ',')
-            return -1;
-        *why = "a bracket ends with a comma";
-        if (s < end && ++s == end)
-            return -1;
-        size_t n = (size_t)(r->last - r->first) + 1;
-        *why = "more nodes than the limit of 4096";
-        if (n > NODESET_NODES_MAX || b->total + n > NODESET_NODES_MAX)
-            return -1;
-        b->total += n;
-        b->count++;
-    }
-    *why = "empty brackets";
-    return b->count ? 0 : -1;
-}
-
-// Parses a host or name template up to end.
-static int parse_template(struct arena *a, const char *s, const char *end, struct template *t,
-                          const char **why) {
-    t->total = 1;
-    const char *from = s;
-    while (s < end) {
-        if (*s != '[') {
-            *why = "a host has only letters, digits, '.', '-', '_' and brackets";
-            if (!is_host_char(*s++))
-                return -1;
-            continue;
-        }
-        const char *close = memchr(s, ']', (size_t)(end - s));
-        *why = "'[' without ']'";
-        if (!close)
-            return -1;
-        *why = "more than 4 brackets";
-        if (t->bracket_count == NODESET_BRACKETS_MAX)
-            return -1;
-        t->literal[t->bracket_count] = arena_strndup(a, from, (size_t)(s - from));
-        struct bracket *b = &t->bracket[t->bracket_count++];
-        if (parse_bracket(a, s + 1, close, b, why) < 0)
-            return -1;
-        *why = "more nodes than the limit of 4096";
-        if (t->total > NODESET_NODES_MAX / b->total)
-            return -1;
-        t->total *= b->total;
-        from = s = close + 1;
-    }
-    t->literal[t->bracket_count] = arena_strndup(a, from, (size_t)(end - from));
-    return 0;
-}
-
-// The index-th text of the template.
-static const char *expand(struct arena *a, const struct template *t, size_t index) {
-    size_t pick[NODESET_BRACKETS_MAX] = {0};
-    for (size_t i = t->bracket_count; i-- > 0;) {
-        pick[i] = index % t->bracket[i].total;
-        index /= t->bracket[i].total;
-    }
-    struct strbuf out = {0};
-    for (size_t i = 0; i < t->bracket_count; i++) {
-        strbuf_adds(&out, t->literal[i]);
-        const struct range *r = t->bracket[i].ranges;
-        size_t left = pick[i];
-        while (left > r->last - r->first) {
-            left -= (size_t)(r->last - r->first) + 1;
-            r++;
-        }
-        strbuf_addf(&out, "%0*u", r->width, r->first + (unsigned)left);
-    }
-    strbuf_adds(&out, t->literal[t->bracket_count]);
-    const char *text = arena_strndup(a, strbuf_cstr(&out), out.len);
-    strbuf_fini(&out);
-    return text;
-}
-
-static int check_host(const char *host, const char **why) {
-    size_t len = strlen(host);
-    *why = "the host is empty";
-    if (len == 0)
-        return -1;
-    *why = "a host is longer than 255 bytes";
-    if (len > NODESET_HOST_BYTES_MAX)
-        return -1;
-    *why = "a host begins with a letter or a digit"; // otherwise ssh could take it as an option
-    return isalnum((unsigned char)host[0]) ? 0 : -1;
 }
 
 static void append(struct arena *a, struct nodeset *out, size_t *room, struct nodeset_login login) {
@@ -179,7 +34,7 @@ static int parse_port(const char *s, const char *end, int *port, const char **wh
         return 0;
     unsigned v = 0;
     *why = "a port is a number from 1 to 65535 after ':'";
-    if (*s != ':' || read_number(s + 1, end, &v) != (int)(end - s - 1) || v < 1 || v > 65535)
+    if (*s != ':' || hostlist_number(s + 1, end, &v) != (int)(end - s - 1) || v < 1 || v > 65535)
         return -1;
     *port = (int)v;
     return 0;
@@ -232,29 +87,16 @@ static int parse_set(struct arena *a, const char *s, const char *end, struct nod
     const char *colon = memchr(s, ':', (size_t)(end - s));
     if (parse_port(colon ? colon : end, end, &login.port, why) < 0)
         return -1;
-    struct template t = {0};
-    if (parse_template(a, s, colon ? colon : end, &t, why) < 0)
-        return -1;
-    *why = "more nodes than the limit of 4096";
-    if (out->count + t.total > NODESET_NODES_MAX)
-        return -1;
-    for (size_t i = 0; i < t.total; i++) {
-        login.host = expand(a, &t, i);
-        if (check_host(login.host, why) < 0)
-            return -1;
+    struct hostlist list;
+    *why = hostlist_parse(a, s, colon ? colon : end, "", NODESET_NODES_MAX, &list);
+    if (!*why && out->count + list.count > NODESET_NODES_MAX)
+        *why = "more nodes than the limit of 4096";
+    for (size_t i = 0; !*why && i < list.count; i++) {
+        login.host = hostlist_name(a, &list, i);
+        *why = hostlist_check_name(login.host);
         append(a, out, room, login);
     }
-    return 0;
-}
-
-// The end of the set at s: a comma or white space outside brackets.
-static const char *set_end(const char *s) {
-    int depth = 0;
-    while (*s && (depth > 0 || !is_space_or_comma(*s))) {
-        depth += (*s == '[') - (*s == ']');
-        s++;
-    }
-    return s;
+    return *why ? -1 : 0;
 }
 
 static int compare_logins(const void *x, const void *y) {
@@ -294,7 +136,7 @@ static int parse_into(struct arena *a, const char *text, struct nodeset *out, si
             s++;
         if (!*s)
             break;
-        const char *end = set_end(s), *why = "";
+        const char *end = hostlist_end(s), *why = "";
         if (parse_set(a, s, end, out, room, &why) < 0)
             return bad(e, s, (size_t)(end - s), why);
         s = end;
@@ -348,7 +190,7 @@ static size_t last_digits(const char *name, size_t *len) {
     size_t at = end;
     while (at > 0 && isdigit((unsigned char)name[at - 1]))
         at--;
-    *len = end - at <= NODESET_DIGITS_MAX ? end - at : 0;
+    *len = end - at <= HOSTLIST_DIGITS_MAX ? end - at : 0;
     return at;
 }
 

@@ -4,10 +4,9 @@
 //     struct nodeset set;
 //     nodeset_parse(&arena, "root@10.0.0.[1-4], [fe80::1]:2222", &set, e);   // 5 nodes
 //
-// Grammar: sets are separated by commas or white space; a set is [user@]host[:port]. In a host,
-// `[1-4,07]` stands for each number. Numbers of a range have the width of the first one (01-04).
-// Several brackets multiply; the last one varies fastest. Brackets that contain a colon are an IPv6
-// address. Duplicates (same user, host and port) are errors. Pure: no names are resolved.
+// Grammar: sets are separated by commas or white space; a set is [user@]host[:port], with a host of
+// base/hostlist.h. Brackets that contain a colon are an IPv6 address. Duplicates (same user, host
+// and port) are errors. Pure: no names are resolved.
 #ifndef CLUSTER_NODESET_H
 #define CLUSTER_NODESET_H
 
@@ -21,10 +20,7 @@
 enum {
     NODESET_NODES_MAX = 4096,
     NODESET_TEXT_BYTES_MAX = 64 * 1024,
-    NODESET_HOST_BYTES_MAX = 255, // a DNS name
     NODESET_USER_BYTES_MAX = 64,
-    NODESET_BRACKETS_MAX = 4,
-    NODESET_DIGITS_MAX = 9,
 };
 
 struct nodeset_login {

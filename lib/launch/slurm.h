@@ -18,10 +18,7 @@
 enum {
     SLURM_NODES_MAX = 16384,
     SLURM_TEXT_BYTES_MAX = 1 << 20, // of one variable
-    SLURM_NAME_BYTES_MAX = 255,
-    SLURM_BRACKETS_MAX = 4, // in one name
-    SLURM_DIGITS_MAX = 9,
-    SLURM_TASKS_MAX = 1 << 20, // on one node
+    SLURM_TASKS_MAX = 1 << 20,      // on one node
 };
 
 struct slurm_step {
@@ -35,8 +32,7 @@ struct slurm_step {
 
 int slurm_read(struct arena *a, char *const *env, struct slurm_step *out, struct err *e);
 
-// "gpu[01-04,7],x" -> gpu01 gpu02 gpu03 gpu04 gpu7 x; numbers keep the width of a range's first.
-// Several brackets in a name multiply, the last one runs fastest.
+// "gpu[01-04,7],x" -> gpu01 gpu02 gpu03 gpu04 gpu7 x (base/hostlist.h), with commas between.
 int slurm_nodelist(struct arena *a, const char *text, char ***names, size_t *count, struct err *e);
 // Tasks of one node in "2(x3),1": 2 for nodes 0 to 2, 1 for node 3.
 int slurm_tasks_of(const char *text, int node, int *out, struct err *e);

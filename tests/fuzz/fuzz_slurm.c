@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slurm's and mpirun's texts: any bytes are refused with words or give names that are safe to use.
 #include "base/arena.h"
+#include "base/hostlist.h"
 #include "launch/mpi.h"
 #include "launch/slurm.h"
 
@@ -20,7 +21,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     } else {
         must(count >= 1 && count <= SLURM_NODES_MAX);
         for (size_t i = 0; i < count; i++)
-            must(names[i][0] && names[i][0] != '-' && strlen(names[i]) <= SLURM_NAME_BYTES_MAX &&
+            must(names[i][0] && names[i][0] != '-' && strlen(names[i]) <= HOSTLIST_NAME_BYTES_MAX &&
                  !strpbrk(names[i], " ,;$`'\"/\n[]"));
     }
     for (int node = 0; node < 3; node++)
