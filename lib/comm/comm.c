@@ -432,6 +432,14 @@ int comm_barrier(struct comm *c, struct err *e) {
     return comm_do(c, &call, e);
 }
 
+void comm_narrow(uint16_t *to, const float *from, size_t n) {
+    element_bf16.narrow(to, from, n);
+}
+
+void comm_widen(float *to, const uint16_t *from, size_t n) {
+    element_bf16.widen(to, from, n);
+}
+
 int comm_rank(const struct comm *c) {
     return c->rank;
 }

@@ -128,6 +128,10 @@ int comm_broadcast(struct comm *c, void *buf, size_t bytes, int root, struct err
 int comm_all_gather(struct comm *c, const void *in, void *out, size_t bytes, struct err *e);
 int comm_barrier(struct comm *c, struct err *e);
 
+// To and from COMM_BF16: to nearest, ties to even.
+void comm_narrow(uint16_t *to, const float *from, size_t n);
+void comm_widen(float *to, const uint16_t *from, size_t n);
+
 int comm_rank(const struct comm *c);
 int comm_world(const struct comm *c);
 const char *comm_backend_name(const struct comm *c);

@@ -58,7 +58,8 @@ void render_show_json(struct strbuf *out, const struct option_set *s, bool only_
 // variable or an earlier command set. For option_set_kept.
 void render_kept(struct strbuf *out, const struct option_set *s);
 // The trainer's or the agent's share as a TOML file: all keys that start with prefix ("train."),
-// restricted to the rows of one table.
-void render_toml(struct strbuf *out, const struct option_set *s, const struct option_table *table);
+// restricted to the rows of those tables (NULL-terminated).
+void render_toml(struct strbuf *out, const struct option_set *s,
+                 const struct option_table *const *tables);
 
 #endif

@@ -173,11 +173,18 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
     arena_fini(&a);
 }
 
-void render_toml(struct strbuf *out, const struct option_set *s, const struct option_table *table) {
+static bool is_in(const struct option_table *const *tables, const struct option_table *table) {
+    while (*tables && *tables != table)
+        tables++;
+    return *tables != NULL;
+}
+
+void render_toml(struct strbuf *out, const struct option_set *s,
+                 const struct option_table *const *tables) {
     struct arena a = {0};
     const char *open = "";
     for (struct render_each x = {0}; render_next(&x, s);) {
-        if (x.bound->table != table || !x.row->key || !x.value || is_table_row(x.row))
+        if (!is_in(tables, x.bound->table) || !x.row->key || !x.value || is_table_row(x.row))
             continue;
         const char *name = table_of(&a, x.row);
         if (strcmp(name, open) != 0)

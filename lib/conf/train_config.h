@@ -66,9 +66,23 @@ struct train_config {
     int64_t bucket_bytes; // gradient bucket
     int64_t comm_sockets; // TCP connections to each ring neighbour
     int64_t comm_timeout; // ms without progress until a collective fails
+    // parallel modes (options_parallel.c)
+    int64_t pipeline;           // stages of the model on as many ranks
+    int64_t microbatches;       // parts of a batch; 0: chosen
+    const char *schedule_pipe;  // for train_pipe_order
+    struct option_list cuts;    // layers that stages begin with; empty: by their work
+    int placement;              // enum train_placement
+    bool zero;                  // each rank updates a part
+    int wire;                   // enum train_wire
 };
 
-extern const struct option_table options_train;
+extern const struct option_table options_train, options_parallel;
+extern const struct option_table *const train_tables[]; // both; NULL-terminated
+
+// Order of the passes in a pipeline, from the words of train.pipeline_schedule. chunks: stages of
+// each rank.
+enum train_pipe { TRAIN_PIPE_GPIPE, TRAIN_PIPE_1F1B, TRAIN_PIPE_INTERLEAVED };
+int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, struct err *e);
 
 // dttrain's command line: --config FILE (-f), --set train.key=value…, --help (-h), --version.
 // A whole dtctl.toml is fine: keys of the other tables are known and left alone.

@@ -57,6 +57,12 @@
 
 #define TRAIN_KERNELS_NAMES(X) X(TRAIN_KERNELS_CPU, "cpu") X(TRAIN_KERNELS_REFERENCE, "reference")
 
+#define TRAIN_PLACEMENT_NAMES(X)                                                                   \
+    X(TRAIN_PACKED, "packed")                                                                      \
+    X(TRAIN_SPREAD, "spread") X(TRAIN_CLUSTER, "cluster") /* SageMaker's word for packed */
+
+#define TRAIN_WIRE_NAMES(X) X(TRAIN_WIRE_F32, "f32") X(TRAIN_WIRE_BF16, "bf16")
+
 // list of names, its enum, how many there are, the words
 #define TRAIN_NAMES(X)                                                                             \
     X(TRAIN_MODEL_NAMES, train_model, TRAIN_MODELS, train_model_words)                             \
@@ -68,7 +74,9 @@
     X(TRAIN_SCHEDULE_NAMES, train_schedule, TRAIN_SCHEDULES, train_schedule_words)                 \
     X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
-    X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)
+    X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)                  \
+    X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
+    X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)
 
 #define TRAIN_NAME_FIRST(first, ...)       first
 #define TRAIN_NAME_CONSTANT(constant, ...) constant,

@@ -17,7 +17,14 @@ void bucket_cut(struct bucket_list *list, const struct nn_model *m, size_t first
         size_t begin = m->param[l->param].begin;
         if ((end - begin) * sizeof(float) < limit && begin > 0)
             continue;
-        list->bucket[list->count++] = (struct bucket){begin, end, begin ? i : 1, last, 0};
+        size_t most = m->param_elements, params_end = end < most ? end : most;
+        list->bucket[list->count++] = (struct bucket){.begin = begin,
+                                                      .end = end,
+                                                      .params_end = params_end,
+                                                      .each = params_end - begin,
+                                                      .state = begin,
+                                                      .first = begin ? i : 1,
+                                                      .last = last};
         end = begin;
         last = i;
         limit = bytes;
@@ -30,12 +37,21 @@ void bucket_free(struct bucket_list *list) {
     *list = (struct bucket_list){0};
 }
 
-int bucket_start(struct bucket_reducer *r, int i, struct err *e) {
-    struct bucket *b = &r->list.bucket[i];
-    return comm_all_reduce_start(r->comm, r->grads + b->begin, b->end - b->begin, COMM_MEAN,
-                                 &b->ticket, e);
+size_t bucket_part(struct bucket_list *list, int parts) {
+    enum { ALIGN = NN_TENSOR_ALIGN };
+    size_t states = 0;
+    for (int i = 0; i < list->count; i++) {
+        struct bucket *b = &list->bucket[i];
+        size_t each = (b->params_end - b->begin + (size_t)parts - 1) / (size_t)parts;
+        b->each = (each + ALIGN - 1) / ALIGN * ALIGN;
+        b->state = states;
+        states += b->each;
+    }
+    return states;
 }
 
-int bucket_wait(struct bucket_reducer *r, int i, struct err *e) {
-    return comm_wait(r->comm, r->list.bucket[i].ticket, e);
+void bucket_own(const struct bucket *b, int part, size_t *begin, size_t *end) {
+    size_t from = b->begin + (size_t)part * b->each, to = from + b->each;
+    *begin = from < b->params_end ? from : b->params_end;
+    *end = to < b->params_end ? to : b->params_end;
 }

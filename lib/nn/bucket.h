@@ -15,9 +15,13 @@
 enum { BUCKET_FIRST_BYTES = 1 << 20 }; // small, so that the first transfer starts early
 
 struct bucket {
-    size_t begin, end; // elements of the flat gradient buffer
-    int first, last;   // layers: [first, last)
-    uint64_t ticket;   // of its all-reduce
+    size_t begin, end; // elements of the flat gradient buffer, the tail with them
+    size_t params_end; // without it
+    // Data-parallel rank r updates [begin + r * each, …), as far as params_end; its optimizer state
+    // begins at element `state`. Where every rank updates everything, there is one such part.
+    size_t each, state;
+    int first, last; // layers: [first, last)
+    uint64_t ticket; // of what is under way
 };
 
 struct bucket_list {
@@ -28,15 +32,10 @@ struct bucket_list {
 // Whole layers; a bucket is closed when it has reached its size. Together they cover everything.
 void bucket_cut(struct bucket_list *list, const struct nn_model *m, size_t first_bytes,
                 size_t bytes);
+// Cuts every bucket into so many parts, of whole cache lines; returns the elements of state that
+// each rank has.
+size_t bucket_part(struct bucket_list *list, int parts);
+void bucket_own(const struct bucket *b, int part, size_t *begin, size_t *end);
 void bucket_free(struct bucket_list *list);
-
-struct bucket_reducer {
-    struct bucket_list list;
-    struct comm *comm;
-    float *grads;
-};
-
-int bucket_start(struct bucket_reducer *r, int i, struct err *e); // its gradients are complete
-int bucket_wait(struct bucket_reducer *r, int i, struct err *e);  // i-th bucket is averaged
 
 #endif

@@ -38,7 +38,8 @@ struct train_position {
     double epoch_loss_sum, epoch_top1_sum, epoch_images, epoch_seconds;
 };
 
-// A copy of everything a checkpoint holds, made between two steps.
+// Everything a checkpoint holds: a copy made between two steps, or what was read. It is of the
+// whole model, whatever part of that a rank has.
 struct checkpoint_image {
     const struct nn_model *model;
     float *params, *stats, *state[NETWORK_STATES_MAX];
@@ -50,11 +51,14 @@ struct checkpoint_image {
     char dataset[CHECKPOINT_TEXT_BYTES_MAX]; // its kind
 };
 
-void checkpoint_image_init(struct checkpoint_image *c, const struct network *net);
-void checkpoint_image_fini(struct checkpoint_image *c);
-void checkpoint_image_take(struct checkpoint_image *c, const struct network *net,
-                           const struct optimizer *o, const struct train_position *at,
-                           const struct epoch_record *epochs);
+void checkpoint_image_init(struct checkpoint_image *c, const struct nn_model *m, int states);
+void checkpoint_image_fini(struct checkpoint_image *c); // safe on a zeroed one
+// The numbers of a network that has the whole model, from it and into it.
+void checkpoint_image_take(struct checkpoint_image *c, const struct network *net);
+void checkpoint_image_give(const struct checkpoint_image *c, struct network *net);
+// Everything else.
+void checkpoint_image_note(struct checkpoint_image *c, const struct optimizer *o,
+                           const struct train_position *at, const struct epoch_record *epochs);
 
 // The model alone, for whoever uses it afterwards.
 int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e);
@@ -65,14 +69,12 @@ int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep
 // The thread that writes in the background, at most one checkpoint at a time.
 struct checkpoint_writer;
 // cpus: where the thread may run, or NULL for where the caller may.
-int checkpoint_writer_open(struct checkpoint_writer **out, const struct network *net,
+int checkpoint_writer_open(struct checkpoint_writer **out, const struct nn_model *m, int states,
                            const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e);
-struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w); // while idle
-// Waits for the one before, copies, and returns. A failure of the one before is reported here.
-int checkpoint_writer_hold(struct checkpoint_writer *w, const struct network *net,
-                           const struct optimizer *o, const struct train_position *at,
-                           const struct epoch_record *epochs, struct err *e);
-void checkpoint_writer_go(struct checkpoint_writer *w); // begins to write the copy
+// To be filled while nothing is written.
+struct checkpoint_image *checkpoint_writer_image(struct checkpoint_writer *w);
+void checkpoint_writer_go(struct checkpoint_writer *w); // begins to write the image
+// Until the one before is written; its failure is reported here.
 int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e);
 void checkpoint_writer_close(struct checkpoint_writer *w); // NULL is allowed; waits
 
@@ -94,12 +96,14 @@ void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes)
 // The position alone, without reading the tensors.
 int checkpoint_peek(const char *folder, struct train_position *at, struct err *e);
 
-// Reads a model file into the network: every tensor must be there with the model's shape, in F32,
+// Reads a model file into the image: every tensor must be there with the model's shape, in F32,
 // F64, F16 or BF16. Names may begin with "module.", as DistributedDataParallel makes them; counts
 // of batches may be missing. new_head: the last layer stays as it is, whatever the file has there.
-int checkpoint_read_model(struct network *net, const char *path, bool new_head, struct err *e);
-// Reads a whole checkpoint folder. epochs receives up to CHECKPOINT_EPOCHS_MAX records.
-int checkpoint_read(struct network *net, struct optimizer *o, const char *folder,
-                    struct train_position *at, struct epoch_record *epochs, struct err *e);
+int checkpoint_read_model(struct checkpoint_image *c, const char *path, bool new_head,
+                          struct err *e);
+// Reads a whole checkpoint folder, with o's kind of optimizer, whose step it sets. c->epochs becomes
+// up to CHECKPOINT_EPOCHS_MAX records.
+int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char *folder,
+                    struct err *e);
 
 #endif

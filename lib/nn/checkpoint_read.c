@@ -16,7 +16,7 @@ struct reading {
     struct safetensors_file file;
     struct arena arena;
     const char *prefix; // of all names
-    float *scratch[2];  // each as large as the largest parameter
+    float *scratch;     // as large as the largest parameter
 };
 
 static int reading_open(struct reading *r, const struct nn_model *m, const char *path,
@@ -35,14 +35,12 @@ static int reading_open(struct reading *r, const struct nn_model *m, const char 
         r->prefix = ddp;
     for (int i = 0; i < m->params; i++)
         most = m->param[i].count > most ? m->param[i].count : most;
-    for (int i = 0; i < 2; i++)
-        r->scratch[i] = heap_alloc((most + 1) * sizeof(float));
+    r->scratch = heap_alloc((most + 1) * sizeof(float));
     return 0;
 }
 
 static void reading_close(struct reading *r) {
-    free(r->scratch[0]);
-    free(r->scratch[1]);
+    free(r->scratch);
     safetensors_close(&r->file);
     arena_fini(&r->arena);
 }
@@ -88,28 +86,26 @@ static int read_reals(struct reading *r, const char *name, int ndim, const int *
 }
 
 static int read_param(struct reading *r, const char *name, const struct nn_param *p,
-                      struct network *net, char *buffer, struct err *e) {
+                      float *flat, struct err *e) {
     int dim[4], ndim = model_disk_shape(p, dim);
-    if (read_reals(r, name, ndim, dim, r->scratch[0], p->count, e) < 0)
+    if (read_reals(r, name, ndim, dim, r->scratch, p->count, e) < 0)
         return -1;
-    model_from_disk(p, r->scratch[0], r->scratch[1]);
-    network_set(net, buffer, p->begin, p->count, r->scratch[1]);
+    model_from_disk(p, r->scratch, flat + p->begin);
     return 0;
 }
 
-static int read_stats(struct reading *r, struct network *net, struct err *e) {
+static int read_stats(struct reading *r, struct checkpoint_image *c, struct err *e) {
     static const char *const suffix[2] = {"running_mean", "running_var"};
-    const struct nn_model *m = net->model;
-    net->tracked = 0; // files of some tools lack it
+    const struct nn_model *m = c->model;
+    int64_t *tracked = &c->at.tracked;
+    *tracked = 0; // files of some tools lack it
     for (int i = 0; i < m->stats; i++) {
         const struct nn_stat *s = &m->stat[i];
         const size_t part[2] = {s->mean, s->var}, count = (size_t)s->channels;
-        float *values = arena_new(&r->arena, float, count);
         for (int j = 0; j < 2; j++) {
             const char *name = arena_printf(&r->arena, "%s.%s", s->name, suffix[j]);
-            if (read_reals(r, name, 1, &s->channels, values, count, e) < 0)
+            if (read_reals(r, name, 1, &s->channels, c->stats + part[j], count, e) < 0)
                 return -1;
-            network_set(net, net->stats, part[j], count, values);
         }
         const char *name = arena_printf(&r->arena, "%s.num_batches_tracked", s->name);
         const struct safetensors_tensor *t = find(r, name);
@@ -117,14 +113,15 @@ static int read_stats(struct reading *r, struct network *net, struct err *e) {
             return err_set(e, ERR_FORMAT, "%s: tensor '%s' is %s, not I64", r->file.path, name,
                            safetensors_type_name(t->type));
         if (t && (!expect(r, name, 0, NULL, e) ||
-                  safetensors_read(&r->file, t, &net->tracked, sizeof net->tracked, e) < 0))
+                  safetensors_read(&r->file, t, tracked, sizeof *tracked, e) < 0))
             return -1;
     }
     return 0;
 }
 
-int checkpoint_read_model(struct network *net, const char *path, bool new_head, struct err *e) {
-    const struct nn_model *m = net->model;
+int checkpoint_read_model(struct checkpoint_image *c, const char *path, bool new_head,
+                          struct err *e) {
+    const struct nn_model *m = c->model;
     const struct nn_layer *head = &m->layer[m->layers - 1];
     int params = new_head ? head->param : m->params;
     struct reading r;
@@ -132,9 +129,9 @@ int checkpoint_read_model(struct network *net, const char *path, bool new_head, 
         return -1;
     int result = 0;
     for (int i = 0; i < params && result == 0; i++)
-        result = read_param(&r, m->param[i].name, &m->param[i], net, net->params, e);
+        result = read_param(&r, m->param[i].name, &m->param[i], c->params, e);
     if (result == 0)
-        result = read_stats(&r, net, e);
+        result = read_stats(&r, c, e);
     reading_close(&r);
     return result;
 }
@@ -192,18 +189,19 @@ int checkpoint_peek(const char *folder, struct train_position *at, struct err *e
     return r;
 }
 
-static int read_epochs(const struct safetensors_file *f, struct train_position *at,
-                       struct epoch_record *epochs, struct err *e) {
+static int read_epochs(const struct safetensors_file *f, struct checkpoint_image *c,
+                       struct err *e) {
     enum { COLUMNS = sizeof(struct epoch_record) / sizeof(double) };
     const struct safetensors_tensor *t = safetensors_find(&f->header, "epochs");
     if (!t || t->type != SAFETENSORS_F64 || t->ndim != 2 || t->dim[1] != COLUMNS ||
         t->dim[0] > CHECKPOINT_EPOCHS_MAX)
         return err_set(e, ERR_FORMAT, "%s: the table of epochs is missing or malformed", f->path);
-    at->epochs_done = (int64_t)t->dim[0];
-    return safetensors_read(f, t, epochs, (size_t)t->dim[0] * sizeof *epochs, e);
+    c->at.epochs_done = (int64_t)t->dim[0];
+    c->epochs = heap_realloc(c->epochs, ((size_t)t->dim[0] + 1) * sizeof *c->epochs);
+    return safetensors_read(f, t, c->epochs, (size_t)t->dim[0] * sizeof *c->epochs, e);
 }
 
-static int read_optimizer(struct reading *r, struct network *net, struct optimizer *o,
+static int read_optimizer(struct reading *r, struct checkpoint_image *c, struct optimizer *o,
                           struct err *e) {
     const char *kind = safetensors_get_meta(&r->file.header, "optimizer");
     if (!str_eq(kind, train_optimizer_words[o->kind]))
@@ -213,35 +211,34 @@ static int read_optimizer(struct reading *r, struct network *net, struct optimiz
                        r->file.path, kind ? kind : "", train_optimizer_words[o->kind]);
     if (meta_int(&r->file, "optimizer_step", &o->step, e) < 0)
         return -1;
-    for (int s = 0; s < net->states; s++)
-        for (int i = 0; i < net->model->params; i++) {
-            const struct nn_param *p = &net->model->param[i];
+    for (int s = 0; s < c->states; s++)
+        for (int i = 0; i < c->model->params; i++) {
+            const struct nn_param *p = &c->model->param[i];
             const char *name =
                 arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, s), p->name);
-            if (read_param(r, name, p, net, net->state[s], e) < 0)
+            if (read_param(r, name, p, c->state[s], e) < 0)
                 return -1;
         }
     return 0;
 }
 
-int checkpoint_read(struct network *net, struct optimizer *o, const char *folder,
-                    struct train_position *at, struct epoch_record *epochs, struct err *e) {
+int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char *folder,
+                    struct err *e) {
     struct arena a = {0};
     struct reading r;
-    *at = (struct train_position){0};
-    int result = reading_open(&r, net->model, file_join(&a, folder, "state.safetensors"), e);
+    c->at = (struct train_position){0};
+    int result = reading_open(&r, c->model, file_join(&a, folder, "state.safetensors"), e);
     if (result == 0) {
-        result = read_position(&r.file, at, e);
+        result = read_position(&r.file, &c->at, e);
         if (result == 0)
-            result = read_epochs(&r.file, at, epochs, e);
+            result = read_epochs(&r.file, c, e);
         if (result == 0)
-            result = read_optimizer(&r, net, o, e);
+            result = read_optimizer(&r, c, o, e);
         reading_close(&r);
     }
     if (result == 0)
-        result = checkpoint_read_model(net, file_join(&a, folder, "model.safetensors"), false, e);
-    at->tracked = net->tracked;
-    at->optimizer_kind = o->kind;
+        result = checkpoint_read_model(c, file_join(&a, folder, "model.safetensors"), false, e);
+    c->at.optimizer_kind = o->kind;
     arena_fini(&a);
     return result;
 }

@@ -9,12 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void checkpoint_image_init(struct checkpoint_image *c, const struct network *net) {
-    const struct nn_model *m = net->model;
-    *c = (struct checkpoint_image){.model = m, .states = net->states};
+void checkpoint_image_init(struct checkpoint_image *c, const struct nn_model *m, int states) {
+    *c = (struct checkpoint_image){.model = m, .states = states};
     c->params = heap_alloc(m->param_elements * sizeof(float));
     c->stats = heap_alloc((m->stat_elements + 1) * sizeof(float));
-    for (int i = 0; i < net->states; i++)
+    for (int i = 0; i < states; i++)
         c->state[i] = heap_alloc(m->param_elements * sizeof(float));
 }
 
@@ -27,14 +26,25 @@ void checkpoint_image_fini(struct checkpoint_image *c) {
     *c = (struct checkpoint_image){0};
 }
 
-void checkpoint_image_take(struct checkpoint_image *c, const struct network *net,
-                           const struct optimizer *o, const struct train_position *at,
-                           const struct epoch_record *epochs) {
+void checkpoint_image_take(struct checkpoint_image *c, const struct network *net) {
     const struct nn_model *m = c->model;
     network_get(net, net->params, 0, m->param_elements, c->params);
     network_get(net, net->stats, 0, m->stat_elements, c->stats);
     for (int i = 0; i < c->states; i++)
         network_get(net, net->state[i], 0, m->param_elements, c->state[i]);
+}
+
+void checkpoint_image_give(const struct checkpoint_image *c, struct network *net) {
+    const struct nn_model *m = c->model;
+    network_set(net, net->params, 0, m->param_elements, c->params);
+    network_set(net, net->stats, 0, m->stat_elements, c->stats);
+    for (int i = 0; i < c->states; i++)
+        network_set(net, net->state[i], 0, m->param_elements, c->state[i]);
+    net->tracked = c->at.tracked;
+}
+
+void checkpoint_image_note(struct checkpoint_image *c, const struct optimizer *o,
+                           const struct train_position *at, const struct epoch_record *epochs) {
     c->optimizer = *o;
     c->at = *at;
     c->epochs = heap_realloc(c->epochs, ((size_t)at->epochs_done + 1) * sizeof *c->epochs);

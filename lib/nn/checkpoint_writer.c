@@ -44,10 +44,10 @@ static void *writer_main(void *arg) {
     return NULL;
 }
 
-int checkpoint_writer_open(struct checkpoint_writer **out, const struct network *net,
+int checkpoint_writer_open(struct checkpoint_writer **out, const struct nn_model *m, int states,
                            const char *dir, int keep_last, const cpu_set_t *cpus, struct err *e) {
     struct checkpoint_writer *w = heap_alloc(sizeof *w);
-    checkpoint_image_init(&w->image, net);
+    checkpoint_image_init(&w->image, m, states);
     w->dir = heap_alloc(strlen(dir) + 1);
     memcpy(w->dir, dir, strlen(dir));
     w->keep_last = keep_last;
@@ -81,15 +81,6 @@ int checkpoint_writer_wait(struct checkpoint_writer *w, struct err *e) {
         *e = w->err;
     pthread_mutex_unlock(&w->lock);
     return r;
-}
-
-int checkpoint_writer_hold(struct checkpoint_writer *w, const struct network *net,
-                           const struct optimizer *o, const struct train_position *at,
-                           const struct epoch_record *epochs, struct err *e) {
-    if (checkpoint_writer_wait(w, e) < 0)
-        return -1;
-    checkpoint_image_take(&w->image, net, o, at, epochs);
-    return 0;
 }
 
 void checkpoint_writer_go(struct checkpoint_writer *w) {

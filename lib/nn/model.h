@@ -94,6 +94,10 @@ struct nn_model {
     int classes;
     struct train_model_spec spec;     // of model_build
     char text[TRAIN_MODEL_BYTES_MAX]; // the same as text
+    // Where a stage (stage.h) lies in the whole model; all 0 in a whole one.
+    int first_layer, first_param, first_stat;
+    size_t param_begin, stat_begin;
+    bool has_before, has_after; // a stage in front, behind: the input, the output has a gradient
     struct err err; // first mistake made while building; the builders below keep going
 };
 

@@ -51,7 +51,7 @@ static void fill(const struct nn_param *p, uint64_t seed, uint64_t stream,
 
 void model_init_param(const struct nn_model *m, int param, uint64_t seed, float *values) {
     const struct nn_param *p = &m->param[param];
-    uint64_t stream = INIT_STREAM + (uint64_t)param;
+    uint64_t stream = INIT_STREAM + (uint64_t)(m->first_param + param);
     switch (p->init) {
     case NN_INIT_ZERO: memset(values, 0, p->count * sizeof *values); break;
     case NN_INIT_ONE:

@@ -28,7 +28,7 @@ static int refuse(const struct network *net, size_t total, size_t arena, size_t 
         "%s of weights and gradients, %s of optimizer state, %s for checkpoints (try: %s)",
         str_human_bytes(text[0], total + net->copy_bytes), str_human_bytes(text[1], max),
         str_human_bytes(text[2], arena), net->batch, str_human_bytes(text[3], 2 * params),
-        str_human_bytes(text[4], (size_t)net->states * params),
+        str_human_bytes(text[4], (size_t)net->states * net->state_elements * net->k->real_bytes),
         str_human_bytes(text[5], net->copy_bytes),
         arena > rest ? "a lower train.batch or train.eval_batch" : "a smaller model");
 }
@@ -37,12 +37,13 @@ static int refuse(const struct network *net, size_t total, size_t arena, size_t 
 static int allocate(struct network *net, size_t max, struct err *e) {
     const struct nn_model *m = net->model;
     size_t real = net->k->real_bytes, total = 0, state[NETWORK_STATES_MAX] = {0};
-    size_t most = net->train.bytes > net->eval.bytes ? net->train.bytes : net->eval.bytes;
+    size_t most = net->train.bytes + (size_t)net->slots * net->train.kept_bytes;
+    most = net->eval.bytes > most ? net->eval.bytes : most;
     size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
     size_t params = section(&total, m->param_elements * real);
     size_t grads = section(&total, (m->param_elements + NETWORK_TAIL) * real);
     for (int i = 0; i < net->states; i++)
-        state[i] = section(&total, m->param_elements * real);
+        state[i] = section(&total, net->state_elements * real);
     size_t stats = section(&total, m->stat_elements * real);
     size_t apart = section(&total, m->stat_elements * real);
     size_t arena = section(&total, most);
@@ -67,6 +68,13 @@ static char *at_element(const struct network *net, char *buffer, size_t element)
     return buffer + element * net->k->real_bytes;
 }
 
+// Behind what all batches share are the slots.
+static char *at_offset(const struct network *net, const struct nn_plan *p, size_t offset) {
+    if (!(offset & PLAN_KEPT))
+        return net->arena + offset;
+    return net->arena + p->bytes + (size_t)net->slot * p->kept_bytes + (offset & ~PLAN_KEPT);
+}
+
 // Everything a layer's functions need, from the plan that is in use.
 static struct nn_call call_of(struct network *net, int i, int n, enum network_mode mode) {
     const struct nn_model *m = net->model;
@@ -78,17 +86,17 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
                         .n = n,
                         .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
                         .input = l->ins ? &m->layer[l->in[0]] : NULL,
-                        .y = net->arena + p->layer[i].output,
-                        .saved = net->arena + p->layer[i].saved};
+                        .y = at_offset(net, p, p->layer[i].output),
+                        .saved = at_offset(net, p, p->layer[i].saved)};
     for (int s = 0; s < l->ins; s++) {
         const struct nn_place *x = &p->layer[l->in[s]];
         enum nn_hand hand = p->layer[i].hand[s];
-        c.x[s] = net->arena + x->output;
+        c.x[s] = at_offset(net, p, x->output);
         c.dx_add[s] = hand == NN_HAND_ADD;
         if (c.training && x->wanted)
-            c.dx[s] = net->arena + (hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
+            c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
     }
-    c.dy = c.training && i > 0 ? net->arena + p->layer[i].gradient : NULL;
+    c.dy = c.training && i > 0 ? at_offset(net, p, p->layer[i].gradient) : NULL;
     for (int s = 0; s < l->params; s++) {
         c.param[s] = at_element(net, net->params, m->param[l->param + s].begin);
         c.dparam[s] = at_element(net, net->grads, m->param[l->param + s].begin);
@@ -120,9 +128,15 @@ int network_open(struct network *net, const struct network_config *config, struc
                             .k = config->backend,
                             .batch = config->batch,
                             .eval_batch = config->eval_batch,
+                            .slots = config->slots ? config->slots : 1,
                             .states = config->states,
+                            .state_elements = config->state_elements
+                                                  ? config->state_elements
+                                                  : config->model->param_elements,
+                            .ctx = config->ctx,
+                            .shares_ctx = config->ctx != NULL,
                             .copy_bytes = config->copy_bytes};
-    int r = net->k->open(&net->ctx, &config->kernel);
+    int r = net->ctx ? 0 : net->k->open(&net->ctx, &config->kernel);
     if (r < 0) {
         errno = -r;
         err_errno(e, ERR_SYS, "%s kernels with %d threads", net->k->name, config->kernel.threads);
@@ -132,9 +146,9 @@ int network_open(struct network *net, const struct network_config *config, struc
                                       config->kernel.threads)
                             : -1;
     }
-    plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true);
+    plan_make(&net->train, net->model, net->batch, net->k->real_bytes, true, net->slots);
     if (net->eval_batch)
-        plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false);
+        plan_make(&net->eval, net->model, net->eval_batch, net->k->real_bytes, false, 1);
     if (allocate(net, config->memory_bytes_max, e) < 0) {
         network_close(net);
         return -1;
@@ -155,7 +169,8 @@ void network_close(struct network *net) {
         return;
     if (net->memory)
         net->k->mem_free(net->ctx, net->memory, net->memory_bytes);
-    net->k->close(net->ctx);
+    if (!net->shares_ctx)
+        net->k->close(net->ctx);
     plan_free(&net->train);
     plan_free(&net->eval);
     *net = (struct network){0};
@@ -183,8 +198,31 @@ void network_init(struct network *net, uint64_t seed) {
     net->k->parallel(net->ctx, init_some, &w);
 }
 
+void network_select(struct network *net, int slot) {
+    must(slot >= 0 && slot < net->slots);
+    net->slot = slot;
+}
+
+static const struct nn_plan *plan_of(const struct network *net, enum network_mode mode) {
+    return mode == NETWORK_EVAL ? &net->eval : &net->train;
+}
+
 void *network_input(struct network *net, enum network_mode mode) {
-    return net->arena + (mode == NETWORK_EVAL ? net->eval : net->train).layer[0].output;
+    const struct nn_plan *p = plan_of(net, mode);
+    return at_offset(net, p, p->layer[0].output);
+}
+
+void *network_output(const struct network *net, enum network_mode mode) {
+    const struct nn_plan *p = plan_of(net, mode);
+    return at_offset(net, p, p->layer[net->model->layers - 1].output);
+}
+
+void *network_output_gradient(const struct network *net) {
+    return at_offset(net, &net->train, net->train.layer[net->model->layers - 1].gradient);
+}
+
+void *network_input_gradient(const struct network *net) {
+    return at_offset(net, &net->train, net->train.layer[0].gradient);
 }
 
 void network_labels(struct network *net, const int32_t *labels, int n) {
@@ -203,8 +241,7 @@ void network_forward(struct network *net, int n, enum network_mode mode) {
 }
 
 const void *network_logits(const struct network *net) {
-    const struct nn_plan *p = net->ran_train ? &net->train : &net->eval;
-    return net->arena + p->layer[net->model->layers - 1].output;
+    return network_output(net, net->ran_train ? NETWORK_TRAIN : NETWORK_EVAL);
 }
 
 void network_loss(struct network *net, int n, double smoothing, double grad_scale,
@@ -216,7 +253,7 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
                                   .smoothing = smoothing,
                                   .grad_scale = grad_scale};
     if (net->ran_train)
-        a.dlogits = net->arena + net->train.layer[net->model->layers - 1].gradient;
+        a.dlogits = network_output_gradient(net);
     net->k->softmax_xent(net->ctx, &a, out);
 }
 
@@ -227,7 +264,7 @@ static void add_apart(struct network *net, int i, const struct nn_call *c) {
         const struct nn_place *x = &net->train.layer[in];
         if (!x->wanted || net->train.layer[i].hand[s] != NN_HAND_APART)
             continue;
-        void *sum = net->arena + x->gradient;
+        void *sum = at_offset(net, &net->train, x->gradient);
         net->k->add(net->ctx, layer_elements(&net->model->layer[in], c->n), c->dx[s], sum, sum);
     }
 }

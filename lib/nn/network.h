@@ -35,7 +35,10 @@ struct network_config {
     struct kernel_config kernel;
     int batch;      // most samples in a training step
     int eval_batch; // most samples in an evaluation step; 0: none
-    int states;     // optimizer buffers as long as the parameters: 0 … NETWORK_STATES_MAX
+    int slots;      // training batches under way at one time; 0: one
+    int states;     // optimizer buffers: 0 … NETWORK_STATES_MAX
+    size_t state_elements;   // of each of them; 0: as many as the parameters
+    struct kernel_ctx *ctx;  // of another network, which is closed later; NULL: one of its own
     size_t memory_bytes_max; // what may be taken, copy_bytes with it; 0: not known
     size_t copy_bytes;       // of checkpoints, which somebody else takes
 };
@@ -44,13 +47,16 @@ struct network {
     const struct nn_model *model;
     const struct kernel_backend *k;
     struct kernel_ctx *ctx;
+    bool shares_ctx;
     int batch, eval_batch;
     struct nn_plan train, eval;
+    int slots, slot;       // the slot in use
+    size_t state_elements; // of each state
     char *memory;
     size_t memory_bytes, copy_bytes;
     char *params;                    // model->param_elements
     char *grads;                     // model->param_elements + NETWORK_TAIL
-    char *state[NETWORK_STATES_MAX]; // model->param_elements each
+    char *state[NETWORK_STATES_MAX]; // state_elements each
     int states;
     char *stats; // model->stat_elements: running means and variances
     char *apart; // the same, written by NETWORK_TRAIN_APART
@@ -65,10 +71,16 @@ int network_open(struct network *net, const struct network_config *config, struc
 void network_close(struct network *net);               // safe on a zeroed one
 void network_init(struct network *net, uint64_t seed); // initial parameters
 
+// The slot that the calls below work in, with training batches.
+void network_select(struct network *net, int slot);
 void *network_input(struct network *net, enum network_mode mode); // n x h x w x c numbers
 void network_labels(struct network *net, const int32_t *labels, int n);
 void network_forward(struct network *net, int n, enum network_mode mode);
 const void *network_logits(const struct network *net); // n x classes, of the last forward
+// Of a stage: what goes to and comes from its neighbours, n x the layer's elements.
+void *network_output(const struct network *net, enum network_mode mode);
+void *network_output_gradient(const struct network *net); // before backward; it scribbles on it
+void *network_input_gradient(const struct network *net);  // after backward
 
 // Cross-entropy on the logits of the last forward; after a training forward it also sets their
 // gradient, scaled by grad_scale.

@@ -10,6 +10,7 @@ struct update {
     const struct optimizer *o;
     struct network *net;
     double lr, grad_scale;
+    char *p, *g, *state[NETWORK_STATES_MAX]; // the ranges count from here
     const struct optim_range *ranges;
     size_t nranges;
 };
@@ -19,9 +20,9 @@ static void apply_sgd(const struct update *u) {
     struct network *net = u->net;
     struct sgd_args a = {.ranges = u->ranges,
                          .nranges = u->nranges,
-                         .p = net->params,
-                         .g = net->grads,
-                         .momentum_buf = o->momentum > 0 ? net->state[0] : NULL,
+                         .p = u->p,
+                         .g = u->g,
+                         .momentum_buf = o->momentum > 0 ? u->state[0] : NULL,
                          .lr = u->lr,
                          .momentum = o->momentum,
                          .grad_scale = u->grad_scale,
@@ -34,10 +35,10 @@ static void apply_adam(const struct update *u) {
     struct network *net = u->net;
     struct adam_args a = {.ranges = u->ranges,
                           .nranges = u->nranges,
-                          .p = net->params,
-                          .g = net->grads,
-                          .m = net->state[0],
-                          .v = net->state[1],
+                          .p = u->p,
+                          .g = u->g,
+                          .m = u->state[0],
+                          .v = u->state[1],
                           .lr = u->lr,
                           .beta1 = o->beta1,
                           .beta2 = o->beta2,
@@ -98,17 +99,30 @@ void optimizer_begin(struct optimizer *o) {
 }
 
 void optimizer_apply(struct optimizer *o, struct network *net, double lr, double grad_scale,
-                     size_t begin, size_t end) {
+                     size_t begin, size_t end, size_t state) {
     struct optim_range *cut = o->ranges + o->ranges_room;
     size_t count = 0;
     for (size_t i = 0; i < o->nranges; i++) {
         struct optim_range r = o->ranges[i];
         r.begin = r.begin > begin ? r.begin : begin;
         r.end = r.end < end ? r.end : end;
-        if (r.begin < r.end)
-            cut[count++] = r;
+        if (r.begin >= r.end)
+            continue;
+        r.begin -= begin;
+        r.end -= begin;
+        cut[count++] = r;
     }
-    struct update u = {o, net, lr, grad_scale, cut, count};
+    size_t real = net->k->real_bytes;
+    struct update u = {.o = o,
+                       .net = net,
+                       .lr = lr,
+                       .grad_scale = grad_scale,
+                       .p = net->params + begin * real,
+                       .g = net->grads + begin * real,
+                       .ranges = cut,
+                       .nranges = count};
+    for (int i = 0; i < net->states; i++)
+        u.state[i] = net->state[i] + state * real;
     if (count)
         kinds[o->kind].apply(&u);
 }

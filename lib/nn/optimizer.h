@@ -29,8 +29,9 @@ const char *optimizer_state_name(const struct optimizer *o, int i);
 // One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together
 // cover the parameters, in any order.
 void optimizer_begin(struct optimizer *o);
-// grad_scale: of the gradients, which stay as they are.
+// grad_scale: of the gradients, which stay as they are. state: where the state of `begin` is, in
+// elements; `begin` where a rank has all of it.
 void optimizer_apply(struct optimizer *o, struct network *net, double lr, double grad_scale,
-                     size_t begin, size_t end);
+                     size_t begin, size_t end, size_t state);
 
 #endif

@@ -14,7 +14,7 @@ struct planner {
     struct nn_plan *plan;
     int n;
     size_t real;
-    bool training;
+    bool training, split;
     struct plan_block *block;
     size_t **result; // where each block's offset goes
     int blocks;
@@ -24,6 +24,11 @@ struct planner {
 // The timeline: forward of layer i at i, the loss at L, backward of layer i at 2L - i.
 static int backward_at(const struct nn_model *m, int layer) {
     return 2 * m->layers - layer;
+}
+
+// What another stage takes after this one is done.
+static int sent_at(const struct nn_model *m) {
+    return backward_at(m, 0) + 1;
 }
 
 static int add_block(struct planner *p, size_t bytes, int from, int to, size_t *result) {
@@ -41,7 +46,8 @@ static bool uses(const struct planner *p, const struct nn_layer *l, unsigned wha
 static void plan_output(struct planner *p, int i) {
     const struct nn_model *m = p->m;
     const struct nn_layer *l = &m->layer[i];
-    int to = i == m->layers - 1 ? m->layers : i;
+    // The output of a stage is there until its gradient comes back.
+    int to = i == m->layers - 1 ? m->layers + (p->training && m->has_after) : i;
     if (uses(p, l, NN_USE_Y))
         to = backward_at(m, i);
     for (int j = i + 1; j < m->layers; j++) {
@@ -101,13 +107,36 @@ static void plan_gradient(struct planner *p, int i) {
         if (writer->op->in_place(writer) == first_slot &&
             layer_elements(writer, 1) == layer_elements(l, 1)) {
             p->gradient_block[i] = p->gradient_block[first];
-            p->block[p->gradient_block[i]].to = backward_at(m, i);
+            p->block[p->gradient_block[i]].to = i ? backward_at(m, i) : sent_at(m);
             return;
         }
     }
-    int from = first >= 0 ? backward_at(m, first) : m->layers;
-    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from, backward_at(m, i),
+    int from = first >= 0 ? backward_at(m, first) : m->layers + m->has_after;
+    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from,
+                                     i ? backward_at(m, i) : sent_at(m),
                                      &p->plan->layer[i].gradient);
+}
+
+// Whether a block is of one micro-batch alone while others go through the stage.
+static bool is_kept(const struct planner *p, const struct plan_block *b) {
+    return (b->from <= p->m->layers && b->to > p->m->layers) || b->to == sent_at(p->m);
+}
+
+// Offsets for the blocks that are kept, or for the others; the bytes of all of them.
+static size_t place_some(struct planner *p, bool kept) {
+    struct plan_block *some = heap_alloc(((size_t)p->blocks + 1) * sizeof *some);
+    int *from = heap_alloc(((size_t)p->blocks + 1) * sizeof *from), count = 0;
+    for (int b = 0; b < p->blocks; b++)
+        if ((p->split && is_kept(p, &p->block[b])) == kept) {
+            from[count] = b;
+            some[count++] = p->block[b];
+        }
+    size_t bytes = plan_place(some, count);
+    for (int i = 0; i < count; i++)
+        p->block[from[i]].offset = some[i].offset | (kept ? PLAN_KEPT : 0);
+    free(some);
+    free(from);
+    return bytes;
 }
 
 static size_t most_alive(const struct plan_block *blocks, int count, int end) {
@@ -122,7 +151,7 @@ static size_t most_alive(const struct plan_block *blocks, int count, int end) {
 }
 
 void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
-               bool training) {
+               bool training, int slots) {
     size_t layers = (size_t)m->layers, most = layers * BLOCKS_PER_LAYER_MAX;
     *plan = (struct nn_plan){.layer = heap_alloc(layers * sizeof *plan->layer)};
     struct planner p = {.m = m,
@@ -130,6 +159,7 @@ void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t rea
                         .n = n,
                         .real = real_bytes,
                         .training = training,
+                        .split = slots > 1,
                         .block = heap_alloc(most * sizeof *p.block),
                         .result = heap_alloc(most * sizeof *p.result),
                         .gradient_block = heap_alloc(layers * sizeof *p.gradient_block)};
@@ -137,15 +167,17 @@ void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t rea
         plan_output(&p, i);
         plan_saved(&p, i);
     }
+    int least = m->has_before ? 0 : 1; // the first layer whose output has a gradient
     if (training)
-        for (int i = m->layers - 1; i > 0; i--)
+        for (int i = m->layers - 1; i >= least; i--)
             plan_gradient(&p, i);
-    plan->bytes_least = most_alive(p.block, p.blocks, backward_at(m, 0));
-    plan->bytes = plan_place(p.block, p.blocks);
+    plan->bytes_least = most_alive(p.block, p.blocks, sent_at(m));
+    plan->bytes = place_some(&p, false);
+    plan->kept_bytes = p.split ? place_some(&p, true) : 0;
     for (int b = 0; b < p.blocks; b++)
         *p.result[b] = p.block[b].offset;
     if (training)
-        for (int i = m->layers - 1; i > 0; i--)
+        for (int i = m->layers - 1; i >= least; i--)
             plan->layer[i].gradient = p.block[p.gradient_block[i]].offset;
     free(p.block);
     free(p.result);

@@ -4,6 +4,9 @@
 // Each tensor lives from the moment it is written to the moment it is last read, on a timeline of
 // the forward passes of all layers, the loss, and the backward passes in reverse; tensors whose
 // lives do not meet share memory. Made once, before the first step; pure.
+//
+// A stage of a pipeline has several micro-batches under way: what lives from forward to backward is
+// kept for each of them, in a slot of its own; the rest they share.
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
@@ -22,6 +25,9 @@ struct plan_block {
 // it.
 enum nn_hand { NN_HAND_WRITE, NN_HAND_ADD, NN_HAND_APART };
 
+// Offsets with this bit are those in a slot.
+#define PLAN_KEPT ((size_t)1 << (sizeof(size_t) * 8 - 1))
+
 // Of one layer; offsets in the arena.
 struct nn_place {
     size_t output;
@@ -34,13 +40,15 @@ struct nn_place {
 
 struct nn_plan {
     struct nn_place *layer; // as many as the model has
-    size_t bytes;           // of the arena
+    size_t bytes;           // of the arena, without its slots
+    size_t kept_bytes;      // of a slot; 0: there is one micro-batch, and no slot
     size_t bytes_least;     // most that is alive at one moment: no plan can be smaller
 };
 
-// real_bytes: of one number. training false: forward only. plan_free ends it.
+// real_bytes: of one number. training false: forward only. slots: micro-batches under way at one
+// time. plan_free ends it.
 void plan_make(struct nn_plan *plan, const struct nn_model *m, int n, size_t real_bytes,
-               bool training);
+               bool training, int slots);
 void plan_free(struct nn_plan *plan); // safe on a zeroed one
 
 // Offsets for blocks so that those alive together do not overlap; returns the arena's size.

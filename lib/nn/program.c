@@ -12,7 +12,8 @@ const char *step_op_name(enum step_op op) {
         [STEP_LOAD] = "load",       [STEP_RECV_X] = "recv_x",   [STEP_FORWARD] = "forward",
         [STEP_SEND_Y] = "send_y",   [STEP_RECV_DY] = "recv_dy", [STEP_BACKWARD] = "backward",
         [STEP_SEND_DX] = "send_dx", [STEP_REDUCE] = "reduce",   [STEP_NORM] = "norm",
-        [STEP_JUDGE] = "judge",     [STEP_UPDATE] = "update"};
+        [STEP_JUDGE] = "judge",     [STEP_UPDATE] = "update",
+        [STEP_GATHER] = "gather",   [STEP_AWAIT] = "await"};
     return names[op];
 }
 
@@ -37,7 +38,7 @@ struct maker {
     int first[PROGRAM_CHUNKS_MAX]; // bucket of each chunk
     int begun, finished;           // passes
     uint16_t *slot;                // of chunk x micro
-    bool *taken;                   // of slot
+    bool *taken;                   // of chunk x slot
 };
 
 static void emit(struct maker *k, const struct step_item *item) {
@@ -58,11 +59,15 @@ static int16_t rank_of(const struct maker *k, int stage) {
     return (int16_t)layout_rank(k->l, data, stage % k->l->pipe);
 }
 
-static uint16_t take_slot(struct maker *k) {
+static bool *taken_at(struct maker *k, int chunk, int slot) {
+    return &k->taken[chunk * k->s->micros + slot];
+}
+
+static uint16_t take_slot(struct maker *k, int chunk) {
     int slot = 0;
-    while (k->taken[slot])
+    while (*taken_at(k, chunk, slot))
         slot++;
-    k->taken[slot] = true;
+    *taken_at(k, chunk, slot) = true;
     if (slot >= k->out->slots)
         k->out->slots = slot + 1;
     return (uint16_t)slot;
@@ -71,7 +76,7 @@ static uint16_t take_slot(struct maker *k) {
 static void forward(struct maker *k, int chunk, int micro) {
     int stage = chunk * k->l->pipe + k->stage, last = k->s->chunks * k->l->pipe - 1;
     struct step_item it = {.chunk = (uint8_t)chunk, .micro = (uint16_t)micro, .peer = -1};
-    it.slot = k->slot[chunk * k->s->micros + micro] = take_slot(k);
+    it.slot = k->slot[chunk * k->s->micros + micro] = take_slot(k, chunk);
     if (stage == 0 || stage == last) {
         it.op = STEP_LOAD;
         emit(k, &it);
@@ -89,6 +94,8 @@ static void forward(struct maker *k, int chunk, int micro) {
         it.peer = rank_of(k, stage + 1);
         emit(k, &it);
     }
+    if (k->s->forward)
+        *taken_at(k, chunk, it.slot) = false;
 }
 
 static void backward(struct maker *k, int chunk, int micro) {
@@ -116,7 +123,7 @@ static void backward(struct maker *k, int chunk, int micro) {
         it.peer = rank_of(k, stage - 1);
         emit(k, &it);
     }
-    k->taken[it.slot] = false;
+    *taken_at(k, chunk, it.slot) = false;
 }
 
 // The i-th pass of a rank: micro-batches in groups as many as there are ranks, each group through
@@ -163,12 +170,26 @@ static int check_spec(const struct layout *l, const struct step_spec *s, struct 
     return 0;
 }
 
+// What comes when all micro-batches are done, bucket by bucket.
+static void end_step(struct maker *k, int buckets) {
+    static const enum step_op end[] = {STEP_NORM, STEP_JUDGE, STEP_UPDATE, STEP_AWAIT};
+    for (size_t i = 0; i < sizeof end / sizeof *end; i++)
+        for (int b = 0; b < (end[i] == STEP_JUDGE ? 1 : buckets); b++) {
+            struct step_item it = {.op = (uint8_t)end[i], .bucket = (uint16_t)b, .peer = -1};
+            if (it.op != STEP_AWAIT || k->s->parted)
+                emit(k, &it);
+            it.op = STEP_GATHER;
+            if (end[i] == STEP_UPDATE && k->s->parted)
+                emit(k, &it);
+        }
+}
+
 int program_make(struct step_program *out, const struct layout *l, int rank,
                  const struct step_spec *s, struct err *e) {
     if (check_spec(l, s, e) < 0)
         return -1;
     int passes = s->micros * s->chunks, buckets = buckets_of(s);
-    int most = passes * 6 + s->micros * buckets + 3 * buckets + 1;
+    int most = passes * 6 + s->micros * buckets + 6 * buckets + 1;
     array_grow(out->item, &out->room, (size_t)most);
     out->items = out->slots = 0;
     struct maker k = {.out = out,
@@ -180,20 +201,18 @@ int program_make(struct step_program *out, const struct layout *l, int rank,
                       .taken = heap_alloc((size_t)passes * sizeof *k.taken)};
     for (int c = 1; c < s->chunks; c++)
         k.first[c] = k.first[c - 1] + s->buckets[c - 1];
-    int ahead = warm_up(&k);
+    int ahead = s->forward ? passes : warm_up(&k);
     for (int i = 0; i < ahead; i++)
         pass(&k, i, false);
-    for (int i = 0; i < passes; i++) {
+    for (int i = 0; i < passes && !s->forward; i++) {
         if (ahead + i < passes)
             pass(&k, ahead + i, false);
         pass(&k, i, true);
     }
     free(k.slot);
     free(k.taken);
-    static const enum step_op end[] = {STEP_NORM, STEP_JUDGE, STEP_UPDATE};
-    for (size_t i = 0; i < sizeof end / sizeof *end; i++)
-        for (int b = 0; b < (end[i] == STEP_JUDGE ? 1 : buckets); b++)
-            emit(&k, &(struct step_item){.op = (uint8_t)end[i], .bucket = (uint16_t)b, .peer = -1});
+    if (!s->forward)
+        end_step(&k, buckets);
     return 0;
 }
 

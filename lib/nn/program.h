@@ -4,7 +4,9 @@
 // against each other without a rank (program_check).
 //
 // Plain training is LOAD FORWARD {BACKWARD REDUCE}… NORM… JUDGE UPDATE…; accumulation repeats the
-// first three, and only the last micro-batch has REDUCE behind BACKWARD. A pipeline cuts the layers
+// first three, and only the last micro-batch has REDUCE behind BACKWARD. Where ranks share out the
+// update, REDUCE leaves each its part of the gradients, and GATHER… AWAIT… end the step. An
+// evaluation is the way forward alone. A pipeline cuts the layers
 // into stages of one rank each, which pass activations forward and their gradients back:
 //
 //   gpipe        all micro-batches forward, then all backward
@@ -35,6 +37,8 @@ enum step_op {
     STEP_NORM,     // waits for that, and adds up the squares
     STEP_JUDGE,    // all gradients are known: whether the step is applied, and scaled by how much
     STEP_UPDATE,   // parameters of a bucket
+    STEP_GATHER,   // begins to collect those from the ranks that updated a part of them
+    STEP_AWAIT,    // waits for that
     STEP_OPS
 };
 
@@ -49,7 +53,7 @@ struct step_program {
     struct step_item *item;
     int items;
     size_t room;
-    int slots; // micro-batches that are kept at one time
+    int slots; // micro-batches that each chunk keeps at one time
 };
 
 // world = data x pipe. Ranks of one pipeline are neighbours, or far apart: those of one stage are.
@@ -68,6 +72,8 @@ struct step_spec {
     enum pipe_order order;
     int chunks;                      // stages of each rank; above 1: interleaved
     int buckets[PROGRAM_CHUNKS_MAX]; // of this rank's gradients, by chunk
+    bool parted;  // each data-parallel rank updates a part of every bucket
+    bool forward; // nothing but the way forward, through one slot
 };
 
 // out: zeroed, or of an earlier call, whose memory is used again; no allocation where it is enough.

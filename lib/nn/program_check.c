@@ -9,7 +9,7 @@
 // How far a micro-batch is in a chunk.
 enum stage_state { NOTHING, ARRIVED, FORWARDED, GRADIENT, BACKWARDED };
 // And a bucket.
-enum bucket_state { OPEN, REDUCED, NORMED, UPDATED };
+enum bucket_state { OPEN, REDUCED, NORMED, UPDATED, GATHERED, AWAITED };
 
 struct micro_state {
     uint8_t state;
@@ -22,7 +22,7 @@ struct runner {
     const struct step_spec *s;
     int rank, stage, at;       // next item
     struct micro_state *micro; // chunk x micro
-    int *holder;               // of each slot: chunk x micro + 1
+    int *holder;               // of chunk x slot: chunk x micro + 1
     uint8_t *bucket;           // enum bucket_state
     int *summed;               // micro-batches in each bucket
     int buckets, reduces, norms;
@@ -41,6 +41,10 @@ static int fault(struct check *c, const struct runner *r, const char *what) {
     return err_set(c->e, ERR_FAILED,
                    "rank %d, item %d (%s of micro-batch %d, chunk %d, bucket %d): %s", r->rank,
                    r->at, step_op_name(it->op), it->micro, it->chunk, it->bucket, what);
+}
+
+static int *holder_of(const struct runner *r, const struct step_item *it) {
+    return &r->holder[it->chunk * r->p->slots + it->slot];
 }
 
 static int last_stage(const struct check *c, const struct runner *r) {
@@ -69,12 +73,12 @@ static int receive(struct check *c, struct runner *r, const struct step_item *it
     return 0;
 }
 
-// Whether all ranks of this stage have begun to reduce as many buckets as this one waits for; they
-// have begun the same ones.
-static int reduced(struct check *c, const struct runner *r, int bucket) {
+// Whether all ranks of this stage have begun to reduce, or gather, as many buckets as this one waits
+// for; they have begun the same ones.
+static int begun_by_all(struct check *c, const struct runner *r, enum step_op op, int bucket) {
     int begun = 0, nth = -1;
     for (int i = 0; i < r->at; i++)
-        if (r->p->item[i].op == STEP_REDUCE) {
+        if (r->p->item[i].op == op) {
             nth = r->p->item[i].bucket == bucket ? begun : nth;
             begun++;
         }
@@ -82,7 +86,7 @@ static int reduced(struct check *c, const struct runner *r, int bucket) {
         const struct runner *o = &c->run[layout_rank(c->l, d, r->stage)];
         int seen = 0, found = -1;
         for (int i = 0; i < o->at && found < 0; i++)
-            if (o->p->item[i].op == STEP_REDUCE && seen++ == nth)
+            if (o->p->item[i].op == op && seen++ == nth)
                 found = o->p->item[i].bucket;
         if (found < 0)
             return 0;
@@ -104,10 +108,16 @@ static int take(struct check *c, struct runner *r, const struct step_item *it) {
     int id = it->chunk * r->s->micros + it->micro + 1;
     if (it->slot >= r->p->slots)
         return fault(c, r, "there is no such slot");
-    if (r->holder[it->slot] && r->holder[it->slot] != id)
+    if (*holder_of(r, it) && *holder_of(r, it) != id)
         return fault(c, r, "the slot is in use");
-    r->holder[it->slot] = id;
+    *holder_of(r, it) = id;
     return 0;
+}
+
+// Behind the last item of a micro-batch on a way that is forward alone.
+static void leave(struct runner *r, const struct step_item *it) {
+    if (r->s->forward)
+        *holder_of(r, it) = 0;
 }
 
 static int run_forward(struct check *c, struct runner *r, const struct step_item *it,
@@ -130,6 +140,8 @@ static int run_forward(struct check *c, struct runner *r, const struct step_item
         if (m->state != ARRIVED || (ends && !m->loaded) || r->judged)
             return fault(c, r, "its input is not there");
         m->state = FORWARDED;
+        if (stage == last_stage(c, r))
+            leave(r, it);
     }
     return 1;
 }
@@ -138,7 +150,7 @@ static int run_backward(struct check *c, struct runner *r, const struct step_ite
                         struct micro_state *m) {
     int stage = stage_of(c, r, it);
     bool last = stage == last_stage(c, r);
-    if (it->slot >= r->p->slots || r->holder[it->slot] != it->chunk * r->s->micros + it->micro + 1)
+    if (it->slot >= r->p->slots || *holder_of(r, it) != it->chunk * r->s->micros + it->micro + 1)
         return fault(c, r, "its activations are not in that slot");
     if (m->state != GRADIENT && !(last && m->state == FORWARDED))
         return fault(c, r, "the gradient of its output is not there");
@@ -151,7 +163,7 @@ static int run_backward(struct check *c, struct runner *r, const struct step_ite
     if (++m->buckets == r->s->buckets[it->chunk]) {
         m->state = BACKWARDED;
         if (stage == 0)
-            r->holder[it->slot] = 0;
+            *holder_of(r, it) = 0;
     }
     return 1;
 }
@@ -165,8 +177,9 @@ static int run_send(struct check *c, struct runner *r, const struct step_item *i
         stage == (forward ? last_stage(c, r) : 0))
         return fault(c, r, "nothing is to be sent here");
     *sent = true;
+    leave(r, it);
     if (!forward)
-        r->holder[it->slot] = 0;
+        *holder_of(r, it) = 0;
     return 1;
 }
 
@@ -178,16 +191,21 @@ static int run_bucket(struct check *c, struct runner *r, const struct step_item 
         if (*state != OPEN || r->summed[it->bucket] != r->s->micros)
             return fault(c, r, "the gradients are not complete, or on their way already");
         *state = REDUCED;
-    } else if (it->op == STEP_NORM) {
-        if (*state != REDUCED)
-            return fault(c, r, "its gradients are not on their way");
-        int there = reduced(c, r, it->bucket);
+    } else if (it->op == STEP_NORM || it->op == STEP_AWAIT) {
+        bool norm = it->op == STEP_NORM;
+        if (*state != (norm ? REDUCED : GATHERED))
+            return fault(c, r, "it is not on its way");
+        int there = begun_by_all(c, r, norm ? STEP_REDUCE : STEP_GATHER, it->bucket);
         if (there < 0)
             return fault(c, r, "the ranks reduce different buckets");
         if (there == 0)
             return 0;
-        *state = NORMED;
-        r->norms++;
+        *state = norm ? NORMED : AWAITED;
+        r->norms += norm;
+    } else if (it->op == STEP_GATHER) {
+        if (*state != UPDATED || !r->s->parted)
+            return fault(c, r, "its parameters are not updated, or not in parts");
+        *state = GATHERED;
     } else {
         if (*state != NORMED || !r->judged)
             return fault(c, r, "the step is not judged yet, or applied already");
@@ -224,7 +242,9 @@ static int run_item(struct check *c, struct runner *r) {
     case STEP_SEND_DX: return it->peer < 0 ? fault(c, r, "to nobody") : run_send(c, r, it, m);
     case STEP_REDUCE:
     case STEP_NORM:
-    case STEP_UPDATE: return run_bucket(c, r, it);
+    case STEP_UPDATE:
+    case STEP_GATHER:
+    case STEP_AWAIT: return run_bucket(c, r, it);
     case STEP_JUDGE:
         if (r->judged || r->norms != r->buckets)
             return fault(c, r, "not all gradients are known");
@@ -237,10 +257,10 @@ static int run_item(struct check *c, struct runner *r) {
 
 static int check_done(struct check *c, struct runner *r) {
     for (int i = 0; i < r->s->chunks * r->s->micros; i++)
-        if (r->micro[i].state != BACKWARDED)
+        if (r->micro[i].state != (r->s->forward ? FORWARDED : BACKWARDED))
             return fault(c, r, "ends without every micro-batch");
     for (int b = 0; b < r->buckets; b++)
-        if (r->bucket[b] != UPDATED)
+        if (r->bucket[b] != (r->s->forward ? OPEN : r->s->parted ? AWAITED : UPDATED))
             return fault(c, r, "ends without every update");
     return 0;
 }
@@ -281,7 +301,7 @@ int program_check(const struct step_program *ranks, const struct step_spec *spec
         *r = (struct runner){.p = &ranks[i], .s = s, .rank = i, .stage = layout_pipe_rank(l, i)};
         r->buckets = first_bucket(r, s->chunks);
         r->micro = arena_new(&a, struct micro_state, (size_t)(s->chunks * s->micros));
-        r->holder = arena_new(&a, int, (size_t)r->p->slots + 1);
+        r->holder = arena_new(&a, int, (size_t)(s->chunks * r->p->slots) + 1);
         r->bucket = arena_new(&a, uint8_t, (size_t)r->buckets + 1);
         r->summed = arena_new(&a, int, (size_t)r->buckets + 1);
     }

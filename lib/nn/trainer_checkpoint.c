@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints during training, and who keeps them.
 //
-// Parameters, optimizer state and position are the same on all ranks; rank 0's running statistics
-// and clocks are shared before each checkpoint. So the first rank of every node (a keeper) writes
+// Parameters, optimizer state and position are the same on all ranks, or are collected from those
+// that have them; rank 0's running statistics and clocks are shared before each checkpoint. So the first rank of every node (a keeper) writes
 // the same bytes to a folder of its own, and any one node may be lost with what it had. Nodes that
 // share rank 0's folders (a network file system) keep nothing there: one copy is enough.
 #include "base/arena.h"
@@ -71,8 +71,8 @@ int trainer_keeper_open(struct trainer *t, struct err *e) {
     if (c->comm.local_rank != 0 || (t->rank != 0 && !apart))
         return 0;
     checkpoint_adopt(c->state_dir);
-    if (checkpoint_writer_open(&t->writer, &t->net, c->state_dir, (int)t->options->keep_last,
-                               &t->allowed, e) < 0)
+    if (checkpoint_writer_open(&t->writer, t->model, t->states, c->state_dir,
+                               (int)t->options->keep_last, &t->allowed, e) < 0)
         return -1;
     struct checkpoint_image *image = checkpoint_writer_image(t->writer);
     snprintf(image->dataset, sizeof image->dataset, "%s", t->train.kind);
@@ -132,9 +132,7 @@ int trainer_checkpoint_wait(struct trainer *t, struct err *e) {
 }
 
 static int share(struct trainer *t, struct err *e) {
-    const struct nn_model *m = t->model;
-    if (comm_broadcast(t->comm, t->net.stats, m->stat_elements * t->net.k->real_bytes, 0, e) < 0 ||
-        comm_broadcast(t->comm, &t->at, sizeof t->at, 0, e) < 0)
+    if (trainer_share_stats(t, e) < 0 || comm_broadcast(t->comm, &t->at, sizeof t->at, 0, e) < 0)
         return -1;
     size_t bytes = (size_t)t->at.epochs_done * sizeof *t->epochs;
     return bytes ? comm_broadcast(t->comm, t->epochs, bytes, 0, e) : 0;
@@ -142,26 +140,36 @@ static int share(struct trainer *t, struct err *e) {
 
 // A loss may be finite where a moment or a running variance has overflown.
 static int check_finite(const struct trainer *t, struct err *e) {
-    const struct network *net = &t->net;
-    double squares = net->k->sum_squares(net->ctx, t->model->param_elements, net->params) +
-                     net->k->sum_squares(net->ctx, t->model->stat_elements, net->stats);
-    for (int i = 0; i < net->states; i++)
-        squares += net->k->sum_squares(net->ctx, t->model->param_elements, net->state[i]);
+    double squares = 0;
+    for (int c = 0; c < t->chunks; c++) {
+        const struct network *net = &t->chunk[c].net;
+        const struct nn_model *m = net->model;
+        squares += net->k->sum_squares(net->ctx, m->param_elements, net->params) +
+                   net->k->sum_squares(net->ctx, m->stat_elements, net->stats);
+        for (int i = 0; i < net->states; i++)
+            squares += net->k->sum_squares(net->ctx, net->state_elements, net->state[i]);
+    }
+    if (comm_all_reduce_f64(t->comm, &squares, 1, COMM_SUM, e) < 0)
+        return err_wrap(e, "looking at the numbers of a checkpoint");
     return isfinite(squares) ? 0
                              : trainer_diverged(t, "a number of the checkpoint is", t->at.step, e);
 }
 
+// The whole of what all ranks have, into the image that is to be written.
 static int hold(struct trainer *t, struct err *e) {
-    t->at.tracked = t->net.tracked;
-    return t->writer
-               ? checkpoint_writer_hold(t->writer, &t->net, &t->optimizer, &t->at, t->epochs, e)
-               : 0;
+    struct checkpoint_image *image = t->writer ? checkpoint_writer_image(t->writer) : NULL;
+    t->at.tracked = t->chunk[0].net.tracked;
+    if (trainer_gather(t, image, e) < 0)
+        return err_wrap(e, "collecting a checkpoint");
+    if (image)
+        checkpoint_image_note(image, &t->chunk[0].optimizer, &t->at, t->epochs);
+    return 0;
 }
 
-int trainer_checkpoint_keep(struct trainer *t, struct err *e) {
+int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e) {
     if (hold(t, e) < 0)
         return -1;
-    if (t->writer)
+    if (t->writer && wanted)
         checkpoint_writer_go(t->writer);
     return 0;
 }
@@ -182,7 +190,7 @@ int trainer_checkpoint(struct trainer *t, struct err *e) {
     int64_t since = clock_mono_ns();
     if (trainer_checkpoint_wait(t, e) < 0)
         return -1;
-    t->at.tracked = t->net.tracked;
+    t->at.tracked = t->chunk[0].net.tracked;
     if (t->config->comm.nodes > 1 && share(t, e) < 0)
         return err_wrap(e, "sharing a checkpoint");
     if (check_finite(t, e) < 0)

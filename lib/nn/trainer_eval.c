@@ -6,35 +6,46 @@
 
 #include <math.h>
 
+// Every test image through the stages; what the last one finds is added up over all ranks.
+static int run_eval(struct trainer *t, double sums[], struct err *e) {
+    enum { MICROS_MAX = 256 }; // of one program
+    enum { LOSS, TOP1, TOP5 };
+    int64_t left = (int64_t)sampler_length(&t->eval.sampler), batch = t->options->eval_batch;
+    while (left > 0) {
+        int64_t micros = (left + batch - 1) / batch;
+        micros = micros < MICROS_MAX ? micros : MICROS_MAX;
+        int64_t rows = micros * batch < left ? micros * batch : left;
+        struct step_run r = {.t = t, .mode = RUN_EVAL, .batch = (int)batch, .rows = rows};
+        if (trainer_make_program(t, &t->eval_program, micros, true, e) < 0 ||
+            trainer_run_program(&r, &t->eval_program, e) < 0)
+            return -1;
+        sums[LOSS] += r.loss;
+        sums[TOP1] += r.top1;
+        sums[TOP5] += r.top5;
+        left -= rows;
+    }
+    return 0;
+}
+
 int trainer_eval(struct trainer *t, struct err *e) {
-    enum { LOSS, TOP1, TOP5, ROWS, SUMS };
-    double sums[SUMS] = {0};
+    enum { LOSS, TOP1, TOP5, SUMS };
+    double sums[SUMS] = {0}, images = (double)t->test.samples;
     int64_t since = clock_mono_ns(), began = since;
-    const struct loader_batch *b;
-    if (comm_broadcast(t->comm, t->net.stats, t->model->stat_elements * t->net.k->real_bytes, 0,
-                       e) < 0)
-        return err_wrap(e, "sharing the running statistics");
+    if (trainer_share_stats(t, e) < 0)
+        return -1;
     sampler_start(&t->eval.sampler, 0, 0);
     loader_start(t->eval.loader, &t->eval.sampler, false);
-    while ((b = loader_next(t->eval.loader)) != NULL) {
-        struct loss_totals loss;
-        trainer_feed(t, b, &t->test, NETWORK_EVAL);
-        network_forward(&t->net, b->n, NETWORK_EVAL);
-        network_loss(&t->net, b->n, 0, 0, &loss);
-        sums[LOSS] += loss.loss_sum;
-        sums[TOP1] += (double)loss.top1;
-        sums[TOP5] += (double)loss.top5;
-        sums[ROWS] += b->n;
-    }
+    if (run_eval(t, sums, e) < 0)
+        return -1;
     if (comm_all_reduce_f64(t->comm, sums, SUMS, COMM_SUM, e) < 0)
         return err_wrap(e, "adding up the evaluation");
     trainer_phase(t, PHASE_EVAL, &since);
     t->last_eval = (struct meter_eval){.step = t->at.step,
                                        .epoch = t->at.epoch,
-                                       .loss = sums[LOSS] / sums[ROWS],
-                                       .top1 = 100 * sums[TOP1] / sums[ROWS],
-                                       .top5 = 100 * sums[TOP5] / sums[ROWS],
-                                       .images = (int64_t)sums[ROWS],
+                                       .loss = sums[LOSS] / images,
+                                       .top1 = 100 * sums[TOP1] / images,
+                                       .top5 = 100 * sums[TOP5] / images,
+                                       .images = (int64_t)images,
                                        .time_ms = (double)(since - began) / 1e6};
     if (t->last_eval.top1 > t->at.best_top1)
         t->at.best_top1 = t->last_eval.top1;
@@ -49,17 +60,20 @@ int trainer_eval(struct trainer *t, struct err *e) {
 // gradient is known, and the labels always. What goes on is tried as it goes on; what is finished,
 // as it will be used.
 int trainer_probe(struct trainer *t, struct err *e) {
-    struct loss_totals loss;
+    struct step_run r = {.t = t,
+                         .mode = RUN_PROBE,
+                         .probe = t->stop_seen ? NETWORK_TRAIN_APART : NETWORK_PROBE,
+                         .batch = t->micro_batch,
+                         .rows = t->last_rows};
     if (t->proven || t->last_rows == 0)
         return 0;
-    if (comm_broadcast(t->comm, t->net.stats, t->model->stat_elements * t->net.k->real_bytes, 0,
-                       e) < 0)
-        return err_wrap(e, "sharing the running statistics");
-    network_forward(&t->net, t->last_rows, t->stop_seen ? NETWORK_TRAIN_APART : NETWORK_PROBE);
-    network_loss(&t->net, t->last_rows, 0, 0, &loss);
-    if (comm_all_reduce_f64(t->comm, &loss.loss_sum, 1, COMM_SUM, e) < 0)
+    if (trainer_share_stats(t, e) < 0 ||
+        trainer_make_program(t, &t->eval_program, 1, true, e) < 0 ||
+        trainer_run_program(&r, &t->eval_program, e) < 0)
+        return -1;
+    if (comm_all_reduce_f64(t->comm, &r.loss, 1, COMM_SUM, e) < 0)
         return err_wrap(e, "adding up the last loss");
-    if (!isfinite(loss.loss_sum))
+    if (!isfinite(r.loss))
         return trainer_diverged(t, "the loss behind the last step is", t->at.step, e);
     trainer_proven(t);
     return 0;

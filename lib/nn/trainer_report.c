@@ -71,7 +71,10 @@ static void append_metrics(struct trainer *t, struct strbuf *line) {
 
 // Everything that grows with the model, the batch or the data.
 static size_t planned_bytes(const struct trainer *t) {
-    return t->net.memory_bytes + t->net.copy_bytes + t->train.samples * t->train.image_bytes +
+    size_t stages = t->chunk[0].net.copy_bytes;
+    for (int c = 0; c < t->chunks; c++)
+        stages += t->chunk[c].net.memory_bytes;
+    return stages + t->train.samples * t->train.image_bytes +
            t->test.samples * t->test.image_bytes;
 }
 
@@ -90,7 +93,7 @@ static void say_hello(struct trainer *t) {
         : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
         : t->cores.busy  ? ", not pinned: others use this machine"
                          : ", not pinned",
-        t->net.k->name, t->net.k->isa(t->net.ctx), comm_backend_name(t->comm), (long long)o->batch);
+        t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx), comm_backend_name(t->comm), (long long)o->batch);
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);
@@ -184,9 +187,9 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_int(j, "world_size", t->world);
     json_int(j, "threads", t->cores.threads);
     json_int(j, "batch", o->batch);
-    json_str(j, "optimizer", train_optimizer_words[t->optimizer.kind]);
-    json_str(j, "kernels", t->net.k->name);
-    json_str(j, "isa", t->net.k->isa(t->net.ctx));
+    json_str(j, "optimizer", train_optimizer_words[t->options->optimizer]);
+    json_str(j, "kernels", t->chunk[0].net.k->name);
+    json_str(j, "isa", t->chunk[0].net.k->isa(t->chunk[0].net.ctx));
     json_str(j, "collectives", comm_backend_name(t->comm));
     json_int(j, "memory_bytes", (int64_t)planned_bytes(t));
 }

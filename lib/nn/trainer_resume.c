@@ -24,6 +24,7 @@ struct verdict {
     int64_t same_data; // the checkpoint was made with the root's seed and data
     struct train_position at;
     int64_t optimizer_step;
+    int64_t tracked;
 };
 
 // A checkpoint that a rank has. Steps say little: after a loss fewer ranks take more of them.
@@ -90,13 +91,23 @@ static struct offer find_offer(const struct trainer *t, struct damaged *d) {
 }
 
 static int load_checkpoint(struct trainer *t, const char *path, struct verdict *v, struct err *e) {
+    struct optimizer *o = &t->chunk[0].optimizer;
     v->loaded = 2;
-    return checkpoint_read(&t->net, &t->optimizer, path, &v->at, t->epochs, e);
+    if (checkpoint_read(t->image, o, path, e) < 0)
+        return -1;
+    v->at = t->image->at;
+    v->optimizer_step = o->step;
+    memcpy(t->epochs, t->image->epochs, (size_t)v->at.epochs_done * sizeof *t->epochs);
+    return 0;
 }
 
 static int load_weights(struct trainer *t, const char *path, struct verdict *v, struct err *e) {
+    const struct nn_model *m = t->model;
+    const struct nn_layer *head = &m->layer[m->layers - 1];
     v->loaded = 1;
-    return checkpoint_read_model(&t->net, path, t->options->new_head, e);
+    for (int i = head->param; t->options->new_head && i < head->param + head->params; i++)
+        model_init_param(m, i, (uint64_t)t->options->seed, t->image->params + m->param[i].begin);
+    return checkpoint_read_model(t->image, path, t->options->new_head, e);
 }
 
 // A folder of checkpoints, one checkpoint, or a model file.
@@ -125,8 +136,7 @@ static bool names_a_place(const char *resume) {
 static int load(struct trainer *t, const struct offer *o, struct verdict *v, struct err *e) {
     const char *resume = t->options->resume;
     char path[FILE_PATH_BYTES_MAX];
-    network_init(&t->net, (uint64_t)t->options->seed);
-    t->net.tracked = 0;
+    t->image->at.tracked = 0;
     if (names_a_place(resume))
         return load_path(t, resume, v, e);
     if (o->have == OFFER_NONE)
@@ -149,14 +159,12 @@ static int find_root(struct trainer *t, const struct offer *mine, struct offer *
     return r;
 }
 
+// Initial weights are a function of the seed, and every rank makes its own.
 static int share(struct trainer *t, int root, struct verdict *v, struct err *e) {
-    size_t real = t->net.k->real_bytes, elements = t->model->param_elements;
-    if (comm_broadcast(t->comm, t->net.params, elements * real, root, e) < 0 ||
-        comm_broadcast(t->comm, t->net.stats, t->model->stat_elements * real, root, e) < 0)
+    for (int c = 0; c < t->chunks && !v->loaded; c++)
+        network_init(&t->chunk[c].net, (uint64_t)t->options->seed);
+    if (v->loaded && trainer_scatter(t, t->image, root, v->loaded == 2, e) < 0)
         return -1;
-    for (int i = 0; v->loaded == 2 && i < t->net.states; i++)
-        if (comm_broadcast(t->comm, t->net.state[i], elements * real, root, e) < 0)
-            return -1;
     return v->at.epochs_done == 0
                ? 0
                : comm_broadcast(t->comm, t->epochs, (size_t)v->at.epochs_done * sizeof *t->epochs,
@@ -209,9 +217,8 @@ static int try_load(struct trainer *t, int root, const struct offer *best, struc
     *v = (struct verdict){.at.best_top1 = -1};
     if (t->rank == root) {
         v->failed = load(t, best, v, why) < 0 ? (int64_t)why->code : 0;
-        v->at.tracked = t->net.tracked;
+        v->tracked = t->image->at.tracked;
         v->same_data = is_of_this_data(t, &v->at);
-        v->optimizer_step = t->optimizer.step;
     }
     return comm_broadcast(t->comm, v, sizeof *v, root, e);
 }
@@ -254,12 +261,9 @@ static int load_best(struct trainer *t, int *root, struct offer *best, struct ve
 static int keep_loaded(struct trainer *t, const struct offer *best, struct err *e) {
     struct damaged none = {0};
     struct offer mine = find_offer(t, &none);
-    if (!t->writer)
-        return 0;
-    checkpoint_remove_above(t->config->state_dir, best->step);
-    if (compare_offers(&mine, best) == 0)
-        return 0;
-    return trainer_checkpoint_keep(t, e);
+    if (t->writer)
+        checkpoint_remove_above(t->config->state_dir, best->step);
+    return trainer_checkpoint_keep(t, compare_offers(&mine, best) != 0, e);
 }
 
 static void say_start(struct trainer *t, int root, const struct offer *best,
@@ -279,7 +283,7 @@ static void say_start(struct trainer *t, int root, const struct offer *best,
                     (long long)v->at.step);
 }
 
-int trainer_resume(struct trainer *t, struct err *e) {
+static int resume(struct trainer *t, struct err *e) {
     struct verdict v;
     struct offer best;
     int root;
@@ -289,12 +293,27 @@ int trainer_resume(struct trainer *t, struct err *e) {
     if (share(t, root, &v, e) < 0)
         return -1;
     t->at = v.at;
-    t->net.tracked = v.at.tracked;
-    t->optimizer.step = v.optimizer_step;
+    t->at.tracked = v.tracked;
+    for (int c = 0; c < t->chunks; c++) {
+        t->chunk[c].net.tracked = v.tracked;
+        t->chunk[c].optimizer.step = v.optimizer_step;
+    }
     t->proven = true;
     if (accept_position(t, v.loaded == 2, v.same_data, e) < 0)
         return -1;
     if (best.have == OFFER_WHOLE && t->at.consumed == v.at.consumed)
         t->kept = t->at;
     return best.have == OFFER_WHOLE && t->config->comm.nodes > 1 ? keep_loaded(t, &best, e) : 0;
+}
+
+// The image that a checkpoint is read into is the writer's, or is there for this alone.
+int trainer_resume(struct trainer *t, struct err *e) {
+    struct checkpoint_image own = {0};
+    t->image = t->writer ? checkpoint_writer_image(t->writer) : &own;
+    if (!t->writer && t->config->comm.local_rank == 0)
+        checkpoint_image_init(&own, t->model, t->states);
+    int r = resume(t, e);
+    checkpoint_image_fini(&own);
+    t->image = NULL;
+    return r;
 }

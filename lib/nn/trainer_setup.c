@@ -156,7 +156,7 @@ static int open_shard(struct trainer *t, struct shard *s, const struct dataset *
     // Pixels are in memory already and the backend normalises them: nothing to do ahead of time.
     struct loader_config loader = {.data = d,
                                    .augment = t->augment,
-                                   .batch = (int)(eval ? o->eval_batch : o->batch),
+                                   .batch = eval ? (int)o->eval_batch : t->micro_batch,
                                    .raw = true};
     if (sampler_open(&s->sampler, &sampler, e) < 0)
         return -1;
@@ -194,12 +194,12 @@ static int open_data(struct trainer *t, struct err *e) {
         return err_set(e, ERR_CONFIG, "the test data has %d classes, the training data %d",
                        t->test.classes, t->train.classes);
     set_augment(t);
-    int local = t->shards == t->world ? 1 : t->shards;
+    int local = trainer_local_shards(t), data = t->layout.data;
     for (int i = 0; i < local; i++)
-        if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->rank : i, t->shards, false, e) <
-            0)
+        if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->data_rank : i, t->shards, false,
+                       e) < 0)
             return -1;
-    return o->eval ? open_shard(t, &t->eval, &t->test, t->rank, t->world, true, e) : 0;
+    return o->eval ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
 }
 
 static int open_model(struct trainer *t, struct err *e) {
@@ -222,16 +222,8 @@ static int open_model(struct trainer *t, struct err *e) {
     return model_build(t->model, &spec, e);
 }
 
-static int open_network(struct trainer *t, struct err *e) {
+static void set_rules(struct trainer *t) {
     const struct train_config *o = t->options;
-    t->optimizer = (struct optimizer){.kind = o->optimizer,
-                                      .momentum = o->momentum,
-                                      .nesterov = o->nesterov,
-                                      .weight_decay = o->weight_decay,
-                                      .decay = o->decay,
-                                      .beta1 = o->beta1,
-                                      .beta2 = o->beta2,
-                                      .eps = o->eps};
     t->schedule = (struct schedule){.kind = o->schedule,
                                     .lr = o->lr,
                                     .lr_min = o->min_lr,
@@ -239,25 +231,65 @@ static int open_network(struct trainer *t, struct err *e) {
                                     .warmup_epochs = o->warmup_epochs,
                                     .step_epochs = (int)o->step_epochs,
                                     .gamma = o->gamma};
-    struct network_config c = {
-        .model = t->model,
+    for (int c = 0; c < t->chunks; c++)
+        t->chunk[c].optimizer = (struct optimizer){.kind = o->optimizer,
+                                                   .momentum = o->momentum,
+                                                   .nesterov = o->nesterov,
+                                                   .weight_decay = o->weight_decay,
+                                                   .decay = o->decay,
+                                                   .beta1 = o->beta1,
+                                                   .beta2 = o->beta2,
+                                                   .eps = o->eps};
+    t->states = optimizer_states(&t->chunk[0].optimizer);
+}
+
+// One stage of this rank: what it needs beside the ones before.
+static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
+    const struct train_config *o = t->options;
+    struct chunk *c = &t->chunk[i];
+    size_t most = (size_t)t->limits.memory_bytes;
+    struct network_config config = {
+        .model = &c->part->model,
         .backend = kernels_find(train_kernels_words[o->kernels]),
         .kernel = {.threads = t->cores.threads, .cpus = t->cores.pinned ? t->cores.cpu : NULL},
-        .batch = (int)o->batch,
+        .batch = t->micro_batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,
-        .states = optimizer_states(&t->optimizer),
-        .memory_bytes_max = (size_t)t->limits.memory_bytes,
+        .slots = t->slots,
+        .states = t->states,
+        .state_elements = c->part->states,
+        .ctx = t->chunk[0].net.ctx,
+        .memory_bytes_max = most ? most > taken ? most - taken : 1 : 0,
     };
     if (t->config->comm.local_rank == 0) // a keeper's copy of what a checkpoint holds
-        c.copy_bytes = sizeof(float) * (t->model->stat_elements +
-                                        (size_t)(1 + c.states) * t->model->param_elements);
-    must(c.backend);
-    if (network_open(&t->net, &c, e) < 0)
+        config.copy_bytes = sizeof(float) * (t->model->stat_elements +
+                                             (size_t)(1 + t->states) * t->model->param_elements);
+    must(config.backend);
+    if (network_open(&c->net, &config, e) < 0)
         return -1;
-    optimizer_open(&t->optimizer, t->model);
-    bucket_cut(&t->reducer.list, t->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
-    t->reducer.comm = t->comm;
-    t->reducer.grads = (float *)(void *)t->net.grads;
+    optimizer_open(&c->optimizer, &c->part->model);
+    if (o->wire == TRAIN_WIRE_BF16)
+        c->wire = heap_alloc(c->part->model.param_elements * sizeof *c->wire);
+    return 0;
+}
+
+static int open_network(struct trainer *t, struct err *e) {
+    size_t taken = 0;
+    if (trainer_pipe_cut(t, e) < 0)
+        return -1;
+    set_rules(t);
+    int64_t micros = t->options->accumulate * t->micros * trainer_local_shards(t);
+    if (trainer_make_program(t, &t->program, micros, false, e) < 0)
+        return -1;
+    t->slots = t->program.slots;
+    t->sent = heap_alloc((size_t)(t->chunks * t->slots) * sizeof *t->sent);
+    for (int i = 0; i < t->chunks; i++) {
+        t->chunk[i].part = &t->part[i * t->layout.pipe + t->pipe_rank];
+        if (open_chunk(t, i, taken, e) < 0)
+            return t->parts > 1 ? err_wrap(e, "stage %d of %d",
+                                           i * t->layout.pipe + t->pipe_rank + 1, t->parts)
+                                : -1;
+        taken += t->chunk[i].net.memory_bytes;
+    }
     return 0;
 }
 
@@ -275,14 +307,17 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
                           .world = config->comm.world,
                           .copy_missing = -1,
                           .metrics_fd = -1};
-    t->shards = config->shards > 1 ? config->shards : t->world;
-    must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
+    if (trainer_pipe_plan(t, e) < 0)
+        return -1;
+    t->shards = config->shards > 1 ? config->shards : t->layout.data;
+    must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
     machine_limits(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
     if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
+        trainer_pipe_open(t, e) < 0 ||
         trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
     if (t->rank == 0)
@@ -292,6 +327,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 
 void trainer_close(struct trainer *t) {
     checkpoint_writer_close(t->writer);
+    trainer_pipe_close(t);
     comm_close(t->comm);
     for (int i = 0; i < TRAINER_SHARDS_MAX; i++) {
         loader_close(t->shard[i].loader);
@@ -301,13 +337,17 @@ void trainer_close(struct trainer *t) {
     sampler_close(&t->eval.sampler);
     dataset_close(&t->train);
     dataset_close(&t->test);
-    network_close(&t->net);
+    for (int i = t->chunks - 1; i >= 0; i--) { // the first one has the kernels
+        network_close(&t->chunk[i].net);
+        optimizer_close(&t->chunk[i].optimizer);
+        free(t->chunk[i].wire);
+    }
+    free(t->sent);
     if (t->metrics_fd >= 0)
         close(t->metrics_fd);
-    bucket_free(&t->reducer.list);
-    optimizer_close(&t->optimizer);
     program_free(&t->program);
     program_free(&t->last_program);
+    program_free(&t->eval_program);
     if (t->model)
         model_free(t->model);
     free(t->model);

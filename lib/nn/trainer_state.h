@@ -14,6 +14,7 @@
 #include "nn/optimizer.h"
 #include "nn/program.h"
 #include "nn/schedule.h"
+#include "nn/stage.h"
 #include "nn/trainer.h"
 
 // The numbers that travel behind the gradients; their means come back.
@@ -30,12 +31,41 @@ struct step_times {
     int64_t data_ns, compute_ns, comm_ns, total_ns;
 };
 
+// A stage of the model, known to every rank.
+struct part {
+    struct nn_model model;
+    struct bucket_list buckets; // of its gradients
+    size_t states;              // elements of optimizer state that each rank of it has
+};
+
+// A stage that this rank has.
+struct chunk {
+    struct part *part;
+    struct network net;
+    struct optimizer optimizer;
+    uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL
+};
+
+// What was sent out of a slot and may be on its way yet.
+struct sending {
+    struct comm *link; // NULL: nothing
+    uint64_t ticket;
+};
+
 struct trainer {
     const struct trainer_config *config;
     const struct train_config *options;
     struct comm *comm;
     int rank, world;
-    int shards; // world, or what config.shards pretends
+    struct layout layout;
+    int data_rank, pipe_rank;
+    enum pipe_order order;
+    int chunks;                   // stages of each rank
+    int micro_batch, micros;      // samples of a micro-batch; micro-batches of a batch
+    struct comm *data;            // the ranks that have the same stages; comm where all have
+    struct comm *link[STEP_OPS];  // for sends and receives; NULL: none
+    bool apart;                   // the totals of a step do not travel behind the gradients
+    int shards; // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
     struct machine_limits limits;
     struct cores cores;
@@ -46,22 +76,27 @@ struct trainer {
     struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
     struct shard eval;
 
-    struct nn_model *model;
-    struct network net;
-    struct optimizer optimizer;
+    struct nn_model *model; // the whole
+    struct part *part;      // its stages
+    int parts;
+    struct chunk chunk[PROGRAM_CHUNKS_MAX];
+    int states;             // buffers of optimizer state
+    struct sending *sent;   // by chunk and slot
+    int slots;
     struct schedule schedule;
-    struct bucket_reducer reducer;
     struct step_program program, last_program; // of a step; of the last one of an epoch
+    struct step_program eval_program;
 
     struct train_position at;
     struct train_position
         kept; // of the newest checkpoint that was written or begun; samples 0: none
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
+    struct checkpoint_image *image; // what is resumed from, meanwhile
     int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
     double lr, grad_norm;             // of the last step
     bool stop_seen, save_seen;
-    int last_rows;      // samples of the last step's batch; 0: this process made no step
+    int last_rows, last_slot; // of the last micro-batch; rows 0: this process made no step
     bool proven;        // the weights are known to give a finite loss
     bool held;          // a checkpoint waits for that
     sig_atomic_t saves; // requests of config.save that have been taken up
@@ -78,6 +113,35 @@ struct trainer {
     struct meter_eval last_eval;
 };
 
+// trainer_pipe.c: who has which stage, and how they reach each other.
+int trainer_pipe_plan(struct trainer *t, struct err *e); // from the options alone; refuses
+int trainer_pipe_cut(struct trainer *t, struct err *e);  // the model into stages
+int trainer_pipe_open(struct trainer *t, struct err *e); // groups of ranks
+void trainer_pipe_close(struct trainer *t);
+// trainer_run.c: the one place that runs the items of a program.
+enum run_mode { RUN_TRAIN, RUN_EVAL, RUN_PROBE /* an evaluation of the last micro-batch */ };
+struct step_run {
+    struct trainer *t;
+    enum run_mode mode;
+    enum network_mode probe; // RUN_PROBE: how
+    int batch;               // samples of a micro-batch, but for the last ones …
+    int64_t rows;            // … of so many in all
+    int64_t consumed;        // of the epoch, when the step is done
+    float tail[NETWORK_TAIL];
+    double loss, top1, top5; // RUN_EVAL, RUN_PROBE: sums over what this rank saw
+    double squares, grad_scale;
+    struct step_times times;
+};
+int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e);
+// Of so many micro-batches of each data-parallel rank; forward: an evaluation.
+int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
+                         struct err *e);
+int trainer_local_shards(const struct trainer *t);
+// trainer_store.c: what the ranks have of the model, and the whole of it.
+int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e); // to NULL: help
+int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int root, bool states,
+                    struct err *e); // from: at the root
+int trainer_share_stats(struct trainer *t, struct err *e); // those of data-parallel rank 0
 // trainer_setup.c
 int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);
 void trainer_close(struct trainer *t);
@@ -90,10 +154,9 @@ int trainer_keeper_open(struct trainer *t, struct err *e);
 int trainer_checkpoint(struct trainer *t, struct err *e);
 void trainer_proven(struct trainer *t);
 int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it
-int trainer_checkpoint_keep(struct trainer *t, struct err *e); // this rank's copy, if it keeps any
+// A copy of what was resumed from, where it is wanted.
+int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
 // trainer_step.c
-void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
-                  enum network_mode mode);           // a batch into the network's input
 int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
 int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e);
 // trainer_eval.c

@@ -221,7 +221,7 @@ static int add_trainer(struct run_start *l, struct err *e) {
     struct strbuf text = {0};
     if (programs_add_trainer(l->common, a, e) < 0)
         return -1;
-    render_toml(&text, &l->context->config->set, &options_train);
+    render_toml(&text, &l->context->config->set, train_tables);
     const char *path = run_node_dir(a, l->run.id, "work/train.toml");
     char *copy = arena_strndup(a, strbuf_cstr(&text), text.len);
     size_t len = text.len;

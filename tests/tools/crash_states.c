@@ -6,14 +6,16 @@
 
 static struct nn_model model;
 static struct network net;
+static struct checkpoint_image image;
 
-static void take(struct checkpoint_image *image, int version, int64_t step) {
+static void take(int version, int64_t step) {
     struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};
     struct train_position at = {.step = step, .consumed = version, .samples = 100};
     struct epoch_record none = {0};
     float v = (float)version;
     network_set(&net, net.params, 0, 1, &v);
-    checkpoint_image_take(image, &net, &o, &at, &none);
+    checkpoint_image_take(&image, &net);
+    checkpoint_image_note(&image, &o, &at, &none);
 }
 
 // The version that a start would go on from; 0: none.
@@ -24,15 +26,12 @@ static int read_checkpoint(const char *dir) {
     for (int i = 0; i < count; i++) {
         char path[FILE_PATH_BYTES_MAX];
         struct optimizer o = {.kind = TRAIN_SGD, .momentum = 0.9};
-        struct train_position at;
-        static struct epoch_record epochs[CHECKPOINT_EPOCHS_MAX];
         struct err why;
-        float v;
         checkpoint_path(dir, steps[i], path, sizeof path);
-        if (checkpoint_read(&net, &o, path, &at, epochs, &why) < 0)
+        if (checkpoint_read(&image, &o, path, &why) < 0)
             continue;
-        network_get(&net, net.params, 0, 1, &v);
-        return (int64_t)v == at.consumed ? (int)v : 0; // both files are of one version
+        int version = (int)image.params[0];
+        return version == image.at.consumed ? version : 0; // both files are of one version
     }
     return 0;
 }
@@ -50,13 +49,11 @@ static int read_file(const char *dir) {
     return (int)version;
 }
 
-static struct checkpoint_image image;
-
 static void write_checkpoint(const struct scenario *c, int version) {
     struct err e;
     char path[FILE_PATH_BYTES_MAX];
     int64_t step = 4 + c->steps * version;
-    take(&image, version, step);
+    take(version, step);
     checkpoint_path(root, step, path, sizeof path);
     if (c->too_early)
         file_remove_tree(path, &e);
@@ -99,7 +96,7 @@ int main(int argc, char **argv) {
         {"files without fsync", FILE_ATOMIC, .no_sync = true},
     };
     setup();
-    checkpoint_image_init(&image, &net);
+    checkpoint_image_init(&image, &model, 1);
     int status = crash_main(argc, argv, all, sizeof all / sizeof all[0]);
     checkpoint_image_fini(&image);
     network_close(&net);

@@ -140,9 +140,10 @@ static int print_keys(struct arena *a, char **tables) {
 
 static int print_trainer(struct arena *a) {
     head((const char *const[]){"key", "value", "default", "meaning", NULL});
-    for (size_t i = 0; i < options_train.count; i++)
-        if (options_train.rows[i].key && !(options_train.rows[i].marks & OPTION_HIDDEN))
-            key_row(a, &options_train.rows[i], options_train.rows[i].key);
+    for (const struct option_table *const *t = train_tables; *t; t++)
+        for (size_t i = 0; i < (*t)->count; i++)
+            if ((*t)->rows[i].key && !((*t)->rows[i].marks & OPTION_HIDDEN))
+                key_row(a, &(*t)->rows[i], (*t)->rows[i].key);
     return 0;
 }
 

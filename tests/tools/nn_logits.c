@@ -33,6 +33,15 @@ static int print_logits(struct network *net, int count, struct err *e) {
     return 0;
 }
 
+static int read_weights(struct network *net, const char *path, struct err *e) {
+    struct checkpoint_image image;
+    checkpoint_image_init(&image, net->model, 0);
+    int r = checkpoint_read_model(&image, path, false, e);
+    checkpoint_image_give(&image, net);
+    checkpoint_image_fini(&image);
+    return r;
+}
+
 static int run(char **argv, struct err *e) {
     static struct nn_model model;
     struct nn_model_spec spec = {.name = argv[1], .stem = argv[3], .c = 3};
@@ -49,7 +58,7 @@ static int run(char **argv, struct err *e) {
     if (r == 0)
         r = network_open(&net, &c, e);
     if (r == 0)
-        r = checkpoint_read_model(&net, argv[2], false, e);
+        r = read_weights(&net, argv[2], e);
     if (r == 0)
         r = print_logits(&net, count, e);
     network_close(&net);

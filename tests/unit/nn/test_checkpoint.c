@@ -62,14 +62,16 @@ static void fill(struct network *net) {
 static void test_round_trip(const struct checkpoint_image *image, struct network *net) {
     struct network back;
     struct optimizer o = {.kind = TRAIN_ADAM};
-    struct train_position at;
-    struct epoch_record epochs[4];
+    struct checkpoint_image c;
     struct err e;
     char path[FILE_PATH_BYTES_MAX];
     open_network(&back, &model);
+    checkpoint_image_init(&c, &model, 2);
     is_int(checkpoint_write(image, dir, 2, &e), 0, "a checkpoint is written");
     checkpoint_path(dir, image->at.step, path, sizeof path);
-    is_int(checkpoint_read(&back, &o, path, &at, epochs, &e), 0, "and read");
+    is_int(checkpoint_read(&c, &o, path, &e), 0, "and read");
+    checkpoint_image_give(&c, &back);
+    const struct train_position at = c.at;
     ok(same(back.params, net->params, model.param_elements), "parameters");
     ok(same(back.stats, net->stats, model.stat_elements), "running statistics");
     ok(same(back.state[0], net->state[0], model.param_elements), "first moments");
@@ -81,10 +83,11 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     is_int(o.step, 1230, "optimizer step");
     near(at.best_top1, 61.25, 0, "best accuracy");
     is_int(at.epochs_done, 3, "epochs on record");
-    near(epochs[2].test_top5, 99.5, 0, "with their numbers");
+    near(c.epochs[2].test_top5, 99.5, 0, "with their numbers");
     o.kind = TRAIN_SGD;
-    is_int(checkpoint_read(&back, &o, path, &at, epochs, &e), -1, "another optimizer is refused");
+    is_int(checkpoint_read(&c, &o, path, &e), -1, "another optimizer is refused");
     has_str(e.text, "train.optimizer", "with the remedy");
+    checkpoint_image_fini(&c);
     network_close(&back);
 }
 
@@ -113,28 +116,24 @@ static void test_on_disk(struct network *net) {
 }
 
 static void test_refused(void) {
-    struct network net;
+    struct checkpoint_image c;
     struct arena a = {0};
     struct err e;
     char path[FILE_PATH_BYTES_MAX];
     build(&other, 7);
-    open_network(&net, &other);
+    checkpoint_image_init(&c, &other, 0);
     checkpoint_path(dir, 1234, path, sizeof path);
     const char *file = file_join(&a, path, "model.safetensors");
-    is_int(checkpoint_read_model(&net, file, false, &e), -1,
+    is_int(checkpoint_read_model(&c, file, false, &e), -1,
            "a model with other classes is refused");
     has_str(e.text, "fc.weight", "by the tensor that differs");
     has_str(e.text, "train.new_head", "with the remedy");
-    network_init(&net, 3);
-    float before, after;
     size_t head = other.param[other.params - 1].begin;
-    network_get(&net, net.params, head, 1, &before);
-    is_int(checkpoint_read_model(&net, file, true, &e), 0, "but for its last layer it is read");
-    network_get(&net, net.params, head, 1, &after);
-    near(after, before, 0, "which stays as it was");
-    network_get(&net, net.stats, other.stat[3].mean + 1, 1, &after);
-    near(after, 4, 0, "the rest is that of the file");
-    network_close(&net);
+    c.params[head] = 3.5f;
+    is_int(checkpoint_read_model(&c, file, true, &e), 0, "but for its last layer it is read");
+    near(c.params[head], 3.5, 0, "which stays as it was");
+    near(c.stats[other.stat[3].mean + 1], 4, 0, "the rest is that of the file");
+    checkpoint_image_fini(&c);
     arena_fini(&a);
 }
 
@@ -192,47 +191,51 @@ static void test_foreign(void) {
     static const enum safetensors_type types[] = {SAFETENSORS_F32, SAFETENSORS_F64, SAFETENSORS_F16,
                                                   SAFETENSORS_BF16};
     struct arena a = {0};
-    struct network net;
+    struct checkpoint_image c;
     struct err e;
     struct nn_model_spec spec = {
         .name = "mlp", .hidden = {9}, .nhidden = 1, .h = 1, .w = 1, .c = 3, .classes = 4};
     const char *path = file_join(&a, dir, "foreign.safetensors");
     if (model_build(&other, &spec, &e) < 0)
         bail_out("%s", e.text);
-    open_network(&net, &other);
+    checkpoint_image_init(&c, &other, 0);
     for (int k = 0; k < 8; k++) {
         write_foreign(path, types[k / 2], k % 2 ? "module." : "");
-        network_init(&net, 1);
-        is_int(checkpoint_read_model(&net, path, false, &e), 0, "are read");
+        memset(c.params, 0, other.param_elements * sizeof *c.params);
+        is_int(checkpoint_read_model(&c, path, false, &e), 0, "are read");
         int wrong = 0;
         for (int i = 0; i < other.params; i++)
-            for (size_t j = 0; j < other.param[i].count; j++) {
-                float v;
-                network_get(&net, net.params, other.param[i].begin + j, 1, &v);
-                wrong += v != (float)((i + (int)j) % 17 - 8) / 8;
-            }
+            for (size_t j = 0; j < other.param[i].count; j++)
+                wrong += c.params[other.param[i].begin + j] != (float)((i + (int)j) % 17 - 8) / 8;
         is_int(wrong, 0, "to the last number");
     }
     write_foreign(path, SAFETENSORS_BF16, "model.");
-    is_int(checkpoint_read_model(&net, path, false, &e), -1, "another prefix is refused");
+    is_int(checkpoint_read_model(&c, path, false, &e), -1, "another prefix is refused");
     write_foreign(path, SAFETENSORS_I16, "");
-    is_int(checkpoint_read_model(&net, path, false, &e), -1, "and integers");
+    is_int(checkpoint_read_model(&c, path, false, &e), -1, "and integers");
     has_str(e.text, "is I16, not F32, F64, F16 or BF16", "by their type");
-    network_close(&net);
+    checkpoint_image_fini(&c);
     arena_fini(&a);
+}
+
+static void begin_write(struct checkpoint_writer *w, const struct network *net,
+                        const struct train_position *at) {
+    const struct optimizer o = {.kind = TRAIN_ADAM};
+    const struct epoch_record epochs[3] = {{0}};
+    checkpoint_image_take(checkpoint_writer_image(w), net);
+    checkpoint_image_note(checkpoint_writer_image(w), &o, at, epochs);
+    checkpoint_writer_go(w);
 }
 
 static void test_writer(struct network *net, struct train_position *at) {
     struct checkpoint_writer *w;
-    struct optimizer o = {.kind = TRAIN_ADAM};
-    struct epoch_record epochs[3] = {{0}};
     struct stat st;
     struct err e;
     int64_t steps[8];
-    is_int(checkpoint_writer_open(&w, net, dir, 2, NULL, &e), 0, "the writing thread");
+    is_int(checkpoint_writer_open(&w, &model, 2, dir, 2, NULL, &e), 0, "the writing thread");
     for (at->step = 2000; at->step < 2003; at->step++) {
-        is_int(checkpoint_writer_hold(w, net, &o, at, epochs, &e), 0, "step %d", (int)at->step);
-        checkpoint_writer_go(w);
+        is_int(checkpoint_writer_wait(w, &e), 0, "step %d", (int)at->step);
+        begin_write(w, net, at);
         float changed = (float)at->step; // the copy is taken: training goes on at once
         network_set(net, net->params, 0, 1, &changed);
     }
@@ -246,10 +249,9 @@ static void test_writer(struct network *net, struct train_position *at) {
     struct arena a = {0};
     const char *blocked = file_join(&a, dir, "file");
     is_int(file_write_atomic(blocked, "", 0, 0644, &e), 0, "a file where the folder should be");
-    is_int(checkpoint_writer_open(&w, net, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
-           "a writer");
-    is_int(checkpoint_writer_hold(w, net, &o, at, epochs, &e), 0, "that cannot write");
-    checkpoint_writer_go(w);
+    is_int(checkpoint_writer_open(&w, &model, 2, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
+           "a writer that cannot write");
+    begin_write(w, net, at);
     is_int(checkpoint_writer_wait(w, &e), -1, "says so when it is waited for");
     has_str(e.text, "checkpoint at step 2003", "with the step");
     is_int(checkpoint_writer_wait(w, &e), 0, "once");
@@ -314,8 +316,9 @@ int main(void) {
     build(&model, 10);
     open_network(&net, &model);
     fill(&net);
-    checkpoint_image_init(&image, &net);
-    checkpoint_image_take(&image, &net, &o, &at, epochs);
+    checkpoint_image_init(&image, &model, 2);
+    checkpoint_image_take(&image, &net);
+    checkpoint_image_note(&image, &o, &at, epochs);
     test_round_trip(&image, &net);
     test_on_disk(&net);
     test_refused();

@@ -74,13 +74,13 @@ static void test_plan(void) {
     static const char *const stems[] = {"imagenet", "cifar"};
     for (int i = 0; i < 2; i++) {
         build("resnet18", stems[i], 32);
-        plan_make(&p, &model, 64, 4, true);
+        plan_make(&p, &model, 64, 4, true, 1);
         ok(p.bytes >= p.bytes_least && (double)p.bytes <= 1.1 * (double)p.bytes_least,
            "resnet18 %s: %zu bytes, at most a tenth above the %zu alive at once", stems[i], p.bytes,
            p.bytes_least);
         size_t trained = p.bytes;
         plan_free(&p);
-        plan_make(&p, &model, 64, 4, false);
+        plan_make(&p, &model, 64, 4, false, 1);
         ok(p.bytes * 3 < trained, "evaluation needs %zu bytes, less than a third", p.bytes);
         plan_free(&p);
     }

@@ -47,8 +47,9 @@ static double step(struct network *net, struct optimizer *o, int n) {
     network_backward(net, n, false, 1, model.layers);
     if (o) {
         optimizer_begin(o);
-        optimizer_apply(o, net, 1e-3, 1, 0, model.param_elements / 2);
-        optimizer_apply(o, net, 1e-3, 1, model.param_elements / 2, model.param_elements + 16);
+        optimizer_apply(o, net, 1e-3, 1, 0, model.param_elements / 2, 0);
+        optimizer_apply(o, net, 1e-3, 1, model.param_elements / 2, model.param_elements + 16,
+                        model.param_elements / 2);
     }
     return t.loss_sum / n;
 }
@@ -155,7 +156,7 @@ static void test_optimizers(void) {
             double g = (double)grad;
             network_set(&net, net.grads, at, 1, &grad);
             optimizer_begin(&o);
-            optimizer_apply(&o, &net, lr, 1, 0, model.param_elements);
+            optimizer_apply(&o, &net, lr, 1, 0, model.param_elements, 0);
             if (o.kind == TRAIN_ADAMW)
                 p -= lr * o.weight_decay * p;
             else
@@ -204,7 +205,7 @@ static void test_constants(void) {
         tail[i] = 1;
     network_set(&net, net.grads, most, NETWORK_TAIL, tail);
     float *next = (float *)(void *)(net.params + most * sizeof(float)), before = next[0];
-    optimizer_apply(&o, &net, 1, 1, 0, most + NETWORK_TAIL);
+    optimizer_apply(&o, &net, 1, 1, 0, most + NETWORK_TAIL, 0);
     near(next[0], before, 0, "what lies behind the parameters is no parameter");
     optimizer_close(&o);
     network_close(&net);

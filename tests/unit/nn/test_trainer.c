@@ -144,8 +144,9 @@ static void test_gradient(void) {
         for (int k = 0; strcmp(p->name, "fc2.weight") == 0 && k < 10; k++)
             network_set(&net, net.params, p->begin + (size_t)k, 1, &(float){k ? -3e38f : 3e38f});
     }
-    checkpoint_image_init(&image, &net);
-    checkpoint_image_take(&image, &net, &o, &at, &none);
+    checkpoint_image_init(&image, &model, 0);
+    checkpoint_image_take(&image, &net);
+    checkpoint_image_note(&image, &o, &at, &none);
     char *path = file_join(&a, dir, "steep.safetensors");
     is_int(checkpoint_write_model(&image, path, &why), 0, "weights with a steep loss");
     const char *const steep[] = {arena_printf(&a, "train.resume=%s", path), "train.hidden=1",

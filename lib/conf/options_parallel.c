@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native trainer's options for more than one rank: pipelines, who is where, what goes over the
+// network. SageMaker's words for the same things are taken as well.
+#include "base/str.h"
+#include "conf/train_config.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field) .offset = offsetof(struct train_config, field)
+
+enum { PIPELINE_MAX = 1024, MICROBATCHES_MAX = 4096, CHUNKS_MAX = 16 };
+
+static const struct {
+    const char *word;
+    enum train_pipe order;
+} orders[] = {
+    {"gpipe", TRAIN_PIPE_GPIPE},
+    {"1f1b", TRAIN_PIPE_1F1B},
+    {"simple", TRAIN_PIPE_GPIPE},      // SageMaker: all forward, then all backward
+    {"interleaved", TRAIN_PIPE_1F1B}, // SageMaker: backward whenever there is one to do
+};
+
+int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, struct err *e) {
+    static const char several[] = "interleaved:";
+    struct err ignored;
+    int64_t number;
+    *chunks = 1;
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        if (str_eq(text, orders[i].word)) {
+            *order = orders[i].order;
+            return 0;
+        }
+    if (!str_starts(text, several) ||
+        str_parse_i64(text + sizeof several - 1, 2, CHUNKS_MAX, &number, &ignored) < 0)
+        return err_set(e, ERR_CONFIG,
+                       "'%s' is neither gpipe, 1f1b nor interleaved:V with V from 2 to %d stages of "
+                       "each rank; of SageMaker's words, simple is gpipe and interleaved is 1f1b",
+                       text, CHUNKS_MAX);
+    *order = TRAIN_PIPE_INTERLEAVED;
+    *chunks = (int)number;
+    return 0;
+}
+
+static int check_schedule(const char *text, struct err *e) {
+    enum train_pipe order;
+    int chunks;
+    return train_pipe_order(text, &order, &chunks, e);
+}
+
+static const struct option_rule cuts_rules[] = {{OPTION_RULE_POSITIVE, "train.pipeline", NULL},
+                                                {0}};
+
+static const struct option_row rows[] = {
+    {.key = "train.pipeline",
+     .flag = "pipeline",
+     .verbs = "train",
+     .type = OPTION_INT,
+     AT(pipeline),
+     .text = "1",
+     .min = 1,
+     .max = PIPELINE_MAX,
+     .help = "Ranks that share the layers of one model, each with a stage of it; the others are "
+             "further copies of that pipeline, each with its own part of the data."},
+    {.key = "train.partitions",
+     .type = OPTION_INT,
+     .marks = OPTION_HIDDEN,
+     AT(pipeline),
+     .text = "1",
+     .min = 1,
+     .max = PIPELINE_MAX,
+     .help = "SageMaker's name of train.pipeline."},
+    {.key = "train.microbatches",
+     .type = OPTION_INT,
+     AT(microbatches),
+     .text = "0",
+     .min = 0,
+     .max = MICROBATCHES_MAX,
+     .help = "Parts that each batch is cut into, which follow one another through the pipeline "
+             "(batch norm sees each alone); 0 chooses two per rank of the pipeline, or as many "
+             "as divide the batch."},
+    {.key = "train.pipeline_schedule",
+     .type = OPTION_STRING,
+     AT(schedule_pipe),
+     .text = "1f1b",
+     .check = check_schedule,
+     .arg = "gpipe|1f1b|interleaved:V",
+     .help = "Order of the passes: gpipe takes all parts of a batch forward, then all backward; "
+             "1f1b goes backward as early as possible and keeps fewer activations; interleaved:V "
+             "gives each rank V stages and waits less. SageMaker's simple is gpipe, its "
+             "interleaved is 1f1b."},
+    {.key = "train.pipeline_cuts",
+     .type = OPTION_LIST,
+     .rules = cuts_rules,
+     AT(cuts),
+     .arg = "LAYER,LAYER,…",
+     .help = "Layers, or blocks of layers, that the stages behind the first begin with "
+             "(layer2.0,layer4.0); empty cuts the model into stages of equal work."},
+    {.key = "train.placement",
+     .type = OPTION_CHOICE,
+     AT(placement),
+     .text = "packed",
+     .choices = train_placement_words,
+     .help = "Where the ranks of a pipeline are: packed, on neighbouring ranks, so that "
+             "activations stay on a node; spread, as far apart as possible, so that the ranks of "
+             "one stage are neighbours and gradients stay on a node. SageMaker's cluster is "
+             "packed."},
+    {.key = "train.placement_strategy",
+     .type = OPTION_CHOICE,
+     .marks = OPTION_HIDDEN,
+     AT(placement),
+     .text = "packed",
+     .choices = train_placement_words,
+     .help = "SageMaker's name of train.placement."},
+    {.key = "train.zero",
+     .type = OPTION_BOOL,
+     AT(zero),
+     .text = "false",
+     .help = "Each rank keeps the optimizer state of a part of the parameters and updates those "
+             "(ZeRO stage 1): less memory, the same numbers."},
+    {.key = "train.wire",
+     .type = OPTION_CHOICE,
+     AT(wire),
+     .text = "f32",
+     .choices = train_wire_words,
+     .help = "Numbers that gradients travel as: bf16 is half the bytes, each gradient rounded to "
+             "8 bits of mantissa before it is summed."},
+};
+
+const struct option_table options_parallel = {"Native trainer, parallel modes", rows,
+                                              sizeof rows / sizeof rows[0]};
+const struct option_table *const train_tables[] = {&options_train, &options_parallel, NULL};

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank has which stages of the model, and the groups of ranks that follow from that: all
+// ranks with the same stages, and for each direction between two neighbours of a pipeline a group
+// of two, so that what waits in one holds back nothing in another.
+#include "base/arena.h"
+#include "nn/trainer_state.h"
+
+#include <stdlib.h>
+
+_Static_assert((int)PIPE_GPIPE == (int)TRAIN_PIPE_GPIPE && (int)PIPE_1F1B == (int)TRAIN_PIPE_1F1B &&
+                   (int)PIPE_INTERLEAVED == (int)TRAIN_PIPE_INTERLEAVED,
+               "the words of conf are the orders of programs");
+
+// Two per rank of the pipeline keep most of the ranks busy most of the time; more would make the
+// kernels' batches small.
+static int64_t choose_micros(const struct train_config *o) {
+    if (o->microbatches || o->pipeline == 1)
+        return o->microbatches ? o->microbatches : 1;
+    int64_t n = 2 * o->pipeline;
+    while (n < o->batch && o->batch % n)
+        n++;
+    return n < o->batch ? n : o->batch;
+}
+
+static int check_micros(const struct trainer *t, int64_t micros, struct err *e) {
+    const struct train_config *o = t->options;
+    if (o->batch % micros)
+        return err_set(e, ERR_CONFIG,
+                       "train.batch is %lld, which train.microbatches, %lld, does not divide",
+                       (long long)o->batch, (long long)micros);
+    if (t->chunks > 1 && micros * o->accumulate % o->pipeline)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline_schedule %s needs a multiple of train.pipeline, %lld, "
+                       "micro-batches in each step, not %lld (try: train.microbatches=%lld)",
+                       o->schedule_pipe, (long long)o->pipeline,
+                       (long long)(micros * o->accumulate), (long long)(2 * o->pipeline));
+    return 0;
+}
+
+int trainer_pipe_plan(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    enum train_pipe order;
+    if (train_pipe_order(o->schedule_pipe, &order, &t->chunks, e) < 0)
+        return -1;
+    if (t->world % o->pipeline)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline is %lld, and %d rank%s cannot be divided by it (try: "
+                       "--nodes or train.nproc with a multiple of %lld)",
+                       (long long)o->pipeline, t->world, t->world == 1 ? "" : "s",
+                       (long long)o->pipeline);
+    if (o->pipeline == 1)
+        t->chunks = 1; // of a whole model nothing is interleaved
+    t->order = t->chunks > 1 ? PIPE_INTERLEAVED : order == TRAIN_PIPE_GPIPE ? PIPE_GPIPE : PIPE_1F1B;
+    t->layout = (struct layout){.world = t->world,
+                                .pipe = (int)o->pipeline,
+                                .data = t->world / (int)o->pipeline,
+                                .spread = o->placement == TRAIN_SPREAD};
+    t->data_rank = layout_data_rank(&t->layout, t->rank);
+    t->pipe_rank = layout_pipe_rank(&t->layout, t->rank);
+    t->apart = t->layout.pipe > 1 || o->zero || o->wire != TRAIN_WIRE_F32;
+    int64_t micros = choose_micros(o);
+    if (check_micros(t, micros, e) < 0)
+        return -1;
+    t->micros = (int)micros;
+    t->micro_batch = (int)(o->batch / micros);
+    return 0;
+}
+
+int trainer_pipe_cut(struct trainer *t, struct err *e) {
+    const struct train_config *o = t->options;
+    int stages = t->layout.pipe * t->chunks;
+    int *first = heap_alloc(((size_t)stages + (size_t)o->cuts.count + 2) * sizeof *first);
+    int r = 0;
+    if (o->cuts.count && (int)o->cuts.count != stages - 1)
+        r = err_set(e, ERR_CONFIG,
+                    "train.pipeline_cuts names %zu layers; %d stages begin with %d of them",
+                    o->cuts.count, stages, stages - 1);
+    else if (o->cuts.count)
+        r = stage_cut_at(t->model, o->cuts.items, (int)o->cuts.count, first, e);
+    else
+        r = stage_cut(t->model, stages, first, e);
+    t->parts = r == 0 ? stages : 0;
+    t->part = heap_alloc(((size_t)t->parts + 1) * sizeof *t->part);
+    for (int i = 0; i < t->parts; i++) {
+        struct part *p = &t->part[i];
+        stage_model(&p->model, t->model, first[i], first[i + 1]);
+        bucket_cut(&p->buckets, &p->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
+        p->states = p->model.param_elements;
+        if (o->zero)
+            p->states = bucket_part(&p->buckets, t->layout.data);
+    }
+    free(first);
+    return r;
+}
+
+// Neighbours s and s + 1 of a pipeline are a pair. A rank is in two of them, which are split off in
+// different rounds; the pair that closes the circle is there for several stages of each rank.
+enum { ROUNDS = 3 };
+
+static int round_of(const struct trainer *t, int pair) {
+    int last = t->layout.pipe - 1;
+    if (pair == last && t->chunks == 1)
+        return -1;
+    return pair == last && last % 2 == 0 ? 2 : pair % 2;
+}
+
+// One direction: from the left of each pair to the right, or back.
+static int open_links(struct trainer *t, bool forward, struct err *e) {
+    int pipe = t->layout.pipe, left = t->pipe_rank, right = (t->pipe_rank + pipe - 1) % pipe;
+    for (int round = 0; round < ROUNDS; round++) {
+        bool is_left = round_of(t, left) == round, is_right = round_of(t, right) == round;
+        int color = is_left || is_right ? t->data_rank * pipe + (is_left ? left : right) : -1;
+        struct comm *link;
+        if (comm_split(&link, t->comm, color, is_right, e) < 0)
+            return -1;
+        if (link && is_left)
+            t->link[forward ? STEP_SEND_Y : STEP_RECV_DY] = link;
+        else if (link)
+            t->link[forward ? STEP_RECV_X : STEP_SEND_DX] = link;
+    }
+    return 0;
+}
+
+int trainer_pipe_open(struct trainer *t, struct err *e) {
+    t->data = t->comm;
+    if (t->layout.pipe == 1)
+        return 0;
+    t->data = NULL;
+    if (comm_split(&t->data, t->comm, t->pipe_rank, t->data_rank, e) < 0 ||
+        open_links(t, true, e) < 0 || open_links(t, false, e) < 0)
+        return err_wrap(e, "connecting the stages of the pipeline");
+    return 0;
+}
+
+void trainer_pipe_close(struct trainer *t) {
+    for (int i = 0; i < STEP_OPS; i++)
+        comm_close(t->link[i]);
+    if (t->data != t->comm)
+        comm_close(t->data);
+    for (int i = 0; i < t->parts; i++) {
+        model_free(&t->part[i].model);
+        bucket_free(&t->part[i].buckets);
+    }
+    free(t->part);
+}

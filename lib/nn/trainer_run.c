@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that runs the items of a program. A step makes no allocation: everything it touches
+// was laid out before.
+#include "base/arena.h"
+#include "base/clock.h"
+#include "nn/trainer_state.h"
+
+#include <math.h>
+
+// Pixels of one batch into the network's input, normalised and augmented by the backend.
+static void feed_pixels(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
+                        struct network *net, enum network_mode mode) {
+    struct image_args a = {.n = b->n,
+                           .src_h = d->height,
+                           .src_w = d->width,
+                           .channels = d->channels,
+                           .dst_h = d->height,
+                           .dst_w = d->width,
+                           .src = b->src,
+                           .offset_y = b->offset_y,
+                           .offset_x = b->offset_x,
+                           .flip = b->flip,
+                           .out = network_input(net, mode)};
+    for (int i = 0; i < d->channels; i++) {
+        a.mean[i] = (double)t->augment.mean[i];
+        a.std[i] = (double)t->augment.std[i];
+    }
+    net->k->image_normalize(net->ctx, &a);
+}
+
+// Totals behind the gradients of a rank's last stage, the first ones that are complete.
+static struct chunk *tail_chunk(struct trainer *t) {
+    return &t->chunk[t->chunks - 1];
+}
+
+static void tail_set(struct trainer *t, const float tail[NETWORK_TAIL]) {
+    struct network *net = &tail_chunk(t)->net;
+    network_set(net, net->grads, net->model->param_elements, NETWORK_TAIL, tail);
+}
+
+static void tail_get(struct trainer *t, float tail[NETWORK_TAIL]) {
+    struct network *net = &tail_chunk(t)->net;
+    network_get(net, net->grads, net->model->param_elements, NETWORK_TAIL, tail);
+}
+
+int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e) {
+    return err_set(e, ERR_FAILED,
+                   "%s no longer a finite number at step %lld (epoch %lld) (try: a lower train.lr, "
+                   "or a longer warm-up with train.warmup_epochs)",
+                   what, (long long)step, (long long)t->at.epoch);
+}
+
+// In epochs, with so many samples of this one used.
+static double progress(const struct trainer *t, int64_t consumed) {
+    return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
+}
+
+int trainer_local_shards(const struct trainer *t) {
+    return t->shards == t->layout.data ? 1 : t->shards;
+}
+
+// Samples of a micro-batch: the last ones of an epoch may be smaller, or empty.
+static int rows_of(const struct step_run *r, int micro) {
+    int64_t left = r->rows - (int64_t)(micro / trainer_local_shards(r->t)) * r->batch;
+    return left <= 0 ? 0 : left < r->batch ? (int)left : r->batch;
+}
+
+static struct bucket *bucket_of(struct trainer *t, const struct step_item *it, struct chunk **c) {
+    int b = it->bucket;
+    for (*c = t->chunk; b >= (*c)->part->buckets.count; (*c)++)
+        b -= (*c)->part->buckets.count;
+    return &(*c)->part->buckets.bucket[b];
+}
+
+// Whether gradients are rounded on their way.
+static bool is_narrow(const struct trainer *t) {
+    return t->options->wire == TRAIN_WIRE_BF16 && t->layout.data > 1;
+}
+
+// The part of a bucket that this rank updates, and so needs to know.
+static void own_part(const struct trainer *t, const struct bucket *b, size_t *begin, size_t *end) {
+    bucket_own(b, t->options->zero ? t->data_rank : 0, begin, end);
+}
+
+// ---- between stages ----------------------------------------------------------------------------
+
+static int await_sending(struct sending *s, struct err *e) {
+    struct comm *link = s->link;
+    s->link = NULL;
+    return link ? comm_wait(link, s->ticket, e) : 0;
+}
+
+static struct sending *sending_of(struct trainer *t, const struct step_item *it) {
+    return &t->sent[it->chunk * t->slots + it->slot];
+}
+
+static int broken_link(const struct step_run *r, struct err *e) {
+    return err_wrap(e, "passing a micro-batch between stages at step %lld",
+                    (long long)r->t->at.step);
+}
+
+// The network of an item, at work in its slot, out of which nothing is on its way any more.
+static int enter(struct step_run *r, const struct step_item *it, struct network **net,
+                 struct err *e) {
+    struct trainer *t = r->t;
+    int slot = r->mode == RUN_PROBE ? t->last_slot : it->slot;
+    *net = &t->chunk[it->chunk].net;
+    if (r->mode != RUN_EVAL)
+        network_select(*net, slot < (*net)->slots ? slot : 0);
+    return await_sending(sending_of(t, it), e) < 0 ? broken_link(r, e) : 0;
+}
+
+static enum network_mode mode_of(const struct step_run *r, const struct step_item *it) {
+    if (r->mode == RUN_PROBE)
+        return r->probe;
+    if (r->mode == RUN_EVAL)
+        return NETWORK_EVAL;
+    // Running statistics are those of rank 0, as in PyTorch's DistributedDataParallel.
+    return it->micro % trainer_local_shards(r->t) == 0 ? NETWORK_TRAIN : NETWORK_TRAIN_APART;
+}
+
+// Bytes of a micro-batch in the first or the last layer of a stage.
+static struct comm_call call_of(const struct step_run *r, const struct step_item *it,
+                                const struct network *net, enum comm_kind kind, int layer,
+                                void *buf) {
+    struct comm *link = r->t->link[it->op];
+    size_t n = layer_elements(&net->model->layer[layer], rows_of(r, it->micro));
+    return (struct comm_call){.kind = kind,
+                              .type = COMM_BYTE,
+                              .buf = buf,
+                              .count = n * net->k->real_bytes,
+                              .peer = 1 - comm_rank(link)};
+}
+
+static int run_receive(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct network *net = &r->t->chunk[it->chunk].net;
+    bool forward = it->op == STEP_RECV_X;
+    if (forward && enter(r, it, &net, e) < 0)
+        return -1;
+    if (!forward)
+        network_select(net, it->slot);
+    int layer = forward ? 0 : net->model->layers - 1;
+    void *buf = forward ? network_input(net, mode_of(r, it)) : network_output_gradient(net);
+    const struct comm_call call = call_of(r, it, net, COMM_RECV, layer, buf);
+    int64_t since = clock_mono_ns();
+    int result = comm_do(r->t->link[it->op], &call, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return result < 0 ? broken_link(r, e) : 0;
+}
+
+static int run_send(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct network *net = &r->t->chunk[it->chunk].net;
+    struct sending *s = sending_of(r->t, it);
+    bool forward = it->op == STEP_SEND_Y;
+    if (r->mode == RUN_TRAIN)
+        network_select(net, it->slot);
+    int layer = forward ? net->model->layers - 1 : 0;
+    void *buf = forward ? network_output(net, mode_of(r, it)) : network_input_gradient(net);
+    const struct comm_call call = call_of(r, it, net, COMM_SEND, layer, buf);
+    s->link = r->t->link[it->op];
+    return comm_start(s->link, &call, &s->ticket, e) < 0 ? broken_link(r, e) : 0;
+}
+
+// ---- one micro-batch ---------------------------------------------------------------------------
+
+static int run_load(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct network *net;
+    int rows = rows_of(r, it->micro);
+    if (rows == 0 || r->mode == RUN_PROBE)
+        return 0;
+    bool eval = r->mode == RUN_EVAL;
+    struct shard *s = eval ? &t->eval : &t->shard[it->micro % trainer_local_shards(t)];
+    int64_t since = clock_mono_ns();
+    const struct loader_batch *b = loader_next(s->loader);
+    r->times.data_ns += clock_mono_ns() - since;
+    if (!b || b->n != rows)
+        return err_set(e, ERR_FAILED, "the data ended before the epoch");
+    if (enter(r, it, &net, e) < 0)
+        return -1;
+    since = clock_mono_ns();
+    if (!net->model->has_before)
+        feed_pixels(t, b, eval ? &t->test : &t->train, net, mode_of(r, it));
+    if (!net->model->has_after)
+        network_labels(net, b->labels, b->n);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// What the last stage finds.
+static void add_loss(struct step_run *r, struct network *net, int rows) {
+    struct trainer *t = r->t;
+    bool train = r->mode == RUN_TRAIN;
+    double scale = 1.0 / ((double)r->rows * trainer_local_shards(t));
+    struct loss_totals loss;
+    network_loss(net, rows, train ? t->options->label_smoothing : 0, train ? scale : 0, &loss);
+    r->loss += loss.loss_sum;
+    r->top1 += (double)loss.top1;
+    r->top5 += (double)loss.top5;
+    r->tail[TAIL_LOSS] += (float)(loss.loss_sum * scale);
+    r->tail[TAIL_TOP1] += (float)((double)loss.top1 * scale);
+    r->tail[TAIL_TOP5] += (float)((double)loss.top5 * scale);
+}
+
+static int run_forward(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct network *net;
+    int rows = rows_of(r, it->micro);
+    if (rows == 0)
+        return 0;
+    if (enter(r, it, &net, e) < 0)
+        return -1;
+    int64_t since = clock_mono_ns();
+    network_forward(net, rows, mode_of(r, it));
+    if (!net->model->has_after)
+        add_loss(r, net, rows);
+    r->times.compute_ns += clock_mono_ns() - since;
+    if (r->mode == RUN_TRAIN && it->chunk == 0) {
+        t->last_rows = rows;
+        t->last_slot = it->slot;
+    }
+    return 0;
+}
+
+static int run_backward(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct chunk *c;
+    const struct bucket *b = bucket_of(r->t, it, &c);
+    int rows = rows_of(r, it->micro);
+    if (rows == 0)
+        return 0;
+    int64_t since = clock_mono_ns();
+    network_select(&c->net, it->slot);
+    network_backward(&c->net, rows, it->micro > 0, b->first, b->last);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// ---- the step ----------------------------------------------------------------------------------
+
+// Whether this rank was asked to stop, or to save.
+static void set_requests(struct step_run *r) {
+    struct trainer *t = r->t;
+    sig_atomic_t saves = t->config->save ? *t->config->save : 0;
+    r->tail[TAIL_STOP] = t->config->stop && *t->config->stop ? 1 : 0;
+    r->tail[TAIL_SAVE] = saves != t->saves ? 1 : 0;
+    t->saves = saves;
+}
+
+static float *gradients(const struct chunk *c, size_t begin) {
+    return (float *)(void *)c->net.grads + begin;
+}
+
+static int run_reduce(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    int64_t since = clock_mono_ns();
+    if (!t->apart && it->bucket == 0) {
+        set_requests(r);
+        tail_set(t, r->tail);
+    }
+    bool parted = t->options->zero, bf16 = is_narrow(t);
+    struct comm_call call = {.kind = parted ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
+                             .type = bf16 ? COMM_BF16 : COMM_F32,
+                             .op = COMM_MEAN,
+                             .buf = gradients(c, b->begin),
+                             .count = (t->apart ? b->params_end : b->end) - b->begin,
+                             .each = parted ? b->each : 0};
+    if (bf16) {
+        comm_narrow(c->wire + b->begin, gradients(c, b->begin), call.count);
+        call.buf = c->wire + b->begin;
+    }
+    int result = comm_start(t->data, &call, &b->ticket, e);
+    r->times.compute_ns += clock_mono_ns() - since;
+    return result < 0 ? err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step) : 0;
+}
+
+// The squares of a bucket's averaged gradients are summed while later buckets are under way.
+static int run_norm(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    size_t begin, end;
+    own_part(t, b, &begin, &end);
+    int64_t since = clock_mono_ns();
+    if (comm_wait(t->data, b->ticket, e) < 0)
+        return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
+    int64_t averaged = clock_mono_ns();
+    if (is_narrow(t))
+        comm_widen(gradients(c, begin), c->wire + begin, end - begin);
+    if (end > begin)
+        r->squares += c->net.k->sum_squares(c->net.ctx, end - begin, gradients(c, begin));
+    r->times.comm_ns += averaged - since;
+    r->times.compute_ns += clock_mono_ns() - averaged;
+    return 0;
+}
+
+// Where no rank knows all gradients, or the totals do not travel behind them. All ranks get the
+// same sums, so all decide alike.
+static int add_totals(struct step_run *r, struct err *e) {
+    enum { SQUARES = TAIL_SAVE + 1, TOTALS };
+    struct trainer *t = r->t;
+    bool counts = t->data_rank == 0 || t->options->zero; // else another rank has the same squares
+    double sums[TOTALS] = {[SQUARES] = counts ? r->squares : 0};
+    int64_t since = clock_mono_ns();
+    set_requests(r);
+    for (int i = 0; i < SQUARES; i++)
+        sums[i] = (double)r->tail[i] / t->layout.data;
+    if (comm_all_reduce_f64(t->comm, sums, TOTALS, COMM_SUM, e) < 0)
+        return err_wrap(e, "adding up step %lld", (long long)t->at.step);
+    for (int i = 0; i < SQUARES; i++)
+        r->tail[i] = (float)sums[i];
+    r->squares = sums[SQUARES];
+    r->times.comm_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+// A step that is not finite is not applied: the weights stay those of the step before, which are
+// diverged as well, if only by now it shows.
+static int run_judge(struct step_run *r, const struct step_item *it, struct err *e) {
+    static const double TINY = 1e-6; // as torch.nn.utils.clip_grad_norm_
+    (void)it;
+    struct trainer *t = r->t;
+    double clip = t->options->clip_norm;
+    if (!t->apart)
+        tail_get(t, r->tail);
+    else if (add_totals(r, e) < 0)
+        return -1;
+    if (!isfinite(r->tail[TAIL_LOSS]))
+        return trainer_diverged(t, "the loss is", t->at.step + 1, e);
+    if (!isfinite(r->squares))
+        return trainer_diverged(t, "a gradient is", t->at.step + 1, e);
+    trainer_proven(t); // before the weights change
+    t->grad_norm = sqrt(r->squares);
+    r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;
+    t->lr = schedule_lr(&t->schedule, progress(t, t->at.consumed), progress(t, r->consumed));
+    for (int c = 0; c < t->chunks; c++)
+        optimizer_begin(&t->chunk[c].optimizer);
+    return 0;
+}
+
+static int run_update(struct step_run *r, const struct step_item *it, struct err *e) {
+    (void)e;
+    struct trainer *t = r->t;
+    struct chunk *c;
+    const struct bucket *b = bucket_of(t, it, &c);
+    size_t begin, end;
+    own_part(t, b, &begin, &end);
+    int64_t since = clock_mono_ns();
+    optimizer_apply(&c->optimizer, &c->net, t->lr, r->grad_scale, begin, end, b->state);
+    r->times.compute_ns += clock_mono_ns() - since;
+    t->proven = false;
+    return 0;
+}
+
+static int run_gather(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct chunk *c;
+    struct bucket *b = bucket_of(t, it, &c);
+    const struct comm_call call = {.kind = COMM_ALL_GATHER,
+                                   .type = COMM_F32,
+                                   .buf = c->net.params + b->begin * c->net.k->real_bytes,
+                                   .count = b->params_end - b->begin,
+                                   .each = b->each};
+    return comm_start(t->data, &call, &b->ticket, e) < 0
+               ? err_wrap(e, "collecting parameters at step %lld", (long long)t->at.step)
+               : 0;
+}
+
+static int run_await(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct chunk *c;
+    const struct bucket *b = bucket_of(r->t, it, &c);
+    int64_t since = clock_mono_ns();
+    int result = comm_wait(r->t->data, b->ticket, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return result < 0 ? err_wrap(e, "collecting parameters at step %lld", (long long)r->t->at.step)
+                      : 0;
+}
+
+static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_item *it,
+                                       struct err *e) = {
+    [STEP_LOAD] = run_load,       [STEP_RECV_X] = run_receive,   [STEP_FORWARD] = run_forward,
+    [STEP_SEND_Y] = run_send,     [STEP_RECV_DY] = run_receive,  [STEP_BACKWARD] = run_backward,
+    [STEP_SEND_DX] = run_send,    [STEP_REDUCE] = run_reduce,    [STEP_NORM] = run_norm,
+    [STEP_JUDGE] = run_judge,     [STEP_UPDATE] = run_update,    [STEP_GATHER] = run_gather,
+    [STEP_AWAIT] = run_await,
+};
+
+int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e) {
+    struct trainer *t = r->t;
+    for (int i = 0; i < p->items; i++)
+        if (run_item[p->item[i].op](r, &p->item[i], e) < 0)
+            return -1;
+    int64_t since = clock_mono_ns();
+    for (int i = 0; i < t->chunks * t->slots; i++)
+        if (await_sending(&t->sent[i], e) < 0)
+            return broken_link(r, e);
+    r->times.comm_ns += clock_mono_ns() - since;
+    return 0;
+}
+
+int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
+                         struct err *e) {
+    int64_t round = t->chunks > 1 ? t->layout.pipe : 1; // the rest of a round is empty
+    struct step_spec spec = {.micros = (int)((micros + round - 1) / round * round),
+                             .order = t->order,
+                             .chunks = t->chunks,
+                             .parted = t->options->zero,
+                             .forward = forward};
+    for (int c = 0; c < t->chunks; c++)
+        spec.buckets[c] = t->part[c * t->layout.pipe + t->pipe_rank].buckets.count;
+    return program_make(p, &t->layout, t->rank, &spec, e);
+}
