@@ -10,6 +10,7 @@
 #include "tests/tap.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,6 +77,7 @@ struct run {
     int world, nodes, shards;
     int stop_rank;       // this rank asks to stop …
     int64_t stop_step;   // … after this step; 0: never
+    int64_t kill_step;   // the last rank is killed after this step; 0: never
     bool apart;          // nodes have folders of their own
     const char *name;    // of the folder for its files
     const char *set[24]; // train.key=value
@@ -94,6 +96,8 @@ static void on_step(void *ctx, int64_t step, double loss) {
     shared->steps[r->rank] = step;
     if (r->run->stop_step == step && r->run->stop_rank == r->rank)
         r->stop = 1;
+    if (r->run->kill_step == step && r->rank == r->run->world - 1)
+        raise(SIGKILL);
 }
 
 static const char *node_folder(struct arena *a, const struct run *run, int node) {
@@ -153,10 +157,10 @@ static int run_rank(const struct run *run, int rank) {
     return 0;
 }
 
-// Forks the ranks and waits; true when all of them ended well.
-static bool run_all(const struct run *run) {
+// Forks the ranks and waits; how many did not end well.
+static int run_ranks(const struct run *run) {
     pid_t pid[RANKS_MAX];
-    bool good = true;
+    int failed = 0;
     memset(shared->loss, 0, sizeof shared->loss);
     memset(shared->steps, 0, sizeof shared->steps);
     shared->keys = 0;
@@ -173,10 +177,24 @@ static bool run_all(const struct run *run) {
     for (int rank = 0; rank < run->world; rank++) {
         int status;
         waitpid(pid[rank], &status, 0);
-        good = good && status == 0;
+        failed += status != 0;
     }
-    return ok(good, "%s: %d rank%s on %d node%s", run->name, run->world, run->world == 1 ? "" : "s",
-              run->nodes, run->nodes == 1 ? "" : "s");
+    return failed;
+}
+
+static bool run_all(const struct run *run) {
+    return ok(run_ranks(run) == 0, "%s: %d rank%s on %d node%s", run->name, run->world,
+              run->world == 1 ? "" : "s", run->nodes, run->nodes == 1 ? "" : "s");
+}
+
+static void ranks_begin(void) {
+    pthread_mutexattr_t attr;
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || !mkdtemp(dir))
+        bail_out("no shared memory or temporary folder");
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shared->lock, &attr);
 }
 
 #endif

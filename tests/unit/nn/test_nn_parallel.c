@@ -257,13 +257,7 @@ static void test_furthest(void) {
 
 int main(void) {
     struct err e;
-    pthread_mutexattr_t attr;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED || !mkdtemp(dir))
-        bail_out("no shared memory or temporary folder");
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutex_init(&shared->lock, &attr);
+    ranks_begin();
     test_plain();
     test_accumulate();
     test_norm();
