@@ -17,7 +17,7 @@ static const struct {
 } orders[] = {
     {"gpipe", TRAIN_PIPE_GPIPE},
     {"1f1b", TRAIN_PIPE_1F1B},
-    {"simple", TRAIN_PIPE_GPIPE},      // SageMaker: all forward, then all backward
+    {"simple", TRAIN_PIPE_GPIPE},     // SageMaker: all forward, then all backward
     {"interleaved", TRAIN_PIPE_1F1B}, // SageMaker: backward whenever there is one to do
 };
 
@@ -33,10 +33,11 @@ int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, stru
         }
     if (!str_starts(text, several) ||
         str_parse_i64(text + sizeof several - 1, 2, CHUNKS_MAX, &number, &ignored) < 0)
-        return err_set(e, ERR_CONFIG,
-                       "'%s' is neither gpipe, 1f1b nor interleaved:V with V from 2 to %d stages of "
-                       "each rank; of SageMaker's words, simple is gpipe and interleaved is 1f1b",
-                       text, CHUNKS_MAX);
+        return err_set(
+            e, ERR_CONFIG,
+            "'%s' is neither gpipe, 1f1b nor interleaved:V with V from 2 to %d stages of "
+            "each rank; of SageMaker's words, simple is gpipe and interleaved is 1f1b",
+            text, CHUNKS_MAX);
     *order = TRAIN_PIPE_INTERLEAVED;
     *chunks = (int)number;
     return 0;

@@ -67,13 +67,13 @@ struct train_config {
     int64_t comm_sockets; // TCP connections to each ring neighbour
     int64_t comm_timeout; // ms without progress until a collective fails
     // parallel modes (options_parallel.c)
-    int64_t pipeline;           // stages of the model on as many ranks
-    int64_t microbatches;       // parts of a batch; 0: chosen
-    const char *schedule_pipe;  // for train_pipe_order
-    struct option_list cuts;    // layers that stages begin with; empty: by their work
-    int placement;              // enum train_placement
-    bool zero;                  // each rank updates a part
-    int wire;                   // enum train_wire
+    int64_t pipeline;          // stages of the model on as many ranks
+    int64_t microbatches;      // parts of a batch; 0: chosen
+    const char *schedule_pipe; // for train_pipe_order
+    struct option_list cuts;   // layers that stages begin with; empty: by their work
+    int placement;             // enum train_placement
+    bool zero;                 // each rank updates a part
+    int wire;                  // enum train_wire
 };
 
 extern const struct option_table options_train, options_parallel;

@@ -101,8 +101,8 @@ int checkpoint_peek(const char *folder, struct train_position *at, struct err *e
 // of batches may be missing. new_head: the last layer stays as it is, whatever the file has there.
 int checkpoint_read_model(struct checkpoint_image *c, const char *path, bool new_head,
                           struct err *e);
-// Reads a whole checkpoint folder, with o's kind of optimizer, whose step it sets. c->epochs becomes
-// up to CHECKPOINT_EPOCHS_MAX records.
+// Reads a whole checkpoint folder, with o's kind of optimizer, whose step it sets. c->epochs
+// becomes up to CHECKPOINT_EPOCHS_MAX records.
 int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char *folder,
                     struct err *e);
 

@@ -85,8 +85,8 @@ static int read_reals(struct reading *r, const char *name, int ndim, const int *
     return 0;
 }
 
-static int read_param(struct reading *r, const char *name, const struct nn_param *p,
-                      float *flat, struct err *e) {
+static int read_param(struct reading *r, const char *name, const struct nn_param *p, float *flat,
+                      struct err *e) {
     int dim[4], ndim = model_disk_shape(p, dim);
     if (read_reals(r, name, ndim, dim, r->scratch, p->count, e) < 0)
         return -1;

@@ -124,18 +124,18 @@ static size_t workspace(struct network *net) {
 
 int network_open(struct network *net, const struct network_config *config, struct err *e) {
     must(config->states >= 0 && config->states <= NETWORK_STATES_MAX && config->batch > 0);
-    *net = (struct network){.model = config->model,
-                            .k = config->backend,
-                            .batch = config->batch,
-                            .eval_batch = config->eval_batch,
-                            .slots = config->slots ? config->slots : 1,
-                            .states = config->states,
-                            .state_elements = config->state_elements
-                                                  ? config->state_elements
-                                                  : config->model->param_elements,
-                            .ctx = config->ctx,
-                            .shares_ctx = config->ctx != NULL,
-                            .copy_bytes = config->copy_bytes};
+    *net =
+        (struct network){.model = config->model,
+                         .k = config->backend,
+                         .batch = config->batch,
+                         .eval_batch = config->eval_batch,
+                         .slots = config->slots ? config->slots : 1,
+                         .states = config->states,
+                         .state_elements = config->state_elements ? config->state_elements
+                                                                  : config->model->param_elements,
+                         .ctx = config->ctx,
+                         .shares_ctx = config->ctx != NULL,
+                         .copy_bytes = config->copy_bytes};
     int r = net->ctx ? 0 : net->k->open(&net->ctx, &config->kernel);
     if (r < 0) {
         errno = -r;

@@ -33,10 +33,10 @@ struct network_config {
     const struct nn_model *model; // must outlive the network
     const struct kernel_backend *backend;
     struct kernel_config kernel;
-    int batch;      // most samples in a training step
-    int eval_batch; // most samples in an evaluation step; 0: none
-    int slots;      // training batches under way at one time; 0: one
-    int states;     // optimizer buffers: 0 … NETWORK_STATES_MAX
+    int batch;               // most samples in a training step
+    int eval_batch;          // most samples in an evaluation step; 0: none
+    int slots;               // training batches under way at one time; 0: one
+    int states;              // optimizer buffers: 0 … NETWORK_STATES_MAX
     size_t state_elements;   // of each of them; 0: as many as the parameters
     struct kernel_ctx *ctx;  // of another network, which is closed later; NULL: one of its own
     size_t memory_bytes_max; // what may be taken, copy_bytes with it; 0: not known

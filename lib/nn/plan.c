@@ -112,9 +112,9 @@ static void plan_gradient(struct planner *p, int i) {
         }
     }
     int from = first >= 0 ? backward_at(m, first) : m->layers + m->has_after;
-    p->gradient_block[i] = add_block(p, layer_elements(l, p->n) * p->real, from,
-                                     i ? backward_at(m, i) : sent_at(m),
-                                     &p->plan->layer[i].gradient);
+    p->gradient_block[i] =
+        add_block(p, layer_elements(l, p->n) * p->real, from, i ? backward_at(m, i) : sent_at(m),
+                  &p->plan->layer[i].gradient);
 }
 
 // Whether a block is of one micro-batch alone while others go through the stage.

@@ -12,8 +12,8 @@ const char *step_op_name(enum step_op op) {
         [STEP_LOAD] = "load",       [STEP_RECV_X] = "recv_x",   [STEP_FORWARD] = "forward",
         [STEP_SEND_Y] = "send_y",   [STEP_RECV_DY] = "recv_dy", [STEP_BACKWARD] = "backward",
         [STEP_SEND_DX] = "send_dx", [STEP_REDUCE] = "reduce",   [STEP_NORM] = "norm",
-        [STEP_JUDGE] = "judge",     [STEP_UPDATE] = "update",
-        [STEP_GATHER] = "gather",   [STEP_AWAIT] = "await"};
+        [STEP_JUDGE] = "judge",     [STEP_UPDATE] = "update",   [STEP_GATHER] = "gather",
+        [STEP_AWAIT] = "await"};
     return names[op];
 }
 

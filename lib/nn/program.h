@@ -72,8 +72,8 @@ struct step_spec {
     enum pipe_order order;
     int chunks;                      // stages of each rank; above 1: interleaved
     int buckets[PROGRAM_CHUNKS_MAX]; // of this rank's gradients, by chunk
-    bool parted;  // each data-parallel rank updates a part of every bucket
-    bool forward; // nothing but the way forward, through one slot
+    bool parted;                     // each data-parallel rank updates a part of every bucket
+    bool forward;                    // nothing but the way forward, through one slot
 };
 
 // out: zeroed, or of an earlier call, whose memory is used again; no allocation where it is enough.

@@ -73,8 +73,8 @@ static int receive(struct check *c, struct runner *r, const struct step_item *it
     return 0;
 }
 
-// Whether all ranks of this stage have begun to reduce, or gather, as many buckets as this one waits
-// for; they have begun the same ones.
+// Whether all ranks of this stage have begun to reduce, or gather, as many buckets as this one
+// waits for; they have begun the same ones.
 static int begun_by_all(struct check *c, const struct runner *r, enum step_op op, int bucket) {
     int begun = 0, nth = -1;
     for (int i = 0; i < r->at; i++)

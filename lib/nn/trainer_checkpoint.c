@@ -2,9 +2,10 @@
 // Checkpoints during training, and who keeps them.
 //
 // Parameters, optimizer state and position are the same on all ranks, or are collected from those
-// that have them; rank 0's running statistics and clocks are shared before each checkpoint. So the first rank of every node (a keeper) writes
-// the same bytes to a folder of its own, and any one node may be lost with what it had. Nodes that
-// share rank 0's folders (a network file system) keep nothing there: one copy is enough.
+// that have them; rank 0's running statistics and clocks are shared before each checkpoint. So the
+// first rank of every node (a keeper) writes the same bytes to a folder of its own, and any one
+// node may be lost with what it had. Nodes that share rank 0's folders (a network file system) keep
+// nothing there: one copy is enough.
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/hash.h"

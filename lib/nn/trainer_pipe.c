@@ -50,7 +50,9 @@ int trainer_pipe_plan(struct trainer *t, struct err *e) {
                        (long long)o->pipeline);
     if (o->pipeline == 1)
         t->chunks = 1; // of a whole model nothing is interleaved
-    t->order = t->chunks > 1 ? PIPE_INTERLEAVED : order == TRAIN_PIPE_GPIPE ? PIPE_GPIPE : PIPE_1F1B;
+    t->order = t->chunks > 1               ? PIPE_INTERLEAVED
+               : order == TRAIN_PIPE_GPIPE ? PIPE_GPIPE
+                                           : PIPE_1F1B;
     t->layout = (struct layout){.world = t->world,
                                 .pipe = (int)o->pipeline,
                                 .data = t->world / (int)o->pipeline,

@@ -74,8 +74,7 @@ static size_t planned_bytes(const struct trainer *t) {
     size_t stages = t->chunk[0].net.copy_bytes;
     for (int c = 0; c < t->chunks; c++)
         stages += t->chunk[c].net.memory_bytes;
-    return stages + t->train.samples * t->train.image_bytes +
-           t->test.samples * t->test.image_bytes;
+    return stages + t->train.samples * t->train.image_bytes + t->test.samples * t->test.image_bytes;
 }
 
 static void say_hello(struct trainer *t) {
@@ -93,7 +92,8 @@ static void say_hello(struct trainer *t) {
         : t->cores.quota ? ", as many as the quota of this group allows, not pinned"
         : t->cores.busy  ? ", not pinned: others use this machine"
                          : ", not pinned",
-        t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx), comm_backend_name(t->comm), (long long)o->batch);
+        t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx),
+        comm_backend_name(t->comm), (long long)o->batch);
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);

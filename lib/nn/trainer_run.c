@@ -380,10 +380,10 @@ static int run_await(struct step_run *r, const struct step_item *it, struct err 
 
 static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_item *it,
                                        struct err *e) = {
-    [STEP_LOAD] = run_load,       [STEP_RECV_X] = run_receive,   [STEP_FORWARD] = run_forward,
-    [STEP_SEND_Y] = run_send,     [STEP_RECV_DY] = run_receive,  [STEP_BACKWARD] = run_backward,
-    [STEP_SEND_DX] = run_send,    [STEP_REDUCE] = run_reduce,    [STEP_NORM] = run_norm,
-    [STEP_JUDGE] = run_judge,     [STEP_UPDATE] = run_update,    [STEP_GATHER] = run_gather,
+    [STEP_LOAD] = run_load,    [STEP_RECV_X] = run_receive,  [STEP_FORWARD] = run_forward,
+    [STEP_SEND_Y] = run_send,  [STEP_RECV_DY] = run_receive, [STEP_BACKWARD] = run_backward,
+    [STEP_SEND_DX] = run_send, [STEP_REDUCE] = run_reduce,   [STEP_NORM] = run_norm,
+    [STEP_JUDGE] = run_judge,  [STEP_UPDATE] = run_update,   [STEP_GATHER] = run_gather,
     [STEP_AWAIT] = run_await,
 };
 

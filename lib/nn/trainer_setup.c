@@ -317,8 +317,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         return -1;
     if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
-        trainer_pipe_open(t, e) < 0 ||
-        trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
+        trainer_pipe_open(t, e) < 0 || trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
     if (t->rank == 0)
         trainer_report_open(t);

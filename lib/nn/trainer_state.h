@@ -60,12 +60,12 @@ struct trainer {
     struct layout layout;
     int data_rank, pipe_rank;
     enum pipe_order order;
-    int chunks;                   // stages of each rank
-    int micro_batch, micros;      // samples of a micro-batch; micro-batches of a batch
-    struct comm *data;            // the ranks that have the same stages; comm where all have
-    struct comm *link[STEP_OPS];  // for sends and receives; NULL: none
-    bool apart;                   // the totals of a step do not travel behind the gradients
-    int shards; // ranks that share out the data, or what config.shards pretends
+    int chunks;                  // stages of each rank
+    int micro_batch, micros;     // samples of a micro-batch; micro-batches of a batch
+    struct comm *data;           // the ranks that have the same stages; comm where all have
+    struct comm *link[STEP_OPS]; // for sends and receives; NULL: none
+    bool apart;                  // the totals of a step do not travel behind the gradients
+    int shards;                  // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
     struct machine_limits limits;
     struct cores cores;
@@ -80,8 +80,8 @@ struct trainer {
     struct part *part;      // its stages
     int parts;
     struct chunk chunk[PROGRAM_CHUNKS_MAX];
-    int states;             // buffers of optimizer state
-    struct sending *sent;   // by chunk and slot
+    int states;           // buffers of optimizer state
+    struct sending *sent; // by chunk and slot
     int slots;
     struct schedule schedule;
     struct step_program program, last_program; // of a step; of the last one of an epoch
@@ -92,14 +92,14 @@ struct trainer {
         kept; // of the newest checkpoint that was written or begun; samples 0: none
     struct epoch_record *epochs;
     struct checkpoint_writer *writer; // keepers; NULL: another rank writes
-    struct checkpoint_image *image; // what is resumed from, meanwhile
+    struct checkpoint_image *image;   // what is resumed from, meanwhile
     int copy_missing;                 // the first rank whose last checkpoint failed; -1: none
     double lr, grad_norm;             // of the last step
     bool stop_seen, save_seen;
     int last_rows, last_slot; // of the last micro-batch; rows 0: this process made no step
-    bool proven;        // the weights are known to give a finite loss
-    bool held;          // a checkpoint waits for that
-    sig_atomic_t saves; // requests of config.save that have been taken up
+    bool proven;              // the weights are known to give a finite loss
+    bool held;                // a checkpoint waits for that
+    sig_atomic_t saves;       // requests of config.save that have been taken up
 
     struct meter_set meters;
     struct step_times interval; // since the last line
@@ -140,7 +140,7 @@ int trainer_local_shards(const struct trainer *t);
 // trainer_store.c: what the ranks have of the model, and the whole of it.
 int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e); // to NULL: help
 int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int root, bool states,
-                    struct err *e); // from: at the root
+                    struct err *e);                        // from: at the root
 int trainer_share_stats(struct trainer *t, struct err *e); // those of data-parallel rank 0
 // trainer_setup.c
 int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);

@@ -59,8 +59,7 @@ static int owner(const struct trainer *t, const struct range *r) {
 }
 
 static bool has(const struct trainer *t, const struct range *r) {
-    return r->stage % t->layout.pipe == t->pipe_rank &&
-           (!r->alone || r->data_rank == t->data_rank);
+    return r->stage % t->layout.pipe == t->pipe_rank && (!r->alone || r->data_rank == t->data_rank);
 }
 
 static char *buffer_of(struct trainer *t, const struct range *r) {

@@ -143,8 +143,8 @@ static void test_row(const struct option_row *given, const char *verb) {
 }
 
 static void test_rows(void) {
-    const struct option_table *tables[] = {&options_config, &options_metrics, &options_aws,
-                                           &options_job,    &options_train,   &options_parallel,
+    const struct option_table *tables[] = {&options_config,  &options_metrics, &options_aws,
+                                           &options_job,     &options_train,   &options_parallel,
                                            &options_torchrun};
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (size_t i = 0; i < tables[t]->count; i++) {
@@ -209,8 +209,7 @@ static void test_texts(void) {
             if (r->flag && option_row_has_verb(r, "train"))
                 fine = fine && strstr(strbuf_cstr(&help), flag);
             if (r->key)
-                fine = fine &&
-                       (r->marks & OPTION_HIDDEN || strstr(strbuf_cstr(&file), r->key)) &&
+                fine = fine && (r->marks & OPTION_HIDDEN || strstr(strbuf_cstr(&file), r->key)) &&
                        strstr(strbuf_cstr(&show), arena_printf(&a, "%s = ", r->key)) &&
                        strstr(strbuf_cstr(&json), arena_printf(&a, "\"key\":\"%s\"", r->key));
             if (!fine)

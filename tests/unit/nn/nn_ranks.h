@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes as the ranks of a training run: forked, with a key-value store and their results in
-// memory that they share.
+// Real processes as the ranks of a training run: forked, with a key-value store and their results
+// in memory that they share.
 #ifndef TESTS_UNIT_NN_RANKS_H
 #define TESTS_UNIT_NN_RANKS_H
 

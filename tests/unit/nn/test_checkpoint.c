@@ -124,8 +124,7 @@ static void test_refused(void) {
     checkpoint_image_init(&c, &other, 0);
     checkpoint_path(dir, 1234, path, sizeof path);
     const char *file = file_join(&a, path, "model.safetensors");
-    is_int(checkpoint_read_model(&c, file, false, &e), -1,
-           "a model with other classes is refused");
+    is_int(checkpoint_read_model(&c, file, false, &e), -1, "a model with other classes is refused");
     has_str(e.text, "fc.weight", "by the tensor that differs");
     has_str(e.text, "train.new_head", "with the remedy");
     size_t head = other.param[other.params - 1].begin;
