@@ -2,7 +2,9 @@
 // dtctl logs: prints the output of a run's ranks, from the beginning or as it comes.
 #include "command.h"
 
+#include "base/clock.h"
 #include "fleet/fleet_runs.h"
+#include "run/log_since.h"
 #include "run/log_tail.h"
 #include "run/monitor.h"
 
@@ -11,7 +13,7 @@
 struct logs_flags {
     bool follow;
     int64_t rank, tail;
-    const char *node;
+    const char *node, *since;
 };
 
 static const struct option_row ROWS[] = {
@@ -44,6 +46,15 @@ static const struct option_row ROWS[] = {
      .arg = "N",
      .help = "Of the output so far only the last N lines of each rank's stdout and stderr; "
              "-1 shows all."},
+    {.flag = "since",
+     .verbs = "logs",
+     .type = OPTION_STRING,
+     .arg = "TIME",
+     .offset = offsetof(struct logs_flags, since),
+     .marks = OPTION_NO_ENV,
+     .help = "Only lines written since then: how long ago (10m, 1h30m), or when (14:05, "
+             "2026-01-02T14:05:06Z). Nodes note the time once a second at first, and less often in "
+             "long runs; a line more may be shown."},
     {.flag = "node",
      .verbs = "logs",
      .type = OPTION_STRING,
@@ -82,6 +93,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         .until_now = !f->follow,
         .interactive = isatty(STDIN_FILENO) && isatty(STDERR_FILENO),
     };
+    if (f->since && f->since[0] && log_since_parse(f->since, clock_wall_ms(), &o.since_ms, e) < 0)
+        return err_wrap(e, "--since");
     if (run_fleet_open(&r, s, rest->count ? rest->args[0] : NULL, e) < 0)
         return -1;
     if (o.only_node && inventory_find(&r.inventory, o.only_node) < 0) {
@@ -112,6 +125,7 @@ const struct command cmd_logs = {
                      "train does: Ctrl-C leaves the run going.",
              .examples = "dtctl logs -f   # the newest run, live\n"
                          "dtctl logs -f --tail 10   # its last lines, then new ones\n"
+                         "dtctl logs --since 10m   # what was written in the last ten minutes\n"
                          "dtctl logs --rank 0 RUN   # one rank of a certain run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct logs_flags),

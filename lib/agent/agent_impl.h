@@ -7,6 +7,7 @@
 #include "agent/control_socket.h"
 #include "agent/event_log.h"
 #include "agent/health_check.h"
+#include "agent/log_times.h"
 #include "agent/preemption_notice.h"
 #include "channel/guests.h"
 #include "store/store_server.h"
@@ -75,6 +76,8 @@ struct agent {
     struct timer stuck;
     int64_t all_stuck_ms,
         killed_ms; // since when only stuck processes remain; when they were killed
+
+    struct log_times log_times;
 
     // the end
     bool over, coordinator_idle;

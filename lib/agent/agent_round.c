@@ -293,6 +293,8 @@ static void on_started(struct workers *w) {
              (long long)(a->started_ms - a->round_ms));
     agent_write_status(a);
     file_timers_hold(&a->timers, false);
+    if (a->config->run_dir)
+        log_times_begin(&a->log_times, a->loop, w);
 }
 
 static void tell_exit(struct agent *a, const struct worker *x) {
@@ -331,6 +333,8 @@ static void on_exited(struct workers *w, const struct worker *x) {
     if (x->ended_mono_ms >= election_lease_end(&a->election)) // the guard ended it
         caused = a->round_failed = true;
     tell_exit(a, x);
+    if (a->config->run_dir)
+        log_times_note(x);
     agent_write_status(a);
     if (!caused && agent_notice_takes(a, x))
         return;
@@ -369,6 +373,7 @@ void agent_round_gone(struct agent *a) {
 static void on_gone(struct workers *w, int orphans) {
     struct agent *a = w->ctx;
     file_timers_clear(&a->timers);
+    log_times_end(&a->log_times);
     struct json_out *j = events_begin(&a->events, EVENT_STOPPED);
     json_int(j, "round", a->round);
     json_int(j, "ms", w->stopping ? clock_mono_ms() - a->stop_ms : 0);

@@ -182,7 +182,7 @@ static bool want_file(const struct follow *f, const char *parent, const char *na
     bool log = (!parent[0] && strcmp(name, "agent.log") == 0) ||
                (str_starts(parent, "attempt_") && strchr(parent, '/') &&
                 (strcmp(name, "stdout.log") == 0 || strcmp(name, "stderr.log") == 0 ||
-                 strcmp(name, "error.json") == 0));
+                 strcmp(name, "error.json") == 0 || strcmp(name, "log-times") == 0));
     return (story && strcmp(f->only, "logs") != 0) || (log && strcmp(f->only, "events") != 0);
 }
 

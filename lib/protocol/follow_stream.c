@@ -22,6 +22,7 @@ static const struct {
     {"stdout.log", FOLLOW_STDOUT, true},
     {"stderr.log", FOLLOW_STDERR, true},
     {"error.json", FOLLOW_ERROR_FILE, true},
+    {"log-times", FOLLOW_LOG_TIMES, true},
 };
 
 // Reads a number without leading zeros followed by '/'. Returns the position after it, or NULL.

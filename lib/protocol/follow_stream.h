@@ -21,6 +21,7 @@ enum follow_file_kind {
     FOLLOW_STDOUT,
     FOLLOW_STDERR,
     FOLLOW_ERROR_FILE,
+    FOLLOW_LOG_TIMES,
 };
 
 // A file of a run's folder on a node.

@@ -16,6 +16,7 @@
 #include "cluster/run_record.h"
 #include "fleet/fleet.h"
 #include "run/log_mirror.h"
+#include "run/log_since.h"
 #include "run/metrics.h"
 #include "run/run_history.h"
 
@@ -75,6 +76,7 @@ struct follow {
     void *ctx;
     struct story story;
     struct metric_set metrics;
+    struct log_since since; // lines of before are not shown
     struct follow_node *nodes;
     size_t count;
     struct arena scratch; // for one line

@@ -86,6 +86,8 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
     struct metric_line at = {n, rank, file->ours};
     if (file->part != MIRROR_PARTIAL)
         metric_match(&f->metrics, line, len, on_metric, &at);
+    if (log_since_hides(&f->since, n->index, from, file->at))
+        return;
     if (file->part != MIRROR_LINE) {
         if (f->view->on_update)
             f->view->on_update(f->ctx, n, from, rank, line, len);
@@ -103,4 +105,6 @@ void follow_take_line(void *ctx, const struct mirror_file *file, const char *lin
         take_native(n, file->ours, line, len);
     else if (file->file.kind == FOLLOW_STDOUT || file->file.kind == FOLLOW_STDERR)
         take_worker_line(n, file, line, len);
+    else if (file->file.kind == FOLLOW_LOG_TIMES)
+        log_since_take(&n->follow->since, n->index, &file->file, line, len);
 }

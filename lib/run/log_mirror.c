@@ -49,6 +49,7 @@ static void give_lines(struct mirror_file *f, const char *p, size_t len, mirror_
         const char *end = memchr(p, '\n', len);
         size_t part = end ? (size_t)(end - p) : len;
         const char *back = of_worker ? memchr(p, '\r', part) : NULL;
+        f->at += back ? (size_t)(back - p) + 1 : part + (end != NULL);
         if (back) {
             strbuf_add(&f->line, p, (size_t)(back - p)); // bytes over the limit are dropped
             f->is_bar = true;
@@ -99,7 +100,9 @@ static int adopt(struct mirror *m, const char *name, struct err *e) {
     if (stat(f->path, &st) < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
     f->size = (uint64_t)st.st_size;
-    return read_tail(f, e);
+    int result = read_tail(f, e);
+    f->at = f->size;
+    return result;
 }
 
 // depth: 0 is the node's folder, 1 attempt_N or output, 2 the local rank.
@@ -301,6 +304,7 @@ static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, str
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot read '%s'", f->path);
     strbuf_init(&copy.line, MIRROR_LINE_BYTES_MAX);
+    copy.at = 0;
     while (left > 0) {
         ssize_t n = read(fd, part, left < sizeof part ? (size_t)left : sizeof part);
         if (n <= 0)

@@ -32,6 +32,7 @@ struct mirror_file {
     struct follow_file file;
     uint64_t size;         // bytes on this side
     uint64_t begin;        // of these, bytes of earlier machines
+    uint64_t at;           // where the text that is handed out ends
     struct strbuf line;    // beginning of an incomplete line
     bool returned;         // a carriage return follows `line`
     bool is_bar;           // the line had a carriage return

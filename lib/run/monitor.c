@@ -289,6 +289,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     rescue_open(&a->view.rescue, &a->follow);
     if (result == 0)
         context_listen(s, on_signal, a);
+    a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
     if (result == 0 && o->replay)
         attend_view_replay(&a->view);
     a->follow.until_now = o->until_now;

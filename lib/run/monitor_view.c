@@ -146,18 +146,19 @@ static void tell_bar(struct attend_view *v, int64_t now) {
 static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
     int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
-    if (f->part != MIRROR_LINE)
+    if (f->part != MIRROR_LINE || log_since_hides(&n->follow->since, n->index, &f->file, f->at))
         return;
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
 void attend_view_replay(struct attend_view *v) {
-    static const enum follow_file_kind kinds[] = {FOLLOW_STDOUT, FOLLOW_STDERR};
+    static const enum follow_file_kind kinds[] = {FOLLOW_LOG_TIMES, FOLLOW_STDOUT, FOLLOW_STDERR};
     for (size_t i = 0; i < v->follow->count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             struct err e = {0};
             struct follow_node *n = &v->follow->nodes[i];
-            if (mirror_replay(&n->mirror, kinds[k], show_kept, n, &e) < 0)
+            mirror_line_cb *cb = kinds[k] == FOLLOW_LOG_TIMES ? follow_take_line : show_kept;
+            if (mirror_replay(&n->mirror, kinds[k], cb, n, &e) < 0)
                 log_warn("cannot show an earlier log", "reason=\"%s\"", e.text);
         }
 }

@@ -153,7 +153,7 @@ ok "and costs next to nothing (CPU seconds: $cpu)" awk -v cpu="$cpu" \
     'BEGIN { split(cpu, s, " "); exit s[1] + s[2] > 0.5 }'
 drive --idle-ms 20000 exec $N1 true >idle.out 2>idle.err &
 idling=$!
-logged_in() { on 1 pgrep -f 'sshd: root$'; }
+logged_in() { on 1 pgrep -f 'sshd(-session)?: root$'; }
 wait_for 5 logged_in
 sleep 0.3 # until the client has seen it too
 ssh_cut 1

@@ -58,6 +58,38 @@ is "$status:$out" $'0:x\nx\nx' 'a reader that goes ends it'
 run dtctl stop long
 is "$status" 0 'and the run goes on until it is stopped'
 
+# Since when: of a run that goes on, of one that is over, and with -f.
+rm -f go
+dtctl train -d --name aged --nodes 1 -- sh -c 'seq 3; echo e >&2
+    while [ ! -e "$1" ]; do sleep 0.1; done; echo late
+    while [ ! -e "$1.end" ]; do sleep 0.1; done; echo last' - "$PWD/go" >/dev/null 2>&1
+noted() { # LINES of stdout whose time is noted
+    awk -v bytes="$1" '$2 == bytes { found = 1 } END { exit !found }' \
+        .dtctl/default/nodes/node0/runs/aged-*/attempt_0/0/log-times
+}
+ok 'the time of lines is noted' wait_for 60 noted 6
+sleep 1.1 # the time is given to the second
+then=$(date -u +%FT%TZ)
+touch go
+ok 'and of later lines' wait_for 60 noted 11
+run dtctl logs --since "$then" aged
+is "$out" late 'logs --since: what was written since then'
+run dtctl logs --since 1h --tail 2 aged
+is "$out" $'3\nlate' 'a longer time ago, and of that the last lines'
+dtctl logs -f --since "$then" aged >follow.out 2>follow.err &
+follower=$!
+ok 'with -f those lines come at once' wait_for 60 grep -qx late follow.out
+touch go.end
+ok 'and it goes on' wait "$follower"
+is "$(head -n 2 follow.out | paste -sd ,)" late,last 'to the end'
+run dtctl logs --since "$then" aged
+is "$out" $'late\nlast' 'of a run whose results are here, too'
+run dtctl logs --since 2000-01-01 aged
+like "$out" '^1.*late.last' 'all of it'
+run dtctl logs --since noon aged
+is "$status" 2 'what is no time is refused'
+like "$err" "'noon' is no time: .*10m" 'with examples'
+
 # Attempts follow one another.
 dtctl train --name twice --nodes 1 --max-restarts 3 -- sh -c \
     'echo "attempt $TORCHELASTIC_RESTART_COUNT"; [ "$TORCHELASTIC_RESTART_COUNT" = 2 ]' \
