@@ -11,6 +11,7 @@
 #include "provider/provider.h"
 #include "sys/file.h"
 #include "sys/proc.h"
+#include "ui/findings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,76 +27,47 @@ enum {
     DESCRIPTORS_MIN = 1024,
 };
 
-enum verdict { GOOD, WARN, BAD };
-
-struct doctor {
-    struct context *context;
-    size_t counts[3];
-};
-
-static const char *const VERDICTS[] = {"ok", "warn", "bad"};
-
-// One finding: the thing checked, the fact, and the remedy (NULL: none is needed).
-__attribute__((format(printf, 5, 6))) static void
-find(struct doctor *d, enum verdict v, const char *what, const char *remedy, const char *fmt, ...) {
-    struct screen *screen = d->context->screen;
-    va_list ap;
-    va_start(ap, fmt);
-    char *fact = arena_vprintf(d->context->arena, fmt, ap);
-    va_end(ap);
-    d->counts[v]++;
-    struct strbuf text = {0};
-    struct json_out j;
-    screen_event(&text, &j, "finding");
-    json_str(&j, "verdict", VERDICTS[v]);
-    json_str(&j, "what", what);
-    json_str(&j, "fact", fact);
-    json_str(&j, "remedy", v == GOOD ? NULL : remedy);
-    screen_event_end(screen, &text, &j);
-    screen_out(screen, "%-5s %-22s %s\n", VERDICTS[v], what, fact);
-    if (v != GOOD && remedy)
-        screen_out(screen, "%-5s %-22s -> %s\n", "", "", remedy);
-}
-
 // ---- this computer -----------------------------------------------------------------------------
 
-static void check_machine(struct doctor *d) {
+static void check_machine(struct findings *d) {
     struct utsname u;
     struct rlimit r;
     uint64_t disk = 0;
     struct err e = {0};
     char size[STR_HUMAN_BYTES_MAX];
     uname(&u);
-    find(d, GOOD, "dtctl", NULL, "%s on Linux %s %s, %d cpus", DTCTL_VERSION, u.release, u.machine,
-         proc_cpu_count());
+    findings_add(d, FINDING_GOOD, "dtctl", NULL, "%s on Linux %s %s, %d cpus", DTCTL_VERSION,
+                 u.release, u.machine, proc_cpu_count());
     bool agent = embed_find("dtrun") != NULL, trainer = embed_find("dttrain") != NULL;
-    find(d, agent && trainer ? GOOD : BAD, "programs inside", "build dtctl with make, all of it",
-         "%s, %s", agent ? "agent" : "no agent", trainer ? "trainer" : "no trainer");
+    findings_add(d, agent && trainer ? FINDING_GOOD : FINDING_BAD, "programs inside",
+                 "build dtctl with make, all of it", "%s, %s", agent ? "agent" : "no agent",
+                 trainer ? "trainer" : "no trainer");
     if (getrlimit(RLIMIT_NOFILE, &r) == 0)
-        find(d, r.rlim_cur >= DESCRIPTORS_MIN ? GOOD : WARN, "open files",
-             "raise it with ulimit -n for clusters of many nodes", "%llu allowed",
-             (unsigned long long)r.rlim_cur);
+        findings_add(d, r.rlim_cur >= DESCRIPTORS_MIN ? FINDING_GOOD : FINDING_WARN, "open files",
+                     "raise it with ulimit -n for clusters of many nodes", "%llu allowed",
+                     (unsigned long long)r.rlim_cur);
     if (file_disk_free(d->context->cluster.base, &disk, &e) < 0)
-        find(d, BAD, "disk", "choose a folder that can be written", "%s", e.text);
+        findings_add(d, FINDING_BAD, "disk", "choose a folder that can be written", "%s", e.text);
     else
-        find(d, disk >= (uint64_t)DISK_HERE_MIB_MIN << 20 ? GOOD : WARN, "disk",
-             "results of runs come here; make room", "%s free in %s", str_human_bytes(size, disk),
-             d->context->cluster.base);
-    find(d, access(d->context->cluster.base, W_OK) == 0 ? GOOD : BAD, "working folder",
-         "dtctl keeps its state in .dtctl here; go where you may write", "%s",
-         d->context->cluster.base);
+        findings_add(d, disk >= (uint64_t)DISK_HERE_MIB_MIN << 20 ? FINDING_GOOD : FINDING_WARN,
+                     "disk", "results of runs come here; make room", "%s free in %s",
+                     str_human_bytes(size, disk), d->context->cluster.base);
+    findings_add(d, access(d->context->cluster.base, W_OK) == 0 ? FINDING_GOOD : FINDING_BAD,
+                 "working folder", "dtctl keeps its state in .dtctl here; go where you may write",
+                 "%s", d->context->cluster.base);
 }
 
-static void check_config(struct doctor *d) {
+static void check_config(struct findings *d) {
     const struct config *c = d->context->config;
     if (c->file_found)
-        find(d, GOOD, "configuration", NULL, "%s, provider %s", c->file, provider_of(c)->name);
+        findings_add(d, FINDING_GOOD, "configuration", NULL, "%s, provider %s", c->file,
+                     provider_of(c)->name);
     else
-        find(d, GOOD, "configuration", NULL, "no %s; defaults hold, provider %s", c->file,
-             provider_of(c)->name);
+        findings_add(d, FINDING_GOOD, "configuration", NULL, "no %s; defaults hold, provider %s",
+                     c->file, provider_of(c)->name);
 }
 
-static void check_ssh(struct doctor *d) {
+static void check_ssh(struct findings *d) {
     const struct config *c = d->context->config;
     const char *agent = env_get(d->context->env, "SSH_AUTH_SOCK"),
                *home = env_get(d->context->env, "HOME");
@@ -105,7 +77,7 @@ static void check_ssh(struct doctor *d) {
     if (c->cluster.provider == CONFIG_LOCAL)
         return;
     if (c->cluster.provider == CONFIG_AWS) { // up makes a key for each cluster
-        find(d, GOOD, "ssh login", NULL, "by a key that dtctl up makes");
+        findings_add(d, FINDING_GOOD, "ssh login", NULL, "by a key that dtctl up makes");
         return;
     }
     for (size_t i = 0; home && i < sizeof keys / sizeof keys[0]; i++)
@@ -113,73 +85,72 @@ static void check_ssh(struct doctor *d) {
     for (size_t i = 0; i < c->ssh.identity_files.count; i++) {
         const char *path = c->ssh.identity_files.items[i];
         if (stat(path, &st) < 0)
-            find(d, BAD, "ssh key", "correct ssh.identity_files", "'%s' is not there", path);
+            findings_add(d, FINDING_BAD, "ssh key", "correct ssh.identity_files",
+                         "'%s' is not there", path);
         else if (st.st_mode & 077)
-            find(d, WARN, "ssh key", "chmod 600 it", "'%s' can be read by others", path);
+            findings_add(d, FINDING_WARN, "ssh key", "chmod 600 it", "'%s' can be read by others",
+                         path);
         else
             found++;
     }
     bool has_agent = agent && *agent && stat(agent, &st) == 0 && S_ISSOCK(st.st_mode);
-    find(d, found || has_agent ? GOOD : BAD, "ssh login",
-         "make a key with ssh-keygen and put it on the hosts, or start an agent",
-         "%zu key file%s, %s", found, found == 1 ? "" : "s", has_agent ? "an agent" : "no agent");
+    findings_add(d, found || has_agent ? FINDING_GOOD : FINDING_BAD, "ssh login",
+                 "make a key with ssh-keygen and put it on the hosts, or start an agent",
+                 "%zu key file%s, %s", found, found == 1 ? "" : "s",
+                 has_agent ? "an agent" : "no agent");
 }
 
-// Prints what the provider finds on this computer.
-static void on_finding(void *ctx, enum provider_verdict v, const char *what, const char *remedy,
-                       const char *fact) {
-    static const enum verdict verdicts[] = {
-        [PROVIDER_GOOD] = GOOD, [PROVIDER_WARN] = WARN, [PROVIDER_BAD] = BAD};
-    find(ctx, verdicts[v], what, remedy, "%s", fact);
-}
-
-static void check_provider(struct doctor *d) {
+static void check_provider(struct findings *d) {
     const struct provider *p = provider_of(d->context->config);
     if (p->doctor)
-        p->doctor(d->context, on_finding, d);
+        p->doctor(d);
 }
 
-static void check_cluster(struct doctor *d) {
+static void check_cluster(struct findings *d) {
     struct context *s = d->context;
     struct err e = {0};
     char **runs = NULL;
     size_t count = 0, waiting = 0;
     int fd = -1;
     if (!file_exists(s->cluster.dir)) {
-        find(d, GOOD, "cluster", NULL, "'%s' has never been up here", s->cluster.name);
+        findings_add(d, FINDING_GOOD, "cluster", NULL, "'%s' has never been up here",
+                     s->cluster.name);
         return;
     }
     if (file_lock(s->cluster.lock_path, "doctor", 0, &fd, &e) == 0) {
         close(fd);
-        find(d, GOOD, "lock", NULL, "free");
+        findings_add(d, FINDING_GOOD, "lock", NULL, "free");
     } else {
-        find(d, WARN, "lock", "wait for it, or end that process", "%s", e.text);
+        findings_add(d, FINDING_WARN, "lock", "wait for it, or end that process", "%s", e.text);
     }
     if (cluster_runs(&s->cluster, &runs, &count, &e) < 0) {
-        find(d, BAD, "runs", "look at the folder", "%s", e.text);
+        findings_add(d, FINDING_BAD, "runs", "look at the folder", "%s", e.text);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         struct run r;
         struct err why = {0};
         if (run_load(&s->cluster, runs[i], &r, &why) < 0)
-            find(d, WARN, "runs", "move its folder away", "%s", why.text);
+            findings_add(d, FINDING_WARN, "runs", "move its folder away", "%s", why.text);
         else
             waiting += !r.fetched;
     }
-    find(d, waiting ? WARN : GOOD, "runs", "dtctl ps lists them; dtctl fetch RUN brings them",
-         "%zu here, %zu with results still on nodes", count, waiting);
+    findings_add(d, waiting ? FINDING_WARN : FINDING_GOOD, "runs",
+                 "dtctl ps lists them; dtctl fetch RUN brings them",
+                 "%zu here, %zu with results still on nodes", count, waiting);
 }
 
 // ---- the nodes ---------------------------------------------------------------------------------
 
-static void check_node(struct doctor *d, const struct fleet_node *n, const struct node_runs *runs) {
+static void check_node(struct findings *d, const struct fleet_node *n,
+                       const struct node_runs *runs) {
     char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
     const struct embed_file *agent = embed_find("dtrun");
     const char *name = n->info->name;
     size_t lost = 0, going = 0;
     if (n->failed) {
-        find(d, BAD, name, "try ssh to it; dtctl down --forget drops it", "%s", n->err.text);
+        findings_add(d, FINDING_BAD, name, "try ssh to it; dtctl down --forget drops it", "%s",
+                     n->err.text);
         return;
     }
     for (size_t i = 0; i < runs->count; i++)
@@ -189,22 +160,26 @@ static void check_node(struct doctor *d, const struct fleet_node *n, const struc
         }
     int64_t off = n->facts.clock_skew_ms < 0 ? -n->facts.clock_skew_ms : n->facts.clock_skew_ms;
     bool current = agent && strcmp(agent->sha256, n->facts.sha256) == 0;
-    find(d, GOOD, name, NULL, "%s, %s, %d cpus, %d gpus, %zu run%s going", n->facts.hostname,
-         n->facts.arch, n->facts.cpus, n->facts.gpus, going, going == 1 ? "" : "s");
+    findings_add(d, FINDING_GOOD, name, NULL, "%s, %s, %d cpus, %d gpus, %zu run%s going",
+                 n->facts.hostname, n->facts.arch, n->facts.cpus, n->facts.gpus, going,
+                 going == 1 ? "" : "s");
     if (!current)
-        find(d, WARN, name, "dtctl up", "its agent is another version (%s)", n->facts.version);
+        findings_add(d, FINDING_WARN, name, "dtctl up", "its agent is another version (%s)",
+                     n->facts.version);
     if (n->facts.disk_free_bytes < (uint64_t)DISK_NODE_MIB_MIN << 20)
-        find(d, WARN, name, "dtctl gc, or make room there", "only %s free in %s",
-             str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root);
+        findings_add(d, FINDING_WARN, name, "dtctl gc, or make room there", "only %s free in %s",
+                     str_human_bytes(free_text, n->facts.disk_free_bytes), n->facts.root);
     if (off > SKEW_MS_MAX)
-        find(d, WARN, name, "set its clock (chrony or systemd-timesyncd)", "its clock is %s %s",
-             str_human_ms(skew, off), n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
+        findings_add(d, FINDING_WARN, name, "set its clock (chrony or systemd-timesyncd)",
+                     "its clock is %s %s", str_human_ms(skew, off),
+                     n->facts.clock_skew_ms > 0 ? "ahead" : "behind");
     if (lost)
-        find(d, WARN, name, "its log is in the run's folder there: agent.log; dtctl gc clears it",
-             "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
+        findings_add(d, FINDING_WARN, name,
+                     "its log is in the run's folder there: agent.log; dtctl gc clears it",
+                     "%zu run%s whose agent vanished", lost, lost == 1 ? "" : "s");
 }
 
-static int check_nodes(struct doctor *d, struct err *e) {
+static int check_nodes(struct findings *d, struct err *e) {
     struct context *s = d->context;
     struct inventory inv;
     struct fleet f;
@@ -213,7 +188,7 @@ static int check_nodes(struct doctor *d, struct err *e) {
     if (!cluster_exists(&s->cluster))
         return 0;
     if (cluster_load(&s->cluster, &inv, &why) < 0) {
-        find(d, BAD, "inventory", "dtctl up writes it anew", "%s", why.text);
+        findings_add(d, FINDING_BAD, "inventory", "dtctl up writes it anew", "%s", why.text);
         return 0;
     }
     fleet_open(&f, s, &inv, NULL, 0);
@@ -227,10 +202,10 @@ static int check_nodes(struct doctor *d, struct err *e) {
         result = reach_check(&f, e);
         for (size_t i = 0; i < f.count && result == 0; i++)
             if (f.nodes[i].failed && f.nodes[i].ready)
-                find(d, BAD, f.nodes[i].info->name, "open TCP between the nodes", "%s",
-                     f.nodes[i].err.text);
+                findings_add(d, FINDING_BAD, f.nodes[i].info->name, "open TCP between the nodes",
+                             "%s", f.nodes[i].err.text);
         if (result == 0 && fleet_failures(&f) == before)
-            find(d, GOOD, "network", NULL, "every node reaches every other one");
+            findings_add(d, FINDING_GOOD, "network", NULL, "every node reaches every other one");
     }
     fleet_close(&f);
     return result;
@@ -239,7 +214,7 @@ static int check_nodes(struct doctor *d, struct err *e) {
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
     (void)rest;
     (void)flags;
-    struct doctor d = {.context = s};
+    struct findings d = {.context = s};
     check_machine(&d);
     check_config(&d);
     check_ssh(&d);
@@ -247,9 +222,9 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
     check_cluster(&d);
     if (check_nodes(&d, e) < 0)
         return -1;
-    screen_out(s->screen, "%zu fine, %zu to look at, %zu bad\n", d.counts[GOOD], d.counts[WARN],
-               d.counts[BAD]);
-    return d.counts[BAD] ? err_status(ERR_FAILED) : 0;
+    screen_out(s->screen, "%zu fine, %zu to look at, %zu bad\n", d.counts[FINDING_GOOD],
+               d.counts[FINDING_WARN], d.counts[FINDING_BAD]);
+    return d.counts[FINDING_BAD] ? err_status(ERR_FAILED) : 0;
 }
 
 const struct command cmd_doctor = {

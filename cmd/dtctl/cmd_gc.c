@@ -228,17 +228,13 @@ static int clean_orphans(struct gc *g, size_t *removed, struct err *e) {
 // Leftovers of broken fetches of runs whose results have come since.
 static int clean_incoming(struct gc *g, size_t *removed, struct err *e) {
     struct context *s = g->context;
-    char **runs = NULL;
-    size_t count = 0;
-    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+    struct run_walk walk;
+    struct run r;
+    if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        struct run r;
-        struct err ignored = {0};
-        if (run_load(&s->cluster, runs[i], &r, &ignored) < 0 || !r.fetched)
-            continue;
+    while (run_walk_next(&walk, &r)) {
         const char *path = run_path(&s->cluster, &r, "incoming");
-        if (!file_exists(path))
+        if (!r.fetched || !file_exists(path))
             continue;
         (*removed)++;
         if (s->config->dry_run)

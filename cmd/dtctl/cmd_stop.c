@@ -100,20 +100,19 @@ static int stop(struct context *s, struct run_fleet *r, const struct stop_flags 
 // The newest run that goes on, as far as it is known here; NULL: none does. Of several, somebody
 // who can be asked says that it is the one. newest: of all, where the record says that it is over.
 static int choose(struct context *s, const char **run, const char **newest, struct err *e) {
-    char **ids = NULL;
-    size_t count = 0, going = 0;
+    struct run_walk walk;
+    struct run r;
+    size_t going = 0;
     *run = *newest = NULL;
-    if (cluster_runs(&s->cluster, &ids, &count, e) < 0)
+    if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        struct run r;
-        struct err ignored = {0};
-        if (run_load(&s->cluster, ids[i], &r, &ignored) < 0 || run_is_over(&r))
+    while (run_walk_next(&walk, &r)) {
+        if (run_is_over(&r))
             continue;
         going++;
-        *run = *run ? *run : ids[i];
+        *run = *run ? *run : r.id;
     }
-    *newest = count && *run && *run != ids[0] ? ids[0] : NULL;
+    *newest = *run && !str_eq(*run, walk.ids[0]) ? walk.ids[0] : NULL;
     if (going < 2 || s->config->dry_run || !context_can_ask(s))
         return 0;
     int yes = context_ask(

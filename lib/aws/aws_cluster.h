@@ -69,7 +69,7 @@ int aws_shared_find(struct context *s, bool needs_key, struct err *e);
 int aws_shared_alone(struct aws_cluster *c, struct terraform_lock *left, struct err *e);
 
 // ---- doctor: aws_doctor.c
-void aws_doctor(struct context *s, provider_finding *tell, void *ctx);
+void aws_doctor(struct findings *f);
 
 // ---- down: aws_down.c
 int aws_take_down(struct context *s, struct provider_down_result *out, struct err *e);

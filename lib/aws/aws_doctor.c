@@ -8,34 +8,20 @@
 
 #include <stdlib.h>
 
-struct finder {
-    struct context *context;
-    provider_finding *tell;
-    void *ctx;
-};
-
-__attribute__((format(printf, 5, 6))) static void find(const struct finder *f,
-                                                       enum provider_verdict v, const char *what,
-                                                       const char *remedy, const char *fmt, ...) {
-    va_list ap;
-    va_start(ap, fmt);
-    f->tell(f->ctx, v, what, remedy, arena_vprintf(f->context->arena, fmt, ap));
-    va_end(ap);
-}
-
-static void find_program(const struct finder *f) {
+static void find_program(struct findings *f) {
     const char *program = NULL, *version = NULL;
     struct err e = {0};
     if (terraform_program(f->context, &program, &e) < 0)
-        find(f, PROVIDER_BAD, "terraform", "install it, or name it in aws.terraform", "%s", e.text);
+        findings_add(f, FINDING_BAD, "terraform", "install it, or name it in aws.terraform", "%s",
+                     e.text);
     else if (terraform_version(f->context, program, &version, &e) < 0)
-        find(f, PROVIDER_BAD, "terraform", "install another, or name it in aws.terraform", "%s",
-             e.text);
+        findings_add(f, FINDING_BAD, "terraform", "install another, or name it in aws.terraform",
+                     "%s", e.text);
     else
-        find(f, PROVIDER_GOOD, "terraform", NULL, "%s, version %s", program, version);
+        findings_add(f, FINDING_GOOD, "terraform", NULL, "%s, version %s", program, version);
 }
 
-static void find_credentials(const struct finder *f) {
+static void find_credentials(struct findings *f) {
     char *const *env = f->context->env;
     const char *home = env_get(env, "HOME"), *key = env_get(env, "AWS_ACCESS_KEY_ID");
     const char *file = env_get(env, "AWS_SHARED_CREDENTIALS_FILE");
@@ -43,26 +29,29 @@ static void find_credentials(const struct finder *f) {
     if (!file || !*file)
         file = arena_printf(f->context->arena, "%s/.aws/credentials", home ? home : "");
     if (profile[0])
-        find(f, PROVIDER_GOOD, "credentials", NULL, "of profile '%s'", profile);
+        findings_add(f, FINDING_GOOD, "credentials", NULL, "of profile '%s'", profile);
     else if (key && *key)
-        find(f, PROVIDER_GOOD, "credentials", NULL, "in the environment (AWS_ACCESS_KEY_ID)");
+        findings_add(f, FINDING_GOOD, "credentials", NULL,
+                     "in the environment (AWS_ACCESS_KEY_ID)");
     else if (file_exists(file))
-        find(f, PROVIDER_GOOD, "credentials", NULL, "%s", file);
+        findings_add(f, FINDING_GOOD, "credentials", NULL, "%s", file);
     else
-        find(f, PROVIDER_WARN, "credentials",
-             "say aws configure, or set AWS_PROFILE; a role of this computer serves as well",
-             "neither in the environment nor in %s", file);
+        findings_add(
+            f, FINDING_WARN, "credentials",
+            "say aws configure, or set AWS_PROFILE; a role of this computer serves as well",
+            "neither in the environment nor in %s", file);
 }
 
-void aws_doctor(struct context *s, provider_finding *tell, void *ctx) {
-    const struct finder f = {s, tell, ctx};
+void aws_doctor(struct findings *f) {
+    struct context *s = f->context;
     const char *region = NULL;
     struct err e = {0};
-    find_program(&f);
+    find_program(f);
     if (aws_cluster_region(s, &region, &e) < 0 || aws_rules_check(s->config, region, &e) < 0)
-        find(&f, PROVIDER_BAD, "aws", "correct it; dtctl plan shows what it would be", "%s",
-             e.text);
+        findings_add(f, FINDING_BAD, "aws", "correct it; dtctl plan shows what it would be", "%s",
+                     e.text);
     else
-        find(&f, PROVIDER_GOOD, "aws", NULL, "%s in %s", s->config->aws.instance_type, region);
-    find_credentials(&f);
+        findings_add(f, FINDING_GOOD, "aws", NULL, "%s in %s", s->config->aws.instance_type,
+                     region);
+    find_credentials(f);
 }

@@ -179,6 +179,19 @@ int run_load(const struct cluster *c, const char *id, struct run *r, struct err 
     return 0;
 }
 
+int run_walk_open(struct run_walk *w, const struct cluster *c, struct err *e) {
+    *w = (struct run_walk){.cluster = c};
+    return cluster_runs(c, &w->ids, &w->count, e);
+}
+
+bool run_walk_next(struct run_walk *w, struct run *r) {
+    struct err ignored = {0};
+    while (w->next < w->count)
+        if (run_load(w->cluster, w->ids[w->next++], r, &ignored) == 0)
+            return true;
+    return false;
+}
+
 char *run_node_dir(struct arena *a, const char *run, const char *name) {
     return arena_printf(a, "runs/%s%s%s", run, *name ? "/" : "", name);
 }

@@ -57,6 +57,18 @@ void run_format(const struct run *r, struct strbuf *text);
 int run_parse(struct arena *a, const char *text, size_t len, const char *path, struct run *r,
               struct err *e);
 int run_load(const struct cluster *c, const char *id, struct run *r, struct err *e);
+
+// Goes through the runs of a cluster, newest first.
+//     struct run_walk w;
+//     if (run_walk_open(&w, cluster, e) == 0)
+//         while (run_walk_next(&w, &run)) …
+struct run_walk {
+    const struct cluster *cluster;
+    char **ids;
+    size_t count, next; // also of runs whose records cannot be read
+};
+int run_walk_open(struct run_walk *w, const struct cluster *c, struct err *e);
+bool run_walk_next(struct run_walk *w, struct run *r); // leaves out records that cannot be read
 int run_save(const struct cluster *c, const struct run *r, struct err *e);
 bool run_is_over(const struct run *r); // a final state
 

@@ -257,17 +257,13 @@ int lifecycle_check_losses(struct context *s, struct inventory *inv, const char 
 }
 
 static int count_runs(struct context *s, struct provider_down_result *out, struct err *e) {
-    char **runs = NULL;
-    size_t count = 0;
-    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+    struct run_walk walk;
+    struct run r;
+    if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        struct run r;
-        struct err ignored = {0};
-        bool here = run_load(&s->cluster, runs[i], &r, &ignored) == 0 && r.fetched &&
-                    file_exists(r.output_dir);
-        *(here ? &out->runs_here : &out->runs_none) += 1;
-    }
+    while (run_walk_next(&walk, &r))
+        out->runs_here += r.fetched && file_exists(r.output_dir);
+    out->runs_none = walk.count - out->runs_here;
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "fleet/fleet.h"
 #include "provider/boot_progress.h"
+#include "ui/findings.h"
 
 struct provider_diff;
 struct provider_down_result;
@@ -48,11 +49,6 @@ struct provider_adopted {
     struct inventory inventory;
     size_t runs;
 };
-
-// One finding: a fact and its remedy (NULL when none is needed).
-enum provider_verdict { PROVIDER_GOOD, PROVIDER_WARN, PROVIDER_BAD };
-typedef void provider_finding(void *ctx, enum provider_verdict v, const char *what,
-                              const char *remedy, const char *fact);
 
 struct provider {
     const char *name;
@@ -104,7 +100,7 @@ struct provider {
     int (*adopt)(struct context *s, const char *login, const char *key_path,
                  struct provider_adopted *out, struct err *e);
     // Reports each local requirement of the provider. NULL: none.
-    void (*doctor)(struct context *s, provider_finding *tell, void *ctx);
+    void (*doctor)(struct findings *f);
     // Finds a setting in the environment for a new dtctl.toml; NULL: none.
     bool (*discover)(struct context *s, struct option_pair *out);
 };

@@ -143,9 +143,8 @@ static void fill_spec(struct run_start *l) {
 static int find_resume(struct run_start *l, struct err *e) {
     struct context *s = l->context;
     const char *wish = s->config->train.resume;
-    char **runs = NULL;
-    size_t count = 0;
-    struct err ignored = {0};
+    struct run_walk walk;
+    struct run earlier;
     struct stat st;
     if (!wish[0] || strcmp(wish, "never") == 0)
         return 0;
@@ -155,12 +154,10 @@ static int find_resume(struct run_start *l, struct err *e) {
                            config_where(s->config, "train.resume"), wish);
         return cluster_find_run(&s->cluster, wish, &l->resume_run, e);
     }
-    if (cluster_runs(&s->cluster, &runs, &count, e) < 0)
+    if (run_walk_open(&walk, &s->cluster, e) < 0)
         return -1;
-    for (size_t i = 0; i < count; i++) {
-        struct run earlier;
-        if (run_load(&s->cluster, runs[i], &earlier, &ignored) < 0 ||
-            strcmp(earlier.name, l->run.name) != 0)
+    while (run_walk_next(&walk, &earlier)) {
+        if (strcmp(earlier.name, l->run.name) != 0)
             continue;
         // Only unfinished runs are resumed; a finished one starts from scratch.
         if (run_is_over(&earlier) && strcmp(earlier.state, "finished") != 0)
