@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The greeting as a table-free little state machine; see frame.h for the bytes.
+// The greeting as a small state machine; see frame.h for the bytes.
 #include "channel/channel.h"
 
 #include "base/log.h"
@@ -24,7 +24,7 @@ void channel_close(struct channel *l) {
 }
 
 static void fail(struct channel *l, const struct err *e) {
-    struct err copy = *e; // e may live in what is closed now
+    struct err copy = *e; // e may be part of the memory that is closed now
     const struct channel_events *events = l->events;
     channel_close(l);
     events->on_end(l, &copy);
@@ -117,7 +117,8 @@ static int on_hello(struct channel *l, const struct wire_msg *m, struct err *e) 
     char proof[WIRE_PROOF_BYTES];
     if (check_nonce(l, CHANNEL_AGENT, m, e) < 0)
         return -1;
-    if (strcmp(m->run, l->secret->run) != 0 && is_keyed(l)) // a stranger learns no name
+    if (strcmp(m->run, l->secret->run) != 0 &&
+        is_keyed(l)) // do not reveal the name without a proof
         return err_set(e, ERR_AUTH, "this is another run than '%.100s'", m->run);
     if (strcmp(m->run, l->secret->run) != 0)
         return err_set(e, ERR_AUTH, "this is run '%s', not '%.100s'", l->secret->run, m->run);
@@ -151,7 +152,7 @@ static int on_proof(struct channel *l, const struct wire_msg *m, struct err *e) 
     return 0;
 }
 
-// 0: go on; 1: the link is closed now, by the owner or below; -1: broken.
+// 0: continue; 1: the link was closed, by its owner or here; -1: broken.
 static int on_frame(struct channel *l, const struct wire_msg *m, struct err *e) {
     int rc = 0;
     if (m->type == WIRE_REFUSE && (l->side == CHANNEL_AGENT || l->stage == CHANNEL_READY)) {
@@ -175,7 +176,7 @@ static int on_frame(struct channel *l, const struct wire_msg *m, struct err *e) 
     return rc < 0 ? -1 : l->stage == CHANNEL_IDLE;
 }
 
-// True while the magic number is right or not complete.
+// True while the received part of the magic number is right.
 static bool take_magic(struct channel *l) {
     struct strbuf *in = &l->conn.in;
     size_t n = in->len < strlen(WIRE_MAGIC) ? in->len : strlen(WIRE_MAGIC);
@@ -188,8 +189,8 @@ static bool take_magic(struct channel *l) {
     return true;
 }
 
-// A refusal that crossed this agent's proof has no seal, and comes before any frame that has one.
-// Anyone can write it, so it is good for its text and never final.
+// A refusal sent before this agent's proof arrived has no seal and precedes all sealed frames. Its
+// sender is not authenticated, so only its text is used and it is never final.
 static bool is_refused_early(struct channel *l, struct err *e) {
     struct wire_msg m;
     size_t used;

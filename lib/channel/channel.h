@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One authenticated connection between an agent and the coordinator: greeting, sealed frames, both
-// sides. Owns the socket.
+// One authenticated connection between an agent and the coordinator: greeting and sealed frames,
+// for both sides. Owns the socket.
 //
 //     channel_open(&l, loop, fd, CHANNEL_AGENT, &secret, &events, e);
 //     … on_ready; channel_send(&l, &msg) … on_message … on_end
 //
-// Until on_ready no message of the owner passes either way. After on_end the link is closed and its
-// memory may be reused. channel_close inside any callback is safe.
+// Before on_ready no message of the owner is sent or received. After on_end the link is closed and
+// its memory may be reused. channel_close is safe inside any callback.
 #ifndef CHANNEL_CHANNEL_H
 #define CHANNEL_CHANNEL_H
 
@@ -23,7 +23,7 @@ enum {
     LINK_OUT_BYTES_MAX = 16 << 20,
 };
 
-struct channel_secret { // the caller's, must outlive the link
+struct channel_secret { // owned by the caller, must outlive the link
     const char *run;
     const unsigned char *key; // key_len 0: no key, no proof, no seals
     size_t key_len;
@@ -32,8 +32,9 @@ struct channel_secret { // the caller's, must outlive the link
 struct channel;
 struct channel_events {
     void (*on_ready)(struct channel *l);
-    void (*on_message)(struct channel *l, const struct wire_msg *m); // texts live until it returns
-    // ERR_NONE: closed by the peer; ERR_NET: broken; ERR_FAILED: the peer has said why it hangs up.
+    void (*on_message)(struct channel *l,
+                       const struct wire_msg *m); // texts are valid until it returns
+    // ERR_NONE: closed by the peer; ERR_NET: broken; ERR_FAILED: the peer gave a reason.
     void (*on_end)(struct channel *l, const struct err *e);
 };
 
@@ -65,10 +66,10 @@ int channel_open(struct channel *l, struct loop *loop, int fd, enum channel_side
                  bool connecting, const struct channel_secret *secret,
                  const struct channel_events *events, struct err *e);
 void channel_send(struct channel *l, const struct wire_msg *m);
-// As part of the session, now or when it is resumed; and what is missing, once more.
+// Sends a message as part of the session, now or after a resume; and sends missing messages again.
 void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m);
 void channel_tell_again(struct channel *l, const struct replay *s);
-// Says why and hangs up after it is sent; no on_end. final: trying again makes no sense.
+// Sends a reason, then closes the link without on_end. final: the peer should not retry.
 void channel_refuse(struct channel *l, bool final, const char *reason);
 void channel_close(struct channel *l); // no callback; safe on a closed one
 bool channel_is_open(const struct channel *l);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding by table: one description of each message drives both directions, so they cannot differ.
+// Encodes and decodes messages by one table for both directions.
 #include "channel/frame.h"
 
 #include "base/bytes.h"
@@ -116,7 +116,7 @@ static void seal_of(unsigned char out[HASH_BYTES], const struct wire_seals *s, i
     strbuf_fini(&text);
 }
 
-// Seals the frame that begins at start, and writes its length there.
+// Seals the frame that begins at start, and sets its length.
 static void finish(struct strbuf *out, size_t start, struct wire_seals *seals) {
     if (seals && seals->on) {
         unsigned char seal[HASH_BYTES];
@@ -124,7 +124,8 @@ static void finish(struct strbuf *out, size_t start, struct wire_seals *seals) {
                 out->len - start - 4);
         strbuf_add(out, seal, WIRE_SEAL_BYTES);
     }
-    must(out->overflow || out->len - start - 4 <= WIRE_FRAME_BYTES_MAX); // or nobody can read it
+    must(out->overflow ||
+         out->len - start - 4 <= WIRE_FRAME_BYTES_MAX); // otherwise no peer could read it
     if (!out->overflow)
         bytes_store(out->data + start, out->len - start - 4, 4);
 }

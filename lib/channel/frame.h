@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agents say to each other: length-prefixed frames on one TCP connection per agent, to the
-// coordinator. Pure: bytes in, messages out, and back.
+// Messages between agents: length-prefixed frames on one TCP connection per agent, to the
+// coordinator. Pure.
 //
-//     frame   = u32 length | u8 type | fields | seal      length counts all behind itself
+//     frame   = u32 length | u8 type | fields | seal      length counts all bytes after it
 //     fields  = in the order of WIRE_MESSAGES: number as i64, text as u32 length + bytes, nodes and
 //               failures as u32 count + their own fields; all little-endian
 //     seal    = first 16 bytes of HMAC-SHA256(session key, side | counter | type | fields); only on
 //               keyed connections, from WIRE_JOIN on
 //
-// Greeting. The agent sends four bytes WIRE_MAGIC and HELLO (version, run, its nonce); the
-// coordinator answers CHALLENGE (its nonce, and proof that it knows the run's key over both
-// nonces); the agent answers PROOF. Both sides then derive the session key from key and nonces.
-// Without a key on either side proofs are empty; a key on one side only is an error. A version that
-// differs is answered with REFUSE. Then the agent asks to JOIN, or to RESUME the session that it
-// has (session.h).
+// Greeting. The agent sends four bytes WIRE_MAGIC and HELLO (version, run, its nonce). The
+// coordinator answers CHALLENGE (its nonce, and a proof over both nonces that it has the run's
+// key). The agent answers PROOF. Both sides derive the session key from key and nonces. If neither
+// side has a key, proofs are empty; a key on one side only is an error. Another version is answered
+// with REFUSE. Then the agent sends JOIN, or RESUME for an existing session (replay.h).
 //
-// Numbers and texts are bounded when decoded; a frame that does not fit its type exactly is an
+// Numbers and texts are bounded when decoded. A frame that does not match its type exactly is an
 // error, after which the connection must be closed.
 #ifndef CHANNEL_FRAME_H
 #define CHANNEL_FRAME_H
@@ -36,7 +35,7 @@ enum {
     WIRE_NONCE_BYTES = 16,
     WIRE_SEAL_BYTES = 16,
     WIRE_FRAME_BYTES_MAX = 8 << 20,
-    WIRE_GREETING_BYTES_MAX = 1024, // a frame before the other side is known
+    WIRE_GREETING_BYTES_MAX = 1024, // limit before authentication
     WIRE_TEXT_BYTES_MAX = 64 << 10,
     WIRE_NODES_MAX = 16384,
     WIRE_FAILURES_MAX = 256,
@@ -46,7 +45,7 @@ enum {
 struct wire_node {
     int64_t node_rank, port;
     int64_t incarnation; // of its agent
-    int64_t rounds;      // QUORUM_ bits: in which electorates it is; WIRE_ROUNDS_DEAD
+    int64_t rounds;      // QUORUM_ bits of its electorates; WIRE_ROUNDS_DEAD
     const char *name, *address;
 };
 
@@ -72,9 +71,9 @@ enum wire_field {
     WIRE_F_failures,
 };
 
-// type, fields. Directions: > agent to coordinator, < coordinator to agent; >> agent to any agent.
-// The electorate (quorum.h) of a round is round_term, round, holders, committed, members and nodes;
-// only the first candidates get all nodes, the others the first COORDINATOR_CANDIDATES_MAX.
+// type, fields. Directions: > agent to coordinator, < coordinator to agent, >> agent to any agent.
+// The electorate of a round (quorum.h) is round_term, round, holders, committed, members and nodes.
+// Only the first candidates get all nodes; the others get the first COORDINATOR_CANDIDATES_MAX.
 #define F(name) WIRE_F_##name
 #define WIRE_MESSAGES(X)                                                                           \
     X(WIRE_HELLO, F(version), F(keyed), F(run), F(nonce))       /* > */                            \
@@ -137,22 +136,22 @@ struct wire_msg {
 struct wire_seals {
     bool on;
     unsigned char key[HASH_BYTES];
-    int side; // 0 agent, 1 coordinator: of the one who uses this struct
+    int side; // 0 agent, 1 coordinator: the side that uses this struct
     uint64_t sent, received;
 };
 
 const char *wire_name(enum wire_type type); // "join"
-bool wire_is_kept(enum wire_type type);     // counted and sent again by a session (session.h)
+bool wire_is_kept(enum wire_type type);     // counted and resent by a session (replay.h)
 
-// Appends one frame; wire_put_again: one that was made without seals.
+// Appends one frame; wire_put_again: a stored frame that was made without seals.
 void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals);
 void wire_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals);
-// Decodes the frame at p. 1: *m holds it (texts in the arena) and *used its size; 0: more bytes are
+// Decodes the frame at p. 1: *m is set (texts in the arena), *used is its size; 0: more bytes are
 // needed; -1: ERR_FORMAT, ERR_LIMIT or ERR_AUTH (wrong seal).
 int wire_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
               struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e);
 
-// Proofs and the session key. side: who proves. nonces as hexadecimal text.
+// Proofs and the session key. side: the proving side. nonces are hexadecimal text.
 enum { WIRE_PROOF_BYTES = HASH_HEX_BYTES, WIRE_NONCE_TEXT_BYTES = 2 * WIRE_NONCE_BYTES + 1 };
 void wire_nonce(char out[WIRE_NONCE_TEXT_BYTES]);
 void wire_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,

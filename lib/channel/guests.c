@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Bounds the number of connections that have not joined.
 #include "channel/guests.h"
 
 #include "base/arena.h"
@@ -27,8 +28,8 @@ static void make_room(struct guests *all, const struct net_address *from) {
     if (!oldest)
         return;
     if (log_admits(&all->full))
-        log_warn("connections that have not said who they are give way to others",
-                 "peer=%s open=%d limit=%d", net_format(&oldest->from, text), all->count, all->max);
+        log_warn("closing the oldest unauthenticated connection", "peer=%s open=%d limit=%d",
+                 net_format(&oldest->from, text), all->count, all->max);
     oldest->on_evict(oldest);
     must(all->count < all->max);
 }

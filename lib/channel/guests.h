@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that do not belong to a member yet, and perhaps never will. There is room for so
-// many, and for half as many from one address; one more takes the place of the one that has waited
-// longest. A member needs its place for a few round trips only, so it gets through a flood of
-// others.
+// Limits connections that are not members yet. There is a limit for all, and half of it for one
+// address. A further connection replaces the oldest one. A member needs its slot only for a few
+// round trips, so it gets through a flood of other connections.
 #ifndef CHANNEL_GUESTS_H
 #define CHANNEL_GUESTS_H
 
@@ -16,14 +15,14 @@ struct guests {
 };
 
 struct guest {
-    struct guests *in; // NULL: has no place
+    struct guests *in; // NULL: has no slot
     struct guest *prev, *next;
     struct net_address from;
-    void (*on_evict)(struct guest *g); // closes it, which leaves
+    void (*on_evict)(struct guest *g); // must close the connection, which leaves
 };
 
 void guests_add(struct guests *all, struct guest *g, const struct net_address *from,
                 void (*on_evict)(struct guest *g));
-void guest_leave(struct guest *g); // no-op when it has no place
+void guest_leave(struct guest *g); // no-op without a slot
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps and counts messages of a session for resumption.
 #include "channel/replay.h"
 
 #include "base/bytes.h"

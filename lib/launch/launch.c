@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By hand: torchrun's rules for who leads, where, and what the workers run.
+// A manual launch: torchrun's rules for the leader, its address and the workers' command.
 #include "launch/launch.h"
 
 #include "base/env.h"
@@ -38,7 +38,7 @@ static int yes_or_no(const char *text) {
     return 0;
 }
 
-// The numeric address that this node gives to others; "" leaves it to the route.
+// The numeric address of this node for others; "": derived from the route.
 static int own_address(struct launch *l, const char *leader_host, struct err *e) {
     const char *name = l->options.local_addr[0] ? l->options.local_addr
                        : l->agent.leads         ? leader_host
@@ -58,7 +58,7 @@ static int own_address(struct launch *l, const char *leader_host, struct err *e)
     return 0;
 }
 
-// Binds the port where agents come in. *taken: another process has it.
+// Binds the port for agents. *taken: another process has it.
 static int bind_endpoint(struct launch *l, int port, bool *taken, struct err *e) {
     *taken = false;
     if (net_listen(NULL, port, &l->agent.listen_fd, &l->agent.listen_port, e) == 0)
@@ -104,7 +104,7 @@ static int choose_static(struct launch *l, struct err *e) {
     return 0;
 }
 
-// One of the endpoints. The first one's agent coordinates, unless another does already.
+// Adds one endpoint. The agent of the first one coordinates, unless a coordinator exists.
 static int take_endpoint(struct launch *l, const char *text, bool first, struct err *e) {
     struct launch_options *o = &l->options;
     char host[NET_HOST_BYTES_MAX] = "localhost";
@@ -125,7 +125,7 @@ static int take_endpoint(struct launch *l, const char *text, bool first, struct 
                            port);
         if (!taken)
             return err_wrap(e, "rendezvous endpoint");
-        here = false; // another agent of this host is there
+        here = false; // another agent of this host uses the port
     }
     if (!here && launch_endpoint(l, host, port, first, e) < 0)
         return -1;
@@ -180,7 +180,7 @@ static int choose_leader(struct launch *l, struct err *e) {
                    o->rdzv_backend);
 }
 
-// Other agents ask this one should the coordinator be lost.
+// Other agents connect here when the coordinator is lost.
 static int listen_to_agents(struct launch *l, struct err *e) {
     if (l->agent.listen_fd >= 0 || l->options.nnodes.max <= 1)
         return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From torchrun's flags, or from a job specification of dtctl, to an agent's config.
+// Converts torchrun's options, or a job specification of dtctl, to an agent's configuration.
 //
 //     struct launch l;
 //     launch_init(&l, &arena, environ);                 // defaults
@@ -25,8 +25,8 @@ enum {
     LAUNCH_REJOIN_MS = 30000,
     LAUNCH_CRASH_MS = 5000, // a group that fails sooner has crashed;
     LAUNCH_CRASHES_MAX = 1000,
-    LAUNCH_BACKOFF_MS = 1000, // after the second in a row each waits so much longer than the last
-    LAUNCH_JOB_CRASHES = 3,   // of a run of dtctl: so many in a row end it
+    LAUNCH_BACKOFF_MS = 1000, // from the second crash in a row, each delay grows by this
+    LAUNCH_JOB_CRASHES = 3,   // runs of dtctl: this many crashes in a row end the run
     LAUNCH_BEAT_MS_MIN = 20,
     LAUNCH_BEAT_MS_MAX = 60 * 1000,
     LAUNCH_BEATS_PER_SILENCE = 3, // at least
@@ -54,7 +54,7 @@ struct launch_options { // one per row of launch_table
     int64_t shutdown_timeout;
     bool virtual_local_rank, launch, use_env;
     const char *notice_file, *notice_signal;
-    int numa_binding, exit_code, print_completion; // indexes into their words
+    int numa_binding, exit_code, print_completion; // indexes into their choices
     bool help, version;
 };
 
@@ -70,44 +70,46 @@ struct launch {
     struct arena *arena;
     struct launch_options options;
     struct agent_config agent;
-    char *const *env;         // of the program; launch_key takes the key out
-    int64_t lookup_until_ms;  // a name may have no address until then; 0: not asked yet
-    const char *log_dir_made; // for want of --log-dir; NULL: none
+    char *const *env;         // of the program; launch_key removes the key from it
+    int64_t lookup_until_ms;  // a name may be unresolved until then; 0: not asked yet
+    const char *log_dir_made; // created without --log-dir; NULL: none
 };
 
 void launch_init(struct launch *l, struct arena *a, char *const *env);
-// args: the script (or program) and its arguments. The rendezvous port is bound in here.
+// args: the script or program and its arguments. Binds the rendezvous port.
 int launch_by_hand(struct launch *l, const char *const *args, size_t count, struct err *e);
-// After agent_run: nothing stays of a log folder made here in which there is no file: no stream
-// went there, and no worker wrote an error file.
+// After agent_run: removes folders without files from the log folder created here, which contain
+// neither output nor an error file.
 void launch_end(struct launch *l);
-// A node's part of a run of dtctl. root and run_dir are absolute; listen_fd is the agents' port.
+// Configures a node of a run of dtctl. root and run_dir are absolute; listen_fd is the agents'
+// port.
 int launch_job(struct launch *l, const struct job_spec *s, const struct roster *r, const char *root,
                const char *run_dir, int listen_fd, int listen_port, struct err *e);
 
-// launch_config.c: what both ways have in common: workers, timeouts, signals, from l->options.
+// launch_config.c: the part of both kinds of launch: workers, timeouts, signals, from l->options.
 int launch_fill(struct launch *l, struct err *e);
-int64_t launch_join_ms(const struct launch *l); // until all nodes must be there
+int64_t launch_join_ms(const struct launch *l); // limit for all nodes to join
 
-// launch_names.c: the addresses of a name; wait: as long as a node may take to join. An endpoint.
+// launch_names.c: resolves a name; wait: retry as long as a node may take to join. Adds an
+// endpoint.
 int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
                   struct err *e);
 int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e);
 
-// launch_key.c: takes the key, any text, from DTRUN_KEY or --rdzv-conf key=…, and hides both.
+// launch_key.c: takes the key (any text) from DTRUN_KEY or --rdzv-conf key=…, and hides both.
 void launch_key(struct launch *l);
 // Overwrites the key in an argument or a value of --rdzv-conf.
 void launch_key_hide(char *text);
 
-// launch_config.c: what TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
-// _UNINTERRUPTIBLE_STATE_TIMEOUT ask for; from the job's variables, else from the environment.
+// launch_config.c: settings of TORCHELASTIC_ENABLE_FILE_TIMER, _TIMER_FILE, _HEALTH_CHECK_PORT and
+// _UNINTERRUPTIBLE_STATE_TIMEOUT, from the job's variables, else from the environment.
 int launch_watch(struct launch *l, struct err *e);
 
-// launch_config.c: what a worker runs: interpreter, script, arguments.
+// launch_config.c: the workers' command line: interpreter, script, arguments.
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e);
 
-// torchrun_flags.c: pieces with a grammar of their own, pure but for the devices of this host.
-// "4", auto, cpu, gpu, xpu; visible: CUDA_VISIBLE_DEVICES, NULL when it is not set.
+// torchrun_flags.c: values with a grammar of their own; pure except for the devices of this host.
+// "4", auto, cpu, gpu, xpu; visible: CUDA_VISIBLE_DEVICES, NULL when unset.
 int launch_nproc(const char *text, const char *visible, int *out, struct err *e);
 int launch_streams(const char *text, int nproc, unsigned char *out,
                    struct err *e); // "3", "0:3,1:1"
@@ -115,9 +117,9 @@ int launch_ranks_filter(const char *text, int nproc, bool *on_console, struct er
 const char *const *launch_filters(struct arena *a, const char *text); // "a,b,,c" -> a | b,c
 int launch_signals(const char *text, sigset_t *out, struct err *e);
 int launch_notice_signal(const char *text, struct err *e); // its number; 0: "none"; -1
-// Value of a key in "k=v,k=v"; NULL when absent. Odd entries are skipped.
+// The value of a key in "k=v,k=v"; NULL when absent. Malformed entries are skipped.
 const char *launch_conf(struct arena *a, const char *conf, const char *key);
 int64_t launch_conf_ms(struct arena *a, const char *conf, const char *key, int64_t absent_ms);
-int launch_gpu_count(const char *visible); // NVIDIA devices that CUDA_VISIBLE_DEVICES leaves
+int launch_gpu_count(const char *visible); // NVIDIA devices visible through CUDA_VISIBLE_DEVICES
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to an agent's config: defaults, the workers' command line, the watchdogs that
-// torchrun takes from variables. The same by hand and from dtctl.
+// Converts options to an agent's configuration: defaults, the workers' command line, torchrun's
+// watchdog variables. Used by manual launches and by dtctl.
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -52,7 +52,7 @@ static int fill_workers(struct launch *l, struct err *e) {
     return 0;
 }
 
-// torchrun's launcher calls a static join's limit "timeout".
+// torchrun's launcher calls the limit of a static join "timeout".
 int64_t launch_join_ms(const struct launch *l) {
     const struct launch_options *o = &l->options;
     int64_t absent_ms = JOIN_TIMEOUT_MS;
@@ -61,7 +61,7 @@ int64_t launch_join_ms(const struct launch *l) {
     return launch_conf_ms(l->arena, o->rdzv_conf, "join_timeout", absent_ms);
 }
 
-// One device each: a short list would leave workers without.
+// Requires one device per worker.
 static int check_devices(const struct launch *l, struct err *e) {
     const char *visible = visible_devices(l);
     int devices = launch_gpu_count(visible), nproc = l->agent.workers.nproc;
@@ -81,7 +81,7 @@ static int bind_processors(struct launch *l, struct err *e) {
     if (sched_getaffinity(0, sizeof allowed, &allowed) < 0)
         return err_errno(e, ERR_SYS, "--numa-binding: cannot read this process's processors");
     cpu_set_t *sets = arena_new(l->arena, cpu_set_t, (size_t)w->nproc);
-    w->processors = sets; // the words of the flag: none, then the modes
+    w->processors = sets; // the flag's words: none, then the modes
     return numa_bind("", (enum numa_mode)(l->options.numa_binding - 1), visible_devices(l),
                      w->nproc, &allowed, sets, e);
 }
@@ -96,7 +96,7 @@ static int conf_ms(struct launch *l, const char *key, int64_t *out, struct err *
     return 0;
 }
 
-// How often agents speak, and after which silence one is lost. In seconds, as torchrun's own keys.
+// Heartbeat interval and silence limit, in seconds like torchrun's own keys.
 static int fill_beats(struct launch *l, struct err *e) {
     struct rendezvous_config *r = &l->agent.coordinator.rendezvous;
     int64_t beat_ms = AGENT_BEAT_MS, silent_ms = AGENT_SILENT_MS_MAX;
@@ -116,7 +116,7 @@ static int fill_beats(struct launch *l, struct err *e) {
     return 0;
 }
 
-// torchrun counts failures against --max-restarts only; so does dtrun unless it is asked for more.
+// torchrun counts failures only against --max-restarts; dtrun does more only on request.
 static int fill_crash_loop(struct launch *l, struct err *e) {
     struct rendezvous_config *r = &l->agent.coordinator.rendezvous;
     const char *text = launch_conf(l->arena, l->options.rdzv_conf, "crash_loop");
@@ -165,7 +165,8 @@ int launch_fill(struct launch *l, struct err *e) {
 }
 
 // ---- the workers' command line ------------------------------------------------------------------
-// The workers' command line: torchrun's rules, with a Python looked for instead of its own.
+//
+// torchrun's rules, with the first Python found instead of its own.
 
 static bool on_path(char *const *env, const char *name) {
     const char *path = env_get(env, "PATH");
@@ -193,7 +194,7 @@ static const char *interpreter(struct arena *a, char *const *env) {
     return !on_path(env, "python3") && on_path(env, "python") ? "python" : "python3";
 }
 
-// torchrun spawns a child that runs this: a failure also writes an error file, as with @record.
+// torchrun's child process runs this: a failure also writes an error file, as with @record.
 static const char run_path[] =
     "import os, runpy, sys\n"
     "sys.argv = sys.argv[1:]\n"
@@ -206,7 +207,7 @@ static const char run_path[] =
 
 int launch_command(struct launch *l, const char *const *args, size_t count, struct err *e) {
     const struct launch_options *o = &l->options;
-    bool python = o->run_path || !o->no_python; // as in torchrun, --run-path is looked at first
+    bool python = o->run_path || !o->no_python; // as in torchrun, --run-path has precedence
     if (count == 0)
         return err_set(e, ERR_USAGE, "no training script is given");
     if (!python && o->module)
@@ -236,7 +237,7 @@ int launch_command(struct launch *l, const char *const *args, size_t count, stru
 }
 
 // ---- watchdogs ----------------------------------------------------------------------------------
-// The watchdogs that torchrun's agent is asked for by variables, not by flags.
+// Watchdogs that torchrun configures by variables instead of flags.
 
 enum { PORT_MAX = 65535, STUCK_S_MAX = 7 * 86400 };
 
@@ -256,7 +257,7 @@ static const char *own_timer_file(struct launch *l) {
     return arena_printf(l->arena, "%s/watchdog_timer_%s", tmp && tmp[0] ? tmp : "/tmp", hex);
 }
 
-// Anything else switches it off, as in torchrun.
+// Any other value disables it, as in torchrun.
 static void read_stuck(struct launch *l) {
     static const char name[] = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT";
     const char *text = variable(l, name);
@@ -277,15 +278,15 @@ int launch_watch(struct launch *l, struct err *e) {
     int64_t number;
     struct err bad;
     read_stuck(l);
-    if (enabled && strcmp(enabled, "1") == 0) // no other value means yes, as in torchrun
+    if (enabled && strcmp(enabled, "1") == 0) // only "1" means yes, as in torchrun
         l->agent.timer_file =
             file && file[0] ? file_absolute(l->arena, file, e) : own_timer_file(l);
     if (enabled && strcmp(enabled, "1") == 0 && !l->agent.timer_file)
         return -1;
     if (port && str_parse_i64(port, 0, PORT_MAX, &number, &bad) == 0)
         l->agent.health_port = (int)number;
-    else if (port && port[0]) // torchrun goes on without, too
-        log_warn("TORCHELASTIC_HEALTH_CHECK_PORT is no port; health checks are not answered",
+    else if (port && port[0]) // torchrun continues without it, too
+        log_warn("TORCHELASTIC_HEALTH_CHECK_PORT is not a port; cannot answer health checks",
                  "reason=%s", bad.text);
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node's part of a run that dtctl starts: everything is given, nothing is guessed. Output always
-// goes to files (the console is far away), from where `--node follow` reads it.
+// Configures a node of a run that dtctl starts. All values are explicit. Output always goes to
+// files, which `--node follow` reads.
 #include "base/log.h"
 #include "launch/launch.h"
 #include "sys/file.h"
@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-// torchrun's own flags from the job's [torchrun] table.
+// Applies torchrun's own flags from the job's [torchrun] table.
 static int take_flags(struct launch *l, const struct job_spec *s, struct err *e) {
     for (int i = 0; i < s->torchrun_count; i++) {
         const struct option_row *row = NULL;
@@ -34,7 +34,7 @@ static int take_defaults(struct launch *l, struct err *e) {
     return 0;
 }
 
-// argv[0] relative to the root when there is such a file (bin/dttrain-…), else as it is.
+// argv[0] is resolved relative to the root if such a file exists (bin/dttrain-…), else unchanged.
 static int take_command(struct launch *l, const struct job_spec *s, const char *root,
                         const char *run_dir, struct err *e) {
     const char **argv = arena_new(l->arena, const char *, (size_t)s->command_count + 1);
@@ -143,6 +143,6 @@ int launch_job(struct launch *l, const struct job_spec *s, const struct roster *
     l->agent.coordinator.secret.key_len = s->has_key ? sizeof s->key : 0;
     l->agent.listen_fd = listen_fd;
     l->agent.listen_port = listen_port;
-    l->agent.report = true; // into agent.log
+    l->agent.report = true; // written to agent.log
     return 0;
 }

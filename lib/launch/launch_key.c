@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's key comes by the environment or the command line. Both are open to others for as long
-// as the process lives, so the text is overwritten where it stands.
+// Reads the run's key from the environment or the command line. Other processes can read both while
+// the process lives, so the text is overwritten in place.
 #include "launch/launch.h"
 
 #include "base/env.h"
@@ -33,7 +33,7 @@ static char *without_key(struct launch *l, const char *conf) {
     return text;
 }
 
-// Workers need no key: they inherit a list without it.
+// Workers need no key: they inherit an environment without it.
 static void hide_variables(struct launch *l) {
     size_t count = 0, kept = 0;
     while (l->env && l->env[count])

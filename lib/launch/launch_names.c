@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of endpoints. They are looked up before there is a loop or a worker, with signals as they
-// came (cmd/dtrun/main.c), so that a resolver that takes its time holds nothing up.
+// Resolves names of endpoints before a loop or worker exists, with default signal handling
+// (cmd/dtrun/main.c), so that a slow resolver delays nothing else.
 #include "launch/launch.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 
 enum { AGAIN_MS = 500 };
 
-// A name may come later than this agent does (a headless service, a slow resolver).
+// A name may become resolvable after this agent starts (a headless service, a slow resolver).
 int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
                   struct err *e) {
     int64_t note_ms = 0;
@@ -31,7 +31,7 @@ int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_a
     }
 }
 
-// All of its addresses: one of them may be of a network that this host is not in.
+// Adds all addresses of a name, since this host may not reach every network.
 int launch_endpoint(struct launch *l, const char *host, int port, bool first, struct err *e) {
     struct agent_config *c = &l->agent;
     struct launch_addresses found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per family of launchers; the first whose rank is set counts.
+// One row per family of launchers; the first one whose rank is set counts.
 #include "launch/mpi.h"
 
 #include "base/env.h"

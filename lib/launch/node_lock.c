@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Until it is done the holder accepts nobody: connections wait in the backlog, and break when it
-// ends.
+// The holder never accepts connections: they wait in the backlog and break when the holder ends.
 #include "launch/node_lock.h"
 
 #include "base/clock.h"
@@ -21,7 +20,7 @@
 
 enum { RETRY_MS = 20 };
 
-// Hashed, so that any name fits.
+// Hashed, so that names of any length fit.
 static socklen_t address_of(const char *name, struct sockaddr_un *out) {
     unsigned char hash[HASH_BYTES];
     char hex[2 * HASH_BYTES + 1];
@@ -54,7 +53,7 @@ void local_task_release(int fd, int waiters, int late_ms_max) {
         int one = listener_wait(fd, until, &from, &ignored);
         if (one < 0)
             break;
-        close(one); // its end is what the other waits for
+        close(one); // its closing wakes the waiting task
         waiters--;
     }
     close(fd);
@@ -92,7 +91,7 @@ int local_task_wait(const char *name, int come_ms_max, struct err *e) {
     leave_signals_to_holder();
     struct pollfd p = {.fd = fd, .events = POLLIN};
     int n;
-    do // nobody ever writes: the first event is the end
+    do // nothing is ever sent: the first event is the end
         n = poll(&p, 1, -1);
     while (n < 0 && errno == EINTR);
     close(fd);

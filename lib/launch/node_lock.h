@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One agent per node, though a scheduler starts dtrun once per task: the first task holds a name on
-// its node while it lives, the others wait until it is gone. The name is an abstract socket: no
-// file, and the kernel takes it back however the holder ends.
+// Ensures one agent per node when a scheduler starts dtrun once per task. The first task holds a
+// name on its node while it lives; the others wait for its end. The name is an abstract socket: it
+// needs no file, and the kernel releases it with the process.
 //
 //     int fd = local_task_hold("slurm/12.0/gpu01", e);
 //     …
@@ -16,16 +16,16 @@
 
 enum {
     LOCAL_TASK_WAITERS_MAX = 4096,
-    LOCAL_TASK_COME_MS_MAX = 20000, // how long the first task may take until it holds the name
-    LOCAL_TASK_LATE_MS_MAX = 2000,  // how much later than all the work the others may start
+    LOCAL_TASK_COME_MS_MAX = 20000, // limit for the first task to hold the name
+    LOCAL_TASK_LATE_MS_MAX = 2000,  // limit for the other tasks to start after a very short run
 };
 
 int local_task_hold(const char *name, struct err *e); // its descriptor, or -1
-// Lets all that wait go. Waits for the given number of them to come, up to late_ms_max: after a
-// very short run they would look for the holder in vain, and long.
+// Releases all waiting tasks. First waits up to late_ms_max for `waiters` tasks, since after a very
+// short run they would search for the holder in vain until their limit.
 void local_task_release(int fd, int waiters, int late_ms_max);
-// 0 when the holder has ended, also when none came within come_ms_max. Once it is found, signals
-// that ask this process to end are left to the holder, which gets them too.
+// 0 when the holder has ended, or when none appeared within come_ms_max. Once a holder is found,
+// termination signals are left to it, since it receives them, too.
 int local_task_wait(const char *name, int come_ms_max, struct err *e);
 
 #endif

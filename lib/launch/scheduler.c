@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Theory of operation: Slurm knows each node's rank and the leader's name, so its steps start
-// static. mpirun tells ranks of processes and its own address, so its nodes join (c10d), in the
-// order of their first process.
+// Settings from Slurm and mpirun. Slurm provides each node's rank and the leader's name, so its
+// steps start static. mpirun provides ranks of processes and its own address, so its nodes join
+// (c10d) in the order of their first process.
 #include "launch/scheduler.h"
 
 #include "base/env.h"
@@ -70,7 +70,7 @@ static int first_number(char *const *env, const char *const *names, size_t count
     return 0;
 }
 
-// Under Slurm, mpirun starts its daemons with srun: what is nearer to the process counts.
+// With mpirun under Slurm, which starts its daemons by srun, the inner launcher counts.
 int around_read(struct arena *a, char *const *env, struct around *out, struct err *e) {
     *out = (struct around){.by = NULL};
     bool in_open_mpi = env_get(env, "OMPI_COMM_WORLD_RANK") != NULL;
@@ -138,7 +138,7 @@ char *const *around_variables(struct arena *a, const struct around *x, const str
     if (x->by && !around_is_alone(x, g)) {
         if (!x->leader[0] && !g->rdzv_endpoint && !g->master_addr)
             return err_set(e, ERR_USAGE,
-                           "mpirun does not say where its first node is: give --rdzv-endpoint "
+                           "mpirun does not report its first node: give --rdzv-endpoint "
                            "HOST:PORT, or MASTER_ADDR in the environment"),
                    NULL;
         v = join(a, v, x, g);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What surrounds a launch by hand: a step of Slurm or an mpirun that says how many nodes there are,
-// which this one is, who leads and how many workers to start. It becomes PET_ variables that are
-// weaker than real ones, so that whatever is typed or exported wins.
+// The scheduler around a manual launch: a step of Slurm or an mpirun, which defines the number of
+// nodes, the rank of this node, the leader and the number of workers. The values become PET_
+// variables with lower precedence than real ones, so that options and exported variables win.
 //
 //     struct around around;
 //     if (around_read(&arena, environ, &around, e) > 0 && around.local > 0)
@@ -23,29 +23,30 @@ enum { AROUND_PORT_FIRST = 12000, AROUND_PORTS = 16000 }; // below the kernel's 
 struct around {
     const char *by;     // "slurm", "mpi"; NULL: neither
     const char *run;    // name of the run, the same on all nodes
-    const char *self;   // name of this node; "" when not told
-    const char *leader; // host of the coordinator, "" when not told
-    int nodes;          // how many
-    int order;          // of this node among them: its rank with Slurm
-    int local, tasks;   // which of the tasks on this node, and how many
-    int nproc;          // workers to start here, 0 when not told
-    int port;           // of the coordinator, from the run's name
-    bool ordered;       // order is the rank of the node, not only an order
-    int rank, size;     // of this task among all, and their number; size 0: not told
+    const char *self;   // name of this node; "" when missing
+    const char *leader; // host of the coordinator, "" when missing
+    int nodes;          // number of nodes
+    int order;          // position of this node: its rank with Slurm
+    int local, tasks;   // index of this task on the node, and number of its tasks
+    int nproc;          // workers to start here, 0 when missing
+    int port;           // of the coordinator, derived from the run's name
+    bool ordered;       // order is the node's rank
+    int rank, size;     // of this task among all, and their number; size 0: missing
     bool per_task;      // each task is a launcher of its own; none waits for another
 };
 
-// What was given for the flags that decide whether the surroundings matter; NULL: not given.
+// Values of the flags that decide whether the scheduler matters; NULL: not given.
 struct around_given {
     const char *nnodes, *node_rank, *rdzv_backend, *rdzv_endpoint, *rdzv_conf, *master_addr;
     bool standalone;
 };
 
-// 1: there are surroundings; 0: none; -1: they contradict themselves.
+// 1: inside a scheduler; 0: not; -1: its variables are inconsistent.
 int around_read(struct arena *a, char *const *env, struct around *out, struct err *e);
-// What was given makes each task of a node a launcher: a node rank, or as many nodes as tasks.
+// True when the given flags make each task of a node a launcher: a node rank, or as many nodes as
+// tasks.
 bool around_is_per_task(const struct around *x, const struct around_given *g);
-// The workers are this node's alone: only their number is taken from the surroundings.
+// True when the workers are on this node only: just their number is taken from the scheduler.
 bool around_is_alone(const struct around *x, const struct around_given *g);
 // NULL-terminated "PET_…=…" list.
 char *const *around_variables(struct arena *a, const struct around *x, const struct around_given *g,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slurm's variables: a node list is a host list, and task counts are numbers with repetitions.
+// Parses Slurm's variables. A node list is a host list; task counts are numbers with repetitions.
 #include "launch/slurm.h"
 
 #include "base/array.h"
@@ -29,7 +29,7 @@ int slurm_nodelist(struct arena *a, const char *text, char ***names, size_t *cou
             why = hostlist_check_name((*names)[(*count)++]);
         }
         if (!why && *end && *end != ',')
-            why = "between nodes belongs a comma";
+            why = "expected a comma between nodes";
         if (why)
             return err_set(e, ERR_CONFIG, "node list '%.100s', byte %zu: %s", text,
                            (size_t)(p - text) + 1, why);
@@ -39,7 +39,7 @@ int slurm_nodelist(struct arena *a, const char *text, char ***names, size_t *cou
     }
 }
 
-// A number at *p; NULL: none, or too long.
+// Reads a number at *p; NULL: none, or too long.
 static const char *read_number(const char *p, int64_t *value) {
     unsigned number;
     int digits = hostlist_number(p, p + strlen(p), &number);
@@ -68,7 +68,7 @@ int slurm_tasks_of(const char *text, int node, int *out, struct err *e) {
         from += times;
         p = end + (*end == ',');
     }
-    return err_set(e, ERR_CONFIG, "task counts '%.100s' say nothing of node %d", text, node);
+    return err_set(e, ERR_CONFIG, "task counts '%.100s' do not cover node %d", text, node);
 }
 
 static int read_int(char *const *env, const char *name, int64_t min, int64_t max, int *out,

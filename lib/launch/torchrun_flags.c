@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchrun's command line as a table: names, defaults, help. What dtrun does not serve is marked
-// and refused when it is given.
+// torchrun's command line as a table: names, defaults, help. Unsupported flags are marked and
+// refused when given.
 #include "launch/launch.h"
 #include "sys/proc.h"
 
@@ -115,7 +115,7 @@ static const struct option_row rows[] = {
 const struct option_table launch_table = {"Options", rows, sizeof rows / sizeof rows[0]};
 
 // ---- the grammars inside flags ------------------------------------------------------------------
-// The small grammars inside torchrun's flags.
+// Parsers for values of torchrun's flags.
 
 int launch_gpu_count(const char *visible) {
     if (visible) {

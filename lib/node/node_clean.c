@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node own`, `fetched` and `clean`: whose this root and its runs are, whose results are
-// elsewhere, and removing what nobody needs here any more.
+// `dtrun --node own`, `fetched` and `clean`: owners of the root and of its runs, fetched results,
+// and removal.
 #include "base/array.h"
 #include "node/node_verb.h"
 #include "sys/file.h"
@@ -58,7 +58,8 @@ static char *words_of(struct arena *a, const char *dir, const char *id) {
     return text;
 }
 
-// The same folder had another id once, which it has lost: what bears that is nobody else's.
+// The folder of this cluster had another id before, which is lost. Files with that id have no other
+// owner.
 static void replace_marks(struct arena *a, const char *dir, const struct node_args *args) {
     struct names ids = list(a, dir, OWNERS_MAX);
     for (size_t i = 0; i < ids.count; i++)
@@ -74,9 +75,8 @@ int node_own(const struct node_call *c) {
     struct err e;
     int rc = node_args(&a, c, false, &args, &e);
     if (rc == 0 && (!args.owner || !args.text || strlen(args.text) > NODE_OWNER_TEXT_BYTES_MAX))
-        rc =
-            err_set(&e, ERR_USAGE, "--node own: --owner and --text of at most %d bytes belong here",
-                    NODE_OWNER_TEXT_BYTES_MAX);
+        rc = err_set(&e, ERR_USAGE, "--node own: needs --owner and --text of at most %d bytes",
+                     NODE_OWNER_TEXT_BYTES_MAX);
     const char *dir = rc == 0 ? file_join(&a, args.root, "owners") : NULL;
     if (rc == 0)
         rc = file_make_dirs(dir, 0700, &e);
@@ -133,7 +133,7 @@ static bool is_mine(struct arena *a, const struct node_args *args, const char *r
     return !owner || strcmp(owner, args->owner) == 0;
 }
 
-// With --force an agent that is still there is no hindrance. One whose run is over ends by itself.
+// --force ignores a living agent. An agent whose run is over ends by itself.
 static int check_idle(struct arena *a, const struct node_args *args, const char *run,
                       struct err *e) {
     enum node_state state;
@@ -166,7 +166,7 @@ static int end_run(struct arena *a, const struct node_args *args, const char *ru
         return 0;
     int64_t pid = status ? json_get_int(status, "pid", 0) : 0;
     if (pid > 1)
-        kill((pid_t)pid, SIGKILL); // its guard ends the workers
+        kill((pid_t)pid, SIGKILL); // its guard kills the workers
     int rc = node_await_end(fd, NODE_STOP_MARGIN_MS, e);
     close(fd);
     return rc;
@@ -177,7 +177,7 @@ static int clean_run(struct arena *a, const struct node_args *args, const char *
     return end_run(a, args, run, e) < 0 ? -1 : remove_tree(node_run_dir(a, args, run), e);
 }
 
-// The runs that the caller's records say are fetched, from standard input.
+// Reads the runs that were fetched according to the caller, from standard input.
 static int read_fetched(struct arena *a, struct names *out, struct err *e) {
     struct strbuf text = {0};
     char part[65536];
@@ -202,7 +202,7 @@ static bool has(const struct names *n, const char *name) {
     return false;
 }
 
-// What the other clusters that use this root are called; their marks stay.
+// Names the other clusters that use this root; their marks are kept.
 static void add_others(struct arena *a, const struct node_args *args, struct names *others) {
     const char *dir = file_join(a, args->root, "owners");
     struct names ids = list(a, dir, OWNERS_MAX);
@@ -213,7 +213,7 @@ static void add_others(struct arena *a, const struct node_args *args, struct nam
     free(ids.items);
 }
 
-// Only when nothing else is there, and what it was made in when it was the last node's part.
+// Removes the root if it is empty, and its parent folder after the last node's part.
 static void remove_root(struct arena *a, const char *root) {
     const char *nodes = file_dir(a, root);
     if (rmdir(root) == 0 && str_eq(file_base(nodes), "nodes") && rmdir(nodes) == 0)
@@ -283,7 +283,7 @@ int node_clean(const struct node_call *c) {
     if (rc == 0 && args.all)
         rc = clean_all(&a, &args, &others, &e);
     else if (rc == 0 && args.run && !is_mine(&a, &args, args.run))
-        rc = err_set(&e, ERR_EXISTS, "run '%s' is of another cluster", args.run);
+        rc = err_set(&e, ERR_EXISTS, "run '%s' belongs to another cluster", args.run);
     else if (rc == 0 && args.run && node_is_run(&a, &args, args.run) &&
              (check_idle(&a, &args, args.run, &e) < 0 ||
               check_fetched(&a, &args, args.run, &e) < 0))

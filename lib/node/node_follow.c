@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node follow`: streams the files of a run as they grow, until the run ends here. The
-// files are the truth and every record names file and offset, so a follower that was cut off goes
-// on where it stopped. Folders are watched as they change; the agent's end is seen on its control
-// socket.
+// `dtrun --node follow`: streams the files of a run as they grow, until the run ends on this node.
+// Every record has a file name and an offset, so an interrupted follower continues where it
+// stopped. Folders are watched for changes; the control socket shows the end of the agent.
 //
-// Of all files, events.jsonl goes first: a piece of a log is read, then the events that are there
-// are sent, then the piece. So the follower knows of everything that happened before a worker wrote
-// a line when it gets the line, its rank above all. Files take turns of a few pieces each, so that
-// none that grows fast keeps the others, or a node's end, waiting.
+// events.jsonl goes first: after a piece of a log is read, the existing events are sent before the
+// piece. The follower therefore knows all earlier events, such as a worker's rank, when it gets a
+// line. Files take turns of a few pieces each, so that a fast-growing file does not delay the
+// others or the end.
 #include "agent/control_socket.h"
 #include "base/arena.h"
 #include "base/array.h"
@@ -31,7 +30,7 @@
 
 enum {
     CHUNK_BYTES = 128 << 10,
-    TURN_CHUNKS = 4, // of one file, before the next one has its turn
+    TURN_CHUNKS = 4, // of one file, before the next one's turn
     FILES_MAX = 65536,
     FOLDERS_MAX = 65536,
     PATH_MAX_BYTES = 512,
@@ -42,14 +41,14 @@ static const char EVENTS[] = "events.jsonl";
 struct followed {
     const char *path; // relative to the run's folder
     int64_t offset;
-    int64_t until; // the size it had when the end was near
+    int64_t until; // size limit for the last pass
     bool queued;
-    struct followed *next; // of the queue
+    struct followed *next; // in the queue
 };
 
 struct folder {
-    const char *path; // "" is the run's folder itself
-    int watch;        // 0: looked at every now and then
+    const char *path; // "": the run's folder itself
+    int watch;        // 0: polled at intervals
 };
 
 struct follow {
@@ -59,14 +58,14 @@ struct follow {
     struct changes changes;
     int agent_fd;
     struct names files, folders;          // of struct followed, struct folder
-    struct folder **watched, **looked_at; // by their watch; those without one
+    struct folder **watched, **looked_at; // folders by watch; folders without a watch
     size_t watched_room, looked_at_room;
     int looked_at_count;
     struct followed *queue, **queue_end; // files that may have grown, in order
-    struct followed *events;             // NULL: not followed, or not there yet
-    bool last;                           // whatever is there is sent, also unfinished lines
+    struct followed *events;             // NULL: not followed, or does not exist yet
+    bool last;                           // send everything, also incomplete lines
     char *chunk, *events_chunk;
-    bool broken; // nobody reads any more
+    bool broken; // the reader is gone
     int64_t wrote_ms;
 };
 
@@ -102,7 +101,8 @@ static bool is_story(const char *path) {
     return strcmp(path, EVENTS) == 0 || strcmp(path, "output/metrics.jsonl") == 0;
 }
 
-// Reads what is new in a file, a chunk at most. Lines of a story are whole, but for the last one.
+// Reads new bytes of a file, at most one chunk. Event files are sent in complete lines, except at
+// the end.
 static size_t read_chunk(struct follow *f, const struct followed *file, char *chunk) {
     char path[FILE_PATH_BYTES_MAX];
     int64_t room = f->last ? file->until - file->offset : CHUNK_BYTES;
@@ -133,7 +133,7 @@ static void enqueue(struct follow *f, struct followed *file) {
     f->queue_end = &file->next;
 }
 
-// The turn of the first file of the queue; it goes to the end when it may have more.
+// The turn of the first file in the queue; if it may have more it goes to the end of the queue.
 static void send_turn(struct follow *f) {
     struct followed *file = f->queue;
     size_t n = 1;
@@ -169,7 +169,7 @@ static bool is_attempt(const char *s) {
     return str_starts(s, "attempt_") && all_digits(s + strlen("attempt_"));
 }
 
-// Which folders and files of a run are followed.
+// Selects the folders and files of a run to follow.
 static bool want_folder(const char *parent, const char *name) {
     if (!parent[0])
         return is_attempt(name) || strcmp(name, "output") == 0;
@@ -208,7 +208,7 @@ static void watch_folder(struct follow *f, const char *path) {
         array_grow(f->looked_at, &f->looked_at_room, (size_t)count);
         f->looked_at[count - 1] = n;
     }
-    scan_folder(f, path, false); // what was made before the watch
+    scan_folder(f, path, false); // files created before the watch
 }
 
 static int64_t size_of(struct follow *f, const char *path) {
@@ -218,7 +218,7 @@ static int64_t size_of(struct follow *f, const char *path) {
     return stat(full, &st) == 0 ? st.st_size : 0;
 }
 
-// deep: also what is in folders that are known.
+// deep: also scans known folders.
 static void look_at(struct follow *f, const char *parent, const char *name, bool deep) {
     char path[PATH_MAX_BYTES * 2];
     snprintf(path, sizeof path, "%s%s%s", parent, parent[0] ? "/" : "", name);
@@ -280,7 +280,7 @@ static void send_beat(struct follow *f) {
     strbuf_fini(&header);
 }
 
-// Until the agent is gone or nobody reads.
+// Runs until the agent or the reader is gone.
 static void follow_live(struct follow *f) {
     while (!f->broken) {
         struct pollfd p[] = {{.fd = f->changes.fd, .events = POLLIN},
@@ -360,7 +360,7 @@ static int follow_open(struct follow *f, const struct node_args *args, struct er
     f->chunk = heap_alloc(CHUNK_BYTES);
     f->events_chunk = heap_alloc(CHUNK_BYTES);
     node_run_state(&f->arena, f->run_dir, &state, &f->agent_fd);
-    // A failure shows as the end of the connection.
+    // An error shows as the end of the connection.
     if (f->agent_fd >= 0)
         (void)!send(f->agent_fd, CONTROL_WAIT, sizeof CONTROL_WAIT - 1, MSG_NOSIGNAL);
     return 0;
@@ -377,7 +377,7 @@ int node_follow(const struct node_call *c) {
         watch_folder(&f, "");
         if (f.agent_fd >= 0 && !args.once)
             follow_live(&f);
-        f.last = true; // whatever came last
+        f.last = true; // the last pass
         scan_folder(&f, "", true);
         while (f.queue && !f.broken)
             send_turn(&f);

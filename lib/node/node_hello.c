@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node hello --root DIR [--install PATH --sha256 HEX] [--stay]`: says what this node is.
-// With --install it first makes sure that its own bytes are the expected ones, then takes its
-// place. With --stay it then takes verbs, one to a line, and does them one after the other: each
-// finds its own protocol on the streams (xfer_frame.h). A failure, or the end of input, is the end.
+// `dtrun --node hello --root DIR [--install PATH --sha256 HEX] [--stay]`: prints facts about the
+// node. --install first verifies the hash of its own program file and renames it into place. --stay
+// then reads verbs, one per line, and executes them in turn; each uses the streams with its own
+// protocol (xfer_frame.h). A failure or the end of input ends it.
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -143,7 +143,8 @@ static int print(const struct hello *h, const char *root, struct err *e) {
     return rc;
 }
 
-// One line from standard input, byte by byte: what follows belongs to the verb. 0 at the end.
+// Reads one line from standard input, byte by byte, since the following bytes belong to the verb. 0
+// at the end.
 static int read_verb(char *buf, size_t room, struct err *e) {
     for (size_t len = 0; len < room; len++) {
         ssize_t n;
@@ -158,7 +159,7 @@ static int read_verb(char *buf, size_t room, struct err *e) {
             return 1;
         }
     }
-    return err_set(e, ERR_FORMAT, "hello: no verb came");
+    return err_set(e, ERR_FORMAT, "hello: no verb was sent");
 }
 
 static int serve(char *root, char *const *env, struct err *e) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node left`: files that a run made in its working folder, which nobody fetches unasked.
+// `dtrun --node left`: lists new files in a run's working folder, which are fetched only on
+// request.
 //
-// What was sent lay there before job.toml was written, so a later change of a file's inode tells
-// what the run made or changed. With --gather such files also get a second name each below
-// runs/RUN/gathered/work/, which is a folder that can be fetched as it is.
+// Files of the push existed before job.toml was written, so a later ctime means that the run
+// created or changed the file. --gather also hard-links such files below runs/RUN/gathered/work/, a
+// folder that can be fetched as it is.
 #include "node/node_verb.h"
 #include "sys/file.h"
 

@@ -2,15 +2,15 @@
 // The node's side of the reachability check, linked into dtrun:
 //
 //     dtrun --node probe --listen ADDRESS --name NAME
-//         listens on a free port of ADDRESS, prints {"event":"listening","port":N}, greets whoever
-//         connects with NAME and a newline, and ends when standard input ends, or after
+//         listens on a free port of ADDRESS, prints {"event":"listening","port":N}, sends NAME and
+//         a newline to each connection, and ends when standard input ends, or after
 //         PROBE_LISTEN_MS_MAX.
 //     dtrun --node probe --connect [--timeout-ms N]
 //         reads lines `name address port` from standard input to its end, connects to all of them
 //         at once, prints a line per peer {"peer":"…","ok":true,"us":N} or
 //         {"peer":"…","ok":false,"why":"refused"}.
 //
-// Free ports are what agents, stores and collectives use, so one free port stands for them.
+// Agents, stores and collectives use free ports, so one free port stands for all of them.
 #include "base/clock.h"
 #include "base/json.h"
 #include "node/node_verb.h"
@@ -89,7 +89,7 @@ struct greeter {
 static void on_accept(struct listener *l, int fd, const struct net_address *peer) {
     struct greeter *g = container_of(l, struct greeter, listener);
     (void)peer;
-    // A fresh socket's buffer always has room for one short line.
+    // The buffer of a new socket always has room for one short line.
     ssize_t n = write(fd, g->greeting, strlen(g->greeting));
     (void)n;
     close(fd);
@@ -196,7 +196,7 @@ static void on_data(struct conn *c) {
     size_t len = end ? (size_t)(end - c->in.data) : 0;
     bool same = end && len == strlen(p->name) && memcmp(c->in.data, p->name, len) == 0;
     conn_close(c);
-    peer_over(p, same ? NULL : "somebody else answers at this address");
+    peer_over(p, same ? NULL : "another program answers at this address");
 }
 
 static void on_end(struct conn *c, const struct err *e) {
@@ -249,7 +249,7 @@ static int probe_connect(const struct options *o, struct arena *a, struct err *e
     if (!all.loop)
         return -1;
     all.peers = arena_new(a, struct peer, count + 1);
-    all.going = 1; // held until every peer has been started
+    all.going = 1; // keeps it active until every peer has been started
     for (size_t i = 0; i < count; i++) {
         char **parts = NULL;
         int64_t port = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node prune --root DIR --older-than-ms N [--dry-run]`: removes from the store what no
-// file below DIR has any more and what is older. Which file has which content is in the store's
-// cache of hashes; a file that it does not know keeps nothing, and may have to be sent again one
-// day.
+// `dtrun --node prune --root DIR --older-than-ms N [--dry-run]`: removes old content from the store
+// that no file below DIR has. The store's cache of hashes tells the content of each file; content
+// of files outside the cache may be removed and sent again later.
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/json.h"
@@ -54,7 +53,7 @@ static void keep_file(struct prune *p, const struct stat *st) {
     p->count += hash_cache_get(p->cas.hashes, st, p->keep[p->count]);
 }
 
-// Takes fd. Notes the content of every file below.
+// Records the content of every file below a folder; closes fd.
 static void keep_below(struct prune *p, int fd, int depth) {
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node start`: takes a job, opens the agents' port, takes the roster, leaves the agent
-// behind in a session of its own.
+// `dtrun --node start`: reads the job, opens the agent's port, reads the roster, and leaves the
+// agent running in a session of its own.
 #include "agent/control_socket.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ struct start {
     bool made_job;
 };
 
-// job.toml, without the key, marks the run as known on this node.
+// Writes job.toml without the key; the file makes the run known on this node.
 static int write_job(struct start *s, struct err *e) {
     struct strbuf text = {0};
     char *path = file_join(&s->arena, s->run_dir, "job.toml");
@@ -47,7 +47,8 @@ static int write_job(struct start *s, struct err *e) {
     return rc;
 }
 
-// The agent has vanished; what the run has left here stays, and the others go on meanwhile.
+// Checks that the agent has vanished. Files of the run stay, and the other nodes continue
+// meanwhile.
 static int check_again(struct start *s, struct err *e) {
     enum node_state state;
     int fd = -1;
@@ -68,7 +69,7 @@ static int read_job(struct start *s, struct err *e) {
     if (node_read_record(&s->arena, NODE_ROSTER_WAIT_MS_MAX, &text, &len, e) < 0 ||
         job_spec_parse(&s->arena, text, len, &s->spec, e) < 0)
         return -1;
-    memset(text, 0, len); // the key stays in one place only
+    memset(text, 0, len); // keep only one copy of the key
     if (s->args.run && strcmp(s->args.run, s->spec.run) != 0)
         return err_set(e, ERR_USAGE, "--run %s is not the job's run %s", s->args.run, s->spec.run);
     if (!s->spec.has_key)
@@ -109,7 +110,7 @@ static int prepare(struct start *s, struct err *e) {
     if (net_listen(s->spec.address, 0, &s->listen_fd, &s->listen_port, e) < 0)
         return err_wrap(e, "agent's port on %s", s->spec.address);
     if (answer_listening(s) < 0)
-        return err_set(e, ERR_NET, "nobody reads the answer");
+        return err_set(e, ERR_NET, "cannot send the answer");
     if (node_read_record(&s->arena, NODE_ROSTER_WAIT_MS_MAX, &text, &len, e) < 0)
         return err_wrap(e, "roster");
     if (roster_parse(&s->arena, text, len, &s->roster, e) < 0)
@@ -118,9 +119,9 @@ static int prepare(struct start *s, struct err *e) {
     if (launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,
                    s->listen_port, e) < 0)
         return -1;
-    if (s->args.again || s->args.join) // there is a group, or nothing to come back to
+    if (s->args.again || s->args.join) // a group exists, or nothing is left to join
         s->launch.agent.leads = s->launch.agent.bootstrap_at_once = false;
-    // Before the answer: who asks for the run right after it must not find it lost.
+    // Before the answer: a caller that asks for the run at once must not see it as lost.
     s->launch.agent.door_fd = control_listen(s->run_dir, e);
     return s->launch.agent.door_fd < 0 ? -1 : 0;
 }
@@ -132,7 +133,7 @@ static int run_agent(struct start *s) {
     log_open(role, LOG_INFO, LOG_STAMPED);
     int status = agent_run(&s->launch.agent, &e);
     if (status < 0) {
-        log_error("the agent could not run", "reason=%s", e.text);
+        log_error("cannot run the agent", "reason=%s", e.text);
         return err_status(e.code);
     }
     return status;
@@ -157,7 +158,7 @@ int node_start(const struct node_call *c) {
     if (pid == 0)
         return run_agent(s);
     if (pid < 0) {
-        if (s->made_job) // so that it can be tried again
+        if (s->made_job) // so that the start can be repeated
             unlink(file_join(&s->arena, s->run_dir, "job.toml"));
         return node_fail(&e);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `dtrun --node status` and `stop`: what is known of the runs of this node, and ending them.
+// `dtrun --node status` and `stop`: lists the runs of this node, and ends one.
 #include "agent/agent.h"
 #include "agent/control_socket.h"
 #include "base/array.h"
@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 enum { RUNS_MAX = 100000 };
-_Static_assert(NODE_STOP_MARGIN_MS >= AGENT_DEVICES_MS_MAX + 10000, "GPUs are waited for, too");
+_Static_assert(NODE_STOP_MARGIN_MS >= AGENT_DEVICES_MS_MAX + 10000,
+               "the margin covers the wait for GPUs");
 
 // ---- status ----
 
@@ -143,7 +144,8 @@ static int stop_running(int fd, int signal, int64_t grace_ms, struct err *e) {
         json_int(&j, "grace_ms", grace_ms);
     json_end(&j);
     strbuf_addc(&line, '\n');
-    // An agent that ends at this moment, because another node was asked first, does not read it.
+    // An agent that is just ending, because another node was asked first, does not read the
+    // request.
     ssize_t n = send(fd, line.data, line.len, MSG_NOSIGNAL);
     bool gone = n < 0 && (errno == EPIPE || errno == ECONNRESET);
     int rc = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's side of push and fetch, as frames on standard input and output. Blocking; needs
-// neither libssh2 nor the network.
+// The node's side of push and fetch, as frames on standard input and output. Blocking; uses neither
+// libssh2 nor the network.
 //
 //     dtrun --node push --root DIR
 //     dtrun --node fetch --root DIR
@@ -26,7 +26,7 @@
 
 enum {
     NODE_READ_BYTES = 256 << 10,
-    NODE_USED_BYTES_MAX = 1 << 20, // before what follows is moved to the front
+    NODE_USED_BYTES_MAX = 1 << 20, // before remaining bytes are moved to the front
 };
 
 struct node {
@@ -36,16 +36,16 @@ struct node {
     struct strbuf in, out;
     size_t in_used;
     struct xfer_unpacker unpacker;
-    int64_t look_wall_ns, look_cpu_ns; // at the last look
+    int64_t look_wall_ns, look_cpu_ns; // at the last measurement
     uint64_t look_bytes, written;
-    bool fast; // this process, or compression, would hold the connection up
+    bool fast; // the CPU, not the connection, would be the bottleneck
 };
 
 static int node_open(struct node *n, const struct node_call *c, struct err *e) {
     const int argc = c->argc;
     char **argv = c->argv;
     n->env = c->env;
-    // A cut connection is an error of write, told as such.
+    // A closed connection is reported as an error of write().
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     for (int i = 1; i < argc; i++) {
         if (!str_eq(argv[i], "--root") || i + 1 == argc)
@@ -68,7 +68,7 @@ static int node_flush(struct node *n, struct err *e) {
     return 0;
 }
 
-// Ends with a status for main; an error goes to the other side as a frame, and to standard error.
+// Ends with an exit status; reports an error to the other side as a frame, and on standard error.
 static int node_close(struct node *n, int rc, struct err *e) {
     struct err ignored;
     if (rc < 0) {
@@ -83,7 +83,7 @@ static int node_close(struct node *n, int rc, struct err *e) {
     return rc < 0 ? err_status(e->code) : 0;
 }
 
-// The next frame, blocking. It stays valid until the next call.
+// Reads the next frame (blocking), which is valid until the next call.
 static int node_frame(struct node *n, struct xfer_frame *f, struct err *e) {
     for (;;) {
         int rc = xfer_wire_take(&n->unpacker, n->in.data ? n->in.data + n->in_used : "",
@@ -210,7 +210,7 @@ static int send_list(struct node *n, const struct manifest *m, bool compress, st
     return rc;
 }
 
-// Compressing pays while the connection is what we wait for.
+// Compression pays while the connection is the bottleneck.
 static void look_at_load(struct node *n) {
     struct timespec t;
     int64_t wall = clock_mono_ns();
@@ -241,7 +241,7 @@ static int send_content(struct node *n, struct send_plan *plan, bool compress, s
     send_stream_fini(&s);
     if (rc < 0)
         return -1;
-    if (plan->files) // a receiver that lacks nothing goes on by itself
+    if (plan->files) // a receiver that needs no file continues by itself
         xfer_wire_frame(&n->out, XFER_DONE, NULL, 0);
     if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0)
         return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standard input and output of a verb, and what its run folder says.
+// Input and output of verbs, and the state of a run from its folder.
 #include "node/node_verb.h"
 
 #include "agent/control_socket.h"
@@ -183,7 +183,8 @@ const struct json *node_run_state(struct arena *a, const char *run_dir, enum nod
     size_t len;
     struct json *j;
     struct err e;
-    // The door first: an agent that ends between the two steps has written its last state by then.
+    // Connect first: an agent that ends after the failed attempt has already written its final
+    // state.
     int fd = control_connect(run_dir, &e);
     *state = fd >= 0 ? NODE_STARTING : NODE_LOST;
     const struct json *status = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of `dtrun --node`, and what they have in common: arguments, records, answers, run
-// folders (node_protocol.h).
+// The verbs of `dtrun --node` and their common parts: arguments, records, answers, folders of runs
+// (node_protocol.h).
 #ifndef NODE_NODE_VERB_H
 #define NODE_NODE_VERB_H
 
@@ -19,41 +19,41 @@ struct node_call {
     char **argv;      // argv[0] is the verb
     char *const *env; // of the program
 };
-// A verb of `dtrun --node`: prints as node_protocol.h says and returns the exit status.
+// A verb of `dtrun --node`: prints according to node_protocol.h and returns the exit status.
 typedef int node_verb(const struct node_call *c);
 node_verb node_hello; // one line of JSON (agent_bootstrap.h names the fields), --stay: more verbs
 node_verb node_push, node_fetch, node_prune;
 node_verb node_probe, node_start, node_follow, node_status, node_stop;
 node_verb node_own, node_fetched, node_clean, node_left;
 
-struct node_args {    // what the verbs take; absent ones are NULL
+struct node_args {    // arguments of the verbs; absent ones are NULL
     const char *root; // absolute
     const char *run;
     const char *from, *only, *grace_ms, *signal, *owner, *text;
     bool all, force, once, again, join, discard, fetched, gather;
 };
 
-// Reads "--root DIR --run RUN …"; need_run: the run must be named.
+// Parses "--root DIR --run RUN …"; need_run: --run is required.
 int node_args(struct arena *a, const struct node_call *c, bool need_run, struct node_args *out,
               struct err *e);
 char *node_run_dir(struct arena *a, const struct node_args *args, const char *run);
 bool node_is_run(struct arena *a, const struct node_args *args, const char *run);
-// The id of the cluster that the run is of (`own`); NULL: of none that has its mark here.
+// The id of the run's cluster (`own`); NULL: no cluster with a mark here.
 const char *node_run_owner(struct arena *a, const struct node_args *args, const char *run);
-// Whether somebody has the run's results elsewhere.
+// True when the run's results have been fetched.
 bool node_run_is_fetched(struct arena *a, const struct node_args *args, const char *run);
-// Waits until the agent's end of the connection closes.
+// Waits until the agent closes the connection.
 int node_await_end(int fd, int64_t wait_ms, struct err *e);
-// One record from standard input; ERR_TIMEOUT after timeout_ms.
+// Reads one record from standard input; ERR_TIMEOUT after timeout_ms.
 int node_read_record(struct arena *a, int timeout_ms, char **text, size_t *len, struct err *e);
-// Writes all of it to standard output; -1 when nobody reads any more.
+// Writes all bytes to standard output; -1 when the reader is gone.
 int node_write(const void *p, size_t len);
 int node_answer(const struct strbuf *line); // a JSON line, with the newline added
 int node_answer_event(const char *event);   // {"event":"…"}
-// Prints the error event and gives its exit status.
+// Prints the error event and returns its exit status.
 int node_fail(const struct err *e);
-// What status.json says, NULL if it cannot be read; state in *state. A run whose agent is gone
-// without a final state is NODE_LOST. *alive_fd (may be NULL): a connection to the agent, or -1.
+// Reads status.json, NULL if it is unreadable; *state: the state. A run without a final state whose
+// agent is gone is NODE_LOST. *alive_fd (may be NULL): a connection to the agent, or -1.
 const struct json *node_run_state(struct arena *a, const char *run_dir, enum node_state *state,
                                   int *alive_fd);
 

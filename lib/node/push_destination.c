@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders are compared by device and inode: no spelling, link or bind mount gets around that.
+// The destination of a push. Folders are compared by device and inode, independent of spelling,
+// links and bind mounts.
 #include "node/push_destination.h"
 
 #include "base/env.h"
@@ -25,7 +26,7 @@ char *xfer_node_path(struct arena *a, char *const *env, const char *root, const 
                                    : file_join(a, root, given);
 }
 
-// Without "." and empty parts; NULL when it leads through "..".
+// Normalises a path without "." and empty components; NULL if it contains "..".
 static char *tidy(struct arena *a, const char *path) {
     char **parts, *out = arena_strdup(a, "");
     size_t count = str_split(a, path, '/', &parts);
@@ -43,7 +44,7 @@ static bool is_folder(const struct stat *folder, const char *path) {
     return stat(path, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
 }
 
-// Whether the folder is this path, or on the way to it.
+// True when the folder is this path or one of its parents.
 static bool leads_to(const struct stat *folder, const char *path) {
     char *real = path ? realpath(path, NULL) : NULL;
     bool hit = real && (is_folder(folder, "/") || is_folder(folder, real));
@@ -55,7 +56,7 @@ static bool leads_to(const struct stat *folder, const char *path) {
     return hit;
 }
 
-// Homes of people and of root; those of services are in places that an operator may well manage.
+// Checks homes of users and root; those of services may be managed by an operator.
 static bool leads_to_a_home(const struct stat *folder, char *const *env) {
     bool hit = leads_to(folder, home_folder(env));
     setpwent();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a push goes to on the node: the folder that the operator names, and the folders that no
-// push may replace.
+// The destination folder of a push on the node, and the folders that no push may replace.
 #ifndef NODE_PUSH_DESTINATION_H
 #define NODE_PUSH_DESTINATION_H
 
@@ -9,12 +8,12 @@
 
 #include <stdbool.h>
 
-// Below `root` unless given as an absolute path or as "~/…". NULL with an error: a path through
-// "..", or, with replace, a folder that is or holds a home folder, `root`, or one of those in which
-// dtctl keeps its things. env has the HOME of "~".
+// Resolves a path below `root`, or an absolute path or "~/…". NULL with an error for a path through
+// "..", or, with replace, for a folder that is or contains a home folder, `root`, or a folder of
+// dtctl itself. env has the HOME for "~".
 char *xfer_dest(struct arena *a, char *const *env, const char *root, const char *given,
                 bool replace, struct err *e);
-// The same without a judgement: for reading.
+// The same without these checks, for reading.
 char *xfer_node_path(struct arena *a, char *const *env, const char *root, const char *given);
 
 #endif

@@ -29,8 +29,8 @@ int atomic_file_open(struct atomic_file *f, const char *path, mode_t mode, struc
 // Syncs the file, renames it and syncs the folder. The struct is closed in either case. After an
 // error the old file is in place, unless only the folder could not be synced.
 int atomic_file_commit(struct atomic_file *f, struct err *e);
-// The same without a sync, for a file of which nothing depends on the last version: after a power
-// failure it may be empty.
+// The same without a sync, for files whose last version may be lost: after a power failure the file
+// may be empty.
 int atomic_file_commit_unsynced(struct atomic_file *f, struct err *e);
 // Removes the temporary file. Does nothing to a closed struct, nor to a zeroed one.
 void atomic_file_abort(struct atomic_file *f);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of files: one descriptor that becomes readable when something may have changed. inotify
-// says what; where a user's programs together have used up what the kernel gives them
-// (fs.inotify.max_user_instances, often 128, and max_user_watches), a timer has the caller look by
-// itself every CHANGES_LOOK_MS, and nothing fails.
+// Reports changes of files through one descriptor, which becomes readable when files may have
+// changed. Uses inotify. When the kernel's limits are used up (fs.inotify.max_user_instances, often
+// 128, and max_user_watches), a timer makes the caller check the files every CHANGES_LOOK_MS
+// instead.
 //
 //     changes_open(&c, e); changes_add(&c, path, IN_MODIFY);
 //     poll for c.fd; then until it is empty: changes_read(); and if (changes_ticked()) look at all
@@ -19,7 +19,7 @@
 enum { CHANGES_LOOK_MS = 200 };
 
 struct changes {
-    int fd;                   // to wait for; the others are inside it
+    int fd;                   // to wait for; it contains the others
     int inotify_fd, timer_fd; // -1: not in use
 };
 
@@ -27,13 +27,13 @@ struct changes {
 
 int changes_open(struct changes *c, struct err *e);
 void changes_close(struct changes *c); // no-op when closed
-// As inotify_add_watch: the watch's number, from 1; -1 and errno. 0: path is there, and the caller
-// has to look by itself.
+// Like inotify_add_watch: returns the watch's number, from 1, or -1 and errno. 0: the path exists,
+// but the caller must check it at each tick.
 int changes_add(struct changes *c, const char *path, unsigned mask);
 void changes_remove(struct changes *c, int watch); // one that changes_add gave
 // Whole struct inotify_events; 0: no more. buf is aligned for them.
 size_t changes_read(struct changes *c, void *buf, size_t bytes);
-bool changes_ticked(struct changes *c); // once for each time to look
-void changes_drain(struct changes *c);  // both, for a caller that looks at all of it anyway
+bool changes_ticked(struct changes *c); // true once per tick
+void changes_drain(struct changes *c);  // reads both, for callers that check all files anyway
 
 #endif

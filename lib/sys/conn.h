@@ -38,8 +38,8 @@ struct conn {
     void *ctx; // caller's
 };
 
-// Takes ownership of fd (made non-blocking). Buffers are capped; sending more than out_bytes_max
-// that the peer does not take ends the conn with ERR_LIMIT.
+// Takes ownership of fd (made non-blocking). Both buffers are bounded. Exceeding out_bytes_max,
+// because the peer does not read, ends the conn with ERR_LIMIT.
 int conn_open(struct conn *c, struct loop *loop, int fd, const struct conn_events *events,
               size_t in_bytes_max, size_t out_bytes_max, struct err *e);
 // The same for a socket on which connect(2) is still in progress; on_open tells when it is done,

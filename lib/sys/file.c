@@ -21,7 +21,7 @@ void file_close_scope(int *fd) {
         close(*fd);
 }
 
-// offset -1: where the file stands.
+// offset -1: the current position.
 static int write_fully(int fd, const char *c, size_t len, off_t offset, struct err *e) {
     while (len) {
         ssize_t n = offset < 0 ? write(fd, c, len) : pwrite(fd, c, len, offset);
@@ -200,7 +200,8 @@ static int remove_at(int dir, const char *name, int depth, struct err *e) {
     if (errno != EISDIR && errno != EPERM)
         return err_errno(e, ERR_SYS, "cannot remove '%s'", name);
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == EACCES && fchmodat(dir, name, 0700, 0) == 0) // our own, made read-only
+    if (fd < 0 && errno == EACCES &&
+        fchmodat(dir, name, 0700, 0) == 0) // our own folder, made read-only
         fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return err_errno(e, ERR_SYS, "cannot remove '%s'", name);
@@ -226,7 +227,7 @@ static void remove_empty_at(int dir, const char *name, int depth) {
             remove_empty_at(dirfd(d), ent->d_name, depth + 1);
     if (d)
         closedir(d);
-    (void)unlinkat(dir, name, AT_REMOVEDIR); // which the kernel does to empty ones only
+    (void)unlinkat(dir, name, AT_REMOVEDIR); // the kernel removes only empty ones
 }
 
 void file_remove_empty(const char *path) {

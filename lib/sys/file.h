@@ -17,7 +17,7 @@ enum { FILE_PATH_BYTES_MAX = 4096 };
 // Whole file into the arena, NUL-terminated; ERR_NOT_FOUND, ERR_LIMIT above bytes_max.
 int file_read(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
               struct err *e);
-// The same of a path that a file of somebody else names: a pipe is an error, and never waited for.
+// The same for a path from a foreign file: a pipe is an error and is never waited for.
 int file_read_regular(struct arena *a, const char *path, size_t bytes_max, char **data, size_t *len,
                       struct err *e);
 int file_write_atomic(const char *path, const void *p, size_t len, mode_t mode, struct err *e);
@@ -27,11 +27,11 @@ int file_write_at(int fd, const void *p, size_t len, uint64_t offset, struct err
 int file_read_all(int fd, void *p, size_t len, struct err *e);    // exactly len
 int file_make_dirs(const char *path, mode_t mode, struct err *e); // mkdir -p
 int file_remove_tree(const char *path, struct err *e);            // absent is fine
-// Removes the folders of a tree in which there is no file; the others stay, as do errors.
+// Removes the folders of a tree that contain no file; ignores errors.
 void file_remove_empty(const char *path);
 bool file_exists(const char *path);
 int file_sync_dir(const char *path, struct err *e);
-// All that was written to the file system of this folder is on its disk afterwards.
+// Syncs the file system of this folder to disk.
 int file_sync_disk(const char *path, struct err *e);
 
 // Joins with exactly one '/'; an absolute b wins.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening socket on the loop. When descriptors run out, a connection that waits would wake the
-// loop again and again: it is taken with a spare descriptor, and closed. This is the only place
-// that accepts connections.
+// A listening socket on the loop. When descriptors run out, a pending connection would wake the
+// loop again and again, so it is accepted with a spare descriptor and closed. All connections are
+// accepted in this module.
 #ifndef SYS_LISTENER_H
 #define SYS_LISTENER_H
 
@@ -9,8 +9,8 @@
 #include "sys/loop.h"
 #include "sys/net.h"
 
-// Connections that are accepted before those that are there get their turn: few, so that a new one
-// is heard before it has to give its place to others (HEALTH_CLIENTS_MAX).
+// Connections accepted per turn of the loop. The number is small, so that a new connection is read
+// before later ones can replace it (HEALTH_CLIENTS_MAX).
 enum { LISTENER_BATCH_MAX = 8 };
 
 struct listener;
@@ -18,12 +18,12 @@ typedef void listener_cb(struct listener *l, int fd, const struct net_address *p
 struct listener {
     struct watch watch;
     listener_cb *on_accept;
-    const char *name; // in messages
+    const char *name; // for messages
     int spare_fd;
     struct log_limit full;
 };
 
-// Owns fd from then on, also when it fails.
+// Takes ownership of fd, also on failure.
 int listener_open(struct listener *l, struct loop *loop, int fd, const char *name,
                   listener_cb *on_accept, struct err *e);
 void listener_close(struct listener *l); // also inside on_accept; no-op when closed

@@ -36,7 +36,7 @@ struct loop {
     void *signal_ctx;
 };
 
-// Those that a callback defers wait for the next batch, so that this ends.
+// Callbacks deferred by a callback wait for the next batch, so that this loop ends.
 static void run_deferred(struct loop *loop) {
     struct deferred *d = loop->deferred;
     loop->deferred = NULL;
@@ -161,7 +161,7 @@ static void heap_down(struct loop *loop, size_t i) {
 void timer_start(struct loop *loop, struct timer *t, int64_t delay_ms, timer_cb *cb) {
     timer_stop(t);
     array_grow(loop->heap, &loop->heap_room, loop->timers + 1);
-    // Not loop->now_ms: a callback may have worked for long, and the delay counts from here.
+    // Not loop->now_ms: a callback may have run for long, and the delay counts from now.
     *t = (struct timer){.loop = loop, .cb = cb, .due_ms = clock_mono_ms() + delay_ms};
     heap_put(loop, loop->timers++, t);
     heap_up(loop, t->heap_index);
@@ -181,7 +181,7 @@ void timer_stop(struct timer *t) {
     heap_down(loop, last->heap_index);
 }
 
-// Timers that a callback starts with no delay wait for the next batch, so that this ends.
+// Timers started by a callback without delay wait for the next batch, so that this loop ends.
 static void run_timers(struct loop *loop) {
     int64_t limit = loop->now_ms;
     for (size_t budget = loop->timers; budget > 0 && loop->timers > 0; budget--) {
@@ -217,7 +217,7 @@ void loop_linger(struct loop *loop) {
         loop->linger = true;
 }
 
-// The sleepless part of a wait. Being late for a timer by LOOP_LINGER_NS is within its grain.
+// Polls without sleeping. A delay of timers by LOOP_LINGER_NS is within their resolution.
 static int poll_events(struct loop *loop) {
     int n;
     int64_t end = 0, now;
@@ -239,7 +239,7 @@ static int poll_events(struct loop *loop) {
 }
 
 void loop_once(struct loop *loop, int timeout_ms) {
-    must(loop->batch_next == loop->batch_len); // not from inside a callback
+    must(loop->batch_next == loop->batch_len); // must not be called inside a callback
     int n = loop->linger && timeout_ms != 0 ? poll_events(loop) : 0;
     if (n == 0)
         n = epoll_wait(loop->epoll_fd, loop->batch, BATCH_EVENTS_MAX, wait_ms(loop, timeout_ms));
@@ -280,7 +280,7 @@ static void on_child(struct watch *w, unsigned events) {
     pid_t got = waitpid(c->pid, &status, WNOHANG);
     if (got == 0)
         return;
-    // Somebody else reaped it: that is a bug here, and must not read as success.
+    // If another part of the program has reaped it, that is a bug and must not count as success.
     must(got == c->pid);
     child_cb *cb = c->cb;
     child_stop(c);
@@ -340,6 +340,6 @@ int loop_signals(struct loop *loop, const sigset_t *set, signal_cb *cb, void *ct
         close(fd);
         return -1;
     }
-    loop->watches--; // waiting for signals alone does not keep a loop alive
+    loop->watches--; // a loop that waits only for signals ends
     return 0;
 }

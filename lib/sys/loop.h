@@ -45,7 +45,7 @@ struct timer {
     size_t heap_index;
 };
 
-// Something to do when no other callback runs.
+// A deferred action, run when no other callback is on the stack.
 struct deferred;
 typedef void deferred_cb(struct deferred *d);
 struct deferred {
@@ -73,11 +73,10 @@ void loop_stop(struct loop *loop);
 // drivers.
 void loop_once(struct loop *loop, int timeout_ms);
 int64_t loop_now_ms(const struct loop *loop); // monotonic, read once per batch
-// For a callback that has just answered somebody who usually asks again at once: before the loop
-// sleeps next, it looks for events for LOOP_LINGER_NS without sleeping, since falling asleep and
-// being woken take longer than most requests. Each time that nothing came, twice as many later
-// calls do nothing (LOOP_LINGER_SKIP_MAX at most): who asks rarely, or cannot run meanwhile, costs
-// next to nothing.
+// For a callback that has just answered a client which usually asks again at once. Before the loop
+// sleeps it polls for LOOP_LINGER_NS, since sleeping and waking take longer than most requests.
+// Each time no event arrives, twice as many later calls have no effect (LOOP_LINGER_SKIP_MAX at
+// most), so rare requests cost almost nothing.
 void loop_linger(struct loop *loop);
 enum { LOOP_LINGER_NS = 50 * 1000, LOOP_LINGER_SKIP_MAX = 255 };
 
@@ -91,8 +90,9 @@ void watch_stop(struct watch *w); // no-op when stopped; call before closing fd
 void timer_start(struct loop *loop, struct timer *t, int64_t delay_ms, timer_cb *cb); // restarts
 void timer_stop(struct timer *t); // no-op if idle
 
-// Calls cb once, after the callbacks of this batch and before the loop sleeps, in the order of the
-// calls. For memory that a callback further up may still use. loop_close calls what waits then.
+// Calls cb once, after the callbacks of this batch and before the loop sleeps, in order of the
+// calls. Used for memory that a callback further up the stack may still use. loop_close runs
+// pending ones.
 void loop_defer(struct loop *loop, struct deferred *d, deferred_cb *cb);
 
 // Follows a child of this process by pidfd and reaps it.
@@ -102,7 +102,7 @@ void child_stop(struct child *c); // forgets it without reaping
 // Blocks the signals of the set for this process and delivers them to cb through signalfd. One set
 // per loop; children started by proc.h get the previous mask back. NULL set stops.
 int loop_signals(struct loop *loop, const sigset_t *set, signal_cb *cb, void *ctx, struct err *e);
-// Delivers the signals that wait, and nothing else; does not block.
+// Delivers pending signals only; does not block.
 void loop_take_signals(struct loop *loop);
 
 #endif

@@ -25,14 +25,14 @@ int net_split(const char *text, int port_absent, char host[NET_HOST_BYTES_MAX], 
 bool net_is_numeric(const char *host);
 // Blocking unless host is numeric. First address of getaddrinfo's order.
 int net_resolve(const char *host, int port, struct net_address *out, struct err *e);
-// All of them, up to max, in that order; their number, or -1.
+// All addresses in that order, up to max; returns their number, or -1.
 int net_resolve_all(const char *host, int port, struct net_address *out, int max, struct err *e);
 const char *net_format(const struct net_address *a, char out[NET_ADDRESS_BYTES_MAX]); // no port
 int net_port(const struct net_address *a);
 bool net_same_host(const struct net_address *a, const struct net_address *b); // v4-mapped = v4
 bool net_is_loopback(const struct net_address *a);
-// The address that the host at from has sent, as it is seen from here: a loopback address is the
-// sender's own, so that one becomes from. Both are numeric or "".
+// The address that a host has sent, as reachable from here: a loopback address is the sender's own
+// and becomes `from`. Both are numeric or "".
 const char *net_sent_address(const char *address, const char *from);
 
 // Listening TCP socket, close-on-exec, non-blocking. port 0: ephemeral. host NULL or "": dual-stack
@@ -41,10 +41,10 @@ int net_listen(const char *host, int port, int *fd_out, int *port_out, struct er
 // Non-blocking accept: fd with TCP_NODELAY and close-on-exec, or -1 with e->code ERR_NONE when
 // there is nothing to accept.
 int net_accept(int listen_fd, struct net_address *peer, struct err *e);
-// Starts a non-blocking connect; the fd is returned at once. On failure errno says why.
+// Starts a non-blocking connect and returns the fd. On failure errno is set.
 int net_connect_start(const struct net_address *to, struct err *e);
-// What gets lost is sent again every 0.2 s or so at first, not after ever longer pauses: for
-// connections that carry little and shall go on at once when the network does.
+// Retransmits lost data every 0.2 s or so at first, instead of with growing pauses. For connections
+// with little traffic that must recover quickly.
 void net_retry_evenly(int fd);
 // Blocking connect with a deadline; the fd is blocking. For the trainer's set-up.
 int net_connect(const struct net_address *to, int timeout_ms, struct err *e);
@@ -62,13 +62,13 @@ int net_interface_of(const struct net_address *local, char ifname[NET_IFNAME_BYT
                      struct err *e);
 bool net_address_is_local(const struct net_address *a); // some interface of this host has it
 
-// Whose socket is at the other end of a connection between two of this host's addresses. CLOSED:
-// its process has given it up. ELSEWHERE: none of this network namespace. UNKNOWN: the kernel does
-// not say.
+// The owner of the socket at the other end of a connection between two addresses of this host.
+// CLOSED: the process has closed it. ELSEWHERE: not in this network namespace. UNKNOWN: the kernel
+// does not tell.
 enum net_owner { NET_OWNER_KNOWN, NET_OWNER_CLOSED, NET_OWNER_ELSEWHERE, NET_OWNER_UNKNOWN };
 enum net_owner net_peer_owner(int fd, uid_t *uid); // *uid: KNOWN only
 
-// Human words for a connect errno: "refused", "filtered (no answer)", "no route", …
+// Text for a connect errno: "refused", "filtered (no answer)", "no route", …
 const char *net_why(int error);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This host's own side: routes, interfaces, unix sockets, words for errors.
+// The local host: routes, interfaces, unix sockets, texts for errors.
 #include "sys/net.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose socket a connection of this host comes from: the kernel's socket table, asked for one
-// entry.
+// The owner of a local connection's socket, from the kernel's socket table, which is queried for
+// one entry.
 #include "sys/net.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ enum net_owner net_peer_owner(int fd, uid_t *uid) {
         return a.error.error == -ENOENT ? NET_OWNER_ELSEWHERE : NET_OWNER_UNKNOWN;
     if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
         return NET_OWNER_UNKNOWN;
-    if (a.body.idiag_state == TCP_LISTEN) // for want of the connection itself
+    if (a.body.idiag_state == TCP_LISTEN) // found instead of the connection itself
         return NET_OWNER_ELSEWHERE;
     if (a.body.idiag_inode == 0)
         return NET_OWNER_CLOSED;

@@ -42,7 +42,7 @@ struct proc_facts {
     uint64_t started_ticks; // since boot; with the pid it names one process for ever
 };
 int proc_look(pid_t pid, struct proc_facts *out); // -1: there is none. No allocation
-// To that process alone, not to a later one with its number; ERR_NOT_FOUND when it has ended.
+// Signals this process, never a later one with the same number; ERR_NOT_FOUND when it has ended.
 int proc_signal(pid_t pid, uint64_t started_ticks, int signal, struct err *e);
 int proc_cpu_count(void); // that this process may run on
 

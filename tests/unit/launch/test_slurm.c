@@ -161,7 +161,7 @@ static void slurm(void) {
     flags("none", &none, batch, "a batch script is no step");
     flags("error: SLURM_NODEID", &none, SLURM("x", "0", "1(x2)", ), "a rank that is no number");
     flags("error: SLURM_NODEID 2", &none, SLURM("2", "0", "1(x3)", ), "a rank outside the list");
-    flags("error: say nothing of node 1", &none, SLURM("1", "0", "1", ), "counts that stop short");
+    flags("error: do not cover node 1", &none, SLURM("1", "0", "1", ), "counts that stop short");
 }
 
 static void mpi(void) {
