@@ -110,6 +110,7 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
     struct trainer_config config = {
         .options = options,
         .data = rank_env_input(&env, a, options->data, "data"),
+        .val = rank_env_input(&env, a, options->val, "val"),
         .weights = rank_env_input(&env, a, options->weights, "weights"),
         .output_dir = env.output_dir,
         .model_dir = env.model_dir,

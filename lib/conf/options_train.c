@@ -17,6 +17,8 @@ TRAIN_NAMES(WORDS)
 static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},
                                                     {OPTION_RULE_POSITIVE, "train.momentum", NULL},
                                                     {0}};
+static const struct option_rule bad_rules[] = {{OPTION_RULE_WORD, "train.on_bad_sample", "skip"},
+                                               {0}};
 static const struct option_rule min_lr_rules[] = {{OPTION_RULE_AT_MOST, "train.lr", NULL}, {0}};
 static const struct option_rule warmup_rules[] = {{OPTION_RULE_AT_MOST, "train.epochs", NULL}, {0}};
 
@@ -59,15 +61,46 @@ static const struct option_row rows[] = {
      AT(dataset),
      .text = "auto",
      .choices = train_dataset_words,
-     .help = "Kind of data: auto looks at train.data and takes shapes where that is empty; shapes "
-             "is made on the spot; cifar10 are the binary files; imagefolder is a folder or tar "
-             "of train/CLASS/*.jpg and test/CLASS/*.jpg; packed is the memory-mapped form."},
+     .help =
+         "Kind of data: auto looks at train.data and takes shapes where that is empty; shapes "
+         "is made on the spot; cifar10 are the binary files; imagefolder is a folder or tar "
+         "of train/CLASS/*.jpg and test/CLASS/*.jpg; tar also a folder of CLASS.tar; webdataset "
+         "are shards of NAME.jpg and NAME.cls; packed is the memory-mapped form."},
     {.key = "train.data",
      .type = OPTION_STRING,
      AT(data),
      .arg = "INPUT|PATH",
      .help = "The data: name of one of the [inputs], or a path that every node has; empty takes "
              "the input called data, if there is one."},
+    {.key = "train.val",
+     .type = OPTION_STRING,
+     AT(val),
+     .arg = "INPUT|PATH",
+     .help = "Data to evaluate on, as train.data; empty takes the input called val, if there is "
+             "one, else the test part of train.data."},
+    {.key = "train.decode",
+     .type = OPTION_CHOICE,
+     AT(decode),
+     .text = "auto",
+     .choices = train_decode_words,
+     .help = "When JPEG images are decoded: once, into a file that later runs and the other ranks "
+             "of a node share; stream, each time an image is needed, for data of any size; auto "
+             "streams with train.random_resized_crop."},
+    {.key = "train.on_bad_sample",
+     .type = OPTION_CHOICE,
+     AT(on_bad_sample),
+     .text = "refuse",
+     .choices = train_bad_words,
+     .help = "An image that cannot be decoded: refuse ends the run with its name; skip logs it and "
+             "takes the next one in its place."},
+    {.key = "train.bad_samples_max",
+     .type = OPTION_INT,
+     AT(bad_samples_max),
+     .text = "100",
+     .min = 0,
+     .max = 4095,
+     .rules = bad_rules,
+     .help = "Bad images that each rank leaves out of a data set before that is an error."},
     {.key = "train.image_size",
      .type = OPTION_INT,
      AT(image_size),
@@ -75,7 +108,24 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1024,
      .arg = "PIXELS",
-     .help = "Width and height that images are brought to; 0 keeps the size of the data."},
+     .help = "Width and height that images are brought to; 0 keeps the size of the data, or takes "
+             "224 with train.random_resized_crop."},
+    {.key = "train.random_resized_crop",
+     .type = OPTION_BOOL,
+     AT(random_resized_crop),
+     .text = "false",
+     .help = "Train on a random part of each image, 8 to 100 % of its area, brought to "
+             "train.image_size."},
+    {.key = "train.eval_resize",
+     .type = OPTION_INT,
+     AT(eval_resize),
+     .text = "0",
+     .min = 0,
+     .max = 2048,
+     .arg = "PIXELS",
+     .help = "Length that the shorter side of a test image is brought to before its middle is cut "
+             "out; 0 takes 8/7 of the image size with train.random_resized_crop (256 for 224), "
+             "else the image size."},
     {.key = "train.train_size",
      .type = OPTION_INT,
      AT(train_size),

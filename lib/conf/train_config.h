@@ -20,7 +20,13 @@ struct train_config {
     // data
     int dataset;              // enum train_dataset
     const char *data;         // name of an input (DTCTL_INPUT_<NAME>), or a path; "": input `data`
+    const char *val;          // as data: what is evaluated on; "": the test part of data
+    int decode;               // enum train_decode
+    int on_bad_sample;        // enum train_bad
+    int64_t bad_samples_max;  // skip: of one data set and rank
     int64_t image_size;       // pixels per side; 0: that of the data
+    bool random_resized_crop; // training: a random part of 8 to 100 % is brought to image_size
+    int64_t eval_resize;      // pixels of the shorter side before the middle is cut out; 0: chosen
     int64_t train_size;       // shapes: images in the training part
     int64_t test_size;        // shapes: images in the test part
     int64_t decode_threads;   // 0: as many as there are spare cores

@@ -42,7 +42,16 @@
     X(TRAIN_DATA_SHAPES, "shapes")                                                                 \
     X(TRAIN_DATA_CIFAR10, "cifar10")         /* binary files of 3,073-byte records */              \
     X(TRAIN_DATA_IMAGEFOLDER, "imagefolder") /* a folder or tar of JPEGs by class */               \
+    X(TRAIN_DATA_TAR, "tar")                 /* the same, in tar files */                          \
+    X(TRAIN_DATA_WEBDATASET, "webdataset")   /* shards of stem.jpg and stem.cls */                 \
     X(TRAIN_DATA_PACKED, "packed")
+
+#define TRAIN_DECODE_NAMES(X)                                                                      \
+    X(TRAIN_DECODE_AUTO, "auto")     /* stream with a random part, else once */                    \
+    X(TRAIN_DECODE_ONCE, "once")     /* into the packed form */                                    \
+    X(TRAIN_DECODE_STREAM, "stream") /* each time an image is needed */
+
+#define TRAIN_BAD_NAMES(X) X(TRAIN_BAD_REFUSE, "refuse") X(TRAIN_BAD_SKIP, "skip")
 
 #define TRAIN_OPTIMIZER_NAMES(X) X(TRAIN_SGD, "sgd") X(TRAIN_ADAM, "adam") X(TRAIN_ADAMW, "adamw")
 
@@ -70,6 +79,8 @@
     X(TRAIN_POOL_NAMES, train_pool, TRAIN_POOLS, train_pool_words)                                 \
     X(TRAIN_STEM_NAMES, train_stem, TRAIN_STEMS, train_stem_words)                                 \
     X(TRAIN_DATASET_NAMES, train_dataset, TRAIN_DATASETS, train_dataset_words)                     \
+    X(TRAIN_DECODE_NAMES, train_decode, TRAIN_DECODES, train_decode_words)                         \
+    X(TRAIN_BAD_NAMES, train_bad, TRAIN_BADS, train_bad_words)                                     \
     X(TRAIN_OPTIMIZER_NAMES, train_optimizer, TRAIN_OPTIMIZERS, train_optimizer_words)             \
     X(TRAIN_SCHEDULE_NAMES, train_schedule, TRAIN_SCHEDULES, train_schedule_words)                 \
     X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \

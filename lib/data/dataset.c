@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
-
+// Opening a data set: which kind it is, its packed form or its index, and telling it from others.
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "data/packed.h"
-#include "data/parallel.h"
-#include "data/source.h"
+#include "data/dataset_store.h"
 #include "sys/file.h"
 
 #include <fcntl.h>
@@ -15,14 +13,15 @@
 #include <unistd.h>
 
 // Part of every key: a change of what decoding makes of the same source must change it.
-#define DATASET_DECODER "dtctl data 1"
+#define DATASET_DECODER "dtctl data 2"
 
 static const char packed_kind[] = "packed";
 
-const char *const dataset_kinds[] = {"shapes", "cifar10", "imagefolder", "tar", packed_kind, NULL};
+const char *const dataset_kinds[] = {"shapes", "cifar10",   "imagefolder", "webdataset",
+                                     "tar",    packed_kind, NULL};
 
-static const struct source_kind *const sources[] = {&source_shapes, &source_cifar10,
-                                                    &source_imagefolder, &source_tar};
+static const struct source_kind *const sources[] = {
+    &source_shapes, &source_cifar10, &source_imagefolder, &source_webdataset, &source_tar};
 enum { SOURCES = sizeof sources / sizeof sources[0] };
 
 const char *const source_split_names[DATASET_SPLITS][SOURCE_SPLIT_NAMES] = {
@@ -30,10 +29,6 @@ const char *const source_split_names[DATASET_SPLITS][SOURCE_SPLIT_NAMES] = {
     [DATASET_TEST] = {"test", "val", "valid", "validation", NULL}};
 
 static const char *const split_words[DATASET_SPLITS] = {"train", "test"};
-
-struct dataset_store {
-    struct packed packed;
-};
 
 static const struct source_kind *dataset_kind(const char *name) {
     for (int i = 0; i < SOURCES; i++)
@@ -70,47 +65,136 @@ const char *dataset_detect(const char *source, struct err *e) {
     return NULL;
 }
 
-static void dataset_publish(struct dataset *d, struct packed *p) {
-    struct dataset_store *store = heap_alloc(sizeof *store);
-    store->packed = *p; // the arena's blocks and the mapping do not move
-    p = &store->packed;
-    d->store = store;
+static void dataset_publish_packed(struct dataset *d) {
+    const struct packed *p = &d->store->packed;
     d->kind = p->info.kind;
     d->samples = p->info.samples;
     d->height = (int)p->info.height;
     d->width = (int)p->info.width;
     d->channels = (int)p->info.channels;
     d->classes = (int)p->info.classes;
-    d->image_bytes = (size_t)d->height * (size_t)d->width * (size_t)d->channels;
     d->class_names = p->info.class_names;
     d->pixels = p->pixels;
     d->labels = p->labels;
 }
 
+static void dataset_publish_source(struct dataset *d) {
+    const struct source *s = &d->store->source;
+    d->kind = s->kind->name;
+    d->samples = s->samples;
+    d->height = d->store->plan.height;
+    d->width = d->store->plan.width;
+    d->channels = s->channels;
+    d->classes = s->classes;
+    d->class_names = s->class_names;
+    d->labels = s->labels;
+}
+
 static int dataset_open_packed(struct dataset *d, const struct dataset_config *c, struct err *e) {
-    struct packed p;
-    if (packed_open(&p, c->source, e) < 0)
+    struct packed *p = &d->store->packed;
+    if (packed_open(p, c->source, e) < 0)
         return -1;
-    int side = (int)p.info.height;
-    if (c->image_size != 0 && (side != c->image_size || p.info.width != p.info.height)) {
-        err_set(e, ERR_CONFIG, "'%s' holds images of %u x %u, not %d", c->source, p.info.height,
-                p.info.width, c->image_size);
-        packed_close(&p);
-        return -1;
-    }
+    int side = (int)p->info.height;
+    if (c->random_crop)
+        return err_set(e, ERR_CONFIG,
+                       "'%s' holds pixels of one size; a random part is only cut from JPEG files",
+                       c->source);
+    if (c->image_size != 0 && (side != c->image_size || p->info.width != p->info.height))
+        return err_set(e, ERR_CONFIG, "'%s' holds images of %u x %u, not %d", c->source,
+                       p->info.height, p->info.width, c->image_size);
     d->from_cache = true;
-    dataset_publish(d, &p);
+    dataset_publish_packed(d);
     return 0;
 }
 
+// ---- the plan ----------------------------------------------------------------------------------
+
+struct first {
+    struct dataset_store *store;
+    struct jpeg *jpeg;
+    int width, height;
+};
+
+static int first_image(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
+    struct first *f = ctx;
+    if (jpeg_size(f->jpeg, sample->bytes, sample->len, &f->width, &f->height, e) < 0)
+        return dataset_note_bad(f->store, i, false, e);
+    if (f->width > DATASET_IMAGE_SIZE_MAX || f->height > DATASET_IMAGE_SIZE_MAX)
+        return err_set(e, ERR_CONFIG,
+                       "images of %d x %d are too large to keep as they are (at most %d): set the "
+                       "image size",
+                       f->width, f->height, DATASET_IMAGE_SIZE_MAX);
+    return 1;
+}
+
+// The size of the first image that has one.
+static int dataset_first(struct first *f, struct err *e) {
+    struct source *s = &f->store->source;
+    struct source_reader reader = {0};
+    struct sample sample = {0};
+    int r = 0;
+    if (jpeg_open(&f->jpeg, e) < 0)
+        return -1;
+    if (s->kind->streams && s->kind->streams(s))
+        r = s->kind->stream(s, first_image, f, e);
+    for (uint32_t i = 0; f->width == 0 && r == 0 && i < s->samples; i++)
+        r = s->kind->read(s, i, &reader, &sample, e) < 0 ? dataset_note_bad(f->store, i, false, e)
+                                                         : first_image(f, i, &sample, e);
+    if (r >= 0 && f->width == 0)
+        r = err_set(e, ERR_FORMAT, "no sample of the data can be read");
+    jpeg_close(f->jpeg);
+    free(reader.room);
+    return r < 0 ? -1 : 0;
+}
+
+static int dataset_plan(struct dataset_store *store, struct err *e) {
+    const struct dataset_config *c = &store->config;
+    struct decode_plan *plan = &store->plan;
+    const struct source *s = &store->source;
+    plan->width = plan->height = c->image_size;
+    if (s->height > 0) { // pixels
+        if (c->random_crop)
+            return err_set(e, ERR_CONFIG, "a random part is only cut from JPEG files, not from %s",
+                           s->kind->name);
+        plan->width = s->width;
+        plan->height = s->height;
+        return 0;
+    }
+    store->source.channels = RESIZE_CHANNELS;
+    if (c->random_crop && c->image_size == 0)
+        return err_set(e, ERR_CONFIG, "a random part needs the image size that it is brought to");
+    int resize = c->resize > 0 ? c->resize : c->image_size;
+    if (resize < c->image_size)
+        return err_set(e, ERR_CONFIG, "images of %d pixels cannot be cut from %d", c->image_size,
+                       resize);
+    plan->reduce = c->random_crop;
+    if (c->random_crop)
+        plan->list[0] = (struct transform){TRANSFORM_RESIZED_CROP, c->image_size};
+    else if (c->image_size > 0) {
+        plan->list[0] = (struct transform){TRANSFORM_RESIZE, resize};
+        plan->list[1] = (struct transform){TRANSFORM_CENTER_CROP, c->image_size};
+    }
+    if (c->image_size > 0)
+        return 0;
+    struct first first = {.store = store};
+    if (dataset_first(&first, e) < 0)
+        return -1;
+    plan->width = first.width;
+    plan->height = first.height;
+    return 0;
+}
+
+// ---- the packed form ---------------------------------------------------------------------------
+
 // Decodes everything into a new packed form at path (NULL: memory).
-static int dataset_build(struct source *s, const char *path, const unsigned char *key,
-                         struct packed *p, struct err *e) {
-    if (s->kind->open(s, e) < 0)
+static int dataset_build(struct dataset_store *store, const char *path, const unsigned char *key,
+                         struct err *e) {
+    struct source *s = &store->source;
+    if (s->kind->open(s, e) < 0 || dataset_plan(store, e) < 0)
         return -1;
     struct packed_info info = {.samples = s->samples,
-                               .height = (uint32_t)s->height,
-                               .width = (uint32_t)s->width,
+                               .height = (uint32_t)store->plan.height,
+                               .width = (uint32_t)store->plan.width,
                                .channels = (uint32_t)s->channels,
                                .classes = (uint32_t)s->classes,
                                .class_names = s->class_names};
@@ -119,11 +203,11 @@ static int dataset_build(struct source *s, const char *path, const unsigned char
     struct packed_writer w;
     if (packed_create(&w, path, &info, e) < 0)
         return -1;
-    if (s->kind->fill(s, w.pixels, w.labels, e) < 0) {
+    if (dataset_fill(store, w.pixels, w.labels, e) < 0) {
         packed_abort(&w);
         return -1;
     }
-    return packed_commit(&w, p, e);
+    return packed_commit(&w, &store->packed, e);
 }
 
 // Uses what is there when its key is right; a damaged file is made again.
@@ -140,76 +224,200 @@ static bool dataset_cached(const char *path, const unsigned char *key, struct pa
     return false;
 }
 
-static int dataset_build_cached(struct dataset *d, struct source *s, const unsigned char *key,
-                                struct packed *p, struct err *e) {
+// Beside a packed file: the numbers of the samples in whose place others stand, one a line.
+static void dataset_bad_write(struct dataset_store *store, const char *path) {
+    struct strbuf text = {0};
+    struct err e;
+    for (uint32_t i = 0; i < store->bad.count; i++)
+        strbuf_addf(&text, "%u\n", store->bad.index[i]);
+    if (store->bad.count > 0 && file_write_atomic(path, strbuf_cstr(&text), text.len, 0644, &e) < 0)
+        log_warn("the list of bad samples cannot be kept", "reason=\"%s\"", e.text);
+    strbuf_fini(&text);
+}
+
+static void dataset_bad_read(struct dataset_store *store, const char *path) {
+    enum { BYTES_MAX = DATASET_BAD_MAX * 11 };
+    struct arena a = {0};
+    struct err ignored;
+    char *text;
+    size_t len;
+    if (store->config.on_bad == DATASET_BAD_SKIP &&
+        file_read(&a, path, BYTES_MAX, &text, &len, &ignored) == 0)
+        for (char *at = text, *end; *at; at = *end ? end + 1 : end)
+            dataset_bad_add(store, (uint32_t)strtoul(at, &end, 10));
+    arena_fini(&a);
+    if (store->bad.count > 0)
+        log_warn("bad samples were left out when this data was decoded", "bad=%u",
+                 store->bad.count);
+}
+
+static int dataset_build_cached(struct dataset *d, const unsigned char *key, struct err *e) {
+    struct dataset_store *store = d->store;
+    struct source *s = &store->source;
+    const char *dir = store->config.cache_dir;
     char hex[HASH_HEX_BYTES];
     hash_hex(hex, key);
-    const char *dir = s->config->cache_dir;
     if (file_make_dirs(dir, 0755, e) < 0)
         return err_wrap(e, "cache folder '%s'", dir);
     char *name = arena_printf(&s->arena, "%s-%s-%.16s.dtpack", s->kind->name,
                               split_words[s->config->split], hex);
     char *path = file_join(&s->arena, dir, name);
-    if ((d->from_cache = dataset_cached(path, key, p)))
-        return 0;
+    char *bad = arena_printf(&s->arena, "%s.bad", path);
     // One rank of the node decodes, the others wait for it and map what it made.
     auto_close int lock = -1;
-    if (file_lock(arena_printf(&s->arena, "%s.lock", path), "decoding a data set",
-                  DATASET_LOCK_WAIT_MS_MAX, &lock, e) < 0)
+    d->from_cache = dataset_cached(path, key, &store->packed);
+    if (!d->from_cache && file_lock(arena_printf(&s->arena, "%s.lock", path), "decoding a data set",
+                                    DATASET_LOCK_WAIT_MS_MAX, &lock, e) < 0)
         return -1;
-    if ((d->from_cache = dataset_cached(path, key, p)))
+    d->from_cache = d->from_cache || dataset_cached(path, key, &store->packed);
+    if (d->from_cache) {
+        dataset_bad_read(store, bad);
         return 0;
-    return dataset_build(s, path, key, p, e);
+    }
+    if (dataset_build(store, path, key, e) < 0)
+        return -1;
+    dataset_bad_write(store, bad);
+    return 0;
 }
 
-static int dataset_open_source(struct dataset *d, struct source *s, struct err *e) {
+// ---- opening -----------------------------------------------------------------------------------
+
+static int dataset_identify(struct source *s, unsigned char key[HASH_BYTES], struct err *e) {
     const struct dataset_config *c = s->config;
-    const int32_t numbers[] = {(int32_t)c->split, c->image_size};
+    const int32_t numbers[] = {(int32_t)c->split, c->image_size, c->resize, (int32_t)c->on_bad,
+                               c->like ? c->like->classes : 0};
     hash_init(&s->identity);
     hash_add(&s->identity, DATASET_DECODER, sizeof DATASET_DECODER);
     hash_add(&s->identity, s->kind->name, strlen(s->kind->name) + 1);
     hash_add(&s->identity, numbers, sizeof numbers);
+    for (int i = 0; c->like && i < c->like->classes; i++)
+        hash_add(&s->identity, c->like->class_names[i], strlen(c->like->class_names[i]) + 1);
     if (s->kind->identify(s, e) < 0)
         return -1;
-    unsigned char key[HASH_BYTES];
     hash_final(&s->identity, key);
-    struct packed p;
-    int bad =
-        c->cache_dir ? dataset_build_cached(d, s, key, &p, e) : dataset_build(s, NULL, key, &p, e);
-    if (bad == 0)
-        dataset_publish(d, &p);
-    return bad;
+    return 0;
 }
 
-int dataset_open(struct dataset *d, const struct dataset_config *c, struct err *e) {
-    memset(d, 0, sizeof *d);
+void source_close(struct source *s) {
+    if (s->kind && s->kind->close)
+        s->kind->close(s);
+    arena_fini(&s->arena);
+    memset(s, 0, sizeof *s);
+}
+
+static int dataset_open_source(struct dataset *d, struct err *e) {
+    struct dataset_store *store = d->store;
+    struct source *s = &store->source;
+    unsigned char key[HASH_BYTES];
+    if (dataset_identify(s, key, e) < 0)
+        return -1;
+    if (store->config.stream) {
+        if (s->kind->open(s, e) < 0 || dataset_plan(store, e) < 0)
+            return -1;
+        if (s->kind->streams && s->kind->streams(s))
+            return err_set(e, ERR_CONFIG,
+                           "images cannot be read one by one from a compressed archive (try: "
+                           "unpack it with 'zstd -d', or train.decode=once)");
+        dataset_publish_source(d);
+        return 0;
+    }
+    int bad = store->config.cache_dir ? dataset_build_cached(d, key, e)
+                                      : dataset_build(store, NULL, key, e);
+    if (bad)
+        return -1;
+    dataset_publish_packed(d);
+    return 0;
+}
+
+static int dataset_check(const struct dataset_config *c, struct err *e) {
     if (c->image_size < 0 || c->image_size > DATASET_IMAGE_SIZE_MAX)
         return err_set(e, ERR_CONFIG, "image size %d is not in 1 to %d (0: as stored)",
                        c->image_size, DATASET_IMAGE_SIZE_MAX);
-    const char *kind = c->kind ? c->kind : dataset_detect(c->source, e);
-    if (!kind)
-        return -1;
+    if (c->resize < 0 || c->resize > 2 * DATASET_IMAGE_SIZE_MAX)
+        return err_set(e, ERR_CONFIG, "size before the crop %d is not in 0 to %d", c->resize,
+                       2 * DATASET_IMAGE_SIZE_MAX);
+    if (c->bad_max < 0 || c->bad_max >= DATASET_BAD_MAX)
+        return err_set(e, ERR_CONFIG, "%d bad samples are not in 0 to %d", c->bad_max,
+                       DATASET_BAD_MAX - 1);
+    return 0;
+}
+
+static int dataset_open_kind(struct dataset *d, const char *kind, struct err *e) {
+    struct dataset_store *store = d->store;
+    struct source *s = &store->source;
+    const struct dataset_config *c = &store->config;
+    s->config = c;
     if (strcmp(kind, packed_kind) == 0)
         return dataset_open_packed(d, c, e);
-    struct source s = {.kind = dataset_kind(kind), .config = c};
-    if (!s.kind) {
+    s->kind = dataset_kind(kind);
+    if (!s->kind) {
         const char *near = str_nearest(kind, dataset_kinds);
         return err_set(e, ERR_CONFIG, "there is no kind of data set called '%s'%s%s", kind,
                        near ? "; nearest is " : "", near ? near : "");
     }
-    int bad = dataset_open_source(d, &s, e);
-    if (bad)
-        err_wrap(e, "data set '%s', %s split", c->source, split_words[c->split]);
-    if (s.kind->close)
-        s.kind->close(&s);
-    arena_fini(&s.arena);
-    return bad;
+    if (dataset_open_source(d, e) < 0)
+        return err_wrap(e, "data set '%s', %s split", c->source, split_words[c->split]);
+    if (d->pixels)
+        source_close(s); // everything is in the packed form
+    return 0;
+}
+
+int dataset_open(struct dataset *d, const struct dataset_config *c, struct err *e) {
+    memset(d, 0, sizeof *d);
+    if (dataset_check(c, e) < 0)
+        return -1;
+    const char *kind = c->kind ? c->kind : dataset_detect(c->source, e);
+    if (!kind)
+        return -1;
+    struct dataset_store *store = d->store = heap_alloc(sizeof *store);
+    pthread_mutex_init(&store->bad.lock, NULL);
+    store->config = *c;
+    store->config.source = arena_strdup(&store->source.arena, c->source);
+    if (dataset_open_kind(d, kind, e) < 0) {
+        dataset_close(d);
+        return -1;
+    }
+    d->image_bytes = (size_t)d->height * (size_t)d->width * (size_t)d->channels;
+    return 0;
 }
 
 void dataset_close(struct dataset *d) {
-    if (d->store) {
-        packed_close(&d->store->packed);
-        free(d->store);
+    struct dataset_store *store = d->store;
+    if (store) {
+        packed_close(&store->packed);
+        source_close(&store->source);
+        pthread_mutex_destroy(&store->bad.lock);
+        free(store);
     }
     memset(d, 0, sizeof *d);
+}
+
+uint64_t dataset_memory_bytes(const struct dataset *d) {
+    return d->pixels ? d->samples * d->image_bytes : d->store->source.memory_bytes;
+}
+
+// Labels, and images from all over the set: enough to know another set.
+int64_t dataset_digest(const struct dataset *d) {
+    enum { IMAGES = 64 };
+    const struct source *s = &d->store->source;
+    const int32_t shape[] = {(int32_t)d->samples, d->height, d->width, d->channels, d->classes};
+    unsigned char digest[HASH_BYTES];
+    struct source_reader reader = {0};
+    struct hash h;
+    hash_init(&h);
+    hash_add(&h, shape, sizeof shape);
+    hash_add(&h, d->labels, d->samples * sizeof *d->labels);
+    for (uint64_t k = 0; k < IMAGES; k++) {
+        uint32_t i = (uint32_t)(k * d->samples / IMAGES);
+        struct sample sample = {0};
+        struct err ignored;
+        if (d->pixels)
+            sample = (struct sample){dataset_image(d, i), d->image_bytes, true};
+        else if (s->kind->read(s, i, &reader, &sample, &ignored) < 0)
+            sample.len = 0;
+        hash_add(&h, sample.bytes, sample.len);
+    }
+    free(reader.room);
+    hash_final(&h, digest);
+    return (int64_t)(bytes_load(digest, 7) | 1); // never 0, never negative
 }

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source imagefolder: train/<class>/**.jpg as files.
-#include "data/decode.h"
-#include "data/layout.h"
-#include "data/parallel.h"
-#include "data/source.h"
+// Source imagefolder: train/<class>/**.jpg as files, or <class>/**.jpg.
+#include "data/index.h"
 #include "sys/file.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 struct folder {
-    struct layout layout;
-    struct decoders decoders;
+    struct index index;
 };
 
 static bool folder_is_dir(const char *path) {
@@ -37,7 +30,27 @@ static bool folder_has_folders(const char *dir) {
     return found;
 }
 
-static bool folder_detect(const char *path) {
+// Whether some folder in dir holds a JPEG: then dir is a split itself.
+static bool folder_is_split(const char *dir) {
+    struct arena scratch = {0};
+    bool found = false;
+    DIR *d = opendir(dir);
+    for (struct dirent *entry; d && !found && (entry = readdir(d));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        DIR *class = opendir(file_join(&scratch, dir, entry->d_name));
+        for (struct dirent *file; class && !found && (file = readdir(class));)
+            found = file->d_name[0] != '.' && layout_is_jpeg(file->d_name);
+        if (class)
+            closedir(class);
+    }
+    if (d)
+        closedir(d);
+    arena_fini(&scratch);
+    return found;
+}
+
+static bool folder_has_splits(const char *path) {
     struct arena scratch = {0};
     bool found = false;
     for (int s = 0; s < DATASET_SPLITS; s++)
@@ -47,6 +60,10 @@ static bool folder_detect(const char *path) {
     return found;
 }
 
+static bool folder_detect(const char *path) {
+    return folder_has_splits(path) || folder_is_split(path);
+}
+
 // What is known of a file without reading it.
 static void folder_identify_file(struct source *s, const char *path, const struct stat *st) {
     const int64_t facts[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec};
@@ -54,11 +71,21 @@ static void folder_identify_file(struct source *s, const char *path, const struc
     hash_add(&s->identity, facts, sizeof facts);
 }
 
-static int folder_walk(struct source *s, const char *relative, int depth, bool wanted,
+// What a walk needs; paths are those of the layout, which begin with the split.
+struct walk {
+    const char *root;
+    size_t flat; // bytes of "train/" where the classes lie in the folder itself; else 0
+    struct layout layout;
+};
+
+static const char *walk_path(const struct walk *w, struct arena *scratch, const char *path) {
+    return file_join(scratch, w->root, strlen(path) > w->flat ? path + w->flat : ".");
+}
+
+static int folder_walk(struct walk *w, const char *relative, int depth, bool wanted,
                        struct err *e) {
-    struct folder *f = s->impl;
     struct arena scratch = {0};
-    char *dir = file_join(&scratch, s->config->source, relative);
+    const char *dir = walk_path(w, &scratch, relative);
     struct dirent **names;
     int bad = 0, n = scandir(dir, &names, NULL, NULL);
     if (n < 0)
@@ -68,13 +95,12 @@ static int folder_walk(struct source *s, const char *relative, int depth, bool w
         if (bad == 0 && entry->d_name[0] != '.') {
             char *path = file_join(&scratch, relative, entry->d_name);
             struct stat st = {0};
-            if ((wanted || entry->d_type != DT_REG) &&
-                stat(file_join(&scratch, s->config->source, path), &st) < 0)
+            if ((wanted || entry->d_type != DT_REG) && stat(walk_path(w, &scratch, path), &st) < 0)
                 bad = err_errno(e, ERR_SYS, "reading '%s'", path);
             else if (S_ISDIR(st.st_mode) && depth < LAYOUT_DEPTH_MAX)
-                bad = folder_walk(s, path, depth + 1, wanted, e);
+                bad = folder_walk(w, path, depth + 1, wanted, e);
             else if (!S_ISDIR(st.st_mode))
-                bad = layout_add(&f->layout, path, 0, (uint64_t)st.st_size, 0, e) < 0 ? -1 : 0;
+                bad = layout_add(&w->layout, path, 0, (uint64_t)st.st_size, 0, e) < 0 ? -1 : 0;
         }
         free(names[i]);
     }
@@ -84,23 +110,33 @@ static int folder_walk(struct source *s, const char *relative, int depth, bool w
     return bad;
 }
 
-static int folder_identify(struct source *s, struct err *e) {
-    struct folder *f = s->impl = heap_alloc(sizeof *f);
+static int folder_list(struct walk *w, const struct source *s, struct err *e) {
     struct arena scratch = {0};
     int bad = 0;
-    layout_init(&f->layout, &s->arena, s->config->split);
+    enum dataset_split flat = s->config->alone ? s->config->split : DATASET_TRAIN;
+    if (!folder_has_splits(w->root)) {
+        const char *name = source_split_names[flat][0];
+        w->flat = strlen(name) + 1;
+        return folder_walk(w, name, 1, flat == s->config->split, e);
+    }
     for (int split = 0; split < DATASET_SPLITS && bad == 0; split++)
         for (int i = 0; source_split_names[split][i] && bad == 0; i++) {
             const char *name = source_split_names[split][i];
-            if (folder_is_dir(file_join(&scratch, s->config->source, name)))
-                bad = folder_walk(s, name, 1, split == (int)s->config->split, e);
+            if (folder_is_dir(file_join(&scratch, w->root, name)))
+                bad = folder_walk(w, name, 1, split == (int)s->config->split, e);
         }
-    if (bad == 0)
-        bad = layout_finish(&f->layout, e);
-    for (size_t i = 0; i < f->layout.count && bad == 0; i++) {
-        const char *path = f->layout.items[i].path;
+    arena_fini(&scratch);
+    return bad;
+}
+
+static int folder_keep(struct source *s, const struct walk *w, struct err *e) {
+    struct folder *f = s->impl;
+    struct arena scratch = {0};
+    int bad = index_add_layout(&f->index, &w->layout, w->flat, e);
+    for (size_t i = 0; i < w->layout.count && bad == 0; i++) {
+        const char *path = w->layout.items[i].path;
         struct stat st;
-        if (stat(file_join(&scratch, s->config->source, path), &st) < 0)
+        if (stat(walk_path(w, &scratch, path), &st) < 0)
             bad = err_errno(e, ERR_SYS, "reading '%s'", path);
         else
             folder_identify_file(s, path, &st);
@@ -108,92 +144,59 @@ static int folder_identify(struct source *s, struct err *e) {
             arena_reset(&scratch);
     }
     arena_fini(&scratch);
+    layout_classes(&w->layout, s);
     return bad;
 }
 
-static int folder_load(struct decoder *d, const char *path, size_t *len, struct err *e) {
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return err_errno(e, ERR_SYS, "opening '%s'", path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(e, ERR_FORMAT, "'%s' is not a file", path);
-    uint8_t *room = decoder_room(d, (uint64_t)st.st_size, e);
-    if (!room || file_read_all(fd, room, (size_t)st.st_size, e) < 0)
-        return err_wrap(e, "'%s'", path);
-    *len = (size_t)st.st_size;
-    return 0;
+static int folder_identify(struct source *s, struct err *e) {
+    struct folder *f = s->impl = heap_alloc(sizeof *f);
+    struct arena names = {0};
+    struct walk w = {.root = s->config->source};
+    f->index.root = s->config->source;
+    layout_init(&w.layout, &names, s->config->split);
+    layout_like(&w.layout, s->config->like);
+    int bad = folder_list(&w, s, e);
+    if (bad == 0)
+        bad = layout_finish(&w.layout, e);
+    if (bad == 0)
+        bad = folder_keep(s, &w, e);
+    layout_fini(&w.layout);
+    arena_fini(&names);
+    return bad;
 }
 
 static int folder_open(struct source *s, struct err *e) {
-    struct folder *f = s->impl;
-    if (decoders_open(&f->decoders, parallel_threads(s->config->threads), s->config->image_size,
-                      e) < 0)
-        return -1;
-    const char *path = file_join(&s->arena, s->config->source, f->layout.items[0].path);
-    size_t len;
-    if (folder_load(&f->decoders.each[0], path, &len, e) < 0)
-        return -1;
-    if (decoders_first(&f->decoders, f->decoders.each[0].file, len, e) < 0)
-        return err_wrap(e, "'%s'", path);
-    s->samples = (uint32_t)f->layout.count;
-    s->width = f->decoders.width;
-    s->height = f->decoders.height;
-    s->channels = 3;
-    s->classes = f->layout.class_count;
-    s->class_names = f->layout.class_names;
+    const struct folder *f = s->impl;
+    (void)e;
+    s->samples = (uint32_t)f->index.count;
+    s->labels = f->index.label;
+    s->memory_bytes = index_bytes(&f->index);
     return 0;
 }
 
-struct folder_fill {
-    struct source *source;
-    uint8_t *pixels;
-    int32_t *labels;
-    size_t image_bytes;
-};
-
-static int folder_item(void *ctx, uint64_t i, int thread, struct err *e) {
-    const struct folder_fill *fill = ctx;
-    struct folder *f = fill->source->impl;
-    struct decoder *d = &f->decoders.each[thread];
-    struct arena scratch = {0};
-    const char *path = file_join(&scratch, fill->source->config->source, f->layout.items[i].path);
-    size_t len = 0;
-    int bad = folder_load(d, path, &len, e);
-    if (bad == 0 && decoders_image(&f->decoders, thread, d->file, len,
-                                   fill->pixels + i * fill->image_bytes, e) < 0)
-        bad = err_wrap(e, "'%s'", path);
-    fill->labels[i] = f->layout.items[i].label;
-    arena_fini(&scratch);
-    return bad;
+static int folder_read(const struct source *s, uint32_t i, struct source_reader *r,
+                       struct sample *out, struct err *e) {
+    return index_read(&((const struct folder *)s->impl)->index, i, r, out, e);
 }
 
-static int folder_fill(struct source *s, uint8_t *pixels, int32_t *labels, struct err *e) {
-    struct folder *f = s->impl;
-    struct folder_fill fill = {s, pixels, labels, (size_t)s->width * (size_t)s->height * 3};
-    const struct parallel p = {.threads = f->decoders.count,
-                               .count = s->samples,
-                               .item = folder_item,
-                               .ctx = &fill,
-                               .progress = s->config->progress,
-                               .progress_ctx = s->config->progress_ctx,
-                               .progress_total = s->samples};
-    return parallel_run(&p, e);
+static void folder_where(const struct source *s, uint32_t i, struct strbuf *out) {
+    index_where(&((const struct folder *)s->impl)->index, i, out);
 }
 
 static void folder_close(struct source *s) {
     struct folder *f = s->impl;
     if (!f)
         return;
-    decoders_close(&f->decoders);
-    layout_fini(&f->layout);
+    index_close(&f->index);
     free(f);
 }
 
-const struct source_kind source_imagefolder = {.name = "imagefolder",
-                                               .detect = folder_detect,
-                                               .wanted = "a folder with train/<class>/*.jpg",
-                                               .identify = folder_identify,
-                                               .open = folder_open,
-                                               .fill = folder_fill,
-                                               .close = folder_close};
+const struct source_kind source_imagefolder = {
+    .name = "imagefolder",
+    .detect = folder_detect,
+    .wanted = "a folder with train/<class>/*.jpg or <class>/*.jpg",
+    .identify = folder_identify,
+    .open = folder_open,
+    .read = folder_read,
+    .where = folder_where,
+    .close = folder_close};

@@ -103,14 +103,45 @@ static int jpeg_head(struct jpeg *j, const void *data, size_t len, struct err *e
     return 0;
 }
 
-static void jpeg_pixels(struct jpeg *j) {
+// What is decoded of the reduced image.
+struct jpeg_box {
+    JDIMENSION x, y, width, height;
+};
+
+// Chroma of an edge pixel is made from its neighbours, so a part needs some pixels around it to be
+// the same as in the whole image; libjpeg moves the left edge to the next block boundary itself.
+enum { JPEG_MARGIN = 16 };
+
+static void jpeg_box_of(const struct jpeg *j, const struct jpeg_part *part, struct jpeg_box *box) {
+    int64_t by = part->reduction, width = j->info.output_width, height = j->info.output_height;
+    int64_t x0 = part->x / by - JPEG_MARGIN, x1 = (part->x + part->w + by - 1) / by + JPEG_MARGIN;
+    int64_t y0 = part->y / by, y1 = (part->y + part->h + by - 1) / by;
+    x0 = x0 < 0 ? 0 : x0;
+    x1 = x1 > width ? width : x1;
+    y1 = y1 > height ? height : y1;
+    *box = (struct jpeg_box){(JDIMENSION)x0, (JDIMENSION)y0, (JDIMENSION)(x1 - x0),
+                             (JDIMENSION)(y1 - y0)};
+}
+
+// Decodes the part (NULL: everything) into j->rgb.
+static void jpeg_pixels(struct jpeg *j, const struct jpeg_part *part, struct jpeg_box *box) {
     bool cmyk = j->info.jpeg_color_space == JCS_CMYK || j->info.jpeg_color_space == JCS_YCCK;
-    size_t width = j->info.image_width, pixels = width * j->info.image_height;
-    uint8_t *at = jpeg_room(&j->rgb, &j->rgb_room, pixels * 3);
-    uint8_t *row = cmyk ? jpeg_room(&j->row, &j->row_room, width * 4) : NULL;
     j->info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    j->info.scale_num = 1;
+    j->info.scale_denom = part ? (unsigned)part->reduction : 1;
     jpeg_start_decompress(&j->info);
-    while (j->info.output_scanline < j->info.output_height) {
+    *box = (struct jpeg_box){0, 0, j->info.output_width, j->info.output_height};
+    if (part) {
+        jpeg_box_of(j, part, box);
+        if (box->width < j->info.output_width)
+            jpeg_crop_scanline(&j->info, &box->x, &box->width);
+        if (box->y > 0)
+            jpeg_skip_scanlines(&j->info, box->y);
+    }
+    size_t width = box->width;
+    uint8_t *at = jpeg_room(&j->rgb, &j->rgb_room, width * box->height * 3);
+    uint8_t *row = cmyk ? jpeg_room(&j->row, &j->row_room, width * 4) : NULL;
+    while (j->info.output_scanline < box->y + box->height) {
         JSAMPROW line = cmyk ? row : at;
         if (jpeg_read_scanlines(&j->info, &line, 1) != 1)
             continue;
@@ -118,10 +149,13 @@ static void jpeg_pixels(struct jpeg *j) {
             jpeg_from_cmyk(at, row, width);
         at += width * 3;
     }
-    jpeg_finish_decompress(&j->info);
+    if (!part)
+        jpeg_finish_decompress(&j->info);
 }
 
-static int jpeg_run(struct jpeg *j, const void *data, size_t len, bool pixels, struct err *e) {
+// box NULL: the header alone.
+static int jpeg_run(struct jpeg *j, const void *data, size_t len, const struct jpeg_part *part,
+                    struct jpeg_box *box, struct err *e) {
     if (len > JPEG_FILE_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "JPEG of %zu bytes is above the limit of %d", len,
                        JPEG_FILE_BYTES_MAX);
@@ -133,17 +167,17 @@ static int jpeg_run(struct jpeg *j, const void *data, size_t len, bool pixels, s
                        j->truncated ? " (and it ends too early)" : "");
     }
     int bad = jpeg_head(j, data, len, e);
-    if (bad == 0 && pixels)
-        jpeg_pixels(j);
+    if (bad == 0 && box)
+        jpeg_pixels(j, part, box);
     jpeg_abort_decompress(&j->info); // no-op after a complete run; keeps the object
-    if (bad == 0 && pixels && j->truncated)
+    if (bad == 0 && box && j->truncated)
         return err_set(e, ERR_FORMAT, "truncated JPEG image: it ends too early");
     return bad;
 }
 
 int jpeg_size(struct jpeg *j, const void *data, size_t len, int *width, int *height,
               struct err *e) {
-    int bad = jpeg_run(j, data, len, false, e);
+    int bad = jpeg_run(j, data, len, NULL, NULL, e);
     *width = (int)j->info.image_width;
     *height = (int)j->info.image_height;
     return bad;
@@ -151,9 +185,19 @@ int jpeg_size(struct jpeg *j, const void *data, size_t len, int *width, int *hei
 
 int jpeg_decode(struct jpeg *j, const void *data, size_t len, const uint8_t **rgb, int *width,
                 int *height, struct err *e) {
-    int bad = jpeg_run(j, data, len, true, e);
+    struct jpeg_box box;
+    int bad = jpeg_run(j, data, len, NULL, &box, e);
     *width = (int)j->info.image_width;
     *height = (int)j->info.image_height;
     *rgb = j->rgb;
     return bad;
+}
+
+int jpeg_decode_part(struct jpeg *j, const void *data, size_t len, const struct jpeg_part *part,
+                     struct jpeg_pixels *out, struct err *e) {
+    struct jpeg_box box = {0};
+    if (jpeg_run(j, data, len, part, &box, e) < 0)
+        return -1;
+    *out = (struct jpeg_pixels){j->rgb, (int)box.x, (int)box.y, (int)box.width, (int)box.height};
+    return 0;
 }

@@ -32,6 +32,10 @@ void layout_init(struct layout *l, struct arena *arena, enum dataset_split split
     l->preference = SOURCE_SPLIT_NAMES;
 }
 
+void layout_like(struct layout *l, const struct dataset *like) {
+    l->like = like;
+}
+
 void layout_fini(struct layout *l) {
     free(l->items);
     for (int s = 0; s < DATASET_SPLITS; s++)
@@ -47,6 +51,13 @@ static bool layout_has_suffix(const struct part *name, const char *const *suffix
             return true;
     }
     return false;
+}
+
+static const char *const layout_jpeg[] = {".jpg", ".jpeg", NULL};
+
+bool layout_is_jpeg(const char *name) {
+    const struct part whole = {name, strlen(name)};
+    return layout_has_suffix(&whole, layout_jpeg);
 }
 
 // Splits into components, leaving out empty ones and "."; -1 when there are too many.
@@ -82,7 +93,6 @@ static int layout_shown(struct layout *l, const char *path, enum err_code code, 
 
 int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t size, uint32_t archive,
                struct err *e) {
-    static const char *const jpeg[] = {".jpg", ".jpeg", NULL};
     static const char *const other[] = {".png",  ".ppm", ".bmp",  ".pgm", ".tif",
                                         ".tiff", ".gif", ".webp", NULL};
     struct part parts[LAYOUT_DEPTH_MAX];
@@ -92,7 +102,7 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
         preference = layout_split(parts[at].p, parts[at].len, &split);
     if (preference < 0 || parts[n - 1].p[0] == '.')
         return 0; // at is the class now; macOS puts a ._x.jpg beside x.jpg
-    if (!layout_has_suffix(&parts[n - 1], jpeg)) {
+    if (!layout_has_suffix(&parts[n - 1], layout_jpeg)) {
         if (split == l->split && layout_has_suffix(&parts[n - 1], other))
             return layout_shown(l, path, ERR_FORMAT,
                                 "only JPEG images can be read: convert it or leave it out", e);
@@ -110,8 +120,9 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
     const char *class = layout_class(l, split, parts[at]);
     if (split != l->split)
         return 0;
-    if (l->count == LAYOUT_ITEMS_MAX)
-        return layout_shown(l, path, ERR_LIMIT, "too many images", e);
+    if (l->count == LAYOUT_ITEMS_MAX || l->arena->total_bytes > LAYOUT_NAMES_BYTES_MAX)
+        return layout_shown(l, path, ERR_LIMIT,
+                            "too many images for one list (try: webdataset shards)", e);
     array_grow(l->items, &l->room, l->count + 1);
     l->items[l->count++] =
         (struct layout_item){arena_strdup(l->arena, path), class, offset, size, archive, -1};
@@ -151,14 +162,25 @@ static void layout_unique(struct layout_names *c) {
     c->count = kept;
 }
 
+// Ids are those of the data set that this one is like, or of the training split, whichever this is.
+static void layout_name_classes(struct layout *l, struct layout_names *c) {
+    if (!l->like) {
+        layout_unique(c);
+        return;
+    }
+    c->count = 0;
+    c->name = heap_realloc(c->name, ((size_t)l->like->classes + 1) * sizeof *c->name);
+    for (int i = 0; i < l->like->classes; i++)
+        c->name[c->count++] = l->like->class_names[i];
+}
+
 int layout_finish(struct layout *l, struct err *e) {
     if (l->count == 0)
         return err_set(e, ERR_NOT_FOUND, "no images like %s/<class>/*.jpg",
                        source_split_names[l->split][0]);
-    // Ids are those of the training split, whichever split this is.
     enum dataset_split from = l->classes[DATASET_TRAIN].count > 0 ? DATASET_TRAIN : l->split;
     struct layout_names *c = &l->classes[from];
-    layout_unique(c);
+    layout_name_classes(l, c);
     if (c->count > DATASET_CLASSES_MAX)
         return err_set(e, ERR_LIMIT, "%zu classes are above the limit of %d", c->count,
                        DATASET_CLASSES_MAX);
@@ -183,4 +205,12 @@ int layout_finish(struct layout *l, struct err *e) {
     c->name = NULL;
     c->count = c->room = 0;
     return 0;
+}
+
+void layout_classes(const struct layout *l, struct source *s) {
+    const char **name = arena_new(&s->arena, const char *, (size_t)l->class_count);
+    for (int i = 0; i < l->class_count; i++)
+        name[i] = arena_strdup(&s->arena, l->class_names[i]);
+    s->class_names = name;
+    s->classes = l->class_count;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring of slots: batch b lives in slot b % depth. A thread claims the next batch number as soon
-// as that slot's former batch was consumed, fills it without the lock, and marks it ready.
+// A ring of slots: batch b lives in slot b % depth. A thread claims the next few samples as soon as
+// the former batch of their slot was consumed, fills them in without the lock, and counts them; the
+// slot is ready when all are there. Where images are decoded the threads so work on one batch
+// together, and few batches have to be kept.
 #include "data/loader.h"
 
 #include "base/arena.h"
@@ -12,11 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOADER_ALIGN_BYTES = 64 };
+enum { LOADER_ALIGN_BYTES = 64, LOADER_GRAIN = 4 /* samples that are claimed at once */ };
 
 struct slot {
     struct loader_batch batch;
-    bool ready; // under the lock
+    // Under the lock.
+    int filled; // samples
+    int bad_at; // the first one that could not be read, and why; -1: none
+    struct err error;
 };
 
 struct loader {
@@ -24,6 +29,8 @@ struct loader {
     struct augment_table table;
     struct slot *slots;
     int depth, threads;
+    int grain;
+    struct dataset_reader **reader; // threads + 1 entries; NULL: images are stored
 
     pthread_mutex_t lock;
     pthread_cond_t work, done; // room for a thread; a batch for the consumer
@@ -32,32 +39,57 @@ struct loader {
     const struct sampler *sampler; // NULL: no pass
     bool augment, stop;
     uint64_t batches; // of the pass
-    uint64_t claimed; // batches taken by threads
+    uint64_t claimed; // batches of which the threads took the first samples
+    int next;         // sample of the last of them that is free; its n: none is
     uint64_t given;   // batches handed out; the last one of them is still the consumer's
-    int busy;         // threads that fill a slot now
+    int busy;         // threads that fill in samples now
     int64_t waited_ns;
+    struct err *error; // why the pass ended early; NULL: it did not
 };
 
 struct thread_start {
     struct loader *loader;
-    int cpu;
+    int number, cpu;
 };
 
-static void loader_fill(const struct loader *l, const struct sampler *s, bool augment,
-                        struct loader_batch *b, uint64_t number) {
+// Samples [from, to) of a batch.
+struct claim {
+    struct slot *slot;
+    const struct sampler *sampler;
+    bool augment;
+    int from, to;
+};
+
+static int loader_image(const struct loader *l, const struct claim *c, int i, int thread,
+                        struct err *e) {
     const struct dataset *d = l->config.data;
-    uint64_t first = number * (uint64_t)l->config.batch;
-    uint64_t left = sampler_length(s) - first;
-    b->number = number;
-    b->n = left < (uint64_t)l->config.batch ? (int)left : l->config.batch;
-    for (int i = 0; i < b->n; i++) {
-        uint32_t index = sampler_at(s, first + (uint64_t)i);
-        struct augment_draw draw = {0};
-        if (augment)
-            draw = augment_draw(&l->config.augment, s->epoch, index);
-        b->index[i] = index;
+    struct loader_batch *b = &c->slot->batch;
+    uint32_t index = b->index[i];
+    if (!l->reader) {
         b->labels[i] = d->labels[index];
         b->src[i] = dataset_image(d, index);
+        return 0;
+    }
+    uint8_t *pixels = b->pixels + (size_t)i * d->image_bytes;
+    b->src[i] = pixels;
+    return dataset_read(l->reader[thread], index, l->config.augment.seed, c->sampler->epoch, pixels,
+                        &b->labels[i], e);
+}
+
+// Fills in what was claimed; -1 with the sample at which that ended.
+static int loader_fill(const struct loader *l, const struct claim *c, int thread, int *at,
+                       struct err *e) {
+    const struct dataset *d = l->config.data;
+    struct loader_batch *b = &c->slot->batch;
+    uint64_t first = b->number * (uint64_t)l->config.batch;
+    for (int i = c->from; i < c->to; i++) {
+        struct augment_draw draw = {0};
+        b->index[i] = sampler_at(c->sampler, first + (uint64_t)i);
+        *at = i;
+        if (loader_image(l, c, i, thread, e) < 0)
+            return -1;
+        if (c->augment)
+            draw = augment_draw(&l->config.augment, c->sampler->epoch, b->index[i]);
         b->offset_y[i] = draw.offset_y;
         b->offset_x[i] = draw.offset_x;
         b->flip[i] = draw.flip;
@@ -65,14 +97,62 @@ static void loader_fill(const struct loader *l, const struct sampler *s, bool au
             augment_apply(&l->table, &draw, b->src[i], d->height, d->width, d->channels,
                           b->x + (size_t)i * d->image_bytes);
     }
+    return 0;
 }
 
-// Whether a batch may be claimed: there is one, and its slot is not the consumer's nor unread.
-static bool loader_has_work(const struct loader *l) {
-    if (!l->sampler || l->claimed >= l->batches)
+static struct slot *loader_slot(const struct loader *l, uint64_t number) {
+    return &l->slots[number % (uint64_t)l->depth];
+}
+
+// Under the lock: the next samples of the pass, if there are any whose slot is free (it is not the
+// consumer's nor unread).
+static bool loader_claim(struct loader *l, struct claim *c) {
+    if (!l->sampler)
         return false;
-    uint64_t kept = l->given > 0 ? l->given - 1 : 0; // everything before it is free
-    return l->claimed < kept + (uint64_t)l->depth;
+    struct slot *slot = l->claimed > 0 ? loader_slot(l, l->claimed - 1) : NULL;
+    if (!slot || l->next == slot->batch.n) {
+        uint64_t kept = l->given > 0 ? l->given - 1 : 0; // everything before it is free
+        if (l->claimed >= l->batches || l->claimed >= kept + (uint64_t)l->depth)
+            return false;
+        slot = loader_slot(l, l->claimed);
+        uint64_t left = sampler_length(l->sampler) - l->claimed * (uint64_t)l->config.batch;
+        slot->batch.number = l->claimed++;
+        slot->batch.n = left < (uint64_t)l->config.batch ? (int)left : l->config.batch;
+        slot->filled = 0;
+        slot->bad_at = -1;
+        l->next = 0;
+    }
+    *c = (struct claim){slot, l->sampler, l->augment, l->next, slot->batch.n};
+    if (c->to - c->from > l->grain)
+        c->to = c->from + l->grain;
+    l->next = c->to;
+    return true;
+}
+
+static bool loader_ready(const struct loader *l, uint64_t number) {
+    const struct slot *slot = loader_slot(l, number);
+    return l->claimed > number && slot->batch.number == number && slot->filled == slot->batch.n;
+}
+
+// Under the lock, which is given up meanwhile. A sample that cannot be read counts as filled in:
+// the consumer finds out when the batch is complete, so that which error it is does not depend on
+// time.
+static void loader_work(struct loader *l, const struct claim *c, int thread) {
+    struct err e;
+    int at = c->from;
+    l->busy++;
+    pthread_mutex_unlock(&l->lock);
+    err_clear(&e);
+    int bad = loader_fill(l, c, thread, &at, &e);
+    pthread_mutex_lock(&l->lock);
+    l->busy--;
+    if (bad && (c->slot->bad_at < 0 || at < c->slot->bad_at)) {
+        c->slot->bad_at = at;
+        c->slot->error = e;
+    }
+    c->slot->filled += c->to - c->from;
+    if (c->slot->filled == c->slot->batch.n || !l->sampler)
+        pthread_cond_broadcast(&l->done);
 }
 
 static void *loader_thread(void *arg) {
@@ -85,24 +165,13 @@ static void *loader_thread(void *arg) {
         CPU_SET(start.cpu, &set);
         (void)sched_setaffinity(0, sizeof set, &set); // a wish: unpinned is slower, not wrong
     }
+    struct claim c;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        if (!loader_has_work(l)) {
+        if (loader_claim(l, &c))
+            loader_work(l, &c, start.number);
+        else
             pthread_cond_wait(&l->work, &l->lock);
-            continue;
-        }
-        const struct sampler *s = l->sampler;
-        bool augment = l->augment;
-        uint64_t number = l->claimed++;
-        struct slot *slot = &l->slots[number % (uint64_t)l->depth];
-        slot->ready = false;
-        l->busy++;
-        pthread_mutex_unlock(&l->lock);
-        loader_fill(l, s, augment, &slot->batch, number);
-        pthread_mutex_lock(&l->lock);
-        l->busy--;
-        slot->ready = true;
-        pthread_cond_broadcast(&l->done);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
@@ -123,6 +192,8 @@ static void loader_alloc_slots(struct loader *l) {
         struct loader_batch *b = &l->slots[i].batch;
         if (!l->config.raw)
             b->x = loader_alloc(n * l->config.data->image_bytes, sizeof *b->x);
+        if (l->reader)
+            b->pixels = loader_alloc(n, l->config.data->image_bytes);
         b->labels = loader_alloc(n, sizeof *b->labels);
         b->index = loader_alloc(n, sizeof *b->index);
         b->src = loader_alloc(n, sizeof *b->src);
@@ -147,6 +218,25 @@ static int loader_check(const struct loader_config *c, struct err *e) {
     return 0;
 }
 
+// One reader per thread, and one for the consumer where there are no threads; and as many batches
+// as memory allows.
+static int loader_open_readers(struct loader *l, struct err *e) {
+    const struct dataset *d = l->config.data;
+    size_t batch_bytes = (size_t)l->config.batch * d->image_bytes;
+    if (d->pixels)
+        return 0;
+    if (batch_bytes > LOADER_RING_BYTES_MAX / 2)
+        return err_set(e, ERR_LIMIT, "two batches of %d images take more than the %zu MiB for them",
+                       l->config.batch, LOADER_RING_BYTES_MAX >> 20);
+    if ((size_t)l->depth > LOADER_RING_BYTES_MAX / batch_bytes)
+        l->depth = (int)(LOADER_RING_BYTES_MAX / batch_bytes);
+    l->reader = heap_alloc(((size_t)l->config.threads + 1) * sizeof *l->reader);
+    for (int i = 0; i <= l->config.threads; i++)
+        if (dataset_reader_open(&l->reader[i], d, e) < 0)
+            return -1;
+    return 0;
+}
+
 int loader_open(struct loader **out, const struct loader_config *config, struct err *e) {
     *out = NULL;
     if (loader_check(config, e) < 0)
@@ -157,14 +247,19 @@ int loader_open(struct loader **out, const struct loader_config *config, struct 
     if (l->depth < 2 && config->threads > 0)
         l->depth = 2; // one for the consumer, one to work on
     augment_table_init(&l->table, &config->augment);
-    loader_alloc_slots(l);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->done, NULL);
+    l->grain = config->data->pixels ? config->batch : LOADER_GRAIN;
+    if (loader_open_readers(l, e) < 0) {
+        loader_close(l);
+        return -1;
+    }
+    loader_alloc_slots(l);
     l->thread = heap_alloc(((size_t)config->threads + 1) * sizeof *l->thread);
     for (int i = 0; i < config->threads; i++) {
         struct thread_start *start = heap_alloc(sizeof *start);
-        *start = (struct thread_start){l, config->cpus ? config->cpus[i] : -1};
+        *start = (struct thread_start){l, i, config->cpus ? config->cpus[i] : -1};
         int error = pthread_create(&l->thread[i], NULL, loader_thread, start);
         if (error) {
             free(start);
@@ -187,9 +282,14 @@ void loader_close(struct loader *l) {
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->threads; i++)
         pthread_join(l->thread[i], NULL);
-    for (int i = 0; i < l->depth; i++) {
+    for (int i = 0; l->reader && i <= l->config.threads; i++)
+        dataset_reader_close(l->reader[i]);
+    free(l->reader);
+    free(l->error);
+    for (int i = 0; l->slots && i < l->depth; i++) {
         struct loader_batch *b = &l->slots[i].batch;
         free(b->x);
+        free(b->pixels);
         free(b->labels);
         free(b->index);
         free(b->src);
@@ -212,39 +312,58 @@ void loader_start(struct loader *l, const struct sampler *s, bool augment) {
     l->sampler = NULL; // nothing of the old pass is claimed from here on
     while (l->busy > 0)
         pthread_cond_wait(&l->done, &l->lock);
-    for (int i = 0; i < l->depth; i++)
-        l->slots[i].ready = false;
+    free(l->error);
+    l->error = NULL;
     l->sampler = s;
     l->augment = augment;
     l->claimed = l->given = 0;
+    l->next = 0;
     l->batches = (sampler_length(s) + batch - 1) / batch;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
 }
 
+// Under the lock: until the batch is there. Without threads the consumer does the work.
+static void loader_wait(struct loader *l, uint64_t number) {
+    struct claim c;
+    int64_t start = clock_mono_ns();
+    while (!loader_ready(l, number))
+        if (l->threads > 0)
+            pthread_cond_wait(&l->done, &l->lock);
+        else if (loader_claim(l, &c))
+            loader_work(l, &c, l->config.threads);
+    if (l->threads > 0)
+        l->waited_ns += clock_mono_ns() - start;
+}
+
 const struct loader_batch *loader_next(struct loader *l) {
+    struct loader_batch *batch = NULL;
     pthread_mutex_lock(&l->lock);
     if (!l->sampler || l->given >= l->batches) {
         l->sampler = NULL;
-        pthread_mutex_unlock(&l->lock);
-        return NULL;
-    }
-    uint64_t number = l->given++;
-    struct slot *slot = &l->slots[number % (uint64_t)l->depth];
-    if (l->threads == 0) {
-        l->claimed++;
-        loader_fill(l, l->sampler, l->augment, &slot->batch, number);
     } else {
+        uint64_t number = l->given++;
+        struct slot *slot = loader_slot(l, number);
         pthread_cond_broadcast(&l->work); // the slot of the batch before is free now
-        if (!slot->ready || slot->batch.number != number) {
-            int64_t start = clock_mono_ns();
-            while (!slot->ready || slot->batch.number != number)
-                pthread_cond_wait(&l->done, &l->lock);
-            l->waited_ns += clock_mono_ns() - start;
+        if (!loader_ready(l, number))
+            loader_wait(l, number);
+        batch = &slot->batch;
+        if (slot->bad_at >= 0) {
+            l->error = heap_alloc(sizeof *l->error);
+            *l->error = slot->error;
+            l->sampler = NULL;
+            batch = NULL;
         }
     }
     pthread_mutex_unlock(&l->lock);
-    return &slot->batch;
+    return batch;
+}
+
+int loader_failed(const struct loader *l, struct err *e) {
+    if (!l->error)
+        return 0;
+    *e = *l->error;
+    return -1;
 }
 
 uint64_t loader_batches(const struct loader *l) {

@@ -7,7 +7,8 @@
 //     while ((batch = loader_next(l)) != NULL) step(batch->x, batch->labels, batch->n);
 //
 // Batch i holds the indices i*batch … of the sampler; the last one may be short (n < batch). The
-// content does not depend on the number of threads. One consumer thread.
+// content depends neither on the number of threads nor on the rank. One consumer thread. Threads
+// stop when the ring is full, so memory is bounded by it, whatever the size of the data.
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
@@ -20,6 +21,8 @@
 #include <stdint.h>
 
 enum { LOADER_THREADS_MAX = 64, LOADER_DEPTH_MAX = 256, LOADER_BATCH_MAX = 1 << 20 };
+// Of the pixels of all batches in the ring. The depth becomes less to stay below it.
+#define LOADER_RING_BYTES_MAX ((size_t)2 << 30)
 
 struct loader_config {
     const struct dataset *data; // must outlive the loader
@@ -37,7 +40,8 @@ struct loader_batch {
     float *x;                     // n x height x width x channels, 64-byte aligned; NULL when raw
     int32_t *labels;              // n
     uint32_t *index;              // n sample numbers
-    const uint8_t **src;          // n stored images
+    const uint8_t **src;          // n images, stored or in pixels
+    uint8_t *pixels;              // n images that were read for this batch; NULL: they are stored
     int16_t *offset_y, *offset_x; // n: what augmentation drew for each (applied in x already)
     uint8_t *flip;                // n
 };
@@ -52,8 +56,11 @@ void loader_close(struct loader *l); // NULL is allowed; stops its threads
 // is still going is dropped.
 void loader_start(struct loader *l, const struct sampler *s, bool augment);
 
-// The next batch, or NULL after the last one. Valid until the next call. Waits for it if need be.
+// The next batch, or NULL after the last one, or when a sample of it could not be read
+// (loader_failed). Valid until the next call. Waits for it if need be.
 const struct loader_batch *loader_next(struct loader *l);
+// 0, or -1 with why loader_next gave no batch: of several errors, that of the lowest position.
+int loader_failed(const struct loader *l, struct err *e);
 uint64_t loader_batches(const struct loader *l);  // of the pass
 int64_t loader_waited_ns(const struct loader *l); // time loader_next has waited since loader_open
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing so that the shorter side becomes `side`, then cutting the middle square out:
-// torchvision's Resize(side) + CenterCrop(side) on Pillow images. The filter is the triangle with
-// antialiasing, in Pillow's own order and fixed-point arithmetic (columns first, 22 fractional
-// bits), so results are the same bits on every machine.
+// Resizing with the triangle filter and antialiasing, in Pillow's own order and fixed-point
+// arithmetic (columns first, 22 fractional bits). Where the source is a whole image that was
+// decoded in full, the result is Pillow's, byte for byte: torchvision's Resize, CenterCrop and
+// resized_crop on Pillow images. It is the same bits on every machine in any case.
 #ifndef DATA_RESIZE_H
 #define DATA_RESIZE_H
 
@@ -19,6 +19,24 @@ struct resize {
     size_t weights_room;
 };
 
+// Pixels that are there, and the part of them that is looked at. The part may lie between pixels
+// (a decoder reduced the image); what is read never lies outside of width x height.
+struct resize_source {
+    const uint8_t *pixels;
+    size_t pitch;      // bytes from row to row
+    int width, height; // pixels
+    double x, y, w, h; // the part; 0 <= x, x + w <= width
+};
+
+// The part becomes new_w x new_h, of which out_w x out_h at (left, top) are written.
+struct resize_target {
+    int new_w, new_h;
+    int left, top, out_w, out_h;
+};
+
+void resize_part(struct resize *r, const struct resize_source *s, const struct resize_target *t,
+                 uint8_t *out);
+// The shorter side becomes `side`, and the middle square is kept.
 void resize_square(struct resize *r, const uint8_t *src, int width, int height, int side,
                    uint8_t *out);
 void resize_fini(struct resize *r);

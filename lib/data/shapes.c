@@ -4,7 +4,6 @@
 // background with equal chance, so no linear function of the pixels tells the classes apart.
 //
 // All arithmetic is on integers: the images are the same bits on every machine and compiler.
-#include "data/parallel.h"
 #include "data/philox.h"
 #include "data/source.h"
 
@@ -257,38 +256,34 @@ static int shapes_open(struct source *s, struct err *e) {
     s->height = s->width = SIDE;
     s->channels = 3;
     s->classes = CLASSES;
-    s->class_names = arena_new(&s->arena, const char *, CLASSES);
+    const char **name = arena_new(&s->arena, const char *, CLASSES);
     for (int i = 0; i < CLASSES; i++)
-        s->class_names[i] = shapes_classes[i].name;
+        name[i] = shapes_classes[i].name;
+    s->class_names = name;
+    int32_t *label = s->impl = heap_alloc(s->samples * sizeof *label);
+    for (uint32_t i = 0; i < s->samples; i++)
+        label[i] = (int32_t)(i % CLASSES);
+    s->labels = label;
     return 0;
 }
 
-struct shapes_fill {
-    const struct source *source;
-    uint8_t *pixels;
-    int32_t *labels;
-};
-
-static int shapes_item(void *ctx, uint64_t i, int thread, struct err *e) {
-    const struct shapes_fill *f = ctx;
-    (void)thread, (void)e;
-    int class = (int)(i % CLASSES);
-    f->labels[i] = class;
-    shapes_image(f->source->config->seed, f->source->config->split, (uint32_t)i, class,
-                 f->pixels + i * SIDE * SIDE * 3);
+static int shapes_read(const struct source *s, uint32_t i, struct source_reader *r,
+                       struct sample *out, struct err *e) {
+    uint8_t *room = source_room(r, SIDE * SIDE * 3, e);
+    if (!room)
+        return -1;
+    shapes_image(s->config->seed, s->config->split, i, (int)(i % CLASSES), room);
+    *out = (struct sample){room, SIDE * SIDE * 3, true};
     return 0;
 }
 
-static int shapes_fill(struct source *s, uint8_t *pixels, int32_t *labels, struct err *e) {
-    struct shapes_fill f = {s, pixels, labels};
-    const struct parallel p = {.threads = s->config->threads,
-                               .count = s->samples,
-                               .item = shapes_item,
-                               .ctx = &f,
-                               .progress = s->config->progress,
-                               .progress_ctx = s->config->progress_ctx,
-                               .progress_total = s->samples};
-    return parallel_run(&p, e);
+static void shapes_where(const struct source *s, uint32_t i, struct strbuf *out) {
+    (void)s;
+    strbuf_addf(out, "image %u", i);
+}
+
+static void shapes_close(struct source *s) {
+    free(s->impl);
 }
 
 const struct source_kind source_shapes = {.name = "shapes",
@@ -296,4 +291,6 @@ const struct source_kind source_shapes = {.name = "shapes",
                                           .wanted = "the word shapes",
                                           .identify = shapes_identify,
                                           .open = shapes_open,
-                                          .fill = shapes_fill};
+                                          .read = shapes_read,
+                                          .where = shapes_where,
+                                          .close = shapes_close};

@@ -35,6 +35,15 @@ int tar_open(struct tar *t, const char *path, struct err *e) {
     }
     unsigned char head[4];
     ssize_t n = pread(t->fd, head, sizeof head, 0);
+    if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b) {
+        close(t->fd);
+        memset(t, 0, sizeof *t);
+        return err_set(
+            e, ERR_FORMAT,
+            "'%s' is compressed with gzip, which is not read (try: gunzip it, or pack it "
+            "again with zstd)",
+            path);
+    }
     bool packed = n == (ssize_t)sizeof head && memcmp(head, zstd_magic, sizeof head) == 0;
     t->in = packed ? tar_input_zstd(t->fd, e) : tar_input_file(t->fd);
     t->seekable = !packed;

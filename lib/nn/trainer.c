@@ -78,7 +78,7 @@ static int write_results(struct trainer *t, const char *model, struct trainer_re
 
 static int conclude(struct trainer *t, struct trainer_result *result, struct err *e) {
     if (trainer_probe(t, e) < 0 || trainer_checkpoint(t, e) < 0 ||
-        trainer_checkpoint_wait(t, e) < 0)
+        trainer_checkpoint_wait(t, e) < 0 || trainer_data_bad(t, e) < 0)
         return -1;
     fill_result(t, result);
     if (!t->writer)

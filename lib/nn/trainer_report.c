@@ -74,7 +74,8 @@ static size_t planned_bytes(const struct trainer *t) {
     size_t stages = t->chunk[0].net.copy_bytes;
     for (int c = 0; c < t->chunks; c++)
         stages += t->chunk[c].net.memory_bytes;
-    return stages + t->train.samples * t->train.image_bytes + t->test.samples * t->test.image_bytes;
+    return stages + dataset_memory_bytes(&t->train) +
+           (t->test.store ? dataset_memory_bytes(&t->test) : 0);
 }
 
 static void say_hello(struct trainer *t) {
@@ -84,7 +85,9 @@ static void say_hello(struct trainer *t) {
                 t->model->param_count, t->model->classes, str_human_bytes(bytes, planned_bytes(t)));
     trainer_say(t, "data %s, %u training and %u test images of %dx%d%s", t->train.kind,
                 t->train.samples, t->test.samples, t->train.width, t->train.height,
-                t->train.from_cache ? ", decoded before" : "");
+                !t->train.pixels      ? ", decoded when they are needed"
+                : t->train.from_cache ? ", decoded before"
+                                      : "");
     trainer_say(
         t, "%d rank%s of %d thread%s%s, kernels %s %s, collectives %s, batch %lld on each rank",
         t->world, t->world == 1 ? "" : "s", t->cores.threads, t->cores.threads == 1 ? "" : "s",
@@ -216,6 +219,10 @@ void trainer_report_summary(struct trainer *t, const struct trainer_result *r) {
         json_num(&j, phase_names[p], (double)t->phase_ns[p] / 1e6);
     json_num(&j, "total", (double)(clock_mono_ms() - t->config->started_ms));
     json_end(&j);
+    if (t->options->on_bad_sample == TRAIN_BAD_SKIP) {
+        json_int(&j, "bad_train_samples", t->bad_train);
+        json_int(&j, "bad_test_samples", t->bad_test);
+    }
     if (t->reports_lost > 0)
         json_int(&j, "metrics_lost", t->reports_lost);
     summary_epochs(&j, t);

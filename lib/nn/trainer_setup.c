@@ -15,23 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DECODE_LINE_EVERY_MS = 2000 };
-
-// Means and deviations of ImageNet's and of CIFAR-10's training images.
-static const struct {
-    float mean[3], std[3];
-} norms[TRAIN_NORMALIZES] = {
-    [TRAIN_NORM_IMAGENET] = {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
-    [TRAIN_NORM_CIFAR10] = {{0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}},
-    [TRAIN_NORM_NONE] = {{0, 0, 0}, {1, 1, 1}},
-};
-
-// Of lib/data; NULL: what the source looks like.
-static const char *data_kind(int dataset) {
-    bool look = dataset == TRAIN_DATA_AUTO || dataset == TRAIN_DATA_IMAGEFOLDER;
-    return look ? NULL : train_dataset_words[dataset];
-}
-
 static int open_comm(struct trainer *t, struct err *e) {
     const struct trainer_config *c = t->config;
     struct comm_config comm = c->comm;
@@ -74,132 +57,6 @@ static int wait_for_data(struct trainer *t, struct err *e) {
     if (kv->get(kv->ctx, key, &byte, 1, &len, DATASET_LOCK_WAIT_MS_MAX, e) < 0)
         return err_wrap(e, "waiting for all ranks to have their data");
     return 0;
-}
-
-struct decode_line {
-    struct trainer *t;
-    int64_t next_ms;
-    const char *what;
-};
-
-static void say_decoding(void *ctx, uint64_t done, uint64_t total) {
-    struct decode_line *l = ctx;
-    int64_t now = clock_mono_ms();
-    if (now < l->next_ms)
-        return;
-    l->next_ms = now + DECODE_LINE_EVERY_MS;
-    trainer_say(l->t, "decoding %s: %llu of %llu images", l->what, (unsigned long long)done,
-                (unsigned long long)total);
-}
-
-static int open_split(struct trainer *t, struct dataset *d, enum dataset_split split,
-                      struct err *e) {
-    const struct train_config *o = t->options;
-    bool shapes =
-        o->dataset == TRAIN_DATA_SHAPES || (o->dataset == TRAIN_DATA_AUTO && !t->config->data);
-    bool train = split == DATASET_TRAIN;
-    int fewer = (int)ceil(t->limits.cpus);
-    struct decode_line line = {t, clock_mono_ms() + DECODE_LINE_EVERY_MS,
-                               train ? "training data" : "test data"};
-    struct dataset_config c = {
-        .source = shapes ? "shapes" : t->config->data,
-        .kind = shapes ? "shapes" : data_kind(o->dataset),
-        .split = split,
-        .image_size = (int)o->image_size,
-        .cache_dir = t->config->cache_dir,
-        .threads = o->decode_threads                ? (int)o->decode_threads
-                   : fewer < CPU_COUNT(&t->allowed) ? fewer
-                                                    : 0,
-        .seed = (uint64_t)o->seed,
-        .samples_max = shapes ? (uint32_t)(train ? o->train_size : o->test_size) : 0,
-        .progress = say_decoding,
-        .progress_ctx = &line,
-    };
-    if (!shapes && !t->config->data)
-        return err_set(
-            e, ERR_CONFIG,
-            "train.dataset names a kind of data, and there is none (try: set train.data, "
-            "or add an input named 'data')");
-    if (dataset_open(d, &c, e) < 0)
-        return err_wrap(e, "%s", line.what);
-    if (o->dataset == TRAIN_DATA_IMAGEFOLDER && !shapes && !str_eq(d->kind, "imagefolder") &&
-        !str_eq(d->kind, "tar"))
-        return err_set(e, ERR_CONFIG, "%s is a data set of kind '%s', not an image folder",
-                       t->config->data, d->kind);
-    return 0;
-}
-
-static void set_augment(struct trainer *t) {
-    const struct train_config *o = t->options;
-    t->augment = (struct augment_config){
-        .flip = o->flip, .crop_pad = (int)o->crop_pad, .seed = (uint64_t)o->seed};
-    for (size_t i = 0; i < 3; i++) {
-        t->augment.mean[i] =
-            i < o->mean.count ? (float)o->mean.items[i] : norms[o->normalize].mean[i];
-        t->augment.std[i] = i < o->std.count ? (float)o->std.items[i] : norms[o->normalize].std[i];
-    }
-}
-
-static int open_shard(struct trainer *t, struct shard *s, const struct dataset *d, int rank,
-                      int world, bool eval, struct err *e) {
-    const struct train_config *o = t->options;
-    struct sampler_config sampler = {
-        .samples = d->samples,
-        .rank = rank,
-        .world = world,
-        .shuffle = !eval,
-        .tail = eval           ? SAMPLER_EXACT
-                : o->drop_last ? SAMPLER_DROP
-                               : SAMPLER_PAD,
-        .seed = (uint64_t)o->seed,
-    };
-    // Pixels are in memory already and the backend normalises them: nothing to do ahead of time.
-    struct loader_config loader = {.data = d,
-                                   .augment = t->augment,
-                                   .batch = eval ? (int)o->eval_batch : t->micro_batch,
-                                   .raw = true};
-    if (sampler_open(&s->sampler, &sampler, e) < 0)
-        return -1;
-    return loader_open(&s->loader, &loader, e);
-}
-
-// Labels, and images from all over the set: enough to know another set, cheap for a large one.
-static int64_t digest_data(const struct dataset *d) {
-    enum { IMAGES = 64 };
-    const int32_t shape[] = {(int32_t)d->samples, d->height, d->width, d->channels, d->classes};
-    unsigned char digest[HASH_BYTES];
-    struct hash h;
-    hash_init(&h);
-    hash_add(&h, shape, sizeof shape);
-    hash_add(&h, d->labels, d->samples * sizeof *d->labels);
-    for (uint64_t i = 0; i < IMAGES; i++)
-        hash_add(&h, dataset_image(d, (uint32_t)(i * d->samples / IMAGES)), d->image_bytes);
-    hash_final(&h, digest);
-    return (int64_t)(bytes_load(digest, 7) | 1); // never 0, never negative
-}
-
-static int open_data(struct trainer *t, struct err *e) {
-    const struct train_config *o = t->options;
-    if (open_split(t, &t->train, DATASET_TRAIN, e) < 0)
-        return -1;
-    t->data_digest = digest_data(&t->train);
-    if (o->eval && open_split(t, &t->test, DATASET_TEST, e) < 0)
-        return -1;
-    if (o->eval && (t->test.height != t->train.height || t->test.width != t->train.width))
-        return err_set(e, ERR_CONFIG,
-                       "training images are %dx%d, test images %dx%d: set "
-                       "train.image_size",
-                       t->train.width, t->train.height, t->test.width, t->test.height);
-    if (o->eval && t->test.classes > t->train.classes)
-        return err_set(e, ERR_CONFIG, "the test data has %d classes, the training data %d",
-                       t->test.classes, t->train.classes);
-    set_augment(t);
-    int local = trainer_local_shards(t), data = t->layout.data;
-    for (int i = 0; i < local; i++)
-        if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->data_rank : i, t->shards, false,
-                       e) < 0)
-            return -1;
-    return o->eval ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
 }
 
 static int open_model(struct trainer *t, struct err *e) {
@@ -315,7 +172,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     machine_limits(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
-    if (make_dirs(config, e) < 0 || open_data(t, e) < 0 || wait_for_data(t, e) < 0 ||
+    if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || wait_for_data(t, e) < 0 ||
         open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
         trainer_pipe_open(t, e) < 0 || trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
         return -1;
@@ -328,14 +185,7 @@ void trainer_close(struct trainer *t) {
     checkpoint_writer_close(t->writer);
     trainer_pipe_close(t);
     comm_close(t->comm);
-    for (int i = 0; i < TRAINER_SHARDS_MAX; i++) {
-        loader_close(t->shard[i].loader);
-        sampler_close(&t->shard[i].sampler);
-    }
-    loader_close(t->eval.loader);
-    sampler_close(&t->eval.sampler);
-    dataset_close(&t->train);
-    dataset_close(&t->test);
+    trainer_data_close(t);
     for (int i = t->chunks - 1; i >= 0; i--) { // the first one has the kernels
         network_close(&t->chunk[i].net);
         optimizer_close(&t->chunk[i].optimizer);

@@ -71,7 +71,8 @@ struct trainer {
     struct cores cores;
 
     struct dataset train, test;
-    int64_t data_digest; // of train: two sets with one digest hold the same images
+    int64_t data_digest;         // of train: two sets with one digest hold the same images
+    int64_t bad_train, bad_test; // samples that all ranks left out (trainer_data_bad)
     struct augment_config augment;
     struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
     struct shard eval;
@@ -145,6 +146,10 @@ int trainer_share_stats(struct trainer *t, struct err *e); // those of data-para
 // trainer_setup.c
 int trainer_open(struct trainer *t, const struct trainer_config *config, struct err *e);
 void trainer_close(struct trainer *t);
+// trainer_data.c
+int trainer_data_open(struct trainer *t, struct err *e);
+void trainer_data_close(struct trainer *t);
+int trainer_data_bad(struct trainer *t, struct err *e); // at the end, on all ranks
 // trainer_resume.c: everything that is the same on all ranks comes from one of them.
 int trainer_resume(struct trainer *t, struct err *e);
 // trainer_checkpoint.c: every rank calls these at the same step.

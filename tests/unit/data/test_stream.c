@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images that are read when they are needed: from folders, class archives and shards, as from the
+// packed form; random parts that depend on nothing but seed, epoch and number; decoding of parts
+// against decoding in full, and resizing against a reference in double precision; bad samples.
+#include "data/dataset.h"
+#include "data/decode.h"
+#include "data/index.h"
+#include "data/loader.h"
+#include "data/webdataset.h"
+
+#include "base/hash.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+#include "tests/tap.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define INSTRUMENTED 1
+#endif
+#endif
+
+static struct err e;
+static char dir[64];
+
+enum { CLASSES = 3, EACH = 9, SIDE = 24 };
+
+static const char *in_dir(const char *name) {
+    static char path[8][512];
+    static int turn;
+    char *p = path[turn++ % 8];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+static int shell(const char *script) {
+    char command[2048];
+    snprintf(command, sizeof command, "cd %s && { %s\n}", dir, script);
+    const char *const argv[] = {"sh", "-c", command, NULL};
+    const struct proc_spec spec = {.argv = argv, .env = environ, .in = -1, .out = -1, .err = 2};
+    char *out = NULL;
+    int status = 0;
+    if (proc_run(&spec, &out, 65536, 60000, &status, &e) < 0)
+        bail_out("%s", e.text);
+    free(out);
+    return status;
+}
+
+enum jpeg_style { PLAIN, FULL_CHROMA, PROGRESSIVE, GREY, STYLES };
+
+// A picture with edges and slopes, so that a pixel in the wrong place shows.
+static size_t make_jpeg(unsigned char **out, int w, int h, int tone, enum jpeg_style style) {
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    unsigned long len = 0;
+    int channels = style == GREY ? 1 : 3;
+    unsigned char *row = malloc((size_t)w * 3);
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    *out = NULL;
+    jpeg_mem_dest(&c, out, &len);
+    c.image_width = (JDIMENSION)w;
+    c.image_height = (JDIMENSION)h;
+    c.input_components = channels;
+    c.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 90, TRUE);
+    for (int i = 0; style == FULL_CHROMA && i < 3; i++)
+        c.comp_info[i].h_samp_factor = c.comp_info[i].v_samp_factor = 1;
+    if (style == PROGRESSIVE)
+        jpeg_simple_progression(&c);
+    jpeg_start_compress(&c, TRUE);
+    for (int y = 0; y < h; y++) {
+        for (int x = 0; x < w; x++) {
+            int wave = (int)(60 * sin(x * 0.13 + tone) * cos(y * 0.09));
+            row[x * channels] = (unsigned char)((tone * 7 + x * 200 / w + wave + 512) & 255);
+            if (channels == 1)
+                continue;
+            row[x * 3 + 1] = (unsigned char)(x / 12 % 2 ? 40 : 200 - y * 100 / h);
+            row[x * 3 + 2] = (unsigned char)(128 + wave + (y / 20 % 2 ? 50 : 0));
+        }
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    free(row);
+    return len;
+}
+
+static void put_file(const char *path, const void *data, size_t len) {
+    char parent[512];
+    snprintf(parent, sizeof parent, "%s", path);
+    *strrchr(parent, '/') = 0;
+    if (file_make_dirs(parent, 0755, &e) < 0 || file_write_atomic(path, data, len, 0644, &e) < 0)
+        bail_out("%s", e.text);
+}
+
+// set/train/<class>/NN.jpg and set/val; class archives, shards, and the same under other names.
+static void make_data(void) {
+    static const char *const class[CLASSES] = {"ant", "bee", "cow"};
+    char name[96], number[16];
+    unsigned char *data;
+    for (int k = 0; k < CLASSES; k++)
+        for (int i = 0; i < EACH; i++) {
+            int n = k * EACH + i;
+            size_t len = make_jpeg(&data, 60 + n % 5 * 17, 50 + n % 4 * 23, n,
+                                   (enum jpeg_style)(n % STYLES));
+            snprintf(name, sizeof name, "set/train/%s/%02d.jpg", class[k], i);
+            put_file(in_dir(name), data, len);
+            snprintf(name, sizeof name, "set/train/%s/._%02d.jpg", class[k], i);
+            put_file(in_dir(name), "mac", 3); // macOS
+            snprintf(name, sizeof name, "set/val/%s/%02d.jpg", class[k], i);
+            if (i < 4)
+                put_file(in_dir(name), data, len);
+            snprintf(name, sizeof name, "raw/%06d.jpg", n);
+            put_file(in_dir(name), data, len);
+            snprintf(name, sizeof name, "raw/%06d.cls", n);
+            snprintf(number, sizeof number, "%d\n", k);
+            put_file(in_dir(name), number, strlen(number));
+            free(data);
+        }
+    if (shell("mkdir -p flat shards/train shards/val && for c in ant bee cow; do "
+              "tar cf flat/$c.tar -C set/train/$c .; done; echo x > flat/._ant.tar\n"
+              "echo '{}' > raw/000003.json; cd raw && "
+              "tar cf ../shards/train/000000.tar 00000* && tar cf ../shards/train/000001.tar "
+              "00001* && tar cf ../shards/train/000002.tar 00002* && "
+              "tar cf ../shards/val/000000.tar 00000*; cp ../shards/train/*.tar ../raw/ && "
+              "mkdir ../wds && mv *.tar ../wds") != 0)
+        bail_out("tar does not work here");
+}
+
+// ---- the same images from everywhere ------------------------------------------------------------
+
+static void read_all(const struct dataset *d, uint64_t epoch, uint8_t *out, int32_t *labels) {
+    struct dataset_reader *r;
+    if (dataset_reader_open(&r, d, &e) < 0)
+        bail_out("%s", e.text);
+    for (uint32_t i = 0; i < d->samples; i++)
+        if (dataset_read(r, i, 7, epoch, out + i * d->image_bytes, &labels[i], &e) < 0)
+            bail_out("%s", e.text);
+    dataset_reader_close(r);
+}
+
+static uint8_t all[2][CLASSES * EACH * SIDE * SIDE * 3];
+static int32_t label[2][CLASSES * EACH];
+
+static void test_sources(void) {
+    static const struct {
+        const char *source, *kind;
+    } SAME[] = {{"set", "imagefolder"},
+                {"set/train", "imagefolder"},
+                {"flat", "tar"},
+                {"shards", "webdataset"},
+                {"wds", "webdataset"}};
+    struct dataset once, d;
+    struct dataset_config c = {.source = in_dir("set"), .image_size = SIDE, .resize = SIDE + 4};
+    if (dataset_open(&once, &c, &e) < 0)
+        bail_out("%s", e.text);
+    is_uint(once.samples, CLASSES * EACH, "decoded once: files of macOS are left out");
+    c.stream = true;
+    for (size_t i = 0; i < sizeof SAME / sizeof SAME[0]; i++) {
+        c.source = in_dir(SAME[i].source);
+        if (!is_int(dataset_open(&d, &c, &e), 0, "%s is read when needed", SAME[i].source)) {
+            diag("%s", e.text);
+            continue;
+        }
+        is_str(d.kind, SAME[i].kind, "as %s", SAME[i].kind);
+        ok(!d.pixels && d.samples == once.samples && d.height == SIDE && d.classes == CLASSES,
+           "with its size, and no pixels kept");
+        read_all(&d, 0, all[0], label[0]);
+        ok(memcmp(all[0], once.pixels, sizeof all[0]) == 0 &&
+               memcmp(label[0], once.labels, sizeof label[0]) == 0,
+           "its images and labels are those of the packed form, byte for byte");
+        dataset_close(&d);
+    }
+    dataset_close(&once);
+}
+
+// ---- draws --------------------------------------------------------------------------------------
+
+// Images and labels by sample number, as `world` ranks of so many threads load them.
+static void load_epoch(const struct dataset *d, int world, int threads, uint64_t epoch, int which) {
+    memset(all[which], 0, sizeof all[which]);
+    for (int rank = 0; rank < world; rank++) {
+        struct sampler_config sc = {d->samples, rank, world, true, SAMPLER_EXACT, 3};
+        struct loader_config lc = {.data = d,
+                                   .augment = {.flip = true, .seed = 3},
+                                   .batch = 5,
+                                   .threads = threads,
+                                   .raw = true};
+        struct sampler s;
+        struct loader *l;
+        const struct loader_batch *b;
+        if (sampler_open(&s, &sc, &e) < 0 || loader_open(&l, &lc, &e) < 0)
+            bail_out("%s", e.text);
+        sampler_start(&s, epoch, 0);
+        loader_start(l, &s, true);
+        while ((b = loader_next(l)))
+            for (int i = 0; i < b->n; i++) {
+                uint8_t *to = all[which] + b->index[i] * d->image_bytes;
+                memcpy(to, b->src[i], d->image_bytes);
+                to[0] ^= b->flip[i]; // the mirror comes later, and belongs to the sample
+                label[which][b->index[i]] = b->labels[i];
+            }
+        if (loader_failed(l, &e) < 0)
+            bail_out("%s", e.text);
+        loader_close(l);
+        sampler_close(&s);
+    }
+}
+
+static void test_draws(void) {
+    struct dataset d;
+    struct dataset_config c = {
+        .source = in_dir("flat"), .image_size = SIDE, .stream = true, .random_crop = true};
+    if (dataset_open(&d, &c, &e) < 0)
+        bail_out("%s", e.text);
+    load_epoch(&d, 1, 0, 4, 0);
+    for (int world = 1; world <= 3; world++)
+        for (int threads = 1; threads <= 5; threads += threads == 1 ? 1 : 3) {
+            load_epoch(&d, world, threads, 4, 1);
+            ok(memcmp(all[0], all[1], sizeof all[0]) == 0 &&
+                   memcmp(label[0], label[1], sizeof label[0]) == 0,
+               "%d ranks of %d threads see the samples of one thread", world, threads);
+        }
+    load_epoch(&d, 1, 1, 5, 1);
+    int same = 0;
+    for (uint32_t i = 0; i < d.samples; i++)
+        same += memcmp(all[0] + i * d.image_bytes, all[1] + i * d.image_bytes, d.image_bytes) == 0;
+    is_int(same, 0, "the next epoch cuts every image elsewhere");
+    dataset_close(&d);
+    c.image_size = 0;
+    is_int(dataset_open(&d, &c, &e), -1, "a random part needs a size");
+    c.image_size = SIDE;
+    c.source = "shapes";
+    is_int(dataset_open(&d, &c, &e), -1, "and JPEG files");
+}
+
+// torchvision's get_params by another generator: the means that its parts of 500 x 375 have.
+static void crop_means(double *area, double *ratio) {
+    enum { DRAWS = 40000 };
+    int n = 0;
+    srand48(1);
+    *area = *ratio = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        double part = 500.0 * 375 * (0.08 + 0.92 * drand48());
+        double shape = exp(log(0.75) + (log(4.0 / 3) - log(0.75)) * drand48());
+        double w = rint(sqrt(part * shape)), h = rint(sqrt(part / shape));
+        if (w > 500 || h > 375)
+            continue;
+        *area += w * h / (500.0 * 375);
+        *ratio += log(w / h);
+        n++;
+    }
+    *area /= n;
+    *ratio /= n;
+}
+
+static void test_views(void) {
+    static const struct transform random[] = {{TRANSFORM_RESIZED_CROP, 224}, {0}};
+    static const struct transform middle[] = {
+        {TRANSFORM_RESIZE, 256}, {TRANSFORM_CENTER_CROP, 224}, {0}};
+    struct transform_view v;
+    double area = 0, ratio = 0;
+    bool inside = true;
+    enum { DRAWS = 4000 };
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        const struct transform_draw draw = {1, 2, i};
+        transform_view(random, 500, 375, &draw, &v, &e);
+        inside &=
+            v.x >= 0 && v.y >= 0 && v.x + v.w <= 500 && v.y + v.h <= 375 && v.w > 0 && v.h > 0;
+        area += (double)v.w * v.h / (500.0 * 375) / DRAWS;
+        ratio += log((double)v.w / v.h) / DRAWS;
+    }
+    ok(inside && v.new_w == 224 && v.out_h == 224, "random parts lie inside");
+    double want_area, want_ratio;
+    crop_means(&want_area, &want_ratio);
+    ok(fabs(area - want_area) < 0.015, "their mean area is %.3f, want %.3f", area, want_area);
+    ok(fabs(ratio - want_ratio) < 0.015, "their mean shape is %.3f, want %.3f", ratio, want_ratio);
+    const struct transform_draw draw = {1, 2, 3};
+    transform_view(random, 1000, 10, &draw, &v, &e);
+    ok(v.h == 10 && v.w == 13 && v.x == 493, "one that never fits is the middle");
+    transform_view(middle, 500, 375, NULL, &v, &e);
+    ok(v.new_w == 341 && v.new_h == 256 && v.left == 58 && v.top == 16 && v.out_w == 224,
+       "256 and 224, as torchvision places them");
+    transform_view(middle, 375, 500, NULL, &v, &e);
+    ok(v.new_h == 341 && v.top == 58, "and upright");
+    is_int(transform_view(middle + 1, 100, 300, NULL, &v, &e), -1,
+           "no middle larger than the image");
+    v = (struct transform_view){.w = 900, .h = 450, .new_w = 224, .new_h = 224};
+    is_int(transform_reduction(&v), 2, "450 pixels for 224 may be halved");
+    v.h = 447;
+    is_int(transform_reduction(&v), 1, "447 not");
+}
+
+// ---- decoding a part ----------------------------------------------------------------------------
+
+// What the triangle filter makes of the part (x, y, w, h) of an image, in double precision.
+static double reference(const uint8_t *rgb, int width, const struct transform_view *v, int ox,
+                        int oy, int channel) {
+    double sx = (double)v->w / v->new_w, sy = (double)v->h / v->new_h, sum = 0, weights = 0;
+    double wx = sx < 1 ? 1 : sx, wy = sy < 1 ? 1 : sy;
+    double cx = (ox + v->left + 0.5) * sx, cy = (oy + v->top + 0.5) * sy;
+    for (int y = 0; y < v->h; y++) {
+        double a = 1 - fabs(y + 0.5 - cy) / wy;
+        for (int x = 0; a > 0 && x < v->w; x++) {
+            double b = 1 - fabs(x + 0.5 - cx) / wx;
+            if (b <= 0)
+                continue;
+            sum += a * b * rgb[((v->y + y) * width + v->x + x) * 3 + channel];
+            weights += a * b;
+        }
+    }
+    return sum / weights;
+}
+
+struct difference {
+    double mean, most;
+};
+
+static struct difference compare(const uint8_t *full, int width, const struct transform_view *v,
+                                 const uint8_t *out) {
+    struct difference d = {0};
+    int n = v->out_w * v->out_h * 3;
+    for (int i = 0; i < n; i++) {
+        double want = reference(full, width, v, i / 3 % v->out_w, i / 3 / v->out_w, i % 3);
+        double off = fabs(want - out[i]);
+        d.mean += off / n;
+        d.most = off > d.most ? off : d.most;
+    }
+    return d;
+}
+
+static void test_parts(void) {
+    static const char *const names[STYLES] = {"half chroma", "full chroma", "progressive", "grey"};
+    enum { W = 333, H = 251 };
+    static uint8_t full[W * H * 3];
+    struct jpeg *j, *k;
+    if (jpeg_open(&j, &e) < 0 || jpeg_open(&k, &e) < 0)
+        bail_out("%s", e.text);
+    for (int style = 0; style < STYLES; style++) {
+        unsigned char *data;
+        const uint8_t *rgb;
+        int w, h, wrong = 0;
+        size_t len = make_jpeg(&data, W, H, 5, (enum jpeg_style)style);
+        if (jpeg_decode(j, data, len, &rgb, &w, &h, &e) < 0)
+            bail_out("%s", e.text);
+        memcpy(full, rgb, sizeof full);
+        for (int t = 0; t < 60; t++) {
+            struct jpeg_part part = {t * 37 % 290, t * 53 % 220, 1 + t * 11 % 40, 1 + t * 7 % 30,
+                                     1};
+            struct jpeg_pixels p;
+            if (jpeg_decode_part(k, data, len, &part, &p, &e) < 0)
+                bail_out("%s", e.text);
+            for (int y = 0; y < part.h && y + part.y < H; y++)
+                for (int x = 0; x < part.w && x + part.x < W; x++)
+                    wrong += memcmp(p.rgb + ((part.y - p.y + y) * p.width + part.x - p.x + x) * 3,
+                                    full + ((part.y + y) * W + part.x + x) * 3, 3) != 0;
+        }
+        is_int(wrong, 0, "parts of a JPEG (%s) are the pixels of the whole", names[style]);
+        free(data);
+    }
+    jpeg_close(j);
+    jpeg_close(k);
+}
+
+// docs/data.md states these differences.
+static void test_resized(void) {
+    enum { W = 500, H = 375, SIZE = 64 };
+    static uint8_t out[SIZE * SIZE * 3];
+    struct decoder d;
+    unsigned char *data;
+    const uint8_t *full;
+    int w, h;
+    struct difference exact = {0}, reduced = {0};
+    size_t len = make_jpeg(&data, W, H, 5, PLAIN);
+    struct jpeg *j;
+    if (decoder_open(&d, &e) < 0 || jpeg_open(&j, &e) < 0 ||
+        jpeg_decode(j, data, len, &full, &w, &h, &e) < 0)
+        bail_out("%s", e.text);
+    struct decode_plan plan = {
+        .list = {{TRANSFORM_RESIZED_CROP, SIZE}}, .width = SIZE, .height = SIZE};
+    for (uint32_t i = 0; i < 12; i++) {
+        const struct transform_draw draw = {9, 0, i};
+        struct transform_view v;
+        struct difference off[2];
+        transform_view(plan.list, W, H, &draw, &v, &e);
+        for (int reduce = 0; reduce < 2; reduce++) {
+            plan.reduce = reduce;
+            if (decoder_image(&d, &plan, &draw, data, len, out, &e) < 0)
+                bail_out("%s", e.text);
+            off[reduce] = compare(full, W, &v, out);
+        }
+        exact.most = fmax(exact.most, off[0].most);
+        reduced.mean = fmax(reduced.mean, off[1].mean);
+        reduced.most = fmax(reduced.most, off[1].most);
+    }
+    diag("random parts: in full at most %.2f off; reduced %.2f in the mean, %.1f at most",
+         exact.most, reduced.mean, reduced.most);
+    ok(exact.most < 1.01, "a part that is decoded in full is the reference, rounded");
+    ok(reduced.mean < 2, "one that is decoded at a reduced scale, less than 2 of 255 off");
+    decoder_close(&d);
+    jpeg_close(j);
+    free(data);
+}
+
+// ---- bad samples --------------------------------------------------------------------------------
+
+static void test_bad(void) {
+    struct dataset d, once;
+    struct dataset_config c = {
+        .source = in_dir("bad"), .image_size = SIDE, .stream = true, .random_crop = true};
+    uint32_t list[DATASET_BAD_MAX];
+    char source[128];
+    snprintf(source, sizeof source, "%s", c.source);
+    c.source = source;
+    if (shell("cp -r set bad && echo no > bad/train/bee/03.jpg && : > bad/train/bee/04.jpg && "
+              "head -c 300 set/train/cow/08.jpg > bad/train/cow/08.jpg") != 0)
+        bail_out("cp");
+    if (dataset_open(&d, &c, &e) < 0)
+        bail_out("%s", e.text);
+    struct sampler_config sc = {d.samples, 0, 1, false, SAMPLER_EXACT, 3};
+    struct loader_config lc = {.data = &d, .batch = 4, .threads = 2, .raw = true};
+    struct sampler s;
+    struct loader *l;
+    if (sampler_open(&s, &sc, &e) < 0 || loader_open(&l, &lc, &e) < 0)
+        bail_out("%s", e.text);
+    loader_start(l, &s, true);
+    int batches = 0;
+    while (loader_next(l))
+        batches++;
+    is_int(loader_failed(l, &e), -1, "a bad sample ends the pass");
+    is_int(batches, 3, "at its batch, whatever the threads did");
+    has_str(e.text, "bad/train/bee/03.jpg", "and is named");
+    loader_close(l);
+    dataset_close(&d);
+
+    c.on_bad = DATASET_BAD_SKIP;
+    c.bad_max = 3;
+    if (dataset_open(&d, &c, &e) < 0)
+        bail_out("%s", e.text);
+    load_epoch(&d, 1, 0, 0, 0);
+    load_epoch(&d, 2, 5, 0, 1);
+    ok(memcmp(all[0], all[1], sizeof all[0]) == 0, "left out, another takes its place");
+    is_uint(dataset_bad_list(&d, list), 3, "all are counted, once");
+    ok(list[0] == 12 && list[1] == 13 && list[2] == 26, "with their numbers");
+    ok(label[0][12] == 1 && label[0][26] == 0, "the last one's place takes the first");
+    dataset_close(&d);
+    c.random_crop = c.stream = false;
+    c.cache_dir = in_dir("cache");
+    for (int again = 0; again < 2; again++) {
+        if (dataset_open(&once, &c, &e) < 0)
+            bail_out("%s", e.text);
+        ok(once.from_cache == again && once.labels[26] == 0 &&
+               memcmp(dataset_image(&once, 12), dataset_image(&once, 14), once.image_bytes) == 0,
+           "decoded once, the same ones");
+        is_uint(dataset_bad_list(&once, list), 3, "counted %s", again ? "from the cache" : "too");
+        dataset_close(&once);
+    }
+    c.bad_max = 2;
+    c.cache_dir = NULL;
+    is_int(dataset_open(&d, &c, &e), -1, "more than the limit are an error");
+    has_str(e.text, "above the limit of 2", "that says so");
+}
+
+static void test_archives_bad(void) {
+    struct dataset d;
+    char path[128];
+    struct dataset_config c = {.source = path, .image_size = SIDE, .stream = true};
+    snprintf(path, sizeof path, "%s", in_dir("cut"));
+    if (shell("cp -r flat cut && head -c 4000 flat/bee.tar > cut/bee.tar && cp -r flat gz && "
+              "gzip gz/bee.tar && mkdir nocls label odd && cd raw && tar cf ../nocls/0.tar "
+              "000000.cls 000000.jpg 000001.jpg && cp 000001.cls x.cls && "
+              "echo one > 000001.cls && tar cf ../label/0.tar 000001.cls 000001.jpg && "
+              "cp 000002.jpg 000002.png && tar cf ../odd/0.tar 000002.cls 000002.png") != 0)
+        bail_out("tar");
+    is_int(dataset_open(&d, &c, &e), -1, "a cut archive is refused");
+    ok(strstr(e.text, "cut/bee.tar") && strstr(e.text, "byte"), "with its name and place");
+    c.on_bad = DATASET_BAD_SKIP;
+    is_int(dataset_open(&d, &c, &e), -1,
+           "also where bad samples are skipped: what is missing is "
+           "not known");
+    static const struct {
+        const char *name, *says;
+    } REFUSED[] = {{"gz", "gunzip"},
+                   {"nocls", "no .cls beside it"},
+                   {"label", "label is not a number"},
+                   {"odd", "only JPEG"}};
+    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
+        snprintf(path, sizeof path, "%s", in_dir(REFUSED[i].name));
+        is_int(dataset_open(&d, &c, &e), -1, "%s is refused", REFUSED[i].name);
+        has_str(e.text, REFUSED[i].says, "and says why");
+    }
+}
+
+// ---- other --------------------------------------------------------------------------------------
+
+static void test_val(void) {
+    struct dataset train, val;
+    struct dataset_config c = {.source = in_dir("flat"), .image_size = SIDE, .stream = true};
+    if (dataset_open(&train, &c, &e) < 0)
+        bail_out("%s", e.text);
+    struct dataset_config v = {.source = in_dir("two"),
+                               .image_size = SIDE,
+                               .stream = true,
+                               .split = DATASET_TEST,
+                               .alone = true,
+                               .like = &train};
+    if (shell("mkdir -p two && cp -r set/val/bee set/val/cow two/ && mkdir -p new/dog && "
+              "cp set/val/bee/00.jpg new/dog/") != 0)
+        bail_out("cp");
+    is_int(dataset_open(&val, &v, &e), 0, "other data to evaluate on, with two of three classes");
+    ok(val.samples == 8 && val.labels[0] == 1 && val.labels[7] == 2, "has the ids of training");
+    dataset_close(&val);
+    v.source = in_dir("new");
+    is_int(dataset_open(&val, &v, &e), -1, "a class that training does not have");
+    has_str(e.text, "dog/00.jpg", "is named");
+    v.source = in_dir("flat");
+    v.alone = false;
+    v.like = NULL;
+    is_int(dataset_open(&val, &v, &e), -1, "class archives without a test part have none");
+    dataset_close(&train);
+}
+
+static void test_names(void) {
+    size_t key;
+    int32_t v;
+    is_int(webdataset_name("a/b.c/000.jpg", &key), WEBDATASET_IMAGE, "an image");
+    is_uint(key, 9, "and its key");
+    is_int(webdataset_name("000.CLS", &key), WEBDATASET_LABEL, "a label");
+    is_int(webdataset_name("x.seg.jpg", &key), WEBDATASET_OTHER, "a field of two parts is another");
+    webdataset_name("a/._000.jpg", &key);
+    is_uint(key, 0, "files of macOS belong to no sample");
+    is_int(webdataset_label("12\n", 3, &v, &e), 0, "a number");
+    is_int(v, 12, "is read");
+    is_int(webdataset_label("12a", 3, &v, &e), -1, "12a is none");
+    is_int(webdataset_label("", 0, &v, &e), -1, "nor is nothing");
+    is_int(webdataset_label("99999999999", 11, &v, &e), -1, "a large one");
+    is_int(e.code, ERR_LIMIT, "is above the limit");
+}
+
+#ifndef INSTRUMENTED
+static long resident_bytes(void) {
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%*d %ld", &pages) != 1)
+        bail_out("no /proc/self/statm");
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+#endif
+
+static void test_million(void) {
+    enum { MILLION = 1000000 };
+    struct index x = {0};
+#ifndef INSTRUMENTED
+    long before = resident_bytes();
+#endif
+    for (uint32_t i = 0; i < MILLION; i++)
+        if (index_add(&x, NULL, (uint64_t)i * 1000, 1000, i % 1000, (int32_t)(i % 1000), &e) < 0)
+            bail_out("%s", e.text);
+    ok(index_bytes(&x) <= 32 * (uint64_t)MILLION, "an index of a million samples has %llu MB",
+       (unsigned long long)index_bytes(&x) / 1000000);
+#ifndef INSTRUMENTED
+    long grown = resident_bytes() - before;
+    ok(grown < 40L * MILLION, "and makes the process %ld MB larger", grown / 1000000);
+#endif
+    ok(x.entry[MILLION - 1].at == 999999000 && x.label[MILLION - 1] == 999, "with all of them");
+    index_close(&x);
+}
+
+int main(void) {
+    snprintf(dir, sizeof dir, "/tmp/dtctl-stream-test.XXXXXX");
+    if (!mkdtemp(dir))
+        bail_out("no temporary folder");
+    make_data();
+    test_sources();
+    test_draws();
+    test_views();
+    test_parts();
+    test_resized();
+    test_bad();
+    test_archives_bad();
+    test_val();
+    test_names();
+    test_million();
+    if (file_remove_tree(dir, &e) < 0)
+        diag("%s", e.text);
+    return done_testing();
+}
