@@ -305,24 +305,30 @@ void source_close(struct source *s) {
     memset(s, 0, sizeof *s);
 }
 
-static int dataset_open_source(struct dataset *d, struct err *e) {
+// Where images are read when they are needed.
+static int dataset_open_stream(struct dataset *d, struct err *e) {
     struct dataset_store *store = d->store;
     struct source *s = &store->source;
-    unsigned char key[HASH_BYTES];
-    if (dataset_identify(s, key, e) < 0)
+    if (s->kind->open(s, e) < 0 || dataset_plan(store, e) < 0)
         return -1;
-    if (store->config.stream) {
-        if (s->kind->open(s, e) < 0 || dataset_plan(store, e) < 0)
-            return -1;
-        if (s->kind->streams && s->kind->streams(s))
-            return err_set(e, ERR_CONFIG,
-                           "images cannot be read one by one from a compressed archive (try: "
-                           "unpack it with 'zstd -d', or train.decode=once)");
-        dataset_publish_source(d);
-        return 0;
-    }
-    int bad = store->config.cache_dir ? dataset_build_cached(d, key, e)
-                                      : dataset_build(store, NULL, key, e);
+    if (s->kind->streams && s->kind->streams(s))
+        return err_set(e, ERR_CONFIG,
+                       "images cannot be read one by one from a compressed archive (try: "
+                       "unpack it with 'zstd -d', or train.decode=once)");
+    dataset_publish_source(d);
+    return 0;
+}
+
+// path: of the packed form; NULL: in the cache, or in memory.
+static int dataset_open_source(struct dataset *d, const char *path, struct err *e) {
+    struct dataset_store *store = d->store;
+    unsigned char key[HASH_BYTES];
+    if (dataset_identify(&store->source, key, e) < 0)
+        return -1;
+    if (store->config.stream)
+        return dataset_open_stream(d, e);
+    int bad = store->config.cache_dir && !path ? dataset_build_cached(d, key, e)
+                                               : dataset_build(store, path, key, e);
     if (bad)
         return -1;
     dataset_publish_packed(d);
@@ -342,27 +348,51 @@ static int dataset_check(const struct dataset_config *c, struct err *e) {
     return 0;
 }
 
-static int dataset_open_kind(struct dataset *d, const char *kind, struct err *e) {
+static int dataset_find_kind(struct source *s, const char *kind, struct err *e) {
+    s->kind = dataset_kind(kind);
+    if (s->kind)
+        return 0;
+    const char *near = str_nearest(kind, dataset_kinds);
+    return err_set(e, ERR_CONFIG, "there is no kind of data set called '%s'%s%s", kind,
+                   near ? "; nearest is " : "", near ? near : "");
+}
+
+static int dataset_wrap(const struct dataset_config *c, struct err *e) {
+    return err_wrap(e, "data set '%s', %s split", c->source, split_words[c->split]);
+}
+
+int dataset_open_kind(struct dataset_store *store, struct err *e) {
+    const struct dataset_config *c = &store->config;
+    struct source *s = &store->source;
+    unsigned char key[HASH_BYTES];
+    const char *kind = c->kind ? c->kind : dataset_detect(c->source, e);
+    s->config = c;
+    if (!kind)
+        return -1;
+    if (strcmp(kind, packed_kind) == 0)
+        return err_set(e, ERR_CONFIG, "'%s' is packed already", c->source);
+    if (dataset_find_kind(s, kind, e) < 0)
+        return -1;
+    return dataset_identify(s, key, e) < 0 || s->kind->open(s, e) < 0 ? dataset_wrap(c, e) : 0;
+}
+
+static int dataset_open_any(struct dataset *d, const char *kind, const char *path, struct err *e) {
     struct dataset_store *store = d->store;
     struct source *s = &store->source;
-    const struct dataset_config *c = &store->config;
-    s->config = c;
+    const struct dataset_config *c = s->config = &store->config;
     if (strcmp(kind, packed_kind) == 0)
         return dataset_open_packed(d, c, e);
-    s->kind = dataset_kind(kind);
-    if (!s->kind) {
-        const char *near = str_nearest(kind, dataset_kinds);
-        return err_set(e, ERR_CONFIG, "there is no kind of data set called '%s'%s%s", kind,
-                       near ? "; nearest is " : "", near ? near : "");
-    }
-    if (dataset_open_source(d, e) < 0)
-        return err_wrap(e, "data set '%s', %s split", c->source, split_words[c->split]);
+    if (dataset_find_kind(s, kind, e) < 0)
+        return -1;
+    if (dataset_open_source(d, path, e) < 0)
+        return dataset_wrap(c, e);
     if (d->pixels)
         source_close(s); // everything is in the packed form
     return 0;
 }
 
-int dataset_open(struct dataset *d, const struct dataset_config *c, struct err *e) {
+int dataset_open_at(struct dataset *d, const struct dataset_config *c, const char *path,
+                    struct err *e) {
     memset(d, 0, sizeof *d);
     if (dataset_check(c, e) < 0)
         return -1;
@@ -373,12 +403,16 @@ int dataset_open(struct dataset *d, const struct dataset_config *c, struct err *
     pthread_mutex_init(&store->bad.lock, NULL);
     store->config = *c;
     store->config.source = arena_strdup(&store->source.arena, c->source);
-    if (dataset_open_kind(d, kind, e) < 0) {
+    if (dataset_open_any(d, kind, path, e) < 0) {
         dataset_close(d);
         return -1;
     }
     d->image_bytes = (size_t)d->height * (size_t)d->width * (size_t)d->channels;
     return 0;
+}
+
+int dataset_open(struct dataset *d, const struct dataset_config *c, struct err *e) {
+    return dataset_open_at(d, c, NULL, e);
 }
 
 void dataset_close(struct dataset *d) {

@@ -62,8 +62,8 @@ struct dataset_config {
     int threads;          // for decoding; 0: one per CPU
     uint64_t seed;        // shapes only
     uint32_t samples_max; // shapes only: how many (0: DATASET_SHAPES_*)
-    // Called now and then from the opening thread while decoding; may be NULL.
-    void (*progress)(void *ctx, uint64_t done, uint64_t total);
+    // Called now and then from the opening thread while decoding; -1 with e ends it. May be NULL.
+    int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *progress_ctx;
 };
 

@@ -30,6 +30,12 @@ struct dataset_reader {
     struct decoder decoder;
 };
 
+// Finds the kind, identifies and opens the source of a store whose config is set.
+int dataset_open_kind(struct dataset_store *store, struct err *e);
+// As dataset_open, with the packed form at path in place of one in the cache.
+int dataset_open_at(struct dataset *d, const struct dataset_config *c, const char *path,
+                    struct err *e);
+
 int dataset_reader_init(struct dataset_reader *r, struct dataset_store *store, struct err *e);
 void dataset_reader_fini(struct dataset_reader *r);
 // The pixels of a sample's bytes; no other takes its place.

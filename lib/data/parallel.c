@@ -62,7 +62,9 @@ static void *parallel_work(void *arg) {
         uint64_t done = atomic_fetch_add(&job->done, last - first) + (last - first);
         if (t->number == 0 && p->progress && clock_mono_ms() - reported >= PARALLEL_PROGRESS_MS) {
             reported = clock_mono_ms();
-            p->progress(p->progress_ctx, p->progress_base + done, p->progress_total);
+            err_clear(&e);
+            if (p->progress(p->progress_ctx, p->progress_base + done, p->progress_total, &e) < 0)
+                parallel_fail(job, 0, &e);
         }
     }
     return NULL;

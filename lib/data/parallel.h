@@ -16,7 +16,8 @@ struct parallel {
     // Item i on thread 0 … threads-1. After an error no further items are begun.
     int (*item)(void *ctx, uint64_t i, int thread, struct err *e);
     void *ctx;
-    void (*progress)(void *ctx, uint64_t done, uint64_t total); // or NULL
+    // NULL: none. -1 with e ends the run.
+    int (*progress)(void *ctx, uint64_t done, uint64_t total, struct err *e);
     void *progress_ctx;
     uint64_t progress_base, progress_total; // when these items are a part of a larger job
 };

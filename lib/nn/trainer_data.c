@@ -35,14 +35,16 @@ struct decode_line {
     const char *what;
 };
 
-static void say_decoding(void *ctx, uint64_t done, uint64_t total) {
+static int say_decoding(void *ctx, uint64_t done, uint64_t total, struct err *e) {
+    (void)e;
     struct decode_line *l = ctx;
     int64_t now = clock_mono_ms();
     if (now < l->next_ms)
-        return;
+        return 0;
     l->next_ms = now + DECODE_LINE_EVERY_MS;
     trainer_say(l->t, "decoding %s: %llu of %llu images", l->what, (unsigned long long)done,
                 (unsigned long long)total);
+    return 0;
 }
 
 // Training cuts a random part where that is asked for; evaluation, as always: the middle of an

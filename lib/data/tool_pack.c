@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packing a data set into webdataset shards, or into the packed form.
+#include "base/str.h"
+#include "data/jpeg.h"
+#include "data/tar_write.h"
+#include "data/tool.h"
+#include "data/tool_source.h"
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 32 };
+
+int tool_make_dir(const char *dir, struct err *e) {
+    if (file_make_dirs(dir, 0755, e) < 0)
+        return -1;
+    DIR *d = opendir(dir);
+    if (!d)
+        return err_errno(e, ERR_SYS, "listing '%s'", dir);
+    bool used = false;
+    for (struct dirent *entry; !used && (entry = readdir(d));)
+        used = !str_eq(entry->d_name, ".") && !str_eq(entry->d_name, "..");
+    closedir(d);
+    return used ? err_set(e, ERR_EXISTS, "'%s' is not empty (try: another folder)", dir) : 0;
+}
+
+struct shards {
+    struct tool_source source;
+    struct tool_packed *out;
+    const char *dir;
+    uint64_t shard_bytes;
+    struct jpeg *jpeg;
+    struct arena arena; // paths of the shard
+    struct tar_writer tar;
+    char *path, *temporary; // NULL: no shard is open
+    int fd;
+};
+
+static int shard_begin(struct shards *h, struct err *e) {
+    char name[NAME_BYTES];
+    arena_reset(&h->arena);
+    snprintf(name, sizeof name, "%06u.tar", h->out->shards);
+    h->path = file_join(&h->arena, h->dir, name);
+    h->temporary = arena_printf(&h->arena, "%s.part", h->path);
+    h->fd = open(h->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (h->fd < 0)
+        return err_errno(e, ERR_SYS, "making '%s'", h->temporary);
+    tar_write_open(&h->tar, h->fd);
+    return 0;
+}
+
+static void shard_abort(struct shards *h) {
+    tar_write_abort(&h->tar);
+    if (h->fd >= 0) {
+        close(h->fd);
+        unlink(h->temporary);
+    }
+    h->fd = -1;
+    h->path = NULL;
+}
+
+static int shard_end(struct shards *h, struct err *e) {
+    if (!h->path)
+        return 0;
+    int bad = tar_write_end(&h->tar, e);
+    if (bad == 0 && fsync(h->fd) < 0)
+        bad = err_errno(e, ERR_SYS, "writing");
+    if (bad == 0 && rename(h->temporary, h->path) < 0)
+        bad = err_errno(e, ERR_SYS, "renaming");
+    if (bad) {
+        err_wrap(e, "'%s'", h->path);
+        shard_abort(h);
+        return -1;
+    }
+    close(h->fd);
+    h->fd = -1;
+    h->out->bytes += h->tar.bytes;
+    h->out->shards++;
+    h->path = NULL;
+    return 0;
+}
+
+static int shard_add(void *ctx, uint32_t i, const struct sample *sample, struct err *e) {
+    struct shards *h = ctx;
+    struct source *s = &h->source.store->source;
+    char name[NAME_BYTES], label[NAME_BYTES];
+    const uint8_t *rgb;
+    int width, height;
+    if (sample->pixels)
+        return err_set(e, ERR_CONFIG,
+                       "%s holds pixels and no JPEG files, so it has no shards (try: a name that "
+                       "ends in .dtpack)",
+                       s->kind->name);
+    if (jpeg_decode(h->jpeg, sample->bytes, sample->len, &rgb, &width, &height, e) < 0)
+        return dataset_note_bad(h->source.store, i, false, e);
+    int digits = snprintf(label, sizeof label, "%d", s->labels[i]);
+    uint64_t more = tar_write_size(sample->len) + tar_write_size((size_t)digits);
+    if (h->path && h->tar.bytes + more + TOOL_TAR_END_BYTES > h->shard_bytes && shard_end(h, e) < 0)
+        return -1;
+    if (!h->path && shard_begin(h, e) < 0)
+        return -1;
+    snprintf(name, sizeof name, "%09u.cls", i);
+    if (tar_write_file(&h->tar, name, label, (size_t)digits, e) < 0)
+        return err_wrap(e, "'%s'", h->path);
+    snprintf(name, sizeof name, "%09u.jpg", i);
+    if (tar_write_file(&h->tar, name, sample->bytes, sample->len, e) < 0)
+        return err_wrap(e, "'%s'", h->path);
+    h->out->samples++;
+    return 0;
+}
+
+static int shard_classes(const struct shards *h, struct err *e) {
+    const struct source *s = &h->source.store->source;
+    struct arena a = {0};
+    struct strbuf text = {0};
+    for (int i = 0; i < s->classes; i++)
+        strbuf_addf(&text, "%s\n", s->class_names[i]);
+    int bad = file_write_atomic(file_join(&a, h->dir, "classes.txt"), strbuf_cstr(&text), text.len,
+                                0644, e);
+    strbuf_fini(&text);
+    arena_fini(&a);
+    return bad;
+}
+
+int tool_pack_shards(const struct dataset_config *c, const char *dir, uint64_t shard_bytes,
+                     struct tool_packed *out, struct err *e) {
+    struct shards h = {.out = out, .dir = dir, .shard_bytes = shard_bytes, .fd = -1};
+    *out = (struct tool_packed){0};
+    int bad = tool_open(&h.source, c, e);
+    if (bad == 0)
+        bad = tool_make_dir(dir, e);
+    if (bad == 0)
+        bad = jpeg_open(&h.jpeg, e);
+    if (bad == 0)
+        bad = tool_each(&h.source, shard_add, &h, e);
+    if (bad == 0)
+        bad = shard_end(&h, e);
+    if (bad == 0)
+        bad = shard_classes(&h, e);
+    if (bad && h.path)
+        shard_abort(&h);
+    out->bad = h.source.store->bad.count;
+    jpeg_close(h.jpeg);
+    arena_fini(&h.arena);
+    tool_close(&h.source);
+    return bad;
+}
+
+int tool_pack_pixels(const struct dataset_config *c, const char *path, struct tool_packed *out,
+                     struct err *e) {
+    struct dataset d;
+    uint32_t *list = heap_alloc(DATASET_BAD_MAX * sizeof *list);
+    *out = (struct tool_packed){0};
+    int bad = 0;
+    if (file_exists(path))
+        bad = err_set(e, ERR_EXISTS, "'%s' exists (try: another name)", path);
+    if (bad == 0)
+        bad = dataset_open_at(&d, c, path, e);
+    if (bad == 0) {
+        struct stat st = {0};
+        stat(path, &st);
+        *out = (struct tool_packed){.samples = d.samples,
+                                    .shards = 1,
+                                    .bad = dataset_bad_list(&d, list),
+                                    .bytes = (uint64_t)st.st_size};
+        dataset_close(&d);
+    }
+    free(list);
+    return bad;
+}
