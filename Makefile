@@ -96,7 +96,7 @@ $(O)/%.o: %.c $(O)/.flags
 # ---- programs -------------------------------------------------------------------------------
 # A program is linked with the layers that its row in lib/README.md reaches (static archives: only
 # what it uses gets in), and with these third-party libraries.
-THIRD_dtctl := ssh2 crypto zstd pcre2-8
+THIRD_dtctl := ssh2 crypto zstd pcre2-8 jpeg
 THIRD_dtrun := crypto zstd
 THIRD_dttrain := jpeg zstd crypto
 

@@ -6,6 +6,7 @@
 // All arithmetic is on integers: the images are the same bits on every machine and compiler.
 #include "data/philox.h"
 #include "data/source.h"
+#include "sys/file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -236,7 +237,7 @@ static void shapes_image(uint64_t seed, enum dataset_split split, uint32_t index
 // ---- source ------------------------------------------------------------------------------------
 
 static bool shapes_detect(const char *path) {
-    return strcmp(path, "shapes") == 0;
+    return strcmp(path, "shapes") == 0 && !file_exists(path); // a folder of that name is meant
 }
 
 static int shapes_identify(struct source *s, struct err *e) {

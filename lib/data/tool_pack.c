@@ -92,11 +92,6 @@ static int shard_add(void *ctx, uint32_t i, const struct sample *sample, struct 
     char name[NAME_BYTES], label[NAME_BYTES];
     const uint8_t *rgb;
     int width, height;
-    if (sample->pixels)
-        return err_set(e, ERR_CONFIG,
-                       "%s holds pixels and no JPEG files, so it has no shards (try: a name that "
-                       "ends in .dtpack)",
-                       s->kind->name);
     if (jpeg_decode(h->jpeg, sample->bytes, sample->len, &rgb, &width, &height, e) < 0)
         return dataset_note_bad(h->source.store, i, false, e);
     int digits = snprintf(label, sizeof label, "%d", s->labels[i]);
@@ -133,6 +128,11 @@ int tool_pack_shards(const struct dataset_config *c, const char *dir, uint64_t s
     struct shards h = {.out = out, .dir = dir, .shard_bytes = shard_bytes, .fd = -1};
     *out = (struct tool_packed){0};
     int bad = tool_open(&h.source, c, e);
+    if (bad == 0 && h.source.store->source.height > 0)
+        bad = err_set(e, ERR_CONFIG,
+                      "%s holds pixels and no JPEG files, so it has no shards (try: a name that "
+                      "ends in .dtpack)",
+                      h.source.store->source.kind->name);
     if (bad == 0)
         bad = tool_make_dir(dir, e);
     if (bad == 0)

@@ -83,6 +83,10 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
       "a resource on AWS outside all clusters of this folder")                                     \
     X("in-use", "gc", "region kind id cluster type launched lease_end",                            \
       "the same, of a cluster whose lease has not ended")                                          \
+    X("data-inspected", "data inspect",                                                            \
+      "source kind split samples bytes classes sizes first bad bad_samples", "one part of a set")  \
+    X("data-packed", "data pack", "to split samples files bytes bad", "one part is written")       \
+    X("data-made", "data make-shapes", "to train_images test_images size", "the folder is there")  \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \
     X("version", "version", "version build_date third_party carries",                              \
