@@ -174,6 +174,8 @@ static int run_load(struct step_run *r, const struct step_item *it, struct err *
     int64_t since = clock_mono_ns();
     const struct loader_batch *b = loader_next(s->loader);
     r->times.data_ns += clock_mono_ns() - since;
+    if (!b && loader_failed(s->loader, e) < 0)
+        return err_wrap(e, "%s data (try: train.on_bad_sample=skip)", eval ? "test" : "training");
     if (!b || b->n != rows)
         return err_set(e, ERR_FAILED, "the data ended before the epoch");
     if (enter(r, it, &net, e) < 0)
