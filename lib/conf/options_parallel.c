@@ -21,7 +21,7 @@ static const struct {
     {"interleaved", TRAIN_PIPE_1F1B}, // SageMaker: backward whenever there is one to do
 };
 
-int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, struct err *e) {
+static int parse_order(const char *text, enum train_pipe *order, int *chunks, struct err *e) {
     static const char several[] = "interleaved:";
     struct err ignored;
     int64_t number;
@@ -43,14 +43,60 @@ int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, stru
     return 0;
 }
 
+// Two per rank of the pipeline keep most of the ranks busy most of the time; more would make the
+// kernels' batches small.
+static int64_t choose_micros(const struct train_config *o) {
+    if (o->microbatches || o->pipeline == 1)
+        return o->microbatches ? o->microbatches : 1;
+    int64_t n = 2 * o->pipeline;
+    while (n < o->batch && o->batch % n)
+        n++;
+    return n < o->batch ? n : o->batch;
+}
+
+static int check_micros(const struct train_config *o, const struct train_parallel *p,
+                        struct err *e) {
+    int64_t micros = p->micros;
+    if (o->batch % micros)
+        return err_set(e, ERR_CONFIG,
+                       "train.batch is %lld, which train.microbatches, %lld, does not divide",
+                       (long long)o->batch, (long long)micros);
+    if (p->chunks > 1 && micros * o->accumulate % p->pipe)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline_schedule %s needs a multiple of train.pipeline, %d, "
+                       "micro-batches in each step, not %lld (try: train.microbatches=%d)",
+                       o->schedule_pipe, p->pipe, (long long)(micros * o->accumulate), 2 * p->pipe);
+    return 0;
+}
+
+int train_parallel(const struct train_config *o, int world, struct train_parallel *out,
+                   struct err *e) {
+    *out = (struct train_parallel){.pipe = (int)o->pipeline, .micros = (int)choose_micros(o)};
+    if (parse_order(o->schedule_pipe, &out->order, &out->chunks, e) < 0)
+        return -1;
+    if (world % out->pipe)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline is %d, and %d rank%s cannot be divided by it (try: %d "
+                       "ranks, with --nodes or --nproc-per-node)",
+                       out->pipe, world, world == 1 ? "" : "s",
+                       (world / out->pipe + 1) * out->pipe);
+    if (out->pipe == 1 && out->chunks > 1)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline_schedule %s needs train.pipeline of 2 or more",
+                       o->schedule_pipe);
+    size_t stages = (size_t)(out->pipe * out->chunks);
+    if (o->cuts.count && o->cuts.count != stages - 1)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline_cuts names %zu layer%s; %zu stages begin with %zu of them",
+                       o->cuts.count, o->cuts.count == 1 ? "" : "s", stages, stages - 1);
+    return check_micros(o, out, e);
+}
+
 static int check_schedule(const char *text, struct err *e) {
     enum train_pipe order;
     int chunks;
-    return train_pipe_order(text, &order, &chunks, e);
+    return parse_order(text, &order, &chunks, e);
 }
-
-static const struct option_rule cuts_rules[] = {{OPTION_RULE_POSITIVE, "train.pipeline", NULL},
-                                                {0}};
 
 static const struct option_row rows[] = {
     {.key = "train.pipeline",
@@ -92,7 +138,6 @@ static const struct option_row rows[] = {
              "interleaved is 1f1b."},
     {.key = "train.pipeline_cuts",
      .type = OPTION_LIST,
-     .rules = cuts_rules,
      AT(cuts),
      .arg = "LAYER,LAYER,…",
      .help = "Layers, or blocks of layers, that the stages behind the first begin with "

@@ -85,10 +85,16 @@ struct train_config {
 extern const struct option_table options_train, options_parallel;
 extern const struct option_table *const train_tables[]; // both; NULL-terminated
 
-// Order of the passes in a pipeline, from the words of train.pipeline_schedule. chunks: stages of
-// each rank.
+// What the options make of so many ranks.
 enum train_pipe { TRAIN_PIPE_GPIPE, TRAIN_PIPE_1F1B, TRAIN_PIPE_INTERLEAVED };
-int train_pipe_order(const char *text, enum train_pipe *order, int *chunks, struct err *e);
+struct train_parallel {
+    enum train_pipe order;
+    int pipe, chunks; // ranks of a pipeline, and stages of each
+    int micros;       // parts of each batch
+};
+// Refuses what cannot be done, by name. world 0: not known yet, and not looked at.
+int train_parallel(const struct train_config *o, int world, struct train_parallel *out,
+                   struct err *e);
 
 // dttrain's command line: --config FILE (-f), --set train.key=value…, --help (-h), --version.
 // A whole dtctl.toml is fine: keys of the other tables are known and left alone.

@@ -98,7 +98,7 @@ struct nn_model {
     int first_layer, first_param, first_stat;
     size_t param_begin, stat_begin;
     bool has_before, has_after; // a stage in front, behind: the input, the output has a gradient
-    struct err err; // first mistake made while building; the builders below keep going
+    struct err err;             // first mistake made while building; the builders below keep going
 };
 
 void model_free(struct nn_model *m);

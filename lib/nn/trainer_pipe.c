@@ -11,60 +11,22 @@ _Static_assert((int)PIPE_GPIPE == (int)TRAIN_PIPE_GPIPE && (int)PIPE_1F1B == (in
                    (int)PIPE_INTERLEAVED == (int)TRAIN_PIPE_INTERLEAVED,
                "the words of conf are the orders of programs");
 
-// Two per rank of the pipeline keep most of the ranks busy most of the time; more would make the
-// kernels' batches small.
-static int64_t choose_micros(const struct train_config *o) {
-    if (o->microbatches || o->pipeline == 1)
-        return o->microbatches ? o->microbatches : 1;
-    int64_t n = 2 * o->pipeline;
-    while (n < o->batch && o->batch % n)
-        n++;
-    return n < o->batch ? n : o->batch;
-}
-
-static int check_micros(const struct trainer *t, int64_t micros, struct err *e) {
-    const struct train_config *o = t->options;
-    if (o->batch % micros)
-        return err_set(e, ERR_CONFIG,
-                       "train.batch is %lld, which train.microbatches, %lld, does not divide",
-                       (long long)o->batch, (long long)micros);
-    if (t->chunks > 1 && micros * o->accumulate % o->pipeline)
-        return err_set(e, ERR_CONFIG,
-                       "train.pipeline_schedule %s needs a multiple of train.pipeline, %lld, "
-                       "micro-batches in each step, not %lld (try: train.microbatches=%lld)",
-                       o->schedule_pipe, (long long)o->pipeline,
-                       (long long)(micros * o->accumulate), (long long)(2 * o->pipeline));
-    return 0;
-}
-
 int trainer_pipe_plan(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    enum train_pipe order;
-    if (train_pipe_order(o->schedule_pipe, &order, &t->chunks, e) < 0)
+    struct train_parallel p;
+    if (train_parallel(o, t->world, &p, e) < 0)
         return -1;
-    if (t->world % o->pipeline)
-        return err_set(e, ERR_CONFIG,
-                       "train.pipeline is %lld, and %d rank%s cannot be divided by it (try: "
-                       "--nodes or train.nproc with a multiple of %lld)",
-                       (long long)o->pipeline, t->world, t->world == 1 ? "" : "s",
-                       (long long)o->pipeline);
-    if (o->pipeline == 1)
-        t->chunks = 1; // of a whole model nothing is interleaved
-    t->order = t->chunks > 1               ? PIPE_INTERLEAVED
-               : order == TRAIN_PIPE_GPIPE ? PIPE_GPIPE
-                                           : PIPE_1F1B;
+    t->order = (enum pipe_order)p.order;
+    t->chunks = p.chunks;
+    t->micros = p.micros;
+    t->micro_batch = (int)(o->batch / p.micros);
     t->layout = (struct layout){.world = t->world,
-                                .pipe = (int)o->pipeline,
-                                .data = t->world / (int)o->pipeline,
+                                .pipe = p.pipe,
+                                .data = t->world / p.pipe,
                                 .spread = o->placement == TRAIN_SPREAD};
     t->data_rank = layout_data_rank(&t->layout, t->rank);
     t->pipe_rank = layout_pipe_rank(&t->layout, t->rank);
-    t->apart = t->layout.pipe > 1 || o->zero || o->wire != TRAIN_WIRE_F32;
-    int64_t micros = choose_micros(o);
-    if (check_micros(t, micros, e) < 0)
-        return -1;
-    t->micros = (int)micros;
-    t->micro_batch = (int)(o->batch / micros);
+    t->apart = p.pipe > 1 || o->zero || o->wire != TRAIN_WIRE_F32;
     return 0;
 }
 
@@ -72,15 +34,8 @@ int trainer_pipe_cut(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
     int stages = t->layout.pipe * t->chunks;
     int *first = heap_alloc(((size_t)stages + (size_t)o->cuts.count + 2) * sizeof *first);
-    int r = 0;
-    if (o->cuts.count && (int)o->cuts.count != stages - 1)
-        r = err_set(e, ERR_CONFIG,
-                    "train.pipeline_cuts names %zu layers; %d stages begin with %d of them",
-                    o->cuts.count, stages, stages - 1);
-    else if (o->cuts.count)
-        r = stage_cut_at(t->model, o->cuts.items, (int)o->cuts.count, first, e);
-    else
-        r = stage_cut(t->model, stages, first, e);
+    int r = o->cuts.count ? stage_cut_at(t->model, o->cuts.items, (int)o->cuts.count, first, e)
+                          : stage_cut(t->model, stages, first, e);
     t->parts = r == 0 ? stages : 0;
     t->part = heap_alloc(((size_t)t->parts + 1) * sizeof *t->part);
     for (int i = 0; i < t->parts; i++) {

@@ -102,10 +102,29 @@ static void say_hello(struct trainer *t) {
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);
 }
 
+// The stages, with the first layer of each and its share of the parameters.
+static void say_pipeline(struct trainer *t) {
+    const struct train_config *o = t->options;
+    if (t->parts == 1)
+        return;
+    struct strbuf line = {0};
+    for (int i = 0; i < t->parts; i++) {
+        const struct nn_model *m = &t->part[i].model;
+        strbuf_addf(&line, "%s%s %.0f %%", i ? ", " : "", m->layer[i ? 1 : 0].name,
+                    100 * (double)m->param_count / (double)t->model->param_count);
+    }
+    trainer_say(t, "%d pipeline%s of %d ranks, %s: %d micro-batches of %d, %s; stages from %s",
+                t->layout.data, t->layout.data == 1 ? "" : "s", t->layout.pipe,
+                t->layout.spread ? "spread" : "packed", t->micros * (int)o->accumulate,
+                t->micro_batch, o->schedule_pipe, strbuf_cstr(&line));
+    strbuf_fini(&line);
+}
+
 void trainer_report_open(struct trainer *t) {
     struct strbuf nothing = {0};
     append_metrics(t, &nothing); // the file is there, whatever comes
     say_hello(t);
+    say_pipeline(t);
 }
 
 static void report_interval(struct trainer *t, int64_t batch, int64_t batches) {
@@ -190,6 +209,15 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_int(j, "world_size", t->world);
     json_int(j, "threads", t->cores.threads);
     json_int(j, "batch", o->batch);
+    if (t->parts > 1) {
+        json_int(j, "pipeline", t->layout.pipe);
+        json_int(j, "stages", t->parts);
+        json_int(j, "microbatches", t->micros);
+        json_str(j, "pipeline_schedule", o->schedule_pipe);
+        json_str(j, "placement", t->layout.spread ? "spread" : "packed");
+    }
+    if (o->zero)
+        json_bool(j, "zero", true);
     json_str(j, "optimizer", train_optimizer_words[t->options->optimizer]);
     json_str(j, "kernels", t->chunk[0].net.k->name);
     json_str(j, "isa", t->chunk[0].net.k->isa(t->chunk[0].net.ctx));

@@ -167,6 +167,17 @@ static int find_resume(struct run_start *l, struct err *e) {
     return 0;
 }
 
+// With each number of nodes that may come together.
+static int check_parallel(const struct run_start *l, struct err *e) {
+    const struct config *c = l->context->config;
+    int64_t each = c->job.once ? 1 : c->job.nproc_per_node;
+    struct train_parallel ignored;
+    for (int n = l->run.nodes_min; l->native && each > 0 && n <= l->run.nodes_max; n++)
+        if (train_parallel(&c->train, n * (int)each, &ignored, e) < 0)
+            return -1;
+    return 0;
+}
+
 int run_start_plan(struct run_start *l, struct context *s, const struct run_start_request *request,
                    struct err *e) {
     const struct config *c = s->config;
@@ -190,7 +201,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
                                      : run_path(&s->cluster, r, "output");
     if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
-        find_resume(l, e) < 0)
+        check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;
     fill_spec(l);
     return 0;

@@ -28,6 +28,7 @@ struct arena_shared {
     double loss[RANKS_MAX][STEPS_MAX + 1]; // by step, from 1
     int64_t steps[RANKS_MAX];
     struct trainer_result result[RANKS_MAX];
+    char why[RANKS_MAX][ERR_TEXT_BYTES_MAX]; // of ranks that failed
 };
 static struct arena_shared *shared;
 static char dir[] = "/tmp/test_nn_ranks.XXXXXX";
@@ -150,6 +151,7 @@ static int run_rank(const struct run *run, int rank) {
                                .on_step_ctx = &r,
                                .shards = run->shards};
     if (trainer_run(&c, &shared->result[rank], &e) < 0) {
+        snprintf(shared->why[rank], sizeof shared->why[rank], "%s", e.text);
         diag("rank %d: %s", rank, e.text);
         return 1;
     }

@@ -127,6 +127,7 @@ static void run_reference(void) {
 
 // ---- the matrix ----
 
+// Of all ranks, relative to those kept.
 static double worst_loss(int world, int64_t from, int64_t to) {
     double worst = 0;
     for (int rank = 0; rank < world; rank++)
@@ -221,6 +222,144 @@ static void test_killed(const char *name) {
     arena_fini(&a);
 }
 
+// ---- other models ----
+
+// A reference and the modes that are compared with it.
+struct family {
+    const char *name;
+    const char *common[11];
+    int64_t steps;
+    double relative;
+    struct {
+        struct cell cell;
+        int shards; // of a reference: batches that are normalised by themselves
+    } row[8];
+};
+
+static const struct family families[] = {
+    {.name = "vit",
+     .common = {"train.model=vit(dim=16,depth=3,heads=2,patch=8)", "train.optimizer=sgd",
+                "train.lr=0.05", "train.train_size=240", "train.test_size=50", "train.epochs=5"},
+     .steps = STEPS,
+     .relative = 1e-5,
+     .row =
+         {{{"vit-1", 1, 1, {"train.batch=24"}}, 0},
+          {{"vit-dp3", 3, 1, {"train.batch=8"}}, 0},
+          {{"vit-zero2", 2, 1, {"train.batch=12", "train.zero=true"}}, 0},
+          {{"vit-gpipe2",
+            2,
+            1,
+            {"train.batch=24", "train.pipeline=2", "train.pipeline_schedule=gpipe"}},
+           0},
+          {{"vit-1f1b4", 4, 2, {"train.batch=24", "train.pipeline=4"}}, 0},
+          {{"vit-interleaved",
+            2,
+            1,
+            {"train.batch=24", "train.pipeline=2", "train.pipeline_schedule=interleaved:2"}},
+           0},
+          {{"vit-spread", 4, 2, {"train.batch=12", "train.pipeline=2", "train.placement=spread"}},
+           0}}},
+    // The bits of one process: the same micro-batches, one after the other.
+    {.name = "resnet18",
+     .common = {"train.model=resnet18", "train.lr=0.001", "train.momentum=0", "train.train_size=24",
+                "train.test_size=10", "train.epochs=1"},
+     .steps = 3,
+     .relative = 1e-12,
+     .row =
+         {{{"resnet18-1", 1, 1, {"train.batch=8", "train.microbatches=4"}}, 0},
+          {{"resnet18-gpipe",
+            2,
+            1,
+            {"train.batch=8", "train.pipeline=2", "train.microbatches=4",
+             "train.pipeline_schedule=gpipe"}},
+           0},
+          {{"resnet18-1f1b", 4, 1, {"train.batch=8", "train.pipeline=4", "train.microbatches=4"}},
+           0},
+          {{"resnet18-interleaved",
+            2,
+            1,
+            {"train.batch=8", "train.pipeline=2", "train.microbatches=4",
+             "train.pipeline_schedule=interleaved:3"}},
+           0}}},
+    // Each data-parallel rank normalises its own.
+    {.name = "resnet18 x 2",
+     .common = {"train.model=resnet18", "train.stem=cifar", "train.lr=0.0003", "train.momentum=0",
+                "train.train_size=16", "train.test_size=10", "train.epochs=1"},
+     .steps = 2,
+     .relative = 1e-5,
+     .row =
+         {{{"resnet18-shards", 1, 1, {"train.batch=4", "train.microbatches=2"}}, 2},
+          {{"resnet18-dp", 2, 1, {"train.batch=4", "train.microbatches=2"}}, 0},
+          {{"resnet18-packed", 4, 2, {"train.batch=4", "train.pipeline=2", "train.microbatches=2"}},
+           0},
+          {{"resnet18-zero",
+            4,
+            1,
+            {"train.batch=4", "train.pipeline=2", "train.microbatches=2", "train.zero=true"}},
+           0}}},
+};
+
+static void test_family(const struct family *f) {
+    size_t count = 0;
+    while (f->common[count])
+        count++;
+    for (int i = 0; f->row[i].cell.name; i++) {
+        const struct cell *c = &f->row[i].cell;
+        struct run r = run_of(c, f->common, count);
+        r.shards = f->row[i].shards;
+        run_all(&r);
+        is_int(shared->steps[0], f->steps, "%s: its steps", c->name);
+        if (i == 0) {
+            memcpy(losses, shared->loss[0], sizeof losses);
+            final_loss = shared->result[0].final_loss;
+            continue;
+        }
+        double worst = worst_loss(c->world, 1, f->steps);
+        ok(worst <= f->relative, "%s: the losses of %s (%.1e)", c->name, f->row[0].cell.name,
+           worst);
+        near(shared->result[0].final_loss / final_loss, 1, 1e-5, "%s: its evaluation", c->name);
+    }
+}
+
+// ---- what is refused ----
+
+static void test_refused(void) {
+    static const struct {
+        struct cell cell;
+        const char *says;
+    } wrong[] = {
+        {{"odd", 1, 1, {"train.pipeline=2"}}, "1 rank cannot be divided by it"},
+        {{"batch", 2, 1, {"train.batch=9", "train.pipeline=2", "train.microbatches=4"}},
+         "train.batch is 9, which train.microbatches, 4, does not divide"},
+        {{"round",
+          2,
+          1,
+          {"train.batch=9", "train.pipeline=2", "train.microbatches=3",
+           "train.pipeline_schedule=interleaved:2"}},
+         "needs a multiple of train.pipeline, 2, micro-batches in each step, not 3"},
+        {{"alone", 1, 1, {"train.pipeline_schedule=interleaved:2"}},
+         "interleaved:2 needs train.pipeline of 2 or more"},
+        {{"deep",
+          2,
+          1,
+          {"train.batch=24", "train.pipeline=2", "train.pipeline_schedule=interleaved:5"}},
+         "the model can be cut into 8 stages, not 10"},
+        {{"names", 2, 1, {"train.batch=24", "train.pipeline=2", "train.pipeline_cuts=fc2,fc3"}},
+         "train.pipeline_cuts names 2 layers; 2 stages begin with 1 of them"},
+        {{"nothing", 2, 1, {"train.batch=24", "train.pipeline=2", "train.pipeline_cuts=fc99"}},
+         "the model has no layer 'fc99'"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct run r = mlp_run(&wrong[i].cell);
+        struct arena a = {0};
+        is_int(run_ranks(&r), r.world, "%s: no rank begins", r.name);
+        has_str(shared->why[0], wrong[i].says, "%s: and says why", r.name);
+        ok(!file_exists(file_join(&a, file_join(&a, dir, r.name), "state/checkpoint-0000000050")),
+           "%s: nothing is made", r.name);
+        arena_fini(&a);
+    }
+}
+
 int main(void) {
     struct err e;
     ranks_begin();
@@ -231,6 +370,9 @@ int main(void) {
     test_killed("1f1b-3");
     test_killed("spread");
     test_killed("zero4");
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        test_family(&families[i]);
+    test_refused();
     checkpoint_image_fini(&image);
     model_free(&model);
     file_remove_tree(dir, &e);
