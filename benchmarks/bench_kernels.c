@@ -342,7 +342,7 @@ static void run_attention_backward(void *arg) {
     k->attention_backward(ctx, &t->s, t->a, t->b, t->lse, t->c, t->d);
 }
 
-// What stands between the products of a vision transformer: n images, t tokens of heads * d.
+// The layers between the products of a vision transformer: n images, t tokens of heads * d.
 static void bench_tokens(int n, int t, int heads, int d) {
     int width = heads * d;
     size_t rows = (size_t)n * (size_t)t, one = rows * (size_t)width;

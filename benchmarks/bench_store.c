@@ -41,7 +41,7 @@ struct step {
 
 struct operation {
     const char *name;
-    int steps, per_round; // operations that one round of steps stands for
+    int steps, per_round; // operations in one round of steps
     struct step step[STEPS_MAX];
 };
 

@@ -59,8 +59,8 @@ def on_processor(i):
 
 
 def start(command):
-    # PyTorch's server asks a name server for each client's name and serves nobody meanwhile; where
-    # none answers, connecting should not take for ever.
+    # PyTorch's server resolves each client's name and blocks all clients meanwhile. Short timeouts
+    # bound this where no name server answers.
     resolver = {"RES_OPTIONS": "timeout:1 attempts:1"}
     child = subprocess.Popen(on_processor(0) + command, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, env={**os.environ, **resolver})

@@ -49,8 +49,8 @@ locals {
       if c < local.efas + (local.efas < local.cards ? 1 : 0)
   ])
 
-  # A reservation lies in no group, or in one of its own (placement_group_name), and a block places
-  # its instances itself.
+  # A reservation is used without a group, or with its own (placement_group_name), and a capacity
+  # block places its instances itself.
   grouped = var.placement_group_name == null && (var.placement_group == "on" || (
     var.placement_group == "auto" && var.capacity_reservation_id == null &&
   contains(data.aws_ec2_instance_type.node.supported_placement_strategies, "cluster")))
@@ -61,7 +61,7 @@ locals {
 
 data "aws_region" "here" {}
 
-# What another state made under this name: two of them would be taken for one by their tags.
+# Resources of another state with this name: the tags could not tell the two clusters apart.
 data "aws_instances" "same_name" {
   count = var.new_cluster ? 1 : 0
 
@@ -73,8 +73,8 @@ data "aws_instances" "same_name" {
 }
 
 # ---- what is chosen once and kept ---------------------------------------------------------------
-# Whoever shares the state and does not know what is in it would change, and take back, what others
-# made: between reading the state and locking it there is time for that.
+# A command with a stale copy of a shared state would change and revert the work of others: another
+# command may apply between its reading of the state and its locking.
 resource "terraform_data" "made" {
   input = var.made
 

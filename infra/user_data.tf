@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a node configures itself with: one data-only cloud-init file, rendered per node. The host key
-# in it is trusted for one login; dtctl then has the node make its own and remove this one.
+# The configuration of a node: one data-only cloud-init file, rendered per node. The host key in it
+# is trusted for one login; dtctl then makes the node generate its own and remove this one.
 
 locals {
   boot     = "${path.module}/../cloud-init"

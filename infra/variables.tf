@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a cluster is made of. infra/tables makes the tables of README.md from this file and outputs.tf.
+# The inputs of the module. infra/tables makes the tables of README.md from this file and
+# outputs.tf.
 
 # ---- who and where ------------------------------------------------------------------------------
 variable "cluster" {

@@ -99,9 +99,8 @@ presses() {
     [ "$1" != rebalance ] || rank=999999999999
 }
 
-# notice_write KIND DEADLINE_UNIX_S [again] (0: not known): announces, unless something more
-# pressing stands there. The same notice is written anew (and whoever watches the file is woken)
-# only with "again".
+# notice_write KIND DEADLINE_UNIX_S [again] (0: unknown): writes the notice unless a more urgent one
+# exists. The same notice is rewritten, which wakes watchers of the file, only with "again".
 notice_write() {
     local rank standing
     notice_hold || return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# This provider makes a root of the module: dtctl puts this file beside the module's own. Whoever
-# calls the module has a provider already.
+# This provider turns the module into a root: dtctl puts this file beside the module's own. Other
+# callers of the module configure their own provider.
 provider "aws" {
   region = var.region
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What carries the tags of a cluster. Instances and addresses, which cost money, come from EC2 itself;
-# what only the tagging API can list may be stale for hours, so it is found with the free parts, and
-# what is known to be gone is left out of them (gone_ids).
+# Finds resources with the tags of a cluster. Instances and addresses, which cost money, come from
+# EC2 itself. Resources that only the tagging API lists may be stale for hours, so they are found
+# with the free parts, without those that are known to be gone (gone_ids).
 
 locals {
   # One search for what is wanted, and one for each cluster that is to be kept; what the latter find
@@ -83,7 +83,7 @@ data "aws_network_interfaces" "tagged" {
 data "aws_security_groups" "tagged" {
   for_each = local.free
 
-  # Not a default group that somebody has tagged: it goes with its VPC.
+  # Except default groups with such tags: they are removed with their VPC.
   filter {
     name   = "group-name"
     values = ["dtctl-*"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Takes everything that was found into this state as it is, so that a destroy removes it. What a
-# resource depends on is removed after it. The arguments are only there because they must be.
+# Imports everything found into this state unchanged, so that a destroy removes it. Dependent
+# resources are removed first. The arguments are required but unused.
 
 import {
   for_each = local.instances

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The test runner counts what happened and believes nobody: a crash, a missing plan, a hang or a
-# script that stops early is a failure.
+# The test runner trusts no test: a crash, a missing plan, a hang or an early end of a script is a
+# failure.
 source "${0%/*}/../lib.sh"
 mkdir -p tests/x build
 cp -r "$SRC/tests/run" "$SRC/tests/summary.awk" "$SRC/tests/lib.sh" "$SRC/tests/hosts.sh" tests/

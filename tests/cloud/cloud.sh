@@ -32,7 +32,8 @@ CLOUD_OWN_PROVIDER='terraform-provider-aws_[^ ]*$'
 CLOUD_PYTHON=$("$CLOUD/prepare" python)
 CLOUD_IMAGE=$("$CLOUD/prepare" image)
 
-# What a machine may lack is a skip with its name; what `make setup` should have made is a failure.
+# A missing program of the machine is a skip with its name; a missing result of `make setup` is a
+# failure.
 cloud_needs() {
     [ "${DTCTL_TEST_AWS-}" != off ] || skip_all 'switched off by DTCTL_TEST_AWS=off'
     [ "$(id -u)" -eq 0 ] || skip_all 'the test cloud needs root'

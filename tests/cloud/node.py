@@ -40,7 +40,7 @@ datasource:
     max_wait: 20
 network: {config: disabled}
 """
-# What a machine image has and a container has no use for; they only cost start-up time.
+# Services of a machine image that a container does not need; they only cost start-up time.
 MASKED = ("systemd-timesyncd.service", "console-getty.service", "getty.target",
           "systemd-logind-varlink.socket", "e2scrub_reap.service", "systemd-firstboot.service")
 libc = ctypes.CDLL(None, use_errno=True)

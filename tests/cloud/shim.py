@@ -141,8 +141,8 @@ class Cloud:
         self.keep(call, answer)
         return answer
 
-    # On a busy machine the provider's client now and then drops a connection on which it was just
-    # answered, and asks again. What is lost here is lost on purpose (shim_faults.py).
+    # On a busy machine the provider's client sometimes drops a connection right after the answer
+    # and asks again. Losses here are injected on purpose (shim_faults.py).
     def answered(self, call):
         with self.lock:
             return self.sent.get(call.headers.get("Amz-Sdk-Invocation-Id", ""))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the shim adds to moto, and how it refuses: asked over HTTP, as Terraform's provider asks.
+# The additions of the shim to moto, and its refusals, over HTTP as Terraform's provider asks.
 # shellcheck disable=SC2317 # called by wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1

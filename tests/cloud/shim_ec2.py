@@ -151,7 +151,7 @@ class Ec2:
         zone = self.zone_of(call)
         self.check_run(call, zone)
         if "NetworkInterface.1.SubnetId" in call.params:
-            # What a launch makes goes with the instance, and its address is free again.
+            # Interfaces of a launch are removed with the instance, and their addresses become free.
             call.params.setdefault("NetworkInterface.1.DeleteOnTermination", "true")
         self.vcpus_of(call)
         started = []

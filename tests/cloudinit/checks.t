@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a node finds wrong with itself, on device trees and tools as machines of each kind have them,
-# and the readiness file that is made of it.
+# The checks of a node, on device trees and tools of several kinds of machines, and the readiness
+# file that they produce.
 # shellcheck disable=SC2016 # the inner shells expand them
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloudinit/scripts.sh" || exit 1

@@ -10,7 +10,7 @@ node_conf node=node0 user=root
 
 # ---- which ---------------------------------------------------------------------------------------
 store='Amazon EC2 NVMe Instance Storage'
-# disk NAME [KEY=VALUE…]: a line as lsblk prints it; an instance store disk unless told otherwise.
+# disk NAME [KEY=VALUE…]: a line in the format of lsblk; by default an instance store disk.
 disk() {
     local -A has=([TYPE]=disk [MODEL]=$store [SIZE]=1900000000000)
     local pair key line="NAME=\"$1\""

@@ -85,7 +85,7 @@ is "$(steps '100 -
 129 -')" '10 10 1 ' 'a limit of seconds still gives half a minute'
 is "$(calls | grep -c poweroff)" 0 'between the word and the end'
 
-# ---- results that nobody fetched ----------------------------------------------------------------
+# ---- results that were not fetched --------------------------------------------------------------
 node_conf node=node0 user="$(id -un)" idle_s=3600
 runs=$DTCTL_ROOT$(getent passwd "$(id -un)" | cut -d: -f6)/.dtctl/runs
 unfetched() { within idle 'idle_results; echo "$unfetched"'; }

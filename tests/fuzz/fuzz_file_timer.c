@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes through the timer FIFO: any line is refused with words, or is a request in bounds.
+// Input of the timer FIFO: any line is refused with a reason, or is a request within bounds.
 #include "worker/file_timer.h"
 
 #include <signal.h>

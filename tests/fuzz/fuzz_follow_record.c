@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node streams: any bytes are refused or give records that stay inside the buffer and name
-// only files that a run has.
+// The stream of a node: any bytes are refused, or give records that stay inside the buffer and name
+// only files of a run.
 #include "protocol/follow_stream.h"
 #include "run/run_history.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node streams, all the way to the screen: the input is text of several files of a run, a
-// byte in front of each piece says which. Whatever it is, nothing that drives a terminal comes out,
-// summary.json is valid, and memory stays in proportion.
+// The stream of a node, up to the screen. The input is text of several files of a run; a byte
+// before each piece selects the file. For any input, no sequence that controls a terminal is
+// printed, summary.json is valid, and memory stays proportional.
 #include "run/follow.h"
 #include "run/monitor_view.h"
 #include "run/run_summary.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file: whatever the bytes, it is refused, or every tensor lies inside
-// the data and the tensors cover it exactly.
+// The header of a safetensors file: any bytes are refused, or every tensor is inside the data and
+// the tensors cover it exactly.
 #include "base/bytes.h"
 #include "nn/safetensors.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines and states of Terraform: any bytes become a line with strings that are there, or a state
-// whose counts hold, or an error with words. What AWS is quoted with becomes printable.
+// Lines and states of Terraform: any bytes become a line with non-null strings, or a state with
+// consistent counts, or an error with a text. Quoted errors of AWS become printable.
 #include "aws/aws_errors.h"
 #include "aws/aws_tfvars.h"
 #include "terraform/terraform_output.h"

@@ -27,7 +27,7 @@ missing=$(find "$SRC/infra" \( -name '*.tf' -o -name '*.hcl' \) \
     -exec grep -L 'SPDX-License-Identifier: Apache-2.0' {} +)
 is "$missing" '' 'every file names its licence'
 
-# What the operator has to be allowed; smoke.t of the test cloud compares it with what is called.
+# The permissions of the operator; smoke.t of the test cloud compares them with the calls.
 policies=("$SRC/infra/operator-policy.json" "$SRC/infra/operator-policy-s3.json")
 review=(python3 "$SRC/tests/infra/policy.py")
 ok 'the policies for the operator say nothing that they should not' "${review[@]}" "${policies[@]}"

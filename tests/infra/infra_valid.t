@@ -34,7 +34,7 @@ for root in ../examples sweep; do
     like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"
 done
 
-# What was applied plans the same end of its lease at any later time.
+# An unchanged configuration plans the same end of the lease at any later time.
 # shellcheck disable=SC2317 # called by wait_for
 later() {
     [ "$(date +%s)" -gt "$applied" ]

@@ -79,7 +79,7 @@ static void take_electorate(struct world *w, int at, struct message *m) {
                             m->electorate.count, m->electorate.count);
 }
 
-// The coordinator's own election knows of the round before anybody else does.
+// The coordinator's own election learns of the round first.
 static void on_start(struct world *w, int at) {
     struct node *n = &w->nodes[at];
     struct message own = {0};
@@ -169,7 +169,7 @@ static void take_over(struct world *w, int at, const struct election_action *a) 
     struct rendezvous_config c = w->config;
     c.incarnation = n->incarnation;
     int64_t *other = &w->terms[a->term % 4096];
-    if (a->counters.attempt < 0) // nobody of an earlier group is alive
+    if (a->counters.attempt < 0) // all agents of earlier groups are dead
         memset(w->terms, 0, sizeof w->terms);
     if (a->counters.attempt >= 0 && *other && *other != n->incarnation)
         w->broken = "two coordinators in one term";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may happen to the nodes of the simulated world, and what must hold whatever does. Included
-// once, by sim_rendezvous.c and by tests/tools/explore.c.
+// Random faults of the nodes in the simulated world, and the invariants that hold in spite of them.
+// Included once, by sim_rendezvous.c and by tests/tools/explore.c.
 #ifndef TESTS_SIM_LUCK_H
 #define TESTS_SIM_LUCK_H
 

@@ -22,7 +22,7 @@ static bool chance(struct world *w, int percent) {
     return between(w, 1, 100) <= percent;
 }
 
-// What the node's monotonic clock says: from any start, at a rate that is a little wrong.
+// The node's monotonic clock: an arbitrary start, and a slightly wrong rate.
 static int64_t clock_of(const struct world *w, const struct node *n) {
     return n->offset + w->now + w->now * n->rate_ppm / 1000000;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of the simulated world: what is told is kept until the other side has it. Included once,
-// by connect.h.
+// Sessions of the simulated world: a message is kept until the other side has it. Included once, by
+// connect.h.
 #ifndef TESTS_SIM_SIDES_H
 #define TESTS_SIM_SIDES_H
 
@@ -24,7 +24,7 @@ static void side_close(struct side *s) {
     s->told = s->heard = 0;
 }
 
-// m: where it goes is set. What is kept is a number of the world's own copies.
+// m: its destination is set. The session stores the number of a copy that the world keeps.
 static void side_tell(struct world *w, struct side *s, struct message *m) {
     if (s->session.open) {
         int32_t number = w->kept_count++;
@@ -73,8 +73,8 @@ static void side_hears(struct world *w, struct side *s, const struct message *m)
 
 // ---- connections that break ----
 
-// What is on its way is lost from some point on, in each direction. Mostly both ends are told, at
-// different times; at times none, as behind a box that forgets.
+// Loses messages in transit from some point on, in each direction. Mostly both ends learn of the
+// break, at different times; sometimes neither does, as behind a middlebox that drops its state.
 static void break_conn(struct world *w, int conn, int a, int b) {
     int64_t last[2] = {w->now + between(w, 0, 60), w->now + between(w, 0, 60)};
     for (int i = w->queued - 1; i >= 0; i--)

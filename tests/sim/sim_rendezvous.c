@@ -172,7 +172,7 @@ static struct totals run_all(struct world *w, uint64_t first, int count, enum mu
     return t;
 }
 
-// What each broken rule does, and around which seeds it shows.
+// The effect of each broken rule, and the seeds around which it shows.
 static const struct {
     const char *text;
     uint64_t seed;

@@ -78,7 +78,7 @@ struct message {
     int64_t at, order;
     enum kind kind;
     int from, to, conn;
-    int64_t to_incarnation; // 0: whoever is there
+    int64_t to_incarnation; // 0: any agent at the address
     int64_t from_incarnation;
     int64_t term, stamp, left, sent, round_term;
     int64_t serial, session, connection, taken; // serial: of what is kept, by the world's count
@@ -112,7 +112,7 @@ struct node {
     int64_t sent[16], seq, beat_at, stamp, join_sent;
     // workers; times are the node's own
     enum worker_state workers;
-    int64_t group_term, lease_ms, stop_at, end_at; // lease_ms: as the guard was told last
+    int64_t group_term, lease_ms, stop_at, end_at; // lease_ms: as the guard received it last
     int round, rank, nproc;
     bool ends_badly, round_failed, told_over, lease_over;
     // coordinating

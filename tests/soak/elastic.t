@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two to five hosts, each with a bare dtrun, to which anything happens that a seed says: agents and
-# workers are killed, told to end, frozen, started again, cables are out, hosts are lost, several at
-# once. Then all of it is made good, and what README.md says must hold: the run goes on with all
-# nodes, restarts are counted once each, at no time two groups of workers run, a worker is told to
-# end once, nobody but those that were ended ends, and at the end nothing is left running.
+# Two to five hosts, each with a bare dtrun, and random faults by a seed: agents and workers are
+# killed, ended, frozen and restarted, cables are unplugged, hosts are lost, several at once. Then
+# all faults are repaired and the promises of README.md must hold: the run continues with all nodes,
+# restarts are counted once each, two groups of workers never run at the same time, a worker is
+# ended once, no other process ends, and at the end no process remains.
 #
 #     SOAK_AT=SCENE tests/soak/elastic.t   one scene alone
 # shellcheck disable=SC2317 # called by name
@@ -18,7 +18,7 @@ SETTLED_US=1500000
 RESTARTS_MAX=12
 PAUSES=(0 0 0.05 0.2 0.7 2 4)
 
-# Workers say when they begin, every 0.1 s, and when they are told to end:
+# Workers log their start, a line every 0.1 s, and an order to end:
 # TIME WHAT GROUP RANK WORLD_SIZE RESTARTS HOST.PID
 cat >worker.sh <<'END'
 #!/bin/bash
@@ -40,8 +40,8 @@ END
 for i in 1 2 3 4 5; do cp "$BIN/dtrun" worker.sh "node$i/tmp/"; done
 
 # ---- hosts --------------------------------------------------------------------------------------
-# By host: the process that is its agent, when that began, what was done to it. Whose cable is out;
-# whose agent was killed or told to end since all was good, and who may have been silent.
+# Per host: the process of its agent, its start, its faults. Hosts without network; hosts whose
+# agent was killed or ended since the last recovery, and hosts that may have been silent.
 agents=() since=() done_to=() cut=() dead=() silent=()
 
 agent_start() { # HOST; not with `on`, whose process would be a shell that waits for the agent
@@ -228,8 +228,8 @@ goes_on() { # WHAT
         [ "$(workers $i | wc -l)" = "$nproc" ] || fault "$1: other workers are left on node$i"
     done
 }
-# What one worker's death alone costs is one; of several, some may have died in one round. Only a
-# run that has failed, or whose agents have all ended, begins to count anew.
+# The death of one worker costs one restart; of several deaths, some may fall into one round.
+# Counting restarts anew only after a failed run, or after all its agents have ended.
 counted() {
     local low=$restarts_before
     [ -z "$quiet" ] || [ "$failures" != 1 ] || low=$((low + 1))

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dtctl in environments that fail it: results on another file system, one that is full after N
-# bytes, a folder that cannot be written, few descriptors, a limit on file sizes, an output that is
-# full or that nobody reads. Every command ends by itself with a sentence and a status that is
-# true, and once the fault is gone everything is still to be had.
+# dtctl in failing environments: results on another file system, a file system that is full after N
+# bytes, a read-only folder, few descriptors, a limit on file sizes, an output that is full or has
+# no reader. Every command ends by itself with a correct message and status. After the fault is
+# repaired all results are still available.
 #
 #     SOAK_AT='full-output 48' tests/soak/environment.t      one point alone
 # shellcheck disable=SC2016,SC2317 # the workers' shell expands; called by name

@@ -33,7 +33,8 @@ mode() { # KIND SEED: of all nodes; dtctl replaces an agent that does not say he
     done
 }
 outside() { find victim tree .dtctl/guard .bashrc .ssh -type f -exec sha256sum {} + 2>/dev/null; }
-# What dtctl writes itself: colours, and the cursor in its own block. All else is not its own.
+# The output of dtctl itself: colours, and cursor movements in its own block. All other output is
+# foreign.
 foreign() {
     sed -E 's/\x1b\[[0-9;]*[mAKBGJ]//g; s/\x1b\[\?25[lh]//g; s/\r//g' |
         LC_ALL=C grep -aobP '[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\x1b\[2J' | head -n 3

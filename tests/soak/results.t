@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The results walk: two clusters of two folders share two hosts, and train, leave, stop, fetch, gc,
-# go down and change their hosts in any order, while nodes lose files and dtctl is killed. What
-# each rank of each run left exists somewhere until its owner said --force or its node lost it; a
-# summary has that run's figure; 0 is never the answer when a part is missing.
+# A random walk over results: two clusters of two folders share two hosts, and train, leave, stop,
+# fetch, gc, go down and change their hosts in any order, while nodes lose files and dtctl is
+# killed. The files of each rank of each run exist somewhere until their owner used --force or their
+# node lost them. A summary has its own run's figure. The status is never 0 when a part is missing.
 #
 #     SOAK_SEED=7 tests/soak/results.t      the same walk again
 # shellcheck disable=SC2016,SC2317 # the workers' shell expands; called through wait_for

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# sweep.sh: one dtctl command after the other on a cluster of two local nodes, each hit once by
-# nth_call (tests/tools), and what must hold afterwards. Sourced after lib.sh by a script that
-# defines:
+# sweep.sh: runs dtctl commands on a cluster of two local nodes; nth_call (tests/tools) makes one
+# call of each fail; checks the state afterwards. Sourced after lib.sh by a script that defines:
 #
 #     at_round K   sets how=(options of nth_call), kind, its name, and spared, how many of the first
 #                  calls are never hit, for the K-th round

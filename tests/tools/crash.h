@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a power loss may leave of files. Included once, by each program of tests/tools that asks.
+// The possible states of files after a power failure. Included once, by each program of tests/tools
+// that checks them.
 //
 // Calls that change files below a folder are recorded while the real functions run: such a program
-// has its own open, write, fsync, rename, mkdir, unlinkat and their relatives. Then the machine
-// "stops" after each of them. What fsync promised is there: a file's content after fsync of the
-// file, a name after fsync of its folder, all of it after syncfs. Of the rest any part may be
-// there, in any order that keeps the order of calls with the same name; content may be there in
-// part. Each such state is laid out and read as a start does it: there must be a whole version, and
-// none older than the last one that was reported as written. Pillai et al., "All file systems are
-// not created equal", OSDI 2014.
+// has its own open, write, fsync, rename, mkdir, unlinkat and so on. Then the machine "stops" after
+// each call. All that fsync promised is present: a file's content after fsync of the file, a name
+// after fsync of its folder, everything after syncfs. Of the rest any part may be present, in any
+// order that keeps the order of calls with the same name; content may be partial. Each such state
+// is created and read as at a start: a complete version must exist, and it must not be older than
+// the last one that was reported as written. Pillai et al., "All file systems are not created
+// equal", OSDI 2014.
 #ifndef TESTS_TOOLS_CRASH_H
 #define TESTS_TOOLS_CRASH_H
 

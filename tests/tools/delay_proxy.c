@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A long cable for tests and benchmarks: a TCP relay that delivers every byte a fixed time after it
-// came, in both directions.
+// Simulates a long cable for tests and benchmarks: a TCP relay that delivers every byte a fixed
+// time after its arrival, in both directions.
 //
 //     delay_proxy LISTEN_PORT TARGET DELAY_MS [FLIP]
 //

@@ -68,7 +68,7 @@ static bool linear_same(const char *result, const char *want) {
     return !result || strcmp(result, want) == 0;
 }
 
-// What `o` makes of the value `now`; -1: with this value its result would be another.
+// The effect of `o` on the value `now`; -1: with this value its result would differ.
 static int linear_step(struct linear_values *v, int now, const struct linear_op *o) {
     const char *value = v->all[now], *got = o->back ? o->result : NULL;
     switch (o->kind) {

@@ -162,7 +162,7 @@ static void say_group(bool at_once) {
         rename(new, path);
 }
 
-// What was read last of a text key: what COMPARE_SET expects then has a chance to be there.
+// The last value read from a text key, so that some expectations of COMPARE_SET are met.
 static char last[LINE_BYTES / 2];
 
 static struct request choose(char *key, char *a) {

@@ -2,9 +2,9 @@
 // wall_clock FILE PROGRAM [ARG…]: PROGRAM with a wall clock that is wrong by the seconds in FILE,
 // which may change while it runs. Its other clocks are right, as are those of what it executes.
 //
-// A seccomp filter hands clock_gettime(CLOCK_REALTIME) over to this process, and the program is
-// told at its start that the kernel has no vDSO, which would answer instead. The clock that coarse
-// reads and time stamps of files come from is the machine's.
+// A seccomp filter redirects clock_gettime(CLOCK_REALTIME) to this process. The program's auxiliary
+// vector hides the vDSO, which would answer instead. Coarse clocks and time stamps of files are
+// those of the machine.
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Who reaches the nodes, whom they reach, and what they may do.
+# Access to the nodes, access from the nodes, and permissions of the nodes.
 
 terraform {
   required_providers {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What AWS answers in the tests of the whole module.
+# Mock answers of AWS in the tests of the whole module.
 
 mock_data "aws_ec2_instance_type" {
   defaults = {

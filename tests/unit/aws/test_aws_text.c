@@ -156,7 +156,7 @@ static void plan(void) {
     strbuf_fini(&text);
 }
 
-// What cannot be, and the words that say so.
+// Refused settings and their messages.
 static void rules(void) {
     static const struct {
         const char *text, *words;

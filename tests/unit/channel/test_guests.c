@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gives way when places are taken.
+// The order of eviction when all slots are taken.
 #include "channel/guests.h"
 
 #include "tests/tap.h"

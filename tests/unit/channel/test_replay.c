@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session keeps for the other side, and what it sends again.
+// Messages that a session keeps and resends.
 #include "channel/replay.h"
 #include "tests/tap.h"
 

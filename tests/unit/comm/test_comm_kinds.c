@@ -63,7 +63,7 @@ static double get(enum comm_type type, const void *buf, size_t i) {
                                : ((const double *)buf)[i];
 }
 
-// What element i of the ranks' buffers adds up to, and how far off rounding may put it.
+// The sum of element i over the ranks' buffers, and the permitted rounding error.
 static double sum_of(const struct rank *r, enum comm_type type, size_t i, double *slack) {
     double sum = 0, size = 0;
     unsigned char bits = 0;
@@ -261,8 +261,8 @@ static int groups(struct rank *r, struct err *e) {
     return bad;
 }
 
-// Neighbours send round a chain while all ranks reduce: whoever waits in one group holds back
-// nothing in another. Rank 0 starts what the others wait for last of all.
+// Neighbours send along a chain while all ranks reduce: a wait in one group blocks no other group.
+// Rank 0 starts the operation that the others wait for last.
 static int links(struct rank *r, struct err *e) {
     enum { N = 200003 };
     struct comm *link[2]; // to the left, to the right
@@ -419,7 +419,7 @@ static void test_faults(void) {
     }
 }
 
-// What the store holds is not to be trusted either.
+// Values in the store are not trusted either.
 static int opens(struct rank *r, struct err *e) {
     (void)r, (void)e;
     return 0;
@@ -447,7 +447,7 @@ static void test_forged(void) {
 // ---- elements ----------------------------------------------------------------------------------
 
 static void test_bf16(void) {
-    // 1 + 1/256 lies between 1 and 1 + 1/128: to the even one; anything above, to the next.
+    // 1 + 1/256 is halfway between 1 and 1 + 1/128 and rounds to even; anything above rounds up.
     static const struct {
         float sum;
         uint16_t want;

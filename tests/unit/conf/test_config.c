@@ -65,11 +65,10 @@ static const char *value_of(const struct option_set *s, const struct option_boun
 
 // The first of these that the row's own check lets pass.
 static const char *sample_checked(const struct option_row *r) {
-    static const char *const texts[] = {"1",         "us-east-1", "us-east-1a",    "g5.xlarge",
-                                        "ami-1",     "spot",      "10.0.0.0/8",    "vpc-1",
-                                        "cr-1",      "subnet-1",  "s3://b/f",      "http://h:1",
-                                        "timeout=1", "/srv/d",    "mlp(hidden=3)", "gpipe",
-                                        NULL};
+    static const char *const texts[] = {
+        "1",          "us-east-1", "us-east-1a",    "g5.xlarge", "ami-1",    "spot",
+        "10.0.0.0/8", "vpc-1",     "cr-1",          "subnet-1",  "s3://b/f", "http://h:1",
+        "timeout=1",  "/srv/d",    "mlp(hidden=3)", "gpipe",     NULL};
     for (int i = 0; texts[i]; i++) {
         struct err e = {0};
         if (r->check(texts[i], &e) == 0)
@@ -165,7 +164,7 @@ static void test_tables(void) {
     config_open(&c, &a, "dtctl", NULL);
     if (!is_int(option_check(&c.set, verbs, &b), 0, "dtctl's tables have no faults"))
         diag("%s", strbuf_cstr(&b));
-    // Variables that the agent sets for workers are nobody's option.
+    // Variables that the agent sets for workers must not be options.
     int clashes = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {
@@ -393,7 +392,7 @@ static void test_load(void) {
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
 }
 
-// ---- variables that nobody reads ----
+// ---- unknown variables ----
 static const char *unknown(const char *first, const char *second) {
     char *environ_[] = {arena_strdup(&a, first), second ? arena_strdup(&a, second) : NULL, NULL};
     config_open(&c, &a, "dtctl", environ_);

@@ -163,7 +163,7 @@ static void test_file(void) {
            "dir/f.toml:2:10: t.string: the string contains a NUL", "NUL");
 }
 
-// What flags refuse, a file must not bring in either.
+// A file must refuse the same values as flags.
 static void test_file_numbers(void) {
     has_str(file("[t]\nreal = nan\n"), "expected a finite number", "no number");
     has_str(file("[t]\nreal = inf\n"), "expected a finite number", "no end");

@@ -88,7 +88,7 @@ static void test_git(void) {
         FILE *f = fopen(path, "w");
         fputs(cases[i].patterns, f);
         fclose(f);
-        // The path must exist: git tells folders from files by looking.
+        // The path must exist: git distinguishes folders and files by stat.
         snprintf(command, sizeof command,
                  "cd %s && find . -mindepth 1 -maxdepth 1 ! -name '.git*' -exec rm -rf {} + && "
                  "p='%s' && mkdir -p \"$(dirname \"$p\")\" && case $p in */) mkdir -p \"$p\";; "

@@ -112,7 +112,7 @@ static void test_order(void) {
     manifest_free(m);
 }
 
-// Several who have one file open: nobody's entries are lost, and those who share read it once.
+// Several users of one cache file: no entries are lost, and users that share it read it once.
 static void test_together(const char *path, const struct stat *known) {
     struct hash_cache one, two, all;
     struct stat st = *known;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes have sent is put together into one folder: nothing outside of it changes, and it works
-// across file systems.
+// Merges folders of several nodes into one: nothing outside of it changes, also across file
+// systems.
 #include "base/str.h"
 #include "content/tree_merge.h"
 #include "sys/file.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JPEG decoding, resizing, CIFAR-10 files, image folders, archives of them and the packed form, on
-// images made here; and an archive of the shape of CIFAR-10: the real one where it lies beside the
-// source tree, else a smaller one of plain grey images.
+// generated images; and an archive in the form of CIFAR-10: the real one if it is beside the source
+// tree, else a smaller one of plain grey images.
 #include "data/cifar10.h"
 #include "data/dataset.h"
 #include "data/jpeg.h"
@@ -141,7 +141,7 @@ static void test_resize(void) {
     resize_square(&r, src, 16, 16, 8, out);
     ok(out[0] == 0 && out[7 * 3] == 255 && out[3 * 3] + out[4 * 3] == 255,
        "half the size: black, grey in the middle, white");
-    // What Pillow 13 makes of this picture: resize(BILINEAR) as torchvision's Resize asks for, then
+    // The result of Pillow 13 for this picture: resize(BILINEAR) as in torchvision's Resize, then
     // the crop of CenterCrop.
     for (int i = 0; i < 53 * 31 * 3; i++)
         src[i] = (uint8_t)(i * i % 251);

@@ -81,7 +81,7 @@ static void test_distributed(void) {
                 cases[i].name);
 }
 
-// What W ranks read from position K on, in the order of positions; returns how many.
+// The samples that W ranks read from position K on, in order of positions; returns their number.
 static uint64_t epoch_list(uint64_t samples, int world, enum sampler_tail tail, uint64_t consumed,
                            uint64_t taken_max, uint32_t *out) {
     uint64_t total = 0;

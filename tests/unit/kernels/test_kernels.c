@@ -196,7 +196,7 @@ static int between(int low, int high) {
     return low + (int)((random_float() + 1) / 2 * (float)(high - low + 1));
 }
 
-// Shapes nobody thought of: filters, strides and padding on both sides of every limit.
+// Random shapes: filters, strides and padding on both sides of every limit.
 static void test_conv_random(struct kernel_ctx *ctx, const char *isa) {
     for (int i = 0; i < 60; i++) {
         int big = i % 3 == 0;

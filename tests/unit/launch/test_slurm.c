@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm and mpirun say to dtrun: node lists, task counts, whole environments as they come, and
-// the flags that follow from them.
+// Variables of Slurm and mpirun: node lists, task counts, complete environments, and the resulting
+// flags.
 #include "base/str.h"
 #include "launch/mpi.h"
 #include "launch/scheduler.h"

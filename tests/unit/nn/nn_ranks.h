@@ -17,7 +17,7 @@
 
 enum { RANKS_MAX = 8, STEPS_MAX = 64, KEYS_MAX = 512, VALUE_MAX = 4096, RANK_SECONDS_MAX = 400 };
 
-// What the ranks of one run share: a key-value store and their results.
+// State shared by the ranks of one run: a key-value store and their results.
 struct arena_shared {
     pthread_mutex_t lock;
     int keys;

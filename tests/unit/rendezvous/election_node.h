@@ -17,7 +17,7 @@ enum {
     CONNECT = 3000,
     JOIN = 20000,
     GIVE_UP = 30000,
-    T = 1000000, // when the coordinator was heard
+    T = 1000000, // time of the coordinator's last message
     TERM = 1,    // its term
     ROUND = 3,   // and its last round
     NODES_MAX = 20,
@@ -84,7 +84,7 @@ TAP_UNUSED static void begin_round(struct election *e, int nodes, int leader,
     election_set_electorate(e, T, &of, peers, peers_known, nodes);
 }
 
-// A node that is in a round of that many and has heard its coordinator (or is it) at T.
+// A node of a round of `nodes` nodes with the coordinator's last message (or as coordinator) at T.
 TAP_UNUSED static void follow(struct election *e, int self, int nodes, int leader) {
     struct election_peer p = peer(leader);
     open_node(e, self, false, false);

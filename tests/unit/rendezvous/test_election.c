@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/rendezvous/election, one agent at a time: each rule of its headers once. What many agents
-// make of them together, under bad luck, is tests/sim/sim_rendezvous.c; how votes are counted,
-// test_quorum.c.
+// lib/rendezvous/election, one agent at a time: each rule of its headers once.
+// tests/sim/sim_rendezvous.c tests many agents together under faults; test_quorum.c tests the
+// counting of votes.
 #include "rendezvous/election.h"
 #include "tests/unit/rendezvous/election_node.h"
 
@@ -127,7 +127,7 @@ static void test_order(void) {
         const char *who;
         int self, nodes, leader;
         unsigned rounds;
-        int hidden;       // places that it was not told
+        int hidden;       // addresses that it does not know
         int64_t staggers; // that it waits after its lease; -1: for ever
     } cases[] = {
         {"the first node that is left", 2, 3, 1, QUORUM_THIS, 0, 0},
@@ -266,7 +266,8 @@ static void test_counted(void) {
     }
 }
 
-// Who voted in a later term cannot follow this one, and says so whether it stands or not.
+// A node that voted in a later term cannot follow this one, and says so whether or not it is a
+// candidate.
 static void test_later_term(void) {
     static const struct {
         enum election_request_kind kind;

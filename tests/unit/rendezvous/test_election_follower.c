@@ -306,7 +306,7 @@ static void test_old_coordinator(void) {
     election_close(&e);
 }
 
-// Whom it joins when others tell whom they follow.
+// The choice of a leader from the answers of other agents.
 static void test_news(void) {
     enum { LATER = TERM + 1 }; // of the coordinator that is lost
     static const struct {

@@ -195,6 +195,6 @@ int main(void) {
     test_taking_over(1, T + LEASE + 109);
     test_taking_over(0, T + LEASE + 110);
     test_taking_over(INT64_MIN, T + LEASE + 110); // a vote of the future
-    test_taking_over(LEASE + 200, T);             // its own leader was heard later
+    test_taking_over(LEASE + 200, T);             // a later message of its own leader
     return done_testing();
 }

@@ -105,7 +105,7 @@ static void test_commit(void) {
         const struct electorate *el = rendezvous_electorate(r);
         ok(!el->committed && el->tie_breaker == A && el->tie_breaker_last == A && el->count == 3,
            "which is not committed");
-        // The third node was heard for the last time at 200.
+        // The last message from the third node was at 200.
         int64_t want = cases[i].how == SILENT_VOTER ? 200 + cases[i].at : began + 600;
         rendezvous_heartbeat(r, want - 50, 0, want - 60, 1, 1);
         rendezvous_heartbeat(r, want - 50, 1, want - 60, 1, 1);

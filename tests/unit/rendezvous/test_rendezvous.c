@@ -217,8 +217,8 @@ static void test_roles(void) {
     rendezvous_close(r);
 }
 
-// A worker of a fails at 1000; b, another node of the round, is heard last at b_heard_ms and lost
-// at 2400 at the latest; spare: a third node stands by.
+// A worker of a fails at 1000. The last message of b, another node of the round, is at b_heard_ms,
+// and b is lost at 2400 at the latest. spare: a third node is a spare.
 static struct rendezvous *fail_and_lose(const struct rendezvous_config *c, int64_t b_heard_ms,
                                         bool spare, struct rendezvous_action *stop) {
     struct rendezvous *r = rendezvous_open(c, 0);

@@ -135,7 +135,7 @@ static void test_majority_gone(void) {
     }
 }
 
-// A node that was silent when a round began without it, and is heard again just afterwards.
+// A node that was silent when a round began without it and answers shortly afterwards.
 static void test_left_out(void) {
     struct rendezvous_config config = base;
     struct rendezvous_action lost;

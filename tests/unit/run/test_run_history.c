@@ -122,7 +122,7 @@ static void failures(void) {
     close_fixture(&f);
 }
 
-// Is this line, from the node at that place, what somebody else has said?
+// True when another node has already reported the event of this line.
 static bool is_known(struct fixture *f, size_t node, const char *line) {
     const struct json *event;
     arena_reset(&f->scratch);

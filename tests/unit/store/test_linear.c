@@ -164,7 +164,7 @@ static void answer(struct arena *a, struct client *c) {
     c->state = IDLE;
 }
 
-// What is judged of one play; *made says how often the fault was made.
+// Judges one play; *made: number of faults made.
 static bool play(uint32_t seed, enum fault fault, int *made) {
     struct arena a = {0};
     struct store *stores[2] = {store_open(NULL), store_open(NULL)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of files: told by inotify; looked for where there is none, or where it has no watch left.
+// Changes of files: reported by inotify; polled without inotify or without free watches.
 #include "base/clock.h"
 #include "sys/changes.h"
 #include "sys/file.h"

@@ -127,7 +127,7 @@ static void test_refused(void) {
     struct net_address to;
     net_listen("127.0.0.1", 0, &fd, &port, &e);
     net_resolve("127.0.0.1", port, &to, &e);
-    close(fd); // nobody listens there any more
+    close(fd); // nothing listens on the port any more
     client_end = -1;
     int c = net_connect_start(&to, &e);
     if (c >= 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Terraform prints: lines as version 1.11 writes them, and its state.
+// Terraform's output: lines in the format of version 1.11, and its state.
 #include "terraform/terraform_output.h"
 #include "tests/tap.h"
 

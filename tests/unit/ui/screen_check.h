@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may reach a terminal: newlines, tabs, well-formed text, colours that do not conceal, and the
-// sequences of a live block.
+// The bytes allowed on a terminal: newlines, tabs, well-formed text, colours that do not conceal,
+// and the sequences of a live block.
 #ifndef DTCTL_TESTS_SCREEN_CHECK_H
 #define DTCTL_TESTS_SCREEN_CHECK_H
 

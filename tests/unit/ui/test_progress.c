@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-// What was written to a pipe so far.
+// Reads all bytes that were written to a pipe.
 static const char *drain(int fd, struct arena *a) {
     char part[65536];
     ssize_t n = read(fd, part, sizeof part);

@@ -27,7 +27,7 @@ static const char *const FIELDS[] = {"peer",     "reason",      "signal", "messa
                                      "evidence", "coordinator", "node",   "address", "master_addr",
                                      "missing",  "kind_",       "time"};
 
-static int out_fd = -1; // a file that stands for a terminal
+static int out_fd = -1; // a file in place of a terminal
 
 static char *shown(struct arena *a, size_t *len) {
     off_t size = lseek(out_fd, 0, SEEK_END);

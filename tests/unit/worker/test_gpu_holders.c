@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who still holds a GPU, on a made-up machine.
+// Finds processes that hold a GPU, on a simulated machine.
 #include "base/str.h"
 #include "sys/file.h"
 #include "tests/tap.h"

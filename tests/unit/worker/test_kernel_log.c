@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read out of the kernel's log, from lines as kernels and drivers of several years write
-// them.
+// Parses lines of the kernel's log in the formats of kernels and drivers of several years.
 #include "tests/tap.h"
 #include "worker/kernel_log.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of a worker's end: the kernel's notes, its own first, the counters of a made-up
+// Evidence about a worker's end: the kernel's notes, its own first, the counters of a simulated
 // memory cgroup, and the launcher's copy of the error file.
 #include "base/str.h"
 #include "sys/file.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of a transfer without a network: sender and receiver exchange frames in memory, are cut
-// at every kind of place, and go on; and frames that nobody should send.
+// Both ends of a transfer without a network: sender and receiver exchange frames in memory, are
+// interrupted at all kinds of places, and continue; and invalid frames.
 #include "base/str.h"
 #include "sys/file.h"
 #include "sys/proc.h"
@@ -445,7 +445,7 @@ static void test_strays(void) {
     manifest_free(m);
 }
 
-// What a killed receiver leaves beside a folder that it replaces.
+// Leftovers of a killed receiver beside a folder that it replaces.
 static void test_left_behind(const struct manifest *m) {
     struct run t = {0};
     const char *const line = "cd %s && mkdir -p left%s999999999 left%s999999998 left%s1 left%s99 &&"
