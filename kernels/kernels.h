@@ -5,9 +5,9 @@
 //   kernels_cpu            float, packed GEMM core, best instruction set chosen when opened
 //   kernels_reference      float, plain loops, what tests compare the others with
 //   kernels_reference_f64  the same loops in double, for finite-difference gradient checks
-// All have the same table, so code that drives one drives the others. Buffers of numbers are
-// `void *` to `real_bytes`-sized elements: float, or double for kernels_reference_f64. Whoever
-// allocates a tensor of n elements asks for n * backend->real_bytes bytes. Scalars are double.
+// All have the same table, so code written for one drives the others. Buffers of numbers are `void
+// *` to elements of real_bytes: float, or double for kernels_reference_f64. A tensor of n elements
+// takes n * backend->real_bytes bytes. Scalars are double.
 //
 // Layouts
 //   activation  NHWC: x[n][h][w][c], no gaps           conv weight    w[out][kh][kw][in]

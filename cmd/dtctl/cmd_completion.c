@@ -10,7 +10,7 @@
 
 enum { LISTED_MAX = 1000 }; // names that a shell gets
 
-// The cluster that the words of a command line are about, as far as they can be read.
+// The cluster named on an incomplete command line, if it can be parsed.
 static int cluster_of(struct context *s, const struct cli_rest *words, struct cluster *c,
                       struct err *e) {
     struct arena *a = s->arena;

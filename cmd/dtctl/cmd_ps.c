@@ -152,7 +152,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
         line.round = -1;
         look_up(&line, &runs);
         line.unasked = was_unasked(&fleet, &line.run);
-        // A run that no node has any more does not go on, and its results cannot be fetched.
+        // A run unknown to all nodes is not active, and its results cannot be fetched.
         bool gone = line.nodes_seen == 0 && !line.unasked;
         if (gone && !run_is_over(&line.run))
             line.state = "lost";

@@ -76,7 +76,7 @@ static int add_paths(struct manifest *m, const struct cli_rest *rest, const stru
     return 0;
 }
 
-// States the size of a large upload before it begins, and asks where somebody can answer.
+// Prints the size of a large upload before it begins, and asks for confirmation on a terminal.
 static int confirm(struct context *s, const struct manifest *m, size_t nodes, struct err *e) {
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "%zu file%s, %s, to %zu node%s%s", m->files, m->files == 1 ? "" : "s",

@@ -97,8 +97,8 @@ static int stop(struct context *s, struct run_fleet *r, const struct stop_flags 
     return 0;
 }
 
-// The newest run that goes on, as far as it is known here; NULL: none does. Of several, somebody
-// who can be asked says that it is the one. newest: of all, where the record says that it is over.
+// The newest active run known here; NULL: none. With several active runs the user confirms the
+// choice on a terminal. newest: the newest of all runs, if its record says that it is over.
 static int choose(struct context *s, const char **run, const char **newest, struct err *e) {
     struct run_walk walk;
     struct run r;

@@ -169,7 +169,7 @@ static int bring_up_local(struct context *s, struct err *e) {
     return lifecycle_up(s, false, &up, e);
 }
 
-// Sends and starts; afterwards the run goes on by itself.
+// Sends files and starts agents; the run then needs no dtctl.
 static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
     struct run *r = &l->run;
@@ -201,7 +201,7 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     return s->config->job.detach ? context_check(s, e) : 0; // else the monitor checks
 }
 
-// A run has failed only if no part of it goes on. If that is unknown, the run can still be
+// A run has failed only if no part of it is running. If that is unknown, the run can still be
 // followed, stopped and fetched.
 static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
@@ -249,7 +249,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     int result = start(l, f, e);
     if (result < 0)
         result = give_up(l, f, e);
-    cluster_unlock(&s->cluster); // others may use the cluster while this run goes on
+    cluster_unlock(&s->cluster); // others may use the cluster while this run is active
     if (result < 0)
         return -1;
     tell_plan_json(l, "started");

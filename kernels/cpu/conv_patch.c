@@ -54,7 +54,7 @@ size_t conv_patch_workspace(const struct kernel_ctx *ctx, const struct conv2d_sh
     return products_bytes(ctx, &job) + rows * (size_t)job.depth * sizeof(float);
 }
 
-// The part of a patch's lines of kw pixels that lies inside the image: [low, high), in elements.
+// The part of a patch's lines of kw pixels inside the image: [low, high), in elements.
 struct inside {
     ptrdiff_t x0; // element of the image's row that the line begins at; may be outside
     ptrdiff_t low, high;

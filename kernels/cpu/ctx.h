@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context of the CPU backends: worker threads, workspace, chosen instruction set.
-// Owned by whoever opened it; used by one thread at a time. Sizes in bytes.
+// The context of the CPU backends: worker threads, workspace, chosen instruction set. The caller of
+// ctx_open owns it; one thread uses it at a time. Sizes in bytes.
 #ifndef DTCTL_KERNELS_CPU_CTX_H
 #define DTCTL_KERNELS_CPU_CTX_H
 
@@ -18,7 +18,7 @@ struct kernel_ctx {
     size_t work_bytes;
 };
 
-// What every CPU backend's table holds for its context and memory.
+// The functions for context and memory in every CPU backend's table.
 int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const struct cpu_isa *isa,
              const char *isa_name);
 void ctx_close(struct kernel_ctx *ctx);

@@ -119,7 +119,7 @@ static void multiply(void *arg, int worker, int workers) {
     }
 }
 
-// The grid of workers whose largest part is smallest; among equals the one that copies least.
+// The grid of workers with the smallest largest part; among equals, the one with the fewest copies.
 static int best_col_parts(int workers, int64_t tiles, int64_t panels) {
     int best = 1;
     int64_t best_cost = INT64_MAX;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between instruction sets: the inner loops. One table per set, all built from
-// micro_body.h, span_body.h and token_body.h; drivers (gemm.c, conv_rows.c, …) hold the blocking
-// and threads. Nothing here allocates or owns memory; sizes are in elements (float).
+// The inner loops of each instruction set. One table per set, all built from micro_body.h,
+// span_body.h and token_body.h; drivers (gemm.c, conv_rows.c, …) hold the blocking and threads. The
+// loops allocate and own no memory; sizes are in elements (float).
 #ifndef DTCTL_KERNELS_CPU_ISA_H
 #define DTCTL_KERNELS_CPU_ISA_H
 
@@ -13,7 +13,7 @@ enum {
     tile_cols_max = 32,
 };
 
-// What happens to a finished tile: c = alpha * acc + beta * c + bias, then ReLU.
+// The final operation on a finished tile: c = alpha * acc + beta * c + bias, then ReLU.
 struct tile_out {
     float *const *c; // one pointer per row, at the tile's first column
     int rows, cols;  // part of the tile that exists: 1..tile_rows, 1..tile_cols

@@ -15,8 +15,8 @@ INLINE vec load_part(const float *p, const int whole, vmask mask) {
     return whole ? V_LOAD(p) : V_LOADM(p, mask);
 }
 
-// Finishes one vector of a tile: what lies beyond the mask is neither read nor written. Whole ones
-// go without: masked stores are slow on some processors.
+// Finishes one vector of a tile: elements beyond the mask are neither read nor written. Whole
+// vectors use no mask, since masked stores are slow on some processors.
 INLINE void store_vec(const struct tile_out *o, float *c, const float *bias, vec acc,
                       const int whole, vmask mask) {
     vec v = o->alpha * acc;

@@ -142,7 +142,7 @@ static void combine_moments(const struct norm_job *job, int c, double *mean, dou
         double d = (double)job->sum[b * job->cols + c] - *mean;
         square += (double)job->other[b * job->cols + c] + d * d * (double)rows_in_block(job, b);
     }
-    // Infinite, it would normalise everything to 0 and nobody would see that the sums overflowed.
+    // An infinite variance would normalise everything to 0 and hide the overflow.
     *var = isfinite(square) ? square / (double)job->rows : (double)NAN;
 }
 

@@ -55,8 +55,8 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// The low bit of both words says that somebody sleeps on it, so that a wake costs a system call
-// only when needed. generation counts in steps of 2; pending too.
+// The low bit of both words marks a sleeping thread, so that a wake costs a system call only when
+// needed. generation and pending count in steps of 2.
 static void wait_while(_Atomic uint32_t *word, uint32_t value) {
     int64_t until = now_ns() + spin_ns_max;
     do

@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Makes room for at least `count` elements, more than asked for; what is there may move, new
-// elements are zero. room: a pointer to the number of elements that fit, a size_t.
+// Makes room for at least `count` elements, and some more. Existing elements may move; new ones are
+// zero. room: pointer to the capacity, a size_t.
 #define array_grow(array, room, count)                                                             \
     ((array) = array_grow_heap((array), (room), (count), sizeof *(array)))
 // The same in an arena; the old array stays there, unused.

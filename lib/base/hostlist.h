@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names with number brackets, as Slurm and pdsh have them: gpu[01-04,07].lab stands for five names.
+// Expands names with number brackets in the notation of Slurm and pdsh: gpu[01-04,07].lab has five
+// names.
 //
 //     const char *end = hostlist_end(text);
 //     const char *why = hostlist_parse(&arena, text, end, "", 4096, &list);

@@ -27,8 +27,8 @@ void log_sink(void (*sink)(const char *line, size_t len));
 void log_write(enum log_level level, const char *message, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-// For what others can cause as often as they like: so many lines a minute; the next one that is
-// told comes with the number of those that were not.
+// Limits lines that a peer can cause without bound to a number per minute. The next printed line
+// contains the number of suppressed ones.
 enum { LOG_LIMIT_LINES = 5, LOG_LIMIT_MS = 60000 };
 struct log_limit {
     int64_t since_ms;

@@ -21,7 +21,7 @@ struct names_entry {
 struct names {
     struct names_entry *entries; // 2^n places, less than 3/4 of them in use
     size_t room, count;
-    uint64_t seed; // random: nobody can choose names that share a place
+    uint64_t seed; // random, so that collisions cannot be chosen
 };
 
 void *names_find(const struct names *t, const char *name); // NULL: it is not there

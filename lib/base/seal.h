@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AES-256-GCM (NIST SP 800-38D, through libcrypto): bytes that may lie anywhere, and that nobody
-// without the key reads, or changes without being noticed.
+// AES-256-GCM (NIST SP 800-38D, through libcrypto): sealed bytes may be stored anywhere; without
+// the key they cannot be read, and changes are detected.
 #ifndef BASE_SEAL_H
 #define BASE_SEAL_H
 
@@ -16,8 +16,8 @@ enum {
     SEAL_BYTES_MAX = 1 << 30,
 };
 
-// out holds len + SEAL_OVERHEAD_BYTES. What was sealed for one purpose cannot be opened for
-// another. ERR_LIMIT beyond SEAL_BYTES_MAX.
+// out holds len + SEAL_OVERHEAD_BYTES. Bytes sealed for one purpose cannot be opened for another.
+// ERR_LIMIT beyond SEAL_BYTES_MAX.
 int seal_close(void *out, const unsigned char key[SEAL_KEY_BYTES], const char *purpose,
                const void *p, size_t len, struct err *e);
 // The reverse: out holds len - SEAL_OVERHEAD_BYTES, *out_len of them are good. ERR_AUTH when it was

@@ -262,7 +262,7 @@ size_t str_utf8(const unsigned char *p, size_t left) {
     return 0;
 }
 
-// Characters that drive a terminal: C0, DEL, C1, and those that turn the order of what is shown.
+// Characters that control a terminal: C0, DEL, C1, and bidirectional overrides.
 static bool drives_terminal(const unsigned char *p, size_t n) {
     if (n == 1)
         return (p[0] < 0x20 && p[0] != '\t') || p[0] == 0x7F;

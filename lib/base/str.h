@@ -63,9 +63,9 @@ size_t str_split(struct arena *a, const char *s, char sep, char ***parts);
 char *str_shell_quote(struct arena *a, const char *s);
 // Bytes of the well-formed UTF-8 sequence (RFC 3629) at p, of which `left` > 0 bytes exist; else 0.
 size_t str_utf8(const unsigned char *p, size_t left);
-// One character at s, of which `left` > 0 bytes exist, as it may be shown on a terminal: control
-// characters, those that turn the order of text, and bytes that are no UTF-8 become \n, \r or \xNN,
-// so that foreign text cannot drive it; tabs stay. A NUL is shown as \x00. How many bytes it took.
+// Appends one character at s, of which `left` > 0 bytes exist, in a form safe for a terminal:
+// control characters, bidirectional overrides and invalid UTF-8 become \n, \r or \xNN; tabs are
+// kept. A NUL becomes \x00. Returns the number of bytes consumed.
 enum { STR_VISIBLE_BYTES_MAX = 13 };
 size_t str_visible(const char *s, size_t left, char shown[STR_VISIBLE_BYTES_MAX]);
 char *str_printable(struct arena *a, const char *s, size_t len);

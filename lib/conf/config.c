@@ -54,7 +54,7 @@ const char *config_unknown_env(const struct config *c) {
     return option_unknown_env(&c->set, others);
 }
 
-// The file may be absent, unless somebody named it.
+// A missing file is an error only if the user named it.
 static int read_file(struct config *c, struct err *e) {
     const char *name = env_value(c, "DTCTL_CONFIG");
     bool named = cli_has(&c->set, "config", &name) || name;
@@ -128,7 +128,7 @@ const char *config_where(const struct config *c, const char *key) {
                : arena_printf(c->set.arena, "%s: %s", option_place_text(c->set.arena, place), key);
 }
 
-// Whose keys these are: those that begin so have an effect with the providers named.
+// Key prefixes that have an effect only with certain providers.
 static const struct {
     const char *key, *providers;
 } PROVIDER_KEYS[] = {

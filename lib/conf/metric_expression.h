@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expression of a metric: a regular expression, compiled, and the number that one of its groups
-// holds in a line. The check of an option and the reader of worker lines both use it, so an
-// expression that is taken is one that works.
+// The expression of a metric: a compiled regular expression with a group that captures a number.
+// The check of the option and the reader of worker lines both use it, so every accepted expression
+// works.
 //
 //     struct metric_expression x;
 //     if (metric_expression_compile(&x, "Loss ([0-9.]+)", e) == 0)

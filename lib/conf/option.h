@@ -267,7 +267,8 @@ const char *option_row_env(struct arena *a, const struct option_set *s, const st
 // separated by commas outside of brackets and quotes, or in TOML's own syntax ([…], {…}).
 int option_parse(struct arena *a, const struct option_row *r, const char *text, void *dest,
                  struct err *e);
-// One more element for a LIST, PATHS, MAP or RECORDS; a name that is there already is replaced.
+// Adds one element to a LIST, PATHS, MAP or RECORDS; an existing element of the same name is
+// replaced.
 int option_append(struct arena *a, const struct option_row *r, const char *text, void *dest,
                   struct err *e);
 // The value in TOML's syntax, as a file has it.

@@ -24,7 +24,7 @@ static void fail_value(void *ctx, const struct toml *at, const char *name, const
     option_problem(f->set, place_of(f, at->line, at->column), "%s: %s", name, text);
 }
 
-// Whether some row's key lies below the table `path`.
+// True when a row's key is below the table `path`.
 static bool is_table(const struct option_set *s, const char *path) {
     size_t len = strlen(path);
     for (size_t t = 0; t < s->table_count; t++)
@@ -97,7 +97,7 @@ static void read_value(struct file_reader *f, const struct option_bound *b,
     f->set->shadows = shadow;
 }
 
-// Depth is bounded by the parser's limit, and by that of keys in rows.
+// Depth is bounded by the parser's limit and by the depth of keys in rows.
 static void read_table(struct file_reader *f, const struct toml *table, const char *prefix) {
     struct option_set *s = f->set;
     for (const struct toml *c = table->child; c; c = c->next) {

@@ -45,10 +45,9 @@ int render_completion(struct strbuf *out, const struct option_set *s,
                       const struct render_program *p, const char *shell, struct err *e);
 extern const char *const render_shells[]; // NULL-terminated
 
-// `dtctl init`: the keys that were given (flag, environment, file), with their help and as active
-// lines. found: strings that nobody gave and that were found out, by key, likewise; NULL: none.
-// others: keys that are there in any case, with their default behind a '#', NULL-terminated; NULL:
-// all keys.
+// `dtctl init`: writes the given keys (flag, environment, file) as active lines with their help.
+// found: strings that were discovered, by key, written likewise; NULL: none. others: keys to write
+// commented out with their default, NULL-terminated; NULL: all keys.
 void render_init(struct strbuf *out, const struct option_set *s, const struct option_map *found,
                  const char *const *others);
 // `dtctl config show`: value and origin of every key; only_given leaves the defaults out.

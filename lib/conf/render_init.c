@@ -150,7 +150,7 @@ void render_init(struct strbuf *out, const struct option_set *s, const struct op
                               "Configuration of %s. %s Flags and %s… variables go before this "
                               "file; '%s config show' prints all values.",
                               s->program, keys, s->env_prefix, s->program));
-    struct strbuf done = {0}; // "[table]" of those that were written
+    struct strbuf done = {0}; // each "[table]" already written
     for (struct render_each x = {0}; render_next(&x, s);) {
         if (!x.row->key || !x.value || is_table_row(x.row))
             continue;

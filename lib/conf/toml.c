@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML statements and tables (https://toml.io/en/v1.0.0). A statement that is wrong is reported and
-// skipped; reading goes on at the next line that looks like a statement.
+// TOML statements and tables (https://toml.io/en/v1.0.0). An invalid statement is reported and
+// skipped; parsing continues at the next line that looks like a statement.
 #include "conf/toml.h"
 
 #include "conf/toml_parser.h"
@@ -202,7 +202,7 @@ static struct toml *table_new(struct toml_parser *ps, struct toml *table, const 
     return made;
 }
 
-// Table for the part `key` of a dotted key in `key.x = …`: made, or one that dotted keys made.
+// The table of part `key` in `key.x = …`: a new one, or one created by dotted keys.
 static struct toml *dotted_step(struct toml_parser *ps, struct toml *table,
                                 const struct toml *key) {
     struct toml *next = member(ps, table, key);
@@ -366,8 +366,8 @@ static bool looks_like_statement(const char *p, const char *end) {
     return skip_name(&p, end) && p < end && *p == '=';
 }
 
-// After an error at ps->p: to the start of the next statement. `from` is where the one that failed
-// began.
+// Moves from an error at ps->p to the start of the next statement. `from` is the start of the
+// invalid one.
 static void resume(struct toml_parser *ps, const char *from) {
     if (ps->line_start > from && looks_like_statement(ps->line_start, ps->end)) {
         ps->p = ps->line_start; // the error is that the one before did not end

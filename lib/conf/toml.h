@@ -7,9 +7,9 @@
 //     const char *id = toml_get_str(root, "run.id", NULL);
 //     for (const struct toml *n = toml_first(root, "node"); n; n = n->next) …
 //
-// The parser is pure: it reads no file and keeps nothing outside the arena, which owns the tree and
-// every string in it. After an error it goes on at the next statement, so that all errors of a file
-// are found in one pass. Lines and columns count from 1, columns in characters (not bytes).
+// The parser is pure: it reads no file and keeps no memory outside the arena, which owns the tree
+// and every string in it. After an error it continues at the next statement, so that all errors of
+// a file are found in one pass. Lines and columns count from 1, columns in characters (not bytes).
 #ifndef CONF_TOML_H
 #define CONF_TOML_H
 

@@ -2,7 +2,7 @@
 // TOML values, which follow '='. Arrays and inline tables recurse, to TOML_DEPTH_MAX.
 #include "conf/toml_parser.h"
 
-// Moves over blanks, comments and line ends, which may stand between the elements of an array.
+// Skips blanks, comments and line ends, which are allowed between the elements of an array.
 static int skip_space(struct toml_parser *ps) {
     do {
         toml_parser_blanks(ps);

@@ -94,8 +94,8 @@ static int set_field(struct arena *a, struct train_model_spec *s, int field, con
                          list(a, words));
 }
 
-// "dim=192,hidden=64,32": what has no '=' goes on with the field before. Defaults say which fields
-// there are.
+// Parses "dim=192,hidden=64,32": an element without '=' continues the field before. The defaults
+// define the known fields.
 static int set_fields(struct arena *a, struct train_model_spec *s, const char *text, bool defaults,
                       struct err *e) {
     char **parts;

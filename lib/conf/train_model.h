@@ -21,7 +21,7 @@ struct train_model_spec {
     int hidden[TRAIN_HIDDEN_MAX], nhidden;
 };
 
-// ERR_CONFIG names the model or field that is not known, and lists those that are.
+// ERR_CONFIG names the unknown model or field, and lists the known ones.
 int train_model_parse(struct train_model_spec *out, const char *text, struct err *e);
 int train_model_check(const char *text, struct err *e); // for option_row.check
 // The word, and fields that differ from their defaults.

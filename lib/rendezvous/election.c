@@ -297,7 +297,7 @@ static void search(struct election *e, int64_t now_ms) {
         return;
     e->next_request_ms = now_ms + e->request_backoff_ms;
     if (!ever && !e->seed_tried && !e->config.may_bootstrap && e->seed_count > 0) {
-        e->seed_tried = true; // the leader is there nearly always
+        e->seed_tried = true; // it is almost always the leader
         election_connect(e, now_ms, &e->peers[e->peer_count]);
         return;
     }

@@ -40,12 +40,13 @@ struct election_config {
     int64_t request_ms;          // between two requests to the same peer
     int64_t stagger_ms;          // each candidate waits so much longer than the one before it
     int64_t election_timeout_ms; // for the agent that got this agent's vote, to win
-    int64_t request_ms_max;      // up to this the requests of an agent that may not stand back off
-    int64_t connect_ms_max;      // from CONNECT to the leader's answer
-    int64_t join_ms_max;         // until the first leader is found
-    int64_t give_up_ms;          // without a leader, later
-    bool may_bootstrap;          // leads without an election while there is no group,
-    bool bootstrap_at_once;      // without asking; else every seed must know of no group
+    int64_t
+        request_ms_max; // limit of the back-off between requests of an agent that is no candidate
+    int64_t connect_ms_max; // from CONNECT to the leader's answer
+    int64_t join_ms_max;    // until the first leader is found
+    int64_t give_up_ms;     // without a leader, later
+    bool may_bootstrap;     // leads without an election while there is no group,
+    bool bootstrap_at_once; // without asking; else every seed must know of no group
 };
 
 // Counts that must survive the leader. Messages carry them; the highest ones count.
@@ -120,7 +121,7 @@ struct election {
     struct election_config config;
     enum election_state state;  // election_step changes it
     int64_t term, highest_term; // in which it has voted, or which it follows; highest known
-    int64_t voted_for;          // in term; 0: nobody
+    int64_t voted_for;          // in term; 0: no vote
     struct election_peer self, leader;
     struct electorate electorate; // complete only if may_stand
     bool may_stand;

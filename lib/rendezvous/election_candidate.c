@@ -182,8 +182,8 @@ void election_take_vote(struct election *e, int64_t now_ms, const struct electio
     election_count_votes(e, now_ms);
 }
 
-// Candidates stand in the order of the round, without those that are lost. An agent that led the
-// round comes last. Candidates that have lost different nodes do not collide for ever.
+// Candidates stand for election in the order of the round, without lost ones. The former leader of
+// the round is last. Candidates that have lost different nodes do not collide forever.
 static int64_t wait_ms(const struct election *e) {
     uint64_t noise =
         ((uint64_t)e->config.incarnation + (uint64_t)e->highest_term) * 0x9e3779b97f4a7c15u;

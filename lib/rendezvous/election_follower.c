@@ -182,9 +182,9 @@ static void take_death(struct election *e, int64_t now_ms, const struct election
         election_count_votes(e, now_ms);
 }
 
-// An agent that came after the round began knows of a group in which no voter lives any more. The
-// group cannot go on, and this agent has no vote in it. So it forgets the group, and does not keep
-// others from beginning a new one.
+// An agent that joined after the round began knows a group without any living voter. The group
+// cannot continue, and this agent has no vote in it. The agent forgets the group, so that a new one
+// can begin.
 static void forget_dead_group(struct election *e, int64_t now_ms) {
     if (!election_is_searching(e) || e->electorate.count == 0 ||
         e->peer_count != e->electorate.count ||

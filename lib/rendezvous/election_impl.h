@@ -13,7 +13,7 @@ enum election_event {
     ELECTION_EVENT_DIED,        // the host of the leader says that its agent is dead
     ELECTION_EVENT_LATER_TERM,  // another agent has voted in a later term
     ELECTION_EVENT_GROUP_DIED,  // no voter of the known group lives
-    ELECTION_EVENT_STAND,       // its turn to stand has come, and no lease or vote binds it
+    ELECTION_EVENT_STAND,       // its turn as candidate; no lease or vote binds it
     ELECTION_EVENT_VOTED,       // this agent has voted for another one
     ELECTION_EVENT_VOTER_DIED,  // a voter has died since this agent asked for votes
     ELECTION_EVENT_REGROUPED,   // the electorate has changed

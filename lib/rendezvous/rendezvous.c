@@ -2,9 +2,9 @@
 // The state machine of the rendezvous: its transition table, its invariants, and when a phase is
 // complete. rendezvous_members.c has the members, leader_lease.c the right to coordinate.
 //
-// Members sit in slots; the slot is the member's id. Each event changes one member or the phase.
-// Then rendezvous_settle looks whether the phase is complete. Actions go into a queue, which the
-// owner empties. Nothing here blocks or looks at a clock.
+// Members are in slots; the slot is the member's id. Each event changes one member or the phase.
+// Then rendezvous_settle checks whether the phase is complete. Actions go into a queue, which the
+// owner empties. This module never blocks or reads a clock.
 #include "base/arena.h"
 #include "rendezvous/rank_order.h"
 #include "rendezvous/rendezvous_impl.h"

@@ -52,7 +52,7 @@ enum {
 };
 
 struct rendezvous_config {
-    int64_t incarnation; // of the agent that coordinates; 0: nobody can take over from it
+    int64_t incarnation; // of the coordinating agent; 0: no other node can take over
     int nodes_min, nodes_max;
     int nodes_expected; // by the roster; 0: unknown
     int max_restarts;
@@ -128,7 +128,7 @@ enum rendezvous_action_kind {
     ACTION_WAITING, // report to all members which nodes are missing: present, expected, reason
     ACTION_START,   // send the round to every active member (rendezvous_active)
     ACTION_STOP,    // send it to every stopping member: reason, final (tentative: unless excused)
-    ACTION_EXCUSED, // a loss caused the failure that stopped the round: reason. The run goes on
+    ACTION_EXCUSED, // a loss caused the failure that stopped the round: reason. The run continues
     ACTION_DISCONNECTED, // id's connection broke: ask its host whether the agent lives. Comes
                          // again. counted: for the first time
     ACTION_PROBE,        // the same for the voter of that number, which has not joined
@@ -169,8 +169,8 @@ int64_t rendezvous_heartbeat(struct rendezvous *r, int64_t now_ms, int id, int64
 int64_t rendezvous_lease_left_ms(struct rendezvous *r); // of the right to coordinate
 // A member without a port or a session, and one that is leaving, is lost at once.
 void rendezvous_disconnected(struct rendezvous *r, int64_t now_ms, int id, const char *why);
-// The member goes on with another connection. ERR_NOT_FOUND: there is no such session (any more),
-// or the request is older than the member's connection.
+// The member continues over another connection. ERR_NOT_FOUND: no such session, or the request is
+// older than the member's connection.
 int rendezvous_resume(struct rendezvous *r, int64_t now_ms, const struct rendezvous_resume *x,
                       int *id, struct err *e);
 // The host of a disconnected member says that its agent is dead, or the agent says that it has
@@ -202,7 +202,7 @@ void rendezvous_counters(const struct rendezvous *r, struct election_counters *o
 const struct electorate *rendezvous_electorate(const struct rendezvous *r);
 int rendezvous_world_size(const struct rendezvous *r);
 int rendezvous_member_count(const struct rendezvous *r);
-// There was a round, and its other nodes may go on without the one that coordinates.
+// True when the other nodes of the last round can continue without this coordinator.
 bool rendezvous_can_hand_over(const struct rendezvous *r);
 const struct rendezvous_member *rendezvous_member(const struct rendezvous *r, int id); // or NULL
 // Members of the current round by group rank; NULL past the end or where one was lost.

@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 enum rendezvous_event {
-    RENDEZVOUS_EVENT_READY,         // enough members are there, and the coordinator may start
+    RENDEZVOUS_EVENT_READY,         // enough members have joined, and the coordinator may start
     RENDEZVOUS_EVENT_END,           // too few members came in time, or a stop was requested
     RENDEZVOUS_EVENT_ALL_DONE,      // the workers of all members have ended with 0
     RENDEZVOUS_EVENT_INTERRUPT,     // a failure, a loss, a leave, a join, or a requested stop
-    RENDEZVOUS_EVENT_STOPPED,       // all members have stopped; the run goes on
+    RENDEZVOUS_EVENT_STOPPED,       // all members have stopped; the run continues
     RENDEZVOUS_EVENT_STOPPED_FINAL, // all members have stopped; the run ends
     RENDEZVOUS_EVENT_DEPOSE,        // the right to coordinate is over
     RENDEZVOUS_EVENT_COUNT
@@ -34,7 +34,7 @@ struct rendezvous {
     int round, restarts, world_size;
     int64_t now_ms, opened_ms, round_ms;     // round_ms: when the round began
     int64_t gather_ms, stop_ms;              // when the phase began
-    int64_t quorate_since_ms;                // since when nodes_min are there; -1: they are not
+    int64_t quorate_since_ms;                // since when nodes_min have joined; -1: fewer
     int64_t not_before_ms, backoff_until_ms; // no round begins before either
     int64_t note_ms, scan_ms;                // of the last WAITING; of the last scan
     int crashes;                             // rounds in a row that failed soon after their start
@@ -74,12 +74,14 @@ const char *rendezvous_phase_name(enum rendezvous_phase phase);
 const char *rendezvous_event_name(enum rendezvous_event event);
 void rendezvous_check(const struct rendezvous *r);         // the invariants, in constant time
 void rendezvous_check_members(const struct rendezvous *r); // those of all members
-// May the run go on after a loss, with so many members left, or wait for others?
+// True when the run may continue, or wait for other nodes, with this many members left after a
+// loss.
 bool rendezvous_may_go_on(const struct rendezvous *r, int members_left);
 // Stops the round. verdict VERDICT_NONE: to start another one.
 void rendezvous_begin_stop(struct rendezvous *r, enum rendezvous_verdict verdict, bool counted,
                            const char *why);
-void rendezvous_settle(struct rendezvous *r); // goes on to the next phase if this one is complete
+void rendezvous_settle(
+    struct rendezvous *r); // enters the next phase if the current one is complete
 struct rendezvous_action *rendezvous_push(struct rendezvous *r, enum rendezvous_action_kind kind);
 
 // rendezvous_members.c

@@ -5,11 +5,11 @@
 // of a host closes the connections of an agent that died, but so does a box on the route that
 // forgets them; a host without power and a route that drops packets close nothing. So:
 //
-// - The coordinator asks the host at once, and again while the member is disconnected. If the host
-//   refuses a connection to the agent's port, or another agent is there, the agent is dead, and the
-//   member is lost.
-// - If the agent resumes its session over a new connection, nothing has happened.
-// - Otherwise the member is lost when it has been silent for as long as any member may be.
+// - The coordinator checks the agent's host at once, and again while the member is disconnected. If
+// the host refuses a connection to the agent's port, or another agent uses it, the agent is dead,
+// and the member is lost.
+// - If the agent resumes its session over a new connection, the member is unaffected.
+// - Otherwise the member is lost after the silence limit.
 //
 // Safety does not depend on this: no round starts before the lease of a lost member is over, and a
 // member that is not heard gets no longer lease.
