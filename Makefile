@@ -141,7 +141,7 @@ cuda: $(CUDA_SOURCES) ## Build the CUDA kernels, or say what is missing
 	for f in $(basename $(notdir $(CUDA_SOURCES))); do \
 	    (cd $(CURDIR) && $$nvcc $(NVCC_FLAGS) -fatbin -o $(O)/kernels/cuda/$$f.fatbin \
 	        kernels/cuda/$$f.cu) && printf $(fatbin_asm) cuda_$$f cuda_$$f $$f.fatbin \
-	        '.section .note.GNU-stack' | gcc -x assembler -c -o $$f.o - || exit 1; done
+	        '.section .note.GNU-stack\n' | gcc -x assembler -c -o $$f.o - || exit 1; done
 	$(call say,AR,$(O)/libdt_cuda.a)rm -f $(O)/libdt_cuda.a && \
 	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst %.cu,$(O)/%.o,$(CUDA_SOURCES))
 
@@ -161,6 +161,7 @@ $(O)/.flags: FORCE
 
 include lib/third_party/deps.mk
 include tests/tests.mk
+include tests/gpu/gpu.mk
 include tests/lint/lint.mk
 
 # What dtctl carries: name=path pairs, each compressed, named with its size and SHA-256.

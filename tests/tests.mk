@@ -48,10 +48,12 @@ JOBS := $(shell nproc)
 
 test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line has the counts
 	$(Q)lib/third_party/deps build && lib/third_party/deps build san
+	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(Q)lib/third_party/deps build cuda || true)
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
 	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))
 	$(if $(TEST_C_CHOSEN),$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN)))
 	$(if $(SCRIPTS_CHOSEN),$(SUBMAKE) MODE=release programs test-programs)
+	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(SUBMAKE) gpu-programs)
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
 	    tests/run $(call names,san,$(TEST_C_CHOSEN)) $(call names,release,$(TEST_C_CHOSEN)) \
 	    $(call names,san,$(FUZZ_C_CHOSEN)) $(SCRIPTS_CHOSEN)

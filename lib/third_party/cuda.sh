@@ -50,7 +50,9 @@ cuda_unpack() { # ARCHIVES OUT
     mv "$2"/nvidia/cu13/* "$2"
     rm -r "$2/nvidia"
     chmod +x "$2"/bin/* "$2"/nvvm/bin/*
-    [ -x "$2/bin/nvcc" ] && [ -x "$2/nvvm/bin/cicc" ] || die "the wheels hold no nvcc or no cicc"
+    if [ ! -x "$2/bin/nvcc" ] || [ ! -x "$2/nvvm/bin/cicc" ]; then
+        die 'the wheels hold no nvcc or no cicc'
+    fi
 }
 
 cuda_build() {

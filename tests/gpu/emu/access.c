@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// access.c: loads, stores, atomics, conversion of addresses.
+#include "emu.h"
+
+#include <string.h>
+
+u64 lane_address(struct warp *w, const struct insn *i, int operand, int lane) {
+    const struct operand *o = &i->op[operand];
+    u64 a = lane_value(w, o, 0, lane) + (u64)o->imm;
+    return o->wide ? a : (u32)a;
+}
+
+u64 shared_offset(const struct insn *i, u64 address) {
+    (void)i;
+    return (address & WINDOW_MASK) == SHARED_WINDOW ? address - SHARED_WINDOW : address;
+}
+
+static u8 *local_bytes(struct warp *w, u64 offset, u32 bytes, int lane) {
+    u32 size = w->b->k->local_bytes;
+    if (offset > size || bytes > size - offset)
+        fault("access of %u bytes at offset %llu of %u bytes of local memory", bytes,
+              (unsigned long long)offset, size);
+    if (offset & (bytes - 1))
+        fault("access of %u bytes at local offset %llu, which is not aligned to it", bytes,
+              (unsigned long long)offset);
+    return w->b->local + ((size_t)w->id * LANES + (u32)lane) * size + offset;
+}
+
+static u64 in_window(u64 *address, enum space *s) {
+    u64 window = *address & WINDOW_MASK;
+    if (*s == SP_GENERIC || window) {
+        *s = window == SHARED_WINDOW ? SP_SHARED : window == LOCAL_WINDOW ? SP_LOCAL : SP_GLOBAL;
+        *address &= ~WINDOW_MASK;
+    }
+    return *address;
+}
+
+u8 *space_read(struct warp *w, enum space s, u64 address, u32 bytes, int lane) {
+    in_window(&address, &s);
+    return s == SP_SHARED  ? shared_read(w, address, bytes)
+           : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
+                           : global_read(w, address, bytes);
+}
+
+u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane) {
+    if (s == SP_CONST || s == SP_PARAM)
+        fault("write to constant memory");
+    in_window(&address, &s);
+    return s == SP_SHARED  ? shared_write(w, address, bytes)
+           : s == SP_LOCAL ? local_bytes(w, address, bytes, lane)
+                           : global_write(w, address, bytes);
+}
+
+// ---- exact counts ------------------------------------------------------------------------------
+static void count_global(const u64 *address, u32 mask, u32 bytes) {
+    u64 seen[LANES * 2];
+    u32 n = 0;
+    counts.global_requests++;
+    for (int l = 0; l < LANES; l++) {
+        if (!(mask >> l & 1))
+            continue;
+        counts.global_bytes += bytes;
+        for (u64 s = address[l] / SECTOR; s <= (address[l] + bytes - 1) / SECTOR; s++) {
+            u32 q = n;
+            while (q > 0 && seen[q - 1] != s)
+                q--;
+            if (q == 0 && n < sizeof seen / sizeof *seen)
+                seen[n++] = s;
+        }
+    }
+    counts.global_sectors += n;
+}
+
+// A quarter of a warp at a time loads 16 bytes for each lane, a half 8, all 4. Words that are the
+// same do not conflict.
+static void count_shared(const u64 *address, u32 mask, u32 bytes) {
+    u32 together = bytes == 16 ? 8 : bytes == 8 ? 16 : 32;
+    counts.shared_requests++;
+    for (u32 from = 0; from < LANES; from += together) {
+        u64 word[LANES * 4];
+        u32 n = 0, in_bank[BANKS] = {0}, most = 0;
+        for (u32 l = from; l < from + together; l++) {
+            for (u64 a = address[l] / 4; (mask >> l & 1) && a <= (address[l] + bytes - 1) / 4;
+                 a++) {
+                u32 q = n;
+                while (q > 0 && word[q - 1] != a)
+                    q--;
+                if (q)
+                    continue;
+                word[n++] = a;
+                u32 here = ++in_bank[a % BANKS];
+                most = here > most ? here : most;
+            }
+        }
+        counts.shared_conflicts += most > 1 ? most - 1 : 0;
+    }
+}
+
+static void count(const struct insn *i, const u64 *address, u32 mask, u32 bytes) {
+    if (i->space == SP_GLOBAL)
+        count_global(address, mask, bytes);
+    else if (i->space == SP_SHARED)
+        count_shared(address, mask, bytes);
+}
+
+// ---- ld and st ---------------------------------------------------------------------------------
+// A loaded value fills its register: with the sign, or with zeros.
+static u64 extended(const u8 *p, enum type t) {
+    u64 v = 0;
+    u32 bytes = (u32)type_bytes(t);
+    memcpy(&v, p, bytes);
+    return type_is_signed(t) ? (u64)((s64)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes)) : v;
+}
+
+static void vector_size(const struct insn *i, const struct operand *o) {
+    u32 n = HAS(V2) ? 2 : HAS(V4) ? 4 : 1;
+    if (o->n != n)
+        fault("'%s' has %u registers", i->name, o->n);
+}
+
+static void ld(struct warp *w, const struct insn *i, u32 mask) {
+    const struct operand *d = &i->op[0];
+    u32 one = (u32)type_bytes((enum type)i->type), bytes = one * d->n;
+    u64 address[LANES];
+    vector_size(i, d);
+    if (HAS(ACQUIRE) || HAS(VOLATILE) || HAS(RELAXED))
+        w->b->synchronised = true;
+    EACH(address[l] = lane_address(w, i, 1, l);
+         const u8 *p = space_read(w, (enum space)i->space, address[l], bytes, l);
+         for (u32 n = 0; n < d->n; n++)
+             set_lane(w, d, n, l, extended(p + n * one, (enum type)i->type)));
+    count(i, address, mask, bytes);
+}
+
+static void ld_param(struct warp *w, const struct insn *i, u32 mask) {
+    const struct operand *d = &i->op[0];
+    u32 one = (u32)type_bytes((enum type)i->type);
+    const u8 *params = w->b->launch->params;
+    vector_size(i, d);
+    EACH(u64 at = lane_address(w, i, 1, l);
+         if (at + one * d->n > w->b->k->param_bytes) fault("read behind the parameters");
+         for (u32 n = 0; n < d->n; n++)
+             set_lane(w, d, n, l, extended(params + at + n * one, (enum type)i->type)));
+}
+
+static void st(struct warp *w, const struct insn *i, u32 mask) {
+    const struct operand *s = &i->op[1];
+    u32 one = (u32)type_bytes((enum type)i->type), bytes = one * s->n;
+    u64 address[LANES];
+    vector_size(i, s);
+    EACH(address[l] = lane_address(w, i, 0, l);
+         u8 *p = space_write(w, (enum space)i->space, address[l], bytes, l);
+         for (u32 n = 0; n < s->n; n++) {
+             u64 v = lane_value(w, s, n, l);
+             memcpy(p + n * one, &v, one);
+         });
+    count(i, address, mask, bytes);
+}
+
+// ---- atomics -----------------------------------------------------------------------------------
+static u64 sum(u64 a, u64 b, enum type t) {
+    float f[2];
+    double d[2];
+    if (t == T_F32) {
+        u32 x[2] = {(u32)a, (u32)b};
+        memcpy(f, x, sizeof f);
+        f[0] += f[1];
+        memcpy(x, f, sizeof *x);
+        return x[0];
+    }
+    if (t == T_F64) {
+        u64 x[2] = {a, b};
+        memcpy(d, x, sizeof d);
+        d[0] += d[1];
+        memcpy(x, d, sizeof *x);
+        return x[0];
+    }
+    return a + b;
+}
+
+static bool less(u64 a, u64 b, enum type t) {
+    return t == T_S32 ? (s32)a < (s32)b : t == T_S64 ? (s64)a < (s64)b : a < b;
+}
+
+static u64 combined(const struct insn *i, u64 old, u64 b, u64 c) {
+    enum type t = (enum type)i->type;
+    if (HAS(ADD))
+        return sum(old, b, t);
+    if (HAS(MIN))
+        return less(b, old, t) ? b : old;
+    if (HAS(MAX))
+        return less(old, b, t) ? b : old;
+    if (HAS(CAS))
+        return old == b ? c : old;
+    if (HAS(INC))
+        return (u32)old >= (u32)b ? 0 : old + 1;
+    if (HAS(DEC))
+        return (u32)old == 0 || (u32)old > (u32)b ? b : old - 1;
+    return HAS(AND) ? old & b : HAS(OR) ? old | b : HAS(XOR) ? old ^ b : b;
+}
+
+static void atomic(struct warp *w, const struct insn *i, u32 mask, int at) {
+    u32 bytes = (u32)type_bytes((enum type)i->type);
+    EACH(u64 a = lane_address(w, i, at, l); enum space s = (enum space)i->space; in_window(&a, &s);
+         u8 *p = s == SP_SHARED ? shared_atomic(w, a, bytes) : global_atomic(w, a, bytes);
+         u64 old = 0; memcpy(&old, p, bytes); u64 b = lane_value(w, &i->op[at + 1], 0, l);
+         u64 c = i->n_operands > at + 2 ? lane_value(w, &i->op[at + 2], 0, l) : 0;
+         u64 v = combined(i, old, b, c); memcpy(p, &v, bytes);
+         if (at) set_lane(w, &i->op[0], 0, l, old));
+}
+static void atom(struct warp *w, const struct insn *i, u32 mask) {
+    w->b->synchronised = true;
+    atomic(w, i, mask, 1);
+}
+static void red(struct warp *w, const struct insn *i, u32 mask) {
+    atomic(w, i, mask, 0);
+}
+
+// ---- addresses ---------------------------------------------------------------------------------
+static void cvta(struct warp *w, const struct insn *i, u32 mask) {
+    u64 window = i->space == SP_SHARED ? SHARED_WINDOW : i->space == SP_LOCAL ? LOCAL_WINDOW : 0;
+    bool to = HAS(TO);
+    EACH(u64 a = lane_value(w, &i->op[1], 0, l);
+         set_lane(w, &i->op[0], 0, l, to ? a - window : a + window));
+}
+
+#define SPACES (MOD(GLOBAL) | MOD(SHARED) | MOD(LOCAL))
+#define ORDER                                                                                      \
+    (MOD(WEAK) | MOD(RELAXED) | MOD(VOLATILE) | MOD(CTA) | MOD(GPU) | MOD(SYS) | MOD(HINT))
+#define ANY_TYPE                                                                                   \
+    (TYPE(B8) | TYPE(U8) | TYPE(S8) | TYPE(B16) | TYPE(U16) | TYPE(S16) | TYPE(B32) | TYPE(U32) |  \
+     TYPE(S32) | TYPE(F32) | TYPE(B64) | TYPE(U64) | TYPE(S64) | TYPE(F64))
+#define ATOMIC_MODS                                                                                \
+    (MOD(GLOBAL) | MOD(SHARED) | MOD(RELAXED) | MOD(ACQUIRE) | MOD(RELEASE) | MOD(ACQ_REL) |       \
+     MOD(CTA) | MOD(GPU) | MOD(SYS))
+#define BITWISE (MOD(AND) | MOD(OR) | MOD(XOR))
+#define WORDS   (TYPE(U32) | TYPE(S32) | TYPE(U64) | TYPE(S64))
+#define ATOM(types, needs)                                                                         \
+    {"atom", types, 0, ATOMIC_MODS, "dms", atom, 0, needs}, {                                      \
+        "red", types, 0, ATOMIC_MODS, "ms", red, 0, needs                                          \
+    }
+
+const struct op ops_access[] = {
+    {"ld", ANY_TYPE, 0,
+     SPACES | MOD(CONST) | ORDER | MOD(ACQUIRE) | MOD(CA) | MOD(CG) | MOD(CS) | MOD(LU) | MOD(CV) |
+         MOD(NC) | MOD(V2) | MOD(V4),
+     "xm", ld, 0, 0},
+    {"ld", ANY_TYPE, 0, MOD(V2) | MOD(V4), "xm", ld_param, 0, MOD(PARAM)},
+    {"ldu", ANY_TYPE, 0, MOD(GLOBAL) | MOD(V2) | MOD(V4), "xm", ld, 0, 0},
+    {"st", ANY_TYPE, 0,
+     SPACES | ORDER | MOD(RELEASE) | MOD(WB) | MOD(CG) | MOD(CS) | MOD(WT) | MOD(V2) | MOD(V4),
+     "mx", st, 0, 0},
+    ATOM(WORDS | TYPE(F32) | TYPE(F64), MOD(ADD)),
+    ATOM(WORDS, MOD(MIN) | MOD(MAX)),
+    ATOM(TYPE(U32), MOD(INC) | MOD(DEC)),
+    ATOM(TYPE(B32) | TYPE(B64), BITWISE),
+    {"atom", TYPE(B32) | TYPE(B64), 0, ATOMIC_MODS, "dms", atom, 0, MOD(EXCH)},
+    {"atom", TYPE(B32) | TYPE(B64), 0, ATOMIC_MODS, "dmss", atom, 0, MOD(CAS)},
+    {"cvta", TYPE(U64) | TYPE(U32), 0, MOD(TO), "ds", cvta, 0, SPACES | MOD(CONST)},
+    {0},
+};

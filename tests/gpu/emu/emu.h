@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// emu.h: what the parts of the PTX interpreter share. A register of a warp is an array of 32 lanes,
+// of 4 bytes each, or of 8 where it is wide; a predicate is a mask of lanes. Immediate operands are
+// registers that are filled once.
+#ifndef GPU_EMU_EMU_H
+#define GPU_EMU_EMU_H
+#include "ptx.h"
+
+#include <stdbool.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+enum {
+    LANES = 32,
+    OPERANDS_MAX = 6,
+    WARPS_MAX = PTX_THREADS_MAX / LANES,
+    BARRIERS = 16,
+    NAME_MAX_BYTES = 256,
+    SECTOR = 32, // bytes
+    BANKS = 32,
+};
+#define ALL_LANES 0xffffffffu
+
+enum type {
+    T_NONE,
+    T_B8,
+    T_U8,
+    T_S8,
+    T_B16,
+    T_U16,
+    T_S16,
+    T_F16,
+    T_BF16,
+    T_B32,
+    T_U32,
+    T_S32,
+    T_F32,
+    T_F16X2,
+    T_BF16X2,
+    T_TF32,
+    T_B64,
+    T_U64,
+    T_S64,
+    T_F64,
+    T_B128,
+    T_PRED,
+    T_COUNT
+};
+int type_bytes(enum type t);
+bool type_is_float(enum type t);
+bool type_is_signed(enum type t);
+enum type type_named(const char *name);
+#define TYPE(t) (1u << T_##t)
+
+// What may stand between an instruction's name and its type. X(constant, text).
+// clang-format off
+#define MODIFIERS(X) \
+    X(RN, "rn") X(RZ, "rz") X(RM, "rm") X(RP, "rp") X(RNA, "rna") X(RNI, "rni") X(RZI, "rzi") \
+    X(RMI, "rmi") X(RPI, "rpi") X(SAT, "sat") X(FTZ, "ftz") X(APPROX, "approx") X(FULL, "full") \
+    X(LO, "lo") X(HI, "hi") X(WIDE, "wide") X(CC, "cc") X(NANS, "NaN") X(RELU, "relu") \
+    X(WRAP, "wrap") X(CLAMP, "clamp") X(L, "l") X(R, "r") X(TO, "to") X(UNI, "uni") \
+    X(SYNC, "sync") X(ALIGNED, "aligned") X(WARP, "warp") X(CTA, "cta") X(GPU, "gpu") \
+    X(SYS, "sys") X(GL, "gl") X(SC, "sc") X(ACQ_REL, "acq_rel") X(RELAXED, "relaxed") \
+    X(ACQUIRE, "acquire") X(RELEASE, "release") X(VOLATILE, "volatile") X(WEAK, "weak") \
+    X(CA, "ca") X(CG, "cg") X(CS, "cs") X(LU, "lu") X(CV, "cv") X(WB, "wb") X(WT, "wt") \
+    X(NC, "nc") X(V2, "v2") X(V4, "v4") X(UP, "up") X(DOWN, "down") X(BFLY, "bfly") \
+    X(IDX, "idx") X(ALL, "all") X(ANY, "any") X(BALLOT, "ballot") X(ADD, "add") X(MIN, "min") \
+    X(MAX, "max") X(EXCH, "exch") X(CAS, "cas") X(AND, "and") X(OR, "or") X(XOR, "xor") \
+    X(INC, "inc") X(DEC, "dec") X(ARRIVE, "arrive") X(GLOBAL, "global") X(SHARED, "shared") \
+    X(LOCAL, "local") X(PARAM, "param") X(CONST, "const") X(ASYNC, "async") \
+    X(COMMIT_GROUP, "commit_group") X(WAIT_GROUP, "wait_group") X(WAIT_ALL, "wait_all") \
+    X(M8N8, "m8n8") X(X1, "x1") X(X2, "x2") X(X4, "x4") X(TRANS, "trans") X(M16N8K4, "m16n8k4") \
+    X(M16N8K8, "m16n8k8") X(M16N8K16, "m16n8k16") X(ROW, "row") X(COL, "col") X(INIT, "init") \
+    X(INVAL, "inval") X(EXPECT_TX, "expect_tx") X(TRY_WAIT, "try_wait") \
+    X(TEST_WAIT, "test_wait") X(PARITY, "parity") X(NOINC, "noinc") X(BULK, "bulk") \
+    X(COMPLETE_TX, "complete_tx") X(MBARRIER, "mbarrier") X(PROXY, "proxy") X(HINT, "hint") \
+    X(MBARRIER_INIT, "mbarrier_init") X(SHIFTAMT, "shiftamt")
+// clang-format on
+
+enum modifier {
+#define X(constant, text) M_##constant,
+    MODIFIERS(X)
+#undef X
+        M_COUNT
+};
+_Static_assert(M_COUNT <= 128, "a mask has a bit for each");
+typedef unsigned __int128 modifiers;
+#define MOD(m) ((modifiers)1 << M_##m)
+
+enum compare { C_EQ, C_NE, C_LT, C_LE, C_GT, C_GE, C_NUM, C_NAN, C_NONE };
+
+enum space { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_PARAM, SP_CONST };
+// Generic addresses of shared and local memory.
+#define SHARED_WINDOW ((u64)1 << 60)
+#define LOCAL_WINDOW  ((u64)2 << 60)
+#define WINDOW_MASK   ((u64)0xf << 60)
+
+enum operand_kind { O_NONE, O_REGISTERS, O_PREDICATE, O_ADDRESS, O_LABEL };
+
+struct operand {
+    u8 kind;
+    u16 n;        // registers, predicates
+    bool wide;    // registers of 8 bytes
+    bool negated; // predicate: !p
+    bool is_imm;  // imm is its value, too
+    bool sink;    // written as _
+    bool paired;  // written as a|p
+    u32 *r;       // offset of each register in the warp's bytes; index of a predicate
+    s64 imm;      // immediate; offset of an address
+};
+
+struct warp;
+struct insn;
+// Executes for the lanes of mask, which is never 0.
+typedef void handler(struct warp *w, const struct insn *i, u32 mask);
+
+enum flow { F_NEXT, F_BRANCH, F_EXIT, F_MAY_STOP };
+
+struct insn {
+    handler *run;
+    u8 flow, type, type2, more_types[3], n_more, space, compare, n_operands;
+    bool compare_more; // unordered floats, unsigned integers
+    s32 guard;         // predicate, or -1
+    bool guard_negated;
+    modifiers mods;
+    struct operand op[OPERANDS_MAX];
+    u32 target; // of a branch
+    u32 line;
+    const char *name; // as written
+};
+
+// One row for each instruction: its types (a mask; 0: none), the modifiers that it may have, its
+// operands, and what executes it. Letters of operands: d register of the type's size, s the same or
+// an immediate, e and t like these of the second type, D register of twice the size, w of 4 bytes,
+// q of 8, i immediate, x registers of any size, p predicate, m address, l label, ? before what may
+// be left out.
+struct op {
+    const char *name;
+    u32 types, types2;
+    modifiers mods;
+    const char *form;
+    handler *run;
+    u8 flow;
+    modifiers needs; // of these modifiers one at least
+};
+extern const struct op ops_integer[], ops_float[], ops_half[], ops_convert[], ops_access[],
+    ops_warp[], ops_block[], ops_async[], ops_tensor[];
+
+// ---- a module -------------------------------------------------------------------------------
+struct ptx_kernel {
+    const char *name;
+    struct ptx_module *module;
+    struct insn *code;
+    u32 n, cap;
+    u32 reg_bytes, n_predicates; // of a warp
+    struct constant {
+        u64 value;
+        u32 at;
+        bool wide;
+    } * constant;
+    u32 n_constants, constants_cap;
+    u32 *special;     // offset of each special register that is used, else 0
+    u32 dynamic_wide; // offset of a wide register with the address of the dynamic array, else 0
+    u32 local_bytes;  // of a lane
+    u32 shared_bytes; // static
+    bool dynamic;     // has an extern array, which lies behind the static bytes
+    u32 params, param_offset[128], param_size[128], param_bytes;
+    unsigned threads_max;
+};
+
+struct variable {
+    const char *name;
+    u64 address;
+    size_t bytes;
+};
+
+struct ptx_module {
+    struct piece *pieces; // memory that the module owns
+    struct ptx_kernel *kernel[256];
+    u32 n_kernels;
+    struct variable variable[256];
+    u32 n_variables;
+};
+void *module_memory(struct ptx_module *m, size_t bytes);
+
+enum special {
+    S_TID_X = 1,
+    S_TID_Y,
+    S_TID_Z,
+    S_NTID_X,
+    S_NTID_Y,
+    S_NTID_Z,
+    S_CTAID_X,
+    S_CTAID_Y,
+    S_CTAID_Z,
+    S_NCTAID_X,
+    S_NCTAID_Y,
+    S_NCTAID_Z,
+    S_LANEID,
+    S_WARPID,
+    S_LANEMASK_EQ,
+    S_LANEMASK_LT,
+    S_LANEMASK_LE,
+    S_LANEMASK_GT,
+    S_LANEMASK_GE,
+    S_DYNAMIC_SMEM_SIZE,
+    S_SMID,
+    S_NSMID,
+    S_CLOCK,
+    S_DYNAMIC_BASE,
+    S_COUNT
+};
+enum special special_named(const char *name); // 0: none
+
+// ---- a block that runs ----------------------------------------------------------------------
+enum stop { STOP_NONE, STOP_BARRIER, STOP_YIELD };
+
+struct lanes { // lanes of a warp that are at the same instruction
+    u32 pc, mask;
+};
+
+struct copy { // bytes under way to shared memory
+    u32 to, bytes, from_bytes;
+    u64 from;
+    u32 group;    // cp.async: number of its commit_group
+    s32 mbarrier; // of the block, or -1
+};
+
+struct warp {
+    struct block *b;
+    u32 id, live;
+    struct lanes group[LANES + 1];
+    u32 n_groups;
+    u8 *reg;
+    u32 *pred;
+    u32 carry; // lanes whose condition code holds a carry
+    u8 stop;
+    u32 barrier;          // that it waits at
+    u32 clock[WARPS_MAX]; // what it has seen of each warp: every access up to this time
+    struct copy *copies;
+    u32 n_copies, copies_cap, committed;
+    const struct insn *at;
+};
+
+struct barrier {
+    u32 arrived; // warps
+    u32 threads, expected;
+    u32 clock[WARPS_MAX];
+};
+
+struct mbarrier {
+    u64 address;
+    u32 expected, pending;
+    s64 bytes; // that are still to arrive
+    u32 phase;
+    u32 clock[WARPS_MAX], published[WARPS_MAX];
+};
+
+struct block {
+    struct ptx_kernel *k;
+    const struct ptx_launch *launch;
+    u32 index[3], n_warps, serial;
+    bool synchronised; // has executed an atomic: may read what other blocks wrote
+    struct warp *warp;
+    u8 *shared, *local;
+    u32 shared_bytes;
+    struct shared_shadow *shadow;
+    struct barrier barrier[BARRIERS];
+    struct mbarrier *mbarrier;
+    u32 n_mbarriers, mbarriers_cap;
+    struct copy *bulk; // cp.async.bulk under way
+    u32 n_bulk, bulk_cap;
+    u64 rng;
+    u64 progress; // counts what lets a waiting warp go on
+};
+
+// Ends the launch with a message.
+_Noreturn __attribute__((format(printf, 1, 2))) void fault(const char *fmt, ...);
+u32 random_below(u64 *state, u32 n);
+extern struct ptx_counts counts;
+
+// Offsets are into shared memory; each checks bounds, alignment, and the shadow.
+u8 *shared_read(struct warp *w, u64 offset, u32 bytes);
+u8 *shared_write(struct warp *w, u64 offset, u32 bytes);
+u8 *shared_atomic(struct warp *w, u64 offset, u32 bytes);
+// An asynchronous write begins (its bytes are in flight), and is complete.
+void shared_begin(struct warp *w, u64 offset, u32 bytes);
+void shared_arrived(struct warp *w, u32 offset, u32 bytes);
+void shadow_new(struct block *b);
+void shadow_clear(struct block *b); // for the next block of a launch
+void shadow_free(struct block *b);
+// w has seen what these clocks have; and begins a time of its own that no other warp has seen.
+void clock_join(u32 *to, const u32 *from);
+void clock_tick(struct warp *w);
+
+u8 *global_read(struct warp *w, u64 address, u32 bytes);
+u8 *global_write(struct warp *w, u64 address, u32 bytes);
+u8 *global_atomic(struct warp *w, u64 address, u32 bytes);
+u32 global_serial(u32 blocks); // the first of as many new numbers of blocks
+
+// The bytes at the address of an operand for one lane.
+u64 lane_address(struct warp *w, const struct insn *i, int operand, int lane);
+u8 *space_read(struct warp *w, enum space s, u64 address, u32 bytes, int lane);
+u8 *space_write(struct warp *w, enum space s, u64 address, u32 bytes, int lane);
+// The offset of an address in shared memory, be it generic or not.
+u64 shared_offset(const struct insn *i, u64 address);
+
+void async_complete(struct warp *w, struct copy *c);
+bool bulk_complete_one(struct block *b); // false: none is under way
+void async_end(struct warp *w);          // checks that a warp that ends waited for its copies
+struct mbarrier *mbarrier_at(struct block *b, u64 offset);
+void mbarrier_turn(struct block *b, struct mbarrier *m);
+
+// Faults unless the lanes named by member are exactly those that execute.
+void lanes_named(const struct warp *w, u32 member, u32 mask);
+
+enum rounding { R_NEAREST, R_ZERO, R_DOWN, R_UP, R_AWAY };
+// A number in a format of `bits` of fraction and exponent from emin; see convert.c.
+u32 half_from(long double v, enum rounding r);
+u32 bfloat_from(long double v, enum rounding r);
+float half_to(u32 h);
+float bfloat_to(u32 h);
+u32 tf32_from(float v);
+
+// ---- writing handlers -----------------------------------------------------------------------
+#define REG(k)     ((void *)(w->reg + i->op[k].r[0]))
+#define REGN(k, n) ((void *)(w->reg + i->op[k].r[n]))
+#define EACH(body)                                                                                 \
+    do {                                                                                           \
+        if (mask == ALL_LANES)                                                                     \
+            for (int l = 0; l < LANES; l++) {                                                      \
+                body;                                                                              \
+            }                                                                                      \
+        else                                                                                       \
+            for (int l = 0; l < LANES; l++)                                                        \
+                if (mask >> l & 1) {                                                               \
+                    body;                                                                          \
+                }                                                                                  \
+    } while (0)
+#define HAS(m) ((i->mods & MOD(m)) != 0)
+static inline u32 predicate(const struct warp *w, const struct operand *o) {
+    return o->negated ? ~w->pred[o->r[0]] : w->pred[o->r[0]];
+}
+static inline void set_predicate(struct warp *w, const struct operand *o, u32 n, u32 mask, u32 v) {
+    w->pred[o->r[n]] = (w->pred[o->r[n]] & ~mask) | (v & mask);
+}
+static inline u64 lane_value(const struct warp *w, const struct operand *o, u32 n, int lane) {
+    return o->wide ? ((const u64 *)(const void *)(w->reg + o->r[n]))[lane]
+                   : ((const u32 *)(const void *)(w->reg + o->r[n]))[lane];
+}
+static inline void set_lane(struct warp *w, const struct operand *o, u32 n, int lane, u64 v) {
+    if (o->wide)
+        ((u64 *)(void *)(w->reg + o->r[n]))[lane] = v;
+    else
+        ((u32 *)(void *)(w->reg + o->r[n]))[lane] = (u32)v;
+}
+#endif

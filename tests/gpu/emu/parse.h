@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// parse.h: what the parser of modules and the decoder of instructions share.
+#ifndef GPU_EMU_PARSE_H
+#define GPU_EMU_PARSE_H
+#include "emu.h"
+
+#include <setjmp.h>
+
+enum { TOKENS_MAX = 600, SYMBOLS_MAX = 8192, LABELS_MAX = 8192, SCOPES_MAX = 32 };
+
+enum symbol_kind { Y_REGISTERS, Y_PREDICATES, Y_SHARED, Y_LOCAL, Y_GLOBAL, Y_PARAM };
+
+struct symbol {
+    const char *name; // of registers without their number where there are several
+    u8 kind;
+    bool wide;
+    u32 count; // registers by number; 0: one, whose name has none
+    u64 value; // first register's offset, address, offset
+};
+
+struct label {
+    const char *name;
+    u32 at;
+};
+
+struct parser {
+    const char *s, *end;
+    u32 line;
+    char *text; // for the message
+    jmp_buf failed;
+    struct ptx_module *m;
+    struct ptx_kernel *k;
+    int target;
+    struct symbol symbol[SYMBOLS_MAX];
+    u32 n_symbols;
+    struct label label[LABELS_MAX],
+        wanted[LABELS_MAX]; // wanted.at: instruction that branches there
+    u32 n_labels, n_wanted;
+    char token[NAME_MAX_BYTES];
+    // Tokens of the instruction that is being decoded.
+    const char *word[TOKENS_MAX];
+    u32 n_words, at;
+};
+
+_Noreturn __attribute__((format(printf, 2, 3))) void parse_fail(struct parser *p, const char *fmt,
+                                                                ...);
+// Reads the next token into p->token; false at the end of the text.
+bool lex(struct parser *p);
+// A number as PTX writes it: decimal, 0x…, 0f…, 0d….
+bool lex_number(const char *s, u64 *value);
+const char *parse_keep(struct parser *p, const char *s);
+struct symbol *parse_symbol(struct parser *p, const char *name, u32 *index);
+u32 parse_register(struct parser *p, bool wide, u32 count);
+// Decodes p->word[0 … n_words): one instruction.
+void decode(struct parser *p);
+#endif

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# tests/gpu: a PTX interpreter, stand-ins for libcuda.so.1 and libnccl.so.2, and what tests them. All of
+# it is for tests, and made by gcc for this machine: nothing of it is shipped. Programs and libraries
+# are in $(GPU); the compiler of CUDA is used by the scripts that need it, when they run.
+
+GPU := $(BUILD)/gpu
+GPU_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -I. -O2 -g -fPIC -pthread -ffp-contract=off \
+    -frounding-math -fvisibility=hidden $(WARN) -ffile-prefix-map=$(CURDIR)=. -MMD -MP
+GPU_NATIVE := $(shell echo | gcc -march=native -E - >/dev/null 2>&1 && echo -march=native)
+gpu_objects = $(patsubst %.c,$(GPU)/%.o,$(sort $(wildcard $(1))))
+GPU_EMU := $(call gpu_objects,tests/gpu/emu/*.c)
+GPU_DRIVER := $(call gpu_objects,tests/gpu/driver/*.c)
+GPU_NCCL := $(call gpu_objects,tests/gpu/nccl/*.c)
+GPU_TESTS := $(patsubst tests/gpu/%.c,$(GPU)/%,$(sort $(wildcard tests/gpu/test_*.c)))
+GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
+
+gpu-programs: $(GPU_TESTS) $(GPU_LIBS) $(GPU)/test_scalar.san $(GPU)/test_warp.san
+
+$(GPU)/%.o: %.c
+	$(call say,CC,$<)mkdir -p $(@D) && gcc $(GPU_CFLAGS) $(GPU_NATIVE) -c -o $@ $<
+
+$(GPU)/libcuda.so.1: $(GPU_EMU) $(GPU_DRIVER)
+	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm
+
+$(GPU)/libnccl.so.2: $(GPU_NCCL)
+	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -ldl
+
+$(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
+	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl
+
+# The interpreter under sanitizers, with the same snippets.
+$(GPU)/test_%.san: tests/gpu/test_%.c $(wildcard tests/gpu/emu/*.[ch] tests/gpu/*.h)
+	$(call say,CC,$@)gcc $(filter-out -MMD -MP,$(GPU_CFLAGS)) -O1 -fsanitize=address,undefined \
+	    -fno-sanitize-recover=undefined -o $@ $< $(wildcard tests/gpu/emu/*.c) -lm
+
+.PHONY: gpu-programs
+-include $(shell find $(GPU) -name '*.d' 2>/dev/null)
