@@ -2,7 +2,7 @@
 // lib/rendezvous/election_follower and what the election makes of other agents' words when it has
 // no coordinator: finding one, founding, the lease, a connection that breaks, proof, an old
 // coordinator.
-#include "rendezvous/election.h"
+#include "rendezvous/election_impl.h"
 #include "tests/unit/rendezvous/election_node.h"
 
 static void test_lease(void) {
@@ -455,7 +455,28 @@ static void test_hostile(void) {
     election_close(&e);
 }
 
+// A vote without a majority needs every voter, the first and the last as well.
+static void test_unanimous(void) {
+    struct election e;
+    open_node(&e, 1, false, false);
+    begin_round(&e, 4, 4, QUORUM_THIS, 4);
+    e.leader_dead_ms = T;
+    for (int missing = -1; missing < 4; missing++) {
+        for (int i = 0; i < 4; i++)
+            e.votes[i] = i != missing;
+        is_int(election_is_unanimous(&e), missing < 0, "without the vote of %d", missing);
+        if (missing < 0)
+            continue;
+        e.reported_dead[missing] = true;
+        ok(election_is_unanimous(&e), "which is not needed when it is dead");
+        is_int(election_reported_dead_count(&e), 1, "as one is");
+        e.reported_dead[missing] = false;
+    }
+    election_close(&e);
+}
+
 int main(void) {
+    test_unanimous();
     test_lease();
     test_silence();
     test_cut();

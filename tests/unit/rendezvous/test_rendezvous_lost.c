@@ -182,7 +182,75 @@ static void test_votes_first(void) {
     rendezvous_close(r);
 }
 
+// Whose connection has no way back is lost with it.
+static void test_no_way_back(void) {
+    struct rendezvous_config config = base;
+    config.nodes_min = 1, config.nodes_max = 3;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    join_as(r, 0, "a", 11, 101, 1);
+    int b = join_as(r, 0, "b", 12, 102, 1), c = join_as(r, 0, "c", 13, 103, 1);
+    ok(did(r, ACTION_START, NULL), "three run");
+    rendezvous_leave(r, 100, b, "SIGTERM");
+    ok(rendezvous_member(r, b) != NULL, "a node that leaves stays until its workers are stopped");
+    rendezvous_disconnected(r, 110, b, "reset");
+    ok(!rendezvous_member(r, b), "but not longer than its connection");
+    rendezvous_close(r);
+
+    r = rendezvous_open(&config, 0);
+    join_as(r, 0, "a", 11, 101, 1);
+    struct rendezvous_node n = {.name = "p",
+                                .address = "10.0.0.1",
+                                .role = "default",
+                                .node_rank = -1,
+                                .incarnation = 14,
+                                .session = 104,
+                                .connection = 1,
+                                .last_round = -1,
+                                .nproc = 1};
+    is_int(rendezvous_join(r, 0, &n, &c, &e), 0, "a node without a port joins");
+    rendezvous_disconnected(r, 100, c, "reset");
+    ok(!rendezvous_member(r, c), "nobody can ask its host: it is lost at once");
+    rendezvous_close(r);
+}
+
+// Of the nodes that are being stopped after a failure, the loss of one that has stopped is no
+// excuse for it.
+static void test_no_excuse(void) {
+    struct rendezvous_config config = base;
+    config.nodes_max = 3, config.max_restarts = 3;
+    for (int answered = 0; answered < 2; answered++) {
+        struct rendezvous *r = rendezvous_open(&config, 0);
+        int a = join(r, 0, "a", -1, 1), b = join(r, 0, "b", -1, 1);
+        join(r, 0, "c", -1, 1);
+        did(r, ACTION_START, NULL);
+        rendezvous_failed(r, 100, a, 0, "rank 0 ended with 1");
+        if (answered)
+            rendezvous_stopped(r, 110, b, 0, 7);
+        rendezvous_lost(r, 120, b, "its host is gone");
+        rendezvous_stopped(r, 130, a, 0, 7);
+        ok(did(r, ACTION_EXCUSED, NULL) == !answered, "a node that is lost %s its answer %s",
+           answered ? "after" : "before", answered ? "excuses nothing" : "excuses a failure");
+        is_int(rendezvous_restarts(r), answered, "restarts that count");
+        rendezvous_close(r);
+    }
+}
+
+static void test_join_at_the_end(void) {
+    struct rendezvous *r = rendezvous_open(&base, 0);
+    join(r, 0, "a", -1, 1), join(r, 0, "b", -1, 1);
+    did(r, ACTION_START, NULL);
+    rendezvous_stop(r, 100, VERDICT_STOPPED, "on request");
+    is_int(rendezvous_verdict(r), VERDICT_NONE, "workers are being stopped");
+    is_int(join(r, 110, "c", -1, 1), -1, "and nobody joins a run that ends with that");
+    is_str(e.text, "the run is over: on request", "as it is said");
+    is_int(rendezvous_member_count(r), 2, "the members stay");
+    rendezvous_close(r);
+}
+
 int main(void) {
+    test_no_way_back();
+    test_no_excuse();
+    test_join_at_the_end();
     test_cut();
     test_join_anew();
     test_majority_gone();
