@@ -17,8 +17,6 @@ TRAIN_NAMES(WORDS)
 static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},
                                                     {OPTION_RULE_POSITIVE, "train.momentum", NULL},
                                                     {0}};
-static const struct option_rule bad_rules[] = {{OPTION_RULE_WORD, "train.on_bad_sample", "skip"},
-                                               {0}};
 static const struct option_rule min_lr_rules[] = {{OPTION_RULE_AT_MOST, "train.lr", NULL}, {0}};
 static const struct option_rule warmup_rules[] = {{OPTION_RULE_AT_MOST, "train.epochs", NULL}, {0}};
 
@@ -99,7 +97,6 @@ static const struct option_row rows[] = {
      .text = "100",
      .min = 0,
      .max = 4095,
-     .rules = bad_rules,
      .help = "Bad images that each rank leaves out of a data set before that is an error."},
     {.key = "train.image_size",
      .type = OPTION_INT,

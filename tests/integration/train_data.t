@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Data of the native trainer as a user has it: make-shapes, pack, inspect, and runs on two local nodes
+# from class archives and from shards, with a bad image, a cut archive, and failing system calls.
+# shellcheck disable=SC2012 # plain names
+source "${0%/*}/../lib.sh"
+
+field() { # FILE KEY: the first value of this key in a JSON file
+    grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2- | tr -d '"'
+}
+summary() { ls -td .dtctl/default/runs/*/output/summary.json 2>/dev/null | head -n 1; }
+small=(--set train.model=mlp --set train.hidden=16 --set train.epochs=2 --set train.batch=8
+    --set train.image_size=24 --set train.eval_batch=16 --set train.threads=1)
+imagenet=("${small[@]}" --set train.random_resized_crop=true)
+
+# ---- making, packing, looking ---------------------------------------------------------------------
+run dtctl data make-shapes set --images 60 --test-images 20 --image-size 40
+is "$status" 0 'make-shapes'
+like "$out" '60 images to train on and 20 to evaluate on, 40 x 40' 'says what it made'
+is "$(find set/train -name '*.jpg' | wc -l)/$(find set/test -name '*.jpg' | wc -l)" 60/20 'files by class'
+dtctl data make-shapes again --images 60 --test-images 20 --image-size 40 -q
+ok 'the same numbers give the same bytes' diff -r set again
+run dtctl data make-shapes set
+is "$status" 1 'a folder with something in it is refused'
+like "$err" "'set' is not empty" 'and named'
+
+run dtctl data pack set shards --shard-size 1M --json
+is "$status" 0 'pack into shards'
+is "$(grep -c '"event":"data-packed"' <<<"$out")" 2 'both parts are reported'
+dtctl data pack set other --shard-size 1M -q
+ok 'the same source gives the same bytes' diff -r shards other
+is "$(tar tf shards/train/000000.tar | head -n 2 | tr '\n' ' ')" '000000000.cls 000000000.jpg ' \
+    'tar reads them'
+ok 'with the images as they are' \
+    cmp <(tar xOf shards/train/000000.tar 000000000.jpg) "$(find set/train/bar -name '*.jpg' | sort | head -n 1)"
+run dtctl data pack set one.dtpack --image-size 24 --resize 28
+is "$status" 0 'pack into pixels'
+run dtctl data pack set one.dtpack
+like "$err" "'one.dtpack' exists" 'which is not overwritten'
+mkdir flat
+for class in set/train/*; do tar cf "flat/${class##*/}.tar" -C "$class" .; done
+
+run dtctl data inspect shards
+is "$status" 0 'inspect'
+like "$out" 'webdataset, 60 images' 'names kind and count'
+like "$out" '10 classes of 6 to 6 images' 'classes'
+like "$out" 'width 40 to 40' 'sizes'
+run dtctl data inspect flat --json
+is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'as JSON'
+like "$out" '"kind":"tar".*"bar":6' 'with classes'
+like "$err" '^$|no test part' 'one part is enough'
+run dtctl data inspect nothing
+is "$status" 1 'a source that is not there'
+like "$err" "'nothing' does not exist" 'is named'
+run dtctl data stir set
+is "$status" 2 'another word is a wrong use'
+
+# ---- faults ---------------------------------------------------------------------------------------
+cp -r set bad
+victim=$(find bad/train -name '*.jpg' | sort | sed -n 5p)
+echo broken >"$victim"
+: >"$(dirname "$victim")/._x.jpg"
+run dtctl data inspect bad
+is "$status" 1 'inspect fails when an image is bad'
+like "$out" "bad: '${victim}': not a readable JPEG" 'and names it'
+like "$err" '1 image of .bad. cannot be decoded' 'and counts them'
+run dtctl data pack bad whole
+like "$err" "$victim" 'pack refuses it'
+run dtctl data pack bad rest --skip-bad
+is "$status" 0 'or leaves it out'
+like "$out" '59 train images.*1 left out' 'and counts it'
+cp -r flat cut
+head -c 5000 flat/star.tar >cut/star.tar
+run dtctl data inspect cut
+is "$status" 1 'a cut archive fails'
+like "$err" "cut/star.tar', about byte [0-9]+" 'with its name and the place'
+cp -r flat gz
+gzip gz/star.tar
+run dtctl data inspect gz
+like "$err" 'gzip.*gunzip' 'gzip is refused with what to do'
+
+# Every call that fails once ends the command cleanly, or does not matter. The first is the C library's,
+# before main.
+nth=$BUILD/release/tests/tools/nth_call
+for source in cut flat shards set; do
+    dirty=0 n=0 calls=0
+    "$nth" -n 0 -c openat,pread64,mmap,getdents64,lseek -- \
+        dtctl data inspect $source --split train --decode-threads 1 >/dev/null 2>&1 3>report
+    calls=$(sed 's/.*calls=\([0-9]*\).*/\1/' report)
+    for ((n = 2; n <= calls; n += 1 + calls / 25)); do
+        "$nth" -n $n -e EIO -c openat,pread64,mmap,getdents64,lseek -- \
+            dtctl data inspect $source --split train --decode-threads 1 >faults 2>&1 3>/dev/null
+        [ $? -lt 128 ] || { dirty=$((dirty + 1)) && diag "call $n: $(tail -n 1 faults)"; }
+    done
+    ok "$source: none of $calls calls that fails is a crash" test "$calls" -gt 20 -a $dirty = 0
+done
+
+# ---- training -------------------------------------------------------------------------------------
+run dtctl up --nodes 2
+is "$status" 0 'two nodes'
+run dtctl train --input data=flat --input val=set/test "${imagenet[@]}" --name flat
+is "$status" 0 'a run from class archives, evaluated on a folder of its own'
+like "$out" 'data tar, 60 training and 20 test images of 24x24, decoded when they are needed' 'says so'
+one=$(field "$(summary)" final_loss)
+run dtctl train --input data=shards "${imagenet[@]}" --set train.decode_threads=3 --name shards
+is "$status" 0 'a run from shards'
+is "$(field "$(summary)" train_images)/$(field "$(summary)" test_images)" 60/20 'has both parts'
+like "$(tr -d '\n' <"$(summary)")" '"data":[0-9.]+' 'the wait for data is a number of its own'
+run dtctl train --input data=bad "${imagenet[@]}" --name bad
+isnt "$status" 0 'a bad image ends a run'
+like "$out$err" "not a readable JPEG.*|$(basename "$victim")" 'and is named'
+run dtctl train --input data=bad "${imagenet[@]}" --set train.on_bad_sample=skip --name skip
+is "$status" 0 'or is left out'
+is "$(field "$(summary)" bad_train_samples)" 1 'and counted once over both ranks'
+run dtctl train --input data=bad "${small[@]}" --set train.on_bad_sample=skip --name once
+is "$(field "$(summary)" bad_train_samples)" 1 'also where images are decoded once'
+run dtctl train --input data=cut --set train.eval=false "${imagenet[@]}" --name cut
+isnt "$status" 0 'a cut archive ends a run'
+like "$out$err" 'star.tar.*byte' 'and is named'
+isnt "$one" '' 'every run had a loss'
+run dtctl down -y
+is "$status" 0 'down'
+done_testing
