@@ -2,7 +2,8 @@
 // How near the CPU kernels come to the machine. Every line is one op and shape, timed next to its
 // floor in the same run: a loop of fused multiply-adds for products, a copy of memory for the rest.
 //
-//   bench_kernels [--threads N] [--isa NAME] [--only TEXT] [--format json|table]
+//   bench_kernels [--threads N] [--isa NAME] [--type float|bf16] [--only TEXT] [--format
+//   json|table]
 //
 // One thread is timed by the processor time it took, which work beside it hardly moves; several are
 // timed by the clock. JSON lines: ms (median), ms_best, gflops (done, without products with
@@ -23,6 +24,7 @@ static const struct kernel_backend *const k = &kernels_cpu;
 static struct kernel_ctx *ctx;
 static const char *only = "";
 static int threads = 2, table; // table: Markdown rows of the best runs instead of JSON
+static enum kernel_type type;  // of products
 static double step_ms, step_best_ms;
 static double best_seconds; // of the op timed last: what it takes when nothing disturbs
 
@@ -130,7 +132,8 @@ static void run_gemm(void *arg) {
 }
 
 static void bench_gemm(int m, int n, int kk, int trans_a, int trans_b) {
-    struct gemm_args g = {.m = m, .n = n, .k = kk, .trans_a = trans_a, .trans_b = trans_b};
+    struct gemm_args g = {.type = type, .m = m, .n = n, .k = kk};
+    g.trans_a = trans_a, g.trans_b = trans_b;
     char shape[64];
     snprintf(shape, sizeof shape, "%dx%dx%d %c%c", m, n, kk, trans_a ? 't' : 'n',
              trans_b ? 't' : 'n');
@@ -174,6 +177,11 @@ static double seen(int in, int out, int taps, int stride, int pad) {
         for (int t = 0; t < taps; t++)
             n += o * stride - pad + t >= 0 && o * stride - pad + t < in;
     return n;
+}
+
+// Square images and filters.
+static struct conv2d_shape square(int n, int h, int c, int o, int kernel, int stride, int pad) {
+    return (struct conv2d_shape){n, h, h, c, o, kernel, kernel, stride, pad, type};
 }
 
 static void bench_conv(struct conv2d_shape s, int times) {
@@ -350,7 +358,7 @@ static void bench_tokens(int n, int t, int heads, int d) {
     snprintf(shape, sizeof shape, "%dx%d %dx%d", n, t, heads, d);
     if (!wanted("layernorm gelu attention", shape))
         return;
-    struct token_bench b = {{n, t, heads, d}, .n = 4 * one, .a = new_real(4 * one)};
+    struct token_bench b = {{n, t, heads, d, 0}, .n = 4 * one, .a = new_real(4 * one)};
     b.b = new_real(4 * one), b.c = new_real(4 * one), b.d = new_real(4 * one);
     b.lse = new_real(2 * rows * (size_t)heads + 2 * (size_t)width);
     b.norm = (struct layernorm_args){.rows = (int64_t)rows, .cols = width, .eps = 1e-6};
@@ -382,14 +390,14 @@ static void bench_tokens(int n, int t, int heads, int d) {
 
 // One training step of ResNet-18 with the ImageNet stem on 32x32 images, batch 64, with Adam.
 static void bench_step(int n) {
-    bench_conv((struct conv2d_shape){n, 32, 32, 3, 64, 7, 7, 2, 3}, 1);
-    bench_conv((struct conv2d_shape){n, 8, 8, 64, 64, 3, 3, 1, 1}, 4);
+    bench_conv(square(n, 32, 3, 64, 7, 2, 3), 1);
+    bench_conv(square(n, 8, 64, 64, 3, 1, 1), 4);
     bench_batchnorm((int64_t)n * 256, 64, 1);
     bench_batchnorm((int64_t)n * 64, 64, 4);
     for (int c = 64, h = 8; c < 512; c *= 2, h /= 2) {
-        bench_conv((struct conv2d_shape){n, h, h, c, 2 * c, 3, 3, 2, 1}, 1);
-        bench_conv((struct conv2d_shape){n, h, h, c, 2 * c, 1, 1, 2, 0}, 1);
-        bench_conv((struct conv2d_shape){n, h / 2, h / 2, 2 * c, 2 * c, 3, 3, 1, 1}, 3);
+        bench_conv(square(n, h, c, 2 * c, 3, 2, 1), 1);
+        bench_conv(square(n, h, c, 2 * c, 1, 2, 0), 1);
+        bench_conv(square(n, h / 2, 2 * c, 2 * c, 3, 1, 1), 3);
         bench_batchnorm((int64_t)n * h * h / 4, 2 * c, 5);
     }
     if (wanted("maxpool", "")) {
@@ -424,16 +432,16 @@ static void bench_other(void) {
     bench_gemm(2048, 2048, 2048, 0, 0);
     bench_gemm(64, 4096, 1024, 0, 1);
     bench_gemm(64, 10, 512, 0, 1);
-    bench_conv((struct conv2d_shape){64, 32, 32, 3, 64, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){64, 32, 32, 64, 64, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){64, 16, 16, 128, 128, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){64, 4, 4, 512, 512, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){8, 56, 56, 64, 64, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){8, 7, 7, 512, 512, 3, 3, 1, 1}, 0);
-    bench_conv((struct conv2d_shape){8, 28, 28, 512, 128, 1, 1, 1, 0}, 0);
-    bench_conv((struct conv2d_shape){8, 224, 224, 3, 192, 16, 16, 16, 0}, 0); // patches
-    bench_tokens(8, 197, 3, 64);                                              // ViT-Ti/16
-    bench_tokens(64, 65, 3, 64);                                              // ViT-Ti/4, CIFAR
+    bench_conv(square(64, 32, 3, 64, 3, 1, 1), 0);
+    bench_conv(square(64, 32, 64, 64, 3, 1, 1), 0);
+    bench_conv(square(64, 16, 128, 128, 3, 1, 1), 0);
+    bench_conv(square(64, 4, 512, 512, 3, 1, 1), 0);
+    bench_conv(square(8, 56, 64, 64, 3, 1, 1), 0);
+    bench_conv(square(8, 7, 512, 512, 3, 1, 1), 0);
+    bench_conv(square(8, 28, 512, 128, 1, 1, 0), 0);
+    bench_conv(square(8, 224, 3, 192, 16, 16, 0), 0); // patches
+    bench_tokens(8, 197, 3, 64);                      // ViT-Ti/16
+    bench_tokens(64, 65, 3, 64);                      // ViT-Ti/4, CIFAR
 }
 
 int main(int argc, char **argv) {
@@ -444,6 +452,8 @@ int main(int argc, char **argv) {
             threads = (int)strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--isa") == 0)
             cfg.isa = argv[i + 1];
+        else if (strcmp(argv[i], "--type") == 0)
+            type = strcmp(argv[i + 1], "bf16") == 0 ? KERNEL_BF16 : KERNEL_FLOAT;
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[i + 1];
         else if (strcmp(argv[i], "--format") == 0 && strcmp(argv[i + 1], "table") == 0)
@@ -454,8 +464,8 @@ int main(int argc, char **argv) {
             threads = 0;
     }
     if (argc % 2 == 0 || threads < 1 || threads > 64) {
-        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--only TEXT] "
-                        "[--format json|table]\n");
+        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--type float|bf16] "
+                        "[--only TEXT] [--format json|table]\n");
         return 2;
     }
     for (int i = 0; i < threads; i++)

@@ -35,17 +35,23 @@
 
 struct kernel_ctx;
 
+// The type in which the two operands of a product are multiplied. Buffers hold reals all the same,
+// and sums are made in reals: with KERNEL_BF16 both operands are rounded to bfloat16 (to nearest,
+// ties to even) on their way into the product. What is added to a product (bias, beta * C) is not.
+enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_TYPES };
+
 // How to open a context. Zero-initialised = one thread, not pinned, best instruction set.
 struct kernel_config {
     int threads;     // workers including the calling thread; 0 or 1: everything runs inline
     const int *cpus; // one CPU number per worker to pin to (also pins the caller), or NULL
-    const char *isa; // "base", "avx2", "avx512", or NULL for the best one this machine has
+    const char *isa; // "base", "avx2", "avx512", "avx512-bf16", or NULL for the best one here
 };
 
 // C = alpha * op(A) * op(B) + beta * C, then + bias per column, then ReLU.
 // op(A) is m x k, op(B) is k x n, C is m x n. With trans_a, A is stored k x m; with trans_b, B is
 // stored n x k. lda, ldb, ldc are elements between two stored rows. beta == 0 never reads C.
 struct gemm_args {
+    enum kernel_type type;
     int m, n, k;
     int trans_a, trans_b;
     const void *a, *b;
@@ -63,6 +69,7 @@ struct conv2d_shape {
     int n, h, w, c; // input
     int o, kh, kw;  // filters and their size
     int stride, pad;
+    enum kernel_type type;
 };
 
 // x[n][h][w][c] -> y[n][oh][ow][c], index[n][oh][ow][c]

@@ -67,7 +67,7 @@ static void multiply_rows(const struct cpu_isa *isa, int m, int n, int k, const 
                 rows[r] = a + (i + r) * lda;
                 out[r] = c + (i + r) * ldc + j;
             }
-            isa->rows(&t);
+            isa->type[KERNEL_FLOAT].rows(&t);
         }
     }
 }
@@ -77,21 +77,19 @@ static void multiply_cols(const struct cpu_isa *isa, int m, int n, int k, const 
                           ptrdiff_t lda, const float *b, ptrdiff_t ldb, float *c, ptrdiff_t ldc,
                           float beta) {
     int mr = isa->tile_rows, nr = isa->tile_cols;
-    int32_t a_at[queries_max], b_at[queries_max];
+    int32_t a_at[queries_max];
     float *out[tile_rows_max];
-    for (int p = 0; p < k; p++) {
+    for (int p = 0; p < k; p++)
         a_at[p] = (int32_t)(p * lda);
-        b_at[p] = (int32_t)(p * ldb);
-    }
     for (int i = 0; i < m; i += mr)
         for (int j = 0; j < n; j += nr) {
-            struct cols_tile t = {.a = a + i, .b = b + j, .a_at = a_at, .b_at = b_at, .k = k};
+            struct cols_tile t = {.a = a + i, .b = b + j, .a_at = a_at, .b_step = ldb, .k = k};
             t.out = (struct tile_out){.c = out, .alpha = 1, .beta = beta};
             t.out.rows = m - i < mr ? m - i : mr;
             t.out.cols = n - j < nr ? n - j : nr;
             for (int r = 0; r < t.out.rows; r++)
                 out[r] = c + (i + r) * ldc + j;
-            isa->cols(&t);
+            isa->type[KERNEL_FLOAT].cols(&t);
         }
 }
 

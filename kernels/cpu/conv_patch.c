@@ -146,7 +146,8 @@ void conv_patch_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
                         const float *w, const float *bias, int relu, float *y) {
     struct patch_job job = job_of(s);
     job.x = x;
-    struct gemm_args g = {.n = s->o, .k = job.depth, .trans_b = 1, .b = w, .c = y, .alpha = 1};
+    struct gemm_args g = {
+        .type = s->type, .n = s->o, .k = job.depth, .trans_b = 1, .b = w, .c = y, .alpha = 1};
     g.lda = g.ldb = job.depth, g.ldc = s->o, g.bias = bias, g.relu = relu;
     each_block(ctx, &job, forward_block, &g);
 }
@@ -166,7 +167,7 @@ void conv_patch_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape 
     int exact = s->kh == s->stride && s->kw == s->stride && s->pad == 0 && s->h % s->kh == 0 &&
                 s->w % s->kw == 0;
     job.dx = dx, job.add = accumulate || !exact;
-    struct gemm_args g = {.n = job.depth, .k = s->o, .a = dy, .b = w, .alpha = 1};
+    struct gemm_args g = {.type = s->type, .n = job.depth, .k = s->o, .a = dy, .b = w, .alpha = 1};
     g.lda = s->o, g.ldb = g.ldc = job.depth;
     if (!accumulate && !exact)
         cpu_zero(ctx, (size_t)s->n * s->h * s->w * s->c, dx);
@@ -186,7 +187,8 @@ void conv_patch_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
                                 const float *x, const float *dy, float *dw, int accumulate) {
     struct patch_job job = job_of(s);
     job.x = x, job.add = accumulate;
-    struct gemm_args g = {.m = s->o, .n = job.depth, .trans_a = 1, .a = dy, .c = dw, .alpha = 1};
+    struct gemm_args g = {
+        .type = s->type, .m = s->o, .n = job.depth, .trans_a = 1, .a = dy, .c = dw, .alpha = 1};
     g.lda = s->o, g.ldb = g.ldc = job.depth;
     each_block(ctx, &job, weight_block, &g);
 }

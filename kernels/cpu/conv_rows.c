@@ -2,7 +2,9 @@
 // Convolution and its data gradient, as one kind of product: every output position is a row whose
 // terms are runs of neighbouring source pixels, read where they lie, times packed filters. Where
 // padding cuts taps off, positions with the same taps form a class of their own and the missing
-// taps are never touched (a 3x3 filter on a 1x1 image costs one ninth).
+// taps are never touched (a 3x3 filter on a 1x1 image costs one ninth). With few input channels
+// there is little to save and much to do at the edges: then x is copied with its border, and a
+// whole filter row is one run.
 #include <assert.h>
 
 #include "kernels/cpu/conv_plan.h"
@@ -10,17 +12,22 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/share.h"
 
-// Longest product done in one go: its panel (256 KB) stays in the second-level cache.
-enum { depth_max = 2048 };
+enum {
+    depth_max = 2048,        // words of the longest product done in one go: its panel (256 KB)
+                             // stays in the second-level cache
+    group_words = 16 * 1024, // of panels that a tile's rows meet one after the other: 64 KB
+};
 
 struct rows_job {
     const struct conv2d_shape *s;
-    const struct cpu_isa *isa;
+    const struct kernel_ctx *ctx;
+    const struct cpu_type *type;
     struct axis_plan y, x;
-    int data; // 0: convolution, 1: data gradient
-    int src_h, src_w, src_c, dst_h, dst_w, dst_c;
+    int data;                                     // 0: convolution, 1: data gradient
+    int src_h, src_w, src_c, dst_h, dst_w, dst_c; // src_c: words of a pixel
     const float *src, *w, *bias;
     float *dst;
     float *panels; // [panel of dst_c][y slot][x slot][src_c][tile_cols]
@@ -34,15 +41,35 @@ struct pixel_class {
     int depth; // terms per output; 0 when padding covers all
 };
 
-static size_t panels_size(const struct cpu_isa *isa, const struct conv2d_shape *s) {
-    size_t nr = (size_t)isa->tile_cols, taps = (size_t)s->kh * s->kw;
-    size_t forward = (size_t)div_up(s->o, nr) * nr * taps * s->c;
-    size_t data = (size_t)div_up(s->c, nr) * nr * taps * s->o;
+static size_t panels_size(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    const struct cpu_type *type = &ctx->type[s->type];
+    size_t taps = (size_t)s->kh * s->kw;
+    size_t forward = taps * pack_panels_words(ctx, type, s->c, s->o);
+    size_t data = taps * pack_panels_words(ctx, type, s->o, s->c);
     return forward > data ? forward : data;
 }
 
+static struct image_source forward_source(const struct conv2d_shape *s) {
+    int border = s->c <= conv_narrow_channels_max ? s->pad : 0;
+    return (struct image_source){.n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = border};
+}
+
+static struct image_source data_source(const struct conv2d_shape *s) {
+    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    return (struct image_source){.n = s->n, .h = oh, .w = ow, .c = s->o};
+}
+
+// Words of the copy that a product reads instead of its source; 0: it reads the source.
+static size_t copy_size(const struct cpu_type *type, const struct image_source *src) {
+    return type->convert || src->border > 0 ? pack_images_words(type, src) : 0;
+}
+
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
-    return panels_size(ctx->isa, s) * sizeof(float);
+    const struct cpu_type *type = &ctx->type[s->type];
+    struct image_source forward = forward_source(s), data = data_source(s);
+    size_t x = copy_size(type, &forward), dy = copy_size(type, &data);
+    return (panels_size(ctx, s) + (x > dy ? x : dy)) * sizeof(float);
 }
 
 // Visits the taps that any class uses, as slots and in the filter.
@@ -60,36 +87,40 @@ static int next_tap(const struct rows_job *job, int slot, int *tap) {
 // reads each of its filters from end to end.
 static void pack_filters(const struct rows_job *job, int worker, int workers) {
     const struct conv2d_shape *s = job->s;
-    int nr = job->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
-    size_t filter = (size_t)slots * s->c, tap_size = (size_t)s->c * nr;
+    int nr = job->ctx->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
+    size_t filter = (size_t)slots * s->c, tap_size = (size_t)job->src_c * nr;
     struct share mine = share_of(div_up(s->o, nr) * slots, worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++) {
         int first = (int)(i / slots) * nr, cols = s->o - first < nr ? s->o - first : nr;
         int slot = next_tap(job, (int)(i % slots), &tap);
         if (slot != i % slots)
             continue;
-        job->isa->pack_transposed(s->c, cols, job->w + first * filter + (size_t)tap * s->c,
-                                  (ptrdiff_t)filter, job->panels + i * tap_size);
+        struct panel_source src = {.stride = (ptrdiff_t)filter, .k = s->c, .cols = cols};
+        src.at = job->w + first * filter + (size_t)tap * s->c, src.transposed = 1;
+        pack_panel(job->ctx, job->type, &src, job->panels + i * tap_size);
     }
 }
 
 // Data gradient: columns are input channels, which already lie side by side. A worker takes a few
 // filters at a time and spreads them over all panels.
 static void pack_channels(const struct rows_job *job, int worker, int workers) {
-    enum { filters_at_once = 32 };
+    enum { filters_at_once = 32 }; // even: a pair is never cut
     const struct conv2d_shape *s = job->s;
-    int nr = job->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
-    size_t filter = (size_t)slots * s->c, tap_size = (size_t)s->o * nr;
+    int nr = job->ctx->isa->tile_cols, slots = s->kh * s->kw, tap = 0;
+    size_t filter = (size_t)slots * s->c, tap_size = (size_t)job->src_c * nr;
     struct share mine = share_of(div_up(s->o, filters_at_once), worker, workers);
     for (int64_t i = mine.begin; i < mine.end; i++) {
         int o = (int)i * filters_at_once;
         int count = s->o - o < filters_at_once ? s->o - o : filters_at_once;
+        struct panel_source src = {.stride = (ptrdiff_t)filter, .k = count};
+        size_t at = (size_t)(o / job->type->pair) * nr;
         for (int slot = next_tap(job, 0, &tap); slot >= 0; slot = next_tap(job, slot + 1, &tap))
-            for (int c = 0, panel = 0; c < s->c; c += nr, panel++)
-                job->isa->pack_copied(
-                    count, s->c - c < nr ? s->c - c : nr,
-                    job->w + o * filter + (size_t)tap * s->c + c, (ptrdiff_t)filter,
-                    job->panels + ((size_t)panel * slots + slot) * tap_size + (size_t)o * nr);
+            for (int c = 0, panel = 0; c < s->c; c += nr, panel++) {
+                src.at = job->w + o * filter + (size_t)tap * s->c + c;
+                src.cols = s->c - c < nr ? s->c - c : nr;
+                pack_panel(job->ctx, job->type, &src,
+                           job->panels + ((size_t)panel * slots + slot) * tap_size + at);
+            }
     }
 }
 
@@ -122,23 +153,12 @@ static void locate_rows(const struct rows_job *job, const struct pixel_class *k,
     }
 }
 
-// One tile: up to tile_rows positions of a class, one panel of channels.
-static void do_tile(const struct rows_job *job, const struct pixel_class *k, int panel,
-                    int64_t row0) {
-    int mr = job->isa->tile_rows, nr = job->isa->tile_cols, col = panel * nr;
-    int rows = (int)clamp64(k->rows - row0, 0, mr), segs = k->y->taps;
-    const float *base[tile_rows_max], *a[conv_taps_max * tile_rows_max];
-    float *c[tile_rows_max];
-    locate_rows(job, k, row0, rows, base, c);
-    for (int r = 0; r < rows; r++)
-        c[r] += col;
-    size_t src_row = (size_t)job->src_w * job->src_c, slot = (size_t)job->src_c * nr;
-    for (int q = 0; q < segs && k->depth > 0; q++)
-        for (int r = 0; r < rows; r++)
-            a[q * mr + r] = base[r] + q * src_row;
-    struct rows_tile t = {.k = k->x->taps * job->src_c, .b_seg = job->s->kw * slot};
-    t.out = (struct tile_out){.c = c, .rows = rows, .alpha = 1};
-    t.out.cols = job->dst_c - col < nr ? job->dst_c - col : nr;
+// One panel of channels for the rows of a tile, which read at a and write to c.
+static void do_panel(const struct rows_job *job, const struct pixel_class *k, int panel,
+                     const float *const *a, struct tile_out out) {
+    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, segs = k->y->taps;
+    size_t slot = (size_t)job->src_c * nr;
+    struct rows_tile t = {.k = k->x->taps * job->src_c, .b_seg = job->s->kw * slot, .out = out};
     const float *b =
         job->panels + (((size_t)panel * job->s->kh + k->y->slot) * job->s->kw + k->x->slot) * slot;
     int step = k->depth > depth_max && t.k > 0 ? (int)clamp64(depth_max / t.k, 1, segs) : segs;
@@ -148,11 +168,34 @@ static void do_tile(const struct rows_job *job, const struct pixel_class *k, int
         t.b = b + q * t.b_seg;
         int last = q + step >= segs;
         t.out.beta = job->accumulate || q > 0 ? 1 : 0;
-        t.out.bias = job->bias && last ? job->bias + col : NULL;
+        t.out.bias = job->bias && last ? job->bias + panel * nr : NULL;
         t.out.relu = job->relu && last;
-        job->isa->rows(&t);
+        job->type->rows(&t);
         if (step == 0)
             break;
+    }
+}
+
+// One tile: up to tile_rows positions of a class, for panels [begin, end) of channels.
+static void do_tile(const struct rows_job *job, const struct pixel_class *k, int64_t row0,
+                    int begin, int end) {
+    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int rows = (int)clamp64(k->rows - row0, 0, mr);
+    const float *base[tile_rows_max], *a[conv_taps_max * tile_rows_max];
+    float *c[tile_rows_max];
+    locate_rows(job, k, row0, rows, base, c);
+    size_t src_row = (size_t)job->src_w * job->src_c;
+    for (int q = 0; q < k->y->taps && k->depth > 0; q++)
+        for (int r = 0; r < rows; r++)
+            a[q * mr + r] = base[r] + q * src_row;
+    for (int r = 0; r < rows; r++)
+        c[r] += begin * nr;
+    for (int panel = begin; panel < end; panel++) {
+        struct tile_out out = {.c = c, .rows = rows, .alpha = 1};
+        out.cols = job->dst_c - panel * nr < nr ? job->dst_c - panel * nr : nr;
+        do_panel(job, k, panel, a, out);
+        for (int r = 0; r < rows; r++)
+            c[r] += nr;
     }
 }
 
@@ -164,33 +207,54 @@ static struct pixel_class class_at(const struct rows_job *job, int i) {
     return k;
 }
 
-// Tiles in order of class, panel, row; each worker takes an equal part of the total cost.
+// Panels that the rows of a tile meet before the next tile: as many as stay near.
+static int group_of(const struct rows_job *job, const struct pixel_class *k) {
+    int nr = job->ctx->isa->tile_cols;
+    return (int)clamp64(group_words / (k->depth * nr + 1), 1, div_up(job->dst_c, nr));
+}
+
+// Tiles in order of class, group of panels, row; each worker takes an equal part of the total cost.
 static void multiply(void *arg, int worker, int workers) {
     const struct rows_job *job = arg;
-    int classes = job->y.groups * job->x.groups, mr = job->isa->tile_rows;
-    int64_t panels = div_up(job->dst_c, job->isa->tile_cols), total = 0, at = 0;
+    int classes = job->y.groups * job->x.groups, mr = job->ctx->isa->tile_rows;
+    int64_t panels = div_up(job->dst_c, job->ctx->isa->tile_cols), total = 0, at = 0;
     for (int i = 0; i < classes; i++) {
         struct pixel_class k = class_at(job, i);
-        total += panels * div_up(k.rows, mr) * (k.depth + 1);
+        total += div_up(panels, group_of(job, &k)) * div_up(k.rows, mr) * (k.depth + 1) *
+                 group_of(job, &k);
     }
     struct share mine = share_of(total, worker, workers);
     for (int i = 0; i < classes; i++) {
         struct pixel_class k = class_at(job, i);
-        int64_t tiles = div_up(k.rows, mr), cost = k.depth + 1, all = panels * tiles;
+        int group = group_of(job, &k);
+        int64_t tiles = div_up(k.rows, mr), cost = (int64_t)(k.depth + 1) * group;
+        int64_t all = div_up(panels, group) * tiles;
         int64_t begin = clamp64(div_up(mine.begin - at, cost), 0, all);
         int64_t end = clamp64(div_up(mine.end - at, cost), 0, all);
         at += all * cost;
         if (k.depth == 0 && job->accumulate)
             continue;
-        for (int64_t t = begin; t < end; t++)
-            do_tile(job, &k, (int)(t / tiles), t % tiles * mr);
+        for (int64_t t = begin; t < end; t++) {
+            int first = (int)(t / tiles) * group;
+            do_tile(job, &k, t % tiles * mr, first, (int)clamp64(first + group, 0, panels));
+        }
     }
 }
 
-static void run(struct kernel_ctx *ctx, struct rows_job *job) {
+// Takes what the product reads from src, or from a copy of it.
+static void run(struct kernel_ctx *ctx, struct rows_job *job, const struct image_source *src) {
     assert(cpu_conv2d_rows_workspace(ctx, job->s) <= ctx->work_bytes);
-    job->isa = ctx->isa;
+    job->ctx = ctx;
+    job->type = &ctx->type[job->s->type];
     job->panels = (float *)ctx->work;
+    job->src = src->x;
+    job->src_h = src->h + 2 * src->border, job->src_w = src->w + 2 * src->border;
+    job->src_c = (int)pack_words(job->type, src->c);
+    if (copy_size(job->type, src) > 0) {
+        float *copy = job->panels + panels_size(ctx, job->s);
+        pack_images(ctx, job->type, src, copy);
+        job->src = copy;
+    }
     ctx_parallel(ctx, pack, job);
     ctx_parallel(ctx, multiply, job);
 }
@@ -202,14 +266,16 @@ void cpu_conv2d_forward(struct kernel_ctx *ctx, const struct conv2d_shape *s, co
         conv_patch_forward(ctx, s, x, w, bias, relu, y);
         return;
     }
-    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
-    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    struct rows_job job = {.s = s, .src = x, .w = w, .bias = bias, .dst = y, .relu = relu};
-    job.src_h = s->h, job.src_w = s->w, job.src_c = s->c;
-    job.dst_h = oh, job.dst_w = ow, job.dst_c = s->o;
-    axis_plan_forward(&job.y, s->h, oh, s->kh, s->stride, s->pad);
-    axis_plan_forward(&job.x, s->w, ow, s->kw, s->stride, s->pad);
-    run(ctx, &job);
+    struct image_source src = forward_source(s);
+    struct rows_job job = {.s = s, .w = w, .bias = bias, .dst = y, .relu = relu};
+    int border = src.border, pad = s->pad - border;
+    src.x = x;
+    job.dst_h = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    job.dst_w = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    job.dst_c = s->o;
+    axis_plan_forward(&job.y, s->h + 2 * border, job.dst_h, s->kh, s->stride, pad);
+    axis_plan_forward(&job.x, s->w + 2 * border, job.dst_w, s->kw, s->stride, pad);
+    run(ctx, &job, &src);
 }
 
 // dy[n][oh][ow][o], w[o][kh][kw][c] -> dx[n][h][w][c]
@@ -219,13 +285,11 @@ void cpu_conv2d_backward_data(struct kernel_ctx *ctx, const struct conv2d_shape 
         conv_patch_backward_data(ctx, s, dy, w, dx, accumulate);
         return;
     }
-    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
-    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    struct rows_job job = {.s = s, .src = dy, .w = w, .dst = dx, .accumulate = accumulate};
-    job.data = 1;
-    job.src_h = oh, job.src_w = ow, job.src_c = s->o;
+    struct image_source src = data_source(s);
+    struct rows_job job = {.s = s, .w = w, .dst = dx, .accumulate = accumulate, .data = 1};
+    src.x = dy;
     job.dst_h = s->h, job.dst_w = s->w, job.dst_c = s->c;
-    axis_plan_data(&job.y, s->h, oh, s->kh, s->stride, s->pad);
-    axis_plan_data(&job.x, s->w, ow, s->kw, s->stride, s->pad);
-    run(ctx, &job);
+    axis_plan_data(&job.y, s->h, src.h, s->kh, s->stride, s->pad);
+    axis_plan_data(&job.x, s->w, src.w, s->kw, s->stride, s->pad);
+    run(ctx, &job, &src);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight gradient of a convolution: for every tap, the product over output pixels of dy and the
-// source pixel that tap saw, both read where they lie. Pixels whose source is padding are left out.
+// source pixel that tap saw. A few lines of dy at a time are packed into panels once for all taps;
+// of x, the pixels that one tap saw are packed a piece at a time. Pixels whose source is padding
+// are left out.
 // With few input channels a tap would fill only part of a vector: then x is copied with a zero
 // border, a whole filter row counts as one tap, and the product is made transposed.
 #include <assert.h>
@@ -11,43 +13,107 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/share.h"
 
 enum {
-    pixels_max = 512,          // terms per pass
-    block_floats = 128 * 1024, // of dy per pass: 512 KB
-    narrow_channels_max = 8,   // below: the transposed way
+    block_words = 64 * 1024, // of dy at a time: 256 KB
+    piece_words = 256,       // terms of a product, in words; a piece of x is that long
+    run_words = 128,         // of one line
 };
 
 struct weight_job {
     const struct conv2d_shape *s;
-    const struct cpu_isa *isa;
-    int oh, ow, accumulate;
+    const struct kernel_ctx *ctx;
+    const struct cpu_type *type;
+    int oh, ow, line_words, accumulate;
     const float *x, *dy;
     float *dw;
+    // The block of dy: a line is one row of one image's outputs.
+    int64_t line, lines, lines_max;
+    float *grads;  // [panel of o][line][line_words][tile_cols]
+    float *pieces; // of x, one per worker: [piece_words][tile_cols]
     // The transposed way only.
     float *padded;     // x with its border: [n][h + 2 pad][w + 2 pad][c]
     float *transposed; // [kh][kw * c][o]
 };
 
+static int narrow(const struct conv2d_shape *s) {
+    return s->c <= conv_narrow_channels_max;
+}
+
+// The transposed way reads x in place, so that its words are single numbers.
+static const struct cpu_type *type_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    return narrow(s) ? &ctx->isa->type[s->type] : &ctx->type[s->type];
+}
+
+static struct image_source padded_source(const struct conv2d_shape *s) {
+    return (struct image_source){.n = s->n, .h = s->h, .w = s->w, .c = s->c, .border = s->pad};
+}
+
+static struct weight_job job_of(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    struct weight_job job = {.s = s, .ctx = ctx, .type = type_of(ctx, s)};
+    int nr = ctx->isa->tile_cols;
+    job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    job.line_words = (int)pack_words(job.type, job.ow);
+    int64_t line = div_up(s->o, nr) * nr * job.line_words;
+    job.lines_max = clamp64(block_words / line, 1, (int64_t)s->n * job.oh);
+    return job;
+}
+
+static size_t grads_size(const struct weight_job *job) {
+    int nr = job->ctx->isa->tile_cols;
+    return (size_t)(div_up(job->s->o, nr) * nr * job->line_words * job->lines_max);
+}
+
+static size_t padded_size(const struct weight_job *job) {
+    struct image_source src = padded_source(job->s);
+    return narrow(job->s) ? pack_images_words(job->type, &src) : 0;
+}
+
+size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
+    struct weight_job job = job_of(ctx, s);
+    size_t pieces = (size_t)ctx->workers * piece_words * ctx->isa->tile_cols;
+    size_t transposed = (size_t)s->kh * s->kw * s->c * s->o;
+    return (grads_size(&job) + padded_size(&job) + (narrow(s) ? transposed : pieces)) *
+           sizeof(float);
+}
+
+static float *grads_at(const struct weight_job *job, int64_t panel, int64_t line) {
+    return job->grads +
+           (panel * job->lines_max + line) * job->line_words * job->ctx->isa->tile_cols;
+}
+
+static void pack_grads(void *arg, int worker, int workers) {
+    const struct weight_job *job = arg;
+    int nr = job->ctx->isa->tile_cols, o = job->s->o;
+    struct share mine = share_of(div_up(o, nr) * job->lines, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+        int64_t panel = i / job->lines, line = i % job->lines;
+        struct panel_source src = {.stride = o, .k = job->ow};
+        src.at = job->dy + (job->line + line) * job->ow * o + panel * nr;
+        src.cols = (int)clamp64(o - panel * nr, 0, nr);
+        pack_panel(job->ctx, job->type, &src, grads_at(job, panel, line));
+    }
+}
+
+// Packs the block's part of dy, then multiplies: for every block.
+static void each_block(struct kernel_ctx *ctx, struct weight_job *job,
+                       void (*multiply)(void *arg, int worker, int workers)) {
+    int64_t all = (int64_t)job->s->n * job->oh;
+    for (job->line = 0; job->line < all; job->line += job->lines_max) {
+        job->lines = all - job->line < job->lines_max ? all - job->line : job->lines_max;
+        ctx_parallel(ctx, pack_grads, job);
+        ctx_parallel(ctx, multiply, job);
+    }
+}
+
 // Output pixels whose source for one tap is inside: rectangle [y0, y1) x [x0, x1) of each image.
 struct tap_pixels {
     int ky, kx, y0, y1, x0, x1;
-    int64_t count;
+    int64_t count; // of an image
 };
-
-static int narrow(const struct conv2d_shape *s) {
-    return s->c <= narrow_channels_max;
-}
-
-static size_t padded_size(const struct conv2d_shape *s) {
-    return (size_t)s->n * (s->h + 2 * s->pad) * (s->w + 2 * s->pad) * s->c;
-}
-
-size_t cpu_conv2d_weight_workspace(const struct conv2d_shape *s) {
-    size_t transposed = (size_t)s->kh * s->kw * s->c * s->o;
-    return narrow(s) ? (padded_size(s) + transposed) * sizeof(float) : 0;
-}
 
 // [*begin, *end): outputs along one axis whose source for this tap is inside.
 static void valid_outputs(int in, int out, int tap, int stride, int pad, int *begin, int *end) {
@@ -64,79 +130,117 @@ static struct tap_pixels tap_at(const struct weight_job *job, int tap) {
     struct tap_pixels t = {.ky = tap / s->kw, .kx = tap % s->kw};
     valid_outputs(s->h, job->oh, t.ky, s->stride, s->pad, &t.y0, &t.y1);
     valid_outputs(s->w, job->ow, t.kx, s->stride, s->pad, &t.x0, &t.x1);
-    t.count = (int64_t)s->n * (t.y1 - t.y0) * (t.x1 - t.x0);
+    t.count = (int64_t)(t.y1 - t.y0) * (t.x1 - t.x0);
     return t;
 }
 
-// A pass over some pixels: pointers to the first one's operands, and offsets of each from there.
-struct pass {
-    const float *dy, *x;
-    int32_t dy_at[pixels_max], x_at[pixels_max];
-    int count, first; // first: starts the sum
+// Tiles of one tap: o (fast), cut inside the panels of dy, and panels of c.
+static int64_t o_tiles_of(const struct weight_job *job) {
+    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, o = job->s->o;
+    return o / nr * div_up(nr, mr) + div_up(o % nr, mr);
+}
+
+static int64_t tiles_of(const struct weight_job *job) {
+    return o_tiles_of(job) * div_up(job->s->c, job->ctx->isa->tile_cols);
+}
+
+// A part of one line that a tap sees: words [begin, end).
+struct run {
+    int64_t line; // of the block
+    int begin, end;
 };
 
-// Fills a pass with pixels [from, from + count) of a tap. h, w: of the source image, whose (0, 0)
-// is seen by tap (0, 0) at output (-shift, -shift) / stride.
-static void fill_pass(const struct weight_job *job, const struct tap_pixels *t, int64_t from,
-                      const float *src, int h, int w, int shift, struct pass *p) {
-    const struct conv2d_shape *s = job->s;
-    int cols = t->x1 - t->x0, rows = t->y1 - t->y0;
-    int64_t image = from / (rows * cols), rest = from % (rows * cols), dy0 = 0, x0 = 0;
-    int oy = t->y0 + (int)(rest / cols), ox = t->x0 + (int)(rest % cols);
-    for (int i = 0; i < p->count; i++) {
-        int64_t iy = oy * s->stride - shift + t->ky, ix = ox * s->stride - shift + t->kx;
-        int64_t dy = ((image * job->oh + oy) * job->ow + ox) * s->o;
-        int64_t x = ((image * h + iy) * w + ix) * s->c;
-        if (i == 0) {
-            dy0 = dy;
-            x0 = x;
-        }
-        p->dy_at[i] = (int32_t)(dy - dy0);
-        p->x_at[i] = (int32_t)(x - x0);
-        if (++ox == t->x1) {
-            ox = t->x0;
-            if (++oy == t->y1) {
-                oy = t->y0;
-                image++;
-            }
+// Runs that are multiplied together.
+struct piece {
+    struct run run[piece_words];
+    int32_t a_at[piece_words]; // of each word in a panel of dy
+    int runs, words, first;    // first: starts the tap's sum
+};
+
+// The next runs of a tap from *line, word *at on; 0 when there are no more. Cut by shape alone.
+static int next_piece(const struct weight_job *job, const struct tap_pixels *t, int64_t *line,
+                      int *at, struct piece *p) {
+    int pair = job->type->pair, begin = t->x0 / pair, end = (int)div_up(t->x1, pair);
+    p->runs = p->words = 0;
+    for (; *line < job->lines; *line += 1, *at = begin) {
+        int64_t oy = (job->line + *line) % job->oh;
+        if (oy < t->y0 || oy >= t->y1)
+            continue;
+        for (*at = *at < begin ? begin : *at; *at < end;) {
+            struct run r = {*line, *at, end - *at < run_words ? end : *at + run_words};
+            if (p->words + r.end - r.begin > piece_words)
+                return 1;
+            if (p->words == 0)
+                p->first = job->line + r.line == t->y0 && r.begin == begin;
+            for (int w = r.begin; w < r.end; w++)
+                p->a_at[p->words++] =
+                    (int32_t)((r.line * job->line_words + w) * job->ctx->isa->tile_cols);
+            p->run[p->runs++] = r;
+            *at = r.end;
         }
     }
-    p->dy = job->dy + dy0;
-    p->x = src + x0;
+    return p->words > 0;
 }
 
-static int pass_pixels(const struct conv2d_shape *s) {
-    return (int)clamp64(block_floats / s->o, 64, pixels_max);
+// What the tap saw during the piece, columns [col, col + tile_cols) of c.
+static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
+                       const struct piece *p, int col, float *dst) {
+    const struct conv2d_shape *s = job->s;
+    int nr = job->ctx->isa->tile_cols, pair = job->type->pair;
+    struct panel_source src = {.stride = (ptrdiff_t)s->stride * s->c};
+    src.cols = s->c - col < nr ? s->c - col : nr;
+    for (int i = 0; i < p->runs; i++) {
+        const struct run *r = &p->run[i];
+        int64_t line = job->line + r->line, image = line / job->oh;
+        int x0 = r->begin * pair < t->x0 ? t->x0 : r->begin * pair;
+        int x1 = r->end * pair > t->x1 ? t->x1 : r->end * pair;
+        int64_t y = line % job->oh * s->stride - s->pad + t->ky;
+        int64_t x = (int64_t)x0 * s->stride - s->pad + t->kx;
+        src.at = job->x + ((image * s->h + y) * s->w + x) * s->c + col;
+        src.lead = x0 - r->begin * pair;
+        src.k = x1 - x0;
+        pack_panel(job->ctx, job->type, &src, dst);
+        dst += (r->end - r->begin) * nr;
+    }
 }
 
-// One tap's tiles that a worker does: o in steps of tile_rows (fast), c in steps of tile_cols.
+// One tap's tiles that a worker does.
 struct tap_work {
     struct tap_pixels pixels;
     int64_t begin, end;
 };
 
-// One tap's tiles over its share of the pixels.
-static void do_pass(const struct weight_job *job, const struct tap_work *w, struct share pixels) {
+static void do_tile(const struct weight_job *job, const struct tap_pixels *t, const struct piece *p,
+                    int64_t o_tile, int col, const float *x) {
     const struct conv2d_shape *s = job->s;
-    const struct tap_pixels *t = &w->pixels;
-    int mr = job->isa->tile_rows, nr = job->isa->tile_cols;
-    int64_t o_tiles = div_up(s->o, mr);
-    size_t filter = (size_t)s->kh * s->kw * s->c, tap = (size_t)(t->ky * s->kw + t->kx) * s->c;
+    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols;
+    int per_panel = (int)div_up(nr, mr), panel = (int)(o_tile / per_panel);
+    int wide = s->o - panel * nr < nr ? s->o - panel * nr : nr;
+    struct share o = share_of(wide, (int)(o_tile % per_panel), (int)div_up(wide, mr));
+    size_t filter = (size_t)s->kh * s->kw * s->c;
     float *c[tile_rows_max];
-    struct pass p = {.count = (int)(pixels.end - pixels.begin), .first = pixels.begin == 0};
-    fill_pass(job, t, pixels.begin, job->x, s->h, s->w, s->pad, &p);
-    for (int64_t i = w->begin; i < w->end; i++) {
-        int o = (int)(i % o_tiles) * mr, col = (int)(i / o_tiles) * nr;
-        struct cols_tile m = {.a = p.dy + o, .b = p.x + col, .a_at = p.dy_at, .b_at = p.x_at};
-        m.k = p.count;
-        m.out = (struct tile_out){.c = c, .alpha = 1};
-        m.out.rows = s->o - o < mr ? s->o - o : mr;
-        m.out.cols = s->c - col < nr ? s->c - col : nr;
-        m.out.beta = job->accumulate || !p.first ? 1 : 0;
-        for (int r = 0; r < m.out.rows; r++)
-            c[r] = job->dw + (o + r) * filter + tap + col;
-        job->isa->cols(&m);
-    }
+    struct cols_tile m = {.b = x, .a_at = p->a_at, .b_step = nr, .k = p->words};
+    m.a = grads_at(job, panel, 0) + o.begin;
+    m.out = (struct tile_out){.c = c, .alpha = 1, .rows = (int)(o.end - o.begin)};
+    m.out.cols = s->c - col < nr ? s->c - col : nr;
+    m.out.beta = job->accumulate || !p->first ? 1 : 0;
+    for (int r = 0; r < m.out.rows; r++)
+        c[r] = job->dw + (panel * nr + o.begin + r) * filter +
+               (size_t)(t->ky * s->kw + t->kx) * s->c + col;
+    job->type->cols(&m);
+}
+
+static void do_tap(const struct weight_job *job, const struct tap_work *w, float *x) {
+    int64_t o_tiles = o_tiles_of(job), line = 0;
+    int nr = job->ctx->isa->tile_cols, at = 0;
+    struct piece p;
+    while (next_piece(job, &w->pixels, &line, &at, &p))
+        for (int64_t i = w->begin; i < w->end;) {
+            int64_t panel = i / o_tiles, past = (panel + 1) * o_tiles;
+            pack_piece(job, &w->pixels, &p, (int)panel * nr, x);
+            for (past = past < w->end ? past : w->end; i < past; i++)
+                do_tile(job, &w->pixels, &p, i % o_tiles, (int)panel * nr, x);
+        }
 }
 
 // A tap that never sees the image has no gradient.
@@ -147,100 +251,83 @@ static void clear_tap(const struct weight_job *job, const struct tap_pixels *t, 
                (size_t)s->c * sizeof(float));
 }
 
-// A worker's tiles of every tap: equal parts of the total cost, in order of tap and tile.
-static int share_taps(const struct weight_job *job, struct share mine, struct tap_work *work) {
-    const struct conv2d_shape *s = job->s;
-    int64_t tiles = div_up(s->o, job->isa->tile_rows) * div_up(s->c, job->isa->tile_cols), at = 0;
-    int count = 0;
-    for (int i = 0; i < s->kh * s->kw; i++) {
-        struct tap_work w = {.pixels = tap_at(job, i)};
-        int64_t cost = w.pixels.count > 0 ? w.pixels.count : 1;
-        w.begin = clamp64(div_up(mine.begin - at, cost), 0, tiles);
-        w.end = clamp64(div_up(mine.end - at, cost), 0, tiles);
-        at += w.pixels.count * tiles;
-        if (w.pixels.count > 0 && w.begin < w.end)
-            work[count++] = w;
-    }
-    return count;
-}
-
-// Either every tap goes over all pixels before the next (dw stays near), or every few pixels go
-// through all taps (x and dy stay near): whichever keeps the larger of the two in the cache.
+// Every worker does equal parts of the total cost, in order of tap and tile.
 static void multiply(void *arg, int worker, int workers) {
     const struct weight_job *job = arg;
     const struct conv2d_shape *s = job->s;
-    struct tap_work work[conv_taps_max * conv_taps_max];
-    int64_t tiles = div_up(s->o, job->isa->tile_rows) * div_up(s->c, job->isa->tile_cols);
-    int64_t total = 0, pixels = (int64_t)s->n * job->oh * job->ow;
+    int64_t tiles = tiles_of(job), total = 0, at = 0;
+    float *piece = job->pieces + (size_t)worker * piece_words * job->ctx->isa->tile_cols;
+    for (int i = 0; i < s->kh * s->kw; i++)
+        total += tap_at(job, i).count * tiles;
+    struct share mine = share_of(total, worker, workers);
     for (int i = 0; i < s->kh * s->kw; i++) {
-        struct tap_pixels t = tap_at(job, i);
-        total += t.count * tiles;
-        if (t.count == 0)
-            clear_tap(job, &t, share_of(s->o, worker, workers));
+        struct tap_work w = {.pixels = tap_at(job, i)};
+        if (w.pixels.count == 0) {
+            clear_tap(job, &w.pixels, share_of(s->o, worker, workers));
+            continue;
+        }
+        w.begin = clamp64(div_up(mine.begin - at, w.pixels.count), 0, tiles);
+        w.end = clamp64(div_up(mine.end - at, w.pixels.count), 0, tiles);
+        at += w.pixels.count * tiles;
+        if (w.begin < w.end)
+            do_tap(job, &w, piece);
     }
-    int taps = share_taps(job, share_of(total, worker, workers), work);
-    int parts = (int)div_up(pixels, pass_pixels(s));
-    int64_t dw_size = (int64_t)s->o * s->kh * s->kw * s->c, xy_size = pixels * (s->c + s->o);
-    int together = dw_size < xy_size ? 1 : parts; // parts that one tap does before the next
-    for (int first = 0; first < parts; first += together)
-        for (int i = 0; i < taps; i++)
-            for (int part = first; part < first + together && part < parts; part++) {
-                struct share some = share_of(work[i].pixels.count, part, parts);
-                if (some.begin < some.end)
-                    do_pass(job, &work[i], some);
-            }
 }
 
-static void copy_padded(void *arg, int worker, int workers) {
-    const struct weight_job *job = arg;
+// Pixels of the block that are multiplied together, and where each begins in the padded x.
+struct pixels {
+    const float *x;
+    int32_t x_at[piece_words];
+    int64_t from; // pixel of the block
+    int count;
+};
+
+static void next_pixels(const struct weight_job *job, int64_t from, struct pixels *p) {
     const struct conv2d_shape *s = job->s;
+    int64_t line = job->line + from / job->ow, ox = from % job->ow, first = 0;
     int h = s->h + 2 * s->pad, w = s->w + 2 * s->pad;
-    struct share mine = share_of((int64_t)s->n * h, worker, workers);
-    for (int64_t i = mine.begin; i < mine.end; i++) {
-        float *dst = job->padded + i * w * s->c;
-        int64_t y = i % h - s->pad;
-        memset(dst, 0, (size_t)w * s->c * sizeof(float));
-        if (y >= 0 && y < s->h)
-            memcpy(dst + (size_t)s->pad * s->c, job->x + ((i / h * s->h + y) * s->w) * s->c,
-                   (size_t)s->w * s->c * sizeof(float));
+    p->from = from;
+    p->count = (int)clamp64(job->lines * job->ow - from, 0, piece_words);
+    for (int i = 0; i < p->count; line++, ox = 0) {
+        int64_t y = line % job->oh * s->stride;
+        int64_t x = ((line / job->oh * h + y) * w + ox * s->stride) * s->c;
+        first = i == 0 ? x : first;
+        for (; ox < job->ow && i < p->count; ox++, x += (int64_t)s->stride * s->c)
+            p->x_at[i++] = (int32_t)(x - first);
     }
+    p->x = job->padded + first;
 }
 
-// One tile of the transposed product: rows [i, i + rows) of filter row ky, one panel of o.
-static void do_narrow_tile(const struct weight_job *job, const struct pass *p, int ky,
-                           struct share rows, int col) {
+// Rows [begin, end) of filter row ky, one panel of o.
+static void do_narrow_tile(const struct weight_job *job, const struct pixels *p, int ky,
+                           struct share rows, int panel) {
     const struct conv2d_shape *s = job->s;
-    int nr = job->isa->tile_cols, w = s->w + 2 * s->pad;
+    int nr = job->ctx->isa->tile_cols, w = s->w + 2 * s->pad;
     float *c[tile_rows_max];
-    struct cols_tile m = {.b = p->dy + col, .a_at = p->x_at, .b_at = p->dy_at, .k = p->count};
+    struct cols_tile m = {.a_at = p->x_at, .b_step = nr, .k = p->count};
     m.a = p->x + (ptrdiff_t)ky * w * s->c + rows.begin;
+    m.b = grads_at(job, panel, 0) + p->from * nr;
     m.out = (struct tile_out){.c = c, .rows = (int)(rows.end - rows.begin), .alpha = 1};
-    m.out.cols = s->o - col < nr ? s->o - col : nr;
-    m.out.beta = p->first ? 0 : 1;
+    m.out.cols = s->o - panel * nr < nr ? s->o - panel * nr : nr;
+    m.out.beta = job->line + p->from > 0 ? 1 : 0;
     for (int r = 0; r < m.out.rows; r++)
-        c[r] = job->transposed + ((size_t)ky * s->kw * s->c + rows.begin + r) * s->o + col;
-    job->isa->cols(&m);
+        c[r] = job->transposed + ((size_t)ky * s->kw * s->c + rows.begin + r) * s->o + panel * nr;
+    job->type->cols(&m);
 }
 
 static void multiply_narrow(void *arg, int worker, int workers) {
     const struct weight_job *job = arg;
     const struct conv2d_shape *s = job->s;
-    int width = s->kw * s->c, step = pass_pixels(s);
     // Even rows per tile: 21 = 11 + 10, not 12 + 9.
-    int per_ky = (int)div_up(width, job->isa->tile_rows);
-    int panels = (int)div_up(s->o, job->isa->tile_cols);
+    int width = s->kw * s->c, per_ky = (int)div_up(width, job->ctx->isa->tile_rows);
+    int panels = (int)div_up(s->o, job->ctx->isa->tile_cols);
     struct share mine = share_of((int64_t)s->kh * per_ky * panels, worker, workers);
-    struct tap_pixels all = {.y1 = job->oh, .x1 = job->ow};
-    all.count = (int64_t)s->n * job->oh * job->ow;
-    struct pass p;
-    for (int64_t from = 0; from < all.count; from += step) {
-        p.count = (int)clamp64(all.count - from, 0, step);
-        p.first = from == 0;
-        fill_pass(job, &all, from, job->padded, s->h + 2 * s->pad, s->w + 2 * s->pad, 0, &p);
+    struct pixels p;
+    for (int64_t from = 0; from < job->lines * job->ow; from += p.count) {
+        next_pixels(job, from, &p);
         for (int64_t i = mine.begin; i < mine.end; i++)
             do_narrow_tile(job, &p, (int)(i / panels / per_ky),
-                           share_of(width, (int)(i / panels) % per_ky, per_ky),
-                           (int)(i % panels) * job->isa->tile_cols);
+                           share_of(width, (int)(i / panels) % per_ky, per_ky), (int)(i % panels));
     }
 }
 
@@ -261,19 +348,20 @@ void cpu_conv2d_backward_weight(struct kernel_ctx *ctx, const struct conv2d_shap
         conv_patch_backward_weight(ctx, s, x, dy, dw, accumulate);
         return;
     }
-    assert(cpu_conv2d_weight_workspace(s) <= ctx->work_bytes);
-    assert(s->kh <= conv_taps_max && s->kw <= conv_taps_max);
-    struct weight_job job = {.s = s, .isa = ctx->isa, .accumulate = accumulate};
-    job.oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
-    job.ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
-    job.x = x, job.dy = dy, job.dw = dw;
+    assert(cpu_conv2d_weight_workspace(ctx, s) <= ctx->work_bytes);
+    struct weight_job job = job_of(ctx, s);
+    job.x = x, job.dy = dy, job.dw = dw, job.accumulate = accumulate;
+    job.grads = (float *)ctx->work;
+    job.pieces = job.grads + grads_size(&job);
     if (!narrow(s)) {
-        ctx_parallel(ctx, multiply, &job);
+        each_block(ctx, &job, multiply);
         return;
     }
-    job.padded = (float *)ctx->work;
-    job.transposed = job.padded + padded_size(s);
-    ctx_parallel(ctx, copy_padded, &job);
-    ctx_parallel(ctx, multiply_narrow, &job);
+    struct image_source src = padded_source(s);
+    src.x = x;
+    job.padded = job.pieces;
+    job.transposed = job.padded + padded_size(&job);
+    pack_images(ctx, job.type, &src, job.padded);
+    each_block(ctx, &job, multiply_narrow);
     write_transposed(&job);
 }

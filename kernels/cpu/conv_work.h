@@ -7,7 +7,9 @@
 #include "kernels/kernels.h"
 
 size_t cpu_conv2d_rows_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
-size_t cpu_conv2d_weight_workspace(const struct conv2d_shape *s);
+size_t cpu_conv2d_weight_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
+
+enum { conv_narrow_channels_max = 8 }; // of x: a pixel fills only part of a vector
 
 // By copied patches (conv_patch.c): filters that lie side by side, as a vision transformer's do,
 // and filters or strides beyond the tables of conv_plan.h.

@@ -8,23 +8,39 @@
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
 
-// Best first.
-static const struct cpu_isa *const isas[] = {
+static int always(void) {
+    return 1;
+}
+
+// Best first. bf16: what multiplies bfloat16 better than the instruction set's own.
+static const struct isa_choice {
+    const char *name;
+    const struct cpu_isa *isa;
+    const struct cpu_type *bf16;
+    int (*usable)(void); // besides the instruction set
+} choices[] = {
 #if defined(__x86_64__)
-    &isa_avx512,
-    &isa_avx2,
+    {"avx512-bf16", &isa_avx512, &type_avx512_bf16, type_avx512_bf16_usable},
+    {"avx512", &isa_avx512, NULL, always},
+    {"avx2", &isa_avx2, NULL, always},
 #endif
-    &isa_base,
+    {"base", &isa_base, NULL, always},
 };
-enum { isa_count = sizeof isas / sizeof isas[0] };
+enum { choice_count = sizeof choices / sizeof choices[0] };
 
 static int cpu_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
-    for (int i = 0; i < isa_count; i++) {
-        int named = cfg->isa && strcmp(cfg->isa, isas[i]->name) == 0;
-        if (named && !isas[i]->usable())
+    for (int i = 0; i < choice_count; i++) {
+        const struct isa_choice *c = &choices[i];
+        int named = cfg->isa && strcmp(cfg->isa, c->name) == 0,
+            here = c->isa->usable() && c->usable();
+        if (named && !here)
             return -ENOTSUP;
-        if (named || (!cfg->isa && isas[i]->usable()))
-            return ctx_open(out, cfg, isas[i], isas[i]->name);
+        if (!named && (cfg->isa || !here))
+            continue;
+        int rc = ctx_open(out, cfg, c->isa, c->name);
+        if (rc == 0 && c->bf16)
+            (*out)->type[KERNEL_BF16] = *c->bf16;
+        return rc;
     }
     return -EINVAL;
 }
@@ -32,7 +48,7 @@ static int cpu_open(struct kernel_ctx **out, const struct kernel_config *cfg) {
 size_t cpu_conv2d_workspace(const struct kernel_ctx *ctx, const struct conv2d_shape *s) {
     if (conv_by_patches(s))
         return conv_patch_workspace(ctx, s);
-    size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(s);
+    size_t rows = cpu_conv2d_rows_workspace(ctx, s), weight = cpu_conv2d_weight_workspace(ctx, s);
     return rows > weight ? rows : weight;
 }
 

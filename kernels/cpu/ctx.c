@@ -72,6 +72,8 @@ int ctx_open(struct kernel_ctx **out, const struct kernel_config *cfg, const str
     ctx->workers = workers;
     ctx->isa = isa;
     ctx->isa_name = isa_name;
+    if (isa)
+        memcpy(ctx->type, isa->type, sizeof ctx->type);
     // A pool of one is only made to pin the caller.
     int rc = workers > 1 || cfg->cpus ? pool_open(&ctx->pool, workers, cfg->cpus) : 0;
     if (rc < 0) {

@@ -4,17 +4,18 @@
 #ifndef DTCTL_KERNELS_CPU_CTX_H
 #define DTCTL_KERNELS_CPU_CTX_H
 
+#include "kernels/cpu/isa.h"
 #include "kernels/kernels.h"
 
 struct pool;
-struct cpu_isa;
 
 struct kernel_ctx {
     struct pool *pool;         // NULL with one worker
     int workers;               // >= 1
     const struct cpu_isa *isa; // NULL in the reference backends
     const char *isa_name;
-    unsigned char *work; // scratch of the op that runs now
+    struct cpu_type type[KERNEL_TYPES]; // how products are made here
+    unsigned char *work;                // scratch of the op that runs now
     size_t work_bytes;
 };
 

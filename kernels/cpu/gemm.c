@@ -1,122 +1,180 @@
 // SPDX-License-Identifier: Apache-2.0
-// General matrix product: B packed once into panels by all workers, then every worker takes a
-// rectangle of C and walks it in blocks whose part of A is copied next to it.
+// General matrix product. B packed once into panels by all workers, then every worker takes a
+// rectangle of C and walks it in blocks whose part of A is copied next to it. Where C has few rows,
+// a panel of B is used too rarely to be worth keeping: then A is copied as a whole, and a worker
+// packs a piece of a panel and uses it up at once.
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/share.h"
 
-// A block of A is block_rows x block_depth floats (400 KB: half of a usual second-level cache);
-// the pad keeps its rows from falling on the same cache sets.
-enum { block_rows = 192, block_depth = 512, block_stride = block_depth + 16 };
+// A block of A is block_rows x block_depth (400 KB: half of a usual second-level cache); the pad
+// keeps its rows from falling on the same cache sets.
+enum {
+    block_rows = 192,
+    block_depth = 512,
+    pad_words = 16,
+    block_stride = block_depth + pad_words
+};
+enum { few_rows = 96 }; // of C
 
 struct gemm_job {
     const struct gemm_args *g;
-    const struct cpu_isa *isa;
-    float *panels; // B: [panel][k][tile_cols]
-    float *blocks; // one block of A per worker
+    const struct kernel_ctx *ctx;
+    const struct cpu_type *type;
+    int k_words;
+    float *panels; // B: [panel][words of k][tile_cols]; with few rows: a piece per worker
+    float *blocks; // one block of A per worker; with few rows: A, stride words from row to row
+    int stride;
     int col_parts; // the workers form a grid of row parts x col_parts
 };
 
-static size_t panels_size(const struct cpu_isa *isa, int n, int k) {
-    return (size_t)div_up(n, isa->tile_cols) * isa->tile_cols * (size_t)k;
+static int is_flat(const struct gemm_args *g) {
+    return g->m <= few_rows;
+}
+
+static size_t piece_words(const struct kernel_ctx *ctx) {
+    return (size_t)block_depth * ctx->isa->tile_cols;
+}
+
+// Words of panels, and of blocks behind them.
+static size_t panels_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
+    if (is_flat(g))
+        return (size_t)ctx->workers * piece_words(ctx);
+    return pack_panels_words(ctx, &ctx->type[g->type], g->k, g->n);
+}
+
+static size_t blocks_words(const struct kernel_ctx *ctx, const struct gemm_args *g) {
+    if (is_flat(g))
+        return (size_t)g->m * ((size_t)g->k + pad_words);
+    return (size_t)ctx->workers * block_rows * block_stride;
 }
 
 size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
-    (void)m;
-    size_t block = (size_t)block_rows * block_stride;
-    return (panels_size(ctx->isa, n, k) + (size_t)ctx->workers * block) * sizeof(float);
+    struct gemm_args g = {.m = m, .n = n, .k = k};
+    return (panels_words(ctx, &g) + blocks_words(ctx, &g)) * sizeof(float);
 }
 
-// One panel is up to tile_cols columns of op(B).
-static void pack_b_panel(const struct gemm_job *job, int panel) {
+// Rows [p0, p0 + depth) of one panel: up to tile_cols columns of op(B).
+static void pack_b(const struct gemm_job *job, int64_t panel, int p0, int depth, float *dst) {
     const struct gemm_args *g = job->g;
-    int nr = job->isa->tile_cols, first = panel * nr, cols = g->n - first < nr ? g->n - first : nr;
-    float *dst = job->panels + (size_t)panel * g->k * nr;
-    const float *b = g->b;
-    if (g->trans_b)
-        job->isa->pack_transposed(g->k, cols, b + (size_t)first * g->ldb, g->ldb, dst);
-    else
-        job->isa->pack_copied(g->k, cols, b + first, g->ldb, dst);
+    int nr = job->ctx->isa->tile_cols, first = (int)panel * nr;
+    struct panel_source src = {.stride = g->ldb, .transposed = g->trans_b, .k = depth};
+    src.cols = g->n - first < nr ? g->n - first : nr;
+    src.at = (const float *)g->b;
+    src.at += g->trans_b ? (ptrdiff_t)first * g->ldb + p0 : (ptrdiff_t)p0 * g->ldb + first;
+    pack_panel(job->ctx, job->type, &src, dst);
 }
 
-static void pack_b(void *arg, int worker, int workers) {
+static void pack_panels(void *arg, int worker, int workers) {
     const struct gemm_job *job = arg;
-    struct share s = share_of(div_up(job->g->n, job->isa->tile_cols), worker, workers);
+    int nr = job->ctx->isa->tile_cols;
+    struct share s = share_of(div_up(job->g->n, nr), worker, workers);
     for (int64_t i = s.begin; i < s.end; i++)
-        pack_b_panel(job, (int)i);
+        pack_b(job, i, 0, job->g->k, job->panels + (size_t)i * job->k_words * nr);
 }
 
-// Copies rows [i0, i0 + rows) and depth [p0, p0 + depth) of op(A), transposing when needed.
-static void copy_a_block(const struct gemm_args *g, int i0, int rows, int p0, int depth,
-                         float *dst) {
+// Copies rows [i0, i0 + rows) and depth [p0, p0 + depth) of op(A); rows stride words apart.
+static void copy_a(const struct gemm_job *job, int i0, int rows, int p0, int depth, int stride,
+                   float *dst) {
+    const struct gemm_args *g = job->g;
     const float *a = g->a;
-    if (!g->trans_a) {
-        for (int i = 0; i < rows; i++)
-            memcpy(dst + (size_t)i * block_stride, a + (size_t)(i0 + i) * g->lda + p0,
-                   (size_t)depth * sizeof(float));
-        return;
-    }
-    enum { step = 16 }; // rows at a time: one line of the source
-    for (int i = 0; i < rows; i += step)
-        for (int p = 0; p < depth; p++) {
-            const float *s = a + (size_t)(p0 + p) * g->lda + i0 + i;
-            float *d = dst + (size_t)i * block_stride + p;
-            for (int q = 0; q < step && i + q < rows; q++)
-                d[q * block_stride] = s[q];
+    enum { lines = 16, run = 64 }; // of a piece that is transposed: whole lines of the source
+    float piece[lines][run];
+    for (int i = 0; i < rows && !g->trans_a; i++)
+        pack_run(job->type, (size_t)depth, a + (size_t)(i0 + i) * g->lda + p0,
+                 dst + (size_t)i * stride);
+    for (int i = 0; i < rows && g->trans_a; i += lines)
+        for (int p = 0; p < depth; p += run) {
+            int n = depth - p < run ? depth - p : run, count = rows - i < lines ? rows - i : lines;
+            for (int q = 0; q < n; q++)
+                for (int r = 0; r < count; r++)
+                    piece[r][q] = a[(size_t)(p0 + p + q) * g->lda + i0 + i + r];
+            for (int r = 0; r < count; r++)
+                pack_run(job->type, (size_t)n, piece[r],
+                         dst + (size_t)(i + r) * stride + p / job->type->pair);
         }
 }
 
-// All panels [panel0, panel1) against one copied block of A.
-static void multiply_block(const struct gemm_job *job, const float *block, int i0, int rows, int p0,
-                           int depth, struct share panels) {
+// Rows and depth of op(A) that were copied to a, with stride words between rows.
+struct a_block {
+    const float *a;
+    int stride, i0, rows, p0, depth;
+};
+
+// One panel, whose first row is p0, against a copied block of A.
+static void multiply_panel(const struct gemm_job *job, const struct a_block *block, int64_t panel,
+                           const float *b) {
     const struct gemm_args *g = job->g;
-    int mr = job->isa->tile_rows, nr = job->isa->tile_cols;
-    int first = p0 == 0, last = p0 + depth == g->k;
+    int mr = job->ctx->isa->tile_rows, nr = job->ctx->isa->tile_cols, col = (int)panel * nr;
+    int first = block->p0 == 0, last = block->p0 + block->depth == g->k;
     const float *a[tile_rows_max];
     float *c[tile_rows_max];
-    for (int64_t j = panels.begin; j < panels.end; j++) {
-        int col = (int)j * nr;
-        struct rows_tile t = {.a = a, .segs = 1, .k = depth};
-        t.b = job->panels + ((size_t)j * g->k + p0) * nr;
-        t.out = (struct tile_out){.c = c, .cols = g->n - col < nr ? g->n - col : nr};
-        t.out.alpha = (float)g->alpha;
-        t.out.beta = first ? (float)g->beta : 1;
-        t.out.bias = g->bias && last ? (const float *)g->bias + col : NULL;
-        t.out.relu = g->relu && last;
-        for (int i = 0; i < rows; i += mr) {
-            t.out.rows = rows - i < mr ? rows - i : mr;
-            for (int r = 0; r < t.out.rows; r++) {
-                a[r] = block + (size_t)(i + r) * block_stride;
-                c[r] = (float *)g->c + (size_t)(i0 + i + r) * g->ldc + col;
-            }
-            job->isa->rows(&t);
+    struct rows_tile t = {.a = a, .segs = 1, .b = b};
+    t.k = (int)pack_words(job->type, block->depth);
+    t.out = (struct tile_out){.c = c, .cols = g->n - col < nr ? g->n - col : nr};
+    t.out.alpha = (float)g->alpha;
+    t.out.beta = first ? (float)g->beta : 1;
+    t.out.bias = g->bias && last ? (const float *)g->bias + col : NULL;
+    t.out.relu = g->relu && last;
+    for (int i = 0; i < block->rows; i += mr) {
+        t.out.rows = block->rows - i < mr ? block->rows - i : mr;
+        for (int r = 0; r < t.out.rows; r++) {
+            a[r] = block->a + (size_t)(i + r) * block->stride;
+            c[r] = (float *)g->c + (size_t)(block->i0 + i + r) * g->ldc + col;
         }
+        job->type->rows(&t);
     }
 }
 
 static void multiply(void *arg, int worker, int workers) {
     const struct gemm_job *job = arg;
     const struct gemm_args *g = job->g;
-    int col_parts = job->col_parts, row_parts = workers / col_parts, mr = job->isa->tile_rows;
+    int nr = job->ctx->isa->tile_cols, mr = job->ctx->isa->tile_rows;
+    int col_parts = job->col_parts, row_parts = workers / col_parts;
     struct share tiles = share_of(div_up(g->m, mr), worker / col_parts, row_parts);
-    struct share panels =
-        share_of(div_up(g->n, job->isa->tile_cols), worker % col_parts, col_parts);
+    struct share panels = share_of(div_up(g->n, nr), worker % col_parts, col_parts);
     int begin = (int)tiles.begin * mr, end = (int)clamp64(tiles.end * mr, 0, g->m);
-    float *block = job->blocks + (size_t)worker * block_rows * block_stride;
+    float *copy = job->blocks + (size_t)worker * block_rows * block_stride;
     if (panels.begin == panels.end)
         return;
     for (int p0 = 0; p0 < g->k; p0 += block_depth) {
         int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
+        size_t skip = (size_t)(p0 / job->type->pair) * nr;
         for (int i0 = begin; i0 < end; i0 += block_rows) {
             int rows = end - i0 < block_rows ? end - i0 : block_rows;
-            copy_a_block(g, i0, rows, p0, depth, block);
-            multiply_block(job, block, i0, rows, p0, depth, panels);
+            copy_a(job, i0, rows, p0, depth, block_stride, copy);
+            struct a_block block = {copy, block_stride, i0, rows, p0, depth};
+            for (int64_t j = panels.begin; j < panels.end; j++)
+                multiply_panel(job, &block, j, job->panels + (size_t)j * job->k_words * nr + skip);
         }
     }
+}
+
+static void copy_all_a(void *arg, int worker, int workers) {
+    const struct gemm_job *job = arg;
+    struct share s = share_of(job->g->m, worker, workers);
+    copy_a(job, (int)s.begin, (int)(s.end - s.begin), 0, job->g->k, job->stride,
+           job->blocks + s.begin * job->stride);
+}
+
+static void multiply_flat(void *arg, int worker, int workers) {
+    const struct gemm_job *job = arg;
+    const struct gemm_args *g = job->g;
+    float *piece = job->panels + (size_t)worker * piece_words(job->ctx);
+    struct share panels = share_of(div_up(g->n, job->ctx->isa->tile_cols), worker, workers);
+    for (int64_t j = panels.begin; j < panels.end; j++)
+        for (int p0 = 0; p0 < g->k; p0 += block_depth) {
+            int depth = g->k - p0 < block_depth ? g->k - p0 : block_depth;
+            struct a_block block = {
+                job->blocks + p0 / job->type->pair, job->stride, 0, g->m, p0, depth};
+            pack_b(job, j, p0, depth, piece);
+            multiply_panel(job, &block, j, piece);
+        }
 }
 
 // The grid of workers with the smallest largest part; among equals, the one with the fewest copies.
@@ -140,10 +198,18 @@ static int best_col_parts(int workers, int64_t tiles, int64_t panels) {
 void cpu_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     assert(g->m >= 0 && g->n >= 0 && g->k > 0);
     assert(cpu_gemm_workspace(ctx, g->m, g->n, g->k) <= ctx->work_bytes);
-    struct gemm_job job = {.g = g, .isa = ctx->isa, .panels = (float *)ctx->work};
-    job.blocks = job.panels + panels_size(ctx->isa, g->n, g->k);
+    struct gemm_job job = {.g = g, .ctx = ctx, .type = &ctx->type[g->type]};
+    job.k_words = (int)pack_words(job.type, g->k);
+    job.panels = (float *)ctx->work;
+    job.blocks = job.panels + panels_words(ctx, g);
+    job.stride = job.k_words + pad_words;
+    if (is_flat(g)) {
+        ctx_parallel(ctx, copy_all_a, &job);
+        ctx_parallel(ctx, multiply_flat, &job);
+        return;
+    }
     job.col_parts = best_col_parts(ctx->workers, div_up(g->m, ctx->isa->tile_rows),
                                    div_up(g->n, ctx->isa->tile_cols));
-    ctx_parallel(ctx, pack_b, &job);
+    ctx_parallel(ctx, pack_panels, &job);
     ctx_parallel(ctx, multiply, &job);
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/kernels.h"
+
 enum {
     tile_rows_max = 12, // of any instruction set
     tile_cols_max = 32,
@@ -22,6 +24,9 @@ struct tile_out {
     int relu;
 };
 
+// Operands are made of words of four bytes: a float, or two bfloat16 that follow each other in the
+// sum (struct cpu_type). Lengths and offsets of operands count words.
+
 // acc[i][j] = sum over segments and k of a[seg * tile_rows + i][k] * b[seg][k][j].
 // Rows of A are read where they lie; B is a packed panel of tile_cols columns.
 struct rows_tile {
@@ -32,11 +37,12 @@ struct rows_tile {
     struct tile_out out;
 };
 
-// acc[i][j] = sum over p of a[a_at[p] + i] * b[b_at[p] + j]: both operands in place, a row of each
-// per term. Nothing beyond rows and cols is read.
+// acc[i][j] = sum over p of a[a_at[p] + i] * b[p * b_step + j]: a row of each operand per term.
+// Nothing beyond rows and cols is read.
 struct cols_tile {
     const float *a, *b;
-    const int32_t *a_at, *b_at;
+    const int32_t *a_at;
+    ptrdiff_t b_step;
     int k;
     struct tile_out out;
 };
@@ -69,12 +75,22 @@ struct sgd_step {
     int nesterov;
 };
 
+// How products of one enum kernel_type are made.
+struct cpu_type {
+    int pair; // numbers in a word: 1 or 2
+    void (*rows)(const struct rows_tile *t);
+    void (*cols)(const struct cols_tile *t);
+    // n numbers that follow each other in the sum -> words, the last one filled up with zero; and
+    // the same for a panel [k][tile_cols]. NULL: floats, taken as they are.
+    void (*convert)(size_t n, const float *x, float *words);
+    void (*convert_panel)(int k, const float *panel, float *words);
+};
+
 struct cpu_isa {
     const char *name;
     int tile_rows, tile_cols;
     int (*usable)(void); // by this processor and system
-    void (*rows)(const struct rows_tile *t);
-    void (*cols)(const struct cols_tile *t);
+    struct cpu_type type[KERNEL_TYPES];
     // A packed panel, dst[k][j] for j < tile_cols, zero where j >= cols, from
     // src[j * stride + k] (transposed) or src[k * stride + j] (copied).
     void (*pack_transposed)(int k, int cols, const float *src, ptrdiff_t stride, float *dst);
@@ -116,5 +132,8 @@ struct cpu_isa {
 };
 
 extern const struct cpu_isa isa_base, isa_avx2, isa_avx512;
+// Takes the place of isa_avx512's where the processor multiplies pairs of bfloat16 itself.
+extern const struct cpu_type type_avx512_bf16;
+int type_avx512_bf16_usable(void);
 
 #endif

@@ -8,6 +8,17 @@
 
 #ifdef MR
 
+// A word of the operands (isa.h): how a vector of them is loaded, whole or masked, one is
+// broadcast, and two are multiplied and added to a vector of floats.
+#ifndef WORD
+#define WORD           float
+#define W_LOAD(p)      V_LOAD(p)
+#define W_LOADM(p, m)  V_LOADM(p, m)
+#define W_SET1(x)      V_SET1(x)
+#define W_MAC(a, b, c) V_FMA(a, b, c)
+typedef vec word_vec;
+#endif
+
 #define NR     (NV * VL)
 #define INLINE static inline __attribute__((always_inline))
 
@@ -58,22 +69,22 @@ INLINE void rows_tile_n(const struct rows_tile *t, const int mr, const int nv, c
     vec acc[MR][NV];
     zero_tile(acc, mr, nv);
     for (int s = 0; s < t->segs; s++) {
-        const float *a[MR], *b = t->b + s * t->b_seg;
+        const WORD *a[MR], *b = (const WORD *)t->b + s * t->b_seg;
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++)
-            a[i] = t->a[s * MR + i] + t->k;
+            a[i] = (const WORD *)t->a[s * MR + i] + t->k;
         // Counting up to zero saves the register that an end would take: all rows fit.
         for (ptrdiff_t p = -(ptrdiff_t)t->k; p != 0; p++, b += NR) {
-            vec bv[NV];
+            word_vec bv[NV];
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                bv[j] = V_LOAD(b + j * VL);
+                bv[j] = W_LOAD(b + j * VL);
 #pragma GCC unroll 16
             for (int i = 0; i < mr; i++) {
-                vec x = V_SET1(a[i][p]);
+                word_vec x = W_SET1(a[i][p]);
 #pragma GCC unroll 4
                 for (int j = 0; j < nv; j++)
-                    acc[i][j] = V_FMA(x, bv[j], acc[i][j]);
+                    acc[i][j] = W_MAC(x, bv[j], acc[i][j]);
             }
         }
     }
@@ -85,17 +96,18 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, c
     vmask tail = V_MASK(t->out.cols - (nv - 1) * VL);
     zero_tile(acc, mr, nv);
     for (int p = 0; p < t->k; p++) {
-        const float *a = t->a + t->a_at[p], *b = t->b + t->b_at[p];
-        vec bv[NV];
+        const WORD *a = (const WORD *)t->a + t->a_at[p];
+        const WORD *b = (const WORD *)t->b + p * t->b_step;
+        word_vec bv[NV];
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++)
-            bv[j] = load_part(b + j * VL, whole || j < nv - 1, tail);
+            bv[j] = whole || j < nv - 1 ? W_LOAD(b + j * VL) : W_LOADM(b + j * VL, tail);
 #pragma GCC unroll 16
         for (int i = 0; i < mr; i++) {
-            vec x = V_SET1(a[i]);
+            word_vec x = W_SET1(a[i]);
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++)
-                acc[i][j] = V_FMA(x, bv[j], acc[i][j]);
+                acc[i][j] = W_MAC(x, bv[j], acc[i][j]);
         }
     }
     store_tile(&t->out, acc, mr, nv, whole);
@@ -144,6 +156,7 @@ static void micro_cols(const struct cols_tile *t) {
     table[width_of(&t->out)][t->out.rows - 1](t);
 }
 
+#ifndef MICRO_PRODUCTS_ONLY
 typedef float quad __attribute__((vector_size(16)));
 
 INLINE quad load_quad(const float *p) {
@@ -198,5 +211,21 @@ static void micro_pack_copied(int k, int cols, const float *src, ptrdiff_t strid
         for (int v = 0; v < NV; v++)
             V_STORE(dst + v * VL, load_part(src + v * VL, cols == NR, mask[v]));
 }
+
+// To the nearest bfloat16, ties to even, held as a float; NaN stays NaN.
+static void micro_round(size_t n, const float *x, float *out) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t v;
+        __builtin_memcpy(&v, x + i, sizeof v);
+        uint32_t near = (v + 0x7fffU + (v >> 16 & 1)) & 0xffff0000U;
+        v = (v & 0x7fffffffU) > 0x7f800000U ? (v & 0xffff0000U) | 0x400000U : near;
+        __builtin_memcpy(out + i, &v, sizeof v);
+    }
+}
+
+static void micro_round_panel(int k, const float *panel, float *words) {
+    micro_round((size_t)k * NR, panel, words);
+}
+#endif
 
 #endif

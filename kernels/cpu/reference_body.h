@@ -6,6 +6,15 @@
 
 #ifdef REF_TABLE
 
+// An operand of a product: rounded to eight significant bits, ties to even, for KERNEL_BF16.
+static double ref_operand(enum kernel_type type, REAL x) {
+    int exponent;
+    if (type != KERNEL_BF16 || !isfinite(x))
+        return (double)x;
+    double part = frexp((double)x, &exponent); // 0.5 <= part < 1
+    return ldexp(rint(part * 256), exponent - 8);
+}
+
 static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
     (void)ctx;
     const REAL *a = g->a, *b = g->b, *bias = g->bias;
@@ -16,7 +25,7 @@ static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
             for (int p = 0; p < g->k; p++) {
                 REAL x = g->trans_a ? a[(size_t)p * g->lda + i] : a[(size_t)i * g->lda + p];
                 REAL y = g->trans_b ? b[(size_t)j * g->ldb + p] : b[(size_t)p * g->ldb + j];
-                sum += (double)x * (double)y;
+                sum += ref_operand(g->type, x) * ref_operand(g->type, y);
             }
             REAL *out = &c[(size_t)i * g->ldc + j];
             double v = g->alpha * sum;
@@ -42,7 +51,7 @@ static double ref_conv_at(const struct conv2d_shape *s, const REAL *image, const
             const REAL *in = image + ((size_t)y * s->w + x) * s->c;
             const REAL *f = filter + ((size_t)ky * s->kw + kx) * s->c;
             for (int c = 0; c < s->c; c++)
-                sum += (double)in[c] * (double)f[c];
+                sum += ref_operand(s->type, in[c]) * ref_operand(s->type, f[c]);
         }
     }
     return sum;
@@ -84,7 +93,7 @@ static double ref_conv_data_at(const struct conv2d_shape *s, const REAL *dy, con
             const REAL *g = dy + ((size_t)oy * ow + ox) * s->o;
             const REAL *f = w + ((size_t)ky * s->kw + kx) * s->c + c;
             for (int o = 0; o < s->o; o++)
-                sum += (double)g[o] * (double)f[o * filter];
+                sum += ref_operand(s->type, g[o]) * ref_operand(s->type, f[o * filter]);
         }
     }
     return sum;
@@ -119,8 +128,9 @@ static double ref_conv_weight_at(const struct conv2d_shape *s, const REAL *x, co
                 int ix = ox * s->stride - s->pad + kx;
                 if (ix < 0 || ix >= s->w)
                     continue;
-                sum += (double)x[(((size_t)n * s->h + iy) * s->w + ix) * s->c + c] *
-                       (double)dy[(((size_t)n * oh + oy) * ow + ox) * s->o + o];
+                size_t at = (((size_t)n * s->h + iy) * s->w + ix) * s->c + c;
+                size_t to = (((size_t)n * oh + oy) * ow + ox) * s->o + o;
+                sum += ref_operand(s->type, x[at]) * ref_operand(s->type, dy[to]);
             }
         }
     }

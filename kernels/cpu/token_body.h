@@ -190,8 +190,8 @@ static void token_softmax_grad(int n, float scale, float lse, float dot, float *
         .tile_rows = MR,                                                                           \
         .tile_cols = NR,                                                                           \
         .usable = probe,                                                                           \
-        .rows = micro_rows,                                                                        \
-        .cols = micro_cols,                                                                        \
+        .type[KERNEL_FLOAT] = {1, micro_rows, micro_cols, NULL, NULL},                             \
+        .type[KERNEL_BF16] = {1, micro_rows, micro_cols, micro_round, micro_round_panel},          \
         .pack_transposed = micro_pack_transposed,                                                  \
         .pack_copied = micro_pack_copied,                                                          \
         .column_sums = span_column_sums,                                                           \

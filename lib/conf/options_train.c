@@ -419,6 +419,14 @@ static const struct option_row rows[] = {
      .choices = train_kernels_words,
      .help = "Compute kernels: cpu are the fast ones for this processor, reference the plain "
              "ones that tests compare with."},
+    {.key = "train.dtype",
+     .type = OPTION_CHOICE,
+     AT(dtype),
+     .text = "f32",
+     .choices = train_dtype_words,
+     .help = "Type in which matrix products and convolutions multiply. bf16 rounds what they "
+             "multiply to bfloat16; sums, weights, statistics, optimizer and checkpoints stay "
+             "float. It is faster on processors with AVX512-BF16."},
     {.key = "train.threads",
      .type = OPTION_INT,
      AT(threads),

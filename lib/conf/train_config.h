@@ -68,6 +68,7 @@ struct train_config {
     bool resume_other;               // also a checkpoint of other data or another seed
     // machine
     int kernels;          // enum train_kernels
+    int dtype;            // enum train_dtype
     int64_t threads;      // compute threads; 0: the rank's share of the cores
     int64_t bucket_bytes; // gradient bucket
     int64_t comm_sockets; // TCP connections to each ring neighbour

@@ -72,6 +72,8 @@
 
 #define TRAIN_WIRE_NAMES(X) X(TRAIN_WIRE_F32, "f32") X(TRAIN_WIRE_BF16, "bf16")
 
+#define TRAIN_DTYPE_NAMES(X) X(TRAIN_F32, "f32") X(TRAIN_BF16, "bf16")
+
 // list of names, its enum, how many there are, the words
 #define TRAIN_NAMES(X)                                                                             \
     X(TRAIN_MODEL_NAMES, train_model, TRAIN_MODELS, train_model_words)                             \
@@ -87,7 +89,8 @@
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)                  \
     X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
-    X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)
+    X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
+    X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)
 
 #define TRAIN_NAME_FIRST(first, ...)       first
 #define TRAIN_NAME_CONSTANT(constant, ...) constant,

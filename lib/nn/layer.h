@@ -14,6 +14,7 @@ struct nn_call {
     const struct nn_layer *input; // record of in[0]
     int n;                        // samples
     bool training;
+    enum kernel_type type;     // of products
     const void *x[NN_INS_MAX]; // inputs; NULL where the layer has fewer
     void *y;                   // output
     void *dy;                  // gradient of the output (backward); may be scribbled on

@@ -83,6 +83,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
     struct nn_call c = {.k = net->k,
                         .ctx = net->ctx,
                         .layer = l,
+                        .type = net->type,
                         .n = n,
                         .training = mode == NETWORK_TRAIN || mode == NETWORK_TRAIN_APART,
                         .input = l->ins ? &m->layer[l->in[0]] : NULL,
@@ -127,6 +128,7 @@ int network_open(struct network *net, const struct network_config *config, struc
     *net =
         (struct network){.model = config->model,
                          .k = config->backend,
+                         .type = config->type,
                          .batch = config->batch,
                          .eval_batch = config->eval_batch,
                          .slots = config->slots ? config->slots : 1,

@@ -33,6 +33,7 @@ struct network_config {
     const struct nn_model *model; // must outlive the network
     const struct kernel_backend *backend;
     struct kernel_config kernel;
+    enum kernel_type type;   // in which products are made
     int batch;               // most samples in a training step
     int eval_batch;          // most samples in an evaluation step; 0: none
     int slots;               // training batches under way at one time; 0: one
@@ -48,6 +49,7 @@ struct network {
     const struct kernel_backend *k;
     struct kernel_ctx *ctx;
     bool shares_ctx;
+    enum kernel_type type; // of products
     int batch, eval_batch;
     struct nn_plan train, eval;
     int slots, slot;       // the slot in use

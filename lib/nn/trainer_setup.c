@@ -109,6 +109,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         .model = &c->part->model,
         .backend = kernels_find(train_kernels_words[o->kernels]),
         .kernel = {.threads = t->cores.threads, .cpus = t->cores.pinned ? t->cores.cpu : NULL},
+        .type = o->dtype == TRAIN_BF16 ? KERNEL_BF16 : KERNEL_FLOAT,
         .batch = t->micro_batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,
         .slots = t->slots,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Teacher forcing: each step that dttrain made, from its own checkpoint before the step, once more
-by PyTorch in float64, and in float32 to see what that type costs.
+by PyTorch in float64, and in float32 to see what that type costs. With dtype=bf16 the second one
+is PyTorch's own bfloat16 (autocast).
 
     train_update.py data DIR
     train_update.py check DIR RUN KEY=VALUE…    the [train] keys that the run was made with
@@ -23,6 +24,9 @@ WORST = 2e-2
 MEDIAN = {"mlp": 2e-4, "resnet18": 5e-3, "vit": 2e-4, "linformer": 2e-4}
 # Transformers have no such zero: of each parameter's update, beside PyTorch's float32.
 SMOOTH, SMOOTH_WORST, TIMES_TORCH = ("vit", "linformer"), 1e-4, 4
+# bfloat16 keeps 8 bits: an operand is off by up to 2^-9 of itself, a sum of many by as much again
+# where they cancel. An update is off by more than float's rounding, and no more than PyTorch's.
+ROUNDING, BF16_WORST, BF16_TIMES_TORCH = 2**-9, 0.25, 1.25
 
 
 class Mlp(nn.Module):
@@ -46,6 +50,9 @@ class Case:
 
     def number(self, key, default=0.0):
         return float(self.set.get(key, default))
+
+    def bf16(self):
+        return self.set.get("dtype") == "bf16"
 
     def kind(self):
         return self.set["model"].partition("(")[0]
@@ -83,7 +90,7 @@ STATES = {"sgd": ["momentum_buffer"], "adam": ["exp_avg", "exp_avg_sq"],
           "adamw": ["exp_avg", "exp_avg_sq"]}
 
 
-def one_step(case, folder, step, batches, dtype):
+def one_step(case, folder, step, batches, dtype, bf16=False):
     """The model after the step that follows checkpoint `step`, and the norm of its gradients."""
     model = case.model().to(dtype)
     weights = read_safetensors(os.path.join(folder, "model.safetensors"))
@@ -97,7 +104,9 @@ def one_step(case, folder, step, batches, dtype):
     model.train()
     rows = sum(len(labels) for _, labels in batches)
     for images, labels in batches:
-        loss = F.cross_entropy(model(images.to(dtype)), labels, reduction="sum",
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = model(images.to(dtype))
+        loss = F.cross_entropy(logits.to(dtype), labels, reduction="sum",
                                label_smoothing=case.number("label_smoothing"))
         (loss / rows).backward()
     clip = case.number("clip_norm")
@@ -109,7 +118,7 @@ def one_step(case, folder, step, batches, dtype):
 def worst_parameter(case, names, start, end, exact, float32):
     """The largest share of the limit that an error of a parameter's update takes, and whose."""
     worst = 0.0, ""
-    for name in names if case.kind() in SMOOTH else ():
+    for name in names if case.kind() in SMOOTH and not case.bf16() else ():
         update = exact[name] - start[name].double()
         limit = max(SMOOTH_WORST, TIMES_TORCH * distance(float32[name], exact[name], update))
         worst = max(worst, (distance(end[name], exact[name], update) / limit, name))
@@ -140,7 +149,7 @@ def check(folder, run, *pairs):
         start = read_safetensors(os.path.join(before, "model.safetensors"))
         end = read_safetensors(os.path.join(after, "model.safetensors"))
         exact, norm = one_step(case, before, step, batches, torch.float64)
-        float32, _ = one_step(case, before, step, batches, torch.float32)
+        float32, _ = one_step(case, before, step, batches, torch.float32, case.bf16())
         trained = [k for k in end if "running" not in k and "tracked" not in k]
         worst = max(worst, worst_parameter(case, trained, start, end, exact, float32))
         flat = {n: torch.cat([d[k].double().flatten() for k in trained])
@@ -151,14 +160,19 @@ def check(folder, run, *pairs):
         stats += [distance(end[k], exact[k], exact[k]) for k in end if "running" in k]
         norm_error = max(norm_error, abs(norms[step + 1] / norm - 1))
         clipped += norm > case.number("clip_norm", 0) > 0
-    median = sorted(ours)[len(ours) // 2]
-    print(f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's float32: "
-          f"{max(theirs):.1e}, {sorted(theirs)[len(theirs) // 2]:.1e}), running statistics "
+    median, torchs = sorted(ours)[len(ours) // 2], sorted(theirs)[len(theirs) // 2]
+    print(f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's "
+          f"{'bfloat16' if case.bf16() else 'float32'}: {max(theirs):.1e}, {torchs:.1e}), running statistics "
           f"{max(stats, default=0):.1e}, norm {norm_error:.1e}, {clipped} clipped"
           + (f", worst parameter {worst[1]}: {worst[0]:.2f} of its limit" if worst[1] else ""))
-    good = (len(ours) >= int(case.set["updates"]) and max(ours) <= WORST
-            and median <= MEDIAN[case.kind()] and worst[0] <= 1 and max(stats, default=0) <= 1e-5
-            and norm_error <= 1e-2 and (clipped > 0) == (case.number("clip_norm") > 0))
+    if case.bf16():
+        near = (ROUNDING / 10 < median <= BF16_TIMES_TORCH * torchs and max(ours) <= BF16_WORST
+                and max(stats, default=0) <= ROUNDING)
+    else:
+        near = (max(ours) <= WORST and median <= MEDIAN[case.kind()] and worst[0] <= 1
+                and max(stats, default=0) <= 1e-5)
+    good = (near and len(ours) >= int(case.set["updates"]) and norm_error <= 1e-2
+            and (clipped > 0) == (case.number("clip_norm") > 0))
     sys.exit(0 if good else 1)
 
 

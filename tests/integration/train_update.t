@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Every update that dttrain makes against PyTorch's, in float64 and from the same checkpoint:
-# optimizers, weight decay, accumulation, clipping.
+# optimizers, weight decay, accumulation, clipping, bfloat16.
 source "${0%/*}/../lib.sh"
 
 [ -n "$PYTHON" ] || skip_all 'no python3 with PyTorch here (make setup installs one)'
@@ -44,4 +44,9 @@ updates linformer-gradient 1 "model=$linformer,keys=5,pool=mean)" batch=75 accum
     optimizer=sgd lr=1 momentum=0
 updates linformer-adamw 4 "model=$linformer,keys=21)" batch=75 optimizer=adamw lr=0.001 \
     weight_decay=0.5 decay=weights
+# Products in bfloat16, beside PyTorch's.
+updates bf16-mlp 6 "${mlp[@]}" dtype=bf16 optimizer=sgd lr=0.05 momentum=0.9
+updates bf16-vit 1 "model=$vit" dtype=bf16 batch=75 optimizer=sgd lr=0.05 momentum=0
+updates bf16-resnet 2 model=resnet18 stem=imagenet dtype=bf16 batch=75 optimizer=sgd lr=0.02 \
+    momentum=0
 done_testing

@@ -37,7 +37,8 @@ static struct conv2d_shape conv_of(const struct nn_call *c) {
                                  .kh = l->as.window.kernel,
                                  .kw = l->as.window.kernel,
                                  .stride = l->as.window.stride,
-                                 .pad = l->as.window.pad};
+                                 .pad = l->as.window.pad,
+                                 .type = c->type};
 }
 
 static size_t conv_workspace(const struct nn_call *c) {

@@ -52,7 +52,8 @@ static size_t linear_workspace(const struct nn_call *c) {
 
 static void linear_forward(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
-    struct gemm_args g = {.m = rows,
+    struct gemm_args g = {.type = c->type,
+                          .m = rows,
                           .n = out,
                           .k = in,
                           .trans_b = 1,
@@ -85,7 +86,8 @@ static void linear_backward(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
     if (c->layer->act)
         c->k->relu_backward(c->ctx, (size_t)rows * (size_t)out, c->y, c->dy, c->dy);
-    struct gemm_args w = {.m = out,
+    struct gemm_args w = {.type = c->type,
+                          .m = out,
                           .n = in,
                           .k = rows,
                           .trans_a = 1,
@@ -102,7 +104,8 @@ static void linear_backward(const struct nn_call *c) {
     linear_residual(c);
     if (!c->dx[0])
         return;
-    struct gemm_args x = {.m = rows,
+    struct gemm_args x = {.type = c->type,
+                          .m = rows,
                           .n = in,
                           .k = out,
                           .a = c->dy,

@@ -94,13 +94,15 @@ static void linformer_forward(const struct nn_call *c) {
     int width = c->layer->c;
     void *const out[] = {at(c, p.qkv), at(c, p.side[KEYS]), at(c, p.side[VALUES])};
     for (int i = TO_Q; i <= TO_V; i++) {
-        struct gemm_args g = {.m = c->n * s.t, .n = width, .k = width, .trans_b = 1, .alpha = 1};
+        struct gemm_args g = {
+            .type = c->type, .m = c->n * s.t, .n = width, .k = width, .trans_b = 1, .alpha = 1};
         g.a = c->x[0], g.lda = width, g.b = c->param[i], g.ldb = width, g.c = out[i], g.ldc = width;
         c->k->gemm(c->ctx, &g);
     }
     for (int i = 0; i < SIDES * c->n; i++) {
         int image = i / SIDES, side = i % SIDES;
-        struct gemm_args g = {.m = s.keys, .n = width, .k = s.t, .trans_a = 1, .alpha = 1};
+        struct gemm_args g = {
+            .type = c->type, .m = s.keys, .n = width, .k = s.t, .trans_a = 1, .alpha = 1};
         g.a = c->param[PROJ_K + side], g.lda = s.keys;
         g.b = of_image(c, p.side[side], image), g.ldb = width;
         g.c = projected(c, p.qkv, image, side), g.ldc = 2 * width;
@@ -116,11 +118,12 @@ static void unproject(const struct nn_call *c, int side, int image) {
     struct attention_shape s = attention_of(c);
     int width = c->layer->c;
     void *plain = of_image(c, p.side[side], image), *grad = projected(c, p.dqkv, image, side);
-    struct gemm_args d = {.m = s.t, .n = s.keys, .k = width, .trans_b = 1, .alpha = 1};
+    struct gemm_args d = {
+        .type = c->type, .m = s.t, .n = s.keys, .k = width, .trans_b = 1, .alpha = 1};
     d.a = plain, d.lda = width, d.b = grad, d.ldb = 2 * width;
     d.c = c->dparam[PROJ_K + side], d.ldc = s.keys, d.beta = image || c->dparam_add ? 1 : 0;
     c->k->gemm(c->ctx, &d);
-    struct gemm_args x = {.m = s.t, .n = width, .k = s.keys, .alpha = 1};
+    struct gemm_args x = {.type = c->type, .m = s.t, .n = width, .k = s.keys, .alpha = 1};
     x.a = c->param[PROJ_K + side], x.lda = s.keys, x.b = grad, x.ldb = 2 * width;
     x.c = plain, x.ldc = width;
     c->k->gemm(c->ctx, &x);
@@ -135,13 +138,14 @@ static void linformer_backward(const struct nn_call *c) {
         unproject(c, i % SIDES, i / SIDES);
     void *const grad[] = {at(c, p.dqkv), at(c, p.side[KEYS]), at(c, p.side[VALUES])};
     for (int i = TO_Q; i <= TO_V; i++) {
-        struct gemm_args w = {.m = width, .n = width, .k = rows, .trans_a = 1, .alpha = 1};
+        struct gemm_args w = {
+            .type = c->type, .m = width, .n = width, .k = rows, .trans_a = 1, .alpha = 1};
         w.a = grad[i], w.lda = width, w.b = c->x[0], w.ldb = width;
         w.c = c->dparam[i], w.ldc = width, w.beta = c->dparam_add ? 1 : 0;
         c->k->gemm(c->ctx, &w);
         if (!c->dx[0])
             continue;
-        struct gemm_args x = {.m = rows, .n = width, .k = width, .alpha = 1};
+        struct gemm_args x = {.type = c->type, .m = rows, .n = width, .k = width, .alpha = 1};
         x.a = grad[i], x.lda = width, x.b = c->param[i], x.ldb = width;
         x.c = c->dx[0], x.ldc = width, x.beta = i != TO_Q || c->dx_add[0] ? 1 : 0;
         c->k->gemm(c->ctx, &x);

@@ -68,9 +68,11 @@ static void reserve(struct kernel_ctx *ctx, size_t bytes) {
 }
 
 static struct kernel_ctx *plain;
+static const char *const type_names[KERNEL_TYPES] = {"", ", bf16"};
 
-static void one_gemm(struct kernel_ctx *ctx, const char *isa, const int size[3], int variant) {
-    struct gemm_args g = {.m = size[0], .n = size[1], .k = size[2]};
+static void one_gemm(struct kernel_ctx *ctx, const char *isa, const int size[3], int variant,
+                     enum kernel_type type) {
+    struct gemm_args g = {.type = type, .m = size[0], .n = size[1], .k = size[2]};
     g.trans_a = variant & 1;
     g.trans_b = variant >> 1 & 1;
     g.alpha = variant & 4 ? 0.5 : 1;
@@ -92,18 +94,22 @@ static void one_gemm(struct kernel_ctx *ctx, const char *isa, const int size[3],
     reserve(ctx, kernels_cpu.gemm_workspace(ctx, g.m, g.n, g.k));
     kernels_cpu.gemm(ctx, &g);
     char what[96];
-    snprintf(what, sizeof what, "gemm %dx%dx%d variant %d", g.m, g.n, g.k, variant);
+    snprintf(what, sizeof what, "gemm %dx%dx%d variant %d%s", g.m, g.n, g.k, variant,
+             type_names[type]);
     check(got, want, size_c, isa, what);
     free(a), free(b), free(bias), free(start);
 }
 
 static void test_gemm(struct kernel_ctx *ctx, const char *isa) {
-    static const int sizes[][3] = {{1, 1, 1},     {3, 5, 7},     {12, 32, 16},
-                                   {13, 33, 17},  {64, 10, 96},  {100, 31, 40},
-                                   {17, 64, 530}, {200, 48, 20}, {7, 130, 1030}};
+    static const int sizes[][3] = {{1, 1, 1},      {3, 5, 7},     {12, 32, 16},  {13, 33, 17},
+                                   {64, 10, 96},   {100, 31, 40}, {17, 64, 530}, {200, 48, 20},
+                                   {7, 130, 1030}, {97, 40, 700}, {96, 33, 515}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        for (int variant = 0; variant < 32; variant += i % 2 ? 1 : 3)
-            one_gemm(ctx, isa, sizes[i], variant);
+        for (int variant = 0; variant < 32; variant += i % 2 ? 1 : 3) {
+            one_gemm(ctx, isa, sizes[i], variant, KERNEL_FLOAT);
+            if (variant % 5 == 0)
+                one_gemm(ctx, isa, sizes[i], variant, KERNEL_BF16);
+        }
 }
 
 struct conv_data {
@@ -134,8 +140,9 @@ static void one_conv(struct kernel_ctx *ctx, const char *isa, const struct conv2
     int plus = variant & 1;
     const float *bias = plus ? d.bias : NULL;
     char what[128], pass[160];
-    snprintf(what, sizeof what, "%dx%dx%dx%d to %d, %dx%d stride %d pad %d%s", s->n, s->h, s->w,
-             s->c, s->o, s->kh, s->kw, s->stride, s->pad, plus ? ", bias, relu, accumulate" : "");
+    snprintf(what, sizeof what, "%dx%dx%dx%d to %d, %dx%d stride %d pad %d%s%s", s->n, s->h, s->w,
+             s->c, s->o, s->kh, s->kw, s->stride, s->pad, plus ? ", bias, relu, accumulate" : "",
+             type_names[s->type]);
     reserve(ctx, kernels_cpu.conv2d_workspace(ctx, s));
     float *got = new_output(d.ny, d.out_y), *want = new_output(d.ny, d.out_y);
     kernels_reference.conv2d_forward(plain, s, d.x, d.w, bias, plus, want);
@@ -155,9 +162,13 @@ static void one_conv(struct kernel_ctx *ctx, const char *isa, const struct conv2
     free_conv(&d);
 }
 
+static struct conv2d_shape conv_shape(const int *z, enum kernel_type type) {
+    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[6], z[7], z[8], type};
+}
+
 static void test_conv(struct kernel_ctx *ctx, const char *isa) {
     // n, h, w, c, o, kh, kw, stride, pad
-    static const struct conv2d_shape shapes[] = {
+    static const int shapes[][9] = {
         {3, 32, 32, 3, 16, 7, 7, 2, 3}, // the ImageNet stem
         {2, 8, 8, 3, 64, 3, 3, 1, 1},   // the CIFAR stem
         {2, 8, 8, 64, 64, 3, 3, 1, 1},
@@ -188,8 +199,10 @@ static void test_conv(struct kernel_ctx *ctx, const char *isa) {
         {3, 20, 20, 4, 5, 18, 18, 2, 20},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int variant = 0; variant < 2; variant++)
-            one_conv(ctx, isa, &shapes[i], variant);
+        for (int variant = 0; variant < 3; variant++) {
+            struct conv2d_shape s = conv_shape(shapes[i], variant >> 1);
+            one_conv(ctx, isa, &s, variant & 1);
+        }
 }
 
 static int between(int low, int high) {
@@ -205,38 +218,68 @@ static void test_conv_random(struct kernel_ctx *ctx, const char *isa) {
         s.stride = between(1, big ? 19 : 4), s.pad = between(0, big ? 12 : 3);
         s.h = between(s.kh > 2 * s.pad ? s.kh - 2 * s.pad : 1, 26);
         s.w = between(s.kw > 2 * s.pad ? s.kw - 2 * s.pad : 1, 26);
+        s.type = i % 4 == 3;
         one_conv(ctx, isa, &s, i & 1);
     }
 }
 
 // The same bits from any number of threads.
-static void test_threads(const char *isa) {
-    static const struct conv2d_shape s = {13, 8, 8, 40, 72, 3, 3, 1, 1}; // several passes
+static void test_threads(const char *isa, enum kernel_type type) {
+    static const int several_passes[] = {13, 8, 8, 40, 72, 3, 3, 1, 1};
+    struct conv2d_shape s = conv_shape(several_passes, type);
     static const int counts[] = {1, 2, 3, 7};
     struct conv_data d = new_conv(&s);
-    float *y[4], *dx[4], *dw[4], *c[4], *ab = new_random(600 * 72);
+    float *y[4], *dx[4], *dw[4], *c[4], *ab = new_random(600 * 72); // few rows, and many
+    float *start = new_random((size_t)2 * 50 * 600);
     for (int i = 0; i < 4; i++) {
         struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isa, counts[i]);
         reserve(ctx, kernels_cpu.conv2d_workspace(ctx, &s));
         reserve(ctx, kernels_cpu.gemm_workspace(ctx, 50, 600, 72));
         y[i] = new_output(d.ny, d.out_y), dx[i] = new_output(d.nx, d.out_x);
-        dw[i] = new_output(d.nw, d.out_w), c[i] = new_output(50 * 600, ab);
+        dw[i] = new_output(d.nw, d.out_w), c[i] = new_output(2 * 50 * 600, start);
         kernels_cpu.conv2d_forward(ctx, &s, d.x, d.w, NULL, 0, y[i]);
         kernels_cpu.conv2d_backward_data(ctx, &s, d.y, d.w, dx[i], 1);
         kernels_cpu.conv2d_backward_weight(ctx, &s, d.x, d.y, dw[i], 1);
-        struct gemm_args g = {.m = 50, .n = 600, .k = 72, .trans_a = 1, .a = ab, .b = ab};
+        struct gemm_args g = {.type = type, .m = 50, .n = 600, .k = 72, .trans_a = 1};
         g.lda = 50, g.ldb = 72, g.trans_b = 1, g.c = c[i], g.ldc = 600, g.alpha = 1;
+        g.a = g.b = ab;
+        kernels_cpu.gemm(ctx, &g);
+        g = (struct gemm_args){.type = type, .m = 600, .n = 50, .k = 72, .a = ab, .b = ab};
+        g.lda = 72, g.ldb = g.ldc = 50, g.c = c[i] + 50 * 600, g.alpha = 1;
+        reserve(ctx, kernels_cpu.gemm_workspace(ctx, 600, 50, 72));
         kernels_cpu.gemm(ctx, &g);
         kernels_cpu.close(ctx);
     }
     for (int i = 1; i < 4; i++)
         ok(same_bits(y[0], y[i], d.ny) && same_bits(dx[0], dx[i], d.nx) &&
-               same_bits(dw[0], dw[i], d.nw) && same_bits(c[0], c[i], 50 * 600),
-           "%s: %d threads give the bits of one", isa, counts[i]);
+               same_bits(dw[0], dw[i], d.nw) && same_bits(c[0], c[i], 2 * 50 * 600),
+           "%s: %d threads give the bits of one%s", isa, counts[i], type_names[type]);
     for (int i = 0; i < 4; i++)
         free(y[i] - guard), free(dx[i] - guard), free(dw[i] - guard), free(c[i] - guard);
-    free(ab);
+    free(ab), free(start);
     free_conv(&d);
+}
+
+// Ties go to even, NaN stays NaN and what is too large becomes infinite, as in the reference.
+static void test_rounding(struct kernel_ctx *ctx, const char *isa) {
+    float x[] = {1,     1.00390625F,   1.01171875F,   -1.00390625F,   1.0039064F, 0,
+                 -0.0F, 3.3895314e38F, 3.4028235e38F, -3.4028235e38F, 1e-30F,     INFINITY,
+                 NAN};
+    enum { count = sizeof x / sizeof x[0] };
+    float one = 1, got[count], want[count];
+    struct gemm_args g = {.type = KERNEL_BF16, .m = count, .n = 1, .k = 1, .a = x, .b = &one};
+    g.lda = g.ldb = g.ldc = 1, g.alpha = 1;
+    g.c = want;
+    kernels_reference.gemm(plain, &g);
+    g.c = got;
+    reserve(ctx, kernels_cpu.gemm_workspace(ctx, count, 1, 1));
+    kernels_cpu.gemm(ctx, &g);
+    bool same = isnan(got[count - 1]) && isnan(want[count - 1]);
+    for (int i = 0; i < count - 1; i++)
+        same = same && got[i] == want[i];
+    ok(same, "%s: bfloat16 is rounded as the reference rounds", isa);
+    ok(want[1] == 1 && want[2] == 1.015625F && want[4] == 1.0078125F && isinf(want[8]),
+       "%s: to nearest, ties to even", isa);
 }
 
 static void note_cpu(void *arg, int worker, int workers) {
@@ -269,7 +312,7 @@ static void test_pinned(void) {
 }
 
 int main(void) {
-    static const char *const isas[] = {"avx512", "avx2", "base"};
+    static const char *const isas[] = {"avx512-bf16", "avx512", "avx2", "base"};
     struct kernel_ctx *bad;
     plain = open_ctx(&kernels_reference, NULL, 1);
     ok(kernels_find("cpu") == &kernels_cpu && kernels_find("reference") == &kernels_reference &&
@@ -278,7 +321,7 @@ int main(void) {
     is_int(kernels_cpu.open(&bad, &(struct kernel_config){.isa = "mmx"}), -22,
            "an unknown instruction set is refused");
     test_pinned();
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct kernel_ctx *ctx = open_ctx(&kernels_cpu, isas[i], 2);
         if (!ctx) {
             skip(1, "this machine has no %s", isas[i]);
@@ -288,8 +331,10 @@ int main(void) {
         test_gemm(ctx, isas[i]);
         test_conv(ctx, isas[i]);
         test_conv_random(ctx, isas[i]);
+        test_rounding(ctx, isas[i]);
         kernels_cpu.close(ctx);
-        test_threads(isas[i]);
+        test_threads(isas[i], KERNEL_FLOAT);
+        test_threads(isas[i], KERNEL_BF16);
     }
     kernels_reference.close(plain);
     return done_testing();

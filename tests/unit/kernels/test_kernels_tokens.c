@@ -171,7 +171,7 @@ static struct kase first_case(const char *what, int n, int t, int d) {
 
 // size = conv2d_shape: patches of any size
 static struct conv2d_shape patch_shape(const int *z) {
-    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[5], z[5], 0};
+    return (struct conv2d_shape){z[0], z[1], z[2], z[3], z[4], z[5], z[5], z[5], 0, KERNEL_FLOAT};
 }
 
 static void patch_forward(const struct runner *r, const struct buffers *b, const int *size) {
@@ -306,7 +306,7 @@ static void check_extremes(const struct runner *r, const char *isa) {
     near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5", isa);
     ok(fabsf(dx[0]) < 1e-6F && fabsf(dx[3] - 0.5F) < 1e-6F && fabsf(dx[7] - 1) < 1e-6F,
        "%s: and its gradient", isa);
-    const struct attention_shape s = {1, 2, 1, 1};
+    const struct attention_shape s = {1, 2, 1, 1, 0};
     const float qkv[6] = {3e4F, 1e3F, 7, 3e4F, -1e3F, 9}; // q, k, v of two tokens
     float out[2], lse[2];
     workspace(r, r->k->attention_workspace(r->ctx, &s));

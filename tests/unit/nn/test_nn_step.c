@@ -11,18 +11,24 @@ enum { BATCH = 8, CLASSES = 10 };
 static struct nn_model model;
 static size_t image_elements;
 
-static void open_network(struct network *net, const struct kernel_backend *k, int batch,
-                         int threads) {
+static void open_typed(struct network *net, const struct kernel_backend *k, int batch, int threads,
+                       enum kernel_type type) {
     struct err e;
     struct network_config c = {.model = &model,
                                .backend = k,
                                .kernel = {.threads = threads},
+                               .type = type,
                                .batch = batch,
                                .eval_batch = batch,
                                .states = 2};
     if (network_open(net, &c, &e) < 0)
         bail_out("%s", e.text);
     network_init(net, 5);
+}
+
+static void open_network(struct network *net, const struct kernel_backend *k, int batch,
+                         int threads) {
+    open_typed(net, k, batch, threads, KERNEL_FLOAT);
 }
 
 // Deterministic pixels and labels for n samples.
@@ -109,6 +115,24 @@ static void test_backends(void) {
          "and the logits in evaluation");
     network_close(&fast);
     network_close(&plain);
+}
+
+// Products in bfloat16: the reference's but for values that rounding throws to another side, and
+// not float's. Weights and statistics stay floats.
+static void test_bf16(void) {
+    struct network fast, plain, whole;
+    open_network(&whole, &kernels_cpu, BATCH, 1);
+    open_typed(&fast, &kernels_cpu, BATCH, 1, KERNEL_BF16);
+    open_typed(&plain, &kernels_reference, BATCH, 1, KERNEL_BF16);
+    double mine = step(&fast, NULL, BATCH), theirs = step(&plain, NULL, BATCH);
+    double exact = step(&whole, NULL, BATCH);
+    near(mine, theirs, 2e-3, "bf16: the loss is the reference's");
+    ok(fabs(mine - exact) > 1e-6 && fabs(mine - exact) < 0.05, "bf16: and nearly float's");
+    near(difference(reals(fast.stats), reals(plain.stats), model.stat_elements), 0, 2e-3,
+         "bf16: so are the running statistics");
+    network_close(&fast);
+    network_close(&plain);
+    network_close(&whole);
 }
 
 static void test_bits(void) {
@@ -273,6 +297,7 @@ int main(void) {
         bail_out("%s", e.text);
     image_elements = layer_elements(&model.layer[0], 1);
     test_backends();
+    test_bf16();
     test_bits();
     test_optimizers();
     test_constants();

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bfloat16 for AVX-512 with BF16: a word is a pair, and one instruction multiplies and
+// adds both. Built with those flags; run only where type_avx512_bf16_usable() says so.
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+
+#include "kernels/cpu/isa.h"
+
+#define VL       16
+#define MR       12
+#define NV       2
+#define TILE_FNS TILE_FNS_12
+#define TILE_ROW TILE_ROW_12
+typedef __m512 vec;
+typedef __mmask16 vmask;
+#define V_SET1(x)         _mm512_set1_ps(x)
+#define V_LOAD(p)         _mm512_loadu_ps(p)
+#define V_LOADM(p, m)     _mm512_maskz_loadu_ps(m, p)
+#define V_STORE(p, v)     _mm512_storeu_ps(p, v)
+#define V_STOREM(p, m, v) _mm512_mask_storeu_ps(p, m, v)
+#define V_MASK(n)         ((vmask)((1U << (n)) - 1))
+#define V_FMA(a, b, c)    _mm512_fmadd_ps(a, b, c)
+#define V_RELU(v)         _mm512_max_ps(_mm512_setzero_ps(), v)
+
+typedef uint32_t pair __attribute__((may_alias));
+typedef __m512i word_vec;
+#define WORD           pair
+#define W_LOAD(p)      _mm512_loadu_si512(p)
+#define W_LOADM(p, m)  _mm512_maskz_loadu_epi32(m, p)
+#define W_SET1(x)      _mm512_set1_epi32((int)(x))
+#define W_MAC(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+
+#define MICRO_PRODUCTS_ONLY
+#include "kernels/cpu/micro_body.h"
+
+// Sixteen floats -> sixteen bfloat16.
+INLINE __m256i to_bf16(__m512 x) {
+    return (__m256i)_mm512_cvtneps_pbh(x);
+}
+
+static void convert(size_t n, const float *x, float *words) {
+    unsigned char *out = (unsigned char *)words;
+    for (; n >= VL; n -= VL, x += VL, out += 2 * VL)
+        _mm256_storeu_si256((__m256i *)(void *)out, to_bf16(V_LOAD(x)));
+    if (n == 0)
+        return;
+    unsigned pairs = (unsigned)(n + 1) / 2;
+    __m256i last = to_bf16(V_LOADM(x, V_MASK(n)));
+    _mm256_mask_storeu_epi32(out, (__mmask8)((1U << pairs) - 1), last);
+}
+
+// Rows 2p and 2p + 1 of the panel become row p of pairs.
+static void convert_panel(int k, const float *panel, float *words) {
+    for (int p = 0; p < k; p += 2, panel += 2 * NR, words += NR)
+        for (int j = 0; j < NR; j += VL) {
+            __m512i low = _mm512_cvtepu16_epi32(to_bf16(V_LOAD(panel + j)));
+            __m512i high = _mm512_setzero_si512();
+            if (p + 1 < k)
+                high = _mm512_cvtepu16_epi32(to_bf16(V_LOAD(panel + NR + j)));
+            high = _mm512_slli_epi32(high, 16);
+            _mm512_storeu_si512(words + j, _mm512_or_si512(low, high));
+        }
+}
+
+int type_avx512_bf16_usable(void) {
+    return __builtin_cpu_supports("avx512bf16") && isa_avx512.usable();
+}
+
+const struct cpu_type type_avx512_bf16 = {2, micro_rows, micro_cols, convert, convert_panel};
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/pack.h"
+
+#include <string.h>
+
+size_t pack_panels_words(const struct kernel_ctx *ctx, const struct cpu_type *t, int k, int cols) {
+    int nr = ctx->isa->tile_cols;
+    return (size_t)div_up(cols, nr) * (size_t)nr * (size_t)pack_words(t, k);
+}
+
+static void pack_floats(const struct cpu_isa *isa, const struct panel_source *src, float *dst) {
+    if (src->transposed)
+        isa->pack_transposed(src->k, src->cols, src->at, src->stride, dst);
+    else
+        isa->pack_copied(src->k, src->cols, src->at, src->stride, dst);
+}
+
+void pack_panel(const struct kernel_ctx *ctx, const struct cpu_type *t,
+                const struct panel_source *src, float *dst) {
+    enum { step = 64 }; // rows converted at a time; even
+    float some[step * tile_cols_max];
+    if (!t->convert) {
+        pack_floats(ctx->isa, src, dst);
+        return;
+    }
+    int nr = ctx->isa->tile_cols, lead = src->lead;
+    struct panel_source part = *src;
+    memset(some, 0, (size_t)lead * nr * sizeof *some);
+    for (int p = 0; p < src->k; p += part.k, lead = 0) {
+        part.k = src->k - p < step - lead ? src->k - p : step - lead;
+        pack_floats(ctx->isa, &part, some + lead * nr);
+        t->convert_panel(lead + part.k, some, dst);
+        dst += pack_words(t, lead + part.k) * nr;
+        part.at += src->transposed ? part.k : part.k * src->stride;
+    }
+}
+
+void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words) {
+    if (t->convert)
+        t->convert(n, x, words);
+    else
+        memcpy(words, x, n * sizeof *x);
+}
+
+size_t pack_images_words(const struct cpu_type *t, const struct image_source *src) {
+    size_t h = (size_t)(src->h + 2 * src->border), w = (size_t)(src->w + 2 * src->border);
+    return (size_t)src->n * h * w * (size_t)pack_words(t, src->c);
+}
+
+struct images_job {
+    const struct cpu_type *t;
+    const struct image_source *src;
+    float *words;
+};
+
+static void pack_image_rows(void *arg, int worker, int workers) {
+    const struct images_job *job = arg;
+    const struct image_source *s = job->src;
+    int h = s->h + 2 * s->border, w = s->w + 2 * s->border;
+    size_t pixel = (size_t)pack_words(job->t, s->c), edge = (size_t)s->border * pixel;
+    struct share mine = share_of((int64_t)s->n * h, worker, workers);
+    for (int64_t i = mine.begin; i < mine.end; i++) {
+        float *to = job->words + (size_t)i * (size_t)w * pixel;
+        int64_t y = i % h - s->border;
+        if (y < 0 || y >= s->h) {
+            memset(to, 0, (size_t)w * pixel * sizeof *to);
+            continue;
+        }
+        const float *from = s->x + (i / h * s->h + y) * s->w * s->c;
+        memset(to, 0, edge * sizeof *to);
+        to += edge;
+        if (s->c % job->t->pair == 0)
+            pack_run(job->t, (size_t)s->w * (size_t)s->c, from, to);
+        else
+            for (int x = 0; x < s->w; x++)
+                pack_run(job->t, (size_t)s->c, from + (ptrdiff_t)x * s->c, to + x * pixel);
+        memset(to + (size_t)s->w * pixel, 0, edge * sizeof *to);
+    }
+}
+
+void pack_images(struct kernel_ctx *ctx, const struct cpu_type *t, const struct image_source *src,
+                 float *words) {
+    struct images_job job = {t, src, words};
+    ctx_parallel(ctx, pack_image_rows, &job);
+}

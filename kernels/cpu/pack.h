@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands on their way into a product: packed, and converted to the product's type.
+#ifndef DTCTL_KERNELS_CPU_PACK_H
+#define DTCTL_KERNELS_CPU_PACK_H
+
+#include "kernels/cpu/ctx.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/share.h"
+
+// Words of n numbers that follow each other in a sum.
+static inline int64_t pack_words(const struct cpu_type *t, int64_t n) {
+    return div_up(n, t->pair);
+}
+
+// Words of all panels of `cols` columns and depth k.
+size_t pack_panels_words(const struct kernel_ctx *ctx, const struct cpu_type *t, int k, int cols);
+
+// One panel [words of lead + k][tile_cols] of op(src): src[j * stride + k] where transposed, else
+// src[k * stride + j]; zero in columns from cols on, and in the first `lead` rows.
+struct panel_source {
+    const float *at;
+    ptrdiff_t stride;
+    int transposed;
+    int lead, k, cols; // lead < pair
+};
+void pack_panel(const struct kernel_ctx *ctx, const struct cpu_type *t,
+                const struct panel_source *src, float *dst);
+
+// n numbers that follow each other.
+void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words);
+
+// x[n][h][w][c] -> words[n][h + 2 border][w + 2 border][words of c], the border zero.
+struct image_source {
+    const float *x;
+    int n, h, w, c, border;
+};
+size_t pack_images_words(const struct cpu_type *t, const struct image_source *src);
+void pack_images(struct kernel_ctx *ctx, const struct cpu_type *t, const struct image_source *src,
+                 float *words);
+
+#endif
