@@ -18,7 +18,7 @@ struct comm_work {
     int root; // of a broadcast
 };
 
-// What every waiting loop looks at.
+// The state that every waiting loop checks.
 struct comm_watch {
     _Atomic bool cancel; // comm_close wants the operation to end
     int stall_timeout_ms_max;

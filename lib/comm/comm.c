@@ -30,7 +30,7 @@ static const struct element *const types[] = {[COMM_BYTE] = &element_byte,
 static const struct kind {
     const char *name;
     bool parts;     // the buffer is one part per rank
-    const char *to; // what stands before the peer, or NULL: there is none
+    const char *to; // text before the peer's name, or NULL: no peer
 } kinds[] = {[COMM_ALL_REDUCE] = {"all-reduce", false, NULL},
              [COMM_REDUCE_SCATTER] = {"reduce-scatter", true, NULL},
              [COMM_ALL_GATHER] = {"all-gather", true, NULL},

@@ -2,8 +2,8 @@
 // Collectives between the ranks of a run, behind one table of backends: `self` (one rank), `ring`
 // (shared memory between the ranks of a node, several TCP connections between nodes).
 //
-// A comm is a group of ranks with a queue of its own: all ranks of the run, or those that
-// comm_split puts together. What waits in one group holds back nothing in another.
+// A comm is a group of ranks with a queue of its own: all ranks of the run, or a group made by
+// comm_split. A wait in one group does not block another.
 //
 // Rules
 //   - Every rank of a group makes the same calls in the same order, from one thread. A kind or a
@@ -39,7 +39,7 @@ enum {
 // The key-value store that ranks find each other by; both calls block, and return 0 or -1.
 struct comm_kv {
     int (*set)(void *ctx, const char *key, const void *value, size_t len, struct err *e);
-    // Waits until the key is there.
+    // Waits until the key exists.
     int (*get)(void *ctx, const char *key, void *value, size_t cap, size_t *len, int timeout_ms,
                struct err *e);
     void *ctx;
@@ -82,7 +82,7 @@ enum comm_type {
     COMM_BF16, // summed in float, rounded to nearest even once per node
 };
 
-// What a sum is divided by.
+// The divisor of a sum.
 enum comm_op { COMM_SUM, COMM_MEAN /* times 1/world, after summing */ };
 
 struct comm_call {
@@ -91,7 +91,7 @@ struct comm_call {
     enum comm_op op; // of the two that sum
     void *buf;       // everything happens in place
     size_t count;    // elements
-    // Reduce-scatter and all-gather: part r is [r * each, (r + 1) * each), as far as count goes.
+    // Reduce-scatter and all-gather: part r is [r * each, (r + 1) * each), limited by count.
     size_t each; // 0: comm_each
     int peer;
 };
@@ -101,9 +101,9 @@ int comm_open(struct comm **out, const char *backend, const struct comm_config *
               struct err *e);
 void comm_close(struct comm *c); // NULL is allowed; drops what is pending
 
-// A blocking call of all ranks of `parent`: those of one color form a new group, ordered by key and
-// then by their rank in the parent. color < 0: no group, *out is NULL. Errors in a group go on to
-// show the ranks' numbers in the run. The caller closes it, before or after the parent.
+// A blocking call of all ranks of `parent`. Ranks with the same color form a new group, ordered by
+// key and then by their rank in the parent. color < 0: no group, *out is NULL. Errors in a group
+// still name the ranks of the run. The caller closes the group, before or after the parent.
 int comm_split(struct comm **out, struct comm *parent, int color, int key, struct err *e);
 
 // Gives a ticket; -1: the call is not possible, or the comm is broken.
@@ -112,7 +112,7 @@ int comm_start(struct comm *c, const struct comm_call *call, uint64_t *ticket, s
 int comm_wait(struct comm *c, uint64_t ticket, struct err *e);
 bool comm_done(struct comm *c, uint64_t ticket); // without waiting; also true when broken
 
-// Blocking: comes after everything started before it.
+// Blocking: runs after all operations started before it.
 int comm_do(struct comm *c, const struct comm_call *call, struct err *e);
 // The usual cut into parts: equal ones of whole cache lines, but for the last.
 size_t comm_each(const struct comm *c, size_t count);

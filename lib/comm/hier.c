@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening the backend ring, and the pipeline of chunks that every operation goes through.
+// Opens the backend ring, and runs the pipeline of chunks of every operation.
 #include "comm/hier.h"
 
 #include "base/arena.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stages of all-gather and broadcast, which only copy: a chunk lies in the result from the
-// start, written there by the ranks that have it.
+// The stages of all-gather and broadcast, which only copy: the ranks that have a chunk write it
+// directly into the result.
 #include "comm/hier.h"
 
 #include <string.h>

@@ -24,7 +24,7 @@ static char *hier_at(const struct comm_work *w, size_t element) {
     return (char *)w->buf + element * w->type->bytes;
 }
 
-// own: where this rank's source lies, NULL: in its buffer like the others'.
+// own: this rank's source, NULL: in its buffer like the others'.
 static void hier_sources(const struct shm *s, uint32_t q, const char *own, size_t at,
                          const void **src) {
     for (int i = 0; i < s->local_world; i++)
@@ -35,7 +35,7 @@ static int hier_may_fill(struct hier *h, const struct chunk *c, struct err *e) {
     return shm_wait_all(&h->shm, offsetof(struct shm_rank, reduced), c->q - h->shm.depth, e);
 }
 
-// Everyone has arrived, and nobody needs the result that lay in this chunk's place.
+// All ranks have arrived, and none needs the previous result in this chunk's buffer.
 static int hier_may_sum(struct hier *h, const struct chunk *c, struct err *e) {
     struct shm *s = &h->shm;
     if (shm_wait_all(s, offsetof(struct shm_rank, arrived), c->q, e) < 0 ||
@@ -53,7 +53,7 @@ static int sum_in(struct hier *h, const struct comm_work *w, const struct chunk 
         return -1;
     char *slot = shm_slot(s, s->local_rank, c->q), *data = hier_at(w, c->first);
     struct slice own = hier_slice(s, s->local_rank, c->count, bytes);
-    memcpy(slot, data, own.first * bytes); // its own slice nobody else reads
+    memcpy(slot, data, own.first * bytes); // no other rank reads its own slice
     memcpy(slot + own.last * bytes, data + own.last * bytes, (c->count - own.last) * bytes);
     hier_arrive(h, w, c);
     return 0;
@@ -70,7 +70,7 @@ static int sum_middle(struct hier *h, const struct comm_work *w, const struct ch
     struct slice own = hier_slice(s, s->local_rank, c->count, bytes);
     size_t at = own.first * bytes;
     char *data = hier_at(w, c->first) + at;
-    bool last = h->nodes == 1; // the sum is final and goes to the caller's buffer at once
+    bool last = h->nodes == 1; // the sum is final and is written to the caller's buffer at once
     hier_sources(s, c->q, data, at, src);
     element_reduce(w->type, shm_result(s, c->q) + at, last ? data : NULL, src, s->local_world,
                    own.last - own.first, last ? w->factor : 1);
@@ -142,7 +142,7 @@ static int scatter_in(struct hier *h, const struct comm_work *w, const struct ch
     struct shm *s = &h->shm;
     if (hier_may_fill(h, c, e) < 0)
         return -1;
-    int but = h->nodes == 1 ? h->place : -1; // its own piece nobody else reads
+    int but = h->nodes == 1 ? h->place : -1; // no other rank reads its own piece
     hier_pack(h, w, c, shm_slot(s, s->local_rank, c->q), 0, h->world, but);
     hier_arrive(h, w, c);
     return 0;

@@ -14,14 +14,14 @@
 
 enum { RING_FAULT_MAGIC = 0x746c6661, RING_FAULT_BYTES = 8 + RING_FAULT_TEXT_BYTES };
 
-// One exchange sends `out` to the right while `in` comes from the left. NULL: nothing moves on that
-// side, and no step is counted.
+// One exchange sends `out` to the right while it receives `in` from the left. NULL: no transfer on
+// that side, and no step is counted.
 struct exchange {
     const char *out;
     size_t out_bytes;
     char *in;
     size_t in_bytes;
-    const struct element *add; // NULL: store what comes; else add it to what is there
+    const struct element *add; // NULL: store received data; else add it to existing data
 };
 
 // ---- faults ------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ static int ring_differs(struct ring *r, struct err *e) {
     return -1;
 }
 
-// News on a control connection. Its mere end is none: a neighbour that has all it needs may go; the
-// data connections tell when something is missing.
+// Reads a control connection. Its end alone is no fault, since a neighbour that has all its data
+// may leave; the data connections show missing data.
 static int ring_news(struct ring *r, const struct ring_peer *peer, int *control, struct err *e) {
     int error = 0;
     socklen_t len = sizeof error;
@@ -301,7 +301,7 @@ int ring_broadcast(struct ring *r, void *buf, size_t bytes, int root_node, struc
     size_t pieces = (bytes + RING_PIECE_BYTES - 1) / RING_PIECE_BYTES;
     int distance = (r->node - root_node + r->nodes) % r->nodes;
     bool receives = distance > 0, sends = distance < r->nodes - 1;
-    // In step k piece k comes, and the one before it goes; the root has nothing to wait for.
+    // In step k piece k arrives while the previous piece is sent on; the root waits for nothing.
     for (size_t k = 0; k < pieces + (receives && sends); k++) {
         size_t in = k * RING_PIECE_BYTES, out = receives ? in - RING_PIECE_BYTES : in;
         struct exchange x = {.out = NULL};
@@ -324,7 +324,7 @@ static int ring_swap(struct ring *r, const struct element *type, void *buf, size
                      double factor, struct err *e) {
     _Alignas(64) char mine[RING_EXCHANGE_BYTES_MAX];
     size_t bytes = count * type->bytes;
-    memcpy(mine, buf, bytes); // what comes is added to buf while this still goes out
+    memcpy(mine, buf, bytes); // received data is added to buf while this is still being sent
     const struct exchange x = {mine, bytes, buf, bytes, type};
     if (ring_exchange(r, &x, e) < 0)
         return -1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to lib/comm: the ring between nodes, run by the first rank of each. Node i sends to node
-// i+1 and receives from node i-1, over several TCP connections at a time plus one control
-// connection per neighbour, which carries nothing but the news of a fault and, by keep-alive
-// probes, tells that a host has vanished.
+// i+1 and receives from node i-1, over several parallel TCP connections and one control connection
+// per neighbour. The control connection carries only reports of faults; its keep-alive probes show
+// that a host has vanished.
 //
 // All-reduce is the bandwidth-optimal ring (Patarasuk and Yuan, 2009): nodes-1 steps of
 // reduce-scatter, nodes-1 steps of all-gather. Segment s is summed starting at node s and in ring
@@ -24,7 +24,7 @@ enum {
     RING_STRIPE_BYTES_MIN = 64 << 10,   // below that a step uses fewer connections
     RING_STAGE_BYTES = 128 << 10,       // received bytes wait here to be added
     RING_EXCHANGE_BYTES_MAX = 32 << 10, // two nodes: up to here both send all at once
-    RING_PIECE_BYTES = 256 << 10,       // a broadcast passes on one piece while the next comes
+    RING_PIECE_BYTES = 256 << 10,       // a broadcast sends one piece on while it receives the next
     RING_FAULT_TEXT_BYTES = 240,
     RING_NAME_BYTES_MAX = 128,
     RING_GRACE_MS = 300 // for the reason to arrive after a connection closed
@@ -34,7 +34,7 @@ struct ring_lane { // one data connection, one direction
     int fd;
     unsigned char part[RING_PART_BYTES];
     size_t part_done, done, len; // of the part's head, of its data
-    char *data;                  // where its data comes from or goes to
+    char *data;                  // source or destination of its data
     char *stage;                 // receiving lanes only
     size_t staged;
 };

@@ -29,7 +29,7 @@ enum {
     RING_NONCE_BYTES = 16,
     RING_CLAIM_BYTES = 16 + RING_NONCE_BYTES,
     RING_HELLO_BYTES = RING_CLAIM_BYTES + HASH_BYTES,
-    RING_HELLO_TIMEOUT_MS = 2000, // for one that connected and says nothing
+    RING_HELLO_TIMEOUT_MS = 2000, // for a connection without a greeting
     RING_STRANGERS_MAX = 1000,
     RING_TOKEN_BYTES = 32,
     RING_KEY_BYTES_MAX = 512,
@@ -140,7 +140,8 @@ static int ring_connect(struct joining *j, struct err *e) {
     return 0;
 }
 
-// Whether the connection is one of those that the left neighbour owes. 1 taken, 0 a stranger, -1.
+// Checks whether the connection is one of those expected from the left neighbour. 1: taken, 0:
+// foreign, -1: error.
 static int ring_admit(struct joining *j, int fd, struct err *e) {
     struct ring *r = j->ring;
     unsigned char hello[RING_HELLO_BYTES], proof[HASH_BYTES], answer[HASH_BYTES];

@@ -92,7 +92,7 @@ int shm_check(struct shm *s, struct err *e) {
     return 0;
 }
 
-// What a waiting rank does between two sleeps.
+// Checks of a waiting rank between two sleeps.
 static int shm_patience(struct shm *s, const struct shm_counter *c, uint32_t q, int peer,
                         int64_t deadline_ms, struct err *e) {
     bool left = peer >= 0 && atomic_load(&s->ranks[peer].state) == SHM_LEFT;

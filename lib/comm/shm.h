@@ -2,16 +2,14 @@
 // Private to lib/comm: the ranks of one node, joined by a piece of shared memory.
 //
 // The memory is an unnamed file (memfd) of the node's first rank, passed on over an abstract unix
-// socket, so nothing depends on the size of /dev/shm and nothing is left behind. Data moves in
-// chunks; chunk q uses buffer q % depth of every rank. Counters only grow, are written by one
-// rank each, and tell how far it is:
-//     arrived  its part of chunk q lies in its buffer, or in the result where nothing is summed
-//     reduced  it has summed its slice of chunk q, and reads neither buffers nor claims of it
-//              any more
+// socket, so it does not depend on the size of /dev/shm and leaves no file. Data moves in chunks;
+// chunk q uses buffer q % depth of every rank. Each rank has three counters that only grow and that
+// only it writes:
+//     arrived  its part of chunk q is in its buffer, or in the result if nothing is summed
+//     reduced  it has summed its slice of chunk q and reads its buffers and claims no more
 //     taken    it has copied the result of chunk q
-// Waiting spins for a moment, then sleeps in a futex for COMM_SLICE_MS at a time; between two
-// sleeps it looks whether the peers live (pidfd), whether one reported a fault, and at the time
-// limit.
+// A waiting rank spins for a moment, then sleeps in a futex for COMM_SLICE_MS at a time. Between
+// two sleeps it checks that the peers live (pidfd), that none reported a fault, and the time limit.
 #ifndef COMM_SHM_H
 #define COMM_SHM_H
 
@@ -23,8 +21,8 @@
 #include <sys/types.h>
 
 enum {
-    // Chunks in flight, and how many a rank copies in before it sums the first of them: where ranks
-    // share cores, one that runs does so much before it must wait for another to run.
+    // Chunks in flight, and the number that a rank copies in before it sums the first of them.
+    // Ranks that share cores do this much work before they wait for another rank to run.
     SHM_DEPTH_MAX = 16,
     SHM_DEPTH_LOCAL = 16,
     SHM_LEAD_LOCAL = 6,
@@ -75,7 +73,7 @@ struct shm {
 // shown: the number of this rank in errors.
 int shm_open_group(struct shm *s, const struct comm_config *config, int shown,
                    struct comm_watch *watch, struct err *e);
-void shm_close_group(struct shm *s); // tells the others; safe on a zeroed one
+void shm_close_group(struct shm *s); // notifies the others; safe on a zeroed one
 
 static inline char *shm_slot(const struct shm *s, int local_rank, uint32_t q) {
     return s->slots + ((size_t)local_rank * s->depth + q % s->depth) * s->chunk_bytes;

@@ -243,8 +243,8 @@ static int shm_follow(struct shm *s, const struct comm_config *config, const cha
 
 // ---- both --------------------------------------------------------------------------------------
 
-// Everyone opens a handle on everyone, then shows that it is done: whoever passes the second step
-// was alive when its handles were opened, so they are the right processes.
+// Every rank opens a handle on every other rank, then reports it. A rank that passes the second
+// step was alive when its handles were opened, so they refer to the right processes.
 static int shm_meet(struct shm *s, int rank, struct err *e) {
     struct shm_rank *me = &s->ranks[s->local_rank];
     atomic_store(&me->pid, getpid());

@@ -36,7 +36,7 @@ static int archive_name_cmp(const void *a, const void *b) {
     return strcmp(((const struct archive_file *)a)->path, ((const struct archive_file *)b)->path);
 }
 
-// <dir>/<name>.tar, but for those that hold a whole split. macOS puts a ._x.tar beside x.tar.
+// Lists <dir>/<name>.tar except archives of a whole split. macOS puts a ._x.tar beside x.tar.
 static int archives_list(struct archives *a, struct arena *arena, const char *dir,
                          const char *split_name, enum dataset_split split, struct err *e) {
     DIR *d = opendir(dir);

@@ -10,7 +10,7 @@ enum { ARCHIVES_MAX = 65536 };
 
 struct archive_file {
     const char *path;
-    enum dataset_split split; // of train.tar, or of the folder that it lies in
+    enum dataset_split split; // of train.tar, or of its folder
     const char *prefix;       // "train" or "train/<name>"; NULL: members have it
     bool listed;              // one of many in a folder: a class, or a shard
     bool stream;              // compressed as a whole
@@ -22,8 +22,7 @@ struct archives {
     size_t room;
 };
 
-// Paths and prefixes are put into the arena. split: that of archives which lie in the folder
-// itself.
+// Paths and prefixes are in the arena. split: that of archives in the folder itself.
 int archives_find(struct archives *a, struct arena *arena, const char *source,
                   enum dataset_split split, struct err *e);
 void archives_close(struct archives *a);

@@ -61,9 +61,9 @@ static int augment_clamp(int v, int low, int high) {
 
 void augment_apply(const struct augment_table *t, const struct augment_draw *d, const uint8_t *src,
                    int height, int width, int channels, float *out) {
-    // Columns [first, last) of the unmirrored output lie inside the source. As in torchvision the
-    // crop comes first and the mirror second, or the other way round: both are uniform, and here
-    // the mirrored output is the mirrored crop.
+    // Columns [first, last) of the unmirrored output are inside the source. As in torchvision the
+    // crop comes first and the mirror second. The order does not matter: both are uniform, and the
+    // mirrored output is the mirrored crop.
     int first = augment_clamp(-d->offset_x, 0, width);
     int last = augment_clamp(width - d->offset_x, first, width);
     for (int y = 0; y < height; y++, out += (size_t)width * (size_t)channels) {

@@ -3,7 +3,7 @@
 // out = (byte / 255 - mean) / std in exactly the float steps of torchvision's ToTensor + Normalize.
 // (Training takes raw bytes, and the kernels' image_normalize, which rounds once, from double.)
 //
-// What is drawn depends on (seed, epoch, sample index) only, never on rank, batch or thread.
+// Random draws depend only on (seed, epoch, sample index), never on rank, batch or thread.
 #ifndef DATA_AUGMENT_H
 #define DATA_AUGMENT_H
 

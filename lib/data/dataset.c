@@ -210,7 +210,7 @@ static int dataset_build(struct dataset_store *store, const char *path, const un
     return packed_commit(&w, &store->packed, e);
 }
 
-// Uses what is there when its key is right; a damaged file is made again.
+// Uses an existing file if its key is right; a damaged file is made again.
 static bool dataset_cached(const char *path, const unsigned char *key, struct packed *p) {
     struct err e = {0};
     if (packed_open(p, path, &e) < 0) {
@@ -224,7 +224,7 @@ static bool dataset_cached(const char *path, const unsigned char *key, struct pa
     return false;
 }
 
-// Beside a packed file: the numbers of the samples in whose place others stand, one a line.
+// Writes a file beside the packed file with the numbers of replaced samples, one per line.
 static void dataset_bad_write(struct dataset_store *store, const char *path) {
     struct strbuf text = {0};
     struct err e;

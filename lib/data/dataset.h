@@ -50,7 +50,7 @@ struct dataset_config {
     const char *source; // "shapes" or a path
     const char *kind;   // one of dataset_kinds, or NULL: found out from the source
     enum dataset_split split;
-    bool alone;                 // the source is that of this split alone: it need not name it
+    bool alone;                 // the source contains only this split and need not name it
     const struct dataset *like; // whose class ids are meant (a test split of its own); or NULL
     int image_size;             // side in pixels; 0: as stored, and then all must be alike
     int resize;            // pixels of the shorter side before the middle is cut out; 0: image_size
@@ -96,8 +96,8 @@ static inline const uint8_t *dataset_image(const struct dataset *d, uint32_t i) 
 struct dataset_reader;
 int dataset_reader_open(struct dataset_reader **out, const struct dataset *d, struct err *e);
 void dataset_reader_close(struct dataset_reader *r); // NULL is allowed
-// The image of sample i, as it is cut in this epoch, into out (image_bytes); its label, or that of
-// the sample that takes its place. The result depends on (seed, epoch, i) and the data alone.
+// Writes the image of sample i, cropped for this epoch, to out (image_bytes); returns its label, or
+// that of the sample that replaces it. The result depends only on (seed, epoch, i) and the data.
 int dataset_read(struct dataset_reader *r, uint32_t i, uint64_t seed, uint64_t epoch, uint8_t *out,
                  int32_t *label, struct err *e);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding a whole source once: first what compressed archives hold, front to back in batches that
-// all threads decode, then everything else, wherever it lies.
+// Decodes a whole source once: first the contents of compressed archives, front to back in batches
+// that all threads decode, then all other samples.
 #include "data/dataset_store.h"
 #include "data/parallel.h"
 

@@ -92,7 +92,7 @@ int dataset_note_bad(struct dataset_store *store, uint32_t i, bool named, struct
     if (!named)
         err_wrap(e, "%s", strbuf_cstr(&where));
     strbuf_fini(&where);
-    // What the machine refused, or the options, is no fault of the sample.
+    // Errors of the machine or of the options are not faults of the sample.
     if (c->on_bad == DATASET_BAD_REFUSE || (e->code != ERR_FORMAT && e->code != ERR_LIMIT))
         return -1;
     pthread_mutex_lock(&store->bad.lock);
@@ -123,8 +123,8 @@ int dataset_read(struct dataset_reader *r, uint32_t i, uint64_t seed, uint64_t e
                  int32_t *label, struct err *e) {
     struct dataset_store *store = r->store;
     const struct source *s = &store->source;
-    // A bad sample is tried anew whenever its turn comes: what is known of it depends on which
-    // thread and rank read it before, and the result must not.
+    // A bad sample is tried again whenever its turn comes: otherwise the result would depend on
+    // which thread and rank has read it before.
     for (uint32_t k = 0;; k++) {
         uint32_t j = (uint32_t)(((uint64_t)i + k) % s->samples);
         const struct transform_draw draw = {seed, epoch, j};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to lib/data: what stands behind a data set (dataset*.c).
+// Private to lib/data: the internals of a data set (dataset*.c).
 #ifndef DATA_DATASET_STORE_H
 #define DATA_DATASET_STORE_H
 

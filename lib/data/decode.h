@@ -18,10 +18,10 @@ struct decoder {
 int decoder_open(struct decoder *d, struct err *e);
 void decoder_close(struct decoder *d); // safe on a zeroed one
 
-// What becomes of every image of a data set.
+// The processing of every image of a data set.
 struct decode_plan {
     struct transform list[TRANSFORMS_MAX];
-    int width, height; // of the result; an image that comes out otherwise is ERR_CONFIG
+    int width, height; // of the result; another result is ERR_CONFIG
     // Decode at 1/2, 1/4 or 1/8 where the view leaves room for it. The pixels differ a little from
     // those of a full decode (docs/data.md), so evaluation does without.
     bool reduce;

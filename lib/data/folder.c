@@ -64,14 +64,14 @@ static bool folder_detect(const char *path) {
     return folder_has_splits(path) || folder_is_split(path);
 }
 
-// What is known of a file without reading it.
+// Identifies a file by its stat, without reading it.
 static void folder_identify_file(struct source *s, const char *path, const struct stat *st) {
     const int64_t facts[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec};
     hash_add(&s->identity, path, strlen(path) + 1);
     hash_add(&s->identity, facts, sizeof facts);
 }
 
-// What a walk needs; paths are those of the layout, which begin with the split.
+// The state of a walk; paths are those of the layout, which begin with the split.
 struct walk {
     const char *root;
     size_t flat; // bytes of "train/" where the classes lie in the folder itself; else 0

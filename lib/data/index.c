@@ -138,7 +138,7 @@ int index_read(const struct index *x, uint32_t i, struct source_reader *r, struc
     return 0;
 }
 
-// The name in the header in front of the data; a long one lies elsewhere and is cut here.
+// The name in the header before the data; a long name is stored elsewhere and is cut here.
 static void index_where_member(const struct index_file *f, const struct index_entry *it,
                                struct strbuf *out) {
     char name[NAME_BYTES_MAX];

@@ -7,7 +7,7 @@
 #include "data/layout.h"
 #include "data/source.h"
 
-// What the index of one data set may take, names included.
+// Memory limit for the index of one data set, names included.
 #define INDEX_BYTES_MAX (UINT64_C(2) << 30)
 
 enum {

@@ -103,7 +103,7 @@ static int jpeg_head(struct jpeg *j, const void *data, size_t len, struct err *e
     return 0;
 }
 
-// What is decoded of the reduced image.
+// The decoded part of the reduced image.
 struct jpeg_box {
     JDIMENSION x, y, width, height;
 };

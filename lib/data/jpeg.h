@@ -41,8 +41,8 @@ int jpeg_size(struct jpeg *j, const void *data, size_t len, int *width, int *hei
 // Full decode; *rgb (width * height * 3) belongs to j and is valid until its next use.
 int jpeg_decode(struct jpeg *j, const void *data, size_t len, const uint8_t **rgb, int *width,
                 int *height, struct err *e);
-// Decodes the part only. Without reduction its pixels are those of a full decode, bit for bit; what
-// lies below the part is not looked at.
+// Decodes only the given part. Without reduction its pixels equal those of a full decode; data
+// below the part is not read.
 int jpeg_decode_part(struct jpeg *j, const void *data, size_t len, const struct jpeg_part *part,
                      struct jpeg_pixels *out, struct err *e);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ImageFolder layout, whatever holds it: paths like [top/]train/<class>/[more/]name.jpg become
-// a sorted list of labelled items. Pure: it is given paths and never looks at a disk.
+// The ImageFolder layout for any kind of container: paths like [top/]train/<class>/[more/]name.jpg
+// become a sorted list of labelled items. Pure: it gets paths and never reads a disk.
 #ifndef DATA_LAYOUT_H
 #define DATA_LAYOUT_H
 

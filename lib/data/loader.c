@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring of slots: batch b lives in slot b % depth. A thread claims the next few samples as soon as
-// the former batch of their slot was consumed, fills them in without the lock, and counts them; the
-// slot is ready when all are there. Where images are decoded the threads so work on one batch
-// together, and few batches have to be kept.
+// A ring of slots: batch b is in slot b % depth. A thread claims the next few samples when the
+// previous batch of their slot was consumed, fills them in without the lock, and counts them; the
+// slot is ready when all are filled. The threads thus decode one batch together, and few batches
+// are in memory.
 #include "data/loader.h"
 
 #include "base/arena.h"
@@ -20,7 +20,7 @@ struct slot {
     struct loader_batch batch;
     // Under the lock.
     int filled; // samples
-    int bad_at; // the first one that could not be read, and why; -1: none
+    int bad_at; // the first unreadable sample; -1: none
     struct err error;
 };
 
@@ -323,7 +323,7 @@ void loader_start(struct loader *l, const struct sampler *s, bool augment) {
     pthread_mutex_unlock(&l->lock);
 }
 
-// Under the lock: until the batch is there. Without threads the consumer does the work.
+// Under the lock: waits for the batch. Without threads the consumer does the work.
 static void loader_wait(struct loader *l, uint64_t number) {
     struct claim c;
     int64_t start = clock_mono_ns();

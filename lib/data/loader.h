@@ -59,7 +59,8 @@ void loader_start(struct loader *l, const struct sampler *s, bool augment);
 // The next batch, or NULL after the last one, or when a sample of it could not be read
 // (loader_failed). Valid until the next call. Waits for it if need be.
 const struct loader_batch *loader_next(struct loader *l);
-// 0, or -1 with why loader_next gave no batch: of several errors, that of the lowest position.
+// 0, or -1 with the reason why loader_next gave no batch: of several errors, that of the lowest
+// position.
 int loader_failed(const struct loader *l, struct err *e);
 uint64_t loader_batches(const struct loader *l);  // of the pass
 int64_t loader_waited_ns(const struct loader *l); // time loader_next has waited since loader_open

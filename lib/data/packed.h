@@ -3,12 +3,12 @@
 // not read. Made once per (source, split, image size); the key of 32 bytes says from what.
 //
 // File, little-endian (int32 labels and pixels are used in place, so only such hosts can map it):
-//     0  magic "DTPACK\0\1"      32  u64 names offset     72  kind, 24 bytes, zero-filled
-//     8  u32 version             40  u64 names bytes      96  key, 32 bytes
-//    12  u32 channels            48  u64 labels offset   128  SHA-256 of bytes 0…127 and the names
-//    16  u32 samples             56  u64 pixels offset   160  class names, each NUL-terminated,
-//    20  u32 height              64  u64 file bytes           then labels, then pixels, both
-//    aligned 24  u32 width 28  u32 classes
+//      0  magic "DTPACK\0\1"     32  u64 names offset     72  kind, 24 bytes, zero-filled
+//      8  u32 version            40  u64 names bytes      96  key, 32 bytes
+//     12  u32 channels           48  u64 labels offset   128  SHA-256 of bytes 0…127 and names
+//     16  u32 samples            56  u64 pixels offset   160  class names, NUL-terminated,
+//     20  u32 height             64  u64 file bytes           then labels, then pixels,
+//     24  u32 width              28  u32 classes              both aligned
 // Writing goes to a temporary file that is renamed when complete, so a reader never sees a part.
 #ifndef DATA_PACKED_H
 #define DATA_PACKED_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function over many items on several threads, for decoding. The caller's thread takes part and
-// is the only one that reports progress.
+// Runs one function over many items on several threads, for decoding. The caller's thread takes
+// part, and only it reports progress.
 #ifndef DATA_PARALLEL_H
 #define DATA_PARALLEL_H
 

@@ -16,7 +16,7 @@ struct axis {
     double from, length;
 };
 
-// What one output position reads: weights[0 … count-1] from first on.
+// The inputs of one output position: weights[0 … count-1] from first on.
 struct window {
     int first, count;
     const int32_t *weights;

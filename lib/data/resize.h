@@ -19,8 +19,8 @@ struct resize {
     size_t weights_room;
 };
 
-// Pixels that are there, and the part of them that is looked at. The part may lie between pixels
-// (a decoder reduced the image); what is read never lies outside of width x height.
+// The source pixels, and the part of them to scale. The part may begin between pixels (a decoder
+// reduced the image); reads never leave width x height.
 struct resize_source {
     const uint8_t *pixels;
     size_t pitch;      // bytes from row to row

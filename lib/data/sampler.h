@@ -47,8 +47,8 @@ struct sampler {
 int sampler_open(struct sampler *s, const struct sampler_config *config, struct err *e);
 void sampler_close(struct sampler *s);
 
-// Begins an epoch, or goes on in one after `consumed` positions (summed over all ranks). Padding is
-// computed anew for what is left; with an unchanged W that gives the very list of the first run.
+// Begins an epoch, or continues one after `consumed` positions (summed over all ranks). Padding is
+// computed again for the rest; with an unchanged W this gives the same list as the first run.
 void sampler_start(struct sampler *s, uint64_t epoch, uint64_t consumed);
 uint64_t sampler_length(const struct sampler *s);         // indices of this rank from `consumed` on
 uint32_t sampler_at(const struct sampler *s, uint64_t i); // i < sampler_length

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built-in data set: one filled figure per image, of ten classes, with random place, size,
-// angle and colours before a random texture, and noise on top. Brighter or darker than its
-// background with equal chance, so no linear function of the pixels tells the classes apart.
+// angle and colours before a random texture, and noise on top. Figures are brighter or darker than
+// the background with equal probability, so no linear function of the pixels separates the classes.
 //
 // All arithmetic is on integers: the images are the same bits on every machine and compiler.
 #include "data/philox.h"
@@ -23,8 +23,8 @@ enum {
     GRID = 5           // value noise: control points per axis
 };
 
-// ---- figures: whether a point (u, v) lies inside; all fit into the circle of radius UNIT
-// ---------
+// ---- figures: tests whether (u, v) is inside; all fit into the circle of radius UNIT
+// -------------
 
 static bool in_disc(int u, int v) {
     return u * u + v * v < UNIT * UNIT * 81 / 100;

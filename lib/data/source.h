@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private to lib/data: one kind of data set, as a table of functions. A source counts and labels
-// its samples when it is opened, and then gives the bytes of any sample by its number, to many
-// threads at once. What becomes of the bytes is no concern of the source (transform.h).
+// its samples when it is opened, and then returns the bytes of any sample by its number, to many
+// threads at once. transform.h describes the processing of the bytes.
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
@@ -49,7 +49,7 @@ struct source_kind {
     const char *wanted;
     // Adds to s->identity what the samples depend on; cheap, because every start does it.
     int (*identify)(struct source *s, struct err *e);
-    int (*open)(struct source *s, struct err *e); // counts, labels and sorts what is there
+    int (*open)(struct source *s, struct err *e); // counts, labels and sorts the samples
     // Sample i. NULL: samples are only reached by stream.
     int (*read)(const struct source *s, uint32_t i, struct source_reader *r, struct sample *out,
                 struct err *e);

@@ -208,8 +208,7 @@ static bool tar_all_zero(const unsigned char *block) {
     return true;
 }
 
-// An archive ends with two blocks of zeros and in no other way: one that was cut between two
-// members looks whole but for them.
+// An archive always ends with two blocks of zeros. Without them it was cut between two members.
 static int tar_block(struct tar *t, void *buf, uint64_t len, struct err *e) {
     int r = tar_take(t, buf, len, e);
     return r != 0 ? r

@@ -7,7 +7,7 @@
 //         if (wanted) tar_read(&t, buf, entry.size, e);    // else it is skipped
 //     tar_close(&t);
 //
-// In a plain archive entry.offset is where the data lies, and pread there may replace tar_read.
+// In a plain archive entry.offset is the offset of the data, and pread may replace tar_read.
 #ifndef DATA_TAR_H
 #define DATA_TAR_H
 
@@ -53,7 +53,7 @@ struct tar {
     bool has_size;
 };
 
-// Plain or zstd, told apart by the first bytes.
+// Plain or zstd, detected by the first bytes.
 int tar_open(struct tar *t, const char *path, struct err *e);
 void tar_open_input(struct tar *t, struct tar_input *in); // in is closed by tar_close
 void tar_close(struct tar *t);                            // safe on a zeroed one

@@ -79,7 +79,7 @@ static int file_input_read(struct tar_input *in, void *buf, uint64_t len, struct
         return tar_short(e);
     while (len > 0) {
         size_t ready = f->have - f->used;
-        if (ready == 0 && !to) { // skipping: no need to look at the bytes
+        if (ready == 0 && !to) { // skipping: the bytes are not needed
             f->at += len;
             return 1;
         }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people do with data sets besides training on them: look through one, pack one, make one for
-// tests. All of it reads sources as dataset.h describes them; config.progress is called now and
-// then, and may end the work.
+// Tools for data sets: inspect one, pack one, generate one for tests. All read sources as described
+// in dataset.h. config.progress is called at intervals and may end the work.
 #ifndef DATA_TOOL_H
 #define DATA_TOOL_H
 

@@ -35,8 +35,8 @@ static void transform_crop_middle(struct transform_view *v) {
     v->h = h;
 }
 
-// Counter words 0 and 1 of try k choose area and shape, 2 and 3 the place. Try 0 has the position
-// k = 1, since k = 0 is that of the mirror and the shift (augment.c).
+// Counter words 0 and 1 of try k choose area and shape, 2 and 3 the place. Try 0 uses position k =
+// 1, since k = 0 belongs to the mirror and the shift (augment.c).
 static void transform_resized_crop(struct transform_view *v, const struct transform_draw *d) {
     double area = (double)v->w * v->h;
     for (uint64_t k = 1; k <= CROP_TRIES; k++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to an image between its file and the batch, as a list. A list is folded into one
-// view: a part of the stored image, the size which that part is brought to, and what of the result
-// is kept. So an image is decoded once, at a reduced scale, and only where it is looked at. Pure.
+// The steps from a stored image to the batch, as a list. A list is folded into one view: a part of
+// the stored image, the size to which that part is scaled, and the kept part of the result. An
+// image is thus decoded once, at a reduced scale, and only where needed. Pure.
 //
 //     struct transform list[] = {{TRANSFORM_RESIZE, 256}, {TRANSFORM_CENTER_CROP, 224}, {0}};
 //     transform_view(list, width, height, &draw, &view, e);

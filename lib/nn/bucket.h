@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient buckets: backward produces gradients from the last layer to the first, so the flat
-// gradient buffer is cut into ranges from its end, and each is averaged over the ranks while
-// backward goes on with the layers before it (Li et al., "PyTorch distributed: experiences on
+// gradient buffer is cut into ranges from its end. Each range is averaged over the ranks while
+// backward continues with earlier layers (Li et al., "PyTorch distributed: experiences on
 // accelerating data parallel training", VLDB 2020).
 //
 // The numbers behind the gradients (NETWORK_TAIL: loss, accuracy, requests to stop or save) belong
@@ -17,8 +17,8 @@ enum { BUCKET_FIRST_BYTES = 1 << 20 }; // small, so that the first transfer star
 struct bucket {
     size_t begin, end; // elements of the flat gradient buffer, the tail with them
     size_t params_end; // without it
-    // Data-parallel rank r updates [begin + r * each, …), as far as params_end; its optimizer state
-    // begins at element `state`. Where every rank updates everything, there is one such part.
+    // Data-parallel rank r updates [begin + r * each, …), up to params_end; its optimizer state
+    // begins at element `state`. If every rank updates everything, there is one such part.
     size_t each, state;
     int first, last; // layers: [first, last)
     uint64_t ticket; // of what is under way

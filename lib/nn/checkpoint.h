@@ -15,14 +15,14 @@
 
 enum { CHECKPOINT_EPOCHS_MAX = 65536, CHECKPOINT_TEXT_BYTES_MAX = 160 };
 
-// What happened in one epoch, kept so that a resumed run can still tell the whole story.
+// Figures of one epoch, kept so that a resumed run can report all epochs.
 struct epoch_record {
     double train_loss, train_top1; // means over the epoch; percent
     double test_loss, test_top1, test_top5;
     double seconds, images; // of training
 };
 
-// Where training stands. Everything in it but `data` is the same on all ranks.
+// The position of the training. All members except `data` are equal on all ranks.
 struct train_position {
     int64_t step;     // optimizer updates done
     int64_t epoch;    // from 0
@@ -60,7 +60,7 @@ void checkpoint_image_give(const struct checkpoint_image *c, struct network *net
 void checkpoint_image_note(struct checkpoint_image *c, const struct optimizer *o,
                            const struct train_position *at, const struct epoch_record *epochs);
 
-// The model alone, for whoever uses it afterwards.
+// Writes the model alone, for use after the training.
 int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e);
 // The folder <dir>/checkpoint-<step>; then all but the keep_last newest are removed (0: none is).
 int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep_last,
@@ -89,7 +89,7 @@ void checkpoint_adopt(const char *dir);
 int checkpoint_list(const char *dir, int64_t *steps, int max);
 // Removes those with a later step; what cannot be removed stays.
 void checkpoint_remove_above(const char *dir, int64_t step);
-// Removes all but the keep_last newest and that of step; keep_last 0: none.
+// Removes all checkpoints except the keep_last newest and that of step; keep_last 0: removes none.
 void checkpoint_remove_old(const char *dir, int64_t step, int keep_last);
 void checkpoint_path(const char *dir, int64_t step, char *out, size_t out_bytes);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder that holds checkpoints. A checkpoint is finished as `.checkpoint.new` and gets its
-// name with one rename; one that goes is renamed to `.checkpoint.old` first. So whatever has the
-// name of a checkpoint is whole, at any moment the writer may die at.
+// The folder of checkpoints. A checkpoint is completed as `.checkpoint.new` and gets its name by
+// one rename; a removed one is renamed to `.checkpoint.old` first. A folder with the name of a
+// checkpoint is therefore always complete, even if the writer is killed.
 #include "nn/checkpoint.h"
 
 #include "base/arena.h"
@@ -57,7 +57,7 @@ static int move(const char *from, const char *to, struct err *e) {
     return rename(from, to) < 0 ? err_errno(e, ERR_SYS, "cannot rename '%s' to '%s'", from, to) : 0;
 }
 
-// A removal takes many calls, so it happens under a name that nobody reads.
+// A removal takes many calls, so it happens under a name that no reader uses.
 static int discard(const char *dir, const char *path, struct err *e) {
     struct arena a = {0};
     const char *old = file_join(&a, dir, ".checkpoint.old");
@@ -88,7 +88,7 @@ void checkpoint_remove_old(const char *dir, int64_t step, int keep_last) {
         struct err ignored = {0};
         checkpoint_path(dir, steps[i], path, sizeof path);
         if (steps[i] != step)
-            (void)discard(dir, path, &ignored); // one that stays does no harm
+            (void)discard(dir, path, &ignored); // a leftover does no harm
     }
     free(steps);
 }

@@ -156,7 +156,7 @@ static int meta_real(const struct safetensors_file *f, const char *key, double *
     return 0;
 }
 
-// What older checkpoints lack reads as 0.
+// Members that older checkpoints lack are 0.
 static int meta_data(const struct safetensors_file *f, int64_t *out, struct err *e) {
     *out = 0;
     return safetensors_get_meta(&f->header, "data") ? meta_int(f, "data", out, e) : 0;

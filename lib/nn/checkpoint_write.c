@@ -223,7 +223,7 @@ int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep
         r = checkpoint_place(dir, temporary, c->at.step, e);
     if (r == 0) {
         checkpoint_remove_old(dir, c->at.step, keep_last);
-    } else { // half a checkpoint helps nobody, least of all a full disk
+    } else { // remove the partial checkpoint, which also frees space on a full disk
         struct err ignored = {0};
         (void)file_remove_tree(temporary, &ignored);
     }

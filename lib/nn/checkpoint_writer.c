@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that writes checkpoints while training goes on.
+// The thread that writes checkpoints while the training continues.
 #include "nn/checkpoint.h"
 
 #include "base/arena.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which CPUs a rank computes on: the CPUs it may use, divided evenly among all ranks of the run on
-// this machine. Those are not only the ranks of its node: two nodes of provider `local` are one
-// machine, so ranks are told apart by boot id and allowed CPUs.
+// Selects the CPUs of a rank: the allowed CPUs, divided evenly among all ranks of the run on this
+// machine. Two nodes of provider `local` are one machine, so ranks are grouped by boot id and
+// allowed CPUs.
 #ifndef NN_CORES_H
 #define NN_CORES_H
 

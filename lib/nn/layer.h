@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "nn/model.h"
 
-// What one call works on. Pointers are into the net's one allocation.
+// Arguments of one call. Pointers are into the network's one allocation.
 struct nn_call {
     const struct kernel_backend *k;
     struct kernel_ctx *ctx;
@@ -63,7 +63,7 @@ void layer_window(struct nn_layer *l, const struct nn_layer *x);
 static inline int64_t layer_rows(const struct nn_layer *l, int n) {
     return (int64_t)n * l->h * l->w;
 }
-// The output is as large as that of x.
+// The output has the shape of x.
 void layer_as(struct nn_layer *l, const struct nn_layer *x);
 // Appends a parameter of layer l, named LAYER.SUFFIX, or as the layer without a suffix. It stays
 // where it is until the next layer is built.

@@ -44,8 +44,8 @@ static void read_group(struct machine_limits *out, struct arena *a, const char *
           strtoull(text_of(a, file_join(a, group, "memory.limit_in_bytes")), NULL, 10));
 }
 
-// The group and all above it: a limit of any of them holds. Inside a container the path may be one
-// of the host's, of which nothing but the end, the root of the mount, is there.
+// Reads the limits of the group and all its parents; each applies. Inside a container the path may
+// be one of the host's, of which only the root of the mount exists.
 static void read_groups(struct machine_limits *out, struct arena *a, const char *mount,
                         const char *path) {
     char *part = arena_strdup(a, path);

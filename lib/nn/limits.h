@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process may use of the machine beyond what its affinity mask says: control groups'
-// shares of processors and memory (versions 1 and 2), and memory and processors that others use.
+// Limits of this process beyond its affinity mask: control groups' shares of processors and memory
+// (versions 1 and 2), and memory and processors in use by others.
 #ifndef NN_LIMITS_H
 #define NN_LIMITS_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and programs read while training goes on: progress lines in the form of PyTorch's
-// ImageNet example, so that expressions written for its logs keep matching, and JSON lines.
+// Progress output during training: lines in the format of PyTorch's ImageNet example, so that
+// expressions for its logs keep matching, and JSON lines.
 #ifndef NN_METER_H
 #define NN_METER_H
 

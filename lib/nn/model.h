@@ -2,10 +2,10 @@
 // A model: a static list of layer records in execution order, and the parameters they own.
 //
 // Each record names the layers whose outputs it reads, so residual connections are edges of the
-// list, not a kind of control flow. What a kind of layer is (shapes, parameters, forward, backward,
-// saved tensors, workspace) is one `struct nn_op` in a file of ops/. Building is pure: no numbers
-// are held here, only shapes and offsets, so a model can be inspected, planned and printed without
-// a backend. model_free ends one; a zeroed one may be freed, or built over, as well.
+// list. The properties of a kind of layer (shapes, parameters, forward, backward, saved tensors,
+// workspace) are one `struct nn_op` in a file of ops/. Building is pure: a model contains only
+// shapes and offsets, so it can be inspected, planned and printed without a backend. model_free
+// frees a model; a zeroed one may be freed, or built over, as well.
 //
 // Layouts in memory are those of kernels.h (activations NHWC, conv weights o,kh,kw,i). On disk
 // names and shapes are torchvision's (weights o,i,kh,kw); model_disk_shape gives them.
@@ -94,7 +94,7 @@ struct nn_model {
     int classes;
     struct train_model_spec spec;     // of model_build
     char text[TRAIN_MODEL_BYTES_MAX]; // the same as text
-    // Where a stage (stage.h) lies in the whole model; all 0 in a whole one.
+    // The position of a stage (stage.h) in the whole model; all 0 in a whole one.
     int first_layer, first_param, first_stat;
     size_t param_begin, stat_begin;
     bool has_before, has_after; // a stage in front, behind: the input, the output has a gradient
@@ -135,7 +135,7 @@ int model_linformer(struct nn_model *m, const char *name, int in, int heads, int
 void model_refuse(struct nn_model *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int model_end(struct nn_model *m, struct err *e); // reports m->err; the last layer gives the logits
 
-// What a user chooses.
+// The user's choice of a model.
 struct nn_model_spec {
     const char *name;                      // conf/train_model.h; of the fields that it leaves out
     const char *stem;                      // resnets: these, if not NULL,

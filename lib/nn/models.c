@@ -32,7 +32,7 @@ static int norm(struct nn_model *m, const char *prefix, int i, int in, int resid
     return model_batchnorm(m, name, in, residual, true);
 }
 
-// What goes around a block: its input, or where the shape changes a 1x1 convolution of it.
+// The shortcut around a block: its input, or a 1x1 convolution of it where the shape changes.
 static int shortcut(struct nn_model *m, const char *prefix, int in, int out, int stride) {
     char name[NN_NAME_BYTES_MAX];
     if (stride == 1 && m->layer[in].c == out)
@@ -114,7 +114,7 @@ const char *model_stem(const struct nn_model *m) {
     return has ? train_stem_words[m->spec.value[TRAIN_FIELD_STEM]] : "";
 }
 
-// What older keys say about fields that the text leaves out.
+// Applies older keys to fields that the text omits.
 static int take_keys(struct nn_model *m, const struct nn_model_spec *spec, struct err *e) {
     struct train_model_spec *s = &m->spec;
     if (s->has[TRAIN_FIELD_STEM] && !s->given[TRAIN_FIELD_STEM] && spec->stem) {

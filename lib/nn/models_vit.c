@@ -42,8 +42,8 @@ static int vit_block(struct nn_model *m, int i, int x) {
     return model_rows(m, name_of(name, "blocks", i, "mlp.fc2"), at, dim, x, TIMM_DEVIATION);
 }
 
-// Names, shapes and initial values are those of timm's VisionTransformer. Its last norm goes over
-// all tokens; the head reads the first, which alone is normalised here.
+// Names, shapes and initial values are those of timm's VisionTransformer. Its last norm covers all
+// tokens; the head reads only the first, and only that one is normalised here.
 void build_vit(struct nn_model *m, const struct nn_model_spec *spec) {
     if (!fits(m, spec))
         return;

@@ -16,7 +16,7 @@ static size_t section(size_t *total, size_t bytes) {
     return at;
 }
 
-// What does not fit would be found out by the kernel, which kills without a word.
+// Refuses a network that does not fit, since the kernel would kill the process without a message.
 static int refuse(const struct network *net, size_t total, size_t arena, size_t max,
                   struct err *e) {
     char text[6][STR_HUMAN_BYTES_MAX];

@@ -41,7 +41,7 @@ struct network_config {
     size_t state_elements;   // of each of them; 0: as many as the parameters
     struct kernel_ctx *ctx;  // of another network, which is closed later; NULL: one of its own
     size_t memory_bytes_max; // what may be taken, copy_bytes with it; 0: not known
-    size_t copy_bytes;       // of checkpoints, which somebody else takes
+    size_t copy_bytes;       // of checkpoints, whose memory belongs to another module
 };
 
 struct network {
@@ -79,7 +79,7 @@ void *network_input(struct network *net, enum network_mode mode); // n x h x w x
 void network_labels(struct network *net, const int32_t *labels, int n);
 void network_forward(struct network *net, int n, enum network_mode mode);
 const void *network_logits(const struct network *net); // n x classes, of the last forward
-// Of a stage: what goes to and comes from its neighbours, n x the layer's elements.
+// The tensors exchanged with neighbouring stages, n x the layer's elements.
 void *network_output(const struct network *net, enum network_mode mode);
 void *network_output_gradient(const struct network *net); // before backward; it scribbles on it
 void *network_input_gradient(const struct network *net);  // after backward
@@ -88,8 +88,8 @@ void *network_input_gradient(const struct network *net);  // after backward
 // gradient, scaled by grad_scale.
 void network_loss(struct network *net, int n, double smoothing, double grad_scale,
                   struct loss_totals *out);
-// Through layers last - 1 down to first; all of them in turn, from the last one to 1. add: to the
-// gradients that are there (micro-batches).
+// Runs backward through layers last - 1 down to first; the caller covers all of them in turn, from
+// the last one to 1. add: adds to the existing gradients (micro-batches).
 void network_backward(struct network *net, int n, bool add, int first, int last);
 
 // Numbers to and from host floats, whatever the backend's number is.

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// What one update acts on.
+// The arguments of one update.
 struct update {
     const struct optimizer *o;
     struct network *net;

@@ -16,7 +16,7 @@ struct planner {
     size_t real;
     bool training, split;
     struct plan_block *block;
-    size_t **result; // where each block's offset goes
+    size_t **result; // receives each block's offset
     int blocks;
     int *gradient_block; // of each layer's output
 };
@@ -26,7 +26,7 @@ static int backward_at(const struct nn_model *m, int layer) {
     return 2 * m->layers - layer;
 }
 
-// What another stage takes after this one is done.
+// The layer whose output the next stage receives.
 static int sent_at(const struct nn_model *m) {
     return backward_at(m, 0) + 1;
 }
@@ -46,7 +46,7 @@ static bool uses(const struct planner *p, const struct nn_layer *l, unsigned wha
 static void plan_output(struct planner *p, int i) {
     const struct nn_model *m = p->m;
     const struct nn_layer *l = &m->layer[i];
-    // The output of a stage is there until its gradient comes back.
+    // The output of a stage is kept until its gradient arrives.
     int to = i == m->layers - 1 ? m->layers + (p->training && m->has_after) : i;
     if (uses(p, l, NN_USE_Y))
         to = backward_at(m, i);
@@ -83,8 +83,8 @@ static void plan_addition(struct planner *p, int i, int j, int slot, int first) 
     add_block(p, layer_elements(&p->m->layer[i], p->n) * p->real, now, now, &at->apart[slot]);
 }
 
-// The gradient of layer i's output: written first by its last reader, whose backward pass comes
-// first; the gradients of the other readers are added to it.
+// The gradient of layer i's output: its last reader, whose backward pass runs first, writes it; the
+// gradients of the other readers are added.
 static void plan_gradient(struct planner *p, int i) {
     const struct nn_model *m = p->m;
     const struct nn_layer *l = &m->layer[i];
@@ -100,7 +100,7 @@ static void plan_gradient(struct planner *p, int i) {
             first = j;
             first_slot = s;
         }
-    must(first >= 0 || i == m->layers - 1); // an output that nobody reads
+    must(first >= 0 || i == m->layers - 1); // an output without a reader
     p->plan->layer[i].wanted = true;
     if (first >= 0) {
         const struct nn_layer *writer = &m->layer[first];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory plan: where every activation, gradient and saved tensor of a step lies in one arena.
+// The memory plan: the place of every activation, gradient and saved tensor of a step in one arena.
 //
 // Each tensor lives from the moment it is written to the moment it is last read, on a timeline of
 // the forward passes of all layers, the loss, and the backward passes in reverse; tensors whose

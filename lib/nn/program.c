@@ -138,7 +138,7 @@ static void pass(struct maker *k, int i, bool back) {
         forward(k, chunk, micro);
 }
 
-// Passes that go forward before the first one goes backward.
+// Number of forward passes before the first backward pass.
 static int warm_up(const struct maker *k) {
     int all = k->s->micros * k->s->chunks, behind = k->l->pipe - 1 - k->stage, n = all;
     if (k->s->order == PIPE_1F1B)
@@ -170,7 +170,7 @@ static int check_spec(const struct layout *l, const struct step_spec *s, struct 
     return 0;
 }
 
-// What comes when all micro-batches are done, bucket by bucket.
+// The items after all micro-batches, bucket by bucket.
 static void end_step(struct maker *k, int buckets) {
     static const enum step_op end[] = {STEP_NORM, STEP_JUDGE, STEP_UPDATE, STEP_AWAIT};
     for (size_t i = 0; i < sizeof end / sizeof *end; i++)

@@ -81,9 +81,9 @@ int program_make(struct step_program *out, const struct layout *l, int rank,
                  const struct step_spec *s, struct err *e);
 void program_free(struct step_program *p);
 
-// Runs the programs of all ranks against each other, specs[rank] being what ranks[rank] was made
-// for: every micro-batch goes through every stage once, nobody waits for ever, no slot is used
-// while it is, every gradient is reduced once, complete, and applied once.
+// Checks the programs of all ranks against each other; specs[rank] is the specification of
+// ranks[rank]. Every micro-batch passes every stage once, no rank waits forever, no slot is reused
+// while in use, every gradient is reduced once, when complete, and applied once.
 int program_check(const struct step_program *ranks, const struct step_spec *specs,
                   const struct layout *l, struct err *e);
 

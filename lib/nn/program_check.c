@@ -55,8 +55,8 @@ static int stage_of(const struct check *c, const struct runner *r, const struct 
     return it->chunk * c->l->pipe + r->stage;
 }
 
-// The next thing that this rank is sent in that direction: 1 it is there and is the right one, 0 it
-// is not there yet, -1 it is another one.
+// Receives the next item sent to this rank in that direction. 1: it is the expected one, 0: not
+// sent yet, -1: another one.
 static int receive(struct check *c, struct runner *r, const struct step_item *it) {
     bool forward = it->op == STEP_RECV_X;
     enum step_op op = forward ? STEP_SEND_Y : STEP_SEND_DX;

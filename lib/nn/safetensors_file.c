@@ -18,7 +18,7 @@
 
 enum { LENGTH_BYTES = 8, HEADER_ALIGN = 8 };
 
-// What torch.save() writes: a zip archive, or before PyTorch 1.6 a pickle.
+// Detects output of torch.save(): a zip archive, or before PyTorch 1.6 a pickle.
 static bool is_pickle(const unsigned char *bytes) {
     static const unsigned char zip[] = {'P', 'K', 3, 4};
     enum { PICKLE_PROTO = 0x80, PICKLE_PROTOCOL_MAX = 5 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rate as a pure function of progress. Progress is counted in epochs (2.5 = half of the
-// third epoch is done), not in steps, so that a run resumed on another world size, whose epochs
-// have another number of steps, goes on along the same curve.
+// The learning rate as a pure function of progress. Progress is counted in epochs (2.5: half of the
+// third epoch is done), not in steps, so that a run resumed with another world size, which has
+// another number of steps per epoch, continues on the same curve.
 #ifndef NN_SCHEDULE_H
 #define NN_SCHEDULE_H
 
@@ -17,8 +17,8 @@ struct schedule {
     double gamma;
 };
 
-// Of the step from one progress to the other, in epochs. A warm-up goes by where the step ends: by
-// where it begins, the first step would be made with a rate of 0.
+// The rate of a step from one progress to another, in epochs. A warm-up uses the end of the step,
+// since with its beginning the first step would have the rate 0.
 double schedule_lr(const struct schedule *s, double begin, double end);
 
 #endif

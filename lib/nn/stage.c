@@ -26,7 +26,7 @@ int64_t stage_layer_work(const struct nn_model *m, int layer) {
            (int64_t)(weights * positions + outputs(l) * sizeof(float) * STAGE_BYTE_WORK);
 }
 
-// Whether nothing from in front of the layer goes on behind it but the output of the one before.
+// True when only the output of the previous layer is used at or after this layer.
 static bool may_begin(const struct nn_model *m, int layer) {
     for (int i = layer; i < m->layers; i++)
         for (int s = 0; s < m->layer[i].ins; s++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages of a pipeline: a model is cut between two layers where only the output of the first of
-// them goes on, so a stage is a range of layers with one tensor coming in and one going out. Each
-// stage is a model of its own, whose parameters are a range of the whole model's. Pure.
+// Stages of a pipeline: a model is cut between two layers where only the output of the first is
+// used later. A stage is then a range of layers with one input and one output tensor. Each stage is
+// a model of its own, whose parameters are a range of the whole model's. Pure.
 #ifndef NN_STAGE_H
 #define NN_STAGE_H
 

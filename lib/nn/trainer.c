@@ -64,8 +64,8 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     r->final_top5 = eval ? last->test_top5 : (double)NAN;
 }
 
-// The last checkpoint, the model, the summary. Every keeper has all of them at the end; that of
-// rank 0 must succeed, the others are spare.
+// Writes the last checkpoint, the model and the summary. Every keeper writes all of them at the
+// end; those of rank 0 must succeed, the others are copies.
 static int write_results(struct trainer *t, const char *model, struct trainer_result *result,
                          struct err *e) {
     int64_t since = clock_mono_ns();

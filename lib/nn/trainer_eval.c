@@ -56,9 +56,8 @@ int trainer_eval(struct trainer *t, struct err *e) {
     return 0;
 }
 
-// Nothing that the batch needs was overwritten since its step: its pixels live until the last
-// gradient is known, and the labels always. What goes on is tried as it goes on; what is finished,
-// as it will be used.
+// All inputs of the batch still exist: its pixels live until the last gradient is known, and the
+// labels always. A continuing run is tested in training mode, a finished one in evaluation mode.
 int trainer_probe(struct trainer *t, struct err *e) {
     struct step_run r = {.t = t,
                          .mode = RUN_PROBE,

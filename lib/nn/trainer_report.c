@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0 tells people and programs.
+// Reports of rank 0: progress lines, metrics and the summary.
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -37,7 +37,7 @@ void trainer_say(struct trainer *t, const char *fmt, ...) {
     strbuf_fini(&line);
 }
 
-// What tells of training is not what is trained: it may be lost, and is counted.
+// Counts a failed write: metrics may be lost without stopping the training.
 static void lose(struct trainer *t, const char *name, int error) {
     char node[256] = "?";
     t->reports_lost++;
@@ -51,7 +51,7 @@ static void lose(struct trainer *t, const char *name, int error) {
              t->report_errno, strerror(t->report_errno));
 }
 
-// Whole lines or nothing: the part of one that did fit is taken back.
+// Appends complete lines only: a partially written line is removed again.
 static void append_metrics(struct trainer *t, struct strbuf *line) {
     struct arena a = {0};
     if (t->metrics_fd < 0)

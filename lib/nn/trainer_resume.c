@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where training begins: initial weights or a checkpoint, the same on all ranks.
 //
-// With resume=auto the first rank of every node offers the checkpoint of its own that is furthest
-// on; the furthest of all is read where it lies and goes to the other ranks. One that turns out to
-// be damaged is not offered again, and the next best is tried. A node that lacks what was resumed
-// from writes its copy at once, so that the next loss of a node costs no more than this one did.
+// With resume=auto the first rank of every node offers its newest checkpoint; the newest of all is
+// read on its node and sent to the other ranks. A damaged checkpoint is not offered again, and the
+// next best is tried. A node without the chosen checkpoint writes its copy at once, so that the
+// next loss of a node costs no more than this one.
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -17,9 +17,9 @@
 
 enum { RESUME_TRIED_MAX = 16 };
 
-// What the root tells the others.
+// The message of the root to the other ranks.
 struct verdict {
-    int64_t failed;    // enum err_code: why the root could not read what it was told to
+    int64_t failed;    // enum err_code of a failed read on the root
     int64_t loaded;    // 0: fresh weights, 1: weights only, 2: a whole checkpoint
     int64_t same_data; // the checkpoint was made with the root's seed and data
     struct train_position at;
@@ -211,7 +211,7 @@ static int accept_position(struct trainer *t, bool whole, bool same_data, struct
     return 0;
 }
 
-// One try: the root reads, and all hear how that went.
+// One attempt: the root reads, and all ranks learn the result.
 static int try_load(struct trainer *t, int root, const struct offer *best, struct verdict *v,
                     struct err *why, struct err *e) {
     *v = (struct verdict){.at.best_top1 = -1};
@@ -223,7 +223,7 @@ static int try_load(struct trainer *t, int root, const struct offer *best, struc
     return comm_broadcast(t->comm, v, sizeof *v, root, e);
 }
 
-// Reads from wherever the best checkpoint lies; *root is that rank, *best what it offered.
+// Reads the best checkpoint on the rank that has it; *root: that rank, *best: its offer.
 static int load_best(struct trainer *t, int *root, struct offer *best, struct verdict *v,
                      struct err *e) {
     struct damaged damaged = {0};
@@ -256,8 +256,8 @@ static int load_best(struct trainer *t, int *root, struct offer *best, struct ve
     return -1;
 }
 
-// What this node has beyond the place resumed from was made by a group that is no more and had not
-// come as far; what it lacks it gets.
+// Checkpoints newer than the one we resume from are discarded: they belong to an abandoned group. A
+// missing one is written here.
 static int keep_loaded(struct trainer *t, const struct offer *best, struct err *e) {
     struct damaged none = {0};
     struct offer mine = find_offer(t, &none);
@@ -306,7 +306,7 @@ static int resume(struct trainer *t, struct err *e) {
     return best.have == OFFER_WHOLE && t->config->comm.nodes > 1 ? keep_loaded(t, &best, e) : 0;
 }
 
-// The image that a checkpoint is read into is the writer's, or is there for this alone.
+// A checkpoint is read into the writer's image, or into one of its own.
 int trainer_resume(struct trainer *t, struct err *e) {
     struct checkpoint_image own = {0};
     t->image = t->writer ? checkpoint_writer_image(t->writer) : &own;

@@ -189,7 +189,7 @@ static int run_load(struct step_run *r, const struct step_item *it, struct err *
     return 0;
 }
 
-// What the last stage finds.
+// Adds the loss that the last stage computes.
 static void add_loss(struct step_run *r, struct network *net, int rows) {
     struct trainer *t = r->t;
     bool train = r->mode == RUN_TRAIN;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the trainer share (trainer*.c); nobody else includes this.
+// State shared by the parts of the trainer. Private to trainer*.c.
 #ifndef NN_TRAINER_STATE_H
 #define NN_TRAINER_STATE_H
 
@@ -46,7 +46,7 @@ struct chunk {
     uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL
 };
 
-// What was sent out of a slot and may be on its way yet.
+// A send from a slot that may still be in progress.
 struct sending {
     struct comm *link; // NULL: nothing
     uint64_t ticket;
@@ -150,12 +150,12 @@ void trainer_close(struct trainer *t);
 int trainer_data_open(struct trainer *t, struct err *e);
 void trainer_data_close(struct trainer *t);
 int trainer_data_bad(struct trainer *t, struct err *e); // at the end, on all ranks
-// trainer_resume.c: everything that is the same on all ranks comes from one of them.
+// trainer_resume.c: state that is equal on all ranks comes from one rank.
 int trainer_resume(struct trainer *t, struct err *e);
 // trainer_checkpoint.c: every rank calls these at the same step.
 int trainer_keeper_open(struct trainer *t, struct err *e);
-// Takes one. It is written in the background as soon as its weights are proven: a run that diverges
-// would find its last checkpoint diverged, and each restart would go on from there.
+// Takes a checkpoint. It is written in the background after its weights have proven finite;
+// otherwise a diverging run would save a diverged checkpoint and resume from it after each restart.
 int trainer_checkpoint(struct trainer *t, struct err *e);
 void trainer_proven(struct trainer *t);
 int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node could write it

@@ -81,7 +81,7 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         if (step(t, last ? &t->last_program : &t->program, rows, consumed, &began_ns, e) < 0)
             return -1;
         trainer_report_step(t, i, steps);
-        if (t->stop_seen) // what comes next is the last checkpoint
+        if (t->stop_seen) // the last checkpoint follows
             return 0;
         if (checkpoint_due(t) && trainer_checkpoint(t, e) < 0)
             return -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters, running statistics and optimizer state lie on the ranks that compute with them; a
-// checkpoint is of the whole model. Here one becomes the other, range by range: every rank goes
-// through the same ranges, and a piece of one is sent by the rank that has it to all of them.
+// Converts between distributed parameters, statistics and optimizer state, which are on the ranks
+// that compute with them, and checkpoints of the whole model. All ranks process the same ranges in
+// order; the owner of a piece sends it to all others.
 #include "base/arena.h"
 #include "nn/trainer_state.h"
 

@@ -81,7 +81,7 @@ static void linear_residual(const struct nn_call *c) {
     c->k->add(c->ctx, count, c->dy, c->dx[1], c->dx[1]);
 }
 
-// With a fused ReLU dy is masked in place first; nobody else reads it afterwards.
+// With a fused ReLU dy is masked in place first; no later pass reads it.
 static void linear_backward(const struct nn_call *c) {
     int in = linear_fan_in(c), out = c->layer->c, rows = linear_rows(c);
     if (c->layer->act)
