@@ -23,8 +23,7 @@ enum {
     GRID = 5           // value noise: control points per axis
 };
 
-// ---- figures: tests whether (u, v) is inside; all fit into the circle of radius UNIT
-// -------------
+// ---- figures: whether (u, v) is inside; all fit into the circle of radius UNIT ----------------
 
 static bool in_disc(int u, int v) {
     return u * u + v * v < UNIT * UNIT * 81 / 100;

@@ -50,8 +50,8 @@ int trainer_pipe_cut(struct trainer *t, struct err *e) {
     return r;
 }
 
-// Neighbours s and s + 1 of a pipeline are a pair. A rank is in two of them, which are split off in
-// different rounds; the pair that closes the circle is there for several stages of each rank.
+// Neighbours s and s + 1 of a pipeline are a pair. A rank is in two pairs, which are split off in
+// different rounds. The pair that closes the circle exists only with several stages per rank.
 enum { ROUNDS = 3 };
 
 static int round_of(const struct trainer *t, int pair) {

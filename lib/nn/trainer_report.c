@@ -122,7 +122,7 @@ static void say_pipeline(struct trainer *t) {
 
 void trainer_report_open(struct trainer *t) {
     struct strbuf nothing = {0};
-    append_metrics(t, &nothing); // the file is there, whatever comes
+    append_metrics(t, &nothing); // create the file in any case
     say_hello(t);
     say_pipeline(t);
 }
