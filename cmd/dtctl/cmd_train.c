@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "lifecycle/up.h"
 #include "run/monitor.h"
+#include "run/node_setup.h"
 #include "run/run_start.h"
 
 #include <string.h>
@@ -169,6 +170,14 @@ static int bring_up_local(struct context *s, struct err *e) {
     return lifecycle_up(s, false, &up, e);
 }
 
+// Nodes may fail between the least and the most that the run wants.
+static int check_nodes(const struct run *r, struct fleet *f, const char *step, struct err *e) {
+    if (!fleet_failures(f) || f->count - fleet_failures(f) >= (size_t)r->nodes_min)
+        return 0;
+    fleet_report(f);
+    return fleet_verdict(f, step, e);
+}
+
 // Sends files and starts agents; the run then needs no dtctl.
 static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct context *s = l->context;
@@ -183,11 +192,15 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
         return -1;
     r->push_ms = clock_mono_ms() - began;
     r->push_bytes = l->sent.bytes;
-    if (fleet_failures(f) && f->count - fleet_failures(f) < (size_t)r->nodes_min) {
-        fleet_report(f);
-        return fleet_verdict(f, "push", e);
-    }
+    if (check_nodes(r, f, "push", e) < 0)
+        return -1;
     attend_note(s, r, "pushed", NULL);
+    began = clock_mono_ms();
+    if (node_setup_each(l, f, e) < 0 || check_nodes(r, f, "setup", e) < 0)
+        return -1;
+    r->setup_ms = clock_mono_ms() - began;
+    if (l->spec.setup)
+        attend_note(s, r, "prepared", NULL);
     began = clock_mono_ms();
     int result = run_start_agents(l, f, e);
     fleet_report(f);

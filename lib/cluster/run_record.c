@@ -85,6 +85,7 @@ void run_format(const struct run *r, struct strbuf *text) {
         toml_write_str(text, "resumes", r->resumes);
     toml_write_int(text, "exit_status", r->exit_status);
     toml_write_int(text, "push_ms", r->push_ms);
+    toml_write_int(text, "setup_ms", r->setup_ms);
     toml_write_int(text, "start_ms", r->start_ms);
     toml_write_int(text, "train_ms", r->train_ms);
     toml_write_int(text, "fetch_ms", r->fetch_ms);
@@ -158,6 +159,7 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
     r->resumes = toml_get_str(t, "resumes", "");
     r->exit_status = (int)toml_get_int(t, "exit_status", 0);
     r->push_ms = toml_get_int(t, "push_ms", 0);
+    r->setup_ms = toml_get_int(t, "setup_ms", 0);
     r->start_ms = toml_get_int(t, "start_ms", 0);
     r->train_ms = toml_get_int(t, "train_ms", 0);
     r->fetch_ms = toml_get_int(t, "fetch_ms", 0);

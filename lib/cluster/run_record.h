@@ -43,7 +43,7 @@ struct run {
     bool apart;          // results stay in one folder per node
     const char *resumes; // the run whose state it resumed, or ""
     int exit_status;     // of the run, after its end
-    int64_t push_ms, start_ms, train_ms, fetch_ms; // durations, 0: not yet
+    int64_t push_ms, setup_ms, start_ms, train_ms, fetch_ms; // durations, 0: not yet
     uint64_t push_bytes, fetch_bytes;
 };
 

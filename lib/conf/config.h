@@ -67,6 +67,13 @@ struct config_hosts {
     const char *root;           // on the nodes: absolute, or "~/…"
 };
 
+// A script that prepares each node, once for each hash of its text and of the files it needs.
+struct config_setup {
+    const char *run; // "": none
+    struct option_list needs;
+    int64_t timeout_ms;
+};
+
 struct config_ssh {
     const char *user; // "": ssh_config, else the login name
     int64_t port;     // 0: ssh_config, else 22
@@ -119,6 +126,7 @@ struct config {
     struct lease_config lease;
     struct config_ssh ssh;
     struct config_job job;
+    struct config_setup setup;
     struct config_torchrun torchrun;
     struct train_config train;
     struct option_records inputs; // struct config_input

@@ -9,6 +9,7 @@
 
 #define AT(field)          .offset = offsetof(struct config, job.field)
 #define AT_TORCHRUN(field) .offset = offsetof(struct config, torchrun.field)
+#define AT_SETUP(field)    .offset = offsetof(struct config, setup.field)
 #define TORCHRUN(name, dashed)                                                                     \
     .key = "train.torchrun." name, .flag = dashed, .verbs = "train", .marks = OPTION_PASS_ON
 
@@ -59,6 +60,32 @@ static const struct option_row job_rows[] = {
      .arg = "LINE",
      .help = "Line that bash runs as the command, with pipes and $VARIABLES of the worker; "
              "hyperparameters are in \"$@\"."},
+    {.key = "setup.run",
+     .flag = "setup",
+     .verbs = "train",
+     .type = OPTION_STRING,
+     AT_SETUP(run),
+     .arg = "LINES",
+     .help = "Lines of bash that prepare each node, in the folder of the command, before any rank "
+             "starts; once per node for the same lines and the same files of setup.needs. The "
+             "first line that fails ends the run. Results for later runs belong into "
+             "$DTCTL_SETUP_DIR."},
+    {.key = "setup.needs",
+     .verbs = "train",
+     .type = OPTION_PATHS,
+     AT_SETUP(needs),
+     .arg = "PATH",
+     .help = "Files and folders below the current one that setup.run reads; they are sent, and a "
+             "change of one makes it run again."},
+    {.key = "setup.timeout",
+     .verbs = "train",
+     .type = OPTION_DURATION,
+     AT_SETUP(timeout_ms),
+     .text = "1h",
+     .min = 1000,
+     .max = 86400000,
+     .arg = "TIME",
+     .help = "Longest time that setup.run may take on a node."},
     {.key = "task.once",
      .flag = "once",
      .verbs = "train",

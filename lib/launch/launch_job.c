@@ -70,7 +70,7 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
     };
     enum { FOLDERS = sizeof folders / sizeof *folders };
     struct job_pair *env =
-        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + s->input_count + s->env_count));
+        arena_new(l->arena, struct job_pair, (size_t)(FOLDERS + 1 + s->input_count + s->env_count));
     int n = 0;
     for (int i = 0; i < FOLDERS; i++) {
         char *path = file_join(l->arena, folders[i].parent, folders[i].dir);
@@ -78,6 +78,9 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
             return -1;
         env[n++] = (struct job_pair){folders[i].name, path};
     }
+    if (s->setup_hash)
+        env[n++] = (struct job_pair){
+            "DTCTL_SETUP_DIR", file_join(l->arena, root, job_setup_dir(l->arena, s->setup_hash))};
     for (int i = 0; i < s->input_count; i++)
         env[n++] = (struct job_pair){input_variable(l->arena, s->inputs[i].name),
                                      file_join(l->arena, root, s->inputs[i].path)};

@@ -2,6 +2,8 @@
 // Job specifications and rosters: TOML in both directions; every input field is checked.
 #include "protocol/job_spec.h"
 
+#include "base/hash.h"
+
 #include "conf/toml.h"
 #include "sys/net.h"
 
@@ -124,6 +126,21 @@ static int parse_inputs(struct arena *a, const struct toml *t, struct job_spec *
     return 0;
 }
 
+char *job_setup_dir(struct arena *a, const char *hash) {
+    return arena_printf(a, "setup/%s", hash);
+}
+
+static int parse_setup(const struct toml *t, struct job_spec *s, struct err *e) {
+    if (!toml_get(t, "setup"))
+        return 0;
+    if (toml_need_str(t, "setup.run", &s->setup, e) < 0 ||
+        toml_need_str(t, "setup.hash", &s->setup_hash, e) < 0)
+        return -1;
+    if (!hash_is_hex(s->setup_hash) || !s->setup[0])
+        return err_set(e, ERR_CONFIG, "setup.hash or setup.run is no value of dtctl");
+    return 0;
+}
+
 int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
                    struct err *e) {
     struct toml *root;
@@ -133,7 +150,7 @@ int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spe
     if (parse_run(a, root, s, e) < 0 || parse_key(root, s, e) < 0 ||
         parse_pairs(a, root, "env", &s->env, &s->env_count, e) < 0 ||
         parse_pairs(a, root, "torchrun", &s->torchrun, &s->torchrun_count, e) < 0 ||
-        parse_inputs(a, root, s, e) < 0)
+        parse_inputs(a, root, s, e) < 0 || parse_setup(root, s, e) < 0)
         return err_wrap(e, "job specification");
     return 0;
 }
@@ -172,6 +189,11 @@ void job_spec_format(const struct job_spec *s, bool with_key, struct strbuf *out
     toml_write_int(out, "created_ms", s->created_ms);
     format_pairs(out, "env", s->env, s->env_count);
     format_pairs(out, "torchrun", s->torchrun, s->torchrun_count);
+    if (s->setup) {
+        toml_write_table(out, "setup", NULL);
+        toml_write_str(out, "run", s->setup);
+        toml_write_str(out, "hash", s->setup_hash);
+    }
     for (int i = 0; i < s->input_count; i++) {
         toml_write_table(out, "inputs", s->inputs[i].name);
         toml_write_str(out, "path", s->inputs[i].path);

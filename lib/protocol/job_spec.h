@@ -11,6 +11,7 @@
 //                created_ms
 //     [env]      NAME = "value"
 //     [inputs.NAME]  path mode          path absolute, or relative to the node's root
+//     [setup]    run hash               a script that prepares the node, once for each hash
 //     [torchrun] any long option without dashes = "value", as dtrun's own command line takes it
 #ifndef PROTOCOL_JOB_SPEC_H
 #define PROTOCOL_JOB_SPEC_H
@@ -62,10 +63,13 @@ struct job_spec {
     int env_count;
     struct job_input *inputs;
     int input_count;
+    const char *setup, *setup_hash; // NULL: none; hash: HASH_HEX_BYTES - 1 digits
     struct job_pair *torchrun;
     int torchrun_count;
 };
 
+// The folder of a setup, below the node's root.
+char *job_setup_dir(struct arena *a, const char *hash);
 void job_spec_init(struct job_spec *s); // defaults
 int job_spec_parse(struct arena *a, const char *text, size_t len, struct job_spec *s,
                    struct err *e);

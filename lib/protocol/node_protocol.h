@@ -18,6 +18,13 @@
 //           a group of its own. One whose agent is there, or that is over: error "busy".
 //           --join: a run that goes on elsewhere and is new here; its agent joins it likewise.
 //
+// setup     --run RUN
+//           stdin: record with the job specification, then open as long as dtctl is there: its end
+//           stops the script. stderr: the output of the script. stdout, at the end:
+//               {"event":"ready","ran":true|false,"ms":N}   false: it had run before
+//           Runs the script of [setup] in the folder of the command, unless it has ended well here
+//           for the same hash. Another run with that hash waits.
+//
 // follow    [--from JSON | --from -] [--only events|logs] [--once]
 //           --from: an object {"<file>": offset, …}; files not named start at 0. "-": a record on
 //           stdin holds it (for many files). stdout: records, each a JSON header line ending in \n,

@@ -83,7 +83,7 @@ static void start_agent(struct revive_node *x) {
     struct job_spec spec = x->revive->launch->spec;
     struct err e = {0};
     const struct run *r = x->revive->follow->run;
-    int64_t used = clock_wall_ms() - r->created_ms - r->push_ms - r->start_ms;
+    int64_t used = clock_wall_ms() - r->created_ms - r->push_ms - r->setup_ms - r->start_ms;
     if (spec.max_time_ms) // an agent counts from its own start
         spec.max_time_ms = spec.max_time_ms > used ? spec.max_time_ms - used : 1;
     spec.agent_starts = x->tries;
@@ -97,6 +97,14 @@ static void start_agent(struct revive_node *x) {
 // ---- a node that has nothing of the run --------------------------------------------------------
 
 static void send_next(struct revive_node *x);
+
+static void on_prepared(struct node_setup *s, const struct err *e) {
+    struct revive_node *x = container_of(s, struct revive_node, setup);
+    if (e->code)
+        failed(x, e);
+    else
+        start_agent(x);
+}
 
 static void on_sent(struct xfer *xfer, void *ctx, const struct err *e,
                     const struct xfer_progress *p) {
@@ -124,7 +132,10 @@ static void send_next(struct revive_node *x) {
         spec.manifest = m && m->count ? m : NULL;
     }
     if (!spec.manifest) {
-        start_agent(x);
+        if (!l->spec.setup)
+            start_agent(x);
+        else if (!is_there(x, &e) || node_setup_begin(&x->setup, &e) < 0)
+            failed(x, &e);
         return;
     }
     if (is_there(x, &e))
@@ -164,7 +175,8 @@ static void on_pause(struct timer *t) {
 static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     struct revive *r = ctx;
     struct revive_node *x = &r->nodes[n->index];
-    if (x->pause.loop || x->xfer || x->agent.run) // a restart is already in progress
+    if (x->pause.loop || x->xfer || x->setup.run ||
+        x->agent.run) // a restart is already in progress
         return true;
     if (is_new && !x->is_new) // a replacement machine
         x->tries = 0;
@@ -181,6 +193,8 @@ void revive_init(struct revive *r, struct run_start *l, struct follow *f) {
         struct revive_node *x = &r->nodes[i];
         x->revive = r;
         x->node = &f->nodes[i];
+        x->setup =
+            (struct node_setup){.node = f->nodes[i].node, .start = l, .on_over = on_prepared};
         x->agent = (struct agent_start){
             .node = f->nodes[i].node, .on_listening = on_listening, .on_over = on_over};
     }
@@ -194,6 +208,7 @@ void revive_close(struct revive *r) {
         if (r->nodes[i].xfer)
             xfer_cancel(r->nodes[i].xfer);
         r->nodes[i].xfer = NULL;
+        node_setup_close(&r->nodes[i].setup);
         agent_start_close(&r->nodes[i].agent);
     }
     r->nodes = NULL;

@@ -14,6 +14,7 @@
 
 #include "fleet/agent_start.h"
 #include "run/follow.h"
+#include "run/node_setup.h"
 #include "run/run_start.h"
 #include "xfer/xfer.h"
 
@@ -25,6 +26,7 @@ enum {
 
 struct revive_node {
     struct agent_start agent;
+    struct node_setup setup; // of a new node, between its files and its agent
     struct timer pause;
     struct revive *revive;
     struct follow_node *node;

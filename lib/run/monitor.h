@@ -46,6 +46,7 @@ int attend_run(struct fleet *f, struct run *run, const struct attend_options *o,
 #define ATTEND_NOTES(X)                                                                            \
     X("made", "run", "the record of the run was written")                                          \
     X("pushed", "", "all nodes have the files of the run")                                         \
+    X("prepared", "", "the setup of all nodes is done")                                            \
     X("started", "", "the agents run")                                                             \
     X("not-started", "reason", "the start was called off")                                         \
     X("stop-asked", "by", "a command or a signal asked the run to stop")                           \

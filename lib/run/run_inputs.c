@@ -238,8 +238,8 @@ int run_start_files(struct run_start *l, struct err *e) {
     l->common = manifest_new();
     // The state comes first: it decides which results folder is allowed.
     if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
-        (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || add_inputs(l, e) < 0 ||
-        record_add_run(l->context, &l->run, l->common, e) < 0 ||
+        (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || run_start_setup(l, e) < 0 ||
+        add_inputs(l, e) < 0 || record_add_run(l->context, &l->run, l->common, e) < 0 ||
         claim_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)

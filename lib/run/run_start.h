@@ -56,6 +56,7 @@ struct run_start {
     struct run_start_position resume_at; // the native trainer's position in that state
     size_t resume_nodes;                 // a command's nodes that get their earlier state back
     bool native;
+    const char *setup_dir; // of this run, here, for the setup's logs; NULL: no setup
     bool work_is_implicit; // the work folder is the current folder, since the command names a file
                            // in it
     struct transfer_totals sent;
@@ -81,6 +82,8 @@ int run_start_state(struct run_start *l, struct err *e);
 int run_start_output(struct run_start *l, struct err *e);
 void run_start_make_shards(struct run_start *l); // creates l->shards unless present
 
+// Adds the files of [setup] to l->common, and the script and its hash to l->spec.
+int run_start_setup(struct run_start *l, struct err *e);
 int run_start_send(struct run_start *l, struct fleet *f, struct err *e);
 // Starts the agents on every node that has not failed. Between the configured minimum and maximum,
 // nodes may fail; otherwise one failure calls the run off on all nodes.

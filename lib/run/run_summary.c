@@ -152,6 +152,7 @@ void summary_json(const struct summary *s, struct strbuf *out) {
     json_head(s, &j);
     json_object(&j, "phases_ms");
     json_int(&j, "push", r->push_ms);
+    json_int(&j, "setup", r->setup_ms);
     json_int(&j, "start", r->start_ms);
     json_int(&j, "train", r->train_ms);
     json_int(&j, "fetch", r->fetch_ms);
@@ -282,7 +283,8 @@ void summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     const struct cluster *c = &s->context->cluster;
     char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
-    char fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX], got[STR_HUMAN_BYTES_MAX];
+    char setup[STR_HUMAN_BYTES_MAX], fetch[STR_HUMAN_BYTES_MAX], sent[STR_HUMAN_BYTES_MAX],
+        got[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "\n%s: %s", r->id, r->state);
     if (s->follow->story.world_size)
         strbuf_addf(out, ", %d rank%s on %d node%s", s->follow->story.world_size,
@@ -291,10 +293,13 @@ void summary_text(const struct summary *s, struct strbuf *out) {
     if (s->follow->story.restarts)
         strbuf_addf(out, ", %d restart%s", s->follow->story.restarts,
                     s->follow->story.restarts == 1 ? "" : "s");
-    strbuf_addf(out, "\n  %-9spush %s (%s), start %s, train %s, fetch %s (%s)\n", "time",
-                str_human_ms(push, r->push_ms), str_human_bytes(sent, r->push_bytes),
-                str_human_ms(start, r->start_ms), str_human_ms(train, r->train_ms),
-                str_human_ms(fetch, r->fetch_ms), str_human_bytes(got, r->fetch_bytes));
+    strbuf_addf(out, "\n  %-9spush %s (%s), ", "time", str_human_ms(push, r->push_ms),
+                str_human_bytes(sent, r->push_bytes));
+    if (r->setup_ms)
+        strbuf_addf(out, "setup %s, ", str_human_ms(setup, r->setup_ms));
+    strbuf_addf(out, "start %s, train %s, fetch %s (%s)\n", str_human_ms(start, r->start_ms),
+                str_human_ms(train, r->train_ms), str_human_ms(fetch, r->fetch_ms),
+                str_human_bytes(got, r->fetch_bytes));
     text_history(s, out);
     text_figures(s, out);
     if (str_eq(owner_of(s->arena, r->output_dir), r->id)) {
