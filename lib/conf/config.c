@@ -36,10 +36,19 @@ static const char *env_value(const struct config *c, const char *name) {
     return value && value[0] ? value : NULL;
 }
 
-const char *const config_worker_variables[] = {
-    "DTCTL_RUN",         "DTCTL_NODE",        "DTCTL_NODES",      "DTCTL_ROUND",
-    "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", "DTCTL_OUTPUT_DIR", "DTCTL_MODEL_DIR",
-    "DTCTL_STATE_DIR",   "DTCTL_CACHE_DIR",   "DTCTL_SETUP_DIR",   "DTCTL_INPUT_*",    NULL};
+const char *const config_worker_variables[] = {"DTCTL_RUN",
+                                               "DTCTL_NODE",
+                                               "DTCTL_NODES",
+                                               "DTCTL_ROUND",
+                                               "DTCTL_SHARD_INDEX",
+                                               "DTCTL_SHARD_COUNT",
+                                               "DTCTL_OUTPUT_DIR",
+                                               "DTCTL_MODEL_DIR",
+                                               "DTCTL_STATE_DIR",
+                                               "DTCTL_CACHE_DIR",
+                                               "DTCTL_SETUP_DIR",
+                                               "DTCTL_INPUT_*",
+                                               NULL};
 
 const char *config_unknown_env(const struct config *c) {
     // The build and the tests have these.

@@ -158,8 +158,9 @@ int node_setup(const struct node_call *c) {
     struct setup s = {.lock_fd = -1, .log_fd = -1, .out_fd = -1};
     struct err e = {0};
     int64_t began = clock_mono_ms();
-    signal(SIGHUP, SIG_IGN); // the end of standard input says the same, and the script is stopped
-    signal(SIGPIPE, SIG_IGN);
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGHUP, &ignore, NULL); // the end of standard input stops the script
+    sigaction(SIGPIPE, &ignore, NULL);
     int rc = node_args(&s.arena, c, true, &s.args, &e);
     if (rc == 0)
         rc = read_job(&s, &e);

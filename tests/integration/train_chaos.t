@@ -205,7 +205,7 @@ fault_fresh() {
     like "$(grep '"kind":"agent-started-again"' "$r/events.jsonl")" \
         "\"peer\":\"node$n\".*the node is there, and has nothing of the run" \
         'fresh: the events tell of it'
-    ok 'fresh: and is prepared before' on "$n" sh -c 'test -e /root/.dtctl/setup/*/done'
+    ok 'fresh: and is prepared before' on "$n" sh -c 'test -e /root/.dtctl/nodes/*/setup/*/done'
     ok 'fresh: its log has the rounds on both machines' \
         test -s "$r/nodes/node$n/events.jsonl" -a -s "$r/nodes/node$n/.begin"
 }
