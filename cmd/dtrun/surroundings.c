@@ -61,10 +61,10 @@ int surroundings_read(struct option_set *set, struct around *out, struct err *e)
                              .standalone = standalone && strcmp(standalone, "0") != 0 &&
                                            strcmp(standalone, "false") != 0};
     read_further(set);
-    if (around_read(set->arena, set->env, out, e) < 0)
+    if (scheduler_read(set->arena, set->env, out, e) < 0)
         return -1;
-    out->per_task = around_is_per_task(out, &g);
-    char *const *variables = around_variables(set->arena, out, &g, e);
+    out->per_task = scheduler_is_per_task(out, &g);
+    char *const *variables = scheduler_variables(set->arena, out, &g, e);
     if (!variables)
         return -1;
     option_set_env(set, variables);
@@ -86,15 +86,15 @@ int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, s
     if (!x->by || x->tasks <= 1 || x->per_task)
         return 0;
     gethostname(host, sizeof host - 1);
-    const char *name = around_task_name(a, x, host);
+    const char *name = scheduler_task_name(a, x, host);
     if (x->local > 0)
-        return local_task_wait(name, LOCAL_TASK_COME_MS_MAX, e) < 0 ? -1 : 1;
+        return node_lock_wait(name, LOCAL_TASK_COME_MS_MAX, e) < 0 ? -1 : 1;
     take_all_processors();
-    *hold = local_task_hold(name, e);
+    *hold = node_lock_hold(name, e);
     return *hold < 0 ? -1 : 0;
 }
 
 void surroundings_end_turn(const struct around *x, int hold) {
     if (hold >= 0)
-        local_task_release(hold, x->tasks - 1, LOCAL_TASK_LATE_MS_MAX);
+        node_lock_release(hold, x->tasks - 1, LOCAL_TASK_LATE_MS_MAX);
 }

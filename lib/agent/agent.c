@@ -32,7 +32,7 @@ struct door { // an accepted connection before its first byte
 
 static void door_close(struct door *d, bool close_fd) {
     int fd = d->watch.fd;
-    guest_leave(&d->guest);
+    guests_leave(&d->guest);
     watch_stop(&d->watch);
     timer_stop(&d->late);
     if (close_fd)

@@ -262,7 +262,7 @@ static void answerer_end(struct answerer *w) {
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
-    guest_leave(&w->guest);
+    guests_leave(&w->guest);
     channel_close(&w->link);
     timer_stop(&w->idle);
     loop_defer(w->agent->loop, &w->gone, answerer_free);

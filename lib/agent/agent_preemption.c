@@ -63,7 +63,7 @@ void agent_notice_told(struct agent *a, const struct wire_msg *m) {
 static void send_notice(struct agent *a) {
     struct wire_msg m = {.type = WIRE_NOTICE,
                          .name = a->config->name,
-                         .reason = notice_word(a->notice.kind),
+                         .reason = preemption_notice_word(a->notice.kind),
                          .grace_ms = left_ms(&a->notice)};
     bool told = a->link.stage == CHANNEL_READY || a->session.open;
     a->notice_unsent = !told || a->state == NODE_STARTING;
@@ -85,7 +85,7 @@ static void leave(struct agent *a) {
         return;
     int64_t most = left / 2 < AGENT_NOTICE_STOP_MS ? left / 2 : AGENT_NOTICE_STOP_MS;
     snprintf(reason, sizeof reason, "node %s is taken away (%s)", a->config->name,
-             notice_word(a->notice.kind));
+             preemption_notice_word(a->notice.kind));
     if (left >= 0 && grace > most)
         grace = most;
     if (a->coordinator && a->group_world <= 1)
@@ -99,7 +99,7 @@ static void on_leave(struct timer *t) {
 }
 
 bool agent_notice_takes(struct agent *a, const struct worker *x) {
-    if (!notice_ends_node(a->notice.kind) || worker_succeeded(x) || a->over || a->stop_told)
+    if (!preemption_ends_node(a->notice.kind) || worker_succeeded(x) || a->over || a->stop_told)
         return false;
     leave(a);
     return true;
@@ -123,7 +123,7 @@ static void on_notice(struct notice_watch *w, const struct notice *n) {
     }
     send_notice(a);
     int64_t left = left_ms(n);
-    if (!notice_ends_node(n->kind) || left < 0)
+    if (!preemption_ends_node(n->kind) || left < 0)
         return;
     int64_t margin = left / 2 < AGENT_NOTICE_MARGIN_MS ? left / 2 : AGENT_NOTICE_MARGIN_MS;
     timer_start(a->loop, &a->notice_leave, left - margin, on_leave);
@@ -133,11 +133,11 @@ int agent_notice_open(struct agent *a, struct err *e) {
     const char *path = a->config->notice_file;
     if (!path || !path[0])
         return 0;
-    return notice_watch_start(&a->notice_watch, a->loop, path, on_notice, e);
+    return preemption_watch_start(&a->notice_watch, a->loop, path, on_notice, e);
 }
 
 void agent_notice_close(struct agent *a) {
     timer_stop(&a->notice_leave);
     timer_stop(&a->notice_signal);
-    notice_watch_stop(&a->notice_watch);
+    preemption_watch_stop(&a->notice_watch);
 }

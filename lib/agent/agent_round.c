@@ -255,7 +255,7 @@ static void on_finish(struct agent *a, const struct wire_msg *m) {
     a->restarts = (int)m->restarts;
     // The coordinator has recorded it, but its disk may be full or its host may fail right after.
     if (m->failure_count > 0 && !a->coordinator)
-        report_failure_event(&a->events, &m->failures[0], m->round, true);
+        failure_report_event(&a->events, &m->failures[0], m->round, true);
     agent_end(a, state, m->reason, m->failures, m->failure_count);
 }
 

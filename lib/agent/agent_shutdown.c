@@ -33,7 +33,7 @@ static void print_report(struct agent *a, const struct worker_failure *failures,
     struct strbuf text = {0};
     if (!a->config->report || count == 0)
         return;
-    report_failures(&text, a->config->title, failures, count);
+    failure_report_print(&text, a->config->title, failures, count);
     console_put(STDERR_FILENO, strbuf_cstr(&text), text.len);
     strbuf_fini(&text);
 }
@@ -46,7 +46,7 @@ static void copy_error_file(struct agent *a, const struct worker_failure *failur
         const struct worker_failure *f = &failures[i];
         if (!f->error_file[0] || strcmp(f->node, a->config->name) != 0)
             continue;
-        if (error_file_copy(f->error_file, to, report_exit_code(f), &e) < 0)
+        if (error_file_copy(f->error_file, to, failure_report_exit_code(f), &e) < 0)
             log_warn("cannot copy the error file", "to=%s reason=%s", to, e.text);
         return;
     }

@@ -120,7 +120,7 @@ static void on_ready(struct channel *l) {
 
 static void on_message(struct channel *l, const struct wire_msg *m) {
     struct agent *a = l->ctx;
-    if (wire_is_kept(m->type))
+    if (frame_is_kept(m->type))
         replay_take(&a->session);
     if (m->type == WIRE_BEAT)
         on_answer(a, m);

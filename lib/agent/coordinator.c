@@ -75,7 +75,7 @@ static void peer_free(struct peer *p) {
     if (p->next)
         p->next->prev = p->prev;
     coordinator_name_peer(p, -1);
-    guest_leave(&p->guest);
+    guests_leave(&p->guest);
     loop_defer(c->loop, &p->gone, peer_freed);
 }
 
@@ -117,7 +117,7 @@ void coordinator_name_peer(struct peer *p, int id) {
         c->by_id[id] = p;
     }
     p->id = id;
-    guest_leave(&p->guest);
+    guests_leave(&p->guest);
 }
 
 void coordinator_tell(struct peer *p, const struct wire_msg *m) {
@@ -273,7 +273,7 @@ static void keep_failure(struct coordinator *c, const struct rendezvous_member *
     k->f.evidence = arena_strdup(&c->arena, f->evidence);
     k->at_ms = coordinator_now_ms() - (f->age_ms > 0 ? f->age_ms : 0);
     qsort(c->failures, (size_t)c->failure_count, sizeof *c->failures, compare_failures);
-    report_failure_event(c->events, &k->f, rendezvous_round(c->rendezvous),
+    failure_report_event(c->events, &k->f, rendezvous_round(c->rendezvous),
                          c->failures[0].f.rank == f->rank);
 }
 
@@ -380,7 +380,7 @@ static void on_message(struct channel *l, const struct wire_msg *m) {
         return;
     }
     rendezvous_heard(c->rendezvous, coordinator_now_ms(), p->id);
-    if (wire_is_kept(m->type))
+    if (frame_is_kept(m->type))
         replay_take(&p->session);
     handlers[m->type](p, m);
     coordinator_pump(c);

@@ -9,7 +9,7 @@
 
 enum { WIDTH_MAX = 60, SHOWN_MAX = 16 };
 
-int report_exit_code(const struct worker_failure *f) {
+int failure_report_exit_code(const struct worker_failure *f) {
     return f->signal > 0 ? -(int)f->signal : (int)f->status;
 }
 
@@ -22,7 +22,7 @@ static void add_time(struct strbuf *out, int64_t wall_ms) {
     strbuf_adds(out, text);
 }
 
-void report_failure_event(struct events *ev, const struct worker_failure *f, int64_t round,
+void failure_report_event(struct events *ev, const struct worker_failure *f, int64_t round,
                           bool is_root) {
     struct json_out *j = events_begin(ev, EVENT_FAILURE);
     json_str(j, "peer", f->node);
@@ -83,7 +83,7 @@ static void add_failure(struct strbuf *out, int index, const struct worker_failu
     add_time(out, f->wall_ms);
     strbuf_addf(out, "\n  host      : %s\n", f->host);
     strbuf_addf(out, "  rank      : %d (local_rank: %d)\n", (int)f->rank, (int)f->local_rank);
-    strbuf_addf(out, "  exitcode  : %d (pid: %d)\n", report_exit_code(f), (int)f->pid);
+    strbuf_addf(out, "  exitcode  : %d (pid: %d)\n", failure_report_exit_code(f), (int)f->pid);
     strbuf_addf(out, "  error_file: %s\n", f->error_file[0] ? f->error_file : "<N/A>");
     add_cause(out, f);
     add_evidence(out, f->evidence);
@@ -110,8 +110,8 @@ static size_t widest(const char *text) {
     return width < WIDTH_MAX ? width : WIDTH_MAX;
 }
 
-void report_failures(struct strbuf *out, const char *title, const struct worker_failure *failures,
-                     int64_t count) {
+void failure_report_print(struct strbuf *out, const char *title,
+                          const struct worker_failure *failures, int64_t count) {
     struct strbuf others = {0}, root = {0}, name = {0};
     for (int64_t i = 1; i < count && i <= SHOWN_MAX; i++)
         add_failure(&others, (int)i, &failures[i], false);

@@ -9,11 +9,11 @@
 #include "protocol/failure.h"
 
 // failures by time, the root cause first; title is the script's or program's name.
-void report_failures(struct strbuf *out, const char *title, const struct worker_failure *failures,
-                     int64_t count);
+void failure_report_print(struct strbuf *out, const char *title,
+                          const struct worker_failure *failures, int64_t count);
 // "exitcode: 1", torchrun's convention: the negative number of a signal.
-int report_exit_code(const struct worker_failure *f);
-void report_failure_event(struct events *ev, const struct worker_failure *f, int64_t round,
+int failure_report_exit_code(const struct worker_failure *f);
+void failure_report_event(struct events *ev, const struct worker_failure *f, int64_t round,
                           bool is_root);
 
 #endif

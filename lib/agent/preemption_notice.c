@@ -23,11 +23,11 @@ static const struct {
 };
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
-const char *notice_word(enum notice_kind kind) {
+const char *preemption_notice_word(enum notice_kind kind) {
     return kinds[kind].word;
 }
 
-bool notice_ends_node(enum notice_kind kind) {
+bool preemption_ends_node(enum notice_kind kind) {
     return kinds[kind].ends;
 }
 
@@ -54,7 +54,7 @@ static int take_line(const char *line, struct notice *out, struct err *e) {
     return 0;
 }
 
-int notice_parse(const char *text, size_t len, struct notice *out, struct err *e) {
+int preemption_notice_parse(const char *text, size_t len, struct notice *out, struct err *e) {
     *out = (struct notice){.kind = NOTICE_NONE};
     if (len > NOTICE_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "a notice of %zu bytes is longer than %d", len,
@@ -112,7 +112,7 @@ static void look(struct notice_watch *w) {
         here = watch_folder(w);
     int rc = here ? file_read(&a, w->path, NOTICE_BYTES_MAX, &text, &len, &e) : 0;
     if (here && rc == 0)
-        rc = notice_parse(text, len, &n, &e);
+        rc = preemption_notice_parse(text, len, &n, &e);
     arena_fini(&a);
     bool puzzled = rc < 0 && e.code != ERR_NOT_FOUND;
     if (puzzled && !w->puzzled)
@@ -138,8 +138,8 @@ static void on_first(struct timer *t) {
     look(w);
 }
 
-int notice_watch_start(struct notice_watch *w, struct loop *loop, const char *path, notice_cb *cb,
-                       struct err *e) {
+int preemption_watch_start(struct notice_watch *w, struct loop *loop, const char *path,
+                           notice_cb *cb, struct err *e) {
     *w = (struct notice_watch){.cb = cb, .folder = -1};
     if (path[0] != '/' || strlen(path) >= sizeof w->path)
         return err_set(e, ERR_USAGE,
@@ -158,7 +158,7 @@ int notice_watch_start(struct notice_watch *w, struct loop *loop, const char *pa
     return 0;
 }
 
-void notice_watch_stop(struct notice_watch *w) {
+void preemption_watch_stop(struct notice_watch *w) {
     if (!w->loop)
         return;
     timer_stop(&w->first);

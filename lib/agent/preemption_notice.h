@@ -9,9 +9,9 @@
 // Other keys and empty lines are skipped. Parsing is pure. The watch calls back when the file
 // appears, changes or disappears, also when its folder is created later.
 //
-//     notice_watch_start(&w, loop, "/run/dtctl/notice", on_notice, e);
+//     preemption_watch_start(&w, loop, "/run/dtctl/notice", on_notice, e);
 //     … on_notice(w, &n), n->kind NOTICE_NONE when it was withdrawn …
-//     notice_watch_stop(&w);
+//     preemption_watch_stop(&w);
 #ifndef AGENT_PREEMPTION_NOTICE_H
 #define AGENT_PREEMPTION_NOTICE_H
 
@@ -52,9 +52,9 @@ struct notice {
 };
 
 // ERR_FORMAT names the line; a file without a kind is an error, too.
-int notice_parse(const char *text, size_t len, struct notice *out, struct err *e);
-const char *notice_word(enum notice_kind kind); // "spot-stop"
-bool notice_ends_node(enum notice_kind kind);
+int preemption_notice_parse(const char *text, size_t len, struct notice *out, struct err *e);
+const char *preemption_notice_word(enum notice_kind kind); // "spot-stop"
+bool preemption_ends_node(enum notice_kind kind);
 
 struct notice_watch;
 typedef void notice_cb(struct notice_watch *w, const struct notice *n);
@@ -71,8 +71,8 @@ struct notice_watch {
 };
 
 // Calls back from the loop, also for an existing file. path is absolute.
-int notice_watch_start(struct notice_watch *w, struct loop *loop, const char *path, notice_cb *cb,
-                       struct err *e);
-void notice_watch_stop(struct notice_watch *w); // no-op when stopped
+int preemption_watch_start(struct notice_watch *w, struct loop *loop, const char *path,
+                           notice_cb *cb, struct err *e);
+void preemption_watch_stop(struct notice_watch *w); // no-op when stopped
 
 #endif

@@ -32,7 +32,7 @@ static void fail(struct channel *l, const struct err *e) {
 
 static void put(struct channel *l, const struct wire_msg *m, struct wire_seals *seals) {
     strbuf_clear(&l->scratch);
-    wire_put(&l->scratch, m, seals);
+    frame_put(&l->scratch, m, seals);
     conn_send(&l->conn, l->scratch.data, l->scratch.len);
 }
 
@@ -43,13 +43,13 @@ void channel_send(struct channel *l, const struct wire_msg *m) {
 
 static void put_again(struct channel *l, const char *frame, size_t len) {
     strbuf_clear(&l->scratch);
-    wire_put_again(&l->scratch, frame, len, &l->seals);
+    frame_put_again(&l->scratch, frame, len, &l->seals);
     conn_send(&l->conn, l->scratch.data, l->scratch.len);
 }
 
 void channel_tell(struct channel *l, struct replay *s, const struct wire_msg *m) {
     struct strbuf frame = {0};
-    wire_put(&frame, m, NULL);
+    frame_put(&frame, m, NULL);
     replay_keep(s, frame.data, frame.len);
     if (l->stage == CHANNEL_READY && !s->cut)
         put_again(l, frame.data, frame.len);
@@ -79,23 +79,23 @@ static bool is_keyed(const struct channel *l) {
 static const char *proof_of(struct channel *l, int side, char out[WIRE_PROOF_BYTES]) {
     if (!is_keyed(l))
         return "";
-    wire_proof(out, l->secret->key, l->secret->key_len, side, l->secret->run,
-               l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
+    frame_proof(out, l->secret->key, l->secret->key_len, side, l->secret->run,
+                l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     return out;
 }
 
 static bool proof_holds(struct channel *l, int side, const char *given) {
     return !is_keyed(l) ||
-           wire_proof_holds(given, l->secret->key, l->secret->key_len, side, l->secret->run,
-                            l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
+           frame_proof_holds(given, l->secret->key, l->secret->key_len, side, l->secret->run,
+                             l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
 }
 
 static void become_ready(struct channel *l) {
     timer_stop(&l->greeting);
     l->stage = CHANNEL_READY;
     if (is_keyed(l))
-        wire_seals_start(&l->seals, l->secret->key, l->secret->key_len, (int)l->side,
-                         l->secret->run, l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
+        frame_seals_start(&l->seals, l->secret->key, l->secret->key_len, (int)l->side,
+                          l->secret->run, l->nonces[CHANNEL_AGENT], l->nonces[CHANNEL_COORDINATOR]);
     l->events->on_ready(l);
 }
 
@@ -122,7 +122,7 @@ static int on_hello(struct channel *l, const struct wire_msg *m, struct err *e) 
         return err_set(e, ERR_AUTH, "this is another run than '%.100s'", m->run);
     if (strcmp(m->run, l->secret->run) != 0)
         return err_set(e, ERR_AUTH, "this is run '%s', not '%.100s'", l->secret->run, m->run);
-    wire_nonce(l->nonces[CHANNEL_COORDINATOR]);
+    frame_nonce(l->nonces[CHANNEL_COORDINATOR]);
     struct wire_msg r = {.type = WIRE_CHALLENGE,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),
@@ -168,7 +168,7 @@ static int on_frame(struct channel *l, const struct wire_msg *m, struct err *e) 
     else if (l->stage == CHANNEL_WAIT_PROOF && m->type == WIRE_PROOF)
         rc = on_proof(l, m, e);
     else
-        rc = err_set(e, ERR_FORMAT, "unexpected %s frame", wire_name(m->type));
+        rc = err_set(e, ERR_FORMAT, "unexpected %s frame", frame_name(m->type));
     if (rc < 0 && l->side == CHANNEL_COORDINATOR && l->stage != CHANNEL_IDLE) {
         struct wire_msg r = {.type = WIRE_REFUSE, .final = 1, .reason = e->text};
         put(l, &r, NULL);
@@ -196,8 +196,8 @@ static bool is_refused_early(struct channel *l, struct err *e) {
     size_t used;
     if (l->side != CHANNEL_AGENT || l->stage != CHANNEL_READY || !l->seals.on ||
         l->seals.received > 0 ||
-        wire_take(&l->arena, l->conn.in.data, l->conn.in.len, WIRE_GREETING_BYTES_MAX, &m, &used,
-                  NULL, e) <= 0 ||
+        frame_take(&l->arena, l->conn.in.data, l->conn.in.len, WIRE_GREETING_BYTES_MAX, &m, &used,
+                   NULL, e) <= 0 ||
         m.type != WIRE_REFUSE)
         return false;
     err_set(e, ERR_FAILED, "%.1000s", m.reason);
@@ -220,8 +220,8 @@ static void on_data(struct conn *c) {
             return;
         }
         size_t most = l->stage == CHANNEL_READY ? WIRE_FRAME_BYTES_MAX : WIRE_GREETING_BYTES_MAX;
-        int rc = wire_take(&l->arena, c->in.data, c->in.len, most, &m, &used,
-                           l->stage == CHANNEL_READY ? &l->seals : NULL, &e);
+        int rc = frame_take(&l->arena, c->in.data, c->in.len, most, &m, &used,
+                            l->stage == CHANNEL_READY ? &l->seals : NULL, &e);
         if (rc == 0)
             return;
         if (rc > 0) {
@@ -239,7 +239,7 @@ static void on_data(struct conn *c) {
 }
 
 static void say_hello(struct channel *l) {
-    wire_nonce(l->nonces[CHANNEL_AGENT]);
+    frame_nonce(l->nonces[CHANNEL_AGENT]);
     struct wire_msg m = {.type = WIRE_HELLO,
                          .version = WIRE_VERSION,
                          .keyed = is_keyed(l),

@@ -37,11 +37,11 @@ static const struct message_row rows[WIRE_TYPE_COUNT] = {
 };
 #undef F
 
-const char *wire_name(enum wire_type type) {
+const char *frame_name(enum wire_type type) {
     return type > WIRE_NONE && type < WIRE_TYPE_COUNT ? rows[type].name + strlen("WIRE_") : "?";
 }
 
-bool wire_is_kept(enum wire_type type) {
+bool frame_is_kept(enum wire_type type) {
     static const bool kept[WIRE_TYPE_COUNT] = {
         [WIRE_WAITING] = true, [WIRE_ROUND] = true,  [WIRE_ALLOW] = true,   [WIRE_FAILED] = true,
         [WIRE_DONE] = true,    [WIRE_STOP] = true,   [WIRE_STOPPED] = true, [WIRE_STOP_RUN] = true,
@@ -130,7 +130,7 @@ static void finish(struct strbuf *out, size_t start, struct wire_seals *seals) {
         bytes_store(out->data + start, out->len - start - 4, 4);
 }
 
-void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals) {
+void frame_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals) {
     size_t start = out->len;
     put_count(out, 0);
     strbuf_addc(out, (char)m->type);
@@ -148,7 +148,7 @@ void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *s
     finish(out, start, seals);
 }
 
-void wire_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals) {
+void frame_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals) {
     size_t start = out->len;
     strbuf_add(out, frame, len);
     finish(out, start, seals);
@@ -221,8 +221,8 @@ static void take_fields(struct arena *a, struct bytes_reader *r, struct wire_msg
     }
 }
 
-int wire_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
-              struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e) {
+int frame_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
+               struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e) {
     if (len < 5)
         return 0;
     size_t size = bytes_load(p, 4);
@@ -248,13 +248,13 @@ int wire_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max
     struct bytes_reader r = bytes_reader(body + 1, size - 1 - sealed);
     take_fields(a, &r, m);
     if (r.bad || bytes_left(&r) != 0)
-        return err_set(e, ERR_FORMAT, "malformed %s frame", wire_name(m->type));
+        return err_set(e, ERR_FORMAT, "malformed %s frame", frame_name(m->type));
     *used = 4 + size;
     return 1;
 }
 
 // ---- greeting ----
-void wire_nonce(char out[WIRE_NONCE_TEXT_BYTES]) {
+void frame_nonce(char out[WIRE_NONCE_TEXT_BYTES]) {
     unsigned char raw[WIRE_NONCE_BYTES];
     hash_random(raw, sizeof raw);
     str_hex(out, raw, sizeof raw);
@@ -272,22 +272,22 @@ static void keyed_digest(unsigned char out[HASH_BYTES], const void *key, size_t 
 
 static const char *const proof_labels[] = {"agent", "coordinator"};
 
-void wire_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,
-                const char *run, const char *agent_nonce, const char *coordinator_nonce) {
+void frame_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,
+                 const char *run, const char *agent_nonce, const char *coordinator_nonce) {
     unsigned char digest[HASH_BYTES];
     keyed_digest(digest, key, key_len, proof_labels[side], run, agent_nonce, coordinator_nonce);
     hash_hex(out, digest);
 }
 
-bool wire_proof_holds(const char *given, const void *key, size_t key_len, int side, const char *run,
-                      const char *agent_nonce, const char *coordinator_nonce) {
+bool frame_proof_holds(const char *given, const void *key, size_t key_len, int side,
+                       const char *run, const char *agent_nonce, const char *coordinator_nonce) {
     char want[WIRE_PROOF_BYTES];
-    wire_proof(want, key, key_len, side, run, agent_nonce, coordinator_nonce);
+    frame_proof(want, key, key_len, side, run, agent_nonce, coordinator_nonce);
     return strlen(given) == strlen(want) && hash_equal(given, want, strlen(want));
 }
 
-void wire_seals_start(struct wire_seals *s, const void *key, size_t key_len, int side,
-                      const char *run, const char *agent_nonce, const char *coordinator_nonce) {
+void frame_seals_start(struct wire_seals *s, const void *key, size_t key_len, int side,
+                       const char *run, const char *agent_nonce, const char *coordinator_nonce) {
     *s = (struct wire_seals){.on = true, .side = side};
     keyed_digest(s->key, key, key_len, "session", run, agent_nonce, coordinator_nonce);
 }

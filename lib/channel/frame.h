@@ -140,25 +140,25 @@ struct wire_seals {
     uint64_t sent, received;
 };
 
-const char *wire_name(enum wire_type type); // "join"
-bool wire_is_kept(enum wire_type type);     // counted and resent by a session (replay.h)
+const char *frame_name(enum wire_type type); // "join"
+bool frame_is_kept(enum wire_type type);     // counted and resent by a session (replay.h)
 
-// Appends one frame; wire_put_again: a stored frame that was made without seals.
-void wire_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals);
-void wire_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals);
+// Appends one frame; frame_put_again: a stored frame that was made without seals.
+void frame_put(struct strbuf *out, const struct wire_msg *m, struct wire_seals *seals);
+void frame_put_again(struct strbuf *out, const char *frame, size_t len, struct wire_seals *seals);
 // Decodes the frame at p. 1: *m is set (texts in the arena), *used is its size; 0: more bytes are
 // needed; -1: ERR_FORMAT, ERR_LIMIT or ERR_AUTH (wrong seal).
-int wire_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
-              struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e);
+int frame_take(struct arena *a, const void *p, size_t len, size_t frame_bytes_max,
+               struct wire_msg *m, size_t *used, struct wire_seals *seals, struct err *e);
 
 // Proofs and the session key. side: the proving side. nonces are hexadecimal text.
 enum { WIRE_PROOF_BYTES = HASH_HEX_BYTES, WIRE_NONCE_TEXT_BYTES = 2 * WIRE_NONCE_BYTES + 1 };
-void wire_nonce(char out[WIRE_NONCE_TEXT_BYTES]);
-void wire_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,
-                const char *run, const char *agent_nonce, const char *coordinator_nonce);
-bool wire_proof_holds(const char *given, const void *key, size_t key_len, int side, const char *run,
-                      const char *agent_nonce, const char *coordinator_nonce);
-void wire_seals_start(struct wire_seals *s, const void *key, size_t key_len, int side,
-                      const char *run, const char *agent_nonce, const char *coordinator_nonce);
+void frame_nonce(char out[WIRE_NONCE_TEXT_BYTES]);
+void frame_proof(char out[WIRE_PROOF_BYTES], const void *key, size_t key_len, int side,
+                 const char *run, const char *agent_nonce, const char *coordinator_nonce);
+bool frame_proof_holds(const char *given, const void *key, size_t key_len, int side,
+                       const char *run, const char *agent_nonce, const char *coordinator_nonce);
+void frame_seals_start(struct wire_seals *s, const void *key, size_t key_len, int side,
+                       const char *run, const char *agent_nonce, const char *coordinator_nonce);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 
-void guest_leave(struct guest *g) {
+void guests_leave(struct guest *g) {
     struct guests *all = g->in;
     if (!all)
         return;

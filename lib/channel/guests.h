@@ -23,6 +23,6 @@ struct guest {
 
 void guests_add(struct guests *all, struct guest *g, const struct net_address *from,
                 void (*on_evict)(struct guest *g));
-void guest_leave(struct guest *g); // no-op without a slot
+void guests_leave(struct guest *g); // no-op without a slot
 
 #endif

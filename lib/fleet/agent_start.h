@@ -4,7 +4,7 @@
 //
 //     struct agent_start s = {.node = n, .on_listening = …, .on_over = …};
 //     agent_start_begin(&s, &spec, "", e); // on_listening follows: s.port is set
-//     agent_start_roster(&s, &text, e); // text of roster_format; on_over follows
+//     agent_start_roster(&s, &text, e); // text of job_roster_format; on_over follows
 //     agent_start_close(&s);                      // at any time
 #ifndef FLEET_AGENT_START_H
 #define FLEET_AGENT_START_H

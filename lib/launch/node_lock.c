@@ -32,7 +32,7 @@ static socklen_t address_of(const char *name, struct sockaddr_un *out) {
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-int local_task_hold(const char *name, struct err *e) {
+int node_lock_hold(const char *name, struct err *e) {
     struct sockaddr_un address;
     socklen_t len = address_of(name, &address);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +45,7 @@ int local_task_hold(const char *name, struct err *e) {
     return -1;
 }
 
-void local_task_release(int fd, int waiters, int late_ms_max) {
+void node_lock_release(int fd, int waiters, int late_ms_max) {
     int64_t until = clock_mono_ms() + late_ms_max;
     while (waiters > 0) {
         struct net_address from;
@@ -80,7 +80,7 @@ static void leave_signals_to_holder(void) {
         sigaction(signals[i], &ignore, NULL);
 }
 
-int local_task_wait(const char *name, int come_ms_max, struct err *e) {
+int node_lock_wait(const char *name, int come_ms_max, struct err *e) {
     int64_t until = clock_mono_ms() + come_ms_max;
     int fd;
     while ((fd = find_holder(name)) < 0) {

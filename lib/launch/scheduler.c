@@ -71,7 +71,7 @@ static int first_number(char *const *env, const char *const *names, size_t count
 }
 
 // With mpirun under Slurm, which starts its daemons by srun, the inner launcher counts.
-int around_read(struct arena *a, char *const *env, struct around *out, struct err *e) {
+int scheduler_read(struct arena *a, char *const *env, struct around *out, struct err *e) {
     *out = (struct around){.by = NULL};
     bool in_open_mpi = env_get(env, "OMPI_COMM_WORLD_RANK") != NULL;
     int rc = in_open_mpi ? 0 : from_slurm(a, env, out, e);
@@ -88,7 +88,7 @@ int around_read(struct arena *a, char *const *env, struct around *out, struct er
     return rc;
 }
 
-bool around_is_per_task(const struct around *x, const struct around_given *g) {
+bool scheduler_is_per_task(const struct around *x, const struct around_given *g) {
     struct err e;
     int64_t nodes;
     bool all =
@@ -96,7 +96,7 @@ bool around_is_per_task(const struct around *x, const struct around_given *g) {
     return x->by && x->tasks > 1 && !g->standalone && (all || g->node_rank);
 }
 
-bool around_is_alone(const struct around *x, const struct around_given *g) {
+bool scheduler_is_alone(const struct around *x, const struct around_given *g) {
     return g->standalone ||
            (g->nnodes ? str_eq(g->nnodes, "1") || str_eq(g->nnodes, "1:1") : x->nodes == 1);
 }
@@ -130,12 +130,12 @@ static char **join(struct arena *a, char **v, const struct around *x,
     return v;
 }
 
-char *const *around_variables(struct arena *a, const struct around *x, const struct around_given *g,
-                              struct err *e) {
+char *const *scheduler_variables(struct arena *a, const struct around *x,
+                                 const struct around_given *g, struct err *e) {
     char **list = arena_new(a, char *, VARIABLES_MAX), **v = list;
     if (x->by && x->nproc > 0 && !x->per_task)
         *v++ = arena_printf(a, "PET_NPROC_PER_NODE=%d", x->nproc);
-    if (x->by && !around_is_alone(x, g)) {
+    if (x->by && !scheduler_is_alone(x, g)) {
         if (!x->leader[0] && !g->rdzv_endpoint && !g->master_addr)
             return err_set(e, ERR_USAGE,
                            "mpirun does not report its first node: give --rdzv-endpoint "
@@ -147,6 +147,6 @@ char *const *around_variables(struct arena *a, const struct around *x, const str
     return list;
 }
 
-const char *around_task_name(struct arena *a, const struct around *x, const char *host) {
+const char *scheduler_task_name(struct arena *a, const struct around *x, const char *host) {
     return arena_printf(a, "%s/%s", x->run, x->self[0] ? x->self : host);
 }

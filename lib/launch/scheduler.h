@@ -4,9 +4,9 @@
 // variables with lower precedence than real ones, so that options and exported variables win.
 //
 //     struct around around;
-//     if (around_read(&arena, environ, &around, e) > 0 && around.local > 0)
+//     if (scheduler_read(&arena, environ, &around, e) > 0 && around.local > 0)
 //         …                                          // another task of this node is the agent
-//     option_set_env(&set, around_variables(&arena, &around, &given));
+//     option_set_env(&set, scheduler_variables(&arena, &around, &given));
 //     option_set_env(&set, environ);
 //
 // Pure. All memory is in the arena.
@@ -42,16 +42,16 @@ struct around_given {
 };
 
 // 1: inside a scheduler; 0: not; -1: its variables are inconsistent.
-int around_read(struct arena *a, char *const *env, struct around *out, struct err *e);
+int scheduler_read(struct arena *a, char *const *env, struct around *out, struct err *e);
 // True when the given flags make each task of a node a launcher: a node rank, or as many nodes as
 // tasks.
-bool around_is_per_task(const struct around *x, const struct around_given *g);
+bool scheduler_is_per_task(const struct around *x, const struct around_given *g);
 // True when the workers are on this node only: just their number is taken from the scheduler.
-bool around_is_alone(const struct around *x, const struct around_given *g);
+bool scheduler_is_alone(const struct around *x, const struct around_given *g);
 // NULL-terminated "PET_…=…" list.
-char *const *around_variables(struct arena *a, const struct around *x, const struct around_given *g,
-                              struct err *e);
+char *const *scheduler_variables(struct arena *a, const struct around *x,
+                                 const struct around_given *g, struct err *e);
 // The name that the tasks of one node share (node_lock.h).
-const char *around_task_name(struct arena *a, const struct around *x, const char *host);
+const char *scheduler_task_name(struct arena *a, const struct around *x, const char *host);
 
 #endif

@@ -113,7 +113,7 @@ static int prepare(struct start *s, struct err *e) {
         return err_set(e, ERR_NET, "cannot send the answer");
     if (node_read_record(&s->arena, NODE_ROSTER_WAIT_MS_MAX, &text, &len, e) < 0)
         return err_wrap(e, "roster");
-    if (roster_parse(&s->arena, text, len, &s->roster, e) < 0)
+    if (job_roster_parse(&s->arena, text, len, &s->roster, e) < 0)
         return -1;
     launch_init(&s->launch, &s->arena, s->env);
     if (launch_job(&s->launch, &s->spec, &s->roster, s->args.root, s->run_dir, s->listen_fd,

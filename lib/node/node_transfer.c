@@ -140,8 +140,9 @@ static int push(struct node *n, struct err *e) {
     if (node_flush(n, e) < 0 || node_frame(n, &f, e) < 0 ||
         xfer_get_push_hello(&f, &n->arena, &hello, e) < 0)
         return -1;
-    char *dest =
-        hello.extra ? NULL : xfer_dest(&n->arena, n->env, n->root, hello.dest, hello.replace, e);
+    char *dest = hello.extra
+                     ? NULL
+                     : push_destination(&n->arena, n->env, n->root, hello.dest, hello.replace, e);
     if (!dest && !hello.extra)
         return -1;
     struct receive_config config = {
@@ -173,7 +174,7 @@ static int add_paths(struct node *n, const struct xfer_fetch_hello *h, struct ma
                      struct err *e) {
     struct manifest_rules rules = {.own_too = true, .ignore = h->exclude};
     for (const char **p = h->paths; *p; p++) {
-        char *path = xfer_node_path(&n->arena, n->env, n->root, *p);
+        char *path = push_destination_path(&n->arena, n->env, n->root, *p);
         size_t len = strlen(path);
         bool content = len > 1 && path[len - 1] == '/';
         while (len > 1 && path[len - 1] == '/')

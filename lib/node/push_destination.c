@@ -19,7 +19,8 @@ static const char *home_folder(char *const *env) {
     return home && *home ? home : "/";
 }
 
-char *xfer_node_path(struct arena *a, char *const *env, const char *root, const char *given) {
+char *push_destination_path(struct arena *a, char *const *env, const char *root,
+                            const char *given) {
     if (str_eq(given, "~"))
         return arena_strdup(a, home_folder(env));
     return str_starts(given, "~/") ? file_join(a, home_folder(env), given + 2)
@@ -75,10 +76,10 @@ static bool is_kept(struct arena *a, const struct stat *folder, const char *root
     return leads_to(folder, root);
 }
 
-char *xfer_dest(struct arena *a, char *const *env, const char *root, const char *given,
-                bool replace, struct err *e) {
+char *push_destination(struct arena *a, char *const *env, const char *root, const char *given,
+                       bool replace, struct err *e) {
     struct stat st;
-    char *path = tidy(a, xfer_node_path(a, env, root, given));
+    char *path = tidy(a, push_destination_path(a, env, root, given));
     if (!path) {
         (void)err_set(e, ERR_CONFIG, "'%s' leads through '..'; name the folder itself", given);
         return NULL;

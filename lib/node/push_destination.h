@@ -11,9 +11,9 @@
 // Resolves a path below `root`, or an absolute path or "~/…". NULL with an error for a path through
 // "..", or, with replace, for a folder that is or contains a home folder, `root`, or a folder of
 // dtctl itself. env has the HOME for "~".
-char *xfer_dest(struct arena *a, char *const *env, const char *root, const char *given,
-                bool replace, struct err *e);
+char *push_destination(struct arena *a, char *const *env, const char *root, const char *given,
+                       bool replace, struct err *e);
 // The same without these checks, for reading.
-char *xfer_node_path(struct arena *a, char *const *env, const char *root, const char *given);
+char *push_destination_path(struct arena *a, char *const *env, const char *root, const char *given);
 
 #endif

@@ -206,7 +206,8 @@ static int compare_ranks(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-int roster_parse(struct arena *a, const char *text, size_t len, struct roster *r, struct err *e) {
+int job_roster_parse(struct arena *a, const char *text, size_t len, struct roster *r,
+                     struct err *e) {
     struct toml *root;
     *r = (struct roster){0};
     if (toml_parse(a, "roster", text, len, &root, e) < 0)
@@ -237,7 +238,7 @@ int roster_parse(struct arena *a, const char *text, size_t len, struct roster *r
     return 0;
 }
 
-void roster_format(const struct roster *r, struct strbuf *out) {
+void job_roster_format(const struct roster *r, struct strbuf *out) {
     for (int i = 0; i < r->count; i++) {
         toml_write_element(out, "node");
         toml_write_int(out, "rank", r->nodes[i].rank);

@@ -87,7 +87,8 @@ struct roster {
     int count;
 };
 
-int roster_parse(struct arena *a, const char *text, size_t len, struct roster *r, struct err *e);
-void roster_format(const struct roster *r, struct strbuf *out);
+int job_roster_parse(struct arena *a, const char *text, size_t len, struct roster *r,
+                     struct err *e);
+void job_roster_format(const struct roster *r, struct strbuf *out);
 
 #endif

@@ -43,7 +43,7 @@ void run_start_roster(const struct run_start *l, const struct fleet *f, struct s
         if (l->ports[i])
             r.nodes[r.count++] = (struct roster_node){(int)i, f->nodes[i].info->name,
                                                       f->nodes[i].info->address, l->ports[i]};
-    roster_format(&r, text);
+    job_roster_format(&r, text);
     arena_fini(&a);
 }
 

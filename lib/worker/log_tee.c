@@ -143,7 +143,7 @@ static void on_changes(struct watch *w, unsigned events) {
             read_file(t, f, false);
 }
 
-struct tee *tee_open(struct loop *loop, struct err *e) {
+struct tee *log_tee_open(struct loop *loop, struct err *e) {
     struct tee *t = heap_alloc(sizeof *t);
     t->loop = loop;
     if (changes_open(&t->changes, e) < 0 ||
@@ -155,8 +155,8 @@ struct tee *tee_open(struct loop *loop, struct err *e) {
     return t;
 }
 
-int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
-            const char *const *words, int filtered_fd, struct err *e) {
+int log_tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
+                const char *const *words, int filtered_fd, struct err *e) {
     struct file *f = heap_alloc(sizeof *f);
     *f = (struct file){.console_fd = console_fd,
                        .filtered_fd = filtered_fd,
@@ -176,7 +176,7 @@ int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
     return 0;
 }
 
-void tee_drain(struct tee *t) {
+void log_tee_drain(struct tee *t) {
     for (struct file *f = t->files; f; f = f->next) {
         read_file(t, f, true);
         if (f->line.len > 0) {
@@ -187,10 +187,10 @@ void tee_drain(struct tee *t) {
     }
 }
 
-void tee_close(struct tee *t) {
+void log_tee_close(struct tee *t) {
     if (!t)
         return;
-    tee_drain(t);
+    log_tee_drain(t);
     watch_stop(&t->watch);
     timer_stop(&t->look);
     changes_close(&t->changes);

@@ -4,10 +4,10 @@
 // never wait for the copy and lose nothing with it. Woken by changes of the files (sys/changes).
 // While the console has no reader (console.h), its files are not read but polled at intervals.
 //
-//     struct tee *t = tee_open(loop, e);
-//     tee_add(t, "/…/0/stdout.log", 1, "[default0]:", words, filtered_fd, e);
-//     tee_drain(t); // copies all bytes in the files, also an incomplete last line
-//     tee_close(t);
+//     struct tee *t = log_tee_open(loop, e);
+//     log_tee_add(t, "/…/0/stdout.log", 1, "[default0]:", words, filtered_fd, e);
+//     log_tee_drain(t); // copies all bytes in the files, also an incomplete last line
+//     log_tee_close(t);
 #ifndef WORKER_LOG_TEE_H
 #define WORKER_LOG_TEE_H
 
@@ -21,12 +21,12 @@ enum {
 
 struct tee;
 
-struct tee *tee_open(struct loop *loop, struct err *e); // NULL on error
-void tee_close(struct tee *t);                          // drains; NULL is fine
+struct tee *log_tee_open(struct loop *loop, struct err *e); // NULL on error
+void log_tee_close(struct tee *t);                          // drains; NULL is fine
 // The file must exist. console_fd -1: no copy. The caller keeps prefix, words (NULL-terminated, may
 // be NULL) and filtered_fd (-1: none), which must outlive the tee.
-int tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
-            const char *const *words, int filtered_fd, struct err *e);
-void tee_drain(struct tee *t);
+int log_tee_add(struct tee *t, const char *path, int console_fd, const char *prefix,
+                const char *const *words, int filtered_fd, struct err *e);
+void log_tee_drain(struct tee *t);
 
 #endif

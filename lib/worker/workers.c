@@ -112,9 +112,9 @@ static int open_stream(struct workers *w, struct worker *x, int bit, const char 
     int filter_fd = filtered ? w->filtered_fds[bit - 1] : -1;
     if (console < 0 && filter_fd < 0)
         return 0;
-    if (!w->tee && !(w->tee = tee_open(w->loop, e)))
+    if (!w->tee && !(w->tee = log_tee_open(w->loop, e)))
         return -1;
-    return tee_add(w->tee, *path, console, prefix_of(w, x), words, filter_fd, e);
+    return log_tee_add(w->tee, *path, console, prefix_of(w, x), words, filter_fd, e);
 }
 
 static int open_filtered(struct workers *w, const char *attempt, struct err *e) {
@@ -155,7 +155,7 @@ static void close_streams(struct guard_worker *g, int count) {
 }
 
 static void close_tee(struct workers *w) {
-    tee_close(w->tee);
+    log_tee_close(w->tee);
     w->tee = NULL;
     for (int i = 0; i < 2; i++) {
         if (w->filtered_fds[i] >= 0)

@@ -12,9 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct wire_msg m;
     struct err e;
     size_t used;
-    while (wire_take(&a, data, size, 1 << 16, &m, &used, NULL, &e) == 1) {
+    while (frame_take(&a, data, size, 1 << 16, &m, &used, NULL, &e) == 1) {
         struct strbuf again = {0};
-        wire_put(&again, &m, NULL);
+        frame_put(&again, &m, NULL);
         must(again.len == used && memcmp(again.data, data, used) == 0);
         strbuf_fini(&again);
         data += used;

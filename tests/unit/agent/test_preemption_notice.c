@@ -32,19 +32,23 @@ static void texts(void) {
     struct notice n;
     struct err e;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        is_int(notice_parse(good[i].text, strlen(good[i].text), &n, &e), 0, "understood");
-        is_int(n.kind, good[i].kind, "its kind is %s", notice_word(good[i].kind));
+        is_int(preemption_notice_parse(good[i].text, strlen(good[i].text), &n, &e), 0,
+               "understood");
+        is_int(n.kind, good[i].kind, "its kind is %s", preemption_notice_word(good[i].kind));
         is_int(n.deadline_s, good[i].deadline_s, "its deadline");
         is_str(n.node, good[i].node, "its node");
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        ok(notice_parse(bad[i], strlen(bad[i]), &n, &e) < 0 && e.text[0], "refused: %.30s", bad[i]);
-    is_int(notice_parse("kind=lease\0", 11, &n, &e), -1, "a zero byte is refused");
+        ok(preemption_notice_parse(bad[i], strlen(bad[i]), &n, &e) < 0 && e.text[0],
+           "refused: %.30s", bad[i]);
+    is_int(preemption_notice_parse("kind=lease\0", 11, &n, &e), -1, "a zero byte is refused");
     static char large[NOTICE_BYTES_MAX + 1];
     memset(large, '\n', sizeof large);
-    is_int(notice_parse(large, sizeof large, &n, &e), -1, "so is a large file");
-    ok(notice_ends_node(NOTICE_SPOT_STOP) && notice_ends_node(NOTICE_LEASE), "these take nodes");
-    ok(!notice_ends_node(NOTICE_REBALANCE) && !notice_ends_node(NOTICE_IDLE), "these do not");
+    is_int(preemption_notice_parse(large, sizeof large, &n, &e), -1, "so is a large file");
+    ok(preemption_ends_node(NOTICE_SPOT_STOP) && preemption_ends_node(NOTICE_LEASE),
+       "these take nodes");
+    ok(!preemption_ends_node(NOTICE_REBALANCE) && !preemption_ends_node(NOTICE_IDLE),
+       "these do not");
 }
 
 static struct notice seen;
@@ -82,7 +86,7 @@ static void watching(const char *how) {
     char *folder = file_join(&a, dir, "run/dtctl"), *path = file_join(&a, folder, "notice");
     struct loop *loop = loop_open(&e);
     struct notice_watch w;
-    is_int(notice_watch_start(&w, loop, path, on_notice, &e), 0, "watching where nothing is");
+    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "watching where nothing is");
     loop_once(loop, 0);
     is_int(file_make_dirs(folder, 0755, &e), 0, "its folders come");
     put(path, "kind=rebalance\n");
@@ -104,12 +108,12 @@ static void watching(const char *how) {
     put(path, "kind=lease\ndeadline=7\n");
     until(loop, 4);
     is_int(seen.kind, NOTICE_LEASE, "it is seen again");
-    notice_watch_stop(&w);
-    is_int(notice_watch_start(&w, loop, path, on_notice, &e), 0, "a later watch");
+    preemption_watch_stop(&w);
+    is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "a later watch");
     until(loop, 5);
     is_int(calls, 5, "sees what is there already");
-    notice_watch_stop(&w);
-    is_int(notice_watch_start(&w, loop, "run/notice", on_notice, &e), -1,
+    preemption_watch_stop(&w);
+    is_int(preemption_watch_start(&w, loop, "run/notice", on_notice, &e), -1,
            "a relative path is refused");
     loop_close(loop);
     file_remove_tree(dir, &e);

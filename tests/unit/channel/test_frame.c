@@ -31,26 +31,26 @@ static void test_round_trips(void) {
         struct strbuf one = {0}, two = {0};
         struct wire_msg m = full((enum wire_type)type), back;
         size_t used = 0;
-        wire_put(&one, &m, NULL);
-        int rc = wire_take(&a, one.data, one.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
-        is_int(rc, 1, "%s is decoded", wire_name(m.type));
-        is_uint(used, one.len, "%s: all of it", wire_name(m.type));
-        wire_put(&two, &back, NULL);
+        frame_put(&one, &m, NULL);
+        int rc = frame_take(&a, one.data, one.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+        is_int(rc, 1, "%s is decoded", frame_name(m.type));
+        is_uint(used, one.len, "%s: all of it", frame_name(m.type));
+        frame_put(&two, &back, NULL);
         is_mem(two.data, two.len, one.data, one.len, "%s encodes to the same bytes",
-               wire_name(m.type));
+               frame_name(m.type));
         int early = 0;
         for (size_t cut = 0; cut < one.len; cut++) {
-            rc = wire_take(&a, one.data, cut, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+            rc = frame_take(&a, one.data, cut, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
             early += rc != 0;
         }
-        is_int(early, 0, "%s: every prefix asks for more", wire_name(m.type));
+        is_int(early, 0, "%s: every prefix asks for more", frame_name(m.type));
         int wrong = 0;
         for (size_t cut = 5; cut < one.len; cut++) { // a frame that ends inside its fields
             bytes_store(one.data, cut - 4, 4);
-            rc = wire_take(&a, one.data, cut, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+            rc = frame_take(&a, one.data, cut, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
             wrong += rc != -1;
         }
-        is_int(wrong, 0, "%s: every shortened frame is refused", wire_name(m.type));
+        is_int(wrong, 0, "%s: every shortened frame is refused", frame_name(m.type));
         strbuf_fini(&one), strbuf_fini(&two);
         arena_fini(&a);
     }
@@ -61,16 +61,16 @@ static void test_values(void) {
     struct strbuf b = {0};
     struct wire_msg m = full(WIRE_ROUND), back;
     size_t used;
-    wire_put(&b, &m, NULL);
-    wire_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+    frame_put(&b, &m, NULL);
+    frame_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
     is_int(back.world_size, m.world_size, "a number");
     is_str(back.master_addr, "master_addr", "a text");
     is_str(back.nodes[0].address, "10.0.0.1", "a node's address");
     is_int(back.nodes[1].node_rank, -1, "a negative number");
     strbuf_clear(&b);
     m = full(WIRE_FAILED);
-    wire_put(&b, &m, NULL);
-    wire_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
+    frame_put(&b, &m, NULL);
+    frame_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
     is_str(back.failures[0].node, "node2", "a failure's node");
     is_str(back.failures[0].tail, "last\nlines", "a failure's last lines");
     is_str(back.failures[0].evidence, "killed by the kernel", "what the kernel knows of it");
@@ -83,17 +83,17 @@ static void test_limits(void) {
     struct arena a = {0};
     struct wire_msg m;
     size_t used;
-    is_int(wire_take(&a, "\xff\xff\xff\x7f\1", 5, WIRE_FRAME_BYTES_MAX, &m, &used, NULL, &e), -1,
+    is_int(frame_take(&a, "\xff\xff\xff\x7f\1", 5, WIRE_FRAME_BYTES_MAX, &m, &used, NULL, &e), -1,
            "a frame longer than the limit");
     is_int(e.code, ERR_LIMIT, "is a limit error");
-    is_int(wire_take(&a, "\0\0\0\0\1", 5, 100, &m, &used, NULL, &e), -1, "an empty frame");
-    is_int(wire_take(&a, "\1\0\0\0\0", 5, 100, &m, &used, NULL, &e), -1, "type 0");
-    is_int(wire_take(&a, "\1\0\0\0\xff", 5, 100, &m, &used, NULL, &e), -1, "type 255");
+    is_int(frame_take(&a, "\0\0\0\0\1", 5, 100, &m, &used, NULL, &e), -1, "an empty frame");
+    is_int(frame_take(&a, "\1\0\0\0\0", 5, 100, &m, &used, NULL, &e), -1, "type 0");
+    is_int(frame_take(&a, "\1\0\0\0\xff", 5, 100, &m, &used, NULL, &e), -1, "type 255");
     // REFUSE: final, then a text that says it is 4 GiB long.
-    is_int(
-        wire_take(&a, "\x0d\0\0\0\4\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 17, 100, &m, &used, NULL, &e),
-        -1, "a text longer than its frame");
-    is_int(wire_take(&a, "\x0f\0\0\0\4\0\0\0\0\0\0\0\0\2\0\0\0a\0", 19, 100, &m, &used, NULL, &e),
+    is_int(frame_take(&a, "\x0d\0\0\0\4\0\0\0\0\0\0\0\0\xff\xff\xff\xff", 17, 100, &m, &used, NULL,
+                      &e),
+           -1, "a text longer than its frame");
+    is_int(frame_take(&a, "\x0f\0\0\0\4\0\0\0\0\0\0\0\0\2\0\0\0a\0", 19, 100, &m, &used, NULL, &e),
            -1, "a text with a NUL");
     arena_fini(&a);
 }
@@ -104,46 +104,46 @@ static void test_seals(void) {
     struct wire_msg m = full(WIRE_BEAT), back;
     struct strbuf b = {0};
     size_t used;
-    wire_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
-    wire_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
-    wire_put(&b, &m, &agent);
-    is_int(wire_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), 1,
+    frame_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
+    frame_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
+    frame_put(&b, &m, &agent);
+    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), 1,
            "a sealed frame is taken");
-    is_int(wire_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
+    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a replayed one is not");
     is_int(e.code, ERR_AUTH, "that is an authentication error");
     strbuf_clear(&b);
-    wire_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
-    wire_put(&b, &m, &agent);
+    frame_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
+    frame_put(&b, &m, &agent);
     int taken = 0;
     for (size_t i = 4; i < b.len; i++) {
-        wire_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
+        frame_seals_start(&coordinator, "key", 3, 1, "run", "n1", "n2");
         b.data[i] ^= 1;
-        taken += wire_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e) == 1;
+        taken += frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e) == 1;
         b.data[i] ^= 1;
     }
     is_int(taken, 0, "no frame with a changed bit is taken");
-    wire_seals_start(&coordinator, "key", 3, 0, "run", "n1", "n2");
-    is_int(wire_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
+    frame_seals_start(&coordinator, "key", 3, 0, "run", "n1", "n2");
+    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a frame reflected to its sender is refused");
-    wire_seals_start(&coordinator, "yek", 3, 1, "run", "n1", "n2");
-    is_int(wire_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1, "another key");
+    frame_seals_start(&coordinator, "yek", 3, 1, "run", "n1", "n2");
+    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1, "another key");
     strbuf_fini(&b);
     arena_fini(&a);
 }
 
 static void test_proofs(void) {
     char proof[WIRE_PROOF_BYTES], nonce[WIRE_NONCE_TEXT_BYTES], other[WIRE_NONCE_TEXT_BYTES];
-    wire_nonce(nonce);
-    wire_nonce(other);
+    frame_nonce(nonce);
+    frame_nonce(other);
     ok(strcmp(nonce, other) != 0, "nonces differ");
-    wire_proof(proof, "k", 1, 0, "run", nonce, other);
-    ok(wire_proof_holds(proof, "k", 1, 0, "run", nonce, other), "a proof holds");
-    ok(!wire_proof_holds(proof, "k", 1, 1, "run", nonce, other), "not for the other side");
-    ok(!wire_proof_holds(proof, "k", 1, 0, "nur", nonce, other), "not for another run");
-    ok(!wire_proof_holds(proof, "k", 1, 0, "run", other, nonce), "not for other nonces");
-    ok(!wire_proof_holds(proof, "j", 1, 0, "run", nonce, other), "not for another key");
-    ok(!wire_proof_holds("", "k", 1, 0, "run", nonce, other), "an empty one does not");
+    frame_proof(proof, "k", 1, 0, "run", nonce, other);
+    ok(frame_proof_holds(proof, "k", 1, 0, "run", nonce, other), "a proof holds");
+    ok(!frame_proof_holds(proof, "k", 1, 1, "run", nonce, other), "not for the other side");
+    ok(!frame_proof_holds(proof, "k", 1, 0, "nur", nonce, other), "not for another run");
+    ok(!frame_proof_holds(proof, "k", 1, 0, "run", other, nonce), "not for other nonces");
+    ok(!frame_proof_holds(proof, "j", 1, 0, "run", nonce, other), "not for another key");
+    ok(!frame_proof_holds("", "k", 1, 0, "run", nonce, other), "an empty one does not");
 }
 
 int main(void) {

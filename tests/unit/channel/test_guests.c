@@ -10,7 +10,7 @@ static int evicted[COUNT], evicted_count;
 
 static void on_evict(struct guest *g) {
     evicted[evicted_count++] = (int)(g - all_guests);
-    guest_leave(g);
+    guests_leave(g);
 }
 
 static struct net_address from(const char *host) {
@@ -42,8 +42,8 @@ int main(void) {
     is_int(evicted[1], 1, "the oldest of all gives way");
     add(&g, 8, "10.0.0.3");
     is_int(evicted[2], 2, "also to a host that has few");
-    guest_leave(&all_guests[3]);
-    guest_leave(&all_guests[3]);
+    guests_leave(&all_guests[3]);
+    guests_leave(&all_guests[3]);
     is_int(g.count, 5, "who leaves, leaves once");
     add(&g, 9, "10.0.0.1");
     is_int(evicted_count, 3, "and makes a place");

@@ -95,10 +95,10 @@ static void flags(const char *want, const struct around_given *g, const char *co
     struct err e;
     struct around x;
     struct strbuf b = {0};
-    int rc = around_read(&a, (char *const *)env, &x, &e);
+    int rc = scheduler_read(&a, (char *const *)env, &x, &e);
     if (rc > 0)
-        x.per_task = around_is_per_task(&x, g);
-    char *const *list = rc < 0 ? NULL : around_variables(&a, &x, g, &e);
+        x.per_task = scheduler_is_per_task(&x, g);
+    char *const *list = rc < 0 ? NULL : scheduler_variables(&a, &x, g, &e);
     if (!list)
         strbuf_addf(&b, "error: %s", e.text);
     else if (rc == 0)

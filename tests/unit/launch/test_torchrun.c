@@ -155,13 +155,13 @@ static void test_job(void) {
     struct roster_node nodes[] = {{1, "b", "10.0.0.2", 2}, {0, "a", "10.0.0.1", 1}};
     struct roster r = {nodes, 2}, read;
     strbuf_clear(&text);
-    roster_format(&r, &text);
-    is_int(roster_parse(&a, text.data, text.len, &read, &e), 0, "a roster reads back");
+    job_roster_format(&r, &text);
+    is_int(job_roster_parse(&a, text.data, text.len, &read, &e), 0, "a roster reads back");
     is_str(read.nodes[0].name, "a", "sorted by rank");
     nodes[0].rank = 0;
     strbuf_clear(&text);
-    roster_format(&r, &text);
-    is_int(roster_parse(&a, text.data, text.len, &read, &e), -1, "one rank twice is refused");
+    job_roster_format(&r, &text);
+    is_int(job_roster_parse(&a, text.data, text.len, &read, &e), -1, "one rank twice is refused");
     strbuf_fini(&text), strbuf_fini(&again);
 }
 
@@ -185,7 +185,7 @@ static void test_report(void) {
                                    .tail = "",
                                    .evidence = ""}};
     struct strbuf text = {0};
-    report_failures(&text, "train.py", f, 2);
+    failure_report_print(&text, "train.py", f, 2);
     const char *t = strbuf_cstr(&text);
     has_str(t, "train.py FAILED\n---", "title and rule");
     has_str(t, "[1]:\n", "the other failure");
@@ -199,7 +199,7 @@ static void test_report(void) {
             "what the kernel knows");
     ok(!strchr(t, '\x1b'), "foreign control characters do not reach the terminal");
     strbuf_clear(&text);
-    report_failures(&text, "x", f, 1);
+    failure_report_print(&text, "x", f, 1);
     has_str(strbuf_cstr(&text), "<NO_OTHER_FAILURES>", "nobody else failed");
     strbuf_fini(&text);
 }

@@ -18,7 +18,7 @@ static const char *in(const char *name) {
 static const char *dest(const char *given, bool replace, struct err *e) {
     *e = (struct err){0};
     char *env[] = {arena_printf(&arena, "HOME=%s", in("home/ada")), NULL};
-    return xfer_dest(&arena, env, in("home/ada/.dtctl"), given, replace, e);
+    return push_destination(&arena, env, in("home/ada/.dtctl"), given, replace, e);
 }
 
 static void refused(const char *given, const char *why) {

@@ -35,22 +35,22 @@ static void begin(struct run *r) {
     r->loop = loop_open(&e);
     r->out = log_open_at(r, "filtered.log");
     r->filtered = file_join(&r->arena, dir, "filtered.log");
-    r->tee = tee_open(r->loop, &e);
+    r->tee = log_tee_open(r->loop, &e);
     if (!ok(r->tee != NULL, "it opens %s", e.text))
         return;
     for (int i = 0; i < 2; i++) {
         r->logs[i] = log_open_at(r, names[i]);
-        is_int(tee_add(r->tee, file_join(&r->arena, dir, names[i]), -1, prefixes[i], words, r->out,
-                       &e),
+        is_int(log_tee_add(r->tee, file_join(&r->arena, dir, names[i]), -1, prefixes[i], words,
+                           r->out, &e),
                0, "a file is taken %s", e.text);
     }
-    is_int(tee_add(r->tee, "/nowhere/0.log", -1, "", words, r->out, &e), -1,
+    is_int(log_tee_add(r->tee, "/nowhere/0.log", -1, "", words, r->out, &e), -1,
            "one that is not there");
     has_str(e.text, "'/nowhere/0.log'", "is refused by its name");
 }
 
 static void end(struct run *r) {
-    tee_close(r->tee);
+    log_tee_close(r->tee);
     for (int i = 0; i < 2; i++)
         close(r->logs[i]);
     close(r->out);
@@ -86,7 +86,7 @@ static void follows(const char *how) {
     copied(&r, "[0]:loss=1\n[1]:loss=2\n", "the other file, too");
     say(&r, 0, "ss=3\nloss=4");
     copied(&r, "[0]:loss=1\n[1]:loss=2\n[0]:loss=3\n", "a line that comes in two pieces");
-    tee_drain(r.tee);
+    log_tee_drain(r.tee);
     copied(&r, "[0]:loss=1\n[1]:loss=2\n[0]:loss=3\n[0]:loss=4\n", "the rest at the end");
     end(&r);
 }
