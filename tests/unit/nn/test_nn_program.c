@@ -8,11 +8,16 @@ enum { RANKS_MAX = 64 };
 
 static struct step_program program[RANKS_MAX];
 static struct step_spec spec[RANKS_MAX];
+static bool parted, forward; // of the specs that are made
 
 static int make(const struct layout *l, enum pipe_order order, int micros, int chunks,
                 struct err *e) {
     for (int rank = 0; rank < l->world; rank++) {
-        spec[rank] = (struct step_spec){.micros = micros, .order = order, .chunks = chunks};
+        spec[rank] = (struct step_spec){.micros = micros,
+                                        .order = order,
+                                        .chunks = chunks,
+                                        .parted = parted,
+                                        .forward = forward};
         for (int c = 0; c < chunks; c++) // stages differ
             spec[rank].buckets[c] = 1 + (layout_pipe_rank(l, rank) + c) % 3;
         if (program_make(&program[rank], l, rank, &spec[rank], e) < 0)
@@ -23,6 +28,8 @@ static int make(const struct layout *l, enum pipe_order order, int micros, int c
 
 // Slots that a rank needs, where that is known.
 static int slots_of(const struct layout *l, int rank, enum pipe_order order, int micros) {
+    if (forward)
+        return 1;
     int behind = l->pipe - layout_pipe_rank(l, rank);
     return order == PIPE_GPIPE ? micros : behind < micros ? behind : micros;
 }
@@ -41,6 +48,8 @@ static void test_shapes(void) {
                     if (world % pipe || (order != PIPE_INTERLEAVED && i / 2 % 3))
                         continue;
                     shapes++;
+                    forward = i % 5 == 4;
+                    parted = !forward && i % 5 == 2;
                     if (make(&l, (enum pipe_order)order, micros, chunks, &e) < 0 ||
                         program_check(program, spec, &l, &e) < 0) {
                         diag("%d ranks, pipe %d, %d x %d: %s", world, pipe, micros, chunks, e.text);
@@ -54,6 +63,34 @@ static void test_shapes(void) {
         is_int(bad, 0, "order %d: %d shapes end, complete", order, shapes);
         is_int(wide, 0, "with the least slots of that order");
     }
+    forward = parted = false;
+}
+
+// The items of a sharded update, and an evaluation.
+static void test_variants(void) {
+    struct layout l = {.world = 4, .data = 2, .pipe = 2};
+    struct err e;
+    parted = true;
+    make(&l, PIPE_1F1B, 4, 1, &e);
+    is_int(program_check(program, spec, &l, &e), 0, "each rank updates a part");
+    const struct step_program *p = &program[0];
+    ok(p->item[p->items - 1].op == STEP_AWAIT && p->item[p->items - 2].op == STEP_GATHER,
+       "the parts are collected, and waited for");
+    program[0].items--;
+    is_int(program_check(program, spec, &l, &e), -1, "a part that nobody waits for is missed");
+    program[0].items++;
+    for (int rank = 0; rank < l.world; rank++)
+        spec[rank].parted = false;
+    is_int(program_check(program, spec, &l, &e), -1, "so are parts that nobody asked for");
+    parted = false;
+    forward = true;
+    make(&l, PIPE_GPIPE, 3, 1, &e);
+    is_int(program_check(program, spec, &l, &e), 0, "an evaluation");
+    is_int(program[0].items, 3 * 3, "loads, computes, sends");
+    is_int(program[0].slots, 1, "through one slot");
+    program[1].items--;
+    is_int(program_check(program, spec, &l, &e), -1, "one that ends early is found out");
+    forward = false;
 }
 
 static void test_plain(void) {
@@ -183,6 +220,7 @@ static void test_order(void) {
 int main(void) {
     test_plain();
     test_shapes();
+    test_variants();
     test_refused();
     test_mistakes(PIPE_GPIPE, 1);
     test_mistakes(PIPE_1F1B, 1);
