@@ -321,6 +321,57 @@ static void test_family(const struct family *f) {
     }
 }
 
+// ---- gradients in bfloat16 ----
+
+// The parameters after one step of SGD with a learning rate of 1, so that what differs is the
+// gradient.
+static void one_step(const char *name, int world, int nodes, const char *wire, const char *zero,
+                     struct checkpoint_image *c) {
+    const struct run r = {.world = world,
+                          .nodes = nodes,
+                          .name = name,
+                          .set = {"train.hidden=24,20,16,16,12,12,12", "train.train_size=24",
+                                  "train.test_size=10", "train.epochs=1", "train.lr=1",
+                                  "train.momentum=0", wire, zero,
+                                  world == 2 ? "train.batch=12" : "train.batch=6"}};
+    struct arena a = {0};
+    struct err e = {0};
+    run_all(&r);
+    checkpoint_image_init(c, &model, 0);
+    const char *path = file_join(&a, file_join(&a, dir, name), "model.safetensors");
+    if (checkpoint_read_model(c, path, false, &e) < 0)
+        ok(false, "%s: %s", name, e.text);
+    arena_fini(&a);
+}
+
+// Rounded once by each rank, once by each node, once at the end: each time by 1/256 at most.
+static void test_wire(int world, int nodes, const char *zero) {
+    struct checkpoint_image exact, rounded;
+    float *start = heap_alloc(model.param_elements * sizeof *start);
+    double error = 0, all = 0;
+    for (int i = 0; i < model.params; i++)
+        model_init_param(&model, i, 0, start + model.param[i].begin);
+    one_step("f32", world, nodes, "train.wire=f32", zero, &exact);
+    one_step("bf16", world, nodes, "train.wire=bf16", zero, &rounded);
+    for (size_t i = 0; i < model.param_elements; i++) {
+        double gradient = (double)start[i] - (double)exact.params[i];
+        double off = (double)rounded.params[i] - (double)exact.params[i];
+        error += off * off;
+        all += gradient * gradient;
+    }
+    double relative = sqrt(error / all), bound = (nodes + 1) / 256.0;
+    ok(relative > 1e-5 && relative < bound, "%d ranks on %d nodes, %s: off by %.1e, at most %.1e",
+       world, nodes, zero, relative, bound);
+    checkpoint_image_fini(&exact);
+    checkpoint_image_fini(&rounded);
+    struct err e;
+    struct arena a = {0};
+    file_remove_tree(file_join(&a, dir, "f32"), &e);
+    file_remove_tree(file_join(&a, dir, "bf16"), &e);
+    arena_fini(&a);
+    free(start);
+}
+
 // ---- what is refused ----
 
 static void test_refused(void) {
@@ -372,6 +423,9 @@ int main(void) {
     test_killed("zero4");
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         test_family(&families[i]);
+    test_wire(2, 1, "train.zero=false");
+    test_wire(4, 2, "train.zero=false");
+    test_wire(4, 1, "train.zero=true");
     test_refused();
     checkpoint_image_fini(&image);
     model_free(&model);
