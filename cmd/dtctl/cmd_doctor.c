@@ -38,7 +38,7 @@ static void check_machine(struct findings *d) {
     uname(&u);
     findings_add(d, FINDING_GOOD, "dtctl", NULL, "%s on Linux %s %s, %d cpus", DTCTL_VERSION,
                  u.release, u.machine, proc_cpu_count());
-    bool agent = embed_find("dtrun") != NULL, trainer = embed_find("dttrain") != NULL;
+    bool agent = bundle_find("dtrun") != NULL, trainer = bundle_find("dttrain") != NULL;
     findings_add(d, agent && trainer ? FINDING_GOOD : FINDING_BAD, "programs inside",
                  "build dtctl with make, all of it", "%s, %s", agent ? "agent" : "no agent",
                  trainer ? "trainer" : "no trainer");
@@ -145,7 +145,7 @@ static void check_cluster(struct findings *d) {
 static void check_node(struct findings *d, const struct fleet_node *n,
                        const struct node_runs *runs) {
     char free_text[STR_HUMAN_BYTES_MAX], skew[STR_HUMAN_BYTES_MAX];
-    const struct embed_file *agent = embed_find("dtrun");
+    const struct embed_file *agent = bundle_find("dtrun");
     const char *name = n->info->name;
     size_t lost = 0, going = 0;
     if (n->failed) {
@@ -194,12 +194,12 @@ static int check_nodes(struct findings *d, struct err *e) {
     fleet_open(&f, s, &inv, NULL, 0);
     int result = fleet_connect(&f, true, e);
     if (result == 0)
-        result = node_runs_ask(&f, NULL, &runs, e);
+        result = fleet_runs_ask(&f, NULL, &runs, e);
     for (size_t i = 0; i < f.count && result == 0; i++)
         check_node(d, &f.nodes[i], &runs);
     size_t before = fleet_failures(&f);
     if (result == 0 && f.count - before > 1) {
-        result = reach_check(&f, e);
+        result = network_check(&f, e);
         for (size_t i = 0; i < f.count && result == 0; i++)
             if (f.nodes[i].failed && f.nodes[i].ready)
                 findings_add(d, FINDING_BAD, f.nodes[i].info->name, "open TCP between the nodes",

@@ -102,7 +102,7 @@ static int extend(struct fleet *f, const struct provider_lease *lease, int64_t u
     if (cluster_lock(&f->context->cluster, "extend", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0 ||
         fleet_connect(f, false, e) < 0 || (!shorten && refuse_shorter(f, lease, until, e) < 0))
         return -1;
-    return lease->set(f, until, e) < 0 ? -1 : record_leave(f, e);
+    return lease->set(f, until, e) < 0 ? -1 : cluster_backup_leave(f, e);
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {

@@ -122,7 +122,7 @@ static int fetch_paths(struct context *s, const struct fetch_flags *f, struct er
         work.dests[i] = file_join(s->arena, f->to, inv.nodes[indices[i]].name);
     int result = fleet_connect(&fleet, true, e);
     if (result == 0)
-        result = transfer_each(&fleet, "fetch", start, &work, &totals, e);
+        result = fleet_transfer_each(&fleet, "fetch", start, &work, &totals, e);
     fleet_report(&fleet);
     if (result == 0)
         result = fleet_verdict(&fleet, "fetch", e);
@@ -187,7 +187,7 @@ static int fetch_run(struct context *s, const char *name, bool work, struct err 
     struct run_fleet r;
     int status = 0;
     struct attend_options o = {.quiet_lines = true, .only_rank = -1, .until_now = true};
-    if (run_fleet_open(&r, s, name, e) < 0)
+    if (fleet_runs_open(&r, s, name, e) < 0)
         return -1;
     bool here = run_is_over(&r.run) && r.run.fetched && is_here(s, &r.run);
     o.work = work;

@@ -179,7 +179,7 @@ static int clean_nodes(struct gc *g, struct err *e) {
         return -1;
     fleet_open(&g->fleet, s, &inv, NULL, 0);
     g->nodes = arena_new(s->arena, struct gc_node, inv.count);
-    if (fleet_connect(&g->fleet, true, e) < 0 || node_runs_ask(&g->fleet, NULL, &all, e) < 0)
+    if (fleet_connect(&g->fleet, true, e) < 0 || fleet_runs_ask(&g->fleet, NULL, &all, e) < 0)
         return -1;
     choose(g, &all);
     for (size_t i = 0; i < inv.count; i++) {

@@ -135,7 +135,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
         if (cluster_load(&s->cluster, &inv, e) < 0)
             return -1;
         fleet_open(&fleet, s, &inv, NULL, 0);
-        if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0) {
+        if (fleet_connect(&fleet, true, e) < 0 || fleet_runs_ask(&fleet, NULL, &runs, e) < 0) {
             fleet_close(&fleet);
             return -1;
         }

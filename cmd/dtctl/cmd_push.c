@@ -164,8 +164,8 @@ static int push(struct context *s, struct manifest *m, const struct cli_rest *re
     else
         hashing_cancel(&hashing);
     if (result == 0)
-        result = send_manifests(&fleet, "push", all, f->to, f->replace ? XFER_REPLACE : XFER_MERGE,
-                                &totals, e);
+        result = fleet_send_manifests(&fleet, "push", all, f->to,
+                                      f->replace ? XFER_REPLACE : XFER_MERGE, &totals, e);
     fleet_report(&fleet);
     if (result == 0)
         result = fleet_verdict(&fleet, "push", e);

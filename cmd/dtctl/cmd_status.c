@@ -112,7 +112,7 @@ static int look_at_nodes(struct context *s, const struct cli_rest *rest, const s
             0)
         return -1;
     fleet_open(&fleet, s, &inv, indices, count);
-    if (fleet_connect(&fleet, true, e) < 0 || node_runs_ask(&fleet, NULL, &runs, e) < 0) {
+    if (fleet_connect(&fleet, true, e) < 0 || fleet_runs_ask(&fleet, NULL, &runs, e) < 0) {
         fleet_close(&fleet);
         return -1;
     }

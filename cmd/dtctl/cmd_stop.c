@@ -124,7 +124,7 @@ static int choose(struct context *s, const char **run, const char **newest, stru
 static int stop_run(struct context *s, const char *name, const struct stop_flags *f,
                     bool only_going, bool *was_going, struct err *e) {
     struct run_fleet r;
-    if (run_fleet_open(&r, s, name, e) < 0)
+    if (fleet_runs_open(&r, s, name, e) < 0)
         return -1;
     int result = stop(s, &r, f, was_going, e);
     if (result == 0 && (*was_going || !only_going))
@@ -140,7 +140,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return -1;
     if (s->config->dry_run) {
         struct run_fleet r;
-        if (run_fleet_open(&r, s, name, e) < 0)
+        if (fleet_runs_open(&r, s, name, e) < 0)
             return -1;
         screen_out(s->screen, "would stop %s on %zu node%s\n", r.run.id, r.run.node_count,
                    r.run.node_count == 1 ? "" : "s");

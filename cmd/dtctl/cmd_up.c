@@ -32,10 +32,10 @@ static void tell_up(struct context *s, const struct lifecycle_up_result *up) {
     json_int(&j, "installed", (int64_t)up->uploaded);
     json_int(&j, "ms", up->took_ms);
     if (up->phases)
-        phases_json(up->phases, &j);
+        boot_progress_json(up->phases, &j);
     screen_event_end(s->screen, &text, &j);
     if (up->phases) {
-        phases_format(up->phases, &text);
+        boot_progress_format(up->phases, &text);
         screen_out(s->screen, "%s\n", strbuf_cstr(&text));
         strbuf_fini(&text);
     }

@@ -49,7 +49,7 @@ static int help_top(struct program *p) {
 static int help_topic(struct program *p, const struct embed_file *file) {
     struct strbuf text = {0};
     struct err e = {0};
-    const void *data = unpack_embedded(&p->arena, file, &e);
+    const void *data = bundle_unpack(&p->arena, file, &e);
     if (!data)
         return usage(&e);
     strbuf_add(&text, data, file->size);

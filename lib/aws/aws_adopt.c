@@ -131,10 +131,10 @@ static int open_cluster(struct adopt *a, const char *node, const struct strbuf *
     size_t len, text_len;
     char *text;
     while (next_line(&at, end, &line, &len)) {
-        if (record_kind_of(line, len) != RECORD_CLUSTER)
+        if (cluster_backup_kind_of(line, len) != RECORD_CLUSTER)
             continue;
-        if (record_open(a->context->arena, a->key, RECORD_CLUSTER, line, len, &text, &text_len, e) <
-            0)
+        if (cluster_backup_open(a->context->arena, a->key, RECORD_CLUSTER, line, len, &text,
+                                &text_len, e) < 0)
             return err_wrap(e, "the record on node %s cannot be opened with '%s'", node,
                             a->key_path);
         return write_cluster(a, text, text_len, e) < 0 ? err_wrap(e, "the record on node %s", node)
@@ -191,7 +191,7 @@ static int keep_run(struct adopt *a, const char *line, size_t len, struct err *e
     struct run r;
     size_t text_len;
     char *text;
-    if (record_open(s->arena, a->key, RECORD_RUN, line, len, &text, &text_len, e) < 0 ||
+    if (cluster_backup_open(s->arena, a->key, RECORD_RUN, line, len, &text, &text_len, e) < 0 ||
         run_parse(s->arena, text, text_len, "record", &r, e) < 0)
         return -1;
     if (!str_is_name(r.id, CLUSTER_RUN_NAME_BYTES_MAX))
@@ -212,7 +212,7 @@ static void keep_runs(struct adopt *a, const struct gather *g) {
     size_t len;
     while (next_line(&at, end, &line, &len)) {
         struct err e = {0};
-        if (record_kind_of(line, len) == RECORD_RUN && keep_run(a, line, len, &e) < 0)
+        if (cluster_backup_kind_of(line, len) == RECORD_RUN && keep_run(a, line, len, &e) < 0)
             log_warn("cannot use the record of a run", "node=%s reason=\"%s\"", g->node->info->name,
                      e.text);
     }
@@ -240,15 +240,15 @@ static int second_contact(struct adopt *a, struct err *e) {
     return result;
 }
 
-int adopt_cluster(struct context *s, const char *login, const char *key_path,
-                  struct provider_adopted *out, struct err *e) {
+int aws_adopt_cluster(struct context *s, const char *login, const char *key_path,
+                      struct provider_adopted *out, struct err *e) {
     struct adopt a = {.context = s, .key_path = key_path, .out = out};
     *out = (struct provider_adopted){0};
     if (cluster_exists(&s->cluster) || terraform_was_used(s))
         return err_set(e, ERR_EXISTS,
                        "cluster '%s' is known in this folder already ('%s'); nothing was changed",
                        s->cluster.name, s->cluster.dir);
-    if (record_key(s->arena, key_path, a.key, e) < 0 ||
+    if (cluster_backup_key(s->arena, key_path, a.key, e) < 0 ||
         cluster_lock(&s->cluster, "adopt", CLUSTER_LOCK_WAIT_MS_MAX, e) < 0)
         return -1;
     int result = first_contact(&a, login, e);

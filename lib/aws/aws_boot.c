@@ -78,7 +78,7 @@ static void finish(struct node *n, const struct err *e) {
         return;
     n->public->failed = true;
     n->public->err = *e;
-    phases_fail(b->phases, n->public->row, e->text);
+    boot_progress_fail(b->phases, n->public->row, e->text);
 }
 
 // Adds the time limit to the error when the limit ended the wait.
@@ -145,7 +145,7 @@ static void on_rotated(void *ctx, const struct transport_result *r) {
     else
         n->public->info->host_key = key;
     if (!e.code)
-        phases_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
+        boot_progress_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
     finish(n, e.code ? &e : NULL);
 }
 
@@ -194,7 +194,7 @@ static void on_waited(void *ctx, const struct transport_result *r) {
         return;
     }
     if (!n->public->first_key[0]) {
-        phases_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
+        boot_progress_reach(n->boot->phases, n->public->row, PHASE_CLOUD_INIT);
         finish(n, NULL);
     } else if (transport_collect(n->link, ROTATE_LINE, NULL, 0, on_rotated, n, &e) < 0) {
         again_or_fail(n, &e);
@@ -209,8 +209,8 @@ static void on_open(struct transport_link *l, void *ctx) {
     struct boot *b = n->boot;
     int64_t left_ms = b->deadline_ms - clock_mono_ms() - LATE_MS;
     n->entered = true;
-    phases_reach(b->phases, n->public->row, PHASE_SSH);
-    phases_say(b->phases, n->public->row, "waiting for cloud-init");
+    boot_progress_reach(b->phases, n->public->row, PHASE_SSH);
+    boot_progress_say(b->phases, n->public->row, "waiting for cloud-init");
     const char *line =
         arena_printf(b->context->arena, WAIT_LINE, (long long)(left_ms > 0 ? left_ms / 1000 : 0),
                      WAIT_NEVER, WAIT_TOO_LONG);
@@ -268,7 +268,7 @@ int aws_boot(struct context *s, struct phases *p, struct aws_boot_node *nodes, s
     timer_start(s->loop, &b.deadline, s->config->aws.boot_timeout_ms, on_deadline);
     for (size_t i = 0; i < count; i++) {
         all[i] = (struct node){.boot = &b, .public = &nodes[i]};
-        phases_say(p, nodes[i].row, "waiting for ssh");
+        boot_progress_say(p, nodes[i].row, "waiting for ssh");
         timer_start(s->loop, &all[i].timer, 0, connect_again);
     }
     while (b.busy > 0 && !context_interrupt(s))

@@ -51,16 +51,17 @@ static void on_line(void *ctx, const struct terraform_line *l) {
     m->begun |= l->kind == TERRAFORM_START && strcmp(l->action, "read") != 0;
     if (node && strcmp(l->action, "create") == 0) {
         if (l->kind == TERRAFORM_START)
-            phases_reach(m->phases, (size_t)l->index, PHASE_REQUESTED);
+            boot_progress_reach(m->phases, (size_t)l->index, PHASE_REQUESTED);
         else if (l->kind == TERRAFORM_COMPLETE)
-            phases_reach(m->phases, (size_t)l->index, PHASE_RUNNING);
+            boot_progress_reach(m->phases, (size_t)l->index, PHASE_RUNNING);
     } else if (l->kind == TERRAFORM_START && node && strcmp(l->action, "delete") == 0) {
         if ((size_t)l->index < m->phases->count)
-            phases_say(m->phases, (size_t)l->index, "waiting for the end of its old instance");
+            boot_progress_say(m->phases, (size_t)l->index,
+                              "waiting for the end of its old instance");
     } else if (l->kind == TERRAFORM_START && strcmp(l->action, "create") == 0) {
         for (size_t i = 0; i < m->phases->count; i++)
             if (m->phases->nodes[i].at_ms[PHASE_REQUESTED] < 0)
-                phases_say(m->phases, i, "network, keys and groups exist");
+                boot_progress_say(m->phases, i, "network, keys and groups exist");
     }
 }
 
@@ -281,9 +282,9 @@ static int attempt(struct make *m, const struct inventory *before, struct terraf
         learn_zones(m);
     if (!aws_tries_next(&m->tries, &refusal))
         return give_up(m, &refusal, before, e);
-    phases_hide(m->phases);
+    boot_progress_hide(m->phases);
     tell_next(m, &refusal);
-    phases_show(m->phases);
+    boot_progress_show(m->phases);
     if (refusal.kind == AWS_REFUSAL_DUPLICATE && undo_unrecorded(m, before, e) < 0)
         return -1;
     if (refusal.kind == AWS_REFUSAL_THROTTLE && context_pause(s, THROTTLE_PAUSE_MS, e) < 0)
@@ -361,10 +362,10 @@ static int replace_ending(struct make *m, const struct terraform_result *r, stru
         const char *id = json_get_str(n, "id", ""), *state = json_get_str(n, "state", "");
         const char *name = json_get_str(n, "name", "");
         if (strcmp(state, "shutting-down") == 0) {
-            phases_hide(m->phases);
+            boot_progress_hide(m->phases);
             screen_note(s->screen, "AWS is still ending %s (%s); a new one is created after that",
                         name, id);
-            phases_show(m->phases);
+            boot_progress_show(m->phases);
             ids[count++] = id;
         } else if (strcmp(state, "stopping") == 0 || strcmp(state, "stopped") == 0) {
             log_warn("AWS says that the instance of a node is stopped",

@@ -163,7 +163,7 @@ static int boot_nodes(struct aws_cluster *c, struct provider_made *m, int64_t *b
     }
     int result = aws_boot(s, m->phases, nodes, count, e);
     *boot_ms = clock_mono_ms() - started;
-    phases_hide(m->phases);
+    boot_progress_hide(m->phases);
     return result < 0 || aws_ssh_known_keys(s, m->inv, e) < 0
                ? -1
                : aws_failed_settle(c, m, nodes, count, e);
@@ -180,7 +180,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     int result = aws_make_nodes(c, m->phases, before, m->inv, e);
     if (result == 0 || e->code != ERR_EXISTS || !aws_shared(s))
         return result;
-    phases_hide(m->phases);
+    boot_progress_hide(m->phases);
     if (aws_shared_find(s, true, &found) < 0) {
         *e = found;
         return -1;
@@ -191,7 +191,7 @@ static int make_nodes(struct aws_cluster *c, struct provider_made *m,
     if (cluster_load(&s->cluster, &now, e) < 0 || aws_cluster_open(c, s, e) < 0 ||
         aws_cluster_fill(c, wanted, &now, e) < 0)
         return -1;
-    phases_show(m->phases);
+    boot_progress_show(m->phases);
     return aws_make_nodes(c, m->phases, &now, m->inv, e);
 }
 
@@ -216,17 +216,17 @@ static int aws_make(struct context *s, const struct inventory *before, struct pr
     size_t removed;
     for (size_t i = 0; i < m->inv->count; i++)
         names[i] = m->inv->nodes[i].name;
-    m->phases = phases_open(s, names, m->inv->count);
+    m->phases = boot_progress_open(s, names, m->inv->count);
     if (aws_cluster_open(c, s, e) < 0 || aws_sweep_orphans(c, &removed, e) < 0 ||
         aws_cluster_fill(c, m->inv->count, before, e) < 0 || decide_lease(c, e) < 0)
         return -1;
-    phases_show(m->phases);
+    boot_progress_show(m->phases);
     int result = make_nodes(c, m, before, e);
     if (result == 0) // from here on `down` and `status` know the nodes
         result = cluster_save(&s->cluster, m->inv, e);
     if (result == 0)
         result = boot_nodes(c, m, &boot_ms, e);
-    phases_hide(m->phases);
+    boot_progress_hide(m->phases);
     if (result == 0 && m->inv->count == 0) {
         cluster_forget(&s->cluster, e);
         return err_set(e, ERR_FAILED, "no node became ready; nothing is left of them (log: %s)",
@@ -244,7 +244,7 @@ static int aws_check(struct context *s, struct fleet *f, struct err *e) {
     if (aws_ready_check(f, e) < 0 || aws_lease_settle(f, e) < 0)
         return -1;
     provider_judge(f);
-    return f->count > 1 ? reach_check(f, e) : 0;
+    return f->count > 1 ? network_check(f, e) : 0;
 }
 
 // ---- leases, costs, leftovers -------------------------------------------------------------------
@@ -286,7 +286,7 @@ const struct provider provider_aws = {
     .lease = &LEASE,
     .leftovers_wanted = aws_gc_wanted,
     .leftovers = aws_gc,
-    .adopt = adopt_cluster,
+    .adopt = aws_adopt_cluster,
     .doctor = aws_doctor,
     .discover = discover,
 };

@@ -48,14 +48,14 @@ static int move_all(const struct manifest *m, const char *from, const char *dest
     struct arena a = {0};
     struct place p;
     bool copied = false;
-    int rc = place_open(&p, dest, false, e);
+    int rc = tree_open(&p, dest, false, e);
     for (size_t i = 0; rc == 0 && i < m->count; i++) {
         const struct manifest_entry *n = &m->entries[i];
         rc = n->kind == MANIFEST_FOLDER
-                 ? place_folder(&p, n, e)
-                 : place_move(&p, n, file_join(&a, from, n->path), &copied, e);
+                 ? tree_folder(&p, n, e)
+                 : tree_move(&p, n, file_join(&a, from, n->path), &copied, e);
     }
-    place_close(&p);
+    tree_close(&p);
     arena_fini(&a);
     if (rc == 0 && copied)
         rc = file_sync_disk(dest, e);

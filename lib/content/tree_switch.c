@@ -61,7 +61,7 @@ static bool folder_listed(const struct manifest *m, int fd, const char *below, i
     return good;
 }
 
-bool place_names_equal(struct place *p, const struct manifest *m) {
+bool tree_names_equal(struct place *p, const struct manifest *m) {
     int fd = p->dest_fd < 0 ? -1 : openat(p->dest_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd >= 0 && folder_listed(m, fd, "", 0);
 }
@@ -81,7 +81,7 @@ static int is_left(int dir, const char *name, const char *base) {
     return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH ? old : -1;
 }
 
-void place_tidy(struct place *p) {
+void tree_tidy(struct place *p) {
     const char *parent = file_dir(&p->arena, p->dest);
     DIR *d = opendir(parent);
     for (struct dirent *i; d && (i = readdir(d));) {
@@ -113,7 +113,7 @@ static int exchange_by_hand(struct place *p, struct err *e) {
     return 0;
 }
 
-int place_switch(struct place *p, struct err *e) {
+int tree_switch(struct place *p, struct err *e) {
     struct err ignored;
     if (!p->ready && p->dest_fd < 0)
         return file_make_dirs(p->dest, 0755, e); // an empty list
@@ -131,6 +131,6 @@ int place_switch(struct place *p, struct err *e) {
     if (file_sync_dir(file_dir(&p->arena, p->dest), e) < 0)
         return -1;
     if (p->ready)
-        (void)file_remove_tree(p->staging, &ignored); // place_close tries again
+        (void)file_remove_tree(p->staging, &ignored); // tree_close tries again
     return 0;
 }

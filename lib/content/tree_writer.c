@@ -16,7 +16,7 @@
 enum { OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 enum { COPY_BYTES = 1 << 20 };
 
-int place_open(struct place *p, const char *dest, bool replace, struct err *e) {
+int tree_open(struct place *p, const char *dest, bool replace, struct err *e) {
     *p = PLACE_CLOSED;
     p->replace = replace;
     size_t len = strlen(dest);
@@ -37,7 +37,7 @@ static int get_ready(struct place *p, struct err *e) {
     if (p->ready)
         return 0;
     if (p->replace) {
-        place_tidy(p);
+        tree_tidy(p);
         if (file_remove_tree(p->staging, e) < 0)
             return -1;
     }
@@ -58,7 +58,7 @@ static void forget(struct place_parent *m) {
     m->fd = -1;
 }
 
-void place_close(struct place *p) {
+void tree_close(struct place *p) {
     struct err ignored;
     forget(&p->last);
     forget(&p->dest_last);
@@ -144,19 +144,19 @@ static int dest_parent(struct place *p, const char *path, const char **name) {
     return p->dest_fd < 0 ? -1 : remembered(&p->dest_last, p->dest_fd, path, false, name);
 }
 
-int place_stat(struct place *p, const char *path, struct stat *st) {
+int tree_stat(struct place *p, const char *path, struct stat *st) {
     const char *name;
     int fd = dest_parent(p, path, &name);
     return fd < 0 ? -1 : fstatat(fd, name, st, AT_SYMLINK_NOFOLLOW);
 }
 
-int place_open_existing(struct place *p, const char *path) {
+int tree_open_existing(struct place *p, const char *path) {
     const char *name;
     int fd = dest_parent(p, path, &name);
     return fd < 0 ? -1 : openat(fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-ssize_t place_read_link(struct place *p, const char *path, char *buf, size_t room) {
+ssize_t tree_read_link(struct place *p, const char *path, char *buf, size_t room) {
     const char *name;
     int fd = dest_parent(p, path, &name);
     return fd < 0 ? -1 : readlinkat(fd, name, buf, room);
@@ -209,8 +209,8 @@ static int create(struct place *p, int dir, const struct manifest_entry *n, cons
     return openat(dir, *used, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, n->mode);
 }
 
-int place_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
-                struct stat *st, struct err *e) {
+int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
+               struct stat *st, struct err *e) {
     char temporary[64];
     const char *name, *used;
     int dir = parent(p, n->path, &name, e);
@@ -280,8 +280,8 @@ static int share(struct place *p, int dir, const char *name, const struct manife
     return -1;
 }
 
-int place_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
-               struct stat *st, struct err *e) {
+int tree_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
+              struct stat *st, struct err *e) {
     char temporary[64];
     const char *name, *used;
     int dir = parent(p, n->path, &name, e);
@@ -318,8 +318,8 @@ int place_file(struct place *p, const struct manifest_entry *n, const char *from
     return finish(p, dir, fd, used, name, n, st, e);
 }
 
-int place_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
-               struct err *e) {
+int tree_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
+              struct err *e) {
     struct stat st;
     const char *name;
     int dir = parent(p, n->path, &name, e);
@@ -330,10 +330,10 @@ int place_move(struct place *p, const struct manifest_entry *n, const char *from
     if (errno != EXDEV)
         return err_errno(e, ERR_SYS, "cannot move '%s' to '%s/%s'", from, p->dest, n->path);
     *copied = true;
-    return n->kind == MANIFEST_LINK ? place_link(p, n, e) : place_file(p, n, from, false, &st, e);
+    return n->kind == MANIFEST_LINK ? tree_link(p, n, e) : tree_file(p, n, from, false, &st, e);
 }
 
-int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
+int tree_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
     const char *name, *old_name;
     int dir = parent(p, n->path, &name, e);
     if (dir < 0)
@@ -347,7 +347,7 @@ int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st,
     return rc;
 }
 
-int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
+int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e) {
     const char *name;
     int dir = parent(p, n->path, &name, e);
     if (dir < 0)
@@ -358,7 +358,7 @@ int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st,
     return 0;
 }
 
-int place_folder(struct place *p, const struct manifest_entry *n, struct err *e) {
+int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e) {
     const char *name;
     int dir = parent(p, n->path, &name, e);
     int fd = dir < 0 ? -1 : enter(dir, name, true);
@@ -369,7 +369,7 @@ int place_folder(struct place *p, const struct manifest_entry *n, struct err *e)
     return fd < 0 ? -1 : 0;
 }
 
-int place_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e) {
+int tree_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e) {
     struct stat st;
     const char *name;
     int dir = parent(p, n->path, &name, e);
@@ -383,7 +383,7 @@ int place_folder_mode(struct place *p, const struct manifest_entry *n, struct er
     return 0;
 }
 
-int place_link(struct place *p, const struct manifest_entry *n, struct err *e) {
+int tree_link(struct place *p, const struct manifest_entry *n, struct err *e) {
     char temporary[64];
     const char *name;
     int dir = parent(p, n->path, &name, e);

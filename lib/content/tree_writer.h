@@ -3,7 +3,7 @@
 // followed, so nothing is written outside. Files appear complete: they are written under a
 // temporary name and renamed.
 //
-// With `replace`, everything is built in a folder beside the destination, and place_switch
+// With `replace`, everything is built in a folder beside the destination, and tree_switch
 // exchanges the two in one step. Without, entries are written directly to the destination.
 // Blocking; not thread-safe. Errors name the path below the destination.
 #ifndef CONTENT_TREE_WRITER_H
@@ -21,7 +21,7 @@
 
 enum {
     PLACE_LINK_BYTES_MIN = 16 << 20
-}; // larger files are shared instead of copied, see place_file
+}; // larger files are shared instead of copied, see tree_file
 
 struct place_parent {
     int fd; // -1: none
@@ -43,37 +43,37 @@ struct place {
     (struct place) {                                                                               \
         .fd = -1, .dest_fd = -1, .last.fd = -1, .dest_last.fd = -1                                 \
     }
-int place_open(struct place *p, const char *dest, bool replace, struct err *e);
-void place_close(struct place *p); // removes an unfinished staging folder
+int tree_open(struct place *p, const char *dest, bool replace, struct err *e);
+void tree_close(struct place *p); // removes an unfinished staging folder
 
 // Stats the path in the current destination; -1 with errno when it does not exist, or when a
 // component is a link.
-int place_stat(struct place *p, const char *path, struct stat *st);
-int place_open_existing(struct place *p, const char *path); // fd for reading, or -1
-ssize_t place_read_link(struct place *p, const char *path, char *buf, size_t room);
+int tree_stat(struct place *p, const char *path, struct stat *st);
+int tree_open_existing(struct place *p, const char *path); // fd for reading, or -1
+ssize_t tree_read_link(struct place *p, const char *path, char *buf, size_t room);
 
 // These functions fill st with the finished file.
-int place_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
-                struct stat *st, struct err *e);
+int tree_bytes(struct place *p, const struct manifest_entry *n, const void *data, size_t len,
+               struct stat *st, struct err *e);
 // Places the content of another file. The file is moved (take), else cloned, else hard-linked (a
 // large file on a file system without cloning, read-only), else copied.
-int place_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
-               struct stat *st, struct err *e);
+int tree_file(struct place *p, const struct manifest_entry *n, const char *from, bool take,
+              struct stat *st, struct err *e);
 // Moves the file or link at `from`. From another file system it is copied: *copied is set, and the
 // caller removes the original once the destination is synced.
-int place_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
-               struct err *e);
+int tree_move(struct place *p, const struct manifest_entry *n, const char *from, bool *copied,
+              struct err *e);
 // Keeps the current file of the destination (replace only).
-int place_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
-int place_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
-int place_folder(struct place *p, const struct manifest_entry *n, struct err *e);
-int place_link(struct place *p, const struct manifest_entry *n, struct err *e);
+int tree_keep(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
+int tree_mode(struct place *p, const struct manifest_entry *n, struct stat *st, struct err *e);
+int tree_folder(struct place *p, const struct manifest_entry *n, struct err *e);
+int tree_link(struct place *p, const struct manifest_entry *n, struct err *e);
 // Sets modes of folders after their contents are complete.
-int place_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e);
+int tree_folder_mode(struct place *p, const struct manifest_entry *n, struct err *e);
 // True when the names in the destination are exactly those in m (sorted).
-bool place_names_equal(struct place *p, const struct manifest *m);
+bool tree_names_equal(struct place *p, const struct manifest *m);
 // Exchanges the folders. The new folder and its name are synced before the old one is removed.
-int place_switch(struct place *p, struct err *e);
+int tree_switch(struct place *p, struct err *e);
 
 // Prefixes of temporary folders beside the destination; a process number follows.
 #define PLACE_NEW ".dtctl-new-"
@@ -82,6 +82,6 @@ enum {
     PLACE_STALE_S = 86400
 }; // the process number may belong to another machine that shares the folder
 // Removes folders that a killed receiver left, or restores the old folder if it is the only one.
-void place_tidy(struct place *p);
+void tree_tidy(struct place *p);
 
 #endif

@@ -21,21 +21,21 @@ struct embed_file {
 };
 
 // The i-th file, or NULL past the last one.
-const struct embed_file *embed_at(size_t i);
+const struct embed_file *bundle_at(size_t i);
 
 // The file with this name, or NULL.
-const struct embed_file *embed_find(const char *name);
+const struct embed_file *bundle_find(const char *name);
 
 // Decompresses an embedded file and checks its hash. Returns file->size bytes in the arena, or NULL
 // with ERR_HASH or ERR_FORMAT.
-const void *unpack_embedded(struct arena *a, const struct embed_file *file, struct err *e);
+const void *bundle_unpack(struct arena *a, const struct embed_file *file, struct err *e);
 
 // Programs on the nodes besides the agent: their paths and manifest entries.
 
 // Path "bin/dttrain-<first 16 hex digits of its sha256>" below the node's root; NULL when not
 // embedded.
-const char *programs_path(struct arena *a, const char *name);
+const char *bundle_program_path(struct arena *a, const char *name);
 // Adds the native trainer; its bytes are in the arena. ERR_FAILED when it is not embedded.
-int programs_add_trainer(struct manifest *m, struct arena *a, struct err *e);
+int bundle_add_trainer(struct manifest *m, struct arena *a, struct err *e);
 
 #endif

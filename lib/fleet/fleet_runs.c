@@ -70,8 +70,8 @@ static void parse_line(struct arena *a, const char *line, size_t node_index,
     arena_fini(&scratch);
 }
 
-void node_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
-                     struct node_runs *out) {
+void fleet_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
+                      struct node_runs *out) {
     char **lines = NULL;
     struct arena scratch = {0};
     size_t count = str_split(&scratch, arena_strndup(&scratch, text, len), '\n', &lines);
@@ -90,7 +90,7 @@ static void on_answer(void *ctx, const struct transport_result *r) {
     struct ask *ask = n->work;
     struct err e = {0};
     if (fleet_answer(r, &e) == 0)
-        node_runs_parse(n->fleet->context->arena, r->out, r->out_len, n->index, ask->out);
+        fleet_runs_parse(n->fleet->context->arena, r->out, r->out_len, n->index, ask->out);
     if (e.code == ERR_NOT_FOUND)
         err_clear(&e);
     fleet_done(n, &e);
@@ -103,7 +103,7 @@ static int start_ask(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, fleet_line(n, "status", rest), NULL, 0, on_answer, n, e);
 }
 
-int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e) {
+int fleet_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e) {
     struct ask ask = {run, out};
     *out = (struct node_runs){0};
     for (size_t i = 0; i < f->count; i++)
@@ -132,7 +132,7 @@ static int start_mark(struct fleet_node *n, struct err *e) {
     return transport_collect(n->link, fleet_line(n, "fetched", rest), NULL, 0, on_marked, n, e);
 }
 
-void node_runs_mark_fetched(struct fleet *f, const char *run) {
+void fleet_runs_mark_fetched(struct fleet *f, const char *run) {
     struct err ignored = {0};
     char *rest = arena_printf(f->context->arena, "--run %s", run);
     for (size_t i = 0; i < f->count; i++) {
@@ -156,7 +156,7 @@ static size_t add_absent(struct context *s, struct inventory *inv, const char *n
     return inv->count++;
 }
 
-int run_fleet_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
+int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e) {
     const char *id = NULL;
     struct err why = {0};
     *r = (struct run_fleet){0};

@@ -28,13 +28,13 @@ struct node_runs {
 
 // Asks every node that has not failed; run NULL: all runs. Failures are kept in the fleet; a node
 // without the run has not failed.
-int node_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e);
+int fleet_runs_ask(struct fleet *f, const char *run, struct node_runs *out, struct err *e);
 // Marks a run as fetched on its nodes, which then need not keep its results. `down`, `gc` or the
 // next fetch inform nodes that cannot be reached now.
-void node_runs_mark_fetched(struct fleet *f, const char *run);
+void fleet_runs_mark_fetched(struct fleet *f, const char *run);
 // Adds the lines of one node's answer. Pure.
-void node_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
-                     struct node_runs *out);
+void fleet_runs_parse(struct arena *a, const char *text, size_t len, size_t node_index,
+                      struct node_runs *out);
 
 // The fleet of one run: its record, and connections to its nodes in rank order.
 
@@ -45,6 +45,6 @@ struct run_fleet {
 };
 
 // run: name, unique prefix, or NULL for the newest. Opens the fleet without connecting.
-int run_fleet_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
+int fleet_runs_open(struct run_fleet *r, struct context *s, const char *run, struct err *e);
 
 #endif

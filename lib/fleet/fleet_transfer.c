@@ -3,7 +3,7 @@
 #include "fleet/fleet_transfer.h"
 
 struct transfer {
-    transfer_start *start;
+    fleet_transfer_start *start;
     void *ctx;
     struct transfer_totals *totals;
     struct xfer *xfer; // NULL when idle
@@ -41,8 +41,8 @@ static int start_node(struct fleet_node *n, struct err *e) {
     return e->code == ERR_NONE ? 0 : -1;
 }
 
-int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
-                  struct transfer_totals *totals, struct err *e) {
+int fleet_transfer_each(struct fleet *f, const char *operation, fleet_transfer_start *start,
+                        void *ctx, struct transfer_totals *totals, struct err *e) {
     struct transfer *all = arena_new(f->context->arena, struct transfer, f->count + 1);
     for (size_t i = 0; i < f->count; i++) {
         all[i] = (struct transfer){start, ctx, totals, NULL};
@@ -78,19 +78,19 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
     return spec.manifest ? xfer_push(n->link, &spec, events, n, e) : NULL;
 }
 
-int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                   const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
-                   struct err *e) {
+int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
+                         const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
+                         struct err *e) {
     struct transfer_totals ignored = {0};
     struct send s = {manifests, dest, mode};
-    return transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
+    return fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
 }
 
-int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
-                  const char *dest, enum xfer_mode mode, struct err *e) {
+int fleet_send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
+                        const char *dest, enum xfer_mode mode, struct err *e) {
     const struct manifest **all =
         arena_new(f->context->arena, const struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = m;
-    return send_manifests(f, operation, (struct manifest *const *)all, dest, mode, NULL, e);
+    return fleet_send_manifests(f, operation, (struct manifest *const *)all, dest, mode, NULL, e);
 }

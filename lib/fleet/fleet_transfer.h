@@ -16,22 +16,22 @@ struct transfer_totals {
 
 // Creates the transfer of one node with these events and n as their context. NULL with an error in
 // e: failure; NULL without: nothing to transfer for this node.
-typedef struct xfer *transfer_start(void *ctx, struct fleet_node *n,
-                                    const struct xfer_events *events, struct err *e);
+typedef struct xfer *fleet_transfer_start(void *ctx, struct fleet_node *n,
+                                          const struct xfer_events *events, struct err *e);
 
 // Adds to totals. Failures are kept per node. -1 for errors of this side and when interrupted; the
 // next attempt then reuses the data that has arrived. Uses the nodes' work.
-int transfer_each(struct fleet *f, const char *operation, transfer_start *start, void *ctx,
-                  struct transfer_totals *totals, struct err *e);
+int fleet_transfer_each(struct fleet *f, const char *operation, fleet_transfer_start *start,
+                        void *ctx, struct transfer_totals *totals, struct err *e);
 
 // Sends a manifest to every node at once. dest: folder on the node, below its root ("" is the root
 // itself). Failures are kept per node.
-int send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
-                  const char *dest, enum xfer_mode mode, struct err *e);
+int fleet_send_manifest(struct fleet *f, const char *operation, const struct manifest *m,
+                        const char *dest, enum xfer_mode mode, struct err *e);
 // The same with one manifest per node (by fleet index; NULL: none for this node). totals may be
 // NULL.
-int send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
-                   const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
-                   struct err *e);
+int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest *const *manifests,
+                         const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
+                         struct err *e);
 
 #endif

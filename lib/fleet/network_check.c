@@ -112,7 +112,7 @@ static void on_connected(void *ctx, const struct transport_result *r) {
     fleet_done(n, &e);
 }
 
-bool reach_asks(size_t from, size_t to, size_t count) {
+bool network_check_asks(size_t from, size_t to, size_t count) {
     size_t distance = (to + count - from) % count;
     return from != to &&
            (count <= ALL_PAIRS_NODES_MAX || to < FIRST_NODES || (distance & (distance - 1)) == 0);
@@ -126,7 +126,7 @@ static int start_connecting(struct fleet_node *n, struct err *e) {
         const struct fleet_node *to = &f->nodes[i];
         const struct reach_node *w = to->work;
         if (!to->failed && w && w->port && !(known && w->known) &&
-            reach_asks(n->index, i, f->count))
+            network_check_asks(n->index, i, f->count))
             strbuf_addf(&peers, "%s %s %d\n", to->info->name, to->info->address, w->port);
     }
     int result = 0;
@@ -175,7 +175,7 @@ static int remember(const struct fleet *f, const char *path, struct err *e) {
     return result;
 }
 
-int reach_check(struct fleet *f, struct err *e) {
+int network_check(struct fleet *f, struct err *e) {
     struct context *s = f->context;
     const char *path = s->cluster.reached_path;
     struct reach_node *work = arena_new(s->arena, struct reach_node, f->count + 1);

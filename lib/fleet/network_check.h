@@ -10,8 +10,8 @@
 
 #include "fleet/fleet.h"
 
-int reach_check(struct fleet *f, struct err *e);
+int network_check(struct fleet *f, struct err *e);
 // True when node `from` connects to node `to`, among `count` nodes. Pure.
-bool reach_asks(size_t from, size_t to, size_t count);
+bool network_check_asks(size_t from, size_t to, size_t count);
 
 #endif

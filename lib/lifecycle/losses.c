@@ -62,7 +62,7 @@ int losses_find(struct fleet *f, const struct losses_rules *rules, struct losses
     size_t count = 0;
     *out = (struct losses){.fleet = f, .rules = rules};
     if (claim_id(s, &mine, e) < 0 || cluster_runs(&s->cluster, &runs, &count, e) < 0 ||
-        node_runs_ask(f, NULL, all, e) < 0)
+        fleet_runs_ask(f, NULL, all, e) < 0)
         return -1;
     out->items = arena_new(s->arena, struct loss, all->count + count + 1);
     out->fetched = arena_new(s->arena, const char *, all->count + count + 1);
@@ -130,7 +130,7 @@ static int bring(struct context *s, const char *id, bool *here, struct err *e) {
     int status = 0;
     *here = false;
     screen_note(s->screen, "run %s: its results are only on the nodes; fetching them first", id);
-    if (run_fleet_open(&r, s, id, e) < 0)
+    if (fleet_runs_open(&r, s, id, e) < 0)
         return -1;
     o.again = r.run.fetched; // new files of its working folder are left
     r.run.fetched = false;

@@ -43,7 +43,7 @@ static void reach_phase(struct phases *p, const struct fleet *f, enum phase phas
     for (size_t i = 0; p && i < f->count; i++)
         for (size_t k = 0; k < p->count && !f->nodes[i].failed; k++)
             if (strcmp(p->names[k], f->nodes[i].info->name) == 0)
-                phases_reach(p, k, phase);
+                boot_progress_reach(p, k, phase);
 }
 
 static int bring_up(struct context *s, const struct provider *p, struct fleet *f,
@@ -57,12 +57,12 @@ static int bring_up(struct context *s, const struct provider *p, struct fleet *f
         result = p->check(s, f, e);
     if (result == 0)
         reach_phase(phases, f, PHASE_CHECKS);
-    if (result == 0 && programs_path(s->arena, "dttrain")) {
-        result = programs_add_trainer(m, s->arena, e);
+    if (result == 0 && bundle_program_path(s->arena, "dttrain")) {
+        result = bundle_add_trainer(m, s->arena, e);
         if (result == 0)
             result = manifest_hash(m, NULL, NULL, NULL, e);
         if (result == 0)
-            result = send_manifest(f, "programs", m, "", XFER_MERGE, e);
+            result = fleet_send_manifest(f, "programs", m, "", XFER_MERGE, e);
     }
     if (result == 0)
         reach_phase(phases, f, PHASE_READY);
@@ -236,11 +236,11 @@ static int bring_up_made(struct context *s, struct leaving *l, struct provider_m
     int result = f.count ? bring_up(s, l->provider, &f, made->phases, e) : 0;
     keep_facts(&f, &out->uploaded);
     if (made->phases)
-        phases_finish(made->phases, made->outside_ms, made->boot_ms);
+        boot_progress_finish(made->phases, made->outside_ms, made->boot_ms);
     out->phases = made->phases;
     result = settle(s, &f, made, l, result, e);
     struct err leaving = {0};
-    if (record_leave(&f, &leaving) < 0 && result == 0) {
+    if (cluster_backup_leave(&f, &leaving) < 0 && result == 0) {
         *e = leaving;
         result = -1;
     }

@@ -119,14 +119,14 @@ static int push_loop(struct node *n, struct receive *r, struct err *e) {
     struct xfer_frame f;
     while (r->phase != RECEIVE_FINISHED) {
         int rc;
-        while ((rc = receive_step(r, &n->out, e)) > 0)
+        while ((rc = xfer_receive_step(r, &n->out, e)) > 0)
             if (node_flush(n, e) < 0)
                 return -1;
         if (rc < 0 || node_flush(n, e) < 0)
             return -1;
         if (r->phase == RECEIVE_FINISHED)
             break;
-        if (node_frame(n, &f, e) < 0 || receive_frame(r, &f, &n->out, e) < 0)
+        if (node_frame(n, &f, e) < 0 || xfer_receive_frame(r, &f, &n->out, e) < 0)
             return -1;
     }
     return node_flush(n, e);
@@ -152,10 +152,10 @@ static int push(struct node *n, struct err *e) {
         .keep = true,
         .acks = true,
     };
-    int rc = receive_open(&r, &config, e);
+    int rc = xfer_receive_open(&r, &config, e);
     if (rc == 0)
         rc = push_loop(n, &r, e);
-    receive_close(&r);
+    xfer_receive_close(&r);
     return rc;
 }
 
@@ -232,14 +232,14 @@ static int send_content(struct node *n, struct send_plan *plan, bool compress, s
     struct send_stream s;
     struct xfer_frame f;
     int rc;
-    send_plan_ready(plan);
-    send_stream_init(&s, plan, false);
-    while ((rc = send_stream_fill(&s, &n->out, compress && !n->fast, e)) > 0) {
+    xfer_send_plan_ready(plan);
+    xfer_send_stream_init(&s, plan, false);
+    while ((rc = xfer_send_stream_fill(&s, &n->out, compress && !n->fast, e)) > 0) {
         if ((rc = node_flush(n, e)) < 0)
             break;
         look_at_load(n);
     }
-    send_stream_fini(&s);
+    xfer_send_stream_fini(&s);
     if (rc < 0)
         return -1;
     if (plan->files) // a receiver that needs no file continues by itself
@@ -257,15 +257,15 @@ static int fetch_manifest(struct node *n, const struct xfer_fetch_hello *h, stru
     if (add_paths(n, h, m, e) < 0 || manifest_hash(m, cache, on_hashed, n, e) < 0 ||
         send_list(n, m, h->compress, e) < 0)
         return -1;
-    send_plan_init(&plan, m);
+    xfer_send_plan_init(&plan, m);
     int rc;
     while ((rc = node_frame(n, &f, e)) > 0 && f.type == XFER_NEED)
-        if ((rc = send_plan_need(&plan, &f, e)) < 0)
+        if ((rc = xfer_send_plan_need(&plan, &f, e)) < 0)
             break;
     if (rc >= 0)
         rc = f.type == XFER_NEED_END ? send_content(n, &plan, h->compress, e)
                                      : xfer_wire_unexpected(&f, e);
-    send_plan_fini(&plan);
+    xfer_send_plan_fini(&plan);
     return rc;
 }
 

@@ -18,7 +18,7 @@ static const char *const HEADINGS[] = {
 #undef X
 };
 
-struct phases *phases_open(struct context *s, const char *const *names, size_t count) {
+struct phases *boot_progress_open(struct context *s, const char *const *names, size_t count) {
     struct phases *p = arena_new(s->arena, struct phases, 1);
     p->context = s;
     p->count = count;
@@ -39,7 +39,7 @@ static void on_tick(struct timer *t) {
     timer_start(p->context->loop, t, PROGRESS_DRAW_MS, on_tick);
 }
 
-void phases_show(struct phases *p) {
+void boot_progress_show(struct phases *p) {
     // Without a terminal each step prints a line of its own.
     if (p->shown || p->context->screen->style != SCREEN_TERMINAL)
         return;
@@ -51,14 +51,14 @@ void phases_show(struct phases *p) {
     timer_start(p->context->loop, &p->tick, PROGRESS_DRAW_MS, on_tick);
 }
 
-void phases_hide(struct phases *p) {
+void boot_progress_hide(struct phases *p) {
     timer_stop(&p->tick);
     if (p->shown)
         progress_fini(&p->progress, clock_mono_ms());
     p->shown = false;
 }
 
-void phases_say(struct phases *p, size_t node, const char *words) {
+void boot_progress_say(struct phases *p, size_t node, const char *words) {
     if (p->shown && node < p->count)
         progress_state(&p->progress, node, words);
 }
@@ -73,7 +73,7 @@ static void tell_event(struct phases *p, size_t node, enum phase phase) {
     screen_event_end(p->context->screen, &text, &j);
 }
 
-void phases_reach(struct phases *p, size_t node, enum phase phase) {
+void boot_progress_reach(struct phases *p, size_t node, enum phase phase) {
     char took[STR_HUMAN_BYTES_MAX], words[64];
     if (node >= p->count || p->nodes[node].at_ms[phase] >= 0)
         return;
@@ -89,7 +89,7 @@ void phases_reach(struct phases *p, size_t node, enum phase phase) {
         progress_state(&p->progress, node, words);
 }
 
-void phases_fail(struct phases *p, size_t node, const char *words) {
+void boot_progress_fail(struct phases *p, size_t node, const char *words) {
     if (node >= p->count)
         return;
     p->nodes[node].failed = true;
@@ -97,7 +97,7 @@ void phases_fail(struct phases *p, size_t node, const char *words) {
         progress_end(&p->progress, node, false, words);
 }
 
-void phases_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms) {
+void boot_progress_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms) {
     p->terraform_ms = terraform_ms;
     p->boot_ms = boot_ms;
     p->total_ms = clock_mono_ms() - p->started_ms;
@@ -108,7 +108,7 @@ static int64_t own_ms(const struct phases *p) {
     return own > 0 ? own : 0;
 }
 
-void phases_format(const struct phases *p, struct strbuf *out) {
+void boot_progress_format(const struct phases *p, struct strbuf *out) {
     char time[STR_HUMAN_BYTES_MAX], boot[STR_HUMAN_BYTES_MAX], own[STR_HUMAN_BYTES_MAX];
     strbuf_addf(out, "%-16s", "NODE");
     for (int k = 0; k < PHASE_COUNT; k++)
@@ -127,7 +127,7 @@ void phases_format(const struct phases *p, struct strbuf *out) {
                 str_human_ms(own, own_ms(p)));
 }
 
-void phases_json(const struct phases *p, struct json_out *j) {
+void boot_progress_json(const struct phases *p, struct json_out *j) {
     json_int(j, "terraform_ms", p->terraform_ms);
     json_int(j, "boot_ms", p->boot_ms);
     json_int(j, "own_ms", own_ms(p));

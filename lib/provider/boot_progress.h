@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The boot progress of each node of a new cluster, and the time spent in `up`.
 //
-//     phases_open(&p, context, names, count);
-//     phases_reach(&p, i, PHASE_RUNNING); // for each phase of a node
-//     phases_hide(&p); // before another step draws
-//     phases_format(&p, &text);                 // the table at the end
+//     boot_progress_open(&p, context, names, count);
+//     boot_progress_reach(&p, i, PHASE_RUNNING); // for each phase of a node
+//     boot_progress_hide(&p); // before another step draws
+//     boot_progress_format(&p, &text);                 // the table at the end
 //
 // While shown, the screen has one row per node. In JSON style each step is an event
-// {"event":"phase","node":…,"phase":…,"ms":…}. Times count from phases_open. Memory is the
+// {"event":"phase","node":…,"phase":…,"ms":…}. Times count from boot_progress_open. Memory is the
 // context's.
 #ifndef PROVIDER_BOOT_PROGRESS_H
 #define PROVIDER_BOOT_PROGRESS_H
@@ -48,17 +48,17 @@ struct phases {
     bool shown;
 };
 
-struct phases *phases_open(struct context *s, const char *const *names, size_t count);
-// Shows the rows until phases_hide.
-void phases_show(struct phases *p);
-void phases_hide(struct phases *p);
-void phases_reach(struct phases *p, size_t node, enum phase phase);
-void phases_say(struct phases *p, size_t node,
-                const char *words); // shown until the node's next phase
-void phases_fail(struct phases *p, size_t node, const char *words);
+struct phases *boot_progress_open(struct context *s, const char *const *names, size_t count);
+// Shows the rows until boot_progress_hide.
+void boot_progress_show(struct phases *p);
+void boot_progress_hide(struct phases *p);
+void boot_progress_reach(struct phases *p, size_t node, enum phase phase);
+void boot_progress_say(struct phases *p, size_t node,
+                       const char *words); // shown until the node's next phase
+void boot_progress_fail(struct phases *p, size_t node, const char *words);
 // Time outside Terraform and the boot of the slowest node is counted as dtctl's own.
-void phases_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms);
-void phases_format(const struct phases *p, struct strbuf *out);
-void phases_json(const struct phases *p, struct json_out *j); // members of an open object
+void boot_progress_finish(struct phases *p, int64_t terraform_ms, int64_t boot_ms);
+void boot_progress_format(const struct phases *p, struct strbuf *out);
+void boot_progress_json(const struct phases *p, struct json_out *j); // members of an open object
 
 #endif

@@ -32,8 +32,8 @@ const char *const record_files[] = {
 
 // ---- sealing -----------------------------------------------------------------------------------
 
-int record_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
-               struct err *e) {
+int cluster_backup_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
+                       struct err *e) {
     static const char about[] = "dtctl record";
     char *text;
     size_t len, count;
@@ -48,8 +48,9 @@ int record_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYT
     return 0;
 }
 
-int record_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum record_kind kind,
-                 const char *text, size_t len, const char **line, struct err *e) {
+int cluster_backup_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+                         enum record_kind kind, const char *text, size_t len, const char **line,
+                         struct err *e) {
     size_t sealed_len = len + SEAL_OVERHEAD_BYTES, room = BASE64_ENCODED_BYTES(sealed_len);
     if (room > RECORD_LINE_BYTES_MAX)
         return err_set(e, ERR_LIMIT, "it is %zu bytes long; a record has at most %d", room,
@@ -71,15 +72,16 @@ static size_t body_at(const char *line, size_t len, enum record_kind kind) {
     return fits ? head + word + 1 : 0;
 }
 
-int record_kind_of(const char *line, size_t len) {
+int cluster_backup_kind_of(const char *line, size_t len) {
     for (int i = 0; i < KIND_COUNT; i++)
         if (body_at(line, len, (enum record_kind)i))
             return i;
     return -1;
 }
 
-int record_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum record_kind kind,
-                const char *line, size_t len, char **text, size_t *text_len, struct err *e) {
+int cluster_backup_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+                        enum record_kind kind, const char *line, size_t len, char **text,
+                        size_t *text_len, struct err *e) {
     size_t at = body_at(line, len, kind);
     if (!at || len > RECORD_LINE_BYTES_MAX + at)
         return err_set(e, ERR_FORMAT, "it is no record of a %s", KINDS[kind]);
@@ -104,9 +106,9 @@ static bool has_key(const struct context *s) {
 static int close_with_key(struct context *s, enum record_kind kind, const struct strbuf *text,
                           const char **line, struct err *e) {
     unsigned char key[SEAL_KEY_BYTES];
-    if (record_key(s->arena, s->cluster.key_path, key, e) < 0)
+    if (cluster_backup_key(s->arena, s->cluster.key_path, key, e) < 0)
         return -1;
-    int result = record_close(s->arena, key, kind, strbuf_cstr(text), text->len, line, e);
+    int result = cluster_backup_close(s->arena, key, kind, strbuf_cstr(text), text->len, line, e);
     memset(key, 0, sizeof key);
     return result;
 }
@@ -173,7 +175,7 @@ static int start_leave(struct fleet_node *n, struct err *e) {
     return 0;
 }
 
-int record_leave(struct fleet *f, struct err *e) {
+int cluster_backup_leave(struct fleet *f, struct err *e) {
     struct err why = {0};
     const char *line = NULL;
     size_t count = 0;
@@ -194,7 +196,8 @@ int record_leave(struct fleet *f, struct err *e) {
     return result;
 }
 
-int record_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e) {
+int cluster_backup_add_run(struct context *s, const struct run *r, struct manifest *m,
+                           struct err *e) {
     struct strbuf text = {0};
     const char *line = NULL;
     if (!has_key(s))

@@ -26,21 +26,25 @@ enum record_kind { RECORD_CLUSTER, RECORD_RUN };
 
 // Puts the cluster's record onto its nodes. A failure is a warning, since the cluster works without
 // records. Uses the nodes' work. -1 only when interrupted.
-int record_leave(struct fleet *f, struct err *e);
+int cluster_backup_leave(struct fleet *f, struct err *e);
 // Adds the run's record to the files for its nodes; the text is in the context's arena.
-int record_add_run(struct context *s, const struct run *r, struct manifest *m, struct err *e);
+int cluster_backup_add_run(struct context *s, const struct run *r, struct manifest *m,
+                           struct err *e);
 
 // ---- parts that are pure, or touch this computer alone ----
 // Derives the sealing key from a private key file (from its base64 body, independent of line
 // lengths).
-int record_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES], struct err *e);
+int cluster_backup_key(struct arena *a, const char *path, unsigned char key[SEAL_KEY_BYTES],
+                       struct err *e);
 // One line with its newline, in the arena.
-int record_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum record_kind kind,
-                 const char *text, size_t len, const char **line, struct err *e);
+int cluster_backup_close(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+                         enum record_kind kind, const char *text, size_t len, const char **line,
+                         struct err *e);
 // The kind of a line (without newline); -1: not a record.
-int record_kind_of(const char *line, size_t len);
-int record_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES], enum record_kind kind,
-                const char *line, size_t len, char **text, size_t *text_len, struct err *e);
+int cluster_backup_kind_of(const char *line, size_t len);
+int cluster_backup_open(struct arena *a, const unsigned char key[SEAL_KEY_BYTES],
+                        enum record_kind kind, const char *line, size_t len, char **text,
+                        size_t *text_len, struct err *e);
 
 // Files of the cluster's folder in a record, in the order of writing; NULL-terminated.
 extern const char *const record_files[];

@@ -159,7 +159,7 @@ static int hosts_check(struct context *s, struct fleet *f, struct err *e) {
         return -1;
     provider_judge(f);
     find_twins(f);
-    return f->count > 1 ? reach_check(f, e) : 0;
+    return f->count > 1 ? network_check(f, e) : 0;
 }
 
 static int hosts_give_back(struct context *s, const struct inventory_node *n, struct err *e) {

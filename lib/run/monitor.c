@@ -230,7 +230,7 @@ static int finish(struct attention *a, struct err *e) {
         run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch && run->fetched && !run->work_left)
-        node_runs_mark_fetched(f->fleet, run->id);
+        fleet_runs_mark_fetched(f->fleet, run->id);
     struct summary sum = {s, run, f, fetch ? &got : NULL, read_trainer(s, run), s->arena};
     emit_summary(&sum, e);
     return e->code ? -1 : 0;

@@ -95,7 +95,7 @@ int rank_nodes_find(struct context *s, struct inventory *inv, const char *run,
     fleet_open(&f, s, inv, NULL, 0);
     int result = fleet_connect(&f, true, e);
     if (result == 0)
-        result = node_runs_ask(&f, id, &runs, e);
+        result = fleet_runs_ask(&f, id, &runs, e);
     if (result == 0)
         fleet_report(&f);
     if (result == 0 && !id)

@@ -185,7 +185,7 @@ static bool is_wanted(const struct fleet *f, const struct collect *c, size_t i) 
 }
 
 static int fetch_all(struct fleet *f, struct collect *c, struct err *e) {
-    int result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
+    int result = fleet_transfer_each(f, "fetch", start, c, &c->result->totals, e);
     c->result->complete = true;
     for (size_t i = 0; i < f->count; i++)
         if (f->nodes[i].failed && !c->gone[i] && is_wanted(f, c, i))
@@ -203,7 +203,7 @@ static int fetch_one(struct fleet *f, struct collect *c, struct err *e) {
             continue;
         for (size_t i = 0; i < f->count; i++)
             f->nodes[i].left_out = &f->nodes[i] != n ? "one node's copy is all there is" : NULL;
-        result = transfer_each(f, "fetch", start, c, &c->result->totals, e);
+        result = fleet_transfer_each(f, "fetch", start, c, &c->result->totals, e);
         *complete = result == 0 && !n->failed;
     }
     return result;

@@ -150,7 +150,7 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
     if (check_once(c, e) < 0 || choose(c, request, &shell, e) < 0)
         return -1;
     l->native = r->native = !shell && count == 0;
-    const char *program = l->native ? programs_path(a, "dttrain") : NULL;
+    const char *program = l->native ? bundle_program_path(a, "dttrain") : NULL;
     if (l->native && !program)
         return err_set(e, ERR_FAILED, "this dtctl carries no trainer; give a command after '--'");
     if (check_hyperparameters(l, e) < 0)

@@ -219,7 +219,7 @@ static int add_inputs(struct run_start *l, struct err *e) {
 static int add_trainer(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     struct strbuf text = {0};
-    if (programs_add_trainer(l->common, a, e) < 0)
+    if (bundle_add_trainer(l->common, a, e) < 0)
         return -1;
     render_toml(&text, &l->context->config->set, train_tables);
     const char *path = run_node_dir(a, l->run.id, "work/train.toml");
@@ -239,7 +239,7 @@ int run_start_files(struct run_start *l, struct err *e) {
     // The state comes first: it decides which results folder is allowed.
     if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
         (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || run_start_setup(l, e) < 0 ||
-        add_inputs(l, e) < 0 || record_add_run(l->context, &l->run, l->common, e) < 0 ||
+        add_inputs(l, e) < 0 || cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
         claim_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
@@ -266,7 +266,9 @@ int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {
     struct manifest **all = arena_new(l->context->arena, struct manifest *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)
         all[i] = l->common;
-    if (l->common->count && send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
+    if (l->common->count && fleet_send_manifests(f, "push", all, "", XFER_MERGE, &l->sent, e) < 0)
         return -1;
-    return l->shards ? send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e) : 0;
+    return l->shards
+               ? fleet_send_manifests(f, "push shards", l->shards, "", XFER_MERGE, &l->sent, e)
+               : 0;
 }

@@ -150,7 +150,7 @@ static int stop_agent(struct fleet_node *n, struct err *e) {
 static bool have_run(struct run_start *l, struct fleet *f) {
     struct node_runs runs;
     struct err ignored = {0};
-    if (node_runs_ask(f, l->run.id, &runs, &ignored) < 0)
+    if (fleet_runs_ask(f, l->run.id, &runs, &ignored) < 0)
         return true;
     for (size_t i = 0; i < runs.count; i++)
         if (runs.items[i].round >= 0)

@@ -34,7 +34,7 @@ static void stop(struct xfer *x) {
     timer_stop(&f->step);
     xfer_channel_close(&f->channel);
     if (f->receiving)
-        receive_close(&f->receive);
+        xfer_receive_close(&f->receive);
     f->receiving = false;
     hash_cache_unshare(f->hashes);
     f->hashes = NULL;
@@ -76,7 +76,7 @@ static void warn_of_strays(const struct fetch *f) {
 // Works in steps; the loop runs between two steps.
 static void work(struct fetch *f) {
     struct err e;
-    int rc = receive_step(&f->receive, &f->channel.out, &e);
+    int rc = xfer_receive_step(&f->receive, &f->channel.out, &e);
     count(f);
     if (rc < 0) {
         fail(f, &e);
@@ -111,7 +111,7 @@ static int take_frame(struct fetch *f, const struct xfer_frame *frame, struct er
     if (frame->type == XFER_PROGRESS)
         return 0;
     f->x.progress.bytes_wire += frame->wire_bytes;
-    if (receive_frame(&f->receive, frame, &f->channel.out, e) < 0)
+    if (xfer_receive_frame(&f->receive, frame, &f->channel.out, e) < 0)
         return -1;
     if (!f->step.loop && f->receive.phase != RECEIVE_LIST && f->receive.phase != RECEIVE_CONTENT)
         timer_start(f->x.loop, &f->step, 0, on_step);
@@ -182,7 +182,7 @@ static int start(struct fetch *f, const struct xfer_fetch_spec *spec, struct err
         .hashes = f->hashes,
     };
     f->receiving = true;
-    if (file_make_dirs(spec->dest, 0755, e) < 0 || receive_open(&f->receive, &config, e) < 0)
+    if (file_make_dirs(spec->dest, 0755, e) < 0 || xfer_receive_open(&f->receive, &config, e) < 0)
         return -1;
     if (xfer_channel_open(&f->channel, f->x.link, spec->program, "fetch", spec->root, &run_events,
                           f, e) < 0)

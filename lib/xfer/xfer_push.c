@@ -74,9 +74,9 @@ static void fail(struct push *p, const struct err *e) {
 static void conn_close(struct push_conn *c) {
     if (c->has_stream) {
         if (c->state != CONN_FINISHED && !c->push->x.ended)
-            send_stream_return(&c->stream);
+            xfer_send_stream_return(&c->stream);
         c->push->closed_bytes += c->stream.retired;
-        send_stream_fini(&c->stream);
+        xfer_send_stream_fini(&c->stream);
         c->has_stream = false;
     }
     xfer_channel_close(&c->channel);
@@ -99,7 +99,7 @@ static void destroy(struct xfer *x) {
     struct push *p = (struct push *)x;
     stop(x);
     if (p->planned)
-        send_plan_fini(&p->plan);
+        xfer_send_plan_fini(&p->plan);
     xfer_free(x);
 }
 
@@ -133,7 +133,7 @@ static bool fill(struct push_conn *c) {
     }
     if (c->state != CONN_CONTENT)
         return false;
-    int rc = send_stream_fill(&c->stream, &c->channel.out, !p->no_compress && !p->fast, &e);
+    int rc = xfer_send_stream_fill(&c->stream, &c->channel.out, !p->no_compress && !p->fast, &e);
     if (rc < 0)
         fail(p, &e);
     if (rc != 0)
@@ -169,7 +169,7 @@ static int64_t round_trip_us(const struct push *p) {
 static void start_content(struct push_conn *c) {
     struct push *p = c->push;
     int64_t us = round_trip_us(p);
-    send_plan_ready(&p->plan);
+    xfer_send_plan_ready(&p->plan);
     log_debug("sending", "files=%zu bytes=%llu round_trip_us=%lld", p->plan.files,
               (unsigned long long)p->plan.bytes, (long long)us);
     p->near = us < XFER_FAR_US / 3;
@@ -220,7 +220,7 @@ static int take_frame(struct push_conn *c, const struct xfer_frame *f, struct er
             c->state = CONN_CONTENT;
         return 0;
     case XFER_NEED:
-        return c->state == CONN_ANSWER ? send_plan_need(&p->plan, f, e)
+        return c->state == CONN_ANSWER ? xfer_send_plan_need(&p->plan, f, e)
                                        : xfer_wire_unexpected(f, e);
     case XFER_NEED_END:
         if (c->state != CONN_ANSWER || !c->greeted)
@@ -230,7 +230,7 @@ static int take_frame(struct push_conn *c, const struct xfer_frame *f, struct er
     case XFER_ACK:
         if (!c->has_stream || f->len != 8)
             return xfer_wire_unexpected(f, e);
-        return send_stream_ack(&c->stream, bytes_load(f->data, 8), e);
+        return xfer_send_stream_ack(&c->stream, bytes_load(f->data, 8), e);
     case XFER_PROGRESS: return 0;
     case XFER_RESULT: return take_result(c, f, e);
     default: return xfer_wire_unexpected(f, e);
@@ -310,7 +310,7 @@ static int greet(struct push_conn *c, struct transport_link *l, struct err *e) {
     struct strbuf b = {0};
     if (xfer_channel_open(&c->channel, l, p->program, "push", p->root, &run_events, c, e) < 0)
         return -1;
-    send_stream_init(&c->stream, &p->plan, !is_main(c));
+    xfer_send_stream_init(&c->stream, &p->plan, !is_main(c));
     c->has_stream = true;
     c->greet_ns = c->channel.stays ? clock_mono_ns() : 0;
     struct xfer_push_hello hello = {.extra = !is_main(c), .replace = p->replace, .dest = p->dest};
@@ -397,7 +397,7 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
     p->x.destroy = destroy;
     p->x.progress = (struct xfer_progress){
         .phase = "connect", .files_all = p->m->files, .bytes_all = p->m->bytes};
-    send_plan_init(&p->plan, p->m);
+    xfer_send_plan_init(&p->plan, p->m);
     p->planned = true;
     p->counted = true;
     pushes++;

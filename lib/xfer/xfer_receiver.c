@@ -14,7 +14,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-int receive_open(struct receive *r, const struct receive_config *config, struct err *e) {
+int xfer_receive_open(struct receive *r, const struct receive_config *config, struct err *e) {
     memset(r, 0, sizeof *r);
     r->config = *config;
     r->place = PLACE_CLOSED;
@@ -26,21 +26,21 @@ int receive_open(struct receive *r, const struct receive_config *config, struct 
         r->phase = RECEIVE_CONTENT;
         return 0;
     }
-    return place_open(&r->place, config->dest, config->replace, e);
+    return tree_open(&r->place, config->dest, config->replace, e);
 }
 
-int receive_save(struct receive *r, struct err *e) {
+int xfer_receive_save(struct receive *r, struct err *e) {
     return r->config.keep ? hash_cache_save(r->cas.hashes, e) : 0;
 }
 
-void receive_close(struct receive *r) {
+void xfer_receive_close(struct receive *r) {
     struct err e;
     if (r->part_open)
         cas_part_close(&r->part);
     if (r->old_open)
         cas_part_close(&r->old);
-    place_close(&r->place);
-    if (r->cas.dir && receive_save(r, &e) < 0)
+    tree_close(&r->place);
+    if (r->cas.dir && xfer_receive_save(r, &e) < 0)
         log_warn("cannot keep the cache of hashes", "error=\"%s\"", e.text);
     if (cas_close(&r->cas, !r->config.keep, &e) < 0)
         log_warn("cannot keep what has arrived", "error=\"%s\"", e.text);
@@ -53,7 +53,7 @@ void receive_close(struct receive *r) {
     memset(r, 0, sizeof *r);
 }
 
-void receive_bad(struct receive *r, size_t entry, const struct err *why) {
+void xfer_receive_bad(struct receive *r, size_t entry, const struct err *why) {
     if (r->states[entry] == ENTRY_BAD)
         return;
     r->states[entry] = ENTRY_BAD;
@@ -72,7 +72,7 @@ static size_t index_slot(const struct receive *r, const unsigned char *hash) {
     return i;
 }
 
-uint32_t receive_find(const struct receive *r, const unsigned char hash[HASH_BYTES]) {
+uint32_t xfer_receive_find(const struct receive *r, const unsigned char hash[HASH_BYTES]) {
     return r->index_room ? r->index[index_slot(r, hash)] : 0;
 }
 
@@ -118,7 +118,7 @@ static int place_small(struct receive *r, uint32_t first, const void *data, size
         struct stat st;
         if (r->states[i - 1] != ENTRY_NEEDED && r->states[i - 1] != ENTRY_STORED)
             continue;
-        if (place_bytes(&r->place, &r->m->entries[i - 1], data, len, &st, e) < 0)
+        if (tree_bytes(&r->place, &r->m->entries[i - 1], data, len, &st, e) < 0)
             return -1;
         hash_cache_put(r->cas.hashes, &st, r->m->entries[i - 1].hash, HASH_CACHE_OWN);
         r->states[i - 1] = ENTRY_PLACED;
@@ -130,7 +130,7 @@ static int place_small(struct receive *r, uint32_t first, const void *data, size
 static int take_small(struct receive *r, const unsigned char *hash, const void *data, size_t len,
                       struct err *e) {
     unsigned char real[HASH_BYTES];
-    uint32_t first = receive_find(r, hash);
+    uint32_t first = xfer_receive_find(r, hash);
     if (r->config.dest && (!first || r->m->entries[first - 1].size != len))
         return err_set(e, ERR_FORMAT, "transfer: content that was not requested");
     r->got_bytes += len;
@@ -140,7 +140,7 @@ static int take_small(struct receive *r, const unsigned char *hash, const void *
         (void)err_set(&why, ERR_HASH, "it changed while it was sent");
         for (uint32_t i = first; i; i = r->same[i - 1])
             if (r->states[i - 1] == ENTRY_NEEDED)
-                receive_bad(r, i - 1, &why);
+                xfer_receive_bad(r, i - 1, &why);
         return 0;
     }
     r->got_files++;
@@ -168,7 +168,7 @@ static int take_chunk(struct receive *r, const struct xfer_frame *f, struct err 
     const unsigned char *hash = bytes_get(&b, HASH_BYTES);
     uint64_t size = bytes_u64(&b), offset = bytes_u64(&b);
     size_t len = bytes_left(&b);
-    uint32_t first = b.bad ? 0 : receive_find(r, hash);
+    uint32_t first = b.bad ? 0 : xfer_receive_find(r, hash);
     if (b.bad || len == 0 || size <= XFER_SMALL_BYTES_MAX || size > MANIFEST_FILE_BYTES_MAX ||
         (r->config.dest && (!first || r->m->entries[first - 1].size != size)))
         return err_set(e, ERR_FORMAT, "transfer: a malformed piece of a file");
@@ -193,13 +193,13 @@ static int take_bad(struct receive *r, const struct xfer_frame *f, struct err *e
     if (!text || !r->config.dest || entry >= r->m->count)
         return err_set(e, ERR_FORMAT, "transfer: a malformed report of a bad file");
     (void)err_set(&why, ERR_FAILED, "%s", str_printable(&r->arena, text, strlen(text)));
-    for (uint32_t i = receive_find(r, r->m->entries[entry].hash); i; i = r->same[i - 1])
+    for (uint32_t i = xfer_receive_find(r, r->m->entries[entry].hash); i; i = r->same[i - 1])
         if (r->states[i - 1] == ENTRY_NEEDED)
-            receive_bad(r, i - 1, &why);
+            xfer_receive_bad(r, i - 1, &why);
     return 0;
 }
 
-void receive_result(struct receive *r, uint64_t files, struct strbuf *out) {
+void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out) {
     unsigned char counts[16];
     bytes_store(counts, files, 8);
     bytes_store(counts + 8, r->got_bytes, 8);
@@ -215,7 +215,7 @@ static int take_done(struct receive *r, struct strbuf *out, struct err *e) {
         r->cursor = 0;
         return r->config.keep ? cas_reload(&r->cas, e) : 0;
     }
-    receive_result(r, r->got_files, out);
+    xfer_receive_result(r, r->got_files, out);
     return 0;
 }
 
@@ -240,8 +240,8 @@ static int explain(const struct receive *r, struct err *e) {
     return -1;
 }
 
-int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *out,
-                  struct err *e) {
+int xfer_receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *out,
+                       struct err *e) {
     int rc;
     if (r->phase == RECEIVE_LIST && f->type == XFER_ENTRIES)
         return xfer_get_entries(f, r->m, e);
@@ -261,9 +261,9 @@ int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *
     return rc < 0 ? explain(r, e) : 0;
 }
 
-int receive_step(struct receive *r, struct strbuf *out, struct err *e) {
+int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->phase == RECEIVE_COMPARE)
-        return receive_compare(r, out, e);
+        return xfer_receive_compare(r, out, e);
     if (r->phase == RECEIVE_FINISH || r->phase == RECEIVE_MODES) {
         int64_t now_ms = clock_mono_ms();
         if (r->config.acks && now_ms - r->progress_ms >= RECEIVE_PROGRESS_MS) {
@@ -273,7 +273,7 @@ int receive_step(struct receive *r, struct strbuf *out, struct err *e) {
             bytes_store(counts + 8, r->m->count, 8);
             xfer_wire_frame(out, XFER_PROGRESS, counts, sizeof counts);
         }
-        int rc = receive_finish(r, out, e);
+        int rc = xfer_receive_finish(r, out, e);
         return rc < 0 ? explain(r, e) : rc;
     }
     return 0;
@@ -292,7 +292,7 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
     if (!r->old_open) {
         if (hash_cache_get(r->cas.hashes, st, real))
             return memcmp(real, n->hash, HASH_BYTES) == 0;
-        int fd = place_open_existing(&r->place, n->path);
+        int fd = tree_open_existing(&r->place, n->path);
         if (fd < 0)
             return 0;
         r->old = (struct cas_part){.size = n->size, .fd = fd, .map_fd = -1};
@@ -317,10 +317,10 @@ static int same_content(struct receive *r, const struct manifest_entry *n, const
 static int is_stored(struct receive *r, const struct manifest_entry *n, struct err *e) {
     if (n->size == 0)
         return 1;
-    if (!r->config.keep || (receive_is_small(n) && cas_load(&r->cas, e) < 0))
+    if (!r->config.keep || (xfer_receive_is_small(n) && cas_load(&r->cas, e) < 0))
         return r->config.keep ? -1 : 0;
-    return receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
-                               : cas_has_object(&r->cas, n->hash, n->size);
+    return xfer_receive_is_small(n) ? cas_has_small(&r->cas, n->hash, n->size)
+                                    : cas_has_object(&r->cas, n->hash, n->size);
 }
 
 // Returns 0 when done, 1 to be called again, -1 on error.
@@ -328,7 +328,7 @@ static int compare_file(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st = {0};
     int rc = 0;
-    if (place_stat(&r->place, n->path, &st) == 0 && S_ISREG(st.st_mode) &&
+    if (tree_stat(&r->place, n->path, &st) == 0 && S_ISREG(st.st_mode) &&
         (uint64_t)st.st_size == n->size)
         rc = same_content(r, n, &st, e);
     if (rc == 2)
@@ -351,12 +351,12 @@ static void compare_other(struct receive *r, size_t i) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st;
     char target[MANIFEST_LINK_BYTES_MAX + 1];
-    bool same = place_stat(&r->place, n->path, &st) == 0;
+    bool same = tree_stat(&r->place, n->path, &st) == 0;
     if (n->kind == MANIFEST_FOLDER) {
         same = same && S_ISDIR(st.st_mode) &&
                ((st.st_mode & 07777) == n->mode || (st.st_mode & 07777) == (n->mode | 0700));
     } else if (same) {
-        ssize_t len = place_read_link(&r->place, n->path, target, sizeof target);
+        ssize_t len = tree_read_link(&r->place, n->path, target, sizeof target);
         same = len >= 0 && (size_t)len == strlen(n->target) &&
                memcmp(target, n->target, (size_t)len) == 0;
     }
@@ -372,12 +372,12 @@ static void compare_other(struct receive *r, size_t i) {
 static void ask_for(struct receive *r, size_t i) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct xfer_need need = {.index = (uint32_t)i};
-    for (uint32_t k = receive_find(r, n->hash); k && k - 1 < i; k = r->same[k - 1])
+    for (uint32_t k = xfer_receive_find(r, n->hash); k && k - 1 < i; k = r->same[k - 1])
         if (r->states[k - 1] == ENTRY_NEEDED)
             return;
     r->need_files++;
     r->need_bytes += n->size;
-    if (!receive_is_small(n)) {
+    if (!xfer_receive_is_small(n)) {
         uint32_t have;
         struct arena a = {0};
         need.units = (uint32_t)cas_unit_count(n->size);
@@ -446,7 +446,7 @@ static int check_space(struct receive *r, struct err *e) {
     return rc;
 }
 
-int receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
+int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e) {
     for (int n = 0; n < RECEIVE_STEP_ENTRIES && r->cursor < r->m->count; n++) {
         size_t i = r->cursor;
         int rc = 0;

@@ -2,10 +2,10 @@
 // The receiving end of a transfer, on a node (push) or here (fetch): a state machine that takes
 // frames, returns frames, and does its disk work in steps for an event loop.
 //
-//     receive_open(&r, &config, e);
-//     receive_frame(&r, &frame, &out, e); // for each received frame
-//     while ((rc = receive_step(&r, &out, e)) > 0) …; // 0: waits for frames, or r.finished
-//     receive_close(&r);
+//     xfer_receive_open(&r, &config, e);
+//     xfer_receive_frame(&r, &frame, &out, e); // for each received frame
+//     while ((rc = xfer_receive_step(&r, &out, e)) > 0) …; // 0: waits for frames, or r.finished
+//     xfer_receive_close(&r);
 //
 // Data of an unfinished transfer is kept for the next attempt. With keep (a push), all data is
 // synced to disk before the result is sent. A fetch leaves the sync to its caller, which knows when
@@ -74,10 +74,11 @@ struct receive {
     size_t strays, stray_first; // omitted links that lead out of the folder
 };
 
-int receive_open(struct receive *r, const struct receive_config *config, struct err *e);
-int receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *out, struct err *e);
-int receive_step(struct receive *r, struct strbuf *out, struct err *e);
-void receive_close(struct receive *r);
+int xfer_receive_open(struct receive *r, const struct receive_config *config, struct err *e);
+int xfer_receive_frame(struct receive *r, const struct xfer_frame *f, struct strbuf *out,
+                       struct err *e);
+int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e);
+void xfer_receive_close(struct receive *r);
 
 // Shared by xfer_receiver.c and xfer_receiver_finish.c.
 enum entry_state {
@@ -89,14 +90,14 @@ enum entry_state {
     ENTRY_PLACED,
     ENTRY_BAD,
 };
-uint32_t receive_find(const struct receive *r,
-                      const unsigned char hash[HASH_BYTES]); // index + 1, or 0
-int receive_save(struct receive *r, struct err *e);          // saves the cache of hashes
-int receive_compare(struct receive *r, struct strbuf *out, struct err *e);
-int receive_finish(struct receive *r, struct strbuf *out, struct err *e);
-void receive_result(struct receive *r, uint64_t files, struct strbuf *out); // the last frame
-void receive_bad(struct receive *r, size_t entry, const struct err *why);
-static inline bool receive_is_small(const struct manifest_entry *n) {
+uint32_t xfer_receive_find(const struct receive *r,
+                           const unsigned char hash[HASH_BYTES]); // index + 1, or 0
+int xfer_receive_save(struct receive *r, struct err *e);          // saves the cache of hashes
+int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e);
+int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e);
+void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out); // the last frame
+void xfer_receive_bad(struct receive *r, size_t entry, const struct err *why);
+static inline bool xfer_receive_is_small(const struct manifest_entry *n) {
     return n->size <= XFER_SMALL_BYTES_MAX;
 }
 

@@ -20,11 +20,11 @@ static int finish_small(struct receive *r, size_t i, struct err *e) {
     if (n->size && !cas_has_small(&r->cas, n->hash, n->size)) {
         struct err why;
         (void)err_set(&why, ERR_NOT_FOUND, "it did not arrive");
-        receive_bad(r, i, &why);
+        xfer_receive_bad(r, i, &why);
         return 0;
     }
     if ((n->size && cas_read_small(&r->cas, n->hash, buf, n->size, e) < 0) ||
-        place_bytes(&r->place, n, buf, n->size, &st, e) < 0)
+        tree_bytes(&r->place, n, buf, n->size, &st, e) < 0)
         return -1;
     placed(r, i, &st);
     return 0;
@@ -86,11 +86,11 @@ static int finish_large(struct receive *r, size_t i, struct err *e) {
         if (r->states[at] != ENTRY_NEEDED && r->states[at] != ENTRY_STORED)
             continue;
         if (rc < 0) {
-            receive_bad(r, at, &why);
+            xfer_receive_bad(r, at, &why);
             continue;
         }
         bool take = !r->config.keep && !wanted_later(r, at);
-        if (place_file(&r->place, &r->m->entries[at], path, take, &st, e) < 0)
+        if (tree_file(&r->place, &r->m->entries[at], path, take, &st, e) < 0)
             return -1;
         placed(r, at, &st);
     }
@@ -100,9 +100,9 @@ static int finish_large(struct receive *r, size_t i, struct err *e) {
 static int finish_same(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     struct stat st;
-    if (r->config.replace && place_keep(&r->place, n, &st, e) < 0)
+    if (r->config.replace && tree_keep(&r->place, n, &st, e) < 0)
         return -1;
-    if (r->states[i] == ENTRY_MODE && place_mode(&r->place, n, &st, e) < 0)
+    if (r->states[i] == ENTRY_MODE && tree_mode(&r->place, n, &st, e) < 0)
         return -1;
     if (r->config.replace || r->states[i] == ENTRY_MODE)
         hash_cache_put(r->cas.hashes, &st, n->hash, HASH_CACHE_OWN);
@@ -114,15 +114,16 @@ static int finish_entry(struct receive *r, size_t i, struct err *e) {
     const struct manifest_entry *n = &r->m->entries[i];
     bool same = r->states[i] == ENTRY_SAME && !r->config.replace;
     if (n->kind == MANIFEST_FOLDER)
-        return same ? 1 : place_folder(&r->place, n, e) < 0 ? -1 : 1;
+        return same ? 1 : tree_folder(&r->place, n, e) < 0 ? -1 : 1;
     if (n->kind == MANIFEST_LINK)
-        return same ? 1 : place_link(&r->place, n, e) < 0 ? -1 : 1;
+        return same ? 1 : tree_link(&r->place, n, e) < 0 ? -1 : 1;
     switch ((enum entry_state)r->states[i]) {
     case ENTRY_SAME:
     case ENTRY_MODE: return finish_same(r, i, e) < 0 ? -1 : 1;
     case ENTRY_STORED:
     case ENTRY_NEEDED:
-        return receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1) : finish_large(r, i, e);
+        return xfer_receive_is_small(n) ? (finish_small(r, i, e) < 0 ? -1 : 1)
+                                        : finish_large(r, i, e);
     default: return 1;
     }
 }
@@ -147,18 +148,19 @@ static int end(struct receive *r, struct strbuf *out, struct err *e) {
         return r->bad == 1 ? -1 : err_wrap(e, "%zu files are missing, the first one is", r->bad);
     }
     if ((r->changes || r->place.dest_fd < 0) &&
-        (write_disk(r, r->place.staging, e) < 0 || place_switch(&r->place, e) < 0))
+        (write_disk(r, r->place.staging, e) < 0 || tree_switch(&r->place, e) < 0))
         return -1;
-    if (receive_save(r, e) < 0) // the other side may close the connection right after the result
+    if (xfer_receive_save(r, e) <
+        0) // the other side may close the connection right after the result
         return -1;
-    receive_result(r, r->placed, out);
+    xfer_receive_result(r, r->placed, out);
     return 0;
 }
 
-int receive_finish(struct receive *r, struct strbuf *out, struct err *e) {
+int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e) {
     if (r->phase == RECEIVE_FINISH && r->cursor == 0 && !r->changes && r->config.replace &&
         r->place.dest_fd >= 0) {
-        if (place_names_equal(&r->place, r->m))
+        if (tree_names_equal(&r->place, r->m))
             return end(r, out, e);
         r->changes = true;
     }
@@ -169,7 +171,7 @@ int receive_finish(struct receive *r, struct strbuf *out, struct err *e) {
             rc = finish_entry(r, r->cursor, e);
         else if (entry->kind == MANIFEST_FOLDER &&
                  (r->config.replace || r->states[r->cursor] != ENTRY_SAME))
-            rc = place_folder_mode(&r->place, entry, e) < 0 ? -1 : 1;
+            rc = tree_folder_mode(&r->place, entry, e) < 0 ? -1 : 1;
         if (rc <= 0)
             return rc < 0 ? -1 : 1;
         r->cursor++;

@@ -14,12 +14,12 @@
 
 // ---- the plan ---------------------------------------------------------------------------------
 
-void send_plan_init(struct send_plan *p, const struct manifest *m) {
+void xfer_send_plan_init(struct send_plan *p, const struct manifest *m) {
     *p = (struct send_plan){.m = m};
     p->bad = heap_alloc((m->count + 1) * sizeof *p->bad);
 }
 
-void send_plan_fini(struct send_plan *p) {
+void xfer_send_plan_fini(struct send_plan *p) {
     free(p->small);
     free(p->units);
     free(p->again);
@@ -38,7 +38,7 @@ static uint32_t unit_bytes(const struct manifest_entry *n, uint64_t unit) {
     return left < CAS_UNIT_BYTES ? (uint32_t)left : CAS_UNIT_BYTES;
 }
 
-int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e) {
+int xfer_send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e) {
     struct bytes_reader r = bytes_reader(f->data, f->len);
     struct xfer_need need;
     int rc;
@@ -60,7 +60,7 @@ int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *
 }
 
 // Small files come first, since the connection that places them works from the front.
-void send_plan_ready(struct send_plan *p) {
+void xfer_send_plan_ready(struct send_plan *p) {
     size_t large = p->count;
     struct send_unit u = {0};
     for (size_t i = 0; i < p->small_count; i++) {
@@ -85,7 +85,7 @@ void send_plan_ready(struct send_plan *p) {
     p->back = p->count;
 }
 
-bool send_plan_empty(const struct send_plan *p) {
+bool xfer_send_plan_empty(const struct send_plan *p) {
     return p->front == p->back && p->again_count == 0;
 }
 
@@ -101,11 +101,11 @@ static bool take_unit(struct send_plan *p, bool from_back, struct send_unit *u) 
 
 // ---- streams ----------------------------------------------------------------------------------
 
-void send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back) {
+void xfer_send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back) {
     *s = (struct send_stream){.plan = p, .from_back = from_back, .fd = -1};
 }
 
-void send_stream_fini(struct send_stream *s) {
+void xfer_send_stream_fini(struct send_stream *s) {
     if (s->fd >= 0)
         close(s->fd);
     xfer_packer_fini(&s->packer);
@@ -132,7 +132,7 @@ static void out_push(struct send_stream *s, struct send_unit u) {
     *out_at(s, s->out_count - 1) = u;
 }
 
-int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e) {
+int xfer_send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e) {
     if (content_bytes < s->acked || content_bytes > s->sent)
         return err_set(e, ERR_FORMAT, "transfer: the receiver acknowledges what was not sent");
     s->acked = content_bytes;
@@ -145,7 +145,7 @@ int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e
     return 0;
 }
 
-void send_stream_return(struct send_stream *s) {
+void xfer_send_stream_return(struct send_stream *s) {
     struct send_plan *p = s->plan;
     for (; s->out_count; s->out_count--) {
         array_grow(p->again, &p->again_room, p->again_count + 1);
@@ -279,7 +279,7 @@ static void fill_large(struct send_stream *s, const struct send_unit *u, struct 
     s->active = s->position < u->bytes;
 }
 
-int send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e) {
+int xfer_send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e) {
     size_t before = out->len;
     (void)e;
     while (out->len == before) {

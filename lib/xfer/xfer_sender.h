@@ -40,11 +40,12 @@ struct send_plan {
     size_t files;
 };
 
-void send_plan_init(struct send_plan *p, const struct manifest *m);
-void send_plan_fini(struct send_plan *p);
-int send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e); // a NEED frame
-void send_plan_ready(struct send_plan *p);       // after the last NEED
-bool send_plan_empty(const struct send_plan *p); // all work is assigned
+void xfer_send_plan_init(struct send_plan *p, const struct manifest *m);
+void xfer_send_plan_fini(struct send_plan *p);
+int xfer_send_plan_need(struct send_plan *p, const struct xfer_frame *f,
+                        struct err *e);               // a NEED frame
+void xfer_send_plan_ready(struct send_plan *p);       // after the last NEED
+bool xfer_send_plan_empty(const struct send_plan *p); // all work is assigned
 
 // The work of one connection: units in order, kept until acknowledged.
 struct send_stream {
@@ -61,11 +62,11 @@ struct send_stream {
     uint64_t retired;     // content bytes of units that are complete at the far end
 };
 
-void send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back);
-void send_stream_fini(struct send_stream *s);
+void xfer_send_stream_init(struct send_stream *s, struct send_plan *p, bool from_back);
+void xfer_send_stream_fini(struct send_stream *s);
 // Appends one frame. 1: appended, 0: nothing to send now. Reports unreadable files to the receiver.
-int send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e);
-int send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e);
-void send_stream_return(struct send_stream *s); // returns unacknowledged work to the plan
+int xfer_send_stream_fill(struct send_stream *s, struct strbuf *out, bool compress, struct err *e);
+int xfer_send_stream_ack(struct send_stream *s, uint64_t content_bytes, struct err *e);
+void xfer_send_stream_return(struct send_stream *s); // returns unacknowledged work to the plan
 
 #endif

@@ -15,12 +15,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
         struct err e = {0};
         char *line = arena_strndup(&a, (const char *)data, size), *text = NULL;
         size_t len = size, text_len = 1;
-        if (record_kind_of(line, len) < 0) {
+        if (cluster_backup_kind_of(line, len) < 0) {
             line = arena_printf(&a, "dtctl-record-1 %s %s", kind ? "run" : "cluster", line);
             len = strlen(line);
-            must(len <= strlen("dtctl-record-1 cluster ") || record_kind_of(line, len) == kind);
+            must(len <= strlen("dtctl-record-1 cluster ") ||
+                 cluster_backup_kind_of(line, len) == kind);
         }
-        must(record_open(&a, key, (enum record_kind)kind, line, len, &text, &text_len, &e) < 0);
+        must(cluster_backup_open(&a, key, (enum record_kind)kind, line, len, &text, &text_len, &e) <
+             0);
         must((e.code == ERR_FORMAT || e.code == ERR_AUTH) && e.text[0]);
     }
     arena_fini(&a);

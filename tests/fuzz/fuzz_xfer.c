@@ -44,15 +44,15 @@ static void as_receiver(const uint8_t *data, size_t size) {
     struct xfer_frame f;
     struct strbuf out = {0};
     struct err e;
-    int rc = receive_open(&r, &config, &e);
+    int rc = xfer_receive_open(&r, &config, &e);
     while (rc >= 0 && xfer_wire_take(&u, data, size, &f, &e) > 0) {
         data += f.wire_bytes;
         size -= f.wire_bytes;
-        rc = receive_frame(&r, &f, &out, &e);
-        for (int i = 0; rc >= 0 && i < STEPS_MAX && (rc = receive_step(&r, &out, &e)) > 0; i++)
+        rc = xfer_receive_frame(&r, &f, &out, &e);
+        for (int i = 0; rc >= 0 && i < STEPS_MAX && (rc = xfer_receive_step(&r, &out, &e)) > 0; i++)
             ;
     }
-    receive_close(&r);
+    xfer_receive_close(&r);
     xfer_unpacker_fini(&u);
     strbuf_fini(&out);
 }
@@ -73,16 +73,16 @@ static void as_sender(const uint8_t *data, size_t size) {
     struct send_stream s;
     struct strbuf out = {0};
     struct xfer_frame f = {XFER_NEED, data, size, size};
-    send_plan_init(&plan, m);
-    if (send_plan_need(&plan, &f, &e) == 0) {
-        send_plan_ready(&plan);
-        send_stream_init(&s, &plan, size % 2);
-        for (int i = 0; i < 100 && send_stream_fill(&s, &out, true, &e) > 0; i++)
-            (void)send_stream_ack(&s, size > 8 ? bytes_load(data, 8) : 0, &e);
-        send_stream_return(&s);
-        send_stream_fini(&s);
+    xfer_send_plan_init(&plan, m);
+    if (xfer_send_plan_need(&plan, &f, &e) == 0) {
+        xfer_send_plan_ready(&plan);
+        xfer_send_stream_init(&s, &plan, size % 2);
+        for (int i = 0; i < 100 && xfer_send_stream_fill(&s, &out, true, &e) > 0; i++)
+            (void)xfer_send_stream_ack(&s, size > 8 ? bytes_load(data, 8) : 0, &e);
+        xfer_send_stream_return(&s);
+        xfer_send_stream_fini(&s);
     }
-    send_plan_fini(&plan);
+    xfer_send_plan_fini(&plan);
     strbuf_fini(&out);
     manifest_free(m);
 }

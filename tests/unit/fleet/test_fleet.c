@@ -143,17 +143,17 @@ static void peers(void) {
     size_t most = 0;
     for (size_t i = 0; i < 32; i++)
         for (size_t k = 0; k < 32; k++)
-            all &= reach_asks(i, k, 32) == (i != k);
+            all &= network_check_asks(i, k, 32) == (i != k);
     ok(all, "32 nodes: all pairs");
     for (size_t i = 0; i < MANY; i++) {
         size_t count = 0;
         for (size_t k = 0; k < MANY; k++) {
-            count += reach_asks(i, k, MANY);
-            reached[k] |= reach_asks(i, k, MANY);
+            count += network_check_asks(i, k, MANY);
+            reached[k] |= network_check_asks(i, k, MANY);
         }
         most = count > most ? count : most;
-        sound &= !reach_asks(i, i, MANY) && reach_asks(i, (i + 1) % MANY, MANY) &&
-                 (i == 0 || reach_asks(i, 0, MANY));
+        sound &= !network_check_asks(i, i, MANY) && network_check_asks(i, (i + 1) % MANY, MANY) &&
+                 (i == 0 || network_check_asks(i, 0, MANY));
     }
     for (size_t i = 0; i < MANY; i++)
         sound &= reached[i];

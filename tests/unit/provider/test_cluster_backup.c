@@ -37,10 +37,10 @@ static void round_trips(struct arena *a) {
         size_t len;
         for (size_t k = 0; k < sizes[i]; k++)
             text[k] = (char)(k * 7);
-        is_int(record_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0, "%zu bytes",
+        is_int(cluster_backup_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0, "%zu bytes",
                sizes[i]);
-        is_int(record_kind_of(line, strlen(line) - 1), RECORD_RUN, "its kind");
-        is_int(record_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
+        is_int(cluster_backup_kind_of(line, strlen(line) - 1), RECORD_RUN, "its kind");
+        is_int(cluster_backup_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
                "opens");
         is_mem(back, len, text, sizes[i], "to the same");
         is_int(back[len], 0, "ended by a NUL");
@@ -80,15 +80,15 @@ static void refused(struct arena *a, const char *line, const char *what) {
     struct err e = {0};
     char *text;
     size_t len;
-    is_int(record_open(a, KEY, RECORD_CLUSTER, line, strlen(line), &text, &len, &e), -1, "%s",
-           what);
+    is_int(cluster_backup_open(a, KEY, RECORD_CLUSTER, line, strlen(line), &text, &len, &e), -1,
+           "%s", what);
     ok(e.code == ERR_FORMAT || e.code == ERR_AUTH, "%s: why", what);
 }
 
 static void lines(struct arena *a) {
     const char *run;
     struct err e = {0};
-    must(record_close(a, KEY, RECORD_RUN, "x", 1, &run, &e) == 0);
+    must(cluster_backup_close(a, KEY, RECORD_RUN, "x", 1, &run, &e) == 0);
     refused(a, arena_strndup(a, run, strlen(run) - 1), "a run's record as a cluster's");
     refused(a, "", "nothing");
     refused(a, "dtctl-record-1", "a head alone");
@@ -100,7 +100,7 @@ static void lines(struct arena *a) {
         arena_printf(a, "dtctl-record-1 cluster %s", run + strlen("dtctl-record-1 run "));
     refused(a, arena_strndup(a, renamed, strlen(renamed) - 1),
             "a run's record that was relabelled");
-    is_int(record_kind_of("dtctl-record-1 clusters AAAA", 28), -1, "another kind is none");
+    is_int(cluster_backup_kind_of("dtctl-record-1 clusters AAAA", 28), -1, "another kind is none");
 }
 
 static void keys(struct arena *a) {
@@ -117,14 +117,14 @@ static void keys(struct arena *a) {
     must(file_write_atomic("same", same, strlen(same), 0600, &e) == 0);
     must(file_write_atomic("other", other, strlen(other), 0600, &e) == 0);
     must(file_write_atomic("none", none, strlen(none), 0600, &e) == 0);
-    is_int(record_key(a, "key", first, &e), 0, "a private key");
-    is_int(record_key(a, "same", second, &e), 0, "with its lines folded otherwise");
+    is_int(cluster_backup_key(a, "key", first, &e), 0, "a private key");
+    is_int(cluster_backup_key(a, "same", second, &e), 0, "with its lines folded otherwise");
     is_mem(second, sizeof second, first, sizeof first, "seals alike");
-    is_int(record_key(a, "other", second, &e), 0, "another one");
+    is_int(cluster_backup_key(a, "other", second, &e), 0, "another one");
     ok(memcmp(first, second, sizeof first) != 0, "does not");
-    is_int(record_key(a, "none", second, &e), -1, "a public key is refused");
+    is_int(cluster_backup_key(a, "none", second, &e), -1, "a public key is refused");
     is_str(e.text, "'none' is no private key", "with words");
-    is_int(record_key(a, "absent", second, &e), -1, "as is none");
+    is_int(cluster_backup_key(a, "absent", second, &e), -1, "as is none");
 }
 
 int main(void) {

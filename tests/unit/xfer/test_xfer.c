@@ -62,7 +62,7 @@ struct run {
 
 static int steps(struct run *t) {
     int rc;
-    while ((rc = receive_step(&t->r, &t->back, &t->err)) > 0)
+    while ((rc = xfer_receive_step(&t->r, &t->back, &t->err)) > 0)
         ;
     return rc;
 }
@@ -75,7 +75,7 @@ static int deliver(struct run *t) {
     while ((rc = xfer_wire_take(&t->to_r, strbuf_cstr(&t->forth) + used, t->forth.len - used, &f,
                                 &t->err)) > 0) {
         used += f.wire_bytes;
-        if (receive_frame(&t->r, &f, &t->back, &t->err) < 0 || steps(t) < 0)
+        if (xfer_receive_frame(&t->r, &f, &t->back, &t->err) < 0 || steps(t) < 0)
             return -1;
     }
     strbuf_clear(&t->forth);
@@ -90,9 +90,9 @@ static int answer(struct run *t, struct send_stream *s) {
     while ((rc = xfer_wire_take(&t->to_s, strbuf_cstr(&t->back) + used, t->back.len - used, &f,
                                 &t->err)) > 0) {
         used += f.wire_bytes;
-        if (f.type == XFER_NEED && send_plan_need(&t->plan, &f, &t->err) < 0)
+        if (f.type == XFER_NEED && xfer_send_plan_need(&t->plan, &f, &t->err) < 0)
             return -1;
-        if (f.type == XFER_ACK && s && send_stream_ack(s, bytes_load(f.data, 8), &t->err) < 0)
+        if (f.type == XFER_ACK && s && xfer_send_stream_ack(s, bytes_load(f.data, 8), &t->err) < 0)
             return -1;
         t->ready |= f.type == XFER_NEED_END;
         t->result |= f.type == XFER_RESULT;
@@ -104,7 +104,7 @@ static int answer(struct run *t, struct send_stream *s) {
 static int run_list(struct run *t, const struct manifest *m) {
     for (size_t next = 0; !xfer_wire_entries(&t->packer, &t->forth, m, &next, 1000, t->compress);)
         ;
-    send_plan_init(&t->plan, m);
+    xfer_send_plan_init(&t->plan, m);
     t->planned = true;
     return deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
 }
@@ -112,16 +112,17 @@ static int run_list(struct run *t, const struct manifest *m) {
 static int run_content(struct run *t) {
     struct send_stream s;
     int rc = 0;
-    send_plan_ready(&t->plan);
-    send_stream_init(&s, &t->plan, false);
-    for (size_t n = 0; rc == 0 && send_stream_fill(&s, &t->forth, t->compress, &t->err) > 0; n++) {
+    xfer_send_plan_ready(&t->plan);
+    xfer_send_stream_init(&s, &t->plan, false);
+    for (size_t n = 0; rc == 0 && xfer_send_stream_fill(&s, &t->forth, t->compress, &t->err) > 0;
+         n++) {
         if (t->frames_max && n == t->frames_max) {
             rc = err_set(&t->err, ERR_NET, "cut");
             break;
         }
         rc = deliver(t) < 0 || answer(t, &s) < 0 ? -1 : 0;
     }
-    send_stream_fini(&s);
+    xfer_send_stream_fini(&s);
     if (rc == 0 && t->plan.files) {
         xfer_wire_frame(&t->forth, XFER_DONE, NULL, 0);
         rc = deliver(t) < 0 || answer(t, NULL) < 0 ? -1 : 0;
@@ -136,7 +137,7 @@ static int transfer(struct run *t, const struct manifest *m, const char *dest, c
                                     .replace = replace,
                                     .keep = keep,
                                     .acks = true};
-    int rc = receive_open(&t->r, &config, &t->err);
+    int rc = xfer_receive_open(&t->r, &config, &t->err);
     if (rc == 0)
         rc = run_list(t, m);
     if (rc == 0 && !t->ready)
@@ -145,7 +146,7 @@ static int transfer(struct run *t, const struct manifest *m, const char *dest, c
         rc = run_content(t);
     if (rc == 0 && !t->result)
         rc = err_set(&t->err, ERR_FAILED, "no result");
-    receive_close(&t->r);
+    xfer_receive_close(&t->r);
     if (t->planned && rc < 0)
         t->result = false;
     xfer_packer_fini(&t->packer);
@@ -158,7 +159,7 @@ static int transfer(struct run *t, const struct manifest *m, const char *dest, c
 
 static uint64_t plan_bytes(struct run *t) {
     uint64_t bytes = t->plan.bytes;
-    send_plan_fini(&t->plan);
+    xfer_send_plan_fini(&t->plan);
     return bytes;
 }
 
@@ -291,34 +292,35 @@ static void test_streams(const struct manifest *m) {
     struct receive_config other = {.store = path_of("two-store"), .keep = true, .acks = true};
     struct send_stream a, b;
     struct err e;
-    ok(receive_open(&main_run.r, &config, &e) == 0 && receive_open(&extra.r, &other, &e) == 0,
+    ok(xfer_receive_open(&main_run.r, &config, &e) == 0 &&
+           xfer_receive_open(&extra.r, &other, &e) == 0,
        "two connections");
     is_int(run_list(&main_run, m), 0, "one list");
-    send_plan_ready(&main_run.plan);
+    xfer_send_plan_ready(&main_run.plan);
     uint64_t total = main_run.plan.bytes;
-    send_stream_init(&a, &main_run.plan, false);
-    send_stream_init(&b, &main_run.plan, true);
+    xfer_send_stream_init(&a, &main_run.plan, false);
+    xfer_send_stream_init(&b, &main_run.plan, true);
     for (int i = 0; i < 20; i++) {
-        ok(send_stream_fill(&b, &extra.forth, false, &e) == 1, "the second sends");
+        ok(xfer_send_stream_fill(&b, &extra.forth, false, &e) == 1, "the second sends");
         if (i < 17 && (deliver(&extra) < 0 || answer(&extra, &b) < 0))
             fail("%s", extra.err.text);
     }
-    send_stream_return(&b);
-    receive_close(&extra.r);
+    xfer_send_stream_return(&b);
+    xfer_receive_close(&extra.r);
     int rc = 0;
-    while (rc == 0 && send_stream_fill(&a, &main_run.forth, true, &e) > 0)
+    while (rc == 0 && xfer_send_stream_fill(&a, &main_run.forth, true, &e) > 0)
         rc = deliver(&main_run) < 0 || answer(&main_run, &a) < 0 ? -1 : 0;
     is_int(rc, 0, "the first does the rest");
     ok(a.sent < total, "but not what the second had got through");
-    ok(send_plan_empty(&main_run.plan), "nothing is left to do");
+    ok(xfer_send_plan_empty(&main_run.plan), "nothing is left to do");
     xfer_wire_frame(&main_run.forth, XFER_DONE, NULL, 0);
     ok(deliver(&main_run) == 0 && answer(&main_run, NULL) == 0 && main_run.result, "it ends: %s",
        main_run.err.text);
-    receive_close(&main_run.r);
+    xfer_receive_close(&main_run.r);
     ok(same_tree("src", "two"), "all is there");
-    send_stream_fini(&a);
-    send_stream_fini(&b);
-    send_plan_fini(&main_run.plan);
+    xfer_send_stream_fini(&a);
+    xfer_send_stream_fini(&b);
+    xfer_send_plan_fini(&main_run.plan);
     struct run *both[] = {&main_run, &extra};
     for (int i = 0; i < 2; i++) {
         xfer_packer_fini(&both[i]->packer);
@@ -351,9 +353,9 @@ static void test_hostile(void) {
         struct receive_config config = {.dest = path_of("bad"), .store = path_of("bad/.part")};
         struct xfer_frame f = {frames[i].type, (const unsigned char *)frames[i].bytes,
                                frames[i].len, 0};
-        ok(receive_open(&r, &config, &e) == 0, "a receiver");
-        is_int(receive_frame(&r, &f, &out, &e), -1, "%s is refused", frames[i].name);
-        receive_close(&r);
+        ok(xfer_receive_open(&r, &config, &e) == 0, "a receiver");
+        is_int(xfer_receive_frame(&r, &f, &out, &e), -1, "%s is refused", frames[i].name);
+        xfer_receive_close(&r);
         strbuf_fini(&out);
     }
     struct xfer_unpacker u = {0};
@@ -379,11 +381,11 @@ static int list_of(const char *path, uint64_t size, struct err *e) {
     int rc = manifest_append(m, &n, e);
     m->entries[0].path = path; // a sender that has no limits
     m->entries[0].size = size;
-    ok(receive_open(&t.r, &config, e) == 0, "a receiver");
+    ok(xfer_receive_open(&t.r, &config, e) == 0, "a receiver");
     (void)xfer_wire_entries(&packer, &t.forth, m, &next, 1000, false);
     if (rc == 0 && (rc = deliver(&t)) < 0)
         *e = t.err;
-    receive_close(&t.r);
+    xfer_receive_close(&t.r);
     xfer_packer_fini(&packer);
     xfer_unpacker_fini(&t.to_r);
     strbuf_fini(&t.forth);
