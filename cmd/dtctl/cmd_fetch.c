@@ -157,7 +157,7 @@ static bool has_entries(const char *dir) {
 
 // Whether the fetched results are still in their folder; a run that never started has none.
 static bool is_here(struct context *s, const struct run *r) {
-    const char *owner = owner_of(s->arena, r->output_dir);
+    const char *owner = results_owner_of(s->arena, r->output_dir);
     return r->start_ms == 0 || r->lost_count == r->node_count || str_eq(owner, r->id) ||
            (!owner[0] && has_entries(r->output_dir));
 }
@@ -204,7 +204,7 @@ static int fetch_run(struct context *s, const char *name, bool work, struct err 
     r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
-        result = attend_run(&r.fleet, &r.run, &o, &status, e);
+        result = monitor_run(&r.fleet, &r.run, &o, &status, e);
     if (result == 0 && !run_is_over(&r.run))
         screen_note(s->screen,
                     "run %s is still going; its results come when it is over (its logs "

@@ -69,14 +69,14 @@ static const struct option_table TABLE = {"Logs", ROWS, sizeof ROWS / sizeof ROW
 static int attend(struct run_fleet *r, struct attend_options *o, bool follow, int *status,
                   struct err *e) {
     if (!follow || !o->tail)
-        return attend_run(&r->fleet, &r->run, o, status, e);
+        return monitor_run(&r->fleet, &r->run, o, status, e);
     o->until_now = o->goes_on = true;
-    if (attend_run(&r->fleet, &r->run, o, status, e) < 0)
+    if (monitor_run(&r->fleet, &r->run, o, status, e) < 0)
         return -1;
     if (run_is_over(&r->run))
         return 0; // it has ended, and that was shown
     o->tail = o->replay = o->until_now = o->goes_on = false;
-    return attend_run(&r->fleet, &r->run, o, status, e);
+    return monitor_run(&r->fleet, &r->run, o, status, e);
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {

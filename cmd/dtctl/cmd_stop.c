@@ -86,7 +86,7 @@ static int stop(struct context *s, struct run_fleet *r, const struct stop_flags 
         r->fleet.nodes[i].work = &work[i];
     }
     if (!run_is_over(&r->run))
-        attend_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
+        monitor_note(s, &r->run, "stop-asked", "by", "dtctl stop", NULL);
     if (fleet_connect(&r->fleet, true, e) < 0 || fleet_each(&r->fleet, "stop", start_stop, e) < 0)
         return -1;
     fleet_report(&r->fleet);

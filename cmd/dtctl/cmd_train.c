@@ -184,7 +184,7 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     struct run *r = &l->run;
     if (run_save(&s->cluster, r, e) < 0)
         return -1;
-    attend_note(s, r, "made", "run", r->id, NULL);
+    monitor_note(s, r, "made", "run", r->id, NULL);
     fleet_open(f, s, &l->inventory, l->indices, l->node_count);
     f->transfers = true;
     int64_t began = clock_mono_ms();
@@ -194,13 +194,13 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
     r->push_bytes = l->sent.bytes;
     if (check_nodes(r, f, "push", e) < 0)
         return -1;
-    attend_note(s, r, "pushed", NULL);
+    monitor_note(s, r, "pushed", NULL);
     began = clock_mono_ms();
     if (node_setup_each(l, f, e) < 0 || check_nodes(r, f, "setup", e) < 0)
         return -1;
     r->setup_ms = clock_mono_ms() - began;
     if (l->spec.setup)
-        attend_note(s, r, "prepared", NULL);
+        monitor_note(s, r, "prepared", NULL);
     began = clock_mono_ms();
     int result = run_start_agents(l, f, e);
     fleet_report(f);
@@ -208,7 +208,7 @@ static int start(struct run_start *l, struct fleet *f, struct err *e) {
         return -1;
     r->start_ms = clock_mono_ms() - began;
     r->state = "started";
-    attend_note(s, r, "started", NULL);
+    monitor_note(s, r, "started", NULL);
     if (run_save(&s->cluster, r, e) < 0)
         return -1;
     return s->config->job.detach ? context_check(s, e) : 0; // else the monitor checks
@@ -225,7 +225,7 @@ static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
     r->state = off.unknown ? "started" : "failed";
     r->exit_status = err_status(why.code);
     r->fetched = !off.ran; // there is nothing to fetch
-    attend_note(s, r, "not-started", "reason", why.text, NULL);
+    monitor_note(s, r, "not-started", "reason", why.text, NULL);
     if (run_save(&s->cluster, r, e) < 0)
         log_warn("the run's record cannot be written", "reason=\"%s\"", e->text);
     if (off.unknown)
@@ -277,7 +277,7 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
         .launch = l,
         .replace_nodes = c->job.replace_nodes,
     };
-    result = attend_run(f, &l->run, &o, &status, e);
+    result = monitor_run(f, &l->run, &o, &status, e);
     return result < 0 ? -1 : status;
 }
 

@@ -138,7 +138,7 @@ static int bring(struct context *s, const char *id, bool *here, struct err *e) {
     r.fleet.transfers = true;
     int result = fleet_connect(&r.fleet, true, e);
     if (result == 0)
-        result = attend_run(&r.fleet, &r.run, &o, &status, e);
+        result = monitor_run(&r.fleet, &r.run, &o, &status, e);
     fleet_close(&r.fleet);
     if (result == 0 && s->last_signal) // a signal while following means detach
         return err_set(e, ERR_INTERRUPTED, "stopped by a signal");

@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct machine_limits {
+struct limits_of_machine {
     double cpus;           // quota in processors, the least of all groups above; 0: none
     uint64_t memory_bytes; // least of the groups' limits and the memory available; 0: not known
     double load;           // processes that ran or waited to run in the last minute
 };
 
 // root: "" for this machine; tests put a tree of files there.
-void machine_limits(struct machine_limits *out, const char *root);
+void limits_of_machine(struct limits_of_machine *out, const char *root);
 
 #endif

@@ -170,7 +170,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
         return -1;
     t->shards = config->shards > 1 ? config->shards : t->layout.data;
     must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
-    machine_limits(&t->limits, ""); // before decoding makes a load of its own
+    limits_of_machine(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
     if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || wait_for_data(t, e) < 0 ||

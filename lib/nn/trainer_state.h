@@ -67,7 +67,7 @@ struct trainer {
     bool apart;                  // the totals of a step do not travel behind the gradients
     int shards;                  // ranks that share out the data, or what config.shards pretends
     cpu_set_t allowed;
-    struct machine_limits limits;
+    struct limits_of_machine limits;
     struct cores cores;
 
     struct dataset train, test;

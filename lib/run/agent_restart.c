@@ -75,8 +75,8 @@ static void on_over(struct agent_start *s, const struct err *e) {
 // Forgets the results fetched from the machine that this one replaces.
 static int begin_anew(struct revive_node *x, struct err *e) {
     const struct follow *f = x->revive->follow;
-    unlink(collect_mark_path(f->context, f->run, x->node->node->info->name));
-    return mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
+    unlink(results_mark_path(f->context, f->run, x->node->node->info->name));
+    return log_mirror_begin(&x->node->mirror, follow_take_line, x->node, e);
 }
 
 static void start_agent(struct revive_node *x) {
@@ -159,11 +159,11 @@ static void on_pause(struct timer *t) {
                 x->is_new ? "sending the run to %s (%d of %d)"
                           : "starting the agent of %s again (%d of %d)",
                 name, x->tries, REVIVE_TRIES_MAX);
-    attend_note(f->context, f->run, "agent-started-again", "peer", name, "try",
-                arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
-                x->is_new ? "the node is there, and has nothing of the run"
-                          : "its agent vanished while its host was there",
-                NULL);
+    monitor_note(f->context, f->run, "agent-started-again", "peer", name, "try",
+                 arena_printf(&a, "%d of %d", x->tries, REVIVE_TRIES_MAX), "reason",
+                 x->is_new ? "the node is there, and has nothing of the run"
+                           : "its agent vanished while its host was there",
+                 NULL);
     arena_fini(&a);
     x->sent = 0;
     if (x->is_new)
@@ -184,7 +184,7 @@ static bool on_lost(void *ctx, struct follow_node *n, bool is_new) {
     return try_later(x);
 }
 
-void revive_init(struct revive *r, struct run_start *l, struct follow *f) {
+void agent_restart_init(struct revive *r, struct run_start *l, struct follow *f) {
     *r = (struct revive){.launch = l, .follow = f};
     if (l->run.max_restarts == 0)
         return;
@@ -202,7 +202,7 @@ void revive_init(struct revive *r, struct run_start *l, struct follow *f) {
     f->revive_ctx = r;
 }
 
-void revive_close(struct revive *r) {
+void agent_restart_close(struct revive *r) {
     for (size_t i = 0; r->nodes && i < r->follow->count; i++) {
         timer_stop(&r->nodes[i].pause);
         if (r->nodes[i].xfer)

@@ -6,9 +6,9 @@
 // --max-restarts. No agent is restarted once the run is over on any node, once the run was asked to
 // stop, or when no other node is left to join.
 //
-//     revive_init(&r, &launch, &follow); // installs follow's handler for lost nodes
+//     agent_restart_init(&r, &launch, &follow); // installs follow's handler for lost nodes
 //     … follow_wait …
-//     revive_close(&r);
+//     agent_restart_close(&r);
 #ifndef RUN_AGENT_RESTART_H
 #define RUN_AGENT_RESTART_H
 
@@ -42,7 +42,7 @@ struct revive {
     struct revive_node *nodes;
 };
 
-void revive_init(struct revive *r, struct run_start *l, struct follow *f);
-void revive_close(struct revive *r); // no-op without revive_init
+void agent_restart_init(struct revive *r, struct run_start *l, struct follow *f);
+void agent_restart_close(struct revive *r); // no-op without agent_restart_init
 
 #endif

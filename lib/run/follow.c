@@ -29,7 +29,7 @@ static void node_over(struct follow_node *n) {
     n->lost_ms = 0;
     timer_stop(&n->retry);
     if (!f->goes_on || follow_is_final(n->state))
-        mirror_flush(&n->mirror, follow_take_line, n);
+        log_mirror_flush(&n->mirror, follow_take_line, n);
     // The end of a vanished or preempted agent does not imply the end of the others.
     bool left =
         f->story.nodes[n->index].announced && strcmp(n->state, node_state_name(NODE_STOPPED)) == 0;
@@ -115,7 +115,7 @@ static void take_record(struct follow_node *n, const struct follow_record *r) {
         if (f->view->on_back)
             f->view->on_back(f->ctx, n);
     }
-    if (r->kind == FOLLOW_BYTES && mirror_write(&n->mirror, r, follow_take_line, n, &e) < 0)
+    if (r->kind == FOLLOW_BYTES && log_mirror_write(&n->mirror, r, follow_take_line, n, &e) < 0)
         follow_keep_error(f, &e);
     if (r->kind == FOLLOW_END && !f->until_now && !follow_is_final(r->state)) {
         // The agent is exiting and its descriptors are still open: ask again.
@@ -242,7 +242,7 @@ static void follow_start(struct follow_node *n) {
         return;
     }
     strbuf_clear(&n->from);
-    mirror_offsets(&n->mirror, &n->from);
+    log_mirror_offsets(&n->mirror, &n->from);
     bytes_store(length, n->from.len, sizeof length);
     transport_run_send(n->run, length, sizeof length);
     send_offsets(n->run, n);
@@ -256,8 +256,8 @@ static void add_metrics(struct follow *f) {
     const struct option_map *all = &f->run->metrics;
     for (size_t i = 0; i < all->count; i++) {
         struct err e = {0};
-        if (metric_add(&f->metrics, f->context->arena, all->items[i].name, all->items[i].value,
-                       &e) < 0)
+        if (metrics_add(&f->metrics, f->context->arena, all->items[i].name, all->items[i].value,
+                        &e) < 0)
             log_warn("cannot use a metric", "reason=\"%s\"", e.text);
     }
 }
@@ -267,9 +267,9 @@ static int open_mirror(struct follow_node *n, struct err *e) {
     struct follow *f = n->follow;
     struct context *s = f->context;
     const char *dir = run_node_path(&s->cluster, f->run, n->node->info->name, "");
-    if (mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
-        mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
-        mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
+    if (log_mirror_open(&n->mirror, s->arena, dir, e) < 0 ||
+        log_mirror_replay(&n->mirror, FOLLOW_EVENTS, follow_take_line, n, e) < 0 ||
+        log_mirror_replay(&n->mirror, FOLLOW_METRICS, follow_take_line, n, e) < 0)
         return -1;
     return 0;
 }
@@ -290,7 +290,7 @@ int follow_open(struct follow *f, struct context *s, struct fleet *fleet, struct
     }
     fleet->on_lost = on_fleet_lost;
     fleet->on_back = on_fleet_back;
-    story_init(&f->story, s->arena, run->nodes, run->node_count);
+    run_history_init(&f->story, s->arena, run->nodes, run->node_count);
     add_metrics(f);
     f->replaying = true;
     for (size_t i = 0; i < f->count; i++)
@@ -312,10 +312,10 @@ void follow_close(struct follow *f) {
         n->run = NULL;
         strbuf_fini(&n->in);
         strbuf_fini(&n->from);
-        mirror_close(&n->mirror);
+        log_mirror_close(&n->mirror);
         n->node->work = NULL;
     }
-    metric_fini(&f->metrics);
+    metrics_fini(&f->metrics);
     arena_fini(&f->scratch);
 }
 

@@ -15,7 +15,7 @@ static int link_log(struct follow *f, const struct follow_node *n, const struct 
                     struct err *e) {
     struct arena *a = &f->scratch;
     const struct story_attempt *newest = f->story.nodes[n->index].attempts;
-    int rank = story_rank_of(&f->story, n->index, m->file.attempt, m->file.local_rank);
+    int rank = run_history_rank_of(&f->story, n->index, m->file.attempt, m->file.local_rank);
     const char *end = m->file.kind == FOLLOW_STDOUT ? "out" : "err";
     char *dir = arena_printf(a, "%s/%s", run_path(&f->context->cluster, f->run, "logs"),
                              n->node->info->name);

@@ -55,11 +55,11 @@ static void on_metric(void *ctx, const struct metric *m, double value) {
 static void take_event(struct follow_node *n, bool ours, const char *line, size_t len) {
     struct follow *f = n->follow;
     const struct json *event = NULL;
-    const char *kind = story_add(&f->story, &f->scratch, n->index, line, len, &event);
+    const char *kind = run_history_add(&f->story, &f->scratch, n->index, line, len, &event);
     if (kind && !f->replaying) {
         if (ours)
             append_line(f, f->events_path, line, len);
-        if (f->view->on_event && !story_is_known(&f->story, n->index, event))
+        if (f->view->on_event && !run_history_is_known(&f->story, n->index, event))
             f->view->on_event(f->ctx, n, kind, event);
     }
     arena_reset(&f->scratch);
@@ -82,10 +82,10 @@ static void take_worker_line(struct follow_node *n, const struct mirror_file *fi
                              const char *line, size_t len) {
     struct follow *f = n->follow;
     const struct follow_file *from = &file->file;
-    int rank = story_rank_of(&f->story, n->index, from->attempt, from->local_rank);
+    int rank = run_history_rank_of(&f->story, n->index, from->attempt, from->local_rank);
     struct metric_line at = {n, rank, file->ours};
     if (file->part != MIRROR_PARTIAL)
-        metric_match(&f->metrics, line, len, on_metric, &at);
+        metrics_match(&f->metrics, line, len, on_metric, &at);
     if (log_since_hides(&f->since, n->index, from, file->at))
         return;
     if (file->part != MIRROR_LINE) {

@@ -174,7 +174,7 @@ static int read_begin(struct mirror *m, struct err *e) {
     return result;
 }
 
-int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
+int log_mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e) {
     *m = (struct mirror){.arena = a, .dir = arena_strdup(a, dir)};
     if (scan(m, "", 0, e) < 0)
         return -1;
@@ -182,7 +182,7 @@ int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *
     return read_begin(m, e);
 }
 
-void mirror_close(struct mirror *m) {
+void log_mirror_close(struct mirror *m) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         strbuf_fini(&f->line);
     names_fini(&m->by_name);
@@ -199,7 +199,7 @@ static void add_sizes(const struct mirror *m, bool all, struct strbuf *out) {
     json_end(&j);
 }
 
-void mirror_offsets(const struct mirror *m, struct strbuf *out) {
+void log_mirror_offsets(const struct mirror *m, struct strbuf *out) {
     add_sizes(m, false, out);
 }
 
@@ -245,7 +245,7 @@ static int end_line(struct mirror *m, struct mirror_file *f, mirror_line_cb *cb,
     return 0;
 }
 
-int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e) {
+int log_mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e) {
     struct strbuf text = {0};
     int result = file_make_dirs(m->dir, 0700, e);
     for (struct mirror_file *f = m->files; result == 0 && f; f = f->next) {
@@ -260,8 +260,8 @@ int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e)
     return result;
 }
 
-int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
-                 struct err *e) {
+int log_mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
+                     struct err *e) {
     struct mirror_file *f = names_find(&m->by_name, r->name);
     if (!f && m->count == MIRROR_FILES_MAX)
         return err_set(e, ERR_LIMIT, "a node has more than %d files of one run", MIRROR_FILES_MAX);
@@ -288,7 +288,7 @@ int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb
     return 0;
 }
 
-void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
+void log_mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx) {
     for (struct mirror_file *f = m->files; f; f = f->next) {
         if (f->line.len)
             give(f, MIRROR_LINE, cb, ctx);
@@ -316,8 +316,8 @@ static int replay_file(struct mirror_file *f, mirror_line_cb *cb, void *ctx, str
     return 0;
 }
 
-int mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
-                  struct err *e) {
+int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
+                      struct err *e) {
     for (struct mirror_file *f = m->files; f; f = f->next)
         if (f->file.kind == kind && replay_file(f, cb, ctx, e) < 0)
             return -1;

@@ -54,21 +54,21 @@ struct mirror {
 typedef void mirror_line_cb(void *ctx, const struct mirror_file *f, const char *line, size_t len);
 
 // Finds the files that an earlier dtctl wrote.
-int mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e);
-void mirror_close(struct mirror *m);
+int log_mirror_open(struct mirror *m, struct arena *a, const char *dir, struct err *e);
+void log_mirror_close(struct mirror *m);
 // From now on the node is a replacement machine without any of the files. An incomplete line of the
 // old machine ends here.
-int mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e);
+int log_mirror_begin(struct mirror *m, mirror_line_cb *cb, void *ctx, struct err *e);
 // {"events.jsonl": 123, …}: the input of `follow --from`.
-void mirror_offsets(const struct mirror *m, struct strbuf *out);
+void log_mirror_offsets(const struct mirror *m, struct strbuf *out);
 // Appends the new bytes of the record, then hands out the lines that they complete. Bytes that are
 // already here are skipped; a gap is ERR_FORMAT.
-int mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
-                 struct err *e);
+int log_mirror_write(struct mirror *m, const struct follow_record *r, mirror_line_cb *cb, void *ctx,
+                     struct err *e);
 // Hands out the incomplete last lines at the end of the stream.
-void mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx);
+void log_mirror_flush(struct mirror *m, mirror_line_cb *cb, void *ctx);
 // Hands out every complete line that is here, of all files of one kind.
-int mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
-                  struct err *e);
+int log_mirror_replay(struct mirror *m, enum follow_file_kind kind, mirror_line_cb *cb, void *ctx,
+                      struct err *e);
 
 #endif

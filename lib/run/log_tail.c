@@ -25,11 +25,11 @@ struct tail_stream {
     struct tail_stream *next;
 };
 
-void tail_open(struct tail *t, size_t lines_max) {
+void log_tail_open(struct tail *t, size_t lines_max) {
     *t = (struct tail){.lines_max = lines_max};
 }
 
-void tail_close(struct tail *t) {
+void log_tail_close(struct tail *t) {
     while (t->streams) {
         struct tail_stream *s = t->streams;
         t->streams = s->next;
@@ -76,8 +76,8 @@ static void drop_first(struct tail *t, struct tail_stream *s) {
     }
 }
 
-void tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file, int rank,
-              const char *line, size_t len) {
+void log_tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file,
+                  int rank, const char *line, size_t len) {
     if (t->lines_max == 0)
         return;
     struct tail_stream *s = find(t, n, file);
@@ -102,7 +102,7 @@ static int compare(const void *x, const void *y) {
     return (int)a->file.kind - (int)b->file.kind;
 }
 
-void tail_give(struct tail *t, tail_show *show, void *ctx) {
+void log_tail_give(struct tail *t, log_tail_show *show, void *ctx) {
     struct arena a = {0};
     struct tail_stream **all = arena_new(&a, struct tail_stream *, t->stream_count + 1);
     size_t count = 0;
@@ -121,5 +121,5 @@ void tail_give(struct tail *t, tail_show *show, void *ctx) {
     if (t->cut)
         log_warn("too many last lines to keep; older lines were dropped", "limit_bytes=%d",
                  TAIL_BYTES_MAX);
-    tail_close(t);
+    log_tail_close(t);
 }

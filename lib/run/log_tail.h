@@ -2,10 +2,10 @@
 // The last lines of every rank's stdout and stderr, in bounded memory.
 //
 //     struct tail t;
-//     tail_open(&t, 10);
-//     tail_add(&t, node, &file, rank, line, len); // for each line
-//     tail_give(&t, show, ctx); // node by node, rank by rank; empties t
-//     tail_close(&t);
+//     log_tail_open(&t, 10);
+//     log_tail_add(&t, node, &file, rank, line, len); // for each line
+//     log_tail_give(&t, show, ctx); // node by node, rank by rank; empties t
+//     log_tail_close(&t);
 #ifndef RUN_LOG_TAIL_H
 #define RUN_LOG_TAIL_H
 
@@ -26,13 +26,13 @@ struct tail {
     bool cut; // lines were dropped because of TAIL_BYTES_MAX
 };
 
-typedef void tail_show(void *ctx, const struct follow_node *n, const struct follow_file *file,
-                       int rank, const char *line, size_t len);
+typedef void log_tail_show(void *ctx, const struct follow_node *n, const struct follow_file *file,
+                           int rank, const char *line, size_t len);
 
-void tail_open(struct tail *t, size_t lines_max);
-void tail_close(struct tail *t);
-void tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file, int rank,
-              const char *line, size_t len);
-void tail_give(struct tail *t, tail_show *show, void *ctx);
+void log_tail_open(struct tail *t, size_t lines_max);
+void log_tail_close(struct tail *t);
+void log_tail_add(struct tail *t, const struct follow_node *n, const struct follow_file *file,
+                  int rank, const char *line, size_t len);
+void log_tail_give(struct tail *t, log_tail_show *show, void *ctx);
 
 #endif

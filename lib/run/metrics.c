@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
-               struct err *e) {
+int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
+                struct err *e) {
     struct metric *m = &set->metrics[set->count];
     if (set->count == METRIC_COUNT_MAX)
         return err_set(e, ERR_CONFIG, "more than %d metrics", METRIC_COUNT_MAX);
@@ -19,7 +19,7 @@ int metric_add(struct metric_set *set, struct arena *a, const char *name, const 
     return 0;
 }
 
-void metric_fini(struct metric_set *set) {
+void metrics_fini(struct metric_set *set) {
     for (size_t i = 0; i < set->count; i++)
         metric_expression_fini(&set->metrics[i].expression);
     set->count = 0;
@@ -41,7 +41,7 @@ static void note_value(struct metric *m, double value) {
     m->count++;
 }
 
-void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
+void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx) {
     if (len > METRIC_LINE_BYTES_MAX)
         len = METRIC_LINE_BYTES_MAX;
     for (size_t i = 0; i < set->count; i++) {

@@ -2,10 +2,10 @@
 // Metrics from worker lines: each metric has a name and a regular expression that captures a
 // number.
 //
-//     metric_add(&set, "loss", "Loss ([0-9.]+)", e);
-//     metric_match(&set, line, len, on_value, ctx); // once for each metric that matches
+//     metrics_add(&set, "loss", "Loss ([0-9.]+)", e);
+//     metrics_match(&set, line, len, on_value, ctx); // once for each metric that matches
 //
-// conf/metric_expression.h describes names and expressions. The caller owns the set: metric_fini
+// conf/metric_expression.h describes names and expressions. The caller owns the set: metrics_fini
 // frees the compiled expressions.
 #ifndef RUN_METRICS_H
 #define RUN_METRICS_H
@@ -38,11 +38,11 @@ struct metric_set {
 typedef void metric_cb(void *ctx, const struct metric *m, double value);
 
 // ERR_CONFIG names the metric and the fault of its expression. name is copied to the arena.
-int metric_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
-               struct err *e);
-void metric_fini(struct metric_set *set);
+int metrics_add(struct metric_set *set, struct arena *a, const char *name, const char *regex,
+                struct err *e);
+void metrics_fini(struct metric_set *set);
 // Matches one line without its newline. Updates the figures of each metric that matched, then calls
 // cb. Logs the first line on which an expression exceeds the match limit.
-void metric_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
+void metrics_match(struct metric_set *set, const char *line, size_t len, metric_cb *cb, void *ctx);
 
 #endif

@@ -17,7 +17,7 @@
 
 enum { TRAINER_SUMMARY_BYTES_MAX = 4 << 20 };
 
-void attend_note(const struct context *s, const struct run *run, const char *kind, ...) {
+void monitor_note(const struct context *s, const struct run *run, const char *kind, ...) {
     struct strbuf text = {0};
     struct json_out j;
     struct err e = {0};
@@ -71,7 +71,8 @@ static void ask_to_stop(struct attention *a, int signal) {
     a->asked_to_stop = true;
     a->view.muted = false;
     screen_note(s->screen, "stopping the run on all nodes …");
-    attend_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal", NULL);
+    monitor_note(s, a->follow.run, "stop-asked", "by", signal == SIGINT ? "Ctrl-C" : "signal",
+                 NULL);
     follow_stop_run(&a->follow, "a signal");
 }
 
@@ -119,7 +120,7 @@ static struct json *read_trainer(const struct context *s, const struct run *run)
 static void emit_summary(const struct summary *sum, struct err *e) {
     struct context *s = sum->follow->context;
     struct strbuf text = {0};
-    summary_json(sum, &text);
+    run_summary_json(sum, &text);
     const char *path = run_path(&s->cluster, sum->run, "summary.json");
     if (file_write_atomic(path, text.data, text.len, 0600, e) < 0)
         log_error(e->text, "%s", "");
@@ -131,8 +132,8 @@ static void emit_summary(const struct summary *sum, struct err *e) {
         strbuf_fini(&line);
     }
     strbuf_clear(&text);
-    summary_failure(sum, &text);
-    summary_text(sum, &text);
+    run_summary_failure(sum, &text);
+    run_summary_text(sum, &text);
     screen_out(s->screen, "%s", strbuf_cstr(&text));
     strbuf_fini(&text);
 }
@@ -178,7 +179,7 @@ static const bool *find_gone(struct attention *a) {
         struct fleet_node *node = n->node;
         bool answers = node->ready || node->absent;
         if (n->no_status && n->err.code == ERR_NOT_FOUND && answers &&
-            !file_exists(collect_mark_path(s, f->run, node->info->name))) {
+            !file_exists(results_mark_path(s, f->run, node->info->name))) {
             gone[i] = true;
             err_set(&why, ERR_NO_STATUS, "it %s, and its part of the results is lost",
                     node->absent ? "is no longer in the cluster"
@@ -210,23 +211,23 @@ static int finish(struct attention *a, struct err *e) {
     if (!run_is_over(run) || !all_gone(f))
         run->state = follow_state(f, &run->exit_status);
     if (!run->train_ms && f->story.all_started_ms)
-        run->train_ms = attend_view_ended_ms(f) - f->story.all_started_ms;
+        run->train_ms = monitor_view_ended_ms(f) - f->story.all_started_ms;
     if (run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch) {
         f->fleet->on_lost = NULL; // from here on, losing a node is a failure
         f->fleet->on_back = NULL;
-        if (collect_results(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
+        if (results_collect(f->fleet, run, &f->story, find_gone(a), &got, e) < 0)
             return err_wrap(e, "the run is over (%s); fetching its results", run->state);
         if (!got.complete || run->lost_count) // else unreachable nodes are not needed
             fleet_report(f->fleet);
         run->fetched = got.complete || run->work_only;
         run->fetch_bytes += got.totals.bytes;
         run->fetch_ms += clock_mono_ms() - began;
-        attend_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",
-                    NULL);
+        monitor_note(s, run, "fetched", "complete", run->fetched && !run->lost_count ? "yes" : "no",
+                     NULL);
     }
-    if (follow_name_logs(f, e) < 0 || summary_merge_events(f, e) < 0 ||
+    if (follow_name_logs(f, e) < 0 || run_summary_merge_events(f, e) < 0 ||
         run_save(&s->cluster, run, e) < 0)
         return -1;
     if (fetch && run->fetched && !run->work_left)
@@ -239,7 +240,7 @@ static int finish(struct attention *a, struct err *e) {
 static int judge(const struct attention *a) {
     const struct follow *f = &a->follow;
     const struct run *run = f->run;
-    const struct story_failure *root = story_root(&f->story);
+    const struct story_failure *root = run_history_root(&f->story);
     bool finished = strcmp(run->state, "finished") == 0;
     if (a->options->exit_code && root && !finished)
         return root->status ? root->status : 1;
@@ -279,34 +280,34 @@ static int check_rank(const struct story *t, const struct run *run, int rank, st
                          rank, highest);
 }
 
-int attend_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
-               int *exit_status, struct err *e) {
+int monitor_run(struct fleet *fleet, struct run *run, const struct attend_options *o,
+                int *exit_status, struct err *e) {
     struct context *s = fleet->context;
     struct attention *a = arena_new(s->arena, struct attention, 1);
     a->options = o;
-    attend_view_init(&a->view, &a->follow, o);
+    monitor_view_init(&a->view, &a->follow, o);
     int result = follow_open(&a->follow, s, fleet, run, &attend_view, &a->view, e);
-    rescue_open(&a->view.rescue, &a->follow);
+    results_drain_open(&a->view.rescue, &a->follow);
     if (result == 0)
         context_listen(s, on_signal, a);
     a->follow.since = (struct log_since){.ms = o->since_ms, .arena = s->arena};
     if (result == 0 && o->replay)
-        attend_view_replay(&a->view);
+        monitor_view_replay(&a->view);
     a->follow.until_now = o->until_now;
     a->follow.goes_on = o->goes_on;
     if (result == 0 && o->launch)
-        revive_init(&a->revive, o->launch, &a->follow);
+        agent_restart_init(&a->revive, o->launch, &a->follow);
     if (result == 0 && o->replace_nodes)
-        replace_init(&a->replace, &a->follow);
+        node_replace_init(&a->replace, &a->follow);
     if (result == 0 && !o->offline)
         result = follow_wait(&a->follow, e);
     if (result == 0 && !o->offline)
         result = check_started(a, e);
-    rescue_close(&a->view.rescue);
-    revive_close(&a->revive);
+    results_drain_close(&a->view.rescue);
+    agent_restart_close(&a->revive);
     screen_erase(s->screen);
     timer_stop(&a->leave);
-    attend_view_tail(&a->view);
+    monitor_view_tail(&a->view);
     *exit_status = 0;
     if (result == 0 && o->offline) {
         *exit_status = judge(a);
@@ -319,7 +320,7 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     } else if (e->code == ERR_INTERRUPTED && !a->asked_to_stop) {
         struct err ignored = {0};
         follow_name_logs(&a->follow, &ignored);
-        attend_note(s, run, "left", NULL);
+        monitor_note(s, run, "left", NULL);
         err_clear(e);
         result = 0; // detaching is not a failure
         if (o->until_now)
@@ -328,8 +329,8 @@ int attend_run(struct fleet *fleet, struct run *run, const struct attend_options
     }
     if (result == 0 && (o->offline || o->until_now))
         result = check_rank(&a->follow.story, run, o->only_rank, e);
-    replace_close(&a->replace);
-    attend_view_close(&a->view);
+    node_replace_close(&a->replace);
+    monitor_view_close(&a->view);
     follow_close(&a->follow);
     context_listen(s, NULL, NULL);
     return result;

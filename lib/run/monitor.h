@@ -2,7 +2,7 @@
 // Monitors a run from its start, or from any later moment, to its end: shows its progress, handles
 // signals, and at the end fetches results, writes the summary and prints the last screen.
 //
-//     attend_run(&fleet, &run, &(struct attend_options){…}, &exit_status, e);
+//     monitor_run(&fleet, &run, &(struct attend_options){…}, &exit_status, e);
 //
 // On a terminal the first Ctrl-C detaches and prints how to reattach; a second one within
 // ATTEND_SECOND_MS_MAX asks the agents to stop the run. Without a terminal the first signal stops
@@ -24,7 +24,7 @@ struct attend_options {
     bool reader;              // end when the reader of the output is gone
     bool tail;                // show at the end only the last tail_lines lines of each
     size_t tail_lines;        // rank's stdout and stderr
-    bool goes_on;             // with until_now: a second attend_run continues from there
+    bool goes_on;             // with until_now: a second monitor_run continues from there
     bool until_now;           // end when all existing data is here, unless the run is over
     bool offline;             // use local data only
     bool again;               // fetch results although they were fetched before
@@ -37,8 +37,8 @@ struct attend_options {
 };
 
 // *exit_status is the exit status for dtctl. -1 only for errors on this side.
-int attend_run(struct fleet *f, struct run *run, const struct attend_options *o, int *exit_status,
-               struct err *e);
+int monitor_run(struct fleet *f, struct run *run, const struct attend_options *o, int *exit_status,
+                struct err *e);
 
 // Events that dtctl itself writes to a run's events.jsonl: kind, members, meaning. "node" is
 // "operator".
@@ -58,7 +58,7 @@ int attend_run(struct fleet *f, struct run *run, const struct attend_options *o,
 // clang-format on
 
 // Appends an event to the run: kind, then pairs of name and text, NULL at the end.
-void attend_note(const struct context *s, const struct run *run, const char *kind, ...)
+void monitor_note(const struct context *s, const struct run *run, const char *kind, ...)
     __attribute__((sentinel));
 
 #endif

@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
+void monitor_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o) {
     *v = (struct attend_view){.follow = f, .options = o};
-    tail_open(&v->tail, o->tail_lines);
+    log_tail_open(&v->tail, o->tail_lines);
 }
 
-void attend_view_close(struct attend_view *v) {
-    tail_close(&v->tail);
+void monitor_view_close(struct attend_view *v) {
+    log_tail_close(&v->tail);
 }
 
-int64_t attend_view_ended_ms(const struct follow *f) {
+int64_t monitor_view_ended_ms(const struct follow *f) {
     int64_t last = 0;
     for (size_t i = 0; i < f->story.node_count; i++)
         if (f->story.nodes[i].ended_ms > last)
@@ -102,13 +102,13 @@ static void on_line(void *ctx, const struct follow_node *n, const struct follow_
     if (is_bar_of(&v->bar, n, file))
         v->bar.node = NULL;
     if (is_shown(v, n, rank) && v->options->tail)
-        tail_add(&v->tail, n, file, rank, line, len);
+        log_tail_add(&v->tail, n, file, rank, line, len);
     else if (is_shown(v, n, rank))
         show_line(v, n, file, rank, line, len);
 }
 
-void attend_view_tail(struct attend_view *v) {
-    tail_give(&v->tail, show_line, v);
+void monitor_view_tail(struct attend_view *v) {
+    log_tail_give(&v->tail, show_line, v);
 }
 
 // Only stores the newest update; on_tick shows it.
@@ -145,20 +145,21 @@ static void tell_bar(struct attend_view *v, int64_t now) {
 
 static void show_kept(void *ctx, const struct mirror_file *f, const char *line, size_t len) {
     const struct follow_node *n = ctx;
-    int rank = story_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
+    int rank =
+        run_history_rank_of(&n->follow->story, n->index, f->file.attempt, f->file.local_rank);
     if (f->part != MIRROR_LINE || log_since_hides(&n->follow->since, n->index, &f->file, f->at))
         return;
     on_line(n->follow->ctx, n, &f->file, rank, line, len);
 }
 
-void attend_view_replay(struct attend_view *v) {
+void monitor_view_replay(struct attend_view *v) {
     static const enum follow_file_kind kinds[] = {FOLLOW_LOG_TIMES, FOLLOW_STDOUT, FOLLOW_STDERR};
     for (size_t i = 0; i < v->follow->count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             struct err e = {0};
             struct follow_node *n = &v->follow->nodes[i];
             mirror_line_cb *cb = kinds[k] == FOLLOW_LOG_TIMES ? follow_take_line : show_kept;
-            if (mirror_replay(&n->mirror, kinds[k], cb, n, &e) < 0)
+            if (log_mirror_replay(&n->mirror, kinds[k], cb, n, &e) < 0)
                 log_warn("cannot show an earlier log", "reason=\"%s\"", e.text);
         }
 }
@@ -343,14 +344,14 @@ static void on_back(void *ctx, const struct follow_node *n) {
 
 static void on_over(void *ctx, const struct follow_node *n) {
     struct attend_view *v = ctx;
-    rescue_node(&v->rescue, n);
+    results_drain_node(&v->rescue, n);
 }
 
 static void add_run(const struct attend_view *v, struct strbuf *line) {
     const struct follow *f = v->follow;
     char age[STR_HUMAN_BYTES_MAX];
     int started = 0, ended = 0;
-    story_count(&f->story, &started, &ended);
+    run_history_count(&f->story, &started, &ended);
     strbuf_addf(line, "%s  %s  ", f->run->id,
                 str_human_ms(age, clock_wall_ms() - f->run->created_ms));
     if (f->story.round < 0)

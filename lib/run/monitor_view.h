@@ -55,14 +55,14 @@ struct attend_view {
     bool muted; // the user is detaching: output is kept but not shown
 };
 
-void attend_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
+void monitor_view_init(struct attend_view *v, struct follow *f, const struct attend_options *o);
 // Shows the lines that are on this side already.
-void attend_view_replay(struct attend_view *v);
+void monitor_view_replay(struct attend_view *v);
 // Shows the lines that were held back because of options->tail.
-void attend_view_tail(struct attend_view *v);
-void attend_view_close(struct attend_view *v);
+void monitor_view_tail(struct attend_view *v);
+void monitor_view_close(struct attend_view *v);
 // When the last agent said that the run was over (wall clock), or now.
-int64_t attend_view_ended_ms(const struct follow *f);
+int64_t monitor_view_ended_ms(const struct follow *f);
 
 extern const struct follow_view attend_view; // its context is a struct attend_view
 

@@ -79,7 +79,7 @@ static void on_ended(struct child *c, int status) {
     if (count) {
         screen_note(f->context->screen, "dtctl up has replaced %zu node%s", count,
                     count == 1 ? "" : "s");
-        attend_note(f->context, f->run, "nodes-replaced", NULL);
+        monitor_note(f->context, f->run, "nodes-replaced", NULL);
         r->tries = 0;
         r->next_ms = now + REPLACE_PAUSE_MS; // until then they may join
         return;
@@ -116,7 +116,7 @@ static void begin(struct replace *r, const char *names) {
     struct err e = {0};
     screen_note(f->context->screen, "%s: gone; dtctl up replaces them (log: %s)", names,
                 r->log_path);
-    attend_note(f->context, f->run, "replacing-nodes", "peers", names, NULL);
+    monitor_note(f->context, f->run, "replacing-nodes", "peers", names, NULL);
     if (start_up(r, &e) < 0) {
         log_error("dtctl up cannot be started for nodes that are gone", "reason=\"%s\"", e.text);
         r->tries = REPLACE_TRIES_MAX;
@@ -140,7 +140,7 @@ static void on_tick(struct timer *t) {
         begin(r, names);
 }
 
-void replace_init(struct replace *r, struct follow *f) {
+void node_replace_init(struct replace *r, struct follow *f) {
     *r = (struct replace){.follow = f,
                           .log_path =
                               run_near_path(f->context->arena,
@@ -149,7 +149,7 @@ void replace_init(struct replace *r, struct follow *f) {
     timer_start(f->context->loop, &r->tick, TICK_MS, on_tick);
 }
 
-void replace_close(struct replace *r) {
+void node_replace_close(struct replace *r) {
     if (!r->follow)
         return;
     struct context *s = r->follow->context;

@@ -4,9 +4,9 @@
 // machines cost money and end by themselves (provider.costs). `up` finds out which machines are
 // gone, so a node that is only unreachable costs one query.
 //
-//     replace_init(&r, &follow);
+//     node_replace_init(&r, &follow);
 //     … follow_wait …
-//     replace_close(&r); // stops an `up` that is in progress
+//     node_replace_close(&r); // stops an `up` that is in progress
 #ifndef RUN_NODE_REPLACE_H
 #define RUN_NODE_REPLACE_H
 
@@ -30,7 +30,7 @@ struct replace {
     const char *log_path;
 };
 
-void replace_init(struct replace *r, struct follow *f);
-void replace_close(struct replace *r); // no-op without replace_init
+void node_replace_init(struct replace *r, struct follow *f);
+void node_replace_close(struct replace *r); // no-op without node_replace_init
 
 #endif

@@ -24,12 +24,12 @@ static const char *part_path(struct context *s, const struct run *run, const cha
     return file_join(s->arena, run_path(&s->cluster, run, "incoming"), node);
 }
 
-const char *collect_mark_path(struct context *s, const struct run *run, const char *node) {
+const char *results_mark_path(struct context *s, const struct run *run, const char *node) {
     return file_join(s->arena, run_path(&s->cluster, run, "left"), node);
 }
 
-struct xfer *collect_start(struct fleet_node *n, const struct run *run,
-                           const struct xfer_events *events, void *ctx, struct err *e) {
+struct xfer *results_collect_start(struct fleet_node *n, const struct run *run,
+                                   const struct xfer_events *events, void *ctx, struct err *e) {
     struct context *s = n->fleet->context;
     static const char *const folders[] = {"gathered/", "output/", "model", "state"};
     const char *paths[sizeof folders / sizeof folders[0] + 1] = {0};
@@ -50,7 +50,7 @@ struct xfer *collect_start(struct fleet_node *n, const struct run *run,
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
                           struct err *e) {
     const struct collect *c = ctx;
-    return collect_start(n, c->run, events, n, e);
+    return results_collect_start(n, c->run, events, n, e);
 }
 
 // ---- one folder of several ----------------------------------------------------------------------
@@ -73,7 +73,7 @@ static int take_over(struct context *s, const struct run *run, struct err *e) {
 // Marks the results folder as the run's. If another run owns the folder, this run gets a folder of
 // its own in it.
 static int claim(struct context *s, struct run *run, struct err *e) {
-    const char *owner = owner_of(s->arena, run->output_dir);
+    const char *owner = results_owner_of(s->arena, run->output_dir);
     if (owner[0] && str_eq(owner, run->resumes) && take_over(s, run, e) < 0)
         return -1;
     if (owner[0] && !str_eq(owner, run->id) && !str_eq(owner, run->resumes)) {
@@ -81,7 +81,7 @@ static int claim(struct context *s, struct run *run, struct err *e) {
                     run->output_dir, owner, run->id, run->output_dir, run->id);
         run->output_dir = file_join(s->arena, run->output_dir, run->id);
     }
-    return owner_set(run->output_dir, run->id, e);
+    return results_owner_set(run->output_dir, run->id, e);
 }
 
 // Merges the trainer's files. A later merge overwrites an earlier one.
@@ -119,7 +119,8 @@ static int merge(struct context *s, struct run *run, const struct parts *p,
     if (move_states(s, run, p, e) < 0)
         return -1;
     if (!run->apart)
-        return layout_split(a, p->folders, p->names, p->count, run->output_dir, &out->layout, e) < 0
+        return results_layout_split(a, p->folders, p->names, p->count, run->output_dir,
+                                    &out->layout, e) < 0
                    ? -1
                    : tree_merge(run->output_dir, p->folders, p->names, e);
     for (size_t i = 0; i < p->count; i++)
@@ -136,7 +137,7 @@ static int put_together(struct fleet *f, struct run *run, const struct collect *
     for (size_t k = 0; k < f->count; k++) {
         size_t i = c->order[k];
         const char *name = f->nodes[i].info->name, *from = part_path(f->context, run, name);
-        bool whole = !f->nodes[i].failed || file_exists(collect_mark_path(f->context, run, name));
+        bool whole = !f->nodes[i].failed || file_exists(results_mark_path(f->context, run, name));
         if (!whole || !file_exists(from))
             continue;
         p.folders[p.count] = from;
@@ -229,7 +230,7 @@ static void find_lost(const struct fleet *f, struct run *run, struct collect *c)
     c->result->complete |= run->lost_count && !waiting;
 }
 
-int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
+int results_collect(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e) {
     struct context *s = f->context;
     const char *incoming = run_path(&s->cluster, run, "incoming");
@@ -263,25 +264,25 @@ int collect_results(struct fleet *f, struct run *run, const struct story *story,
 // ---- results of a node that will be preempted ---------------------------------------------------
 // An empty file left/<node> marks the node's part as complete, for later dtctl processes too.
 
-void rescue_open(struct rescue *r, struct follow *f) {
+void results_drain_open(struct rescue *r, struct follow *f) {
     *r = (struct rescue){.follow = f};
-    r->nodes = arena_new(f->context->arena, struct rescue_node, f->count + 1);
+    r->nodes = arena_new(f->context->arena, struct results_drain_node, f->count + 1);
 }
 
-static void warn_failed(const struct rescue_node *w, const struct err *e) {
+static void warn_failed(const struct results_drain_node *w, const struct err *e) {
     log_warn("cannot fetch the results of a departing node", "node=%s reason=\"%s\"",
              w->node->node->info->name, e->text);
 }
 
 static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct xfer_progress *p) {
     (void)x;
-    struct rescue_node *w = ctx;
+    struct results_drain_node *w = ctx;
     struct follow *f = w->rescue->follow;
     struct err why = *e;
     char bytes[STR_HUMAN_BYTES_MAX];
     w->xfer = NULL;
     f->held--;
-    const char *mark = collect_mark_path(f->context, f->run, w->node->node->info->name);
+    const char *mark = results_mark_path(f->context, f->run, w->node->node->info->name);
     // The machine may end now: sync the part before the mark is written.
     if (why.code || file_sync_disk(run_path(&f->context->cluster, f->run, "left"), &why) < 0 ||
         file_write_atomic(mark, "", 0, 0600, &why) < 0)
@@ -291,24 +292,24 @@ static void on_end(struct xfer *x, void *ctx, const struct err *e, const struct 
                     w->node->node->info->name, str_human_bytes(bytes, p->bytes_all));
 }
 
-void rescue_node(struct rescue *r, const struct follow_node *n) {
+void results_drain_node(struct rescue *r, const struct follow_node *n) {
     static const struct xfer_events events = {.on_end = on_end};
     struct follow *f = r->follow;
-    struct rescue_node *w = &r->nodes[n->index];
+    struct results_drain_node *w = &r->nodes[n->index];
     struct err e = {0};
     if (f->run->native || f->until_now || f->leave || n->no_status || !n->node->up || w->xfer ||
         !f->story.nodes[n->index].announced)
         return;
-    *w = (struct rescue_node){.rescue = r, .node = n};
+    *w = (struct results_drain_node){.rescue = r, .node = n};
     if (file_make_dirs(run_path(&f->context->cluster, f->run, "left"), 0700, &e) == 0)
-        w->xfer = collect_start(n->node, f->run, &events, w, &e);
+        w->xfer = results_collect_start(n->node, f->run, &events, w, &e);
     if (w->xfer)
         f->held++;
     else
         warn_failed(w, &e);
 }
 
-void rescue_close(struct rescue *r) {
+void results_drain_close(struct rescue *r) {
     for (size_t i = 0; i < r->follow->count; i++)
         if (r->nodes[i].xfer) {
             xfer_cancel(r->nodes[i].xfer);

@@ -32,38 +32,38 @@ struct collect_result {
 };
 
 // Fetches the part of one node.
-struct xfer *collect_start(struct fleet_node *n, const struct run *run,
-                           const struct xfer_events *events, void *ctx, struct err *e);
+struct xfer *results_collect_start(struct fleet_node *n, const struct run *run,
+                                   const struct xfer_events *events, void *ctx, struct err *e);
 // runs/<run>/left/<node>: exists when a node has left and its part is complete.
-const char *collect_mark_path(struct context *s, const struct run *run, const char *node);
+const char *results_mark_path(struct context *s, const struct run *run, const char *node);
 
 // Failures of nodes are kept in the fleet; -1 only for errors on this side and interruption.
 // gone[i]: the node answers but does not know the run, or is not in the cluster any more. Files
 // that only this node had are lost: run->lost names such nodes.
-int collect_results(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
+int results_collect(struct fleet *f, struct run *run, const struct story *story, const bool *gone,
                     struct collect_result *out, struct err *e);
 
 // Fetches the results of a node that is about to be preempted, while the run continues without it.
-// collect_results uses them when the node cannot be reached any more. The native trainer does not
+// results_collect uses them when the node cannot be reached any more. The native trainer does not
 // need this: the other nodes have the same files.
 //
-//     rescue_open(&r, &follow);
-//     … rescue_node(&r, n) when the agent of a followed node has ended …
-//     rescue_close(&r); // drops transfers in progress
+//     results_drain_open(&r, &follow);
+//     … results_drain_node(&r, n) when the agent of a followed node has ended …
+//     results_drain_close(&r); // drops transfers in progress
 //
 // follow_wait waits for transfers in progress. Failures are warnings: the run continues.
 
 struct rescue {
     struct follow *follow;
-    struct rescue_node {
+    struct results_drain_node {
         struct rescue *rescue;
         const struct follow_node *node;
         struct xfer *xfer; // NULL: no transfer
     } * nodes;
 };
 
-void rescue_open(struct rescue *r, struct follow *f);
-void rescue_node(struct rescue *r, const struct follow_node *n);
-void rescue_close(struct rescue *r);
+void results_drain_open(struct rescue *r, struct follow *f);
+void results_drain_node(struct rescue *r, const struct follow_node *n);
+void results_drain_close(struct rescue *r);
 
 #endif

@@ -191,8 +191,8 @@ static int split_once(struct arena *a, struct part *parts, size_t count, const c
     return result;
 }
 
-int layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                 size_t count, const char *dest, struct layout *out, struct err *e) {
+int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
+                         size_t count, const char *dest, struct layout *out, struct err *e) {
     struct part *parts = arena_new(a, struct part, count + 1);
     *out = (struct layout){0};
     for (size_t i = 0; i < count; i++)

@@ -22,7 +22,7 @@ struct layout {
 // folders[i] is the part of the node names[i]. Links in the parts are never followed. dest is the
 // folder that the parts will be merged into. Copies of differing files that an earlier merge of
 // fewer nodes left in dest are removed.
-int layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                 size_t count, const char *dest, struct layout *out, struct err *e);
+int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
+                         size_t count, const char *dest, struct layout *out, struct err *e);
 
 #endif

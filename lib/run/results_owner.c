@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-const char *owner_of(struct arena *a, const char *dir) {
+const char *results_owner_of(struct arena *a, const char *dir) {
     struct err ignored = {0};
     char *text = NULL;
     size_t len = 0;
@@ -18,7 +18,7 @@ const char *owner_of(struct arena *a, const char *dir) {
     return str_is_name(text, JOB_RUN_BYTES_MAX) ? text : "";
 }
 
-int owner_set(const char *dir, const char *run, struct err *e) {
+int results_owner_set(const char *dir, const char *run, struct err *e) {
     struct arena a = {0};
     const char *line = arena_printf(&a, "%s\n", run);
     int result = file_make_dirs(dir, 0755, e);

@@ -10,7 +10,7 @@
 #define OWNER_MARK ".dtctl-run"
 
 // "" when the folder has no owner or does not exist.
-const char *owner_of(struct arena *a, const char *dir);
-int owner_set(const char *dir, const char *run, struct err *e); // makes the folder
+const char *results_owner_of(struct arena *a, const char *dir);
+int results_owner_set(const char *dir, const char *run, struct err *e); // makes the folder
 
 #endif

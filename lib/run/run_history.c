@@ -10,7 +10,7 @@
 
 enum { ROUND_MAX = 1 << 30 };
 
-void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count) {
+void run_history_init(struct story *s, struct arena *a, const char *const *nodes, size_t count) {
     *s = (struct story){.arena = a, .node_count = count, .round = -1};
     s->nodes = arena_new(a, struct story_node, count ? count : 1);
     for (size_t i = 0; i < count; i++) {
@@ -288,8 +288,8 @@ static void clean(struct arena *a, struct json *j) {
     j->len = strlen(j->str);
 }
 
-const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
-                      size_t len, const struct json **event) {
+const char *run_history_add(struct story *s, struct arena *scratch, size_t node, const char *line,
+                            size_t len, const struct json **event) {
     struct json *j = NULL;
     struct err e = {0};
     *event = NULL;
@@ -310,7 +310,7 @@ const char *story_add(struct story *s, struct arena *scratch, size_t node, const
     return NULL;
 }
 
-int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank) {
+int run_history_rank_of(const struct story *s, size_t node, int attempt, int local_rank) {
     if (node >= s->node_count)
         return -1;
     for (const struct story_attempt *a = s->nodes[node].attempts; a; a = a->next)
@@ -319,7 +319,7 @@ int story_rank_of(const struct story *s, size_t node, int attempt, int local_ran
     return -1;
 }
 
-const struct story_failure *story_root(const struct story *s) {
+const struct story_failure *run_history_root(const struct story *s) {
     const struct story_failure *first = NULL;
     // The last failed round ended the run. Within it the marked failure is the root, else the
     // earliest.
@@ -334,7 +334,7 @@ const struct story_failure *story_root(const struct story *s) {
     return first;
 }
 
-bool story_is_known(const struct story *s, size_t node, const struct json *event) {
+bool run_history_is_known(const struct story *s, size_t node, const struct json *event) {
     if (!str_eq(json_get_str(event, "kind", ""), node_event_name(EVENT_FAILURE)))
         return false;
     size_t place = find_failure(s, number(event, "round", 0, ROUND_MAX),
@@ -342,7 +342,7 @@ bool story_is_known(const struct story *s, size_t node, const struct json *event
     return place < s->failure_count && s->failures[place].teller != s->nodes[node].name;
 }
 
-void story_count(const struct story *s, int *started, int *ended) {
+void run_history_count(const struct story *s, int *started, int *ended) {
     *started = *ended = 0;
     for (size_t i = 0; i < s->node_count; i++) {
         const struct story_node *n = &s->nodes[i];

@@ -85,17 +85,17 @@ struct story {
     int64_t first_started_ms, all_started_ms; // wall clock; 0: not yet
 };
 
-void story_init(struct story *s, struct arena *a, const char *const *nodes, size_t count);
+void run_history_init(struct story *s, struct arena *a, const char *const *nodes, size_t count);
 // Takes one line of a node's events.jsonl. Returns its kind, or NULL when the line is no event.
 // *event is valid until the given scratch arena is reset.
-const char *story_add(struct story *s, struct arena *scratch, size_t node, const char *line,
-                      size_t len, const struct json **event);
+const char *run_history_add(struct story *s, struct arena *scratch, size_t node, const char *line,
+                            size_t len, const struct json **event);
 // The rank of log folder attempt_N/<local rank>; -1 when unknown.
-int story_rank_of(const struct story *s, size_t node, int attempt, int local_rank);
-const struct story_failure *story_root(const struct story *s); // NULL: nothing failed
+int run_history_rank_of(const struct story *s, size_t node, int attempt, int local_rank);
+const struct story_failure *run_history_root(const struct story *s); // NULL: nothing failed
 // True when another node has already reported the same event.
-bool story_is_known(const struct story *s, size_t node, const struct json *event);
+bool run_history_is_known(const struct story *s, size_t node, const struct json *event);
 // Number of ranks of the latest round that have started, and that have ended.
-void story_count(const struct story *s, int *started, int *ended);
+void run_history_count(const struct story *s, int *started, int *ended);
 
 #endif

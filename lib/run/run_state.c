@@ -141,7 +141,7 @@ static int look_for_state(struct run_start *l, const struct run *earlier, struct
     if (earlier->native != l->native)
         return err_set(e, ERR_NOT_FOUND, "it belongs to %s",
                        earlier->native ? "the native trainer" : "a command");
-    const char *owner = owner_of(a, earlier->output_dir);
+    const char *owner = results_owner_of(a, earlier->output_dir);
     if (!owner[0] && !file_exists(file_join(a, earlier->output_dir, "state")))
         return err_set(e, ERR_NOT_FOUND, "it left no state");
     if (!str_eq(owner, earlier->id))
@@ -185,7 +185,7 @@ int run_start_output(struct run_start *l, struct err *e) {
     if (!s->config->output_dir[0]) // below the run's own folder
         return 0;
     const char *dir = l->run.output_dir, *where = config_where(s->config, "outputs.dir");
-    const char *owner = owner_of(s->arena, dir);
+    const char *owner = results_owner_of(s->arena, dir);
     struct err why = {0};
     if (owner[0] && !str_eq(owner, l->run.id) && !str_eq(owner, l->resume_run))
         return err_set(e, ERR_CONFIG,

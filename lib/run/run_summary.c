@@ -69,7 +69,7 @@ static void json_history(const struct summary *s, struct json_out *j) {
 }
 
 static void json_failure(const struct summary *s, struct json_out *j) {
-    const struct story_failure *f = story_root(&s->follow->story);
+    const struct story_failure *f = run_history_root(&s->follow->story);
     if (!f) {
         json_null(j, "failure");
         return;
@@ -144,7 +144,7 @@ static void json_head(const struct summary *s, struct json_out *j) {
     json_int(j, "restarts", s->follow->story.restarts);
 }
 
-void summary_json(const struct summary *s, struct strbuf *out) {
+void run_summary_json(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     struct json_out j;
     json_open(&j, out);
@@ -279,7 +279,7 @@ static void text_layout(const struct summary *s, struct strbuf *out) {
                   file_join(s->arena, run_path(&s->context->cluster, r, "incoming"), r->lost[i]));
 }
 
-void summary_text(const struct summary *s, struct strbuf *out) {
+void run_summary_text(const struct summary *s, struct strbuf *out) {
     const struct run *r = s->run;
     const struct cluster *c = &s->context->cluster;
     char push[STR_HUMAN_BYTES_MAX], start[STR_HUMAN_BYTES_MAX], train[STR_HUMAN_BYTES_MAX];
@@ -302,7 +302,7 @@ void summary_text(const struct summary *s, struct strbuf *out) {
                 str_human_bytes(got, r->fetch_bytes));
     text_history(s, out);
     text_figures(s, out);
-    if (str_eq(owner_of(s->arena, r->output_dir), r->id)) {
+    if (str_eq(results_owner_of(s->arena, r->output_dir), r->id)) {
         line_file(s, out, "model", file_join(s->arena, r->output_dir, "model"));
         line_file(s, out, "state", file_join(s->arena, r->output_dir, "state"));
         line_file(s, out, "output", r->output_dir);
@@ -338,8 +338,8 @@ static void add_tail(const struct summary *s, struct strbuf *out, const char *ta
 static const char CRASH_LOOP[] =
     "crash loop: "; // prefix of the reason that rendezvous_failed.c gives
 
-void summary_failure(const struct summary *s, struct strbuf *out) {
-    const struct story_failure *f = story_root(&s->follow->story);
+void run_summary_failure(const struct summary *s, struct strbuf *out) {
+    const struct story_failure *f = run_history_root(&s->follow->story);
     if (!f) {
         // A node that left reports its own reason unless the run finished.
         bool finished = str_eq(s->run->state, "finished");
@@ -383,7 +383,7 @@ void summary_failure(const struct summary *s, struct strbuf *out) {
 
 // ---- events.jsonl ------------------------------------------------------------------------------
 
-int summary_merge_events(const struct follow *f, struct err *e) {
+int run_summary_merge_events(const struct follow *f, struct err *e) {
     struct arena a = {0};
     const char **paths = arena_new(&a, const char *, f->count + 1);
     for (size_t i = 0; i < f->count; i++)

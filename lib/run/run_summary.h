@@ -17,13 +17,13 @@ struct summary {
     struct arena *arena;
 };
 
-void summary_json(const struct summary *s, struct strbuf *out);
-void summary_text(const struct summary *s, struct strbuf *out);
+void run_summary_json(const struct summary *s, struct strbuf *out);
+void run_summary_text(const struct summary *s, struct strbuf *out);
 // The failing rank, its last lines, its signal, its node, and one next step; empty if no rank
 // failed.
-void summary_failure(const struct summary *s, struct strbuf *out);
+void run_summary_failure(const struct summary *s, struct strbuf *out);
 
 // Rewrites events.jsonl with all events of the nodes and of dtctl, in order of time.
-int summary_merge_events(const struct follow *f, struct err *e);
+int run_summary_merge_events(const struct follow *f, struct err *e);
 
 #endif

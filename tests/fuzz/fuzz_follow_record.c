@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     struct arena arena = {0}, scratch = {0};
     struct story story;
     size_t at = 0;
-    story_init(&story, &arena, nodes, 2);
+    run_history_init(&story, &arena, nodes, 2);
     while (at < size) {
         struct follow_record r;
         struct follow_file file;
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
             must(r.data >= data && r.data + r.len <= data + size);
             must(follow_file_parse(r.name, &file) && !strstr(r.name, ".."));
             if (r.file.kind == FOLLOW_EVENTS)
-                story_add(&story, &scratch, at % 2, (const char *)r.data, r.len, &event);
+                run_history_add(&story, &scratch, at % 2, (const char *)r.data, r.len, &event);
         }
         at += (size_t)took;
     }

@@ -48,11 +48,11 @@ static void show(struct follow_fixture *f, struct attend_view *v) {
     struct err e = {0};
     sum.arena = &a;
     attend_view.on_tick(v);
-    summary_failure(&sum, &text);
-    summary_text(&sum, &text);
+    run_summary_failure(&sum, &text);
+    run_summary_text(&sum, &text);
     screen_out(&f->screen, "%s", strbuf_cstr(&text));
     strbuf_clear(&text);
-    summary_json(&sum, &text);
+    run_summary_json(&sum, &text);
     check(text.data, text.len);
     must(json_parse(&a, text.data, text.len, &j, &e) == 0);
     strbuf_fini(&text);
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     f.screen.out_is_terminal = true;
     f.run.native = size > 1 && data[0] & 4;
     f.run.output_dir = f.dir;
-    attend_view_init(&v, &f.follow, &o);
+    monitor_view_init(&v, &f.follow, &o);
     must(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &attend_view, &v, &e) == 0);
     size_t before = f.arena.total_bytes;
     if (size)

@@ -65,7 +65,7 @@ TAP_UNUSED static void fixture_bytes(struct follow_fixture *f, size_t node, cons
     for (const struct mirror_file *m = n->mirror.files; m; m = m->next)
         if (strcmp(m->name, name) == 0)
             r.offset = m->size;
-    if (mirror_write(&n->mirror, &r, follow_take_line, n, &e) < 0)
+    if (log_mirror_write(&n->mirror, &r, follow_take_line, n, &e) < 0)
         fail("bytes of %s: %s", name, e.text);
 }
 

@@ -27,12 +27,12 @@ static void finds(const char *regex, const char *line, double want) {
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
     struct seen s = {0};
-    if (ok(metric_add(set, &a, "m", regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
-        metric_match(set, line, strlen(line), on_value, &s);
+    if (ok(metrics_add(set, &a, "m", regex, &e) == 0, "'%s' compiles %s", regex, e.text)) {
+        metrics_match(set, line, strlen(line), on_value, &s);
         is_int(s.count, 1, "'%s' matches '%s'", regex, line);
         near(s.last, want, 1e-12, "value of '%s'", line);
     }
-    metric_fini(set);
+    metrics_fini(set);
     arena_fini(&a);
 }
 
@@ -40,10 +40,10 @@ static void refuses(const char *regex, const char *why) {
     struct arena a = {0};
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
-    is_int(metric_add(set, &a, "m", regex, &e), -1, "'%s' is refused", regex);
+    is_int(metrics_add(set, &a, "m", regex, &e), -1, "'%s' is refused", regex);
     has_str(e.text, why, "'%s' says why", regex);
     is_int(e.code, ERR_CONFIG, "as a configuration error");
-    metric_fini(set);
+    metrics_fini(set);
     arena_fini(&a);
 }
 
@@ -52,11 +52,11 @@ static void figures(void) {
     struct metric_set *set = arena_new(&a, struct metric_set, 1);
     struct err e = {0};
     struct seen s = {0};
-    metric_add(set, &a, "loss", "Loss ([0-9.na]+)", &e);
-    metric_add(set, &a, "acc", "Acc@1 ([0-9.]+)", &e);
+    metrics_add(set, &a, "loss", "Loss ([0-9.na]+)", &e);
+    metrics_add(set, &a, "acc", "Acc@1 ([0-9.]+)", &e);
     const char *lines[] = {"Loss 2.5 Acc@1 10.0", "Loss 0.5", "nothing", "Loss nan", "Loss 1.5"};
     for (size_t i = 0; i < 5; i++)
-        metric_match(set, lines[i], strlen(lines[i]), on_value, &s);
+        metrics_match(set, lines[i], strlen(lines[i]), on_value, &s);
     is_int(s.count, 5, "each metric of a line is reported, also nan");
     is_uint(set->metrics[0].count, 3, "finite values count");
     near(set->metrics[0].first, 2.5, 0, "first");
@@ -67,9 +67,9 @@ static void figures(void) {
     memset(long_line, 'x', 99999);
     memcpy(long_line + 90000, "Loss 7", 6);
     s.count = 0;
-    metric_match(set, long_line, 99999, on_value, &s);
+    metrics_match(set, long_line, 99999, on_value, &s);
     is_int(s.count, 0, "beyond the limit of a line nothing is looked at");
-    metric_fini(set);
+    metrics_fini(set);
     arena_fini(&a);
 }
 
@@ -165,12 +165,12 @@ static void overruns(void) {
         struct seen s = {0};
         char *line = long_line(&a, METRIC_LINE_BYTES_MAX, slow[i].filler, "=7;#!");
         int64_t longest = 0;
-        metric_add(set, &a, "slow", slow[i].regex, &e);
-        metric_add(set, &a, "fine", "=(\\d);", &e);
+        metrics_add(set, &a, "slow", slow[i].regex, &e);
+        metrics_add(set, &a, "fine", "=(\\d);", &e);
         logged[0] = 0;
         for (int n = 0; n < 2 * METRIC_OVERRUNS_MAX; n++) {
             int64_t began = clock_cpu_ns();
-            metric_match(set, line, strlen(line), on_value, &s);
+            metrics_match(set, line, strlen(line), on_value, &s);
             int64_t took = clock_cpu_ns() - began;
             longest = took > longest ? took : longest;
         }
@@ -185,7 +185,7 @@ static void overruns(void) {
             has_str(logged, "metric=slow", "with the metric");
         }
         is_uint(set->metrics[1].count, 2 * METRIC_OVERRUNS_MAX, "another metric is read on");
-        metric_fini(set);
+        metrics_fini(set);
         arena_fini(&a);
     }
     ok(overran >= 3, "the limits are reached (%d)", overran);

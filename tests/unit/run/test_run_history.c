@@ -12,14 +12,14 @@ struct fixture {
 
 static const char *add(struct fixture *f, size_t node, const char *line) {
     const struct json *event = NULL;
-    const char *kind = story_add(&f->story, &f->scratch, node, line, strlen(line), &event);
+    const char *kind = run_history_add(&f->story, &f->scratch, node, line, strlen(line), &event);
     arena_reset(&f->scratch);
     return kind;
 }
 
 static void open_fixture(struct fixture *f) {
     *f = (struct fixture){0};
-    story_init(&f->story, &f->arena, NODES, 2);
+    run_history_init(&f->story, &f->arena, NODES, 2);
 }
 
 static void close_fixture(struct fixture *f) {
@@ -65,13 +65,13 @@ static void two_rounds(void) {
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
     ok(f.story.waiting == NULL, "nobody is missing any more");
     is_int(f.story.world_size, 4, "world size");
-    is_int(story_rank_of(&f.story, 1, 0, 1), 3, "its ranks are known before a worker runs");
-    is_int(story_rank_of(&f.story, 1, 1, 1), -1, "those of no other attempt");
+    is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "its ranks are known before a worker runs");
+    is_int(run_history_rank_of(&f.story, 1, 1, 1), -1, "those of no other attempt");
     add(&f, 1,
         "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
-    is_int(story_rank_of(&f.story, 1, 0, 1), 3, "rank behind a log folder");
+    is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "rank behind a log folder");
     is_int(f.story.nodes[1].ranks[1].pid, 8, "its pid");
-    story_count(&f.story, &started, &ended);
+    run_history_count(&f.story, &started, &ended);
     is_int(started, 2, "two have started");
     add(&f, 1,
         "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":1,\"status\":137,"
@@ -82,8 +82,8 @@ static void two_rounds(void) {
         "{\"kind\":\"round\",\"round\":1,\"restarts\":1,\"nodes\":1,\"nproc\":2,\"rank\":0,"
         "\"world_size\":2}");
     add(&f, 1, "{\"kind\":\"workers-started\",\"round\":1,\"attempt\":1,\"pids\":[]}");
-    is_int(story_rank_of(&f.story, 1, 1, 1), 1, "another rank in another attempt");
-    is_int(story_rank_of(&f.story, 1, 0, 1), 3, "the earlier attempt keeps its ranks");
+    is_int(run_history_rank_of(&f.story, 1, 1, 1), 1, "another rank in another attempt");
+    is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "the earlier attempt keeps its ranks");
     is_int(f.story.restarts, 1, "restarts");
     add(&f, 1, "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":0,\"status\":1}");
     ok(!f.story.nodes[1].ranks[0].ended, "an exit of an old round changes nothing");
@@ -95,19 +95,19 @@ static void two_rounds(void) {
 static void failures(void) {
     struct fixture f;
     open_fixture(&f);
-    ok(story_root(&f.story) == NULL, "nothing failed yet");
+    ok(run_history_root(&f.story) == NULL, "nothing failed yet");
     add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":0,\"rank\":0,\"failed_ms\":10}");
     add(&f, 0, "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":3,\"failed_ms\":30}");
     add(&f, 0,
         "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20,"
         "\"tail\":\"boom\"}");
-    is_int(story_root(&f.story)->rank, 1, "the earliest of the last round");
-    is_str(story_root(&f.story)->tail, "boom", "with its last words");
+    is_int(run_history_root(&f.story)->rank, 1, "the earliest of the last round");
+    is_str(run_history_root(&f.story)->tail, "boom", "with its last words");
     add(&f, 0,
         "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":2,\"failed_ms\":40,"
         "\"root\":true}");
-    is_int(story_root(&f.story)->rank, 2, "or the one that is marked");
-    is_str(story_root(&f.story)->node, "n1", "on its node");
+    is_int(run_history_root(&f.story)->rank, 2, "or the one that is marked");
+    is_str(run_history_root(&f.story)->node, "n1", "on its node");
     is_uint(f.story.failure_count, 4, "four of them");
     add(&f, 1, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20}");
     is_uint(f.story.failure_count, 4, "another node that tells of one adds none");
@@ -126,8 +126,8 @@ static void failures(void) {
 static bool is_known(struct fixture *f, size_t node, const char *line) {
     const struct json *event;
     arena_reset(&f->scratch);
-    story_add(&f->story, &f->scratch, node, line, strlen(line), &event);
-    return story_is_known(&f->story, node, event);
+    run_history_add(&f->story, &f->scratch, node, line, strlen(line), &event);
+    return run_history_is_known(&f->story, node, event);
 }
 
 static void told_twice(void) {
@@ -135,7 +135,7 @@ static void told_twice(void) {
     struct fixture f;
     open_fixture(&f);
     ok(!is_known(&f, 1, failure), "one node tells of a failure");
-    is_str(story_root(&f.story)->node, "n0", "of another node");
+    is_str(run_history_root(&f.story)->node, "n0", "of another node");
     ok(is_known(&f, 0, failure), "that one tells of it, too: known");
     ok(!is_known(&f, 1, failure), "the first teller is the first again when all is read again");
     ok(!is_known(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}"), "of a node's own: news");
@@ -168,9 +168,9 @@ static void hostile(void) {
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         add(&f, i % 2, lines[i]);
     is_int(add(&f, 7, "{\"kind\":\"joined\"}") != NULL, 0, "a node that is not there");
-    story_count(&f.story, &started, &ended);
+    run_history_count(&f.story, &started, &ended);
     is_int(started + ended, 0, "nothing was believed");
-    is_int(story_rank_of(&f.story, 0, 0, 0), -1, "no rank was invented");
+    is_int(run_history_rank_of(&f.story, 0, 0, 0), -1, "no rank was invented");
     close_fixture(&f);
 }
 

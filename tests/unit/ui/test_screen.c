@@ -54,7 +54,7 @@ static void open_view(struct follow_fixture *f, struct attend_view *v, struct at
     screen_init(&f->screen, out_fd, out_fd, style, false);
     f->screen.out_is_terminal = true;
     *o = (struct attend_options){.only_rank = -1};
-    attend_view_init(v, &f->follow, o);
+    monitor_view_init(v, &f->follow, o);
     if (follow_open(&f->follow, &f->context, &f->fleet, &f->run, &attend_view, v, &e) < 0)
         bail_out("%s", e.text);
 }
@@ -82,11 +82,11 @@ static void show_all(struct follow_fixture *f, struct attend_view *v) {
     f->run.output_dir = f->dir;
     v->drawn_ms = 0;
     attend_view.on_tick(v);
-    summary_failure(&sum, &text);
-    summary_text(&sum, &text);
+    run_summary_failure(&sum, &text);
+    run_summary_text(&sum, &text);
     screen_out(&f->screen, "%s", strbuf_cstr(&text));
     strbuf_clear(&text);
-    summary_json(&sum, &text);
+    run_summary_json(&sum, &text);
     if (check_screen(strbuf_cstr(&text), text.len) < text.len)
         fail("summary.json drives a terminal");
     strbuf_fini(&text);
