@@ -244,6 +244,9 @@ static void found(void) {
     faults("a shuffle from a lane outside of its mask",
            "setp.lt.u32 %p, %l, 7; @!%p bra A; shfl.sync.idx.b32 %d, %t, 9, 31, 0x7f; A:", 1, 32,
            "does not execute");
+}
+
+static void found_between(void) {
     faults(
         "bytes of cp.async that nobody waited for",
         "cp.async.ca.shared.global [%s], [%in], 4; cp.async.commit_group; ld.shared.u32 %d, [%s];",
@@ -289,5 +292,6 @@ int main(void) {
     shuffles();
     blocks();
     found();
+    found_between();
     return done_testing();
 }
