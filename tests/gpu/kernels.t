@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kernels compiled to PTX run right in the interpreter, in several orders of blocks, warps and streams;
-# and every bug that tests/gpu/planted lists is found when it is planted.
+# Kernels compiled to PTX run right in the interpreter, in several orders of blocks and warps; and
+# every bug that tests/gpu/planted lists is found when it is planted.
 cuda=$("${0%/*}/../../lib/third_party/deps" path cuda) # in the user's cache: before HOME is changed
 source "${0%/*}/../lib.sh"
 BUGS_MIN=20
@@ -39,7 +39,7 @@ found() {
 bugs=0
 while IFS= read -r line; do
     [[ $line != \#* && -n $line ]] || continue
-    read -r from && read -r to || bail_out "tests/gpu/planted: '$line' lacks lines"
+    if ! read -r from || ! read -r to; then bail_out "tests/gpu/planted: '$line' lacks lines"; fi
     bugs=$((bugs + 1)) name=${line%%: *} why=${line#*: }
     plant "$from" "$to" || bail_out "tests/gpu/planted: kernels.cu has no line '$from'"
     compiled bad.cu bad.ptx || bail_out "tests/gpu/planted: '$name' does not compile"
@@ -48,7 +48,7 @@ while IFS= read -r line; do
         found "$why" && break
     done
     found "$why" && held=1 || held=0
-    result $held "found: $name" || diag "$(grep -A 3 '^not ok' <<<"$out")" "status $status"
+    result "$held" "found: $name" || diag "$(grep -A 3 '^not ok' <<<"$out")" "status $status"
 done <"$SRC/tests/gpu/planted"
 ok "at least $BUGS_MIN bugs are planted" [ "$bugs" -ge "$BUGS_MIN" ]
 done_testing
