@@ -117,6 +117,7 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
     cli_apply(&c->set);
     if (missing < 0 || read_kept(c, e) < 0)
         return -1;
+    train_recipe_apply(&c->set);
     return option_set_finish(&c->set, e);
 }
 

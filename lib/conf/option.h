@@ -97,8 +97,16 @@ struct option_records {
 };
 
 // Where a value came from.
-// In the order of precedence. OPTION_KEPT: from a flag or variable of an earlier command.
-enum option_source { OPTION_DEFAULT, OPTION_FILE, OPTION_KEPT, OPTION_ENV, OPTION_FLAG };
+// In the order of precedence. OPTION_RECIPE: from a named set of settings (train_recipe_apply).
+// OPTION_KEPT: from a flag or variable of an earlier command.
+enum option_source {
+    OPTION_DEFAULT,
+    OPTION_RECIPE,
+    OPTION_FILE,
+    OPTION_KEPT,
+    OPTION_ENV,
+    OPTION_FLAG
+};
 struct option_place {
     enum option_source source;
     const char *name; // file name, variable, or flag as typed; NULL for a default

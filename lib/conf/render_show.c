@@ -106,7 +106,8 @@ static void value_json(struct json_out *j, const char *key, const struct option_
 }
 
 void render_show_json(struct strbuf *out, const struct option_set *s, bool only_given) {
-    static const char *const sources[] = {"default", "file", "kept", "environment", "flag"};
+    static const char *const sources[] = {"default", "recipe",      "file",
+                                          "kept",    "environment", "flag"};
     struct json_out j;
     json_open(&j, out);
     json_array(&j, NULL);

@@ -79,5 +79,6 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
     if (!env_get(env, "RANK"))
         option_set_env(set, env);
     cli_apply(set);
+    train_recipe_apply(set);
     return option_set_finish(set, e);
 }

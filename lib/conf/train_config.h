@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct train_config {
+    int recipe; // enum train_recipe
     // model
     const char *model;         // as train_model.h says
     int stem;                  // enum train_stem; resnets, where model does not say
@@ -45,14 +46,17 @@ struct train_config {
     double momentum; // sgd
     bool nesterov;   // sgd
     double weight_decay;
-    int decay;                // enum train_decay
-    double clip_norm;         // 0: gradients are not clipped
-    double beta1, beta2, eps; // adam, adamw
-    int schedule;             // enum train_schedule
-    int64_t step_epochs;      // step: epochs between two reductions
-    double gamma;             // step: factor
-    double warmup_epochs;     // linear warm-up, for every schedule
-    double min_lr;            // cosine: lr at the end
+    int decay;                           // enum train_decay
+    double clip_norm;                    // 0: gradients are not clipped
+    double beta1, beta2, eps;            // adam, adamw
+    int schedule;                        // enum train_schedule
+    int64_t step_epochs;                 // step: epochs between two reductions
+    struct option_ints milestones;       // multistep: epochs
+    double gamma;                        // step, multistep, exponential: factor
+    double peak, cycle_start, cycle_end; // onecycle, triangle: share of the run; shares of lr
+    double warmup_epochs;                // linear warm-up, for every schedule
+    double min_lr;                       // cosine, linear: lr at the end
+    double ema;                          // decay of the average of weights; 0: none
     double label_smoothing;
     int64_t seed;
     // evaluation, output, checkpoints
@@ -96,6 +100,13 @@ struct train_parallel {
 // Refuses what cannot be done, by name. world 0: not known yet, and not looked at.
 int train_parallel(const struct train_config *o, int world, struct train_parallel *out,
                    struct err *e);
+
+// Settings of train.recipe, for every key that nothing else has set. To be called before
+// option_set_finish.
+void train_recipe_apply(struct option_set *set);
+// The i-th setting of a recipe; false behind the last.
+bool train_recipe_setting(enum train_recipe recipe, size_t i, const char **key, const char **text);
+const char *train_recipe_text(enum train_recipe recipe); // what it is
 
 // dttrain's command line: --config FILE (-f), --set train.key=value…, --help (-h), --version.
 // A whole dtctl.toml is fine: keys of the other tables are known and left alone.

@@ -56,7 +56,21 @@
 #define TRAIN_OPTIMIZER_NAMES(X) X(TRAIN_SGD, "sgd") X(TRAIN_ADAM, "adam") X(TRAIN_ADAMW, "adamw")
 
 #define TRAIN_SCHEDULE_NAMES(X)                                                                    \
-    X(TRAIN_CONSTANT, "constant") X(TRAIN_STEP, "step") X(TRAIN_COSINE, "cosine")
+    X(TRAIN_CONSTANT, "constant")                                                                  \
+    X(TRAIN_STEP, "step")                                                                          \
+    X(TRAIN_MULTISTEP, "multistep")                                                                \
+    X(TRAIN_EXPONENTIAL, "exponential")                                                            \
+    X(TRAIN_COSINE, "cosine")                                                                      \
+    X(TRAIN_LINEAR, "linear")                                                                      \
+    X(TRAIN_ONECYCLE, "onecycle")                                                                  \
+    X(TRAIN_TRIANGLE, "triangle")
+
+// constant, word, what it is; its settings are in train_recipe.c.
+#define TRAIN_RECIPE_NAMES(X)                                                                      \
+    X(TRAIN_RECIPE_NONE, "none", "the defaults")                                                   \
+    X(TRAIN_RECIPE_CIFAR10, "cifar10-resnet18", "a ResNet-18 on CIFAR-10 with Adam")               \
+    X(TRAIN_RECIPE_IMAGENET, "imagenet-resnet", "PyTorch's example for ImageNet")                  \
+    X(TRAIN_RECIPE_VIT, "vit-finetune", "a vision transformer from weights of other classes")
 
 #define TRAIN_DECAY_NAMES(X) X(TRAIN_DECAY_ALL, "all") X(TRAIN_DECAY_WEIGHTS, "weights")
 
@@ -85,6 +99,7 @@
     X(TRAIN_BAD_NAMES, train_bad, TRAIN_BADS, train_bad_words)                                     \
     X(TRAIN_OPTIMIZER_NAMES, train_optimizer, TRAIN_OPTIMIZERS, train_optimizer_words)             \
     X(TRAIN_SCHEDULE_NAMES, train_schedule, TRAIN_SCHEDULES, train_schedule_words)                 \
+    X(TRAIN_RECIPE_NAMES, train_recipe, TRAIN_RECIPES, train_recipe_words)                         \
     X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)                  \

@@ -60,7 +60,7 @@ void checkpoint_image_give(const struct checkpoint_image *c, struct network *net
 void checkpoint_image_note(struct checkpoint_image *c, const struct optimizer *o,
                            const struct train_position *at, const struct epoch_record *epochs);
 
-// Writes the model alone, for use after the training.
+// Writes the model alone, for use after the training: the average of its weights, if there is one.
 int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e);
 // The folder <dir>/checkpoint-<step>; then all but the keep_last newest are removed (0: none is).
 int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep_last,

@@ -4,6 +4,8 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "nn/import.h"
+#include "nn/layer.h"
 #include "nn/safetensors.h"
 #include "sys/file.h"
 
@@ -11,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { IMPORT_TOKENS_MAX = 1 << 20 };
+
 // A file that is being read, and the prefix of the names in it.
 struct reading {
     struct safetensors_file file;
     struct arena arena;
     const char *prefix; // of all names
-    float *scratch;     // as large as the largest parameter
+    enum import_from from;
+    float *scratch; // as large as the largest parameter
 };
 
 static int reading_open(struct reading *r, const struct nn_model *m, const char *path,
@@ -29,10 +34,16 @@ static int reading_open(struct reading *r, const struct nn_model *m, const char 
         return -1;
     }
     const struct safetensors_header *h = &r->file.header;
-    const char *first = m->param[0].name;
-    if (!safetensors_find(h, first) &&
-        safetensors_find(h, arena_printf(&r->arena, "%s%s", ddp, first)))
-        r->prefix = ddp;
+    char first[IMPORT_PARTS_MAX][IMPORT_NAME_BYTES_MAX];
+    for (int i = IMPORT_FROMS - 1; i >= 0; i--) {
+        if (import_names((enum import_from)i, m->param[0].name, first) == 0)
+            continue;
+        bool bare = safetensors_find(h, first[0]) != NULL;
+        if (!bare && !safetensors_find(h, arena_printf(&r->arena, "%s%s", ddp, first[0])))
+            continue;
+        r->from = (enum import_from)i;
+        r->prefix = bare ? "" : ddp;
+    }
     for (int i = 0; i < m->params; i++)
         most = m->param[i].count > most ? m->param[i].count : most;
     r->scratch = heap_alloc((most + 1) * sizeof(float));
@@ -85,10 +96,66 @@ static int read_reals(struct reading *r, const char *name, int ndim, const int *
     return 0;
 }
 
-static int read_param(struct reading *r, const char *name, const struct nn_param *p, float *flat,
-                      struct err *e) {
-    int dim[4], ndim = model_disk_shape(p, dim);
-    if (read_reals(r, name, ndim, dim, r->scratch, p->count, e) < 0)
+// The layer that adds positions; NULL where p is none.
+static const struct nn_layer *positions_of(const struct nn_model *m, const struct nn_param *p) {
+    for (int i = 0; i < m->layers; i++)
+        if (m->layer[i].op == &nn_op_tokens && &m->param[m->layer[i].param + 1] == p)
+            return &m->layer[i];
+    return NULL;
+}
+
+// Positions of a square image of another size, behind that of the class token. 1: there are none.
+static int read_other_positions(struct reading *r, const char *name, const struct nn_param *p,
+                                const struct nn_model *m, struct err *e) {
+    const struct nn_layer *l = positions_of(m, p);
+    const struct safetensors_tensor *t = l ? find(r, name) : NULL;
+    if (!t || t->ndim != 3 || t->dim[0] != 1 || t->dim[2] != (uint64_t)p->in ||
+        t->dim[1] == (uint64_t)p->out || t->dim[1] < 2 || t->dim[1] > IMPORT_TOKENS_MAX)
+        return 1;
+    const struct nn_layer *x = &m->layer[l->in[0]];
+    int side = (int)lround(sqrt((double)(t->dim[1] - 1))), width = p->in;
+    if ((uint64_t)side * (uint64_t)side + 1 != t->dim[1])
+        return err_set(e, ERR_FORMAT,
+                       "%s: '%s' holds %llu positions, which are no class token and a square: they "
+                       "cannot be brought to %d x %d",
+                       r->file.path, name, (unsigned long long)t->dim[1], x->h, x->w);
+    size_t count = (size_t)t->dim[1] * (size_t)width;
+    float *theirs = heap_alloc(count * sizeof *theirs);
+    int dim[3] = {1, (int)t->dim[1], width};
+    int result = read_reals(r, name, 3, dim, theirs, count, e);
+    if (result == 0) {
+        struct import_grid g = {side, side, x->h, x->w, width};
+        memcpy(r->scratch, theirs, (size_t)width * sizeof *theirs);
+        import_positions(&g, theirs + width, r->scratch + width);
+        log_info("positions of another image size are interpolated",
+                 "tensor=%s from=%dx%d to=%dx%d", name, side, side, x->h, x->w);
+    }
+    free(theirs);
+    return result;
+}
+
+// The numbers of p in disk order, to r->scratch: of one tensor, or of several along the first
+// dimension.
+static int read_parts(struct reading *r, const char *name, const struct nn_param *p,
+                      const struct nn_model *m, struct err *e) {
+    char names[IMPORT_PARTS_MAX][IMPORT_NAME_BYTES_MAX];
+    int dim[4], ndim = model_disk_shape(p, dim), parts = import_names(r->from, name, names);
+    if (parts == 0)
+        return err_set(e, ERR_FORMAT, "%s: such a file has nothing for '%s'", r->file.path, name);
+    int other = parts == 1 ? read_other_positions(r, names[0], p, m, e) : 1;
+    if (other <= 0)
+        return other;
+    dim[0] /= parts;
+    size_t count = p->count / (size_t)parts;
+    for (int i = 0; i < parts; i++)
+        if (read_reals(r, names[i], ndim, dim, r->scratch + (size_t)i * count, count, e) < 0)
+            return -1;
+    return 0;
+}
+
+static int read_param(struct reading *r, const struct nn_model *m, const char *name,
+                      const struct nn_param *p, float *flat, struct err *e) {
+    if (read_parts(r, name, p, m, e) < 0)
         return -1;
     model_from_disk(p, r->scratch, flat + p->begin);
     return 0;
@@ -129,7 +196,7 @@ int checkpoint_read_model(struct checkpoint_image *c, const char *path, bool new
         return -1;
     int result = 0;
     for (int i = 0; i < params && result == 0; i++)
-        result = read_param(&r, m->param[i].name, &m->param[i], c->params, e);
+        result = read_param(&r, m, m->param[i].name, &m->param[i], c->params, e);
     if (result == 0)
         result = read_stats(&r, c, e);
     reading_close(&r);
@@ -201,8 +268,9 @@ static int read_epochs(const struct safetensors_file *f, struct checkpoint_image
     return safetensors_read(f, t, c->epochs, (size_t)t->dim[0] * sizeof *c->epochs, e);
 }
 
+// *has_ema false: the checkpoint is of a run without an average of weights.
 static int read_optimizer(struct reading *r, struct checkpoint_image *c, struct optimizer *o,
-                          struct err *e) {
+                          bool *has_ema, struct err *e) {
     const char *kind = safetensors_get_meta(&r->file.header, "optimizer");
     if (!str_eq(kind, train_optimizer_words[o->kind]))
         return err_set(e, ERR_CONFIG,
@@ -211,12 +279,15 @@ static int read_optimizer(struct reading *r, struct checkpoint_image *c, struct 
                        r->file.path, kind ? kind : "", train_optimizer_words[o->kind]);
     if (meta_int(&r->file, "optimizer_step", &o->step, e) < 0)
         return -1;
-    for (int s = 0; s < c->states; s++)
+    const char *average = arena_printf(&r->arena, "ema.%s", c->model->param[0].name);
+    *has_ema = o->ema <= 0 || find(r, average);
+    int states = c->states - !*has_ema;
+    for (int s = 0; s < states; s++)
         for (int i = 0; i < c->model->params; i++) {
             const struct nn_param *p = &c->model->param[i];
             const char *name =
                 arena_printf(&r->arena, "%s.%s", optimizer_state_name(o, s), p->name);
-            if (read_param(r, name, p, c->state[s], e) < 0)
+            if (read_param(r, c->model, name, p, c->state[s], e) < 0)
                 return -1;
         }
     return 0;
@@ -226,6 +297,7 @@ int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char 
                     struct err *e) {
     struct arena a = {0};
     struct reading r;
+    bool has_ema = true;
     c->at = (struct train_position){0};
     int result = reading_open(&r, c->model, file_join(&a, folder, "state.safetensors"), e);
     if (result == 0) {
@@ -233,11 +305,13 @@ int checkpoint_read(struct checkpoint_image *c, struct optimizer *o, const char 
         if (result == 0)
             result = read_epochs(&r.file, c, e);
         if (result == 0)
-            result = read_optimizer(&r, c, o, e);
+            result = read_optimizer(&r, c, o, &has_ema, e);
         reading_close(&r);
     }
     if (result == 0)
         result = checkpoint_read_model(c, file_join(&a, folder, "model.safetensors"), false, e);
+    if (result == 0 && !has_ema)
+        memcpy(c->state[c->states - 1], c->params, c->model->param_elements * sizeof *c->params);
     c->at.optimizer_kind = o->kind;
     arena_fini(&a);
     return result;

@@ -138,13 +138,13 @@ static int listing_write(struct listing *l, const char *path, struct err *e) {
     return safetensors_commit(&w, e);
 }
 
-static void list_model(struct listing *l, const struct checkpoint_image *c) {
+static void list_model(struct listing *l, const struct checkpoint_image *c, const float *params) {
     const struct nn_model *m = c->model;
     for (int i = 0; i < m->stats; i++) // eight-byte numbers first, so that all are aligned
         listing_add(l, arena_printf(&l->arena, "%s.num_batches_tracked", m->stat[i].name),
                     SAFETENSORS_I64, (struct source){.integer = &c->at.tracked});
     for (int i = 0; i < m->params; i++)
-        listing_add_param(l, m->param[i].name, &m->param[i], c->params);
+        listing_add_param(l, m->param[i].name, &m->param[i], params);
     for (int i = 0; i < m->stats; i++) {
         const struct nn_stat *s = &m->stat[i];
         const size_t part[2] = {s->mean, s->var};
@@ -165,13 +165,19 @@ static void list_model(struct listing *l, const struct checkpoint_image *c) {
     listing_meta_int(l, "step", c->at.step);
 }
 
-int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e) {
+static int write_model(const struct checkpoint_image *c, const float *params, const char *path,
+                       struct err *e) {
     struct listing l;
     listing_init(&l, c->model);
-    list_model(&l, c);
+    list_model(&l, c, params);
     int r = listing_write(&l, path, e);
     arena_fini(&l.arena);
     return r;
+}
+
+int checkpoint_write_model(const struct checkpoint_image *c, const char *path, struct err *e) {
+    int ema = optimizer_ema(&c->optimizer);
+    return write_model(c, ema < 0 ? c->params : c->state[ema], path, e);
 }
 
 static int write_state(const struct checkpoint_image *c, const char *path, struct err *e) {
@@ -218,7 +224,7 @@ int checkpoint_write(const struct checkpoint_image *c, const char *dir, int keep
     int r = -1;
     if (file_make_dirs(dir, 0755, e) == 0 && file_remove_tree(temporary, e) == 0 &&
         file_make_dirs(temporary, 0755, e) == 0 &&
-        checkpoint_write_model(c, file_join(&a, temporary, "model.safetensors"), e) == 0 &&
+        write_model(c, c->params, file_join(&a, temporary, "model.safetensors"), e) == 0 &&
         write_state(c, file_join(&a, temporary, "state.safetensors"), e) == 0)
         r = checkpoint_place(dir, temporary, c->at.step, e);
     if (r == 0) {

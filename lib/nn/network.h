@@ -19,7 +19,7 @@
 
 enum {
     NETWORK_TAIL = NN_TENSOR_ALIGN, // numbers behind the gradients that are reduced with them
-    NETWORK_STATES_MAX = 2,
+    NETWORK_STATES_MAX = 3,
 };
 
 enum network_mode {

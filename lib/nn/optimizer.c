@@ -51,7 +51,7 @@ static void apply_adam(const struct update *u) {
 
 static const struct {
     int states;
-    const char *state[NETWORK_STATES_MAX];
+    const char *state[2];
     void (*apply)(const struct update *u);
 } kinds[TRAIN_OPTIMIZERS] = {
     [TRAIN_SGD] = {1, {"momentum_buffer"}, apply_sgd},
@@ -59,13 +59,44 @@ static const struct {
     [TRAIN_ADAMW] = {2, {"exp_avg", "exp_avg_sq"}, apply_adam},
 };
 
-int optimizer_states(const struct optimizer *o) {
+static int own_states(const struct optimizer *o) {
     return o->kind == TRAIN_SGD && o->momentum <= 0 ? 0 : kinds[o->kind].states;
 }
 
+int optimizer_states(const struct optimizer *o) {
+    return own_states(o) + (o->ema > 0);
+}
+
+int optimizer_ema(const struct optimizer *o) {
+    return o->ema > 0 ? own_states(o) : -1;
+}
+
 const char *optimizer_state_name(const struct optimizer *o, int i) {
-    must(i < kinds[o->kind].states);
-    return kinds[o->kind].state[i];
+    must(i < optimizer_states(o));
+    return i == optimizer_ema(o) ? "ema" : kinds[o->kind].state[i];
+}
+
+// Of count numbers: decay of themselves, and the rest of the weights.
+static void average(struct network *net, double decay, const char *weights, char *ema,
+                    size_t count) {
+    net->k->scale(net->ctx, count, decay, ema);
+    net->k->axpy(net->ctx, count, 1 - decay, weights, ema);
+}
+
+void optimizer_begin_ema(const struct optimizer *o, struct network *net) {
+    if (o->ema <= 0)
+        return;
+    char *ema = net->state[optimizer_ema(o)];
+    net->k->zero(net->ctx, net->model->param_elements, ema);
+    average(net, 0, net->params, ema, net->model->param_elements);
+}
+
+void optimizer_swap_ema(const struct optimizer *o, struct network *net) {
+    if (o->ema <= 0)
+        return;
+    char *weights = net->params;
+    net->params = net->state[optimizer_ema(o)];
+    net->state[optimizer_ema(o)] = weights;
 }
 
 static double decay_of(const struct optimizer *o, const struct nn_param *p) {
@@ -125,4 +156,7 @@ void optimizer_apply(struct optimizer *o, struct network *net, double lr, double
         u.state[i] = net->state[i] + state * real;
     if (count)
         kinds[o->kind].apply(&u);
+    size_t most = net->model->param_elements, last = end < most ? end : most;
+    if (o->ema > 0 && begin < last)
+        average(net, o->ema, u.p, u.state[optimizer_ema(o)], last - begin);
 }

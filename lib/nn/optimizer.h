@@ -13,6 +13,7 @@ struct optimizer {
     double weight_decay;
     double beta1, beta2, eps;   // adam, adamw
     enum train_decay decay;     // what weight decay acts on
+    double ema;                 // decay of the average of weights, the last state; 0: none
     int64_t step;               // updates done; raised by optimizer_begin
     struct optim_range *ranges; // from optimizer_open
     size_t nranges, ranges_room;
@@ -23,7 +24,12 @@ void optimizer_open(struct optimizer *o, const struct nn_model *m);
 void optimizer_close(struct optimizer *o);
 
 int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
-// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq".
+int optimizer_ema(const struct optimizer *o);    // which of them is the average; -1: none
+// The average begins as the weights are; nothing where there is none.
+void optimizer_begin_ema(const struct optimizer *o, struct network *net);
+// The average and the weights change places; nothing where there is none.
+void optimizer_swap_ema(const struct optimizer *o, struct network *net);
+// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq"; and "ema".
 const char *optimizer_state_name(const struct optimizer *o, int i);
 
 // One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together

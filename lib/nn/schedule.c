@@ -3,34 +3,92 @@
 
 #include <math.h>
 
-static double schedule_constant(const struct schedule *s, double progress) {
-    (void)progress;
+// A step: where it begins, and how long it is; epochs.
+struct moment {
+    double at, step;
+};
+
+static double schedule_constant(const struct schedule *s, struct moment now) {
+    (void)now;
     return s->lr;
 }
 
-static double schedule_step(const struct schedule *s, double progress) {
-    // Rounding noise in progress must not put the first step of an epoch into the one before.
-    double drops = s->step_epochs > 0 ? floor((progress + 1e-9) / s->step_epochs) : 0;
+// Whole epochs that are done. Rounding noise must not put the first step of an epoch into the one
+// before.
+static double epochs_done(struct moment now) {
+    return floor(now.at + 1e-9);
+}
+
+static double schedule_step(const struct schedule *s, struct moment now) {
+    double drops = s->step_epochs > 0 ? floor(epochs_done(now) / s->step_epochs) : 0;
     return s->lr * pow(s->gamma, drops);
 }
 
-// Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017,
-// without the restarts; the cosine spans what the warm-up leaves.
-static double schedule_cosine(const struct schedule *s, double progress) {
-    double span = s->epochs - s->warmup_epochs;
-    double t = span > 0 ? (progress - s->warmup_epochs) / span : 1;
-    t = t < 0 ? 0 : t > 1 ? 1 : t;
-    return s->lr_min + 0.5 * (s->lr - s->lr_min) * (1 + cos(M_PI * t));
+static double schedule_multistep(const struct schedule *s, struct moment now) {
+    int drops = 0;
+    for (size_t i = 0; i < s->nmilestones; i++)
+        drops += epochs_done(now) >= (double)s->milestones[i];
+    return s->lr * pow(s->gamma, drops);
 }
 
-static double (*const kinds[TRAIN_SCHEDULES])(const struct schedule *s, double progress) = {
-    [TRAIN_CONSTANT] = schedule_constant,
-    [TRAIN_STEP] = schedule_step,
-    [TRAIN_COSINE] = schedule_cosine,
+static double schedule_exponential(const struct schedule *s, struct moment now) {
+    return s->lr * pow(s->gamma, epochs_done(now));
+}
+
+// Of what the warm-up leaves, 0 to 1.
+static double share_done(const struct schedule *s, struct moment now) {
+    double span = s->epochs - s->warmup_epochs;
+    double t = span > 0 ? (now.at - s->warmup_epochs) / span : 1;
+    return t < 0 ? 0 : t > 1 ? 1 : t;
+}
+
+// From one rate to the other, t = 0 to 1.
+static double along_line(double from, double to, double t) {
+    return from + (to - from) * t;
+}
+
+static double along_cosine(double from, double to, double t) {
+    return to + 0.5 * (from - to) * (1 + cos(M_PI * t));
+}
+
+// Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR 2017,
+// without the restarts.
+static double schedule_cosine(const struct schedule *s, struct moment now) {
+    return along_cosine(s->lr, s->lr_min, share_done(s, now));
+}
+
+static double schedule_linear(const struct schedule *s, struct moment now) {
+    return along_line(s->lr, s->lr_min, share_done(s, now));
+}
+
+// Smith and Topin, "Super-convergence: very fast training of neural networks using large learning
+// rates", 2018, in PyTorch's form: the last step of each part has the rate that the part goes to.
+static double cycle(const struct schedule *s, struct moment now,
+                    double (*along)(double from, double to, double t)) {
+    double top = s->peak * s->epochs - now.step, end = s->epochs - now.step;
+    if (now.at <= top)
+        return along(s->cycle_start * s->lr, s->lr, top > 0 ? now.at / top : 1);
+    double t = end > top ? (now.at - top) / (end - top) : 1;
+    return along(s->lr, s->cycle_end * s->lr, t > 1 ? 1 : t);
+}
+
+static double schedule_onecycle(const struct schedule *s, struct moment now) {
+    return cycle(s, now, along_cosine);
+}
+
+static double schedule_triangle(const struct schedule *s, struct moment now) {
+    return cycle(s, now, along_line);
+}
+
+static double (*const kinds[TRAIN_SCHEDULES])(const struct schedule *s, struct moment now) = {
+    [TRAIN_CONSTANT] = schedule_constant,   [TRAIN_STEP] = schedule_step,
+    [TRAIN_MULTISTEP] = schedule_multistep, [TRAIN_EXPONENTIAL] = schedule_exponential,
+    [TRAIN_COSINE] = schedule_cosine,       [TRAIN_LINEAR] = schedule_linear,
+    [TRAIN_ONECYCLE] = schedule_onecycle,   [TRAIN_TRIANGLE] = schedule_triangle,
 };
 
 double schedule_lr(const struct schedule *s, double begin, double end) {
     if (begin < s->warmup_epochs)
         return s->lr * fmin(end / s->warmup_epochs, 1);
-    return kinds[s->kind](s, begin);
+    return kinds[s->kind](s, (struct moment){begin, end - begin});
 }

@@ -7,14 +7,20 @@
 
 #include "conf/train_names.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
 struct schedule {
     enum train_schedule kind;
-    double lr;            // the peak
-    double lr_min;        // cosine ends here
-    double epochs;        // length of the whole run
-    double warmup_epochs; // linear up to the peak; 0: none
-    int step_epochs;      // step: multiply by gamma every so many epochs
-    double gamma;
+    double lr;                 // the peak
+    double lr_min;             // cosine and linear end here
+    double epochs;             // length of the whole run
+    double warmup_epochs;      // linear up to the peak; 0: none
+    int step_epochs;           // step: multiply by gamma every so many epochs
+    const int64_t *milestones; // multistep: and at each of these epochs
+    size_t nmilestones;
+    double gamma;                        // step, multistep; exponential: of each epoch
+    double peak, cycle_start, cycle_end; // onecycle, triangle: share of the run, shares of lr
 };
 
 // The rate of a step from one progress to another, in epochs. A warm-up uses the end of the step,

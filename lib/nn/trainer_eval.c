@@ -27,6 +27,12 @@ static int run_eval(struct trainer *t, double sums[], struct err *e) {
     return 0;
 }
 
+// An average of weights is evaluated in their place.
+static void swap_averages(struct trainer *t) {
+    for (int c = 0; c < t->chunks; c++)
+        optimizer_swap_ema(&t->chunk[c].optimizer, &t->chunk[c].net);
+}
+
 int trainer_eval(struct trainer *t, struct err *e) {
     enum { LOSS, TOP1, TOP5, SUMS };
     double sums[SUMS] = {0}, images = (double)t->test.samples;
@@ -35,7 +41,10 @@ int trainer_eval(struct trainer *t, struct err *e) {
         return -1;
     sampler_start(&t->eval.sampler, 0, 0);
     loader_start(t->eval.loader, &t->eval.sampler, false);
-    if (run_eval(t, sums, e) < 0)
+    swap_averages(t);
+    int r = run_eval(t, sums, e);
+    swap_averages(t);
+    if (r < 0)
         return -1;
     if (comm_all_reduce_f64(t->comm, sums, SUMS, COMM_SUM, e) < 0)
         return err_wrap(e, "adding up the evaluation");

@@ -292,6 +292,8 @@ static int resume(struct trainer *t, struct err *e) {
     say_start(t, root, &best, &v);
     if (share(t, root, &v, e) < 0)
         return -1;
+    for (int c = 0; c < t->chunks && v.loaded != 2; c++)
+        optimizer_begin_ema(&t->chunk[c].optimizer, &t->chunk[c].net);
     t->at = v.at;
     t->at.tracked = v.tracked;
     for (int c = 0; c < t->chunks; c++) {

@@ -87,13 +87,19 @@ static void set_rules(struct trainer *t) {
                                     .epochs = (double)o->epochs,
                                     .warmup_epochs = o->warmup_epochs,
                                     .step_epochs = (int)o->step_epochs,
-                                    .gamma = o->gamma};
+                                    .milestones = o->milestones.items,
+                                    .nmilestones = o->milestones.count,
+                                    .gamma = o->gamma,
+                                    .peak = o->peak,
+                                    .cycle_start = o->cycle_start,
+                                    .cycle_end = o->cycle_end};
     for (int c = 0; c < t->chunks; c++)
         t->chunk[c].optimizer = (struct optimizer){.kind = o->optimizer,
                                                    .momentum = o->momentum,
                                                    .nesterov = o->nesterov,
                                                    .weight_decay = o->weight_decay,
                                                    .decay = o->decay,
+                                                   .ema = o->ema,
                                                    .beta1 = o->beta1,
                                                    .beta2 = o->beta2,
                                                    .eps = o->eps};

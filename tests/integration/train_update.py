@@ -4,7 +4,8 @@ by PyTorch in float64, and in float32 to see what that type costs. With dtype=bf
 is PyTorch's own bfloat16 (autocast).
 
     train_update.py data DIR
-    train_update.py check DIR RUN KEY=VALUE…    the [train] keys that the run was made with
+    train_update.py check RUN KEY=VALUE… [-- RUN KEY=VALUE…]…    the [train] keys that each run was
+                    made with; prints "RUN: good: …" or "RUN: bad: …"
 """
 import glob
 import json
@@ -68,7 +69,7 @@ class Case:
             return Mlp([int(h) for h in self.set["hidden"].split(",")])
         return ResNet(self.set["model"], self.set["stem"])
 
-    def optimizer(self, model):
+    def optimizer(self, model, lr):
         named = list(model.named_parameters())
         bare = [p for n, p in named if p.ndim == 1 or n in TOKENS]
         full = [p for n, p in named if p.ndim > 1 and n not in TOKENS]
@@ -76,7 +77,6 @@ class Case:
         groups = [{"params": full, "weight_decay": decay},
                   {"params": bare,
                    "weight_decay": 0.0 if self.set.get("decay") == "weights" else decay}]
-        lr = self.number("lr")
         if self.set["optimizer"] == "sgd":
             return torch.optim.SGD(groups, lr, momentum=self.number("momentum"),
                                    nesterov=self.set.get("nesterov") == "true")
@@ -86,17 +86,46 @@ class Case:
 
 # What timm leaves out of weight decay as well.
 TOKENS = ("cls_token", "pos_embed", "pos_embedding")
+def rates(case, steps, each):
+    """PyTorch's learning rate of every step; `each` are the steps of an epoch."""
+    lr, lambdas = case.number("lr"), torch.optim.lr_scheduler
+    if "schedule" not in case.set:
+        return [lr] * steps
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr)
+    warm = round(case.number("warmup_epochs") * each)
+    gamma, low, left = case.number("gamma", 0.1), case.number("min_lr"), steps - warm
+    kind = case.set["schedule"]
+    cycle = {"total_steps": steps, "pct_start": case.number("peak", 0.3)}
+    made = {
+        "step": lambda: lambdas.StepLR(optimizer, each * int(case.number("step_epochs")), gamma),
+        "multistep": lambda: lambdas.MultiStepLR(
+            optimizer, [each * int(m) for m in case.set["milestones"].split(",")], gamma),
+        "exponential": lambda: lambdas.StepLR(optimizer, each, gamma),
+        "cosine": lambda: lambdas.CosineAnnealingLR(optimizer, left, low),
+        "linear": lambda: lambdas.LinearLR(optimizer, 1, low / lr, left),
+        "onecycle": lambda: lambdas.OneCycleLR(optimizer, lr, **cycle),
+        "triangle": lambda: lambdas.OneCycleLR(optimizer, lr, anneal_strategy="linear", **cycle),
+    }[kind]
+    first = [lr * (i + 1) / warm for i in range(warm)]
+    scheduler, rest = made(), []
+    for _ in range(left):
+        rest.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return first + rest
+
+
 STATES = {"sgd": ["momentum_buffer"], "adam": ["exp_avg", "exp_avg_sq"],
           "adamw": ["exp_avg", "exp_avg_sq"]}
 
 
-def one_step(case, folder, step, batches, dtype, bf16=False):
+def one_step(case, folder, step, lr, batches, dtype, bf16=False):
     """The model after the step that follows checkpoint `step`, and the norm of its gradients."""
     model = case.model().to(dtype)
     weights = read_safetensors(os.path.join(folder, "model.safetensors"))
     model.load_state_dict(weights)
     state = read_safetensors(os.path.join(folder, "state.safetensors"))
-    optimizer = case.optimizer(model)
+    optimizer = case.optimizer(model, lr)
     for name, p in model.named_parameters():
         for s in case.states():
             optimizer.state[p][s] = state[f"{s}.{name}"].to(dtype)
@@ -129,27 +158,50 @@ def distance(a, b, scale):
     return (a.double() - b.double()).norm().item() / max(scale.double().norm().item(), 1e-30)
 
 
-def check(folder, run, *pairs):
+def average_error(case, run, checkpoints):
+    """How far the averages of weights are from PyTorch's, with a float's rounding as 1."""
+    decay, worst, average = case.number("ema"), 0.0, None
+    for path in checkpoints if decay else ():
+        state = read_safetensors(os.path.join(path, "state.safetensors"))
+        weights = read_safetensors(os.path.join(path, "model.safetensors"))
+        names = [k for k in weights if f"ema.{k}" in state]
+        for name in names if average else ():
+            exact = decay * average[name].double() + (1 - decay) * weights[name].double()
+            scale = exact.abs().max().item() * 2.0 ** -23
+            worst = max(worst, (state[f"ema.{name}"] - exact).abs().max().item() / scale)
+        average = {k: state[f"ema.{k}"] for k in names}
+    final = read_safetensors(os.path.join(run, "model.safetensors"))
+    same = all(torch.equal(v, final[k]) for k, v in (average or {}).items())
+    return worst, same and bool(average) == bool(decay)
+
+
+def check(run, *pairs):
     case = Case(pairs)
     labels, pixels = records(1, SAMPLES)
     images = (pixels.double() / 255 - MEAN.double()) / STD.double()
-    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(0))
     batch, each = int(case.set["batch"]), int(case.set.get("accumulate", 1))
-    parts = [order[i:i + batch] for i in range(0, SAMPLES, batch)]
-    norms = {}
+    epochs, plan = int(case.set.get("epochs", 1)), []
+    for epoch in range(epochs):
+        order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
+        parts = [order[i:i + batch] for i in range(0, SAMPLES, batch)]
+        plan += [parts[i:i + each] for i in range(0, len(parts), each)]
+    lrs = rates(case, len(plan), len(plan) // epochs)
+    norms, lr_error = {}, 0.0
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as f:
         for row in map(json.loads, f):
             if row["event"] == "train":
                 norms[row["step"]] = row["grad_norm"]
+                lr = lrs[row["step"] - 1]
+                lr_error = max(lr_error, abs(row["lr"] - lr) / max(lr, 1e-12))
     checkpoints = sorted(glob.glob(os.path.join(run, "state", "checkpoint-*")))
     ours, theirs, stats, norm_error, clipped, worst = [], [], [], 0.0, 0, (0.0, "")
     for before, after in zip(checkpoints, checkpoints[1:]):
         step = int(before[-10:])
-        batches = [(images[p], labels[p]) for p in parts[step * each:(step + 1) * each]]
+        batches = [(images[p], labels[p]) for p in plan[step]]
         start = read_safetensors(os.path.join(before, "model.safetensors"))
         end = read_safetensors(os.path.join(after, "model.safetensors"))
-        exact, norm = one_step(case, before, step, batches, torch.float64)
-        float32, _ = one_step(case, before, step, batches, torch.float32, case.bf16())
+        exact, norm = one_step(case, before, step, lrs[step], batches, torch.float64)
+        float32, _ = one_step(case, before, step, lrs[step], batches, torch.float32, case.bf16())
         trained = [k for k in end if "running" not in k and "tracked" not in k]
         worst = max(worst, worst_parameter(case, trained, start, end, exact, float32))
         flat = {n: torch.cat([d[k].double().flatten() for k in trained])
@@ -161,19 +213,30 @@ def check(folder, run, *pairs):
         norm_error = max(norm_error, abs(norms[step + 1] / norm - 1))
         clipped += norm > case.number("clip_norm", 0) > 0
     median, torchs = sorted(ours)[len(ours) // 2], sorted(theirs)[len(theirs) // 2]
-    print(f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's "
-          f"{'bfloat16' if case.bf16() else 'float32'}: {max(theirs):.1e}, {torchs:.1e}), running statistics "
-          f"{max(stats, default=0):.1e}, norm {norm_error:.1e}, {clipped} clipped"
-          + (f", worst parameter {worst[1]}: {worst[0]:.2f} of its limit" if worst[1] else ""))
+    drift, same = average_error(case, run, checkpoints)
+    text = (f"{len(ours)} updates, worst {max(ours):.1e}, median {median:.1e} (PyTorch's "
+            f"{'bfloat16' if case.bf16() else 'float32'}: {max(theirs):.1e}, {torchs:.1e}), "
+            f"running statistics {max(stats, default=0):.1e}, norm {norm_error:.1e}, "
+            f"{clipped} clipped, rates {lr_error:.1e}"
+            + (f", average {drift:.1f} roundings" if case.number("ema") else "")
+            + (f", worst parameter {worst[1]}: {worst[0]:.2f} of its limit" if worst[1] else ""))
     if case.bf16():
         near = (ROUNDING / 10 < median <= BF16_TIMES_TORCH * torchs and max(ours) <= BF16_WORST
                 and max(stats, default=0) <= ROUNDING)
     else:
-        near = (max(ours) <= WORST and median <= MEDIAN[case.kind()] and worst[0] <= 1
-                and max(stats, default=0) <= 1e-5)
+        near = (max(ours) <= max(WORST, 1.5 * max(theirs)) and median <= MEDIAN[case.kind()]
+                and worst[0] <= 1 and max(stats, default=0) <= 1e-5)
     good = (near and len(ours) >= int(case.set["updates"]) and norm_error <= 1e-2
+            and lr_error <= 1e-6 and drift <= 4 and same
             and (clipped > 0) == (case.number("clip_norm") > 0))
-    sys.exit(0 if good else 1)
+    print(f"{run}: {'good' if good else 'bad'}: {text}", flush=True)
+
+
+def check_all(words):
+    while words:
+        end = words.index("--") if "--" in words else len(words)
+        check(*words[:end])
+        words = words[end + 1:]
 
 
 if __name__ == "__main__":
@@ -181,4 +244,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "data":
         make(sys.argv[2], "imagenet", 5)
     else:
-        check(*sys.argv[2:])
+        check_all(sys.argv[2:])

@@ -10,19 +10,19 @@ helper="$SRC/tests/integration/train_update.py"
 mkdir data
 ok 'images' "$PYTHON" "$helper" data data
 
-# updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and the check of each update.
+names=() checks=()
+# updates NAME COUNT KEY=VALUE…: a run with a checkpoint of each step, and a check of each update.
 updates() {
     local name=$1 count=$2 key sets=()
     shift 2
-    for key in "$@" dataset=cifar10 data=data epochs=1 seed=0 flip=false eval=false print_every=1 \
+    for key in dataset=cifar10 data=data epochs=1 "$@" seed=0 flip=false eval=false print_every=1 \
         checkpoint_every_steps=1 keep_last=1000; do
         sets+=(--set "train.$key")
     done
     ok "$name: dttrain trains" env -u RANK DTCTL_OUTPUT_DIR="$name" DTCTL_MODEL_DIR="$name" \
         DTCTL_STATE_DIR="$name/state" dttrain "${sets[@]}"
-    run "$PYTHON" "$helper" check data "$name" "updates=$count" "$@"
-    diag "$out" "$err"
-    is "$status" 0 "$name: PyTorch makes the same updates"
+    names+=("$name")
+    checks+=(-- "$name" "updates=$count" "$@")
 }
 
 mlp=(model=mlp "hidden=64,32" batch=16)
@@ -32,6 +32,15 @@ updates adam 9 "${mlp[@]}" optimizer=adam lr=0.001 weight_decay=0.1 accumulate=2
 updates adamw 19 "${mlp[@]}" optimizer=adamw lr=0.001 weight_decay=5 decay=weights clip_norm=0.5
 updates resnet 3 model=resnet18 stem=imagenet batch=40 optimizer=sgd lr=0.02 momentum=0.9 \
     weight_decay=0.01 decay=weights clip_norm=2 accumulate=2
+# Schedules; the update of each step is made with PyTorch's rate.
+small=(model=mlp hidden=8 batch=80 optimizer=sgd lr=0.05 momentum=0.9)
+updates step 15 "${small[@]}" epochs=4 schedule=step step_epochs=2 gamma=0.3 ema=0.9
+updates multistep 15 "${small[@]}" epochs=4 schedule=multistep milestones=1,3 gamma=0.5
+updates exponential 11 "${small[@]}" epochs=3 schedule=exponential gamma=0.7 ema=0.99
+updates cosine 15 "${small[@]}" epochs=4 schedule=cosine min_lr=0.01 warmup_epochs=0.5
+updates linear 11 "${small[@]}" epochs=3 schedule=linear min_lr=0.02 warmup_epochs=0.75
+updates onecycle 15 "${small[@]}" epochs=4 schedule=onecycle
+updates triangle 15 "${small[@]}" epochs=4 schedule=triangle peak=0.25
 # Gradients (an update of plain SGD is one) and optimizers, odd sizes and a partial last batch.
 vit='vit(dim=30,depth=2,heads=3,mlp=2,patch=8)' linformer='linformer(dim=24,depth=2,heads=3,patch=8'
 updates vit-gradient 1 "model=$vit" batch=75 accumulate=3 optimizer=sgd lr=1 momentum=0
@@ -49,4 +58,10 @@ updates bf16-mlp 6 "${mlp[@]}" dtype=bf16 optimizer=sgd lr=0.05 momentum=0.9
 updates bf16-vit 1 "model=$vit" dtype=bf16 batch=75 optimizer=sgd lr=0.05 momentum=0
 updates bf16-resnet 2 model=resnet18 stem=imagenet dtype=bf16 batch=75 optimizer=sgd lr=0.02 \
     momentum=0
+
+run "$PYTHON" "$helper" check "${checks[@]:1}"
+diag "$out" "$err"
+for name in "${names[@]}"; do
+    like "$out" $'(^|\n)'"$name: good" "$name: PyTorch makes the same updates"
+done
 done_testing

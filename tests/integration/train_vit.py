@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vision transformers in PyTorch: timm's VisionTransformer, and vit-pytorch's efficient ViT around
-the package linformer, with their names."""
+the package linformer, with their names.
+
+    train_vit.py logits KIND MODEL SIZE TOOL   weights of that kind, for images of SIZE pixels, in
+                                               PyTorch against nn_logits on images of 32
+    train_vit.py oblong MODEL TOOL             what nn_logits says to positions of no square
+    train_vit.py load MODEL FILE               the file into the model, strictly
+"""
+import subprocess
+import sys
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -172,3 +181,104 @@ def build(text, size=32, classes=10):
     fields = dict(f.split("=") for f in rest.rstrip(")").split(",") if f)
     values = {k: v if k == "pool" else int(v) for k, v in fields.items()}
     return {"vit": Vit, "linformer": Linformer}[name](size=size, classes=classes, **values)
+
+
+def hugging_face(weights):
+    names = {"cls_token": "embeddings.cls_token", "pos_embed": "embeddings.position_embeddings",
+             "patch_embed.proj": "embeddings.patch_embeddings.projection", "norm": "layernorm"}
+    inner = {"norm1": "layernorm_before", "norm2": "layernorm_after",
+             "attn.proj": "attention.output.dense", "mlp.fc1": "intermediate.dense",
+             "mlp.fc2": "output.dense"}
+    out = {}
+    for name, t in weights.items():
+        stem, dot, kind = name.rpartition(".")
+        if name in names:
+            out["vit." + names[name]] = t
+        elif stem == "head":
+            out["classifier." + kind] = t
+        elif not name.startswith("blocks."):
+            out["vit." + names[stem] + dot + kind] = t
+        else:
+            _, i, rest = stem.split(".", 2)
+            layer = f"vit.encoder.layer.{i}."
+            if rest == "attn.qkv":
+                for part, piece in zip(("query", "key", "value"), t.chunk(3)):
+                    out[f"{layer}attention.attention.{part}.{kind}"] = piece
+            else:
+                out[layer + inner[rest] + dot + kind] = t
+    return out
+
+
+def torchvision(weights):
+    names = {"cls_token": "class_token", "pos_embed": "encoder.pos_embedding"}
+    outer = {"patch_embed.proj": "conv_proj.", "norm": "encoder.ln.", "head": "heads.head."}
+    inner = {"norm1": "ln_1.", "norm2": "ln_2.", "attn.qkv": "self_attention.in_proj_",
+             "attn.proj": "self_attention.out_proj.", "mlp.fc1": "mlp.0.", "mlp.fc2": "mlp.3."}
+    out = {}
+    for name, t in weights.items():
+        stem, _, kind = name.rpartition(".")
+        if name in names:
+            out[names[name]] = t
+        elif stem in outer:
+            out[outer[stem] + kind] = t
+        else:
+            _, i, rest = stem.split(".", 2)
+            out[f"encoder.layers.encoder_layer_{i}.{inner[rest]}{kind}"] = t
+    return out
+
+
+def resized(weights, grid):
+    """timm's resample_abs_pos_embed."""
+    pos = weights["pos_embed"]
+    side, width = int((pos.shape[1] - 1) ** 0.5), pos.shape[2]
+    patches = pos[:, 1:].reshape(1, side, side, width).permute(0, 3, 1, 2)
+    patches = F.interpolate(patches, (grid, grid), mode="bicubic", antialias=True)
+    patches = patches.permute(0, 2, 3, 1).reshape(1, grid * grid, width)
+    return {**weights, "pos_embed": torch.cat([pos[:, :1], patches], 1)}
+
+
+def ask(tool, model, path, images):
+    raw = images.permute(0, 2, 3, 1).contiguous().numpy().tobytes()
+    return subprocess.run([tool, model, path, "imagenet", "32", "10", str(len(images))], input=raw,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def logits(kind, model, size, tool):
+    from train_torch import write_safetensors
+    torch.manual_seed(4)
+    weights = build(model, size=int(size)).state_dict()
+    kinds = {"hugging_face": hugging_face, "torchvision": torchvision}
+    write_safetensors("weights.safetensors", kinds.get(kind, dict)(weights))
+    if int(size) != 32:
+        weights = resized(weights, 32 // build(model).patch_embed.proj.kernel_size[0])
+    peer = build(model)
+    peer.load_state_dict(weights, strict=True)
+    images = torch.randn(7, 3, 32, 32)
+    run = ask(tool, model, "weights.safetensors", images)
+    rows = [[float(v) for v in line.split()] for line in run.stdout.decode().splitlines()
+            if "=" not in line]
+    with torch.no_grad():
+        want = peer(images)
+    worst = (torch.tensor(rows) - want).abs().max().item()
+    print(f"logits up to {want.abs().max().item():.2f}, worst difference {worst:.2e}")
+    sys.exit(0 if worst <= 2e-5 else 1)
+
+
+def oblong(model, tool):
+    from train_torch import write_safetensors
+    weights = build(model).state_dict()
+    weights["pos_embed"] = torch.zeros(1, 13, weights["pos_embed"].shape[2])
+    write_safetensors("oblong.safetensors", weights)
+    print(ask(tool, model, "oblong.safetensors", torch.randn(1, 3, 32, 32)).stdout.decode())
+
+
+def load(model, path):
+    from train_torch import read_safetensors
+    peer = build(model)
+    peer.load_state_dict(read_safetensors(path), strict=True)
+    print(f"{sum(p.numel() for p in peer.parameters())} parameters")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    {"logits": logits, "oblong": oblong, "load": load}[sys.argv[1]](*sys.argv[2:])

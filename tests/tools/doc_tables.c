@@ -3,7 +3,7 @@
 // programs use.
 //
 //     doc_tables commands | flags | errors | json | notes | events | states | dtrun |
-//     trainer | models | fields | election | rendezvous | timings
+//     trainer | models | fields | recipes | election | rendezvous | timings
 //     doc_tables keys TABLE…
 //
 // `keys` takes the tables of dtctl.toml. docs/tables puts the output into the documents.
@@ -162,6 +162,18 @@ static int print_fields(void) {
     return 0;
 }
 
+static int print_recipes(void) {
+    const char *key, *text;
+    head((const char *const[]){"recipe", "what it is", "settings", NULL});
+    for (int i = TRAIN_RECIPE_NONE + 1; i < TRAIN_RECIPES; i++) {
+        printf("| `%s` | %s | `", train_recipe_words[i], train_recipe_text((enum train_recipe)i));
+        for (size_t s = 0; train_recipe_setting((enum train_recipe)i, s, &key, &text); s++)
+            printf("%s%s=%s", s ? " " : "", key + strlen("train."), text);
+        puts("` |");
+    }
+    return 0;
+}
+
 static int print_dtrun(struct arena *a) {
     head((const char *const[]){"flag", "default", "meaning", NULL});
     for (size_t i = 0; i < launch_table.count; i++) {
@@ -283,6 +295,7 @@ int main(int argc, char **argv) {
                  : str_eq(name, "trainer")         ? print_trainer(&a)
                  : str_eq(name, "models")          ? print_models()
                  : str_eq(name, "fields")          ? print_fields()
+                 : str_eq(name, "recipes")         ? print_recipes()
                  : str_eq(name, "dtrun")           ? print_dtrun(&a)
                  : str_eq(name, "election")        ? print_election()
                  : str_eq(name, "rendezvous")      ? print_rendezvous()

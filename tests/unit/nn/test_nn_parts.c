@@ -46,6 +46,26 @@ static void test_schedule(void) {
     near(schedule_lr(&s, 7, 7 + 0.001), 0.6, 1e-15, "half of the cosine");
     near(schedule_lr(&s, 12, 12 + 0.001), 0.2, 1e-15, "the end");
     near(schedule_lr(&s, 13, 13 + 0.001), 0.2, 1e-15, "past the end");
+    s.kind = TRAIN_LINEAR;
+    near(schedule_lr(&s, 4.5, 4.6), 0.8, 1e-15, "a quarter of the line");
+    static const int64_t milestones[] = {3, 5};
+    s = (struct schedule){.kind = TRAIN_MULTISTEP, .lr = 1, .epochs = 9, .gamma = 0.5};
+    s.milestones = milestones, s.nmilestones = 2;
+    near(schedule_lr(&s, 2.9, 3), 1, 0, "multistep: before the first milestone");
+    near(schedule_lr(&s, 3 - 1e-12, 3.1), 0.5, 0, "at it, but for rounding");
+    near(schedule_lr(&s, 8, 8.1), 0.25, 0, "behind both");
+    s.kind = TRAIN_EXPONENTIAL;
+    near(schedule_lr(&s, 2.9, 3), 0.25, 0, "exponential: of whole epochs");
+    s = (struct schedule){.kind = TRAIN_TRIANGLE, .lr = 2, .epochs = 10};
+    s.peak = 0.5, s.cycle_start = 0.1, s.cycle_end = 0.25;
+    near(schedule_lr(&s, 0, 1), 0.2, 1e-15, "triangle: the first step");
+    near(schedule_lr(&s, 2, 3), 1.1, 1e-15, "half of the rise");
+    near(schedule_lr(&s, 4, 5), 2, 1e-15, "the last step of the rise is at the peak");
+    near(schedule_lr(&s, 9, 10), 0.5, 1e-15, "the last step of all at the end");
+    near(schedule_lr(&s, 12, 13), 0.5, 1e-15, "past the end");
+    s.kind = TRAIN_ONECYCLE;
+    near(schedule_lr(&s, 2, 3), 1.1, 1e-15, "onecycle: half of the rise");
+    near(schedule_lr(&s, 1, 2), 0.2 + 0.9 * (1 - sqrt(0.5)), 1e-15, "a quarter of it");
 }
 
 static bool overlap(const struct plan_block *a, const struct plan_block *b) {
@@ -212,6 +232,7 @@ static void test_names(void) {
            train_kernels_words[i]);
     for (int i = 0; i < TRAIN_SCHEDULES; i++) {
         struct schedule s = {.kind = (enum train_schedule)i, .lr = 1, .epochs = 2, .gamma = 0.5};
+        s.peak = 0.5, s.cycle_start = 1;
         near(schedule_lr(&s, 0, 0.1), 1, 0, "schedule %s begins at the rate",
              train_schedule_words[i]);
     }
