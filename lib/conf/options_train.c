@@ -8,10 +8,6 @@
 
 #define AT(field) .offset = offsetof(struct train_config, field)
 
-#define WORDS(list, name, count, words)                                                            \
-    const char *const words[count + 1] = {list(TRAIN_NAME_WORD)};
-TRAIN_NAMES(WORDS)
-
 #define MODEL_TEXT(constant, word, fields, text) word "(" fields "), "
 
 static const struct option_rule nesterov_rules[] = {{OPTION_RULE_WORD, "train.optimizer", "sgd"},

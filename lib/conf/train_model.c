@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#define WORDS(list, name, count, words)                                                            \
+    const char *const words[count + 1] = {list(TRAIN_NAME_WORD)};
+TRAIN_NAMES(WORDS)
+
 static const struct {
     const char *fields, *text;
 } models[TRAIN_MODELS] = {
