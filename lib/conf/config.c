@@ -18,6 +18,7 @@ void config_open(struct config *c, struct arena *a, const char *program, char *c
     option_set_add(&c->set, &options_aws, c);
     option_set_add(&c->set, &options_job, c);
     option_set_add(&c->set, &options_train, &c->train);
+    option_set_add(&c->set, &options_rate, &c->train);
     option_set_add(&c->set, &options_parallel, &c->train);
     option_set_add(&c->set, &options_torchrun, c);
 }

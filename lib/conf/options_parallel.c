@@ -178,4 +178,5 @@ static const struct option_row rows[] = {
 
 const struct option_table options_parallel = {"Native trainer, parallel modes", rows,
                                               sizeof rows / sizeof rows[0]};
-const struct option_table *const train_tables[] = {&options_train, &options_parallel, NULL};
+const struct option_table *const train_tables[] = {&options_train, &options_rate, &options_parallel,
+                                                   NULL};

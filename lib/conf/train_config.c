@@ -60,6 +60,7 @@ int train_config_load(struct train_config *t, struct train_flags *flags, struct 
     option_set_init(set, a, "dttrain", "DTCTL_", env);
     option_set_add(set, &flags_table, flags);
     option_set_add(set, &options_train, t);
+    option_set_add(set, &options_rate, t);
     option_set_add(set, &options_parallel, t);
     cli_scan(set, NULL, 0, argc, argv, &rest);
     flags->help = cli_has(set, "help", NULL);

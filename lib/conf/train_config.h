@@ -87,7 +87,7 @@ struct train_config {
     int wire;                  // enum train_wire
 };
 
-extern const struct option_table options_train, options_parallel;
+extern const struct option_table options_train, options_rate, options_parallel;
 extern const struct option_table *const train_tables[]; // both; NULL-terminated
 
 // What the options make of so many ranks.

@@ -142,9 +142,9 @@ static void test_row(const struct option_row *given, const char *verb) {
 }
 
 static void test_rows(void) {
-    const struct option_table *tables[] = {&options_config,  &options_metrics, &options_aws,
-                                           &options_job,     &options_train,   &options_parallel,
-                                           &options_torchrun};
+    const struct option_table *tables[] = {&options_config,   &options_metrics, &options_aws,
+                                           &options_job,      &options_train,   &options_rate,
+                                           &options_parallel, &options_torchrun};
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
         for (size_t i = 0; i < tables[t]->count; i++) {
             const struct option_row *r = &tables[t]->rows[i];
