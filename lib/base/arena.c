@@ -111,3 +111,8 @@ void *heap_realloc(void *p, size_t bytes) {
         err_out_of_memory(bytes);
     return q;
 }
+
+char *heap_strdup(const char *s) {
+    size_t bytes = s ? strlen(s) + 1 : 0;
+    return s ? memcpy(heap_alloc(bytes), s, bytes) : NULL;
+}

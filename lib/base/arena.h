@@ -38,5 +38,6 @@ void arena_fini(struct arena *a);
 // Plain heap memory that aborts when there is none; for buffers with a lifetime of their own.
 void *heap_alloc(size_t bytes); // zeroed
 void *heap_realloc(void *p, size_t bytes);
+char *heap_strdup(const char *s); // NULL stays NULL
 
 #endif

@@ -114,7 +114,7 @@ static void read_file(struct hash_cache *c) {
 }
 
 void hash_cache_open(struct hash_cache *c, const char *path, bool bound_to_boot) {
-    *c = (struct hash_cache){.bound_to_boot = bound_to_boot, .path = path ? strdup(path) : NULL};
+    *c = (struct hash_cache){.bound_to_boot = bound_to_boot, .path = heap_strdup(path)};
     grow(c, 0);
 }
 

@@ -211,7 +211,7 @@ static struct ssh_hop *hop_get(const struct transport_env *env, const char *chai
     struct transport_target t = {0};
     struct ssh_hop *h = heap_alloc(sizeof *h);
     h->env = env;
-    h->chain = strdup(chain);
+    h->chain = heap_strdup(chain);
     if (split_chain(&a, chain, &t, e) < 0 || ssh_open(&h->ssh, env, &t, &hop_events, e) < 0) {
         ssh_fini(&h->ssh);
         free(h->chain);
@@ -237,7 +237,7 @@ struct ssh_tunnel *ssh_tunnel_open(struct ssh *s, struct err *e) {
     struct ssh_tunnel *t = heap_alloc(sizeof *t);
     t->hop = h;
     t->inner = s;
-    t->host = strdup(s->host.host_name);
+    t->host = heap_strdup(s->host.host_name);
     t->port = s->host.port;
     t->next = h->tunnels;
     h->tunnels = t;

@@ -20,7 +20,7 @@ const char *ssh_mark_text(void) {
 char *ssh_mark_line(const char *line) {
     struct strbuf b = {0};
     strbuf_addf(&b, "echo %s; %s", ssh_mark_text(), line); // the same in every shell
-    char *copy = strdup(strbuf_cstr(&b));
+    char *copy = heap_strdup(strbuf_cstr(&b));
     strbuf_fini(&b);
     return copy;
 }

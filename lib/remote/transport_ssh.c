@@ -366,8 +366,8 @@ static struct transport_run *link_run(struct transport_link *link,
     struct ssh_run *r = heap_alloc(sizeof *r);
     (void)e;
     r->early.over = !c->line || c->pty;
-    r->line = !c->line ? NULL : c->pty ? strdup(c->line) : ssh_mark_line(c->line);
-    r->term = strdup(c->term ? c->term : "dumb");
+    r->line = !c->line ? NULL : c->pty ? heap_strdup(c->line) : ssh_mark_line(c->line);
+    r->term = heap_strdup(c->term ? c->term : "dumb");
     r->pty = c->pty;
     r->columns = c->columns > 0 ? c->columns : 80;
     r->rows = c->rows > 0 ? c->rows : 24;
