@@ -46,8 +46,7 @@ static int archives_list(struct archives *a, struct arena *arena, const char *di
     enum dataset_split other;
     for (struct dirent *entry; (entry = readdir(d)) && a->count < ARCHIVES_MAX;) {
         size_t suffix = archive_suffix(entry->d_name), len = strlen(entry->d_name) - suffix;
-        if (suffix == 0 || entry->d_name[0] == '.' ||
-            results_layout_split(entry->d_name, len, &other) >= 0)
+        if (suffix == 0 || entry->d_name[0] == '.' || layout_split(entry->d_name, len, &other) >= 0)
             continue;
         struct archive_file *f = archive_add(a, file_join(arena, dir, entry->d_name));
         f->split = split;
@@ -88,7 +87,7 @@ int archives_find(struct archives *a, struct arena *arena, const char *source,
             return 0;
         struct archive_file *f = archive_add(a, arena_strdup(arena, source));
         f->split = split;
-        if (results_layout_split(base, strlen(base) - suffix, &f->split) >= 0)
+        if (layout_split(base, strlen(base) - suffix, &f->split) >= 0)
             f->prefix = arena_strndup(arena, base, strlen(base) - suffix);
         return 0;
     }

@@ -14,7 +14,7 @@ struct part {
     size_t len;
 };
 
-int results_layout_split(const char *name, size_t len, enum dataset_split *split) {
+int layout_split(const char *name, size_t len, enum dataset_split *split) {
     for (int s = 0; s < DATASET_SPLITS; s++)
         for (int i = 0; source_split_names[s][i]; i++)
             if (strlen(source_split_names[s][i]) == len &&
@@ -99,7 +99,7 @@ int layout_add(struct layout *l, const char *path, uint64_t offset, uint64_t siz
     enum dataset_split split = DATASET_TRAIN;
     int n = layout_parts(path, parts), at = 0, preference = -1;
     for (; at + 2 < n && preference < 0; at++)
-        preference = results_layout_split(parts[at].p, parts[at].len, &split);
+        preference = layout_split(parts[at].p, parts[at].len, &split);
     if (preference < 0 || parts[n - 1].p[0] == '.')
         return 0; // at is the class now; macOS puts a ._x.jpg beside x.jpg
     if (!layout_has_suffix(&parts[n - 1], layout_jpeg)) {

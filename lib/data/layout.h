@@ -35,7 +35,7 @@ struct layout {
 struct source;
 
 // Which split a folder name belongs to, and how much it is preferred (0 best); -1 none.
-int results_layout_split(const char *name, size_t len, enum dataset_split *split);
+int layout_split(const char *name, size_t len, enum dataset_split *split);
 
 bool layout_is_jpeg(const char *name);
 

@@ -45,6 +45,17 @@ is "$status:$out" $'1:lib/x/b.c:2: getenv() is banned in libraries\n'\
 $'lib/x/b.c:4: environ is banned in libraries' \
     'calls: a library does not read the environment of the process'
 
+mkdir -p words/lib/net words/cmd/x
+printf '%s\n' 'int ring_open(int a,' '              int b) {' '}' 'static int other(void) {' '}' \
+    'int net_close(void) {' '}' 'int link_add(int a) {' '}' >words/lib/net/ring.c
+: >words/lib/net/links.h
+echo 'int main(void) {' >words/cmd/x/main.c
+ok 'prefixes: the name of the file, of a header, of the folder' "$lint/prefixes" words
+printf '%s\n' 'struct a *tube_open(int a) {' '}' >>words/lib/net/ring.c
+run "$lint/prefixes" words
+is "$status:$out" '1:lib/net/ring.c:10: tube_open() does not carry the name of its file' \
+    'prefixes: another name is refused'
+
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"
 body() { # LINES

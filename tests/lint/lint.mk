@@ -36,7 +36,8 @@ lint-all: lint-whole lint-terraform lint-cppcheck \
     $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH))
 
 lint-whole: $(LINT)/measure
-	$(Q)tests/lint/layers && tests/lint/names && tests/lint/calls $(LINT_C) $(LINT_H) && \
+	$(Q)tests/lint/layers && tests/lint/names && tests/lint/prefixes && \
+	    tests/lint/calls $(LINT_C) $(LINT_H) && \
 	    $(LINT)/measure $(LINT_C) $(LINT_H) $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk))
 
 $(LINT)/measure: tests/lint/measure.c
