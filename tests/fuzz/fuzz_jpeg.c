@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a JPEG: decoded, and the result resized. Large pictures only take long and are left
-// out here.
-#include "data/jpeg.h"
-#include "data/resize.h"
+// Any bytes as a JPEG: decoded, and the result resized; then a random part of it at a reduced
+// scale. Large pictures only take long and are left out here.
+#include "data/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,21 @@
 enum { PIXELS_MAX = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void decode_parts(const uint8_t *data, size_t size) {
+    enum { SIDE = 12 };
+    static struct decoder d;
+    static const struct decode_plan plan = {
+        .list = {{TRANSFORM_RESIZED_CROP, SIDE}}, .width = SIDE, .height = SIDE, .reduce = true};
+    uint8_t out[SIDE * SIDE * 3];
+    struct err e;
+    if (!d.jpeg && decoder_open(&d, &e) < 0)
+        abort();
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct transform_draw draw = {size, 0, i};
+        decoder_image(&d, &plan, &draw, data, size, out, &e);
+    }
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct jpeg *j;
@@ -29,5 +43,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     memcpy(copy, rgb, bytes);
     free(copy);
     resize_square(&r, rgb, width, height, 24, small);
+    decode_parts(data, size);
     return 0;
 }
