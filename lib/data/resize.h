@@ -17,6 +17,10 @@ struct resize {
     size_t rows_room;
     int32_t *weights;
     size_t weights_room;
+    void *windows; // of the positions of an axis
+    size_t windows_room;
+    int32_t *sums; // of a row
+    size_t sums_room;
 };
 
 // The source pixels, and the part of them to scale. The part may begin between pixels (a decoder

@@ -13,7 +13,8 @@ cd "$work"
 pack() { # NAME FILE…: a small archive whose bytes depend on the files alone
     local name=$1
     shift
-    tar --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -b2 -cf "$name" "$@"
+    tar --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -b2 \
+        -cf "$name" "$@"
 }
 "$dtctl" data make-shapes set --images 2 --test-images 0 --image-size 24 -q >/dev/null
 "$dtctl" data pack set two --split train -q >/dev/null
