@@ -235,6 +235,31 @@ static void test_no_excuse(void) {
     }
 }
 
+static void test_spare_lost(void) {
+    struct rendezvous *r = rendezvous_open(&base, 0);
+    join(r, 0, "a", -1, 1), join(r, 0, "b", -1, 1);
+    int spare = join(r, 0, "s", -1, 1);
+    did(r, ACTION_START, NULL);
+    rendezvous_lost(r, 100, spare, "its host is gone");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the loss of a spare ends no round");
+    rendezvous_close(r);
+}
+
+// The place of the first member is taken again, also when every other one is full.
+static void test_first_place(void) {
+    enum { MEMBERS = 16 };
+    struct rendezvous_config config = base;
+    config.nodes_min = config.nodes_max = MEMBERS + 1;
+    struct rendezvous *r = rendezvous_open(&config, 0);
+    for (int i = 0; i < MEMBERS; i++)
+        join_as(r, 0, "n", 100 + i, 1, 1);
+    rendezvous_lost(r, 10, 0, "gone");
+    is_int(join_as(r, 20, "n", 99, 1, 1), 0, "a new member gets the only free place");
+    rendezvous_disconnected(r, 30, 0, "reset");
+    is_int(resume(r, 40, 99, 1, 2), 0, "a session may have any number but zero");
+    rendezvous_close(r);
+}
+
 static void test_join_at_the_end(void) {
     struct rendezvous *r = rendezvous_open(&base, 0);
     join(r, 0, "a", -1, 1), join(r, 0, "b", -1, 1);
@@ -250,6 +275,8 @@ static void test_join_at_the_end(void) {
 int main(void) {
     test_no_way_back();
     test_no_excuse();
+    test_spare_lost();
+    test_first_place();
     test_join_at_the_end();
     test_cut();
     test_join_anew();
