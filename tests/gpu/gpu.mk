@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu: a PTX interpreter, a stand-in for libcuda.so.1, and what tests them. All of it is made
-# by gcc for this machine, and nothing of it is shipped. Programs and libraries are in $(GPU);
-# scripts that need the compiler of CUDA run it.
+# tests/gpu: a PTX interpreter, stand-ins for libcuda.so.1 and libnccl.so.2, and what tests them. All
+# of it is made by gcc for this machine, and nothing of it is shipped. Programs and libraries are in
+# $(GPU); scripts that need the compiler of CUDA run it.
 
 GPU := $(BUILD)/gpu
 GPU_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -I. -O2 -g -fPIC -pthread -ffp-contract=off \

@@ -36,8 +36,8 @@
     BINARY(name##_u16, u16, u32, expr)                                                             \
     BINARY(name##_s16, int16_t, u32, expr)                                                         \
     BINARY(name##_u32, u32, u32, expr)                                                             \
-    BINARY(name##_s32, s32, u32, expr) BINARY(name##_u64, u64, u64, expr)                          \
-        BINARY(name##_s64, s64, u64, expr)
+    BINARY(name##_s32, s32, u32, expr)                                                             \
+    BINARY(name##_u64, u64, u64, expr) BINARY(name##_s64, s64, u64, expr)
 
 BINARY3(add, a + b)
 BINARY3(sub, a - b)

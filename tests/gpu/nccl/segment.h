@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// segment.h: shared memory where the ranks of a communicator meet. A function that returns text
+// returns NULL when all went well, and else why not.
+#ifndef GPU_NCCL_SEGMENT_H
+#define GPU_NCCL_SEGMENT_H
+#include <stddef.h>
+
+enum {
+    SEGMENT_RANKS_MAX = 8,
+    SEGMENT_SLOT_BYTES = 64 << 20, // of each rank; pages that nobody uses cost nothing
+    SEGMENT_MAIL_BYTES = 8 << 20,  // of each pair of ranks
+    SEGMENT_CALL_MAX = 128,
+};
+struct segment;
+
+struct segment *segment_open(const char *name, int ranks);
+void segment_close(struct segment *s);
+// When all have opened it: nothing is left behind, however they end.
+void segment_forget(const char *name);
+void *segment_slot(struct segment *s, int rank);
+// Waits until every rank is here. All must name the same call.
+const char *segment_meet(struct segment *s, int rank, const char *call);
+const char *segment_send(struct segment *s, int from, int to, const void *data, size_t n);
+const char *segment_receive(struct segment *s, int from, int to, void *data, size_t n);
+void segment_abort(struct segment *s, int rank);
+int segment_aborted(struct segment *s);
+#endif
