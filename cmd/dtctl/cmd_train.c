@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "conf/render_row.h"
 #include "lifecycle/up.h"
 #include "run/monitor.h"
 #include "run/node_setup.h"
@@ -94,12 +95,30 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
 
 // ---- the plan -----------------------------------------------------------------------------------
 
+// What the native trainer is told, and by whom: the defaults are left out.
+static void tell_settings(const struct run_start *l) {
+    const struct option_set *set = &l->context->config->set;
+    struct arena *a = l->context->arena;
+    for (struct render_each x = {0}; render_next(&x, set);) {
+        if (!str_starts(x.row->key ? x.row->key : "", "train.") || !x.value ||
+            x.place->source == OPTION_DEFAULT)
+            continue;
+        struct strbuf value = {0};
+        option_format(&value, x.row, x.value);
+        screen_note(l->context->screen, "setting  %s = %s (%s)", x.row->key, strbuf_cstr(&value),
+                    option_place_text(a, x.place));
+        strbuf_fini(&value);
+    }
+}
+
 static void tell_plan(const struct run_start *l) {
     struct context *s = l->context;
     const struct run *r = &l->run;
     char size[STR_HUMAN_BYTES_MAX];
     screen_note(s->screen, "run      %s", r->id);
     screen_note(s->screen, "command  %s", l->native ? "native trainer" : command_text(s->arena, r));
+    if (l->native && s->config->dry_run)
+        tell_settings(l);
     int spares = (int)r->node_count - r->nodes_max;
     struct strbuf nodes = {0};
     strbuf_addf(&nodes, "%d", r->nodes_max);

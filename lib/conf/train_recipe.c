@@ -26,6 +26,8 @@ static const struct {
     {TRAIN_RECIPE_IMAGENET, "train.batch", "256"},
     {TRAIN_RECIPE_IMAGENET, "train.epochs", "90"},
     {TRAIN_RECIPE_IMAGENET, "train.image_size", "224"},
+    {TRAIN_RECIPE_IMAGENET, "train.random_resized_crop", "true"},
+    {TRAIN_RECIPE_IMAGENET, "train.eval_resize", "256"},
     {TRAIN_RECIPE_IMAGENET, "train.flip", "true"},
     {TRAIN_RECIPE_IMAGENET, "train.normalize", "imagenet"},
 

@@ -30,4 +30,10 @@ run dtctl train --input set=set:sharded -- sh -c \
 is "$(cat .dtctl/default/runs/sh-*/output/got-[0-2] | paste -sd ' ')" "$deal" \
     'and the run deals them out so'
 unlike "$err" '^           node0: ' 'without telling it again'
+
+run dtctl train --dry-run --set train.recipe=imagenet-resnet --set train.epochs=2
+is "$status" 0 'train --dry-run of a recipe'
+like "$err" 'setting  train\.lr = 0\.1 \(recipe imagenet-resnet\)' "says what the recipe sets"
+like "$err" 'setting  train\.epochs = 2 \(--set train\.epochs\)' 'and what stands above it'
+unlike "$err" 'setting  train\.seed' 'without the defaults'
 done_testing
