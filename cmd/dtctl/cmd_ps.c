@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "cluster/nodeset.h"
 #include "fleet/fleet_runs.h"
-#include "look.h"
+#include "watch.h"
 
 #include <string.h>
 
@@ -15,10 +15,10 @@ static const struct option_row ROWS[] = {
      .verbs = "ps",
      .type = OPTION_BOOL,
      .text = "false",
-     .offset = offsetof(struct look_flags, all),
+     .offset = offsetof(struct watch_flags, all),
      .marks = OPTION_NO_ENV,
      .help = "Runs that are over, too."},
-    LOOK_ROWS("ps"),
+    WATCH_ROWS("ps"),
 };
 static const struct option_table TABLE = {"Ps", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -120,7 +120,7 @@ static void show_run(struct context *s, const struct ps_line *l) {
         screen_out(s->screen, "  agents started again: %d\n", l->agent_starts);
 }
 
-static int look_at_runs(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
+static int look_at_runs(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,
                         struct err *e) {
     (void)rest;
     struct inventory inv;
@@ -140,7 +140,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
             return -1;
         }
     }
-    look_begin(s, f);
+    watch_begin(s, f);
     fleet_report(&fleet);
     for (size_t i = 0; i < count; i++) {
         struct ps_line line = {0};
@@ -174,7 +174,7 @@ static int look_at_runs(struct context *s, const struct cli_rest *rest, const st
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    return look_again(s, look_at_runs, rest, flags, e);
+    return watch_again(s, look_at_runs, rest, flags, e);
 }
 
 const struct command cmd_ps = {
@@ -183,6 +183,6 @@ const struct command cmd_ps = {
              .text = "Lists the runs that are going or whose results are still on the nodes.",
              .examples = "dtctl ps --watch   # looks again every two seconds\n"},
     .rows = &TABLE,
-    .flags_bytes = sizeof(struct look_flags),
+    .flags_bytes = sizeof(struct watch_flags),
     .run = run,
 };

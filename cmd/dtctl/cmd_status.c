@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "fleet/fleet_runs.h"
-#include "look.h"
 #include "provider/provider.h"
+#include "watch.h"
 
 #include <string.h>
 
@@ -98,11 +98,11 @@ static void show_node(struct context *s, const struct fleet_node *n, const struc
                    going->max_restarts, going->reason[0] ? ": " : "", going->reason);
 }
 
-static const struct option_row ROWS[] = {LOOK_ROWS("status")};
+static const struct option_row ROWS[] = {WATCH_ROWS("status")};
 static const struct option_table TABLE = {"Status", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
-static int look_at_nodes(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
-                         struct err *e) {
+static int look_at_nodes(struct context *s, const struct cli_rest *rest,
+                         const struct watch_flags *f, struct err *e) {
     struct inventory inv;
     struct fleet fleet;
     struct node_runs runs;
@@ -116,7 +116,7 @@ static int look_at_nodes(struct context *s, const struct cli_rest *rest, const s
         fleet_close(&fleet);
         return -1;
     }
-    look_begin(s, f);
+    watch_begin(s, f);
     screen_out(s->screen, "cluster %s, provider %s, %zu node%s, up since %s\n", inv.name,
                inv.provider, inv.count, inv.count == 1 ? "" : "s", inv.created);
     screen_out(s->screen, "%-16s %-18s %-11s %4s %4s %9s %9s  %s\n", "NODE", "ADDRESS", "STATE",
@@ -133,7 +133,7 @@ static int look_at_nodes(struct context *s, const struct cli_rest *rest, const s
 }
 
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    return look_again(s, look_at_nodes, rest, flags, e);
+    return watch_again(s, look_at_nodes, rest, flags, e);
 }
 
 const struct command cmd_status = {
@@ -141,7 +141,7 @@ const struct command cmd_status = {
              .summary = "show the nodes, whether they answer, and their runs",
              .args = "[NODES]"},
     .rows = &TABLE,
-    .flags_bytes = sizeof(struct look_flags),
+    .flags_bytes = sizeof(struct watch_flags),
     .args_max = 1,
     .run = run,
 };

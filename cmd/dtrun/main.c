@@ -7,7 +7,7 @@
 #include "conf/render.h"
 #include "launch/launch.h"
 #include "node_verbs.h"
-#include "surroundings.h"
+#include "scheduler_flags.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -124,7 +124,7 @@ static int run(int argc, char **argv, char *const *env) {
     set.style = OPTION_STYLE_UNDERSCORES | OPTION_STYLE_PREFIXES | OPTION_STYLE_REMAINDER;
     option_set_add(&set, &launch_table, &launch.options);
     scan(&set, argc - 1, argv + 1, &rest);
-    if (surroundings_read(&set, &around, &e) < 0)
+    if (scheduler_flags_read(&set, &around, &e) < 0)
         return fail(&e);
     option_set_env(&set, env);
     cli_apply(&set);
@@ -136,11 +136,11 @@ static int run(int argc, char **argv, char *const *env) {
         return printf("dtrun %s\n", DTCTL_VERSION) < 0;
     if (option_set_finish(&set, &e) < 0)
         return fail(&e), 2; // every mistake here is one of usage
-    int hold, turn = surroundings_take_turn(&arena, &around, &hold, &e);
+    int hold, turn = scheduler_flags_take_turn(&arena, &around, &hold, &e);
     if (turn != 0)
         return turn < 0 ? fail(&e) : 0;
     int status = work(&launch, &rest);
-    surroundings_end_turn(&around, hold);
+    scheduler_flags_end_turn(&around, hold);
     return status;
 }
 int main(int argc, char **argv) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at a state again and again.
-#include "look.h"
+// --watch: shows a state again and again.
+#include "watch.h"
 
-void look_begin(struct context *s, const struct look_flags *f) {
+void watch_begin(struct context *s, const struct watch_flags *f) {
     static const char home[] = "\033[H\033[J";
     if (f->watch && s->screen->style == SCREEN_TERMINAL && s->screen->out_is_terminal)
         screen_write(s->screen, home, sizeof home - 1);
@@ -11,8 +11,8 @@ void look_begin(struct context *s, const struct look_flags *f) {
 }
 
 // Each look has memory of its own, as there may be many.
-static int look_once(struct context *s, look_fn *fn, const struct cli_rest *rest,
-                     const struct look_flags *f, struct err *e) {
+static int watch_once(struct context *s, watch_fn *fn, const struct cli_rest *rest,
+                      const struct watch_flags *f, struct err *e) {
     struct arena *kept = s->arena, own = {0};
     s->arena = s->cluster.arena = &own;
     int result = fn(s, rest, f, e);
@@ -21,13 +21,13 @@ static int look_once(struct context *s, look_fn *fn, const struct cli_rest *rest
     return result;
 }
 
-int look_again(struct context *s, look_fn *fn, const struct cli_rest *rest,
-               const struct look_flags *f, struct err *e) {
+int watch_again(struct context *s, watch_fn *fn, const struct cli_rest *rest,
+                const struct watch_flags *f, struct err *e) {
     if (!f->watch)
         return fn(s, rest, f, e);
     while (!s->screen->broken) {
         // Nodes that do not answer may do so at the next look.
-        if (look_once(s, fn, rest, f, e) < 0 && e->code != ERR_SOME_FAILED &&
+        if (watch_once(s, fn, rest, f, e) < 0 && e->code != ERR_SOME_FAILED &&
             e->code != ERR_NO_STATUS)
             return -1;
         err_clear(e);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "surroundings.h"
+#include "scheduler_flags.h"
 
 #include "base/env.h"
 #include "base/log.h"
@@ -50,7 +50,7 @@ static const char *given(const struct option_set *set, const char *flag) {
     return value && value[0] ? value : NULL;
 }
 
-int surroundings_read(struct option_set *set, struct around *out, struct err *e) {
+int scheduler_flags_read(struct option_set *set, struct around *out, struct err *e) {
     const char *standalone = given(set, "standalone");
     struct around_given g = {.nnodes = given(set, "nnodes"),
                              .node_rank = given(set, "node-rank"),
@@ -80,7 +80,7 @@ static void take_all_processors(void) {
         log_warn("workers are held to the processors of the first task", NULL);
 }
 
-int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, struct err *e) {
+int scheduler_flags_take_turn(struct arena *a, const struct around *x, int *hold, struct err *e) {
     char host[256] = "localhost";
     *hold = -1;
     if (!x->by || x->tasks <= 1 || x->per_task)
@@ -94,7 +94,7 @@ int surroundings_take_turn(struct arena *a, const struct around *x, int *hold, s
     return *hold < 0 ? -1 : 0;
 }
 
-void surroundings_end_turn(const struct around *x, int hold) {
+void scheduler_flags_end_turn(const struct around *x, int hold) {
     if (hold >= 0)
         node_lock_release(hold, x->tasks - 1, LOCAL_TASK_LATE_MS_MAX);
 }

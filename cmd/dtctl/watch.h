@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands that show a state, once or again and again (--watch).
-#ifndef DTCTL_LOOK_H
-#define DTCTL_LOOK_H
+// --watch: commands that show a state once, or again and again.
+#ifndef DTCTL_WATCH_H
+#define DTCTL_WATCH_H
 
 #include "conf/cli.h"
 #include "ui/context.h"
 
-struct look_flags {
+struct watch_flags {
     bool all, watch;
     int64_t every_ms;
 };
 
-#define LOOK_ROWS(verb)                                                                            \
+#define WATCH_ROWS(verb)                                                                           \
     {.flag = "watch",                                                                              \
      .verbs = verb,                                                                                \
      .type = OPTION_BOOL,                                                                          \
      .text = "false",                                                                              \
-     .offset = offsetof(struct look_flags, watch),                                                 \
+     .offset = offsetof(struct watch_flags, watch),                                                \
      .marks = OPTION_NO_ENV,                                                                       \
      .help = "Look again and again, until Ctrl-C; a terminal shows the newest look alone."},       \
     {                                                                                              \
         .flag = "every", .verbs = verb, .type = OPTION_DURATION, .text = "2s", .min = 100,         \
-        .max = 86400000, .offset = offsetof(struct look_flags, every_ms), .marks = OPTION_NO_ENV,  \
+        .max = 86400000, .offset = offsetof(struct watch_flags, every_ms), .marks = OPTION_NO_ENV, \
         .arg = "TIME", .help = "With --watch: time between two looks."                             \
     }
 
-typedef int look_fn(struct context *s, const struct cli_rest *rest, const struct look_flags *f,
-                    struct err *e);
+typedef int watch_fn(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,
+                     struct err *e);
 
 // To be called by fn before it prints: on a terminal a look replaces the last one; elsewhere an
 // empty line parts them.
-void look_begin(struct context *s, const struct look_flags *f);
+void watch_begin(struct context *s, const struct watch_flags *f);
 // Calls fn once, or with --watch until a signal. A node that does not answer ends nothing then.
-int look_again(struct context *s, look_fn *fn, const struct cli_rest *rest,
-               const struct look_flags *f, struct err *e);
+int watch_again(struct context *s, watch_fn *fn, const struct cli_rest *rest,
+                const struct watch_flags *f, struct err *e);
 
 #endif
