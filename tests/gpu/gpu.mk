@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# tests/gpu: a PTX interpreter, stand-ins for libcuda.so.1 and libnccl.so.2, and what tests them. All
-# of it is made by gcc for this machine, and nothing of it is shipped. Programs and libraries are in
-# $(GPU); scripts that need the compiler of CUDA run it.
+# tests/gpu: a PTX interpreter, stand-ins for libcuda.so.1 and libnccl.so.2, and what tests them. It
+# is made by gcc for this machine, and nothing of it is shipped. Programs and libraries are in the
+# folder GPU; scripts that need the compiler of CUDA run it.
 
 GPU := $(BUILD)/gpu
 GPU_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -I. -O2 -g -fPIC -pthread -ffp-contract=off \
@@ -14,7 +14,7 @@ GPU_NCCL := $(call gpu_objects,tests/gpu/nccl/*.c)
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(GPU)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_LIBS := $(GPU)/libcuda.so.1 $(if $(GPU_NCCL),$(GPU)/libnccl.so.2)
 
-gpu-programs: $(GPU_TESTS) $(GPU_LIBS) $(GPU)/test_scalar.san $(GPU)/test_warp.san
+gpu-programs: $(GPU_TESTS) $(GPU_LIBS) $(patsubst %,$(GPU)/test_%.san,scalar warp tensor)
 
 $(GPU)/%.o: %.c
 	$(call say,CC,$<)mkdir -p $(@D) && gcc $(GPU_CFLAGS) $(GPU_NATIVE) -c -o $@ $<

@@ -57,7 +57,7 @@ enum {
 // What the stand-ins add. Work that another stand-in enqueues into a stream: returns 0, or a
 // message.
 typedef const char *emu_work(void *argument);
-CUresult emu_enqueue(CUstream s, emu_work *work, void (*drop)(void *argument), void *argument);
+CUresult emu_enqueue(CUstream s, emu_work *does, void (*drop)(void *argument), void *argument);
 // The host's pointer to bytes inside one allocation that have been written (or that will be:
 // writes).
 void *emu_bytes(CUdeviceptr p, size_t n, int writes);

@@ -35,7 +35,8 @@ void driver_in_host(bool in) {
     in_host += in ? 1 : -1;
 }
 
-static CUresult failed(CUresult code, const char *fmt, va_list ap) {
+__attribute__((format(printf, 2, 0))) static CUresult failed(CUresult code, const char *fmt,
+                                                             va_list ap) {
     vsnprintf(message, sizeof message, fmt, ap);
     fprintf(stderr, "emulated CUDA: error %d: %s\n", code, message);
     return code;

@@ -101,8 +101,8 @@ void op_drop(struct op *o);
 uint32_t driver_random(uint32_t n);
 // Takes over o: into the queue, or the graph that is captured.
 CUresult stream_push(struct stream *s, struct op *o);
-// Runs until the queue of s is empty; of all streams where s is NULL.
-CUresult stream_drain(struct stream *s);
+// Runs until the queue of `wanted` is empty; of all streams where that is NULL.
+CUresult stream_drain(struct stream *wanted);
 CUresult stream_progress(void); // one operation of any stream
 
 CUresult graph_add(struct stream *s, struct op *o);

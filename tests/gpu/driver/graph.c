@@ -137,6 +137,8 @@ CUresult graph_run(struct graph *g) {
             if (ready && driver_random(++seen) == 0)
                 pick = n;
         }
+        if (!pick)
+            return driver_broken("a graph of which no node can run");
         CUresult r = op_run(&pick->op);
         if (r)
             return r;

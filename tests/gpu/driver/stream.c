@@ -102,12 +102,12 @@ CUresult stream_push(struct stream *s, struct op *o) {
     if (!r && !s)
         r = driver_fail(CUDA_ERROR_INVALID_HANDLE,
                         "the stand-in has no default stream: create one");
-    if (!r && s->capture)
-        return graph_add(s, o);
-    if (r) {
+    if (r || !s) {
         op_drop(o);
         return r;
     }
+    if (s->capture)
+        return graph_add(s, o);
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : 64;
         s->queue = realloc(s->queue, s->cap * sizeof *s->queue);
@@ -262,8 +262,8 @@ API CUresult cuLaunchHostFunc(CUstream s, CUhostFn *f, void *argument) {
     struct op o = {.kind = K_HOST, .function = f, .argument = argument};
     LOCKED(stream_push(s, &o));
 }
-API CUresult emu_enqueue(CUstream s, emu_work *f, void (*drop)(void *), void *argument) {
-    struct op o = {.kind = K_WORK, .work = f, .drop = drop, .argument = argument};
+API CUresult emu_enqueue(CUstream s, emu_work *does, void (*drop)(void *), void *argument) {
+    struct op o = {.kind = K_WORK, .work = does, .drop = drop, .argument = argument};
     LOCKED(stream_push(s, &o));
 }
 
