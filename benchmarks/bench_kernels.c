@@ -39,7 +39,7 @@ static volatile float sink;
 static void spin_worker(void *arg, int worker, int workers) {
     (void)arg, (void)worker, (void)workers;
 #if defined(__x86_64__)
-    if (strcmp(k->isa(ctx), "avx512") == 0) {
+    if (strncmp(k->isa(ctx), "avx512", 6) == 0) {
         sink = spin_avx512(peak_rounds);
         return;
     }
@@ -52,7 +52,9 @@ static void spin_worker(void *arg, int worker, int workers) {
 }
 
 static double peak_gflops(void) {
-    int lanes = strcmp(k->isa(ctx), "avx512") == 0 ? 16 : strcmp(k->isa(ctx), "avx2") == 0 ? 8 : 4;
+    int lanes = strncmp(k->isa(ctx), "avx512", 6) == 0 ? 16
+                : strcmp(k->isa(ctx), "avx2") == 0     ? 8
+                                                       : 4;
     double best = 0;
     for (int i = 0; i < 3; i++) {
         double start = now();
@@ -61,6 +63,11 @@ static double peak_gflops(void) {
         best = gflops > best ? gflops : best;
     }
     return best;
+}
+
+// One instruction does twice as much in bfloat16 where the processor has it; else floats do it.
+static int bf16_times(void) {
+    return strcmp(k->isa(ctx), "avx512-bf16") == 0 ? 2 : 1;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -107,6 +114,8 @@ static void reserve(size_t bytes) {
 
 static void line_flops(const char *op, const char *shape, double seconds, double flops, int times) {
     double peak = peak_gflops(), rate = flops / seconds * 1e-9;
+    if (type == KERNEL_BF16)
+        peak *= bf16_times();
     step_ms += seconds * 1e3 * times;
     step_best_ms += best_seconds * 1e3 * times;
     if (table) {
@@ -481,6 +490,11 @@ int main(int argc, char **argv) {
     copy_gbytes =
         2.0 * (double)f.n * sizeof(float) / 1e9 / median_seconds((struct job){run_copy, &f});
     free_flat(&f);
+    double peak = peak_gflops();
+    if (!table && wanted("peak", ""))
+        printf("{\"bench\":\"kernels\",\"op\":\"peak\",\"threads\":%d,\"isa\":\"%s\","
+               "\"gflops\":%.1f,\"gflops_bf16\":%.1f}\n",
+               threads, k->isa(ctx), peak, peak * bf16_times());
     bench_step(64);
     bench_other();
     k->close(ctx);

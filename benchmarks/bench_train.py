@@ -1,15 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of dttrain against PyTorch on the CPU, in one run, in turns.
+"""Training steps of dttrain against PyTorch on the CPU, in one run, in turns.
 
-Seed configuration: ResNet-18 with the ImageNet stem on 32x32 images, ten classes, batch 64 (or
---batch), Adam, the loss read after every step. One process with --threads threads each (default:
-all CPUs). PyTorch runs in its usual and in its channels-last layout; the faster one counts. One
-JSON line: median milliseconds of a step, images/s, ratio above 1 when dttrain is faster; cpu_ratio
-compares processor time, which says more where other work shares the machine. Without PyTorch only
-dttrain is measured.
+    bench_train.py [--case NAME] [--peers NAME,…] [--rounds N] [--seconds S] [--threads N]
+
+Cases: seed (ResNet-18, ImageNet stem, 32x32, batch 64, Adam), cifar (the same with the CIFAR stem),
+resnet50 (224x224, batch 8, SGD), vit_small (patch 16, 224x224, batch 8, AdamW). PyTorch runs as
+PEERS says, each in a process that is started once; dttrain runs with both types of train.dtype. A
+round gives each about S seconds of steps; rounds take turns. All of it takes less than ten minutes.
+
+One JSON line per case: median milliseconds of a step and processor milliseconds for each, the best
+peer, and ratio = best peer / dttrain for both types, in time and in processor time (which says more
+where other work shares the machine). share: of the machine's peak of that type, measured by
+bench_kernels, with the model's nominal operations (dttrain skips products with padding: its share
+of a network on small images may exceed 1). Without PyTorch only dttrain is measured.
 """
 import argparse
+import importlib.util
 import json
 import os
 import resource
@@ -19,37 +26,19 @@ import sys
 import tempfile
 import time
 
-STEPS, WARM, ROUNDS = 30, 5, 3
-LAYOUTS = ["contiguous_format", "channels_last"]
-
-
-def peer(layout, batch, threads, stem):
-    """PyTorch's side: prints {"ms": median of a step, "cpu_ms": processor time per step}."""
-    import torch
-    from torch.nn import functional as F
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                    "../tests/integration"))
-    from train_torch import ResNet18
-    torch.set_num_threads(threads)
-    model = ResNet18(stem).to(memory_format=getattr(torch, layout)).train()
-    adam = torch.optim.Adam(model.parameters(), 1e-3)
-    images = torch.rand(batch * 4, 3, 32, 32)
-    labels = torch.randint(0, 10, (batch * 4,))
-    took, cpu = [], 0
-    for step in range(STEPS + WARM):
-        if step == WARM:
-            cpu = cpu_seconds(resource.RUSAGE_SELF)
-        start = time.perf_counter()
-        at = step % 4 * batch
-        x = images[at:at + batch].to(memory_format=getattr(torch, layout))
-        loss = F.cross_entropy(model(x), labels[at:at + batch])
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        loss.item()
-        took.append(time.perf_counter() - start)
-    cpu = (cpu_seconds(resource.RUSAGE_SELF) - cpu) / STEPS
-    print(json.dumps({"ms": statistics.median(took[WARM:]) * 1e3, "cpu_ms": cpu * 1e3}))
+HERE = os.path.dirname(os.path.abspath(__file__))
+WARM = 2
+# model of dttrain, side of an image, batch, optimizer, GFLOP of one image forward and backward
+CASES = {
+    "seed": ("resnet18(stem=imagenet)", 32, 64, "adam", 0.217),
+    "cifar": ("resnet18(stem=cifar)", 32, 64, "adam", 3.33),
+    "resnet50": ("resnet50(stem=imagenet)", 224, 8, "sgd", 24.3),
+    "vit_small": ("vit_small", 224, 8, "adamw", 27.6),
+}
+# name: channels last and fused optimizer, bfloat16, torch.compile
+PEERS = {"eager": (False, False, False), "channels_last": (True, False, False),
+         "bf16": (True, True, False), "compile": (True, False, True)}
+TYPES = ("f32", "bf16")
 
 
 def cpu_seconds(who):
@@ -57,81 +46,202 @@ def cpu_seconds(who):
     return used.ru_utime + used.ru_stime
 
 
-def run_ours(batch, threads, stem, steps):
+def torch_model(case):
+    sys.path.insert(0, os.path.join(HERE, "../tests/integration"))
+    if case == "vit_small":
+        from train_vit import Vit
+        return Vit(dim=384, depth=12, heads=6, size=224)
+    from train_torch import ResNet
+    name, _, stem = CASES[case][0].rstrip(")").partition("(stem=")
+    return ResNet(name, stem)
+
+
+def peer(case, name, threads):
+    """PyTorch's side: for each line N on standard input N steps, and their times in one line."""
+    import torch
+    from torch.nn import functional as F
+    last, bf16, compiled = PEERS[name]
+    _, side, batch, kind, _ = CASES[case]
+    torch.set_num_threads(threads)
+    layout = torch.channels_last if last else torch.contiguous_format
+    model = torch_model(case).to(memory_format=layout).train()
+    fused = {"fused": True} if last else {}
+    optimizer = {"adam": lambda p: torch.optim.Adam(p, 1e-3, **fused),
+                 "adamw": lambda p: torch.optim.AdamW(p, 1e-3, **fused),
+                 "sgd": lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9, **fused)}[kind](
+                     model.parameters())
+    run = torch.compile(model) if compiled else model
+    images = torch.rand(batch, 3, side, side).to(memory_format=layout)
+    labels = torch.randint(0, 10, (batch,))
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits = run(images)
+        loss = F.cross_entropy(logits.float(), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+    for _ in range(WARM):
+        step()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        took, before = [], cpu_seconds(resource.RUSAGE_SELF)
+        for _ in range(int(line)):
+            start = time.perf_counter()
+            step()
+            took.append((time.perf_counter() - start) * 1e3)
+        cpu = (cpu_seconds(resource.RUSAGE_SELF) - before) / len(took) * 1e3
+        print(json.dumps({"ms": took, "cpu_ms": cpu}), flush=True)
+
+
+class Peer:
+    def __init__(self, case, name, threads):
+        command = [sys.executable, __file__, "--peer", name, "--case", case,
+                   "--threads", str(threads)]
+        self.name = name + "_torch"
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        self.alive = self.process.stdout.readline() == "ready\n"
+        if not self.alive:
+            print(f"bench_train.py: PyTorch cannot run {case} as {name}", file=sys.stderr)
+
+    def steps(self, count):
+        self.process.stdin.write(f"{count}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Ours:
     """The trainer itself: step times from its metrics, processor time of the whole process."""
-    with tempfile.TemporaryDirectory() as folder:
+
+    def __init__(self, case, dtype, threads, folder):
+        self.name, self.case, self.dtype, self.threads = dtype, case, dtype, threads
+        self.folder, self.base = folder, None
+
+    def run(self, steps):
+        model, side, batch, optimizer, _ = CASES[self.case]
         settings = {
-            "dataset": "shapes", "train_size": batch * steps, "epochs": 1, "batch": batch,
-            "threads": threads, "stem": stem, "optimizer": "adam", "eval": "false",
-            "print_every": 1, "resume": "never", "checkpoint_every_epochs": 0,
+            "model": model, "batch": batch, "threads": self.threads, "optimizer": optimizer,
+            "dtype": self.dtype, "eval": "false", "print_every": 1, "resume": "never", "epochs": 1,
+            "flip": "false", "checkpoint_every_epochs": 0,
         }
+        if side == 32:
+            settings.update({"dataset": "shapes", "train_size": batch * steps})
+        else:
+            settings.update({"dataset": "packed", "data": self.packed(side, batch * steps)})
         command = ["dttrain"]
         for key, value in settings.items():
             command += ["--set", f"train.{key}={value}"]
         variables = {k: v for k, v in os.environ.items() if k != "RANK"}
         before = cpu_seconds(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=folder, env=variables, check=True, timeout=600,
+        subprocess.run(command, cwd=self.folder, env=variables, check=True, timeout=600,
                        stdout=subprocess.DEVNULL)
         cpu = cpu_seconds(resource.RUSAGE_CHILDREN) - before
-        with open(os.path.join(folder, "dttrain-output", "metrics.jsonl"), encoding="utf-8") as f:
+        path = os.path.join(self.folder, "dttrain-output", "metrics.jsonl")
+        with open(path, encoding="utf-8") as f:
             rows = [json.loads(line) for line in f]
-    return [batch / row["images_per_s"] * 1e3 for row in rows[WARM:]], cpu * 1e3
+        return [batch / r["images_per_s"] * 1e3 for r in rows if r["event"] == "train"], cpu * 1e3
+
+    def packed(self, side, images):
+        """Pixels of one size in a file, made once for each number of images."""
+        path = os.path.join(self.folder, f"{side}-{images}.dtpack")
+        if not os.path.exists(path):
+            jpegs = os.path.join(self.folder, f"{side}-{images}")
+            for command in (["make-shapes", jpegs, "--images", str(images), "--test-images", "10",
+                             "--image-size", str(side)],
+                            ["pack", jpegs, path, "--split", "train", "--image-size", str(side)]):
+                subprocess.run(["dtctl", "data"] + command, check=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return path
+
+    def steps(self, count):
+        if self.base is None:
+            _, self.base = self.run(1)
+        took, cpu = self.run(count + 1)
+        return {"ms": took[1:], "cpu_ms": (cpu - self.base) / count}
+
+    def close(self):
+        pass
 
 
-def ours(batch, threads, stem):
-    _, base = run_ours(batch, threads, stem, 1)
-    took, cpu = run_ours(batch, threads, stem, STEPS + WARM)
-    return {"ms": statistics.median(took), "cpu_ms": (cpu - base) / (STEPS + WARM - 1)}
+def measure(runners, rounds, seconds):
+    """Steps of all, in turns; {name: {"ms": median, "cpu_ms": median of the rounds}}."""
+    count, out = {}, {}
+    for r in runners:
+        count[r.name] = max(2, min(30, round(seconds * 1e3 / statistics.median(r.steps(2)["ms"]))))
+    results = {r.name: [] for r in runners}
+    for _ in range(rounds):
+        for r in runners:
+            results[r.name].append(r.steps(count[r.name]))
+    for name, rows in results.items():
+        out[name] = {"ms": round(statistics.median(ms for row in rows for ms in row["ms"]), 2),
+                     "cpu_ms": round(statistics.median(row["cpu_ms"] for row in rows), 2)}
+    return out
 
 
-def run_peer(layout, arguments):
-    command = [sys.executable, __file__, "--peer", layout, "--batch", str(arguments.batch),
-               "--threads", str(arguments.threads), "--stem", arguments.stem]
-    out = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=600).stdout
-    return json.loads(out)
+def peaks(threads):
+    """Operations per second of each type, in 1e9."""
+    tool = os.path.join(os.environ.get("DTCTL_BUILD", os.path.join(HERE, "../build")),
+                        "release/benchmarks/bench_kernels")
+    out = subprocess.run([tool, "--threads", str(threads), "--only", "peak"], check=True,
+                         stdout=subprocess.PIPE, text=True).stdout
+    row = json.loads(out.splitlines()[0])
+    return {"f32": row["gflops"], "bf16": row["gflops_bf16"]}
 
 
-def median(rows, key):
-    return statistics.median(row[key] for row in rows)
+def bench(case, threads, rounds, seconds, names):
+    model, side, batch, optimizer, gflop = CASES[case]
+    peak = peaks(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = [Ours(case, dtype, threads, folder) for dtype in TYPES]
+        peers = [Peer(case, name, threads) for name in names]
+        alive = [p for p in peers if p.alive]
+        mine = measure(ours + alive, rounds, seconds)
+        for p in peers:
+            p.close()
+    theirs = {p.name: mine.pop(p.name) for p in alive}
+    record = {"bench": "train-step", "case": case, "model": model, "side": side, "batch": batch,
+              "optimizer": optimizer, "threads": threads, "rounds": rounds, "peak_gflops": peak}
+    for dtype in TYPES:
+        row = dict(mine[dtype], images_per_s=round(batch / mine[dtype]["ms"] * 1e3, 1),
+                   share=round(gflop * batch / mine[dtype]["ms"] * 1e3 / peak[dtype], 2))
+        for unit in ("ms", "cpu_ms") if theirs else ():
+            row[unit.replace("ms", "ratio")] = round(
+                min(t[unit] for t in theirs.values()) / mine[dtype][unit], 2)
+        record[dtype] = row
+    if theirs:
+        record.update({"best": min(theirs, key=lambda n: theirs[n]["ms"])},
+                      **theirs)
+    print(json.dumps(record), flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=64)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--stem", default="imagenet")
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--peers", default=",".join(PEERS), help="default: %(default)s")
+    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
-        peer(arguments.peer, arguments.batch, arguments.threads, arguments.stem)
+        peer(arguments.case, arguments.peer, arguments.threads)
         return
-    try:
-        import torch
-        version = torch.__version__
-    except ImportError:
+    names = [name for name in arguments.peers.split(",") if name]
+    if set(names) - set(PEERS):
+        parser.error(f"--peers: {arguments.peers}: some of {','.join(PEERS)}")
+    if importlib.util.find_spec("torch") is None:
         print("bench_train.py: PyTorch is not installed, so there is no peer", file=sys.stderr)
-        version = None
-    mine, theirs = [], {layout: [] for layout in LAYOUTS}
-    for _ in range(ROUNDS):
-        mine.append(ours(arguments.batch, arguments.threads, arguments.stem))
-        for layout in LAYOUTS if version else []:
-            theirs[layout].append(run_peer(layout, arguments))
-    record = {
-        "bench": "train-step", "model": "resnet18", "stem": arguments.stem,
-        "batch": arguments.batch, "threads": arguments.threads, "rounds": ROUNDS,
-        "ms": round(median(mine, "ms"), 2), "cpu_ms": round(median(mine, "cpu_ms"), 2),
-        "images_per_s": round(arguments.batch / median(mine, "ms") * 1e3, 1),
-    }
-    if version:
-        best = min(LAYOUTS, key=lambda layout: median(theirs[layout], "ms"))
-        record.update({
-            "torch": version, "torch_layout": best,
-            "torch_ms": round(median(theirs[best], "ms"), 2),
-            "torch_cpu_ms": round(median(theirs[best], "cpu_ms"), 2),
-            "ratio": round(median(theirs[best], "ms") / median(mine, "ms"), 2),
-            "cpu_ratio": round(median(theirs[best], "cpu_ms") / median(mine, "cpu_ms"), 2),
-        })
-    print(json.dumps(record), flush=True)
+        names = []
+    for case in [arguments.case] if arguments.case else CASES:
+        bench(case, arguments.threads, arguments.rounds, arguments.seconds, names)
 
 
 if __name__ == "__main__":

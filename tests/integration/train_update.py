@@ -222,11 +222,11 @@ def check(run, *pairs):
             + (f", worst parameter {worst[1]}: {worst[0]:.2f} of its limit" if worst[1] else ""))
     if case.bf16():
         near = (ROUNDING / 10 < median <= BF16_TIMES_TORCH * torchs and max(ours) <= BF16_WORST
-                and max(stats, default=0) <= ROUNDING)
+                and max(stats, default=0) <= ROUNDING and norm_error <= BF16_WORST)
     else:
         near = (max(ours) <= max(WORST, 1.5 * max(theirs)) and median <= MEDIAN[case.kind()]
-                and worst[0] <= 1 and max(stats, default=0) <= 1e-5)
-    good = (near and len(ours) >= int(case.set["updates"]) and norm_error <= 1e-2
+                and worst[0] <= 1 and max(stats, default=0) <= 1e-5 and norm_error <= 1e-2)
+    good = (near and len(ours) >= int(case.set["updates"])
             and lr_error <= 1e-6 and drift <= 4 and same
             and (clipped > 0) == (case.number("clip_norm") > 0))
     print(f"{run}: {'good' if good else 'bad'}: {text}", flush=True)
