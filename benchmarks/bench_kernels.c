@@ -113,9 +113,8 @@ static void reserve(size_t bytes) {
 }
 
 static void line_flops(const char *op, const char *shape, double seconds, double flops, int times) {
-    double peak = peak_gflops(), rate = flops / seconds * 1e-9;
-    if (type == KERNEL_BF16)
-        peak *= bf16_times();
+    double peak = peak_gflops() * (type == KERNEL_BF16 ? bf16_times() : 1);
+    double rate = flops / seconds * 1e-9;
     step_ms += seconds * 1e3 * times;
     step_best_ms += best_seconds * 1e3 * times;
     if (table) {
@@ -465,16 +464,15 @@ int main(int argc, char **argv) {
             type = strcmp(argv[i + 1], "bf16") == 0 ? KERNEL_BF16 : KERNEL_FLOAT;
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[i + 1];
-        else if (strcmp(argv[i], "--format") == 0 && strcmp(argv[i + 1], "table") == 0)
-            table = 1;
-        else if (strcmp(argv[i], "--format") == 0 && strcmp(argv[i + 1], "json") == 0)
-            table = 0;
+        else if (strcmp(argv[i], "--format") == 0)
+            table = strcmp(argv[i + 1], "table") == 0;
         else
             threads = 0;
     }
     if (argc % 2 == 0 || threads < 1 || threads > 64) {
-        fprintf(stderr, "usage: bench_kernels [--threads 1..64] [--isa NAME] [--type float|bf16] "
-                        "[--only TEXT] [--format json|table]\n");
+        fputs("usage: bench_kernels [--threads 1..64] [--isa NAME] [--type float|bf16] "
+              "[--only TEXT] [--format json|table]\n",
+              stderr);
         return 2;
     }
     for (int i = 0; i < threads; i++)
