@@ -113,7 +113,9 @@ static void say_pipeline(struct trainer *t) {
         strbuf_addf(&line, "%s%s %.0f %%", i ? ", " : "", m->layer[i ? 1 : 0].name,
                     100 * (double)m->param_count / (double)t->model->param_count);
     }
-    trainer_say(t, "%d pipeline%s of %d ranks, %s: %d micro-batches of %d, %s; stages from %s",
+    trainer_say(t,
+                "%d pipeline%s of %d ranks, %s: %d micro-batches of %d, %s; stages from %s of the "
+                "parameters",
                 t->layout.data, t->layout.data == 1 ? "" : "s", t->layout.pipe,
                 t->layout.spread ? "spread" : "packed", t->micros * (int)o->accumulate,
                 t->micro_batch, o->schedule_pipe, strbuf_cstr(&line));
