@@ -119,7 +119,7 @@ host_network() { # I
     ip -n "node$1" link set lo up
 }
 
-# What runs inside a host's namespaces before its sshd. Folders below the operator's real /root that
+# Runs inside a host's namespaces before its sshd. Folders below the operator's real /root that
 # python needs stay visible, read-only.
 host_inside() { # I USER…
     local node=node$1 user path folders state=$WORK/node$1

@@ -109,7 +109,7 @@ static struct dataset_config config_of(struct data *d, const char *source, int s
                                    .progress_ctx = d};
 }
 
-// A source need not have a part that nobody named.
+// A split that the user did not name may be missing.
 static bool may_lack(const struct data_flags *f, int split, const struct err *e) {
     return split == DATASET_TEST && str_eq(f->split, "all") && e->code == ERR_NOT_FOUND;
 }

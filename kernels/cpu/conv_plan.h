@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which filter taps matter where: along one axis, output positions are grouped by the taps that
-// fall inside the source, so that products with padding are never computed. Pure; no memory.
+// Plans the filter taps of a convolution: along one axis, output positions are grouped by the taps
+// that fall inside the source, so that products with padding are never computed. Pure; no memory.
 //
 // The same description serves a convolution (positions of y, sources in x) and its data gradient
 // (positions of x, sources in dy). Taps are kept in "slots", an order in which the taps of any

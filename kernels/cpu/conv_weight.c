@@ -182,7 +182,7 @@ static int next_piece(const struct weight_job *job, const struct tap_pixels *t, 
     return p->words > 0;
 }
 
-// What the tap saw during the piece, columns [col, col + tile_cols) of c.
+// Packs the input of the tap during the piece, columns [col, col + tile_cols) of c.
 static void pack_piece(const struct weight_job *job, const struct tap_pixels *t,
                        const struct piece *p, int col, float *dst) {
     const struct conv2d_shape *s = job->s;

@@ -139,7 +139,7 @@ INLINE void cols_tile_n(const struct cols_tile *t, const int mr, const int nv, c
 
 TILE_FNS
 
-// Which of the three a tile needs.
+// The index of a tile in the tables of three widths.
 INLINE int width_of(const struct tile_out *o) {
     return (o->cols > VL) + (o->cols == NR);
 }

@@ -19,7 +19,7 @@
 //     zone = "us-east-1a"
 //     purchase = "on-demand"            # or "spot", "reservation", "capacity-block"
 //     launched = "2026-01-02T03:04:05.678Z"  # when dtctl first saw it
-//     config_hash = "…"                 # of what cloud-init is told, as it would be rendered now
+//     config_hash = "…"                 # of the current user data of a new node
 //     …                                 # facts that `up` found: arch, cpus, …
 //
 // Terraform's text has no `created` and no `launched`, since they would differ in every plan.

@@ -90,7 +90,7 @@ struct train_config {
 extern const struct option_table options_train, options_rate, options_parallel;
 extern const struct option_table *const train_tables[]; // both; NULL-terminated
 
-// What the options make of so many ranks.
+// The parallel plan that the options give for a number of ranks.
 enum train_pipe { TRAIN_PIPE_GPIPE, TRAIN_PIPE_1F1B, TRAIN_PIPE_INTERLEAVED };
 struct train_parallel {
     enum train_pipe order;

@@ -34,7 +34,7 @@ struct layout {
 };
 struct source;
 
-// Which split a folder name belongs to, and how much it is preferred (0 best); -1 none.
+// The split of a folder name, and its preference (0 best); -1: none.
 int layout_split(const char *name, size_t len, enum dataset_split *split);
 
 bool layout_is_jpeg(const char *name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sample a rank reads when: PyTorch's DistributedSampler, index for index, and a resume on
-// any number of ranks.
+// The order in which ranks read samples: PyTorch's DistributedSampler, index for index, and a
+// resume on any number of ranks.
 //
 // An epoch is a fixed list of positions p = 0, 1, 2, …; position p is sample order[p mod N], where
 // order is PyTorch's randperm(N) seeded with seed + epoch (or 0 … N-1). Rank r of W takes positions

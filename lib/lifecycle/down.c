@@ -211,7 +211,7 @@ static int take_down(struct down *d, struct err *e) {
     const struct lifecycle_down_options *o = d->options;
     const struct provider *wanted = provider_of(s->config);
     size_t *indices = NULL, count = 0;
-    // Without the key nobody can check for active runs.
+    // Active runs can be seen only with the key.
     if (wanted->find && wanted->find(s, !o->force, e) < 0)
         return -1;
     // An interrupted `up` leaves instances without an inventory.

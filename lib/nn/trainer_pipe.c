@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank has which stages of the model, and the groups of ranks that follow from that: all
-// ranks with the same stages, and for each direction between two neighbours of a pipeline a group
-// of two, so that what waits in one holds back nothing in another.
+// The stages of the model on each rank, and the resulting groups: all ranks with the same stages,
+// and for each direction between two neighbours of a pipeline a group of two. A wait in one group
+// does not block another.
 #include "base/arena.h"
 #include "nn/trainer_state.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which agent leads (coordinates), as one agent sees it. Pure: events and the time go in, actions
+// Elects the leader (coordinator), as seen by one agent. Pure: events and the time go in, actions
 // come out. Every agent of a run owns one election. Together they give a run that has lost its
 // leader a new one, and never two that can both start workers.
 //

@@ -33,7 +33,8 @@ static int64_t count_lease_end(struct rendezvous *r) {
     return at >= INT64_MAX - r->config.lease_ms ? INT64_MAX : at + r->config.lease_ms;
 }
 
-// Nobody can outvote this coordinator: no round has begun, or it is the only living voter.
+// True when no voter can outvote this coordinator: no round has begun, or it is the only living
+// voter.
 static bool is_unopposed(const struct rendezvous *r) {
     return r->electorate.count == 0 || quorum_is_single(&r->electorate, r->config.incarnation);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes get a place in a round, and which ranks. The sort keys do not change between rounds:
-// a node that comes back gets its old place.
+// Selects the nodes of a round and their ranks. The sort keys do not change between rounds: a node
+// that returns gets its old place.
 #include "rendezvous/rank_order.h"
 
 #include "base/str.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `dtctl doctor` finds: a line and a "finding" event for each thing that was checked.
+// Prints the findings of `dtctl doctor`: a line and a "finding" event for each check.
 #ifndef UI_FINDINGS_H
 #define UI_FINDINGS_H
 

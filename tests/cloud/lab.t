@@ -31,7 +31,7 @@ metadata() { # NAME PATH [CURL ARGUMENT…]: the answer, and the status after it
     cloud_on "$1" curl -sS -m 5 -w ' %{http_code}' "${@:3}" "http://169.254.169.254/latest/$2"
 }
 
-# Which VPC has room for these addresses.
+# A VPC for these addresses.
 cloud_api CreateVpc us-east-1 CidrBlock=10.77.0.0/16 >out/vpc.xml
 vpc=$(grep -o 'vpc-[0-9a-f]*' out/vpc.xml | head -n 1)
 cloud_api CreateSubnet us-east-1 VpcId="$vpc" CidrBlock=10.77.0.0/24 \

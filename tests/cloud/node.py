@@ -181,7 +181,7 @@ class Node:
         write(upper + "/etc/systemd/journald.conf.d/lab.conf", "[Journal]\nStorage=volatile\n")
         write(upper + "/etc/hostname", "localhost\n")
         write(upper + "/etc/hosts", "127.0.0.1 localhost\n")
-        write(upper + "/etc/resolv.conf", "nameserver 127.0.0.1\n")  # nobody there: fails at once
+        write(upper + "/etc/resolv.conf", "nameserver 127.0.0.1\n") # no server there: fails at once
         write(upper + "/etc/default/locale", "LANG=C.UTF-8\n")
         for unit in MASKED:
             self.mask(unit)

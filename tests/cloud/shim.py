@@ -107,7 +107,7 @@ class Cloud:
             self.log.write(json.dumps(line) + "\n")
 
     def tell_lab(self, path, message):
-        if self.lab_port == 0:  # nobody boots what is started
+        if self.lab_port == 0: # started machines are not booted
             return {"text": ""}
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.lab_port}{path}", json.dumps(message).encode(),

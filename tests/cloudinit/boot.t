@@ -83,7 +83,7 @@ is "$status" 0 'and open to root'
 ok 'another node is ready' wait_for 120 ready 10.77.0.12
 run on 10.77.0.12 "$reach"
 is "$status" 0 'where it was not to be closed it is open'
-# Somebody stays logged in there, who would have it end when it is idle for a second.
+# A user stays logged in; the idle limit is one second.
 (exec ssh "${options[@]}" -o UserKnownHostsFile=known.10.77.0.12 ubuntu@10.77.0.12 \
     'echo 1 >/var/lib/dtctl/idle_s; exec sleep 600') &
 visitor=$!

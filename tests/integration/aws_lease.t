@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Nodes that end themselves: the lease as up has set it, moved by extend, told of by status; a node
-# that nobody uses powers off while the others, in a run, do not; then the lease ends in mid-run:
-# announced, with a checkpoint that comes back, and at its time.
+# Nodes that end by themselves: the lease is set by up, moved by extend, shown by status. An idle
+# node powers off while the others, in a run, do not. Then the lease ends during a run: after a
+# notice, with a checkpoint that is resumed, and in time.
 # shellcheck disable=SC2016,SC2317 # dollars that are money; functions called through wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1

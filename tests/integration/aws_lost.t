@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The operator's folder is lost, with a cluster half made: `up` was killed meanwhile. From another
-# folder `up` does not make a second cluster of that name, and `dtctl gc` finds what there is by its
-# tags in the region that it is asked about, ends it, and leaves alone what is somebody else's.
+# The operator's folder is lost with a cluster half made: `up` was killed. From another folder `up`
+# makes no second cluster of that name. `dtctl gc` finds the resources by their tags in the given
+# region, ends them, and keeps those of other owners.
 # shellcheck disable=SC2317,SC2119,SC2120 # called by wait_for; a region is seldom given
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What provider aws finds without asking AWS: plan refuses what cannot be, and doctor looks for what
-# up will need.
+# The checks of provider aws without AWS: plan refuses impossible settings, and doctor checks the
+# requirements of up.
 source "${0%/*}/../lib.sh"
 unset "${!AWS_@}"
 printf '[cluster]\nprovider = "aws"\n[aws]\nregion = "us-east-1"\n' >dtctl.toml

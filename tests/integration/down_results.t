@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a run produced exists somewhere until its owner says --force: down and up with fewer nodes
-# bring what only the nodes have, or refuse.
+# Results of a run exist somewhere until their owner says --force: down and up with fewer nodes
+# fetch results that only the nodes have, or refuse.
 # shellcheck disable=SC2012,SC2016,SC2317 # plain names; the workers' shell expands; called by ok
 source "${0%/*}/../lib.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dtrun by hand, with shell workers: command line, environment, logs, failures, signals, and that no
 # worker outlives its agent, whatever ends the agent.
-# Clock: how long a worker that ignores signals lives after its agent was told to end.
+# Clock: how long a worker that ignores signals lives after its agent was asked to end.
 # Texts are expanded by workers, functions are called by name, pids have no spaces in them:
 # shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"
@@ -298,7 +298,7 @@ is "$?" 1 'end their agent'
 like "$(cat many.err)" 'and [0-9]+ more.*first 0{16000} las' 'with a report that has the root cause'
 unlike "$(cat many.err)" 'longer than|is lost' 'as one message'
 
-# A console that nobody reads stops nothing but itself.
+# A console without a reader blocks only itself.
 mkfifo unread
 exec 8<>unread
 port=$((port + 1))

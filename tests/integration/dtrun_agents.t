@@ -122,7 +122,7 @@ run on 2 timeout 60 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true
 wait "$first"
 is "$status $?" '0 0' 'and coordinates then' || diag "$(cat first.log)"
 
-# The kernel of node2 believes that it can reach 10.77.0.201; nobody is there.
+# The kernel of node2 believes that it can reach 10.77.0.201; no host has that address.
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 on 2 sh -c 'printf "10.77.0.201 two.lab\n10.77.0.1 two.lab\n" >>/etc/hosts'
 on 1 "${late[@]/late/two}" --rdzv-endpoint 10.77.0.1:29502 --no-python true 2>first.log &

@@ -51,7 +51,7 @@ compare() { # WHAT THEIRS OURS
     is "$3" "$2" "$1: the same"
 }
 
-mask() { # run names, ports, process ids and folders are nobody's business
+mask() { # run names, ports, process ids and folders differ
     sed -E "s,$WORK/(theirs|ours),DIR,g; s/(RUN_ID|DTCTL_RUN)=.*/\1=RUN/; s/PORT=[0-9]+/PORT=N/
         s,logs/[^/]+/attempt,logs/RUN/attempt,g"
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What dtrun finds out about a worker's end beyond its status: a worker in a cgroup with little
-# memory is killed by the kernel, and the report says so; and which process keeps a GPU busy that
-# the next round needs.
+# Evidence of dtrun about a worker's end beyond its status: a worker in a cgroup with little memory
+# is killed by the kernel, and the report says so; and the process that holds a GPU of the next
+# round.
 # Functions are called by name, texts are expanded by workers:
 # shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"

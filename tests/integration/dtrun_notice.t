@@ -10,7 +10,7 @@ export DTRUN_KEY=secret
 agents=()
 hosts_down() { [ -z "${agents[*]}" ] || kill -KILL "${agents[@]}" 2>/dev/null; }
 
-# Traps the signal as training programs do; says in which round it is; ends when told to.
+# Traps the signal as training programs do; prints its round; ends when a file asks for it.
 work='trap "echo signal >>seen.$DTCTL_ROUND.$RANK; [ ! -e ends.$RANK ] || exit 9" USR1
     trap "exit 143" TERM
     echo up >"up.$DTCTL_ROUND.$RANK"

@@ -58,10 +58,10 @@ runs() { # NODE: its worker
     done
     return 1
 }
-group() { # NODE: the group and its size that its worker told last, if it runs; else empty
+group() { # the group and its size that its worker printed last, if it runs; else empty
     ! runs "$1" || tail -n 1 "node$1/tmp/beats" | cut -d' ' -f2-
 }
-trains() { # NODE…: these are one group, and nobody else runs
+trains() { # these are one group, and no other node runs
     local i of=() want
     for i in 1 2 3 4; do of[i]=$(group "$i"); done
     want=${of[$1]}
@@ -110,7 +110,7 @@ for n in 3 1; do
     nothing_happened "the link of node$n is out for 0.7 s"
 done
 
-# What a box on the way does that forgets a connection, or is told to end it: both sides are reset.
+# A middlebox that drops its state, or is asked to end a connection: both sides are reset.
 reset_rules() { # NODE EXPRESSION
     on "$1" nft -f - <<END
 table inet box {

@@ -45,7 +45,7 @@ rm timers
 unset TORCHELASTIC_ENABLE_FILE_TIMER TORCHELASTIC_TIMER_FILE
 
 # ---- health checks ------------------------------------------------------------------------------
-http() { # PORT REQUEST: the answer without carriage returns; nothing when nobody listens
+http() { # the answer without carriage returns; empty without a listener
     local fd
     exec {fd}<>"/dev/tcp/127.0.0.1/$1" || return 1
     printf "$2" >&"$fd"

@@ -41,7 +41,7 @@ run dtctl --json push --to again src/
 is "$status $(sent)" '0 0' 'the rest of the store is whole, too'
 ok 'and makes another folder' diff -r src "$node/again"
 
-# Three at once bring the same new content: whoever comes first finishes it for all.
+# Three concurrent pushes of the same new content: the first one finishes it for all.
 head -c 60000000 /dev/urandom >src/large
 for to in one two three; do
     dtctl push --to $to src/ >push.$to 2>&1 &

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Somebody on the way writes another length into an encrypted packet. AES-GCM leaves it in the
-# clear, so it must be doubted: whatever it says, the connection ends with an error, in bounded
-# time, and the program does not.
+# An attacker changes the length of an encrypted packet. AES-GCM leaves it in clear text, so it
+# cannot be trusted: for any value the connection ends with an error, in bounded time, and the
+# program survives.
 # shellcheck disable=SC2088,SC2154 # the node expands; status, out and err are of lib.sh
 source "${0%/*}/../lib.sh"
 command -v python3 >/dev/null || skip_all 'the relay needs python3'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What goes to nodes and what never does: dtctl's own folder, ignored files, inputs.
+# Files that are sent to nodes, and files that never are: dtctl's own folder, ignored files, inputs.
 # shellcheck disable=SC2016 # the workers' shell expands
 source "${0%/*}/../lib.sh"
 

@@ -17,7 +17,7 @@ run drive exec $N1 'kill -9 $PPID; sleep 5'
 is "$status" 4 'a lost connection is no status'
 like "$err" "no status: network: node $N1: root@$N1:22: the connection was lost" 'and says so'
 
-# What comes while something else is looked after is seen at once, not with the next keepalive.
+# Data that arrives during other work is read at once, not with the next keepalive.
 for commands in 1 2 8; do
     run drive --keepalive-ms 20000 --idle-ms 2 talk $N1 $commands 50
     is "$status" 0 "$commands at once, answering each line on both streams"
@@ -132,7 +132,7 @@ like "$(cat down.err)" 'timeout: .*nothing was heard' 'by its silence'
 link_up 1
 wait_for 10 ssh_to 1 true
 
-# ---- somebody in between turns one bit over
+# ---- an attacker flips one bit
 "$BUILD/release/tests/tools/delay_proxy" 2200 $N1:22 0 100000 >proxy.out &
 proxy=$!
 wait_for 5 grep -q ready proxy.out

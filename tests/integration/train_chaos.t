@@ -252,7 +252,7 @@ after_leaderhost() {
 }
 
 prepare_disk() { on "$n" mount -t tmpfs -o size=8m tmpfs "/root/.dtctl/nodes/node$n/runs"; }
-# What an old checkpoint leaves when it goes is taken, too.
+# Also fills the space that a removed checkpoint frees.
 fill_disk() {
     on "$n" sh -c "head -c 64M /dev/zero >>/root/.dtctl/nodes/node$n/runs/fill" 2>/dev/null
 }
@@ -267,9 +267,9 @@ fault_disk() {
 }
 after_disk() { wait_for 10 on "$n" umount "/root/.dtctl/nodes/node$n/runs"; }
 
-# What tells of training may be lost on the node of rank 0, and the others keep the checkpoints; but
-# the model at the end has to be there. The events of that node's agent are lost as well: another
-# one tells of the failure.
+# Metrics may be lost on the node of rank 0, and the others keep the checkpoints; but the model at
+# the end must exist. The events of that node's agent are lost as well: another agent reports the
+# failure.
 prepare_full() {
     n=1
     prepare_disk

@@ -23,7 +23,7 @@ begun() { # NODE: how often its worker has said that it begins, with four ranks
 back() { # NODE COUNT: it has begun more often than that
     [ "$(begun "$1")" -gt "$2" ]
 }
-began() { # NAME NODES ARGUMENTS…: a run whose workers tell their round and world, and end when told
+began() { # a run whose workers print their round and world, and end on request
     local name=$1
     shift
     rm -f "$WORK/enough"

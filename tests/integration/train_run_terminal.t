@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a person sees, in a real terminal (tmux): the demonstration with its live line, Ctrl-C that
-# leaves and Ctrl-C twice that stops, a shell on a node that follows the window's size.
-# Clock: what a screen shows at a moment.
+# The output in a real terminal (tmux): the demonstration with its live line, Ctrl-C that detaches
+# and Ctrl-C twice that stops, a shell on a node that follows the window's size.
+# Clock: the content of a screen at a moment.
 # shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"
 command -v tmux >/dev/null || skip_all 'there is no tmux here'

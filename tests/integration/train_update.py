@@ -84,7 +84,7 @@ class Case:
         return kind(groups, lr)
 
 
-# What timm leaves out of weight decay as well.
+# Parameters that timm also leaves out of weight decay.
 TOKENS = ("cls_token", "pos_embed", "pos_embedding")
 def rates(case, steps, each):
     """PyTorch's learning rate of every step; `each` are the steps of an epoch."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What `up` was told by a flag or a variable holds for later commands, until `down` or another word;
-# and what `init` finds out by itself.
+# Options of `up` from flags or variables hold for later commands, until `down` or another value;
+# and the discoveries of `init`.
 source "${0%/*}/../lib.sh"
 
 printf '[cluster]\nnodes = 2\n' >dtctl.toml

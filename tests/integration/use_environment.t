@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# DTCTL_… variables that nobody reads are named; those of workers, builds and tests are not.
+# Unknown DTCTL_… variables are named; those of workers, builds and tests are not.
 source "${0%/*}/../lib.sh"
 
 run env DTCTL_NODES=s3cret dtctl up

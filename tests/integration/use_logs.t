@@ -36,7 +36,7 @@ like "$status $err" "^1 .*no node 'nod0' \(did you mean 'node0'\?\)" 'a node tha
 run dtctl logs --node 'node[0-1]' over
 like "$status $err" "^2 .*one node or all; 'node\[0-1\]' are 2" 'several nodes are refused'
 
-# One that goes on: five lines, half a line, and the rest when it is told so.
+# An active run: five lines, half a line, and the rest on request.
 dtctl train -d --name going --nodes 1 -- sh -c \
     'seq 5; printf "half "; echo ready >&2; while [ ! -e "$0" ]; do sleep 0.05; done
      echo line; seq 6 8' "$WORK/go" >going.log 2>&1 || diag "$(cat going.log)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What dtctl says where a first-time user goes wrong.
+# Messages of dtctl for mistakes of a first-time user.
 source "${0%/*}/../lib.sh"
 
 # ---- failures in a row ---------------------------------------------------------------------------

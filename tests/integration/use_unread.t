@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A console that nobody reads: a signal that dtctl has taken before its output is stuck ends it all
-# the same, and results come.
+# A console without a reader: a signal that dtctl received before its output was stuck still ends
+# the command, and results arrive.
 # shellcheck disable=SC2016 # the worker's shell expands it
 source "${0%/*}/../lib.sh"
 

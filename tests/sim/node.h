@@ -128,7 +128,7 @@ static void take_answer(struct world *w, struct node *n, const struct message *m
                                 "it has gone its way");
 }
 
-// Nobody has that port any more: of the coordinator that is a proof.
+// The port of the dead coordinator is free: this is the proof of its death.
 static void take_nobody(struct world *w, int at, const struct message *m) {
     struct node *n = &w->nodes[at];
     if (m->conn && m->conn == n->conn && !n->side.session.cut)

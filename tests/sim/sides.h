@@ -92,7 +92,7 @@ static void break_conn(struct world *w, int conn, int a, int b) {
     }
 }
 
-// Somebody asks for the session of a member: with a guess, or with an old request sent again.
+// A forged request for the session of a member: with a guess, or an old request sent again.
 static void forge(struct world *w) {
     if (w->request_count == 0)
         return;

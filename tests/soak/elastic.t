@@ -114,7 +114,7 @@ ended_well() { # HOST
     case $status in
     137) [[ $how == *kill* ]] && return ;;
     1) [[ $how == *term* ]] && return ;;
-    143) # before it could say how it wants to be told
+    143) # before it could set its signal handler
         [[ $how == *term* ]] && [ $((${EPOCHREALTIME/./} - since[$1])) -lt 9000000 ] && return ;;
     esac
     fault "the agent of node$1 ended with $status after '${how# }'"

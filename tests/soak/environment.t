@@ -147,7 +147,7 @@ full_stdout() { # which command
 worked() {
     [ "$(cat .dtctl/default/nodes/*/runs/unread-*/output/* 2>/dev/null | grep -c well)" = 2 ]
 }
-unread() { # LINES, to a console that nobody reads; and then a signal
+unread() { # to a console without a reader; and then a signal
     local before pid
     mkfifo "$WORK/unread" && exec 9<>"$WORK/unread"
     dtctl train --name unread -- sh -c "seq $((5000 + n * 100))

@@ -65,7 +65,7 @@ one_way() { # what n sends to m is lost, not what m sends to n
     pause
     ip -n "node$n" neigh del "$HOSTS_NET.$m" dev eth0
 }
-one_way_all() { # n hears all, and nobody hears n
+one_way_all() { # n hears all others, and no other hears n
     local i others=(1 2 3)
     unset "others[n - 1]"
     for i in "${others[@]}"; do

@@ -254,7 +254,7 @@ int recorded_renameat(int from_dir, const char *from, int to_dir, const char *to
     return rename_as(RENAME, full(from_dir, from, a), full(to_dir, to, b), 0);
 }
 
-// Nobody has another use of it than the exchange.
+// Only the exchange uses it.
 long recorded_syscall(long n, ...) __asm__("syscall");
 long recorded_syscall(long n, ...) {
     va_list ap;

@@ -139,7 +139,7 @@ static void mix(uint64_t *h, int64_t value) {
     *h ^= *h >> 29;
 }
 
-// Which node an incarnation is, or was: terms and incarnations only grow.
+// The node of a present or past incarnation: terms and incarnations only grow.
 static int node_of(const struct world *w, int64_t incarnation) {
     for (int at = 0; at < x.nodes; at++)
         if (w->nodes[at].up && w->nodes[at].incarnation == incarnation)

@@ -54,7 +54,7 @@ enum {
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
 };
 
-// What the stand-ins add. Work that another stand-in enqueues into a stream: returns 0, or a
+// Additions of the stand-ins. Work that another stand-in enqueues into a stream: returns 0, or a
 // message.
 typedef const char *emu_work(void *argument);
 CUresult emu_enqueue(CUstream s, emu_work *does, void (*drop)(void *argument), void *argument);

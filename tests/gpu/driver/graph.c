@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // graph.c: capture of streams into a graph, and its replay in a random order that its edges allow.
-// What the real driver refuses in a capture is refused here.
+// Calls that the real driver refuses during a capture are refused here, too.
 #include "tests/gpu/driver/driver.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// async.c: copies to shared memory that are under way: cp.async, cp.async.bulk, and the mbarriers
-// that count them. Nothing arrives before somebody waits for it.
+// async.c: asynchronous copies to shared memory: cp.async, cp.async.bulk, and the mbarriers that
+// count them. Data arrives only when a thread waits for it.
 #include "emu.h"
 
 #include <stdlib.h>

@@ -57,7 +57,7 @@ bool type_is_signed(enum type t);
 enum type type_named(const char *name);
 #define TYPE(t) (1u << T_##t)
 
-// What may stand between an instruction's name and its type. X(constant, text).
+// Modifiers between an instruction's name and its type. X(constant, text).
 // clang-format off
 #define MODIFIERS(X) \
     X(RN, "rn") X(RZ, "rz") X(RM, "rm") X(RP, "rp") X(RNA, "rna") X(RNI, "rni") X(RZI, "rzi") \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory.c: the device's memory. Each byte has a number of the block that wrote it last, 0 for
-// nobody and 1 for the host: so a read of what nobody wrote is seen, and two blocks of one launch
-// that meet in a byte without an atomic between them.
+// memory.c: the device's memory. Each byte has the number of the block that wrote it last, 0 for
+// unwritten and 1 for the host. This reveals reads of unwritten memory, and blocks of one launch
+// that access one byte without an atomic.
 #include "emu.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ptx.h: an interpreter of PTX for tests. It runs the text that ptxas gets, block by block, and
-// checks every access: bounds, alignment, memory that nobody wrote, races in shared memory and
-// between blocks, barriers and shuffles in divergent code, bytes of asynchronous copies that nobody
-// waited for. It is not safe for several threads; the stand-in of the driver holds a lock.
+// checks every access: bounds, alignment, unwritten memory, races in shared memory and between
+// blocks, barriers and shuffles in divergent code, asynchronous copies without a wait. Not
+// thread-safe; the stand-in of the driver holds a lock.
 //
 // Device addresses are numbers that the host cannot dereference; ptx_host translates.
 #ifndef GPU_EMU_PTX_H
@@ -63,7 +63,7 @@ unsigned ptx_threads_max(const struct ptx_kernel *k);
 // 0, or -1 and the first fault in text (PTX_TEXT_MAX bytes): what, kernel, block, warp, line.
 int ptx_run(struct ptx_kernel *k, const struct ptx_launch *launch, char *text);
 
-// Memory of the device, which starts as bytes that nobody wrote. 0: no room.
+// Allocates memory of the device, initially unwritten. 0: no room.
 uint64_t ptx_alloc(size_t bytes);
 // -1 when address is not what ptx_alloc returned.
 int ptx_free(uint64_t address);

@@ -69,7 +69,7 @@ static void test_views(void) {
 
 // ---- decoding a part ----------------------------------------------------------------------------
 
-// What the triangle filter makes of the part (x, y, w, h) of an image, in double precision.
+// The result of the triangle filter for the part (x, y, w, h) of an image, in double precision.
 static double reference(const uint8_t *rgb, int width, const struct transform_view *v, int ox,
                         int oy, int channel) {
     double sx = (double)v->w / v->new_w, sy = (double)v->h / v->new_h, sum = 0, weights = 0;

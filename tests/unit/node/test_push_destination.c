@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which folder of a node a push may replace: no spelling leads to a home folder.
+// Folders of a node that a push may replace: no spelling leads to a home folder.
 #include "base/str.h"
 #include "node/push_destination.h"
 #include "sys/file.h"

@@ -182,7 +182,7 @@ static void test_votes_first(void) {
     rendezvous_close(r);
 }
 
-// Whose connection has no way back is lost with it.
+// A member whose connection has no way back is lost with the connection.
 static void test_no_way_back(void) {
     struct rendezvous_config config = base;
     config.nodes_min = 1, config.nodes_max = 3;
