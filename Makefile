@@ -164,7 +164,7 @@ include tests/tests.mk
 include tests/gpu/gpu.mk
 include tests/lint/lint.mk
 
-# What dtctl carries: name=path pairs, each compressed, named with its size and SHA-256.
+# Files embedded in dtctl: name=path pairs, each compressed, named with its size and SHA-256.
 EMBED := $(foreach p,$(EMBEDDED),$(p)=$(BIN_MODE)/$(p))
 EMBED += infra/provider.tf=infra/root/provider.tf
 EMBED += $(foreach f,$(filter-out infra/examples/% infra/root/%,$(wildcard infra/*.tf infra/*/*.tf \

@@ -35,9 +35,9 @@
 
 struct kernel_ctx;
 
-// The type in which the two operands of a product are multiplied. Buffers hold reals all the same,
-// and sums are made in reals: with KERNEL_BF16 both operands are rounded to bfloat16 (to nearest,
-// ties to even) on their way into the product. What is added to a product (bias, beta * C) is not.
+// The type in which the two operands of a product are multiplied. Buffers and sums are always
+// reals. With KERNEL_BF16 both operands are rounded to bfloat16 (to nearest, ties to even) before
+// the product. Terms added to a product (bias, beta * C) are not rounded.
 enum kernel_type { KERNEL_FLOAT, KERNEL_BF16, KERNEL_TYPES };
 
 // How to open a context. Zero-initialised = one thread, not pinned, best instruction set.

@@ -205,7 +205,7 @@ host_start() {
     wait_for $SSHD_SECONDS_MAX test -s "$WORK/node$i/holder"
 }
 
-# host_stop I: ends the host's sshd with all its sessions; other processes of the host go on.
+# host_stop I: ends the host's sshd with all its sessions; other processes of the host continue.
 host_stop() {
     local pid
     ssh_cut "$1"

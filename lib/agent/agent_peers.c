@@ -316,7 +316,7 @@ void agent_elect_adopt(struct agent *a, int fd, const struct net_address *peer) 
     timer_start(a->loop, &w->idle, ANSWERER_IDLE_MS_MAX, on_answerer_idle);
 }
 
-// ---- what the coordinator tells ----
+// ---- reports of the coordinator -----------------------------------------------------------------
 
 void agent_elect_round(struct agent *a, const struct wire_msg *m) {
     int count = (int)m->node_count;

@@ -10,7 +10,7 @@ static int hier_may_write(struct hier *h, const struct chunk *c, struct err *e) 
     return shm_wait_all(&h->shm, offsetof(struct shm_rank, taken), c->q - h->shm.depth, e);
 }
 
-// Both counters at once: until now this rank may have looked at what the others believe.
+// Both counters at once: until now this rank may have read the claims of the others.
 static void hier_taken(struct hier *h, const struct chunk *c) {
     struct shm_rank *me = &h->shm.ranks[h->shm.local_rank];
     shm_set(&me->reduced, c->q);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building the ring. Every node publishes its address; each connects to its right neighbour and
 // sends a hello on every connection before it accepts any, so no order of arrival can block. A
-// hello proves with an HMAC that its sender has the token of the store, the answer proves the same
-// of the other side; strangers are dropped and do not disturb.
+// hello proves with an HMAC that its sender has the token of the store; the answer proves the same
+// of the other side. Foreign connections are closed and have no effect.
 //
 // Hello: u32 magic, u32 node, u32 lane, u32 lanes, 16 bytes nonce, HMAC of all that.
 // Answer: HMAC of the hello's HMAC.

@@ -97,7 +97,7 @@ struct train_parallel {
     int pipe, chunks; // ranks of a pipeline, and stages of each
     int micros;       // parts of each batch
 };
-// Refuses what cannot be done, by name. world 0: not known yet, and not looked at.
+// Refuses impossible plans by name. world 0: unknown, and not checked.
 int train_parallel(const struct train_config *o, int world, struct train_parallel *out,
                    struct err *e);
 

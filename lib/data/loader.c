@@ -134,9 +134,9 @@ static bool loader_ready(const struct loader *l, uint64_t number) {
     return l->claimed > number && slot->batch.number == number && slot->filled == slot->batch.n;
 }
 
-// Under the lock, which is given up meanwhile. A sample that cannot be read counts as filled in:
-// the consumer finds out when the batch is complete, so that which error it is does not depend on
-// time.
+// Runs under the lock, which is released meanwhile. An unreadable sample counts as filled in: the
+// consumer sees it when the batch is complete, so that the reported error does not depend on
+// timing.
 static void loader_work(struct loader *l, const struct claim *c, int thread) {
     struct err e;
     int at = c->from;

@@ -4,7 +4,7 @@
 //   model.safetensors  parameters and running statistics under torchvision's names and shapes
 //   state.safetensors  optimizer state under the same names, and the position in its metadata
 // A folder is written under a temporary name, synced, and renamed, so one that has its name is
-// whole. The position counts samples, not steps per rank, so any world size can go on from it.
+// whole. The position counts samples, not steps per rank, so any world size can resume from it.
 #ifndef NN_CHECKPOINT_H
 #define NN_CHECKPOINT_H
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// '*' is a number. A name goes on with ".weight" or ".bias"; behind '_' without the full stop.
+// '*' is a number. ".weight" or ".bias" follows a name; after '_' without the full stop.
 struct row {
     const char *ours;
     const char *theirs[IMPORT_PARTS_MAX];
@@ -53,7 +53,7 @@ static const struct row *const tables[IMPORT_FROMS] = {
     [IMPORT_TORCHVISION] = torchvision,
 };
 
-// Where the name goes on behind the pattern, or NULL; *number begins the digits of '*'.
+// The rest of the name after the pattern, or NULL; *number: the digits of '*'.
 static const char *rest_of(const char *pattern, const char *name, const char **number,
                            int *digits) {
     *number = "";

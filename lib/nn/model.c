@@ -97,7 +97,7 @@ static int append(struct nn_model *m, const struct nn_layer *record, const char 
     must(n > 0 && n < (int)sizeof l->name);
     for (int s = 0; s < l->ins; s++)
         must(l->in[s] >= 0 && l->in[s] < m->layers);
-    // After a first mistake shapes mean nothing: records are appended, but not looked at.
+    // After a first mistake shapes are meaningless: records are appended without checks.
     if (m->err.code == ERR_NONE)
         l->op->shape(m, l);
     if (m->err.code == ERR_NONE && (l->h < 1 || l->w < 1 || l->c < 1))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of training as a list that one executor runs, item after item. Which rank does what, and
-// in which order, is decided here and nowhere else; pure, so the lists of all ranks can be run
-// against each other without a rank (program_check).
+// A step of training as a list that one executor runs, item after item. The list decides the work
+// of each rank and its order. Pure, so the lists of all ranks can be run against each other without
+// a rank (program_check).
 //
 // Plain training is LOAD FORWARD {BACKWARD REDUCE}… NORM… JUDGE UPDATE…; accumulation repeats the
 // first three, and only the last micro-batch has REDUCE behind BACKWARD. Where ranks share out the

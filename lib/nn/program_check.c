@@ -32,7 +32,7 @@ struct runner {
 struct check {
     const struct layout *l;
     struct runner *run;
-    int *heard[2]; // receiver x sender: items of the sender that were looked at, by kind
+    int *heard[2]; // receiver x sender: items of the sender already checked, by kind
     struct err *e;
 };
 

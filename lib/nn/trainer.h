@@ -33,7 +33,7 @@ struct trainer_config {
     const char *run;       // id, for summary.json; NULL: none
     // Set to nonzero by a signal handler: write a checkpoint at the next step boundary and return.
     const volatile sig_atomic_t *stop;
-    // Counted up by a signal handler: write a checkpoint at the next step boundary and go on.
+    // Incremented by a signal handler: write a checkpoint at the next step boundary and continue.
     const volatile sig_atomic_t *save;
     // Lines for people, without newline (rank 0 only). NULL: none.
     void (*say)(void *ctx, const char *line);

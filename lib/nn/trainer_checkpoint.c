@@ -95,8 +95,8 @@ static void tell_of_reports(struct trainer *t, const struct vote *all) {
     }
 }
 
-// One copy is enough to go on with. failed: this keeper has none, and why says for what reason.
-// Where a disk is full not even its own words may be kept, so rank 0 tells of it, too.
+// One copy is enough to continue. failed: this keeper has none, for the reason in why. With a full
+// disk a node may not be able to log, so rank 0 reports the failure, too.
 static int agree(struct trainer *t, bool failed, const struct err *why, struct err *e) {
     struct vote mine = {!t->writer ? NO_KEEPER : failed ? FAILED : KEPT, t->report_errno};
     struct vote *all = heap_alloc((size_t)t->world * sizeof *all);

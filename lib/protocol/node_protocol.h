@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What dtctl and a node's dtrun say to each other over a channel (SSH exec or a local pipe):
+// The protocol between dtctl and a node's dtrun over a channel (SSH exec or a local pipe):
 //
 //     dtrun --node VERB --root DIR [--run RUN] …
 //
@@ -14,9 +14,9 @@
 //           and end of file. The agent is then detached: own session, log in runs/RUN/agent.log. It
 //           ends by itself if the roster does not come within NODE_ROSTER_WAIT_MS_MAX.
 //           A run that exists already on this node: error "exists".
-//           --again: a run whose agent has vanished; the new one joins the others, and never begins
-//           a group of its own. One whose agent is there, or that is over: error "busy".
-//           --join: a run that goes on elsewhere and is new here; its agent joins it likewise.
+//              --again: a run whose agent has vanished; the new agent joins the others, and never
+//              begins a group of its own. A run that is over or has an agent: error "busy".
+//              --join: a run that is active elsewhere and new here; its agent joins it likewise.
 //
 // setup     --run RUN
 //           stdin: record with the job specification, then open as long as dtctl is there: its end
@@ -74,13 +74,14 @@
 // clean     --run RUN | --all [--owner ID] [--fetched] [--force] [--discard]
 //           Removes runs/RUN, or everything below root that dtctl put there, and root when that
 //           left it empty. Without --owner all is the caller's; with it, runs of other clusters
-//           stay, and while one has its mark here, so do programs and content. Runs that are still
-//           going are an error "busy" unless --force, which kills them first. Runs whose results
-//           were not fetched are an error "exists" unless --discard; --fetched: stdin names further
-//           ones that were, one per line. Nothing is removed unless all may be. stdout:
+//              stay, and while another cluster has its mark here, programs and content stay, too.
+//              Active runs are an error "busy" unless --force, which kills them first. Runs with
+//              results that were not fetched are an error "exists" unless --discard; --fetched:
+//              stdin names further fetched runs, one per line. Either all is removed or nothing.
+//              stdout:
 //               {"event":"cleaned","removed_bytes":N,
 //                "others":["TEXT of a cluster that still uses the root"],
-//                "left":["name of what else lies in the root"]}
+//                   "left":["name of another file in the root"]}
 //
 // States of a run on a node (NODE_STATES): see below; "lost" is what status says of a run that was
 // not over when its agent vanished.

@@ -8,7 +8,7 @@
 //     election_heartbeat_acked(&e, now, …)      // the leader answered a heartbeat
 //     election_set_electorate(&e, now, …)       // a round began; these are its nodes
 //     election_disconnected(&e, now)            // the connection to the leader broke
-//     election_resumed(&e, now)                 // another connection goes on with the session
+//     election_resumed(&e, now)                 // the session continues over another connection
 //     election_leader_lost(&e, now)             // the leader has hung up, or refuses the session
 //     election_requested(&e, now, &request, &response); election_answered(&e, now, &peer,
 //     &response) while (election_next(&e, &action)) { carry it out } wake up again at

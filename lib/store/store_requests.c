@@ -320,9 +320,9 @@ const struct store_dialect store_dialect_2_1 = {"2.1", ops_2_1, COUNT(ops_2_1)};
 const struct store_dialect store_dialect_2_0 = {"<= 2.0", ops_2_0, COUNT(ops_2_0)};
 
 // Without the magic number it is an old client. 2.1 and <= 2.0 differ from opcode 7 up, and <= 2.0
-// opens a second connection that is silent until it sends WATCH_KEY (7). Thus 7 as the very first
-// byte identifies that second connection, and a silent or watching connection in the store
-// identifies <= 2.0. All workers of a run use one PyTorch.
+// opens a second connection that is silent until it sends WATCH_KEY (7). Thus 7 as the first byte
+// identifies that second connection, and a silent or watching connection in the store identifies <=
+// 2.0. All workers of a run use one PyTorch.
 const struct store_dialect *store_dialect_choose(const struct store_session *c, unsigned first) {
     enum { OP_WATCH = 7 };
     if (c->dialect == &store_dialect_modern)

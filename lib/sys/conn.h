@@ -50,7 +50,7 @@ int conn_open_connecting(struct conn *c, struct loop *loop, int fd,
 void conn_send(struct conn *c, const void *p, size_t len);
 void conn_finish(struct conn *c); // sends what is queued, then shuts the sending side down
 void conn_idle_limit(struct conn *c, int64_t idle_ms_max);
-void conn_resume(struct conn *c); // looks at the input again after a pause
+void conn_resume(struct conn *c); // reads the input again after a pause
 size_t conn_unsent(const struct conn *c);
 void conn_close(struct conn *c); // at once, no callback; safe anywhere, also on a closed one
 bool conn_is_open(const struct conn *c);

@@ -197,7 +197,7 @@ bool terraform_lock_parse(struct arena *a, const char *text, struct terraform_lo
     if (!info)
         return false;
     out->id = lock_value(a, info, "ID");
-    // The id goes on command lines, also by hand: replace an id that Terraform cannot have made.
+    // The id is used on command lines, also by hand: replace an id that Terraform cannot have made.
     if (strspn(out->id, "0123456789abcdef-") != strlen(out->id) || out->id[0] == '-')
         out->id = "?";
     out->who = lock_value(a, info, "Who");

@@ -56,6 +56,22 @@ run "$lint/prefixes" words
 is "$status:$out" '1:lib/net/ring.c:10: tube_open() does not carry the name of its file' \
     'prefixes: another name is refused'
 
+printf '%s\n' '// What a node has that leaves.' 'int told; // "told" by a node' \
+    '// The tools of a node: nobody uses them.' 'puts("// whoever");' '// Somewhat. Who comes is told.' \
+    >lib/x/c.c
+printf '%s\n' 'echo "$# told"' '# A run that goes on.' >cmd/d
+run "$lint/words" lib/x/c.c cmd/d
+is "$status" 1 'words: it refuses'
+is "$(cut -d'"' -f1,2 <<<"$out")" 'lib/x/c.c:1: the word "What
+lib/x/c.c:2: the word "told
+lib/x/c.c:3: the word "nobody
+lib/x/c.c:5: the word "Who
+lib/x/c.c:5: the word "told
+cmd/d:2: the word "goes on' 'words: those of comments, not of strings and code'
+printf '%s\n' '// Whatever the node sends is checked.' 'int who;' >lib/x/c.c
+run "$lint/words" lib/x/c.c
+is "$status:$out" 0: 'words: and no part of another word'
+
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"
 body() { # LINES

@@ -271,8 +271,8 @@ cloud_config() {
     } >dtctl.toml
 }
 
-# cloud_things [REGION [TAG=VALUE]]: what dtctl made besides instances and is still there (and has
-# that tag), one line each. An endpoint cannot outlive its VPC; moto goes on to list it as deleted.
+# cloud_things [REGION [TAG=VALUE]]: the remaining resources of dtctl besides instances (with that
+# tag), one line each. An endpoint cannot outlive its VPC, but moto still lists it as deleted.
 # shellcheck disable=SC2120
 cloud_things() {
     local kind

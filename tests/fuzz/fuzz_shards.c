@@ -16,7 +16,7 @@ enum { SIDE = 16, SAMPLES_MAX = 64 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// A file that is made anew for each input; its name is gone when the process ends.
+// A new file for each input; its name is gone when the process ends.
 static const char *archive(const uint8_t *data, size_t size) {
     static char path[] = "/tmp/dtctl-fuzz-XXXXXX.tar";
     static int fd = -1;

@@ -57,7 +57,7 @@ static void *ptr(CUdeviceptr p) {
     return (void *)(uintptr_t)p;
 }
 
-// What rank r gives at place i.
+// The input of rank r at place i.
 static float given(int r, int i) {
     return (float)((i * 31 + r * 17) % 100) - 40;
 }
@@ -161,7 +161,7 @@ static bool split(comm c) {
 static bool late(comm c) {
     float got[1];
     bool good = !dl.ncclAllReduce(ptr(in), ptr(out), WORDS, FLOAT32, MAX, c, stream);
-    return good && fetched(got, 1); // what was not reduced yet nobody has written
+    return good && fetched(got, 1); // elements that are not reduced yet are unwritten
 }
 
 static bool different(comm c) {

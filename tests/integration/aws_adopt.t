@@ -25,7 +25,7 @@ address=$(sed -n 's/^host = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | tail -n 1)
 login=$(sed -n 's/^user = "\(.*\)"/\1/p' .dtctl/lost/cluster.toml | head -n 1)@$address
 home=$(cloud_on node1 sh -c "getent passwd ${login%@*} | cut -d: -f6")
 
-# ---- what lies on the nodes ---------------------------------------------------------------------
+# ---- files on the nodes --------------------------------------------------------------------------
 for node in node0 node1; do
     record=$(cloud_on $node cat "$home/.dtctl/record")
     like "$record" '^dtctl-record-1 cluster [A-Za-z0-9+/=]{1000,}$' "$node has a record"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # up when an answer of AWS is lost, the API is busy, and the first zone has room for one of two
-# nodes: what no state has is ended and made again, what was begun is taken back, the next zone is
-# tried, and the cluster comes up in it, whole. Then down, while AWS goes on to list what is gone.
+# nodes: unrecorded resources are ended and made again, the attempt is undone, the next zone is
+# tried, and the cluster comes up in it, whole. Then down, while AWS still lists removed resources.
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
 cloud_start "$@"

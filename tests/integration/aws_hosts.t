@@ -81,7 +81,7 @@ like "$err" "node1.*$keys.*; it keeps the end that it had" 'and node1 has not'
 due=$(cloud_on node0 cat /var/lib/dtctl/lease)
 result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'indeed'
 
-# ---- made anew ----------------------------------------------------------------------------------
+# ---- replacement --------------------------------------------------------------------------------
 before=$(id_of node1)
 run cloud_run dtctl up -y --replace 'node[1-2]'
 is "$status" 0 'up --replace makes both good' || cloud_diag

@@ -112,7 +112,7 @@ run cloud_run dtctl extend ${LAST}s
 like "$status $err" '^2 .*the nodes end in .* would be sooner .try: .*--shorten' \
     'extend does not shorten by itself' || diag "$err"
 now=$EPOCHSECONDS
-# It goes on to ask AWS about node2.
+# It then asks AWS about node2.
 cloud_run dtctl extend --shorten ${LAST}s >extend.out 2>extend.err &
 extend=$!
 shorter() { [ "$(cloud_on node0 cat /var/lib/dtctl/lease)" -lt $((now + 3600)) ]; }
@@ -127,7 +127,7 @@ for node in node0 node1; do
 done
 like "$out" 'task-.*: stopped' 'as one that was stopped'
 like "$out" 'is taken away \(lease\)' 'and why'
-# Where one node leaves a moment before the other, that one goes on and stops at a step of its own.
+# If one node leaves a moment before the other, the latter continues and stops at a later step.
 step=$(grep -o 'stopped by a signal: checkpoint of epoch [0-9]*, step [0-9]*' <<<"$out" |
     grep -o '[0-9]*$' | tail -n 1)
 ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0 ||

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A cluster whose state is in a bucket, and two operators, each with a folder of their own. Who
-# comes second waits, goes on with what the first one made, and may take it down. What a killed
-# command left (instances, the lock) is found. A bucket that cannot be used is one sentence.
+# A cluster with its state in a bucket, and two operators with a folder each. The second one waits,
+# continues with the nodes of the first one, and may take the cluster down. Leftovers of a killed
+# command (instances, the lock) are found. An unusable bucket is reported in one sentence.
 # shellcheck disable=SC2317,SC2119 # called by wait_for; without arguments
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Spot instances that are taken back in mid-run: recommended, then announced; announced at once, and
-# that for the node which coordinates; gone without a word. Every run ends well with every image of
-# every epoch seen once; what was announced costs not one step. A run that goes on with what is left
-# has the dead instances made anew, at their addresses, and they join it.
+# Spot instances that are interrupted during a run: after a recommendation and a notice; after a
+# notice, also for the coordinator; without any notice. Every run succeeds with every image of every
+# epoch seen once; an announced interruption costs no step. A run on the remaining nodes replaces
+# the dead instances at their addresses, and they join it.
 # shellcheck disable=SC2317 # functions called through wait_for
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/cloud/cloud.sh" || exit 1
@@ -48,7 +48,7 @@ happened() { # COUNT KIND [TEXT…]
 ended() { # ID: for the API and on this machine
     ! cloud_instances | grep -qx "$1" && cloud_nodes id ended | grep -qx "$1"
 }
-checkpoints() { # NODE: of the run that goes on
+checkpoints() { # NODE: of the active run
     cloud_on "$1" sh -c "ls -d /home/ubuntu/.dtctl/runs/${r##*/}/state/checkpoint-*"
 }
 saved() { # NODE…: each has a checkpoint
@@ -57,7 +57,7 @@ saved() { # NODE…: each has a checkpoint
 }
 
 # ---- a run --------------------------------------------------------------------------------------
-begin() { # NAME SECONDS ARGUMENT…: goes on until it trains; twice as fast as the probe may be
+begin() { # NAME SECONDS ARGUMENT…: continues until it trains; twice as fast as the probe may be
     local name=$1 epochs
     epochs=$(awk -v n=$IMAGES -v s="$2" -v per_s="$speed" 'BEGIN { print int(per_s * s / n) + 2 }')
     shift 2
@@ -151,7 +151,7 @@ ok 'short: the instance ends' wait_for $WAIT ended "${first[0]}"
 finishes short
 lost_nothing short
 
-# ---- made anew, while a run goes on -------------------------------------------------------------
+# ---- replaced during a run ------------------------------------------------------------------------
 cat >wait.sh <<'END'
 #!/bin/sh
 echo "rank $RANK of $WORLD_SIZE, $(cat note)"

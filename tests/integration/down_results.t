@@ -70,7 +70,7 @@ is "$status" 0 'up -y' || diag "$err"
 is "$(cat .dtctl/default/runs/"$id"/output/p-* | wc -l)" 2 'brings the results first'
 is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 1 'and drops the node'
 
-# ---- a run that goes on, and force -------------------------------------------------------------
+# ---- an active run, and force -------------------------------------------------------------
 id=$(dtctl train --detach --name going -- sleep 60 2>/dev/null)
 run dtctl down
 is "$status" 1 'a run that goes on'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Four hosts, each with a bare dtrun, whose agents end: most of them killed at once and started
 # again, one after another within a second, and the one that coordinates with a signal. The hosts
-# say which agents are gone, so that the others go on without a majority.
+# say which agents are gone, so that the others continue without a majority.
 # Clock: agents end one after another within a second, and while others choose a coordinator.
 # shellcheck disable=SC2317 # called by name
 source "${0%/*}/../lib.sh"

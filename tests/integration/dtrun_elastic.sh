@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # dtrun_elastic.sh: an elastic PyTorch program under torchrun and under dtrun, side by side: it
-# writes its state after every step and goes on from there with any number of workers, while nodes
+# writes its state after every step and continues from there with any number of workers, while nodes
 # leave and come.
 # shellcheck source=tests/integration/dtrun_compare.sh
 source "${BASH_SOURCE[0]%/*}/dtrun_compare.sh"

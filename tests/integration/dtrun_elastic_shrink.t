@@ -5,8 +5,8 @@
 source "${0%/*}/dtrun_elastic.sh"
 
 elastic 3 2
-# torchrun's agents may miss each other and wait for minutes, or go on with other numbers of nodes
-# than these; there is nothing to compare then.
+# torchrun's agents may miss each other and wait for minutes, or continue with other numbers of
+# nodes than these; there is nothing to compare then.
 compare 'elastic, shrunk: status' "$status_theirs" "$status_ours" || diag "$(cat ours/err)"
 compare 'elastic, shrunk: result' "$out_theirs" "$out_ours"
 if [[ $out_theirs == *'worlds [3, 2] '* ]]; then

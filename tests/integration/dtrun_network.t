@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dtrun on hosts of namespaces: where the leader may be named how, and mistakes of the network, each
-# with words that tell it from the others.
-# Clock: nodes that do not come in time.
+# dtrun on hosts of namespaces: names of the leader, and network faults, each with a distinct
+# message.
+# Clock: nodes that join too late.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Agents as dtctl starts them: `dtrun --node start|follow|status|stop|clean` on loopback nodes; a
-# run goes on without its starter; a worker, an agent, a whole node (agent stopped) is lost.
-# Clock: how soon a node that is lost is known, its workers are dead, and the others go on.
+# run continues without its starter; a worker, an agent, a whole node (agent stopped) is lost.
+# Clock: how soon a node that is lost is known, its workers are dead, and the others continue.
 # Texts are expanded by workers, functions are called by name, pids have no spaces in them:
 # shellcheck disable=SC2016,SC2317,SC2013
 source "${0%/*}/../lib.sh"

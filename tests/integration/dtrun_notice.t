@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A node's end is announced (a spot instance is taken back, a lease is over): every worker of the
-# run gets the chosen signal once, the node leaves in time, the others go on.
+# run gets the chosen signal once, the node leaves in time, the others continue.
 # Clock: workers have the rest of the time to the end of a node.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2317

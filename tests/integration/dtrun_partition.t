@@ -3,7 +3,7 @@
 # Four hosts, each with a bare dtrun, while their network breaks: short flaps and connections that
 # are reset, a cable that is out, two against two, a slow and lossy link, the coordinator cut off
 # and its host gone. What README.md says of quorums holds: never do two groups of workers run at
-# once, the right side goes on or the run ends with a clear error, what is shorter than the limit
+# once, the right side continues or the run ends with a clear error, what is shorter than the limit
 # costs nothing, and nothing is left running.
 # Clock: interruptions shorter and longer than the silence that ends a node.
 # shellcheck disable=SC2317 # called by name
@@ -11,7 +11,7 @@ source "${0%/*}/../lib.sh"
 hosts_up 4
 WAIT=30 # seconds for anything that takes a few on an idle machine
 
-# Workers tell all the time to which group they belong: the store of its round.
+# Workers print continuously the group to which they belong: the store of its round.
 cat >worker.sh <<'END'
 #!/bin/bash
 while [ ! -e /tmp/finish ]; do

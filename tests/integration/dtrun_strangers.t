@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Strangers at every port of an agent, who take all places, say half of something, or lie about
-# lengths: members keep their places and get new ones, memory and logs stay small.
-# Clock: what an agent among strangers costs, and whether its members are silent.
+# Foreign connections to every port of an agent take all slots, send partial messages, or wrong
+# lengths. Members keep their slots and get new ones; memory and logs stay small.
+# Clock: the cost for an agent, and whether its members are silent.
 # Texts are expanded by workers, functions are called by name:
 # shellcheck disable=SC2016,SC2317
 source "${0%/*}/../lib.sh"

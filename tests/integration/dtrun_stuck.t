@@ -105,7 +105,7 @@ thaw
 ok 'until the kernel lets it go' wait_for 10 gone "$stray"
 ok 'with its guard' wait_for 10 gone "$guard"
 
-# Of two nodes one goes on.
+# Of two nodes one continues.
 freeze
 : >"$PIDS"
 port=$((20000 + RANDOM % 10000))

@@ -24,8 +24,8 @@ for commands in 1 2 8; do
     ok "none waited for a keepalive ($out ms at most)" test "${out:-20000}" -lt 10000
 done
 
-# A server that closes the channel of a command and never tells its status: OpenSSH from 9.2 on does
-# that to one that is silent for too long.
+# A server that closes the channel of a command without its status: OpenSSH from 9.2 on does so
+# after a long silence.
 quiet=(/usr/sbin/sshd -D -e -f /run/sshd_config -p 2222 -o PidFile=none
     -o ChannelTimeout=session:command=3s)
 if on 1 "${quiet[@]}" -t 2>/dev/null; then

@@ -78,7 +78,7 @@ begin() { # NAME
     wait_for "$WAIT" more_lines 12 # with a checkpoint or two behind it
 }
 
-# How long it took from the loss of a node to the next round, as the coordinator's events tell.
+# The time from the loss of a node to the next round, from the coordinator's events.
 tell_times() {
     grep -E '"kind":"(node-lost|round)"' "$r/events.jsonl" | sed -E \
         's/.*"time_ms":([0-9]+).*"kind":"([^"]*)".*/\1 \2 &/; s/"silent_ms":([0-9]+)/ silent \1 /' |
@@ -118,7 +118,7 @@ fault_worker() {
 }
 
 ended() { ! kill -0 "$1" 2>/dev/null; }
-# dtctl, which follows, starts it again: soon enough, maybe, for the very next round.
+# dtctl, which follows, restarts it, perhaps in time for the next round.
 kill_agent() { # NAME
     local worker
     worker=$(workers "$n" | head -n 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A full disk under what dttrain tells of a run: training goes on, what was written stays valid, and
-# what is missing is counted. Under what has to be kept it is an error.
+# A full disk under the metrics and logs of dttrain: training continues, written data stays valid,
+# and lost data is counted. Under required files it is an error.
 # shellcheck disable=SC2317 # functions are called by name
 source "${0%/*}/../lib.sh"
 mounted=()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Elastic runs with provider local: shrinking and growing while nodes go and come, a spare that
-# takes a place, restarts until they are used up, crash loops, a node's agent that is gone when the
-# run is stopped; and how status, ps, the events, the summary and the last screen tell of it.
+# Elastic runs with provider local: nodes leave and join, a spare takes a place, restarts are used
+# up, crash loops, a node's agent is gone when the run is stopped; and the reports of status, ps,
+# the events, the summary and the last screen.
 # Clock: failures in a row within seconds.
 # shellcheck disable=SC2016,SC2317,SC2012 # the workers' shell expands; called by ok; plain names
 source "${0%/*}/../lib.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A node whose end is announced in the middle of a command's run: dtctl tells of it, the ranks have
-# the whole grace to end, what the node has is here before its host goes, and the run goes on.
+# A node is preempted during a command's run: dtctl reports it, the ranks have the whole grace
+# period, the node's files are fetched before its host ends, and the run continues.
 # Clock: ranks have the whole grace.
 # shellcheck disable=SC2016,SC2317 # the workers' shell expands; functions called by name
 source "${0%/*}/../lib.sh"

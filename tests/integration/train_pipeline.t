@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # dtctl train --pipeline on provider local: one flag starts a pipeline over two nodes, with the
-# model of one process; a hybrid run loses a rank and goes on; plain data parallelism goes on from
-# its checkpoint; what cannot be done is refused before a run exists.
+# model of one process; a hybrid run loses a rank and continues; plain data parallelism resumes from
+# its checkpoint; impossible settings are refused before a run exists.
 # shellcheck disable=SC2317 # called through wait_for
 source "${0%/*}/../lib.sh"
 

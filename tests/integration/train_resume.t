@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# dttrain under dtrun: a run that is asked to stop leaves a checkpoint and goes on from it on
+# dttrain under dtrun: a run that is asked to stop leaves a checkpoint and resumes from it on
 # another number of ranks; a rank that is killed costs a restart, not the run.
 source "${0%/*}/../lib.sh"
 

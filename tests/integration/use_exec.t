@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# exec --rank: on the node that holds a rank of a run that goes on.
+# exec --rank: on the node that holds a rank of an active run.
 # shellcheck disable=SC2016,SC2317 # workers expand their own variables; functions are called by ok
 source "${0%/*}/../lib.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# logs --tail: the last lines of every rank, of runs that are over and of runs that go on.
+# logs --tail: the last lines of every rank, of finished and of active runs.
 # shellcheck disable=SC2016,SC2317 # workers expand their own variables; functions are called by ok
 source "${0%/*}/../lib.sh"
 
@@ -58,7 +58,7 @@ is "$status:$out" $'0:x\nx\nx' 'a reader that goes ends it'
 run dtctl stop long
 is "$status" 0 'and the run goes on until it is stopped'
 
-# Since when: of a run that goes on, of one that is over, and with -f.
+# --since: of an active run, of a finished one, and with -f.
 rm -f go
 dtctl train -d --name aged --nodes 1 -- sh -c 'seq 3; echo e >&2
     while [ ! -e "$1" ]; do sleep 0.1; done; echo late

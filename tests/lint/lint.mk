@@ -26,7 +26,7 @@ CPPCHECK_OFF := missingInclude ctuuninitvar ctunullpointer uninitvar invalidFunc
     identicalInnerCondition arrayIndexOutOfBoundsCond nullPointerRedundantCheck \
     nullPointerArithmeticRedundantCheck
 
-lint: ## Check format, warnings, layers, sizes, banned calls, headers, shell; clang-tidy, cppcheck
+lint: ## Check format, warnings, layers, sizes, words, banned calls, headers, shell; clang-tidy, cppcheck
 	+$(Q)$(MAKE) --no-print-directory -s -k -j2 lint-all && echo 'lint: clean'
 
 format: ## Lay out all C files as .clang-format says
@@ -36,7 +36,7 @@ lint-all: lint-whole lint-terraform lint-cppcheck \
     $(patsubst %,$(LINT)/%.ok,$(LINT_C) $(LINT_H) $(LINT_SH))
 
 lint-whole: $(LINT)/measure
-	$(Q)tests/lint/layers && tests/lint/names && tests/lint/prefixes && \
+	$(Q)tests/lint/layers && tests/lint/names && tests/lint/prefixes && tests/lint/words && \
 	    tests/lint/calls $(LINT_C) $(LINT_H) && \
 	    $(LINT)/measure $(LINT_C) $(LINT_H) $(sort $(LINT_SH) Makefile $(wildcard */*.mk */*/*.mk))
 
@@ -46,7 +46,7 @@ $(LINT)/measure: tests/lint/measure.c
 $(LINT)/gen/build_info.h: lib/third_party/build_info.sh
 	$(Q)mkdir -p $(@D) && $< $(VERSION) > $@
 
-# A file that passed is looked at again when it, a header, or what is asked of it has changed.
+# A file that passed is checked again when it, a header, or the flags have changed.
 $(LINT)/.flags: FORCE
 	$(Q)mkdir -p $(@D)
 	$(Q)echo '$(value LINT_FLAGS) $(WARN) $(WARN_lib) $(CPPCHECK_OFF)' > $@.new && \

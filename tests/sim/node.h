@@ -258,7 +258,7 @@ static void node_step(struct world *w, int at) {
         return;
     int64_t now = clock_of(w, n);
     if (n->lease_over && n->conn)
-        lose(w, at); // it cannot go on with this round
+        lose(w, at); // it cannot continue with this round
     n->lease_over = false;
     workers_step(w, at);
     if (election_deadline(&n->election) <= now)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole run under seeded bad luck: agents that join late, are killed, stop and go on; hosts that
-// lose power; networks that split, in one direction too, and hold messages back; connections that
-// break, with what is on its way, and come back; forged and repeated requests to resume them;
+// A whole run under seeded bad luck: agents that join late, are killed, stop and continue; hosts
+// that lose power; networks that split, in one direction too, and hold messages back; connections
+// that break, with what is on its way, and come back; forged and repeated requests to resume them;
 // clocks that start anywhere and run at different rates. Any node may coordinate, and does.
 //
 // Safety, checked after every message and step: all workers that run anywhere belong to one round

@@ -120,8 +120,8 @@ ended_well() { # HOST
     fault "the agent of node$1 ended with $status after '${how# }'"
 }
 
-# By README.md's rules a run goes on with more than half of its nodes, and without those whose hosts
-# say that their agents are dead.
+# By README.md's rules a run continues with more than half of its nodes, and without those whose
+# hosts say that their agents are dead.
 must_go_on() {
     local i quiet=0
     for ((i = 1; i <= hosts; i++)); do

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A system call that fails, at any place: memory, disk, descriptors or processes run out at the N-th
-# such call of train, up, down, push and fetch, N swept. Each ends in time, without a crash, with a
-# sentence when it fails; what it says is done is done, and the next command goes on.
+# such call of train, up, down, push and fetch, for each N. Each command ends in time, without a
+# crash, and with a message when it fails. Its reported work is complete, and the next command
+# succeeds.
 # shellcheck disable=SC2034,SC2154,SC2317 # shared with sweep.sh
 source "${0%/*}/../lib.sh"
 source "$SRC/tests/soak/sweep.sh"

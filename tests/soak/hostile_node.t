@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every verb against nodes that lie: what they say is changed, cut, endless, or made up. Nothing
-# outside of the folders of results changes, no escape of theirs reaches the terminal, memory is
-# bounded, dtctl says what failed and never ends by a signal.
+# Every verb against lying nodes: their answers are changed, cut, endless, or invented. Files
+# outside the folders of results do not change, no escape sequence reaches the terminal, memory is
+# bounded, dtctl names the failure and never ends by a signal.
 #
 # To repeat one round: SOAK_SEED=SEED SOAK_ROUND=N tests/soak/hostile_node.t
 source "${0%/*}/../lib.sh"

@@ -18,7 +18,7 @@ static void take(int version, int64_t step) {
     checkpoint_image_note(&image, &o, &at, &none);
 }
 
-// The version that a start would go on from; 0: none.
+// The version from which a start would resume; 0: none.
 static int read_checkpoint(const char *dir) {
     int64_t steps[VERSIONS];
     checkpoint_adopt(dir);

@@ -120,7 +120,7 @@ static int add_large(struct cas *c, const unsigned char *hash, const char *text,
     return rc;
 }
 
-// Each time the packs are put together to one, as it is done where there are many.
+// Merges the packs into one each time, as happens with many packs.
 static void store(const struct scenario *c, int version) {
     struct arena a = {0};
     struct cas cas;

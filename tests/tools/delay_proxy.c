@@ -6,7 +6,7 @@
 //
 // Listens on 127.0.0.1 and runs until killed. TARGET is address:port. With FLIP it turns one bit
 // over in the byte at that offset of what the target answers, once per connection. Prints "ready"
-// when it listens. What is on its way is bounded per direction, far above what any window of the
+// when it listens. Data in transit is bounded per direction, far above what any window of the
 // programs under test lets out.
 #include "base/arena.h"
 #include "base/clock.h"

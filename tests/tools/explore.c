@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explores what the election, the rendezvous and the sessions do, over two to four nodes: from a
-// running group on, every sequence of events up to a depth, shortest first. After each sequence the
-// world is hashed without its times; one that was seen before is not gone on with. Then everything
-// heals, and the run must finish if a quorum of its last round lives.
+// Explores the election, the rendezvous and the sessions with two to four nodes: starting from a
+// running group, every sequence of events up to a depth, shortest first. After each sequence the
+// world is hashed without its times; a known state is not continued. Then everything heals, and the
+// run must finish if a quorum of its last round lives.
 //
-// An event takes hold for a moment: an agent dies, stops or goes on, a node is cut off or heard in
-// one direction only, a connection breaks with what is on its way, an old request is sent again, a
-// node's messages come late and out of order, a worker fails, a dead agent is started again, all
-// heals. Clocks have rates of their own; by the seed, a round needs two nodes, and of four nodes
-// one is a spare. The checks are luck.h's: one group at a time, one node with the right to
-// coordinate, no rank twice, no round with a member that is gone, each failure counted once.
+// Events: an agent dies, stops or continues, a node is cut off in one or both directions, a
+// connection breaks and loses its messages, an old request is sent again, a node's messages arrive
+// late and out of order, a worker fails, a dead agent is restarted, all heals. Clocks have rates of
+// their own; by the seed, a round needs two nodes, and of four nodes one is a spare. The checks are
+// luck.h's: one group at a time, one node with the right to coordinate, no duplicate rank, no round
+// with a lost member, each failure counted once.
 //
 //     explore COUNT SEED [MUTATION [NODES PATH]]
 //

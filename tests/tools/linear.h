@@ -3,10 +3,10 @@
 // each operation takes effect at once somewhere between its call and its return, that explains
 // every result?
 //
-// Wing and Gong's search ("Testing and verifying concurrent objects", 1993) with Lowe's memory of
-// what was tried ("Testing for linearizability", 2017): the set of operations that have taken
-// effect, with the value they left, is never looked at twice. An operation without a return (its
-// client was killed, or lost the store) may take effect at any time after its call, or never.
+// Wing and Gong's search ("Testing and verifying concurrent objects", 1993) with Lowe's memoisation
+// ("Testing for linearizability", 2017): the set of operations that have taken effect, with the
+// resulting value, is never searched twice. An operation without a return (its client was killed,
+// or lost the store) may take effect at any time after its call, or never.
 //
 //     struct linear_op ops[] = {{.kind = LINEAR_SET, .a = "x", .call = 1, .back = 2}, …};
 //     bool good = linear_check(ops, 2, &verdict);

@@ -136,7 +136,7 @@ static CUresult run_first(struct stream *s) {
     return r;
 }
 
-// Any stream that may go on; `wanted` half of the time.
+// Any stream that may continue; `wanted` half of the time.
 static struct stream *choose(struct stream *wanted) {
     struct stream *ready[STREAMS_MAX];
     uint32_t n = 0;

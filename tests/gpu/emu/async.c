@@ -145,7 +145,7 @@ static void inval(struct warp *w, const struct insn *i, u32 mask) {
     *m = w->b->mbarrier[--w->b->n_mbarriers];
 }
 
-// The initialisation must have been seen: a barrier lies between it and the first use.
+// The initialisation must have been seen: a barrier is needed between it and the first use.
 static struct mbarrier *used(struct warp *w, const struct insn *i, int k, u32 mask) {
     u64 at = where(w, i, k, mask);
     struct mbarrier *m = mbarrier_at(w->b, at);

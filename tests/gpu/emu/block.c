@@ -12,7 +12,7 @@ static void trap(struct warp *w, const struct insn *i, u32 mask) {
     fault("trap, executed by lanes %08x", mask);
 }
 
-// A warp that waits has arrived; the last one to arrive lets all go on (see run.c).
+// A warp that waits has arrived; the last one to arrive lets all continue (see run.c).
 static void arrive(struct warp *w, const struct insn *i, u32 mask, bool waits) {
     const u32 *which = REG(0), *count = i->n_operands > 1 ? REG(1) : NULL;
     int lane = __builtin_ctz(mask);
@@ -46,7 +46,7 @@ static void barrier_arrive(struct warp *w, const struct insn *i, u32 mask) {
     arrive(w, i, mask, false);
 }
 
-// A fence of the whole device, and then an atomic: the block has published and may look at others.
+// A fence of the whole device, then an atomic: the block has published and may read others' data.
 static void fence(struct warp *w, const struct insn *i, u32 mask) {
     (void)w, (void)i, (void)mask;
 }

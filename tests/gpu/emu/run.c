@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.c: runs a kernel. Lanes of a warp that are at the same instruction go on together; of several
-// groups the one with the lowest instruction goes first, so that they meet again behind a branch.
-// Warps of a block, and blocks, take turns in an order that the seed decides.
+// run.c: runs a kernel. Lanes of a warp that are at the same instruction continue together; of
+// several groups the one with the lowest instruction goes first, so that they meet again behind a
+// branch. Warps of a block, and blocks, take turns in an order that the seed decides.
 #include "emu.h"
 
 #include <setjmp.h>
@@ -216,7 +216,7 @@ static void stuck(struct block *b, const char *why) {
     fault("%s", why);
 }
 
-// The warps that can go on; of these one is picked.
+// The warps that can continue; of these one is picked.
 static struct warp *pick(struct block *b) {
     struct warp *ready[WARPS_MAX];
     u32 n_ready = 0, n_live = 0;

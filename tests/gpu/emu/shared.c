@@ -46,7 +46,7 @@ void shadow_free(struct block *b) {
     free(s);
 }
 
-// Clocks go on from block to block, and every warp begins with having seen all of the past.
+// Clocks continue from block to block, and every warp begins with having seen all of the past.
 void shadow_clear(struct block *b) {
     u32 latest = 0;
     for (u32 n = 0; n < b->n_warps; n++)

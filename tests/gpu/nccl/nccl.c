@@ -342,7 +342,7 @@ API ncclResult ncclCommDestroy(struct ncclComm *c) {
     release(c);
     return OK;
 }
-// Whoever waits in a collective of this communicator, in any process, stops waiting.
+// Ends all waits in collectives of this communicator, in any process.
 API ncclResult ncclCommAbort(struct ncclComm *c) {
     segment_abort(c->segment, c->rank);
     release(c);

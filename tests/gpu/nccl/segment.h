@@ -7,7 +7,7 @@
 
 enum {
     SEGMENT_RANKS_MAX = 8,
-    SEGMENT_SLOT_BYTES = 64 << 20, // of each rank; pages that nobody uses cost nothing
+    SEGMENT_SLOT_BYTES = 64 << 20, // of each rank; unused pages cost nothing
     SEGMENT_MAIL_BYTES = 8 << 20,  // of each pair of ranks
     SEGMENT_CALL_MAX = 128,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The story of a run on one node: what becomes of it when its file takes a part of a line, or none.
+// The event log of a run on one node, also when its file takes only a part of a line, or none.
 #include "agent/event_log.h"
 #include "base/arena.h"
 #include "sys/file.h"

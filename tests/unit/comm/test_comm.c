@@ -181,7 +181,7 @@ static int leaves(struct rank *r, struct err *e) {
         return -1;
     if (r->rank == victim) {
         usleep(50000);
-        return 0; // comm_close, and the process goes on for a while
+        return 0; // comm_close, and the process continues for a while
     }
     float x[3] = {0};
     int bad = comm_all_reduce(r->comm, x, 3, COMM_SUM, e);

@@ -235,7 +235,7 @@ static void test_writer(struct network *net, struct train_position *at) {
     for (at->step = 2000; at->step < 2003; at->step++) {
         is_int(checkpoint_writer_wait(w, &e), 0, "step %d", (int)at->step);
         begin_write(w, net, at);
-        float changed = (float)at->step; // the copy is taken: training goes on at once
+        float changed = (float)at->step; // the copy is taken: training continues at once
         network_set(net, net->params, 0, 1, &changed);
     }
     is_int(checkpoint_writer_wait(w, &e), 0, "all written");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every parallel mode against the single process: the losses of 50 steps, the evaluation and the
-// checkpoint are the same; each mode goes on from where another one stopped; a killed rank costs no
-// more than the steps since the last checkpoint; what cannot be done is refused by name.
+// checkpoint are equal; each mode resumes from the checkpoint of another; a killed rank costs no
+// more than the steps since the last checkpoint; impossible modes are refused by name.
 #include "nn/stage.h"
 #include "tests/unit/nn/nn_ranks.h"
 

@@ -3,7 +3,7 @@
 // collectives. Equal losses for W = 1, 2, 4 with the same global batch; with batch norm, equal to
 // one process that normalises shard by shard; the same bits when repeated; exact evaluation on any
 // world size; stop in mid-epoch and resume on another world size; every node keeps the checkpoint,
-// and any one of them is enough to go on.
+// and any one of them is enough to continue.
 #include "tests/unit/nn/nn_ranks.h"
 
 static double losses[STEPS_MAX + 1]; // of the run that others are compared with

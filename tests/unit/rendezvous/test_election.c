@@ -325,7 +325,7 @@ static void test_fence(void) {
     }
 }
 
-// A coordinator that was stopped for longer than its lease, starts a round as soon as it goes on,
+// A coordinator that was stopped for longer than its lease starts a round as soon as it continues,
 // and only then notices: the leases of that round begin with it.
 static void test_fence_of_own_round(void) {
     struct election e;

@@ -249,7 +249,7 @@ static void test_others_gone(void) {
     }
 }
 
-// One that came later has no vote, and does not stand in the way of a new group.
+// A node that joined later has no vote and does not block a new group.
 static void test_forgets(void) {
     struct election e;
     struct election_peer p = peer(1), q = peer(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The story of a run: rounds, attempts, exits, the first failure; hostile events change nothing.
+// The history of a run: rounds, attempts, exits, the first failure; hostile events change nothing.
 #include "run/run_history.h"
 #include "tests/tap.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening socket when no descriptor is left: who comes is turned away, and it goes on later.
+// A listening socket without free descriptors: connections are refused, and accepted again later.
 #include "sys/listener.h"
 
 #include "base/clock.h"
