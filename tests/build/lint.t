@@ -57,8 +57,8 @@ is "$status:$out" '1:lib/net/ring.c:10: tube_open() does not carry the name of i
     'prefixes: another name is refused'
 
 printf '%s\n' '// What a node has that leaves.' 'int told; // "told" by a node' \
-    '// The tools of a node: nobody uses them.' 'puts("// whoever");' '// Somewhat. Who comes is told.' \
-    >lib/x/c.c
+    '// The tools of a node: nobody uses them.' 'puts("// whoever");' \
+    '// Somewhat. Who comes is told.' >lib/x/c.c
 printf '%s\n' 'echo "$# told"' '# A run that goes on.' >cmd/d
 run "$lint/words" lib/x/c.c cmd/d
 is "$status" 1 'words: it refuses'

@@ -151,7 +151,7 @@ ok 'short: the instance ends' wait_for $WAIT ended "${first[0]}"
 finishes short
 lost_nothing short
 
-# ---- replaced during a run ------------------------------------------------------------------------
+# ---- replaced during a run -----------------------------------------------------------------------
 cat >wait.sh <<'END'
 #!/bin/sh
 echo "rank $RANK of $WORLD_SIZE, $(cat note)"

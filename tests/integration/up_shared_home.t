@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Hosts with one home folder, as from a file server: each has its own part of it, so their runs,
 # results and programs do not meet; and hosts.root puts it elsewhere.
-# shellcheck disable=SC2016,SC2088,SC2317 # the workers' shell expands; no home is meant; called by name
+# shellcheck disable=SC2016,SC2088,SC2317 # the workers' shell expands; not a home; called by name
 source "${0%/*}/../lib.sh"
 export HOSTS_HOME=$WORK/home
 hosts_up 2

@@ -26,7 +26,7 @@ CPPCHECK_OFF := missingInclude ctuuninitvar ctunullpointer uninitvar invalidFunc
     identicalInnerCondition arrayIndexOutOfBoundsCond nullPointerRedundantCheck \
     nullPointerArithmeticRedundantCheck
 
-lint: ## Check format, warnings, layers, sizes, words, banned calls, headers, shell; clang-tidy, cppcheck
+lint: ## Check format, warnings, layers, sizes, words, calls, headers, shell; clang-tidy, cppcheck
 	+$(Q)$(MAKE) --no-print-directory -s -k -j2 lint-all && echo 'lint: clean'
 
 format: ## Lay out all C files as .clang-format says
