@@ -241,6 +241,7 @@ module "nodes" {
   user_data_base64        = local.user_data_base64
   config_hash             = local.config_hash
 
-  # A node's first minute needs the way out, and the way out cannot go while nodes have addresses.
+  # Nodes need internet access in their first minute, and the internet gateway cannot be removed
+  # while nodes have public addresses.
   depends_on = [module.network, module.access]
 }

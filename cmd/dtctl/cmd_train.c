@@ -95,7 +95,7 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
 
 // ---- the plan -----------------------------------------------------------------------------------
 
-// What the native trainer is told, and by whom: the defaults are left out.
+// Prints the settings of the native trainer and their sources, without defaults.
 static void tell_settings(const struct run_start *l) {
     const struct option_set *set = &l->context->config->set;
     struct arena *a = l->context->arena;

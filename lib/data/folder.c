@@ -17,7 +17,7 @@ static bool folder_is_dir(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-// Whether dir holds at least one folder: then it is a split with its classes.
+// True when dir contains a folder, as a split with its classes does.
 static bool folder_has_folders(const char *dir) {
     struct arena scratch = {0};
     bool found = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting the agents of a run on all its nodes, and calling that off.
+// Starts the agents of a run on all its nodes, and cancels the start.
 //
 // An agent runs independently once it has the roster. If the start fails later, every agent that
 // was sent the roster must be stopped. Only the end of `start` on the node tells whether the agent

@@ -129,7 +129,7 @@ static void matrices(const char *insn, int parts, bool turned) {
         diag("  %s, %d words are wrong", text, wrong);
 }
 
-// What ldmatrix reads is what stmatrix wrote.
+// ldmatrix reads the data that stmatrix wrote.
 static void there_and_back(void) {
     uint32_t in[LANES * WORDS] = {0}, out[LANES * WORDS];
     char text[PTX_TEXT_MAX] = "";

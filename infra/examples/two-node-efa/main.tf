@@ -32,7 +32,7 @@ variable "bucket" {
   description = "S3 bucket for checkpoints"
 }
 
-# Every plan has another time; that of the first one is kept.
+# The time differs in every plan; the time of the first apply is kept.
 resource "terraform_data" "begun" {
   input = plantimestamp()
 

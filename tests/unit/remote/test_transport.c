@@ -222,7 +222,7 @@ static void test_parking(struct transport_link *l) {
     is_int(s->ends + (int)s->out.len, 0, "its first owner hears nothing more");
 
     transport_run_park(transport_run(l, &gone, &run_events, s, &e), "gone");
-    seen_free(run(l, "sleep 0.3", false, 0)); // the loop turns meanwhile
+    seen_free(run(l, "sleep 0.3", false, 0)); // runs the loop meanwhile
     ok(!use_parked(l, "gone", ""), "one that has ended is not there");
 
     transport_run_park(transport_run(l, &cat, &run_events, s, &e), "cat");

@@ -164,7 +164,7 @@ static void test_proof_ways(void) {
 static void test_places(void) {
     static const struct {
         const char *what;
-        int self, place;  // whose address is asked
+        int self, place;  // place: index of the asked address
         int64_t answerer; // 0: the host says that no agent is there
         int dead;         // the agent that is dead then; 0: none
     } cases[] = {
