@@ -4,8 +4,9 @@
 # folder GPU; scripts that need the compiler of CUDA run it.
 
 GPU := $(BUILD)/gpu
-GPU_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -I. -O2 -g -fPIC -pthread -ffp-contract=off \
+GPU_CFLAGS := -std=gnu11 -D_GNU_SOURCE= -I. -O3 -g -fPIC -pthread -ffp-contract=off \
     -frounding-math -fvisibility=hidden $(WARN) -ffile-prefix-map=$(CURDIR)=. -MMD -MP
+GPU_SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 GPU_NATIVE := $(shell echo | gcc -march=native -E - >/dev/null 2>&1 && echo -march=native)
 gpu_objects = $(patsubst %.c,$(GPU)/%.o,$(sort $(wildcard $(1))))
 GPU_EMU := $(call gpu_objects,tests/gpu/emu/*.c)
@@ -29,9 +30,12 @@ $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl
 
 # The interpreter under sanitizers, with the same snippets.
-$(GPU)/test_%.san: tests/gpu/test_%.c $(wildcard tests/gpu/emu/*.[ch] tests/gpu/*.h)
-	$(call say,CC,$@)gcc $(filter-out -MMD -MP,$(GPU_CFLAGS)) -O1 -fsanitize=address,undefined \
-	    -fno-sanitize-recover=undefined -o $@ $< $(wildcard tests/gpu/emu/*.c) -lm
+$(GPU)/san/%.o: %.c
+	$(call say,CC,$<)mkdir -p $(@D) && gcc $(filter-out -O3,$(GPU_CFLAGS)) -O1 $(GPU_SAN) -c -o $@ $<
+
+$(GPU)/test_%.san: $(GPU)/san/tests/gpu/test_%.o $(GPU_EMU:$(GPU)/%=$(GPU)/san/%)
+	$(call say,LINK,$@)gcc $(GPU_SAN) -o $@ $^ -lm
 
 .PHONY: gpu-programs
+.SECONDARY: $(GPU_EMU:$(GPU)/%=$(GPU)/san/%)
 -include $(shell find $(GPU) -name '*.d' 2>/dev/null)

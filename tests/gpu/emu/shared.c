@@ -91,6 +91,13 @@ static void settled(const struct warp *w, const char *what, u64 offset, u32 byte
 static void no_write_unseen(const struct warp *w, const char *what, u64 offset, u32 bytes,
                             bool atomic) {
     const struct shared_shadow *s = w->b->shadow;
+    u32 floor = UINT32_MAX, later = 0;
+    for (u32 q = 0; q < w->b->n_warps; q++)
+        floor = w->clock[q] < floor ? w->clock[q] : floor;
+    for (u64 n = offset; n < offset + bytes; n++)
+        later |= s->wrote[n] > floor;
+    if (!later) // every warp's accesses up to then have been seen: no need to know whose they are
+        return;
     for (u64 n = offset; n < offset + bytes; n++)
         if (s->wrote[n] > w->clock[s->writer[n]] && s->writer[n] != w->id &&
             !(atomic && s->atomic[n]))
