@@ -21,6 +21,7 @@ int slurm_nodelist(struct arena *a, const char *text, char ***names, size_t *cou
         struct hostlist list;
         const char *end = hostlist_end(p);
         const char *why = hostlist_parse(a, p, end, ":", SLURM_NODES_MAX, &list);
+        must(why || list.count > 0);
         if (!why && *count + list.count > SLURM_NODES_MAX)
             why = "more nodes than the limit of 16384";
         for (size_t i = 0; !why && i < list.count; i++) {
