@@ -89,6 +89,10 @@ int claim_add_run(struct context *s, const struct run *r, struct manifest *m, st
     if (claim_id(s, &id, e) < 0)
         return -1;
     const char *line = arena_printf(s->arena, "%s\n", id);
+    // The node may have lost what `up` wrote there, and without the mark the run has no owner.
+    const char *words = arena_printf(s->arena, "%s\n", claim_words(s));
+    if (manifest_add_bytes(m, file_join(s->arena, "owners", id), words, strlen(words), 0644, e) < 0)
+        return -1;
     return manifest_add_bytes(m, run_node_dir(s->arena, r->id, "owner"), line, strlen(line), 0600,
                               e);
 }

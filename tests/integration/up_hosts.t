@@ -198,6 +198,7 @@ cp dtctl.toml second
 on 1 rm -rf /root/.dtctl # a cluster whose folder is gone left its mark there
 dtctl up -q >/dev/null 2>&1
 (cd second && dtctl up -q && dtctl push ../dtctl.toml --to extra) >/dev/null 2>&1
+on 1 rm -r /root/.dtctl/nodes/node1/owners # it lost files; the next run marks it again
 id=$(dtctl train -d --name mine -- sh -c 'echo precious >$DTCTL_OUTPUT_DIR/p-$RANK' 2>/dev/null)
 wait_for 20 precious 1
 going=$(dtctl train -d --name going -- sleep 60 2>/dev/null)
