@@ -23,7 +23,7 @@ struct decode_plan {
     struct transform list[TRANSFORMS_MAX];
     int width, height; // of the result; another result is ERR_CONFIG
     // Decode at 1/2, 1/4 or 1/8 where the view leaves room for it. The pixels differ a little from
-    // those of a full decode (docs/data.md), so evaluation does without.
+    // those of a full decode (docs/datasets.md), so evaluation does without.
     bool reduce;
 };
 

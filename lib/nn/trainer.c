@@ -94,9 +94,12 @@ static int conclude(struct trainer *t, struct trainer_result *result, struct err
         trainer_say(t, "stopped by a signal: checkpoint of epoch %lld, step %lld is in %s",
                     (long long)t->at.epoch, (long long)t->at.step, t->config->state_dir);
     else if (r == 0)
-        trainer_say(t, "done: %lld epoch%s, %lld step%s, %.1f images/s, model in %s",
-                    (long long)t->at.epoch, t->at.epoch == 1 ? "" : "s", (long long)t->at.step,
-                    t->at.step == 1 ? "" : "s", result->images_per_s, path);
+        trainer_say(
+            t,
+            "done: %lld epoch%s, %lld step%s, %.1f images/s, %.1f s waited for data, model in %s",
+            (long long)t->at.epoch, t->at.epoch == 1 ? "" : "s", (long long)t->at.step,
+            t->at.step == 1 ? "" : "s", result->images_per_s, (double)t->phase_ns[PHASE_DATA] / 1e9,
+            path);
     arena_fini(&a);
     return r;
 }

@@ -107,7 +107,7 @@ is "$status" 0 'a run from shards'
 is "$(field "$(summary)" train_images)/$(field "$(summary)" test_images)" 60/20 'has both parts'
 like "$(tr -d '\n' <"$(summary)")" '"data":[0-9.]+' 'the wait for data is a number of its own'
 run dtctl train --input data=bad "${imagenet[@]}" --name bad
-isnt "$status" 0 'a bad image ends a run'
+unlike "$status" '^0$' 'a bad image ends a run'
 like "$out$err" "not a readable JPEG.*|$(basename "$victim")" 'and is named'
 run dtctl train --input data=bad "${imagenet[@]}" --set train.on_bad_sample=skip --name skip
 is "$status" 0 'or is left out'
@@ -115,9 +115,9 @@ is "$(field "$(summary)" bad_train_samples)" 1 'and counted once over both ranks
 run dtctl train --input data=bad "${small[@]}" --set train.on_bad_sample=skip --name once
 is "$(field "$(summary)" bad_train_samples)" 1 'also where images are decoded once'
 run dtctl train --input data=cut --set train.eval=false "${imagenet[@]}" --name cut
-isnt "$status" 0 'a cut archive ends a run'
+unlike "$status" '^0$' 'a cut archive ends a run'
 like "$out$err" 'star.tar.*byte' 'and is named'
-isnt "$one" '' 'every run had a loss'
+like "$one" '^[0-9.]+$' 'the first run has a loss'
 run dtctl down -y
 is "$status" 0 'down'
 done_testing

@@ -170,6 +170,50 @@ static void load_epoch(const struct dataset *d, int world, int threads, uint64_t
     }
 }
 
+// However long the epoch, the pixels of so many batches are there, and threads that are ahead wait.
+static void test_ring(void) {
+    enum { DEPTH = 3 };
+    struct dataset d;
+    struct dataset_config c = {.source = in_dir("flat"), .image_size = SIDE, .stream = true};
+    struct sampler_config sc = {CLASSES * EACH, 0, 1, true, SAMPLER_EXACT, 3};
+    struct loader_config lc = {.data = &d, .batch = 2, .threads = 4, .depth = DEPTH, .raw = true};
+    struct sampler s;
+    struct loader *l;
+    const struct loader_batch *b;
+    const uint8_t *place[DEPTH + 1] = {0};
+    int places = 0, batches = 0, wrong = 0;
+    if (dataset_open(&d, &c, &e) < 0 || sampler_open(&s, &sc, &e) < 0 ||
+        loader_open(&l, &lc, &e) < 0)
+        bail_out("%s", e.text);
+    for (uint64_t epoch = 0; epoch < 4; epoch++) {
+        sampler_start(&s, epoch, 0);
+        loader_start(l, &s, true);
+        while ((b = loader_next(l))) {
+            uint8_t first = b->pixels[0];
+            usleep(500); // time for the threads to run into this batch, if they could
+            wrong += b->pixels[0] != first || b->number != (uint64_t)(batches++ % 14);
+            int k = 0;
+            while (k < places && place[k] != b->pixels)
+                k++;
+            if (k == places && places <= DEPTH)
+                place[places++] = b->pixels;
+        }
+    }
+    is_int(batches, 4 * 14, "four epochs of batches");
+    is_int(places, DEPTH, "lie in three places");
+    is_int(wrong, 0, "and none is written to while it is used");
+    loader_close(l);
+    sampler_close(&s);
+    dataset_close(&d);
+    lc.batch = LOADER_BATCH_MAX;
+    c.image_size = 1024;
+    if (dataset_open(&d, &c, &e) < 0)
+        bail_out("%s", e.text);
+    is_int(loader_open(&l, &lc, &e), -1, "batches above the memory for them");
+    is_int(e.code, ERR_LIMIT, "are above the limit");
+    dataset_close(&d);
+}
+
 static void test_draws(void) {
     struct dataset d;
     struct dataset_config c = {
@@ -368,6 +412,7 @@ int main(void) {
         bail_out("no temporary folder");
     make_data();
     test_sources();
+    test_ring();
     test_draws();
     test_bad();
     test_archives_bad();

@@ -138,7 +138,7 @@ static void test_parts(void) {
     jpeg_close(k);
 }
 
-// docs/data.md states these differences.
+// docs/datasets.md states these differences.
 static void test_resized(void) {
     enum { W = 500, H = 375, SIZE = 64 };
     static uint8_t out[SIZE * SIZE * 3];
