@@ -41,7 +41,7 @@ rm -r blocked
 : >blocked
 run dtctl down -y
 is "$status" 1 'results that cannot be fetched: down -y refuses'
-like "$err" "results of 1 run are on .* alone.*$id.*try: dtctl fetch $id, or dtctl down --force" \
+like "$err" "results of 1 run are only on the nodes.*$id.*try: dtctl fetch $id, or dtctl down --force" \
     'with the name and both ways on'
 is "$(on_nodes "$id")" 2 'nothing is gone'
 ok 'the cluster is up' test -e .dtctl/default/cluster.toml
@@ -98,10 +98,10 @@ is_over() { dtctl ps -a --json | grep "$id" | grep -q '"finished"'; }
 wait_for 30 is_over
 dtctl fetch "$id" >fetch.out 2>&1 &
 fetch=$!
-wait_for 20 grep -q bringing "$dir/.finish" && kill -STOP $fetch
+wait_for 20 grep -q fetching "$dir/.finish" && kill -STOP $fetch
 dtctl down -y >down.out 2>&1 &
 down=$!
-ok 'down waits for who brings the results' wait_for 20 grep -q 'another dtctl brings' down.out
+ok 'down waits for who brings the results' wait_for 20 grep -q 'another dtctl fetches' down.out
 kill -CONT $fetch
 wait $fetch
 is "$?" 0 'the fetch ends well' || diag "$(cat fetch.out)"
