@@ -46,7 +46,7 @@ cloud_fault preset node=node2 preset=check-fails
 run cloud_run dtctl up -y --keep
 is "$status" 3 'a further up makes the others, and one fails again' || cloud_diag
 like "$err" 'up: 1 of 4 nodes failed: node2' 'the one'
-like "$err" 'node2 is kept; dtctl ssh node2 leads there, dtctl up --replace node2' 'it is kept'
+like "$err" 'node2 is kept; dtctl ssh node2 logs in to it, dtctl up --replace node2' 'it is kept'
 is "$(cloud_instances | wc -l)" 4 'its instance runs'
 is "$(id_of node0)" "$first" 'the good one was left alone'
 run cloud_run dtctl ssh node2 <<<'cat /var/lib/dtctl/ready'
