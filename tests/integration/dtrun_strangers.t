@@ -41,7 +41,7 @@ quiet() { # it neither spins nor fills its log
 }
 one_of 64
 strangers silent "127.0.0.1:$port" 100
-ok 'it says so' wait_for 20 grep -q 'closing the oldest unauthenticated connection.*limit=32' one.err
+ok 'it says so' wait_for 20 grep -q 'closing the oldest unauth.*limit=32' one.err
 quiet
 run timeout 60 dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
 wait "$agent"
