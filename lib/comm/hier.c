@@ -144,24 +144,24 @@ size_t hier_chunk_count(const struct hier *h, const struct comm_work *w, bool pa
     return (all + step - 1) / step;
 }
 
-struct chunk hier_chunk(struct hier *h, const struct comm_work *w, bool parts, size_t i) {
+struct hier_chunk hier_chunk(struct hier *h, const struct comm_work *w, bool parts, size_t i) {
     size_t step = hier_step(h, w, parts), all = parts ? w->each : w->count;
     size_t left = all - i * step, unit = HIER_UNIT_BYTES / w->type->bytes;
-    struct chunk c = {.q = h->next++, .first = i * step, .count = left < step ? left : step};
+    struct hier_chunk c = {.q = h->next++, .first = i * step, .count = left < step ? left : step};
     c.stride = (c.count + unit - 1) / unit * unit;
     return c;
 }
 
 struct ring_segment hier_piece(const struct hier *h, const struct comm_work *w,
-                               const struct chunk *c, int place) {
+                               const struct hier_chunk *c, int place) {
     size_t begin = (size_t)h->rank_at[place] * w->each + c->first, end = begin + c->count;
     begin = begin < w->count ? begin : w->count;
     end = end < w->count ? end : w->count;
     return (struct ring_segment){begin, end - begin};
 }
 
-void hier_pack(const struct hier *h, const struct comm_work *w, const struct chunk *c, char *chunk,
-               int from, int to, int but) {
+void hier_pack(const struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
+               char *chunk, int from, int to, int but) {
     size_t bytes = w->type->bytes;
     for (int p = from; p < to; p++) {
         struct ring_segment piece = hier_piece(h, w, c, p);
@@ -171,7 +171,7 @@ void hier_pack(const struct hier *h, const struct comm_work *w, const struct chu
     }
 }
 
-void hier_unpack(const struct hier *h, const struct comm_work *w, const struct chunk *c,
+void hier_unpack(const struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                  const char *chunk, int from, int to, int but) {
     size_t bytes = w->type->bytes;
     for (int p = from; p < to; p++) {
@@ -182,7 +182,7 @@ void hier_unpack(const struct hier *h, const struct comm_work *w, const struct c
     }
 }
 
-const struct ring_segment *hier_segments(struct hier *h, const struct chunk *c) {
+const struct ring_segment *hier_segments(struct hier *h, const struct hier_chunk *c) {
     for (int n = 0; n < h->nodes; n++) {
         size_t first = (size_t)h->first_place[n] * c->stride;
         size_t end = (size_t)h->first_place[n + 1] * c->stride;
@@ -194,10 +194,10 @@ const struct ring_segment *hier_segments(struct hier *h, const struct chunk *c) 
 static int hier_chunks(struct hier *h, const struct comm_work *w, const struct hier_stages *stages,
                        struct err *e) {
     size_t chunks = hier_chunk_count(h, w, stages->parts), lead = h->shm.lead;
-    struct chunk flight[SHM_DEPTH_MAX];
+    struct hier_chunk flight[SHM_DEPTH_MAX];
     for (size_t t = 0; t < chunks + 2 * lead; t++) {
         if (t < chunks) {
-            struct chunk *c = &flight[t % SHM_DEPTH_MAX];
+            struct hier_chunk *c = &flight[t % SHM_DEPTH_MAX];
             *c = hier_chunk(h, w, stages->parts, t);
             if (stages->in(h, w, c, e) < 0)
                 return -1;
@@ -213,7 +213,7 @@ static int hier_chunks(struct hier *h, const struct comm_work *w, const struct h
 
 // ---- agreement ---------------------------------------------------------------------------------
 
-void hier_arrive(struct hier *h, const struct comm_work *w, const struct chunk *c) {
+void hier_arrive(struct hier *h, const struct comm_work *w, const struct hier_chunk *c) {
     struct shm_rank *me = &h->shm.ranks[h->shm.local_rank];
     uint32_t what = (uint32_t)w->kind << 28 | (uint32_t)(w->root & 0xfffff) << 8 |
                     (uint32_t)(unsigned char)w->type->name[0];

@@ -32,7 +32,7 @@ struct hier {
     char *stage;                  // a chunk; only where a rank is alone on its node and chunked
 };
 
-struct chunk {
+struct hier_chunk {
     uint32_t q;
     size_t first, count; // elements of the buffer; with parts, of each part
     size_t stride;       // with parts: from one piece to the next
@@ -40,9 +40,11 @@ struct chunk {
 
 struct hier_stages {
     bool parts;
-    int (*in)(struct hier *h, const struct comm_work *w, const struct chunk *c, struct err *e);
-    int (*middle)(struct hier *h, const struct comm_work *w, const struct chunk *c, struct err *e);
-    int (*out)(struct hier *h, const struct comm_work *w, const struct chunk *c, struct err *e);
+    int (*in)(struct hier *h, const struct comm_work *w, const struct hier_chunk *c, struct err *e);
+    int (*middle)(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
+                  struct err *e);
+    int (*out)(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
+               struct err *e);
 };
 
 extern const struct hier_stages hier_all_reduce, hier_reduce_scatter, hier_all_gather,
@@ -61,21 +63,21 @@ int hier_node_of(const struct hier *h, int rank);
 
 // The number of pieces of an operation, and piece i of them.
 size_t hier_chunk_count(const struct hier *h, const struct comm_work *w, bool parts);
-struct chunk hier_chunk(struct hier *h, const struct comm_work *w, bool parts, size_t i);
+struct hier_chunk hier_chunk(struct hier *h, const struct comm_work *w, bool parts, size_t i);
 
 // The piece of the part at a place that chunk c holds, as a range of the caller's buffer.
 struct ring_segment hier_piece(const struct hier *h, const struct comm_work *w,
-                               const struct chunk *c, int place);
+                               const struct hier_chunk *c, int place);
 // Between the buffer's pieces and a chunk, for places [from, to) but one (-1: for all).
-void hier_pack(const struct hier *h, const struct comm_work *w, const struct chunk *c, char *chunk,
-               int from, int to, int but);
-void hier_unpack(const struct hier *h, const struct comm_work *w, const struct chunk *c,
+void hier_pack(const struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
+               char *chunk, int from, int to, int but);
+void hier_unpack(const struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                  const char *chunk, int from, int to, int but);
 // The segments of a chunk of parts, one for each node.
-const struct ring_segment *hier_segments(struct hier *h, const struct chunk *c);
+const struct ring_segment *hier_segments(struct hier *h, const struct hier_chunk *c);
 
 // This rank's part of chunk q is where it belongs: says so, with what it believes the chunk to be.
-void hier_arrive(struct hier *h, const struct comm_work *w, const struct chunk *c);
+void hier_arrive(struct hier *h, const struct comm_work *w, const struct hier_chunk *c);
 // Whether a local rank that has arrived, or all, are in the same chunk of the same operation.
 int hier_agree_with(struct hier *h, uint32_t q, int local_rank, struct err *e);
 int hier_agree(struct hier *h, uint32_t q, struct err *e);

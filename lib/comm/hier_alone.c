@@ -19,13 +19,13 @@ static int alone_parts(struct hier *h, const struct comm_work *w, void *buf,
 
 // One rank on every node: parts are segments where they lie.
 static int alone_whole(struct hier *h, const struct comm_work *w, struct err *e) {
-    const struct chunk all = {.count = w->each};
+    const struct hier_chunk all = {.count = w->each};
     for (int n = 0; n < h->nodes; n++)
         h->segment[n] = hier_piece(h, w, &all, n);
     return alone_parts(h, w, w->buf, h->segment, e);
 }
 
-static int alone_piece(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int alone_piece(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                        struct err *e) {
     bool scatter = w->kind == COMM_REDUCE_SCATTER;
     int from = scatter ? 0 : h->place, to = scatter ? h->world : h->place + 1;
@@ -45,7 +45,7 @@ int hier_alone(struct hier *h, const struct comm_work *w, struct err *e) {
         return parts ? alone_whole(h, w, e) : alone_flat(h, w, w->buf, w->count, e);
     size_t chunks = hier_chunk_count(h, w, parts);
     for (size_t i = 0; i < chunks; i++) {
-        const struct chunk c = hier_chunk(h, w, parts, i);
+        const struct hier_chunk c = hier_chunk(h, w, parts, i);
         char *data = (char *)w->buf + c.first * w->type->bytes;
         if ((parts ? alone_piece(h, w, &c, e) : alone_flat(h, w, data, c.count, e)) < 0)
             return -1;

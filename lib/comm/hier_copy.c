@@ -6,12 +6,12 @@
 #include <string.h>
 
 // Everyone has copied what lay in this chunk's place, so it may be overwritten.
-static int hier_may_write(struct hier *h, const struct chunk *c, struct err *e) {
+static int hier_may_write(struct hier *h, const struct hier_chunk *c, struct err *e) {
     return shm_wait_all(&h->shm, offsetof(struct shm_rank, taken), c->q - h->shm.depth, e);
 }
 
 // Both counters at once: until now this rank may have read the claims of the others.
-static void hier_taken(struct hier *h, const struct chunk *c) {
+static void hier_taken(struct hier *h, const struct hier_chunk *c) {
     struct shm_rank *me = &h->shm.ranks[h->shm.local_rank];
     shm_set(&me->reduced, c->q);
     shm_set(&me->taken, c->q);
@@ -19,7 +19,7 @@ static void hier_taken(struct hier *h, const struct chunk *c) {
 
 // ---- all-gather --------------------------------------------------------------------------------
 
-static int gather_in(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int gather_in(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                      struct err *e) {
     if (hier_may_write(h, c, e) < 0)
         return -1;
@@ -28,7 +28,7 @@ static int gather_in(struct hier *h, const struct comm_work *w, const struct chu
     return 0;
 }
 
-static int gather_middle(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int gather_middle(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                          struct err *e) {
     struct shm *s = &h->shm;
     if (h->ring.nodes == 0)
@@ -42,7 +42,7 @@ static int gather_middle(struct hier *h, const struct comm_work *w, const struct
     return 0;
 }
 
-static int gather_out(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int gather_out(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                       struct err *e) {
     struct shm *s = &h->shm;
     if (shm_wait_all(s, offsetof(struct shm_rank, arrived), c->q, e) < 0 ||
@@ -58,7 +58,7 @@ const struct hier_stages hier_all_gather = {true, gather_in, gather_middle, gath
 
 // ---- broadcast ---------------------------------------------------------------------------------
 
-static int broadcast_in(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int broadcast_in(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                         struct err *e) {
     if (hier_may_write(h, c, e) < 0)
         return -1;
@@ -70,7 +70,7 @@ static int broadcast_in(struct hier *h, const struct comm_work *w, const struct 
 }
 
 // Waits for the root, where it is on this node.
-static int broadcast_root(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int broadcast_root(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                           struct err *e) {
     struct shm *s = &h->shm;
     int local = hier_place_of(h, w->root) - h->first_place[h->node];
@@ -81,7 +81,7 @@ static int broadcast_root(struct hier *h, const struct comm_work *w, const struc
                : hier_agree_with(h, c->q, local, e);
 }
 
-static int broadcast_middle(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int broadcast_middle(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                             struct err *e) {
     struct shm *s = &h->shm;
     if (h->ring.nodes == 0)
@@ -95,7 +95,7 @@ static int broadcast_middle(struct hier *h, const struct comm_work *w, const str
     return 0;
 }
 
-static int broadcast_out(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int broadcast_out(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                          struct err *e) {
     struct shm *s = &h->shm;
     if (broadcast_root(h, w, c, e) < 0 ||

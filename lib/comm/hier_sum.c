@@ -31,12 +31,12 @@ static void hier_sources(const struct shm *s, uint32_t q, const char *own, size_
         src[i] = i == s->local_rank && own ? own : shm_slot(s, i, q) + at;
 }
 
-static int hier_may_fill(struct hier *h, const struct chunk *c, struct err *e) {
+static int hier_may_fill(struct hier *h, const struct hier_chunk *c, struct err *e) {
     return shm_wait_all(&h->shm, offsetof(struct shm_rank, reduced), c->q - h->shm.depth, e);
 }
 
 // All ranks have arrived, and none needs the previous result in this chunk's buffer.
-static int hier_may_sum(struct hier *h, const struct chunk *c, struct err *e) {
+static int hier_may_sum(struct hier *h, const struct hier_chunk *c, struct err *e) {
     struct shm *s = &h->shm;
     if (shm_wait_all(s, offsetof(struct shm_rank, arrived), c->q, e) < 0 ||
         hier_agree(h, c->q, e) < 0)
@@ -46,7 +46,8 @@ static int hier_may_sum(struct hier *h, const struct chunk *c, struct err *e) {
 
 // ---- all-reduce --------------------------------------------------------------------------------
 
-static int sum_in(struct hier *h, const struct comm_work *w, const struct chunk *c, struct err *e) {
+static int sum_in(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
+                  struct err *e) {
     struct shm *s = &h->shm;
     size_t bytes = w->type->bytes;
     if (hier_may_fill(h, c, e) < 0)
@@ -59,7 +60,7 @@ static int sum_in(struct hier *h, const struct comm_work *w, const struct chunk 
     return 0;
 }
 
-static int sum_middle(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int sum_middle(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                       struct err *e) {
     struct shm *s = &h->shm;
     struct shm_rank *me = &s->ranks[s->local_rank];
@@ -85,7 +86,7 @@ static int sum_middle(struct hier *h, const struct comm_work *w, const struct ch
     return 0;
 }
 
-static int sum_out(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int sum_out(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                    struct err *e) {
     struct shm *s = &h->shm;
     struct shm_rank *me = &s->ranks[s->local_rank];
@@ -119,7 +120,7 @@ bool hier_is_direct(const struct hier *h, const struct comm_work *w) {
 int hier_direct(struct hier *h, const struct comm_work *w, struct err *e) {
     struct shm *s = &h->shm;
     struct shm_rank *me = &s->ranks[s->local_rank];
-    const struct chunk c = {.q = h->next++, .count = w->count};
+    const struct hier_chunk c = {.q = h->next++, .count = w->count};
     const void *src[COMM_LOCAL_WORLD_MAX];
     if (hier_may_fill(h, &c, e) < 0)
         return -1;
@@ -137,7 +138,7 @@ int hier_direct(struct hier *h, const struct comm_work *w, struct err *e) {
 
 // ---- reduce-scatter ----------------------------------------------------------------------------
 
-static int scatter_in(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int scatter_in(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                       struct err *e) {
     struct shm *s = &h->shm;
     if (hier_may_fill(h, c, e) < 0)
@@ -149,7 +150,7 @@ static int scatter_in(struct hier *h, const struct comm_work *w, const struct ch
 }
 
 // Several nodes: the local sums of all pieces, then their sums over the nodes.
-static int scatter_nodes(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int scatter_nodes(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                          struct err *e) {
     struct shm *s = &h->shm;
     const void *src[COMM_LOCAL_WORLD_MAX];
@@ -170,7 +171,7 @@ static int scatter_nodes(struct hier *h, const struct comm_work *w, const struct
     return 0;
 }
 
-static int scatter_middle(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int scatter_middle(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                           struct err *e) {
     struct shm *s = &h->shm;
     struct shm_rank *me = &s->ranks[s->local_rank];
@@ -187,7 +188,7 @@ static int scatter_middle(struct hier *h, const struct comm_work *w, const struc
     return 0;
 }
 
-static int scatter_out(struct hier *h, const struct comm_work *w, const struct chunk *c,
+static int scatter_out(struct hier *h, const struct comm_work *w, const struct hier_chunk *c,
                        struct err *e) {
     struct shm *s = &h->shm;
     if (h->nodes > 1) {

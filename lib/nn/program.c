@@ -17,21 +17,21 @@ const char *step_op_name(enum step_op op) {
     return names[op];
 }
 
-int layout_data_rank(const struct layout *l, int rank) {
+int mesh_data_rank(const struct mesh *l, int rank) {
     return l->spread ? rank % l->data : rank / l->pipe;
 }
 
-int layout_pipe_rank(const struct layout *l, int rank) {
+int mesh_pipe_rank(const struct mesh *l, int rank) {
     return l->spread ? rank / l->data : rank % l->pipe;
 }
 
-int layout_rank(const struct layout *l, int data_rank, int pipe_rank) {
+int mesh_rank(const struct mesh *l, int data_rank, int pipe_rank) {
     return l->spread ? pipe_rank * l->data + data_rank : data_rank * l->pipe + pipe_rank;
 }
 
 struct maker {
     struct step_program *out;
-    const struct layout *l;
+    const struct mesh *l;
     const struct step_spec *s;
     int rank, stage;               // stage of chunk 0
     int done[PROGRAM_CHUNKS_MAX];  // micro-batches that went backward
@@ -55,8 +55,8 @@ static int buckets_of(const struct step_spec *s) {
 
 // The rank with a stage of this pipeline; stages go round the ranks.
 static int16_t rank_of(const struct maker *k, int stage) {
-    int data = layout_data_rank(k->l, k->rank);
-    return (int16_t)layout_rank(k->l, data, stage % k->l->pipe);
+    int data = mesh_data_rank(k->l, k->rank);
+    return (int16_t)mesh_rank(k->l, data, stage % k->l->pipe);
 }
 
 static bool *taken_at(struct maker *k, int chunk, int slot) {
@@ -148,7 +148,7 @@ static int warm_up(const struct maker *k) {
     return n < all ? n : all;
 }
 
-static int check_spec(const struct layout *l, const struct step_spec *s, struct err *e) {
+static int check_spec(const struct mesh *l, const struct step_spec *s, struct err *e) {
     if (l->data < 1 || l->pipe < 1 || l->data * l->pipe != l->world)
         return err_set(e, ERR_CONFIG, "%d ranks are not %d times %d", l->world, l->data, l->pipe);
     if (s->chunks < 1 || s->chunks > PROGRAM_CHUNKS_MAX)
@@ -184,7 +184,7 @@ static void end_step(struct maker *k, int buckets) {
         }
 }
 
-int program_make(struct step_program *out, const struct layout *l, int rank,
+int program_make(struct step_program *out, const struct mesh *l, int rank,
                  const struct step_spec *s, struct err *e) {
     if (check_spec(l, s, e) < 0)
         return -1;
@@ -196,7 +196,7 @@ int program_make(struct step_program *out, const struct layout *l, int rank,
                       .l = l,
                       .s = s,
                       .rank = rank,
-                      .stage = layout_pipe_rank(l, rank),
+                      .stage = mesh_pipe_rank(l, rank),
                       .slot = heap_alloc((size_t)passes * sizeof *k.slot),
                       .taken = heap_alloc((size_t)passes * sizeof *k.taken)};
     for (int c = 1; c < s->chunks; c++)

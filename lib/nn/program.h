@@ -57,13 +57,13 @@ struct step_program {
 };
 
 // world = data x pipe. Ranks of one pipeline are neighbours, or far apart: those of one stage are.
-struct layout {
+struct mesh {
     int world, data, pipe;
     bool spread;
 };
-int layout_data_rank(const struct layout *l, int rank);
-int layout_pipe_rank(const struct layout *l, int rank);
-int layout_rank(const struct layout *l, int data_rank, int pipe_rank);
+int mesh_data_rank(const struct mesh *l, int rank);
+int mesh_pipe_rank(const struct mesh *l, int rank);
+int mesh_rank(const struct mesh *l, int data_rank, int pipe_rank);
 
 enum pipe_order { PIPE_GPIPE, PIPE_1F1B, PIPE_INTERLEAVED, PIPE_ORDERS };
 
@@ -77,7 +77,7 @@ struct step_spec {
 };
 
 // out: zeroed, or of an earlier call, whose memory is used again; no allocation where it is enough.
-int program_make(struct step_program *out, const struct layout *l, int rank,
+int program_make(struct step_program *out, const struct mesh *l, int rank,
                  const struct step_spec *s, struct err *e);
 void program_free(struct step_program *p);
 
@@ -85,7 +85,7 @@ void program_free(struct step_program *p);
 // ranks[rank]. Every micro-batch passes every stage once, no rank waits forever, no slot is reused
 // while in use, every gradient is reduced once, when complete, and applied once.
 int program_check(const struct step_program *ranks, const struct step_spec *specs,
-                  const struct layout *l, struct err *e);
+                  const struct mesh *l, struct err *e);
 
 const char *step_op_name(enum step_op op);
 

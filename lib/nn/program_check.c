@@ -30,7 +30,7 @@ struct runner {
 };
 
 struct check {
-    const struct layout *l;
+    const struct mesh *l;
     struct runner *run;
     int *heard[2]; // receiver x sender: items of the sender already checked, by kind
     struct err *e;
@@ -83,7 +83,7 @@ static int begun_by_all(struct check *c, const struct runner *r, enum step_op op
             begun++;
         }
     for (int d = 0; d < c->l->data; d++) {
-        const struct runner *o = &c->run[layout_rank(c->l, d, r->stage)];
+        const struct runner *o = &c->run[mesh_rank(c->l, d, r->stage)];
         int seen = 0, found = -1;
         for (int i = 0; i < o->at && found < 0; i++)
             if (o->p->item[i].op == op && seen++ == nth)
@@ -289,7 +289,7 @@ static int run_all(struct check *c) {
 }
 
 int program_check(const struct step_program *ranks, const struct step_spec *specs,
-                  const struct layout *l, struct err *e) {
+                  const struct mesh *l, struct err *e) {
     size_t world = (size_t)l->world;
     struct arena a = {0};
     struct check c = {.l = l, .run = arena_new(&a, struct runner, world), .e = e};
@@ -298,7 +298,7 @@ int program_check(const struct step_program *ranks, const struct step_spec *spec
     for (int i = 0; i < l->world; i++) {
         struct runner *r = &c.run[i];
         const struct step_spec *s = &specs[i];
-        *r = (struct runner){.p = &ranks[i], .s = s, .rank = i, .stage = layout_pipe_rank(l, i)};
+        *r = (struct runner){.p = &ranks[i], .s = s, .rank = i, .stage = mesh_pipe_rank(l, i)};
         r->buckets = first_bucket(r, s->chunks);
         r->micro = arena_new(&a, struct micro_state, (size_t)(s->chunks * s->micros));
         r->holder = arena_new(&a, int, (size_t)(s->chunks * r->p->slots) + 1);

@@ -181,7 +181,7 @@ int trainer_data_open(struct trainer *t, struct err *e) {
     if (o->eval && (open_split(t, &t->test, DATASET_TEST, e) < 0 || check_test(t, e) < 0))
         return -1;
     set_augment(t);
-    int local = trainer_local_shards(t), data = t->layout.data;
+    int local = trainer_local_shards(t), data = t->mesh.data;
     for (int i = 0; i < local; i++)
         if (open_shard(t, &t->shard[i], &t->train, local == 1 ? t->data_rank : i, t->shards, false,
                        e) < 0)

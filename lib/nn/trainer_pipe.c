@@ -20,19 +20,19 @@ int trainer_pipe_plan(struct trainer *t, struct err *e) {
     t->chunks = p.chunks;
     t->micros = p.micros;
     t->micro_batch = (int)(o->batch / p.micros);
-    t->layout = (struct layout){.world = t->world,
-                                .pipe = p.pipe,
-                                .data = t->world / p.pipe,
-                                .spread = o->placement == TRAIN_SPREAD};
-    t->data_rank = layout_data_rank(&t->layout, t->rank);
-    t->pipe_rank = layout_pipe_rank(&t->layout, t->rank);
+    t->mesh = (struct mesh){.world = t->world,
+                            .pipe = p.pipe,
+                            .data = t->world / p.pipe,
+                            .spread = o->placement == TRAIN_SPREAD};
+    t->data_rank = mesh_data_rank(&t->mesh, t->rank);
+    t->pipe_rank = mesh_pipe_rank(&t->mesh, t->rank);
     t->apart = p.pipe > 1 || o->zero || o->wire != TRAIN_WIRE_F32;
     return 0;
 }
 
 int trainer_pipe_cut(struct trainer *t, struct err *e) {
     const struct train_config *o = t->options;
-    int stages = t->layout.pipe * t->chunks;
+    int stages = t->mesh.pipe * t->chunks;
     int *first = heap_alloc(((size_t)stages + (size_t)o->cuts.count + 2) * sizeof *first);
     int r = o->cuts.count ? stage_cut_at(t->model, o->cuts.items, (int)o->cuts.count, first, e)
                           : stage_cut(t->model, stages, first, e);
@@ -44,7 +44,7 @@ int trainer_pipe_cut(struct trainer *t, struct err *e) {
         bucket_cut(&p->buckets, &p->model, BUCKET_FIRST_BYTES, (size_t)o->bucket_bytes);
         p->states = p->model.param_elements;
         if (o->zero)
-            p->states = bucket_part(&p->buckets, t->layout.data);
+            p->states = bucket_part(&p->buckets, t->mesh.data);
     }
     free(first);
     return r;
@@ -55,7 +55,7 @@ int trainer_pipe_cut(struct trainer *t, struct err *e) {
 enum { ROUNDS = 3 };
 
 static int round_of(const struct trainer *t, int pair) {
-    int last = t->layout.pipe - 1;
+    int last = t->mesh.pipe - 1;
     if (pair == last && t->chunks == 1)
         return -1;
     return pair == last && last % 2 == 0 ? 2 : pair % 2;
@@ -63,7 +63,7 @@ static int round_of(const struct trainer *t, int pair) {
 
 // One direction: from the left of each pair to the right, or back.
 static int open_links(struct trainer *t, bool forward, struct err *e) {
-    int pipe = t->layout.pipe, left = t->pipe_rank, right = (t->pipe_rank + pipe - 1) % pipe;
+    int pipe = t->mesh.pipe, left = t->pipe_rank, right = (t->pipe_rank + pipe - 1) % pipe;
     for (int round = 0; round < ROUNDS; round++) {
         bool is_left = round_of(t, left) == round, is_right = round_of(t, right) == round;
         int color = is_left || is_right ? t->data_rank * pipe + (is_left ? left : right) : -1;
@@ -80,7 +80,7 @@ static int open_links(struct trainer *t, bool forward, struct err *e) {
 
 int trainer_pipe_open(struct trainer *t, struct err *e) {
     t->data = t->comm;
-    if (t->layout.pipe == 1)
+    if (t->mesh.pipe == 1)
         return 0;
     t->data = NULL;
     if (comm_split(&t->data, t->comm, t->pipe_rank, t->data_rank, e) < 0 ||

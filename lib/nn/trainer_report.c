@@ -116,8 +116,8 @@ static void say_pipeline(struct trainer *t) {
     trainer_say(t,
                 "%d pipeline%s of %d ranks, %s: %d micro-batches of %d, %s; stages from %s of the "
                 "parameters",
-                t->layout.data, t->layout.data == 1 ? "" : "s", t->layout.pipe,
-                t->layout.spread ? "spread" : "packed", t->micros * (int)o->accumulate,
+                t->mesh.data, t->mesh.data == 1 ? "" : "s", t->mesh.pipe,
+                t->mesh.spread ? "spread" : "packed", t->micros * (int)o->accumulate,
                 t->micro_batch, o->schedule_pipe, strbuf_cstr(&line));
     strbuf_fini(&line);
 }
@@ -212,11 +212,11 @@ static void summary_setup(struct json_out *j, const struct trainer *t) {
     json_int(j, "threads", t->cores.threads);
     json_int(j, "batch", o->batch);
     if (t->parts > 1) {
-        json_int(j, "pipeline", t->layout.pipe);
+        json_int(j, "pipeline", t->mesh.pipe);
         json_int(j, "stages", t->parts);
         json_int(j, "microbatches", t->micros);
         json_str(j, "pipeline_schedule", o->schedule_pipe);
-        json_str(j, "placement", t->layout.spread ? "spread" : "packed");
+        json_str(j, "placement", t->mesh.spread ? "spread" : "packed");
     }
     if (o->zero)
         json_bool(j, "zero", true);

@@ -56,7 +56,7 @@ static double progress(const struct trainer *t, int64_t consumed) {
 }
 
 int trainer_local_shards(const struct trainer *t) {
-    return t->shards == t->layout.data ? 1 : t->shards;
+    return t->shards == t->mesh.data ? 1 : t->shards;
 }
 
 // Samples of a micro-batch: the last ones of an epoch may be smaller, or empty.
@@ -74,7 +74,7 @@ static struct bucket *bucket_of(struct trainer *t, const struct step_item *it, s
 
 // Whether gradients are rounded on their way.
 static bool is_narrow(const struct trainer *t) {
-    return t->options->wire == TRAIN_WIRE_BF16 && t->layout.data > 1;
+    return t->options->wire == TRAIN_WIRE_BF16 && t->mesh.data > 1;
 }
 
 // The part of a bucket that this rank updates, and so needs to know.
@@ -308,7 +308,7 @@ static int add_totals(struct step_run *r, struct err *e) {
     int64_t since = clock_mono_ns();
     set_requests(r);
     for (int i = 0; i < SQUARES; i++)
-        sums[i] = (double)r->tail[i] / t->layout.data;
+        sums[i] = (double)r->tail[i] / t->mesh.data;
     if (comm_all_reduce_f64(t->comm, sums, TOTALS, COMM_SUM, e) < 0)
         return err_wrap(e, "adding up step %lld", (long long)t->at.step);
     for (int i = 0; i < SQUARES; i++)
@@ -404,13 +404,13 @@ int trainer_run_program(struct step_run *r, const struct step_program *p, struct
 
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e) {
-    int64_t round = t->chunks > 1 ? t->layout.pipe : 1; // the rest of a round is empty
+    int64_t round = t->chunks > 1 ? t->mesh.pipe : 1; // the rest of a round is empty
     struct step_spec spec = {.micros = (int)((micros + round - 1) / round * round),
                              .order = t->order,
                              .chunks = t->chunks,
                              .parted = t->options->zero,
                              .forward = forward};
     for (int c = 0; c < t->chunks; c++)
-        spec.buckets[c] = t->part[c * t->layout.pipe + t->pipe_rank].buckets.count;
-    return program_make(p, &t->layout, t->rank, &spec, e);
+        spec.buckets[c] = t->part[c * t->mesh.pipe + t->pipe_rank].buckets.count;
+    return program_make(p, &t->mesh, t->rank, &spec, e);
 }

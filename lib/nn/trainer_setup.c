@@ -147,10 +147,10 @@ static int open_network(struct trainer *t, struct err *e) {
     t->slots = t->program.slots;
     t->sent = heap_alloc((size_t)(t->chunks * t->slots) * sizeof *t->sent);
     for (int i = 0; i < t->chunks; i++) {
-        t->chunk[i].part = &t->part[i * t->layout.pipe + t->pipe_rank];
+        t->chunk[i].part = &t->part[i * t->mesh.pipe + t->pipe_rank];
         if (open_chunk(t, i, taken, e) < 0)
-            return t->parts > 1 ? err_wrap(e, "stage %d of %d",
-                                           i * t->layout.pipe + t->pipe_rank + 1, t->parts)
+            return t->parts > 1 ? err_wrap(e, "stage %d of %d", i * t->mesh.pipe + t->pipe_rank + 1,
+                                           t->parts)
                                 : -1;
         taken += t->chunk[i].net.memory_bytes;
     }
@@ -174,7 +174,7 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     t->epochs = heap_alloc(CHECKPOINT_EPOCHS_MAX * sizeof *t->epochs);
     if (trainer_pipe_plan(t, e) < 0)
         return -1;
-    t->shards = config->shards > 1 ? config->shards : t->layout.data;
+    t->shards = config->shards > 1 ? config->shards : t->mesh.data;
     must(config->shards <= 1 || (t->world == 1 && config->shards <= TRAINER_SHARDS_MAX));
     limits_of_machine(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)

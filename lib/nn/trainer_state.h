@@ -57,7 +57,7 @@ struct trainer {
     const struct train_config *options;
     struct comm *comm;
     int rank, world;
-    struct layout layout;
+    struct mesh mesh;
     int data_rank, pipe_rank;
     enum pipe_order order;
     int chunks;                  // stages of each rank

@@ -25,7 +25,7 @@ typedef int range_fn(struct trainer *t, const struct range *r, void *ctx, struct
 static int each_state(struct trainer *t, int stage, int kind, range_fn *fn, void *ctx,
                       struct err *e) {
     const struct bucket_list *list = &t->part[stage].buckets;
-    int owners = t->options->zero ? t->layout.data : 1;
+    int owners = t->options->zero ? t->mesh.data : 1;
     for (int b = 0; b < list->count; b++)
         for (int i = 0; i < owners; i++) {
             struct range r = {.stage = stage,
@@ -55,15 +55,15 @@ static int each_range(struct trainer *t, bool states, range_fn *fn, void *ctx, s
 }
 
 static int owner(const struct trainer *t, const struct range *r) {
-    return layout_rank(&t->layout, r->data_rank, r->stage % t->layout.pipe);
+    return mesh_rank(&t->mesh, r->data_rank, r->stage % t->mesh.pipe);
 }
 
 static bool has(const struct trainer *t, const struct range *r) {
-    return r->stage % t->layout.pipe == t->pipe_rank && (!r->alone || r->data_rank == t->data_rank);
+    return r->stage % t->mesh.pipe == t->pipe_rank && (!r->alone || r->data_rank == t->data_rank);
 }
 
 static char *buffer_of(struct trainer *t, const struct range *r) {
-    struct network *net = &t->chunk[r->stage / t->layout.pipe].net;
+    struct network *net = &t->chunk[r->stage / t->mesh.pipe].net;
     return r->kind == KIND_PARAMS  ? net->params
            : r->kind == KIND_STATS ? net->stats
                                    : net->state[r->kind - KIND_STATE];
@@ -91,7 +91,7 @@ static int gather_range(struct trainer *t, const struct range *r, void *ctx, str
     for (size_t done = 0, all = r->end - r->begin; done < all; done += PIECE_ELEMENTS) {
         size_t n = all - done < PIECE_ELEMENTS ? all - done : PIECE_ELEMENTS;
         if (t->rank == from)
-            network_get(&t->chunk[r->stage / t->layout.pipe].net, buffer_of(t, r), r->at + done, n,
+            network_get(&t->chunk[r->stage / t->mesh.pipe].net, buffer_of(t, r), r->at + done, n,
                         x->piece);
         if (comm_broadcast(t->comm, x->piece, n * sizeof *x->piece, from, e) < 0)
             return -1;
@@ -110,7 +110,7 @@ static int scatter_range(struct trainer *t, const struct range *r, void *ctx, st
         if (comm_broadcast(t->comm, x->piece, n * sizeof *x->piece, x->root, e) < 0)
             return -1;
         if (has(t, r))
-            network_set(&t->chunk[r->stage / t->layout.pipe].net, buffer_of(t, r), r->at + done, n,
+            network_set(&t->chunk[r->stage / t->mesh.pipe].net, buffer_of(t, r), r->at + done, n,
                         x->piece);
     }
     return 0;

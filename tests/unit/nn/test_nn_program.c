@@ -10,7 +10,7 @@ static struct step_program program[RANKS_MAX];
 static struct step_spec spec[RANKS_MAX];
 static bool parted, forward; // of the specs that are made
 
-static int make(const struct layout *l, enum pipe_order order, int micros, int chunks,
+static int make(const struct mesh *l, enum pipe_order order, int micros, int chunks,
                 struct err *e) {
     for (int rank = 0; rank < l->world; rank++) {
         spec[rank] = (struct step_spec){.micros = micros,
@@ -19,7 +19,7 @@ static int make(const struct layout *l, enum pipe_order order, int micros, int c
                                         .parted = parted,
                                         .forward = forward};
         for (int c = 0; c < chunks; c++) // stages differ
-            spec[rank].buckets[c] = 1 + (layout_pipe_rank(l, rank) + c) % 3;
+            spec[rank].buckets[c] = 1 + (mesh_pipe_rank(l, rank) + c) % 3;
         if (program_make(&program[rank], l, rank, &spec[rank], e) < 0)
             return -1;
     }
@@ -27,10 +27,10 @@ static int make(const struct layout *l, enum pipe_order order, int micros, int c
 }
 
 // Slots that a rank needs, where that is known.
-static int slots_of(const struct layout *l, int rank, enum pipe_order order, int micros) {
+static int slots_of(const struct mesh *l, int rank, enum pipe_order order, int micros) {
     if (forward)
         return 1;
-    int behind = l->pipe - layout_pipe_rank(l, rank);
+    int behind = l->pipe - mesh_pipe_rank(l, rank);
     return order == PIPE_GPIPE ? micros : behind < micros ? behind : micros;
 }
 
@@ -42,7 +42,7 @@ static void test_shapes(void) {
         for (int world = 1; world <= RANKS_MAX; world += world < 9 ? 1 : 11)
             for (int pipe = 1; pipe <= world && pipe <= 16; pipe++)
                 for (int i = 0; i < 5 * 2 * 3; i++) {
-                    struct layout l = {world, world / pipe, pipe, i % 2};
+                    struct mesh l = {world, world / pipe, pipe, i % 2};
                     int chunks = order == PIPE_INTERLEAVED ? 2 + i / 2 % 3 : 1;
                     int micros = micro_counts[i / 6] * (order == PIPE_INTERLEAVED ? pipe : 1);
                     if (world % pipe || (order != PIPE_INTERLEAVED && i / 2 % 3))
@@ -68,7 +68,7 @@ static void test_shapes(void) {
 
 // The items of a sharded update, and an evaluation.
 static void test_variants(void) {
-    struct layout l = {.world = 4, .data = 2, .pipe = 2};
+    struct mesh l = {.world = 4, .data = 2, .pipe = 2};
     struct err e;
     parted = true;
     make(&l, PIPE_1F1B, 4, 1, &e);
@@ -99,7 +99,7 @@ static void test_plain(void) {
                                         STEP_BACKWARD, STEP_REDUCE,  STEP_NORM,     STEP_NORM,
                                         STEP_JUDGE,    STEP_UPDATE,  STEP_UPDATE};
     enum { ITEMS = sizeof want / sizeof *want };
-    struct layout l = {.world = 1, .data = 1, .pipe = 1};
+    struct mesh l = {.world = 1, .data = 1, .pipe = 1};
     struct step_spec s = {.micros = 2, .order = PIPE_1F1B, .chunks = 1, .buckets = {2}};
     struct err e;
     is_int(program_make(&program[0], &l, 0, &s, &e), 0, "two micro-batches, two buckets");
@@ -116,7 +116,7 @@ static void test_plain(void) {
 }
 
 static void test_refused(void) {
-    struct layout l = {.world = 6, .data = 2, .pipe = 3};
+    struct mesh l = {.world = 6, .data = 2, .pipe = 3};
     struct err e;
     is_int(make(&l, PIPE_INTERLEAVED, 4, 2, &e), -1, "interleaved: 4 micro-batches on 3 stages");
     has_str(e.text, "multiple of 3", "need a multiple");
@@ -139,7 +139,7 @@ static void insert(struct step_program *p, int at, struct step_item item) {
 }
 
 static void test_mistakes(enum pipe_order order, int chunks) {
-    struct layout l = {.world = 4, .data = 2, .pipe = 2};
+    struct mesh l = {.world = 4, .data = 2, .pipe = 2};
     struct err e;
     int missed = 0, doubled = 0, items = 0;
     make(&l, order, 4, chunks, &e);
@@ -175,10 +175,10 @@ static void swap(struct step_program *p, int a, int b) {
 }
 
 static void test_order(void) {
-    struct layout l = {.world = 4, .data = 2, .pipe = 2};
+    struct mesh l = {.world = 4, .data = 2, .pipe = 2};
     struct err e;
     make(&l, PIPE_1F1B, 4, 1, &e);
-    struct step_program *p = &program[layout_rank(&l, 0, 0)];
+    struct step_program *p = &program[mesh_rank(&l, 0, 0)];
     int send = find(p, STEP_SEND_Y, 0), receive = find(p, STEP_RECV_DY, 0);
     struct step_item item = p->item[receive];
     cut(p, receive);
@@ -187,15 +187,15 @@ static void test_order(void) {
            "a gradient before what it is the gradient of");
     has_str(e.text, "waits for ever", "never comes");
     make(&l, PIPE_GPIPE, 4, 1, &e);
-    p = &program[layout_rank(&l, 1, 1)];
+    p = &program[mesh_rank(&l, 1, 1)];
     int one = find(p, STEP_RECV_X, 0), two = find(p, STEP_RECV_X, one + 1);
     swap(p, one, two);
     is_int(program_check(program, spec, &l, &e), -1, "micro-batches in another order than sent");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     for (int d = 0; d < 2; d++)
-        spec[layout_rank(&l, d, 1)].buckets[0] = 2;
+        spec[mesh_rank(&l, d, 1)].buckets[0] = 2;
     for (int d = 0; d < 2; d++) {
-        int rank = layout_rank(&l, d, 1);
+        int rank = mesh_rank(&l, d, 1);
         program_make(&program[rank], &l, rank, &spec[rank], &e);
     }
     is_int(program_check(program, spec, &l, &e), 0, "two buckets of a stage");
