@@ -26,7 +26,7 @@
 
 struct collect_result {
     struct transfer_totals totals;
-    struct layout layout; // of a command's results
+    struct results_layout layout; // of a command's results
     struct work_left work_left;
     bool complete; // no part that can still be fetched is missing
 };

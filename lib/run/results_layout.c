@@ -150,7 +150,7 @@ static int differs(const struct part *parts, size_t count, const char *path, boo
 }
 
 static int walk(struct arena *a, struct part *parts, size_t count, const char *dest,
-                struct layout *out, struct err *e) {
+                struct results_layout *out, struct err *e) {
     const char *moved = NULL; // the folder moved last; its contents moved with it
     for (const char *path; (path = next_path(parts, count));) {
         bool apart = false;
@@ -175,7 +175,7 @@ static int walk(struct arena *a, struct part *parts, size_t count, const char *d
 }
 
 static int split_once(struct arena *a, struct part *parts, size_t count, const char *dest,
-                      struct layout *out, struct err *e) {
+                      struct results_layout *out, struct err *e) {
     int result = 0;
     for (size_t i = 0; i < count; i++) {
         parts[i].m = manifest_new();
@@ -192,9 +192,10 @@ static int split_once(struct arena *a, struct part *parts, size_t count, const c
 }
 
 int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                         size_t count, const char *dest, struct layout *out, struct err *e) {
+                         size_t count, const char *dest, struct results_layout *out,
+                         struct err *e) {
     struct part *parts = arena_new(a, struct part, count + 1);
-    *out = (struct layout){0};
+    *out = (struct results_layout){0};
     for (size_t i = 0; i < count; i++)
         parts[i] = (struct part){.folder = folders[i], .name = names[i]};
     for (int round = 0; count > 1 && round < ROUNDS_MAX; round++) {

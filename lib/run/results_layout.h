@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-struct layout {
+struct results_layout {
     size_t apart;      // number of paths that differ between nodes
     const char *first; // the first of these paths; in the arena
 };
@@ -23,6 +23,6 @@ struct layout {
 // folder that the parts will be merged into. Copies of differing files that an earlier merge of
 // fewer nodes left in dest are removed.
 int results_layout_split(struct arena *a, const char *const *folders, const char *const *names,
-                         size_t count, const char *dest, struct layout *out, struct err *e);
+                         size_t count, const char *dest, struct results_layout *out, struct err *e);
 
 #endif

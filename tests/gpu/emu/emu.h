@@ -168,7 +168,7 @@ struct ptx_kernel {
     u32 dynamic_wide; // offset of a wide register with the address of the dynamic array, else 0
     u32 local_bytes;  // of a lane
     u32 shared_bytes; // static
-    bool dynamic; // has an extern array, placed after the static bytes
+    bool dynamic;     // has an extern array, placed after the static bytes
     u32 params, param_offset[128], param_size[128], param_bytes;
     unsigned threads_max;
 };

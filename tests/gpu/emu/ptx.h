@@ -39,7 +39,7 @@ struct ptx_launch {
     unsigned grid[3], block[3];
     size_t dynamic_shared; // bytes
     uint64_t seed;         // order of blocks and warps; 0: ascending
-    const void *params; // offsets: ptx_param
+    const void *params;    // offsets: ptx_param
 };
 
 // Parses all of a module and decodes every instruction. NULL, and why in text (PTX_TEXT_MAX bytes),

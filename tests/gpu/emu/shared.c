@@ -10,7 +10,7 @@
 
 struct shared_shadow {
     u32 *wrote;           // time of the last write, by byte
-    u8 *writer, *state; // its warp; 0 unwritten, 1 written, 2 or more: copies in flight
+    u8 *writer, *state;   // its warp; 0 unwritten, 1 written, 2 or more: copies in flight
     u32 *read[WARPS_MAX]; // time of each warp's last read, by byte
     u8 *atomic;           // the last write was an atomic
 };
