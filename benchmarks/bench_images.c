@@ -48,8 +48,8 @@ static double median(double *v, int n) {
 static void paint(uint8_t *rgb, uint32_t number) {
     for (int y = 0; y < HEIGHT; y++)
         for (int x = 0; x < WIDTH; x++) {
-            struct philox fine = philox(1, number, (uint64_t)(y * WIDTH + x));
-            struct philox soft = philox(2, number, (uint64_t)(y / 25 * 32 + x / 25));
+            uint64_t pixel = (uint64_t)y * WIDTH + x, spot = (uint64_t)y / 25 * 32 + x / 25;
+            struct philox fine = philox(1, number, pixel), soft = philox(2, number, spot);
             for (int k = 0; k < 3; k++) {
                 uint32_t v = soft.word[k] % 160 + fine.word[k] % 32 + (uint32_t)(x + y) / 16;
                 rgb[(y * WIDTH + x) * 3 + k] = (uint8_t)(v > 255 ? 255 : v);

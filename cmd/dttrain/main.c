@@ -179,7 +179,7 @@ int main(int argc, char **argv) {
     if (r < 0) {
         fprintf(stderr, "dttrain: %s\n", e.text);
         let_cause_go_first(&e);
-        r = err_status(e.code);
+        r = e.code == ERR_INTERRUPTED && stop_wanted ? STATUS_SIGTERM : err_status(e.code);
     }
     arena_fini(&a);
     return r;

@@ -43,7 +43,8 @@ void pack_run(const struct cpu_type *t, size_t n, const float *x, float *words) 
 }
 
 size_t pack_images_words(const struct cpu_type *t, const struct image_source *src) {
-    size_t h = (size_t)(src->h + 2 * src->border), w = (size_t)(src->w + 2 * src->border);
+    size_t h = (size_t)src->h + 2 * (size_t)src->border,
+           w = (size_t)src->w + 2 * (size_t)src->border;
     return (size_t)src->n * h * w * (size_t)pack_words(t, src->c);
 }
 

@@ -36,9 +36,10 @@ struct decode_line {
 };
 
 static int say_decoding(void *ctx, uint64_t done, uint64_t total, struct err *e) {
-    (void)e;
     struct decode_line *l = ctx;
     int64_t now = clock_mono_ms();
+    if (l->t->config->stop && *l->t->config->stop)
+        return err_set(e, ERR_INTERRUPTED, "stopped by a signal before the first step");
     if (now < l->next_ms)
         return 0;
     l->next_ms = now + DECODE_LINE_EVERY_MS;

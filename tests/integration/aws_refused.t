@@ -60,7 +60,7 @@ us-east-1b, spot: refused (unsupported
 us-east-1a, on-demand: refused (capacity' 'every zone in one way to buy, then in the next'
 cloud_fault none
 
-# ---- the same again, without faults, beside another cluster in a foreign subnet ---------------------
+# ---- the same again, without faults, beside another cluster in a foreign subnet ------------------
 subnet=$(cloud_api DescribeSubnets us-east-1 Filter.1.Name=availability-zone \
     Filter.1.Value.1=us-east-1a | grep -o '<subnetId>[^<]*' | head -n 1 | cut -d'>' -f2)
 mkdir other

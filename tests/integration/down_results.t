@@ -41,7 +41,8 @@ rm -r blocked
 : >blocked
 run dtctl down -y
 is "$status" 1 'results that cannot be fetched: down -y refuses'
-like "$err" "results of 1 run are only on the nodes.*$id.*try: dtctl fetch $id, or dtctl down --force" \
+like "$err" \
+    "results of 1 run are only on the nodes.*$id.*try: dtctl fetch $id, or dtctl down --force" \
     'with the name and both ways on'
 is "$(on_nodes "$id")" 2 'nothing is gone'
 ok 'the cluster is up' test -e .dtctl/default/cluster.toml

@@ -53,6 +53,20 @@ like "$(cat "$WORK/run/summary.json")" '"state":"finished"' 'the summary says so
 is "$(grep -c 'resuming from' "$WORK/out/train.log")" 2 'it went on from a checkpoint twice'
 ok 'there is a model' test -s "$WORK/run/model.safetensors"
 
+# ---- a stop while the data set is decoded -------------------------------------------------------
+rm -rf "$WORK/run"
+env DTCTL_OUTPUT_DIR="$WORK/run" DTCTL_CACHE_DIR="$WORK/cache" dttrain --set train.model=mlp \
+    --set train.dataset=shapes --set train.train_size=2000000 >"$WORK/out/decode.log" 2>&1 &
+pid=$!
+ok 'a large data set is decoded' wait_for 60 grep -q 'decoding training data' "$WORK/out/decode.log"
+kill -TERM "$pid"
+# shellcheck disable=SC2317 # called through wait_for
+has_ended() { ! kill -0 "$pid" 2>/dev/null; }
+ok 'a signal ends that soon' wait_for 10 has_ended
+wait "$pid"
+is "$?" 143 'with the status of a stop'
+like "$(cat "$WORK/out/decode.log")" 'stopped by a signal before the first step' 'which is said'
+
 # ---- a checkpoint on request --------------------------------------------------------------------
 checkpoints() { find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l; }
 # shellcheck disable=SC2317 # called through wait_for

@@ -20,7 +20,8 @@ unread() { # NAME DESCRIPTOR…: those that go to the pipe
     exec 9<>"$WORK/pipe"
     export MARKS=$PWD/marks
     if [ $# = 1 ]; then
-        dtctl train --name "$name" --env "MARKS=$MARKS" -- sh -c "$job" >&9 2>"$name.err" </dev/null &
+        dtctl train --name "$name" --env "MARKS=$MARKS" -- \
+        sh -c "$job" >&9 2>"$name.err" </dev/null &
     else
         dtctl train --name "$name" --env "MARKS=$MARKS" -- sh -c "$job" >&9 2>&9 </dev/null &
     fi
