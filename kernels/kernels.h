@@ -243,7 +243,8 @@ struct kernel_backend {
     void (*mem_read)(struct kernel_ctx *ctx, void *host_dst, const void *src, size_t bytes);
 
     // Workspace in bytes that the op family needs for this shape (all three conv passes; any
-    // transposes of an m, n, k GEMM; train and backward of a batch norm; bias_backward).
+    // transposes of an m, n, k GEMM; train and backward of a batch norm; bias_backward). The answer
+    // is enough for every smaller m, n, k, number of images and number of rows, too.
     size_t (*gemm_workspace)(const struct kernel_ctx *ctx, int m, int n, int k);
     size_t (*conv2d_workspace)(const struct kernel_ctx *ctx, const struct conv2d_shape *s);
     size_t (*batchnorm_workspace)(const struct kernel_ctx *ctx, int64_t rows, int channels);

@@ -54,9 +54,15 @@ static size_t blocks_words(const struct kernel_ctx *ctx, const struct gemm_args 
     return (size_t)ctx->workers * block_rows * block_stride;
 }
 
-size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
+static size_t bytes_of(const struct kernel_ctx *ctx, int m, int n, int k) {
     struct gemm_args g = {.m = m, .n = n, .k = k};
     return (panels_words(ctx, &g) + blocks_words(ctx, &g)) * sizeof(float);
+}
+
+// Few rows may need more than many.
+size_t cpu_gemm_workspace(const struct kernel_ctx *ctx, int m, int n, int k) {
+    size_t all = bytes_of(ctx, m, n, k), few = bytes_of(ctx, m < few_rows ? m : few_rows, n, k);
+    return all > few ? all : few;
 }
 
 // Rows [p0, p0 + depth) of one panel: up to tile_cols columns of op(B).

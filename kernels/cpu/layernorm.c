@@ -27,7 +27,7 @@ static int64_t block_rows_of(int64_t rows) {
 
 size_t cpu_layernorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols) {
     (void)ctx;
-    return 2 * (size_t)div_up(rows, block_rows_of(rows)) * (size_t)cols * sizeof(float);
+    return 2 * (size_t)clamp64(rows, 0, blocks_max) * (size_t)cols * sizeof(float);
 }
 
 static void forward_row(const struct layer_job *job, int64_t r) {

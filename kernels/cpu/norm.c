@@ -23,9 +23,12 @@ struct norm_job {
     void (*step)(const struct bn_span *s);
 };
 
+static int64_t fit_of(int cols) {
+    return block_floats / cols > block_rows_min ? block_floats / cols : block_rows_min;
+}
+
 static int64_t block_rows_of(int64_t rows, int cols) {
-    int64_t fit = block_floats / cols > block_rows_min ? block_floats / cols : block_rows_min;
-    int64_t most = div_up(rows, blocks_max);
+    int64_t fit = fit_of(cols), most = div_up(rows, blocks_max);
     return fit > most ? fit : most;
 }
 
@@ -34,8 +37,9 @@ static int64_t blocks_of(int64_t rows, int cols) {
 }
 
 size_t cpu_batchnorm_workspace(const struct kernel_ctx *ctx, int64_t rows, int channels) {
+    int64_t blocks = clamp64(div_up(rows, fit_of(channels)), 0, blocks_max); // of any fewer rows
     (void)ctx;
-    return (size_t)(2 * blocks_of(rows, channels) + vectors) * channels * sizeof(float);
+    return (size_t)(2 * blocks + vectors) * channels * sizeof(float);
 }
 
 size_t cpu_bias_workspace(const struct kernel_ctx *ctx, int64_t rows, int cols) {

@@ -87,7 +87,7 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_schedule %s needs train.pipeline of 2 or more",
                        o->schedule_pipe);
-    size_t stages = (size_t)(out->pipe * out->chunks);
+    size_t stages = (size_t)out->pipe * (size_t)out->chunks;
     if (o->cuts.count && o->cuts.count != stages - 1)
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_cuts names %zu layer%s; %zu stages begin with %zu of them",

@@ -103,7 +103,7 @@ static int fill_stream(struct fill *f, struct err *e) {
 static int fill_repair(struct fill *f, int32_t *labels, struct err *e) {
     const struct bad_samples *b = &f->store->bad;
     uint32_t samples = f->store->source.samples;
-    if (b->count == samples)
+    if (samples == 0 || b->count == samples)
         return err_set(e, ERR_FORMAT, "no sample of the data can be read");
     for (uint32_t k = b->count; k-- > 0;) { // from the last: its successor is good by then
         uint32_t i = b->index[k], j = (i + 1) % samples;

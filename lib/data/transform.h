@@ -46,7 +46,7 @@ struct transform_view {
 
 // ERR_CONFIG when a crop is larger than what is left of the image.
 int transform_view(const struct transform *list, int width, int height,
-                   const struct transform_draw *draw, struct transform_view *out, struct err *e);
+                   const struct transform_draw *draw, struct transform_view *v, struct err *e);
 
 // By how much a decoder may reduce the image (1, 2, 4, 8) with every kept pixel still made of at
 // least one decoded one.

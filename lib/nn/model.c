@@ -130,7 +130,7 @@ int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel
                          .in = {in},
                          .ins = 1,
                          .c = out,
-                         .as.window = {kernel, stride, pad},
+                         .as.window = {kernel, stride, pad, false},
                          .bias = bias};
     return append(m, &l, name);
 }
@@ -145,7 +145,7 @@ int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, 
 
 int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad) {
     struct nn_layer l = {
-        .op = &nn_op_maxpool, .in = {in}, .ins = 1, .as.window = {kernel, stride, pad}};
+        .op = &nn_op_maxpool, .in = {in}, .ins = 1, .as.window = {kernel, stride, pad, false}};
     return append(m, &l, name);
 }
 

@@ -49,9 +49,9 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     *r = (struct trainer_result){.stopped = t->stop_seen,
                                  .steps = t->at.step,
                                  .epochs = t->at.epochs_done,
-                                 .final_loss = NAN,
-                                 .final_top1 = NAN,
-                                 .final_top5 = NAN,
+                                 .final_loss = (double)NAN,
+                                 .final_top1 = (double)NAN,
+                                 .final_top5 = (double)NAN,
                                  .best_top1 = t->at.best_top1};
     if (t->train_ns > 0)
         r->images_per_s = (double)t->images / ((double)t->train_ns / 1e9);

@@ -53,7 +53,7 @@ mkdir -p .dtctl/both
 cp ../ann/.dtctl/both/id_ed25519 .dtctl/both/
 cloud_run dtctl up -y >../bob.out 2>../bob.err &
 bob=$!
-ok 'a second operator waits' wait_for 120 says ../bob.err 'somebody else works on this cluster'
+ok 'a second operator waits' wait_for 120 says ../bob.err 'another command works on this cluster'
 like "$(cat ../bob.err)" "$(id -un)@$(hostname) \(apply, since 20" 'and is told who holds the lock'
 like "$(cat ../bob.err)" 'force-unlock [0-9a-f-]{36}' 'and how it is ended should it be left over'
 cloud_fault none

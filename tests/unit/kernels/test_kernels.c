@@ -223,6 +223,48 @@ static void test_conv_random(struct kernel_ctx *ctx, const char *isa) {
     }
 }
 
+// The last batch of an epoch is smaller than the one that the workspace was planned for.
+static void test_workspace(const struct kernel_ctx *ctx, const char *isa) {
+    enum { ROWS = 300 };
+    static const int sides[][2] = {{1, 1}, {8, 600}, {600, 8}, {72, 1000}};
+    static const int convs[][9] = {{0, 8, 8, 3, 64, 3, 3, 1, 1},    {0, 16, 16, 64, 32, 3, 3, 2, 1},
+                                   {0, 32, 32, 3, 16, 7, 7, 2, 3},  {0, 32, 32, 3, 48, 4, 4, 4, 0},
+                                   {0, 20, 20, 5, 8, 19, 19, 1, 9}, {0, 4, 4, 96, 96, 1, 1, 1, 0}};
+    const struct kernel_backend *k = &kernels_cpu;
+    bool grows = true;
+    size_t before[3] = {0};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        for (int m = 1; m <= ROWS; m++) {
+            const int a = sides[i][0], b = sides[i][1];
+            const size_t now[3] = {k->gemm_workspace(ctx, m, a, b), k->gemm_workspace(ctx, a, m, b),
+                                   k->gemm_workspace(ctx, a, b, m)};
+            for (int j = 0; j < 3; j++) {
+                grows = grows && (m == 1 || now[j] >= before[j]);
+                before[j] = now[j];
+            }
+        }
+    ok(grows, "%s: the workspace of a product is enough for a smaller one", isa);
+    grows = true;
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++)
+        for (int type = KERNEL_FLOAT; type <= KERNEL_BF16; type++)
+            for (int n = 1; n <= 40; n++) {
+                struct conv2d_shape s = conv_shape(convs[i], type);
+                s.n = n;
+                size_t now = k->conv2d_workspace(ctx, &s);
+                grows = grows && (n == 1 || now >= before[0]);
+                before[0] = now;
+            }
+    ok(grows, "%s: that of a convolution for fewer images", isa);
+    grows = true;
+    for (int rows = 2; rows <= ROWS; rows++)
+        grows =
+            grows &&
+            k->batchnorm_workspace(ctx, rows, 24) >= k->batchnorm_workspace(ctx, rows - 1, 24) &&
+            k->bias_workspace(ctx, rows, 24) >= k->bias_workspace(ctx, rows - 1, 24) &&
+            k->layernorm_workspace(ctx, rows, 24) >= k->layernorm_workspace(ctx, rows - 1, 24);
+    ok(grows, "%s: those of norms and biases for fewer rows", isa);
+}
+
 // The same bits from any number of threads.
 static void test_threads(const char *isa, enum kernel_type type) {
     static const int several_passes[] = {13, 8, 8, 40, 72, 3, 3, 1, 1};
@@ -331,6 +373,7 @@ int main(void) {
         test_gemm(ctx, isas[i]);
         test_conv(ctx, isas[i]);
         test_conv_random(ctx, isas[i]);
+        test_workspace(ctx, isas[i]);
         test_rounding(ctx, isas[i]);
         kernels_cpu.close(ctx);
         test_threads(isas[i], KERNEL_FLOAT);
