@@ -31,7 +31,7 @@ for program in dtctl dtrun dttrain; do
     run grep -aoE "$SRC/[a-z./_]*|/\.cache/dtctl[a-z./_]*" "$file"
     is "$out" '' "$program holds no path of the machine that built it"
 done
-# A linker takes the first of two functions of one name, whoever asks for it.
+# A linker takes the first of two functions of one name.
 twice=$(nm -A -g --defined-only "$DTCTL_BUILD"/release/libdt_*.a 2>/dev/null |
     awk -F'[: ]+' '{ print $NF, $2 }' | sort -u | awk '$1 == last { print $1 } { last = $1 }')
 ok 'the libraries are there' test -e "$DTCTL_BUILD/release/libdt_base.a"

@@ -24,7 +24,7 @@ $(GPU)/libcuda.so.1: $(GPU_EMU) $(GPU_DRIVER)
 	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm
 
 $(GPU)/libnccl.so.2: $(GPU_NCCL)
-	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -ldl
+	$(call say,LINK,$@)gcc -shared -pthread -Wl,-soname,$(@F) -o $@ $^ -lm -ldl
 
 $(GPU)/test_%: $(GPU)/tests/gpu/test_%.o $(GPU_EMU)
 	$(call say,LINK,$@)gcc -pthread -o $@ $^ -lm -ldl

@@ -140,7 +140,7 @@ static void gemm_reference(double *c, const float *a, const float *b, int m, int
 
 static void gemm_tiled(int m, int n, int k) {
     float *a = values(m * k, 4), *b = values(k * n, 5), *got = values(m * n, 0);
-    double *want = calloc((size_t)(m * n), sizeof *want);
+    double *want = calloc((size_t)m * (size_t)n, sizeof *want);
     gemm_reference(want, a, b, m, n, k, false);
     CUdeviceptr da = filled(a, (size_t)(m * k) * 4), db = filled(b, (size_t)(k * n) * 4);
     CUdeviceptr dc = empty((size_t)(m * n) * 4);
@@ -168,7 +168,7 @@ static uint16_t *to_bfloat(float *v, int n) {
 static void gemm_mma(int m, int n, int k) {
     float *a = values(m * k, 6), *b = values(n * k, 7), *got = values(m * n, 0);
     uint16_t *ha = to_bfloat(a, m * k), *hb = to_bfloat(b, n * k);
-    double *want = calloc((size_t)(m * n), sizeof *want);
+    double *want = calloc((size_t)m * (size_t)n, sizeof *want);
     gemm_reference(want, a, b, m, n, k, true);
     CUdeviceptr da = filled(ha, (size_t)(m * k) * 2), db = filled(hb, (size_t)(n * k) * 2);
     CUdeviceptr dc = empty((size_t)(m * n) * 4);

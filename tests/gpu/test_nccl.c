@@ -88,10 +88,10 @@ static float sum_at(int i) {
     return v;
 }
 
-// ---- scenarios: true when all is as it should be
-// -------------------------------------------------------
+// ---- scenarios: true when all is as it should be -----------------------------------------------
+
 static bool all_reduce(comm c) {
-    float got[WORDS];
+    float got[WORDS] = {0};
     bool good =
         !dl.ncclAllReduce(ptr(in), ptr(out), WORDS, FLOAT32, SUM, c, stream) && fetched(got, WORDS);
     for (int i = 0; i < WORDS; i++)
@@ -105,7 +105,7 @@ static bool all_reduce(comm c) {
 
 static bool reduce_scatter(comm c) {
     int n = WORDS / ranks;
-    float got[WORDS];
+    float got[WORDS] = {0};
     bool good = !dl.ncclReduceScatter(ptr(in), ptr(out), (size_t)n, FLOAT32, SUM, c, stream) &&
                 fetched(got, n);
     for (int i = 0; i < n; i++)
@@ -114,7 +114,7 @@ static bool reduce_scatter(comm c) {
 }
 
 static bool all_gather(comm c) {
-    float got[RANKS_MAX * WORDS];
+    float got[RANKS_MAX * WORDS] = {0};
     bool good = !dl.ncclAllGather(ptr(in), ptr(out), WORDS, FLOAT32, c, stream) &&
                 fetched(got, ranks * WORDS);
     for (int i = 0; i < ranks * WORDS; i++)
@@ -123,7 +123,7 @@ static bool all_gather(comm c) {
 }
 
 static bool broadcast(comm c) {
-    float got[WORDS];
+    float got[WORDS] = {0};
     bool good =
         !dl.ncclBroadcast(ptr(in), ptr(out), WORDS, FLOAT32, 1, c, stream) && fetched(got, WORDS);
     for (int i = 0; i < WORDS; i++)
@@ -133,7 +133,7 @@ static bool broadcast(comm c) {
 
 // Around a ring, both directions of each rank in one group.
 static bool ring(comm c) {
-    float got[WORDS];
+    float got[WORDS] = {0};
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     dl.ncclGroupStart();
     dl.ncclRecv(ptr(out), WORDS, FLOAT32, before, c, stream);

@@ -207,7 +207,7 @@ static void conversions(void) {
     gives("cvt.rzi.u32.f32 %d, %a;", "%d", F(5e9f), 0, 0, 0xffffffff);
     gives("cvt.rzi.s32.f32 %d, %a;", "%d", QNAN, 0, 0, 0);
     gives("cvt.rzi.s64.f32 %qd, %a;", "%qd", QNAN, 0, 0, (uint64_t)1 << 63);
-    gives("cvt.rzi.s32.f64 %d, %qa;", "%d", D(NAN), 0, 0, 0x80000000);
+    gives("cvt.rzi.s32.f64 %d, %qa;", "%d", D((double)NAN), 0, 0, 0x80000000);
     gives("cvt.rzi.u8.f32 %d, %a;", "%d", F(300), 0, 0, 255);
     gives("cvt.rzi.u64.f64 %qd, %qa;", "%qd", D(1.8e19), 0, 0, 18000000000000000000u);
     gives("cvt.rn.f32.s32 %d, %a;", "%d", 0x7fffffff, 0, 0, F(0x1p31f));

@@ -44,7 +44,7 @@ static bool run_body(const char *body, unsigned blocks, unsigned threads, uint64
 typedef uint32_t expected(uint32_t thread);
 
 static void warp_gives(const char *what, const char *body, unsigned threads, expected *want) {
-    uint32_t out[THREADS_MAX];
+    uint32_t out[THREADS_MAX] = {0};
     char text[PTX_TEXT_MAX] = "";
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         bool good = run_body(body, 1, threads, seed, out, text);

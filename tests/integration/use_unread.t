@@ -9,6 +9,7 @@ dtctl up -q || bail_out 'up failed'
 # Silent until it is stopped; then it prints more than a pipe holds.
 job='trap "seq 60000; echo well >$DTCTL_OUTPUT_DIR/$RANK; exit" TERM
     echo >"$MARKS/$RANK"; while :; do sleep 0.05; done'
+# shellcheck disable=SC2317 # called through wait_for
 works() { [ "$(find marks -type f | wc -l)" = 2 ]; }
 
 unread() { # NAME DESCRIPTOR…: those that go to the pipe
@@ -21,7 +22,7 @@ unread() { # NAME DESCRIPTOR…: those that go to the pipe
     export MARKS=$PWD/marks
     if [ $# = 1 ]; then
         dtctl train --name "$name" --env "MARKS=$MARKS" -- \
-        sh -c "$job" >&9 2>"$name.err" </dev/null &
+            sh -c "$job" >&9 2>"$name.err" </dev/null &
     else
         dtctl train --name "$name" --env "MARKS=$MARKS" -- sh -c "$job" >&9 2>&9 </dev/null &
     fi

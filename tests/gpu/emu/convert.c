@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convert.c: cvt between all types, with every rounding. Numbers pass through long double, whose 64
 // bits of significand hold any of them exactly, so that each result is rounded once.
+#pragma GCC diagnostic ignored "-Wdouble-promotion" // each step is computed in a wider type
 #include "emu.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // decode.c: instructions by the tables of operations. Every part of a spelling must be known: a
 // type, a modifier that its row allows, an operand of the kind and width that its row names.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" // a field not named is zero
 #include "parse.h"
 
 #include <stdlib.h>
@@ -118,7 +119,7 @@ static void take_sign(struct parser *p, const char *s) {
 // One name or number as element n of an operand. wide: what an immediate becomes.
 static void element(struct parser *p, struct operand *o, u32 n, bool wide) {
     const char *name = word(p);
-    u64 v;
+    u64 v = 0;
     u32 index;
     o->kind = O_REGISTERS;
     if (strcmp(name, "_") == 0) {
@@ -294,9 +295,9 @@ static const struct {
                     {"hi", C_GT, 1},  {"hs", C_GE, 1}};
 
 static bool take_compare(struct insn *i, const char *part) {
-    for (u8 n = 0; n < C_NONE; n++)
+    for (int n = 0; n < C_NONE; n++)
         if (strcmp(compare_name[n], part) == 0) {
-            i->compare = n;
+            i->compare = (u8)n;
             return true;
         }
     for (size_t n = 0; n < sizeof compare_more / sizeof *compare_more; n++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // half.c: arithmetic of f16 and bf16, alone and in pairs. Each result is computed in double and
 // rounded once to the format.
+#pragma GCC diagnostic ignored "-Wdouble-promotion" // each step is computed in a wider type
 #include "emu.h"
 
 #include <math.h>

@@ -49,7 +49,7 @@ u64 ptx_alloc(size_t bytes) {
 // The last allocation whose base is not above address; NULL where there is none.
 static struct allocation *below(u64 address) {
     size_t low = 0, high = n_allocations;
-    while (low < high) {
+    while (table && low < high) {
         size_t middle = (low + high) / 2;
         if (table[middle].base <= address)
             low = middle + 1;

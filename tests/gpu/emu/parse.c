@@ -161,13 +161,12 @@ static u32 rounded(u32 n, u32 to) {
 static void initialise(struct parser *p, const struct declaration *d, u64 address) {
     u32 size = (u32)type_bytes(d->type), at = 0;
     u8 *to = ptx_host(address, d->bytes);
-    bool list = false;
     ptx_wrote(address, d->bytes);
     for (;;) {
         u64 v;
         need(p);
         if (p->token[0] == '{' || p->token[0] == ',') {
-            list |= p->token[0] == '{';
+            // between values
         } else if (p->token[0] == '}' || p->token[0] == ';') {
             if (p->token[0] == ';')
                 return;

@@ -44,8 +44,8 @@ struct ptx_launch {
 
 // Parses all of a module and decodes every instruction. NULL, and why in text (PTX_TEXT_MAX bytes),
 // for syntax, for an instruction that the interpreter does not know, and for a module above
-// `target`, for example 90.
-struct ptx_module *ptx_load(const char *source, size_t len, int target, char *text);
+// sm, for example 90.
+struct ptx_module *ptx_load(const char *source, size_t len, int sm, char *text);
 void ptx_unload(struct ptx_module *m);
 
 // NULL where there is none of that name. They live as long as the module.
