@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# cuda.sh: CUDA's compiler. Sourced by deps, which sets here and cache and defines pinned, fetch, die
-# and hold_cache. An nvcc of the pinned release on PATH is used as it is; otherwise the pinned wheels
-# are unpacked into a folder of the cache that is named by their hashes.
+# cuda.sh: CUDA's compiler. Sourced by deps, which sets here and cache and defines pinned, fetch,
+# die and hold_cache. An nvcc of the pinned release on PATH is used as it is; otherwise the pinned
+# wheels are unpacked into a folder of the cache that is named by their hashes.
 
 : "${here:?}" "${cache:?}"
 
@@ -15,7 +15,9 @@ cuda_release() { # prints 13.0
 }
 
 cuda_wheels_path() {
-    echo "$cache/cuda-$(grep '^cuda-' "$here/pins" | cat - "$here/cuda.sh" | sha256sum | cut -c1-16)"
+    local key
+    key=$(grep '^cuda-' "$here/pins" | cat - "$here/cuda.sh" | sha256sum | cut -c1-16)
+    echo "$cache/cuda-$key"
 }
 
 # The folder of an nvcc on PATH, when its release is the pinned one.

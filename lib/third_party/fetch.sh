@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # fetch.sh: gets one pinned archive and verifies it. Sourced by deps (pinned, die).
 # Looked for in the folder DTCTL_ARCHIVES, at the upstream address, and in the distribution's source
-# packages; wheels (cuda-*) in the Python package index that pip is set up for. A file has its final name only after its SHA-256 was compared with the pin.
+# packages; wheels (cuda-*) in the Python package index that pip is set up for. A file has its final
+# name only after its SHA-256 was compared with the pin.
 
 fetch_seconds_max=600
 apt_suite=trixie

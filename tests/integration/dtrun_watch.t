@@ -83,7 +83,7 @@ like "$err" 'cannot answer health checks' 'but is told'
 wait "$agent"
 is "$?" 0 'the run ends well'
 TORCHELASTIC_HEALTH_CHECK_PORT=http one --no-python true
-like "$status $err" '^0 .*TORCHELASTIC_HEALTH_CHECK_PORT is not a port' 'a port that is none is named'
+like "$status $err" '^0 .*HEALTH_CHECK_PORT is not a port' 'a port that is none is named'
 unset TORCHELASTIC_HEALTH_CHECK_PORT
 
 # ---- PyTorch's own client -----------------------------------------------------------------------
