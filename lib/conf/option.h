@@ -35,6 +35,7 @@ enum {
     OPTION_TABLES_MAX = 32,   // in one set
     OPTION_ITEMS_MAX = 16384, // elements of one list, map or set of records
     OPTION_NAME_BYTES_MAX = 128,
+    OPTION_PLAIN_BYTES_MAX = 64, // of a plain name
     OPTION_ENV_BYTES_MAX = 1024, // of the list of unknown variables
     OPTION_PROBLEMS_MAX = 200    // described; further ones are counted
 };
@@ -268,6 +269,8 @@ bool option_given(const struct option_set *s, const char *key); // not the defau
 const char *option_place_text(struct arena *a, const struct option_place *p);
 
 // ---- rows by themselves ----
+// For check and check_name: a plain name, as of a cluster, task or hyperparameter (str_is_name).
+int option_plain_name(const char *name, struct err *e);
 const char *option_row_name(const struct option_row *r);                // key, else "--flag"
 bool option_row_has_verb(const struct option_row *r, const char *verb); // NULL verb: only "*"
 const char *option_row_env(struct arena *a, const struct option_set *s, const struct option_row *r);

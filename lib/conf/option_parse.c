@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+int option_plain_name(const char *name, struct err *e) {
+    if (str_is_name(name, OPTION_PLAIN_BYTES_MAX))
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is not a valid name: use letters, digits, '.', '_' and '-', at most "
+                   "%d, and a letter or digit first",
+                   name, OPTION_PLAIN_BYTES_MAX);
+}
+
 size_t option_value_bytes(enum option_type type) {
     static const size_t sizes[] = {
 #define X(name, c_type, text) [name] = sizeof(c_type),

@@ -10,12 +10,7 @@
 #define AT_HOST(field)  .offset = offsetof(struct config_host, field)
 #define AT_INPUT(field) .offset = offsetof(struct config_input, field)
 
-enum {
-    NAME_BYTES_MAX = 64,
-    VALUE_BYTES_MAX = 65536,
-    ROOT_BYTES_MAX = 1024,
-    HYPERPARAMETER_BYTES_MAX = 64
-};
+enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 
 #define WORD(id, word, object) word,
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
@@ -24,19 +19,10 @@ static const char *const merges[] = {"always", "never", NULL};
 static const char *const input_modes[] = {"replicated", "sharded", NULL};
 
 // ---- checks ----------------------------------------------------------------------------------
-static int check_name(const char *name, struct err *e) {
-    if (str_is_name(name, NAME_BYTES_MAX))
-        return 0;
-    return err_set(e, ERR_CONFIG,
-                   "'%.100s' is not a valid name: use letters, digits, '.', '_' and '-', at most "
-                   "%d, and a letter or digit first",
-                   name, NAME_BYTES_MAX);
-}
-
 // Input names become part of a variable (DTCTL_INPUT_<NAME>) and of a path.
 static int check_input_name(const char *name, struct err *e) {
     size_t len = strlen(name);
-    bool fine = len && len <= NAME_BYTES_MAX && isalpha((unsigned char)name[0]);
+    bool fine = len && len <= OPTION_PLAIN_BYTES_MAX && isalpha((unsigned char)name[0]);
     for (size_t i = 0; i < len; i++)
         fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-');
     if (fine)
@@ -44,21 +30,12 @@ static int check_input_name(const char *name, struct err *e) {
     return err_set(e, ERR_CONFIG,
                    "'%.100s' is not a valid name of an input: use letters, digits, '_' and '-', "
                    "at most %d, and a letter first",
-                   name, NAME_BYTES_MAX);
+                   name, OPTION_PLAIN_BYTES_MAX);
 }
 
 static const char *const ranks_own[] = {
     "RANK",        "LOCAL_RANK",  "GROUP_RANK",       "ROLE_RANK",       "WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"};
-
-static int check_hyperparameter(const char *name, struct err *e) {
-    if (str_is_name(name, HYPERPARAMETER_BYTES_MAX))
-        return 0;
-    return err_set(e, ERR_CONFIG,
-                   "'%.100s' is not a valid name of a hyperparameter: use letters, digits, '.', "
-                   "'_' and '-', at most %d, and a letter or digit first",
-                   name, HYPERPARAMETER_BYTES_MAX);
-}
 
 static int check_variable(const char *name, struct err *e) {
     size_t len = strlen(name);
@@ -119,7 +96,7 @@ static const struct option_row host_rows[] = {
     {.key = "name",
      .type = OPTION_STRING,
      AT_HOST(name),
-     .check = check_name,
+     .check = option_plain_name,
      .help = "Name of the node; empty makes one from the address."},
     {.key = "user", .type = OPTION_STRING, AT_HOST(user), .help = "Login; empty: ssh.user."},
     {.key = "port",
@@ -210,7 +187,7 @@ static const struct option_row rows[] = {
      AT(cluster.name),
      .text = "default",
      .arg = "CLUSTER",
-     .check = check_name,
+     .check = option_plain_name,
      .help = "Name of the cluster; its state is in .dtctl/CLUSTER."},
     {.flag = "json",
      .type = OPTION_BOOL,
@@ -397,7 +374,7 @@ static const struct option_row rows[] = {
      .type = OPTION_MAP,
      AT(hyperparameters),
      .arg = "NAME=VALUE",
-     .check_name = check_hyperparameter,
+     .check_name = option_plain_name,
      .check = check_value,
      .help = "Hyperparameter of a command: --NAME VALUE behind its arguments, SM_HP_<NAME> and "
              "SM_HPS in its environment, as on SageMaker; may be repeated."},

@@ -13,18 +13,9 @@
 #define TORCHRUN(name, dashed)                                                                     \
     .key = "train.torchrun." name, .flag = dashed, .verbs = "train", .marks = OPTION_PASS_ON
 
-enum { TASK_BYTES_MAX = 64, TASK_DAYS_MAX = 365 };
+enum { TASK_DAYS_MAX = 365 };
 
 static const char *const devices[] = {"auto", "cpu", "gpu", NULL};
-
-static int check_task(const char *name, struct err *e) {
-    if (str_is_name(name, TASK_BYTES_MAX))
-        return 0;
-    return err_set(e, ERR_CONFIG,
-                   "'%.100s' is not a valid name: use letters, digits, '.', '_' and '-', at most "
-                   "%d, and a letter or digit first",
-                   name, TASK_BYTES_MAX);
-}
 
 static int check_notice_signal(const char *name, struct err *e) {
     if (strcmp(name, "auto") == 0 || strcmp(name, "none") == 0 || proc_signal_parse(name, e) > 0)
@@ -134,7 +125,7 @@ static const struct option_row job_rows[] = {
      .type = OPTION_STRING,
      AT(name),
      .arg = "TASK",
-     .check = check_task,
+     .check = option_plain_name,
      .help = "Name that runs of this task begin with; empty takes it from the command or model."},
     {.key = "train.detach",
      .flag = "detach",

@@ -41,6 +41,10 @@ static bool try_later(struct revive_node *x) {
 static void failed(struct revive_node *x, const struct err *e) {
     const char *name = x->node->node->info->name;
     agent_start_close(&x->agent);
+    if (e->code == ERR_NOT_FOUND && !x->is_new) { // the node does not know the run
+        x->is_new = true;
+        x->tries = 0;
+    }
     if (try_later(x)) {
         log_warn("cannot restart an agent", "node=%s reason=\"%s\"", name, e->text);
         return;
