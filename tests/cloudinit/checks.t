@@ -94,7 +94,6 @@ done
 
 # ---- the readiness file --------------------------------------------------------------------------
 fake timedatectl 'echo yes'
-fake lsblk
 fake systemctl '[ "$1" != cat ] || exit 1; echo active'
 ready=$DTCTL_ROOT/var/lib/dtctl/ready
 boot() {

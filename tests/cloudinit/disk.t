@@ -42,6 +42,7 @@ is "$({
 } | blank)" nvme2n1 'nor one that something is built on'
 is "$(disk nvme1n1 SIZE=0 | blank)" '' 'nor one without a size'
 is "$(disk sda 'MODEL=x" TYPE="disk' | blank)" '' 'a name with quotes deceives nobody'
+rm "$WORK/bin/lsblk"
 is "$(lsblk --pairs --bytes -o "$(within disk 'echo $disk_columns')" | blank)" '' \
     'lsblk of this machine is understood'
 
@@ -69,10 +70,11 @@ like "$(calls)" 'vgcreate -qq dtctl /dev/a /dev/b.*lvcreate .*-i 2' 'and lvm joi
 mkdir -p "$DTCTL_ROOT/sys/module/raid0"
 is "$(stripe /dev/a /dev/b)" '0 /dev/md/dtctl-nvme' 'mdadm is the first choice'
 like "$(calls)" 'mdadm --create .*--level=0.*--raid-devices=2 /dev/a /dev/b' 'with stripes'
-rm "$WORK"/bin/{mdadm,lvcreate,pvcreate,vgcreate,modprobe}
+rm "$WORK"/bin/{lvcreate,pvcreate,vgcreate,modprobe}
 
 # ---- on loop devices -----------------------------------------------------------------------------
-# The nodes' lsblk would call them disks of that model; everything else here is real.
+# The nodes' lsblk would call them disks of that model, and a search by label looks at no other
+# device; mount and mkfs are real.
 # shellcheck disable=SC2317 # called at the end
 take_down() {
     ! mountpoint -q "$DTCTL_ROOT/mnt/nvme" || umount "$DTCTL_ROOT/mnt/nvme"
@@ -98,6 +100,10 @@ names=${devices[*]#/dev/}
 real=$(command -v lsblk)
 fake lsblk "'$real' \"\$@\" | sed -E '/^NAME=\"(${names// /|})\"/{
     s/TYPE=\"loop\" MODEL=\"\"/TYPE=\"disk\" MODEL=\"$store\"/}'"
+real=$(type -ap blkid | grep -v "^$WORK/" | head -1)
+fake blkid "[ \"\$1\" != -l ] || { '$real' -c /dev/null \"\${@:2}\" ${devices[*]} | head -1; exit; }
+exec '$real' \"\$@\""
+rm "$WORK/bin/mount"
 fake systemctl 'exit 1' # no unit of the image
 mkfs.ext4 -q -L precious "${devices[0]}"
 before=$(sha256sum <one)

@@ -44,3 +44,9 @@ fresh_node() { # forgets what earlier steps left
 fake wall
 fake systemctl
 fake chown
+# The disks of this machine are not the node's.
+fake lsblk
+fake blkid 'exit 2'
+fake mdadm
+fake vgchange
+fake mount 'exit 1'
