@@ -2,20 +2,11 @@
 // Starts the agent of one node.
 #include "fleet/agent_start.h"
 
-#include "base/bytes.h"
 #include "base/json.h"
 
 #include <string.h>
 
 enum { ANSWER_BYTES_MAX = 64 * 1024 };
-
-static void send_record(struct transport_run *run, const struct strbuf *text, struct err *e) {
-    unsigned char length[4];
-    bytes_store(length, text->len, sizeof length);
-    if (transport_run_send(run, length, sizeof length) < sizeof length ||
-        transport_run_send(run, text->data, text->len) < text->len)
-        err_set(e, ERR_LIMIT, "the job specification has %zu bytes, too many", text->len);
-}
 
 static void take_line(struct agent_start *s, const char *line, size_t len) {
     struct arena a = {0};
@@ -90,7 +81,6 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     struct fleet_node *n = s->node;
     struct job_spec spec = *common;
     struct strbuf text = {0};
-    struct err why = {0};
     spec.node = n->info->name;
     spec.node_rank = (int)n->index;
     spec.address = n->info->address;
@@ -104,20 +94,19 @@ int agent_start_begin(struct agent_start *s, const struct job_spec *common, cons
     if (!s->run)
         return -1;
     job_spec_format(&spec, true, &text);
-    send_record(s->run, &text, &why);
+    int result = fleet_send_record(s->run, &text, e);
     memset(text.data, 0, text.len); // wipe the key
     strbuf_fini(&text);
     timer_start(n->fleet->context->loop, &s->limit, AGENT_START_MS_MAX, on_limit);
-    return why.code ? err_set(e, why.code, "%s", why.text) : 0;
+    return result;
 }
 
 int agent_start_roster(struct agent_start *s, const struct strbuf *roster, struct err *e) {
-    struct err why = {0};
     if (!s->run)
         return err_set(e, ERR_NO_STATUS, "the agent ended before it got the list of nodes");
-    send_record(s->run, roster, &why);
+    int result = fleet_send_record(s->run, roster, e);
     transport_run_send_end(s->run);
-    return why.code ? err_set(e, why.code, "%s", why.text) : 0;
+    return result;
 }
 
 void agent_start_close(struct agent_start *s) {

@@ -5,6 +5,7 @@
 // signals and progress are handled in one function.
 #include "fleet/fleet.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/nodeset.h"
@@ -321,6 +322,15 @@ int fleet_connect(struct fleet *f, bool want_agent, struct err *e) {
 }
 
 // ---- answers and verdicts ----------------------------------------------------------------------
+
+int fleet_send_record(struct transport_run *run, const struct strbuf *text, struct err *e) {
+    unsigned char length[4];
+    bytes_store(length, text->len, sizeof length);
+    if (transport_run_send(run, length, sizeof length) < sizeof length ||
+        transport_run_send(run, text->data, text->len) < text->len)
+        return err_set(e, ERR_LIMIT, "the job specification has %zu bytes, too many", text->len);
+    return 0;
+}
 
 char *fleet_line(struct fleet_node *n, const char *verb, const char *rest) {
     struct arena *a = n->fleet->context->arena;

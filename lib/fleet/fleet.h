@@ -105,6 +105,9 @@ void fleet_state(struct fleet_node *n, const char *text);
 
 // `<program> --node <verb> --root <root> <rest>` as a shell line; the caller quotes rest.
 char *fleet_line(struct fleet_node *n, const char *verb, const char *rest);
+// Sends a record of node_protocol.h to a verb: a job specification or a roster. ERR_LIMIT when the
+// connection does not take all of it at once.
+int fleet_send_record(struct transport_run *run, const struct strbuf *text, struct err *e);
 // Parses the answer of an agent verb. 0 when it exited with 0; else the error that it printed as
 // JSON, its text on standard error, or a missing status.
 int fleet_answer(const struct transport_result *r, struct err *e);

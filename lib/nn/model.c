@@ -11,26 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...) {
+// The first fault of a model counts. layer NULL: of the model as a whole.
+__attribute__((format(printf, 3, 0))) static void refuse(struct nn_model *m, const char *layer,
+                                                         const char *fmt, va_list ap) {
+    char text[256];
     if (m->err.code != ERR_NONE)
         return;
-    char text[256];
+    vsnprintf(text, sizeof text, fmt, ap);
+    if (layer)
+        err_set(&m->err, ERR_CONFIG, "model: layer '%s': %s", layer, text);
+    else
+        err_set(&m->err, ERR_CONFIG, "model %s: %s", m->text, text);
+}
+
+void model_fault(struct nn_model *m, const struct nn_layer *l, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    refuse(m, l->name, fmt, ap);
     va_end(ap);
-    err_set(&m->err, ERR_CONFIG, "model: layer '%s': %s", l->name, text);
 }
 
 void model_refuse(struct nn_model *m, const char *fmt, ...) {
-    if (m->err.code != ERR_NONE)
-        return;
-    char text[256];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    refuse(m, NULL, fmt, ap);
     va_end(ap);
-    err_set(&m->err, ERR_CONFIG, "model %s: %s", m->text, text);
 }
 
 static size_t aligned(size_t elements) {

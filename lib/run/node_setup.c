@@ -2,7 +2,6 @@
 // The operator's side of [setup]; lib/node/node_setup.c is the node's.
 #include "run/node_setup.h"
 
-#include "base/bytes.h"
 #include "base/json.h"
 #include "fleet/hashing.h"
 #include "sys/file.h"
@@ -151,8 +150,7 @@ int node_setup_begin(struct node_setup *s, struct err *e) {
     struct fleet_node *n = s->node;
     struct context *c = n->fleet->context;
     struct job_spec spec = s->start->spec;
-    struct strbuf record = {0}, text = {0};
-    unsigned char length[4];
+    struct strbuf text = {0};
     spec.node = n->info->name;
     spec.address = n->info->address;
     strbuf_init(&s->answer, ANSWER_BYTES_MAX);
@@ -160,24 +158,16 @@ int node_setup_begin(struct node_setup *s, struct err *e) {
     if (open_log(s, e) < 0)
         return -1;
     job_spec_format(&spec, false, &text);
-    bytes_store(length, text.len, sizeof length);
-    strbuf_add(&record, length, sizeof length);
-    strbuf_add(&record, text.data, text.len);
     char *rest = arena_printf(c->arena, "--run %s", spec.run);
     s->run = transport_run(
         n->link, &(struct transport_command){.line = fleet_line(n, "setup", rest)}, &events, s, e);
-    size_t sent = s->run ? transport_run_send(s->run, record.data, record.len) : 0;
-    bool whole = sent == record.len; // standard input stays open: its end stops the script
+    int result = s->run ? fleet_send_record(s->run, &text, e) : -1;
     strbuf_fini(&text);
-    strbuf_fini(&record);
-    if (s->run && whole) {
+    if (result < 0)
+        node_setup_close(s);
+    else // standard input stays open: its end stops the script
         timer_start(c->loop, &s->limit, c->config->setup.timeout_ms, on_limit);
-        return 0;
-    }
-    if (s->run)
-        err_set(e, ERR_LIMIT, "the job specification is too large");
-    node_setup_close(s);
-    return -1;
+    return result;
 }
 
 void node_setup_close(struct node_setup *s) {
