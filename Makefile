@@ -67,7 +67,7 @@ $(foreach row,$(shell awk -v closure=1 -f lib/layers.awk lib/README.md | tr ' ' 
     $(eval REACH_$(firstword $(subst :, ,$(row))) := $(wordlist 2,99,$(subst :, ,$(row)))))
 # The table in provider/provider.c names every provider, also those in layers above it.
 linked = $(sort $(1) $(if $(filter provider,$(1)),$(REACH_aws)))
-KERNELS := $(wildcard kernels/cpu/*.c)
+KERNELS := $(wildcard kernels/cpu/*.c kernels/cuda/*.c)
 objects = $(patsubst %.c,$(O)/%.o,$(1))
 archive = $(patsubst %,$(O)/libdt_%.a,$(1))
 LIBS_ALL := $(LAYERS) $(if $(KERNELS),kernels)
@@ -121,8 +121,8 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
 # The CUDA part is built by this target alone: no other one asks for a compiler of NVIDIA's. Each
-# source becomes a fat binary (machine code per GPU, PTX for those to come) in an archive. Paths are
-# relative, because names inside PTX depend on them.
+# source becomes a fat binary (machine code per GPU, PTX for those to come) in an archive, at the
+# symbol fatbin_SOURCE. Paths are relative, because names inside PTX depend on them.
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
 NVCC ?= $(addsuffix /bin/nvcc,$(shell lib/third_party/deps path cuda))
 CUDA_SM := 75 80 86 89 90a 100 120
@@ -137,13 +137,13 @@ cuda: $(CUDA_SOURCES) ## Build the CUDA kernels, or say what is missing
 	    echo 'cuda: there is nothing to build: kernels/cuda has no sources' >&2; exit 1; }; \
 	command -v "$${nvcc:-nvcc}" > /dev/null && [ -n "$$nvcc" ] || { \
 	    echo "cuda: '$${nvcc:-nvcc}' is not installed (try: make deps, or NVCC=path)" >&2; exit 1; }; \
-	mkdir -p $(O)/kernels/cuda && cd $(O)/kernels/cuda && rm -f *.o && \
+	mkdir -p $(O)/fatbin && cd $(O)/fatbin && rm -f *.o && \
 	for f in $(basename $(notdir $(CUDA_SOURCES))); do \
-	    (cd $(CURDIR) && $$nvcc $(NVCC_FLAGS) -fatbin -o $(O)/kernels/cuda/$$f.fatbin \
-	        kernels/cuda/$$f.cu) && printf $(fatbin_asm) cuda_$$f cuda_$$f $$f.fatbin \
+	    (cd $(CURDIR) && $$nvcc $(NVCC_FLAGS) -fatbin -o $(O)/fatbin/$$f.fatbin \
+	        kernels/cuda/$$f.cu) && printf $(fatbin_asm) fatbin_$$f fatbin_$$f $$f.fatbin \
 	        '.section .note.GNU-stack\n' | gcc -x assembler -c -o $$f.o - || exit 1; done
 	$(call say,AR,$(O)/libdt_cuda.a)rm -f $(O)/libdt_cuda.a && \
-	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst %.cu,$(O)/%.o,$(CUDA_SOURCES))
+	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
 
 # ---- generated files ------------------------------------------------------------------------
 # Objects are made again when the flags change, not when the Makefile does. musl-gcc hides the

@@ -3,9 +3,9 @@
 # passed.
 
 LINT := $(BUILD)/lint
-LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/cpu/*.c cmd/*/*.c tests/*/*.c \
+LINT_C := $(sort $(wildcard lib/*/*.c lib/*/*/*.c kernels/*/*.c cmd/*/*.c tests/*/*.c \
     tests/*/*/*.c benchmarks/*.c))
-LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/cpu/*.h cmd/*/*.h tests/*.h \
+LINT_H := $(sort $(wildcard lib/*/*.h lib/*/*/*.h kernels/*.h kernels/*/*.h cmd/*/*.h tests/*.h \
     tests/*/*.h tests/*/*/*.h))
 LINT_H := $(filter-out lib/third_party/%,$(LINT_H))
 # Every tracked or new text file whose first line asks for a shell, and the libraries they source.

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of kernels.h on a GPU: each function enqueues kernels and returns at once.
+//
+// Contract
+//   - Arguments, shapes, layouts and aliasing are those of kernels.h. Every pointer to numbers is
+//   an
+//     address of the device; shapes, ranges and argument structs are the host's and are read before
+//     the function returns. Where kernels.h returns a result to the host, it goes to the device.
+//   - Buffers hold floats. Products of KERNEL_BF16 round their operands to bfloat16.
+//   - No operation waits, allocates, or reads the device. The same calls with the same shapes give
+//     the same bits, and may be captured in a graph. No sum uses a float atomic.
+//   - A queue has one workspace; its operations run one after the other.
+// This part links with neither CUDA nor its driver: the owner of the queue launches.
+#ifndef DTCTL_KERNELS_CUDA_LAUNCH_H
+#define DTCTL_KERNELS_CUDA_LAUNCH_H
+
+#include "kernels/kernels.h"
+
+// Every kernel by the source that holds it: X(source, name). A source is kernels/cuda/<source>.cu;
+// the program finds its fat binary at the symbol fatbin_<source>.
+#define CUDA_SOURCES(X) X(product) X(norm) X(layernorm) X(attention) X(tokens) X(pool) X(flat)
+#define CUDA_KERNELS(X)                                                                            \
+    X(product, gemm_float)                                                                         \
+    X(product, gemm_bf16)                                                                          \
+    X(product, conv_forward_float)                                                                 \
+    X(product, conv_forward_bf16)                                                                  \
+    X(product, conv_data_float)                                                                    \
+    X(product, conv_data_bf16)                                                                     \
+    X(product, conv_weight_float)                                                                  \
+    X(product, conv_weight_bf16)                                                                   \
+    X(product, product_sum)                                                                        \
+    X(norm, batchnorm_sums)                                                                        \
+    X(norm, batchnorm_moments)                                                                     \
+    X(norm, batchnorm_apply)                                                                       \
+    X(norm, batchnorm_eval)                                                                        \
+    X(norm, batchnorm_grad_sums)                                                                   \
+    X(norm, batchnorm_grad_apply)                                                                  \
+    X(norm, column_sums)                                                                           \
+    X(norm, column_totals)                                                                         \
+    X(layernorm, layernorm_forward)                                                                \
+    X(layernorm, layernorm_grad_sums)                                                              \
+    X(layernorm, layernorm_grad_rows)                                                              \
+    X(attention, attention_forward_64)                                                             \
+    X(attention, attention_forward_256)                                                            \
+    X(attention, attention_delta)                                                                  \
+    X(attention, attention_grad_queries_64)                                                        \
+    X(attention, attention_grad_queries_256)                                                       \
+    X(attention, attention_grad_keys_64)                                                           \
+    X(attention, attention_grad_keys_256)                                                          \
+    X(tokens, tokens_forward)                                                                      \
+    X(tokens, tokens_grad_input)                                                                   \
+    X(tokens, tokens_grad_sums)                                                                    \
+    X(tokens, first_token_forward)                                                                 \
+    X(tokens, first_token_backward)                                                                \
+    X(pool, maxpool_forward)                                                                       \
+    X(pool, maxpool_backward)                                                                      \
+    X(pool, avgpool_forward)                                                                       \
+    X(pool, avgpool_backward)                                                                      \
+    X(pool, softmax_xent_rows)                                                                     \
+    X(pool, softmax_xent_total)                                                                    \
+    X(pool, image_normalize)                                                                       \
+    X(flat, relu_forward)                                                                          \
+    X(flat, relu_backward)                                                                         \
+    X(flat, gelu_forward)                                                                          \
+    X(flat, gelu_backward)                                                                         \
+    X(flat, add)                                                                                   \
+    X(flat, axpy)                                                                                  \
+    X(flat, scale)                                                                                 \
+    X(flat, zero)                                                                                  \
+    X(flat, sum_squares_partial)                                                                   \
+    X(flat, sum_squares_total)                                                                     \
+    X(flat, sgd)                                                                                   \
+    X(flat, adam)
+
+enum cuda_source {
+#define X(source) CUDA_SOURCE_##source,
+    CUDA_SOURCES(X)
+#undef X
+        CUDA_SOURCE_COUNT
+};
+
+enum cuda_kernel {
+#define X(source, name) CUDA_KERNEL_##name,
+    CUDA_KERNELS(X)
+#undef X
+        CUDA_KERNEL_COUNT
+};
+
+extern const struct cuda_kernel_info {
+    const char *name;
+    enum cuda_source source;
+} cuda_kernel_info[CUDA_KERNEL_COUNT];
+
+enum {
+    CUDA_WORKSPACE_BYTES_MIN = 4 << 20, // of every queue, whatever the shapes
+    CUDA_HEAD_MAX = 256,                // width of an attention head
+};
+
+struct cuda_queue {
+    // Enqueues one kernel. params points to the kernel's only parameter, a struct that is copied
+    // before launch returns (for cuLaunchKernel: kernelParams = &params). shared: bytes of dynamic
+    // shared memory. The owner of the queue keeps the first failure.
+    void (*launch)(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
+                   unsigned threads, unsigned shared, void *params);
+    void *workspace;        // of the device, aligned to 256 bytes
+    size_t workspace_bytes; // the largest of the *_workspace functions that will be needed,
+                            // CUDA_WORKSPACE_BYTES_MIN at least
+};
+
+// Scalars of one step, in memory of the device, so that a captured step may be replayed.
+// The kernels of cuda_sgd and cuda_adam read it when they run.
+struct cuda_step {
+    double lr, grad_scale;
+    double correct1, correct2; // Adam's 1 - beta1^step and 1 - beta2^step
+};
+
+size_t cuda_gemm_workspace(int m, int n, int k);
+size_t cuda_conv2d_workspace(const struct conv2d_shape *s);
+size_t cuda_batchnorm_workspace(int64_t rows, int channels);
+size_t cuda_bias_workspace(int64_t rows, int cols);
+size_t cuda_layernorm_workspace(int64_t rows, int cols);
+size_t cuda_attention_workspace(const struct attention_shape *s);
+
+void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a);
+void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                         const void *w, const void *bias, int relu, void *y);
+void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *s, const void *dy,
+                               const void *w, void *dx, int accumulate);
+void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                                 const void *dy, void *dw, int accumulate);
+void cuda_bias_backward(struct cuda_queue *q, int64_t rows, int cols, const void *dy, void *db,
+                        int accumulate);
+void cuda_batchnorm_forward_train(struct cuda_queue *q, const struct batchnorm_args *a);
+void cuda_batchnorm_forward_eval(struct cuda_queue *q, const struct batchnorm_args *a);
+void cuda_batchnorm_backward(struct cuda_queue *q, const struct batchnorm_grad_args *a);
+void cuda_layernorm_forward(struct cuda_queue *q, const struct layernorm_args *a);
+void cuda_layernorm_backward(struct cuda_queue *q, const struct layernorm_grad_args *a);
+// A head is at most CUDA_HEAD_MAX wide.
+void cuda_attention_forward(struct cuda_queue *q, const struct attention_shape *s, const void *qkv,
+                            void *y, void *lse);
+void cuda_attention_backward(struct cuda_queue *q, const struct attention_shape *s, const void *qkv,
+                             const void *y, const void *lse, const void *dy, void *dqkv);
+void cuda_tokens_forward(struct cuda_queue *q, const struct tokens_shape *s, const void *x,
+                         const void *first, const void *pos, void *y);
+void cuda_tokens_backward(struct cuda_queue *q, const struct tokens_shape *s, const void *dy,
+                          void *dx, void *dfirst, void *dpos, int accumulate);
+void cuda_first_token_forward(struct cuda_queue *q, int n, int t, int d, const void *x, void *y);
+void cuda_first_token_backward(struct cuda_queue *q, int n, int t, int d, const void *dy, void *dx);
+void cuda_maxpool_forward(struct cuda_queue *q, const struct pool2d_shape *s, const void *x,
+                          void *y, uint8_t *index);
+void cuda_maxpool_backward(struct cuda_queue *q, const struct pool2d_shape *s, const void *dy,
+                           const uint8_t *index, void *dx);
+void cuda_avgpool_forward(struct cuda_queue *q, int n, int hw, int c, const void *x, void *y);
+void cuda_avgpool_backward(struct cuda_queue *q, int n, int hw, int c, const void *dy, void *dx);
+// out is on the device and is overwritten. At most CUDA_WORKSPACE_BYTES_MIN / 16 rows.
+void cuda_softmax_xent(struct cuda_queue *q, const struct softmax_xent_args *a,
+                       struct loss_totals *out);
+void cuda_relu_forward(struct cuda_queue *q, size_t n, const void *x, void *y);
+void cuda_relu_backward(struct cuda_queue *q, size_t n, const void *y, const void *dy, void *dx);
+void cuda_gelu_forward(struct cuda_queue *q, size_t n, const void *x, void *y);
+void cuda_gelu_backward(struct cuda_queue *q, size_t n, const void *x, const void *dy, void *dx);
+void cuda_add(struct cuda_queue *q, size_t n, const void *a, const void *b, void *y);
+void cuda_axpy(struct cuda_queue *q, size_t n, double alpha, const void *x, void *y);
+void cuda_scale(struct cuda_queue *q, size_t n, double alpha, void *x);
+void cuda_zero(struct cuda_queue *q, size_t n, void *x);
+// *out is a double on the device.
+void cuda_sum_squares(struct cuda_queue *q, size_t n, const void *x, double *out);
+// step: of the device, instead of a's lr, grad_scale and step; or NULL.
+void cuda_sgd(struct cuda_queue *q, const struct sgd_args *a, const struct cuda_step *step);
+void cuda_adam(struct cuda_queue *q, const struct adam_args *a, const struct cuda_step *step);
+// src is an array of the device with addresses of the device, like offsets and flip.
+void cuda_image_normalize(struct cuda_queue *q, const struct image_args *a);
+
+#endif
