@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARE_NAMES_MAX = 4 }; // of a node's files that are named
-
 static const char *command_text(struct arena *a, const struct run *r) {
     struct strbuf text = {0};
     for (size_t i = 0; i < r->command_count; i++)
@@ -26,43 +24,59 @@ static const char *command_text(struct arena *a, const struct run *r) {
 
 // ---- the deal of sharded inputs -----------------------------------------------------------------
 
-struct share {
-    size_t files;
-    uint64_t bytes;
-    struct strbuf names; // the first of them
-};
+static const char *count_text(struct arena *a, size_t n, const char *what) {
+    return arena_printf(a, "%zu %s%s", n, what, n == 1 ? "" : "s");
+}
 
-// One per node, in the order of ranks.
-static struct share *shares_of(const struct run_start *l, const struct run_start_input *in) {
-    struct share *shares = arena_new(l->context->arena, struct share, l->node_count + 1);
-    for (size_t i = 0; i < in->manifest->count; i++) {
-        const struct manifest_entry *entry = &in->manifest->entries[i];
-        struct share *share = &shares[in->owner[i]];
-        if (entry->kind == MANIFEST_FOLDER)
-            continue;
-        if (share->files++ < SHARE_NAMES_MAX)
-            strbuf_addf(&share->names, "%s%s", share->names.len ? ", " : "",
-                        str_printable(l->context->arena, entry->path, strlen(entry->path)));
-        share->bytes += entry->size;
+// ", 6 to 7 files each" when the counts of the nodes differ.
+static const char *spread_text(const struct run_start *l, const struct run_start_input *in) {
+    size_t least = SIZE_MAX, most = 0;
+    for (size_t n = 0; n < l->node_count; n++) {
+        size_t count = in->samples ? in->share[n].samples : in->share[n].files;
+        least = count < least ? count : least;
+        most = count > most ? count : most;
     }
-    return shares;
+    return least == most
+               ? ""
+               : arena_printf(l->context->arena, ", %zu to %s each", least,
+                              count_text(l->context->arena, most, in->samples ? "sample" : "file"));
 }
 
 static void tell_deal(const struct run_start *l, const struct run_start_input *in) {
     struct context *s = l->context;
-    struct share *shares = shares_of(l, in);
     char size[STR_HUMAN_BYTES_MAX];
     for (size_t n = 0; n < l->node_count; n++) {
-        const struct share *share = &shares[n];
-        const char *more =
-            share->files > SHARE_NAMES_MAX
-                ? arena_printf(s->arena, ", and %zu more", share->files - SHARE_NAMES_MAX)
-                : "";
-        screen_note(s->screen, "           %s: %zu file%s, %s: %s%s", l->run.nodes[n], share->files,
-                    share->files == 1 ? "" : "s", str_human_bytes(size, share->bytes),
-                    strbuf_cstr(&share->names), more);
-        strbuf_fini(&shares[n].names);
+        const struct run_start_share *share = &in->share[n];
+        struct strbuf line = {0};
+        strbuf_addf(&line, "%s: %s, ", l->run.nodes[n], count_text(s->arena, share->files, "file"));
+        if (in->samples)
+            strbuf_addf(&line, "%s, ", count_text(s->arena, share->samples, "sample"));
+        strbuf_adds(&line, str_human_bytes(size, share->bytes));
+        for (size_t i = 0; i < share->files && i < RUN_START_NAMES_MAX; i++)
+            strbuf_addf(&line, "%s%s", i ? ", " : ": ",
+                        str_printable(s->arena, share->names[i], strlen(share->names[i])));
+        if (share->files > RUN_START_NAMES_MAX)
+            strbuf_addf(&line, ", and %zu more", share->files - RUN_START_NAMES_MAX);
+        screen_note(s->screen, "           %s", strbuf_cstr(&line));
+        strbuf_fini(&line);
     }
+}
+
+static void tell_input(const struct run_start *l, const struct run_start_input *in) {
+    static const char *const rules[] = {"size", "key", "count"};
+    struct context *s = l->context;
+    char size[STR_HUMAN_BYTES_MAX];
+    const char *samples =
+        in->samples ? arena_printf(s->arena, "%s, ", count_text(s->arena, in->samples, "sample"))
+                    : "";
+    screen_note(s->screen, "input    %s: %s, %s%s, %s%s%s", in->name,
+                count_text(s->arena, in->manifest->files, "file"), samples,
+                str_human_bytes(size, in->manifest->bytes),
+                in->share ? "a share to every node by " : "all to every node",
+                in->share ? rules[config_input_shard(in->config)] : "",
+                in->share ? spread_text(l, in) : "");
+    if (in->share && s->config->dry_run)
+        tell_deal(l, in);
 }
 
 // "inputs":[{"name":…,"files":…,"shares":[{"node":…,"files":…,"bytes":…},…]},…]
@@ -72,21 +86,23 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
         const struct run_start_input *in = &l->inputs[i];
         json_object(j, NULL);
         json_str(j, "name", in->name);
-        json_str(j, "mode", in->sharded ? "sharded" : "replicated");
+        json_str(j, "mode", in->share ? "sharded" : "replicated");
         json_int(j, "files", (int64_t)in->manifest->files);
         json_int(j, "bytes", (int64_t)in->manifest->bytes);
-        struct share *shares = in->sharded ? shares_of(l, in) : NULL;
-        if (shares)
+        if (in->samples)
+            json_int(j, "samples", (int64_t)in->samples);
+        if (in->share)
             json_array(j, "shares");
-        for (size_t n = 0; shares && n < l->node_count; n++) {
+        for (size_t n = 0; in->share && n < l->node_count; n++) {
             json_object(j, NULL);
             json_str(j, "node", l->run.nodes[n]);
-            json_int(j, "files", (int64_t)shares[n].files);
-            json_int(j, "bytes", (int64_t)shares[n].bytes);
+            json_int(j, "files", (int64_t)in->share[n].files);
+            if (in->samples)
+                json_int(j, "samples", (int64_t)in->share[n].samples);
+            json_int(j, "bytes", (int64_t)in->share[n].bytes);
             json_end(j);
-            strbuf_fini(&shares[n].names);
         }
-        if (shares)
+        if (in->share)
             json_end(j);
         json_end(j);
     }
@@ -132,14 +148,8 @@ static void tell_plan(const struct run_start *l) {
     screen_note(s->screen, "sends    %zu file%s, %s%s", l->common->files,
                 l->common->files == 1 ? "" : "s", str_human_bytes(size, l->common->bytes),
                 l->work_is_implicit ? ", the current folder among them" : "");
-    for (size_t i = 0; i < l->input_count; i++) {
-        const struct run_start_input *in = &l->inputs[i];
-        screen_note(s->screen, "input    %s: %zu file%s, %s, %s", in->name, in->manifest->files,
-                    in->manifest->files == 1 ? "" : "s", str_human_bytes(size, in->manifest->bytes),
-                    in->sharded ? "a share to every node" : "all to every node");
-        if (in->sharded && s->config->dry_run)
-            tell_deal(l, in);
-    }
+    for (size_t i = 0; i < l->input_count; i++)
+        tell_input(l, &l->inputs[i]);
     if (l->resume_run && l->native)
         screen_note(s->screen,
                     "resumes  %s at epoch %lld, step %lld (--resume never starts afresh)",

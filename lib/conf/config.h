@@ -33,7 +33,21 @@ enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
 #define CONFIG_PROVIDER_ID(id, word, object) id,
 enum config_provider { CONFIG_PROVIDERS(CONFIG_PROVIDER_ID) };
 enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
-enum config_input_mode { CONFIG_REPLICATED, CONFIG_SHARDED };
+// The last two are SageMaker's words; config_input_is_sharded and config_input_shard know them.
+enum config_input_mode {
+    CONFIG_REPLICATED,
+    CONFIG_SHARDED,
+    CONFIG_FULLY_REPLICATED,
+    CONFIG_SHARDED_BY_KEY
+};
+enum config_shard { CONFIG_SHARD_SIZE, CONFIG_SHARD_KEY, CONFIG_SHARD_COUNT };
+enum config_unit { CONFIG_UNIT_FILE, CONFIG_UNIT_SAMPLE };
+enum config_uneven {
+    CONFIG_UNEVEN_ALLOW,
+    CONFIG_UNEVEN_PAD,
+    CONFIG_UNEVEN_DROP,
+    CONFIG_UNEVEN_REFUSE
+};
 enum { CONFIG_NPROC_AUTO = -1, CONFIG_NPROC_CPU = -2, CONFIG_NPROC_GPU = -3 };
 
 // [[hosts.host]]: settings of one host. It adds the host, or completes the one in
@@ -50,10 +64,25 @@ struct config_host {
 // [inputs.NAME], --input NAME=SOURCE[:mode]
 struct config_input {
     const char *name;
-    const char *source; // a file or folder on the operator's side
-    int mode;           // enum config_input_mode
+    const char *source;  // a file or folder on the operator's side
+    int mode;            // enum config_input_mode
+    int shard;           // enum config_shard
+    int unit;            // enum config_unit
+    int uneven;          // enum config_uneven
+    const char *order;   // "name" or "shuffle:SEED"
+    const char *deliver; // "copy" or SageMaker's "File"
+    struct option_list include, exclude;
     struct option_place place;
 };
+
+extern const struct option_record config_input_record;
+int config_input_check_name(const char *name, struct err *e);
+// Keys that contradict each other.
+int config_input_check(const struct config_input *in, struct err *e);
+bool config_input_is_sharded(const struct config_input *in);
+int config_input_shard(const struct config_input *in); // enum config_shard
+// True when the order is shuffled.
+bool config_input_seed(const struct config_input *in, uint64_t *seed);
 
 struct config_cluster {
     const char *name;

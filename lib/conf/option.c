@@ -247,6 +247,33 @@ void option_apply(struct option_set *s, const struct option_bound *b, const stru
         *known = place;
 }
 
+// --set TABLE.NAME.FIELD=VALUE: a field of a named record that is there already.
+static void set_field(struct option_set *s, const struct option_bound *b,
+                      const struct option_row *r, const char *name, const char *text,
+                      struct option_place place) {
+    struct option_records *all = (void *)((char *)b->target + r->offset);
+    const char *dot = strrchr(name, '.');
+    size_t len = dot ? (size_t)(dot - name) : strlen(name);
+    const struct option_row *field = dot ? option_find_field(r->record, dot + 1) : NULL;
+    struct err e;
+    if (!field) {
+        option_problem(s, place, "unknown key '%.100s.%.100s'%s", r->key, name,
+                       dot ? option_nearest_field(s->arena, r->record, dot + 1) : "");
+        return;
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        char *element = (char *)all->items + i * r->record->size;
+        const char *known = option_record_name(r->record, element);
+        if (strlen(known) != len || memcmp(known, name, len) != 0)
+            continue;
+        if (option_parse(s->arena, field, text, element + field->offset, &e) < 0)
+            add_problem(s, place, e.text);
+        option_expand_home(s, field, element + field->offset);
+        return;
+    }
+    option_problem(s, place, "there is no [%s.%.*s] before it", r->key, (int)len, name);
+}
+
 void option_set_text(struct option_set *s, const char *assignment, struct option_place place) {
     const char *equals = strchr(assignment, '=');
     if (!equals) {
@@ -258,14 +285,17 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
     const struct option_row *r = option_find(s, key, &b);
     const char *dot = strchr(key, '.');
     const char *table = dot ? arena_strndup(s->arena, key, (size_t)(dot - key)) : "";
-    const struct option_row *map = option_find(s, table, NULL);
-    if (!r && map && !option_is_scalar(map->type))
+    const struct option_bound *map_bound = NULL;
+    const struct option_row *map = option_find(s, table, &map_bound);
+    struct option_place keyed = {place.source, arena_printf(s->arena, "%s %s", place.name, key), 0,
+                                 0};
+    if (!r && map && map->type == OPTION_RECORDS && map->record->named && map_bound->target)
+        set_field(s, map_bound, map, dot + 1, equals + 1, keyed);
+    else if (!r && map && !option_is_scalar(map->type))
         option_problem(s, place, "unknown key '%.100s' (try: %s=%s=%.100s)", key, table, dot + 1,
                        equals + 1);
     else if (!r)
         option_problem(s, place, "unknown key '%.100s'%s", key, option_nearest_key(s, key));
     else
-        option_apply(s, b, r, equals + 1, false,
-                     (struct option_place){place.source,
-                                           arena_printf(s->arena, "%s %s", place.name, key), 0, 0});
+        option_apply(s, b, r, equals + 1, false, keyed);
 }

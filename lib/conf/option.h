@@ -138,7 +138,8 @@ enum option_mark {
     OPTION_ASSIGN = 64, // --set: a list whose items are assignments to other rows
     OPTION_KEEP = 128,  // given as a flag or variable it is kept for later commands
     OPTION_OPEN_MAX = 256, // the maximum itself is not allowed
-    OPTION_BRACKETS = 512  // a list whose elements may begin with '[': TOML only where it parses
+    OPTION_BRACKETS = 512, // a list whose elements may begin with '[': TOML only where it parses
+    OPTION_ADDRESS = 1024  // a path, or an address (option_is_address), which is in no folder
 };
 
 // A condition on another row that holds when this row is given (a BOOL: as true). Checked at the
@@ -271,6 +272,8 @@ const char *option_place_text(struct arena *a, const struct option_place *p);
 // ---- rows by themselves ----
 // For check and check_name: a plain name, as of a cluster, task or hyperparameter (str_is_name).
 int option_plain_name(const char *name, struct err *e);
+// True for "SCHEME://…" and "run:…".
+bool option_is_address(const char *text);
 const char *option_row_name(const struct option_row *r);                // key, else "--flag"
 bool option_row_has_verb(const struct option_row *r, const char *verb); // NULL verb: only "*"
 const char *option_row_env(struct arena *a, const struct option_set *s, const struct option_row *r);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values made of many elements: lists, maps and records.
+#include "conf/cli.h"
 #include "conf/option_value.h"
 
 #include <string.h>
@@ -63,6 +64,22 @@ void *option_new_record(struct arena *a, const struct option_record *record) {
             must(option_parse(a, f, f->text, element + f->offset, &e) == 0);
     }
     return element;
+}
+
+const struct option_row *option_find_field(const struct option_record *record, const char *key) {
+    for (size_t i = record->named ? 1 : 0; i < record->count; i++)
+        if (strcmp(record->rows[i].key, key) == 0)
+            return &record->rows[i];
+    return NULL;
+}
+
+const char *option_nearest_field(struct arena *a, const struct option_record *record,
+                                 const char *key) {
+    const char **names = arena_new(a, const char *, record->count + 1);
+    size_t n = 0;
+    for (size_t i = record->named ? 1 : 0; i < record->count; i++)
+        names[n++] = record->rows[i].key;
+    return cli_nearest(a, key, names);
 }
 
 int option_put_record(struct arena *a, const struct option_row *r, const void *element,

@@ -169,6 +169,10 @@ static int parse_range(struct arena *a, const struct option_row *r, const char *
     return 0;
 }
 
+bool option_is_address(const char *text) {
+    return strstr(text, "://") || str_starts(text, "run:");
+}
+
 static int parse_string(struct arena *a, const struct option_row *r, const char *text,
                         const char **out, struct err *e) {
     *out = arena_strdup(a, text);

@@ -51,7 +51,7 @@ static int read_text(struct option_reader *rd, const struct option_row *r, const
     const char *text = text_of(rd, v, name);
     if (!text)
         return -1;
-    if (r->type == OPTION_PATH)
+    if (r->type == OPTION_PATH && !((r->marks & OPTION_ADDRESS) && option_is_address(text)))
         text = path_of(rd, text);
     if (option_parse_scalar(rd->a, r, text, dest, &e) < 0)
         return complain(rd, v, name, e.text);
@@ -198,22 +198,11 @@ static int read_map(struct option_reader *rd, const struct option_row *r, const 
 }
 
 // ---- records ---------------------------------------------------------------------------------
-static const struct option_row *find_field(const struct option_record *rec, const char *key) {
-    for (size_t i = rec->named ? 1 : 0; i < rec->count; i++)
-        if (strcmp(rec->rows[i].key, key) == 0)
-            return &rec->rows[i];
-    return NULL;
-}
-
 static void unknown_field(struct option_reader *rd, const struct option_record *rec,
                           const struct toml *c, const char *name) {
-    const char **names = arena_new(rd->a, const char *, rec->count + 1);
-    size_t n = 0;
-    for (size_t i = rec->named ? 1 : 0; i < rec->count; i++)
-        names[n++] = rec->rows[i].key;
     const struct toml at = {.line = c->key_line, .column = c->key_column};
     complain(rd, &at, name,
-             arena_printf(rd->a, "unknown key%s", cli_nearest(rd->a, c->key, names)));
+             arena_printf(rd->a, "unknown key%s", option_nearest_field(rd->a, rec, c->key)));
 }
 
 static int read_fields(struct option_reader *rd, const struct option_record *rec,
@@ -221,7 +210,7 @@ static int read_fields(struct option_reader *rd, const struct option_record *rec
     int result = 0;
     for (const struct toml *c = v->child; c; c = c->next) {
         const char *field = member_name(rd, name, c);
-        const struct option_row *f = find_field(rec, c->key);
+        const struct option_row *f = option_find_field(rec, c->key);
         if (!f)
             unknown_field(rd, rec, c, field);
         if (!f || option_read_toml(rd, f, c, field, element + f->offset) < 0)

@@ -58,6 +58,11 @@ void option_format_bytes(struct strbuf *out, int64_t bytes);
 // Sets one value from text; element: the text is one element of a list, not the whole of it.
 void option_apply(struct option_set *s, const struct option_bound *b, const struct option_row *r,
                   const char *text, bool element, struct option_place place);
+// A field of a record by its key, without the name of a named one; NULL: none.
+const struct option_row *option_find_field(const struct option_record *record, const char *key);
+// " (did you mean 'x'?)" for a field, or "".
+const char *option_nearest_field(struct arena *a, const struct option_record *record,
+                                 const char *key);
 // " (did you mean 'x'?)" for a key, or "".
 const char *option_nearest_key(const struct option_set *s, const char *key);
 

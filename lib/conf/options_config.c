@@ -6,9 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define AT(field)       .offset = offsetof(struct config, field)
-#define AT_HOST(field)  .offset = offsetof(struct config_host, field)
-#define AT_INPUT(field) .offset = offsetof(struct config_input, field)
+#define AT(field)      .offset = offsetof(struct config, field)
+#define AT_HOST(field) .offset = offsetof(struct config_host, field)
 
 enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 
@@ -16,23 +15,8 @@ enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
 #undef WORD
 static const char *const merges[] = {"always", "never", NULL};
-static const char *const input_modes[] = {"replicated", "sharded", NULL};
 
 // ---- checks ----------------------------------------------------------------------------------
-// Input names become part of a variable (DTCTL_INPUT_<NAME>) and of a path.
-static int check_input_name(const char *name, struct err *e) {
-    size_t len = strlen(name);
-    bool fine = len && len <= OPTION_PLAIN_BYTES_MAX && isalpha((unsigned char)name[0]);
-    for (size_t i = 0; i < len; i++)
-        fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-');
-    if (fine)
-        return 0;
-    return err_set(e, ERR_CONFIG,
-                   "'%.100s' is not a valid name of an input: use letters, digits, '_' and '-', "
-                   "at most %d, and a letter first",
-                   name, OPTION_PLAIN_BYTES_MAX);
-}
-
 static const char *const ranks_own[] = {
     "RANK",        "LOCAL_RANK",  "GROUP_RANK",       "ROLE_RANK",       "WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE", "GROUP_WORLD_SIZE"};
@@ -81,10 +65,6 @@ static int check_root(const char *text, struct err *e) {
     return 0;
 }
 
-static int check_source(const char *text, struct err *e) {
-    return *text ? 0 : err_set(e, ERR_CONFIG, "the source is empty");
-}
-
 // ---- records ---------------------------------------------------------------------------------
 static const struct option_row host_rows[] = {
     {.key = "address",
@@ -119,52 +99,6 @@ static const struct option_record host_record = {
     .rows = host_rows,
     .count = sizeof host_rows / sizeof host_rows[0],
     .place_offset = offsetof(struct config_host, place),
-};
-
-static const struct option_row input_rows[] = {
-    {.key = "name", .type = OPTION_STRING, AT_INPUT(name), .help = "Name of the input."},
-    {.key = "source",
-     .type = OPTION_PATH,
-     .marks = OPTION_REQUIRED,
-     AT_INPUT(source),
-     .check = check_source,
-     .help = "File or folder on this computer."},
-    {.key = "mode",
-     .type = OPTION_CHOICE,
-     AT_INPUT(mode),
-     .text = "replicated",
-     .choices = input_modes,
-     .help = "replicated: every node gets all of it; sharded: every node gets a part."},
-};
-
-// NAME=SOURCE[:replicated|:sharded]
-static int input_from_text(struct arena *a, const char *text, void *element, struct err *e) {
-    struct config_input *in = element;
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text || !equals[1])
-        return err_set(e, ERR_CONFIG, "'%.100s' is not NAME=SOURCE[:replicated|:sharded]", text);
-    in->name = arena_strndup(a, text, (size_t)(equals - text));
-    in->source = arena_strdup(a, equals + 1);
-    for (int i = 0; input_modes[i]; i++) {
-        const char *suffix = arena_printf(a, ":%s", input_modes[i]);
-        if (str_ends(in->source, suffix)) {
-            in->source = arena_strndup(a, in->source, strlen(in->source) - strlen(suffix));
-            in->mode = i;
-            break;
-        }
-    }
-    if (in->source[0] == '\0')
-        return check_source(in->source, e);
-    return option_parse(a, &input_rows[1], in->source, &in->source, e);
-}
-
-static const struct option_record input_record = {
-    .size = sizeof(struct config_input),
-    .rows = input_rows,
-    .count = sizeof input_rows / sizeof input_rows[0],
-    .named = true,
-    .place_offset = offsetof(struct config_input, place),
-    .from_text = input_from_text,
 };
 
 // Commands that talk to nodes.
@@ -332,8 +266,8 @@ static const struct option_row rows[] = {
      .type = OPTION_RECORDS,
      AT(inputs),
      .arg = "NAME=SOURCE[:replicated|:sharded]",
-     .record = &input_record,
-     .check_name = check_input_name,
+     .record = &config_input_record,
+     .check_name = config_input_check_name,
      .help = "Data that is sent to the nodes; a worker finds it at DTCTL_INPUT_<NAME>; may be "
              "repeated."},
     {.key = "outputs.dir",

@@ -30,6 +30,8 @@ static int check_inputs(const struct context *s, struct err *e) {
         const char *place =
             option_place_text(s->arena, in_file ? &in->place : option_place(&c->set, "inputs"));
         struct stat st;
+        if (config_input_check(in, e) < 0)
+            return err_wrap(e, "%s: input '%s'", place, in->name);
         if (is_remote(in->source))
             return err_set(
                 e, ERR_CONFIG,
@@ -41,7 +43,7 @@ static int check_inputs(const struct context *s, struct err *e) {
         if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
             return err_set(e, ERR_CONFIG, "%s: input '%s': '%s' is neither a file nor a folder",
                            place, in->name, in->source);
-        if (in->mode == CONFIG_SHARDED && !S_ISDIR(st.st_mode))
+        if (config_input_is_sharded(in) && !S_ISDIR(st.st_mode))
             return err_set(e, ERR_CONFIG,
                            "%s: input '%s': '%s' is one file; only a folder can be sharded", place,
                            in->name, in->source);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a run sends to its nodes: programs, work folder, inputs, state of an earlier run.
+// The files that a run sends to its nodes: programs, work folder; inputs and state of an earlier
+// run are in files of their own.
 #include "run/run_start.h"
 
 #include "base/log.h"
@@ -9,6 +10,7 @@
 #include "fleet/fleet_transfer.h"
 #include "fleet/hashing.h"
 #include "provider/cluster_backup.h"
+#include "run/input_add.h"
 #include "sys/file.h"
 
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DIGEST_DIGITS = 16, WORK_FILES_MAX = 100000 };
+enum { WORK_FILES_MAX = 100000 };
 
 // ---- the work folder ---------------------------------------------------------------------------
 
@@ -93,127 +95,6 @@ static int add_work(struct run_start *l, struct err *e) {
     return 0;
 }
 
-// ---- inputs ------------------------------------------------------------------------------------
-
-void run_start_deal(const struct manifest *m, size_t count, size_t *owner) {
-    // Largest first, then by path, so that the result depends only on the list.
-    struct arena a = {0};
-    size_t *order = arena_new(&a, size_t, m->count + 1);
-    uint64_t *load = arena_new(&a, uint64_t, count + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < m->count; i++)
-        if (m->entries[i].kind != MANIFEST_FOLDER)
-            order[n++] = i;
-    for (size_t gap = n / 2; gap > 0; gap /= 2) { // Shell sort: in place, needs no context
-        for (size_t i = gap; i < n; i++) {
-            size_t x = order[i], k = i;
-            while (k >= gap) {
-                const struct manifest_entry *p = &m->entries[order[k - gap]], *q = &m->entries[x];
-                if (p->size > q->size || (p->size == q->size && strcmp(p->path, q->path) <= 0))
-                    break;
-                order[k] = order[k - gap];
-                k -= gap;
-            }
-            order[k] = x;
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        size_t least = 0;
-        for (size_t k = 1; k < count; k++)
-            if (load[k] < load[least])
-                least = k;
-        owner[order[i]] = least;
-        // An empty file still costs an open.
-        load[least] += m->entries[order[i]].size + 1;
-    }
-    arena_fini(&a);
-}
-
-static int copy_entry(struct manifest *to, struct arena *a, const struct manifest_entry *entry,
-                      const char *below, struct err *e) {
-    struct manifest_entry copy = *entry;
-    copy.path = arena_printf(a, "%s/%s", below, entry->path);
-    return manifest_append(to, &copy, e);
-}
-
-void run_start_make_shards(struct run_start *l) {
-    if (l->shards)
-        return;
-    l->shards = arena_new(l->context->arena, struct manifest *, l->node_count + 1);
-    for (size_t n = 0; n < l->node_count; n++)
-        l->shards[n] = manifest_new();
-}
-
-// Sharded: every node gets all folders and its share of the files.
-static int deal_input(struct run_start *l, struct run_start_input *in, struct err *e) {
-    struct arena *a = l->context->arena;
-    size_t *owner = in->owner = arena_new(a, size_t, in->manifest->count + 1);
-    run_start_make_shards(l);
-    run_start_deal(in->manifest, l->node_count, owner);
-    for (size_t i = 0; i < in->manifest->count; i++)
-        for (size_t n = 0; n < l->node_count; n++) {
-            const struct manifest_entry *entry = &in->manifest->entries[i];
-            if ((entry->kind == MANIFEST_FOLDER || owner[i] == n) &&
-                copy_entry(l->shards[n], a, entry, in->path, e) < 0)
-                return -1;
-        }
-    return 0;
-}
-
-// The path on the nodes contains the hash of the content, so that the next run can reuse it.
-static int add_input(struct run_start *l, const struct config_input *from,
-                     struct run_start_input *in, struct err *e) {
-    struct arena *a = l->context->arena;
-    struct manifest_rules rules = {.ignore_default = true};
-    struct stat st;
-    unsigned char digest[HASH_BYTES];
-    char hex[HASH_HEX_BYTES];
-    *in = (struct run_start_input){
-        .name = from->name, .source = from->source, .sharded = from->mode == CONFIG_SHARDED};
-    if (stat(from->source, &st) < 0)
-        return err_errno(e, ERR_NOT_FOUND, "'%s'", from->source);
-    bool folder = S_ISDIR(st.st_mode);
-    if (in->sharded && !folder)
-        return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded",
-                       from->source);
-    in->manifest = manifest_new();
-    const char *base = file_base(from->source);
-    if (manifest_add_path(in->manifest, from->source, folder ? "" : base, &rules, e) < 0 ||
-        hashing_run(l->context, in->manifest, e) < 0)
-        return -1;
-    if (in->sharded && in->manifest->files < l->node_count)
-        return err_set(e, ERR_CONFIG, "'%s' has %zu files, too few for %zu nodes", from->source,
-                       in->manifest->files, l->node_count);
-    manifest_digest(in->manifest, digest);
-    hash_hex(hex, digest);
-    in->path = in->sharded ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
-                                          l->node_count)
-                           : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
-    if (in->sharded)
-        return deal_input(l, in, e);
-    for (size_t i = 0; i < in->manifest->count; i++)
-        if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
-            return -1;
-    if (!folder)
-        in->path = file_join(a, in->path, base);
-    return 0;
-}
-
-static int add_inputs(struct run_start *l, struct err *e) {
-    struct arena *a = l->context->arena;
-    const struct config *c = l->context->config;
-    l->inputs = arena_new(a, struct run_start_input, c->inputs.count + 1);
-    l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
-    for (size_t i = 0; i < c->inputs.count; i++) {
-        struct run_start_input *in = &l->inputs[l->input_count++];
-        if (add_input(l, config_input(c, i), in, e) < 0)
-            return err_wrap(e, "input '%s'", config_input(c, i)->name);
-        l->spec.inputs[l->spec.input_count++] =
-            (struct job_input){in->name, in->path, in->sharded ? "sharded" : "replicated"};
-    }
-    return 0;
-}
-
 // ---- the trainer's own file ------------------------------------------------------------------
 
 static int add_trainer(struct run_start *l, struct err *e) {
@@ -234,12 +115,20 @@ static int add_trainer(struct run_start *l, struct err *e) {
     return manifest_add_bytes(l->common, path, copy, len, 0644, e);
 }
 
+void run_start_make_shards(struct run_start *l) {
+    if (l->shards)
+        return;
+    l->shards = arena_new(l->context->arena, struct manifest *, l->node_count + 1);
+    for (size_t n = 0; n < l->node_count; n++)
+        l->shards[n] = manifest_new();
+}
+
 int run_start_files(struct run_start *l, struct err *e) {
     l->common = manifest_new();
     // The state comes first: it decides which results folder is allowed.
     if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
         (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || run_start_setup(l, e) < 0 ||
-        add_inputs(l, e) < 0 || cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
+        input_add_all(l, e) < 0 || cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
         claim_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)
@@ -251,15 +140,12 @@ int run_start_files(struct run_start *l, struct err *e) {
 void run_start_close(struct run_start *l) {
     if (l->common)
         manifest_free(l->common);
-    for (size_t i = 0; i < l->input_count; i++)
-        if (l->inputs[i].manifest)
-            manifest_free(l->inputs[i].manifest);
+    input_add_close(l);
     for (size_t n = 0; l->shards && n < l->node_count; n++)
         manifest_free(l->shards[n]);
     memset(l->spec.key, 0, sizeof l->spec.key);
     l->common = NULL;
     l->shards = NULL;
-    l->input_count = 0;
 }
 
 int run_start_send(struct run_start *l, struct fleet *f, struct err *e) {

@@ -20,6 +20,7 @@ enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
     LAUNCH_CALL_OFF_MS_MAX = 30 * 1000,   // until all agents of a run that could not start are gone
     LAUNCH_CALL_OFF_GRACE_MS = 5000,      // for workers that already run
+    RUN_START_NAMES_MAX = 4,              // of a node's files that are named in the plan
 };
 
 struct run_start_request {
@@ -27,12 +28,20 @@ struct run_start_request {
     size_t command_count;
 };
 
+struct run_start_share {
+    size_t files;
+    size_t samples; // 0 unless samples are dealt
+    uint64_t bytes;
+    const char *names[RUN_START_NAMES_MAX]; // of the first files
+};
+
 struct run_start_input {
     const char *name, *source;
-    const char *path; // on the nodes, below their root
-    bool sharded;
-    struct manifest *manifest; // replicated, or complete before it is dealt out
-    size_t *owner;             // sharded: the node rank for each entry
+    const struct config_input *config;
+    const char *path;              // on the nodes, below their root
+    struct manifest *manifest;     // replicated, or complete before it is dealt out
+    size_t samples;                // in it; 0 unless samples are dealt
+    struct run_start_share *share; // sharded: by node rank; NULL: replicated
 };
 
 // The position of a checkpoint, read from its file.
@@ -100,9 +109,6 @@ void run_start_call_off(struct run_start *l, struct fleet *f, struct run_start_c
 void run_start_roster(const struct run_start *l, const struct fleet *f, struct strbuf *text);
 
 // ---- parts that are pure ----
-// Deals the files of a manifest to `count` nodes so that each gets about the same number of bytes:
-// largest first, always to the node with the least. owner[i] is the node of entry i.
-void run_start_deal(const struct manifest *m, size_t count, size_t *owner);
 // Finds the newest checkpoint in a folder; false when no file can be read.
 bool run_start_find_checkpoint(const char *dir, struct run_start_position *out);
 // The default name of a task, taken from its command.

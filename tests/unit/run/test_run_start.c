@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs: names and ids, records written and read back, the newest of several, dealing out files.
+// Runs: names and ids, records written and read back, the newest of several.
 #include "base/clock.h"
 #include "cluster/run_record.h"
 #include "run/run_start.h"
@@ -87,29 +87,6 @@ static void records(const char *dir) {
     arena_fini(&a);
 }
 
-static void deal(void) {
-    struct manifest *m = manifest_new();
-    struct err e = {0};
-    size_t owner[16] = {0};
-    uint64_t load[3] = {0}, sizes[] = {100, 1, 90, 80, 5, 70, 60, 50};
-    for (size_t i = 0; i < 8; i++) {
-        char path[16];
-        snprintf(path, sizeof path, "f%zu", i);
-        struct manifest_entry entry = {
-            .path = path, .source = "x", .size = sizes[i], .kind = MANIFEST_FILE, .mode = 0644};
-        if (manifest_append(m, &entry, &e) < 0)
-            bail_out("%s", e.text);
-    }
-    run_start_deal(m, 3, owner);
-    for (size_t i = 0; i < 8; i++)
-        load[owner[i]] += m->entries[i].size;
-    is_uint(load[0] + load[1] + load[2], 456, "every file has one owner");
-    for (int i = 0; i < 3; i++)
-        ok(load[i] >= 140 && load[i] <= 165, "node %d has its share: %llu", i,
-           (unsigned long long)load[i]);
-    manifest_free(m);
-}
-
 int main(void) {
     char dir[] = "/tmp/dtctl-launch-XXXXXX";
     struct err e = {0};
@@ -122,7 +99,6 @@ int main(void) {
     NAMED("python3", "python3");
     ids();
     records(dir);
-    deal();
     file_remove_tree(dir, &e);
     return done_testing();
 }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// [inputs.NAME]: where data comes from and how it is shared among the nodes.
+#include "conf/config.h"
+
+#include <ctype.h>
+#include <stddef.h>
+#include <string.h>
+
+#define AT(field) .offset = offsetof(struct config_input, field)
+
+#define SHUFFLE "shuffle:"
+
+static const char *const modes[] = {"replicated", "sharded", "FullyReplicated", "ShardedByS3Key",
+                                    NULL};
+static const char *const shards[] = {"size", "key", "count", NULL};
+static const char *const units[] = {"file", "sample", NULL};
+static const char *const unevens[] = {"allow", "pad", "drop", "refuse", NULL};
+
+// ---- checks -------------------------------------------------------------------------------------
+
+// Input names become part of a variable (DTCTL_INPUT_<NAME>) and of a path.
+int config_input_check_name(const char *name, struct err *e) {
+    size_t len = strlen(name);
+    bool fine = len && len <= OPTION_PLAIN_BYTES_MAX && isalpha((unsigned char)name[0]);
+    for (size_t i = 0; i < len; i++)
+        fine = fine && (isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-');
+    if (fine)
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "'%.100s' is not a valid name of an input: use letters, digits, '_' and '-', "
+                   "at most %d, and a letter first",
+                   name, OPTION_PLAIN_BYTES_MAX);
+}
+
+static int check_source(const char *text, struct err *e) {
+    return *text ? 0 : err_set(e, ERR_CONFIG, "the source is empty");
+}
+
+static int check_order(const char *text, struct err *e) {
+    int64_t seed;
+    struct err why = {0};
+    if (strcmp(text, "name") == 0 ||
+        (str_starts(text, SHUFFLE) &&
+         str_parse_i64(text + strlen(SHUFFLE), 0, INT64_MAX, &seed, &why) == 0))
+        return 0;
+    return err_set(e, ERR_CONFIG, "'%.100s' is neither name nor shuffle:SEED", text);
+}
+
+// SageMaker's input modes are words of this key.
+static int check_deliver(const char *text, struct err *e) {
+    if (strcmp(text, "copy") == 0 || strcmp(text, "File") == 0)
+        return 0;
+    if (strcmp(text, "Pipe") == 0)
+        return err_set(e, ERR_CONFIG,
+                       "'Pipe' is not available: a named pipe can be read once and from its "
+                       "beginning only (try: copy)");
+    if (strcmp(text, "stream") == 0 || strcmp(text, "FastFile") == 0 ||
+        strcmp(text, "extract") == 0)
+        return err_set(e, ERR_CONFIG,
+                       "'%s' is not available: every file is on its node before the first rank "
+                       "starts (try: copy)",
+                       text);
+    return err_set(e, ERR_CONFIG, "'%.100s' is none of copy, File", text);
+}
+
+static int check_pattern(const char *text, struct err *e) {
+    return *text && *text != '!' && *text != '#'
+               ? 0
+               : err_set(e, ERR_CONFIG, "'%.100s' is not a pattern such as *.tar or train/**",
+                         text);
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+static const struct option_row rows[] = {
+    {.key = "name", .type = OPTION_STRING, AT(name), .help = "Name of the input."},
+    {.key = "source",
+     .type = OPTION_PATH,
+     .marks = OPTION_REQUIRED | OPTION_ADDRESS,
+     AT(source),
+     .check = check_source,
+     .help = "File or folder on this computer."},
+    {.key = "mode",
+     .type = OPTION_CHOICE,
+     AT(mode),
+     .text = "replicated",
+     .choices = modes,
+     .help = "replicated: every node gets all of it; sharded: every node gets a part. "
+             "FullyReplicated and ShardedByS3Key (sharded by key) are SageMaker's words."},
+    {.key = "shard",
+     .type = OPTION_CHOICE,
+     AT(shard),
+     .text = "size",
+     .choices = shards,
+     .help = "How a sharded input is dealt. size: equal bytes; key: contiguous by name, counts "
+             "differ by at most one; count: the files in turn, counts differ by at most one."},
+    {.key = "unit",
+     .type = OPTION_CHOICE,
+     AT(unit),
+     .text = "file",
+     .choices = units,
+     .help = "What is dealt. file: whole files; sample: members of .tar files that share a name up "
+             "to the first dot, so that one archive may be split among nodes."},
+    {.key = "order",
+     .type = OPTION_STRING,
+     AT(order),
+     .text = "name",
+     .arg = "name|shuffle:SEED",
+     .check = check_order,
+     .help = "Order before dealing by key or count."},
+    {.key = "uneven",
+     .type = OPTION_CHOICE,
+     AT(uneven),
+     .text = "allow",
+     .choices = unevens,
+     .help = "When nodes get different counts. allow: they do; pad: the first ones of the order "
+             "are repeated until all have the same count; drop: the last ones are left out; "
+             "refuse: the run does not start."},
+    {.key = "deliver",
+     .type = OPTION_STRING,
+     AT(deliver),
+     .text = "copy",
+     .arg = "copy",
+     .check = check_deliver,
+     .help = "copy: files on the disk of the node, before the first rank starts. File is "
+             "SageMaker's word for it."},
+    {.key = "include",
+     .type = OPTION_LIST,
+     AT(include),
+     .arg = "PATTERN",
+     .check = check_pattern,
+     .help = "Only files that match one of these patterns (syntax as in .dtctlignore)."},
+    {.key = "exclude",
+     .type = OPTION_LIST,
+     AT(exclude),
+     .arg = "PATTERN",
+     .check = check_pattern,
+     .help = "No files or folders that match one of these patterns."},
+};
+
+// NAME=SOURCE[:MODE]
+static int from_text(struct arena *a, const char *text, void *element, struct err *e) {
+    struct config_input *in = element;
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text || !equals[1])
+        return err_set(e, ERR_CONFIG, "'%.100s' is not NAME=SOURCE[:replicated|:sharded]", text);
+    in->name = arena_strndup(a, text, (size_t)(equals - text));
+    in->source = arena_strdup(a, equals + 1);
+    for (int i = 0; modes[i]; i++) {
+        const char *suffix = arena_printf(a, ":%s", modes[i]);
+        if (str_ends(in->source, suffix)) {
+            in->source = arena_strndup(a, in->source, strlen(in->source) - strlen(suffix));
+            in->mode = i;
+            break;
+        }
+    }
+    if (in->source[0] == '\0')
+        return check_source(in->source, e);
+    return option_parse(a, &rows[1], in->source, &in->source, e);
+}
+
+const struct option_record config_input_record = {
+    .size = sizeof(struct config_input),
+    .rows = rows,
+    .count = sizeof rows / sizeof rows[0],
+    .named = true,
+    .place_offset = offsetof(struct config_input, place),
+    .from_text = from_text,
+};
+
+// ---- questions ----------------------------------------------------------------------------------
+
+bool config_input_is_sharded(const struct config_input *in) {
+    return in->mode == CONFIG_SHARDED || in->mode == CONFIG_SHARDED_BY_KEY;
+}
+
+int config_input_shard(const struct config_input *in) {
+    return in->mode == CONFIG_SHARDED_BY_KEY ? CONFIG_SHARD_KEY : in->shard;
+}
+
+bool config_input_seed(const struct config_input *in, uint64_t *seed) {
+    int64_t value = 0;
+    struct err ignored = {0};
+    if (!str_starts(in->order, SHUFFLE))
+        return false;
+    must(str_parse_i64(in->order + strlen(SHUFFLE), 0, INT64_MAX, &value, &ignored) == 0);
+    *seed = (uint64_t)value;
+    return true;
+}
+
+int config_input_check(const struct config_input *in, struct err *e) {
+    bool sharded = config_input_is_sharded(in);
+    const char *dealing = in->shard != CONFIG_SHARD_SIZE      ? "shard"
+                          : in->unit != CONFIG_UNIT_FILE      ? "unit"
+                          : strcmp(in->order, "name") != 0    ? "order"
+                          : in->uneven != CONFIG_UNEVEN_ALLOW ? "uneven"
+                                                              : NULL;
+    if (!sharded && dealing)
+        return err_set(e, ERR_CONFIG, "%s is for an input with mode = sharded", dealing);
+    if (in->mode == CONFIG_SHARDED_BY_KEY && in->shard == CONFIG_SHARD_COUNT)
+        return err_set(e, ERR_CONFIG, "ShardedByS3Key is shard = key, and shard is count");
+    if (sharded && config_input_shard(in) == CONFIG_SHARD_SIZE && strcmp(in->order, "name") != 0)
+        return err_set(e, ERR_CONFIG,
+                       "order = %s needs shard = key or count: by size the order "
+                       "does not matter",
+                       in->order);
+    return 0;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the files of the inputs and deals sharded ones to the nodes.
+#include "run/input_add.h"
+
+#include "content/ignore.h"
+#include "fleet/hashing.h"
+#include "run/input_deal.h"
+#include "run/input_samples.h"
+#include "sys/file.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIGEST_DIGITS = 16 };
+
+// ---- include ------------------------------------------------------------------------------------
+
+// True when a pattern matches the path or a folder above it.
+static bool is_included(const struct ignore *patterns, struct arena *a, const char *path) {
+    char *copy = arena_strdup(a, path);
+    for (char *p = strchr(copy, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        if (ignore_match(patterns, copy, true))
+            return true;
+        *p = '/';
+    }
+    return ignore_match(patterns, path, false);
+}
+
+static bool is_below(const char *path, const char *folder) {
+    size_t len = strlen(folder);
+    return strncmp(path, folder, len) == 0 && path[len] == '/';
+}
+
+// Keeps the matching files and the folders that lead to them.
+static int keep_included(struct run_start_input *in, struct err *e) {
+    const struct option_list *list = &in->config->include;
+    struct manifest *all = in->manifest, *kept = manifest_new();
+    struct arena a = {0};
+    struct ignore patterns = {0};
+    const char *last = "";
+    int result = manifest_sort(all, e);
+    for (size_t i = 0; result == 0 && i < list->count; i++)
+        result = ignore_add(&a, &patterns, "", list->items[i], strlen(list->items[i]), e);
+    // A folder is in front of its content, so its content is seen first.
+    for (size_t i = all->count; result == 0 && i-- > 0;) {
+        const struct manifest_entry *entry = &all->entries[i];
+        if (entry->kind == MANIFEST_FOLDER ? !is_below(last, entry->path)
+                                           : !is_included(&patterns, &a, entry->path))
+            continue;
+        last = entry->path;
+        result = manifest_append(kept, entry, e);
+    }
+    if (result == 0 && kept->count == 0)
+        result = err_set(e, ERR_CONFIG, "no file of '%s' matches include", in->source);
+    arena_fini(&a);
+    in->manifest = kept;
+    manifest_free(all);
+    return result;
+}
+
+// ---- the deal -----------------------------------------------------------------------------------
+
+static int copy_entry(struct manifest *to, struct arena *a, const struct manifest_entry *entry,
+                      const char *below, struct err *e) {
+    struct manifest_entry copy = *entry;
+    copy.path = arena_printf(a, "%s/%s", below, entry->path);
+    return manifest_append(to, &copy, e);
+}
+
+static void count_file(struct run_start_share *share, const struct manifest_entry *entry,
+                       uint64_t bytes) {
+    if (share->files < RUN_START_NAMES_MAX)
+        share->names[share->files] = entry->path;
+    share->files++;
+    share->bytes += bytes;
+}
+
+static struct input_deal_rule rule_of(const struct run_start_input *in) {
+    struct input_deal_rule rule = {
+        .what = in->config->unit == CONFIG_UNIT_SAMPLE ? "samples" : "files",
+        .shard = config_input_shard(in->config),
+        .uneven = in->config->uneven,
+    };
+    rule.shuffled = config_input_seed(in->config, &rule.seed);
+    return rule;
+}
+
+// Files and links are the items. Every node gets all folders.
+static int deal_files(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct manifest *m = in->manifest;
+    struct input_deal_item *items = arena_new(a, struct input_deal_item, m->count + 1);
+    size_t *entries = arena_new(a, size_t, m->count + 1), count = 0;
+    struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
+    struct input_deal_rule rule = rule_of(in);
+    for (size_t i = 0; i < m->count; i++)
+        if (m->entries[i].kind != MANIFEST_FOLDER) {
+            entries[count] = i;
+            items[count++] = (struct input_deal_item){m->entries[i].path, m->entries[i].size};
+        }
+    if (input_deal(a, items, count, &rule, deal, l->node_count, e) < 0)
+        return err_wrap(e, "'%s'", in->source);
+    for (size_t n = 0; n < l->node_count; n++) {
+        for (size_t i = 0; i < m->count; i++)
+            if (m->entries[i].kind == MANIFEST_FOLDER &&
+                copy_entry(l->shards[n], a, &m->entries[i], in->path, e) < 0)
+                return -1;
+        for (size_t i = 0; i < deal[n].count; i++) {
+            const struct manifest_entry *entry = &m->entries[entries[deal[n].items[i]]];
+            if (copy_entry(l->shards[n], a, entry, in->path, e) < 0)
+                return -1;
+            count_file(&in->share[n], entry, entry->size);
+        }
+    }
+    return 0;
+}
+
+static const char *parts_dir(const struct run_start *l) {
+    return run_path(&l->context->cluster, &l->run, "shards");
+}
+
+// Counts what a node gets, without writing it.
+static void count_samples(struct run_start *l, struct run_start_input *in, size_t node,
+                          const struct input_samples *s, const struct input_deal_share *deal) {
+    struct arena *a = l->context->arena;
+    uint64_t *bytes = arena_new(a, uint64_t, in->manifest->count + 1);
+    for (size_t i = 0; i < deal->count; i++)
+        bytes[s->samples[deal->items[i]].entry] += s->samples[deal->items[i]].bytes;
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (bytes[i])
+            count_file(&in->share[node], &in->manifest->entries[i], bytes[i]);
+    in->share[node].samples = deal->count;
+}
+
+// A node gets an archive of its samples for each archive that has any, and all other files.
+static int deal_samples(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct manifest *m = in->manifest;
+    struct input_samples s = {0};
+    struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
+    struct input_deal_rule rule = rule_of(in);
+    int result = input_samples_index(&s, a, m, e);
+    if (result == 0)
+        result = input_deal(a, s.items, s.count, &rule, deal, l->node_count, e);
+    if (result < 0)
+        err_wrap(e, "'%s'", in->source);
+    in->samples = s.count;
+    for (size_t n = 0; result == 0 && n < l->node_count; n++) {
+        const char *dir = arena_printf(a, "%s/%s/%zu", parts_dir(l), in->name, n);
+        count_samples(l, in, n, &s, &deal[n]);
+        if (!l->context->config->dry_run)
+            result = input_samples_write(&s, m, &deal[n], dir, in->path, l->shards[n], e);
+        for (size_t i = 0; result == 0 && i < m->count; i++) {
+            const struct manifest_entry *entry = &m->entries[i];
+            if (input_samples_is_archive(entry))
+                continue;
+            result = copy_entry(l->shards[n], a, entry, in->path, e);
+            if (entry->kind != MANIFEST_FOLDER)
+                count_file(&in->share[n], entry, entry->size);
+        }
+    }
+    input_samples_free(&s);
+    return result;
+}
+
+// ---- one input ----------------------------------------------------------------------------------
+
+// The path on the nodes contains the hash of the content, so that the next run can reuse it. That
+// of a sharded input also depends on the rule and on the order of the nodes: a folder never has
+// shares of two deals.
+static const char *node_path(const struct run_start *l, const struct run_start_input *in) {
+    struct arena *a = l->context->arena;
+    const struct config_input *c = in->config;
+    unsigned char digest[HASH_BYTES];
+    char hex[HASH_HEX_BYTES];
+    manifest_digest(in->manifest, digest);
+    if (in->share) {
+        const char *rule =
+            arena_printf(a, "%d %d %d %s", config_input_shard(c), c->unit, c->uneven, c->order);
+        struct hash h;
+        hash_init(&h);
+        hash_add(&h, digest, sizeof digest);
+        hash_add(&h, rule, strlen(rule) + 1);
+        for (size_t n = 0; n < l->node_count; n++)
+            hash_add(&h, l->run.nodes[n], strlen(l->run.nodes[n]) + 1);
+        hash_final(&h, digest);
+    }
+    hash_hex(hex, digest);
+    return in->share ? arena_printf(a, "inputs/%s-%.*s-of%zu", in->name, DIGEST_DIGITS, hex,
+                                    l->node_count)
+                     : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
+}
+
+static int find_files(struct run_start *l, struct run_start_input *in, bool folder, struct err *e) {
+    struct manifest_rules rules = {.ignore_default = true, .ignore = in->config->exclude.items};
+    if (!folder && (in->config->include.count || in->config->exclude.count))
+        return err_set(e, ERR_CONFIG, "'%s' is one file; include and exclude are for a folder",
+                       in->source);
+    in->manifest = manifest_new();
+    if (manifest_add_path(in->manifest, in->source, folder ? "" : file_base(in->source), &rules,
+                          e) < 0 ||
+        (in->config->include.count && keep_included(in, e) < 0))
+        return -1;
+    return hashing_run(l->context, in->manifest, e);
+}
+
+static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
+    struct arena *a = l->context->arena;
+    struct stat st;
+    if (stat(in->source, &st) < 0)
+        return err_errno(e, ERR_NOT_FOUND, "'%s'", in->source);
+    bool folder = S_ISDIR(st.st_mode), sharded = config_input_is_sharded(in->config);
+    if (sharded && !folder)
+        return err_set(e, ERR_CONFIG, "'%s' is one file; only a folder can be sharded", in->source);
+    if (find_files(l, in, folder, e) < 0)
+        return -1;
+    if (sharded) {
+        in->share = arena_new(a, struct run_start_share, l->node_count);
+        in->path = node_path(l, in);
+        run_start_make_shards(l);
+        return in->config->unit == CONFIG_UNIT_SAMPLE ? deal_samples(l, in, e)
+                                                      : deal_files(l, in, e);
+    }
+    in->path = node_path(l, in);
+    for (size_t i = 0; i < in->manifest->count; i++)
+        if (copy_entry(l->common, a, &in->manifest->entries[i], in->path, e) < 0)
+            return -1;
+    if (!folder)
+        in->path = file_join(a, in->path, file_base(in->source));
+    return 0;
+}
+
+int input_add_all(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    l->inputs = arena_new(a, struct run_start_input, c->inputs.count + 1);
+    l->spec.inputs = arena_new(a, struct job_input, c->inputs.count + 1);
+    for (size_t i = 0; i < c->inputs.count; i++) {
+        const struct config_input *from = config_input(c, i);
+        struct run_start_input *in = &l->inputs[l->input_count++];
+        *in = (struct run_start_input){.name = from->name, .source = from->source, .config = from};
+        if (add_input(l, in, e) < 0)
+            return err_wrap(e, "input '%s'", from->name);
+        l->spec.inputs[l->spec.input_count++] =
+            (struct job_input){in->name, in->path, in->share ? "sharded" : "replicated"};
+    }
+    return 0;
+}
+
+void input_add_close(struct run_start *l) {
+    struct err ignored = {0};
+    for (size_t i = 0; i < l->input_count; i++) {
+        if (l->inputs[i].manifest)
+            manifest_free(l->inputs[i].manifest);
+        if (l->inputs[i].samples && file_exists(parts_dir(l)))
+            file_remove_tree(parts_dir(l), &ignored);
+    }
+    if (l->input_count && l->run.id)
+        rmdir(cluster_run_dir(&l->context->cluster, l->run.id)); // of a run that never began
+    l->input_count = 0;
+}

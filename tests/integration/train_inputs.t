@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Inputs: which node gets which files and samples, what is refused, and results of earlier runs.
+# shellcheck disable=SC2016 # workers expand their own variables
+source "${0%/*}/../lib.sh"
+
+dtctl up --nodes 6 >made.log 2>&1 || diag "$(cat made.log)"
+newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
+config() { cat >dtctl.toml; }
+
+# ---- by key, with SageMaker's words --------------------------------------------------------------
+mkdir set
+for i in $(seq -w 1 20); do head -c $((10#$i * 100)) /dev/zero >"set/part-$i"; done
+config <<'END'
+[inputs.set]
+source = "set"
+mode = "ShardedByS3Key"
+deliver = "File"
+END
+run dtctl train --dry-run -- true
+is "$status" 0 '20 files over 6 nodes'
+like "$err" 'input    set: 20 files, 21.0 kB, a share to every node by key, 3 to 4 files each' \
+    'say how they are dealt'
+is "$(grep -c '^ *node[0-5]: [34] files, ' <<<"$err")" 6 '3 or 4 for every node'
+like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'contiguous by name'
+run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
+is "$status" 0 'a run with them'
+is "$(cat "$(newest keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-*)" \
+    'gives the nodes just these, in the order of ranks'
+
+# ---- uneven, order, patterns, --set --------------------------------------------------------------
+run dtctl train --dry-run --set inputs.set.uneven=refuse -- true
+is "$status" 2 'uneven = refuse'
+like "$err" "input 'set': 'set': 20 files make 3 to 4 for each of 6 nodes, and uneven = refuse" \
+    'refuses with the numbers'
+run dtctl train --dry-run --set inputs.set.uneven=pad -- true
+is "$(grep -c '^ *node[0-5]: 4 files, ' <<<"$err")" 6 'uneven = pad gives all the same count'
+run dtctl train --dry-run --set inputs.set.uneven=drop -- true
+is "$(grep -c '^ *node[0-5]: 3 files, ' <<<"$err")" 6 'so does uneven = drop'
+run dtctl train --dry-run --set inputs.set.order=shuffle:3 -- true
+unlike "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'order = shuffle:SEED'
+run dtctl train --dry-run --set 'inputs.set.include=part-1*' --set inputs.set.exclude=part-1[5-9] \
+    --nodes 2 -- true
+like "$err" 'input    set: 5 files, .* 2 to 3 files each' 'include and exclude'
+
+refused() { # KEY=VALUE WHY
+    run dtctl train --dry-run --set "inputs.set.$1" -- true
+    is "$status" 2 "refused: $1"
+    like "$err" "$2" "  $2"
+}
+refused mode=Sharded "'Sharded' is none of replicated, sharded, FullyReplicated"
+refused deliver=Pipe "'Pipe' is not available"
+refused deliver=FastFile "'FastFile' is not available"
+refused order=random "neither name nor shuffle:SEED"
+refused shard=count 'ShardedByS3Key is shard = key'
+refused 'include=*.jpg' "no file of 'set' matches include"
+refused unit=sample 'there is no .tar file'
+refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'shard'\?\)"
+run dtctl train --dry-run --set inputs.other.shard=key -- true
+like "$err" 'there is no \[inputs.other\] before it' 'a field of an input that is not there'
+
+# ---- samples -------------------------------------------------------------------------------------
+mkdir members tars
+for i in $(seq -w 1 25); do
+    echo "picture $i" >"members/s$i.jpg"
+    echo "$((10#$i % 3))" >"members/s$i.cls"
+done
+(cd members && tar cf ../tars/a.tar -- s0* s1* && tar cf ../tars/b.tar -- s2*)
+echo names >tars/classes.txt
+config <<'END'
+[inputs.data]
+source = "tars"
+mode = "sharded"
+shard = "count"
+unit = "sample"
+END
+run dtctl train --dry-run --nodes 4 -- true
+like "$err" 'input    data: 3 files, 25 samples, .* by count, 6 to 7 samples each' 'samples'
+like "$err" 'node0: 3 files, 7 samples, .*: a.tar, b.tar, classes.txt' 'and who gets which'
+ok 'a dry run writes no archives' test -z "$(find .dtctl/default/runs -name '*.tar')"
+run dtctl train --nodes 4 --name samples -- sh -c 'cd $DTCTL_INPUT_DATA && cat classes.txt &&
+    mkdir $DTCTL_OUTPUT_DIR/$RANK && for t in *.tar; do tar xf $t -C $DTCTL_OUTPUT_DIR/$RANK; done'
+is "$status" 0 'a run with samples'
+got=$(newest samples)/output
+is "$(for n in 0 1 2 3; do find "$got/$n" -name '*.jpg' | wc -l; done | paste -sd' ')" '7 6 6 6' \
+    'every node has its samples'
+mkdir all
+cp "$got"/[0-3]/* all/
+ok 'all together are all samples, as they were' diff -r members all
+is "$(find .dtctl/default/runs -name '*.tar' | wc -l)" 0 'no part of an archive stays here'
+zstd -q tars/b.tar && rm tars/b.tar
+run dtctl train --dry-run --nodes 4 -- true
+is "$status" 2 'a compressed archive'
+like "$err" "'b.tar.zst' is compressed and cannot be split" 'is refused'
+rm tars/b.tar.zst && head -c 9000 tars/a.tar >tars/cut.tar
+run dtctl train --dry-run --nodes 4 -- true
+like "$err" "tars/cut.tar': archive ends in the middle" 'so is a cut one'
+done_testing
