@@ -1,34 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves names of endpoints before a loop or worker exists, with default signal handling
-// (cmd/dtrun/main.c), so that a slow resolver delays nothing else.
+// Resolves names of endpoints before an agent's loop or worker exists, with default signal handling
+// (cmd/dtrun/main.c).
 #include "launch/launch.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sys/lookup.h"
 
-#include <poll.h>
+enum { ATTEMPT_MS_MIN = 1000 }; // also after the time for all lookups is over
 
-enum { AGAIN_MS = 500 };
+struct search {
+    struct lookup lookup;
+    int64_t note_ms; // time of the next report
+};
 
-// A name may become resolvable after this agent starts (a headless service, a slow resolver).
+static void on_attempt(struct lookup *l) {
+    struct search *s = container_of(l, struct search, lookup);
+    int64_t now = clock_mono_ms();
+    if (l->count > 0 || now < s->note_ms)
+        return;
+    log_warn("the coordinator has no address yet", "endpoint=%s reason=%s", l->host, l->err.text);
+    s->note_ms = now + AGENT_NOTE_MS;
+}
+
+static int search(struct launch *l, struct loop *loop, const char *host, bool wait,
+                  struct launch_addresses *out, struct err *e) {
+    struct search s = {.note_ms = wait ? 0 : INT64_MAX};
+    int64_t now = clock_mono_ms(), until_ms = now + ATTEMPT_MS_MIN;
+    if (until_ms < l->lookup_until_ms)
+        until_ms = l->lookup_until_ms;
+    if (lookup_start(loop, &s.lookup, host, 0, on_attempt, e) < 0)
+        return -1;
+    err_set(&s.lookup.err, ERR_NET, "cannot resolve '%.200s': the resolver does not answer", host);
+    while (s.lookup.count == 0 && now < until_ms && (wait || s.lookup.attempts == 0)) {
+        loop_once(loop, (int)(until_ms - now));
+        now = clock_mono_ms();
+    }
+    out->count = s.lookup.count < LAUNCH_ADDRESSES_MAX ? s.lookup.count : LAUNCH_ADDRESSES_MAX;
+    for (int i = 0; i < out->count; i++)
+        out->list[i] = s.lookup.found[i];
+    *e = s.lookup.err;
+    lookup_stop(&s.lookup);
+    return out->count > 0 ? 0 : -1;
+}
+
 int launch_lookup(struct launch *l, const char *host, bool wait, struct launch_addresses *out,
                   struct err *e) {
-    int64_t note_ms = 0;
+    struct loop *loop = loop_open(e);
+    out->count = 0;
+    if (!loop)
+        return -1;
     if (l->lookup_until_ms == 0)
         l->lookup_until_ms = clock_mono_ms() + launch_join_ms(l);
-    for (;;) {
-        out->count = net_resolve_all(host, 0, out->list, LAUNCH_ADDRESSES_MAX, e);
-        int64_t now = clock_mono_ms();
-        if (out->count > 0)
-            return 0;
-        if (!wait || now >= l->lookup_until_ms)
-            return -1;
-        if (now >= note_ms) {
-            log_warn("the coordinator has no address yet", "endpoint=%s reason=%s", host, e->text);
-            note_ms = now + AGENT_NOTE_MS;
-        }
-        poll(NULL, 0, AGAIN_MS);
-    }
+    int result = search(l, loop, host, wait, out, e);
+    loop_close(loop);
+    return result;
 }
 
 // Adds all addresses of a name, since this host may not reach every network.

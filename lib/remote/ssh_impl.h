@@ -16,8 +16,8 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "remote/transport.h"
+#include "sys/lookup.h"
 #include "sys/loop.h"
-#include "sys/net.h"
 
 #include <libssh2.h>
 #include <stdbool.h>
@@ -28,7 +28,6 @@ enum {
     SSH_OUT_BYTES_MAX = 256 << 10, // channels stop writing above this
     SSH_IN_BYTES_MAX = 64 << 10,   // read from the socket while no channel reads
     SSH_ROUNDS_PER_STEP = 2,       // over all channels
-    SSH_ADDRESSES_MAX = 8,         // of one name, tried in order
     SSH_JUMPS_MAX = 8,             // hosts in a ProxyJump chain
     SSH_KEEPALIVES_MISSED_MAX = 3,
     SSH_AGENT_KEYS_MAX = 32,
@@ -92,8 +91,8 @@ struct ssh {
 
     int fd; // -1: none, or through a jump host
     struct watch watch;
-    struct net_address addresses[SSH_ADDRESSES_MAX];
-    size_t address_count, address_next;
+    struct lookup lookup;      // of host.host_name
+    int address_next;          // of lookup.found
     struct ssh_tunnel *tunnel; // through a jump host
 
     char *out;

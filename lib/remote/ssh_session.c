@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -57,6 +56,7 @@ static void shut(struct ssh *s) {
     timer_stop(&s->deadline);
     timer_stop(&s->keepalive);
     timer_stop(&s->kick);
+    lookup_stop(&s->lookup);
     if (s->state == SSH_OPEN && !s->io_error) {
         (void)libssh2_session_disconnect(s->session, "done");
         ssh_bytes_flush(s);
@@ -247,10 +247,16 @@ static void on_deadline(struct timer *t) {
     struct err e;
     int64_t ms = s->env->connect_timeout_ms > 0 ? s->env->connect_timeout_ms
                                                 : TRANSPORT_CONNECT_TIMEOUT_MS_DEFAULT;
-    (void)err_set(&e, ERR_TIMEOUT,
-                  "%s: no answer within %.1f s while %s; is the node up, and does a firewall let "
-                  "port %d through?",
-                  s->host.label, (double)ms / 1000.0, doing[s->state], s->host.port);
+    double seconds = (double)ms / 1000.0;
+    if (s->state == SSH_CONNECTING && !s->tunnel && s->lookup.count == 0)
+        (void)err_set(&e, ERR_NET, "%s: the host name has no address after %.1f s: %s",
+                      s->host.label, seconds,
+                      s->lookup.attempts ? s->lookup.err.text : "the resolver does not answer");
+    else
+        (void)err_set(&e, ERR_TIMEOUT,
+                      "%s: no answer within %.1f s while %s; is the node up, and does a firewall "
+                      "let port %d through?",
+                      s->host.label, seconds, doing[s->state], s->host.port);
     ssh_fail(s, &e);
 }
 
@@ -322,8 +328,8 @@ static void on_connect(struct watch *w, unsigned events) {
 
 // Connects to the next address; keeps the error in e when no address is left.
 static int connect_next(struct ssh *s, struct err *e) {
-    while (s->address_next < s->address_count) {
-        s->fd = net_connect_start(&s->addresses[s->address_next++], e);
+    while (s->address_next < s->lookup.count) {
+        s->fd = net_connect_start(&s->lookup.found[s->address_next++], e);
         if (s->fd < 0) {
             (void)err_wrap(e, "%s", s->host.label);
             continue;
@@ -346,24 +352,16 @@ void ssh_tunnel_ready(struct ssh *s) {
     leave(s);
 }
 
-static int resolve(struct ssh *s, struct err *e) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    char port[8];
-    snprintf(port, sizeof port, "%d", s->host.port);
-    int rc = getaddrinfo(s->host.host_name, port, &hints, &list);
-    if (rc)
-        return err_set(e, ERR_NET, "%s: cannot find the address of '%s': %s", s->host.label,
-                       s->host.host_name, gai_strerror(rc));
-    for (struct addrinfo *i = list; i && s->address_count < SSH_ADDRESSES_MAX; i = i->ai_next) {
-        struct net_address *a = &s->addresses[s->address_count];
-        if (i->ai_addrlen > sizeof a->ss)
-            continue;
-        memcpy(&a->ss, i->ai_addr, i->ai_addrlen);
-        a->len = i->ai_addrlen;
-        s->address_count++;
-    }
-    freeaddrinfo(list);
-    return 0;
+static void on_lookup(struct lookup *l) {
+    struct ssh *s = container_of(l, struct ssh, lookup);
+    struct err e;
+    enter(s);
+    if (l->count > 0 && connect_next(s, &e) < 0)
+        ssh_fail(s, &e);
+    else if (l->count == 0 && l->attempts == 1)
+        log_warn("a host name has no address yet; trying again", "host=\"%s\" reason=\"%s\"",
+                 s->host.label, l->err.text);
+    leave(s);
 }
 
 int ssh_open(struct ssh *s, const struct transport_env *env, const struct transport_target *t,
@@ -382,8 +380,9 @@ int ssh_open(struct ssh *s, const struct transport_env *env, const struct transp
         s->tunnel = ssh_tunnel_open(s, e);
         if (!s->tunnel)
             return -1;
-    } else if (resolve(s, e) < 0 || connect_next(s, e) < 0) {
-        return -1;
+    } else if (lookup_start(env->loop, &s->lookup, s->host.host_name, s->host.port, on_lookup, e) <
+               0) {
+        return err_wrap(e, "%s", s->host.label);
     }
     timer_start(env->loop, &s->deadline,
                 env->connect_timeout_ms > 0 ? env->connect_timeout_ms

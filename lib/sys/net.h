@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sockets and addresses. Names are resolved before a loop runs (getaddrinfo blocks); everything
-// inside a loop is numeric.
+// Sockets and addresses. getaddrinfo blocks: inside a loop only numeric addresses are resolved
+// here, and names by a lookup (sys/lookup.h).
 #ifndef SYS_NET_H
 #define SYS_NET_H
 
