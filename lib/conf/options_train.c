@@ -330,6 +330,16 @@ static const struct option_row rows[] = {
      .max = 1000000,
      .arg = "STEPS",
      .help = "Steps between two lines of metrics."},
+    {.key = "train.check_every",
+     .type = OPTION_INT,
+     AT(check_every),
+     .text = "100",
+     .min = 0,
+     .max = 1000000000,
+     .arg = "STEPS",
+     .help = "Steps between two checks that all ranks with the same layers have the same "
+             "parameters to the last bit, which are also made before each checkpoint; a rank that "
+             "differs ends the run with its number. 0 checks nothing."},
     {.key = "train.checkpoint_every_epochs",
      .type = OPTION_INT,
      AT(checkpoint_every_epochs),

@@ -63,6 +63,7 @@ struct train_config {
     bool eval;
     int64_t eval_batch;
     int64_t print_every;             // steps between two lines of metrics
+    int64_t check_every;             // steps between two comparisons of all ranks; 0: none
     int64_t checkpoint_every_epochs; // 0: none in between; the end is always written
     int64_t checkpoint_every_steps;  // 0: none
     int64_t keep_last;               // state files kept

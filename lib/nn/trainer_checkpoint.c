@@ -194,7 +194,7 @@ int trainer_checkpoint(struct trainer *t, struct err *e) {
     t->at.tracked = t->chunk[0].net.tracked;
     if (t->config->comm.nodes > 1 && share(t, e) < 0)
         return err_wrap(e, "sharing a checkpoint");
-    if (check_finite(t, e) < 0)
+    if (check_finite(t, e) < 0 || (t->options->check_every > 0 && trainer_check_ranks(t, e) < 0))
         return -1;
     int r = hold(t, e); // what is not written is still the image of the model
     t->held = r == 0 && !is_kept(t);

@@ -43,13 +43,6 @@ static void tail_get(struct trainer *t, float tail[NETWORK_TAIL]) {
     network_get(net, net->grads, net->model->param_elements, NETWORK_TAIL, tail);
 }
 
-int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e) {
-    return err_set(e, ERR_FAILED,
-                   "%s no longer a finite number at step %lld (epoch %lld) (try: a lower train.lr, "
-                   "or a longer warm-up with train.warmup_epochs)",
-                   what, (long long)step, (long long)t->at.epoch);
-}
-
 // In epochs, with so many samples of this one used.
 static double progress(const struct trainer *t, int64_t consumed) {
     return (double)t->at.epoch + (double)consumed / (double)t->at.samples;
@@ -330,9 +323,9 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     else if (add_totals(r, e) < 0)
         return -1;
     if (!isfinite(r->tail[TAIL_LOSS]))
-        return trainer_diverged(t, "the loss is", t->at.step + 1, e);
+        return trainer_loss_diverged(t, r->loss, e);
     if (!isfinite(r->squares))
-        return trainer_diverged(t, "a gradient is", t->at.step + 1, e);
+        return trainer_gradient_diverged(t, e);
     trainer_proven(t); // before the weights change
     t->grad_norm = sqrt(r->squares);
     r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;

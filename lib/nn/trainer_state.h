@@ -100,6 +100,7 @@ struct trainer {
     int last_rows, last_slot; // of the last micro-batch; rows 0: this process made no step
     bool proven;              // the weights are known to give a finite loss
     bool held;                // a checkpoint waits for that
+    int64_t checked_step;     // of the last comparison of all ranks' parameters
     sig_atomic_t saves;       // requests of config.save that have been taken up
 
     struct meter_set meters;
@@ -163,7 +164,11 @@ int trainer_checkpoint_wait(struct trainer *t, struct err *e); // -1: no node co
 int trainer_checkpoint_keep(struct trainer *t, bool wanted, struct err *e);
 // trainer_step.c
 int trainer_epoch(struct trainer *t, struct err *e); // to its end, or until stop_seen
+// trainer_check.c: each returns -1 with the sentence that ends the run.
 int trainer_diverged(const struct trainer *t, const char *what, int64_t step, struct err *e);
+int trainer_loss_diverged(struct trainer *t, double own, struct err *e); // own: of this rank
+int trainer_gradient_diverged(struct trainer *t, struct err *e);
+int trainer_check_ranks(struct trainer *t, struct err *e); // or 0: all have the same parameters
 // trainer_eval.c
 int trainer_eval(struct trainer *t, struct err *e);
 int trainer_probe(struct trainer *t, struct err *e); // the last batch's loss with the last weights

@@ -55,6 +55,11 @@ static bool checkpoint_due(const struct trainer *t) {
     return t->save_seen || (every > 0 && t->at.step % every == 0);
 }
 
+static bool check_due(const struct trainer *t) {
+    int64_t every = t->options->check_every;
+    return every > 0 && t->at.step % every == 0;
+}
+
 int trainer_epoch(struct trainer *t, struct err *e) {
     for (int i = 0; i < trainer_local_shards(t); i++) {
         struct shard *s = &t->shard[i];
@@ -81,6 +86,8 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         if (step(t, last ? &t->last_program : &t->program, rows, consumed, &began_ns, e) < 0)
             return -1;
         trainer_report_step(t, i, steps);
+        if (check_due(t) && trainer_check_ranks(t, e) < 0)
+            return -1;
         if (t->stop_seen) // the last checkpoint follows
             return 0;
         if (checkpoint_due(t) && trainer_checkpoint(t, e) < 0)

@@ -74,6 +74,11 @@ static int kv_get(void *ctx, const char *key, void *value, size_t cap, size_t *l
     return err_set(e, ERR_TIMEOUT, "no key '%s'", key);
 }
 
+// Runs on each rank, and after each step of a rank; a test may set others.
+static int (*rank_main)(const struct trainer_config *c, struct trainer_result *result,
+                        struct err *e) = trainer_run;
+static void (*rank_step)(int rank, int64_t step);
+
 struct run {
     int world, nodes, shards;
     int stop_rank;       // this rank asks to stop …
@@ -95,6 +100,8 @@ static void on_step(void *ctx, int64_t step, double loss) {
     if (step <= STEPS_MAX)
         shared->loss[r->rank][step] = loss;
     shared->steps[r->rank] = step;
+    if (rank_step)
+        rank_step(r->rank, step);
     if (r->run->stop_step == step && r->run->stop_rank == r->rank)
         r->stop = 1;
     if (r->run->kill_step == step && r->rank == r->run->world - 1)
@@ -150,7 +157,7 @@ static int run_rank(const struct run *run, int rank) {
                                .on_step = on_step,
                                .on_step_ctx = &r,
                                .shards = run->shards};
-    if (trainer_run(&c, &shared->result[rank], &e) < 0) {
+    if (rank_main(&c, &shared->result[rank], &e) < 0) {
         snprintf(shared->why[rank], sizeof shared->why[rank], "%s", e.text);
         diag("rank %d: %s", rank, e.text);
         return 1;
@@ -164,6 +171,7 @@ static int run_ranks(const struct run *run) {
     pid_t pid[RANKS_MAX];
     int failed = 0;
     memset(shared->loss, 0, sizeof shared->loss);
+    memset(shared->why, 0, sizeof shared->why);
     memset(shared->steps, 0, sizeof shared->steps);
     shared->keys = 0;
     fflush(stdout);
