@@ -75,6 +75,8 @@ static void tell_input(const struct run_start *l, const struct run_start_input *
                 in->share ? "a share to every node by " : "all to every node",
                 in->share ? rules[config_input_shard(in->config)] : "",
                 in->share ? spread_text(l, in) : "");
+    if (in->run)
+        screen_note(s->screen, "           from run %s", in->run);
     if (in->share && s->config->dry_run)
         tell_deal(l, in);
 }
@@ -91,6 +93,8 @@ static void deal_json(const struct run_start *l, struct json_out *j) {
         json_int(j, "bytes", (int64_t)in->manifest->bytes);
         if (in->samples)
             json_int(j, "samples", (int64_t)in->samples);
+        if (in->run)
+            json_str(j, "run", in->run);
         if (in->share)
             json_array(j, "shares");
         for (size_t n = 0; in->share && n < l->node_count; n++) {

@@ -5,6 +5,7 @@
 #include "content/ignore.h"
 #include "fleet/hashing.h"
 #include "run/input_deal.h"
+#include "run/input_run.h"
 #include "run/input_samples.h"
 #include "sys/file.h"
 
@@ -193,8 +194,22 @@ static const char *node_path(const struct run_start *l, const struct run_start_i
                      : arena_printf(a, "inputs/%s-%.*s", in->name, DIGEST_DIGITS, hex);
 }
 
+// Patterns of files that are left out: exclude, and files that are no part of the results of a run.
+static const char *const *patterns_of(const struct run_start *l, const struct run_start_input *in) {
+    const struct option_list *exclude = &in->config->exclude;
+    size_t count = 0;
+    while (in->ignore && in->ignore[count])
+        count++;
+    const char **all = arena_new(l->context->arena, const char *, count + exclude->count + 1);
+    for (size_t i = 0; i < count; i++)
+        all[i] = in->ignore[i];
+    for (size_t i = 0; i < exclude->count; i++)
+        all[count + i] = exclude->items[i];
+    return all;
+}
+
 static int find_files(struct run_start *l, struct run_start_input *in, bool folder, struct err *e) {
-    struct manifest_rules rules = {.ignore_default = true, .ignore = in->config->exclude.items};
+    struct manifest_rules rules = {.ignore_default = !in->run, .ignore = patterns_of(l, in)};
     if (!folder && (in->config->include.count || in->config->exclude.count))
         return err_set(e, ERR_CONFIG, "'%s' is one file; include and exclude are for a folder",
                        in->source);
@@ -203,12 +218,23 @@ static int find_files(struct run_start *l, struct run_start_input *in, bool fold
                           e) < 0 ||
         (in->config->include.count && keep_included(in, e) < 0))
         return -1;
+    if (in->run && in->manifest->files == 0)
+        return err_set(e, ERR_CONFIG, "'%s': run '%s' left no file there", in->config->source,
+                       in->run);
     return hashing_run(l->context, in->manifest, e);
 }
 
 static int add_input(struct run_start *l, struct run_start_input *in, struct err *e) {
     struct arena *a = l->context->arena;
+    struct input_run from;
     struct stat st;
+    if (input_run_is(in->source)) {
+        if (input_run_find(l->context, in->source, &from, e) < 0)
+            return -1;
+        in->source = from.path;
+        in->run = from.run;
+        in->ignore = from.ignore;
+    }
     if (stat(in->source, &st) < 0)
         return err_errno(e, ERR_NOT_FOUND, "'%s'", in->source);
     bool folder = S_ISDIR(st.st_mode), sharded = config_input_is_sharded(in->config);

@@ -3,15 +3,12 @@
 // nothing.
 #include "run/run_start.h"
 
+#include "run/input_run.h"
 #include "sys/file.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static bool is_remote(const char *source) {
-    return strstr(source, "://") || str_starts(source, "run:");
-}
 
 // Text " (is ':sharted' meant as …?)" for an unknown mode.
 static const char *guess_mode(struct arena *a, const char *source) {
@@ -32,11 +29,16 @@ static int check_inputs(const struct context *s, struct err *e) {
         struct stat st;
         if (config_input_check(in, e) < 0)
             return err_wrap(e, "%s: input '%s'", place, in->name);
-        if (is_remote(in->source))
-            return err_set(
-                e, ERR_CONFIG,
-                "%s: input '%s': '%s' is not available: an input is a path on this computer", place,
-                in->name, in->source);
+        if (input_run_is(in->source)) {
+            if (input_run_check(s, in->source, e) < 0)
+                return err_wrap(e, "%s: input '%s'", place, in->name);
+            continue;
+        }
+        if (option_is_address(in->source))
+            return err_set(e, ERR_CONFIG,
+                           "%s: input '%s': '%s' is not available: an input is a path on this "
+                           "computer or run:TASK/PART",
+                           place, in->name, in->source);
         if (stat(in->source, &st) < 0)
             return err_set(e, ERR_CONFIG, "%s: input '%s': '%s': %s%s", place, in->name, in->source,
                            strerror(errno), guess_mode(s->arena, in->source));

@@ -36,8 +36,10 @@ struct run_start_share {
 };
 
 struct run_start_input {
-    const char *name, *source;
+    const char *name, *source; // source: here
     const struct config_input *config;
+    const char *run;               // the earlier run that it is from; NULL: none
+    const char *const *ignore;     // patterns of what is no part of it; NULL: none
     const char *path;              // on the nodes, below their root
     struct manifest *manifest;     // replicated, or complete before it is dealt out
     size_t samples;                // in it; 0 unless samples are dealt

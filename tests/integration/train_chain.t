@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run:TASK[@RUN]/PART as an input: the results of one run are the data of the next.
+# shellcheck disable=SC2016 # workers expand their own variables
+source "${0%/*}/../lib.sh"
+
+dtctl up --nodes 3 >made.log 2>&1 || diag "$(cat made.log)"
+newest() { find .dtctl/default/runs -maxdepth 1 -name "$1-*" | sort | tail -n 1; }
+train() { run dtctl train "$@"; }
+
+# ---- the parts -----------------------------------------------------------------------------------
+cat >make.sh <<'END'
+mkdir -p "$DTCTL_OUTPUT_DIR/words"
+for i in 1 2 3 4; do echo "$RANK $i" >"$DTCTL_OUTPUT_DIR/words/$RANK-$i.txt"; done
+[ "$RANK" != 0 ] || echo weights >"$DTCTL_MODEL_DIR/model.bin"
+echo "of $RANK" >"$DTCTL_STATE_DIR/place"
+END
+train --name download -- make.sh
+is "$status" 0 'a first task'
+first=$(basename "$(newest download)")
+show='cd $DTCTL_INPUT_IN && find . -type f | sort | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
+list() { cat "$(newest "$1")/output/${2-0}"; }
+train --name all --input in=run:download/output --shell "$show"
+is "$status" 0 'its output'
+is "$(list all 2)" "$(for n in 0 1 2; do echo ./words/$n-{1..4}.txt; done | paste -sd' ')" \
+    'has all files of all nodes, and neither model nor state'
+like "$err" "input    in: 12 files, .*from run $first" 'the plan names the run'
+train --name sub --input in=run:download/output/words:sharded --shell "$show"
+is "$(cat "$(newest sub)"/output/[0-2] | tr ' ' '\n' | sort | uniq -c | grep -c ' 1 ')" 12 \
+    'a folder of it, sharded'
+train --name one --input in=run:download/output/words/1-2.txt --nodes 1 --shell \
+    'cat $DTCTL_INPUT_IN >$DTCTL_OUTPUT_DIR/$RANK'
+is "$(list one)" '1 2' 'a file of it'
+train --name model --nodes 1 --input "in=run:download@$first/model" --shell "$show"
+is "$(list model)" ./model.bin 'its model, by the name of the run'
+train --name state --nodes 1 --input in=run:download/state --shell "$show"
+is "$(list state)" './node0/place ./node1/place ./node2/place' 'its state, a folder per node'
+train --name source --nodes 1 --input in=run:download/source --shell "$show"
+like "$(list source)" './make.sh' 'its source'
+cat >dtctl.toml <<'END'
+[inputs.in]
+source = "run:download/output"
+mode = "sharded"
+exclude = ["*-1.txt"]
+END
+mkdir below
+run env -C below dtctl -f ../dtctl.toml train --dry-run -- true
+like "$err" 'input    in: 9 files' 'from a file in another folder'
+rm dtctl.toml
+
+# ---- results that are still on the nodes ---------------------------------------------------------
+mkfifo go
+train --detach --name late --nodes 2 -- sh -c "cat $WORK/go; "'echo $RANK >$DTCTL_OUTPUT_DIR/$RANK'
+late=$out
+train --dry-run --input in=run:late/output -- true
+like "$err" "results of run '$late' are not here, and a dry run does not fetch them" \
+    'a dry run does not fetch'
+train --input in=run:late/output -- true
+is "$status" 1 'a run that is still going'
+like "$err" "run '$late' is still going" 'is refused by name'
+for i in 1 2; do echo >go; done
+wait_for 30 sh -c "dtctl ps 2>&1 | grep $late | grep -q finished"
+ok 'the results are not here' test ! -e ".dtctl/default/runs/$late/output/1"
+train --name next --nodes 1 --input in=run:late/output --shell "$show"
+is "$status" 0 'results that are only on the nodes'
+is "$(list next)" './0 ./1' 'are fetched first'
+
+# ---- what is refused -----------------------------------------------------------------------------
+train --name broken --nodes 1 -- false
+refused() { # SOURCE WHY
+    train --nodes 1 --input "in=$1" -- true
+    is "$status" 2 "refused: $1"
+    like "$err" "$2" "  $2"
+}
+refused run:download 'is not run:TASK\[@RUN\]/PART'
+refused run:@x/output 'is not run:TASK\[@RUN\]/PART'
+refused run:download/outputs \
+    "'outputs' is none of output, model, state, source .did you mean 'output'"
+refused run:download/output/../x "'../x' is not a path below a folder"
+refused run:absent/output "has no run of task 'absent'"
+refused run:broken/output \
+    "no run of task 'broken' has finished; the newest one, 'broken-.*', is 'failed'"
+refused "run:broken@$(basename "$(newest broken)")/output" "is 'failed', not finished"
+refused "run:all@$first/output" "is one of task 'download', not of 'all'"
+refused run:download/model/absent "run '$first' left no model/absent"
+refused run:all/model 'left no '
+refused s3://bucket/x "'s3://bucket/x' is not available"
+rm -r "$(newest sub)/output"
+find .dtctl/default/nodes -path "*/runs/sub-*" -delete
+train --nodes 1 --input in=run:sub/output -- true
+ok 'results that are nowhere' test "$status" != 0
+like "$err" "run 'sub-[^']*'" 'are refused by name'
+done_testing
