@@ -51,7 +51,7 @@ test: $(if $(T),,setup-quiet) ## Run every test (T=name runs one); the last line
 	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(Q)lib/third_party/deps build cuda || true)
 	$(if $(TEST_C_CHOSEN)$(FUZZ_C_CHOSEN),$(SUBMAKE) MODE=san \
 	    $(call names,san,$(TEST_C_CHOSEN) $(FUZZ_C_CHOSEN)))
-	$(if $(TEST_C_CHOSEN),$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN)))
+	$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN) tests/tools/reap.c)
 	$(if $(SCRIPTS_CHOSEN),$(SUBMAKE) MODE=release programs test-programs)
 	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(SUBMAKE) gpu-programs)
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \

@@ -3,7 +3,8 @@
 # The test runner trusts no test: a crash, a missing plan, a hang or an early end of a script is a
 # failure.
 source "${0%/*}/../lib.sh"
-mkdir -p tests/x build
+mkdir -p tests/x build/release/tests/tools
+cp "$BUILD/release/tests/tools/reap" build/release/tests/tools/
 cp -r "$SRC/tests/run" "$SRC/tests/summary.awk" "$SRC/tests/lib.sh" "$SRC/tests/hosts.sh" tests/
 
 script() { # NAME BODY
@@ -11,8 +12,8 @@ script() { # NAME BODY
     chmod +x "tests/x/$1.t"
 }
 runner() { # FILE…
-    run env DTCTL_SRC="$WORK" DTCTL_BUILD="$WORK/build" TEST_SECONDS_MAX="${seconds-60}" \
-        tests/run "$@"
+    run env -u TEST_REAPED DTCTL_SRC="$WORK" DTCTL_BUILD="$WORK/build" \
+        TEST_SECONDS_MAX="${seconds-60}" tests/run "$@"
     last=$(tail -n 1 <<<"$out")
 }
 script good 'echo "ok 1 - a"; echo "ok 2 # SKIP no camera"; echo 1..2'
@@ -42,6 +43,29 @@ runner tests/x/silent.t
 is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'and silence'
 seconds=1 runner tests/x/hang.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a hang'
+
+# Nothing that a test started outlives it, or the runner, however these end.
+leaves='setsid sh -c "echo \$\$ >left; exec sleep 600" & while [ ! -s left ]; do sleep 0.01; done'
+script leaves "$leaves; echo 'ok 1 - a'; echo 1..1"
+script stays "$leaves; echo 'ok 1 - a'; setsid sleep 600"
+# shellcheck disable=SC2317 # called by name
+no_process() { [ -s left ] && [ ! -e "/proc/$(cat left)" ]; }
+runner tests/x/leaves.t
+is "$status:$last" '0:1 passed, 0 failed, 0 skipped' 'a test leaves a process'
+ok 'which ends with it' no_process
+rm left
+seconds=1 runner tests/x/stays.t
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a test that is stopped at its limit'
+ok 'leaves no process' no_process
+for signal in TERM KILL; do # as `timeout make soak` does it; the kill leaves only orphans
+    rm -f left
+    (env -u TEST_REAPED DTCTL_SRC="$WORK" DTCTL_BUILD="$WORK/build" tests/run tests/x/stays.t
+    true) >out/stopped 2>&1 &
+    stopped=$!
+    wait_for 20 test -s left
+    kill -$signal $stopped
+    ok "a runner whose parent is ended by SIG$signal leaves no process" wait_for 40 no_process
+done
 
 # Of many, a few that failed run once more.
 for i in 1 2 3 4 5 6 7 8 9; do script "many$i" 'echo "ok 1 - a"; echo 1..1'; done
