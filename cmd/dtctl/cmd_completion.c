@@ -23,7 +23,7 @@ static int cluster_of(struct context *s, const struct cli_rest *words, struct cl
     config_verb(&config, (int)words->command_count, words->command, &name, &used, &ignored);
     const struct command *about = name ? command_find(name) : NULL;
     void *flags = about ? arena_alloc(a, about->flags_bytes + 1, 16, 1) : NULL;
-    struct config_verb verb = {name, about ? about->rows : NULL, flags};
+    struct config_verb verb = {name, about ? about->rows : NULL, flags, false};
     config_load(&config, &verb, (int)words->command_count - used, words->command + used, &rest,
                 &ignored);
     return cluster_open(c, a, config.file_found ? file_dir(a, config.file) : ".",

@@ -9,6 +9,7 @@
 #include "run/monitor.h"
 #include "run/node_setup.h"
 #include "run/run_start.h"
+#include "run/task.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -281,11 +282,45 @@ static void tell_detached(const struct run_start *l) {
     screen_out(l->context->screen, "%s\n", id);
 }
 
+static void tell_skipped(const struct run_start *l, const struct run *done) {
+    struct context *s = l->context;
+    struct strbuf text = {0};
+    struct json_out j;
+    screen_note(s->screen,
+                "task '%s' is done: run %s stands in, nothing has changed (--force runs it)",
+                done->name, done->id);
+    screen_note(s->screen, "results  %s", run_near_path(s->arena, done->output_dir));
+    screen_event(&text, &j, "skipped");
+    json_str(&j, "name", done->name);
+    json_str(&j, "run", done->id);
+    json_str(&j, "output_dir", done->output_dir);
+    screen_event_end(s->screen, &text, &j);
+}
+
+// 1 when a finished run stands in for this one.
+static int stands_in(struct run_start *l, struct err *e) {
+    const struct config_job *job = &l->context->config->job;
+    struct run done;
+    const char *why;
+    task_key(l);
+    if (!job->if_changed || job->force)
+        return 0;
+    int found = task_find_stand_in(l, &done, &why, e);
+    if (found > 0)
+        tell_skipped(l, &done);
+    else if (why)
+        screen_note(l->context->screen, "run %s does not stand in: %s", done.id, why);
+    return found;
+}
+
 static int train(struct context *s, struct run_start *l, struct fleet *f, struct err *e) {
     const struct config *c = s->config;
     int status = 0;
     if (run_start_files(l, e) < 0)
         return -1;
+    int done = stands_in(l, e);
+    if (done || run_start_output(l, e) < 0)
+        return done > 0 ? 0 : -1;
     tell_plan(l);
     tell_plan_json(l, "plan");
     if (c->dry_run)

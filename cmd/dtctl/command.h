@@ -16,6 +16,7 @@ enum {
     COMMAND_ANY_CONFIG = 1, // runs even when the configuration is wrong
     COMMAND_REST = 2,       // takes a command after "--" (or from the first argument on)
     COMMAND_FOR_SHELL = 4,  // its output is for a shell: nothing is remarked
+    COMMAND_FILE = 8,       // its first argument, if there is one, is the configuration file
 };
 
 // A run function returns 0, -1 with e set, or a process exit status of its own.
@@ -31,8 +32,8 @@ struct command {
 // Every command, in the order of help. cmd_<name> is in cmd_<name>.c.
 // clang-format off
 #define COMMANDS(X)                                                                                \
-    X(init) X(plan) X(up) X(status) X(train) X(exec) X(ssh) X(push) X(fetch) X(logs) X(ps) X(stop) \
-    X(extend) X(adopt) X(down) X(gc) X(data) X(doctor) X(config) X(completion) X(version)
+    X(init) X(plan) X(up) X(status) X(train) X(run) X(exec) X(ssh) X(push) X(fetch) X(logs) X(ps)  \
+    X(stop) X(extend) X(adopt) X(down) X(gc) X(data) X(doctor) X(config) X(completion) X(version)
 // clang-format on
 #define COMMAND_EXTERN(name) extern const struct command cmd_##name;
 COMMANDS(COMMAND_EXTERN)

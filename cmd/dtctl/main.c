@@ -159,7 +159,7 @@ static int run_command(struct program *p, const struct command *c, int argc,
     struct err e = {0};
     struct cli_rest rest = {0};
     void *flags = arena_alloc(&p->arena, c->flags_bytes ? c->flags_bytes : 1, 16, 1);
-    struct config_verb verb = {c->verb.name, c->rows, flags};
+    struct config_verb verb = {c->verb.name, c->rows, flags, (c->marks & COMMAND_FILE) != 0};
     int bad = config_load(&p->config, &verb, argc, argv, &rest, &e);
     if (p->config.help)
         return help_verb(p, c);

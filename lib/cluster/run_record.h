@@ -41,6 +41,7 @@ struct run {
     bool work_only;      // not stored: fetch only those files this time
     bool bring_work;     // also fetch those files
     bool apart;          // results stay in one folder per node
+    const char *key;     // of its task (run/task.h); "": of an older dtctl
     const char *resumes; // the run whose state it resumed, or ""
     int exit_status;     // of the run, after its end
     int64_t push_ms, setup_ms, start_ms, train_ms, fetch_ms; // durations, 0: not yet

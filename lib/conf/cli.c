@@ -330,3 +330,16 @@ bool cli_has(const struct option_set *s, const char *flag, const char **value) {
         }
     return has;
 }
+
+const char *const *cli_again(const struct option_set *s, const struct option_table *without,
+                             size_t *count) {
+    size_t n = 0;
+    for (const struct option_given *g = s->given; g; g = g->next)
+        n++;
+    const char **words = arena_new(s->arena, const char *, n + 1);
+    *count = 0;
+    for (const struct option_given *g = s->given; g; g = g->next)
+        if (g->bound->table != without && g->row->flag)
+            words[(*count)++] = arena_printf(s->arena, "--%s=%s", g->row->flag, g->value);
+    return words;
+}

@@ -38,6 +38,10 @@ void cli_apply(struct option_set *s);
 // Whether a flag was scanned, before or after cli_apply ("help", "file"); its last value in *value
 // (value may be NULL; a bool gives "true" or "false").
 bool cli_has(const struct option_set *s, const char *flag, const char **value);
+// The flags that were scanned, as words for another command line ("--cluster=x"), without those of
+// one table; NULL-terminated.
+const char *const *cli_again(const struct option_set *s, const struct option_table *without,
+                             size_t *count);
 // The nearest of names to the word typed, as " (did you mean 'x'?)", or "".
 const char *cli_nearest(struct arena *a, const char *typed, const char *const *names);
 

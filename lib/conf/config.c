@@ -9,10 +9,19 @@
 
 enum { NAME_BYTES_MAX = 64 };
 
+// A task has the keys of [task], [train] and [setup] by themselves, and these tables.
+static const char *const TASK_TABLES[] = {"inputs", "outputs",         "state", "env", "metrics",
+                                          "setup",  "hyperparameters", "train", NULL};
+static const char *const TASK_KEYS[] = {"task", "train", NULL};
+static const char *const TASK_REFUSED[] = {"name", NULL}; // the section's name is the task's
+
 void config_open(struct config *c, struct arena *a, const char *program, char *const *env) {
     *c = (struct config){0};
     option_set_init(&c->set, a, program, "DTCTL_", env);
     c->set.style = OPTION_STYLE_UNDERSCORES; // as torchrun's users type its flags
+    c->sections = (struct option_sections){
+        .table = "tasks", .whole = TASK_TABLES, .own = TASK_KEYS, .refused = TASK_REFUSED};
+    c->set.sections = &c->sections;
     option_set_add(&c->set, &options_config, c);
     option_set_add(&c->set, &options_metrics, c);
     option_set_add(&c->set, &options_aws, c);
@@ -37,19 +46,12 @@ static const char *env_value(const struct config *c, const char *name) {
     return value && value[0] ? value : NULL;
 }
 
-const char *const config_worker_variables[] = {"DTCTL_RUN",
-                                               "DTCTL_NODE",
-                                               "DTCTL_NODES",
-                                               "DTCTL_ROUND",
-                                               "DTCTL_SHARD_INDEX",
-                                               "DTCTL_SHARD_COUNT",
-                                               "DTCTL_OUTPUT_DIR",
-                                               "DTCTL_MODEL_DIR",
-                                               "DTCTL_STATE_DIR",
-                                               "DTCTL_CACHE_DIR",
-                                               "DTCTL_SETUP_DIR",
-                                               "DTCTL_INPUT_*",
-                                               NULL};
+const char *const config_worker_variables[] = {
+    "DTCTL_RUN",         "DTCTL_NODE",        "DTCTL_NODES",
+    "DTCTL_ROUND",       "DTCTL_TASK",        "DTCTL_TASK_*",
+    "DTCTL_SHARD_INDEX", "DTCTL_SHARD_COUNT", "DTCTL_OUTPUT_DIR",
+    "DTCTL_MODEL_DIR",   "DTCTL_STATE_DIR",   "DTCTL_CACHE_DIR",
+    "DTCTL_SETUP_DIR",   "DTCTL_INPUT_*",     NULL};
 
 const char *config_unknown_env(const struct config *c) {
     // The build and the tests have these.
@@ -65,9 +67,12 @@ const char *config_unknown_env(const struct config *c) {
 }
 
 // A missing file is an error only if the user named it.
-static int read_file(struct config *c, struct err *e) {
+static int read_file(struct config *c, const char *argument, struct err *e) {
     const char *name = env_value(c, "DTCTL_CONFIG");
-    bool named = cli_has(&c->set, "config", &name) || name;
+    bool flag = cli_has(&c->set, "config", &name), named = flag || name || argument;
+    if (flag && argument)
+        return err_set(e, ERR_USAGE, "the file is named twice: '%s' and --config", argument);
+    name = argument ? argument : name;
     char *text;
     size_t len;
     c->file = name ? name : c->file;
@@ -112,8 +117,9 @@ int config_load(struct config *c, const struct config_verb *v, int argc, const c
         c->help = true;
         return 0;
     }
+    cli_has(&c->set, "task", &c->sections.chosen);
     // `init` writes the missing file, with the values given.
-    int missing = read_file(c, e);
+    int missing = read_file(c, v->takes_file && rest->count ? rest->args[0] : NULL, e);
     option_set_env(&c->set, c->set.env);
     cli_apply(&c->set);
     if (missing < 0 || read_kept(c, e) < 0)

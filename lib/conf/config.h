@@ -96,6 +96,9 @@ struct config_hosts {
     const char *root;           // on the nodes: absolute, or "~/…"
 };
 
+// The state that a later run of a task begins with.
+enum config_keep { CONFIG_KEEP_RUN, CONFIG_KEEP_TASK };
+
 // A script that prepares each node, once for each hash of its text and of the files it needs.
 struct config_setup {
     const char *run; // "": none
@@ -123,6 +126,10 @@ struct config_job {
     int64_t spares;             // further nodes that wait to take a lost one's place
     int64_t nproc_per_node;     // > 0, or CONFIG_NPROC_*
     const char *name;           // task; "": from the command or the model
+    const char *task;           // section [tasks.NAME] of the file; "": none
+    struct option_list after;   // tasks that must have finished
+    bool if_changed;            // a finished run of the same key stands in
+    bool force;                 // the task runs whatever stands in
     int64_t max_time_ms;        // 0: no limit
     bool detach;
     int64_t max_restarts;
@@ -165,8 +172,10 @@ struct config {
     const char *output_dir;            // "": output/ of the run's folder
     int output_merge;                  // enum config_merge
     bool output_work;                  // also new files of a command's working folder
+    int state_keep;                    // enum config_keep
 
-    struct option_set set; // places, problems
+    struct option_sections sections; // [tasks.NAME]
+    struct option_set set;           // places, problems
 };
 
 // Defaults only. env is the program's environment (NULL: empty) and must outlive the struct.
@@ -180,6 +189,7 @@ struct config_verb {
     const char *verb;
     const struct option_table *rows; // the verb's own flags (.verbs = "logs"); NULL: none
     void *target;
+    bool takes_file; // its first argument, if there is one, is the configuration file
 };
 // File, environment, flags. `dtctl.toml` that does not exist is fine unless it was named.
 // With --help among the flags nothing is read and c->help is set.

@@ -218,6 +218,18 @@ struct option_given; // a flag as scanned (cli.c)
         .text = "false", .help = "Show help."                                                      \
     }
 
+// Named sections of a file that have values for the same rows: [tasks.NAME]. A member of a section
+// is one of the tables in `whole`, or a key of one of the tables in `own`, the first that has it.
+// Values of the chosen section follow those of the file; of the others the keys are checked only.
+struct option_sections {
+    const char *table; // "tasks"
+    const char *const *whole, *const *own;
+    const char *const *refused; // keys that no section may have
+    const char *chosen;         // NULL: none
+    const char **names;         // of all sections in the file, in its order; NULL-terminated
+    size_t count;
+};
+
 struct option_set {
     struct arena *arena;
     const char *program;    // "dtctl", for messages
@@ -229,6 +241,7 @@ struct option_set {
     struct option_given *given, *given_last;
     struct option_problem *problems, *problems_last;
     struct option_shadow *shadows;
+    struct option_sections *sections; // NULL: files have none
     int problem_count;
 };
 

@@ -13,6 +13,7 @@ struct file_reader {
     enum option_source source;
     const char *file;
     struct option_reader values;
+    bool names_only; // checks the keys, and stores no value
 };
 
 static struct option_place place_of(const struct file_reader *f, int line, int column) {
@@ -97,27 +98,127 @@ static void read_value(struct file_reader *f, const struct option_bound *b,
     f->set->shadows = shadow;
 }
 
-// Depth is bounded by the parser's limit and by the depth of keys in rows.
-static void read_table(struct file_reader *f, const struct toml *table, const char *prefix) {
+static void read_table(struct file_reader *f, const struct toml *table, const char *prefix);
+
+// Reads one key, or a table, whose full name is `path`. Depth is bounded by the parser's limit and
+// by the depth of keys in rows.
+static void read_member(struct file_reader *f, const struct toml *c, const char *path) {
     struct option_set *s = f->set;
-    for (const struct toml *c = table->child; c; c = c->next) {
-        const char *part = str_printable(s->arena, c->key, c->key_len);
-        const char *path = *prefix ? arena_printf(s->arena, "%s.%s", prefix, part) : part;
-        const struct option_bound *b;
-        const struct option_row *r = option_find(s, path, &b);
-        if (memchr(c->key, '.', c->key_len) || memchr(c->key, '\0', c->key_len)) {
-            unknown(f, c, path); // "a.b" in quotes is not the key b of table a
-        } else if (r && b->target) {
+    const struct option_bound *b;
+    const struct option_row *r = option_find(s, path, &b);
+    if (memchr(c->key, '.', c->key_len) || memchr(c->key, '\0', c->key_len)) {
+        unknown(f, c, path); // "a.b" in quotes is not the key b of table a
+    } else if (r && b->target) {
+        if (!f->names_only)
             read_value(f, b, r, c, path);
-        } else if (!r && !is_table(s, path)) {
-            unknown(f, c, path);
-        } else if (!r && c->type != TOML_TABLE) {
-            option_problem(s, place_of(f, c->line, c->column), "%s: expected a table, found %s",
-                           path, toml_type_name(c->type));
-        } else if (!r) {
-            read_table(f, c, path);
-        }
+    } else if (!r && !is_table(s, path)) {
+        unknown(f, c, path);
+    } else if (!r && c->type != TOML_TABLE) {
+        option_problem(s, place_of(f, c->line, c->column), "%s: expected a table, found %s", path,
+                       toml_type_name(c->type));
+    } else if (!r) {
+        read_table(f, c, path);
     }
+}
+
+static void read_table(struct file_reader *f, const struct toml *table, const char *prefix) {
+    struct arena *a = f->set->arena;
+    for (const struct toml *c = table->child; c; c = c->next) {
+        const char *part = str_printable(a, c->key, c->key_len);
+        const struct option_sections *x = f->set->sections;
+        if (*prefix || !x || strcmp(part, x->table) != 0)
+            read_member(f, c, *prefix ? arena_printf(a, "%s.%s", prefix, part) : part);
+    }
+}
+
+// ---- sections -----------------------------------------------------------------------------------
+
+static bool is_one_of(const char *const *words, const char *word) {
+    for (; *words; words++)
+        if (strcmp(*words, word) == 0)
+            return true;
+    return false;
+}
+
+// The row's key, or the table, that a member of a section stands for; NULL: none.
+static const char *member_path(const struct option_set *s, const char *part) {
+    const struct option_sections *x = s->sections;
+    if (is_one_of(x->refused, part))
+        return NULL;
+    for (const char *const *own = x->own; *own; own++) {
+        const char *path = arena_printf(s->arena, "%s.%s", *own, part);
+        if (option_find(s, path, NULL))
+            return path;
+    }
+    return is_one_of(x->whole, part) ? part : NULL;
+}
+
+// The names that a section may have, to find the one that was meant.
+static const char *nearest_member(const struct option_set *s, const char *part) {
+    const struct option_sections *x = s->sections;
+    const char **names = arena_new(s->arena, const char *, 2 * option_set_row_count(s) + 1);
+    size_t n = 0;
+    for (const char *const *whole = x->whole; *whole; whole++)
+        names[n++] = *whole;
+    for (const char *const *own = x->own; *own; own++)
+        for (size_t t = 0; t < s->table_count; t++)
+            for (size_t i = 0; i < s->tables[t].table->count; i++) {
+                const char *key = s->tables[t].table->rows[i].key;
+                size_t len = strlen(*own);
+                if (key && str_starts(key, *own) && key[len] == '.' && !strchr(key + len + 1, '.'))
+                    names[n++] = key + len + 1;
+            }
+    return cli_nearest(s->arena, part, names);
+}
+
+static void read_section(struct file_reader *f, const struct toml *section, const char *name) {
+    struct option_set *s = f->set;
+    for (const struct toml *c = section->child; c; c = c->next) {
+        const char *part = str_printable(s->arena, c->key, c->key_len);
+        const char *path = member_path(s, part);
+        bool elsewhere = is_one_of(s->sections->refused, part) || is_table(s, part);
+        if (path)
+            read_member(f, c, path);
+        else
+            option_problem(s, place_of(f, c->key_line, c->key_column), "%s.%s: %s%s", name, part,
+                           elsewhere ? "cannot be set here" : "unknown key",
+                           elsewhere ? "" : nearest_member(s, part));
+    }
+}
+
+// The chosen section comes last, so that its values take the place of the file's own.
+static void read_sections(struct file_reader *f, const struct toml *root) {
+    struct option_set *s = f->set;
+    struct option_sections *x = s->sections;
+    const struct toml *all = x ? toml_member(root, x->table) : NULL, *chosen = NULL;
+    size_t count = 0;
+    for (const struct toml *c = all && all->type == TOML_TABLE ? all->child : NULL; c; c = c->next)
+        count++;
+    if (all && !count)
+        option_problem(s, place_of(f, all->line, all->column), "%s: expected tables [%s.NAME]",
+                       x->table, x->table);
+    if (!count)
+        return;
+    x->names = arena_new(s->arena, const char *, count + 1);
+    for (const struct toml *c = all->child; c; c = c->next) {
+        struct err e = {0};
+        const char *part = str_printable(s->arena, c->key, c->key_len);
+        const char *name = arena_printf(s->arena, "%s.%s", x->table, part);
+        if (c->type != TOML_TABLE || option_plain_name(part, &e) < 0) {
+            option_problem(s, place_of(f, c->key_line, c->key_column), "%s: %s", name,
+                           c->type != TOML_TABLE ? "expected a table" : e.text);
+            continue;
+        }
+        x->names[x->count++] = part;
+        if (x->chosen && strcmp(part, x->chosen) == 0)
+            chosen = c;
+        f->names_only = true;
+        read_section(f, c, name);
+    }
+    f->names_only = false;
+    int faults = s->problem_count;
+    if (chosen && !faults)
+        read_section(f, chosen, arena_printf(s->arena, "%s.%s", x->table, x->chosen));
 }
 
 static void read_text(struct option_set *s, enum option_source source, const char *name,
@@ -135,6 +236,8 @@ static void read_text(struct option_set *s, enum option_source source, const cha
         option_problem(s, place_of(&f, x->line, x->column), "%s", x->text);
     s->problem_count += count; // those beyond TOML_ERRORS_MAX
     read_table(&f, root, "");
+    if (source == OPTION_FILE)
+        read_sections(&f, root);
 }
 
 void option_set_file(struct option_set *s, const char *name, const char *text, size_t len) {

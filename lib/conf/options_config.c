@@ -15,6 +15,7 @@ enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
 #undef WORD
 static const char *const merges[] = {"always", "never", NULL};
+static const char *const keeps[] = {"run", "task", NULL};
 
 // ---- checks ----------------------------------------------------------------------------------
 static const char *const ranks_own[] = {
@@ -102,7 +103,7 @@ static const struct option_record host_record = {
 };
 
 // Commands that talk to nodes.
-#define CONNECTING "plan up status train exec ssh push fetch logs ps stop down gc doctor"
+#define CONNECTING "plan up status train run exec ssh push fetch logs ps stop down gc doctor"
 
 static const struct option_row rows[] = {
     // ---- flags of every command
@@ -293,6 +294,14 @@ static const struct option_row rows[] = {
      .text = "false",
      .help = "Also brings files that a command made in its working folder, as work/; else they are "
              "only named, and dtctl fetch RUN --work brings them."},
+    {.key = "state.keep",
+     .type = OPTION_CHOICE,
+     AT(state_keep),
+     .text = "run",
+     .choices = keeps,
+     .help = "What a run begins with: run is nothing, or the state of a run of the same name that "
+             "did not finish; task is the state of the newest run of the same name, also of one "
+             "that finished."},
     {.key = "env",
      .flag = "env",
      .verbs = "train",

@@ -74,9 +74,21 @@ static int check_resume(const struct context *s, struct err *e) {
     return err_wrap(e, "%s", config_where(s->config, "train.resume"));
 }
 
+static int check_task(const struct config *c, struct err *e) {
+    const struct option_sections *x = &c->sections;
+    for (size_t i = 0; i < x->count; i++)
+        if (strcmp(x->names[i], c->job.task) == 0)
+            return 0;
+    if (!c->job.task[0])
+        return 0;
+    return err_set(e, ERR_CONFIG, "--task: '%s' has no task '%s'%s", c->file, c->job.task,
+                   x->count ? cli_nearest(c->set.arena, c->job.task, x->names) : "");
+}
+
 int run_start_check(const struct context *s, struct err *e) {
     const struct config *c = s->config;
-    if (check_inputs(s, e) < 0 || check_files(s, e) < 0 || check_resume(s, e) < 0)
+    if (check_task(c, e) < 0 || check_inputs(s, e) < 0 || check_files(s, e) < 0 ||
+        check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",

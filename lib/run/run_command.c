@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "fleet/bundle.h"
+#include "run/task.h"
 #include "sys/file.h"
 
 #include <ctype.h>
@@ -168,7 +169,8 @@ int run_start_command(struct run_start *l, const struct run_start_request *reque
         r->name = run_start_task_name(a, command, count);
     }
     add_hyperparameters(&w, a, hp);
-    r->name = run_make_name(a, c->job.name[0] ? c->job.name : r->name);
+    const char *given = c->job.name[0] ? c->job.name : c->job.task;
+    r->name = run_make_name(a, given[0] ? given : r->name);
     r->command = w.items;
     r->command_count = w.count;
     return 0;
@@ -205,7 +207,8 @@ void run_start_env(struct run_start *l) {
     const struct config *c = l->context->config;
     const struct option_map *hp = &c->hyperparameters;
     struct job_spec *spec = &l->spec;
-    spec->env = arena_new(a, struct job_pair, c->env.count + hp->count + 2);
+    spec->env = arena_new(a, struct job_pair,
+                          c->env.count + hp->count + 2 + c->job.after.count + TASK_VARIABLES_MORE);
     if (hp->count)
         spec->env[spec->env_count++] = (struct job_pair){"SM_HPS", all_hyperparameters(a, hp)};
     for (size_t i = 0; i < hp->count; i++)
@@ -214,4 +217,5 @@ void run_start_env(struct run_start *l) {
     for (size_t i = 0; i < c->env.count; i++)
         spec->env[spec->env_count++] =
             (struct job_pair){c->env.items[i].name, c->env.items[i].value};
+    l->own_env_count = spec->env_count;
 }

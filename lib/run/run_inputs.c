@@ -125,10 +125,9 @@ void run_start_make_shards(struct run_start *l) {
 
 int run_start_files(struct run_start *l, struct err *e) {
     l->common = manifest_new();
-    // The state comes first: it decides which results folder is allowed.
-    if (run_start_state(l, e) < 0 || run_start_output(l, e) < 0 ||
-        (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 || run_start_setup(l, e) < 0 ||
-        input_add_all(l, e) < 0 || cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
+    if (run_start_state(l, e) < 0 || (l->native && add_trainer(l, e) < 0) || add_work(l, e) < 0 ||
+        run_start_setup(l, e) < 0 || input_add_all(l, e) < 0 ||
+        cluster_backup_add_run(l->context, &l->run, l->common, e) < 0 ||
         claim_add_run(l->context, &l->run, l->common, e) < 0)
         return -1;
     for (size_t n = 0; l->shards && n < l->node_count; n++)

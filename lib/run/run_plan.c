@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "provider/provider.h"
 #include "run/node_replace.h"
+#include "run/task.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -159,8 +160,9 @@ static int find_resume(struct run_start *l, struct err *e) {
     while (run_walk_next(&walk, &earlier)) {
         if (strcmp(earlier.name, l->run.name) != 0)
             continue;
-        // Only unfinished runs are resumed; a finished one starts from scratch.
-        if (run_is_over(&earlier) && strcmp(earlier.state, "finished") != 0)
+        // Without state.keep only unfinished runs are resumed; a finished one starts from scratch.
+        bool finished = strcmp(earlier.state, "finished") == 0;
+        if (run_is_over(&earlier) && (!finished || s->config->state_keep == CONFIG_KEEP_TASK))
             l->resume_run = earlier.id;
         return 0;
     }
@@ -204,5 +206,5 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
         check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;
     fill_spec(l);
-    return 0;
+    return task_env(l, e);
 }

@@ -58,7 +58,10 @@ struct run_start {
     size_t *indices; // of the chosen nodes in the inventory, by rank
     size_t node_count;
     struct run run;
-    struct job_spec spec;     // the part that is the same on every node
+    struct job_spec spec;    // the part that is the same on every node
+    int own_env_count;       // of spec.env: the user's, not the names of runs
+    const char **after_keys; // of the runs that task.after found
+    size_t after_count;
     struct manifest *common;  // programs, work folder, replicated inputs
     struct manifest **shards; // per node, NULL without sharded inputs
     struct run_start_input *inputs;
@@ -89,7 +92,8 @@ void run_start_env(struct run_start *l);
 // Adds the state of l->resume_run to the manifests. Without any state, l->resume_run becomes NULL;
 // this is an error when the user named the run.
 int run_start_state(struct run_start *l, struct err *e);
-// Ensures that the results folder exists, is writable, and belongs to no other run.
+// Ensures that the results folder exists, is writable, and belongs to no other run but the one that
+// is resumed; call after run_start_files.
 int run_start_output(struct run_start *l, struct err *e);
 void run_start_make_shards(struct run_start *l); // creates l->shards unless present
 

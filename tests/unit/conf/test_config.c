@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 static const char *const verbs[] = {
-    "init", "plan", "up",   "status", "train",  "exec",   "ssh",        "push",    "fetch", "logs",
-    "ps",   "stop", "down", "gc",     "doctor", "config", "completion", "version", NULL};
+    "init", "plan", "up",   "status", "train", "run",    "exec",   "ssh",        "push",    "fetch",
+    "logs", "ps",   "stop", "down",   "gc",    "doctor", "config", "completion", "version", NULL};
 static struct arena a;
 static struct config c;
 static struct cli_rest rest;

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks: the key of a run, the runs of a task, what a task comes after.
+#include "run/task.h"
+
+#include "run/results_owner.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static const char KEY_FORMAT[] = "1"; // changes with what the parts of a key hold
+enum { KEY_DIGITS = 32 };             // of the hash of a part
+
+// ---- the key ------------------------------------------------------------------------------------
+
+// With its NUL, so that no two lists of words give the same bytes.
+static void add_text(struct hash *h, const char *text) {
+    hash_add(h, text, strlen(text) + 1);
+}
+
+static void add_number(struct hash *h, uint64_t n) {
+    hash_add(h, &n, sizeof n);
+}
+
+static void add_command(struct hash *h, const struct run_start *l) {
+    for (size_t i = 0; i < l->run.command_count; i++)
+        add_text(h, l->run.command[i]);
+    add_text(h, l->run.nproc);
+}
+
+// The files of the working folder, without the run's id in their paths. The settings of the native
+// trainer are one of them.
+static void add_files(struct hash *h, const struct run_start *l) {
+    const char *work = run_node_dir(l->context->arena, l->run.id, "work");
+    size_t len = strlen(work);
+    for (size_t i = 0; i < l->common->count; i++) {
+        const struct manifest_entry *x = &l->common->entries[i];
+        if (!str_starts(x->path, work) || x->path[len] != '/')
+            continue;
+        add_text(h, x->path + len + 1);
+        add_number(h, x->mode);
+        add_text(h, x->kind == MANIFEST_LINK ? x->target : "");
+        hash_add(h, x->hash, x->kind == MANIFEST_FILE ? sizeof x->hash : 0);
+    }
+}
+
+static void add_inputs(struct hash *h, const struct run_start *l) {
+    unsigned char digest[HASH_BYTES];
+    for (size_t i = 0; i < l->input_count; i++) {
+        add_text(h, l->inputs[i].name);
+        const struct config_input *in = l->inputs[i].config;
+        bool sharded = config_input_is_sharded(in);
+        add_number(h, sharded);
+        if (sharded) {
+            add_number(h, (uint64_t)config_input_shard(in));
+            add_number(h, (uint64_t)in->unit);
+            add_number(h, (uint64_t)in->uneven);
+            add_text(h, in->order);
+        }
+        manifest_digest(l->inputs[i].manifest, digest);
+        hash_add(h, digest, sizeof digest);
+    }
+}
+
+static void add_setup(struct hash *h, const struct run_start *l) {
+    add_text(h, l->spec.setup ? l->spec.setup_hash : "");
+}
+
+static void add_environment(struct hash *h, const struct run_start *l) {
+    for (int i = 0; i < l->own_env_count; i++) {
+        add_text(h, l->spec.env[i].name);
+        add_text(h, l->spec.env[i].value);
+    }
+}
+
+static void add_outputs(struct hash *h, const struct run_start *l) {
+    add_number(h, l->run.bring_work);
+    add_number(h, l->run.apart);
+}
+
+static void add_earlier(struct hash *h, const struct run_start *l) {
+    for (size_t i = 0; i < l->after_count; i++)
+        add_text(h, l->after_keys[i]);
+}
+
+static const struct {
+    const char *name, *text; // in the key; in a message
+    void (*add)(struct hash *h, const struct run_start *l);
+} PARTS[] = {
+    {"command", "its command", add_command},     {"files", "its files", add_files},
+    {"inputs", "its inputs", add_inputs},        {"setup", "its setup", add_setup},
+    {"env", "its environment", add_environment}, {"outputs", "its outputs", add_outputs},
+    {"after", "a task before it", add_earlier},
+};
+enum { PARTS_COUNT = sizeof PARTS / sizeof PARTS[0] };
+
+void task_key(struct run_start *l) {
+    struct arena *a = l->context->arena;
+    const char *key = KEY_FORMAT;
+    for (size_t i = 0; i < PARTS_COUNT; i++) {
+        struct hash h;
+        unsigned char digest[HASH_BYTES];
+        char hex[HASH_HEX_BYTES];
+        hash_init(&h);
+        PARTS[i].add(&h, l);
+        hash_final(&h, digest);
+        hash_hex(hex, digest);
+        key = arena_printf(a, "%s %s=%.*s", key, PARTS[i].name, KEY_DIGITS, hex);
+    }
+    l->run.key = key;
+}
+
+// The first part in which two keys differ, for a message; NULL: none.
+static const char *differing_part(struct arena *a, const char *one, const char *other) {
+    for (size_t i = 0; i < PARTS_COUNT; i++) {
+        const char *name = arena_printf(a, " %s=", PARTS[i].name);
+        const char *x = strstr(one, name), *y = strstr(other, name);
+        if (!x || !y || strncmp(x, y, strlen(name) + KEY_DIGITS) != 0)
+            return PARTS[i].text;
+    }
+    return strcmp(one, other) == 0 ? NULL : "the form of keys";
+}
+
+// ---- runs of a task -----------------------------------------------------------------------------
+
+int task_find_finished(const struct cluster *c, const char *name, struct run *out, struct err *e) {
+    struct run_walk walk;
+    if (run_walk_open(&walk, c, e) < 0)
+        return -1;
+    while (run_walk_next(&walk, out))
+        if (strcmp(out->name, name) == 0 && strcmp(out->state, "finished") == 0)
+            return 1;
+    return 0;
+}
+
+int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e) {
+    struct arena *a = l->context->arena;
+    int found = task_find_finished(&l->context->cluster, l->run.name, out, e);
+    *why = NULL;
+    if (found <= 0)
+        return found;
+    const char *part = differing_part(a, out->key, l->run.key);
+    if (part)
+        *why = arena_printf(a, "%s changed", part);
+    else if (!out->fetched)
+        *why = arena_printf(a, "its results are not here (try: dtctl fetch %s)", out->id);
+    else if (out->lost_count)
+        *why = arena_printf(a, "its results of node %s are lost", out->lost[0]);
+    else if (!str_eq(results_owner_of(a, out->output_dir), out->id))
+        *why = arena_printf(a, "'%s' does not hold its results any more",
+                            run_near_path(a, out->output_dir));
+    return *why ? 0 : 1;
+}
+
+// ---- after --------------------------------------------------------------------------------------
+
+static const char *variable_of(struct arena *a, const char *task) {
+    char *out = arena_printf(a, "DTCTL_TASK_%s", task);
+    for (char *p = out; *p; p++)
+        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    return out;
+}
+
+int task_env(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    const struct config *c = l->context->config;
+    const struct option_list *after = &c->job.after;
+    struct job_spec *spec = &l->spec;
+    int first = spec->env_count;
+    spec->env[spec->env_count++] = (struct job_pair){"DTCTL_TASK", l->run.name};
+    l->after_keys = arena_new(a, const char *, after->count + 1);
+    for (size_t i = 0; i < after->count; i++) {
+        struct run earlier;
+        const char *name = variable_of(a, after->items[i]);
+        for (int k = first; k < spec->env_count; k++)
+            if (strcmp(spec->env[k].name, name) == 0)
+                return err_set(e, ERR_CONFIG, "%s: two tasks would both be %s",
+                               config_where(c, "task.after"), name);
+        int found = task_find_finished(&l->context->cluster, after->items[i], &earlier, e);
+        if (found < 0)
+            return -1;
+        if (!found)
+            return err_set(e, ERR_NOT_FOUND,
+                           "%s: task '%s' has no finished run on cluster '%s' (try: dtctl run)",
+                           config_where(c, "task.after"), after->items[i],
+                           l->context->cluster.name);
+        spec->env[spec->env_count++] = (struct job_pair){name, earlier.id};
+        l->after_keys[l->after_count++] = earlier.key;
+    }
+    return 0;
+}

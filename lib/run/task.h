@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks: runs of one name. A task comes after others, and a finished run of the same key stands in
+// for a new one.
+//
+// The key has a hash of each part that decides a result: command, processes per node, files of the
+// working folder, inputs, setup, environment, settings of the native trainer, layout of outputs,
+// and the keys of the runs that it comes after. The number of nodes and the programs of dtctl are
+// no part of it.
+#ifndef RUN_TASK_H
+#define RUN_TASK_H
+
+#include "run/run_start.h"
+
+// Sets l->run.key; call after run_start_files.
+void task_key(struct run_start *l);
+// Adds DTCTL_TASK, and DTCTL_TASK_<NAME> for each of task.after, to the workers' environment, which
+// has room. ERR_NOT_FOUND names a task without a finished run.
+int task_env(struct run_start *l, struct err *e);
+enum { TASK_VARIABLES_MORE = 1 }; // beside those of task.after
+
+// The newest run of the task that finished; 0: there is none, -1: the runs cannot be read.
+int task_find_finished(const struct cluster *c, const char *name, struct run *out, struct err *e);
+// 1: *out stands in for the run that l is; 0: none does, and *why says what differs, or is NULL
+// where no run of the task has finished.
+int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e);
+
+#endif
