@@ -247,7 +247,7 @@ compile_commands.json: FORCE ## For editors: how each file is compiled
 	$(Q)$(MAKE) --no-print-directory -Bn MODE=debug all test-programs | tests/lint/commands > $@
 
 clean: ## Remove objects and programs (the cache of third-party libraries stays)
-	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap provider) \
+	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap provider mutants planted) \
 	    $(patsubst %,$(BIN)/%,$(PROGRAMS))
 
 help: ## Show this list

@@ -70,6 +70,10 @@ soak: ## Run the generators of tests/soak for MINUTES (60) with fresh seeds (SEE
 	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
 	    SOAK_SEED=$(SEED) tests/soak/run $(MINUTES) $(SOAK)
 
+planted: ## Put a fault back for each generator of tests/soak, which must find it (T=name)
+	$(SUBMAKE) MODE=release $(BUILD)/release/tests/tools/reap
+	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) tests/soak/plant $(T)
+
 N ?= 50
 mutants: ## Change N (50) operators and constants; which does no unit test notice? (SEED=n)
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) N=$(N) SEED=$(SEED) tests/mutants
@@ -79,4 +83,4 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
 	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
 	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
 
-.PHONY: check test test-programs fuzz-programs fuzz soak mutants
+.PHONY: check test test-programs fuzz-programs fuzz soak planted mutants

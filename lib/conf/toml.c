@@ -414,27 +414,13 @@ static void read_all(struct toml_parser *ps, struct toml *root) {
     }
 }
 
-// Length of the UTF-8 sequence at p (RFC 3629: no surrogates, no overlong forms), or 0.
-static size_t utf8_length(const unsigned char *p, size_t left) {
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (n == 0 || n > left || p[0] > 0xF4)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return n;
-}
-
 // The whole text must be UTF-8; with this the rest of the parser need not look again.
 static int check_utf8(struct toml_parser *ps) {
     const char *from = ps->p;
     while (ps->p < ps->end) {
         if (toml_parser_newline(ps))
             continue;
-        size_t n = utf8_length((const unsigned char *)ps->p, (size_t)(ps->end - ps->p));
+        size_t n = str_utf8((const unsigned char *)ps->p, (size_t)(ps->end - ps->p));
         if (n == 0)
             return toml_parser_fail(ps, toml_parser_pos(ps), "byte 0x%02x is not UTF-8",
                                     (unsigned char)*ps->p);

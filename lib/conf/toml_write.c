@@ -12,26 +12,13 @@ static bool is_bare_key(const char *s) {
     return *s && strspn(s, bare) == strlen(s);
 }
 
-// Length of the UTF-8 sequence at p, 0 when it is none.
-static size_t sequence(const unsigned char *p, size_t left) {
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (n == 0 || n > left || p[0] > 0xF4 || (p[0] == 0xE0 && p[1] < 0xA0) ||
-        (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-        (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    return n;
-}
-
 void toml_write_quoted(struct strbuf *out, const char *s, size_t len) {
     static const char special[] = "\"\\\b\t\n\f\r", letter[] = "\"\\btnfr";
     strbuf_addc(out, '"');
     for (size_t i = 0; i < len;) {
         unsigned char c = (unsigned char)s[i];
         const char *at = c ? strchr(special, c) : NULL;
-        size_t n = sequence((const unsigned char *)s + i, len - i);
+        size_t n = str_utf8((const unsigned char *)s + i, len - i);
         if (at)
             strbuf_addf(out, "\\%c", letter[at - special]);
         else if (c < 0x20 || c == 0x7F)

@@ -114,6 +114,12 @@ static void test_words(void) {
     is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\n\xC3\xA9\\xff",
            "escapes cannot reach a terminal, UTF-8 can");
     is_str(str_printable(&a, "\xC2\x9b", 2), "\\xc2\\x9b", "nor can the eight-bit control codes");
+    is_str(str_printable(&a, "\x1f\x20\x7e\x7f\t\xC2\x9f\xC2\xa0", 9),
+           "\\x1f\x20\x7e\\x7f\t\\xc2\\x9f\xC2\xa0", "each control code, and no other one");
+    is_str(str_printable(&a, "\u2029\u202A\u202E\u202F\u2065\u2066\u2069\u206A\u303A", 27),
+           "\u2029\\xe2\\x80\\xaa\\xe2\\x80\\xae\u202F\u2065\\xe2\\x81\\xa6\\xe2\\x81\\xa9"
+           "\u206A\u303A",
+           "nor those that turn the direction of text");
     char **parts;
     is_int(str_split(&a, "a,,b", ',', &parts), 3, "split counts empty parts");
     is_str(parts[1], "", "which are empty");
@@ -177,7 +183,66 @@ static void test_clock(void) {
     ok(clock_mono_ns() >= a, "monotonic");
 }
 
+// RFC 3629: the first and the last of each form, and the neighbours that are none.
+static void test_utf8(void) {
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } cases[] = {
+        {"\x7F", 1},
+        {"\x80", 0},
+        {"\xC1\xBF", 0},
+        {"\xC2\x80", 2},
+        {"\xC2\x7F", 0},
+        {"\xC2\xC0", 0},
+        {"\xDF\xBF", 2},
+        {"\xE0\x9F\x80", 0},
+        {"\xE0\xA0\x80", 3},
+        {"\xE0\xBF\xBF", 3},
+        {"\xE0\xC0\x80", 0},
+        {"\xE1\x80\x80", 3},
+        {"\xE1\x7F\x80", 0},
+        {"\xE1\x80\x7F", 0},
+        {"\xE1\x80\xC0", 0},
+        {"\xEC\xBF\xBF", 3},
+        {"\xEC\xC0\xBF", 0},
+        {"\xED\x80\x80", 3},
+        {"\xED\x9F\xBF", 3},
+        {"\xED\xA0\x80", 0},
+        {"\xED\x7F\xBF", 0},
+        {"\xEE\x80\x80", 3},
+        {"\xEE\x7F\x80", 0},
+        {"\xEF\xBF\xBF", 3},
+        {"\xEF\xC0\xBF", 0},
+        {"\xF0\x8F\x80\x80", 0},
+        {"\xF0\x90\x80\x80", 4},
+        {"\xF0\xBF\xBF\xBF", 4},
+        {"\xF0\xC0\x80\x80", 0},
+        {"\xF1\x80\x80\x80", 4},
+        {"\xF1\x7F\x80\x80", 0},
+        {"\xF3\xBF\xBF\xBF", 4},
+        {"\xF3\xC0\xBF\xBF", 0},
+        {"\xF1\x80\x80\x7F", 0},
+        {"\xF4\x80\x80\x80", 4},
+        {"\xF4\x8F\xBF\xBF", 4},
+        {"\xF4\x90\x80\x80", 0},
+        {"\xF4\x7F\x80\x80", 0},
+        {"\xF5\x80\x80\x80", 0},
+        {"\xFF", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const unsigned char *p = (const unsigned char *)cases[i].text;
+        size_t len = strlen(cases[i].text);
+        is_int((int64_t)str_utf8(p, len), (int64_t)cases[i].bytes, "case %zu: byte 0x%02x", i,
+               p[0]);
+        is_int((int64_t)str_utf8(p, len + 1), (int64_t)cases[i].bytes, "with more behind it");
+        if (len > 1)
+            is_int((int64_t)str_utf8(p, len - 1), 0, "and cut");
+    }
+}
+
 int main(void) {
+    test_utf8();
     test_err();
     test_arena();
     test_strbuf();

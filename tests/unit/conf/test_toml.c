@@ -58,6 +58,10 @@ static void test_errors(void) {
            "open strings");
     is_str(errors_of("a = \"\"\"\nx = 1\n"), "t:1:5: this string has no end", "open long string");
     is_str(errors_of("a = \xff\n"), "t:1:5: byte 0xff is not UTF-8", "not UTF-8");
+    has_str(errors_of("a = 07:32:00x\n"), "is no time", "more behind a time");
+    has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "and behind a date");
+    is_str(toml_get_str(parse("a = \"\"\"x \\ \n\n  y \\\n z\"\"\"\n"), "a", ""), "x y z",
+           "a backslash at the end of a line takes all blank space with it");
     is_str(errors_of("a = 012\nb = 1__0\nc = 99999999999999999999\nd = yes\n"),
            "t:1:5: '012' has a leading zero\n"
            "t:2:5: '1__0' has an underscore that is not between two digits\n"

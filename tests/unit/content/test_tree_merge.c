@@ -67,6 +67,16 @@ static void test_together(void) {
     is_int(merge("sum", "n1", "n3", &e), -1, "files that contradict each other");
     is_int(e.code, ERR_EXISTS, "are an error");
     ok(holds("[ ! -e sum ] && [ -e n1/d/one ]"), "and nothing has moved");
+    has_str(e.text, "1 files differ between alpha and beta, the first one is 'same'", "with names");
+    prepare("mkdir m1 m2 m3 && echo 1 >m1/a && echo 2 >m2/a && echo 1 >m1/b && echo 2 >m2/b &&"
+            "echo 1 >m1/c && echo 3 >m3/b && echo 3 >m3/d && ln -s x m3/c");
+    is_int(merge("sum", "m1", "m2", &e), -1, "from the very first file on");
+    has_str(e.text, "2 files differ between alpha and beta, the first one is 'a'",
+            "all are counted");
+    is_int(merge("sum", "m1", "m3", &e), -1, "between others");
+    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'", "a link, too");
+    is_int(merge("sum", "m3", "m1", &e), -1, "the other way round");
+    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'", "as well");
     is_int(merge("sum", "n1", "n2", &e), 0, "two that agree%s", e.text);
     ok(holds("cd sum && [ \"$(cat d/one d/two same link | tr -d '\\n')\" = 12ss ] && [ -d empty ]"),
        "are one");

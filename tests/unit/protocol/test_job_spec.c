@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// lib/protocol/job_spec: what is written is read again, each bound, and what is refused.
+#include "protocol/job_spec.h"
+#include "tests/tap.h"
+
+static struct arena a;
+static struct err e;
+
+#define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define RUN  "[run]\nid = \"r\"\nnode = \"n\"\ncommand = [\"x\"]\n"
+
+static int parse(const char *text, struct job_spec *s) {
+    e = (struct err){0};
+    return job_spec_parse(&a, text, strlen(text), s, &e);
+}
+
+static void test_defaults(void) {
+    struct job_spec s;
+    is_int(parse(RUN, &s), 0, "a run with its three keys%s", e.text);
+    is_str(s.run, "r", "its id");
+    is_str(s.name, "r", "which is its name");
+    is_str(s.node, "n", "its node");
+    is_int(s.node_rank, 0, "rank 0");
+    is_int(s.nnodes_min, 1, "of one");
+    is_int(s.nnodes_max, 1, "node");
+    is_str(s.nproc_per_node, "1", "one process");
+    is_str(s.address, "127.0.0.1", "at loopback");
+    is_str(s.workdir, "", "in the root");
+    is_int(s.command_count, 1, "a command of one word");
+    is_str(s.command[0], "x", "this one");
+    is_str(s.command[1], NULL, "and NULL");
+    is_int(s.shutdown_timeout_ms, 30000, "half a minute to end");
+    is_int(s.join_timeout_ms, 600000, "ten minutes to join");
+    is_int(s.max_time_ms, 0, "no limit");
+    is_int(s.max_restarts + s.agent_starts + s.env_count + s.input_count + s.torchrun_count, 0,
+           "nothing else");
+    ok(!s.has_key && !s.setup && s.created_ms == 0, "no key, no setup");
+    is_int(parse(RUN "nproc_per_node = 3\n", &s), 0, "a number of processes");
+    is_str(s.nproc_per_node, "3", "is text");
+}
+
+static void test_round_trip(void) {
+    static const char *const command[] = {"/bin/sh", "-c", "a \"b\"\n", NULL};
+    struct job_pair env[] = {{"A", "1"}, {"B", ""}}, torchrun[] = {{"rdzv-id", "x"}};
+    struct job_input inputs[] = {{"i", "data/i", "sharded"}, {"k", "/k", NULL}};
+    struct job_spec s, r;
+    struct strbuf text = {0};
+    job_spec_init(&s);
+    s.run = "run-1", s.name = "name", s.node = "node7", s.node_rank = 6, s.nnodes_min = 2;
+    s.nnodes_max = 9, s.nproc_per_node = "gpu", s.max_restarts = 4, s.agent_starts = 5;
+    s.has_key = true, s.address = "10.0.0.7", s.workdir = "w", s.command = command;
+    s.command_count = 3, s.shutdown_timeout_ms = 11, s.join_timeout_ms = 12, s.max_time_ms = 13;
+    s.created_ms = 14, s.env = env, s.env_count = 2, s.inputs = inputs, s.input_count = 2;
+    s.setup = "pip", s.setup_hash = HASH, s.torchrun = torchrun, s.torchrun_count = 1;
+    for (int i = 0; i < JOB_KEY_BYTES; i++)
+        s.key[i] = (unsigned char)(i * 7);
+    job_spec_format(&s, true, &text);
+    is_int(parse(strbuf_cstr(&text), &r), 0, "a full one%s", e.text);
+    ok(strcmp(r.run, s.run) == 0 && strcmp(r.name, s.name) == 0 && strcmp(r.node, s.node) == 0,
+       "names");
+    is_int(r.node_rank, 6, "node_rank");
+    is_int(r.nnodes_min, 2, "nnodes_min");
+    is_int(r.nnodes_max, 9, "nnodes_max");
+    is_str(r.nproc_per_node, "gpu", "nproc_per_node");
+    is_int(r.max_restarts, 4, "max_restarts");
+    is_int(r.agent_starts, 5, "agent_starts");
+    ok(r.has_key && memcmp(r.key, s.key, JOB_KEY_BYTES) == 0, "the key");
+    is_str(r.address, "10.0.0.7", "address");
+    is_str(r.workdir, "w", "workdir");
+    is_int(r.command_count, 3, "words of the command");
+    ok(strcmp(r.command[1], "-c") == 0 && strcmp(r.command[2], command[2]) == 0, "and they");
+    is_int(r.shutdown_timeout_ms, 11, "shutdown_timeout_ms");
+    is_int(r.join_timeout_ms, 12, "join_timeout_ms");
+    is_int(r.max_time_ms, 13, "max_time_ms");
+    is_int(r.created_ms, 14, "created_ms");
+    is_int(r.env_count, 2, "environment");
+    ok(strcmp(r.env[0].name, "A") == 0 && strcmp(r.env[0].value, "1") == 0 &&
+           strcmp(r.env[1].name, "B") == 0 && strcmp(r.env[1].value, "") == 0,
+       "in its order");
+    is_int(r.torchrun_count, 1, "torchrun's options");
+    ok(strcmp(r.torchrun[0].name, "rdzv-id") == 0 && strcmp(r.torchrun[0].value, "x") == 0, "one");
+    is_int(r.input_count, 2, "inputs");
+    ok(strcmp(r.inputs[0].name, "i") == 0 && strcmp(r.inputs[0].path, "data/i") == 0 &&
+           strcmp(r.inputs[0].mode, "sharded") == 0,
+       "the first one");
+    ok(strcmp(r.inputs[1].path, "/k") == 0 && strcmp(r.inputs[1].mode, "replicated") == 0,
+       "every node has all of an input");
+    ok(strcmp(r.setup, "pip") == 0 && strcmp(r.setup_hash, HASH) == 0, "setup");
+    strbuf_fini(&text);
+    job_spec_format(&s, false, &text);
+    ok(!strstr(strbuf_cstr(&text), "key"), "on disk there is no key");
+    is_int(parse(strbuf_cstr(&text), &r), 0, "which");
+    ok(!r.has_key, "is none");
+    strbuf_fini(&text);
+}
+
+// "KEY least most"; both are accepted, their neighbours refused.
+static void test_bounds(void) {
+    const int64_t day = 86400000;
+    const struct {
+        const char *key;
+        int64_t min, max;
+    } rows[] = {{"node_rank", 0, JOB_NODES_MAX - 1},   {"nnodes_max", 1, JOB_NODES_MAX},
+                {"max_restarts", 0, 1 << 20},          {"agent_starts", 0, 1 << 20},
+                {"shutdown_timeout_ms", 0, 7 * day},   {"join_timeout_ms", 0, 7 * day},
+                {"max_time_ms", 0, JOB_DAYS_MAX * day}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 4; k++) {
+            struct job_spec s;
+            int64_t v = k < 2 ? rows[i].min - k : rows[i].max + (k - 2);
+            const char *text = arena_printf(&a, "%s%s = %lld\n", RUN, rows[i].key, (long long)v);
+            is_int(parse(text, &s), k % 2 ? -1 : 0, "%s = %lld", rows[i].key, (long long)v);
+            if (k % 2)
+                has_str(e.text, rows[i].key, "which is named");
+        }
+    struct job_spec s;
+    is_int(parse(RUN "nnodes_min = 2\nnnodes_max = 2\n", &s), 0, "exactly two nodes");
+    is_int(parse(RUN "nnodes_min = 3\nnnodes_max = 2\n", &s), -1, "not three of two");
+    is_int(parse(RUN "nnodes_min = 0\nnnodes_max = 2\n", &s), -1, "not none");
+    is_int(parse(RUN "nnodes_min = 16384\nnnodes_max = 16384\n", &s), 0, "all that are possible");
+}
+
+static void test_refused(void) {
+    static const struct {
+        const char *text, *why;
+    } rows[] = {
+        {"[run]\nnode = \"n\"\ncommand = [\"x\"]\n", "run.id"},
+        {"[run]\nid = \"r\"\ncommand = [\"x\"]\n", "run.node"},
+        {"[run]\nid = \"../r\"\nnode = \"n\"\ncommand = [\"x\"]\n", "does not fit a folder's name"},
+        {"[run]\nid = \"r\"\nnode = \"n\"\n", "run.command"},
+        {"[run]\nid = \"r\"\nnode = \"n\"\ncommand = []\n", "0 words"},
+        {"[run]\nid = \"r\"\nnode = \"n\"\ncommand = [\"\"]\n", "1 words"},
+        {RUN "address = \"host\"\n", "not numeric"},
+        {RUN "key = \"00\"\n", "run.key is not 32"},
+        {RUN "[env]\nA = 1\n", "env.A is not a plain string"},
+        {RUN "[env]\n\"\" = \"1\"\n", "not a plain string"},
+        {RUN "[env]\n\"a=b\" = \"1\"\n", "not a plain string"},
+        {RUN "[env]\na = \"1\\u0000\"\n", "not a plain string"},
+        {RUN "[env]\n\"a\\u0000b\" = \"1\"\n", "not a plain string"},
+        {RUN "[torchrun]\na = true\n", "torchrun.a is not"},
+        {RUN "[inputs.x]\nmode = \"sharded\"\n", "input 'x'"},
+        {RUN "[inputs.\"../x\"]\npath = \"p\"\n", "no plain name"},
+        {RUN "[setup]\nrun = \"x\"\n", "setup.hash"},
+        {RUN "[setup]\nhash = \"" HASH "\"\n", "setup.run"},
+        {RUN "[setup]\nrun = \"\"\nhash = \"" HASH "\"\n", "setup.hash or setup.run"},
+        {RUN "[setup]\nrun = \"x\"\nhash = \"../../x\"\n", "setup.hash or setup.run"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct job_spec s;
+        is_int(parse(rows[i].text, &s), -1, "refused: %s", rows[i].why);
+        has_str(e.text, rows[i].why, "and why");
+    }
+}
+
+// COUNT entries of a table, or words of the command.
+static int parse_many(const char *head, const char *const each[2], int count, const char *tail) {
+    struct strbuf text = {0};
+    struct job_spec s;
+    strbuf_adds(&text, head);
+    for (int i = 0; i < count; i++)
+        strbuf_addf(&text, "%s%d%s", each[0], i, each[1]);
+    strbuf_adds(&text, tail);
+    int result = parse(strbuf_cstr(&text), &s);
+    strbuf_fini(&text);
+    return result;
+}
+
+static void test_counts(void) {
+    static const char *const inputs[] = {"[inputs.i", "]\npath = \"p\"\n"};
+    static const char *const env[] = {"E", " = \"\"\n"}, *const word[] = {"\"", "\","};
+    static const char words[] = "[run]\nid = \"r\"\nnode = \"n\"\ncommand = [";
+    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX, ""), 0, "as many inputs as are possible");
+    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1, "and more");
+    is_int(e.code, ERR_LIMIT, "are too many");
+    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX, ""), 0, "as many variables");
+    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX + 1, ""), -1, "and more");
+    is_int(parse_many(words, word, JOB_ARGS_MAX, "]\n"), 0, "as many words");
+    is_int(parse_many(words, word, JOB_ARGS_MAX + 1, "]\n"), -1, "and more");
+}
+
+static int roster(const char *text, struct roster *r) {
+    e = (struct err){0};
+    return job_roster_parse(&a, text, strlen(text), r, &e);
+}
+
+static void test_roster(void) {
+    struct roster_node nodes[] = {{2, "c", "10.0.0.3", 65535},
+                                  {0, "a", "10.0.0.1", 1},
+                                  {16383, "z", "::1", 80},
+                                  {1, "b", "10.0.0.2", 29500}};
+    struct roster r, out = {nodes, 4};
+    struct strbuf text = {0};
+    job_roster_format(&out, &text);
+    is_int(roster(strbuf_cstr(&text), &r), 0, "a roster%s", e.text);
+    is_int(r.count, 4, "of all");
+    is_str(r.nodes[0].name, "a", "by rank");
+    is_str(r.nodes[1].name, "b", "the second one");
+    is_int(r.nodes[1].port, 29500, "its port");
+    is_str(r.nodes[2].address, "10.0.0.3", "the third one's address");
+    is_int(r.nodes[3].rank, 16383, "the last rank");
+    strbuf_fini(&text);
+#define NODE(rank, port, address)                                                                  \
+    "[[node]]\nrank = " rank "\nport = " port "\nname = \"n\"\naddress = \"" address "\"\n"
+    is_int(roster("", &r), -1, "of nobody");
+    is_int(roster(NODE("0", "1", "::1") NODE("0", "2", "::1"), &r), -1, "a rank twice");
+    has_str(e.text, "rank 0 is given twice", "is named");
+    is_int(roster(NODE("-1", "1", "::1"), &r), -1, "a negative rank");
+    is_int(roster(NODE("16384", "1", "::1"), &r), -1, "too large a rank");
+    is_int(roster(NODE("0", "0", "::1"), &r), -1, "port 0");
+    is_int(roster(NODE("0", "65536", "::1"), &r), -1, "port 65536");
+    is_int(roster(NODE("0", "1", "host"), &r), -1, "a name instead of an address");
+    has_str(e.text, "'host' is not numeric", "which is named");
+    is_int(roster("[[node]]\nrank = 0\nport = 1\naddress = \"::1\"\n", &r), -1, "no name");
+    has_str(e.text, "roster, node 1", "whose place is named");
+}
+
+int main(void) {
+    test_defaults();
+    test_round_trip();
+    test_bounds();
+    test_refused();
+    test_counts();
+    test_roster();
+    is_str(job_setup_dir(&a, "ab"), "setup/ab", "the folder of a setup");
+    arena_fini(&a);
+    return done_testing();
+}
