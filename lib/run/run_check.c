@@ -18,6 +18,22 @@ static const char *guess_mode(struct arena *a, const char *source) {
     return *near ? arena_printf(a, "; '%s' is no mode%s", colon, near) : "";
 }
 
+// The shares are dealt once, to the nodes that the run begins with.
+static int check_shares(const struct context *s, struct err *e) {
+    const struct config *c = s->config;
+    bool elastic = !c->job.once && c->job.nodes.min != c->job.nodes.max;
+    bool spares = !c->job.once && c->job.nodes.max && c->job.spares;
+    for (size_t i = 0; (elastic || spares) && i < c->inputs.count; i++)
+        if (config_input_is_sharded(config_input(c, i)))
+            return err_set(
+                e, ERR_CONFIG,
+                "%s: input '%s' is sharded, and the share of a node that leaves would be "
+                "missing: a run with %s needs mode = replicated (or: --nodes N)",
+                config_where(c, elastic ? "train.nodes" : "train.spares"), config_input(c, i)->name,
+                elastic ? "MIN:MAX nodes" : "spare nodes");
+    return 0;
+}
+
 static int check_inputs(const struct context *s, struct err *e) {
     const struct config *c = s->config;
     for (size_t i = 0; i < c->inputs.count; i++) {
@@ -87,8 +103,8 @@ static int check_task(const struct config *c, struct err *e) {
 
 int run_start_check(const struct context *s, struct err *e) {
     const struct config *c = s->config;
-    if (check_task(c, e) < 0 || check_inputs(s, e) < 0 || check_files(s, e) < 0 ||
-        check_resume(s, e) < 0)
+    if (check_task(c, e) < 0 || check_inputs(s, e) < 0 || check_shares(s, e) < 0 ||
+        check_files(s, e) < 0 || check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",

@@ -56,6 +56,11 @@ refused shard=count 'ShardedByS3Key is shard = key'
 refused 'include=*.jpg' "no file of 'set' matches include"
 refused unit=sample 'there is no .tar file'
 refused shards=key "unknown key 'inputs.set.shards' \(did you mean 'shard'\?\)"
+run dtctl train --dry-run --nodes 2:4 -- true
+is "$status" 2 'shares for a number of nodes that changes'
+like "$err" "input 'set' is sharded, and the share of a node that leaves would be missing" 'say why'
+run dtctl train --dry-run --nodes 2 --set train.spares=1 -- true
+is "$status" 2 'shares with spare nodes'
 run dtctl train --dry-run --set inputs.other.shard=key -- true
 like "$err" 'there is no \[inputs.other\] before it' 'a field of an input that is not there'
 

@@ -29,7 +29,7 @@ done <<'END'
 --input=x=.:sharted is no mode .*'sharded'
 --input=x=one:sharded only a folder can be sharded
 --input=x=s3://b/k 'x': 's3://b/k' is not available: an input is a path
---input=x=run:a/output is not available
+--input=x=run:a/output has no run of task 'a'
 --file=nowhere --file 'nowhere': No such file
 --resume=nowhere train.resume
 --replace-nodes only provider aws makes machines
