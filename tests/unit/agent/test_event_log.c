@@ -34,18 +34,18 @@ int main(void) {
         bail_out("cannot make a folder");
     snprintf(path, sizeof path, "%s/events.jsonl", dir);
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    is_int(events_open(&ev, path, "n0", &e), 0, "a story begins");
+    is_int(events_open(&ev, path, "n0", &e), 0, "an event log is opened");
     tell(&ev, 0);
     size_t line_bytes = ev.line.len;
 
     set_room(line_bytes + line_bytes / 2); // as a disk that becomes full
     tell(&ev, 1);
-    ok(ev.broken, "half of a line fits");
+    ok(ev.broken, "half of a line is written");
     tell(&ev, 2);
     ok(ev.broken, "nothing does");
     set_room(RLIM_INFINITY);
     tell(&ev, 3);
-    ok(!ev.broken, "there is room again");
+    ok(!ev.broken, "a line is written when there is room again");
     tell(&ev, 4);
     events_close(&ev);
 

@@ -34,9 +34,10 @@ static void texts(void) {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         is_int(preemption_notice_parse(good[i].text, strlen(good[i].text), &n, &e), 0,
                "understood");
-        is_int(n.kind, good[i].kind, "its kind is %s", preemption_notice_word(good[i].kind));
-        is_int(n.deadline_s, good[i].deadline_s, "its deadline");
-        is_str(n.node, good[i].node, "its node");
+        is_int(n.kind, good[i].kind, "the notice's kind is %s",
+               preemption_notice_word(good[i].kind));
+        is_int(n.deadline_s, good[i].deadline_s, "the notice's deadline");
+        is_str(n.node, good[i].node, "the notice's node");
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ok(preemption_notice_parse(bad[i], strlen(bad[i]), &n, &e) < 0 && e.text[0],
@@ -44,11 +45,11 @@ static void texts(void) {
     is_int(preemption_notice_parse("kind=lease\0", 11, &n, &e), -1, "a zero byte is refused");
     static char large[NOTICE_BYTES_MAX + 1];
     memset(large, '\n', sizeof large);
-    is_int(preemption_notice_parse(large, sizeof large, &n, &e), -1, "so is a large file");
+    is_int(preemption_notice_parse(large, sizeof large, &n, &e), -1, "a large notice is refused");
     ok(preemption_ends_node(NOTICE_SPOT_STOP) && preemption_ends_node(NOTICE_LEASE),
-       "these take nodes");
+       "the notices 'stop' and 'lease' take nodes");
     ok(!preemption_ends_node(NOTICE_REBALANCE) && !preemption_ends_node(NOTICE_IDLE),
-       "these do not");
+       "the notices 'rebalance' and 'idle' take no nodes");
 }
 
 static struct notice seen;
@@ -88,26 +89,27 @@ static void watching(const char *how) {
     struct notice_watch w;
     is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "watching where nothing is");
     loop_once(loop, 0);
-    is_int(file_make_dirs(folder, 0755, &e), 0, "its folders come");
+    is_int(file_make_dirs(folder, 0755, &e), 0, "the folders of the notice are made");
     put(path, "kind=rebalance\n");
     until(loop, 1);
-    is_int(seen.kind, NOTICE_REBALANCE, "and the file is seen");
+    is_int(seen.kind, NOTICE_REBALANCE, "the file is seen after its folders");
     put(path, "kind=rebalance\n");
     put(path, "kind=spot-stop\ndeadline=9\n");
     until(loop, 2);
     is_int(seen.kind * 100 + calls, NOTICE_SPOT_STOP * 100 + 2, "a change is one call");
     put(path, "rubbish=1\n");
     loop_once(loop, 100);
-    is_int(calls, 2, "what cannot be understood changes nothing");
+    is_int(calls, 2, "a malformed notice changes nothing");
     unlink(path);
     until(loop, 3);
-    is_int(seen.kind, NOTICE_NONE, "it is taken back");
-    is_int(file_remove_tree(file_join(&a, dir, "run"), &e), 0, "its folders go");
+    is_int(seen.kind, NOTICE_NONE, "a removed notice is withdrawn");
+    is_int(file_remove_tree(file_join(&a, dir, "run"), &e), 0,
+           "the folders of the notice are removed");
     loop_once(loop, 50);
-    is_int(file_make_dirs(folder, 0755, &e), 0, "and come again");
+    is_int(file_make_dirs(folder, 0755, &e), 0, "the folders of the notice are made again");
     put(path, "kind=lease\ndeadline=7\n");
     until(loop, 4);
-    is_int(seen.kind, NOTICE_LEASE, "it is seen again");
+    is_int(seen.kind, NOTICE_LEASE, "a notice in new folders is seen");
     preemption_watch_stop(&w);
     is_int(preemption_watch_start(&w, loop, path, on_notice, &e), 0, "a later watch");
     until(loop, 5);

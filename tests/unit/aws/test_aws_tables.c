@@ -12,9 +12,9 @@ static void types(void) {
     const struct aws_type *t = aws_types_find("p4d.24xlarge");
     if (!t)
         bail_out("p4d.24xlarge is not known");
-    is_int(t->gpus, 8, "its GPUs");
-    is_int(t->vcpus, 96, "its vCPUs");
-    is_int(t->efa, 4, "its EFA interfaces");
+    is_int(t->gpus, 8, "the type's GPUs");
+    is_int(t->vcpus, 96, "the type's vCPUs");
+    is_int(t->efa, 4, "the type's EFA interfaces");
     ok(aws_types_find("p9.nano") == NULL, "an unknown type is not made up");
     static const char *const further[] = {"g6.16xlarge", "g6e.16xlarge", "g7.48xlarge",
                                           "g7e.4xlarge", "gr6.8xlarge"};
@@ -25,7 +25,7 @@ static void types(void) {
     is_str(aws_types_quota("g4dn.metal", AWS_SPOT).code, "L-3819A6DF", "G spot");
     is_str(aws_types_quota("p5en.48xlarge", AWS_SPOT).code, "L-C4BD4855", "P5 spot has its own");
     is_str(aws_types_quota("p4d.24xlarge", AWS_SPOT).code, "L-7212CCBC", "P4 spot");
-    ok(aws_types_nearest("m7i.large") == NULL, "what is far is not proposed");
+    ok(aws_types_nearest("m7i.large") == NULL, "no type is proposed for a very different name");
     static const char *const arm[] = {"g5g.xlarge", "p6e-gb200.36xlarge", "m7gd.metal", "a1.large",
                                       "im4gn.large"};
     static const char *const x86[] = {"g6.xlarge", "gr6.4xlarge", "g4dn.metal", "p5.48xlarge"};
@@ -40,7 +40,7 @@ static void types(void) {
     is_str(aws_types_quota("gr6.4xlarge", AWS_ON_DEMAND).code, "L-DB2E81BA", "gr6 counts as G");
     is_str(aws_types_quota("trn1.2xlarge", AWS_ON_DEMAND).code, "", "trn1's is not known");
     is_int(aws_purchase_named("spot"), AWS_SPOT, "a way to buy by name");
-    is_int(aws_purchase_named("stolen"), -1, "and one that is none");
+    is_int(aws_purchase_named("stolen"), -1, "an unknown way to buy is refused");
 }
 
 // The sizes of a family differ by their factor.
@@ -61,11 +61,13 @@ static void sizes(void) {
             seen++;
             first = first ? first : t;
             is_int(t->vcpus, 4 * size, "vCPUs of %s", t->name);
-            is_int(t->memory_gib, t->vcpus * families[i].gib_per_vcpu, "its memory");
-            is_int((int)(t->gpu_memory_gib * 10), (int)(first->gpu_memory_gib * 10), "of its GPUs");
-            ok(t->gpus == 1 || t->gpus == size / 6 || t->gpus == 4, "so many GPUs: %d", t->gpus);
+            is_int(t->memory_gib, t->vcpus * families[i].gib_per_vcpu, "the type's memory");
+            is_int((int)(t->gpu_memory_gib * 10), (int)(first->gpu_memory_gib * 10),
+                   "GPU memory of the type");
+            ok(t->gpus == 1 || t->gpus == size / 6 || t->gpus == 4, "the type has %d GPUs",
+               t->gpus);
             ok((t->efa > 0) == (size >= 8), "EFA from 8xlarge on");
-            ok(t->gpus > 1 || t->efa <= 1, "one interface with one GPU");
+            ok(t->gpus > 1 || t->efa <= 1, "types with one GPU have one EFA interface at most");
         }
     }
     ok(seen > 20, "sizes of four families");
@@ -77,7 +79,7 @@ static void sizes(void) {
 static void refusal(const char *text, enum aws_refusal_kind kind, const char *code) {
     struct aws_refusal r = aws_refusal_of(&a, text);
     is_str(aws_refusal_name(r.kind), aws_refusal_name(kind), "%.60s", text);
-    is_str(r.code, code, "its code");
+    is_str(r.code, code, "the error has the code of its table row");
     ok(r.next[0] != 0, "a next step");
 }
 
@@ -130,7 +132,7 @@ static void refusals(void) {
     r = aws_refusal_of(&a, "api error InsufficientInstanceCapacity: try again by choosing "
                            "us-east-1b, or us-east-1c.");
     is_uint(r.zone_count, 2, "the last one behind 'or'");
-    is_str(r.zones[1], "us-east-1c", "is one, too");
+    is_str(r.zones[1], "us-east-1c", "the zone behind 'or' is listed");
     r = aws_refusal_of(&a, "api error RequestLimitExceeded: x");
     ok(!r.everywhere, "a limit of requests passes");
     r = aws_refusal_of(&a, "api error Unsupported: a\x1b[31mb");
@@ -146,23 +148,24 @@ static void refusals_told(void) {
             "to perform: iam:PassRole on resource: r. Encoded authorization failure message: AbCd");
     is_str(r.action, "iam:PassRole", "the action that is missing, by AWS's words");
     has_str(r.next, "allow iam:PassRole", "the next step names it");
-    ok(strstr(r.words, "Encoded") == NULL, "what only another call can read is left away");
-    ok(str_ends(r.words, "on resource: r"), "and so is the full stop");
+    ok(strstr(r.words, "Encoded") == NULL, "an encoded message is left out");
+    ok(str_ends(r.words, "on resource: r"), "the full stop is left out");
     ok(r.everywhere, "no zone helps");
     is_str(r.request, "x", "the id of the request, for AWS's support");
     r = aws_refusal_of(&a, "operation error EC2: CreateVpc, RequestID: \x1b[2Jy, api error "
                            "AccessDenied: User: u is not authorized to perform: ec2:CreateVpc with "
                            "an explicit deny in a service control policy");
-    is_str(r.request, "", "which is one word");
+    is_str(r.request, "", "a request id of several words is left out");
     has_str(r.next, "a policy denies ec2:CreateVpc whatever else is allowed", "a denial by policy");
     r = aws_refusal_of(&a, "api error AuthFailure: AWS was not able to validate the provided "
                            "access credentials");
-    has_str(r.next, "has this region enabled", "a region that is not enabled knows no credentials");
+    has_str(r.next, "has this region enabled",
+            "invalid credentials: the next step names the region");
     is_str(r.request, "", "no id");
     r = aws_refusal_of(&a, "api error OptInRequired: In order to use this AWS Marketplace product "
                            "you need to accept terms and subscribe");
     is_str(aws_refusal_name(r.kind), "account", "terms to accept are no lack of rights");
-    has_str(r.next, "accept terms", "what to do is said");
+    has_str(r.next, "accept terms", "the next step is to accept the terms");
     ok(!aws_refusal_is_local(r.kind) && r.everywhere, "no zone helps");
     refusal("api error PendingVerification: Your account is currently being verified",
             AWS_REFUSAL_ACCOUNT, "PendingVerification");
@@ -173,22 +176,23 @@ static void refusals_told(void) {
                            "response error, api error AccessDeniedException: no");
     is_str(r.action, "", "a service whose prefix is not its name");
     r = aws_refusal_of(&a, "operation error EC2: , api error UnauthorizedOperation");
-    is_str(r.action, "", "half a sentence");
+    is_str(r.action, "", "an incomplete message gives no action");
     r = aws_refusal_of(&a, "not authorized to perform: everything api error AccessDenied: x");
     is_str(r.action, "", "no action");
     r = aws_refusal_of(&a, "operation error EC2: RunInstances, api error VcpuLimitExceeded: x");
     is_str(r.action, "", "a limit is about what was wanted, not about a call");
-    is_str(r.quota, "", "that of vCPUs is the type's");
+    is_str(r.quota, "", "the vCPU quota comes from the instance type");
     r = aws_refusal_of(&a, "wanted target 'running'. last error: Client.InternalError: no");
-    has_str(r.next, "aws.kms_key", "what an error on launch mostly is");
+    has_str(r.next, "aws.kms_key", "an error at launch suggests the KMS key");
     r = aws_refusal_of(&a, "api error VpcLimitExceeded: The maximum number of VPCs was reached");
-    has_str(r.quota, "L-F678F1CE", "another limit by its code");
-    ok(r.everywhere, "it is the region's");
+    has_str(r.quota, "L-F678F1CE", "another quota is named by its code");
+    ok(r.everywhere, "the quota holds in all zones of the region");
     struct aws_refusal zone = aws_refusal_of(&a, "t9.x is not offered in us-east-1a; it is in: .");
     struct aws_refusal region =
         aws_refusal_of(&a, "t9.x is not offered in us-east-1; choose another region or type.");
     struct aws_refusal type = aws_refusal_of(&a, "api error InvalidInstanceType: t9.x");
-    ok(!zone.everywhere && region.everywhere, "not in a zone, and not in the region");
+    ok(!zone.everywhere && region.everywhere,
+       "a lack of capacity in a zone is not one of the region");
     ok(aws_refusal_outranks(&region, &zone), "the region says more than the zone");
     ok(aws_refusal_outranks(&type, &region), "AWS's code says more than none");
     ok(!aws_refusal_outranks(&type, &type), "the first of two alike stays");
@@ -205,39 +209,42 @@ static void tries(void) {
     struct aws_refusal capacity = of_kind(AWS_REFUSAL_CAPACITY), quota = of_kind(AWS_REFUSAL_QUOTA);
     aws_tries_init(&t, zones, 3, ways, 2);
     is_str(t.zone, "a1a", "the first zone");
-    is_str(t.purchase, "spot", "in the first way");
+    is_str(t.purchase, "spot", "the first attempt uses the first way to buy");
     capacity.zones[0] = "a1x"; // none of ours
     capacity.zones[1] = "a1c";
     capacity.zone_count = 2;
     ok(aws_tries_next(&t, &capacity), "a second attempt");
-    is_str(t.zone, "a1c", "where AWS recommends");
+    is_str(t.zone, "a1c", "the second attempt uses the zone that AWS recommends");
     ok(aws_tries_next(&t, &capacity), "a third attempt");
-    is_str(t.zone, "a1b", "in the zone that is left");
+    is_str(t.zone, "a1b", "the third attempt uses the last zone");
     ok(aws_tries_next(&t, &capacity), "a fourth attempt");
     is_str(t.zone, "a1a", "begins again");
-    is_str(t.purchase, "on-demand", "in the next way");
+    is_str(t.purchase, "on-demand", "the attempts continue with the next way to buy");
     ok(!aws_tries_next(&t, &quota), "a quota holds in every zone, and no way is left");
-    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"), "in it every zone is tried again");
-    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b"), "and the last one");
-    ok(!aws_tries_next(&t, &capacity), "then there is no other attempt");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"),
+       "the first zone is tried for a quota of that zone");
+    ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1b"), "the last zone is tried too");
+    ok(!aws_tries_next(&t, &capacity), "no attempt is left after the last zone");
     aws_tries_init(&t, zones, 3, ways, 2);
     ok(aws_tries_next(&t, &quota), "a quota of one way");
-    is_str(t.purchase, "on-demand", "is not that of the next");
-    is_str(t.zone, "a1a", "from the first zone on");
+    is_str(t.purchase, "on-demand", "a quota of spot instances allows on-demand instances");
+    is_str(t.zone, "a1a", "the next way to buy begins with the first zone");
     struct aws_refusal no_type = of_kind(AWS_REFUSAL_UNSUPPORTED);
     no_type.everywhere = true;
     ok(!aws_tries_next(&t, &no_type), "a type that does not exist is not looked for elsewhere");
     struct aws_refusal auth = of_kind(AWS_REFUSAL_PERMISSION);
-    ok(!aws_tries_next(&t, &auth), "what is not permitted is not tried again");
+    ok(!aws_tries_next(&t, &auth), "an authorization error is not repeated");
     struct aws_refusal throttle = of_kind(AWS_REFUSAL_THROTTLE);
     for (int i = 0; i < AWS_TRIES_AGAIN_MAX; i++)
-        ok(aws_tries_next(&t, &throttle) && str_eq(t.zone, "a1a"), "throttled: the same once more");
-    ok(!aws_tries_next(&t, &throttle), "but not for ever");
+        ok(aws_tries_next(&t, &throttle) && str_eq(t.zone, "a1a"),
+           "a throttled attempt is repeated in the same zone");
+    ok(!aws_tries_next(&t, &throttle), "a throttled attempt is repeated only once");
     struct aws_refusal duplicate = of_kind(AWS_REFUSAL_DUPLICATE);
     aws_tries_init(&t, zones, 3, ways, 2);
     for (int i = 0; i < AWS_TRIES_AGAIN_MAX; i++)
-        ok(aws_tries_next(&t, &duplicate) && str_eq(t.zone, "a1a"), "there already: the same");
-    ok(!aws_tries_next(&t, &duplicate), "and not for ever either");
+        ok(aws_tries_next(&t, &duplicate) && str_eq(t.zone, "a1a"),
+           "a duplicate name is tried again in the same zone");
+    ok(!aws_tries_next(&t, &duplicate), "a duplicate name is tried again only once");
 }
 
 static void tries_learnt(void) {
@@ -249,8 +256,8 @@ static void tries_learnt(void) {
     ok(t.zone == NULL, "no zone is known: the module chooses");
     aws_tries_learn(&t, zones, 2, "a1a");
     ok(aws_tries_next(&t, &capacity), "zones were learnt");
-    is_str(t.zone, "a1b", "the one that was tried does not come again");
-    ok(!aws_tries_next(&t, &capacity), "then none is left");
+    is_str(t.zone, "a1b", "a zone that was tried is not tried again");
+    ok(!aws_tries_next(&t, &capacity), "no zone is left");
 }
 
 int main(void) {

@@ -27,7 +27,7 @@ static const struct json *written(const struct aws_config *aws, const struct aws
     struct json *j = NULL;
     struct err e = {0};
     aws_vars_write(&text, aws, v);
-    is_int(json_parse(&a, text.data, text.len, &j, &e), 0, "it is JSON: %s", e.text);
+    is_int(json_parse(&a, text.data, text.len, &j, &e), 0, "the configuration is JSON: %s", e.text);
     strbuf_fini(&text);
     return j;
 }
@@ -66,11 +66,11 @@ static void vars(void) {
     struct aws_vars v = sample(), back;
     const struct json *j = written(&c.aws, &v);
     is_str(json_get_str(j, "ami_id", ""), "ami-12345678", "an image by id");
-    ok(is_null(j, "ami_ssm_parameter"), "is not one by parameter");
+    ok(is_null(j, "ami_ssm_parameter"), "an image by id sets no image parameter");
     is_str(json_get_str(j, "spot_max_price", ""), "1.2500", "the price limit of spot");
     ok(is_null(j, "capacity_reservation_id"), "a reservation belongs to its own way to buy");
     is_str(json_get_str(j, "s3_bucket", ""), "bucket", "bucket");
-    is_str(json_get_str(j, "s3_prefix", ""), "a/b", "and folder");
+    is_str(json_get_str(j, "s3_prefix", ""), "a/b", "the folder in the bucket");
     is_str(json_get_str(json_get(j, "endpoints"), "ec2", ""), "http://127.0.0.1:1", "endpoint");
     is_str(json_get_str(json_get(j, "tags"), "team", ""), "x", "tags");
     ok(is_null(j, "root_iops"), "0 is gp3's own");
@@ -82,12 +82,12 @@ static void vars(void) {
     is_str(back.zone, "us-east-1b", "zone");
     is_str(back.purchase, "spot", "way to buy");
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
-    is_str(back.made, "a1b2", "which cluster of that name");
+    is_str(back.made, "a1b2", "the backup names the cluster that was made");
     is_uint(back.nodes, 2, "nodes");
     is_str(back.names[1], "node1", "names");
     is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
            "a key with its line breaks");
-    is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "half a file is refused");
+    is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "a truncated file is refused");
     strbuf_fini(&text);
     v.zone = NULL;
     v.purchase = "reservation";
@@ -98,7 +98,8 @@ static void vars(void) {
     c = load("[aws]\nimage = '/aws/service/x'\nclosed_metadata = 'off'\n");
     j = written(&c.aws, &v);
     const struct json *closed = json_get(j, "closed_metadata");
-    ok(closed && closed->type == JSON_BOOL && !closed->boolean, "unless it was said");
+    ok(closed && closed->type == JSON_BOOL && !closed->boolean,
+       "the port is closed unless it was opened by option");
     is_str(json_get_str(j, "ami_ssm_parameter", ""), "/aws/service/x", "an image by parameter");
 }
 
@@ -111,12 +112,14 @@ static void backend(void) {
     c = load("[aws]\nstate = 's3://bucket/team'\n");
     aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
     has_str(strbuf_cstr(&text), "\"key\":\"team/demo/terraform.tfstate\"", "state in a bucket");
-    has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "with a lock");
-    has_str(strbuf_cstr(&text), "\"region\":\"eu-west-1\"", "in the cluster's region");
+    has_str(strbuf_cstr(&text), "\"use_lockfile\":true", "state in a bucket has a lock");
+    has_str(strbuf_cstr(&text), "\"region\":\"eu-west-1\"",
+            "state in a bucket is in the cluster's region");
     strbuf_clear(&text);
     c = load("[aws]\nstate = 's3://bucket/team'\nstate_region = 'us-west-2'\n");
     aws_vars_backend(&text, &c.aws, "eu-west-1", "demo", "/x");
-    has_str(strbuf_cstr(&text), "\"region\":\"us-west-2\"", "or in one of its own");
+    has_str(strbuf_cstr(&text), "\"region\":\"us-west-2\"",
+            "state in a bucket can be in another region");
     strbuf_clear(&text);
     c = load("");
     aws_vars_backend(&text, &c.aws, "us-east-1", "demo", "/a${b}%{c}$d%/x");
@@ -144,7 +147,8 @@ static void plan(void) {
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 4);
     aws_plan_format(&p, &text);
     has_str(strbuf_cstr(&text), "paid with the capacity block", "a block has its own price");
-    ok(!strstr(strbuf_cstr(&text), "per hour"), "and not that of an instance on demand");
+    ok(!strstr(strbuf_cstr(&text), "per hour"),
+       "a capacity block does not show the on-demand price");
     strbuf_clear(&text);
     c = load("[aws]\ninstance_type = 'x9.huge'\nprice = 2.5\n[lease]\nttl = '0s'\n");
     aws_plan_make(&p, &c.aws, &c.lease, "demo", "us-east-1", 3);
@@ -184,7 +188,7 @@ static void rules(void) {
         struct err e = {0};
         const char *region = c.aws.region[0] ? c.aws.region : "us-east-1";
         is_int(aws_rules_check(&c, region, &e), cases[i].words[0] ? -1 : 0, "%s", cases[i].text);
-        has_str(e.text, cases[i].words, "its words");
+        has_str(e.text, cases[i].words, "the plan's error has the expected words");
     }
 }
 
@@ -192,10 +196,11 @@ static void profiles(void) {
     static const char text[] = "[default]\nregion = us-west-2\n# [profile x]\n[profile work]\n"
                                "output=json\n  region=eu-west-1  \n[profile bare]\n";
     is_str(aws_plan_profile_region(&a, text, ""), "us-west-2", "the default profile");
-    is_str(aws_plan_profile_region(&a, text, "default"), "us-west-2", "by its name");
-    is_str(aws_plan_profile_region(&a, text, "work"), "eu-west-1", "another one");
-    ok(aws_plan_profile_region(&a, text, "bare") == NULL, "one without a region");
-    ok(aws_plan_profile_region(&a, text, "none") == NULL, "one that is not there");
+    is_str(aws_plan_profile_region(&a, text, "default"), "us-west-2",
+           "the region of the profile 'default'");
+    is_str(aws_plan_profile_region(&a, text, "work"), "eu-west-1", "the region of another profile");
+    ok(aws_plan_profile_region(&a, text, "bare") == NULL, "a profile without a region has none");
+    ok(aws_plan_profile_region(&a, text, "none") == NULL, "an unknown profile has no region");
     ok(aws_plan_profile_region(&a, "[default", "") == NULL, "a cut file");
 }
 
@@ -206,9 +211,9 @@ static void readiness(void) {
     aws_ready_parse(&a, text, sizeof text - 1, &r);
     is_int(r.status, AWS_READY_DEGRADED, "status");
     is_str(r.config_hash, "abc", "hash");
-    has_str(r.problems, "efa: 0 of 4", "what is wrong, by name");
+    has_str(r.problems, "efa: 0 of 4", "the problems name the EFA interfaces");
     ok(strchr(r.problems, 0x1b) == NULL, "control characters do not get through");
-    ok(strstr(r.problems, "gpu") == NULL, "what is well is not listed");
+    ok(strstr(r.problems, "gpu") == NULL, "a sound GPU is not listed as a problem");
     aws_ready_parse(&a, "status=perfect\n", 15, &r);
     is_int(r.status, AWS_READY_UNKNOWN, "an unknown word is no success");
     aws_ready_parse(&a, "", 0, &r);
@@ -220,40 +225,43 @@ static void lease_ends(void) {
     struct aws_vars before = {.ttl_s = 12 * 3600, .expires = "2026-01-02T05:00:00Z"};
     struct aws_lease_end end = aws_lease_choose(now, 12 * hour, NULL, 0, false);
     is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "a new cluster: so long from now");
-    ok(!end.moved, "and no node has to be told");
+    ok(!end.moved, "a new cluster notifies no node");
     end = aws_lease_choose(now, 12 * hour, &before, 0, true);
-    is_int(end.at_ms, clock_of_iso(before.expires), "the same lease: the end that there was");
+    is_int(end.at_ms, clock_of_iso(before.expires), "an unchanged lease keeps its end");
     end = aws_lease_choose(now, 12 * hour, &before, now + hour, true);
-    is_int(end.at_ms, now + hour, "or the one that was decided since");
-    ok(!end.moved, "which the nodes know");
+    is_int(end.at_ms, now + hour, "an end that was extended since is kept");
+    ok(!end.moved, "a kept end notifies no node");
     end = aws_lease_choose(now, 3 * hour, &before, now + hour, true);
-    is_int(end.at_ms, (now / 1000 + 3 * 3600) * 1000, "another lease: so long from now");
-    ok(end.moved && !end.cut, "whatever was decided before, and nodes that run are told");
+    is_int(end.at_ms, (now / 1000 + 3 * 3600) * 1000, "another lease counts from now");
+    ok(end.moved && !end.cut, "another lease replaces an extended end and notifies the nodes");
     end = aws_lease_choose(now, 3 * hour, &before, 0, false);
-    ok(!end.moved, "those that are still to be made have it from the start");
+    ok(!end.moved, "new nodes get the lease at their start");
     end = aws_lease_choose(now, 0, &before, 0, true);
-    is_int(end.at_ms, (now / 1000 + AWS_LEASE_AHEAD_S_MAX) * 1000, "none: as far as nodes take");
-    ok(end.moved && end.cut, "which is not what was asked for");
+    is_int(end.at_ms, (now / 1000 + AWS_LEASE_AHEAD_S_MAX) * 1000,
+           "without a lease, the end is the latest that nodes accept");
+    ok(end.moved && end.cut, "an end that had to be shortened is reported");
     before.expires = "2026-01-02T03:00:00Z";
     end = aws_lease_choose(now, 12 * hour, &before, now - hour, true);
-    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "what has passed does not hold");
+    is_int(end.at_ms, (now / 1000 + 12 * 3600) * 1000, "an end in the past does not hold");
 }
 
 static void ssh_keys(void) {
     struct ssh_key one, two;
     struct err e = {0};
     is_int(ssh_key_make(&a, "me", &one, &e), 0, "a key is made: %s", e.text);
-    is_int(ssh_key_make(&a, "me", &two, &e), 0, "another one");
-    ok(strcmp(one.public_key, two.public_key) != 0, "they differ");
+    is_int(ssh_key_make(&a, "me", &two, &e), 0, "a second key is made");
+    ok(strcmp(one.public_key, two.public_key) != 0, "two keys differ");
     ok(str_starts(one.public_key, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"), "public half");
     ok(str_starts(one.private_key, "-----BEGIN OPENSSH PRIVATE KEY-----\n"), "private half");
     const char *again = NULL;
-    is_int(ssh_key_public(&a, one.private_key, "me", &again, &e), 0, "it is in there: %s", e.text);
-    is_str(again, one.public_key, "and comes out");
+    is_int(ssh_key_public(&a, one.private_key, "me", &again, &e), 0,
+           "the public half is read from the private key: %s", e.text);
+    is_str(again, one.public_key, "both public halves are equal");
     char *damaged = arena_strdup(&a, one.private_key);
     damaged[60] = '!';
     is_int(ssh_key_public(&a, damaged, "me", &again, &e), -1, "a damaged one");
-    is_int(ssh_key_public(&a, "ssh-ed25519 AAAA", "me", &again, &e), -1, "another format");
+    is_int(ssh_key_public(&a, "ssh-ed25519 AAAA", "me", &again, &e), -1,
+           "a public key is no private key");
     const char *long_comment = arena_printf(&a, "%0200d", 0);
     is_int(ssh_key_make(&a, long_comment, &one, &e), -1, "a long comment is refused");
 }

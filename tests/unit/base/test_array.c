@@ -31,7 +31,7 @@ static void test_heap(void) {
     for (uint32_t i = 0; i < 5000; i++)
         wrong += items[i].number != i + 1 || strcmp(items[i].text, "sevenxx") != 0;
     is_int(wrong, 0, "5000 elements, one by one: there is room, old ones stay, new ones are zero");
-    ok(moves < 16, "in %zu steps", moves);
+    ok(moves < 16, "the array moved %zu times", moves);
     array_grow(items, &room, 100000);
     is_int(room, 100000, "a large step makes no more room than is asked for");
     free(items);
@@ -69,8 +69,8 @@ static void test_queue(void) {
     }
     while (array_queue_take(&q, &x, sizeof x))
         wrong += x.number != ++taken;
-    is_int(wrong, 0, "each comes out once, in order, and each place is zero at first");
-    is_int(taken, pushed, "all of them");
+    is_int(wrong, 0, "each element leaves the queue once, in order, and a new place is zero");
+    is_int(taken, pushed, "all elements leave the queue");
     ok(q.room < 3000, "an empty queue starts over: room for %zu", q.room);
     array_queue_fini(&q);
     ok(!q.items && !q.room, "fini leaves an empty one");
@@ -96,7 +96,7 @@ int main(void) {
     test_arena();
     test_queue();
     is_int(status_of(SIZE_MAX / 8 + 2, 8), 1, "count times size above SIZE_MAX ends the program");
-    is_int(status_of(SIZE_MAX, 1), 1, "so does a count that no memory has");
-    is_int(status_of(16, 8), 0, "and one that it has does not");
+    is_int(status_of(SIZE_MAX, 1), 1, "more elements than memory ends the program");
+    is_int(status_of(16, 8), 0, "a size that fits does not end the program");
     return done_testing();
 }

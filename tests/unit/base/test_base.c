@@ -58,8 +58,8 @@ static void test_strbuf(void) {
     strbuf_addf(&b, "%s", "67890");
     ok(!b.overflow, "a full buffer is no overflow");
     strbuf_addc(&b, 'x');
-    ok(b.overflow, "one byte more is");
-    is_str(strbuf_cstr(&b), "1234567890", "what did not fit was dropped whole");
+    ok(b.overflow, "one byte too many is an overflow");
+    is_str(strbuf_cstr(&b), "1234567890", "a text that does not fit is dropped whole");
     strbuf_consume(&b, 4);
     is_str(strbuf_cstr(&b), "567890", "consume drops from the front");
     strbuf_fini(&b);
@@ -72,30 +72,31 @@ static void test_numbers(void) {
     uint64_t u;
     double d;
     is_int(str_parse_i64("-17", -20, 20, &v, &e), 0, "a number");
-    is_int(v, -17, "is read");
+    is_int(v, -17, "a number is read");
     is_int(str_parse_i64("0", 1, 8, &v, &e), -1, "below the minimum");
-    is_str(e.text, "0 is below the minimum 1", "says so");
+    is_str(e.text, "0 is below the minimum 1", "a number below the minimum is an error");
     is_int(str_parse_i64("9", 1, 8, &v, &e), -1, "above the maximum");
-    is_str(e.text, "9 is above the maximum 8", "says so");
-    is_int(str_parse_i64("99999999999999999999", 1, 8, &v, &e), -1, "more than 64 bits");
-    is_int(e.code, ERR_LIMIT, "is a limit error");
+    is_str(e.text, "9 is above the maximum 8", "a number above the maximum is an error");
+    is_int(str_parse_i64("99999999999999999999", 1, 8, &v, &e), -1,
+           "more than 64 bits are refused");
+    is_int(e.code, ERR_LIMIT, "more than 64 bits are a limit error");
     is_int(str_parse_i64("-99999999999999999999", INT64_MIN, 8, &v, &e), -1, "less than 64 bits");
     static const char *const bad[] = {"", " 1", "1 ", "1x", "x", "--1", "0x10"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(str_parse_i64(bad[i], -99, 99, &v, &e), -1, "'%s' is no whole number", bad[i]);
     is_int(str_parse_f64("nan", -1, 1, &d, &e), -1, "nan is no number");
     is_int(str_parse_f64("1e-3", 0, 1, &d, &e), 0, "an exponent");
-    near(d, 0.001, 1e-18, "is read");
+    near(d, 0.001, 1e-18, "an exponent is read");
     is_int(str_parse_bytes("1.5GiB", &u, &e), 0, "a size");
-    is_uint(u, 1610612736u, "in bytes");
+    is_uint(u, 1610612736u, "a size is read in bytes");
     is_int(str_parse_bytes("64 MB", &u, &e), 0, "a size with a space");
-    is_uint(u, 64u << 20, "in bytes");
+    is_uint(u, 64u << 20, "a size with a space is read in bytes");
     is_int(str_parse_bytes("1 parsec", &u, &e), -1, "an unknown unit");
     is_int(str_parse_bytes("9e30", &u, &e), -1, "an absurd size");
     is_int(str_parse_duration_ms("1.5h", &v, &e), 0, "a duration");
-    is_int(v, 5400000, "in milliseconds");
+    is_int(v, 5400000, "a duration is read in milliseconds");
     is_int(str_parse_duration_ms("250ms", &v, &e), 0, "milliseconds");
-    is_int(v, 250, "are not minutes");
+    is_int(v, 250, "'ms' means milliseconds, not minutes");
 }
 
 static void test_words(void) {
@@ -107,23 +108,23 @@ static void test_words(void) {
     ok(str_natural_cmp("host2", "host10") < 0, "numbers compare by value");
     ok(str_natural_cmp("host02", "host2") > 0, "leading zeros decide last");
     is_int(str_natural_cmp("a", "a"), 0, "equal is equal");
-    ok(str_natural_cmp("a", "ab") < 0, "a prefix comes first");
+    ok(str_natural_cmp("a", "ab") < 0, "natural order: a prefix comes first");
     is_str(str_shell_quote(&a, "a b'c"), "'a b'\\''c'", "shell quoting");
     is_str(str_shell_quote(&a, ""), "''", "an empty word is quoted");
     is_str(str_shell_quote(&a, "/a/b-c.d"), "/a/b-c.d", "a plain word is not");
     is_str(str_printable(&a, "a\x1b[31m\n\xC3\xA9\xff", 10), "a\\x1b[31m\\n\xC3\xA9\\xff",
            "escapes cannot reach a terminal, UTF-8 can");
-    is_str(str_printable(&a, "\xC2\x9b", 2), "\\xc2\\x9b", "nor can the eight-bit control codes");
+    is_str(str_printable(&a, "\xC2\x9b", 2), "\\xc2\\x9b", "eight-bit control codes are escaped");
     is_str(str_printable(&a, "\x1f\x20\x7e\x7f\t\xC2\x9f\xC2\xa0", 9),
-           "\\x1f\x20\x7e\\x7f\t\\xc2\\x9f\xC2\xa0", "each control code, and no other one");
+           "\\x1f\x20\x7e\\x7f\t\\xc2\\x9f\xC2\xa0", "only control codes are escaped");
     is_str(str_printable(&a, "\u2029\u202A\u202E\u202F\u2065\u2066\u2069\u206A\u303A", 27),
            "\u2029\\xe2\\x80\\xaa\\xe2\\x80\\xae\u202F\u2065\\xe2\\x81\\xa6\\xe2\\x81\\xa9"
            "\u206A\u303A",
-           "nor those that turn the direction of text");
+           "codes that change the direction of text are escaped");
     char **parts;
     is_int(str_split(&a, "a,,b", ',', &parts), 3, "split counts empty parts");
-    is_str(parts[1], "", "which are empty");
-    is_str(parts[3], NULL, "and ends with NULL");
+    is_str(parts[1], "", "an empty part is an empty string");
+    is_str(parts[3], NULL, "the parts end with NULL");
     char h[STR_HUMAN_BYTES_MAX];
     is_str(str_human_bytes(h, 999), "999 B", "bytes");
     is_str(str_human_bytes(h, 1536000), "1.5 MB", "megabytes");
@@ -153,11 +154,11 @@ static void test_hash(void) {
     hash_hex(hex, d);
     is_str(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
            "RFC 4231 case 6");
-    ok(hash_is_hex(hex) && !hash_is_hex("abc"), "hex digests are told from others");
+    ok(hash_is_hex(hex) && !hash_is_hex("abc"), "a hex digest is recognised");
     unsigned char back[HASH_BYTES];
     struct err e;
     is_int(str_unhex(back, sizeof back, hex, &e), 0, "hex reads back");
-    ok(hash_equal(back, d, HASH_BYTES), "to the same bytes");
+    ok(hash_equal(back, d, HASH_BYTES), "hex reads back to the same bytes");
     is_int(str_unhex(back, sizeof back, "zz", &e), -1, "a wrong length is refused");
 }
 
@@ -167,18 +168,18 @@ static void test_bytes(void) {
     is_int(b[0], 0x88, "little-endian");
     struct bytes_reader r = bytes_reader(b, sizeof b);
     is_uint(bytes_u32(&r), 0x55667788, "first half");
-    is_uint(bytes_u16(&r), 0x3344, "then two bytes");
+    is_uint(bytes_u16(&r), 0x3344, "two bytes are read after the first half");
     is_uint(bytes_u32(&r), 0, "a short read gives zero");
-    ok(r.bad, "and is remembered");
+    ok(r.bad, "a short read is remembered");
     is_uint(bytes_u8(&r), 0, "nothing is read after it");
 }
 
 static void test_clock(void) {
     char out[CLOCK_ISO_BYTES];
     is_str(clock_iso(out, 1767323045678), "2026-01-02T03:04:05.678Z", "ISO 8601");
-    is_int(clock_of_iso(out), 1767323045000, "and back, to the second");
+    is_int(clock_of_iso(out), 1767323045000, "ISO 8601 reads back, to the second");
     is_int(clock_of_iso("2026-01-02"), -1, "a day is no time");
-    is_int(clock_of_iso(NULL), -1, "nor is nothing");
+    is_int(clock_of_iso(NULL), -1, "NULL is no time");
     int64_t a = clock_mono_ns();
     ok(clock_mono_ns() >= a, "monotonic");
 }

@@ -10,8 +10,8 @@ int main(void) {
     is_str(env_get(env, "A"), "1", "the first of two");
     is_str(env_get(env, "AB"), "2=3", "a value with '='");
     is_str(env_get(env, "E"), "", "an empty value");
-    ok(!env_get(env, "ODD"), "an entry without '=' is none");
-    ok(!env_get(env, "ABC") && !env_get(env, ""), "only whole names");
+    ok(!env_get(env, "ODD"), "an entry without '=' has no value");
+    ok(!env_get(env, "ABC") && !env_get(env, ""), "only whole names match");
     ok(!env_get(none, "A") && !env_get(NULL, "A"), "nothing in nothing");
     return done_testing();
 }

@@ -22,7 +22,7 @@ static void stands_for(const char *text, const char *want) {
     ok(!why, "'%s' is a list", text);
     for (size_t i = 0; !why && i < list.count; i++)
         strbuf_addf(&b, "%s%s", i ? " " : "", hostlist_name(&a, &list, i));
-    is_str(strbuf_cstr(&b), want, "of these names");
+    is_str(strbuf_cstr(&b), want, "the list expands to these names");
     strbuf_fini(&b);
 }
 
@@ -36,8 +36,8 @@ static void test_ends(void) {
     static const char text[] = "gpu[01,03-05].lab,x y";
     is_int(hostlist_end(text) - text, 17, "a comma in brackets ends no element");
     is_int(hostlist_end(text + 18) - text, 19, "white space does");
-    is_int(hostlist_end(text + 20) - text, 21, "and the end of the text");
-    is_str(hostlist_end("a[1,2"), "", "an open bracket goes on to the end");
+    is_int(hostlist_end(text + 20) - text, 21, "the end of the text ends an item");
+    is_str(hostlist_end("a[1,2"), "", "an open bracket takes the rest of the text");
     is_str(hostlist_end("a],b"), ",b", "a bracket too many opens none");
 }
 
@@ -68,7 +68,7 @@ int main(void) {
     ok(a.total_bytes < 1 << 20, "%zu bytes did for all of them", a.total_bytes);
     stands_for("", "");
     ok(hostlist_check_name("") && hostlist_check_name("-x") && !hostlist_check_name("9"),
-       "which is no name, nor is one that looks like an option");
+       "an empty name, '-x' and other bad names are refused");
     memset(name, 'a', sizeof name);
     name[HOSTLIST_NAME_BYTES_MAX] = '\0';
     ok(!hostlist_check_name(name), "255 bytes are a name");

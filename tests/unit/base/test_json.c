@@ -40,8 +40,9 @@ static void test_reader(void) {
     is_str(list->child->next->next->str, "x\xC3\xA9\xF0\x9F\x98\x80\n", "escapes");
     ok(!json_get_bool(v, "b", true), "the last of two equal keys wins");
     is_int(json_get_int(v, "none", 7), 7, "a default for the absent");
-    is_int(json_get_int(v, "big", 7), 7, "what does not fit 64 bits is no integer");
-    near(json_get_num(v, "big", 0), 1.2345678901234568e20, 0, "but a number");
+    is_int(json_get_int(v, "big", 7), 7, "a number beyond 64 bits is no integer");
+    near(json_get_num(v, "big", 0), 1.2345678901234568e20, 0,
+         "a number beyond 64 bits is a real number");
     static const char *const bad[] = {
         "",   "{",        "[1,]",  "{\"a\":}", "{\"a\" 1}",   "nul",       "01",
         "1.", "1e",       "\"a",   "\"\\x\"",  "\"\\ud800\"", "\"\\u12\"", "[1] 2",
@@ -51,8 +52,8 @@ static void test_reader(void) {
         is_int(json_parse(&a, bad[i], strlen(bad[i]), &v, &e), -1, "refused: %s", bad[i]);
     char deep[1000];
     memset(deep, '[', sizeof deep);
-    is_int(json_parse(&a, deep, sizeof deep, &v, &e), -1, "refused: too deep");
-    is_int(e.code, ERR_LIMIT, "by its limit");
+    is_int(json_parse(&a, deep, sizeof deep, &v, &e), -1, "too deep a nesting is refused");
+    is_int(e.code, ERR_LIMIT, "too deep a nesting is a limit error");
     arena_fini(&a);
 }
 

@@ -59,17 +59,19 @@ int main(void) {
     elsewhere.run = "y";
     talk(false, &keyed, &keyed);
     is_str(agent_end, "the run is over", "a sealed refusal");
-    ok(agent.refused_final, "is final");
+    ok(agent.refused_final, "a sealed refusal is final");
     talk(true, &keyed, &keyed);
-    is_str(agent_end, "all places are taken", "one that crosses the agent's proof has no seal");
-    ok(!agent.refused_final, "and is not final: anyone can write it");
+    is_str(agent_end, "all places are taken",
+           "a refusal that crosses the agent's proof has no seal");
+    ok(!agent.refused_final, "a refusal without a seal is not final");
     talk(true, &open, &open);
-    is_str(agent_end, "all places are taken", "without a key");
-    ok(agent.refused_final, "it is final");
+    is_str(agent_end, "all places are taken", "a run without a key refuses in clear text");
+    ok(agent.refused_final, "a refusal is final in a run without a key");
     talk(true, &elsewhere, &keyed);
-    is_str(agent_end, "this is another run than 'y'", "which one it is only a member learns");
+    is_str(agent_end, "this is another run than 'y'", "a member gets the name of the other run");
     talk(true, &open_elsewhere, &open);
-    is_str(agent_end, "this is run 'x', not 'y'", "but where there is no key");
+    is_str(agent_end, "this is run 'x', not 'y'",
+           "without a key, every agent gets the name of the run");
     talk(true, &open, &keyed);
     has_str(agent_end, "has no key", "no key");
     return done_testing();

@@ -34,7 +34,7 @@ static void test_round_trips(void) {
         frame_put(&one, &m, NULL);
         int rc = frame_take(&a, one.data, one.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
         is_int(rc, 1, "%s is decoded", frame_name(m.type));
-        is_uint(used, one.len, "%s: all of it", frame_name(m.type));
+        is_uint(used, one.len, "%s: the whole frame is used", frame_name(m.type));
         frame_put(&two, &back, NULL);
         is_mem(two.data, two.len, one.data, one.len, "%s encodes to the same bytes",
                frame_name(m.type));
@@ -73,8 +73,8 @@ static void test_values(void) {
     frame_take(&a, b.data, b.len, WIRE_FRAME_BYTES_MAX, &back, &used, NULL, &e);
     is_str(back.failures[0].node, "node2", "a failure's node");
     is_str(back.failures[0].tail, "last\nlines", "a failure's last lines");
-    is_str(back.failures[0].evidence, "killed by the kernel", "what the kernel knows of it");
-    is_int(back.failures[0].signal, 9, "its signal");
+    is_str(back.failures[0].evidence, "killed by the kernel", "a failure's evidence is decoded");
+    is_int(back.failures[0].signal, 9, "a failure's signal is decoded");
     strbuf_fini(&b);
     arena_fini(&a);
 }
@@ -85,7 +85,7 @@ static void test_limits(void) {
     size_t used;
     is_int(frame_take(&a, "\xff\xff\xff\x7f\1", 5, WIRE_FRAME_BYTES_MAX, &m, &used, NULL, &e), -1,
            "a frame longer than the limit");
-    is_int(e.code, ERR_LIMIT, "is a limit error");
+    is_int(e.code, ERR_LIMIT, "a frame above the limit is a limit error");
     is_int(frame_take(&a, "\0\0\0\0\1", 5, 100, &m, &used, NULL, &e), -1, "an empty frame");
     is_int(frame_take(&a, "\1\0\0\0\0", 5, 100, &m, &used, NULL, &e), -1, "type 0");
     is_int(frame_take(&a, "\1\0\0\0\xff", 5, 100, &m, &used, NULL, &e), -1, "type 255");
@@ -111,7 +111,7 @@ static void test_seals(void) {
            "a sealed frame is taken");
     is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a replayed one is not");
-    is_int(e.code, ERR_AUTH, "that is an authentication error");
+    is_int(e.code, ERR_AUTH, "a replayed frame is an authentication error");
     strbuf_clear(&b);
     frame_seals_start(&agent, "key", 3, 0, "run", "n1", "n2");
     frame_put(&b, &m, &agent);
@@ -127,7 +127,8 @@ static void test_seals(void) {
     is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
            "a frame reflected to its sender is refused");
     frame_seals_start(&coordinator, "yek", 3, 1, "run", "n1", "n2");
-    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1, "another key");
+    is_int(frame_take(&a, b.data, b.len, 1000, &back, &used, &coordinator, &e), -1,
+           "a frame sealed with another key is refused");
     strbuf_fini(&b);
     arena_fini(&a);
 }
@@ -139,10 +140,14 @@ static void test_proofs(void) {
     ok(strcmp(nonce, other) != 0, "nonces differ");
     frame_proof(proof, "k", 1, 0, "run", nonce, other);
     ok(frame_proof_holds(proof, "k", 1, 0, "run", nonce, other), "a proof holds");
-    ok(!frame_proof_holds(proof, "k", 1, 1, "run", nonce, other), "not for the other side");
-    ok(!frame_proof_holds(proof, "k", 1, 0, "nur", nonce, other), "not for another run");
-    ok(!frame_proof_holds(proof, "k", 1, 0, "run", other, nonce), "not for other nonces");
-    ok(!frame_proof_holds(proof, "j", 1, 0, "run", nonce, other), "not for another key");
+    ok(!frame_proof_holds(proof, "k", 1, 1, "run", nonce, other),
+       "a proof does not hold for the other side");
+    ok(!frame_proof_holds(proof, "k", 1, 0, "nur", nonce, other),
+       "a proof does not hold for another run");
+    ok(!frame_proof_holds(proof, "k", 1, 0, "run", other, nonce),
+       "a proof does not hold for other nonces");
+    ok(!frame_proof_holds(proof, "j", 1, 0, "run", nonce, other),
+       "a proof does not hold for another key");
     ok(!frame_proof_holds("", "k", 1, 0, "run", nonce, other), "an empty one does not");
 }
 

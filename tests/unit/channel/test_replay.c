@@ -27,23 +27,23 @@ static void test_counts(void) {
     keep(&s, "lost");
     ok(!replay_can_resume(&s) && replay_acked(&s, 9, &e) == 0, "none: nothing is kept");
     replay_open(&s, 0);
-    ok(!replay_can_resume(&s), "one without a name cannot be resumed");
+    ok(!replay_can_resume(&s), "a session without a name cannot be resumed");
     s.id = 7;
     keep(&s, "one");
     keep(&s, "");
     keep(&s, "three");
-    ok(replay_can_resume(&s), "one with a name can");
-    is_str(unacked(&s), "one  three ", "all of it is missing");
+    ok(replay_can_resume(&s), "a session with a name can be resumed");
+    is_str(unacked(&s), "one  three ", "all messages are unacknowledged at first");
     is_int(replay_acked(&s, 1, &e), 0, "the other side has the first");
-    is_str(unacked(&s), " three ", "which is forgotten");
-    is_int(replay_acked(&s, 1, &e), 0, "and says so again");
+    is_str(unacked(&s), " three ", "an acknowledged message is dropped");
+    is_int(replay_acked(&s, 1, &e), 0, "the same acknowledgement is accepted again");
     is_int(replay_acked(&s, 0, &e), -1, "less than before cannot be");
-    is_int(replay_acked(&s, 4, &e), -1, "nor more than was sent");
-    is_str(e.text, "4 messages taken, of 1 to 3", "which is told");
+    is_int(replay_acked(&s, 4, &e), -1, "an acknowledgement beyond what was sent is refused");
+    is_str(e.text, "4 messages taken, of 1 to 3", "the error has the count and its bounds");
     is_int(replay_acked(&s, 3, &e), 0, "everything");
     is_str(unacked(&s), "", "nothing is missing");
     replay_take(&s);
-    is_int(s.taken, 1, "its own count is another one");
+    is_int(s.taken, 1, "received messages are counted apart");
     replay_open(&s, 8);
     ok(s.taken == 0 && s.sent == 0, "the next one begins with nothing");
     replay_close(&s);
@@ -54,10 +54,10 @@ static void test_too_much(void) {
     struct replay s = {0};
     replay_open(&s, 1);
     replay_keep(&s, large, sizeof large);
-    ok(replay_can_resume(&s), "half of what may be kept");
+    ok(replay_can_resume(&s), "half of the limit is kept");
     replay_keep(&s, large, sizeof large);
-    ok(!replay_can_resume(&s), "more than that: it cannot be resumed");
-    is_int(replay_acked(&s, 1, &e), 0, "and goes on without");
+    ok(!replay_can_resume(&s), "above the limit the session cannot be resumed");
+    is_int(replay_acked(&s, 1, &e), 0, "above the limit the session still takes acknowledgements");
     replay_close(&s);
 }
 

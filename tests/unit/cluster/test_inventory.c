@@ -52,16 +52,16 @@ static void round_trip(void) {
     struct inventory inv = sample(&a), back;
     inventory_format(&inv, &text);
     if (!is_int(inventory_parse(&a, text.data, text.len, "cluster.toml", &back, &e), 0,
-                "what was written is read: %s", e.text))
+                "a written inventory is read: %s", e.text))
         return;
     inventory_format(&back, &again);
-    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "and written again the same");
+    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "a second write gives the same text");
     is_str(back.nodes[0].user, "ubuntu", "user");
     is_int(back.nodes[0].port, 2222, "port");
     is_int(back.nodes[0].memory_bytes, 1152921504606846976, "memory");
     is_str(back.nodes[0].instance_id, "i-0123456789abcdef0", "instance");
-    is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "when it was launched");
-    is_str(back.nodes[0].config_hash, "0123abcd", "what it should be configured as");
+    is_str(back.nodes[0].launched, "2026-01-02T03:04:05.678Z", "the time of launch");
+    is_str(back.nodes[0].config_hash, "0123abcd", "the wanted configuration hash");
     is_str(back.nodes[1].instance_id, "", "no instance is an empty text");
     is_str(back.nodes[1].root, "/tmp/with space", "root");
     ok(back.nodes[1].user == NULL, "no user stays none");
@@ -92,9 +92,9 @@ static void errors_together(void) {
                               HEAD);
     inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e);
     has_str(e.text, "c.toml:6:6: name", "bad name with its place");
-    has_str(e.text, "c.toml:7:6: port", "and the port");
-    has_str(e.text, "needs the key 'host'", "and the missing host");
-    has_str(e.text, "c.toml:9:1: unknown key 'colour'", "and the unknown key");
+    has_str(e.text, "c.toml:7:6: port", "the bad port is reported");
+    has_str(e.text, "needs the key 'host'", "the missing host is reported");
+    has_str(e.text, "c.toml:9:1: unknown key 'colour'", "the unknown key is reported");
     arena_fini(&a);
 }
 
@@ -104,10 +104,10 @@ static void selects(void) {
     struct inventory inv = sample(&a);
     size_t *at = NULL, n = 0;
     is_int(inventory_select(&a, &inv, NULL, &at, &n, &e), 0, "no wish chooses");
-    is_uint(n, 3, "all");
+    is_uint(n, 3, "without a wish all nodes are chosen");
     is_int(inventory_select(&a, &inv, "node0,gpu[01-01]", &at, &n, &e), 0, "a set chooses");
-    is_uint(n, 2, "two");
-    is_uint(at[0], 0, "in inventory order");
+    is_uint(n, 2, "the set chooses two nodes");
+    is_uint(at[0], 0, "chosen nodes are in inventory order");
     is_uint(at[1], 2, "the second one");
     is_int(inventory_select(&a, &inv, "gpu1", &at, &n, &e), -1, "an unknown name is refused");
     has_str(e.text, "did you mean 'gpu01'", "the nearest is suggested");
@@ -133,7 +133,8 @@ int main(void) {
     struct arena a = {0};
     struct err e = {0};
     struct inventory inv;
-    is_int(inventory_parse(&a, "format = 2\n", 11, "c.toml", &inv, &e), -1, "another format");
+    is_int(inventory_parse(&a, "format = 2\n", 11, "c.toml", &inv, &e), -1,
+           "another format is refused");
     has_str(e.text, "reads format 1", "says which it reads");
     is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML");
     arena_fini(&a);

@@ -51,9 +51,9 @@ static void many(void) {
     struct nodeset set;
     struct err e = {0};
     is_int(nodeset_parse(&a, "r[1-64]n[1-64]", &set, &e), 0, "4096 nodes are the limit");
-    is_uint(set.count, 4096, "all of them");
+    is_uint(set.count, 4096, "the set has 4096 nodes");
     is_str(set.logins[4095].host, "r64n64", "the last bracket runs fastest");
-    is_int(nodeset_parse(&a, "r[1-64]n[1-64],x", &set, &e), -1, "one more is refused");
+    is_int(nodeset_parse(&a, "r[1-64]n[1-64],x", &set, &e), -1, "more than 4096 nodes are refused");
     char *long_host = arena_new(&a, char, 400);
     memset(long_host, 'a', 300);
     is_int(nodeset_parse(&a, long_host, &set, &e), -1, "a host of 300 bytes is refused");

@@ -16,13 +16,17 @@ int main(void) {
     render_help(&text, &set, &command_program, 80);
     for (size_t i = 0; commands[i]; i++) {
         const struct command *v = commands[i];
-        is_str(command_names()[i], v->verb.name, "%s: in its place", v->verb.name);
-        is_str(command_program.verbs[i]->name, v->verb.name, "%s: in the manual", v->verb.name);
-        ok(command_find(v->verb.name) == v, "%s: is found", v->verb.name);
-        ok(v->verb.summary && v->verb.summary[0] && v->run, "%s: is complete", v->verb.name);
+        is_str(command_names()[i], v->verb.name, "%s: the order of the names", v->verb.name);
+        is_str(command_program.verbs[i]->name, v->verb.name, "%s: the order in the manual",
+               v->verb.name);
+        ok(command_find(v->verb.name) == v, "%s: the command is found by name", v->verb.name);
+        ok(v->verb.summary && v->verb.summary[0] && v->run,
+           "%s: the command has a summary and a function", v->verb.name);
         ok(v->args_min <= v->args_max, "%s: takes what it needs", v->verb.name);
-        ok(!v->rows == !v->flags_bytes, "%s: has room for its flags", v->verb.name);
-        has_str(strbuf_cstr(&text), v->verb.name, "%s: in the help", v->verb.name);
+        ok(!v->rows == !v->flags_bytes, "%s: a command with options has room for them",
+           v->verb.name);
+        has_str(strbuf_cstr(&text), v->verb.name, "%s: the general help lists the command",
+                v->verb.name);
         for (size_t k = 0; v->rows && k < v->rows->count; k++)
             ok(v->rows->rows[k].offset < v->flags_bytes &&
                    option_row_has_verb(&v->rows->rows[k], v->verb.name),

@@ -136,10 +136,10 @@ static void test_topologies(void) {
         char name[64];
         snprintf(name, sizeof name, "%d ranks on %d nodes", world, t->nodes);
         is_int(run(t, sockets, sums), 0, "%s: means of all sizes", name);
-        ok(same_digests(world), "%s: the same bits on every rank", name);
+        ok(same_digests(world), "%s: every rank has the same bits", name);
         uint64_t first = shared->digest[0];
         is_int(run(t, 4, sums), 0, "%s: again, over 4 connections", name);
-        ok(shared->digest[0] == first, "%s: the same bits in every run", name);
+        ok(shared->digest[0] == first, "%s: every run has the same bits", name);
         is_int(run(t, sockets, others), 0, "%s: double, broadcast, all-gather, barrier", name);
         is_int(run(t, sockets, buckets), 0, "%s: overlapping buckets", name);
         ok(same_digests(world), "%s: buckets agree to the bit", name);
@@ -150,10 +150,10 @@ static void test_topologies(void) {
     ok(shared->digest[0] == local, "two ranks give the same bits on one node and on two");
     merge = true;
     is_int(run(&all[7], 1, sums), 0, "4 ranks on 2 nodes of one machine share memory");
-    ok(same_digests(4), "and agree");
+    ok(same_digests(4), "ranks that share memory agree");
     uint64_t merged = shared->digest[0];
     run(&all[3], 1, sums);
-    ok(shared->digest[0] == merged, "to the bit with 4 ranks on one node");
+    ok(shared->digest[0] == merged, "the sum equals that of 4 ranks on one node, to the bit");
     merge = false;
 }
 
@@ -210,13 +210,13 @@ static void test_faults(void) {
             char name[64], who[32];
             snprintf(name, sizeof name, "rank %d of %d on %d nodes", victim, world, all[k].nodes);
             snprintf(who, sizeof who, "rank %d ", victim);
-            is_int(run(&all[k], 2, dies), world, "%s killed: nobody goes on", name);
+            is_int(run(&all[k], 2, dies), world, "%s killed: all other ranks end", name);
             for (int i = 0; i < world; i++) {
                 if (i == victim)
                     continue;
                 is_int(shared->code[i], ERR_NET, "%s killed: rank %d has a network error", name, i);
                 has_str(shared->text[i], who, "%s killed: rank %d names it", name, i);
-                ok(shared->ms[i] < 2000, "%s killed: rank %d knows after %d ms", name, i,
+                ok(shared->ms[i] < 2000, "%s killed: rank %d fails after %d ms", name, i,
                    (int)shared->ms[i]);
             }
         }
@@ -230,24 +230,26 @@ static void test_faults(void) {
     }
     victim = 1;
     run(&all[0], 1, hangs);
-    is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, locally");
-    has_str(shared->text[0], "rank 1", "and its name");
+    is_int(shared->code[0], ERR_TIMEOUT,
+           "a rank that is missing locally: the time limit ends the wait");
+    has_str(shared->text[0], "rank 1", "the error names the missing rank");
     run(&all[2], 1, hangs);
-    is_int(shared->code[0], ERR_TIMEOUT, "a rank that does not come: the limit, over TCP");
+    is_int(shared->code[0], ERR_TIMEOUT,
+           "a rank that is missing over TCP: the time limit ends the wait");
 }
 
 static void test_absent(void) {
     static const struct topology local = {1, {3}}, remote = {2, {1, 1}};
     connect_ms = 700;
     absent = 2;
-    is_int(run(&local, 1, sums), 2, "a rank of the node that never comes");
-    is_int(shared->code[0], ERR_TIMEOUT, "is a time limit");
-    has_str(shared->text[0], "local rank 2", "and named");
+    is_int(run(&local, 1, sums), 2, "a local rank is missing: all others end");
+    is_int(shared->code[0], ERR_TIMEOUT, "a missing local rank is a time limit error");
+    has_str(shared->text[0], "local rank 2", "the error names the missing local rank");
     absent = 0;
-    is_int(run(&local, 1, sums), 2, "nor does the first one");
+    is_int(run(&local, 1, sums), 2, "the first local rank is missing: all others end");
     has_str(shared->text[1], "waiting for local rank 0", "named as well");
     absent = 1;
-    is_int(run(&remote, 1, sums), 1, "a node that never comes");
+    is_int(run(&remote, 1, sums), 1, "a node is missing: all others end");
     has_str(shared->text[0], "waiting for node 1", "named too");
     absent = -1;
     connect_ms = 20000;
@@ -256,7 +258,7 @@ static void test_absent(void) {
 static void test_strangers(void) {
     static const struct topology two = {2, {1, 1}};
     strangers = true;
-    is_int(run(&two, 2, sums), 0, "strangers at the port, loud, forging and silent, do no harm");
+    is_int(run(&two, 2, sums), 0, "foreign connections that are loud, forged or silent do no harm");
     strangers = false;
 }
 
@@ -267,15 +269,15 @@ static void test_config(void) {
     struct comm *c;
     struct comm_config good = {.rank = 0, .world = 1, .cpu = -1};
     err_clear(&e);
-    is_int(comm_open(&c, NULL, &good, &e), 0, "one rank needs nothing");
-    is_str(comm_backend_name(c), "self", "and uses self");
+    is_int(comm_open(&c, NULL, &good, &e), 0, "a single rank opens without a peer");
+    is_str(comm_backend_name(c), "self", "a single rank uses the backend 'self'");
     float x[2] = {1, 2};
     uint64_t ticket;
     is_int(comm_all_reduce_start(c, x, 2, COMM_MEAN, &ticket, &e), 0, "starting");
     ok(comm_done(c, ticket) && comm_wait(c, ticket, &e) == 0 && x[1] == 2.0F, "done at once");
     comm_close(c);
     is_int(comm_open(&c, "nccl2", &good, &e), -1, "an unknown backend");
-    has_str(e.text, "nccl2", "is named");
+    has_str(e.text, "nccl2", "the error names the unknown backend");
     struct comm_config bad = {.rank = 3, .world = 2, .cpu = -1};
     is_int(comm_open(&c, NULL, &bad, &e), -1, "rank 3 of 2");
     struct comm_config odd = {

@@ -198,12 +198,12 @@ static void test_kinds(void) {
         char name[64];
         snprintf(name, sizeof name, "%d ranks on %d nodes", world, t->nodes);
         is_int(run(t, k % 3 + 1, all_parts), 0, "%s: reduce-scatter and all-gather", name);
-        ok(same_digests(world), "%s: the same bits on every rank", name);
+        ok(same_digests(world), "%s: every rank has the same bits", name);
         if (t->nodes <= 2)
             is_int(shared->ms[0], 0, "%s: the halves give the bits of all-reduce", name);
         uint64_t first = shared->digest[0];
         is_int(run(t, 4, all_parts), 0, "%s: again, over 4 connections", name);
-        ok(shared->digest[0] == first, "%s: the same bits in every run", name);
+        ok(shared->digest[0] == first, "%s: every run has the same bits", name);
         is_int(run(t, 2, broadcasts), 0, "%s: broadcasts from everyone", name);
     }
 }
@@ -308,7 +308,7 @@ static void test_groups(void) {
         const struct topology *t = &topologies[k];
         char name[64];
         snprintf(name, sizeof name, "%d ranks on %d nodes", world_of(t), t->nodes);
-        is_int(run(t, 2, groups), 0, "%s: groups, and groups of groups", name);
+        is_int(run(t, 2, groups), 0, "%s: groups and groups of groups", name);
         if (world_of(t) > 1)
             is_int(run(t, 1, links), 0, "%s: links beside sums", name);
     }
@@ -321,7 +321,7 @@ static void test_groups(void) {
        "a group is ordered by key, then by rank");
     ok(c.rank == 2 && c.world == 4 && c.node == 2 && c.nodes == 3 && c.local_rank == 1 &&
            c.local_world == 2,
-       "its nodes are counted anew: rank %d of %d, node %d of %d, local rank %d of %d", c.rank,
+       "a group counts its nodes: rank %d of %d, node %d of %d, local rank %d of %d", c.rank,
        c.world, c.node, c.nodes, c.local_rank, c.local_world);
 }
 
@@ -403,14 +403,15 @@ static void test_faults(void) {
             run(&all[k], 2, dies);
             is_int(shared->code[0], ERR_NET, "%s on %d nodes, rank 1 killed: a network error",
                    kinds[i].name, all[k].nodes);
-            has_str(shared->text[0], "rank 1 (", "it names the rank that died");
-            has_str(shared->text[0], "rank 0, ", "and its own");
-            has_str(shared->text[0], kinds[i].name, "and the operation");
+            has_str(shared->text[0], "rank 1 (", "the error names the rank that died");
+            has_str(shared->text[0], "rank 0, ", "the error names the rank that reports");
+            has_str(shared->text[0], kinds[i].name, "the error names the operation");
         }
         victim = 2;
         fatal = COMM_REDUCE_SCATTER;
         run(&all[k], 2, other_kind);
-        ok(shared->code[0] != 0, "another kind on %d nodes: an error", all[k].nodes);
+        ok(shared->code[0] != 0, "ranks that call different operations on %d nodes: an error",
+           all[k].nodes);
         run(&all[k], 2, other_count);
         ok(shared->code[0] != 0 && shared->code[2] != 0,
            "a broadcast of another count on %d nodes: an error", all[k].nodes);
@@ -438,7 +439,7 @@ static void test_forged(void) {
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         forged = texts[i];
         is_int(run(&two, 1, opens), 2, "a node at '%s' is nowhere", texts[i]);
-        is_int(shared->code[0], ERR_FORMAT, "and known to be malformed");
+        is_int(shared->code[0], ERR_FORMAT, "a malformed address is a format error");
     }
     forged = NULL;
     connect_ms = 20000;

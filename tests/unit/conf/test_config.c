@@ -115,7 +115,8 @@ static void test_row(const struct option_row *given, const char *verb) {
             for (size_t i = 0; i < c.set.tables[t].table->count; i++)
                 if (&c.set.tables[t].table->rows[i] == given) {
                     values[0] = value_of(&c.set, &c.set.tables[t], given);
-                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG, "%s: its place", name);
+                    is_int(c.set.tables[t].places[i].source, OPTION_FLAG,
+                           "%s: the value is from a flag", name);
                 }
     }
     const char *variable = option_row_env(&a, &c.set, given);
@@ -124,21 +125,24 @@ static void test_row(const struct option_row *given, const char *verb) {
         is_str(but_for_rules(given, why), "", "%s=%s", variable, text);
         option_find(&c.set, given->key, &b);
         values[1] = value_of(&c.set, b, given);
-        is_int(option_place(&c.set, given->key)->source, OPTION_ENV, "%s: its place", name);
+        is_int(option_place(&c.set, given->key)->source, OPTION_ENV,
+               "%s: the value is from the environment", name);
     }
     if (!given->key || given->type == OPTION_RECORDS)
         return;
     load("train", arena_printf(&a, "--set=%s=%s", given->key, text), NULL, NULL);
     option_find(&c.set, given->key, &b);
     values[2] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s: by --set", name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FLAG, "%s: the value is from --set",
+           name);
     const char *why = load(verb, "", arena_printf(&a, "%s = %s\n", given->key, values[2]), NULL);
     is_str(but_for_rules(given, why), "", "%s in the file", name);
     values[3] = value_of(&c.set, b, given);
-    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s: its place", name);
+    is_int(option_place(&c.set, given->key)->source, OPTION_FILE, "%s: the value is from the file",
+           name);
     for (int i = 0; i < 4; i++)
         if (values[i])
-            is_str(values[i], values[3], "%s: the same value in every way (%d)", name, i);
+            is_str(values[i], values[3], "%s: all four sources give the same value (%d)", name, i);
 }
 
 static void test_rows(void) {
@@ -281,7 +285,8 @@ static void test_init(void) {
         bool key = name && str_starts(p + 1 + name, " = ");
         strbuf_add(&active, p + key, strcspn(p, "\n") + 1 - key);
     }
-    is_str(load("status", "", strbuf_cstr(&active), NULL), "", "with every key made active too");
+    is_str(load("status", "", strbuf_cstr(&active), NULL), "",
+           "the example file loads with every key active");
     is_default("and gives the defaults again");
     int from_file = 0, keys = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
@@ -294,16 +299,16 @@ static void test_init(void) {
     is_int(from_file, keys, "every key is in it");
     is_str(load("train", "--nodes=1:2|--env=A=b c|--input=i=/d:sharded|--metric=l=x(.)|--|echo|a b",
                 "[[hosts.host]]\naddress = 'h'\n", NULL),
-           "", "with values given");
+           "", "an example file with values loads its flags");
     strbuf_clear(&b);
     render_init(&b, &c.set, NULL, NULL);
-    has_str(strbuf_cstr(&b), "\nnodes = \"1:2\"\n", "they are active");
+    has_str(strbuf_cstr(&b), "\nnodes = \"1:2\"\n", "given values are active in the example file");
     has_str(strbuf_cstr(&b), "\n#epochs = 10\n", "the others are not");
-    is_str(load("status", "", strbuf_cstr(&b), NULL), "", "it loads");
+    is_str(load("status", "", strbuf_cstr(&b), NULL), "", "the example file with values loads");
     ok(c.job.nodes.max == 2 && c.job.command.count == 2 && c.inputs.count == 1 &&
            config_input(&c, 0)->mode == CONFIG_SHARDED && c.hosts.host.count == 1 &&
            strcmp(c.env.items[0].value, "b c") == 0,
-       "and gives the same values");
+       "the example file with values gives the same values");
     strbuf_fini(&b);
     strbuf_fini(&active);
 }
@@ -320,11 +325,13 @@ static void test_verb(void) {
     is_int(config_verb(&c, 6, argv, &verb, &used, &e), 0, "flags in front of the verb");
     is_str(verb, "up", "the verb");
     struct config_verb v = {.verb = verb};
-    is_int(config_load(&c, &v, 6 - used, argv + used, &rest, &e), 0, "and behind it");
-    ok(c.json && c.cluster.nodes == 3 && strcmp(c.cluster.name, "lab") == 0, "both count");
+    is_int(config_load(&c, &v, 6 - used, argv + used, &rest, &e), 0,
+           "flags before and behind the verb load");
+    ok(c.json && c.cluster.nodes == 3 && strcmp(c.cluster.name, "lab") == 0,
+       "flags before and behind the verb both count");
     config_open(&c, &a, "dtctl", NULL);
     is_int(config_verb(&c, 1, no_verb, &verb, &used, &e), 0, "no verb");
-    ok(!verb && cli_has(&c.set, "help", NULL), "but --help");
+    ok(!verb && cli_has(&c.set, "help", NULL), "--help needs no verb");
     config_open(&c, &a, "dtctl", NULL);
     is_int(config_verb(&c, 2, wrong, &verb, &used, &e), -1, "a wrong flag");
     is_str(e.text, "--jsn: unknown flag (did you mean '--json'?)", "suggests the nearest");
@@ -339,7 +346,8 @@ static void test_load(void) {
            "configuration: cannot read 'none.toml': No such file or directory",
            "a file that was named must exist");
     is_str(load("up", "", NULL, "DTCTL_CONFIG=none.toml"),
-           "configuration: cannot read 'none.toml': No such file or directory", "by variable too");
+           "configuration: cannot read 'none.toml': No such file or directory",
+           "a file named by variable must exist");
     is_str(load("up", "--nodes=x", "[cluster]\nnodes = 0\n", "DTCTL_SSH_PORT=-1"),
            "dtctl.toml:2:9: cluster.nodes: 0 is below the minimum 1\n"
            "DTCTL_SSH_PORT: -1 is below the minimum 0\n"
@@ -347,18 +355,19 @@ static void test_load(void) {
            "problems of all sources at once");
     is_str(load("up", "--nodes=x|--help", "[cluster]\nnodes = 0\n", NULL), "",
            "--help is before all that");
-    ok(c.help, "and is set");
+    ok(c.help, "--help is recognised before the file is read");
     is_str(load("up", "--host=u@gpu[01-04].lab:2222", "[hosts]\nlist = ['a']\n", NULL), "",
            "hosts");
     ok(c.hosts.list.count == 1 && strcmp(c.hosts.list.items[0], "u@gpu[01-04].lab:2222") == 0,
        "a flag replaces the list");
-    is_str(config_where(&c, "hosts.list"), "--host: hosts.list", "for errors found later");
+    is_str(config_where(&c, "hosts.list"), "--host: hosts.list", "a later error names the flag");
     is_str(load("train", "--input=a=/x|--input=b=y:z:sharded|--input=c=/w:replicated", NULL, NULL),
            "", "inputs");
     is_str(config_input(&c, 1)->source, "y:z", "a colon in a source");
-    is_int(config_input(&c, 1)->mode, CONFIG_SHARDED, "its mode");
+    is_int(config_input(&c, 1)->mode, CONFIG_SHARDED, "the mode of an input is read");
     is_str(load("train", "--nproc-per-node=gpu", NULL, NULL), "", "processes per device");
-    is_int(c.job.nproc_per_node, CONFIG_NPROC_GPU, "as a number below 0");
+    is_int(c.job.nproc_per_node, CONFIG_NPROC_GPU,
+           "'gpu' processes per node are a negative number");
     is_str(load("train", "--tee=0:3,1:1|--redirects=2", NULL, NULL), "", "streams");
     is_str(load("train", "--tee=0:4", NULL, NULL),
            "--tee: '0:4' is neither 0, 1, 2 or 3 nor LOCAL_RANK:N,LOCAL_RANK:N…", "a wrong one");
@@ -369,11 +378,11 @@ static void test_load(void) {
     is_str(load("train", "--metric=l=x=([0-9+)", NULL, NULL),
            "--metric: expression 'x=([0-9+)': missing terminating ] for character class, at "
            "character 9 of 9",
-           "one that does not compile is refused before anything is sent");
+           "an expression that does not compile is refused before the start");
     is_str(load("train", NULL, "[metrics]\nx = \"a\"\n", NULL),
            "dtctl.toml:2:5: metrics.x: expression 'a': it has no group (try: put the number "
            "between parentheses)",
-           "also in the file");
+           "an expression in the file is checked");
     is_str(load("train", "--metric=train:loss=train_loss=(.*?);", NULL, NULL), "",
            "a name and an expression of SageMaker's");
     is_str(load("train", "--env=A-B=1", NULL, NULL),
@@ -387,7 +396,7 @@ static void test_load(void) {
     is_str(load("up", "-c|../x", NULL, NULL),
            "-c: '../x' is not a valid name: use letters, digits, '.', '_' and '-', at most 64, and "
            "a letter or digit first",
-           "so does a cluster's");
+           "a cluster's name becomes a path, too");
     is_str(load("up", "--host=-oProxyCommand=x", NULL, NULL),
            "--host: '-oProxyCommand=x' is not [USER@]ADDRESS[:PORT]", "a host is no flag");
 }
@@ -406,13 +415,16 @@ static void test_unknown_env(void) {
     is_str(unknown("DTCTL_CLUSTER_NODE=3", NULL),
            "DTCTL_CLUSTER_NODE (did you mean DTCTL_CLUSTER_NODES?)", "a letter too few");
     is_str(unknown("DTCTL_QQQQQQQQQQ=1", "DTCTL_\033[2J=1"), "DTCTL_QQQQQQQQQQ, DTCTL_\\x1b[2J",
-           "one that is like no other, and one that would drive the terminal");
-    is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "", "those that are read");
+           "an unknown variable is listed without suggestion and without control codes");
+    is_str(unknown("DTCTL_CLUSTER_NODES=3", "DTCTL_CONFIG=x"), "",
+           "known variables are not listed");
     is_str(unknown("DTCTL_NODES=", "DTCTLX=1"), "", "an empty one, and another program's");
     is_str(unknown("DTCTL_RUN=r", "DTCTL_INPUT_DATA=/d"), "", "a worker's, in a run");
     is_str(unknown("DTCTL_OUTPUT_DIR=/d", NULL),
-           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)", "and outside of one");
-    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "", "those of build and tests");
+           "DTCTL_OUTPUT_DIR (did you mean DTCTL_OUTPUTS_DIR?)",
+           "a worker's variable outside of a run is unknown");
+    is_str(unknown("DTCTL_TEST_PYTHON=/p", "DTCTL_SRC=/s"), "",
+           "variables of the build and the tests are not listed");
     char *many[1002] = {NULL};
     for (int i = 0; i < 1001; i++)
         many[i] = arena_printf(&a, "DTCTL_QQQQQQQQQQ_%d=1", i);
@@ -448,16 +460,16 @@ static void test_train(void) {
            "a whole dtctl.toml");
     ok(t.lr == 0.25 && t.epochs == 4 && t.mean.count == 3 && strcmp(t.model, "resnet18") == 0,
        "file and --set");
-    is_str(train("--config=dtctl.toml", environ_, &t, &f, &s), "", "with variables");
-    ok(t.lr == 0.5, "when asked for");
+    is_str(train("--config=dtctl.toml", environ_, &t, &f, &s), "", "the trainer reads variables");
+    ok(t.lr == 0.5, "the trainer takes a variable's value when asked to");
     render_toml(&b, &c.set, train_tables);
     if (file_write_atomic("share.toml", strbuf_cstr(&b), b.len, 0600, &e) < 0)
         bail_out("%s", e.text);
     is_str(train("-f|share.toml", NULL, &t, &f, &s), "", "the share that dtctl writes");
     ok(t.lr == 0.25 && t.epochs == 3 && t.hidden.count == 2 && t.hidden.items[1] == 6,
-       "has its values");
+       "the trainer reads the values that dtctl writes");
     render_toml(&out, &s, train_tables);
-    is_str(strbuf_cstr(&out), strbuf_cstr(&b), "all of them");
+    is_str(strbuf_cstr(&out), strbuf_cstr(&b), "the trainer's file equals what dtctl writes");
     is_str(train("--set=train.epoch=1|--lr=3|-f|none", NULL, &t, &f, &s),
            "configuration: cannot read 'none': No such file or directory", "no file");
     is_str(train("--set=train.epoch=1|--lr=3|--set=train.batch=0", NULL, &t, &f, &s),
@@ -467,12 +479,14 @@ static void test_train(void) {
            "errors");
     is_str(train("x", NULL, &t, &f, &s), "'x': dttrain takes flags only", "arguments");
     is_str(train("--help|--nonsense", NULL, &t, &f, &s), "", "--help");
-    ok(f.help && !f.version, "is first");
+    ok(f.help && !f.version, "--help is the trainer's first action");
     strbuf_clear(&out);
     struct render_program p = {"dttrain", "train", "1", "[FLAGS]", NULL, NULL, NULL};
     render_help(&out, &s, &p, 0);
-    has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN", "its help lists the keys");
-    ok(!strstr(strbuf_cstr(&out), "cluster.nodes"), "and not dtctl's");
+    has_str(strbuf_cstr(&out), "train.resume = auto|never|RUN",
+            "the trainer's help lists its keys");
+    ok(!strstr(strbuf_cstr(&out), "cluster.nodes"),
+       "the trainer's help does not list dtctl's keys");
     struct strbuf faults = {0};
     is_int(option_check(&s, NULL, &faults), 0, "no faults %s", strbuf_cstr(&faults));
     strbuf_fini(&faults), strbuf_fini(&b), strbuf_fini(&out);

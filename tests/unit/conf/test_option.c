@@ -22,7 +22,7 @@ static void test_defaults(void) {
     ok(v.count == -2 && v.choice == 2 && v.real == 0.5, "words and numbers");
     ok(v.string && !*v.string && v.path && !*v.path, "an unset string is empty, not NULL");
     ok(v.range.min == 0 && v.list.count == 0 && v.ints.count == 2, "unset lists, a list's default");
-    is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "their place");
+    is_int(option_place(&s, "t.integer")->source, OPTION_DEFAULT, "a default's place is 'default'");
 }
 
 // key, text, what option_format gives
@@ -104,13 +104,13 @@ static void test_values(void) {
         err_clear(&e);
         is_int(option_parse(&a, r, good[i].text, (char *)&v + r->offset, &e), 0, "%s = %s %s",
                good[i].key, good[i].text, e.text);
-        is_str(formatted(good[i].key), good[i].want, "and as TOML");
+        is_str(formatted(good[i].key), good[i].want, "the value as TOML");
         const char *text = formatted(good[i].key);
         const char *dot = strchr(good[i].key, '.');
         is_str(file(arena_printf(&a, "%s%s = %s\n", dot ? "[t]\n" : "", dot ? dot + 1 : good[i].key,
                                  text)),
                "", "a file reads that");
-        is_str(formatted(good[i].key), text, "and has the same value");
+        is_str(formatted(good[i].key), text, "the formatted value reads back");
     }
 }
 
@@ -146,13 +146,14 @@ static void test_file(void) {
            "", "a good file");
     is_str(v.path, "dir/x/y", "paths are relative to the file");
     ok(strcmp(v.paths.items[0], "dir/a") == 0 && strcmp(v.paths.items[1], "/b") == 0,
-       "in lists too");
+       "relative paths in lists are relative to the file");
     is_str(v.paths.items[2], "/home/ada/c", "'~' is the home folder of the environment");
     ok(v.duration == 2000 && v.bytes == 10 && v.count == 3 && v.range.max == 4, "plain numbers");
     const struct thing *things = v.plain.items;
     ok(v.plain.count == 2 && things[1].port == 2, "array of tables");
-    is_int(things[1].place.line, 11, "records know their line");
-    is_str(option_place_text(&a, option_place(&s, "t.path")), "dir/f.toml:2:8", "so do values");
+    is_int(things[1].place.line, 11, "a record has its line");
+    is_str(option_place_text(&a, option_place(&s, "t.path")), "dir/f.toml:2:8",
+           "a value has its line");
     is_str(file("t = 1\n"), "dir/f.toml:1:5: t: expected a table, found an integer", "no table");
     is_str(file("'t.integer' = 2\n"),
            "dir/f.toml:1:1: t.integer: unknown key (did you mean 't.integer'?)",
@@ -183,7 +184,7 @@ static void test_many_problems(void) {
     int described = 0;
     for (const struct option_problem *p = s.problems; p; p = p->next)
         described++;
-    is_int(described, OPTION_PROBLEMS_MAX, "as many as the limit says are described");
+    is_int(described, OPTION_PROBLEMS_MAX, "as many errors are described as the limit allows");
     ok(strlen(e.text) < ERR_TEXT_BYTES_MAX && strstr(e.text, "\nand ") && strstr(e.text, " more"),
        "the text says how many are not shown");
     is_int(e.code, ERR_CONFIG, "code of a file");
@@ -192,20 +193,22 @@ static void test_many_problems(void) {
 
 static void test_env(void) {
     is_str(env("P_T_INTEGER=4"), "", "variable");
-    is_int(v.integer, 4, "its value");
-    is_str(option_place_text(&a, option_place(&s, "t.integer")), "P_T_INTEGER", "its place");
-    is_str(env("P_T_INTEGER="), "", "an empty variable is none");
+    is_int(v.integer, 4, "a variable sets the value");
+    is_str(option_place_text(&a, option_place(&s, "t.integer")), "P_T_INTEGER",
+           "a variable is the value's place");
+    is_str(env("P_T_INTEGER="), "", "an empty variable is ignored");
     is_int(v.integer, 3, "the default stays");
     is_str(env("P_T_INTEGER=x"), "P_T_INTEGER: 'x' is not a whole number", "a wrong one");
     is_str(env("P_MAP=a=1,b=2"), "", "a map");
-    is_int(v.map.count, 2, "both");
+    is_int(v.map.count, 2, "a map has both entries");
     is_str(env("P_MAP=a=1,2"),
            "P_MAP: '2' is not NAME=VALUE (try: '\"a=1,2\"' where the comma belongs to the value)",
            "a comma in a value");
     is_str(env("P_MAP=\"a=1,2\",b=3"), "", "quoted");
-    is_str(formatted("map"), "{ a = \"1,2\", b = \"3\" }", "it belongs to it");
+    is_str(formatted("map"), "{ a = \"1,2\", b = \"3\" }",
+           "a quoted comma belongs to the map's value");
     is_str(env("P_SET=t.integer=9"), "", "--set has no variable");
-    is_int(v.integer, 3, "and nothing happens");
+    is_int(v.integer, 3, "a refused --set changes nothing");
     is_str(env("P_FLAG=1"), "", "P_FLAG is not P_T_FLAG");
     ok(!v.flag, "rows with a key are named by it");
 }
@@ -226,9 +229,9 @@ static void test_precedence(void) {
     is_str(problems(), "", "file, environment and flags");
     ok(v.integer == 2 && v.real == 0.75 && strcmp(v.string, "flag") == 0 && v.duration == 5000,
        "flag > environment > file > default");
-    is_int(option_place(&s, "t.integer")->source, OPTION_FILE, "from the file");
-    is_int(option_place(&s, "t.real")->source, OPTION_ENV, "from the environment");
-    is_int(option_place(&s, "t.string")->source, OPTION_FLAG, "from a flag");
+    is_int(option_place(&s, "t.integer")->source, OPTION_FILE, "the file beats the default");
+    is_int(option_place(&s, "t.real")->source, OPTION_ENV, "the environment beats the file");
+    is_int(option_place(&s, "t.string")->source, OPTION_FLAG, "a flag beats the environment");
     is_int(option_place(&s, "t.duration")->source, OPTION_DEFAULT, "a default");
     is_str(formatted("map"), "{ a = \"1\", b = \"2\", c = \"3\" }", "maps are merged");
     is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }", "named records too");
@@ -259,9 +262,10 @@ static void test_rules(void) {
     is_str(file("[t]\nneedy = true\nchoice = 'red'\nreal = 0\n"),
            "dir/f.toml:2:9: t.needy needs t.real above 0", "above 0");
     is_str(file("[t]\nopen = 0.75\nreal = 0.5\n"),
-           "dir/f.toml:2:8: t.open is 0.75, and t.real only 0.5", "at most another one");
-    is_str(file("[t]\nopen = 0.5\nreal = 0.5\n"), "", "as much is allowed");
-    is_str(file("[t]\nreal = 0\n"), "", "what is a default asks nothing");
+           "dir/f.toml:2:8: t.open is 0.75, and t.real only 0.5",
+           "an option that must not exceed another is refused above it");
+    is_str(file("[t]\nopen = 0.5\nreal = 0.5\n"), "", "an option may equal its upper bound");
+    is_str(file("[t]\nreal = 0\n"), "", "a default value is not checked against another option");
 }
 
 static void test_check(void) {
@@ -299,7 +303,7 @@ static void test_check(void) {
         "'nope' is no verb",
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
-        has_str(strbuf_cstr(&b), want[i], "it says: %s", want[i]);
+        has_str(strbuf_cstr(&b), want[i], "the error text: %s", want[i]);
     strbuf_fini(&b);
 }
 

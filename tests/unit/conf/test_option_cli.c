@@ -21,27 +21,31 @@ static const char *cli(const char *words) {
 static void test_flags(void) {
     is_str(cli("--integer 4 --no-on --flag --string=--x --duration 1m"), "", "long flags");
     ok(v.integer == 4 && !v.on && v.flag && strcmp(v.string, "--x") == 0 && v.duration == 60000,
-       "their values");
-    is_str(option_place_text(&a, option_place(&s, "t.on")), "--no-on", "their place");
+       "long flags set their values");
+    is_str(option_place_text(&a, option_place(&s, "t.on")), "--no-on",
+           "a long flag is the value's place");
     is_str(cli("-xo -i5 -l a -lb -l=c"), "", "short flags");
-    ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "their values");
+    ok(v.flag && v.on && v.integer == 5 && v.list.count == 3, "short flags set their values");
     is_str(v.list.items[2], "c", "-l=c");
     is_str(cli("a --integer 4 b -- c --flag"), "", "arguments");
     ok(rest.count == 2 && strcmp(rest.args[1], "b") == 0 && rest.command_count == 2 &&
            rest.dashes && strcmp(rest.command[1], "--flag") == 0,
-       "what is no flag");
+       "arguments and the command are separated from flags");
     is_str(line_of("go", 0, "--integer=4 -- python3 --integer 5"), "", "a command");
     ok(v.rest.count == 3 && strcmp(v.rest.items[2], "5") == 0 && v.integer == 4, "goes to its row");
     is_str(line_of("go", 0, "-x"), "", "a letter of the verb");
     ok(v.own_f && !v.flag, "hides that of every verb");
     is_str(cli("--map a=1 --map b=2 --map a=3 --named n=1 --ints 4,5"), "", "repeated flags");
     is_str(formatted("map"), "{ a = \"3\", b = \"2\" }", "a name again replaces");
-    is_str(formatted("t.ints"), "[4, 5]", "numbers come at once");
+    is_str(formatted("t.ints"), "[4, 5]", "a list of numbers is replaced as a whole");
     is_str(cli("--set t.integer=7 --set t.list=a,b --set named={n={port=3}}"), "", "--set");
-    ok(v.integer == 7 && v.list.count == 2 && v.named.count == 1 && v.set.count == 3, "its values");
-    is_str(option_place_text(&a, option_place(&s, "t.integer")), "--set t.integer", "its place");
+    ok(v.integer == 7 && v.list.count == 2 && v.named.count == 1 && v.set.count == 3,
+       "--set sets its values");
+    is_str(option_place_text(&a, option_place(&s, "t.integer")), "--set t.integer",
+           "--set is the value's place");
     is_str(cli("--integer -5"), "--integer: -5 is below the minimum 1", "a negative number");
-    ok(cli_has(&s, "integer", NULL) && !cli_has(&s, "real", NULL), "which flags were given");
+    ok(cli_has(&s, "integer", NULL) && !cli_has(&s, "real", NULL),
+       "the flags that were given are known");
 }
 
 static void test_flag_errors(void) {
@@ -69,7 +73,8 @@ static void test_flag_errors(void) {
     option_set_finish(&s, &e);
     is_int(e.code, ERR_USAGE, "flags alone are a usage error");
     is_str(line_of("other", 0, "--follow"),
-           "--follow: 'prog other' does not take this flag; it is for: go", "another verb's flag");
+           "--follow: 'prog other' does not take this flag; it is for: go",
+           "another verb's flag is refused");
     is_str(line_of("go", 0, "--gone x"), "--gone: torchrun knows this, prog does not serve it",
            "a flag that is not served");
 }
@@ -82,11 +87,11 @@ static void test_styles(void) {
            "--ints",
            "an ambiguous prefix");
     is_str(line_of("go", style, "--inte=4 --foll x.py --integer 9 -- y"), "", "prefixes");
-    ok(v.integer == 4 && v.own_f, "their values");
+    ok(v.integer == 4 && v.own_f, "unique prefixes set their values");
     is_int(rest.command_count, 5, "all from the first argument on");
-    is_str(rest.command[0], "x.py", "is the command");
+    is_str(rest.command[0], "x.py", "everything from the first argument on is the command");
     is_str(line_of("go", style, "--no_on"), "", "underscores");
-    ok(!v.on, "are hyphens");
+    ok(!v.on, "an underscore in a flag is a hyphen");
     is_str(line_of("go", 0, "--intege=4"), "--intege: unknown flag (did you mean '--integer'?)",
            "no prefixes without the style");
 }

@@ -36,7 +36,7 @@ static void test_places(void) {
     is_int(x->column, 3, "column of an element");
     const struct toml *e = toml_get(root, "b.c.d.e");
     is_int(e->line, 5, "line of a dotted key's value");
-    is_int(e->column, 7, "its column");
+    is_int(e->column, 7, "column of a dotted key's value");
     is_int(e->key_column, 3, "column of its last part");
     is_int(toml_get(root, "b.c")->line, 4, "line of a header");
 }
@@ -57,9 +57,10 @@ static void test_errors(void) {
            "t:2:7: the string does not end before the line does",
            "open strings");
     is_str(errors_of("a = \"\"\"\nx = 1\n"), "t:1:5: this string has no end", "open long string");
-    is_str(errors_of("a = \xff\n"), "t:1:5: byte 0xff is not UTF-8", "not UTF-8");
+    is_str(errors_of("a = \xff\n"), "t:1:5: byte 0xff is not UTF-8",
+           "bytes that are not UTF-8 are refused");
     has_str(errors_of("a = 07:32:00x\n"), "is no time", "more behind a time");
-    has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "and behind a date");
+    has_str(errors_of("a = 1979-05-27x\n"), "t:1:5", "more behind a date");
     is_str(toml_get_str(parse("a = \"\"\"x \\ \n\n  y \\\n z\"\"\"\n"), "a", ""), "x y z",
            "a backslash at the end of a line takes all blank space with it");
     is_str(errors_of("a = 012\nb = 1__0\nc = 99999999999999999999\nd = yes\n"),
@@ -71,9 +72,9 @@ static void test_errors(void) {
     struct toml *root;
     struct toml_error *x;
     const char *text = "a =\nb = 2\n";
-    is_int(toml_parse_all(&a, text, strlen(text), &root, &x), 1, "one error");
+    is_int(toml_parse_all(&a, text, strlen(text), &root, &x), 1, "one error is counted");
     ok(!toml_member(root, "a") && toml_get_int(root, "b", 0) == 2,
-       "what failed is not in the tree, the rest is");
+       "a failed value is not in the tree, the rest is");
 }
 
 static void test_limits(void) {
@@ -99,16 +100,16 @@ static void test_limits(void) {
     int described = 0;
     for (; x; x = x->next)
         described++;
-    is_int(described, TOML_ERRORS_MAX, "and a hundred are described");
+    is_int(described, TOML_ERRORS_MAX, "a hundred errors are described");
     strbuf_clear(&b);
     for (int i = 0; i < 50000; i++)
         strbuf_addf(&b, "k%d = [%d, %d]\n", i, i, i);
     is_int(toml_parse_all(&a, strbuf_cstr(&b), b.len, &root, &x), 0, "50,000 keys in one table");
-    is_int(root->len, 50000, "all there");
+    is_int(root->len, 50000, "all 50,000 keys are in the table");
     char *huge = arena_alloc(&a, 1, 1, TOML_TEXT_BYTES_MAX + 1);
     memset(huge, '\n', TOML_TEXT_BYTES_MAX + 1);
     is_int(toml_parse_all(&a, huge, TOML_TEXT_BYTES_MAX + 1, &root, &x), 1, "a text too large");
-    has_str(x->text, "above the maximum", "is refused with the limit");
+    has_str(x->text, "above the maximum", "too large a text is refused with the limit");
     strbuf_fini(&b);
 }
 
@@ -121,7 +122,7 @@ static void test_getters(void) {
     char **list;
     size_t count;
     is_str(toml_get_str(root, "run.id", "-"), "x", "string");
-    is_str(toml_get_str(root, "run.n", "-"), "-", "not a string");
+    is_str(toml_get_str(root, "run.n", "-"), "-", "another type gives the default");
     is_str(
         toml_get_str(parse("s = \"\\u007f\\u0080\\u07ff\\u0800\\uffff\\U00010000\"\n"), "s", "-"),
         "\x7f"
@@ -140,11 +141,11 @@ static void test_getters(void) {
     is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "out of bounds");
     is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "says the bounds");
     is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "missing");
-    is_str(e.text, "'run.zz' is missing", "says so");
+    is_str(e.text, "'run.zz' is missing", "a missing value is an error");
     is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "strings");
-    ok(count == 2 && strcmp(list[1], "b") == 0 && !list[2], "both, and a NULL");
+    ok(count == 2 && strcmp(list[1], "b") == 0 && !list[2], "a list of two strings ends with NULL");
     is_int(toml_need_strs(&a, root, "run.zz", &list, &count, &e), 0, "an absent list");
-    is_int(count, 0, "is empty");
+    is_int(count, 0, "an absent list is empty");
 }
 
 static void test_writer(void) {
@@ -163,17 +164,17 @@ static void test_writer(void) {
     toml_write_int(&b, "rank", 1);
     struct toml *root = parse(strbuf_cstr(&b));
     is_str(toml_get_str(root, "plain-key", ""), "tab\t quote\" back\\ del\x7f esc\x1b é 😀",
-           "a string comes back");
+           "a string reads back");
     is_str(toml_member(root, "odd key.é")->str, "\xEF\xBF\xBD!\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD",
            "bytes that TOML cannot hold");
-    ok(toml_get_int(root, "i", 0) == INT64_MIN, "the smallest integer comes back");
-    ok(toml_get_bool(root, "b", false), "a boolean comes back");
+    ok(toml_get_int(root, "i", 0) == INT64_MIN, "the smallest integer reads back");
+    ok(toml_get_bool(root, "b", false), "a boolean reads back");
     for (int i = 0; i < 6; i++)
-        ok(toml_get_real(root, arena_printf(&a, "r%d", i), 7) == reals[i], "%.17g comes back",
+        ok(toml_get_real(root, arena_printf(&a, "r%d", i), 7) == reals[i], "%.17g reads back",
            reals[i]);
     const struct toml *list = toml_get(toml_member(toml_get(root, "inputs"), "a b"), "list");
     ok(list && list->len == 3, "a list in a table with an odd name");
-    is_str(list->child->str, "a\nb", "its first element");
+    is_str(list->child->str, "a\nb", "the first element of a list reads back");
     is_int(toml_get_int(toml_first(root, "node"), "rank", 0), 1, "an element of [[node]]");
     strbuf_fini(&b);
 }

@@ -14,17 +14,17 @@ static void reads(const char *text, const char *formatted) {
     train_model_format(&s, out);
     is_str(out, formatted, "'%s' as text", text);
     struct train_model_spec again;
-    is_int(train_model_parse(&again, out, &e), 0, "which is a model");
+    is_int(train_model_parse(&again, out, &e), 0, "the formatted model parses");
     ok(again.model == s.model && memcmp(again.value, s.value, sizeof s.value) == 0 &&
            again.nhidden == s.nhidden && memcmp(again.hidden, s.hidden, sizeof s.hidden) == 0,
-       "the same");
+       "the formatted model equals the first");
 }
 
 static void refuses(const char *text, const char *why) {
     struct train_model_spec s;
     struct err e = {0};
     is_int(train_model_parse(&s, text, &e), -1, "'%s' is no model", text);
-    is_str(e.text, why, "and why");
+    is_str(e.text, why, "the error has the reason");
 }
 
 int main(void) {
@@ -39,12 +39,12 @@ int main(void) {
     reads("vit_base(depth=1)", "vit_base(depth=1)");
     reads("mlp(hidden=8,9)", "mlp(hidden=8,9)");
     reads("linformer(pool=mean,keys=7)", "linformer(keys=7,pool=mean)");
-    is_int(train_model_parse(&s, "vit(dim=96,heads=6)", &e), 0, "two fields");
+    is_int(train_model_parse(&s, "vit(dim=96,heads=6)", &e), 0, "two fields are given");
     ok(s.value[TRAIN_FIELD_DIM] == 96 && s.value[TRAIN_FIELD_HEADS] == 6 &&
            s.value[TRAIN_FIELD_DEPTH] == 12,
-       "are set, the others have their defaults");
+       "given fields are set, the others have their defaults");
     ok(s.given[TRAIN_FIELD_DIM] && !s.given[TRAIN_FIELD_DEPTH] && !s.has[TRAIN_FIELD_STEM],
-       "which fields are given, and there");
+       "given fields are marked");
     refuses("vgg", "there is no model 'vgg', there are mlp, resnet18, resnet34, resnet50, vit, "
                    "vit_tiny, vit_small, vit_base, linformer");
     refuses("", "there is no model '', there are mlp, resnet18, resnet34, resnet50, vit, vit_tiny, "
@@ -62,12 +62,14 @@ int main(void) {
     refuses("resnet18(stem=vgg)",
             "model 'resnet18': field 'stem' is 'vgg', not one of imagenet, cifar");
     is_int(train_model_parse(&s, "vit(dim=0)", &e), -1, "a width of 0");
-    ok(strstr(e.text, "model 'vit': field 'dim'") != NULL, "is named");
+    ok(strstr(e.text, "model 'vit': field 'dim'") != NULL, "a width of 0 is named");
     is_int(train_model_parse(&s, "vit(dim=x)", &e), -1, "no number");
-    is_int(train_model_parse(&s, "vit(dim=99999999999999999999)", &e), -1, "too large a number");
+    is_int(train_model_parse(&s, "vit(dim=99999999999999999999)", &e), -1,
+           "a number of more than 64 bits is refused");
     is_int(train_model_parse(&s, "mlp(hidden=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)", &e), -1,
            "seventeen hidden layers");
-    ok(strstr(e.text, "more than 16 hidden layers") != NULL, "are too many");
+    ok(strstr(e.text, "more than 16 hidden layers") != NULL,
+       "seventeen hidden layers are too many");
     char longest[TRAIN_MODEL_BYTES_MAX + 1];
     memset(longest, 'm', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;

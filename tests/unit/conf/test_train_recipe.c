@@ -28,7 +28,7 @@ static void test_settings(void) {
         ok(train_recipe_text((enum train_recipe)i)[0] != 0, "recipe %s has a text",
            train_recipe_words[i]);
         is_int(load(arena_printf(&a, "train.recipe=%s", train_recipe_words[i]), NULL, &e), 0,
-               "and can be used");
+               "a recipe can be loaded");
         size_t s = 0;
         for (; train_recipe_setting((enum train_recipe)i, s, &key, &text); s++) {
             const struct option_bound *b;
@@ -37,7 +37,7 @@ static void test_settings(void) {
             const char *again, *other;
             for (size_t j = 0; j < s; j++)
                 if (train_recipe_setting((enum train_recipe)i, j, &again, &other))
-                    ok(!str_eq(again, key), "once");
+                    ok(!str_eq(again, key), "a key occurs once in a recipe");
             ok(r && r->key, "%s=%s", key, text);
         }
         ok((s > 0) == (i != TRAIN_RECIPE_NONE), "%zu settings", s);
@@ -50,20 +50,21 @@ static void test_precedence(void) {
     is_int(load("train.recipe=imagenet-resnet|train.momentum=0.8|train.gamma=0.1", env, &e), 0,
            "a recipe, settings and a variable");
     ok(t.optimizer == TRAIN_SGD && t.weight_decay == 1e-4 && t.epochs == 90, "the recipe's");
-    ok(t.momentum == 0.8 && t.lr == 0.5, "those that are given");
+    ok(t.momentum == 0.8 && t.lr == 0.5, "given options beat the recipe");
     is_int(option_place(&set, "train.gamma")->source, OPTION_FLAG,
            "a setting as the recipe's is given all the same");
     ok(t.seed == 0 && option_place(&set, "train.seed")->source == OPTION_DEFAULT, "the defaults");
     struct strbuf b = {0};
     render_show(&b, &set, true);
-    has_str(strbuf_cstr(&b), "# recipe imagenet-resnet\n", "each value says where it is from");
+    has_str(strbuf_cstr(&b), "# recipe imagenet-resnet\n",
+            "the list shows the source of each value");
     strbuf_fini(&b);
     render_show_json(&b, &set, true);
     has_str(strbuf_cstr(&b), "\"source\":\"recipe\",\"name\":\"recipe imagenet-resnet\"",
-            "as JSON");
+            "the source of each value as JSON");
     strbuf_fini(&b);
     is_int(load("train.recipe=imagenet", NULL, &e), -1, "an unknown recipe");
-    has_str(e.text, "imagenet-resnet", "with those that there are");
+    has_str(e.text, "imagenet-resnet", "an unknown recipe: the error lists the known ones");
 }
 
 int main(void) {

@@ -64,25 +64,28 @@ static void test_small(void) {
     start(&c);
     ok(!cas_has_small(&c, HASH("one"), 3), "an empty store has nothing");
     ok(add(&c, "one") && add(&c, "second") && add(&c, "one"), "small content goes in");
-    ok(cas_has_small(&c, HASH("one"), 3) && !cas_has_small(&c, HASH("one"), 4), "with its size");
-    ok(reads(&c, "one") && reads(&c, "second"), "and comes out, also before it is written");
-    ok(!reads(&c, "none") && e.code == ERR_NOT_FOUND, "what is not there is not found");
+    ok(cas_has_small(&c, HASH("one"), 3) && !cas_has_small(&c, HASH("one"), 4),
+       "small content is stored with its size");
+    ok(reads(&c, "one") && reads(&c, "second"),
+       "small content can be read, also before it is written to disk");
+    ok(!reads(&c, "none") && e.code == ERR_NOT_FOUND, "absent content is not found");
     start(&other);
-    ok(reads(&other, "second"), "another process has it at once");
-    ok(add(&c, "third") && cas_flush(&c, &e) == 0, "more of it");
-    ok(!cas_has_small(&other, HASH("third"), 5), "is not known to the other one");
-    ok(cas_reload(&other, &e) == 0 && reads(&other, "third"), "until it looks again");
+    ok(reads(&other, "second"), "another process reads the content at once");
+    ok(add(&c, "third") && cas_flush(&c, &e) == 0, "more small content is stored");
+    ok(!cas_has_small(&other, HASH("third"), 5), "the other process does not have the new content");
+    ok(cas_reload(&other, &e) == 0 && reads(&other, "third"),
+       "the other process has the new content after a reload");
     is_int(pack_count(), 1, "content that is there takes no second place");
     cas_close(&other, false, &e);
     cas_close(&c, false, &e);
     change_pack("dtp1\xff\xff", 6, 0);
     start(&c);
     ok(reads(&c, "one") && reads(&c, "second") && reads(&c, "third"), "a torn end harms nothing");
-    ok(add(&c, "fourth"), "and the next one writes elsewhere");
+    ok(add(&c, "fourth"), "after a torn end more content is stored");
     cas_close(&c, false, &e);
-    is_int(pack_count(), 2, "in a pack of its own");
+    is_int(pack_count(), 2, "content after a torn end is in a second pack");
     start(&c);
-    ok(reads(&c, "fourth"), "from which it comes back");
+    ok(reads(&c, "fourth"), "content after a torn end can be read");
     cas_close(&c, false, &e);
 }
 
@@ -95,7 +98,7 @@ static void test_damage(void) {
     change_pack("x", 1, 1);
     start(&c);
     ok(!reads(&c, "good") && e.code == ERR_HASH, "changed content is found when it is read");
-    is_int(pack_count(), 0, "and removed");
+    is_int(pack_count(), 0, "a pack with changed content is removed");
     cas_close(&c, false, &e);
 }
 
@@ -106,13 +109,13 @@ static void test_many(void) {
         add(&c, arena_printf(&a, "text %d", i));
         cas_close(&c, false, &e);
     }
-    is_int(pack_count(), CAS_PACKS_MAX + 1, "each process has its pack");
+    is_int(pack_count(), CAS_PACKS_MAX + 1, "each process writes its own pack");
     start(&c);
     int found = 0;
     for (int i = 0; i <= CAS_PACKS_MAX; i++)
         found += reads(&c, arena_printf(&a, "text %d", i));
     is_int(found, CAS_PACKS_MAX + 1, "many of them become one, with all that was in them");
-    is_int(pack_count(), 1, "so they do");
+    is_int(pack_count(), 1, "many packs become one");
     cas_close(&c, false, &e);
 }
 
@@ -130,32 +133,35 @@ static void test_parts(void) {
     const char *path;
     struct stat st;
     start(&c);
-    ok(!cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count) && count == 0, "nothing of it yet");
+    ok(!cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count) && count == 0,
+       "an object's part is empty at first");
     is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
     ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
            put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
        "takes no piece out of its place");
-    ok(put(&p, 2 * CAS_UNIT_BYTES, 1000) == 0, "its units come in any order");
-    ok(put(&p, 0, 100) == 0 && put(&p, 100, CAS_UNIT_BYTES - 100) == 0, "and in pieces");
+    ok(put(&p, 2 * CAS_UNIT_BYTES, 1000) == 0, "units of a part may arrive in any order");
+    ok(put(&p, 0, 100) == 0 && put(&p, 100, CAS_UNIT_BYTES - 100) == 0,
+       "a unit may arrive in pieces");
     unsigned char *have = cas_part_have(&c, &a, large_hash, LARGE_BYTES, &count);
     ok(have && have[0] == 5 && count == 2, "the first and the third are there");
-    ok(!cas_part_complete(&p), "which is not all");
-    ok(put(&p, CAS_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p), "nor is half a unit");
+    ok(!cas_part_complete(&p), "the part is not complete");
+    ok(put(&p, CAS_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p),
+       "half a unit does not complete the part");
     ok(put(&p, CAS_UNIT_BYTES + 10, CAS_UNIT_BYTES - 10) == 0 && cas_part_complete(&p), "now");
     while (cas_part_hash(&p, CAS_UNIT_BYTES / 2, &e) == 0)
         ;
-    is_int(cas_part_finish(&c, &p, &path, &e), 0, "it is what its name says");
+    is_int(cas_part_finish(&c, &p, &path, &e), 0, "a complete part is finished");
     cas_part_close(&p);
-    is_str(path, cas_object_path(&c, large_hash), "it becomes an object");
+    is_str(path, cas_object_path(&c, large_hash), "a finished part has the object's path");
     path = arena_strdup(&a, path);
-    ok(stat(path, &st) == 0 && (st.st_mode & 07777) == 0444, "that nobody writes into");
+    ok(stat(path, &st) == 0 && (st.st_mode & 07777) == 0444, "an object is read-only");
     ok(!file_exists(cas_part_path(&c, large_hash, ".part")) &&
            !file_exists(cas_part_path(&c, large_hash, ".map")),
-       "of which no part is left");
-    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "it is there");
+       "no file of the part is left");
+    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "the object is in the store");
     cas_close(&c, false, &e);
     start(&c);
-    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "also to who has to look at every byte");
+    ok(cas_has_object(&c, large_hash, LARGE_BYTES), "the object is found by a check of every byte");
     must(chmod(path, 0644) == 0);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     must(pwrite(fd, "!", 1, 77) == 1);
@@ -164,9 +170,10 @@ static void test_parts(void) {
     // Something else under its name.
     cas_part_open(&c, &p, large_hash, 4, &e);
     must(cas_part_write(&p, 0, "else", 4, &e) == 0 && cas_part_hash(&p, 4, &e) == 1);
-    ok(cas_part_finish(&c, &p, &path, &e) < 0 && e.code == ERR_HASH, "another content is refused");
+    ok(cas_part_finish(&c, &p, &path, &e) < 0 && e.code == ERR_HASH,
+       "a part with other content is refused");
     cas_part_close(&p);
-    ok(!file_exists(cas_part_path(&c, large_hash, ".part")), "and removed");
+    ok(!file_exists(cas_part_path(&c, large_hash, ".part")), "a refused part is removed");
     cas_close(&c, false, &e);
 }
 
@@ -201,29 +208,30 @@ static void test_prune(void) {
     memcpy(keep[1], hash(less ? "kept large" : "kept small"), HASH_BYTES);
     struct cas_prune p = {.keep = (const unsigned char(*)[HASH_BYTES])keep, .keep_count = 2};
     start(&c);
-    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 0, "what is younger than the limit stays");
+    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 0, "an object younger than the limit is kept");
     cas_close(&c, false, &e);
     start(&c);
     p.before_ns = INT64_MAX;
     start(&other);
-    ok(cas_prune(&c, &p, &e) < 0 && e.code == ERR_BUSY, "not while somebody uses the store");
+    ok(cas_prune(&c, &p, &e) < 0 && e.code == ERR_BUSY, "a store that is in use is not pruned");
     cas_close(&other, false, &e);
     p.dry_run = true;
-    ok(cas_prune(&c, &p, &e) == 0, "what would go");
-    is_int(p.removed, 4, "is counted: small, large, and both files of a part");
-    ok(p.bytes >= 5, "in bytes, too");
-    ok(reads(&c, "small") && file_exists(cas_object_path(&c, HASH("large"))), "and is still there");
+    ok(cas_prune(&c, &p, &e) == 0, "a dry run of pruning succeeds");
+    is_int(p.removed, 4, "a dry run counts small content, a large object and both files of a part");
+    ok(p.bytes >= 5, "a dry run counts bytes");
+    ok(reads(&c, "small") && file_exists(cas_object_path(&c, HASH("large"))),
+       "a dry run removes nothing");
     cas_close(&c, false, &e);
     p = (struct cas_prune){.keep = p.keep, .keep_count = 2, .before_ns = INT64_MAX};
     start(&c);
-    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 4, "then it goes");
+    ok(cas_prune(&c, &p, &e) == 0 && p.removed == 4, "pruning removes what the dry run counted");
     cas_close(&c, false, &e);
     start(&c);
     ok(!cas_has_small(&c, HASH("small"), 5) && reads(&c, "kept small"), "small content by list");
     ok(!file_exists(cas_object_path(&c, HASH("large"))), "an object");
-    ok(file_exists(cas_object_path(&c, HASH("kept large"))), "but not a listed one");
-    ok(file_exists(cas_object_path(&c, HASH("shared"))), "nor one that a file shares");
-    ok(!file_exists(cas_part_path(&c, HASH("left"), ".part")), "a part that nobody went on with");
+    ok(file_exists(cas_object_path(&c, HASH("kept large"))), "a listed object is kept");
+    ok(file_exists(cas_object_path(&c, HASH("shared"))), "an object with a second link is kept");
+    ok(!file_exists(cas_part_path(&c, HASH("left"), ".part")), "an abandoned part is removed");
     cas_close(&c, false, &e);
 }
 

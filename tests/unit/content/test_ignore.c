@@ -108,9 +108,10 @@ static void test_bases(void) {
     ignore_add(&arena, &ig, "sub", "/only\n!x.tmp", 12, &e);
     ok(!ignore_glob("a/*", "a/b/c"), "a star does not cross a slash");
     ok(ignore_match(&ig, "sub/only", false), "a tied pattern counts from its own folder");
-    ok(!ignore_match(&ig, "only", false), "and not above");
+    ok(!ignore_match(&ig, "only", false),
+       "a pattern with a slash does not match in a higher folder");
     ok(!ignore_match(&ig, "sub/x.tmp", false), "an inner file can take back");
-    ok(ignore_match(&ig, "x.tmp", false), "but only inside");
+    ok(ignore_match(&ig, "x.tmp", false), "an inner file's exception holds only in its folder");
     ok(!ignore_match(&ig, "subway/only", false), "a folder is not a prefix of a name");
     ok(!ignore_glob("a**a**a**a**a**a**a**a**b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
        "a pattern made to take long ends");

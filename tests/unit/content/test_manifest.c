@@ -53,7 +53,7 @@ static void test_scan(void) {
         bail_out("symlink");
     struct manifest *m = scan("", true, NULL);
     is_uint(m->files, 5, "files are counted");
-    is_uint(m->ignored, 2, "what is left out too");
+    is_uint(m->ignored, 2, "ignored files are counted");
     ok(!find(m, ".git") && !find(m, "logs/a.log"), ".git and ignored files are left out");
     ok(find(m, "logs/.dtctlignore"), "the rules themselves go along");
     is_str(find(m, "link")->target, "a/one", "a link stays one");
@@ -62,22 +62,23 @@ static void test_scan(void) {
     hash_hex(hex, find(m, "a/one")->hash);
     is_str(hex, "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b", "sha256sum's");
     is_str(m->entries[0].path, "a", "sorted");
-    is_str(m->entries[1].path, "a/one", "so that what is in a folder follows it");
-    is_str(m->entries[m->count - 1].path, "logs/.dtctlignore", "to the end");
+    is_str(m->entries[1].path, "a/one", "a folder is followed by its content");
+    is_str(m->entries[m->count - 1].path, "logs/.dtctlignore", "the sort order holds to the end");
     unsigned char before[HASH_BYTES], after[HASH_BYTES];
     manifest_digest(m, before);
     manifest_free(m);
     m = scan("", true, NULL);
     manifest_digest(m, after);
-    is_mem(after, HASH_BYTES, before, HASH_BYTES, "the same folder has the same digest");
+    is_mem(after, HASH_BYTES, before, HASH_BYTES, "the same folder gives the same digest");
     manifest_free(m);
     put("a/one", "changed", 0644);
     m = scan("", true, NULL);
     manifest_digest(m, after);
-    ok(memcmp(before, after, HASH_BYTES) != 0, "another content another one");
+    ok(memcmp(before, after, HASH_BYTES) != 0, "other content gives another digest");
     manifest_free(m);
     m = scan("top/x", false, NULL);
-    ok(find(m, "top/x/.git/config") && find(m, "top/x/logs/a.log"), "without rules all of it");
+    ok(find(m, "top/x/.git/config") && find(m, "top/x/logs/a.log"),
+       "without ignore rules all files are listed");
     manifest_free(m);
 }
 
@@ -94,10 +95,10 @@ static void test_order(void) {
     append(m, "d/x", MANIFEST_FILE, &e);
     append(m, "d.x", MANIFEST_FILE, &e);
     is_int(manifest_sort(m, &e), 0, "a folder may be named twice");
-    is_uint(m->count, 3, "and counts once");
+    is_uint(m->count, 3, "a folder named twice counts once");
     append(m, "d/x", MANIFEST_FILE, &e);
     is_int(manifest_sort(m, &e), -1, "a file may not");
-    has_str(e.text, "'d/x'", "it is named");
+    has_str(e.text, "'d/x'", "the error names the file");
     manifest_free(m);
     m = manifest_new();
     append(m, "l/x", MANIFEST_FILE, &e);
@@ -120,27 +121,28 @@ static void test_together(const char *path, const struct stat *known) {
     unsigned char hash[HASH_BYTES] = {1}, got[HASH_BYTES];
     hash_cache_open(&one, path, true);
     hash_cache_open(&two, path, true);
-    ok(hash_cache_get(&two, known, got), "a second one knows what the first one saved");
+    ok(hash_cache_get(&two, known, got), "a second cache has what the first one saved");
     st.st_ino = 70001;
     hash_cache_put(&one, &st, hash, HASH_CACHE_OWN);
-    is_int(hash_cache_save(&one, &e), 0, "one adds to it unread");
+    is_int(hash_cache_save(&one, &e), 0, "a cache that was not reloaded is saved");
     st.st_ino = 70002;
     hash_cache_put(&two, &st, hash, HASH_CACHE_OWN);
     is_int(hash_cache_save(&two, &e), 0, "the other one to what it had read before");
     hash_cache_open(&all, path, true);
-    ok(hash_cache_get(&all, &st, got) && memcmp(got, hash, sizeof hash) == 0, "both");
+    ok(hash_cache_get(&all, &st, got) && memcmp(got, hash, sizeof hash) == 0,
+       "a saved cache has the entries of the first writer");
     st.st_ino = 70001;
     ok(hash_cache_get(&all, &st, got) && hash_cache_get(&all, known, got),
-       "are there, and the rest");
+       "a saved cache has the entries of the second writer");
     hash_cache_fini(&one);
     hash_cache_fini(&two);
     hash_cache_fini(&all);
     struct hash_cache *a = hash_cache_share("/nonexistent/hashes");
     struct hash_cache *b = hash_cache_share("/nonexistent/hashes");
-    ok(a == b, "who names the same path shares one");
+    ok(a == b, "two users of a path share one cache");
     hash_cache_unshare(a);
     hash_cache_put(b, &st, hash, HASH_CACHE_OWN);
-    ok(hash_cache_get(b, &st, got), "until the last one leaves");
+    ok(hash_cache_get(b, &st, got), "a shared cache stays until its last user closes it");
     hash_cache_unshare(b);
 }
 
@@ -157,27 +159,28 @@ static void test_cache(void) {
     hash_cache_put(&c, &st, hash, hash_cache_now_ns() - 1000000000);
     ok(!hash_cache_get(&c, &st, got), "a file hashed just after it was made is not remembered");
     hash_cache_put(&c, &st, hash, hash_cache_now_ns() + 1000000000);
-    ok(hash_cache_get(&c, &st, got), "one that has settled is");
-    is_int(hash_cache_save(&c, &e), 0, "it is saved");
+    ok(hash_cache_get(&c, &st, got), "a file with an older time is remembered");
+    is_int(hash_cache_save(&c, &e), 0, "the hash cache is saved");
     hash_cache_fini(&c);
     hash_cache_open(&c, path, true);
-    ok(hash_cache_get(&c, &st, got) && memcmp(got, hash, HASH_BYTES) == 0, "and read again");
+    ok(hash_cache_get(&c, &st, got) && memcmp(got, hash, HASH_BYTES) == 0,
+       "the saved hash is read");
     st.st_ctim.tv_nsec ^= 1;
-    ok(!hash_cache_get(&c, &st, got), "another ctime is another file");
+    ok(!hash_cache_get(&c, &st, got), "a file with another ctime is not found");
     for (uint64_t i = 1; i < 5000; i++) {
         st.st_ino = i;
         hash_cache_put(&c, &st, hash, HASH_CACHE_OWN);
     }
     st.st_ino = 4321;
-    ok(hash_cache_get(&c, &st, got), "it grows");
-    is_int(hash_cache_save(&c, &e), 0, "and is saved");
+    ok(hash_cache_get(&c, &st, got), "a grown cache has all entries");
+    is_int(hash_cache_save(&c, &e), 0, "a grown cache is saved");
     hash_cache_fini(&c);
     test_together(path, &st);
     int fd = open(path, O_WRONLY);
     ok(pwrite(fd, "x", 1, 3000) == 1, "a damaged file");
     close(fd);
     hash_cache_open(&c, path, true);
-    ok(!hash_cache_get(&c, &st, got), "is not believed");
+    ok(!hash_cache_get(&c, &st, got), "a damaged cache has no entries");
     hash_cache_fini(&c);
     arena_fini(&a);
 }
@@ -207,13 +210,13 @@ static void test_threads(void) {
     is_mem(find(m, "large/3")->hash, HASH_BYTES, want, HASH_BYTES, "threads hash each its file");
     manifest_free(m);
     m = manifest_new();
-    ok(manifest_add_path(m, folder, "", NULL, &e) == 0, "once more");
+    ok(manifest_add_path(m, folder, "", NULL, &e) == 0, "a second scan succeeds");
     int rc = manifest_hash(m, NULL, stop_at_once, NULL, &e);
     ok(rc == 0 || e.code == ERR_INTERRUPTED, "the callback can stop it");
     manifest_free(m);
     m = manifest_new();
     is_int(manifest_add_path(m, "/nonexistent/x", "", NULL, &e), -1, "a missing folder");
-    is_int(e.code, ERR_NOT_FOUND, "is told");
+    is_int(e.code, ERR_NOT_FOUND, "a missing folder is a not-found error");
     manifest_free(m);
     free(text);
 }

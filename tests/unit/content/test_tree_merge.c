@@ -35,18 +35,19 @@ static void test_links(void) {
     struct err e;
     prepare("mkdir -p victim out a/logs b && ln -s ../victim out/logs &&"
             "echo key >a/logs/authorized_keys && echo v >victim/here");
-    is_int(merge("out", "a", NULL, &e), 0, "a link lies where a folder is to be%s", e.text);
+    is_int(merge("out", "a", NULL, &e), 0, "a folder is merged where a link is%s", e.text);
     ok(holds("[ \"$(ls victim)\" = here ]"), "the folder that it leads to stays as it was");
     ok(holds("[ ! -L out/logs ] && [ -f out/logs/authorized_keys ] && [ ! -e a ]"),
        "a folder takes the place of the link");
     prepare("mkdir -p one two/x && ln -s ../victim one/x && echo key >two/x/authorized_keys");
-    is_int(merge("both", "one", NULL, &e), 0, "one node gives a link");
-    is_int(merge("both", "two", NULL, &e), 0, "another one a file below it");
+    is_int(merge("both", "one", NULL, &e), 0, "the first node's link is merged");
+    is_int(merge("both", "two", NULL, &e), 0, "the second node's file below the link is merged");
     ok(holds("[ \"$(ls victim)\" = here ] && [ -f both/x/authorized_keys ]"),
-       "and the file lands in a folder");
+       "the file is written into a folder, not through the link");
     prepare("mkdir -p deep/p/q && echo 1 >deep/p/q/f && ln -s ../../victim both/p");
     is_int(merge("both", "deep", NULL, &e), 0, "a link further up");
-    ok(holds("[ \"$(ls victim)\" = here ] && [ -f both/p/q/f ]"), "is not followed either");
+    ok(holds("[ \"$(ls victim)\" = here ] && [ -f both/p/q/f ]"),
+       "a link in a parent folder is not followed");
 }
 
 static void test_own(void) {
@@ -54,10 +55,10 @@ static void test_own(void) {
     prepare("mkdir -p here/.dtctl/default bad/.dtctl/default && echo good >here/.dtctl/default/k &&"
             "echo evil >bad/.dtctl/default/k");
     is_int(merge("here", "bad", NULL, &e), -1, "dtctl's own folder is no place for results");
-    has_str(e.text, "node alpha sent '.dtctl", "which names the node and the path");
-    is_int(e.code, ERR_EXISTS, "as something that is there");
+    has_str(e.text, "node alpha sent '.dtctl", "the error names the node and the path");
+    is_int(e.code, ERR_EXISTS, "the error is 'exists'");
     ok(holds("[ \"$(cat here/.dtctl/default/k)\" = good ]"), "nothing has changed");
-    is_int(merge("there", "bad", NULL, &e), 0, "where there is none it is a folder like others");
+    is_int(merge("there", "bad", NULL, &e), 0, "elsewhere '.dtctl' is an ordinary folder");
 }
 
 static void test_together(void) {
@@ -65,21 +66,24 @@ static void test_together(void) {
     prepare("mkdir -p n1/d n2/d n3 && echo 1 >n1/d/one && echo 2 >n2/d/two && echo s >n1/same &&"
             "echo s >n2/same && echo t >n3/same && ln -s same n1/link && mkdir n1/empty");
     is_int(merge("sum", "n1", "n3", &e), -1, "files that contradict each other");
-    is_int(e.code, ERR_EXISTS, "are an error");
-    ok(holds("[ ! -e sum ] && [ -e n1/d/one ]"), "and nothing has moved");
-    has_str(e.text, "1 files differ between alpha and beta, the first one is 'same'", "with names");
+    is_int(e.code, ERR_EXISTS, "contradicting files are an error");
+    ok(holds("[ ! -e sum ] && [ -e n1/d/one ]"), "contradicting files move nothing");
+    has_str(e.text, "1 files differ between alpha and beta, the first one is 'same'",
+            "the error names nodes and file");
     prepare("mkdir m1 m2 m3 && echo 1 >m1/a && echo 2 >m2/a && echo 1 >m1/b && echo 2 >m2/b &&"
             "echo 1 >m1/c && echo 3 >m3/b && echo 3 >m3/d && ln -s x m3/c");
-    is_int(merge("sum", "m1", "m2", &e), -1, "from the very first file on");
+    is_int(merge("sum", "m1", "m2", &e), -1, "the first file differs");
     has_str(e.text, "2 files differ between alpha and beta, the first one is 'a'",
-            "all are counted");
-    is_int(merge("sum", "m1", "m3", &e), -1, "between others");
-    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'", "a link, too");
-    is_int(merge("sum", "m3", "m1", &e), -1, "the other way round");
-    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'", "as well");
+            "all differing files are counted");
+    is_int(merge("sum", "m1", "m3", &e), -1, "files in the middle differ");
+    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'",
+            "a link that differs is counted");
+    is_int(merge("sum", "m3", "m1", &e), -1, "the nodes are swapped");
+    has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'",
+            "swapped nodes give the same error");
     is_int(merge("sum", "n1", "n2", &e), 0, "two that agree%s", e.text);
     ok(holds("cd sum && [ \"$(cat d/one d/two same link | tr -d '\\n')\" = 12ss ] && [ -d empty ]"),
-       "are one");
+       "equal files become one");
 }
 
 static void test_file_systems(void) {
@@ -99,7 +103,7 @@ static void test_file_systems(void) {
                           "[ $(wc -c <large) = 17000000 ] && [ -w large ]",
                           other)),
        "files, links, modes and times are there");
-    ok(holds("[ ! -e far ]"), "and no longer here");
+    ok(holds("[ ! -e far ]"), "merged files are moved away from the source");
     (void)file_remove_tree(other, &e);
 }
 

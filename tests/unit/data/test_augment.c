@@ -55,7 +55,8 @@ static void test_apply(void) {
     struct augment_config none = {0};
     augment_table_init(&t, &none);
     augment_apply(&t, &(struct augment_draw){0}, grey, 2, 3, 1, unit);
-    ok(unit[0] <= 0 && unit[1] >= 1 && fabsf(unit[2] - 0.2F) < 1e-6F, "one channel, only scaled");
+    ok(unit[0] <= 0 && unit[1] >= 1 && fabsf(unit[2] - 0.2F) < 1e-6F,
+       "an image of one channel is only scaled");
 }
 
 static void test_draw(void) {
@@ -81,7 +82,7 @@ static void test_draw(void) {
         struct augment_draw x = augment_draw(&c, 3, i), y = augment_draw(&c, 4, i);
         differ += !same_draw(&x, &y);
     }
-    ok(differ > 80, "another epoch, another draw");
+    ok(differ > 80, "another epoch has other draws");
     c.flip = false;
     c.crop_pad = 0;
     a = augment_draw(&c, 3, 17);
@@ -144,7 +145,7 @@ static void test_loader(void) {
         bail_out("%s", e.text);
     uint64_t images, batches, want = epochs(&d, 32, 0, 0, false, &images, &batches);
     is_uint(images, 2 * 334, "two epochs of a third of 1000 images, padded");
-    is_uint(batches, 2 * 11, "in batches of 32, the last one short");
+    is_uint(batches, 2 * 11, "the images come in batches of 32, the last one short");
     const int ways[][2] = {{1, 0}, {1, 2}, {2, 3}, {4, 2}, {8, 20}};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         ok(epochs(&d, 32, ways[i][0], ways[i][1], false, &images, &batches) == want,
@@ -172,13 +173,14 @@ static void test_restart(void) {
     loader_start(l, &s, false);
     is_uint(loader_batches(l), 6, "a resume after 256 of 640 has 6 batches of 64");
     const struct loader_batch *b = loader_next(l);
-    is_uint(b->index[0], s.order[256], "and begins where it stopped");
-    ok(b->flip[0] == 0 && b->x[0] >= 0 && b->x[0] <= 1, "without augmentation: only scaled");
+    is_uint(b->index[0], s.order[256], "a resumed epoch begins where it stopped");
+    ok(b->flip[0] == 0 && b->x[0] >= 0 && b->x[0] <= 1,
+       "without augmentation images are only scaled");
     int n = 1;
     while (loader_next(l))
         n++;
-    is_int(n, 6, "all of them come");
-    ok(loader_next(l) == NULL, "and nothing after the end");
+    is_int(n, 6, "all batches arrive");
+    ok(loader_next(l) == NULL, "no batch follows the last");
     loader_close(l);
     sampler_close(&s);
     lc.batch = 0;

@@ -98,21 +98,21 @@ static void test_jpeg(void) {
         bail_out("%s", e.text);
     size_t len = make_jpeg(&data, 40, 24, 200, 3);
     is_int(jpeg_decode(j, data, len, &rgb, &w, &h, &e), 0, "a JPEG is decoded");
-    ok(w == 40 && h == 24, "with its size");
+    ok(w == 40 && h == 24, "a JPEG has its size");
     ok(abs(rgb[0] - 200) < 6 && rgb[1] < 12 && abs(rgb[(23 * 40 + 39) * 3 + 1] - 248) < 12,
-       "and its colours");
+       "a JPEG has its colours");
     is_int(jpeg_decode(j, data, len * 9 / 10, &rgb, &w, &h, &e), -1, "a truncated one is refused");
-    has_str(e.text, "ends too early", "with the reason");
+    has_str(e.text, "ends too early", "the error of a truncated JPEG has the reason");
     is_int(jpeg_decode(j, data, 10, &rgb, &w, &h, &e), -1, "ten bytes of one");
     is_int(jpeg_decode(j, "plain text", 10, &rgb, &w, &h, &e), -1, "text is refused");
-    is_int(e.code, ERR_FORMAT, "as malformed");
+    is_int(e.code, ERR_FORMAT, "text is a format error");
     for (size_t i = 0; i + 9 < len; i++)
         if (data[i] == 0xff && data[i + 1] == 0xc0) { // the frame header: height and width
             data[i + 5] = data[i + 7] = 0xff;
             break;
         }
     is_int(jpeg_decode(j, data, len, &rgb, &w, &h, &e), -1, "65 thousand pixels squared");
-    is_int(e.code, ERR_LIMIT, "are above the limit");
+    is_int(e.code, ERR_LIMIT, "65 thousand pixels squared are a limit error");
     free(data);
     len = make_jpeg(&data, 16, 16, 77, 1);
     is_int(jpeg_decode(j, data, len, &rgb, &w, &h, &e), 0, "a grey one");
@@ -137,10 +137,10 @@ static void test_resize(void) {
     for (int i = 0; i < 16 * 16; i++)
         src[i * 3] = src[i * 3 + 1] = src[i * 3 + 2] = (uint8_t)(i % 16 < 8 ? 0 : 255);
     resize_square(&r, src, 16, 16, 16, out);
-    ok(memcmp(src, out, 16 * 16 * 3) == 0, "the same size changes nothing");
+    ok(memcmp(src, out, 16 * 16 * 3) == 0, "a resize to the same size changes nothing");
     resize_square(&r, src, 16, 16, 8, out);
     ok(out[0] == 0 && out[7 * 3] == 255 && out[3 * 3] + out[4 * 3] == 255,
-       "half the size: black, grey in the middle, white");
+       "a resize to half the size gives black, grey in the middle, white");
     // The result of Pillow 13 for this picture: resize(BILINEAR) as in torchvision's Resize, then
     // the crop of CenterCrop.
     for (int i = 0; i < 53 * 31 * 3; i++)
@@ -173,7 +173,7 @@ static void test_cifar(void) {
     is_int(cifar10_convert(records, sizeof records - 1, pixels, labels, &e), -1, "a cut record");
     records[CIFAR10_RECORD_BYTES] = 10;
     is_int(cifar10_convert(records, sizeof records, pixels, labels, &e), -1, "label 10");
-    has_str(e.text, "record 1 has label 10", "is named");
+    has_str(e.text, "record 1 has label 10", "the error names the record with label 10");
     records[CIFAR10_RECORD_BYTES] = 3;
     char name[64];
     for (int i = 1; i <= 5; i++) {
@@ -186,7 +186,7 @@ static void test_cifar(void) {
     struct dataset d;
     struct dataset_config c = {.source = in_dir("bin")};
     is_int(dataset_open(&d, &c, &e), 0, "the files as a data set");
-    is_str(d.kind, "cifar10", "of kind cifar10");
+    is_str(d.kind, "cifar10", "the data set is of kind cifar10");
     ok(d.samples == 35 && d.labels[34] == 8 &&
            memcmp(dataset_image(&d, 34), pixels + 6 * 3072, 99) == 0,
        "five files, one after the other");
@@ -194,7 +194,7 @@ static void test_cifar(void) {
     dataset_close(&d);
     truncate(in_dir("bin/cifar-10-batches-bin/data_batch_4.bin"), 3000);
     is_int(dataset_open(&d, &c, &e), -1, "a short file");
-    has_str(e.text, "data_batch_4.bin", "is named");
+    has_str(e.text, "data_batch_4.bin", "the error names the short file");
 }
 
 static void test_packed(void) {
@@ -211,13 +211,13 @@ static void test_packed(void) {
     memset(info.key, 7, sizeof info.key);
     const char *path = in_dir("x.dtpack");
     is_int(packed_create(&w, path, &info, &e), 0, "a packed file is begun");
-    ok(!file_exists(path), "and not visible yet");
+    ok(!file_exists(path), "an unfinished packed file is not visible");
     for (int i = 0; i < 72; i++)
         w.pixels[i] = (uint8_t)i;
     w.labels[2] = 1;
     is_int(packed_commit(&w, &p, &e), 0, "committed");
     ok(p.info.samples == 3 && p.pixels[71] == 71 && p.labels[2] == 1, "mapped with its content");
-    is_str(p.info.class_names[1], "dog", "and names");
+    is_str(p.info.class_names[1], "dog", "a packed file has class names");
     packed_close(&p);
     struct stat st;
     stat(path, &st);
@@ -226,7 +226,7 @@ static void test_packed(void) {
     if (read(fd, bytes, (size_t)st.st_size) != st.st_size)
         bail_out("cannot read %s", path);
     close(fd);
-    is_int(packed_parse(&p, bytes, (size_t)st.st_size, &e), 0, "its bytes parse");
+    is_int(packed_parse(&p, bytes, (size_t)st.st_size, &e), 0, "the bytes of a packed file parse");
     packed_close(&p);
     is_int(packed_parse(&p, bytes, (size_t)st.st_size - 1, &e), -1, "less one they do not");
     int refused = 0;
@@ -242,14 +242,14 @@ static void test_packed(void) {
     info.samples = UINT32_MAX;
     info.height = info.width = 65535;
     is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "a file of zettabytes");
-    is_int(e.code, ERR_LIMIT, "is above the limit");
+    is_int(e.code, ERR_LIMIT, "a file of zettabytes is a limit error");
     info.samples = 1 << 30;
     info.height = info.width = 64;
-    is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "one of 13 TB");
+    is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "a packed file of 13 TB is refused");
     has_str(e.text, "needs 13.2 TB", "says what it needs");
-    ok(!file_exists(in_dir("huge")), "and leaves nothing");
+    ok(!file_exists(in_dir("huge")), "a refused packed file leaves nothing");
     is_int(packed_open(&p, in_dir("none"), &e), -1, "no file");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(e.code, ERR_NOT_FOUND, "a missing file is not found");
 }
 
 // ---- folders and archives ----------------------------------------------------------------------
@@ -289,11 +289,11 @@ static void is_same(const char *source, const char *kind, enum dataset_split spl
     struct dataset_config c = {.source = source, .split = split, .threads = 2};
     if (!is_int(dataset_open(&d, &c, &e), 0, "%s opens", source))
         diag("%s", e.text);
-    is_str(d.kind, kind, "as %s", kind);
+    is_str(d.kind, kind, "the data set is of kind %s", kind);
     ok(d.samples == want->samples && d.classes == want->classes &&
            memcmp(d.labels, want->labels, d.samples * sizeof *d.labels) == 0 &&
            memcmp(d.pixels, want->pixels, d.samples * d.image_bytes) == 0,
-       "with the same images in the same order as the folder");
+       "images and order equal those of the folder");
     dataset_close(&d);
 }
 
@@ -305,7 +305,7 @@ static void test_folder(void) {
     snprintf(set, sizeof set, "%s", c.source);
     c.source = set;
     is_int(dataset_open(&train, &c, &e), 0, "an image folder opens");
-    is_str(train.kind, "imagefolder", "as one");
+    is_str(train.kind, "imagefolder", "an image folder is of kind imagefolder");
     ok(train.samples == 30 && train.height == 20 && train.classes == 3, "30 of 20x20 in 3 classes");
     bool sorted = true;
     for (int i = 0; i < 30; i++)
@@ -313,11 +313,12 @@ static void test_folder(void) {
                   abs(dataset_image(&train, (uint32_t)i)[0] - (i / 10 * 80 + i % 10)) < 8;
     ok(sorted, "sorted by class and name, and every image in its place");
     c.split = DATASET_TEST;
-    is_int(dataset_open(&val, &c, &e), 0, "its folder val is the test split");
-    ok(val.samples == 12 && val.labels[11] == 2, "with 12 images");
+    is_int(dataset_open(&val, &c, &e), 0, "the folder 'val' is the test split");
+    ok(val.samples == 12 && val.labels[11] == 2, "the test split has 12 images");
     c.image_size = 28;
     is_int(dataset_open(&big, &c, &e), 0, "resized");
-    ok(big.height == 28 && big.width == 28 && abs(dataset_image(&big, 11)[0] - 203) < 8, "to 28");
+    ok(big.height == 28 && big.width == 28 && abs(dataset_image(&big, 11)[0] - 203) < 8,
+       "images are resized to 28");
     dataset_close(&big);
 
     if (shell(
@@ -348,23 +349,25 @@ static void test_folder_faults(void) {
     snprintf(set, sizeof set, "%s", in_dir("set"));
     struct dataset_config c = {.source = set, .threads = 2};
     put_jpeg(in_dir("set/train/bee/odd.jpg"), 24, 20, 1);
-    is_int(dataset_open(&d, &c, &e), -1, "one image of another size");
-    ok(strstr(e.text, "odd.jpg") && strstr(e.text, "24 x 20"), "is named, with the sizes");
+    is_int(dataset_open(&d, &c, &e), -1, "an image of another size is refused");
+    ok(strstr(e.text, "odd.jpg") && strstr(e.text, "24 x 20"),
+       "the error names the image and both sizes");
     c.image_size = 20;
     is_int(dataset_open(&d, &c, &e), 0, "a stated size accepts it");
     is_uint(d.samples, 31, "resized");
     dataset_close(&d);
     write_file(in_dir("set/train/cow/bad.jpg"), "\xff\xd8 no", 5);
     is_int(dataset_open(&d, &c, &e), -1, "a broken image");
-    has_str(e.text, "train/cow/bad.jpg", "is named");
+    has_str(e.text, "train/cow/bad.jpg", "the error names the broken image");
     shell("cd %s && tar cf bad.tar set", dir, "");
     c.source = in_dir("bad.tar");
-    is_int(dataset_open(&d, &c, &e), -1, "also inside an archive");
-    ok(strstr(e.text, "bad.tar") && strstr(e.text, "cow/bad.jpg"), "with archive and member");
+    is_int(dataset_open(&d, &c, &e), -1, "a broken image in an archive is refused");
+    ok(strstr(e.text, "bad.tar") && strstr(e.text, "cow/bad.jpg"),
+       "the error names the archive and the member");
     shell("cd %s && head -c 20000 all.tar > cut.tar", dir, "");
     c.source = in_dir("cut.tar");
     is_int(dataset_open(&d, &c, &e), -1, "a cut archive");
-    has_str(e.text, "ends in the middle", "says so");
+    has_str(e.text, "ends in the middle", "the error of a truncated archive says so");
     unlink(in_dir("set/train/cow/bad.jpg"));
     unlink(in_dir("set/train/bee/odd.jpg"));
 }
@@ -375,17 +378,17 @@ static void test_cache(void) {
     snprintf(set, sizeof set, "%s", in_dir("set"));
     snprintf(cache, sizeof cache, "%s", in_dir("cache/deep"));
     struct dataset_config c = {.source = set, .cache_dir = cache};
-    is_int(dataset_open(&d, &c, &e), 0, "with a cache folder");
-    ok(!d.from_cache, "it is decoded");
+    is_int(dataset_open(&d, &c, &e), 0, "a data set opens with a cache folder");
+    ok(!d.from_cache, "the first use decodes the images");
     uint8_t first[1200];
     memcpy(first, d.pixels, sizeof first);
     dataset_close(&d);
-    is_int(dataset_open(&d, &c, &e), 0, "again");
-    ok(d.from_cache && memcmp(first, d.pixels, sizeof first) == 0, "it is mapped");
+    is_int(dataset_open(&d, &c, &e), 0, "the data set opens from its cache");
+    ok(d.from_cache && memcmp(first, d.pixels, sizeof first) == 0, "the second use maps the cache");
     dataset_close(&d);
     put_jpeg(in_dir("set/train/ant/00.jpg"), 20, 20, 250);
-    is_int(dataset_open(&d, &c, &e), 0, "after a change of one file");
-    ok(!d.from_cache && d.pixels[0] > 240, "it is decoded again");
+    is_int(dataset_open(&d, &c, &e), 0, "the data set opens after a file has changed");
+    ok(!d.from_cache && d.pixels[0] > 240, "a changed file is decoded again");
     dataset_close(&d);
     // Several ranks at once: one decodes.
     shell("rm -r %s", cache, "");
@@ -403,12 +406,12 @@ static void test_cache(void) {
     ok(decoded == 1 && bad == 0, "four processes at once: one decodes (%d), all can read", decoded);
     shell("for f in %s/*.dtpack; do head -c 5000 $f > $f.new; mv $f.new $f; done", cache, "");
     is_int(dataset_open(&d, &c, &e), 0, "a damaged cache");
-    ok(!d.from_cache, "is made again");
+    ok(!d.from_cache, "a damaged cache is replaced");
     dataset_close(&d);
     shell("cp %s/*.dtpack %s/mine.dtpack", cache, dir);
     struct dataset_config direct = {.source = in_dir("mine.dtpack")};
     is_int(dataset_open(&d, &direct, &e), 0, "a packed file by its name");
-    ok(d.samples == 30 && d.from_cache, "has all of it");
+    ok(d.samples == 30 && d.from_cache, "a packed file has all images");
     dataset_close(&d);
 }
 
@@ -458,7 +461,7 @@ static void test_cifar_archive(void) {
         mean += d.pixels[i];
     mean /= (double)(d.samples * d.image_bytes) * 255;
     ok(count[0] == per_class && count[9] == per_class, "%d of each class", per_class);
-    near(mean, mean_wanted, 0.002, "with the mean brightness of its images");
+    near(mean, mean_wanted, 0.002, "the mean brightness of the images is kept");
     dataset_close(&d);
 }
 

@@ -106,7 +106,7 @@ static void test_resume(void) {
     uint64_t first = epoch_list(N, 4, SAMPLER_PAD, 0, 30, parts);
     uint64_t second = epoch_list(N, 4, SAMPLER_PAD, first, UINT64_MAX, parts + first);
     is_uint(first + second, n, "a resume on as many ranks reads as much");
-    is_mem(parts, n * 4, whole, n * 4, "and the very same list");
+    is_mem(parts, n * 4, whole, n * 4, "a resumed epoch has the same list");
     static const int worlds[] = {1, 2, 3, 5, 8, 16};
     for (size_t k = 0; k < sizeof worlds / sizeof worlds[0]; k++) {
         int w = worlds[k];
@@ -152,10 +152,10 @@ static void test_refused(void) {
     struct sampler s;
     struct sampler_config c = {0, 0, 1, true, SAMPLER_PAD, 0};
     is_int(sampler_open(&s, &c, &e), -1, "no samples");
-    is_int(e.code, ERR_CONFIG, "is a configuration error");
+    is_int(e.code, ERR_CONFIG, "no samples are a configuration error");
     c = (struct sampler_config){5, 2, 2, true, SAMPLER_PAD, 0};
     is_int(sampler_open(&s, &c, &e), -1, "rank 2 of 2");
-    has_str(e.text, "rank 2 of 2", "is named");
+    has_str(e.text, "rank 2 of 2", "the error names rank 2 of 2");
 }
 
 // The known answers that come with the Random123 library of the paper's authors.

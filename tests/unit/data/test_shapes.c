@@ -19,11 +19,11 @@ static void test_content(void) {
     struct dataset_config c = {.source = "shapes", .threads = 1, .samples_max = 500};
     char hex[HASH_HEX_BYTES], hex2[HASH_HEX_BYTES];
     is_int(dataset_open(&d, &c, &e), 0, "shapes opens");
-    is_str(d.kind, "shapes", "as shapes");
+    is_str(d.kind, "shapes", "the data set is of kind shapes");
     is_uint(d.samples, 500, "500 samples");
     ok(d.height == 32 && d.width == 32 && d.channels == 3 && d.classes == 10,
        "32x32x3, 10 classes");
-    is_str(d.class_names[3], "disc", "with names");
+    is_str(d.class_names[3], "disc", "the classes have names");
     int count[10] = {0};
     for (uint32_t i = 0; i < d.samples; i++)
         count[d.labels[i]]++;
@@ -32,7 +32,7 @@ static void test_content(void) {
     is_str(hex, "d515949d800bb40aa725e75103d1c66e80fd119867b2ad2bd128889338905b85",
            "the bits are those of every other machine");
     c.threads = 3;
-    is_int(dataset_open(&again, &c, &e), 0, "once more, on three threads");
+    is_int(dataset_open(&again, &c, &e), 0, "the data set opens with three threads");
     ok(memcmp(d.pixels, again.pixels, 500 * d.image_bytes) == 0, "gives the same");
     c.split = DATASET_TEST;
     is_int(dataset_open(&other, &c, &e), 0, "the test split");
@@ -41,7 +41,7 @@ static void test_content(void) {
     dataset_close(&other);
     c.split = DATASET_TRAIN;
     c.seed = 1;
-    is_int(dataset_open(&other, &c, &e), 0, "another seed");
+    is_int(dataset_open(&other, &c, &e), 0, "the data set opens with another seed");
     digest_of(&other, hex2);
     ok(strcmp(hex, hex2) != 0, "gives other images");
     dataset_close(&other);
@@ -112,10 +112,10 @@ static void test_refused(void) {
     struct dataset d;
     struct dataset_config c = {.source = "shapes", .image_size = 64};
     is_int(dataset_open(&d, &c, &e), -1, "another size is refused");
-    has_str(e.text, "32 pixels, not 64", "with both sizes");
+    has_str(e.text, "32 pixels, not 64", "the error has both sizes");
     c = (struct dataset_config){.source = "/does/not/exist"};
     is_int(dataset_open(&d, &c, &e), -1, "a path that is not there");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(e.code, ERR_NOT_FOUND, "a missing path is not found");
     c = (struct dataset_config){.source = "shapes", .kind = "shape"};
     is_int(dataset_open(&d, &c, &e), -1, "an unknown kind");
     has_str(e.text, "nearest is shapes", "gets a suggestion");

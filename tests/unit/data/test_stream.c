@@ -125,13 +125,13 @@ static void test_sources(void) {
             diag("%s", e.text);
             continue;
         }
-        is_str(d.kind, SAME[i].kind, "as %s", SAME[i].kind);
+        is_str(d.kind, SAME[i].kind, "the data set is of kind %s", SAME[i].kind);
         ok(!d.pixels && d.samples == once.samples && d.height == SIDE && d.classes == CLASSES,
-           "with its size, and no pixels kept");
+           "a streamed data set has sizes and keeps no pixels");
         read_all(&d, 0, all[0], label[0]);
         ok(memcmp(all[0], once.pixels, sizeof all[0]) == 0 &&
                memcmp(label[0], once.labels, sizeof label[0]) == 0,
-           "its images and labels are those of the packed form, byte for byte");
+           "streamed images and labels equal those of the packed form, byte for byte");
         dataset_close(&d);
     }
     dataset_close(&once);
@@ -201,7 +201,7 @@ static void test_ring(void) {
     }
     is_int(batches, 4 * 14, "four epochs of batches");
     is_int(places, DEPTH, "lie in three places");
-    is_int(wrong, 0, "and none is written to while it is used");
+    is_int(wrong, 0, "no batch is written to while it is used");
     loader_close(l);
     sampler_close(&s);
     dataset_close(&d);
@@ -210,7 +210,7 @@ static void test_ring(void) {
     if (dataset_open(&d, &c, &e) < 0)
         bail_out("%s", e.text);
     is_int(loader_open(&l, &lc, &e), -1, "batches above the memory for them");
-    is_int(e.code, ERR_LIMIT, "are above the limit");
+    is_int(e.code, ERR_LIMIT, "batches above the memory limit are a limit error");
     dataset_close(&d);
 }
 
@@ -238,7 +238,7 @@ static void test_draws(void) {
     is_int(dataset_open(&d, &c, &e), -1, "a random part needs a size");
     c.image_size = SIDE;
     c.source = "shapes";
-    is_int(dataset_open(&d, &c, &e), -1, "and JPEG files");
+    is_int(dataset_open(&d, &c, &e), -1, "a random part needs JPEG files");
 }
 
 // ---- bad samples --------------------------------------------------------------------------------
@@ -267,8 +267,8 @@ static void test_bad(void) {
     while (loader_next(l))
         batches++;
     is_int(loader_failed(l, &e), -1, "a bad sample ends the pass");
-    is_int(batches, 3, "at its batch, whatever the threads did");
-    has_str(e.text, "bad/train/bee/03.jpg", "and is named");
+    is_int(batches, 3, "the pass ends at the batch of the bad sample");
+    has_str(e.text, "bad/train/bee/03.jpg", "the error names the bad sample");
     loader_close(l);
     dataset_close(&d);
 
@@ -280,7 +280,7 @@ static void test_bad(void) {
     load_epoch(&d, 2, 5, 0, 1);
     ok(memcmp(all[0], all[1], sizeof all[0]) == 0, "left out, another takes its place");
     is_uint(dataset_bad_list(&d, list), 3, "all are counted, once");
-    ok(list[0] == 12 && list[1] == 13 && list[2] == 26, "with their numbers");
+    ok(list[0] == 12 && list[1] == 13 && list[2] == 26, "skipped samples are listed by number");
     ok(label[0][12] == 1 && label[0][26] == 0, "the last one's place takes the first");
     dataset_close(&d);
     c.random_crop = c.stream = false;
@@ -296,8 +296,8 @@ static void test_bad(void) {
     }
     c.bad_max = 2;
     c.cache_dir = NULL;
-    is_int(dataset_open(&d, &c, &e), -1, "more than the limit are an error");
-    has_str(e.text, "above the limit of 2", "that says so");
+    is_int(dataset_open(&d, &c, &e), -1, "more bad samples than the limit are an error");
+    has_str(e.text, "above the limit of 2", "the error has the limit of bad samples");
 }
 
 static void test_archives_bad(void) {
@@ -312,11 +312,12 @@ static void test_archives_bad(void) {
               "cp 000002.jpg 000002.png && tar cf ../odd/0.tar 000002.cls 000002.png") != 0)
         bail_out("tar");
     is_int(dataset_open(&d, &c, &e), -1, "a cut archive is refused");
-    ok(strstr(e.text, "cut/bee.tar") && strstr(e.text, "byte"), "with its name and place");
+    ok(strstr(e.text, "cut/bee.tar") && strstr(e.text, "byte"),
+       "the error names the truncated archive and the place");
     c.on_bad = DATASET_BAD_SKIP;
-    is_int(dataset_open(&d, &c, &e), -1,
-           "also where bad samples are skipped: what is missing is "
-           "not known");
+    is_int(
+        dataset_open(&d, &c, &e), -1,
+        "a truncated archive is refused although bad samples are skipped: its samples are unknown");
     static const struct {
         const char *name, *says;
     } REFUSED[] = {{"gz", "gunzip"},
@@ -326,7 +327,7 @@ static void test_archives_bad(void) {
     for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
         snprintf(path, sizeof path, "%s", in_dir(REFUSED[i].name));
         is_int(dataset_open(&d, &c, &e), -1, "%s is refused", REFUSED[i].name);
-        has_str(e.text, REFUSED[i].says, "and says why");
+        has_str(e.text, REFUSED[i].says, "the refusal has the reason");
     }
 }
 
@@ -347,11 +348,12 @@ static void test_val(void) {
               "cp set/val/bee/00.jpg new/dog/") != 0)
         bail_out("cp");
     is_int(dataset_open(&val, &v, &e), 0, "other data to evaluate on, with two of three classes");
-    ok(val.samples == 8 && val.labels[0] == 1 && val.labels[7] == 2, "has the ids of training");
+    ok(val.samples == 8 && val.labels[0] == 1 && val.labels[7] == 2,
+       "evaluation data has the class ids of training");
     dataset_close(&val);
     v.source = in_dir("new");
     is_int(dataset_open(&val, &v, &e), -1, "a class that training does not have");
-    has_str(e.text, "dog/00.jpg", "is named");
+    has_str(e.text, "dog/00.jpg", "the error names the first image of an unknown class");
     v.source = in_dir("flat");
     v.alone = false;
     v.like = NULL;
@@ -363,17 +365,17 @@ static void test_names(void) {
     size_t key;
     int32_t v;
     is_int(webdataset_name("a/b.c/000.jpg", &key), WEBDATASET_IMAGE, "an image");
-    is_uint(key, 9, "and its key");
+    is_uint(key, 9, "an image has its key");
     is_int(webdataset_name("000.CLS", &key), WEBDATASET_LABEL, "a label");
     is_int(webdataset_name("x.seg.jpg", &key), WEBDATASET_OTHER, "a field of two parts is another");
     webdataset_name("a/._000.jpg", &key);
     is_uint(key, 0, "files of macOS belong to no sample");
     is_int(webdataset_label("12\n", 3, &v, &e), 0, "a number");
-    is_int(v, 12, "is read");
-    is_int(webdataset_label("12a", 3, &v, &e), -1, "12a is none");
-    is_int(webdataset_label("", 0, &v, &e), -1, "nor is nothing");
+    is_int(v, 12, "a number is read as a label");
+    is_int(webdataset_label("12a", 3, &v, &e), -1, "'12a' is no label");
+    is_int(webdataset_label("", 0, &v, &e), -1, "an empty text is no label");
     is_int(webdataset_label("99999999999", 11, &v, &e), -1, "a large one");
-    is_int(e.code, ERR_LIMIT, "is above the limit");
+    is_int(e.code, ERR_LIMIT, "a large label is a limit error");
 }
 
 #ifndef INSTRUMENTED
@@ -400,9 +402,10 @@ static void test_million(void) {
        (unsigned long long)index_bytes(&x) / 1000000);
 #ifndef INSTRUMENTED
     long grown = resident_bytes() - before;
-    ok(grown < 40L * MILLION, "and makes the process %ld MB larger", grown / 1000000);
+    ok(grown < 40L * MILLION, "the index makes the process %ld MB larger", grown / 1000000);
 #endif
-    ok(x.entry[MILLION - 1].at == 999999000 && x.label[MILLION - 1] == 999, "with all of them");
+    ok(x.entry[MILLION - 1].at == 999999000 && x.label[MILLION - 1] == 999,
+       "the index has a million samples");
     index_close(&x);
 }
 

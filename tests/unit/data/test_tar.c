@@ -115,14 +115,15 @@ static void test_kinds(void) {
         is_int(r, -1, "cut %d blocks before the end", blocks);
         archive_len += blocks == 0;
     }
-    has_str(e.text, "without its two closing blocks", "it says so");
+    has_str(e.text, "without its two closing blocks",
+            "the error says that the closing blocks are missing");
     archive_len -= 508; // the padding of "end" less one byte
     memory_listing(&r);
-    is_int(r, -1, "nor is it whole without the last padding");
+    is_int(r, -1, "a file without its last padding is incomplete");
     archive_len -= 3;
     memory_listing(&r);
-    is_int(r, -1, "one that ends inside a file is not");
-    has_str(e.text, "ends in the middle", "and says so");
+    is_int(r, -1, "an archive that ends inside a file is an error");
+    has_str(e.text, "ends in the middle", "the error says that the archive ends in the middle");
 
     archive_len = 0;
     char pax_size[] = "9 size=5\n";
@@ -178,7 +179,7 @@ static void test_hostile(void) {
     entry("././@LongLink", "", 'L', longest);
     memory_listing(&r);
     is_int(r, -1, "a name above the limit");
-    is_int(e.code, ERR_LIMIT, "is a limit");
+    is_int(e.code, ERR_LIMIT, "a name above the limit is a limit error");
     archive_len = 0;
     memory_listing(&r);
     is_int(r, -1, "nothing at all is no archive");
@@ -205,7 +206,7 @@ static void test_zstd(void) {
     fflush(f);
     rewind(f);
     is_str(listing(tar_input_zstd(fileno(f), &e), &r), "one.jpg=1;two.jpg=22;", "through zstd");
-    is_int(r, 0, "to the end");
+    is_int(r, 0, "a zstd archive is read to its end");
     FILE *cut = tmpfile();
     fwrite(packed, 1, n / 2, cut);
     fflush(cut);
@@ -215,11 +216,12 @@ static void test_zstd(void) {
     FILE *plain = tmpfile();
     fwrite(archive, 1, archive_len, plain);
     fflush(plain);
-    is_str(listing(tar_input_file(fileno(plain)), &r), "one.jpg=1;two.jpg=22;", "from a file");
+    is_str(listing(tar_input_file(fileno(plain)), &r), "one.jpg=1;two.jpg=22;",
+           "an archive is read from a file");
     rewind(plain);
     listing(tar_input_zstd(fileno(plain), &e), &r);
     is_int(r, -1, "a plain archive is no zstd stream");
-    has_str(e.text, "zstd", "and the text says so");
+    has_str(e.text, "zstd", "the error names zstd");
     fclose(f);
     fclose(cut);
     fclose(plain);
@@ -236,8 +238,8 @@ static void test_layout(void) {
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
         is_int(layout_add(&l, paths[i], i, 0, 0, &e), i < 4, "%s", paths[i]);
     is_int(layout_finish(&l, &e), 0, "finishes");
-    is_uint(l.count, 4, "four items");
-    is_int(l.class_count, 2, "two classes: one without images is none");
+    is_uint(l.count, 4, "the list has four items");
+    is_int(l.class_count, 2, "a class without images is not counted");
     is_str(l.class_names[0], "cat", "sorted");
     const uint64_t order[4] = {3, 1, 2, 0};
     for (size_t i = 0; i < 4; i++)
@@ -252,19 +254,19 @@ static void test_layout(void) {
     layout_add(&l, "val/a/2.jpg", 3, 0, 0, &e);
     is_int(layout_finish(&l, &e), 0, "test and val");
     ok(l.count == 1 && l.items[0].offset == 2, "test is preferred");
-    is_int(l.items[0].label, 1, "with the id of the training split");
+    is_int(l.items[0].label, 1, "an item of the test split has the class id of training");
     layout_fini(&l);
 
     layout_init(&l, &a, DATASET_TEST);
     layout_add(&l, "train/a/1.jpg", 0, 0, 0, &e);
     layout_add(&l, "test/b/1.jpg", 0, 0, 0, &e);
     is_int(layout_finish(&l, &e), -1, "a class that has no training images");
-    has_str(e.text, "test/b/1.jpg", "is named");
+    has_str(e.text, "test/b/1.jpg", "the error names the class without training images");
     is_int(layout_add(&l, "test/b/1.png", 0, 0, 0, &e), -1, "a PNG is refused, not skipped");
     layout_fini(&l);
     layout_init(&l, &a, DATASET_TRAIN);
     is_int(layout_finish(&l, &e), -1, "nothing at all");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(e.code, ERR_NOT_FOUND, "an empty archive is not found");
     layout_fini(&l);
     arena_fini(&a);
 }

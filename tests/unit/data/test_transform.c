@@ -49,16 +49,19 @@ static void test_views(void) {
     ok(inside && v.new_w == 224 && v.out_h == 224, "random parts lie inside");
     double want_area, want_ratio;
     crop_means(&want_area, &want_ratio);
-    ok(fabs(area - want_area) < 0.015, "their mean area is %.3f, want %.3f", area, want_area);
-    ok(fabs(ratio - want_ratio) < 0.015, "their mean shape is %.3f, want %.3f", ratio, want_ratio);
+    ok(fabs(area - want_area) < 0.015, "the mean area of random parts is %.3f, want %.3f", area,
+       want_area);
+    ok(fabs(ratio - want_ratio) < 0.015, "the mean shape of random parts is %.3f, want %.3f", ratio,
+       want_ratio);
     const struct transform_draw draw = {1, 2, 3};
     transform_view(random, 1000, 10, &draw, &v, &e);
-    ok(v.h == 10 && v.w == 13 && v.x == 493, "one that never fits is the middle");
+    ok(v.h == 10 && v.w == 13 && v.x == 493,
+       "a random part that never fits is replaced by the middle");
     transform_view(middle, 500, 375, NULL, &v, &e);
     ok(v.new_w == 341 && v.new_h == 256 && v.left == 58 && v.top == 16 && v.out_w == 224,
        "256 and 224, as torchvision places them");
     transform_view(middle, 375, 500, NULL, &v, &e);
-    ok(v.new_h == 341 && v.top == 58, "and upright");
+    ok(v.new_h == 341 && v.top == 58, "an upright image is placed as torchvision places it");
     is_int(transform_view(middle + 1, 100, 300, NULL, &v, &e), -1,
            "no middle larger than the image");
     v = (struct transform_view){.w = 900, .h = 450, .new_w = 224, .new_h = 224};
@@ -172,7 +175,7 @@ static void test_resized(void) {
     diag("random parts: in full at most %.2f off; reduced %.2f in the mean, %.1f at most",
          exact.most, reduced.mean, reduced.most);
     ok(exact.most < 1.01, "a part that is decoded in full is the reference, rounded");
-    ok(reduced.mean < 2, "one that is decoded at a reduced scale, less than 2 of 255 off");
+    ok(reduced.mean < 2, "a part decoded at a reduced scale differs by less than 2 of 255");
     decoder_close(&d);
     jpeg_close(j);
     free(data);

@@ -69,18 +69,19 @@ static void some_at_once(void) {
     is_int(fleet_each_of(&fleet, NULL, start, AT_ONCE, &e), 0, "a step, some nodes at once");
     is_int((long long)started, NODES, "every node has its turn");
     is_int((long long)most_going, AT_ONCE, "never more at once than is said");
-    is_int((long long)fleet_failures(&fleet), 1, "one that cannot begin has failed");
+    is_int((long long)fleet_failures(&fleet), 1, "a node that cannot begin has failed");
     begin();
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a step, all at once");
-    is_int((long long)most_going, NODES - 2, "all of them");
+    is_int((long long)most_going, NODES - 2, "all nodes work at once");
 }
 
 static int look(struct fleet_node *n, struct err *e) {
     (void)e;
     if (n->index == 0) {
         is_str(fleet.progress.rows[1].state, "left out: it cannot be reached", "a row says why");
-        is_str(fleet.progress.rows[2].state, "left out: not today", "also without a failure");
-        is_str(fleet.progress.rows[3].state, "waiting", "and of the others nothing");
+        is_str(fleet.progress.rows[2].state, "left out: not today",
+               "a row without a failure shows its reason");
+        is_str(fleet.progress.rows[3].state, "waiting", "a row without a state says 'waiting'");
     }
     fleet_done(n, NULL);
     return 0;
@@ -101,18 +102,18 @@ static void signals(void) {
     begin();
     raise(SIGTERM);
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "a signal before a step stops it");
-    is_int(e.code, ERR_INTERRUPTED, "and says so");
+    is_int(e.code, ERR_INTERRUPTED, "a signal before a step is an interrupt error");
     is_int((long long)started, 0, "nothing has begun");
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "the next step, too");
-    is_int(context_take_interrupt(&session), SIGTERM, "until somebody acts on it");
-    is_int(fleet_each(&fleet, NULL, start, &e), 0, "then steps go on");
+    is_int(context_take_interrupt(&session), SIGTERM, "the signal is kept until it is taken");
+    is_int(fleet_each(&fleet, NULL, start, &e), 0, "after the signal is taken, steps run");
     begin();
     raises = true;
     ended = 1; // one of them cannot begin
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a signal as the last node ends");
     is_int(fleet_each(&fleet, NULL, start, &e), -1, "stops the next step");
-    is_int(context_take_interrupt(&session), SIGINT, "and is there to act on");
-    is_int(context_take_interrupt(&session), 0, "once");
+    is_int(context_take_interrupt(&session), SIGINT, "the signal that stopped the step is kept");
+    is_int(context_take_interrupt(&session), 0, "the signal can be taken once");
     raises = false;
 }
 
@@ -127,10 +128,10 @@ static void listening(void) {
     struct err e = {0};
     raise(SIGHUP);
     context_listen(&session, hear, NULL);
-    is_int(heard, SIGHUP, "who begins to listen gets a signal that waits");
+    is_int(heard, SIGHUP, "a new listener gets a pending signal");
     raise(SIGINT);
-    is_int(context_check(&session, &e), 0, "which interrupts nothing then");
-    is_int(heard, SIGINT, "nor does a later one");
+    is_int(context_check(&session, &e), 0, "a signal with a listener interrupts nothing");
+    is_int(heard, SIGINT, "a later signal with a listener interrupts nothing");
     context_listen(&session, NULL, NULL);
     raise(SIGINT);
     is_int(context_pause(&session, 60000, &e), -1, "a pause ends at once");
@@ -158,7 +159,7 @@ static void peers(void) {
     for (size_t i = 0; i < MANY; i++)
         sound &= reached[i];
     ok(sound, "256 nodes: each asks the next and the first, and is asked");
-    ok(most <= 11, "and no more than 11 others");
+    ok(most <= 11, "at most 11 other nodes ask one node");
 }
 
 int main(void) {

@@ -254,7 +254,7 @@ static void test_workspace(const struct kernel_ctx *ctx, const char *isa) {
                 grows = grows && (n == 1 || now >= before[0]);
                 before[0] = now;
             }
-    ok(grows, "%s: that of a convolution for fewer images", isa);
+    ok(grows, "%s: the workspace of a convolution is enough for fewer images", isa);
     grows = true;
     for (int rows = 2; rows <= ROWS; rows++)
         grows =
@@ -262,7 +262,7 @@ static void test_workspace(const struct kernel_ctx *ctx, const char *isa) {
             k->batchnorm_workspace(ctx, rows, 24) >= k->batchnorm_workspace(ctx, rows - 1, 24) &&
             k->bias_workspace(ctx, rows, 24) >= k->bias_workspace(ctx, rows - 1, 24) &&
             k->layernorm_workspace(ctx, rows, 24) >= k->layernorm_workspace(ctx, rows - 1, 24);
-    ok(grows, "%s: those of norms and biases for fewer rows", isa);
+    ok(grows, "%s: the workspaces of norms and biases are enough for fewer rows", isa);
 }
 
 // The same bits from any number of threads.
@@ -321,7 +321,7 @@ static void test_rounding(struct kernel_ctx *ctx, const char *isa) {
         same = same && got[i] == want[i];
     ok(same, "%s: bfloat16 is rounded as the reference rounds", isa);
     ok(want[1] == 1 && want[2] == 1.015625F && want[4] == 1.0078125F && isinf(want[8]),
-       "%s: to nearest, ties to even", isa);
+       "%s: bfloat16 is rounded to nearest, ties to even", isa);
 }
 
 static void note_cpu(void *arg, int worker, int workers) {
@@ -350,7 +350,7 @@ static void test_pinned(void) {
     for (int i = 0; i < 2; i++)
         ok(CPU_COUNT(&on[i]) == 1 && CPU_ISSET(cpus[i], &on[i]), "worker %d has its processor", i);
     sched_getaffinity(0, sizeof after, &after);
-    ok(CPU_EQUAL(&before, &after), "and the caller has all of them back");
+    ok(CPU_EQUAL(&before, &after), "the caller has all its processors back");
 }
 
 int main(void) {

@@ -294,7 +294,7 @@ static void test_norm_extremes(void) {
     for (int i = 0; i < 2; i++) {
         a.rows = 1, var = 3, mean = 0, a.x = (const float[]){8};
         runner[i].k->batchnorm_forward_train(runner[i].ctx, &a);
-        ok(var > 2.9999F && var < 3.0001F && mean > 0.79F, "%s: one row has no variance to keep",
+        ok(var > 2.9999F && var < 3.0001F && mean > 0.79F, "%s: one row keeps the running variance",
            isa_name);
     }
 }
@@ -345,15 +345,16 @@ static void test_optimizers_by_hand(void) {
     struct adam_args a = {&all, 1, &p, &g, &m, &v, 0.01, 0.9, 0.999, 1e-8, 1, 1, 0};
     runner[by_one].k->adam(runner[by_one].ctx, &a); // step 1 moves by lr * sign(g + decay * p)
     near(p, 0.99, 1e-6, "%s: first step of Adam is the rate", isa_name);
-    near(m, 0.06, 1e-6, "%s: with decay in the gradient", isa_name);
+    near(m, 0.06, 1e-6, "%s: Adam adds decay to the gradient", isa_name);
     p = 1, m = v = 0, a.decoupled = 1;
     runner[by_one].k->adam(runner[by_one].ctx, &a);
     near(p, 1 - 0.001 - 0.01, 1e-6, "%s: AdamW shrinks, then steps", isa_name);
-    near(m, 0.05, 1e-6, "%s: without decay in the gradient", isa_name);
+    near(m, 0.05, 1e-6, "%s: AdamW adds no decay to the gradient", isa_name);
     a.beta1 = 0.99, a.beta2 = 0.9999, m = v = 0; // 1 - beta is no difference of two floats
     runner[by_one].k->adam(runner[by_one].ctx, &a);
     near((double)m / (0.01 * 0.5), 1, 2e-7, "%s: the first moment has all its digits", isa_name);
-    near((double)v / (0.0001 * 0.25), 1, 2e-7, "%s: and the second", isa_name);
+    near((double)v / (0.0001 * 0.25), 1, 2e-7, "%s: the second moment has all its digits",
+         isa_name);
     p = 1, m = 0;
     struct sgd_args s = {&all, 1, &p, &g, &m, 0.1, 0.9, 1, 1};
     runner[by_one].k->sgd(runner[by_one].ctx, &s); // d = 0.6; step = 0.6 + 0.9 * 0.6
@@ -415,7 +416,7 @@ static void test_images(void) {
     check(out, total, 0, "images, cropped and mirrored");
     near(out[by_one][4], (bytes[0][4] / 255.0 - 0.4) / 0.3, 1e-6, "%s:   a pixel", isa_name);
     near(out[by_one][out_h * out_w * c], (0.0 - 0.5) / 0.2, 1e-6,
-         "%s:   mirrored: the border comes first", isa_name);
+         "%s:   a mirrored image has its border first", isa_name);
     near(out[by_one][out_h * out_w * c + c], (bytes[1][8 * c] / 255.0 - 0.5) / 0.2, 1e-6,
          "%s:   then the last column", isa_name);
     free_all(out);

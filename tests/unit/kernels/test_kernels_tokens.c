@@ -305,7 +305,7 @@ static void check_extremes(const struct runner *r, const char *isa) {
        "%s: GELU far from zero", isa);
     near(y[2], -1.4332581e-6, 5e-7, "%s: GELU of -5", isa);
     ok(fabsf(dx[0]) < 1e-6F && fabsf(dx[3] - 0.5F) < 1e-6F && fabsf(dx[7] - 1) < 1e-6F,
-       "%s: and its gradient", isa);
+       "%s: gradient of GELU", isa);
     const struct attention_shape s = {1, 2, 1, 1, 0};
     const float qkv[6] = {3e4F, 1e3F, 7, 3e4F, -1e3F, 9}; // q, k, v of two tokens
     float out[2], lse[2];

@@ -51,13 +51,13 @@ static void lists(void) {
                good[i].text);
         for (size_t k = 0; k < count; k++)
             strbuf_addf(&b, "%s%s", k ? " " : "", names[k]);
-        is_str(strbuf_cstr(&b), good[i].want, "of these");
+        is_str(strbuf_cstr(&b), good[i].want, "the list expands to these names");
         strbuf_fini(&b);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         e.text[0] = '\0';
         is_int(slurm_nodelist(&a, bad[i], &names, &count, &e), -1, "'%s' is refused", bad[i]);
-        ok(e.text[0], "with words");
+        ok(e.text[0], "the refusal has a text");
     }
     arena_fini(&a);
 }
@@ -196,7 +196,7 @@ static void mpi(void) {
     flags("none", &none, nothing, "no launcher at all");
     struct arena a = {0};
     is_str(mpi_uri_address(&a, "1.0;tcp6://[::1]:4"), "", "an address that is not there");
-    is_str(mpi_uri_address(&a, ";tcp://"), "", "nor there");
+    is_str(mpi_uri_address(&a, ";tcp://"), "", "an address that is absent is empty");
     arena_fini(&a);
 }
 

@@ -34,7 +34,7 @@ static void test_lists(void) {
     const char *const *words = launch_filters(&a, "one,two,,three,,,,x,");
     is_str(words[0], "one", "filters: the first word");
     is_str(words[1], "two,three,,x", "a doubled comma is a comma");
-    is_str(words[2], NULL, "and nothing empty at the end");
+    is_str(words[2], NULL, "no empty word is at the end");
     is_str(launch_filters(&a, "")[0], NULL, "no filters");
     bool shown[3];
     launch_ranks_filter("2,0", 3, shown, &e);
@@ -43,12 +43,12 @@ static void test_lists(void) {
     ok(shown[0] && shown[1] && shown[2], "none: all are shown");
     is_int(launch_ranks_filter("1,x", 3, shown, &e), -1, "a filter that is no list of numbers");
     sigset_t set;
-    is_int(launch_signals("SIGTERM,USR2", &set, &e), 0, "signals, with and without SIG");
-    ok(sigismember(&set, SIGUSR2) && !sigismember(&set, SIGINT), "only those");
+    is_int(launch_signals("SIGTERM,USR2", &set, &e), 0, "signals are read with and without SIG");
+    ok(sigismember(&set, SIGUSR2) && !sigismember(&set, SIGINT), "only the listed signals are set");
     is_int(launch_signals("SIGKILL", &set, &e), -1, "SIGKILL cannot be handled");
     const char *conf = "'join_timeout=5,last_call_timeout=0.5,is_host=1,odd,timeout=5'";
     is_str(launch_conf(&a, conf, "is_host"), "1", "a key of --rdzv-conf");
-    is_str(launch_conf(&a, conf, "join_timeout"), NULL, "one with a stray quote is another key");
+    is_str(launch_conf(&a, conf, "join_timeout"), NULL, "a key with a stray quote is another key");
     is_int(launch_conf_ms(&a, conf, "last_call_timeout", 9), 500, "seconds with a fraction");
     is_int(launch_conf_ms(&a, conf, "timeout", 9), 9, "a value that is no number is left alone");
 }
@@ -56,13 +56,13 @@ static void test_lists(void) {
 static void test_nproc(void) {
     int n = 0;
     is_int(launch_nproc("4", NULL, &n, &e), 0, "a number of workers");
-    is_int(n, 4, "is that number");
-    is_int(launch_nproc("0", NULL, &n, &e), -1, "none is refused");
+    is_int(n, 4, "a number of workers is read");
+    is_int(launch_nproc("0", NULL, &n, &e), -1, "zero workers are refused");
     is_int(launch_nproc("lots", NULL, &n, &e), -1, "a word is refused");
     launch_nproc("cpu", NULL, &n, &e);
     ok(n >= 1 && n <= sysconf(_SC_NPROCESSORS_CONF), "cpu: %d", n);
     launch_nproc("gpu", "3,1,-1,0", &n, &e);
-    is_int(n, 2, "gpu: what CUDA_VISIBLE_DEVICES leaves, up to the first invalid one");
+    is_int(n, 2, "gpu: CUDA_VISIBLE_DEVICES counts up to the first invalid device");
     is_int(launch_nproc("gpu", "", &n, &e), -1, "gpu without one is refused");
 }
 
@@ -119,7 +119,8 @@ static void test_env(void) {
     f.virtual_local_rank = true;
     env = worker_env_build(&a, inherited, &f, 1, "");
     is_str(env_get((char *const *)env, "LOCAL_RANK"), "0", "virtual local rank");
-    is_str(env_get((char *const *)env, "CUDA_VISIBLE_DEVICES"), "6", "and one device");
+    is_str(env_get((char *const *)env, "CUDA_VISIBLE_DEVICES"), "6",
+           "a virtual local rank sees one device");
 }
 
 static void test_job(void) {
@@ -137,11 +138,11 @@ static void test_job(void) {
     job_spec_format(&s, true, &text);
     ok(job_spec_parse(&a, text.data, text.len, &back, &e) == 0, "a job reads back %s", e.text);
     job_spec_format(&back, true, &again);
-    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "to the same text");
-    is_mem(back.key, sizeof back.key, s.key, sizeof s.key, "with its key");
+    is_str(strbuf_cstr(&again), strbuf_cstr(&text), "a job is written to the same text");
+    is_mem(back.key, sizeof back.key, s.key, sizeof s.key, "a job keeps its key");
     strbuf_clear(&again);
     job_spec_format(&s, false, &again);
-    ok(!strstr(strbuf_cstr(&again), "a5a5"), "or without it");
+    ok(!strstr(strbuf_cstr(&again), "a5a5"), "a job without a key is written without one");
     static const char *const bad[] = {
         "",
         "[run]\nid=\"../x\"\nnode=\"n\"\ncommand=[\"x\"]",
@@ -161,7 +162,8 @@ static void test_job(void) {
     nodes[0].rank = 0;
     strbuf_clear(&text);
     job_roster_format(&r, &text);
-    is_int(job_roster_parse(&a, text.data, text.len, &read, &e), -1, "one rank twice is refused");
+    is_int(job_roster_parse(&a, text.data, text.len, &read, &e), -1,
+           "a roster with one rank twice is refused");
     strbuf_fini(&text), strbuf_fini(&again);
 }
 
@@ -189,18 +191,19 @@ static void test_report(void) {
     const char *t = strbuf_cstr(&text);
     has_str(t, "train.py FAILED\n---", "title and rule");
     has_str(t, "[1]:\n", "the other failure");
-    has_str(t, "ValueError: x", "with its message");
+    has_str(t, "ValueError: x", "the other failure has its message");
     const char *root = strstr(t, "Root Cause (first observed failure):\n[0]:");
     ok(root != NULL, "root cause first observed");
-    has_str(root, "rank      : 3 (local_rank: 1)", "its rank");
+    has_str(root, "rank      : 3 (local_rank: 1)", "the root cause has its rank");
     has_str(root, "exitcode  : -9 (pid: 42)", "a signal is a negative exit code");
-    has_str(root, "Signal 9 (SIGKILL) received by PID 42", "and is named");
+    has_str(root, "Signal 9 (SIGKILL) received by PID 42", "a signal has its name");
     has_str(root, "  evidence  : out of memory: x\n              Xid 79 of GPU y\n",
-            "what the kernel knows");
+            "the failure has the kernel's evidence");
     ok(!strchr(t, '\x1b'), "foreign control characters do not reach the terminal");
     strbuf_clear(&text);
     failure_report_print(&text, "x", f, 1);
-    has_str(strbuf_cstr(&text), "<NO_OTHER_FAILURES>", "nobody else failed");
+    has_str(strbuf_cstr(&text), "<NO_OTHER_FAILURES>",
+            "without another failure the report says so");
     strbuf_fini(&text);
 }
 

@@ -69,7 +69,7 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     checkpoint_image_init(&c, &model, 2);
     is_int(checkpoint_write(image, dir, 2, &e), 0, "a checkpoint is written");
     checkpoint_path(dir, image->at.step, path, sizeof path);
-    is_int(checkpoint_read(&c, &o, path, &e), 0, "and read");
+    is_int(checkpoint_read(&c, &o, path, &e), 0, "a checkpoint is read");
     checkpoint_image_give(&c, &back);
     const struct train_position at = c.at;
     ok(same(back.params, net->params, model.param_elements), "parameters");
@@ -83,10 +83,10 @@ static void test_round_trip(const struct checkpoint_image *image, struct network
     is_int(o.step, 1230, "optimizer step");
     near(at.best_top1, 61.25, 0, "best accuracy");
     is_int(at.epochs_done, 3, "epochs on record");
-    near(c.epochs[2].test_top5, 99.5, 0, "with their numbers");
+    near(c.epochs[2].test_top5, 99.5, 0, "recorded epochs have their numbers");
     o.kind = TRAIN_SGD;
-    is_int(checkpoint_read(&c, &o, path, &e), -1, "another optimizer is refused");
-    has_str(e.text, "train.optimizer", "with the remedy");
+    is_int(checkpoint_read(&c, &o, path, &e), -1, "a checkpoint of another optimizer is refused");
+    has_str(e.text, "train.optimizer", "the error names the option train.optimizer");
     checkpoint_image_fini(&c);
     network_close(&back);
 }
@@ -106,7 +106,7 @@ static void test_on_disk(struct network *net) {
     is_int(safetensors_read(&f, t, w, 64 * 64 * 9 * sizeof *w, &e), 0, "read");
     const float *memory = (float *)(void *)net->params + param("layer1.0.conv1.weight")->begin;
     near(w[(5 * 64 + 7) * 9 + 2 * 3 + 1], memory[((5 * 3 + 2) * 3 + 1) * 64 + 7], 0,
-         "one weight in its place");
+         "a weight is at its place");
     t = safetensors_find(&f.header, "bn1.num_batches_tracked");
     ok(t && t->type == SAFETENSORS_I64 && t->ndim == 0 && t->begin % 8 == 0,
        "num_batches_tracked is one 64-bit integer");
@@ -125,12 +125,12 @@ static void test_refused(void) {
     checkpoint_path(dir, 1234, path, sizeof path);
     const char *file = file_join(&a, path, "model.safetensors");
     is_int(checkpoint_read_model(&c, file, false, &e), -1, "a model with other classes is refused");
-    has_str(e.text, "fc.weight", "by the tensor that differs");
-    has_str(e.text, "train.new_head", "with the remedy");
+    has_str(e.text, "fc.weight", "the error names the tensor that differs");
+    has_str(e.text, "train.new_head", "the error names the option train.new_head");
     size_t head = other.param[other.params - 1].begin;
     c.params[head] = 3.5f;
-    is_int(checkpoint_read_model(&c, file, true, &e), 0, "but for its last layer it is read");
-    near(c.params[head], 3.5, 0, "which stays as it was");
+    is_int(checkpoint_read_model(&c, file, true, &e), 0, "a model without its last layer is read");
+    near(c.params[head], 3.5, 0, "the last layer keeps its weights");
     near(c.stats[other.stat[3].mean + 1], 4, 0, "the rest is that of the file");
     checkpoint_image_fini(&c);
     arena_fini(&a);
@@ -201,18 +201,19 @@ static void test_foreign(void) {
     for (int k = 0; k < 8; k++) {
         write_foreign(path, types[k / 2], k % 2 ? "module." : "");
         memset(c.params, 0, other.param_elements * sizeof *c.params);
-        is_int(checkpoint_read_model(&c, path, false, &e), 0, "are read");
+        is_int(checkpoint_read_model(&c, path, false, &e), 0, "weights of this type are read");
         int wrong = 0;
         for (int i = 0; i < other.params; i++)
             for (size_t j = 0; j < other.param[i].count; j++)
                 wrong += c.params[other.param[i].begin + j] != (float)((i + (int)j) % 17 - 8) / 8;
-        is_int(wrong, 0, "to the last number");
+        is_int(wrong, 0, "weights of this type are exact");
     }
     write_foreign(path, SAFETENSORS_BF16, "model.");
-    is_int(checkpoint_read_model(&c, path, false, &e), -1, "another prefix is refused");
+    is_int(checkpoint_read_model(&c, path, false, &e), -1,
+           "weights with another prefix are refused");
     write_foreign(path, SAFETENSORS_I16, "");
-    is_int(checkpoint_read_model(&c, path, false, &e), -1, "and integers");
-    has_str(e.text, "is I16, not F32, F64, F16 or BF16", "by their type");
+    is_int(checkpoint_read_model(&c, path, false, &e), -1, "weights of integers are refused");
+    has_str(e.text, "is I16, not F32, F64, F16 or BF16", "the error names the type");
     checkpoint_image_fini(&c);
     arena_fini(&a);
 }
@@ -238,12 +239,12 @@ static void test_writer(struct network *net, struct train_position *at) {
         float changed = (float)at->step; // the copy is taken: training continues at once
         network_set(net, net->params, 0, 1, &changed);
     }
-    is_int(checkpoint_writer_wait(w, &e), 0, "all written");
+    is_int(checkpoint_writer_wait(w, &e), 0, "all checkpoints are written");
     is_int(checkpoint_list(dir, steps, 8), 2, "two are kept");
     ok(steps[0] == 2002 && steps[1] == 2001, "the newest two");
     char path[FILE_PATH_BYTES_MAX];
     snprintf(path, sizeof path, "%s/.checkpoint.new", dir);
-    ok(stat(path, &st) < 0, "and no unfinished one is left");
+    ok(stat(path, &st) < 0, "no unfinished checkpoint is left");
     checkpoint_writer_close(w);
     struct arena a = {0};
     const char *blocked = file_join(&a, dir, "file");
@@ -251,9 +252,9 @@ static void test_writer(struct network *net, struct train_position *at) {
     is_int(checkpoint_writer_open(&w, &model, 2, file_join(&a, blocked, "state"), 2, NULL, &e), 0,
            "a writer that cannot write");
     begin_write(w, net, at);
-    is_int(checkpoint_writer_wait(w, &e), -1, "says so when it is waited for");
-    has_str(e.text, "checkpoint at step 2003", "with the step");
-    is_int(checkpoint_writer_wait(w, &e), 0, "once");
+    is_int(checkpoint_writer_wait(w, &e), -1, "a failed write is an error of the wait");
+    has_str(e.text, "checkpoint at step 2003", "the error names the step");
+    is_int(checkpoint_writer_wait(w, &e), 0, "a failed write is reported once");
     arena_fini(&a);
     checkpoint_writer_close(w);
 }
@@ -276,22 +277,24 @@ static void test_replaced(struct checkpoint_image *image) {
     image->at.consumed = 1;
     is_int(checkpoint_write(image, home, 1, &e), 0, "a checkpoint");
     image->at.consumed = 2;
-    is_int(checkpoint_write(image, home, 1, &e), 0, "is written again");
-    is_int(consumed(path), 2, "and is the new one");
+    is_int(checkpoint_write(image, home, 1, &e), 0, "the same checkpoint is written again");
+    is_int(consumed(path), 2, "the new checkpoint replaces the old one");
     ok(!file_exists(finished) && !file_exists(old), "nothing else is left");
-    is_int(rename(path, finished), 0, "finished, but without its name");
+    is_int(rename(path, finished), 0, "a finished checkpoint is left without its name");
     checkpoint_adopt(home);
-    is_int(consumed(path), 2, "it gets it at the next start");
-    is_int(rename(path, finished), 0, "again");
-    is_int(truncate(file_join(&a, finished, "model.safetensors"), 1000), 0, "half a model");
+    is_int(consumed(path), 2, "a finished checkpoint gets its name at the next start");
+    is_int(rename(path, finished), 0, "a finished checkpoint is left without its name again");
+    is_int(truncate(file_join(&a, finished, "model.safetensors"), 1000), 0, "its model is cut");
     checkpoint_adopt(home);
-    ok(!file_exists(path), "is not taken");
+    ok(!file_exists(path), "a cut checkpoint gets no name");
     image->at.consumed = 3;
-    is_int(checkpoint_write(image, home, 1, &e), 0, "and makes room for the next");
-    is_int(rename(path, old), 0, "what was about to be removed");
+    is_int(checkpoint_write(image, home, 1, &e), 0,
+           "the next checkpoint takes the place of a cut one");
+    is_int(rename(path, old), 0, "an old checkpoint is left under its temporary name");
     checkpoint_adopt(home);
     int64_t step;
-    is_int(checkpoint_list(home, &step, 1), 0, "is no checkpoint");
+    is_int(checkpoint_list(home, &step, 1), 0,
+           "an old checkpoint under a temporary name is not listed");
     arena_fini(&a);
 }
 

@@ -158,7 +158,7 @@ static void compare_end(const char *name) {
        name, params, moments);
     ok(c.at.step == STEPS && c.at.epoch == image.at.epoch && c.at.samples == image.at.samples &&
            c.at.epochs_done == 5,
-       "%s: at the same position", name);
+       "%s: the checkpoint has the same position", name);
     checkpoint_image_fini(&c);
 }
 
@@ -169,9 +169,10 @@ static void test_cell(const struct cell *c) {
     double worst = worst_loss(c->world, 1, STEPS);
     ok(shared->steps[0] == STEPS && worst < RELATIVE, "%s: the losses of one process (%.1e)",
        c->name, worst);
-    near(shared->result[c->world - 1].final_loss / final_loss, 1, RELATIVE, "%s: its evaluation",
+    near(shared->result[c->world - 1].final_loss / final_loss, 1, RELATIVE,
+         "%s: the evaluation loss of one process", c->name);
+    near(shared->result[0].final_top1, final_top1, 1e-9, "%s: the accuracy of one process",
          c->name);
-    near(shared->result[0].final_top1, final_top1, 1e-9, "%s: its accuracy", c->name);
     compare_end(c->name);
 }
 
@@ -189,7 +190,7 @@ static void test_chain(void) {
         int64_t end = shared->steps[0];
         double worst = worst_loss(r.world, at + 1, end);
         ok(!failed && end > at && (end == at + 2 || !r.stop_step) && worst < RELATIVE,
-           "%s goes on at step %d with the same losses (%.1e)", cells[i].name, (int)at, worst);
+           "%s: resumed at step %d with the same losses (%.1e)", cells[i].name, (int)at, worst);
         at = end;
     }
     is_int(at, STEPS, "through all modes to the end");
@@ -216,9 +217,9 @@ static void test_killed(const char *name) {
     int64_t first = 1;
     while (first <= STEPS && shared->loss[0][first] == 0)
         first++;
-    ok(first == 13 || first == 9, "%s: started again, it goes on at step %d", name, (int)first);
+    ok(first == 13 || first == 9, "%s: restarted at step %d", name, (int)first);
     double worst = worst_loss(c->world, first, STEPS);
-    ok(worst < RELATIVE, "%s: with the same losses (%.1e)", name, worst);
+    ok(worst < RELATIVE, "%s: the losses after the restart are the same (%.1e)", name, worst);
     arena_fini(&a);
 }
 
@@ -308,7 +309,7 @@ static void test_family(const struct family *f) {
         struct run r = run_of(c, f->common, count);
         r.shards = f->row[i].shards;
         run_all(&r);
-        is_int(shared->steps[0], f->steps, "%s: its steps", c->name);
+        is_int(shared->steps[0], f->steps, "%s: the number of steps", c->name);
         if (i == 0) {
             memcpy(losses, shared->loss[0], sizeof losses);
             final_loss = shared->result[0].final_loss;
@@ -317,7 +318,8 @@ static void test_family(const struct family *f) {
         double worst = worst_loss(c->world, 1, f->steps);
         ok(worst <= f->relative, "%s: the losses of %s (%.1e)", c->name, f->row[0].cell.name,
            worst);
-        near(shared->result[0].final_loss / final_loss, 1, 1e-5, "%s: its evaluation", c->name);
+        near(shared->result[0].final_loss / final_loss, 1, 1e-5, "%s: the evaluation loss is equal",
+             c->name);
     }
 }
 
@@ -404,7 +406,7 @@ static void test_refused(void) {
         struct run r = mlp_run(&wrong[i].cell);
         struct arena a = {0};
         is_int(run_ranks(&r), r.world, "%s: no rank begins", r.name);
-        has_str(shared->why[0], wrong[i].says, "%s: and says why", r.name);
+        has_str(shared->why[0], wrong[i].says, "%s: the error has the reason", r.name);
         ok(!file_exists(file_join(&a, file_join(&a, dir, r.name), "state/checkpoint-0000000050")),
            "%s: nothing is made", r.name);
         arena_fini(&a);

@@ -45,17 +45,17 @@ static void test_plain(void) {
     ok(losses[16] < losses[1], "the loss falls from %g to %g", losses[1], losses[16]);
     run_all(&two);
     is_int(shared->steps[0], steps, "two ranks make as many steps");
-    near(difference(1), 0, 2e-6, "with the same losses to rounding");
-    ok(ranks_agree(2), "both ranks see the same mean loss");
-    near(shared->result[1].final_top1, top1, 1e-9, "and the same exact accuracy");
+    near(difference(1), 0, 2e-6, "two ranks have the losses of one, to rounding");
+    ok(ranks_agree(2), "two ranks see the same mean loss");
+    near(shared->result[1].final_top1, top1, 1e-9, "two ranks have the exact accuracy of one");
     double bits[STEPS_MAX + 1];
     memcpy(bits, shared->loss[0], sizeof bits);
     run_all(&again);
-    is_mem(shared->loss[0], sizeof bits, bits, sizeof bits, "the same bits when repeated");
+    is_mem(shared->loss[0], sizeof bits, bits, sizeof bits, "a repeated run has the same bits");
     run_all(&four);
     is_int(shared->steps[0], steps, "four ranks on two nodes make as many steps");
-    near(difference(1), 0, 2e-6, "with the same losses to rounding");
-    near(shared->result[3].final_top1, top1, 1e-9, "and the same exact accuracy");
+    near(difference(1), 0, 2e-6, "four ranks on two nodes have the losses of one, to rounding");
+    near(shared->result[3].final_top1, top1, 1e-9, "four ranks have the exact accuracy of one");
     near(shared->result[3].final_loss, shared->result[0].final_loss, 0, "known to every rank");
 }
 
@@ -86,17 +86,18 @@ static void test_accumulate(void) {
     is_int(steps, 20, "two epochs of ten steps");
     run_all(&parts);
     is_int(shared->steps[0], steps, "four batches in each step make as many");
-    near(difference(1), 0, 5e-6, "with the losses of one batch as large");
-    near(shared->result[0].final_loss, loss, 5e-6, "and its evaluation");
+    near(difference(1), 0, 5e-6, "four batches in each step have the losses of one large batch");
+    near(shared->result[0].final_loss, loss, 5e-6,
+         "four batches in each step have the evaluation loss of one large batch");
     keep_losses();
     run_all(&ranks);
-    is_int(shared->steps[0], steps, "so do two batches on two ranks");
-    near(difference(1), 0, 5e-6, "with these losses");
+    is_int(shared->steps[0], steps, "two batches on two ranks make as many steps");
+    near(difference(1), 0, 5e-6, "two batches on two ranks have the losses of one large batch");
     run_all(&resumed);
     resumed.stop_step = 0;
     run_all(&resumed);
     is_int(shared->steps[0], steps, "stopped in mid-epoch and resumed");
-    near(difference(14), 0, 0, "the same bits");
+    near(difference(14), 0, 0, "a resumed run has the same bits");
 }
 
 static void test_norm(void) {
@@ -114,13 +115,13 @@ static void test_norm(void) {
         run_all(&shards);
         keep_losses();
         double top1 = shared->result[0].final_top1, loss = shared->result[0].final_loss;
-        is_int(steps, 4, "four steps");
+        is_int(steps, 4, "a run of four steps");
         run_all(&ranks);
         near(difference(1), 0, 1e-4,
              "batch norm on %d ranks: losses of one process that normalises per shard", world);
         near(shared->loss[0][1], losses[1], 1e-5, "the first one to the last digits");
-        near(shared->result[0].final_loss / loss, 1, 1e-3, "and the same evaluation loss");
-        near(shared->result[0].final_top1, top1, 100.0 / 30 + 1e-6, "and accuracy");
+        near(shared->result[0].final_loss / loss, 1, 1e-3, "the evaluation loss is the same");
+        near(shared->result[0].final_top1, top1, 100.0 / 30 + 1e-6, "the accuracy is the same");
     }
 }
 
@@ -144,15 +145,17 @@ static void test_resume(void) {
         double loss = shared->result[0].final_loss;
         run_all(&part);
         is_int(shared->steps[0], 11, "a stop asked for by rank 1 after step 10 stops rank 0 too");
-        is_int(shared->steps[1], 11, "after the same step");
-        ok(shared->result[0].stopped && shared->result[1].stopped, "both say that they stopped");
-        near(difference(1), 0, 0, "until then the same bits as the run that was not stopped");
+        is_int(shared->steps[1], 11, "both ranks stop after the same step");
+        ok(shared->result[0].stopped && shared->result[1].stopped,
+           "both ranks report that they stopped");
+        near(difference(1), 0, 0, "a stopped run has the bits of a whole run so far");
         run_all(&rest);
         is_int(shared->steps[0], steps, "resumed in mid-epoch on four ranks, it makes the rest");
         ok(shared->loss[0][11] == 0 && shared->loss[0][12] != 0, "beginning with the next step");
-        near(difference(12), 0, 5e-6, "with the losses of the run that was not stopped");
-        near(shared->result[0].final_loss, loss, 5e-6, "and its evaluation");
-        is_int(shared->result[0].epochs, 2, "and both epochs are on record");
+        near(difference(12), 0, 5e-6, "a resumed run has the losses of a whole run");
+        near(shared->result[0].final_loss, loss, 5e-6,
+             "a resumed run has the evaluation loss of a whole run");
+        is_int(shared->result[0].epochs, 2, "both epochs are recorded");
     }
 }
 
@@ -189,11 +192,12 @@ static void goes_on(const struct run *part, int64_t from, double loss) {
     struct run rest = *part;
     rest.stop_step = 0;
     run_all(&rest);
-    is_int(shared->steps[0], steps, "it makes the rest");
+    is_int(shared->steps[0], steps, "a restarted run makes the remaining steps");
     ok(shared->loss[0][from] == 0 && shared->loss[0][from + 1] != 0, "going on behind step %d",
        (int)from);
-    near(difference(from + 1), 0, 5e-6, "with the losses of the run that was not stopped");
-    near(shared->result[1].final_loss, loss, 5e-6, "and its evaluation");
+    near(difference(from + 1), 0, 5e-6, "a restarted run has the losses of a whole run");
+    near(shared->result[1].final_loss, loss, 5e-6,
+         "a restarted run has the evaluation loss of a whole run");
     same_file(&a, part, steps, "model.safetensors");
     arena_fini(&a);
 }

@@ -34,16 +34,16 @@ static void test_schedule(void) {
     near(schedule_lr(&s, 7.5, 7.5 + 0.001), 0.1, 0, "constant");
     s = (struct schedule){
         .kind = TRAIN_STEP, .lr = 1, .epochs = 90, .step_epochs = 30, .gamma = 0.1};
-    near(schedule_lr(&s, 29.999, 29.999 + 0.001), 1, 0, "step: before the first drop");
-    near(schedule_lr(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: at the drop");
-    near(schedule_lr(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15, "step: after the second");
+    near(schedule_lr(&s, 29.999, 29.999 + 0.001), 1, 0, "step: the rate before the first drop");
+    near(schedule_lr(&s, 30, 30 + 0.001), 0.1, 1e-15, "step: the rate at the drop");
+    near(schedule_lr(&s, 60.5, 60.5 + 0.001), 0.01, 1e-15, "step: the rate after the second drop");
     s = (struct schedule){
         .kind = TRAIN_COSINE, .lr = 1, .lr_min = 0.2, .epochs = 12, .warmup_epochs = 2};
     near(schedule_lr(&s, 0, 0.5), 0.25, 1e-15, "warm-up: the rate of a step is that of its end");
-    near(schedule_lr(&s, 0.5, 1), 0.5, 1e-15, "half of the warm-up");
+    near(schedule_lr(&s, 0.5, 1), 0.5, 1e-15, "warm-up: the rate at its half");
     near(schedule_lr(&s, 1.9, 2.4), 1, 1e-15, "never above the peak");
     near(schedule_lr(&s, 2, 2 + 0.001), 1, 1e-15, "the peak");
-    near(schedule_lr(&s, 7, 7 + 0.001), 0.6, 1e-15, "half of the cosine");
+    near(schedule_lr(&s, 7, 7 + 0.001), 0.6, 1e-15, "cosine: the rate at its half");
     near(schedule_lr(&s, 12, 12 + 0.001), 0.2, 1e-15, "the end");
     near(schedule_lr(&s, 13, 13 + 0.001), 0.2, 1e-15, "past the end");
     s.kind = TRAIN_LINEAR;
@@ -51,15 +51,16 @@ static void test_schedule(void) {
     static const int64_t milestones[] = {3, 5};
     s = (struct schedule){.kind = TRAIN_MULTISTEP, .lr = 1, .epochs = 9, .gamma = 0.5};
     s.milestones = milestones, s.nmilestones = 2;
-    near(schedule_lr(&s, 2.9, 3), 1, 0, "multistep: before the first milestone");
-    near(schedule_lr(&s, 3 - 1e-12, 3.1), 0.5, 0, "at it, but for rounding");
+    near(schedule_lr(&s, 2.9, 3), 1, 0, "multistep: the rate before the first milestone");
+    near(schedule_lr(&s, 3 - 1e-12, 3.1), 0.5, 0,
+         "multistep: a time that is the milestone but for rounding");
     near(schedule_lr(&s, 8, 8.1), 0.25, 0, "behind both");
     s.kind = TRAIN_EXPONENTIAL;
-    near(schedule_lr(&s, 2.9, 3), 0.25, 0, "exponential: of whole epochs");
+    near(schedule_lr(&s, 2.9, 3), 0.25, 0, "exponential: the rate drops with whole epochs");
     s = (struct schedule){.kind = TRAIN_TRIANGLE, .lr = 2, .epochs = 10};
     s.peak = 0.5, s.cycle_start = 0.1, s.cycle_end = 0.25;
     near(schedule_lr(&s, 0, 1), 0.2, 1e-15, "triangle: the first step");
-    near(schedule_lr(&s, 2, 3), 1.1, 1e-15, "half of the rise");
+    near(schedule_lr(&s, 2, 3), 1.1, 1e-15, "triangle: half of the rise");
     near(schedule_lr(&s, 4, 5), 2, 1e-15, "the last step of the rise is at the peak");
     near(schedule_lr(&s, 9, 10), 0.5, 1e-15, "the last step of all at the end");
     near(schedule_lr(&s, 12, 13), 0.5, 1e-15, "past the end");
@@ -141,7 +142,8 @@ static void test_models(void) {
     build("resnet18", "imagenet", 224);
     is_uint(model.param_count, 11181642, "resnet18 with 10 classes: 11,181,642 parameters");
     is_int(model_disk_shape(param("layer2.0.downsample.0.weight"), dim), 4, "a convolution");
-    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1, "is out, in, 1, 1 on disk");
+    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1,
+       "a convolution is out, in, 1, 1 on disk");
     is_int(model_disk_shape(param("fc.weight"), dim), 2, "a linear layer has two dimensions");
     ok(dim[0] == 10 && dim[1] == 512, "out and in");
     build("resnet34", "imagenet", 224);
@@ -149,17 +151,20 @@ static void test_models(void) {
     build("resnet50", "imagenet", 224);
     is_uint(model.param_count, 25557032 - 990 * 2049, "resnet50: torchvision's parameters");
     is_int(model_disk_shape(param("layer4.0.conv2.weight"), dim), 4, "the middle of a bottleneck");
-    ok(dim[0] == 512 && dim[1] == 512 && dim[2] == 3, "is a 3x3 convolution");
+    ok(dim[0] == 512 && dim[1] == 512 && dim[2] == 3,
+       "the middle of a bottleneck is a 3x3 convolution");
     const struct nn_layer *strided = &model.layer[1];
     while (strcmp(strided->name, "layer4.0.conv2") != 0)
         strided++;
-    ok(strided->as.window.stride == 2 && strided->h == 7, "and has the stride");
+    ok(strided->as.window.stride == 2 && strided->h == 7,
+       "the middle of a bottleneck has the stride");
     build("vit_tiny", NULL, 224); // timm's with 1000 classes, less 990 rows of the head
     is_uint(model.param_count, 5717416 - 990 * 193, "vit_tiny: timm's parameters");
     is_int(model_disk_shape(param("pos_embed"), dim), 3, "positions have three dimensions");
     ok(dim[0] == 1 && dim[1] == 197 && dim[2] == 192, "1, tokens, width");
     is_int(model_disk_shape(param("patch_embed.proj.weight"), dim), 4, "patches are a convolution");
-    ok(dim[0] == 192 && dim[1] == 3 && dim[2] == 16 && dim[3] == 16, "of 16 x 16 pixels");
+    ok(dim[0] == 192 && dim[1] == 3 && dim[2] == 16 && dim[3] == 16,
+       "patches are a convolution of 16 x 16 pixels");
     build("vit_small", NULL, 224);
     is_uint(model.param_count, 22050664 - 990 * 385, "vit_small: timm's parameters");
     build("vit_base", NULL, 224);
@@ -167,9 +172,10 @@ static void test_models(void) {
     build("linformer(dim=1536)", NULL, 224);
     is_uint(model.param_count, 344804354 + 8 * 1537, "linformer of width 1536: the parameters");
     build("linformer", NULL, 224);
-    is_uint(model.param_count, 2851842 + 8 * 129, "and of width 128, with ten classes for two");
+    is_uint(model.param_count, 2851842 + 8 * 129,
+            "linformer of width 128 with ten classes for two: the parameters");
     is_int(model_disk_shape(param("to_patch_embedding.1.weight"), dim), 2, "patches are a matrix");
-    ok(dim[0] == 128 && dim[1] == 32 * 32 * 3, "of 32 x 32 pixels");
+    ok(dim[0] == 128 && dim[1] == 32 * 32 * 3, "patches are a matrix of 32 x 32 pixels");
     build("resnet18(stem=cifar)", "imagenet", 32);
     is_str(model_stem(&model), "cifar", "the text says more than the key");
     build("mlp(hidden=7,9)", NULL, 4);
@@ -183,10 +189,10 @@ static void test_models(void) {
     for (int i = 0; i < 48 * 32; i++)
         memory[i] = (float)i;
     model_to_disk(p, memory, disk);
-    near(disk[1], 3, 0, "on disk the position runs fastest");
-    near(disk[16], 1, 0, "and the channel around it");
+    near(disk[1], 3, 0, "on disk the position is the inner dimension");
+    near(disk[16], 1, 0, "on disk the channel is the outer dimension");
     model_from_disk(p, disk, back);
-    is_mem(back, sizeof back, memory, sizeof memory, "there and back");
+    is_mem(back, sizeof back, memory, sizeof memory, "the layout converts to disk and back");
     struct nn_model_spec spec = {.name = "vgg", .h = 4, .w = 4, .c = 3, .classes = 10};
     struct err e;
     is_int(model_build(&model, &spec, &e), -1, "an unknown model");
@@ -195,10 +201,12 @@ static void test_models(void) {
     is_int(model_build(&model, &spec, &e), -1, "an unknown stem");
     spec = (struct nn_model_spec){.name = "vit(dim=10)", .h = 32, .w = 32, .c = 3, .classes = 10};
     is_int(model_build(&model, &spec, &e), -1, "heads that do not divide the width");
-    is_str(e.text, "model vit(dim=10): dim 10 is no multiple of heads 3", "are named");
+    is_str(e.text, "model vit(dim=10): dim 10 is no multiple of heads 3",
+           "the error names heads that do not divide the width");
     spec.name = "vit(patch=5)";
     is_int(model_build(&model, &spec, &e), -1, "patches that do not divide the image");
-    ok(strstr(e.text, "images of 32 x 32 pixels are no multiple of patch 5") != NULL, "are named");
+    ok(strstr(e.text, "images of 32 x 32 pixels are no multiple of patch 5") != NULL,
+       "the error names patches that do not divide the image");
 }
 
 static bool is_in(const char *const *words, const char *word) {
@@ -261,7 +269,7 @@ static void test_init(void) {
     model_init_param(&model, conv, 1, w);
     is_mem(v, n * sizeof *v, w, n * sizeof *w, "the same seed gives the same numbers");
     model_init_param(&model, conv, 2, w);
-    ok(memcmp(v, w, n * sizeof *v) != 0, "another seed gives others");
+    ok(memcmp(v, w, n * sizeof *v) != 0, "another seed gives other numbers");
     int wide = (int)(param("layer2.0.conv1.weight") - model.param); // 64 channels in, 128 out
     size_t half = model.param[wide].count;
     squares = 0;
@@ -277,7 +285,8 @@ static void test_init(void) {
         squares += (double)v[i] * (double)v[i];
     }
     ok(most <= 1 / sqrt(512.0) && most > 0.99 / sqrt(512.0), "linear: within 1 / sqrt(fan_in)");
-    near(sqrt(squares / (double)n) * sqrt(3 * 512.0), 1, 0.02, "and uniform there");
+    near(sqrt(squares / (double)n) * sqrt(3 * 512.0), 1, 0.02,
+         "the weights are uniform within their bound");
     free(v);
     free(w);
 }
@@ -294,20 +303,20 @@ static void test_cores(void) {
         CPU_SET(2 * i, &four);
     CPU_SET(3, &one);
     cores_share(&c, &four, &idle, id, 1, 0, 0);
-    ok(c.threads == 4 && c.pinned && c.cpu[3] == 6, "alone: every CPU");
+    ok(c.threads == 4 && c.pinned && c.cpu[3] == 6, "one process alone uses every CPU");
     cores_share(&c, &four, &idle, id, 4, 2, 0);
     ok(c.threads == 2 && c.pinned && c.cpu[0] == 4 && c.cpu[1] == 6,
        "two of four ranks on this machine: the second half");
     cores_share(&c, &four, &idle, id, 4, 1, 1);
     ok(c.threads == 1 && !c.pinned, "fewer threads than the share: not pinned");
     cores_share(&c, &four, &idle, id, 4, 1, 3);
-    ok(c.threads == 3 && !c.pinned && c.most == 2, "more than the share: not pinned");
+    ok(c.threads == 3 && !c.pinned && c.most == 2, "more threads than the share: not pinned");
     cores_share(&c, &four, &some, id, 1, 0, 0);
     ok(c.threads == 2 && !c.pinned && c.quota, "a quota of 1.5 CPUs: two threads, not pinned");
     cores_share(&c, &four, &some, id, 4, 2, 0);
-    ok(c.threads == 1 && !c.pinned, "for two ranks: one each");
+    ok(c.threads == 1 && !c.pinned, "two ranks on two CPUs: one thread each");
     cores_share(&c, &four, &plenty, id, 1, 0, 0);
-    ok(c.threads == 4 && c.pinned, "a quota above the CPUs is none");
+    ok(c.threads == 4 && c.pinned, "a quota above the number of CPUs does not count");
     cores_share(&c, &four, &busy, id, 1, 0, 0);
     ok(c.threads == 4 && !c.pinned && c.busy, "others use the machine: not pinned");
     cores_share(&c, &one, &idle, id, 4, 2, 0);
@@ -352,7 +361,7 @@ static void test_limits(void) {
     put(&a, root, "sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n");
     limits_of_machine(&l, root);
     near(l.cpus, 3, 0, "version 1: quota");
-    is_uint(l.memory_bytes, 4 << 20, "its largest number is no limit");
+    is_uint(l.memory_bytes, 4 << 20, "the largest number of version 1 is no limit");
     put(&a, root, "sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
     put(&a, root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "2097152\n");
     limits_of_machine(&l, root);
@@ -387,8 +396,8 @@ static void test_lines(void) {
     struct json *j;
     struct err e;
     is_int(json_parse(&a, out.data, out.len, &j, &e), 0, "a line of metrics is JSON");
-    is_int(json_get_int(j, "step", 0), 7, "with the step");
-    is_int(json_get(j, "lr")->type, JSON_NULL, "what is no number is null");
+    is_int(json_get_int(j, "step", 0), 7, "a line of metrics has the step");
+    is_int(json_get(j, "lr")->type, JSON_NULL, "a number that is not finite is null");
     arena_fini(&a);
     strbuf_fini(&out);
 }

@@ -61,7 +61,7 @@ static void test_shapes(void) {
                                                slots_of(&l, rank, (enum pipe_order)order, micros);
                 }
         is_int(bad, 0, "order %d: %d shapes end, complete", order, shapes);
-        is_int(wide, 0, "with the least slots of that order");
+        is_int(wide, 0, "each program has as few slots as its order needs");
     }
     forward = parted = false;
 }
@@ -72,24 +72,26 @@ static void test_variants(void) {
     struct err e;
     parted = true;
     make(&l, PIPE_1F1B, 4, 1, &e);
-    is_int(program_check(program, spec, &l, &e), 0, "each rank updates a part");
+    is_int(program_check(program, spec, &l, &e), 0,
+           "a program in which each rank updates a part passes");
     const struct step_program *p = &program[0];
     ok(p->item[p->items - 1].op == STEP_AWAIT && p->item[p->items - 2].op == STEP_GATHER,
        "the parts are collected, and waited for");
     program[0].items--;
-    is_int(program_check(program, spec, &l, &e), -1, "a part that nobody waits for is missed");
+    is_int(program_check(program, spec, &l, &e), -1, "a missing wait for a part is found");
     program[0].items++;
     for (int rank = 0; rank < l.world; rank++)
         spec[rank].parted = false;
-    is_int(program_check(program, spec, &l, &e), -1, "so are parts that nobody asked for");
+    is_int(program_check(program, spec, &l, &e), -1,
+           "a wait for parts that were not requested is found");
     parted = false;
     forward = true;
     make(&l, PIPE_GPIPE, 3, 1, &e);
     is_int(program_check(program, spec, &l, &e), 0, "an evaluation");
-    is_int(program[0].items, 3 * 3, "loads, computes, sends");
+    is_int(program[0].items, 3 * 3, "a program with one slot passes");
     is_int(program[0].slots, 1, "through one slot");
     program[1].items--;
-    is_int(program_check(program, spec, &l, &e), -1, "one that ends early is found out");
+    is_int(program_check(program, spec, &l, &e), -1, "a micro-batch that ends too early is found");
     forward = false;
 }
 
@@ -103,16 +105,17 @@ static void test_plain(void) {
     struct step_spec s = {.micros = 2, .order = PIPE_1F1B, .chunks = 1, .buckets = {2}};
     struct err e;
     is_int(program_make(&program[0], &l, 0, &s, &e), 0, "two micro-batches, two buckets");
-    is_int(program[0].items, ITEMS, "so many items");
+    is_int(program[0].items, ITEMS, "the program has all items");
     int same = 0;
     for (int i = 0; i < ITEMS && i < program[0].items; i++)
         same += program[0].item[i].op == want[i];
-    is_int(same, ITEMS, "in this order");
+    is_int(same, ITEMS, "the items are in the expected order");
     is_int(program[0].slots, 1, "one micro-batch is kept at a time");
     const struct step_item *before = program[0].item;
     s.micros = 1;
-    is_int(program_make(&program[0], &l, 0, &s, &e), 0, "one micro-batch");
-    ok(program[0].item == before && program[0].items == 11, "in the same memory");
+    is_int(program_make(&program[0], &l, 0, &s, &e), 0, "a program for one micro-batch is made");
+    ok(program[0].item == before && program[0].items == 11,
+       "a second program uses the same memory");
 }
 
 static void test_refused(void) {
@@ -120,11 +123,12 @@ static void test_refused(void) {
     struct err e;
     is_int(make(&l, PIPE_INTERLEAVED, 4, 2, &e), -1, "interleaved: 4 micro-batches on 3 stages");
     has_str(e.text, "multiple of 3", "need a multiple");
-    is_int(make(&l, PIPE_1F1B, 4, 2, &e), -1, "several stages of a rank need interleaved");
+    is_int(make(&l, PIPE_1F1B, 4, 2, &e), -1,
+           "several stages of a rank need the order 'interleaved'");
     is_int(make(&l, PIPE_1F1B, 0, 1, &e), -1, "no micro-batch");
     l.data = 3;
     is_int(make(&l, PIPE_1F1B, 4, 1, &e), -1, "3 times 3 are not 6");
-    has_str(e.text, "6 ranks are not 3 times 3", "in words");
+    has_str(e.text, "6 ranks are not 3 times 3", "the error says that 6 ranks are not 3 times 3");
 }
 
 // ---- mistakes ----
@@ -158,7 +162,7 @@ static void test_mistakes(enum pipe_order order, int chunks) {
         }
     }
     is_int(missed, 0, "order %d: each of %d items is missed", (int)order, items);
-    is_int(doubled, 0, "and too much where it is there twice");
+    is_int(doubled, 0, "an item that is there twice is found");
     is_int(program_check(program, spec, &l, &e), 0, "all is well otherwise");
 }
 
@@ -185,7 +189,7 @@ static void test_order(void) {
     insert(p, send, item);
     is_int(program_check(program, spec, &l, &e), -1,
            "a gradient before what it is the gradient of");
-    has_str(e.text, "waits for ever", "never comes");
+    has_str(e.text, "waits for ever", "the error says that a rank waits for ever");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[mesh_rank(&l, 1, 1)];
     int one = find(p, STEP_RECV_X, 0), two = find(p, STEP_RECV_X, one + 1);
@@ -204,17 +208,18 @@ static void test_order(void) {
     cut(p, reduce);
     insert(p, find(p, STEP_REDUCE, 0) + 1, item);
     is_int(program_check(program, spec, &l, &e), -1, "reduced in another order than elsewhere");
-    has_str(e.text, "different buckets", "are different buckets");
+    has_str(e.text, "different buckets", "the error says 'different buckets'");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     program[2].slots--;
     is_int(program_check(program, spec, &l, &e), -1, "a slot too few");
-    has_str(e.text, "no such slot", "is found");
+    has_str(e.text, "no such slot", "the error says that the slot does not exist");
     make(&l, PIPE_GPIPE, 4, 1, &e);
     p = &program[0];
     for (int i = 0; i < p->items; i++)
         p->item[i].slot = 0;
-    is_int(program_check(program, spec, &l, &e), -1, "one slot for all");
-    has_str(e.text, "slot is in use", "is in use");
+    is_int(program_check(program, spec, &l, &e), -1,
+           "a program with one slot for all micro-batches is refused");
+    has_str(e.text, "slot is in use", "the error says that the slot is in use");
 }
 
 int main(void) {

@@ -45,7 +45,7 @@ static void test_cut(const char *text, int stages, double most) {
     }
     ok(inner && params == model.param_count && elements == model.param_elements &&
            stats == model.stat_elements,
-       "they share out its parameters");
+       "the stages share out all parameters");
     double share = (double)largest * stages / (double)work(0, model.layers);
     ok(share < most, "the largest has %.2f of an equal share", share);
 }
@@ -57,13 +57,14 @@ static void test_refused(void) {
     struct err e;
     build("resnet18");
     is_int(stage_cut(&model, 64, first, &e), -1, "64 stages of resnet18");
-    has_str(e.text, "can be cut into", "are more than it has places");
+    has_str(e.text, "can be cut into", "the error has the highest number of stages");
     is_int(stage_cut_at(&model, blocks, 2, first, &e), 0, "cut before two blocks");
-    is_str(model.layer[first[1]].name, "layer2.0.conv1", "where the first begins");
-    is_int(stage_cut_at(&model, inside, 1, first, &e), -1, "not inside a block");
-    has_str(e.text, "layer2.0.bn2", "which is named");
-    is_int(stage_cut_at(&model, none, 1, first, &e), -1, "nor before nothing");
-    is_int(stage_cut_at(&model, back, 2, first, &e), -1, "nor in another order");
+    is_str(model.layer[first[1]].name, "layer2.0.conv1", "the first cut is before layer2.0");
+    is_int(stage_cut_at(&model, inside, 1, first, &e), -1, "a cut inside a block is refused");
+    has_str(e.text, "layer2.0.bn2", "the error names the layer inside the block");
+    is_int(stage_cut_at(&model, none, 1, first, &e), -1,
+           "a cut before an unknown layer is refused");
+    is_int(stage_cut_at(&model, back, 2, first, &e), -1, "cuts in another order are refused");
     build("resnet18");
     int r = stage_cut_at(&model, end, 1, first, &e);
     ok(r == 0, "a last stage may begin with a layer without parameters");

@@ -104,15 +104,15 @@ static void test_backends(void) {
     int far = 0;
     for (int i = 0; i < model.params; i++)
         far += filters_apart(&model.param[i], reals(fast.grads), reals(plain.grads));
-    ok(far <= 2, "so are the gradients, but for %d filters", far);
+    ok(far <= 2, "the gradients are the reference's, but for %d filters", far);
     near(difference(reals(fast.stats), reals(plain.stats), model.stat_elements), 0, 1e-5,
-         "and the running statistics");
+         "the running statistics are the reference's");
     feed(&fast, BATCH, NETWORK_EVAL);
     feed(&plain, BATCH, NETWORK_EVAL);
     network_forward(&fast, BATCH, NETWORK_EVAL);
     network_forward(&plain, BATCH, NETWORK_EVAL);
     near(difference(network_logits(&fast), network_logits(&plain), BATCH * CLASSES), 0, 1e-4,
-         "and the logits in evaluation");
+         "the logits in evaluation are the reference's");
     network_close(&fast);
     network_close(&plain);
 }
@@ -127,9 +127,10 @@ static void test_bf16(void) {
     double mine = step(&fast, NULL, BATCH), theirs = step(&plain, NULL, BATCH);
     double exact = step(&whole, NULL, BATCH);
     near(mine, theirs, 2e-3, "bf16: the loss is the reference's");
-    ok(fabs(mine - exact) > 1e-6 && fabs(mine - exact) < 0.05, "bf16: and nearly float's");
+    ok(fabs(mine - exact) > 1e-6 && fabs(mine - exact) < 0.05,
+       "bf16: the loss is near that of float");
     near(difference(reals(fast.stats), reals(plain.stats), model.stat_elements), 0, 2e-3,
-         "bf16: so are the running statistics");
+         "bf16: the running statistics are the reference's");
     network_close(&fast);
     network_close(&plain);
     network_close(&whole);
@@ -152,7 +153,8 @@ static void test_bits(void) {
     }
     size_t bytes = model.param_elements * sizeof(float);
     ok(memcmp(one.params, two.params, bytes) == 0, "two threads give the bits of one");
-    ok(memcmp(one.params, large.params, bytes) == 0, "so does a plan for larger batches");
+    ok(memcmp(one.params, large.params, bytes) == 0,
+       "a plan for larger batches gives the same bits");
     network_close(&one);
     network_close(&two);
     network_close(&large);
@@ -213,10 +215,10 @@ static void test_constants(void) {
     is_int(net.tracked, 1, "a training pass is counted");
     network_forward(&net, BATCH, NETWORK_TRAIN_APART);
     network_forward(&net, BATCH, NETWORK_EVAL);
-    is_int(net.tracked, 1, "one that leaves the running statistics alone is not");
+    is_int(net.tracked, 1, "a pass that keeps the running statistics is not counted");
     network_get(&net, net.stats, s->mean, 1, &mean);
     network_get(&net, net.apart, s->mean, 1, &x);
-    near(mean, x, 1e-6 * fabs((double)x), "both kinds see the same batch");
+    near(mean, x, 1e-6 * fabs((double)x), "both kinds of statistics see the same batch");
     feed(&net, BATCH, NETWORK_TRAIN);
     network_forward(&net, BATCH, NETWORK_TRAIN);
     network_get(&net, net.stats, s->mean, 1, &x);
@@ -230,7 +232,7 @@ static void test_constants(void) {
     network_set(&net, net.grads, most, NETWORK_TAIL, tail);
     float *next = (float *)(void *)(net.params + most * sizeof(float)), before = next[0];
     optimizer_apply(&o, &net, 1, 1, 0, most + NETWORK_TAIL, 0);
-    near(next[0], before, 0, "what lies behind the parameters is no parameter");
+    near(next[0], before, 0, "bytes behind the parameters do not change");
     optimizer_close(&o);
     network_close(&net);
 }
@@ -245,10 +247,10 @@ static void test_too_large(void) {
                                .memory_bytes_max = 100 << 20,
                                .copy_bytes = 1};
     is_int(network_open(&net, &c, &e), -1, "a plan above the memory there is is refused");
-    has_str(e.text, "there are 105 MB", "with the numbers");
-    has_str(e.text, "a smaller model", "and what to change");
+    has_str(e.text, "there are 105 MB", "the error has the memory that the machine has");
+    has_str(e.text, "a smaller model", "the error suggests a smaller model");
     c.memory_bytes_max = (size_t)1 << 40;
-    is_int(network_open(&net, &c, &e), 0, "one that fits is not");
+    is_int(network_open(&net, &c, &e), 0, "a plan that fits is accepted");
     c.memory_bytes_max = net.memory_bytes;
     network_close(&net);
     is_int(network_open(&net, &c, &e), -1, "the copy for checkpoints counts");
@@ -284,7 +286,7 @@ static void test_allocations(void) {
         step(&net, &o, BATCH);
     is_int(allocations, 0, "three steps allocate nothing");
     free(heap_alloc(1));
-    ok(allocations > 0, "which would have been counted");
+    ok(allocations > 0, "the allocation counter works");
     optimizer_close(&o);
     network_close(&net);
 }

@@ -27,7 +27,7 @@ static void test_good(void) {
                  20, &h, &e),
            0, "two tensors, listed out of order, header padded with spaces");
     is_uint(h.count, 2, "count");
-    is_str(h.tensors[0].name, "a", "tensors come in the order of their data");
+    is_str(h.tensors[0].name, "a", "tensors are listed in the order of their data");
     is_uint(h.tensors[0].dim[1], 2, "second dimension");
     is_str(safetensors_get_meta(&h, "format"), "pt", "metadata");
     ok(safetensors_get_meta(&h, "other") == NULL, "metadata that is not there");
@@ -78,7 +78,7 @@ static void test_bad(void) {
     struct err e;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         is_int(parse(cases[i].json, cases[i].data_bytes, &h, &e), -1, "refused: %s", cases[i].json);
-        has_str(e.text, cases[i].text, "and says why");
+        has_str(e.text, cases[i].text, "the refusal has the reason");
     }
 }
 
@@ -104,30 +104,33 @@ static void test_file(void) {
     is_uint(f.data_begin % 8, 0, "data is aligned");
     const struct safetensors_tensor *t = safetensors_find(&f.header, "weight");
     is_int(safetensors_read(&f, t, back, sizeof back, &e), 0, "read");
-    is_mem(back, sizeof back, weight, sizeof weight, "the same numbers");
+    is_mem(back, sizeof back, weight, sizeof weight, "the numbers read back");
     is_int(safetensors_read(&f, t, back, 8, &e), -1, "a wrong size is refused");
     safetensors_close(&f);
     is_int(truncate(path, (off_t)(f.data_begin + 12)), 0, "cut the file");
     is_int(safetensors_open(&f, &arena, path, &e), -1, "a cut file is refused");
-    has_str(e.text, "a.safetensors", "by name");
+    has_str(e.text, "a.safetensors", "the error names the file");
     is_int(safetensors_create(&w, path, &h, &e), 0, "create again");
     safetensors_abort(&w);
     is_int(stat(path, &st), 0, "abort leaves the old file");
     unsigned char length[8];
     bytes_store(length, UINT64_MAX - 4, 8);
     is_int(file_write_atomic(path, length, sizeof length, 0644, &e), 0, "a huge header length");
-    is_int(safetensors_open(&f, &arena, path, &e), -1, "is refused");
+    is_int(safetensors_open(&f, &arena, path, &e), -1,
+           "a file with a huge header length is refused");
     static const char *const pickles[] = {"PK\3\4\0\0\0\0model/data.pkl",
                                           "\x80\2}q\1X\6\0\0\0fc1.w"};
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
-        is_int(file_write_atomic(path, pickles[i], 16, 0644, &e), 0, "what torch.save() wrote");
-        is_int(safetensors_open(&f, &arena, path, &e), -1, "is refused");
-        has_str(e.text, "a PyTorch archive, not safetensors", "as that");
+        is_int(file_write_atomic(path, pickles[i], 16, 0644, &e), 0,
+               "a file as torch.save() writes it is made");
+        is_int(safetensors_open(&f, &arena, path, &e), -1, "a file of torch.save() is refused");
+        has_str(e.text, "a PyTorch archive, not safetensors",
+                "the error says that the file is a PyTorch archive");
     }
-    is_int(file_write_atomic(path, length, 3, 0644, &e), 0, "three bytes");
-    is_int(safetensors_open(&f, &arena, path, &e), -1, "are refused");
+    is_int(file_write_atomic(path, length, 3, 0644, &e), 0, "a file of three bytes is written");
+    is_int(safetensors_open(&f, &arena, path, &e), -1, "a file of three bytes is refused");
     is_int(safetensors_open(&f, &arena, file_join(&arena, dir, "none"), &e), -1, "no file");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(e.code, ERR_NOT_FOUND, "a missing file is not found");
 }
 
 int main(void) {

@@ -93,13 +93,16 @@ static void test_last_step(void) {
                                         "train.train_size=16",  "train.batch=8",
                                         "train.eval=false",     NULL};
     is_int(train("eval", NULL, resnet), -1, "the last step ruins the weights: the run fails");
-    has_str(why.text, "the evaluation loss is no longer a finite number at step 2", "and says how");
-    is_int(newest("eval"), -1, "there is no checkpoint of them");
+    has_str(why.text, "the evaluation loss is no longer a finite number at step 2",
+            "the error says that the evaluation loss is not finite");
+    is_int(newest("eval"), -1, "ruined weights give no checkpoint");
     ok(!has("eval", "model.safetensors") && !has("eval", "summary.json"), "no model, no summary");
-    is_int(train("blind", NULL, blind), -1, "it fails without an evaluation, too");
-    has_str(why.text, "the loss behind the last step is no longer", "by one more look at the loss");
-    is_int(newest("blind"), -1, "there is no checkpoint");
-    ok(!has("blind", "model.safetensors"), "and no model");
+    is_int(train("blind", NULL, blind), -1,
+           "without an evaluation, ruined weights fail the run, too");
+    has_str(why.text, "the loss behind the last step is no longer",
+            "the error says that the loss after the last step is not finite");
+    is_int(newest("blind"), -1, "without an evaluation, ruined weights give no checkpoint");
+    ok(!has("blind", "model.safetensors"), "without an evaluation, ruined weights give no model");
 }
 
 static void test_newest(void) {
@@ -115,10 +118,11 @@ static void test_newest(void) {
     int64_t at = newest("wild");
     ok(at >= 1 && losses[at + 1] > 0 && isfinite(losses[at + 1]),
        "the newest checkpoint, of step %d, gave one more finite loss", (int)at);
-    is_int(train("wild", NULL, wild), -1, "resumed, it fails again");
-    ok(losses[at + 1] > 0, "but not in its first step");
-    is_int(newest("wild"), at, "and has made nothing of it the newest");
-    is_int(train("wild", NULL, tame), 0, "from there it gets on with another learning rate");
+    is_int(train("wild", NULL, wild), -1, "the resumed run fails again");
+    ok(losses[at + 1] > 0, "the first step of the resumed run is sound");
+    is_int(newest("wild"), at, "the resumed run leaves the newest checkpoint as it was");
+    is_int(train("wild", NULL, tame), 0,
+           "the run continues from that checkpoint with another learning rate");
 }
 
 // Weights of which the loss is finite and the gradient is not: each class but one weighs -3e38 what
@@ -154,12 +158,12 @@ static void test_gradient(void) {
     is_int(train("steep", NULL, steep), -1, "a gradient overflows: the run fails");
     has_str(why.text,
             "the gradient of 'fc1.bias' on rank 0 is no longer a finite number at step 1 ",
-            "before that step");
-    is_int(newest("steep"), -1, "which is not applied");
+            "the error names the tensor, the rank and the step");
+    is_int(newest("steep"), -1, "an overflowed gradient is not applied");
     image.params[model.param[0].begin] = (float)NAN;
     is_int(checkpoint_write_model(&image, path, &why), 0, "weights that are no numbers");
-    is_int(train("steep", NULL, steep), -1, "are not trained on");
-    has_str(why.text, "holds nan", "and the tensor is named");
+    is_int(train("steep", NULL, steep), -1, "a run does not train on weights that are no numbers");
+    has_str(why.text, "holds nan", "the error names the tensor that holds nan");
     checkpoint_image_fini(&image);
     network_close(&net);
     arena_fini(&a);
@@ -182,19 +186,20 @@ static void test_once(void) {
     static const char *const end[] = {"train.checkpoint_every_steps=4", "train.keep_last=1", NULL};
     static const char *const blind[] = {"train.eval=false", NULL};
     is_int(train("once", NULL, end), 0, "the last step is one with a checkpoint");
-    is_int(newest("once"), 4, "which is there");
+    is_int(newest("once"), 4, "the checkpoint of the last step exists");
     ino_t before = folder_inode("once", 4);
     is_int(train("once", NULL, end), 0, "started again, there is nothing to do");
-    ok(before == folder_inode("once", 4), "and nothing is written again");
-    ok(has("once", "model.safetensors"), "but the model is");
+    ok(before == folder_inode("once", 4), "a finished run does not write its checkpoint again");
+    ok(has("once", "model.safetensors"), "a finished run writes a missing model again");
     stop_after = 2;
     is_int(train("stop", NULL, blind), 0, "a run is stopped");
-    ok(result.stopped && newest("stop") == result.steps, "its checkpoint is that of its last step");
+    ok(result.stopped && newest("stop") == result.steps,
+       "a stopped run has a checkpoint of its last step");
     stop_after = 0;
     before = folder_inode("stop", 3);
-    is_int(train("stop", NULL, blind), 0, "it goes on");
-    is_int(newest("stop"), 4, "to the end");
-    ok(before == folder_inode("stop", 3), "and leaves the checkpoint alone that it came from");
+    is_int(train("stop", NULL, blind), 0, "a stopped run is resumed");
+    is_int(newest("stop"), 4, "a resumed run trains to the end");
+    ok(before == folder_inode("stop", 3), "a resumed run does not rewrite its first checkpoint");
 }
 
 // ---- weights to begin with ----
@@ -210,18 +215,20 @@ static void test_weights(void) {
     is_int(train("donor", NULL, first), 0, "a run");
     start = losses[1];
     weights = folder(&a, "donor", "model.safetensors");
-    is_int(train("heir", NULL, still), 0, "another one begins with its weights");
+    is_int(train("heir", NULL, still), 0, "another run begins with the weights of the first");
     end = losses[1];
-    ok(end < start - 0.05, "its first loss is %g, not %g", end, start);
-    is_int(result.steps, 8, "at its first step");
+    ok(end < start - 0.05, "with weights the first loss is %g, not %g", end, start);
+    is_int(result.steps, 8, "a run that begins with weights begins at step 0");
     weights = folder(&a, "donor", "nothing");
-    is_int(train("heir", NULL, still), 0, "where it has a checkpoint, that is taken");
+    is_int(train("heir", NULL, still), 0, "a run with a checkpoint of its own resumes from it");
     is_int(train("orphan", NULL, still), -1, "weights that are not there are missed");
-    ok(why.code == ERR_NOT_FOUND && strstr(why.text, "nothing"), "by name: %s", why.text);
+    ok(why.code == ERR_NOT_FOUND && strstr(why.text, "nothing"),
+       "the error names the missing weights: %s", why.text);
     weights = folder(&a, "donor", "model.safetensors");
-    is_int(train("wide", NULL, other), -1, "those of other classes are refused");
-    has_str(why.text, "train.new_head", "with the remedy");
-    is_int(train("wide", NULL, headless), 0, "without their last layer they are taken");
+    is_int(train("wide", NULL, other), -1, "weights for other classes are refused");
+    has_str(why.text, "train.new_head", "the error names the option train.new_head");
+    is_int(train("wide", NULL, headless), 0,
+           "weights for other classes are used without their last layer");
     weights = NULL;
     arena_fini(&a);
 }
@@ -235,13 +242,13 @@ static void test_named_data(void) {
         snprintf(setting, sizeof setting, "train.dataset=%s", kinds[i]);
         const char *const named[] = {setting, NULL};
         is_int(train("named", NULL, named), -1, "%s without data is an error", kinds[i]);
-        ok(why.code == ERR_CONFIG && strstr(why.text, "train.data"), "with the option: %s",
-           why.text);
+        ok(why.code == ERR_CONFIG && strstr(why.text, "train.data"),
+           "the error names the option train.data: %s", why.text);
     }
     static const char *const plain[] = {NULL};
-    is_int(train("named", "/nonexistent/data", plain), -1, "so is data that is not there");
-    has_str(why.text, "/nonexistent/data", "with its path");
-    is_int(train("named", NULL, plain), 0, "where none is named, it is shapes");
+    is_int(train("named", "/nonexistent/data", plain), -1, "a missing data folder is an error");
+    has_str(why.text, "/nonexistent/data", "the error has the path of the data folder");
+    is_int(train("named", NULL, plain), 0, "without a named data set, 'shapes' is used");
 }
 
 int main(void) {

@@ -24,7 +24,7 @@ static const char *dest(const char *given, bool replace, struct err *e) {
 static void refused(const char *given, const char *why) {
     struct err e;
     ok(!dest(given, true, &e), "'%s' is refused", given);
-    has_str(e.text, why, "which says why");
+    has_str(e.text, why, "the refusal has the reason");
 }
 
 static void test_refused(void) {
@@ -49,12 +49,17 @@ static void test_refused(void) {
 static void test_taken(void) {
     struct err e;
     is_str(dest("work", true, &e), in("home/ada/.dtctl/work"), "a name is below the root");
-    is_str(dest("inputs/x/", true, &e), in("home/ada/.dtctl/inputs/x"), "also two deep");
-    is_str(dest("~/data/./set//", true, &e), in("home/ada/data/set"), "what is below the home");
-    is_str(dest("/srv/nothing/there", true, &e), "/srv/nothing/there", "what is not there");
-    is_str(dest("~", false, &e), in("home/ada"), "without replacing, files may go to the home");
-    is_str(dest("", false, &e), in("home/ada/.dtctl"), "and to the root");
-    ok(!dest("../x", false, &e), "but not through '..'");
+    is_str(dest("inputs/x/", true, &e), in("home/ada/.dtctl/inputs/x"),
+           "a name with a slash is below the root");
+    is_str(dest("~/data/./set//", true, &e), in("home/ada/data/set"),
+           "a path below the home folder");
+    is_str(dest("/srv/nothing/there", true, &e), "/srv/nothing/there",
+           "an absolute path that does not exist");
+    is_str(dest("~", false, &e), in("home/ada"),
+           "without --replace, files may be pushed to the home folder");
+    is_str(dest("", false, &e), in("home/ada/.dtctl"),
+           "without --replace, files may be pushed to the root");
+    ok(!dest("../x", false, &e), "a path through '..' is refused");
 }
 
 int main(void) {

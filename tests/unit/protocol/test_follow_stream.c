@@ -26,14 +26,14 @@ static void whole(void) {
             fail("%zu of %zu bytes are no record yet", n, b.len);
     is_int(follow_record_read(b.data, b.len, &r, &e), (intmax_t)b.len, "a whole one is");
     is_int(r.kind, FOLLOW_BYTES, "bytes");
-    is_int(r.file.kind, FOLLOW_STDERR, "of stderr");
-    is_int(r.file.attempt, 2, "of attempt 2");
-    is_int(r.file.local_rank, 11, "of local rank 11");
+    is_int(r.file.kind, FOLLOW_STDERR, "the bytes are of stderr");
+    is_int(r.file.attempt, 2, "the bytes are of attempt 2");
+    is_int(r.file.local_rank, 11, "the bytes are of local rank 11");
     is_mem(r.data, r.len, "hello", 5, "the bytes");
     strbuf_clear(&b);
     record(&b, "{\"end\":\"finished\",\"exit_status\":0}", "");
     ok(follow_record_read(b.data, b.len, &r, &e) > 0, "the end");
-    is_str(r.state, "finished", "its state");
+    is_str(r.state, "finished", "the end has the state");
     strbuf_clear(&b);
     record(&b, "{\"beat\":1}", "");
     ok(follow_record_read(b.data, b.len, &r, &e) > 0 && r.kind == FOLLOW_BEAT, "a beat");
@@ -46,7 +46,7 @@ static void refused(const char *header, const char *data) {
     struct err e = {0};
     record(&b, header, data);
     is_int(follow_record_read(b.data, b.len, &r, &e), -1, "refused: %s", header);
-    is_int(e.code, ERR_FORMAT, "as malformed");
+    is_int(e.code, ERR_FORMAT, "the refusal is a format error");
     strbuf_fini(&b);
 }
 
@@ -71,7 +71,7 @@ static void names(void) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ok(!follow_file_parse(bad[i], &f), "'%s' is no file of a run", bad[i]);
     ok(follow_file_parse("output/metrics.jsonl", &f) && f.kind == FOLLOW_METRICS, "metrics are");
-    ok(follow_file_parse("attempt_0/0/error.json", &f), "and an error file");
+    ok(follow_file_parse("attempt_0/0/error.json", &f), "error.json is a file of the stream");
 }
 
 struct lines {
@@ -121,7 +121,7 @@ static void mirrors(void) {
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0, "bytes are written %s", e.text);
     r = bytes_at(name, 4, "two\n");
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0, "bytes that overlap are taken once");
-    is_str(strbuf_cstr(&l.text), "one|two|", "lines come out whole");
+    is_str(strbuf_cstr(&l.text), "one|two|", "lines are passed on whole");
     r = bytes_at(name, 100, "x");
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), -1, "a gap is an error");
     r = bytes_at(name, 8, "thr");
@@ -133,16 +133,16 @@ static void mirrors(void) {
     log_mirror_write(&m, &r, on_line, &l, &e);
     is_str(strbuf_cstr(&l.text), "one|two|three|", "the line that was cut is whole");
     log_mirror_flush(&m, on_line, &l);
-    is_str(strbuf_cstr(&l.text), "one|two|three|four|", "and the last one comes at the end");
+    is_str(strbuf_cstr(&l.text), "one|two|three|four|", "the last line is passed on at the end");
     strbuf_clear(&l.text);
     log_mirror_replay(&m, FOLLOW_STDOUT, on_line, &l, &e);
-    is_str(strbuf_cstr(&l.text), "one|two|three|", "complete lines can be told again");
+    is_str(strbuf_cstr(&l.text), "one|two|three|", "complete lines can be passed on again");
     char *big = arena_new(&a, char, 300001);
     memset(big, 'x', 300000);
     strbuf_clear(&l.text);
     r = bytes_at(name, 18, big);
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0, "a line without end is kept in the file");
-    is_uint(l.text.len, 0, "and not in memory");
+    is_uint(l.text.len, 0, "a line without end is not kept in memory");
     log_mirror_close(&m);
     strbuf_fini(&l.text);
     file_remove_tree(dir, &e);
@@ -160,31 +160,33 @@ static void another_machine(void) {
     log_mirror_open(&m, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     log_mirror_write(&m, &r, on_line, &l, &e);
-    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "another machine %s", e.text);
-    is_str(strbuf_cstr(&l.text), "one|tw|", "what the last one did not complete is a line");
+    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "another process opens the mirror %s", e.text);
+    is_str(strbuf_cstr(&l.text), "one|tw|", "an incomplete line is closed by a new process");
     is_offsets(&m, "{\"events.jsonl\":0}", "the new one's file begins at 0");
     r = bytes_at(name, 0, "three\nfo");
-    is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0, "its first bytes %s", e.text);
-    is_str(strbuf_cstr(&l.text), "one|tw|three|", "are a line of their own");
+    is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0,
+           "the bytes of the new process are written %s", e.text);
+    is_str(strbuf_cstr(&l.text), "one|tw|three|",
+           "the first bytes of the new process are a line of their own");
     log_mirror_close(&m);
     log_mirror_open(&m, &a, dir, &e);
     is_offsets(&m, "{\"events.jsonl\":8}", "opened again, it knows what is whose");
     r = bytes_at(name, 8, "ur\n");
     log_mirror_write(&m, &r, on_line, &l, &e);
-    is_str(strbuf_cstr(&l.text), "one|tw|three|four|", "and goes on");
+    is_str(strbuf_cstr(&l.text), "one|tw|three|four|", "the new process passes on further lines");
     is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "a third one");
     is_offsets(&m, "{\"events.jsonl\":0}", "has nothing, either");
     log_mirror_close(&m);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         file_write_atomic(file_join(&a, dir, ".begin"), bad[i], strlen(bad[i]), 0600, &e);
-        is_int(log_mirror_open(&m, &a, dir, &e), 0, "%s: is no place in the file", bad[i]);
+        is_int(log_mirror_open(&m, &a, dir, &e), 0, "%s: a bad offset is refused", bad[i]);
         is_offsets(&m, "{\"events.jsonl\":18}", "so all of it is the node's");
         log_mirror_close(&m);
     }
     file_write_atomic(file_join(&a, dir, ".begin"), "{", 1, 0600, &e);
     is_int(log_mirror_open(&m, &a, dir, &e), -1, "a damaged file is an error");
     log_mirror_close(&m);
-    ok(strstr(e.text, ".begin"), "which names it");
+    ok(strstr(e.text, ".begin"), "the error names the damaged file");
     strbuf_fini(&l.text);
     file_remove_tree(dir, &e);
     arena_fini(&a);
@@ -214,17 +216,17 @@ static void two_at_once(void) {
     is_str(strbuf_cstr(&two.text), "a|b|+c|", "the second one what is new, and hands out all");
     r = bytes_at(name, 4, "c\nd\ne\n");
     log_mirror_write(&first, &r, on_own_line, &one, &e);
-    is_str(strbuf_cstr(&one.text), "+a|+b|c|+d|+e|", "and so on");
+    is_str(strbuf_cstr(&one.text), "+a|+b|c|+d|+e|", "the second mirror passes on every line");
     r = bytes_at(name, 7, "\ne\n");
     log_mirror_write(&second, &r, on_own_line, &two, &e);
     is_str(strbuf_cstr(&two.text), "a|b|+c|d|e|", "a line belongs to who wrote its end");
     const char *path = file_join(&a, dir, name);
     is_int(file_read(&a, path, 100, &text, &len, &e), 0, "the file is there");
     is_str(text, "a\nb\nc\nd\ne\n", "every byte once");
-    ok(truncate(path, 3) == 0, "somebody cuts it");
+    ok(truncate(path, 3) == 0, "the file is truncated by another program");
     r = bytes_at(name, 10, "f\n");
-    is_int(log_mirror_write(&first, &r, on_own_line, &one, &e), -1, "which is an error");
-    ok(strstr(e.text, "shorter than it was"), "that says so");
+    is_int(log_mirror_write(&first, &r, on_own_line, &one, &e), -1, "a truncated file is an error");
+    ok(strstr(e.text, "shorter than it was"), "the error says that the file is shorter");
     log_mirror_close(&first);
     log_mirror_close(&second);
     strbuf_fini(&one.text);

@@ -22,10 +22,10 @@ static void vectors(void) {
     size_t len = 99;
     must(str_unhex(sealed + SEAL_NONCE_BYTES, 16, empty, &e) == 0);
     is_int(seal_open(out, &len, zeros, "", sealed, SEAL_NONCE_BYTES + 16, &e), 0, "case 13 opens");
-    is_int((intmax_t)len, 0, "and is empty");
+    is_int((intmax_t)len, 0, "case 13 is an empty text");
     must(str_unhex(sealed + SEAL_NONCE_BYTES, 32, block, &e) == 0);
     is_int(seal_open(out, &len, zeros, "", sealed, sizeof sealed, &e), 0, "case 14 opens");
-    is_mem(out, len, zeros, 16, "to its text");
+    is_mem(out, len, zeros, 16, "case 14 has its text");
 }
 
 static void round_trips(struct arena *a) {
@@ -39,10 +39,11 @@ static void round_trips(struct arena *a) {
             text[k] = (char)(k * 7);
         is_int(cluster_backup_close(a, KEY, RECORD_RUN, text, sizes[i], &line, &e), 0, "%zu bytes",
                sizes[i]);
-        is_int(cluster_backup_kind_of(line, strlen(line) - 1), RECORD_RUN, "its kind");
+        is_int(cluster_backup_kind_of(line, strlen(line) - 1), RECORD_RUN,
+               "the kind of the record is recognised");
         is_int(cluster_backup_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
                "opens");
-        is_mem(back, len, text, sizes[i], "to the same");
+        is_mem(back, len, text, sizes[i], "the opened record equals the text");
         is_int(back[len], 0, "ended by a NUL");
     }
 }
@@ -54,23 +55,25 @@ static void changes(void) {
     struct err e = {0};
     size_t len, opened = 0;
     must(seal_close(sealed, KEY, "run", text, sizeof text, &e) == 0);
-    is_int(seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e), 0, "it opens");
+    is_int(seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e), 0, "a sealed record opens");
     for (size_t bit = 0; bit < 8 * sizeof sealed; bit++) {
         sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
         opened += seal_open(out, &len, KEY, "run", sealed, sizeof sealed, &e) == 0;
         sealed[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
-    is_int((intmax_t)opened, 0, "with any bit flipped it does not");
-    is_int(e.code, ERR_AUTH, "as not authentic");
-    is_int((intmax_t)len, 0, "and nothing comes out");
-    ok(memcmp(out, text, 8) != 0, "not even the text");
+    is_int((intmax_t)opened, 0, "a record with any bit flipped does not open");
+    is_int(e.code, ERR_AUTH, "a changed record is an authentication error");
+    is_int((intmax_t)len, 0, "a changed record gives no bytes");
+    ok(memcmp(out, text, 8) != 0, "a changed record leaves no plain text in the buffer");
     for (size_t n = 0; n < sizeof sealed; n++)
         opened += seal_open(out, &len, KEY, "run", sealed, n, &e) == 0;
-    is_int((intmax_t)opened, 0, "nor cut at any length");
+    is_int((intmax_t)opened, 0, "a truncated record does not open");
     memcpy(other, KEY, sizeof other);
     other[31] ^= 1;
-    is_int(seal_open(out, &len, other, "run", sealed, sizeof sealed, &e), -1, "another key");
-    is_int(seal_open(out, &len, KEY, "cluster", sealed, sizeof sealed, &e), -1, "another purpose");
+    is_int(seal_open(out, &len, other, "run", sealed, sizeof sealed, &e), -1,
+           "another key does not open a record");
+    is_int(seal_open(out, &len, KEY, "cluster", sealed, sizeof sealed, &e), -1,
+           "another purpose does not open a record");
     unsigned char again[sizeof sealed];
     must(seal_close(again, KEY, "run", text, sizeof text, &e) == 0);
     ok(memcmp(again, sealed, sizeof sealed) != 0, "no two seals are alike");
@@ -100,7 +103,8 @@ static void lines(struct arena *a) {
         arena_printf(a, "dtctl-record-1 cluster %s", run + strlen("dtctl-record-1 run "));
     refused(a, arena_strndup(a, renamed, strlen(renamed) - 1),
             "a run's record that was relabelled");
-    is_int(cluster_backup_kind_of("dtctl-record-1 clusters AAAA", 28), -1, "another kind is none");
+    is_int(cluster_backup_kind_of("dtctl-record-1 clusters AAAA", 28), -1,
+           "an unknown kind is no record");
 }
 
 static void keys(struct arena *a) {
@@ -118,13 +122,14 @@ static void keys(struct arena *a) {
     must(file_write_atomic("other", other, strlen(other), 0600, &e) == 0);
     must(file_write_atomic("none", none, strlen(none), 0600, &e) == 0);
     is_int(cluster_backup_key(a, "key", first, &e), 0, "a private key");
-    is_int(cluster_backup_key(a, "same", second, &e), 0, "with its lines folded otherwise");
+    is_int(cluster_backup_key(a, "same", second, &e), 0,
+           "a private key with other line breaks is read");
     is_mem(second, sizeof second, first, sizeof first, "seals alike");
-    is_int(cluster_backup_key(a, "other", second, &e), 0, "another one");
+    is_int(cluster_backup_key(a, "other", second, &e), 0, "another private key is read");
     ok(memcmp(first, second, sizeof first) != 0, "does not");
     is_int(cluster_backup_key(a, "none", second, &e), -1, "a public key is refused");
-    is_str(e.text, "'none' is no private key", "with words");
-    is_int(cluster_backup_key(a, "absent", second, &e), -1, "as is none");
+    is_str(e.text, "'none' is no private key", "the error says that the text is no private key");
+    is_int(cluster_backup_key(a, "absent", second, &e), -1, "a missing private key is refused");
 }
 
 int main(void) {

@@ -42,29 +42,33 @@ static void test_names(void) {
     ok(search("gpu* " KEY_A "\n", "gpu01", 22, KEY_A).match, "a wildcard");
     ok(!search("*,!gpu01 " KEY_A "\n", "gpu01", 22, KEY_A).match, "an exclusion");
     ok(search("[gpu01]:2200 " KEY_A "\n", "gpu01", 2200, KEY_A).match, "a port");
-    ok(!search("[gpu01]:2200 " KEY_A "\n", "gpu01", 22, KEY_A).match, "which 22 is not");
+    ok(!search("[gpu01]:2200 " KEY_A "\n", "gpu01", 22, KEY_A).match,
+       "a key for another port does not match port 22");
     ok(search("gpu01 " KEY_A "\n", "gpu01", 2200, KEY_A).match,
        "a plain name is good for any port");
-    ok(!search("gpu01 " KEY_A "\n", "gpu01", 2200, KEY_B).differs, "but says nothing against one");
+    ok(!search("gpu01 " KEY_A "\n", "gpu01", 2200, KEY_B).differs,
+       "a plain name's key for another port is not a contradiction");
     ok(search(HASHED_A "\n", "gpu01", 22, KEY_A).match, "a hashed name");
-    ok(!search(HASHED_A "\n", "gpu02", 22, KEY_A).match, "is no other name");
+    ok(!search(HASHED_A "\n", "gpu02", 22, KEY_A).match,
+       "a hashed name does not match another name");
     ok(search(HASHED_B "\n", "gpu01", 2200, KEY_B).match, "a hashed name with a port");
 }
 
 static void test_verdicts(void) {
     struct known_hosts_found f = search("# c\n\ngpu01 " KEY_B "\n", "gpu01", 22, KEY_A);
     ok(f.differs && !f.match, "another key differs");
-    is_int(f.differs_line, 3, "the line is told");
-    is_str(arena_strndup(&arena, f.differs_key, f.differs_key_len), KEY_B, "and the key");
+    is_int(f.differs_line, 3, "the line of the other key is reported");
+    is_str(arena_strndup(&arena, f.differs_key, f.differs_key_len), KEY_B,
+           "the other key is reported");
     f = search("gpu01 " KEY_B "\ngpu01 " KEY_A "\n", "gpu01", 22, KEY_A);
-    ok(f.match && !f.differs, "one of two keys is enough");
+    ok(f.match && !f.differs, "one matching key of two is enough");
     f = search("gpu01 " KEY_C "\n", "gpu01", 22, KEY_A);
     ok(f.differs, "a key of another type differs too");
-    is_uint(f.types, 1U << KNOWN_HOSTS_ECDSA_256, "and the types on file are told");
+    is_uint(f.types, 1U << KNOWN_HOSTS_ECDSA_256, "the key types on file are reported");
     f = search("@revoked * " KEY_A "\ngpu01 " KEY_A "\n", "gpu01", 22, KEY_A);
     ok(f.revoked, "revoked wins");
     f = search("@revoked * " KEY_B "\ngpu01 " KEY_A "\n", "gpu01", 22, KEY_A);
-    ok(f.match && !f.revoked && !f.differs, "another key that is revoked does not matter");
+    ok(f.match && !f.revoked && !f.differs, "a revoked other key does not matter");
     f = search("@cert-authority *.lab " KEY_A "\n", "a.lab", 22, KEY_A);
     ok(f.authority && !f.match && !f.differs, "an authority is no key");
     f = search("gpu01\ngpu01 x\n\x01\xff|1|a|b c d\n|1| " KEY_A "\n@x gpu01 " KEY_A "\n", "gpu01",
@@ -112,7 +116,7 @@ static void test_base64(void) {
     }
     char out[16];
     is_int(base64_decode(out, "Zg=", 3), -1, "a wrong length");
-    is_int(base64_decode(out, "Z===", 4), -1, "too much padding");
+    is_int(base64_decode(out, "Z===", 4), -1, "too much padding is refused");
     is_int(base64_decode(out, "Z\ng=", 4), -1, "a foreign character");
 }
 

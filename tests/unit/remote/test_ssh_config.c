@@ -60,16 +60,16 @@ static void test_values(void) {
     is_int(look_up(text, NULL, "gpu1", &c, &e), 0, "a file parses");
     is_str(c.user, "first", "the first value wins");
     is_str(c.host_name, "gpu1.lab", "%%h in HostName is the alias");
-    is_int(c.port, 2200, "Port, with '=' and a carriage return");
+    is_int(c.port, 2200, "Port with '=' and a carriage return");
     is_uint(c.identity_count, 2, "IdentityFile adds up");
     is_str(c.identities[0], "/home/me/.ssh/first@gpu1.lab-2200", "~ and tokens");
     is_str(c.identities[1], "/keys/with space", "quotes");
     ok(c.identities_only, "IdentitiesOnly");
-    is_int(look_up(text, NULL, "gpu9", &c, &e), 0, "another host");
+    is_int(look_up(text, NULL, "gpu9", &c, &e), 0, "another host is looked up");
     is_str(c.host_name, "gpu9.last",
            "a negated pattern and a Match that would run a program are passed over");
     is_str(c.proxy_jump, "a,b@c:22", "ProxyJump");
-    is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known hosts files");
+    is_str(c.user_known_hosts, "/home/me/kh1\n/kh2", "several known_hosts files are kept");
     is_str(c.host_key_alias, "alias", "Match all");
 }
 
@@ -109,12 +109,12 @@ static void test_include(void) {
     static const char more[] = "Host a\n HostName in-a\nHost *\n Port 7\n";
     is_int(look_up("Host a\n Include more/*\nHost *\n User z\n", more, "a", &c, &e), 0, "Include");
     is_str(c.host_name, "in-a", "the included file counts");
-    is_str(c.user, "z", "its Host lines end with it");
+    is_str(c.user, "z", "a Host line of an included file ends with the file");
     is_int(look_up("Host b\n Include more/*\n", more, "a", &c, &e), 0,
            "inside another host's block");
-    is_int(c.port, 0, "it does not count");
+    is_int(c.port, 0, "an Include inside another host's block does not count");
     is_int(look_up("Include more/*\n", "Include more/*\n", "a", &c, &e), -1, "a circle ends");
-    has_str(e.text, "deeper than 16", "with the limit");
+    has_str(e.text, "deeper than 16", "the error has the depth limit");
 }
 
 static void test_errors(void) {
@@ -126,14 +126,14 @@ static void test_errors(void) {
     is_int(look_up("User\n", NULL, "a", &c, &e), -1, "no value");
     is_int(look_up("Host a\nHostName %z\n", NULL, "a", &c, &e), -1, "an unknown token");
     is_int(look_up("ProxyCommand nc %h %p\n", NULL, "a", &c, &e), 0, "ProxyCommand is noted");
-    is_str(c.proxy_command, "nc", "for the caller to refuse");
+    is_str(c.proxy_command, "nc", "ProxyCommand is kept for the caller to refuse");
 }
 
 static void test_glob(void) {
     ok(ssh_config_glob("*.lab", "a.lab"), "star");
     ok(!ssh_config_glob("*.lab", "a.lab2"), "star does not reach past the end");
     ok(ssh_config_glob("g??1", "gpu1"), "question marks");
-    ok(ssh_config_glob("*a*b*", "xxaxxbxx"), "several stars");
+    ok(ssh_config_glob("*a*b*", "xxaxxbxx"), "a pattern of several stars matches");
     ok(!ssh_config_glob("a*a*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
        "a pattern made to take long does not");
 }

@@ -108,23 +108,23 @@ static void test_ends(struct transport_link *l) {
     seen_free(s);
     s = run(l, "kill -TERM $$", false, 0);
     ok(s->end.how == TRANSPORT_SIGNALED && s->end.status == 143, "a signal");
-    is_str(s->end.signal, "TERM", "by name");
+    is_str(s->end.signal, "TERM", "a signal is reported by name");
     seen_free(s);
     s = run(l, "stty size; echo err >&2; exit 4", true, 0);
     has_str(strbuf_cstr(&s->out), "31 91\r\nerr", "a terminal of that size, for both streams");
-    is_int(s->end.status, 4, "its status");
+    is_int(s->end.status, 4, "the status of a command with a terminal");
     seen_free(s);
     s = run(l, "wc -c", false, 3000000);
     is_int((int)strtol(strbuf_cstr(&s->out), NULL, 10), 3000000, "all input goes in");
     seen_free(s);
     s = run(l, "head -c 5000000 /dev/zero", false, 0);
-    is_uint(s->out.len, 5000000, "all output comes");
+    is_uint(s->out.len, 5000000, "all output arrives");
     seen_free(s);
     s = run(l, "exec <&-; sleep 0.05; echo late", false, 3000000);
     is_str(strbuf_cstr(&s->out), "late\n", "a command need not read its input");
     seen_free(s);
     s = run(l, "sleep 20 & echo now", false, 0);
-    is_str(strbuf_cstr(&s->out), "now\n", "what is left behind does not hold a command up");
+    is_str(strbuf_cstr(&s->out), "now\n", "unread input does not hold a command up");
     seen_free(s);
 }
 
@@ -142,8 +142,8 @@ static void test_closing(struct transport_link *l) {
     while (i < 20 &&
            transport_run(l, &(struct transport_command){.line = "sleep 77"}, &run_events, many, &e))
         i++;
-    is_int(i, TRANSPORT_RUNS_PER_LINK_MAX - 1, "so many commands at once, with one that runs");
-    is_int(e.code, ERR_LIMIT, "and not one more");
+    is_int(i, TRANSPORT_RUNS_PER_LINK_MAX - 1, "as many commands run at once as the limit allows");
+    is_int(e.code, ERR_LIMIT, "a command above the limit is a limit error");
     transport_close(l);
     is_int(many->ends, 0, "closing the link ends them without callbacks");
     seen_free(many);
@@ -164,7 +164,7 @@ static struct transport_link *open_link(struct seen *s) {
 
 static void collected(void *ctx, const struct transport_result *r) {
     is_str(r->out, "hello", "collected output");
-    is_int(r->end.status, 2, "and status");
+    is_int(r->end.status, 2, "the status of a collected command");
     *(bool *)ctx = true;
     loop_stop(loop);
 }
@@ -174,8 +174,9 @@ static void test_collect(struct transport_link *l) {
     bool done = false;
     ok(transport_collect(l, "cat; exit 2", "hello", 5, collected, &done, &e) == 0, "collect");
     loop_run(loop);
-    ok(done, "it called back");
-    ok(transport_collect(l, "sleep 77", "", 0, collected, &done, &e) == 0, "one that is left");
+    ok(done, "the collecting callback is called");
+    ok(transport_collect(l, "sleep 77", "", 0, collected, &done, &e) == 0,
+       "a command that sleeps is started");
 }
 
 static void test_hello(void) {
@@ -186,10 +187,11 @@ static void test_hello(void) {
     struct node_facts f;
     struct err e;
     is_int(agent_install_parse(&a, good, sizeof good - 1, &f, &e), 0, "a hello behind chatter");
-    is_str(f.root, "/r", "its fields");
-    is_int(agent_install_parse(&a, good, sizeof good - 2, &f, &e), -1, "one cut short is none");
-    is_int(agent_install_parse(&a, "{}\n", 3, &f, &e), -1, "an empty one is none");
-    is_int(agent_install_parse(&a, "", 0, &f, &e), -1, "nothing is none");
+    is_str(f.root, "/r", "a hello behind other output has its fields");
+    is_int(agent_install_parse(&a, good, sizeof good - 2, &f, &e), -1,
+           "a truncated hello is refused");
+    is_int(agent_install_parse(&a, "{}\n", 3, &f, &e), -1, "an empty object is no hello");
+    is_int(agent_install_parse(&a, "", 0, &f, &e), -1, "an empty text is no hello");
     is_str(transport_path_word(&a, "~/a b"), "~/'a b'", "a path below the home folder");
     is_str(transport_path_word(&a, "/a"), "/a", "an absolute one");
     arena_fini(&a);
@@ -203,8 +205,9 @@ static bool use_parked(struct transport_link *l, const char *name, const char *w
         transport_run_send(r, word, strlen(word));
         transport_run_send_end(r);
         loop_run(loop);
-        is_str(strbuf_cstr(&s->out), word, "its output goes to the new owner");
-        ok(s->ends == 1 && s->end.how == TRANSPORT_EXITED, "and so does its end");
+        is_str(strbuf_cstr(&s->out), word, "the output of a parked command goes to its new owner");
+        ok(s->ends == 1 && s->end.how == TRANSPORT_EXITED,
+           "the end of a parked command goes to its new owner");
     }
     seen_free(s);
     return r;
@@ -217,13 +220,13 @@ static void test_parking(struct transport_link *l) {
     struct transport_run *r = transport_run(l, &cat, &run_events, s, &e);
     transport_run_park(r, "cat");
     ok(!use_parked(l, "dog", ""), "a parked command is found by its name only");
-    ok(use_parked(l, "cat", "a word\n"), "and goes on for whoever takes it");
-    ok(!use_parked(l, "cat", ""), "once");
-    is_int(s->ends + (int)s->out.len, 0, "its first owner hears nothing more");
+    ok(use_parked(l, "cat", "a word\n"), "a parked command runs on for its new owner");
+    ok(!use_parked(l, "cat", ""), "a parked command can be taken once");
+    is_int(s->ends + (int)s->out.len, 0, "the first owner gets no more output");
 
     transport_run_park(transport_run(l, &gone, &run_events, s, &e), "gone");
     seen_free(run(l, "sleep 0.3", false, 0)); // runs the loop meanwhile
-    ok(!use_parked(l, "gone", ""), "one that has ended is not there");
+    ok(!use_parked(l, "gone", ""), "a parked command that has ended cannot be taken");
 
     transport_run_park(transport_run(l, &cat, &run_events, s, &e), "cat");
     struct transport_run *more[TRANSPORT_RUNS_PER_LINK_MAX + 1];
@@ -231,8 +234,9 @@ static void test_parking(struct transport_link *l) {
     while (count <= TRANSPORT_RUNS_PER_LINK_MAX &&
            (more[count] = transport_run(l, &cat, &run_events, late, &e)))
         count++;
-    is_int(count, TRANSPORT_RUNS_PER_LINK_MAX - before + 1, "one that is in the way makes room");
-    ok(!use_parked(l, "cat", ""), "and is gone then");
+    is_int(count, TRANSPORT_RUNS_PER_LINK_MAX - before + 1,
+           "a parked command is closed when a new command needs its place");
+    ok(!use_parked(l, "cat", ""), "a closed parked command cannot be taken");
     while (count > 0)
         transport_run_close(more[--count]);
     seen_free(s);

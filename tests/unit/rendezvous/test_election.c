@@ -48,7 +48,7 @@ static void before_vote(struct election *e, enum before before) {
     else
         follow_and_lose(e, 2, 3, 1, before == PROVEN);
     if (before == VOTED)
-        ok(ask(e, T + LEASE, REQUEST_VOTE, 5, 3).granted, "it votes");
+        ok(ask(e, T + LEASE, REQUEST_VOTE, 5, 3).granted, "the agent grants its vote");
 }
 
 static void test_votes(void) {
@@ -67,7 +67,7 @@ static void test_votes(void) {
            votes[i].prevote ? "it would vote" : "it would not vote");
         ok(e.term == term && e.highest_term == seen && e.voted_for == voted &&
                e.voted_ms == voted_ms,
-           "%s: and is bound to nothing", votes[i].rule);
+           "%s: the agent keeps no vote", votes[i].rule);
         q.kind = REQUEST_VOTE;
         election_requested(&e, T + votes[i].age, &q, &a);
         ok(a.granted == votes[i].vote, "%s: %s", votes[i].rule,
@@ -84,14 +84,17 @@ static void test_votes_while_standing(void) {
     struct election e;
     follow_and_lose(&e, 2, 3, 1, false);
     is_int(when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE), T + LEASE,
-           "a stand-in asks");
-    ok(ask(&e, T + LEASE, REQUEST_VOTE, 2, 3).granted, "and votes for another one that is further");
+           "a candidate asks for prevotes");
+    ok(ask(&e, T + LEASE, REQUEST_VOTE, 2, 3).granted,
+       "the candidate votes for another one with a newer round");
     tell(&e, T + LEASE + 1, 3, REQUEST_PREVOTE, true, LEASE);
     tell(&e, T + LEASE + 1, 3, REQUEST_VOTE, true, LEASE);
     drain(&e);
-    ok(asks[REQUEST_VOTE] == 0 && count[ELECTION_TAKE_OVER] == 0, "then it does not go on itself");
+    ok(asks[REQUEST_VOTE] == 0 && count[ELECTION_TAKE_OVER] == 0,
+       "a candidate that voted for another one ends its own candidacy");
     int64_t again = when(&e, T + LEASE + 3 * PATIENCE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
-    ok(again >= T + LEASE + PATIENCE, "before that one has had time to win");
+    ok(again >= T + LEASE + PATIENCE,
+       "the candidate asks again after the other one had time to win");
     election_close(&e);
 }
 
@@ -102,21 +105,22 @@ static void test_answers(void) {
     ok(a.leader_term == TERM && a.leader.incarnation == 1 && a.leader.port == 29401,
        "a follower says whom it follows");
     ok(a.age_ms == 40 && a.incarnation == 2 && a.counters.attempt == ROUND && !a.unaffiliated,
-       "when it heard that one, who it is and which rounds there were");
+       "the answer has age, incarnation and counters of the coordinator");
     election_leader_lost(&e, T + SILENT);
     a = ask(&e, T + SILENT, REQUEST_STATUS, 7, 3);
-    ok(a.leader_term == 0 && a.term == 7, "without a coordinator it names none, but the last term");
+    ok(a.leader_term == 0 && a.term == 7, "an answer without a coordinator has the last term");
     drain(&e);
     ask(&e, T + SILENT, REQUEST_ANNOUNCE, 6, 3);
     drain(&e);
     ok(count[ELECTION_CONNECT] == 1 && last[ELECTION_CONNECT].peer.incarnation == 3,
-       "it joins who tells that it won");
+       "the agent connects to the coordinator that announced itself");
     election_close(&e);
     follow_and_lose(&e, 2, 3, 1, false);
     ask(&e, T + LEASE, REQUEST_VOTE, 5, 3);
     ask(&e, T + LEASE, REQUEST_ANNOUNCE, 4, 1);
     drain(&e);
-    is_int(count[ELECTION_CONNECT], 0, "but not in a term before that of its vote");
+    is_int(count[ELECTION_CONNECT], 0,
+           "an announcement of a term before the agent's vote is ignored");
     election_close(&e);
 }
 
@@ -159,17 +163,17 @@ static void test_cut_off(void) {
     follow_and_lose(&e, 2, 3, 1, false);
     ok(when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0 &&
            asks[REQUEST_PREVOTE] == 2,
-       "both others are asked");
+       "both other agents are asked");
     ok(last[ELECTION_SEND_REQUEST].request.term == TERM + 1 &&
            last[ELECTION_SEND_REQUEST].request.from.incarnation == 2 &&
            last[ELECTION_SEND_REQUEST].request.round_term == TERM &&
            last[ELECTION_SEND_REQUEST].request.round == ROUND,
-       "about the next term, by one that says which round it knows");
+       "the request has the next term and the last round");
     is_int(when(&e, T + SILENT + GIVE_UP - 1, ELECTION_SEND_REQUEST, REQUEST_VOTE), -1,
-           "one that nobody answers never gets to votes");
-    ok(e.term == TERM && e.highest_term == TERM, "and raises no term");
+           "a candidate without answers never asks for votes");
+    ok(e.term == TERM && e.highest_term == TERM, "a candidate without answers raises no term");
     is_int(when(&e, T + SILENT + GIVE_UP, ELECTION_GIVE_UP, 0), T + SILENT + GIVE_UP,
-           "until it gives up");
+           "a candidate without answers gives up after a limit");
     election_close(&e);
 }
 
@@ -257,7 +261,8 @@ static void test_counted(void) {
         struct election e;
         struct election_peer p = peer(3);
         enter_vote(&e, 3);
-        ok(e.term == 2 && e.voted_for == 2 && asks[REQUEST_VOTE] == 2, "it stands in term 2");
+        ok(e.term == 2 && e.voted_for == 2 && asks[REQUEST_VOTE] == 2,
+           "the candidate asks for votes in term 2");
         election_answered(&e, T + LEASE, &p, &cases[i].a);
         drain(&e);
         ok((count[ELECTION_TAKE_OVER] == 1) == cases[i].counts, "'%s' %s", cases[i].what,
@@ -297,12 +302,12 @@ static void test_gone_while_standing(void) {
     int64_t now = when(&e, T + LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     tell(&e, now, 3, REQUEST_PREVOTE, true, LEASE);
     drain(&e);
-    is_int(e.term, 2, "it stands in term 2");
+    is_int(e.term, 2, "the candidate asks for votes in term 2");
     election_process_dead(&e, now, &three);
     election_process_dead(&e, now, &four);
     drain(&e);
     ok(count[ELECTION_TAKE_OVER] == 1 && last[ELECTION_TAKE_OVER].term > 2,
-       "alone it wins a later one, in which none of the gone can have won");
+       "alone, it leads in a term that no dead agent can have won");
     election_close(&e);
 }
 
@@ -320,7 +325,7 @@ static void test_fence(void) {
         is_int(last[ELECTION_TAKE_OVER].not_before_ms, heard + LEASE + LEASE / 16,
                "a lease and a bit after the last one of the voters heard it (%lld and %lld ms ago)",
                (long long)ages[i][0], (long long)ages[i][1]);
-        is_int(asks[REQUEST_ANNOUNCE], 4, "everybody is told");
+        is_int(asks[REQUEST_ANNOUNCE], 4, "all other agents get the announcement");
         election_close(&e);
     }
 }
@@ -344,8 +349,9 @@ static void test_fence_of_own_round(void) {
     election_leader_lost(&e, late);
     drain(&e);
     int64_t at = when(&e, late + 2 * LEASE, ELECTION_TAKE_OVER, 0);
-    ok(at >= late + LEASE, "it stands again when they are over");
-    ok(last[ELECTION_TAKE_OVER].not_before_ms >= late + LEASE, "and starts nothing before that");
+    ok(at >= late + LEASE, "a candidate asks again when the leases are over");
+    ok(last[ELECTION_TAKE_OVER].not_before_ms >= late + LEASE,
+       "a new coordinator starts nothing before the leases are over");
     election_close(&e);
 }
 
@@ -363,7 +369,7 @@ static void test_facts(void) {
     election_answered(&e, T + LEASE, &p, &a);
     drain(&e);
     const struct election_counters *f = &last[ELECTION_TAKE_OVER].counters;
-    ok(f->attempt == 9 && f->restarts == 2, "the highest counts go on");
+    ok(f->attempt == 9 && f->restarts == 2, "the highest counters are continued");
     is_int(f->crashes, 1, "crashes are counted since the last restart");
     election_close(&e);
 }
@@ -373,15 +379,16 @@ static int64_t tie(struct election *e, int i, int64_t now) {
     int64_t term = e->term;
     tell(e, now, 4, REQUEST_PREVOTE, true, LEASE);
     tell(e, now, 5, REQUEST_PREVOTE, true, LEASE);
-    is_int(e->term, term + 1, "each stands in the next term");
+    is_int(e->term, term + 1, "each candidate asks in the next term");
     tell(e, now, 4 + i, REQUEST_VOTE, true, LEASE);
-    ok(!ask(e, now, REQUEST_VOTE, e->term, 2 - i).granted, "and votes for no other one in it");
+    ok(!ask(e, now, REQUEST_VOTE, e->term, 2 - i).granted,
+       "a candidate votes for no other one in its term");
     drain(e);
-    is_int(count[ELECTION_TAKE_OVER], 0, "nobody wins");
+    is_int(count[ELECTION_TAKE_OVER], 0, "a split vote elects no coordinator");
     int64_t again = when(e, now + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
-    ok(again >= now + PATIENCE, "one that has not lets the other one try for a while");
+    ok(again >= now + PATIENCE, "a loser waits before it asks again");
     is_int(last[ELECTION_SEND_REQUEST].request.term, e->term + 1,
-           "then it asks again, about a later term");
+           "a loser asks again in a later term");
     return again;
 }
 
@@ -393,12 +400,12 @@ static void test_tie(void) {
         follow_and_lose(&e[i], i + 1, 5, 2 - i, false);
         at[i] = when(&e[i], T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE);
     }
-    is_int(at[0], at[1], "both stand at once");
+    is_int(at[0], at[1], "both candidates ask at the same time");
     int ties = 0;
     for (; at[0] == at[1] && ties < TIES_MAX; ties++)
         for (int i = 0; i < 2; i++)
             at[i] = tie(&e[i], i, at[i]);
-    ok(at[0] != at[1], "but not for ever (%d times)", ties);
+    ok(at[0] != at[1], "both candidates ask at different times in the end (%d ties)", ties);
     election_close(&e[0]);
     election_close(&e[1]);
 }

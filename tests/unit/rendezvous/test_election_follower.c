@@ -35,26 +35,28 @@ static void test_lease(void) {
     election_close(&e);
     follow(&e, 1, 1, 1);
     ok(election_lease_end(&e) == INT64_MAX && election_deadline(&e) == INT64_MAX,
-       "one node alone, which nobody can outvote, needs none");
+       "one node alone needs no lease");
     election_close(&e);
     follow(&e, 1, 2, 1);
-    is_int(election_lease_end(&e), T + LEASE, "one of two that coordinates does");
+    is_int(election_lease_end(&e), T + LEASE, "one of two nodes that coordinates has a lease");
     election_close(&e);
 }
 
 static void test_silence(void) {
     struct election e;
     follow(&e, 2, 3, 1);
-    is_int(election_deadline(&e), T + SILENT + 1, "it wakes up when the silence is too long");
+    is_int(election_deadline(&e), T + SILENT + 1,
+           "a follower wakes up when the coordinator is silent for too long");
     election_tick(&e, T + SILENT);
     drain(&e);
-    ok(count[ELECTION_LEADER_LOST] == 0 && e.state == ELECTION_FOLLOWER, "not before");
+    ok(count[ELECTION_LEADER_LOST] == 0 && e.state == ELECTION_FOLLOWER,
+       "the coordinator is not lost before the limit");
     election_tick(&e, T + SILENT + 1);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 1 && !last[ELECTION_LEADER_LOST].dead &&
            e.state == ELECTION_SEARCHING,
-       "then the coordinator is lost, dead or not");
-    is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "and how long it was silent is told");
+       "the coordinator is lost at the limit");
+    is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "the time of silence is reported");
     election_close(&e);
 }
 
@@ -68,31 +70,32 @@ static void test_cut(void) {
     ok(count[ELECTION_RESUME] == 1 && last[ELECTION_RESUME].peer.incarnation == 1,
        "the session is resumed at once, once, with the same coordinator");
     ok(e.state == ELECTION_FOLLOWER && election_lease_end(&e) == T + LEASE,
-       "which it follows meanwhile; its lease stays what it was");
+       "a follower that resumes keeps its coordinator and its lease");
     int64_t before = T + 100, gap = 0;
     for (int64_t at; (at = when(&e, T + SILENT, ELECTION_RESUME, 0)) > 0; before = at) {
-        ok(at - before >= gap && at - before <= SILENT / 5, "again after %lld ms",
-           (long long)(at - before));
+        ok(at - before >= gap && at - before <= SILENT / 5,
+           "the follower resumes again after %lld ms", (long long)(at - before));
         gap = at - before;
     }
-    is_int(gap, SILENT / 5, "at last as seldom as fits into a silence");
+    is_int(gap, SILENT / 5, "the longest interval fits five times into the silence limit");
     is_int(when(&e, T + 2 * SILENT, ELECTION_LEADER_LOST, 0), T + SILENT + 1,
-           "until the coordinator has been silent for too long");
+           "the coordinator is lost when it was silent for too long");
     election_resumed(&e, T + SILENT + 2);
-    ok(e.state == ELECTION_SEARCHING, "what comes back then is too late");
+    ok(e.state == ELECTION_SEARCHING, "a resumed connection after the loss is too late");
     election_close(&e);
     follow(&e, 2, 3, 1);
     election_disconnected(&e, T + SILENT);
     election_resumed(&e, T + SILENT);
     drain(&e);
-    is_int(when(&e, T + 2 * SILENT, ELECTION_RESUME, 0), -1, "resumed, it tries no more");
+    is_int(when(&e, T + 2 * SILENT, ELECTION_RESUME, 0), -1,
+           "a resumed follower does not resume again");
     ok(e.state == ELECTION_FOLLOWER && election_deadline(&e) == T + 2 * SILENT + 1,
-       "and has heard its coordinator");
+       "a resumed follower has heard its coordinator");
     election_close(&e);
     follow(&e, 1, 3, 1);
     election_disconnected(&e, T);
     drain(&e);
-    is_int(count[ELECTION_RESUME], 0, "a coordinator has nobody to resume with");
+    is_int(count[ELECTION_RESUME], 0, "a coordinator does not resume a connection");
     election_close(&e);
 }
 
@@ -126,7 +129,7 @@ static void test_proof(void) {
         ok((e.leader_dead_ms > 0) == cases[i].proof, "%s: %s", cases[i].what,
            cases[i].proof ? "a proof" : "none");
         int64_t took = when(&e, T + LEASE - 1, ELECTION_TAKE_OVER, 0);
-        ok((took > 0) == cases[i].proof, "%s: of two the other one %s before the lease is over",
+        ok((took > 0) == cases[i].proof, "%s: the other agent of two %s before the lease is over",
            cases[i].what, cases[i].proof ? "goes on" : "does not go on");
         if (took > 0)
             is_int(last[ELECTION_TAKE_OVER].not_before_ms, took + LEASE + LEASE / 16,
@@ -141,9 +144,9 @@ static void test_proof_ways(void) {
     struct election_response other = {.incarnation = 77}, same = {.incarnation = 1};
     follow_and_lose(&e, 2, 2, 1, false);
     election_answered(&e, T + SILENT, &p, &same);
-    ok(e.leader_dead_ms == 0, "it answers itself: it lives");
+    ok(e.leader_dead_ms == 0, "an answer of the coordinator itself proves that it lives");
     election_answered(&e, T + SILENT, &p, &other);
-    ok(e.leader_dead_ms > 0, "another agent answers at its port: it is gone");
+    ok(e.leader_dead_ms > 0, "an answer of another agent at its port proves its death");
     election_close(&e);
     follow(&e, 2, 2, 1);
     election_process_dead(&e, T + 1, &p);
@@ -154,7 +157,7 @@ static void test_proof_ways(void) {
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 1 && last[ELECTION_LEADER_LOST].dead &&
            e.leader_dead_ms == T + 3,
-       "its host refuses the resumed connection: it died");
+       "a refused resume proves the coordinator's death");
     election_joined(&e, T + 9, T + 9, TERM + 1, &p);
     ok(e.leader_dead_ms == 0, "a proof is against one coordinator, not the next");
     election_close(&e);
@@ -200,7 +203,8 @@ static void test_places(void) {
     before = e.peers[0];
     struct election_response a = {.incarnation = 2};
     election_answered(&e, T + SILENT, &before, &a);
-    ok(e.leader_dead_ms > 0, "this agent answers at its own place: the agent before it is dead");
+    ok(e.leader_dead_ms > 0,
+       "this agent's own answer at its place proves the earlier agent's death");
     election_close(&e);
 }
 
@@ -244,7 +248,7 @@ static void test_others_gone(void) {
         ok((took >= 0) == cases[i].goes_on, "%s", cases[i].what);
         if (took >= 0 && cases[i].last == NOTHING)
             ok(e.term > TERM + 64 && last[ELECTION_TAKE_OVER].exclusive_until_ms == T + LEASE,
-               "in a term that no dead node can have voted in");
+               "the new term is above any that the dead agents can have voted in");
         election_close(&e);
     }
 }
@@ -258,14 +262,16 @@ static void test_forgets(void) {
     begin_round(&e, 2, 1, QUORUM_THIS, 2);
     election_leader_lost(&e, T + SILENT);
     election_process_dead(&e, T + SILENT, &p);
-    ok(!ask(&e, T + SILENT, REQUEST_STATUS, 0, 4).unaffiliated, "one of the round may live");
+    ok(!ask(&e, T + SILENT, REQUEST_STATUS, 0, 4).unaffiliated,
+       "the agent is affiliated while one of its round may live");
     election_process_dead(&e, T + 5 * LEASE, &q);
     struct election_response a = ask(&e, T + 5 * LEASE, REQUEST_STATUS, 0, 4);
     ok(a.unaffiliated && a.counters.attempt == -1,
-       "nobody of the round lives: it knows of no group");
+       "with all of its round dead, the agent is unaffiliated");
     election_tick(&e, T + 5 * LEASE);
     drain(&e);
-    is_int(count[ELECTION_TAKE_OVER], 1, "and founds one, if that is its part");
+    is_int(count[ELECTION_TAKE_OVER], 1,
+           "an unaffiliated agent founds a group if it is the founder");
     election_close(&e);
 }
 
@@ -288,21 +294,23 @@ static void test_old_coordinator(void) {
         follow(&e, 1, 3, 1);
         struct election_response a = ask(&e, T + 5, cases[i].kind, cases[i].term, 2);
         drain(&e);
-        ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].steps_down, "it %s for %s",
+        ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].steps_down, "the coordinator %s for %s",
            cases[i].steps_down ? "steps down" : "goes on", cases[i].what);
-        is_int(a.leader_term, cases[i].steps_down ? 0 : TERM, "and says so");
+        is_int(a.leader_term, cases[i].steps_down ? 0 : TERM,
+               "the status says whether the agent coordinates");
         election_close(&e);
     }
     struct election e;
     struct election_peer old = peer(1), new = peer(2);
     follow(&e, 3, 3, 2);
-    ok(election_joined(&e, T, T, TERM + 3, &new), "it joins a later term");
+    ok(election_joined(&e, T, T, TERM + 3, &new), "the agent joins a later term");
     ok(!election_joined(&e, T, T, TERM + 2, &old) && e.leader.incarnation == 2,
-       "and none before that again");
+       "the agent joins no earlier term after that");
     election_leader_lost(&e, T + 1);
-    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old), "not when that one is lost either");
+    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old),
+       "the agent joins no earlier term after a loss");
     ok(!election_joined(&e, T + 2, T + 2, INT64_MAX, &old) && e.term == TERM + 3,
-       "nor one that cannot be");
+       "the agent joins no impossible term");
     election_close(&e);
 }
 
@@ -338,7 +346,8 @@ static void test_news(void) {
            cases[i].joins ? "it joins" : "it looks on");
         election_answered(&e, T + SILENT + PATIENCE - 1, &p, &a);
         drain(&e);
-        is_int(count[ELECTION_CONNECT], 0, "and does nothing twice before that had time to answer");
+        is_int(count[ELECTION_CONNECT], 0,
+               "the agent does not repeat a request before its answer is due");
         election_close(&e);
     }
 }
@@ -352,20 +361,22 @@ static void test_founding(void) {
     seeds[0].port = 7001;
     seeds[1].port = 7002;
     open_node(&e, 1, true, true);
-    is_int(when(&e, T, ELECTION_TAKE_OVER, 0), T, "one that founds at once does");
+    is_int(when(&e, T, ELECTION_TAKE_OVER, 0), T, "a founder that may found at once does");
     ok(last[ELECTION_TAKE_OVER].term == 1 && last[ELECTION_TAKE_OVER].not_before_ms == T,
-       "in term 1, and nothing can be running");
+       "the new group begins in term 1 without a fence");
     election_close(&e);
     open_node(&e, 1, true, false);
     for (int i = 0; i < 2; i++)
         election_seed(&e, seeds[i].address, seeds[i].port);
-    is_int(when(&e, T + JOIN / 2, ELECTION_TAKE_OVER, 0), -1, "else nobody's silence is enough");
+    is_int(when(&e, T + JOIN / 2, ELECTION_TAKE_OVER, 0), -1,
+           "without any answer the agent does not found a group");
     election_answered(&e, T + JOIN / 2, &seeds[0], &stranger);
-    is_int(when(&e, T + JOIN * 3 / 4, ELECTION_TAKE_OVER, 0), -1, "one seed's word neither");
+    is_int(when(&e, T + JOIN * 3 / 4, ELECTION_TAKE_OVER, 0), -1,
+           "one of two seeds is not enough to found a group");
     election_process_dead(&e, T + JOIN * 3 / 4, &seeds[1]);
     ok(when(&e, T + JOIN, ELECTION_TAKE_OVER, 0) > 0,
-       "one knows of no group, and the other one is nobody: it founds");
-    is_int(last[ELECTION_TAKE_OVER].term, 5, "in a term after all that it has heard of");
+       "one seed is unaffiliated and the other refuses: the agent founds a group");
+    is_int(last[ELECTION_TAKE_OVER].term, 5, "the new group's term is above all that were heard");
     election_close(&e);
     open_node(&e, 1, true, false);
     election_seed(&e, seeds[0].address, seeds[0].port);
@@ -380,12 +391,13 @@ static void test_founding(void) {
     election_seed_alias(&e);
     election_process_dead(&e, T, &seeds[1]);
     is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), T,
-           "of a seed with two addresses one is enough");
+           "one of two addresses of a seed is enough");
     election_close(&e);
     open_node(&e, 1, true, true);
     struct election_counters counters = {0};
     election_merge_counters(&e, &counters);
-    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1, "after a round nobody founds");
+    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1,
+           "an agent that was in a round founds no group");
     election_close(&e);
 }
 
@@ -394,19 +406,22 @@ static void test_looking(void) {
     open_node(&e, 2, false, false);
     election_seed(&e, "10.0.0.1", 29401);
     is_int(when(&e, T, ELECTION_CONNECT, 0), T, "the first seed is joined without asking");
-    ok(!ask(&e, T, REQUEST_STATUS, 0, 3).unaffiliated, "while it does, it knows of a group");
+    ok(!ask(&e, T, REQUEST_STATUS, 0, 3).unaffiliated,
+       "while it connects, the agent is affiliated");
     is_int(when(&e, T + JOIN, ELECTION_LEADER_LOST, 0) > T + CONNECT, 1,
-           "no answer for long: it looks on");
-    ok(ask(&e, T + CONNECT, REQUEST_STATUS, 0, 3).unaffiliated, "as a stranger");
+           "a seed that does not answer is lost");
+    ok(ask(&e, T + CONNECT, REQUEST_STATUS, 0, 3).unaffiliated,
+       "an agent that searches is unaffiliated");
     int64_t before = e.next_request_ms, gap = 0;
     for (int64_t at; (at = when(&e, T + JOIN - 1, ELECTION_SEND_REQUEST, REQUEST_STATUS)) > 0;
          before = at)
         gap = at - before;
     is_int(gap, ASK_MAX * 16 / 10, "asking less and less often");
-    is_int(when(&e, T + 2 * JOIN, ELECTION_GIVE_UP, 0) >= T + JOIN, 1, "and gives up in the end");
+    is_int(when(&e, T + 2 * JOIN, ELECTION_GIVE_UP, 0) >= T + JOIN, 1,
+           "an agent that finds no group gives up");
     for (int i = 0; i < 2 * ELECTION_SEEDS_MAX; i++)
         election_seed(&e, "10.0.1.1", 1000 + i);
-    is_int(e.seed_count, ELECTION_SEEDS_MAX, "more seeds than it can ask are left out");
+    is_int(e.seed_count, ELECTION_SEEDS_MAX, "seeds above the limit are left out");
     election_close(&e);
     follow(&e, 17, 18, 1);
     election_seed(&e, "10.0.0.1", 29401);
@@ -415,7 +430,7 @@ static void test_looking(void) {
     election_tick(&e, T + SILENT);
     drain(&e);
     is_int(asks[REQUEST_STATUS], ELECTION_CANDIDATES_MAX + 1,
-           "in a group the stand-ins are asked, and seeds that are none of them");
+           "in a group, the candidates and all other seeds are asked");
     election_close(&e);
 }
 
@@ -447,11 +462,11 @@ static void test_hostile(void) {
     drain(&e);
     ok(e.state == ELECTION_SEARCHING && e.term == TERM && e.highest_term == TERM &&
            e.voted_for == 1,
-       "odd questions and answers neither elect anybody nor use up the terms");
-    is_int(count[ELECTION_TAKE_OVER], 0, "nor is this one elected by them");
+       "malformed requests and answers change neither coordinator nor term");
+    is_int(count[ELECTION_TAKE_OVER], 0, "malformed answers elect no coordinator");
     ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0 &&
            last[ELECTION_SEND_REQUEST].request.term == TERM + 1,
-       "and afterwards it asks for votes in the next one");
+       "afterwards the candidate asks for votes in the next term");
     election_close(&e);
 }
 
@@ -464,12 +479,13 @@ static void test_unanimous(void) {
     for (int missing = -1; missing < 4; missing++) {
         for (int i = 0; i < 4; i++)
             e.votes[i] = i != missing;
-        is_int(election_is_unanimous(&e), missing < 0, "without the vote of %d", missing);
+        is_int(election_is_unanimous(&e), missing < 0, "the electorate without the vote of %d",
+               missing);
         if (missing < 0)
             continue;
         e.reported_dead[missing] = true;
-        ok(election_is_unanimous(&e), "which is not needed when it is dead");
-        is_int(election_reported_dead_count(&e), 1, "as one is");
+        ok(election_is_unanimous(&e), "a dead agent's vote is not needed");
+        is_int(election_reported_dead_count(&e), 1, "one agent is reported dead");
         e.reported_dead[missing] = false;
     }
     election_close(&e);

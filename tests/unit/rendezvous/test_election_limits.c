@@ -46,11 +46,13 @@ static void test_heard(void) {
         is_int(election_deadline(&e), T + 1000 * nodes + SILENT + 1, "%s is %sa word of the leader",
                nodes ? "a round" : "no round", nodes ? "" : "not ");
         election_tick(&e, T + 1000 * nodes + SILENT);
-        is_int(e.state, ELECTION_FOLLOWER, "it may be silent for so long");
+        is_int(e.state, ELECTION_FOLLOWER,
+               "a follower keeps a leader that is silent up to the limit");
         election_tick(&e, T + 1000 * nodes + SILENT + 1);
-        is_int(e.state, ELECTION_SEARCHING, "and no longer");
+        is_int(e.state, ELECTION_SEARCHING,
+               "a follower searches when the leader is silent above the limit");
         drain(&e);
-        is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "so long was it silent");
+        is_int(last[ELECTION_LEADER_LOST].silent_ms, SILENT + 1, "the time of silence is reported");
         is_int(election_deadline(&e), T + 1000 * nodes + SILENT + 1, "the search begins at once");
         election_close(&e);
     }
@@ -59,8 +61,8 @@ static void test_heard(void) {
     election_tick(&e, T + SILENT);
     is_int(e.state, ELECTION_LEADER, "a leader of three must hear itself, too");
     election_tick(&e, T + SILENT + 1);
-    is_int(e.state, ELECTION_SEARCHING, "or leads no more");
-    is_int(election_deadline(&e), T + SILENT + 1, "and searches at once");
+    is_int(e.state, ELECTION_SEARCHING, "a leader that does not hear itself steps down");
+    is_int(election_deadline(&e), T + SILENT + 1, "a leader that stepped down searches at once");
     election_close(&e);
 }
 
@@ -70,25 +72,25 @@ static void test_resume(void) {
     follow(&e, 2, 3, 1);
     election_disconnected(&e, T);
     drain(&e);
-    is_int(count[ELECTION_RESUME], 1, "it tries another connection at once");
-    is_int(last[ELECTION_RESUME].peer.incarnation, 1, "to its leader");
+    is_int(count[ELECTION_RESUME], 1, "a follower resumes its connection at once");
+    is_int(last[ELECTION_RESUME].peer.incarnation, 1, "a follower resumes with its leader");
     election_disconnected(&e, T);
     drain(&e);
-    is_int(count[ELECTION_RESUME], 0, "once");
+    is_int(count[ELECTION_RESUME], 0, "the connection is resumed once");
     for (size_t i = 1; i < sizeof at / sizeof *at; i++) {
         is_int(election_deadline(&e), T + at[i], "try %d", (int)i + 1);
         election_tick(&e, T + at[i] - 1);
         drain(&e);
-        is_int(count[ELECTION_RESUME], 0, "not before");
+        is_int(count[ELECTION_RESUME], 0, "no resume before the interval");
         election_tick(&e, T + at[i]);
         drain(&e);
-        is_int(count[ELECTION_RESUME], 1, "then");
+        is_int(count[ELECTION_RESUME], 1, "a resume after the interval");
     }
-    is_int(election_deadline(&e), T + SILENT + 1, "until it has been silent for too long");
+    is_int(election_deadline(&e), T + SILENT + 1, "the follower waits until the silence limit");
     election_resumed(&e, T + SILENT);
     is_int(election_deadline(&e), T + 2 * SILENT + 1, "resumed, the leader was heard");
     election_resumed(&e, T + SILENT + 5);
-    is_int(election_deadline(&e), T + 2 * SILENT + 1, "once");
+    is_int(election_deadline(&e), T + 2 * SILENT + 1, "a resumed leader is heard once");
     election_close(&e);
 }
 
@@ -103,13 +105,13 @@ static void test_giving_up(void) {
         int64_t began = ever ? T + SILENT : T;
         election_tick(&e, began + limit - 1);
         drain(&e);
-        is_int(count[ELECTION_GIVE_UP], 0, "it searches for %d ms", (int)limit);
+        is_int(count[ELECTION_GIVE_UP], 0, "the agent searches for %d ms", (int)limit);
         election_tick(&e, began + limit);
         drain(&e);
-        is_int(count[ELECTION_GIVE_UP], 1, "and gives up");
+        is_int(count[ELECTION_GIVE_UP], 1, "the agent gives up after that");
         election_tick(&e, began + limit + 1);
         drain(&e);
-        is_int(count[ELECTION_GIVE_UP], 0, "once");
+        is_int(count[ELECTION_GIVE_UP], 0, "the agent gives up once");
         election_close(&e);
     }
 }
@@ -120,17 +122,17 @@ static void test_connecting(void) {
     election_seed(&e, "10.0.0.1", 29401);
     election_tick(&e, T);
     drain(&e);
-    is_int(count[ELECTION_CONNECT], 1, "it connects to the first seed");
+    is_int(count[ELECTION_CONNECT], 1, "the agent connects to the first seed");
     election_tick(&e, T + CONNECT);
     drain(&e);
-    is_int(count[ELECTION_LEADER_LOST], 0, "which may take so long to answer");
+    is_int(count[ELECTION_LEADER_LOST], 0, "a seed may take the connect timeout to answer");
     election_tick(&e, T + CONNECT + 1);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 1 && last[ELECTION_LEADER_LOST].silent_ms == CONNECT + 1,
-       "and no longer");
+       "a seed is lost after the connect timeout");
     election_tick(&e, T + CONNECT + 2);
     drain(&e);
-    is_int(count[ELECTION_LEADER_LOST], 0, "once");
+    is_int(count[ELECTION_LEADER_LOST], 0, "a seed is lost once");
     election_close(&e);
     struct election_response a = {.incarnation = 3, .leader_term = TERM, .leader = peer(1)};
     struct election_peer p = peer(3);
@@ -143,14 +145,14 @@ static void test_connecting(void) {
     election_answered(&e, T + SILENT, &p, &a);
     election_answered(&e, T + SILENT + PATIENCE - 1, &p, &a);
     drain(&e);
-    is_int(count[ELECTION_CONNECT], 1, "it does not connect twice in a row");
+    is_int(count[ELECTION_CONNECT], 1, "the agent does not connect twice in a row");
     election_answered(&e, T + SILENT + PATIENCE, &p, &a);
     drain(&e);
-    is_int(count[ELECTION_CONNECT], 1, "it does after a while");
+    is_int(count[ELECTION_CONNECT], 1, "the agent connects again after an interval");
     election_leader_lost(&e, T + SILENT + PATIENCE + 1);
     election_answered(&e, T + SILENT + PATIENCE + 1, &p, &a);
     drain(&e);
-    is_int(count[ELECTION_CONNECT], 1, "and at once when that connection has failed");
+    is_int(count[ELECTION_CONNECT], 1, "the agent connects at once after a failed connection");
     election_close(&e);
 }
 
@@ -158,12 +160,13 @@ static void test_connecting(void) {
 static void test_taking_over(int64_t age_ms, int64_t heard_ms) {
     struct election e;
     follow_and_lose(&e, 2, 3, 1, false);
-    ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0, "it stands");
+    ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0,
+       "the agent asks for prevotes");
     tell(&e, T + LEASE + 100, 3, REQUEST_PREVOTE, true, LEASE + 50);
     drain(&e);
     is_int(asks[REQUEST_VOTE], 2, "both others are asked for their votes");
-    is_int(e.state, ELECTION_CANDIDATE, "of a candidate");
-    is_int(election_deadline(&e), T + LEASE + 100 + ASK, "again soon");
+    is_int(e.state, ELECTION_CANDIDATE, "an agent that asks for votes is a candidate");
+    is_int(election_deadline(&e), T + LEASE + 100 + ASK, "the candidate asks again soon");
     struct election_peer three = peer(3);
     struct election_response a = {.kind = REQUEST_VOTE,
                                   .request_term = e.term,
@@ -175,13 +178,14 @@ static void test_taking_over(int64_t age_ms, int64_t heard_ms) {
     election_answered(&e, T + LEASE + 110, &three, &a);
     drain(&e);
     ok(count[ELECTION_TAKE_OVER] == 1 && asks[REQUEST_ANNOUNCE] == 2,
-       "it leads, and announces that to both");
+       "the winner leads and announces itself to both others");
     const struct election_action *t = &last[ELECTION_TAKE_OVER];
     is_int(t->not_before_ms, heard_ms + LEASE + LEASE / 16,
            "no round before the lease that its voter heard of last is over");
-    is_int(t->exclusive_until_ms, 0, "without a proof others may have begun one");
-    ok(t->counters.attempt == ROUND + 2 && t->counters.restarts == 1, "it counts on from there");
-    is_int(e.highest_term, TERM + 1, "in the next term");
+    is_int(t->exclusive_until_ms, 0, "without a proof no round is exclusive");
+    ok(t->counters.attempt == ROUND + 2 && t->counters.restarts == 1,
+       "the leader continues the counters");
+    is_int(e.highest_term, TERM + 1, "the leader has the next term");
     election_close(&e);
 }
 

@@ -34,29 +34,30 @@ static void test_lease(void) {
     is_int(rendezvous_heartbeat(r, 1000 + KEPT, 1, 950, 1, 0), LEASE + 900 - 1000 - KEPT,
            "two are: it lasts from the earlier of their times");
     is_int(rendezvous_heartbeat(r, 1000 + KEPT + 1, 2, 1000, 1, 0), LEASE + 900 - 1000 - KEPT - 1,
-           "it is not counted for each heartbeat");
+           "the lease is not recounted at each heartbeat");
     is_int(rendezvous_heartbeat(r, 1000 + 2 * KEPT, 2, 1000, 1, 0), LEASE + 950 - 1000 - 2 * KEPT,
-           "but soon: two of three have heard it at 950");
+           "the lease is recounted soon: two of three were heard at 950");
     is_int(rendezvous_heartbeat(r, 1200, 1, 1201, 1, 0), LEASE + 950 - 1200,
-           "a stamp of the future is none");
+           "a time stamp of the future does not count");
     is_int(rendezvous_heartbeat(r, 1300, 1, 940, 1, 0), LEASE + 950 - 1300,
            "an old one takes nothing back");
     is_int(rendezvous_heartbeat(r, 1300, 7, 1290, 1, 0), 0, "an unknown member gets no lease");
     is_int(rendezvous_heartbeat(r, 1400, 0, 1400, 1, 0), LEASE + 1000 - 1400,
            "a stamp of this moment counts");
-    is_int(rendezvous_deadline(r), LEASE + 1000, "it wakes up when the lease ends");
+    is_int(rendezvous_deadline(r), LEASE + 1000, "the coordinator wakes up when its lease ends");
     rendezvous_tick(r, LEASE + 999);
-    ok(!did(r, ACTION_STEP_DOWN, NULL), "it coordinates until then");
+    ok(!did(r, ACTION_STEP_DOWN, NULL), "the coordinator leads until its lease ends");
     rendezvous_tick(r, LEASE + 1000);
-    ok(did(r, ACTION_STEP_DOWN, NULL), "and steps down");
-    is_int(rendezvous_phase(r), PHASE_DEPOSED, "for good");
-    is_int(rendezvous_heartbeat(r, LEASE + 1001, 0, LEASE + 1000, 1, 0), 0, "it gives no lease");
-    is_int(rendezvous_lease_left_ms(r), 0, "and has none");
-    ok(rendezvous_deadline(r) == INT64_MAX, "and waits for nothing");
-    is_int(join_as(r, LEASE + 1002, "z", 77, 1, 1), -1, "nobody joins it");
+    ok(did(r, ACTION_STEP_DOWN, NULL), "the coordinator steps down at the end of its lease");
+    is_int(rendezvous_phase(r), PHASE_DEPOSED, "a coordinator that stepped down stays deposed");
+    is_int(rendezvous_heartbeat(r, LEASE + 1001, 0, LEASE + 1000, 1, 0), 0,
+           "a deposed coordinator grants no lease");
+    is_int(rendezvous_lease_left_ms(r), 0, "a deposed coordinator has no lease");
+    ok(rendezvous_deadline(r) == INT64_MAX, "a deposed coordinator has no deadline");
+    is_int(join_as(r, LEASE + 1002, "z", 77, 1, 1), -1, "a deposed coordinator takes no members");
     is_int(e.code, ERR_BUSY, "now");
     rendezvous_depose(r, "again");
-    ok(!did(r, ACTION_STEP_DOWN, NULL), "it steps down once");
+    ok(!did(r, ACTION_STEP_DOWN, NULL), "the coordinator steps down once");
     rendezvous_close(r);
 }
 
@@ -64,7 +65,7 @@ static void test_alone(void) {
     struct rendezvous *r = group(1);
     is_int(rendezvous_heartbeat(r, 90000, 0, 0, 1, 0), LEASE, "alone it has a whole lease");
     rendezvous_tick(r, 99000);
-    ok(!did(r, ACTION_STEP_DOWN, NULL), "and need not hear itself");
+    ok(!did(r, ACTION_STEP_DOWN, NULL), "a coordinator alone need not hear itself");
     rendezvous_close(r);
 }
 
@@ -104,7 +105,7 @@ static void test_commit(void) {
         is_int(rendezvous_round(r), 1, "a second round begins");
         const struct electorate *el = rendezvous_electorate(r);
         ok(!el->committed && el->tie_breaker == A && el->tie_breaker_last == A && el->count == 3,
-           "which is not committed");
+           "the second round is not committed");
         // The last message from the third node was at 200.
         int64_t want = cases[i].how == SILENT_VOTER ? 200 + cases[i].at : began + 600;
         rendezvous_heartbeat(r, want - 50, 0, want - 60, 1, 1);
@@ -144,19 +145,20 @@ static void test_new_coordinator(void) {
     struct rendezvous_action act = {0};
     struct rendezvous *r = take_over(0, &last);
     is_int(rendezvous_lease_left_ms(r), 0, "a new coordinator has no lease yet");
-    is_int(rendezvous_deadline(r) <= 2 * LEASE, 1, "it waits for two leases");
+    is_int(rendezvous_deadline(r) <= 2 * LEASE, 1, "a new coordinator waits for two leases");
     rendezvous_tick(r, 2 * LEASE - 1);
-    ok(!did(r, ACTION_STEP_DOWN, NULL), "for a quorum to follow it");
+    ok(!did(r, ACTION_STEP_DOWN, NULL), "a new coordinator waits for a quorum");
     rendezvous_tick(r, 2 * LEASE);
-    ok(did(r, ACTION_STEP_DOWN, NULL), "and no longer");
+    ok(did(r, ACTION_STEP_DOWN, NULL), "without a quorum, a new coordinator steps down");
     rendezvous_close(r);
 
     r = take_over(0, &last);
     join_as(r, 20, "a", A, 101, 1), join_as(r, 20, "b", B, 102, 1);
     rendezvous_heartbeat(r, 40, 0, 30, 1, 0);
     is_int(rendezvous_phase(r), PHASE_GATHER, "one of three voters is no quorum");
-    is_int(rendezvous_heartbeat(r, 41, 1, 35, 1, 0), LEASE + 30 - 41, "two are");
-    is_int(rendezvous_phase(r), PHASE_RUN, "and a round begins");
+    is_int(rendezvous_heartbeat(r, 41, 1, 35, 1, 0), LEASE + 30 - 41,
+           "two of three voters are a quorum");
+    is_int(rendezvous_phase(r), PHASE_RUN, "a round begins with a quorum");
     rendezvous_close(r);
 
     struct rendezvous_config c = config_of(3);
@@ -169,18 +171,21 @@ static void test_new_coordinator(void) {
     ok(did(r, ACTION_PROBE, &act) && act.id == 2, "voters that have not joined are asked for");
     rendezvous_process_dead(r, 999, B, true, "dead");
     rendezvous_process_dead(r, 999, A, true, "dead");
-    ok(!quorum_is_single(rendezvous_electorate(r), A), "one dead voter: the other one may live");
+    ok(!quorum_is_single(rendezvous_electorate(r), A), "one voter is dead: the other one may live");
     rendezvous_process_dead(r, 999, C, false, "elsewhere");
-    ok(!quorum_is_single(rendezvous_electorate(r), A), "one that follows another is not dead");
+    ok(!quorum_is_single(rendezvous_electorate(r), A),
+       "a voter that follows another coordinator is not dead");
     rendezvous_process_dead(r, 999, C, true, "dead");
-    ok(quorum_is_single(rendezvous_electorate(r), A), "all others are dead: it goes on alone");
+    ok(quorum_is_single(rendezvous_electorate(r), A),
+       "all other voters are dead: the coordinator is the only one");
     rendezvous_close(r);
     r = rendezvous_take_over(&c, 0, &h);
     rendezvous_tick(r, 1000);
-    ok(!did(r, ACTION_PROBE, &act), "nobody is asked for when the proof is too old");
+    ok(!did(r, ACTION_PROBE, &act), "no voter is probed after the proof has expired");
     rendezvous_process_dead(r, 1000, B, true, "dead"),
         rendezvous_process_dead(r, 1000, C, true, "");
-    ok(!quorum_is_single(rendezvous_electorate(r), A), "and no word counts any more");
+    ok(!quorum_is_single(rendezvous_electorate(r), A),
+       "no answer counts after the proof has expired");
     rendezvous_close(r);
 }
 
@@ -203,13 +208,13 @@ static void test_electorate(void) {
                 {C, QUORUM_THIS | QUORUM_LAST},
                 {14, QUORUM_THIS},
                 {B, QUORUM_LAST}};
-    is_int(el->count, 4, "four voters");
+    is_int(el->count, 4, "the electorate has four voters");
     for (int i = 0; i < 4 && i < el->count; i++)
         ok(el->voters[i].incarnation == want[i].incarnation &&
                el->voters[i].rounds == want[i].rounds && !el->voters[i].dead,
            "voter %d", i);
-    is_int(el->round, 1, "of round 1");
-    is_int(el->term, 1, "in the coordinator's term");
+    is_int(el->round, 1, "the electorate is of round 1");
+    is_int(el->term, 1, "the electorate has the coordinator's term");
     rendezvous_close(r);
 }
 

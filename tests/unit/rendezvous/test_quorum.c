@@ -56,7 +56,7 @@ static const struct {
 
 static void test_rules(void) {
     struct electorate none = {0};
-    ok(quorum_agrees(&none, NULL), "before the first round everybody agrees");
+    ok(quorum_agrees(&none, NULL), "before the first round there is always a quorum");
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct voter voters[VOTERS_MAX];
         struct electorate e = make(voters, rules[i].who, rules[i].committed, rules[i].tie_breaker,
@@ -94,16 +94,16 @@ static void test_time(void) {
     struct voter voters[VOTERS_MAX];
     struct electorate e = make(voters, "ttttt", true, 0, 0);
     is_int(quorum_time(&e, spoke, 0), 30, "three of five had spoken at 30");
-    is_int(quorum_time(&e, spoke, 35), 35, "they count from the start of the round");
+    is_int(quorum_time(&e, spoke, 35), 35,
+           "times before the start of the round count as its start");
     e = make(voters, "tttt", true, 3, 0);
-    is_int(quorum_time(&e, spoke, 0), 30, "of four without the holder three are needed");
+    is_int(quorum_time(&e, spoke, 0), 30, "three of four are needed without the tie breaker");
     e = make(voters, "tttt", true, 0, 0);
-    is_int(quorum_time(&e, spoke, 0), 40, "with it two");
+    is_int(quorum_time(&e, spoke, 0), 40, "two of four are needed with the tie breaker");
     e = make(voters, "ttbll", false, 0, 4);
-    is_int(quorum_time(&e, spoke, 0), 20,
-           "not committed: the later of both rounds' quorums is asked");
+    is_int(quorum_time(&e, spoke, 0), 20, "an uncommitted round needs the quorums of both rounds");
     e = make(voters, "", true, 0, 0);
-    ok(quorum_time(&e, spoke, 0) == INT64_MAX, "no voter is needed where there is none");
+    ok(quorum_time(&e, spoke, 0) == INT64_MAX, "an empty electorate needs no voter");
 }
 
 // Every electorate of up to four voters, every set of yes and its complement.

@@ -213,7 +213,7 @@ static void test_regrouped(void) {
         election_tick(&e, now);
     is_int(e.state, ELECTION_PRECANDIDATE, "an agent stands");
     election_set_electorate(&e, 3000, &other, &peers[1], 1, 1);
-    is_int(e.state, ELECTION_SEARCHING, "and no longer, when it learns of another electorate");
+    is_int(e.state, ELECTION_SEARCHING, "a candidate that gets another electorate searches");
     struct election_response yes = {.kind = REQUEST_PREVOTE, .granted = true, .incarnation = 2};
     election_answered(&e, 3001, &peers[1], &yes);
     is_int(e.state, ELECTION_SEARCHING, "a late pre-vote does not change that");
@@ -384,7 +384,7 @@ static void test_wrong_term(void) {
         struct err e;
         ok(rendezvous_join(r, 1, &n, &id, &e) < 0 && e.code == cases[i].code,
            "a node %s is refused", cases[i].what);
-        is_int(rendezvous_phase(r), cases[i].phase, "and the coordinator %s",
+        is_int(rendezvous_phase(r), cases[i].phase, "the coordinator %s",
                cases[i].phase == PHASE_DEPOSED ? "steps down" : "goes on");
         rendezvous_close(r);
     }

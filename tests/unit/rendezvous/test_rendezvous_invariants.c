@@ -70,7 +70,7 @@ static void test_election_invariants(void) {
     e = good, e.state = ELECTION_CANDIDATE, e.may_stand = true, e.voted_for = 1;
     ok(!aborts(check_election, &e), "a sound candidate passes");
     e.state = ELECTION_PRECANDIDATE, e.voted_for = 3, e.leader_dead_ms = 5, e.connecting = true;
-    ok(!aborts(check_election, &e), "and a precandidate");
+    ok(!aborts(check_election, &e), "a sound precandidate passes");
 }
 
 static void test_rendezvous_invariants(void) {
@@ -123,9 +123,9 @@ static void test_rendezvous_invariants(void) {
     r.phase = PHASE_DEPOSED, r.verdict = r.verdict_next = VERDICT_FAILED, r.blame.open = true;
     ok(!aborts(check_rendezvous, &r), "a coordinator that stepped down passes, whatever it was");
     r.phase = PHASE_OVER, r.blame.open = false, m.state = MEMBER_DONE;
-    ok(!aborts(check_rendezvous, &r), "and the end of a run");
+    ok(!aborts(check_rendezvous, &r), "the end of a run passes");
     r.phase = PHASE_STOP, r.verdict = VERDICT_NONE, m.state = MEMBER_STOPPING, r.blame.open = true;
-    ok(!aborts(check_rendezvous, &r), "and a final stop");
+    ok(!aborts(check_rendezvous, &r), "a final stop passes");
 }
 
 int main(void) {

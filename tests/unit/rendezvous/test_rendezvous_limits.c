@@ -26,25 +26,27 @@ static void test_gather(void) {
     struct rendezvous_config c = config_of(2, 4);
     struct rendezvous *r = rendezvous_open(&c, 100);
     struct rendezvous_action act = {0};
-    is_int(rendezvous_deadline(r), 100 + c.note_ms, "alone, it wakes up for the next note");
+    is_int(rendezvous_deadline(r), 100 + c.note_ms, "a single member wakes up for the next note");
     rendezvous_tick(r, 100 + c.note_ms - 1);
     ok(!did(r, ACTION_WAITING, NULL), "no note a millisecond before");
     rendezvous_tick(r, 100 + c.note_ms);
     ok(did(r, ACTION_WAITING, &act) && act.present == 0 && act.expected == 4, "the note");
     rendezvous_tick(r, 100 + c.note_ms + 1);
-    ok(!did(r, ACTION_WAITING, NULL), "once");
+    ok(!did(r, ACTION_WAITING, NULL), "the note is given once");
     c.note_ms = c.join_timeout_ms * 2;
     rendezvous_close(r);
     r = rendezvous_open(&c, 100);
-    is_int(rendezvous_deadline(r), 100 + c.join_timeout_ms, "and for the end of its patience");
+    is_int(rendezvous_deadline(r), 100 + c.join_timeout_ms,
+           "the coordinator wakes up for the join timeout");
     rendezvous_tick(r, 100 + c.join_timeout_ms - 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "it waits that long");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "the coordinator waits until the join timeout");
     ok(!rendezvous_can_hand_over(r), "before a round no other agent can take over");
     rendezvous_tick(r, 100 + c.join_timeout_ms);
-    is_int(rendezvous_verdict(r), VERDICT_FAILED, "and no longer");
+    is_int(rendezvous_verdict(r), VERDICT_FAILED, "the run fails at the join timeout");
     ok(did(r, ACTION_OVER, &act), "the run is over");
-    is_str(act.reason, "0 of 2 nodes came within 60 s", "for that reason");
-    is_int(rendezvous_deadline(r) == INT64_MAX, 1, "and needs no time any more");
+    is_str(act.reason, "0 of 2 nodes came within 60 s",
+           "the reason has the number of nodes and the limit");
+    is_int(rendezvous_deadline(r) == INT64_MAX, 1, "a run that is over has no deadline");
     rendezvous_close(r);
 }
 
@@ -55,16 +57,16 @@ static void test_last_call(void) {
     struct rendezvous *r = two(&c, &a, &b);
     is_int(rendezvous_deadline(r), 5000, "the last call, or the next note");
     rendezvous_tick(r, c.last_call_ms - 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "more nodes may come during the last call");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "more nodes may join during the last call");
     rendezvous_tick(r, c.last_call_ms);
-    is_int(rendezvous_phase(r), PHASE_RUN, "then the round begins");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the round begins after the last call");
     is_int(rendezvous_deadline(r), 10000, "a running round is looked at for silent members");
     rendezvous_stop(r, 6000, VERDICT_NONE, "again");
     rendezvous_stopped(r, 6000, a, 0, 1), rendezvous_stopped(r, 6000, b, 0, 1);
     is_int(rendezvous_phase(r), PHASE_GATHER, "a later round");
-    is_int(rendezvous_deadline(r), 6000 + c.regroup_call_ms, "has a call of its own");
+    is_int(rendezvous_deadline(r), 6000 + c.regroup_call_ms, "a later round has its own last call");
     rendezvous_tick(r, 6000 + c.regroup_call_ms - 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "which is not over yet");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "the later round's last call is not over");
     rendezvous_tick(r, 6000 + c.regroup_call_ms);
     is_int(rendezvous_phase(r), PHASE_RUN, "now it is");
     rendezvous_close(r);
@@ -85,10 +87,10 @@ static void test_silence(void) {
     ok(rendezvous_member(r, b) != NULL, "a member may be silent for so long");
     rendezvous_heard(r, SILENT + SILENT / 8, a);
     rendezvous_tick(r, SILENT + SILENT / 8 + 100);
-    ok(did(r, ACTION_LOST, &act) && act.id == b, "the next look loses it");
-    is_int(act.silent_ms, SILENT + SILENT / 8 + 100, "and says how long it was silent");
-    is_str(act.name, "b", "who");
-    is_str(act.reason, "it is silent", "and why");
+    ok(did(r, ACTION_LOST, &act) && act.id == b, "a silent member is lost at the next check");
+    is_int(act.silent_ms, SILENT + SILENT / 8 + 100, "the time of silence is reported");
+    is_str(act.name, "b", "the lost member's name is reported");
+    is_str(act.reason, "it is silent", "the reason of the loss is reported");
     is_int(rendezvous_phase(r), PHASE_STOP, "the round stops");
     rendezvous_stopped(r, 1700, a, 0, 1);
     for (int64_t now = 1750; now < LEASE; now += 50)
@@ -97,7 +99,7 @@ static void test_silence(void) {
     is_int(rendezvous_phase(r), PHASE_GATHER, "no round during the lease of the lost one");
     rendezvous_heard(r, 1700 + c.regroup_call_ms, a);
     rendezvous_tick(r, 1700 + c.regroup_call_ms);
-    is_int(rendezvous_phase(r), PHASE_RUN, "it begins after the lease and the call");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the round begins after the lease and the last call");
     rendezvous_close(r);
     c.regroup_call_ms = 0;
     r = two(&c, &a, &b);
@@ -105,11 +107,12 @@ static void test_silence(void) {
     rendezvous_lost(r, 400, b, "gone"), rendezvous_stopped(r, 500, a, 0, 1);
     for (int64_t now = 600; now < 300 + LEASE; now += 100)
         rendezvous_heard(r, now, a), rendezvous_tick(r, now);
-    is_int(rendezvous_deadline(r) <= 300 + LEASE, 1, "it wakes up at the end of the lease");
+    is_int(rendezvous_deadline(r) <= 300 + LEASE, 1,
+           "the coordinator wakes up at the end of the lease");
     rendezvous_tick(r, 300 + LEASE - 1);
-    is_int(rendezvous_phase(r), PHASE_GATHER, "which counts from when that member was heard");
+    is_int(rendezvous_phase(r), PHASE_GATHER, "the lease counts from the member's last heartbeat");
     rendezvous_tick(r, 300 + LEASE);
-    is_int(rendezvous_phase(r), PHASE_RUN, "to the millisecond");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the lease ends to the millisecond");
     rendezvous_close(r);
 }
 
@@ -128,13 +131,14 @@ static void test_stop_limit(void) {
     ok(!did(r, ACTION_STOP, &act), "a failure is not, then");
     is_int(rendezvous_deadline(r), 1000 + c.stop_ms_max + 1, "the stop has a limit");
     rendezvous_tick(r, 1000 + c.stop_ms_max);
-    is_int(rendezvous_phase(r), PHASE_STOP, "that long");
+    is_int(rendezvous_phase(r), PHASE_STOP, "a member has that long to stop");
     c.silent_ms_max = 0;
     rendezvous_stopped(r, 1000 + c.stop_ms_max, a, 0, 1);
     rendezvous_tick(r, 1000 + 200000);
-    ok(did(r, ACTION_LOST, &act) && act.id == b, "and no longer");
-    is_str(act.reason, "it did not stop its workers in time", "for that reason");
-    is_int(rendezvous_verdict(r), VERDICT_STOPPED, "and the run ends as it was asked to");
+    ok(did(r, ACTION_LOST, &act) && act.id == b, "a member that does not stop in time is lost");
+    is_str(act.reason, "it did not stop its workers in time",
+           "the reason says that the workers were not stopped in time");
+    is_int(rendezvous_verdict(r), VERDICT_STOPPED, "the run ends as requested");
     rendezvous_close(r);
     c = config_of(2, 2);
     c.max_restarts = 1;
@@ -142,11 +146,11 @@ static void test_stop_limit(void) {
     rendezvous_failed(r, 10, a, 0, "fails");
     rendezvous_stop(r, 20, VERDICT_STOPPED, "Ctrl-C");
     ok(did(r, ACTION_STOP, &act) && act.final, "a final stop overtakes one for a restart");
-    is_str(rendezvous_reason(r), "Ctrl-C", "with its reason");
+    is_str(rendezvous_reason(r), "Ctrl-C", "a final stop has its own reason");
     rendezvous_stopped(r, 30, a, 0, 1), rendezvous_stopped(r, 30, b, 0, 1);
     is_int(rendezvous_verdict(r), VERDICT_STOPPED, "the run ends");
     rendezvous_stop(r, 40, VERDICT_FAILED, "late");
-    is_int(rendezvous_verdict(r), VERDICT_STOPPED, "once");
+    is_int(rendezvous_verdict(r), VERDICT_STOPPED, "the verdict is given once");
     rendezvous_close(r);
 }
 
@@ -163,7 +167,7 @@ static void test_blame(void) {
         ok(did(r, ACTION_STOP, &act) && act.tentative && act.counted, "a failure may be excused");
         rendezvous_counters(r, &counters);
         ok(counters.attempt == 0 && counters.restarts == 0 && counters.crashes == 0,
-           "and does not count before it is judged");
+           "a failure counts nothing before it is judged");
         rendezvous_heard(r, 1000 + RENDEZVOUS_BLAME_MS + late, b);
         rendezvous_lost(r, 1600, b, "it died");
         ok(did(r, ACTION_EXCUSED, &act) == !late, "the loss of a node heard %s is %s cause",
@@ -171,7 +175,8 @@ static void test_blame(void) {
         rendezvous_stopped(r, 1700, a, 0, 1);
         is_int(rendezvous_restarts(r), late, "%s", late ? "it counts" : "it does not count");
         rendezvous_counters(r, &counters);
-        ok(counters.restarts == late && counters.crashes == late, "for the next coordinator, too");
+        ok(counters.restarts == late && counters.crashes == late,
+           "the next coordinator has the same counters");
         rendezvous_close(r);
     }
 }
@@ -195,11 +200,12 @@ static void test_backoff(void) {
         if (waits[i] > 0) {
             rendezvous_tick(r, now + waits[i] - 1);
             is_int(rendezvous_phase(r), PHASE_GATHER, "the next start waits");
-            ok(rendezvous_deadline(r) <= now + waits[i], "and wakes up in time");
+            ok(rendezvous_deadline(r) <= now + waits[i],
+               "the coordinator wakes up at the start of the next round");
         }
         now += waits[i];
         rendezvous_tick(r, now);
-        is_int(rendezvous_phase(r), PHASE_RUN, "it comes after %d ms", (int)waits[i]);
+        is_int(rendezvous_phase(r), PHASE_RUN, "the next round begins after %d ms", (int)waits[i]);
     }
     rendezvous_failed(r, now + c.crash_ms, a, 4, "late");
     rendezvous_stopped(r, now + c.crash_ms, a, 4, 1);
@@ -238,8 +244,9 @@ static void test_leaving(void) {
         is_int(rendezvous_phase(r), cases[i].stops ? PHASE_STOP : PHASE_RUN, "%s", cases[i].what);
         if (cases[i].leaves && cases[i].stops && rendezvous_member(r, goes)) {
             rendezvous_stopped(r, 30, goes, 0, 1);
-            ok(did(r, ACTION_LEFT, &act) && act.id == goes, "it is a member until it has stopped");
-            is_str(act.reason, "SIGTERM", "and leaves for the first reason");
+            ok(did(r, ACTION_LEFT, &act) && act.id == goes,
+               "a departing node is a member until it has stopped");
+            is_str(act.reason, "SIGTERM", "a departing node leaves for its first reason");
         }
         rendezvous_close(r);
     }
@@ -249,19 +256,20 @@ static void test_hand_over(void) {
     struct rendezvous_config c = config_of(2, 2);
     int a, b;
     struct rendezvous *r = two(&c, &a, &b);
-    ok(!rendezvous_can_hand_over(r), "two nodes of a fixed size cannot go on as one");
-    ok(rendezvous_active(r, 0) && rendezvous_active(r, 1), "both have a group rank");
-    ok(!rendezvous_active(r, 2) && !rendezvous_active(r, -1), "and no other rank has a node");
+    ok(!rendezvous_can_hand_over(r), "two nodes of a fixed size cannot continue as one");
+    ok(rendezvous_active(r, 0) && rendezvous_active(r, 1), "both nodes have a group rank");
+    ok(!rendezvous_active(r, 2) && !rendezvous_active(r, -1), "no node has another group rank");
     rendezvous_close(r);
     c.max_restarts = 1;
     r = two(&c, &a, &b);
-    ok(rendezvous_can_hand_over(r), "with restarts they can");
+    ok(rendezvous_can_hand_over(r), "two nodes with restarts can hand over");
     rendezvous_stop(r, 1, VERDICT_STOPPED, "stop");
-    ok(!rendezvous_can_hand_over(r), "not when the run is being stopped");
+    ok(!rendezvous_can_hand_over(r), "a run that is being stopped is not handed over");
     rendezvous_close(r);
     c = config_of(1, 2);
     r = two(&c, &a, &b);
-    ok(rendezvous_can_hand_over(r), "nor restarts where one node is enough");
+    ok(rendezvous_can_hand_over(r),
+       "without restarts, a run for which one node is enough is handed over");
     rendezvous_lost(r, 2, b, "gone");
     ok(!rendezvous_can_hand_over(r), "the last node has no other to hand over to");
     rendezvous_close(r);
@@ -277,8 +285,8 @@ static void test_ranks_taken(void) {
     struct rendezvous_config c = config_of(2, 3);
     struct rendezvous *r = rendezvous_open(&c, 0);
     ok(join(r, 0, "a", 0, 1) >= 0, "a node asks for rank 0");
-    is_int(join(r, 0, "b", 0, 1), -1, "another one cannot have it");
-    is_int(e.code, ERR_BUSY, "as long as the first one is there");
+    is_int(join(r, 0, "b", 0, 1), -1, "a second node cannot have rank 0");
+    is_int(e.code, ERR_BUSY, "rank 0 is busy while the first node has it");
     ok(join(r, 0, "b", 1, 1) >= 0 && join(r, 0, "c", -1, 1) >= 0, "others can have others");
     rendezvous_close(r);
 }
@@ -319,9 +327,9 @@ static void test_take_over(void) {
         is_int(rendezvous_verdict(r), cases[i].ends ? VERDICT_FAILED : VERDICT_NONE,
                "a new coordinator of %s: the run %s", cases[i].what,
                cases[i].ends ? "is over" : "goes on");
-        is_str(rendezvous_reason(r), "node a is gone", "for the reason that it knows");
+        is_str(rendezvous_reason(r), "node a is gone", "the new coordinator keeps the reason");
         ok(rendezvous_round(r) == 4 && rendezvous_restarts(r) == 1 && rendezvous_term(r) == 2,
-           "with round, restarts and term");
+           "the new coordinator keeps round, restarts and term");
         rendezvous_close(r);
     }
 }

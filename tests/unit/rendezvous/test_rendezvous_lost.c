@@ -17,25 +17,26 @@ static void test_cut(void) {
     struct rendezvous_action a = {0};
     join_as(r, 0, "a", 11, 101, 1);
     int b = join_as(r, 0, "b", 12, 102, 1);
-    ok(did(r, ACTION_START, NULL), "two run");
+    ok(did(r, ACTION_START, NULL), "two nodes run");
     rendezvous_disconnected(r, 100, b, "reset");
-    ok(did(r, ACTION_DISCONNECTED, &a) && a.id == b && a.counted, "its host is asked");
-    is_int(rendezvous_phase(r), PHASE_RUN, "and the round goes on");
+    ok(did(r, ACTION_DISCONNECTED, &a) && a.id == b && a.counted,
+       "the host of a disconnected agent is asked");
+    is_int(rendezvous_phase(r), PHASE_RUN, "the round continues");
     rendezvous_tick(r, 400);
     ok(did(r, ACTION_DISCONNECTED, &a) && !a.counted, "asked again");
-    is_int(resume(r, 500, 12, 101, 2), -1, "another one's session is not resumed");
-    is_int(resume(r, 500, 99, 102, 2), -1, "nor by another agent");
-    is_int(resume(r, 500, 12, 102, 1), -1, "nor with a request from before");
-    is_int(resume(r, 500, 12, 102, 3), b, "but by the agent itself");
-    is_int(resume(r, 510, 12, 102, 2), -1, "a request that was held up comes too late");
+    is_int(resume(r, 500, 12, 101, 2), -1, "a session of another agent is not resumed");
+    is_int(resume(r, 500, 99, 102, 2), -1, "another agent does not resume the session");
+    is_int(resume(r, 500, 12, 102, 1), -1, "an earlier request does not resume the session");
+    is_int(resume(r, 500, 12, 102, 3), b, "the agent resumes its session");
+    is_int(resume(r, 510, 12, 102, 2), -1, "a delayed request is too late");
     rendezvous_process_dead(r, 600, 12, true, "refused");
     ok(rendezvous_member(r, b) && !did(r, ACTION_LOST, NULL), "a late word of its host is nothing");
     rendezvous_disconnected(r, 700, b, "reset");
     rendezvous_process_dead(r, 710, 12, true, "its agent died");
     ok(did(r, ACTION_LOST, &a) && a.id == b,
-       "cut again, and its host knows no agent: lost at once");
-    is_str(a.reason, "its agent died", "with that reason");
-    is_int(resume(r, 720, 12, 102, 9), -1, "there is nothing to resume any more");
+       "a second disconnect, and the host has no agent: lost at once");
+    is_str(a.reason, "its agent died", "the reason says that the agent died");
+    is_int(resume(r, 720, 12, 102, 9), -1, "a lost session cannot be resumed");
     rendezvous_close(r);
 
     r = rendezvous_open(&config, 0);
@@ -47,14 +48,14 @@ static void test_cut(void) {
         rendezvous_heard(r, now, 0);
         rendezvous_tick(r, now);
     }
-    ok(did(r, ACTION_LOST, &a), "not back in time: lost");
-    is_str(a.reason, "its connection broke: reset", "with what was first");
+    ok(did(r, ACTION_LOST, &a), "a session that is not resumed in time is lost");
+    is_str(a.reason, "its connection broke: reset", "the reason is the first one");
     is_int(join_as(r, 0, "a", 11, 111, 1), -1, "an old request to join does not replace a session");
     is_int(join_as(r, 0, "a", 11, 111, 2) >= 0, 1, "a newer one does");
-    is_int(rendezvous_member_count(r), 1, "which takes its place");
+    is_int(rendezvous_member_count(r), 1, "a newer join replaces the member");
     b = join_as(r, 0, "b", 13, 0, 1);
     rendezvous_disconnected(r, 1800, b, "reset");
-    ok(!rendezvous_member(r, b), "without a session, the end of its connection is a loss");
+    ok(!rendezvous_member(r, b), "without a session, a closed connection is a loss");
     rendezvous_close(r);
 }
 
@@ -77,25 +78,26 @@ static void test_join_anew(void) {
         c.max_restarts = restarts;
         struct rendezvous *r = rendezvous_open(&c, 0);
         is_int(rendezvous_join(r, 1, &n, &id, &e), 0, "a node joins");
-        is_int(rendezvous_join(r, 2, &n, &id, &e), -1, "a request that comes twice counts once");
+        is_int(rendezvous_join(r, 2, &n, &id, &e), -1, "a request that arrives twice counts once");
         n.connection = 2, n.session = 71;
         is_int(rendezvous_join(r, 3, &n, &id, &e), 0,
-               "asked over a newer connection it joins anew");
-        is_int(rendezvous_member_count(r), 1, "once");
-        ok(!did(r, ACTION_STOP, NULL), "before a round that costs nothing");
+               "a request over a newer connection joins again");
+        is_int(rendezvous_member_count(r), 1, "a node that joins again is one member");
+        ok(!did(r, ACTION_STOP, NULL), "a repeated join before a round stops nothing");
         int a = join(r, 4, "a", 0, 1);
-        ok(did(r, ACTION_START, NULL), "which begins with it");
-        is_str(order(r), "a:0 b:1", "in its place");
+        ok(did(r, ACTION_START, NULL), "the round begins with the node");
+        is_str(order(r), "a:0 b:1", "the node keeps its place");
         n.connection = 3, n.session = 72;
-        is_int(rendezvous_join(r, 5, &n, &id, &e), 0, "it may do that once a round has begun");
-        ok(did(r, ACTION_STOP, &act) && !act.counted, "but then it counts as a loss");
+        is_int(rendezvous_join(r, 5, &n, &id, &e), 0, "a node may join again during a round");
+        ok(did(r, ACTION_STOP, &act) && !act.counted,
+           "a repeated join during a round counts as a loss");
         rendezvous_stopped(r, 6, a, 0, 1);
         is_int(rendezvous_verdict(r), restarts ? VERDICT_NONE : VERDICT_FAILED,
                restarts ? "the next round" : "the end of a run with no restarts");
         rendezvous_heard(r, 3000, a), rendezvous_heard(r, 3000, id);
         rendezvous_tick(r, 3000);
         if (restarts)
-            is_str(order(r), "a:0 b:1", "has both, after the lease of what could be running");
+            is_str(order(r), "a:0 b:1", "both nodes are in the next round after the lease");
         rendezvous_close(r);
     }
 }
@@ -130,7 +132,7 @@ static void test_majority_gone(void) {
                 : "their hosts say so in time: it goes on without them");
         if (!late)
             ok(rendezvous_lease_left_ms(r) > 0 && quorum_is_single(rendezvous_electorate(r), 11),
-               "and needs nobody else");
+               "a single voter needs no other");
         rendezvous_close(r);
     }
 }
@@ -154,7 +156,7 @@ static void test_left_out(void) {
     did(r, ACTION_LOST, NULL);
     join_as(r, 2700, "b", 12, 102, 2);
     ok(did(r, ACTION_LOST, &lost) && lost.id == c, "the silent one is lost");
-    is_str(order(r), "a:0 b:1", "and the next round begins without it");
+    is_str(order(r), "a:0 b:1", "the next round begins without the silent node");
     rendezvous_close(r);
 }
 
@@ -189,11 +191,11 @@ static void test_no_way_back(void) {
     struct rendezvous *r = rendezvous_open(&config, 0);
     join_as(r, 0, "a", 11, 101, 1);
     int b = join_as(r, 0, "b", 12, 102, 1), c = join_as(r, 0, "c", 13, 103, 1);
-    ok(did(r, ACTION_START, NULL), "three run");
+    ok(did(r, ACTION_START, NULL), "three nodes run");
     rendezvous_leave(r, 100, b, "SIGTERM");
     ok(rendezvous_member(r, b) != NULL, "a node that leaves stays until its workers are stopped");
     rendezvous_disconnected(r, 110, b, "reset");
-    ok(!rendezvous_member(r, b), "but not longer than its connection");
+    ok(!rendezvous_member(r, b), "a node that leaves is removed when its connection closes");
     rendezvous_close(r);
 
     r = rendezvous_open(&config, 0);
@@ -209,7 +211,7 @@ static void test_no_way_back(void) {
                                 .nproc = 1};
     is_int(rendezvous_join(r, 0, &n, &c, &e), 0, "a node without a port joins");
     rendezvous_disconnected(r, 100, c, "reset");
-    ok(!rendezvous_member(r, c), "nobody can ask its host: it is lost at once");
+    ok(!rendezvous_member(r, c), "a lost node without a port cannot be probed: lost at once");
     rendezvous_close(r);
 }
 
@@ -266,8 +268,8 @@ static void test_join_at_the_end(void) {
     did(r, ACTION_START, NULL);
     rendezvous_stop(r, 100, VERDICT_STOPPED, "on request");
     is_int(rendezvous_verdict(r), VERDICT_NONE, "workers are being stopped");
-    is_int(join(r, 110, "c", -1, 1), -1, "and nobody joins a run that ends with that");
-    is_str(e.text, "the run is over: on request", "as it is said");
+    is_int(join(r, 110, "c", -1, 1), -1, "no node joins a run that is being stopped for good");
+    is_str(e.text, "the run is over: on request", "the refusal has the reason");
     is_int(rendezvous_member_count(r), 2, "the members stay");
     rendezvous_close(r);
 }

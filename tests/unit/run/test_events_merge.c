@@ -52,9 +52,9 @@ static void order(void) {
     is_str(merged(names),
            "{\"time_ms\":1}\n{\"time_ms\":5,\"a\":1}\n{\"no\":1}\n{\"time_ms\":5,\"b\":1}\n"
            "{\"time_ms\":3}\n{\"time_ms\":7}\n{\"time_ms\":9}\n",
-           "by time, each file in its order, also the last line without a newline");
+           "events are merged by time, each file in its order, also a last line without a newline");
     static const char *const none[] = {NULL};
-    is_str(merged(none), "", "nothing of nothing");
+    is_str(merged(none), "", "a merge of no files is empty");
 }
 
 static void long_lines(void) {
@@ -71,7 +71,7 @@ static void long_lines(void) {
     put("long", text.data, text.len);
     const char *out = merged(names);
     ok(strncmp(out, text.data, kept) == 0, "a line of several pieces is whole");
-    is_str(out + kept, "{\"time_ms\":3}\n", "one above the limit is left out, and no other");
+    is_str(out + kept, "{\"time_ms\":3}\n", "only a line above the limit is left out");
     strbuf_fini(&text);
 }
 
@@ -93,7 +93,8 @@ static void many(void) {
     }
     long before = peak_kib();
     is_int(events_merge(paths, 2, at("out"), &e), 0, "two of 120 MB");
-    ok(peak_kib() - before < GROWTH_KIB_MAX, "with little memory (%ld KiB)", peak_kib() - before);
+    ok(peak_kib() - before < GROWTH_KIB_MAX, "a merge needs little memory (%ld KiB)",
+       peak_kib() - before);
     FILE *f = fopen(at("out"), "r");
     char line[LINE_BYTES + 100];
     int count = 0, last = -1, time = 0;
@@ -102,7 +103,7 @@ static void many(void) {
         last = time;
         count++;
     }
-    is_int(count, 2 * MANY, "all of them, in order");
+    is_int(count, 2 * MANY, "all events are merged, in order");
     if (f)
         fclose(f);
 }

@@ -93,8 +93,8 @@ static void old_metrics(void) {
     f.run.metrics = (struct option_map){pairs, 2};
     is_int(follow_open(&f.follow, &f.context, &f.fleet, &f.run, &NOTHING, NULL, &e), 0,
            "a run with an expression that is not taken can be followed %s", e.text);
-    is_uint(f.follow.metrics.count, 1, "without that metric");
-    is_str(f.follow.metrics.metrics[0].name, "b", "and with the others");
+    is_uint(f.follow.metrics.count, 1, "a refused expression gives no metric");
+    is_str(f.follow.metrics.metrics[0].name, "b", "the other metrics are kept");
     follow_close(&f.follow);
     fixture_remove(&f);
 }
@@ -129,7 +129,8 @@ static void ranks(void) {
     fixture_bytes(&f, 0, "events.jsonl", ROUND);
     fixture_bytes(&f, 0, "attempt_0/1/stdout.log", "a\nb\n");
     fixture_bytes(&f, 0, "attempt_0/2/stdout.log", "c\n");
-    is_str(strbuf_cstr(&seen.text), "-1:early|5:a|5:b|-1:c|", "lines come at once, with ranks");
+    is_str(strbuf_cstr(&seen.text), "-1:early|5:a|5:b|-1:c|",
+           "lines are shown at once, with ranks");
     follow_close(&f.follow);
     strbuf_fini(&seen.text);
     fixture_remove(&f);
@@ -189,7 +190,8 @@ static void progress_bars(void) {
     strbuf_clear(&seen.text);
     follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &seen, &e);
     fixture_bytes(&f, 0, name, "\rstep=9\n");
-    is_str(strbuf_cstr(&seen.text), "8|~4:step=8|9|4:step=9|", "another dtctl goes on in a bar");
+    is_str(strbuf_cstr(&seen.text), "8|~4:step=8|9|4:step=9|",
+           "another follower continues in a progress bar");
     follow_close(&f.follow);
     strbuf_fini(&seen.text);
     fixture_remove(&f);

@@ -33,16 +33,18 @@ static void test_times(void) {
     is_int(since("10m"), NOW_MS - 10 * MINUTE, "minutes");
     is_int(since("1h30m"), NOW_MS - 90 * MINUTE, "hours and minutes");
     is_int(since("2d"), NOW_MS - 48 * (int64_t)HOUR, "days");
-    is_int(since("9999d"), NOW_MS - 9999 * 24 * (int64_t)HOUR, "many days");
+    is_int(since("9999d"), NOW_MS - 9999 * 24 * (int64_t)HOUR, "a time of many days");
     is_int(since("2026-01-02T14:05:06Z"), moved(0), "a time in UTC");
-    is_int(since("2026-01-02T14:05:06.789Z"), moved(0), "with a fraction");
+    is_int(since("2026-01-02T14:05:06.789Z"), moved(0), "a time in UTC with a fraction");
     is_int(since("2026-01-02 16:05:06"), moved(0), "a local time");
-    is_int(since("2026-01-02T15:35+01:30"), moved(-6 * SECOND), "with a distance from UTC");
+    is_int(since("2026-01-02T15:35+01:30"), moved(-6 * SECOND),
+           "a local time with an offset from UTC");
     is_int(since("2026-01-02T11:05:06-0300"), moved(0), "west of it");
     is_int(since("2026-01-02"), moved(0) - (16 * HOUR + 5 * MINUTE + 6 * SECOND), "a date");
     is_int(since("16:05"), moved(-6 * SECOND), "a time of today");
-    is_int(since("16:05:06"), moved(0), "to the second");
-    is_int(since("23:00"), moved(0) - (17 * HOUR + 5 * MINUTE + 6 * SECOND), "of yesterday");
+    is_int(since("16:05:06"), moved(0), "a time of today, to the second");
+    is_int(since("23:00"), moved(0) - (17 * HOUR + 5 * MINUTE + 6 * SECOND),
+           "a time later than now is of yesterday");
     is_int(since("@1767362700"), moved(-6 * SECOND), "seconds since 1970");
 }
 
@@ -66,8 +68,8 @@ static void test_refused(void) {
                                       "99999999999999999999d"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         is_int(since(bad[i]), -1, "'%s' is refused", bad[i]);
-    is_int(since("2026-01-03"), -1, "what has not been is refused");
-    has_str(e.text, "future", "as that");
+    is_int(since("2026-01-03"), -1, "a time in the future is refused");
+    has_str(e.text, "future", "the error says that the time is in the future");
 }
 
 static void take(struct log_since *l, const struct follow_file *file, const char *line) {
@@ -80,7 +82,7 @@ static void test_lines(void) {
     struct follow_file times = {.kind = FOLLOW_LOG_TIMES, .attempt = 1, .local_rank = 2};
     struct follow_file out = {.kind = FOLLOW_STDOUT, .attempt = 1, .local_rank = 2}, err = out;
     err.kind = FOLLOW_STDERR;
-    ok(!log_since_hides(&l, 0, &out, 1), "where no time is known nothing is hidden");
+    ok(!log_since_hides(&l, 0, &out, 1), "lines without a known time are shown");
     take(&l, &times, "4000 10 3");
     take(&l, &times, "5000 20 3");
     take(&l, &times, "5001 30 40");
@@ -88,17 +90,17 @@ static void test_lines(void) {
     take(&l, &times, "1 -5 90");
     take(&l, &times, "");
     ok(log_since_hides(&l, 0, &out, 20), "a line that was there then is hidden");
-    ok(!log_since_hides(&l, 0, &out, 21), "one that ended later is not");
+    ok(!log_since_hides(&l, 0, &out, 21), "a line that ended later is shown");
     ok(log_since_hides(&l, 0, &err, 3) && !log_since_hides(&l, 0, &err, 4), "likewise stderr");
-    ok(!log_since_hides(&l, 1, &out, 1), "another node has sizes of its own");
+    ok(!log_since_hides(&l, 1, &out, 1), "another node has its own sizes");
     out.local_rank = 1;
-    ok(!log_since_hides(&l, 0, &out, 1), "another worker, too");
+    ok(!log_since_hides(&l, 0, &out, 1), "another worker has its own sizes");
     out.local_rank = 2;
     out.attempt = 0;
-    ok(!log_since_hides(&l, 0, &out, 1), "and another attempt");
+    ok(!log_since_hides(&l, 0, &out, 1), "another attempt has its own sizes");
     out.attempt = 1;
     l.ms = 0;
-    ok(!log_since_hides(&l, 0, &out, 1), "without a time nothing is hidden");
+    ok(!log_since_hides(&l, 0, &out, 1), "without --since nothing is hidden");
     arena_fini(&a);
 }
 

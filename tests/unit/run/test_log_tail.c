@@ -35,7 +35,7 @@ int main(void) {
            "two lines of each stream, rank by rank; an empty one counts");
     strbuf_clear(&out);
     log_tail_give(&t, show, &out);
-    is_int((int)out.len, 0, "they are given once");
+    is_int((int)out.len, 0, "the last lines are given once");
 
     log_tail_open(&t, 3);
     for (int i = 0; i < 100000; i++) {
@@ -53,7 +53,7 @@ int main(void) {
     add(&t, &nodes[0], FOLLOW_STDOUT, 0, "x");
     strbuf_clear(&out);
     log_tail_give(&t, show, &out);
-    is_int((int)out.len, 0, "none is none");
+    is_int((int)out.len, 0, "zero lines are none");
 
     // Lines that together are beyond what is kept: the oldest go, and the newest stays.
     enum { LINE = 64 * 1024, COUNT = TAIL_BYTES_MAX / LINE + 8 };

@@ -42,7 +42,7 @@ static void refuses(const char *regex, const char *why) {
     struct err e = {0};
     is_int(metrics_add(set, &a, "m", regex, &e), -1, "'%s' is refused", regex);
     has_str(e.text, why, "'%s' says why", regex);
-    is_int(e.code, ERR_CONFIG, "as a configuration error");
+    is_int(e.code, ERR_CONFIG, "a bad expression is a configuration error");
     metrics_fini(set);
     arena_fini(&a);
 }
@@ -123,12 +123,12 @@ static void parts(void) {
             filled)
             begun++;
     }
-    is_int(missed, 0, "a number is found wherever it lies");
+    is_int(missed, 0, "a number is found at any place");
     is_int(begun, 0, "'^' is the beginning of the line, and of no part of it");
     const char *wild = "\xff\xc3\x80\xbf loss=5; \xe2\x82";
     double value = 0;
     is_int(metric_expression_find(&x, wild, strlen(wild), &value), METRIC_FOUND,
-           "in a line that is not UTF-8 throughout");
+           "a number is found in a line that is not UTF-8 throughout");
     char *bytes = long_line(&a, 4000, "\xbf", "loss=5;");
     is_int(metric_expression_find(&x, bytes, strlen(bytes), &value), METRIC_FOUND,
            "behind thousands of bytes that begin no character");
@@ -178,13 +178,13 @@ static void overruns(void) {
         ok(longest < 1000000000, "'%s' costs little time on a line that is made for it",
            slow[i].regex);
         if (set->metrics[0].overruns) {
-            is_int(set->metrics[0].overruns, METRIC_OVERRUNS_MAX, "it is given up");
+            is_int(set->metrics[0].overruns, METRIC_OVERRUNS_MAX, "a slow expression is given up");
             overran++;
             char *said = strstr(logged, "takes too long on a line");
-            ok(said && !strstr(said + 1, "takes too long"), "and that is logged once");
-            has_str(logged, "metric=slow", "with the metric");
+            ok(said && !strstr(said + 1, "takes too long"), "a slow expression is logged once");
+            has_str(logged, "metric=slow", "the log line names the metric");
         }
-        is_uint(set->metrics[1].count, 2 * METRIC_OVERRUNS_MAX, "another metric is read on");
+        is_uint(set->metrics[1].count, 2 * METRIC_OVERRUNS_MAX, "other metrics are still read");
         metrics_fini(set);
         arena_fini(&a);
     }

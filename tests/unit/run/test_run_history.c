@@ -31,9 +31,9 @@ static void rounds_and_losses(void) {
     struct fixture f;
     open_fixture(&f);
     add(&f, 0, "{\"kind\":\"round\",\"time_ms\":5,\"round\":0,\"nodes\":2,\"reason\":\"\"}");
-    is_int(f.story.nodes[1].announced, false, "nobody said that it will be taken away");
+    is_int(f.story.nodes[1].announced, false, "the node is not announced as preempted");
     add(&f, 0, "{\"kind\":\"notice\",\"peer\":\"n1\",\"reason\":\"lease\",\"left_ms\":1}");
-    is_int(f.story.nodes[1].announced, true, "until somebody does");
+    is_int(f.story.nodes[1].announced, true, "the node is announced as preempted");
     add(&f, 0, "{\"kind\":\"node-lost\",\"peer\":\"n1\",\"reason\":\"it is silent\"}");
     is_str(f.story.nodes[1].gone_why, "it is silent", "why a node is gone");
     add(&f, 0,
@@ -42,10 +42,10 @@ static void rounds_and_losses(void) {
     add(&f, 1, "{\"kind\":\"round\",\"time_ms\":8,\"round\":1,\"nodes\":1,\"reason\":\"late\"}");
     is_int(f.story.round_count, 2, "each round is kept once");
     const struct story_round *second = f.story.rounds->next;
-    is_int(second->time_ms, 9, "with its time");
-    is_str(second->reason, "node n1 is gone", "and why there was another one");
-    is_int(second->nodes, 1, "and how many nodes it had");
-    ok(second->next == NULL, "and no more");
+    is_int(second->time_ms, 9, "the second round has its time");
+    is_str(second->reason, "node n1 is gone", "the second round has its reason");
+    is_int(second->nodes, 1, "the second round has its number of nodes");
+    ok(second->next == NULL, "no other round is kept");
     add(&f, 0, "{\"kind\":\"node-joined\",\"peer\":\"n1\"}");
     ok(!f.story.nodes[1].lost && !f.story.nodes[1].gone_why, "a node that is back is not gone");
     close_fixture(&f);
@@ -58,31 +58,31 @@ static void two_rounds(void) {
     add(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}");
     is_str(f.story.coordinator, "n0", "the coordinator");
     add(&f, 0, "{\"kind\":\"waiting\",\"reason\":\"here: n0; missing: n1\"}");
-    is_str(f.story.waiting, "n1", "who is missing");
+    is_str(f.story.waiting, "n1", "the missing node is kept");
     add(&f, 0,
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":0,\"world_size\":4}");
     add(&f, 1,
         "{\"kind\":\"round\",\"round\":0,\"nodes\":2,\"nproc\":2,\"rank\":2,\"world_size\":4}");
-    ok(f.story.waiting == NULL, "nobody is missing any more");
+    ok(f.story.waiting == NULL, "no node is missing any more");
     is_int(f.story.world_size, 4, "world size");
-    is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "its ranks are known before a worker runs");
-    is_int(run_history_rank_of(&f.story, 1, 1, 1), -1, "those of no other attempt");
+    is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "ranks are known before a worker runs");
+    is_int(run_history_rank_of(&f.story, 1, 1, 1), -1, "ranks of another attempt are unknown");
     add(&f, 1,
         "{\"kind\":\"workers-started\",\"time_ms\":50,\"round\":0,\"attempt\":0,\"pids\":[7,8]}");
     is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "rank behind a log folder");
-    is_int(f.story.nodes[1].ranks[1].pid, 8, "its pid");
+    is_int(f.story.nodes[1].ranks[1].pid, 8, "a worker's pid is kept");
     run_history_count(&f.story, &started, &ended);
     is_int(started, 2, "two have started");
     add(&f, 1,
         "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":1,\"status\":137,"
         "\"signal\":\"SIGKILL\",\"ms\":9}");
-    is_int(f.story.nodes[1].ranks[1].status, 137, "its status");
-    is_str(f.story.nodes[1].ranks[1].signal, "SIGKILL", "its signal");
+    is_int(f.story.nodes[1].ranks[1].status, 137, "a worker's exit status is kept");
+    is_str(f.story.nodes[1].ranks[1].signal, "SIGKILL", "a worker's signal is kept");
     add(&f, 1,
         "{\"kind\":\"round\",\"round\":1,\"restarts\":1,\"nodes\":1,\"nproc\":2,\"rank\":0,"
         "\"world_size\":2}");
     add(&f, 1, "{\"kind\":\"workers-started\",\"round\":1,\"attempt\":1,\"pids\":[]}");
-    is_int(run_history_rank_of(&f.story, 1, 1, 1), 1, "another rank in another attempt");
+    is_int(run_history_rank_of(&f.story, 1, 1, 1), 1, "another attempt has other ranks");
     is_int(run_history_rank_of(&f.story, 1, 0, 1), 3, "the earlier attempt keeps its ranks");
     is_int(f.story.restarts, 1, "restarts");
     add(&f, 1, "{\"kind\":\"worker-exited\",\"round\":0,\"local_rank\":0,\"status\":1}");
@@ -102,23 +102,23 @@ static void failures(void) {
         "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20,"
         "\"tail\":\"boom\"}");
     is_int(run_history_root(&f.story)->rank, 1, "the earliest of the last round");
-    is_str(run_history_root(&f.story)->tail, "boom", "with its last words");
+    is_str(run_history_root(&f.story)->tail, "boom", "the root failure has its last line");
     add(&f, 0,
         "{\"kind\":\"failure\",\"peer\":\"n1\",\"round\":1,\"rank\":2,\"failed_ms\":40,"
         "\"root\":true}");
-    is_int(run_history_root(&f.story)->rank, 2, "or the one that is marked");
-    is_str(run_history_root(&f.story)->node, "n1", "on its node");
+    is_int(run_history_root(&f.story)->rank, 2, "a marked failure is the root");
+    is_str(run_history_root(&f.story)->node, "n1", "the root failure has its node");
     is_uint(f.story.failure_count, 4, "four of them");
     add(&f, 1, "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":1,\"rank\":1,\"failed_ms\":20}");
-    is_uint(f.story.failure_count, 4, "another node that tells of one adds none");
-    is_str(f.story.failures[2].tail, "boom", "and takes nothing away");
+    is_uint(f.story.failure_count, 4, "the same failure from another node is not added");
+    is_str(f.story.failures[2].tail, "boom", "the same failure from another node changes nothing");
     for (int i = 0; i < 200; i++) {
         char line[80];
         snprintf(line, sizeof line,
                  "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":0,\"rank\":%d}", i);
         add(&f, 0, line);
     }
-    is_uint(f.story.failure_count, STORY_FAILURES_MAX, "there is a limit");
+    is_uint(f.story.failure_count, STORY_FAILURES_MAX, "failures above the limit are not kept");
     close_fixture(&f);
 }
 
@@ -134,11 +134,12 @@ static void told_twice(void) {
     static const char failure[] = "{\"kind\":\"failure\",\"peer\":\"n0\",\"round\":2,\"rank\":1}";
     struct fixture f;
     open_fixture(&f);
-    ok(!is_known(&f, 1, failure), "one node tells of a failure");
-    is_str(run_history_root(&f.story)->node, "n0", "of another node");
-    ok(is_known(&f, 0, failure), "that one tells of it, too: known");
+    ok(!is_known(&f, 1, failure), "a failure reported by one node is new");
+    is_str(run_history_root(&f.story)->node, "n0", "the root failure is of another node");
+    ok(is_known(&f, 0, failure), "a failure reported by a second node is known");
     ok(!is_known(&f, 1, failure), "the first teller is the first again when all is read again");
-    ok(!is_known(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}"), "of a node's own: news");
+    ok(!is_known(&f, 0, "{\"kind\":\"joined\",\"coordinator\":\"n0\"}"),
+       "an event of the node itself is new");
     close_fixture(&f);
 }
 

@@ -24,11 +24,11 @@ static void ids(void) {
     int64_t ms = 1767323045678; // 2026-01-02T03:04:05.678Z
     char *id = run_make_id(&a, "task", ms);
     is_mem(id, 21, "task-20260102T030405Z", 21, "an id has name and time");
-    is_uint(strlen(id), 28, "and six digits");
+    is_uint(strlen(id), 28, "an id ends with six digits");
     ok(strcmp(run_make_id(&a, "task", ms), run_make_id(&a, "task", ms + 1)) < 0,
        "a millisecond later sorts later");
     is_str(cluster_run_stamp(id) - 5, id, "the time is found again");
-    ok(cluster_run_stamp("short") == NULL, "where there is none, none is found");
+    ok(cluster_run_stamp("short") == NULL, "a short id has no time");
     is_str(run_make_name(&a, "..odd name/with\nthings"), "odd-name-with-things", "odd names");
     is_str(run_make_name(&a, ""), "run", "no name");
     arena_fini(&a);
@@ -58,25 +58,25 @@ static void records(const char *dir) {
                back;
     is_int(cluster_open(&c, &a, dir, "c", &e), 0, "a cluster's folder %s", e.text);
     is_int(cluster_find_run(&c, NULL, &run, &e), -1, "no run yet");
-    has_str(e.text, "dtctl train", "and what to do");
+    has_str(e.text, "dtctl train", "the error names the command 'dtctl train'");
     const char *first = run_make_id(&a, "t", 1767323045678),
                *second = run_make_id(&a, "a", 1767323045679);
     r.id = first;
     is_int(run_save(&c, &r, &e), 0, "a record is written %s", e.text);
     r.id = second;
-    is_int(run_save(&c, &r, &e), 0, "and another");
-    is_int(run_load(&c, first, &back, &e), 0, "and read %s", e.text);
-    is_str(back.command[2], "echo \"$X\"\n", "with the command as it was");
+    is_int(run_save(&c, &r, &e), 0, "a second record is written");
+    is_int(run_load(&c, first, &back, &e), 0, "the record is read %s", e.text);
+    is_str(back.command[2], "echo \"$X\"\n", "the record has the command unchanged");
     is_str(back.nodes[1], "n1", "the nodes");
     is_str(back.metrics.items[0].value, "Loss ([0-9.]+)", "the metrics");
-    ok(!run_is_over(&back), "it is not over");
+    ok(!run_is_over(&back), "a new run is not over");
     back.state = "stopped";
     ok(run_is_over(&back), "a final state is");
     is_int(cluster_find_run(&c, NULL, &run, &e), 0, "the newest");
-    is_str(run, second, "is the later one, whatever its name");
+    is_str(run, second, "the newest run is the later one, whatever its name");
     is_int(cluster_find_run(&c, "t", &run, &e), 0, "a beginning");
     is_str(run, first, "finds its run");
-    is_int(cluster_find_run(&c, "x", &run, &e), -1, "what is not there");
+    is_int(cluster_find_run(&c, "x", &run, &e), -1, "an unknown run is not found");
     char *path = file_join(&a, cluster_run_dir(&c, first), "run.toml");
     static const char *const broken[] = {"", "id = 5", "id = \"other\"\nname=\"t\"", "\xff",
                                          "id = 't'\nnodes = ['../x']"};

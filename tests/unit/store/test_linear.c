@@ -30,24 +30,27 @@ static bool check(const struct linear_op *ops, size_t count) {
 
 static void test_one_by_one(void) {
     ok(CHECK(GET(1, 2, ""), SET(3, 4, "x"), GET(5, 6, "x"), GET(7, 8, "x")),
-       "what was set is read");
-    ok(!CHECK(GET(1, 2, "x")), "a value that nobody wrote");
+       "a written value is read");
+    ok(!CHECK(GET(1, 2, "x")), "a value that was never written is found");
     ok(!CHECK(SET(1, 2, "x"), GET(3, 4, "")), "a value that is lost");
     ok(!CHECK(SET(1, 2, "x"), SET(3, 4, "y"), GET(5, 6, "x")), "a stale read");
     ok(!CHECK(SET(1, 2, "x"), SET(3, 9, "y"), GET(4, 5, "y"), GET(6, 7, "x")),
-       "a stale read after a fresh one, while the write goes on");
+       "a stale read after a fresh one during a write is found");
     ok(CHECK(ADD(1, 2, "1", "1"), ADD(3, 4, "10", "11"), GET(5, 6, "11")), "sums");
     ok(!CHECK(ADD(1, 2, "1", "1"), ADD(3, 4, "1", "1")), "a lost add");
     ok(!CHECK(ADD(1, 2, "1", "1"), ADD(3, 4, "1", "3")), "a doubled add");
     ok(CHECK(CAS(1, 2, "", "a", "a"), CAS(3, 4, "a", "b", "b"), CAS(5, 6, "a", "c", "b")),
        "compare and set");
     ok(CHECK(CAS(1, 2, "a", "b", "a"), GET(3, 4, "")),
-       "of no value: the expectation is the answer");
-    ok(!CHECK(SET(1, 2, "x"), CAS(3, 4, "a", "b", "b")), "one that sets in spite of another value");
-    ok(!CHECK(CAS(1, 2, "", "a", "a"), CAS(3, 4, "a", "b", "b"), GET(5, 6, "a")), "one undone");
+       "compare and set of an absent value returns the expectation");
+    ok(!CHECK(SET(1, 2, "x"), CAS(3, 4, "a", "b", "b")),
+       "a compare and set in spite of another value is found");
+    ok(!CHECK(CAS(1, 2, "", "a", "a"), CAS(3, 4, "a", "b", "b"), GET(5, 6, "a")),
+       "a compare and set that is undone is found");
     ok(CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ab")), "append");
-    ok(!CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ba")), "in the wrong order");
-    ok(!CHECK(APPEND(1, 2, "a"), GET(3, 4, "aa")), "twice");
+    ok(!CHECK(APPEND(1, 2, "a"), APPEND(3, 4, "b"), GET(5, 6, "ba")),
+       "an append in the wrong order is found");
+    ok(!CHECK(APPEND(1, 2, "a"), GET(3, 4, "aa")), "a doubled append is found");
     ok(CHECK(DELETE(1, 2, "0"), SET(3, 4, "x"), DELETE(5, 6, "1"), GET(7, 8, "")), "delete");
     ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), DELETE(5, 6, "1")), "deleted twice");
     ok(!CHECK(SET(1, 2, "x"), DELETE(3, 4, "1"), GET(5, 6, "x")), "back from the dead");
@@ -58,20 +61,27 @@ static void test_one_by_one(void) {
 }
 
 static void test_at_once(void) {
-    ok(CHECK(SET(1, 9, "x"), GET(2, 3, ""), GET(4, 5, "x")), "a write shows while it goes on");
+    ok(CHECK(SET(1, 9, "x"), GET(2, 3, ""), GET(4, 5, "x")),
+       "a write may be visible before its answer");
     ok(CHECK(SET(1, 9, "x"), SET(2, 8, "y"), GET(10, 11, "x")), "two writes in either order");
-    ok(CHECK(SET(1, 9, "x"), SET(2, 8, "y"), GET(10, 11, "y")), "or the other one");
-    ok(!CHECK(SET(1, 9, "x"), SET(2, 8, "y"), GET(10, 11, "x"), GET(12, 13, "y")), "not in both");
+    ok(CHECK(SET(1, 9, "x"), SET(2, 8, "y"), GET(10, 11, "y")),
+       "two writes may take effect in the other order");
+    ok(!CHECK(SET(1, 9, "x"), SET(2, 8, "y"), GET(10, 11, "x"), GET(12, 13, "y")),
+       "two reads that see different orders are found");
     ok(CHECK(ADD(1, 9, "1", "2"), ADD(2, 8, "1", "1")), "two sums in the order of their answers");
-    ok(!CHECK(ADD(1, 9, "1", "1"), ADD(2, 8, "1", "1")), "not the same answer for both");
+    ok(!CHECK(ADD(1, 9, "1", "1"), ADD(2, 8, "1", "1")), "equal answers to two sums are found");
     ok(CHECK(WAITED(1, 9), SET(5, 6, "x"), DELETE(7, 8, "1")), "a wait that saw it in between");
     // Lost answers: it took effect, it did not, or it does so later.
     ok(CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "2")), "an add without an answer counts");
-    ok(CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1")), "or does not");
-    ok(CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1"), ADD(4, 5, "1", "3")), "or counts later");
-    ok(!CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1"), ADD(4, 5, "1", "4")), "but never twice");
-    ok(!CHECK(ADD(2, 3, "1", "2"), ADD(4, 0, "1", NULL)), "nor before it was asked for");
-    ok(CHECK(CAS(1, 0, "", "a", NULL), GET(2, 3, ""), GET(4, 5, "a")), "nor another kind");
+    ok(CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1")), "an add without an answer may not count");
+    ok(CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1"), ADD(4, 5, "1", "3")),
+       "an add without an answer may count later");
+    ok(!CHECK(ADD(1, 0, "1", NULL), ADD(2, 3, "1", "1"), ADD(4, 5, "1", "4")),
+       "an add without an answer that counts twice is found");
+    ok(!CHECK(ADD(2, 3, "1", "2"), ADD(4, 0, "1", NULL)),
+       "an add that counts before its request is found");
+    ok(CHECK(CAS(1, 0, "", "a", NULL), GET(2, 3, ""), GET(4, 5, "a")),
+       "a compare and set without an answer may count later");
 }
 
 // ---- the real store -----------------------------------------------------------------------------
@@ -221,8 +231,9 @@ static void test_store(void) {
         if (fault == NONE)
             is_int(good, SEEDS, "the real store, %s: every history is right", names[fault]);
         else
-            ok(good <= SEEDS / 2 && all > SEEDS, "one that %s: %d of %d are found (%d faults)",
-               names[fault], SEEDS - good, SEEDS, all);
+            ok(good <= SEEDS / 2 && all > SEEDS,
+               "a store that %s: %d of %d histories are found (%d faults)", names[fault],
+               SEEDS - good, SEEDS, all);
     }
 }
 

@@ -104,7 +104,7 @@ static void test_basics(void) {
     op(STORE_OP_DELETE_KEY), str("/n"), send_all(c);
     ok(reply_num(c, 1, 8), "delete removes one");
     op(STORE_OP_DELETE_KEY), str("/n"), send_all(c);
-    ok(reply_num(c, 0, 8), "and then none");
+    ok(reply_num(c, 0, 8), "a second delete removes nothing");
     op(STORE_OP_MULTI_SET), num(2, 8), str("/p"), str("P"), str("/q"), str("Q"), send_all(c);
     op(STORE_OP_MULTI_GET), num(3, 8), str("/p"), str("/none"), str("/q"), send_all(c);
     ok(reply_is(c, "\1\0\0\0\0\0\0\0P\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0Q", 26), "multi set and get");
@@ -157,7 +157,7 @@ static void test_long_append(void) {
         op(STORE_OP_APPEND), str("/a"), num(50, 8), strbuf_add(&req, piece, 50);
     is_int(send_all(c), 0, "%d bytes in all", 20 * 50);
     get(c, "/a");
-    is_uint(c->out.len, 8 + 20 * 50, "come back in one reply, longer than replies that wait");
+    is_uint(c->out.len, 8 + 20 * 50, "long values are sent in one reply");
     op(STORE_OP_GET), str("/a");
     is_int(send_all(c), -1, "a client that does not read gets no second one");
     store_session_close(c);
@@ -166,8 +166,8 @@ static void test_long_append(void) {
     for (int i = 0; i < 100 && rc == 0; i++)
         op(STORE_OP_APPEND), str("/a"), num(50, 8), strbuf_add(&req, piece, 50), rc = send_all(c);
     is_int(rc, -1, "the store's limit holds");
-    has_str(e.text, "the store is full", "and is named");
-    ok(store_figures(s).bytes <= 4096, "and is kept");
+    has_str(e.text, "the store is full", "the error says that the store is full");
+    ok(store_figures(s).bytes <= 4096, "the store stays within its limit");
     store_session_close(c);
     c = modern(s);
     op(STORE_OP_GET), str("/a");
@@ -222,7 +222,7 @@ static void test_keys(void) {
                 }
             }
     is_int(wrong, 0, "each of %d keys has its own value", keys);
-    is_int((int)store_figures(s).keys, keys, "and there are as many");
+    is_int((int)store_figures(s).keys, keys, "the number of keys");
     store_session_close(c);
     store_close(s);
 }
@@ -231,13 +231,13 @@ static void test_compare_set(void) {
     struct store *s = store_open(NULL);
     struct store_session *c = modern(s);
     op(STORE_OP_COMPARE_SET), str("k"), str("old"), str("new"), send_all(c);
-    ok(reply_str(c, "old"), "absent, something expected: the expectation comes back");
+    ok(reply_str(c, "old"), "compare and set of an absent key returns the expectation");
     op(STORE_OP_CHECK), num(1, 8), str("k"), send_all(c);
-    ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "and nothing is stored");
+    ok(reply_num(c, STORE_WIRE_NOT_READY, 1), "a failed compare and set stores nothing");
     op(STORE_OP_COMPARE_SET), str("k"), str(""), str("v1"), send_all(c);
     ok(reply_str(c, "v1"), "absent, nothing expected: stored");
     op(STORE_OP_COMPARE_SET), str("k"), str("bad"), str("v2"), send_all(c);
-    ok(reply_str(c, "v1"), "different: the current value comes back");
+    ok(reply_str(c, "v1"), "compare and set of another value returns that value");
     op(STORE_OP_COMPARE_SET), str("k"), str("v1"), str("v2"), send_all(c);
     ok(reply_str(c, "v2"), "equal: exchanged");
     store_session_close(c);
@@ -249,12 +249,12 @@ static void test_wait(void) {
     struct store_session *a = modern(s), *b = modern(s);
     op(STORE_OP_WAIT), num(2, 8), str("x"), str("y"), send_all(a);
     ok(reply_is(a, NULL, 0), "a wait for absent keys is not answered");
-    is_uint(store_figures(s).waits, 1, "it is counted");
+    is_uint(store_figures(s).waits, 1, "a waiting client is counted");
     set(b, "x", "1");
-    ok(reply_is(a, NULL, 0), "nor when one of two has come");
+    ok(reply_is(a, NULL, 0), "a wait is not answered while one key is absent");
     set(b, "y", "1");
-    ok(reply_num(a, STORE_WIRE_STOP_WAITING, 1), "but with the last");
-    ok(store_ready(s) == a, "and the waiting client is on the ready list");
+    ok(reply_num(a, STORE_WIRE_STOP_WAITING, 1), "a wait is answered with its last key");
+    ok(store_ready(s) == a, "the answered client is on the ready list");
     while (store_ready(s))
         ;
     op(STORE_OP_WAIT), num(1, 8), str("x"), send_all(a);
@@ -286,7 +286,7 @@ static void test_queue_and_barrier(void) {
     op(STORE_OP_WAIT), num(1, 8), str("q"), send_all(b);
     op(STORE_OP_QUEUE_PUSH), str("q"), str("first"), send_all(c);
     ok(reply_num(a, STORE_WIRE_STOP_WAITING, 1), "a push wakes the oldest waiter");
-    ok(reply_is(b, NULL, 0), "and only that one");
+    ok(reply_is(b, NULL, 0), "a push wakes one waiter");
     op(STORE_OP_QUEUE_PUSH), str("q"), str("second"), send_all(c);
     ok(reply_num(b, STORE_WIRE_STOP_WAITING, 1), "the next push wakes the next");
     op(STORE_OP_QUEUE_LEN), str("q"), send_all(a);
@@ -342,7 +342,7 @@ static void test_splits(void) {
         is_uint(store_figures(s).sessions, 0, "cut %zu: the session is gone", cut);
         store_close(s);
     }
-    is_int(differ, 0, "the same %zu bytes of replies wherever the stream is cut", whole.len);
+    is_int(differ, 0, "the same %zu bytes of replies for every cut of the stream", whole.len);
     strbuf_fini(&talk), strbuf_fini(&whole);
 }
 
@@ -362,7 +362,7 @@ static void test_hostile(void) {
     has_str(e.text, "longer than 64", "the limit is named");
     store_session_close(bad), bad = modern(s);
     op(STORE_OP_MULTI_GET), num(5, 8);
-    is_int(send_all(bad), -1, "too many keys");
+    is_int(send_all(bad), -1, "too many keys are refused");
     store_session_close(bad), bad = modern(s);
     op(77);
     is_int(send_all(bad), -1, "unknown opcode");
@@ -378,7 +378,7 @@ static void test_hostile(void) {
     memset(big, 'x', 200), big[200] = 0;
     set(good, "big", big);
     op(STORE_OP_MULTI_GET), num(4, 8), str("big"), str("big"), str("big"), str("big");
-    is_int(send_all(bad), -1, "more reply than the client may leave unread");
+    is_int(send_all(bad), -1, "a client with too many unread replies is refused");
     store_session_close(bad), bad = modern(s);
     int rc = 0;
     for (int i = 0; i < 40 && rc == 0; i++) {
@@ -390,7 +390,7 @@ static void test_hostile(void) {
     ok(rc == -1 && e.code == ERR_LIMIT, "a full store refuses: %s", e.text);
     store_session_close(bad);
     get(good, "text");
-    ok(reply_str(good, "not a number"), "and the good client noticed nothing");
+    ok(reply_str(good, "not a number"), "the well-behaved client is not affected");
     bad = store_session_open(s, NULL, &e);
     is_int(store_feed(bad, "GET / HTTP/1.1\r\n\r\n", 18, &e), -1, "a web browser is refused");
     store_session_close(bad);

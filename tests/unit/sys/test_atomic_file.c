@@ -136,7 +136,7 @@ static void test_faults(void) {
             continue;
         }
         is_int(status, 0, "'%s' is the error, and nothing stays open", f->what);
-        is_str(content(), f->replaced ? "new" : "old", "what the file then holds");
+        is_str(content(), f->replaced ? "new" : "old", "the file has the expected content");
         is_int(files_in_folder(), 1, "no temporary file is left");
     }
 }
@@ -146,23 +146,23 @@ static void test_whole(void) {
     struct err e;
     struct stat st;
     atomic_file_abort(&f);
-    is_int(replace(NULL, &e), 0, "without a fault");
+    is_int(replace(NULL, &e), 0, "without a fault the file is replaced");
     is_str(content(), "new", "the file is replaced");
     is_int(atomic_file_open(&f, path, 0666, &e), 0, "opened");
-    is_int(write(f.fd, "x", 1), 1, "and begun");
-    is_str(content(), "new", "which no reader sees");
+    is_int(write(f.fd, "x", 1), 1, "a byte is written to the new file");
+    is_str(content(), "new", "the unfinished file is not visible");
     atomic_file_abort(&f);
     atomic_file_abort(&f);
-    is_int(files_in_folder(), 1, "nor anybody after abort");
+    is_int(files_in_folder(), 1, "an aborted file is removed");
     umask(027);
     is_int(atomic_file_open(&f, path, 0666, &e), 0, "opened again");
-    is_int(write(f.fd, "x", 1), 1, "and begun");
+    is_int(write(f.fd, "x", 1), 1, "a byte is written to the second file");
     is_int(atomic_file_commit_unsynced(&f, &e), 0, "committed without a sync");
     is_str(content(), "x", "the file is replaced");
-    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "with the mode that umask leaves");
-    is_int(files_in_folder(), 1, "and it alone is there");
+    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640, "the mode follows the umask");
+    is_int(files_in_folder(), 1, "no other file is left");
     is_int(atomic_file_open(&f, "/nowhere/at/all", 0600, &e), -1, "a folder that is not there");
-    has_str(e.text, "cannot create '/nowhere/at/all.tmp-", "is named");
+    has_str(e.text, "cannot create '/nowhere/at/all.tmp-", "the error names the missing folder");
 }
 
 int main(void) {

@@ -36,23 +36,23 @@ static void told(struct arena *a) {
     is_int(changes_open(&c, &e), 0, "open");
     int watch = changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO);
     ok(watch > 0, "a folder is watched");
-    ok(!ready(&c, 2 * CHANGES_LOOK_MS), "nothing happens, nothing is told");
+    ok(!ready(&c, 2 * CHANGES_LOOK_MS), "without a change nothing is reported");
     put(a, "file");
-    ok(ready(&c, 5000), "a file comes");
-    ok(changes_read(&c, buf, sizeof buf) > 0, "and is told of");
-    is_int(ev->wd, watch, "by the folder's watch");
-    is_str(ev->name, "file", "and its name");
-    is_int((int)changes_read(&c, buf, sizeof buf), 0, "once");
-    ok(!changes_ticked(&c), "nobody has to look");
+    ok(ready(&c, 5000), "a new file is a change");
+    ok(changes_read(&c, buf, sizeof buf) > 0, "a new file is read as an event");
+    is_int(ev->wd, watch, "the event has the folder's watch");
+    is_str(ev->name, "file", "the event has the file's name");
+    is_int((int)changes_read(&c, buf, sizeof buf), 0, "an event is read once");
+    ok(!changes_ticked(&c), "with inotify no poll is needed");
     changes_remove(&c, watch);
     changes_drain(&c); // that it is removed
     put(a, "file");
-    ok(!ready(&c, CHANGES_LOOK_MS), "what is watched no longer is not told of");
+    ok(!ready(&c, CHANGES_LOOK_MS), "a removed watch reports nothing");
     errno = 0;
     ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
     changes_close(&c);
     changes_close(&c);
-    is_int(c.fd, -1, "closed, and again");
+    is_int(c.fd, -1, "the watch is closed before the next case");
 }
 
 // Whatever inotify lacks: instances or watches.
@@ -61,16 +61,16 @@ static void looked_for(struct arena *a, const char *what) {
     struct changes c;
     struct err e = {0};
     is_int(changes_open(&c, &e), 0, "no %s: open all the same", what);
-    is_int(changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO), 0, "the caller has to look");
+    is_int(changes_add(&c, dir, IN_ONLYDIR | IN_MOVED_TO), 0, "without inotify a folder is added");
     ok(changes_add(&c, in(a, "none"), IN_MODIFY) < 0 && errno == ENOENT, "a path has to be there");
     ok(changes_add(&c, in(a, "file"), IN_MODIFY | IN_ONLYDIR) < 0 && errno == ENOTDIR,
-       "and to be a folder where one is meant");
+       "without inotify a file is refused where a folder is needed");
     int64_t begun = clock_mono_ms();
     for (int i = 0; i < 3; i++) {
-        ok(ready(&c, 5000), "it is time to look");
-        is_int((int)changes_read(&c, buf, sizeof buf), 0, "at what, nobody says");
+        ok(ready(&c, 5000), "without inotify a poll is due");
+        is_int((int)changes_read(&c, buf, sizeof buf), 0, "without inotify there are no events");
         ok(changes_ticked(&c), "a tick");
-        ok(!changes_ticked(&c), "is one");
+        ok(!changes_ticked(&c), "a tick is reported once");
     }
     ok(clock_mono_ms() - begun >= 2 * CHANGES_LOOK_MS, "now and then, not always");
     changes_remove(&c, 0);

@@ -89,10 +89,10 @@ static void test_bulk(void) {
     loop_run(loop);
     is_int(client_opens, 1, "connected once");
     is_uint(received, BIG, "every byte of 8 MiB arrived through a 100 kB buffer");
-    ok(order_ok, "in order");
-    is_int(drains, 1, "the drain was told");
+    ok(order_ok, "the bytes arrive in order");
+    is_int(drains, 1, "the drain callback is called");
     is_int(server_end, ERR_NONE, "a clean end of file");
-    is_int(client_end, ERR_NONE, "on both sides");
+    is_int(client_end, ERR_NONE, "both sides see the end of file");
     close(fd);
 }
 
@@ -137,8 +137,8 @@ static void test_refused(void) {
     } else {
         is_int(e.code, ERR_NET, "a refused connection is an error");
     }
-    is_int(net_connect(&to, 1000, &e), -1, "also when blocking");
-    has_str(e.text, "refused", "and says so");
+    is_int(net_connect(&to, 1000, &e), -1, "a blocking connect is refused");
+    has_str(e.text, "refused", "the error says 'refused'");
 }
 
 static void test_addresses(void) {
@@ -151,13 +151,13 @@ static void test_addresses(void) {
     is_int(net_split("[::1]:80", 7, host, &port, &e), 0, "[v6]:port");
     is_str(host, "::1", "v6 host");
     is_int(net_split("fe80::1", 7, host, &port, &e), 0, "bare v6");
-    is_int(port, 7, "has no port");
+    is_int(port, 7, "a bare IPv6 address has no port");
     is_int(net_split("[::1", 7, host, &port, &e), -1, "a bracket that does not close");
     is_int(net_split("a:70000", 7, host, &port, &e), -1, "a port too large");
     net_resolve("127.0.0.2", 5, &a, &e);
     net_resolve("::ffff:127.0.0.2", 6, &b, &e);
     ok(net_same_host(&a, &b), "a v4-mapped address is the v4 one");
-    is_str(net_format(&b, text), "127.0.0.2", "and prints so");
+    is_str(net_format(&b, text), "127.0.0.2", "a v4-mapped address is printed as IPv4");
     is_int(net_route_source(&a, &local, &e), 0, "route to loopback");
     ok(net_is_loopback(&local), "leaves from loopback");
     char ifname[NET_IFNAME_BYTES_MAX];

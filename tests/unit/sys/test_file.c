@@ -24,22 +24,24 @@ static void test_files(void) {
     size_t len;
     char *path = in_dir("x/y/file");
     is_int(file_make_dirs(in_dir("x/y"), 0755, &e), 0, "folders are made");
-    is_int(file_make_dirs(in_dir("x/y"), 0755, &e), 0, "twice");
+    is_int(file_make_dirs(in_dir("x/y"), 0755, &e), 0, "existing folders are no error");
     is_int(file_write_atomic(path, "hello", 5, 0600, &e), 0, "atomic write");
     struct stat st;
-    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "with its mode");
+    ok(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600, "an atomic write sets the mode");
     is_int(file_read(&a, path, 100, &data, &len, &e), 0, "read");
     is_mem(data, len, "hello", 5, "back");
-    is_int(file_read(&a, path, 4, &data, &len, &e), -1, "not above the limit");
-    is_int(e.code, ERR_LIMIT, "which is named");
+    is_int(file_read(&a, path, 4, &data, &len, &e), -1, "a file above the limit is refused");
+    is_int(e.code, ERR_LIMIT, "a file above the limit is a limit error");
     is_int(file_read(&a, in_dir("none"), 4, &data, &len, &e), -1, "absent");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
+    is_int(e.code, ERR_NOT_FOUND, "an absent file is a not-found error");
     is_int(file_read_regular(&a, path, 100, &data, &len, &e), 0, "a regular file");
-    is_mem(data, len, "hello", 5, "is read whole");
-    is_int(file_read_regular(&a, "/dev/null", 100, &data, &len, &e), 0, "so is /dev/null");
-    ok(mkfifo(in_dir("pipe"), 0600) == 0, "a pipe that nobody writes to");
-    is_int(file_read_regular(&a, in_dir("pipe"), 100, &data, &len, &e), -1, "is not waited for");
-    has_str(e.text, "it is a pipe", "and named as what it is");
+    is_mem(data, len, "hello", 5, "a regular file is read whole");
+    is_int(file_read_regular(&a, "/dev/null", 100, &data, &len, &e), 0,
+           "/dev/null is read as an empty file");
+    ok(mkfifo(in_dir("pipe"), 0600) == 0, "a pipe without a writer is made");
+    is_int(file_read_regular(&a, in_dir("pipe"), 100, &data, &len, &e), -1,
+           "a pipe is refused without waiting");
+    has_str(e.text, "it is a pipe", "the error says that the file is a pipe");
     is_int(file_append(path, "!", 1, &e), 0, "append");
     is_int(file_make_dirs(path, 0755, &e), -1, "a file is no folder");
     is_int(file_write_atomic(in_dir("none/f"), "x", 1, 0600, &e), -1, "no folder, no file");
@@ -52,7 +54,7 @@ static void test_remove(void) {
     ok(symlink(dir, in_dir("tree/up")) == 0, "a link to a folder above");
     chmod(in_dir("tree/a/b"), 0);
     is_int(file_remove_tree(in_dir("tree"), &e), 0, "the tree goes");
-    ok(!file_exists(in_dir("tree")) && file_exists(in_dir("keep")), "what links lead to stays");
+    ok(!file_exists(in_dir("tree")) && file_exists(in_dir("keep")), "targets of links are kept");
     is_int(file_remove_tree(in_dir("tree"), &e), 0, "an absent tree is fine");
     file_make_dirs(in_dir("logs/0/0"), 0755, &e);
     file_make_dirs(in_dir("logs/1/0"), 0755, &e);
@@ -60,7 +62,7 @@ static void test_remove(void) {
     ok(symlink(dir, in_dir("logs/up")) == 0, "a link among folders");
     file_remove_empty(in_dir("logs"));
     ok(!file_exists(in_dir("logs/0")) && file_exists(in_dir("logs/1/0/f")),
-       "only folders without files go");
+       "only folders without files are removed");
     ok(file_exists(in_dir("logs/up")) && file_exists(in_dir("keep")), "a link is not followed");
     unlink(in_dir("logs/1/0/f"));
     unlink(in_dir("logs/up"));
@@ -105,7 +107,7 @@ static void test_lock(void) {
     }
     int status = 1;
     waitpid(pid, &status, 0);
-    is_int(status, 0, "a second process is told who holds it");
+    is_int(status, 0, "a second process gets the owner of the lock");
     close(fd);
     is_int(file_lock(path, "again", 0, &fd, &e), 0, "closing releases it");
     int held = fcntl(fd, F_DUPFD_CLOEXEC, FDS_SEEN_MAX);
@@ -120,7 +122,7 @@ static void test_lock(void) {
     int other;
     struct err why = {0};
     is_int(file_lock(path, "waiting", 20 * 1000, &other, &why), -1, "a lock without a name");
-    is_int(why.code, ERR_NOT_FOUND, "is none: %s", why.text);
+    is_int(why.code, ERR_NOT_FOUND, "a lock without a name is not found: %s", why.text);
     waitpid(pid, &status, 0);
     is_int(file_lock(path, "anew", 0, &fd, &e), 0, "the next try makes the file again");
     close(fd);
@@ -133,24 +135,25 @@ static void test_proc(void) {
     char x[] = "X=hello", path[] = "PATH=/usr/bin:/bin", *env[] = {x, path, NULL};
     struct proc_spec spec = {.argv = argv, .env = env, .cwd = "/", .in = -1, .out = -1, .err = 2};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), 0, "ran");
-    is_str(out, "hello\n/\n", "with its environment and folder");
-    is_int(proc_status_code(status), 3, "and its status");
+    is_str(out, "hello\n/\n", "the program has its environment and folder");
+    is_int(proc_status_code(status), 3, "the program's status is returned");
     free(out);
     spec.argv = (const char *[]){"no-such-program", NULL};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing program");
-    is_int(e.code, ERR_NOT_FOUND, "is not found");
-    has_str(e.text, "no-such-program", "and named");
+    is_int(e.code, ERR_NOT_FOUND, "a missing program is a not-found error");
+    has_str(e.text, "no-such-program", "the error names the missing program");
     spec.argv = argv;
     spec.cwd = "/no/such/folder";
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "a missing folder");
-    has_str(e.text, "/no/such/folder", "is named");
+    has_str(e.text, "/no/such/folder", "the error names the missing folder");
     spec.cwd = NULL;
     spec.argv = (const char *[]){"sleep", "10", NULL};
     is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "a deadline");
     is_int(e.code, ERR_TIMEOUT, "ends it");
     spec.argv = (const char *[]){"sh", "-c", "yes | head -c 5000", NULL};
-    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1, "too much output");
-    is_int(e.code, ERR_LIMIT, "is cut off");
+    is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1,
+           "a program with too much output is ended");
+    is_int(e.code, ERR_LIMIT, "too much output is a limit error");
     is_int(proc_signal_parse("TERM", &e), SIGTERM, "signal by short name");
     is_int(proc_signal_parse("SIGUSR1", &e), SIGUSR1, "signal by name");
     is_int(proc_signal_parse("9", &e), 9, "signal by number");

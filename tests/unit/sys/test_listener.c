@@ -27,21 +27,23 @@ static void waits(const struct rlimit *all) {
         net_resolve("127.0.0.1", port, &to, &e) < 0)
         bail_out("no socket: %s", e.text);
     int64_t began = clock_mono_ms();
-    is_int(listener_wait(listening, began + 50, &peer, &e), -1, "nobody comes");
-    is_int(e.code, ERR_TIMEOUT, "until the deadline");
-    ok(clock_mono_ms() - began >= 50, "and not before it");
+    is_int(listener_wait(listening, began + 50, &peer, &e), -1, "without a client the wait fails");
+    is_int(e.code, ERR_TIMEOUT, "the wait ends with a time limit");
+    ok(clock_mono_ms() - began >= 50, "the wait lasts until the deadline");
     int one = net_connect(&to, 10000, &e);
-    is_int(listener_wait(listening, began, &peer, &e), -1, "after the deadline nobody is accepted");
+    is_int(listener_wait(listening, began, &peer, &e), -1,
+           "after the deadline no client is accepted");
     got = listener_wait(listening, clock_mono_ms() + 10000, &peer, &e);
-    ok(got >= 0 && net_is_loopback(&peer), "before it one who waits is");
+    ok(got >= 0 && net_is_loopback(&peer), "a waiting client is accepted before the deadline");
     int other = net_connect(&to, 10000, &e);
     struct rlimit few = *all;
     few.rlim_cur = (rlim_t)other + 1;
     setrlimit(RLIMIT_NOFILE, &few);
     is_int(listener_wait(listening, clock_mono_ms() + 10000, &peer, &e), -1,
-           "without descriptors it does not wait for the deadline");
-    is_int(e.code, ERR_SYS, "but fails");
-    has_str(e.text, "cannot accept a connection", "and says so");
+           "without descriptors the wait fails before the deadline");
+    is_int(e.code, ERR_SYS, "the failure is a system error");
+    has_str(e.text, "cannot accept a connection",
+            "the error says that no connection can be accepted");
     setrlimit(RLIMIT_NOFILE, all);
     close(got), close(one), close(other), close(listening);
 }
@@ -65,7 +67,7 @@ int main(void) {
     setrlimit(RLIMIT_NOFILE, &few);
     for (int i = 0; i < CLIENTS; i++)
         loop_once(loop, 0);
-    is_int(accepted, 0, "without descriptors nobody is accepted");
+    is_int(accepted, 0, "without descriptors no client is accepted");
     for (int i = 0; i < CLIENTS; i++) {
         char c;
         gone +=

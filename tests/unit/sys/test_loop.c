@@ -46,7 +46,7 @@ static void test_timers(void) {
     timer_start(loop, &t3, 20, on_t3);
     loop_run(loop); // ends by itself: nothing is left
     is_int(order[0], 1, "the earliest first");
-    is_int(order[1], 2, "then the next");
+    is_int(order[1], 2, "the later timer fires second");
     is_int(order[order_len - 1], 4, "the latest last");
     is_int(order_len, 6, "a stopped timer does not run, a restarted one does");
 }
@@ -89,7 +89,7 @@ static void test_stop_in_batch(void) {
     int p[2], q[2];
     if (pipe(p) < 0 || pipe(q) < 0)
         bail_out("no pipes");
-    is_int(write(p[1], "x", 1) + write(q[1], "x", 1), 2, "both readable");
+    is_int(write(p[1], "x", 1) + write(q[1], "x", 1), 2, "two pipes are readable");
     watch_start(loop, &wa, p[0], LOOP_READ, on_either, &e);
     watch_start(loop, &wb, q[0], LOOP_READ, on_either, &e);
     loop_run(loop);
@@ -112,7 +112,7 @@ static void test_child(void) {
     ok(pid > 0, "started");
     is_int(child_start(loop, &c, pid, on_child, &e), 0, "followed");
     loop_run(loop);
-    is_int(proc_status_code(child_status), 7, "its status arrives once, and the loop ends");
+    is_int(proc_status_code(child_status), 7, "the child's status arrives once, and the loop ends");
 }
 
 // ---- signals ----
@@ -150,7 +150,7 @@ static void on_linger(struct timer *t) {
 static void on_byte(struct watch *w, unsigned events) {
     char byte;
     (void)events;
-    is_int(read(w->fd, &byte, 1), 1, "what comes while it lingers is delivered");
+    is_int(read(w->fd, &byte, 1), 1, "an event during lingering is delivered");
     watch_stop(w);
 }
 
@@ -162,7 +162,7 @@ static void test_linger(void) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
     int64_t ns =
         (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
-    ok(ns < INT64_C(2000) * LOOP_LINGER_NS, "lingering in vain 4000 times costs %lld us",
+    ok(ns < INT64_C(2000) * LOOP_LINGER_NS, "4000 times of lingering without an event cost %lld us",
        (long long)ns / 1000);
     int fds[2];
     struct watch w = {0};
@@ -171,7 +171,7 @@ static void test_linger(void) {
     is_int(write(fds[1], "x", 1), 1, "a byte in it");
     loop_linger(loop);
     loop_run(loop);
-    ok(!w.loop, "and the loop ends");
+    ok(!w.loop, "the watch is removed and the loop ends");
     close(fds[0]), close(fds[1]);
 }
 
@@ -210,8 +210,8 @@ static void test_deferred(void) {
     }
     loop_run(loop);
     is_int(done[0], 1, "afterwards the first,");
-    is_int(done[1], 2, "then the second");
-    is_int(inner_count, 1, "and one that was deferred meanwhile, before the loop ends");
+    is_int(done[1], 2, "the second deferred call runs second");
+    is_int(inner_count, 1, "a call that was deferred meanwhile runs before the loop ends");
     struct deferred last = {0};
     loop_defer(loop, &last, on_inner);
     loop_close(loop);

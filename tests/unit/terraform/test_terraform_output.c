@@ -42,16 +42,16 @@ static void lines(void) {
     l = parse("{\"type\":\"outputs\",\"outputs\":{\"n\":{\"sensitive\":false,\"value\":\"v\"}}}");
     const struct json *v = terraform_line_output(l.outputs, "n");
     ok(v && str_eq(v->str, "v"), "an output");
-    ok(terraform_line_output(l.outputs, "m") == NULL, "one that is not there");
+    ok(terraform_line_output(l.outputs, "m") == NULL, "an absent output is not found");
     is_int(parse("{\"type\":\"version\"}").kind, TERRAFORM_OTHER, "a line of no interest");
     is_int(parse("Error: no").kind, TERRAFORM_TEXT, "words");
-    is_int(parse("{\"type\":").kind, TERRAFORM_TEXT, "half a line");
+    is_int(parse("{\"type\":").kind, TERRAFORM_TEXT, "half a line is plain text");
     is_int(parse("").kind, TERRAFORM_TEXT, "an empty one");
     is_int(parse("{\"type\":\"apply_start\",\"hook\":7}").kind, TERRAFORM_START, "a wrong shape");
     is_int(
         parse("{\"type\":\"apply_start\",\"hook\":{\"resource\":{\"resource_key\":99999999999}}}")
             .index,
-        -1, "an index that is none");
+        -1, "a malformed index is an error");
 }
 
 // The words of Terraform 1.11 and of AWS's provider 5.100.
@@ -62,16 +62,16 @@ static void missing(void) {
         "import non-existent remote object\",\"detail\":\"While attempting to import an "
         "existing object to \\\"aws_internet_gateway.found[\\\\\\\"igw-0a\\\\\\\"]\\\", the "
         "provider detected that no object exists with the given id.\"}}");
-    ok(terraform_line_missing(&a, &l, &type, &id), "what was to be taken in is not there");
-    is_str(type, "aws_internet_gateway", "its type");
-    is_str(id, "igw-0a", "its id");
+    ok(terraform_line_missing(&a, &l, &type, &id), "an object to import does not exist");
+    is_str(type, "aws_internet_gateway", "the type of the object to import");
+    is_str(id, "igw-0a", "the id of the object to import");
     l = parse(
         "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"reading "
         "EC2 Key Pair: no matching EC2 Key Pair found\",\"detail\":\"\",\"address\":"
         "\"data.aws_key_pair.found[\\\"key-0b\\\"]\"}}");
-    ok(terraform_line_missing(&a, &l, &type, &id), "what was to be read is not there");
-    is_str(type, "aws_key_pair", "its type");
-    is_str(id, "key-0b", "its id");
+    ok(terraform_line_missing(&a, &l, &type, &id), "an object to read does not exist");
+    is_str(type, "aws_key_pair", "the type of the object to read");
+    is_str(id, "key-0b", "the id of the object to read");
     static const char *const others[] = {
         "{\"type\":\"diagnostic\",\"diagnostic\":{\"severity\":\"error\",\"summary\":\"s\","
         "\"address\":\"data.aws_vpc.found[\\\"vpc-1\\\"]\"}}",
@@ -86,7 +86,8 @@ static void missing(void) {
         "Cannot import non-existent remote object"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         l = parse(others[i]);
-        ok(!terraform_line_missing(&a, &l, &type, &id), "another error, or half of one (%zu)", i);
+        ok(!terraform_line_missing(&a, &l, &type, &id),
+           "another error or a truncated one is no missing object (%zu)", i);
     }
 }
 
@@ -103,21 +104,23 @@ static void states(void) {
     struct terraform_state s;
     struct err e = {0};
     is_int(terraform_state_parse(&a, text, sizeof text - 1, &s, &e), 0, "a state: %s", e.text);
-    is_uint(s.count, 3, "all of it");
-    is_uint(s.managed_count, 2, "of which it made two");
+    is_uint(s.count, 3, "all resources are listed");
+    is_uint(s.managed_count, 2, "two resources are managed");
     is_str(s.resources[1].id, "i-1", "id");
     ok(s.resources[1].tainted && !s.resources[0].tainted, "tainted");
     is_str(s.resources[0].module, "module.nodes", "module");
     is_str(s.resources[2].key, "k", "key");
     is_str(terraform_state_address(&a, &s.resources[1]), "module.nodes.aws_instance.node[1]",
            "the address of one of several");
-    is_str(terraform_state_address(&a, &s.resources[2]), "aws_vpc.x[\"k\"]", "of one by key");
+    is_str(terraform_state_address(&a, &s.resources[2]), "aws_vpc.x[\"k\"]",
+           "the address of a resource with a key");
     is_str(s.resources[2].id, "", "no attributes, no id");
     is_int(terraform_state_parse(&a, "\n", 1, &s, &e), 0, "no state yet");
-    is_uint(s.count, 0, "is an empty one");
-    is_int(terraform_state_parse(&a, "{\"version\":3}", 13, &s, &e), -1, "another format");
+    is_uint(s.count, 0, "a missing state is an empty one");
+    is_int(terraform_state_parse(&a, "{\"version\":3}", 13, &s, &e), -1,
+           "another format is refused");
     has_str(e.text, "reads 4", "says which it reads");
-    is_int(terraform_state_parse(&a, "{", 1, &s, &e), -1, "half a state");
+    is_int(terraform_state_parse(&a, "{", 1, &s, &e), -1, "half a state is refused");
     is_int(terraform_state_parse(&a, "{\"version\":4,\"resources\":7}", 27, &s, &e), 0,
            "resources of a wrong shape are none");
 }
@@ -135,23 +138,24 @@ static void locks(void) {
                             "\n\nTerraform acquires a state lock to protect the state",
                             &l),
        "an error that quotes a lock");
-    is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "its id");
-    is_str(l.who, "ann@laptop", "who holds it");
-    is_str(l.operation, "apply", "for what");
+    is_str(l.id, "9db590f1-b6fe-c5f2-2678-8804f089deba", "the lock's id");
+    is_str(l.who, "ann@laptop", "the lock's owner");
+    is_str(l.operation, "apply", "the lock's operation");
     is_int(l.since_ms, 1767323045000, "since when");
     ok(terraform_lock_parse(&a, "│ Lock Info:\n│   ID:        a1\n│   Who:       b@\033[1mc\r\n",
                             &l),
-       "in the frame for people");
-    is_str(l.id, "a1", "its id, too");
-    ok(!strchr(l.who, 033), "nothing of it moves the cursor");
-    is_int(l.since_ms, 0, "no time is none");
+       "a lock in a drawn frame is read");
+    is_str(l.id, "a1", "the id of a lock in a frame");
+    ok(!strchr(l.who, 033), "control characters are removed from the owner");
+    is_int(l.since_ms, 0, "a lock without a time has time 0");
     terraform_lock_parse(&a, "Lock Info:\n  ID: x; reboot\n", &l);
     is_str(l.id, "?", "an id that no Terraform makes is not repeated");
     terraform_lock_parse(&a, "Lock Info:\n  ID: -f\n", &l);
-    is_str(l.id, "?", "nor one that would be an option");
-    ok(!terraform_lock_parse(&a, "Lock Info:\n  Who: a@b\n", &l), "without an id it is none");
-    ok(!terraform_lock_parse(&a, "ID: x\nWho: y\n", &l), "nor without its heading");
-    is_str(l.id, "", "and says so");
+    is_str(l.id, "?", "an id that begins with a hyphen is not repeated");
+    ok(!terraform_lock_parse(&a, "Lock Info:\n  Who: a@b\n", &l),
+       "a lock without an id is refused");
+    ok(!terraform_lock_parse(&a, "ID: x\nWho: y\n", &l), "a lock without its heading is refused");
+    is_str(l.id, "", "a refused lock has an empty id");
 }
 
 int main(void) {

@@ -47,7 +47,8 @@ static void plain(void) {
     has_str(line, "left", "how long still");
     progress_end(&p, 0, true, "1.0 MB in 7.0 s");
     progress_fini(&p, 7000);
-    is_str(drain(note[0], &a), "push  node0  1.0 MB in 7.0 s\n", "and its end, once");
+    is_str(drain(note[0], &a), "push  node0  1.0 MB in 7.0 s\n",
+           "the end of a row is printed once");
     is_str(drain(out[0], &a), "", "results are not touched");
     arena_fini(&a);
 }
@@ -67,13 +68,13 @@ static void terminal(void) {
     has_str(text, "node0", "rows are drawn");
     is_int(s.live_lines, 2, "a line each");
     progress_show(&p, PROGRESS_DRAW_MS / 2);
-    is_str(drain(note[0], &a), "", "not more often than needed");
+    is_str(drain(note[0], &a), "", "rows are not printed more often than needed");
     progress_show(&p, PROGRESS_DRAW_MS);
     has_str(drain(note[0], &a), "\033[2A", "drawn over themselves");
     screen_note(&s, "a remark");
     text = drain(note[0], &a);
     has_str(text, "\033[2A\033[Ja remark\n", "a remark takes the block's place");
-    is_int(s.live_lines, 0, "until it is drawn again");
+    is_int(s.live_lines, 0, "the block is drawn again after a remark");
     struct strbuf row = {0};
     progress_format(&p, &p.rows[0], 20, &row);
     is_uint(row.len, 19, "a row never wraps");
@@ -98,10 +99,11 @@ static void json(void) {
     progress_end(&p, 0, true, "done");
     progress_fini(&p, 10);
     const char *text = drain(out[0], &a);
-    is_int(json_parse(&a, text, strlen(text), &j, &e), 0, "one JSON object and nothing else");
+    is_int(json_parse(&a, text, strlen(text), &j, &e), 0,
+           "an event is one JSON object and nothing else");
     is_str(json_get_str(j, "event", ""), "progress", "an event");
-    is_str(json_get_str(j, "state", ""), "done", "with its state");
-    is_int(json_get_int(j, "bytes_total", 0), 5, "and amount");
+    is_str(json_get_str(j, "state", ""), "done", "the event has the state");
+    is_int(json_get_int(j, "bytes_total", 0), 5, "the event has the amount");
     is_str(drain(note[0], &a), "", "nothing for people");
     arena_fini(&a);
 }

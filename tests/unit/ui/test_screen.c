@@ -137,7 +137,7 @@ static void others(void) {
     err_set(&e, ERR_FAILED, "it listens on '%s'", "a\nb\x1b[2J\xe2\x80\xae");
     is_str(e.text, "it listens on 'a\\nb\\x1b[2J\\xe2\\x80\\xae'", "an error's text is one line");
     err_wrap(&e, "node '%s'", "\r");
-    has_str(e.text, "node '\\r': it listens", "and so is what is put in front");
+    has_str(e.text, "node '\\r': it listens", "the prefix of an error is one line");
     err_set_lines(&inner, ERR_CONFIG, "one\ntwo");
     err_wrap(&inner, "x");
     is_str(inner.text, "x: one\ntwo", "several problems stay several lines");
@@ -173,14 +173,14 @@ static void bars_and_training(void) {
     is_str(shown(&f.arena, &len),
            "[n1:1] 19999\\x1b[2J\x1b[K\n"
            "epoch 2/4 [######          ]  37 %  loss 0.5  acc 12.5 %  1000 images/s\x1b[K\n\x1b[J",
-           "one live line for a bar and one for the trainer");
+           "a progress bar and the trainer have one live line each");
     v.drawn_ms = 0;
     f.screen.live_lines = 0;
     if (ftruncate(out_fd, 0) < 0)
         bail_out("no file");
     lseek(out_fd, 0, SEEK_SET);
     fixture_bytes(&f, 1, "attempt_0/0/stderr.log", "\rdone\n");
-    is_str(shown(&f.arena, &len), "[n1:1] done\n", "its end is a line");
+    is_str(shown(&f.arena, &len), "[n1:1] done\n", "the end of a live line is an ordinary line");
     close_view(&f);
     strbuf_clear(&b);
     strbuf_adds(&b, "\x1b[31mab\xc3\xa9\xe4\xb8\xad"
@@ -189,9 +189,9 @@ static void bars_and_training(void) {
     is_str(strbuf_cstr(&b),
            "\x1b[31mab\xc3\xa9\xe4\xb8\xad"
            "d",
-           "what fits stays");
+           "a text that fits is kept");
     screen_fit(&b, 5);
-    is_str(strbuf_cstr(&b), "\x1b[31mab\xc3\xa9…\x1b[0m", "what does not is cut");
+    is_str(strbuf_cstr(&b), "\x1b[31mab\xc3\xa9…\x1b[0m", "a text that does not fit is cut");
     strbuf_fini(&b);
 }
 

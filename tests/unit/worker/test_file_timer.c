@@ -72,16 +72,16 @@ static void test_parse(void) {
     static const char good[] = "{\"version\": 1, \"pid\": 77, \"scope_id\": \"a#1\", "
                                "\"expiration_time\": 12.5, \"signal\": 9}";
     is_int(file_timer_parse(&arena, good, sizeof good - 1, &r, &e), 0, "a request");
-    ok(r.pid == 77 && r.signal == 9, "its process and signal");
-    near(r.expires_s, 12.5, 0, "its time");
-    is_str(r.scope, "a#1", "its scope");
+    ok(r.pid == 77 && r.signal == 9, "a request has process and signal");
+    near(r.expires_s, 12.5, 0, "a request has its time");
+    is_str(r.scope, "a#1", "a request has its scope");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":-1,\"signal\":-3}"), 0,
            "a whole number and a negative signal are fine");
     is_int(parse("[]"), -1, "no object");
     is_int(parse("{\"pid\":1,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":9}"), -1,
-           "nobody signals process 1");
+           "a request for process 1 is refused");
     is_int(parse("{\"pid\":-7,\"scope_id\":\"\",\"expiration_time\":1,\"signal\":9}"), -1,
-           "nor a process group");
+           "a request for a process group is refused");
     is_int(parse("{\"pid\":77,\"expiration_time\":1,\"signal\":9}"), -1, "no scope");
     is_int(parse("{\"pid\":77,\"scope_id\":\"\",\"expiration_time\":\"1\",\"signal\":9}"), -1,
            "a time that is text");
@@ -100,25 +100,25 @@ static void test_expiry(void) {
     request(b, "moved", 100, SIGKILL);
     is_int(timers.count, 3, "three timers are left");
     turn(150);
-    is_str(scopes, "soon:15 ", "one expires");
-    is_int(end_of(a, 0), SIGTERM, "its process gets the signal");
+    is_str(scopes, "soon:15 ", "one timer expires");
+    is_int(end_of(a, 0), SIGTERM, "the timer's process gets the signal");
     is_int(end_of(b, WNOHANG), 0, "the other one lives");
-    is_int(timers.count, 1, "and all timers of the one that was signalled are gone");
+    is_int(timers.count, 1, "all timers of a signalled process are removed");
     scopes[0] = '\0';
     request(b, "first", 0.02, 0);
     request(b, "second", 0.04, SIGKILL);
     turn(10);
     request(b, "third", 0, SIGINT);
     turn(100);
-    is_str(scopes, "third:2 ", "the time has come: at once");
-    is_int(end_of(b, 0), SIGINT, "with its signal");
+    is_str(scopes, "third:2 ", "an overdue timer expires at once");
+    is_int(end_of(b, 0), SIGINT, "an overdue timer sends its signal");
     is_int(timers.count, 0, "no timer is left");
     b = start_child();
     scopes[0] = '\0';
     request(b, "silent", 0, 0);
     turn(20);
-    is_str(scopes, "silent:0 ", "a timer without a signal is told");
-    is_int(end_of(b, WNOHANG), 0, "and ends nobody");
+    is_str(scopes, "silent:0 ", "a timer without a signal is reported");
+    is_int(end_of(b, WNOHANG), 0, "a timer without a signal ends no process");
     request(b, "left", 100, SIGKILL);
     file_timers_clear(&timers);
     is_int(timers.count, 0, "all can be forgotten");
@@ -126,12 +126,12 @@ static void test_expiry(void) {
     file_timers_hold(&timers, true);
     request(b, "held", 0, SIGKILL);
     turn(50);
-    is_str(scopes, "", "while they are held none is due");
-    is_int(end_of(b, WNOHANG), 0, "and nobody is ended");
+    is_str(scopes, "", "no timer is due while timers are held");
+    is_int(end_of(b, WNOHANG), 0, "no process is ended while timers are held");
     file_timers_hold(&timers, false);
     turn(10);
     is_str(scopes, "held:9 ", "afterwards it is");
-    is_int(end_of(b, 0), SIGKILL, "for its process, too");
+    is_int(end_of(b, 0), SIGKILL, "the process is ended after the hold");
 }
 
 static void test_others(void) {
@@ -139,13 +139,13 @@ static void test_others(void) {
     uint64_t before = timers.refused;
     request(getppid(), "parent", 0, SIGKILL);
     request(getpid(), "self", 0, SIGKILL);
-    is_int(timers.refused - before, 2, "only descendants are taken");
+    is_int(timers.refused - before, 2, "only descendants are accepted");
     pid_t gone = start_child();
     request(gone, "gone", 0.03, SIGKILL);
     kill(gone, SIGTERM);
     is_int(end_of(gone, 0), SIGTERM, "a process ends by itself");
     turn(80);
-    is_str(scopes, "gone:0 ", "its timer signals nobody");
+    is_str(scopes, "gone:0 ", "a timer of an ended process sends no signal");
 }
 
 static void test_hostile(void) {
@@ -165,18 +165,18 @@ static void test_hostile(void) {
         arena_printf(&arena, "{\"version\": 1, \"pid\": %d, \"scope_id\"", (int)child);
     send_text(half);
     send_text(": \"half\", \"expiration_time\": 9e99, \"signal\": 9}\n");
-    is_int(timers.count, 2, "a line may come in two parts");
+    is_int(timers.count, 2, "a line may arrive in two parts");
     int64_t far = timers.list[1].due_ms - clock_mono_ms();
     ok(far > 0 && far < INT64_C(1) << 40, "a time beyond all bounds is far away");
     for (int i = 0; i < FILE_TIMERS_MAX + 10; i++)
         request(child, arena_printf(&arena, "s%d", i), 100, SIGKILL);
     is_int(timers.count, FILE_TIMERS_MAX, "the table has a limit");
     kill(child, SIGKILL);
-    is_int(end_of(child, 0), SIGKILL, "its process ends");
+    is_int(end_of(child, 0), SIGKILL, "the timer ends the process");
     child = start_child();
     timers.swept_ms -= FILE_TIMER_SWEEP_MS;
     request(child, "next", 100, SIGKILL);
-    is_int(timers.count, 1, "which makes room");
+    is_int(timers.count, 1, "an expired timer leaves room for another");
     kill(child, SIGKILL);
     end_of(child, 0);
 }
@@ -191,10 +191,10 @@ int main(void) {
     mkfifo(path, 0666);
     is_int(file_timers_open(&timers, loop, path, on_expired, &e), 0, "a FIFO that was left behind");
     ok(stat(path, &st) == 0 && (st.st_mode & 07777) == 0600,
-       "is replaced by one of the user's own");
+       "an old FIFO is replaced by one of the user's own");
     file_write_atomic(file, "x", 1, 0600, &e);
     is_int(file_timers_open(&other, loop, file, on_expired, &e), -1, "a file stays what it is");
-    has_str(e.text, "no FIFO", "and the error says so");
+    has_str(e.text, "no FIFO", "the error says that the file is no FIFO");
     test_expiry();
     test_others();
     test_hostile();

@@ -40,19 +40,20 @@ int main(void) {
     if (!mkdtemp(dir))
         bail_out("no folder");
     process(41, "python3\n", ENV("A=b\0TORCHELASTIC_RUN_ID=run-2\0RANK=0"), "/dev/nvidia0");
-    ok(!worker_devices_held(dir, "run-2", &h), "no driver: nobody is asked");
+    ok(!worker_devices_held(dir, "run-2", &h), "without a driver no holder is found");
     made("proc/driver/nvidia/version");
-    ok(!worker_devices_held(dir, "run-1", &h), "another run's process does not count");
+    ok(!worker_devices_held(dir, "run-1", &h), "a process of another run does not count");
     process(42, "train\n", ENV("TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidiactl");
     process(43, "train\n", ENV("TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidia-uvm");
     process(44, "train\n", ENV("TORCHELASTIC_RUN_ID=run-11"), "/dev/nvidia1");
     process(45, "train\n", ENV("X=TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidia1");
-    ok(!worker_devices_held(dir, "run-1", &h), "nor does the driver's control file");
+    ok(!worker_devices_held(dir, "run-1", &h),
+       "a process with the driver's control file does not count");
     process(46, "pt_data\x1b[2J\n", ENV("TORCHELASTIC_RUN_ID=run-1"), "/dev/nvidia7");
     ok(worker_devices_held(dir, "run-1", &h), "a process that was left behind");
-    is_int(h.pid, 46, "its id");
-    is_str(h.device, "/dev/nvidia7", "its GPU");
-    is_str(h.name, "pt_data\\x1b[2J", "its name, safe to show");
+    is_int(h.pid, 46, "the holder's pid");
+    is_str(h.device, "/dev/nvidia7", "the holder's GPU");
+    is_str(h.name, "pt_data\\x1b[2J", "the holder's name, safe to print");
     file_remove_tree(dir, &e);
     arena_fini(&arena);
     return done_testing();

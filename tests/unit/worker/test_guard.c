@@ -52,15 +52,14 @@ static void test_frozen_agent(void) {
         bail_out("no guard: %s", e.text);
     close(held[1]);
     struct pollfd p = {.fd = held[0], .events = POLLIN};
-    is_int(poll(&p, 1, WAIT_MS_MAX), 1, "the lease holds while nobody reads %d reports",
-           2 * WORKERS);
+    is_int(poll(&p, 1, WAIT_MS_MAX), 1, "the lease holds while %d reports are unread", 2 * WORKERS);
     for (int64_t until = clock_mono_ms() + WAIT_MS_MAX; !gone && clock_mono_ms() < until;)
         loop_once(loop, 100);
     is_int(gone, 1, "an agent that reads again sees the end");
-    is_int(started, WORKERS, "and every start");
-    is_int(ended_well, WORKERS - 1, "and how each worker ended");
-    is_int(killed, 1, "and that the last one was killed");
-    ok(guard_is_idle(&g), "and can use the guard again");
+    is_int(started, WORKERS, "the agent sees every start");
+    is_int(ended_well, WORKERS - 1, "the agent sees how each worker ended");
+    is_int(killed, 1, "the agent sees that the last worker was killed");
+    ok(guard_is_idle(&g), "the guard can be used again");
     close(held[0]);
     loop_close(loop);
 }
@@ -106,7 +105,7 @@ static void test_stopped(void) {
     guard_stop(&g, SIGTERM);
     wait_ends(loop, 3);
     ok(!stopped[0], "a worker that ended by itself was not stopped");
-    ok(!stopped[1], "nor was one that a notice signal ended");
+    ok(!stopped[1], "a worker that ended by a notice signal was not stopped");
     ok(stopped[2], "a worker that ended after the order to stop was stopped");
     while (!gone)
         loop_once(loop, 100);

@@ -32,10 +32,10 @@ static void memory(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct kernel_note n = parsed(rows[i].line);
         is_int(n.kind, KERNEL_OUT_OF_MEMORY, "a kill");
-        is_int(n.pid, rows[i].pid, "its process");
-        is_int(n.in_cgroup, rows[i].in_cgroup, "whose limit it was");
-        is_int(n.resident_kb, rows[i].resident_kb, "its size");
-        is_str(n.name, rows[i].name, "its name");
+        is_int(n.pid, rows[i].pid, "the killed process");
+        is_int(n.in_cgroup, rows[i].in_cgroup, "the kind of limit");
+        is_int(n.resident_kb, rows[i].resident_kb, "the killed process's size");
+        is_str(n.name, rows[i].name, "the killed process's name");
     }
 }
 
@@ -60,11 +60,11 @@ static void xid(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct kernel_note n = parsed(rows[i].line);
         is_int(n.kind, KERNEL_XID, "an Xid");
-        is_int(n.xid, rows[i].xid, "its number");
-        is_int(n.pid, rows[i].pid, "its process");
-        is_str(n.device, rows[i].device, "its GPU");
-        is_str(n.name, rows[i].name, "its name");
-        is_str(n.text, rows[i].text, "its words");
+        is_int(n.xid, rows[i].xid, "the number of the Xid");
+        is_int(n.pid, rows[i].pid, "the process of the Xid");
+        is_str(n.device, rows[i].device, "the GPU of the Xid");
+        is_str(n.name, rows[i].name, "the process name of the Xid");
+        is_str(n.text, rows[i].text, "the text of the Xid");
     }
 }
 

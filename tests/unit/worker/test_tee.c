@@ -36,7 +36,7 @@ static void begin(struct run *r) {
     r->out = log_open_at(r, "filtered.log");
     r->filtered = file_join(&r->arena, dir, "filtered.log");
     r->tee = log_tee_open(r->loop, &e);
-    if (!ok(r->tee != NULL, "it opens %s", e.text))
+    if (!ok(r->tee != NULL, "the tee opens %s", e.text))
         return;
     for (int i = 0; i < 2; i++) {
         r->logs[i] = log_open_at(r, names[i]);
@@ -45,8 +45,8 @@ static void begin(struct run *r) {
                0, "a file is taken %s", e.text);
     }
     is_int(log_tee_add(r->tee, "/nowhere/0.log", -1, "", words, r->out, &e), -1,
-           "one that is not there");
-    has_str(e.text, "'/nowhere/0.log'", "is refused by its name");
+           "an absent file is refused");
+    has_str(e.text, "'/nowhere/0.log'", "the error names the absent file");
 }
 
 static void end(struct run *r) {

@@ -29,13 +29,17 @@ static void test_counters(void) {
     is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "", "no more kills than before");
     put("memory.events", "low 0\noom 9\noom_kill 5\nmax 1\n");
     is_str(worker_evidence_about(&ev, &a, 7, SIGKILL),
-           "out of memory: the kernel killed 3 of this round's processes", "three more");
+           "out of memory: the kernel killed 3 of this round's processes",
+           "three more kills are evidence");
     put("memory.max", "max\n");
-    ok(!strstr(worker_evidence_about(&ev, &a, 7, SIGKILL), "limit"), "without a limit");
+    ok(!strstr(worker_evidence_about(&ev, &a, 7, SIGKILL), "limit"),
+       "without a limit none is named");
     put("memory.max", "1048576\n");
-    ok(str_ends(worker_evidence_about(&ev, &a, 7, SIGKILL), "; their limit is 1.0 MB"), "with one");
+    ok(str_ends(worker_evidence_about(&ev, &a, 7, SIGKILL), "; their limit is 1.0 MB"),
+       "the memory limit is named");
     ev.kills = -1;
-    is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "", "what was not counted says nothing");
+    is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "",
+           "a kill that was not counted is no evidence");
 }
 
 static void test_notes(void) {
@@ -44,13 +48,15 @@ static void test_notes(void) {
     ev.notes[1] = (struct kernel_note){.kind = KERNEL_XID, .pid = 7, .xid = 79};
     ev.notes[2] = (struct kernel_note){.kind = KERNEL_OUT_OF_MEMORY, .pid = 7, .in_cgroup = true};
     const char *text = worker_evidence_about(&ev, &a, 7, SIGKILL);
-    ok(str_starts(text, "Xid 79 of GPU"), "its own come first: %s", text);
+    ok(str_starts(text, "Xid 79 of GPU"), "the worker's own GPU errors come first: %s", text);
     const char *own = strstr(text, "the kernel killed it, at a cgroup's limit");
     const char *other = strstr(text, "the end of process 8 at ");
-    ok(own && other && own < other, "then those of others");
-    ok(strstr(text, "the whole machine was full"), "where it was full");
+    ok(own && other && own < other, "GPU errors of other workers come second");
+    ok(strstr(text, "the whole machine was full"),
+       "the evidence names the level that was out of memory");
     text = worker_evidence_about(&ev, &a, 7, SIGSEGV);
-    ok(!strstr(text, "the kernel killed it"), "another signal is not the kernel's: %s", text);
+    ok(!strstr(text, "the kernel killed it"), "another signal is not attributed to the kernel: %s",
+       text);
 }
 
 static void test_error_file(void) {
@@ -62,13 +68,15 @@ static void test_error_file(void) {
     is_int(error_file_copy(from, to, 9, &e), 0, "a worker's error file");
     must(file_read(&a, to, 1000, &text, &len, &e) == 0);
     is_str(text, "{\"message\":{\"message\":\"x\",\"errorCode\":9},\"other\":[1]}",
-           "with its status");
-    is_int(error_file_copy(put("from", "{\"message\":\"x\"}"), to, 9, &e), 0, "one of plain text");
+           "the copied error file has the exit status");
+    is_int(error_file_copy(put("from", "{\"message\":\"x\"}"), to, 9, &e), 0,
+           "an error file of plain text is copied");
     must(file_read(&a, to, 1000, &text, &len, &e) == 0);
     is_str(text, "{\"message\":\"x\"}", "stays as it is");
     ok(error_file_copy(put("from", "[1]"), to, 9, &e) < 0 && e.code == ERR_FORMAT, "no object");
-    ok(error_file_copy(put("from", "{"), to, 9, &e) < 0, "half of one");
-    ok(error_file_copy("/nowhere", to, 9, &e) < 0 && e.code == ERR_NOT_FOUND, "none");
+    ok(error_file_copy(put("from", "{"), to, 9, &e) < 0, "a truncated error file is refused");
+    ok(error_file_copy("/nowhere", to, 9, &e) < 0 && e.code == ERR_NOT_FOUND,
+       "an absent error file is not found");
 }
 
 int main(void) {

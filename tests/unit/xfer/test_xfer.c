@@ -205,7 +205,7 @@ static void test_whole(const struct manifest *m, bool replace, bool keep, bool c
        "modes too");
     (void)plan_bytes(&t);
     struct run again = {.compress = compress};
-    is_int(transfer(&again, m, dest, store, replace, keep), 0, "once more");
+    is_int(transfer(&again, m, dest, store, replace, keep), 0, "the transfer is repeated");
     is_uint(plan_bytes(&again), 0, "nothing travels");
 }
 
@@ -223,9 +223,9 @@ static void test_cuts(const struct manifest *m, bool keep) {
         shrinks &= bytes < left;
         left = bytes;
     }
-    is_int(rc, 0, "a transfer that is cut %d times comes to its end", attempts - 1);
-    ok(attempts > 2, "and was cut more than once");
-    ok(shrinks, "each attempt has less to do");
+    is_int(rc, 0, "a transfer that is cut %d times is completed", attempts - 1);
+    ok(attempts > 2, "the transfer was cut more than once");
+    ok(shrinks, "each attempt has less to send");
     ok(same_tree("src", dest), "all is there");
 }
 
@@ -240,10 +240,11 @@ static void test_damage(const struct manifest *m) {
                           path_of("hurt-store"))) == 0,
        "bytes rot");
     struct run again = {0};
-    is_int(transfer(&again, m, "hurt", "hurt-store", true, true), -1, "that is noticed");
-    is_int(again.err.code, ERR_HASH, "by the hash");
+    is_int(transfer(&again, m, "hurt", "hurt-store", true, true), -1,
+           "changed bytes fail the transfer");
+    is_int(again.err.code, ERR_HASH, "changed bytes are a hash error");
     (void)plan_bytes(&again);
-    ok(access(path_of("hurt"), F_OK) < 0, "and nothing is put in place");
+    ok(access(path_of("hurt"), F_OK) < 0, "changed bytes are not put in place");
     struct run third = {0};
     is_int(transfer(&third, m, "hurt", "hurt-store", true, true), 0, "the next one is good");
     (void)plan_bytes(&third);
@@ -259,7 +260,7 @@ static void test_damage(const struct manifest *m) {
         rc = transfer(&other, m, "hurt2", "hurt-store", true, true);
         (void)plan_bytes(&other);
     }
-    ok(rc == 0 && tries > 1, "that is noticed, and put right");
+    ok(rc == 0 && tries > 1, "a changed pack is found and repaired");
     ok(same_tree("src", "hurt2"), "all is there");
 }
 
@@ -273,10 +274,10 @@ static void test_changing_source(void) {
     unlink(path_of("moving/gone"));
     struct run t = {0};
     is_int(transfer(&t, m, "moved", "moved/.part", false, false), -1, "files change meanwhile");
-    has_str(t.err.text, "2 files are missing", "those that cannot be had are counted");
+    has_str(t.err.text, "2 files are missing", "the missing files are counted");
     ok(same_file("moved/log", "moved/log") && access(path_of("moved/log"), F_OK) == 0,
-       "one that only grew is there");
-    ok(access(path_of("moved/other"), F_OK) < 0, "one with another content is not");
+       "a file that only grew is transferred");
+    ok(access(path_of("moved/other"), F_OK) < 0, "a file with other content is not transferred");
     (void)plan_bytes(&t);
     manifest_free(m);
 }
@@ -294,8 +295,8 @@ static void test_streams(const struct manifest *m) {
     struct err e;
     ok(xfer_receive_open(&main_run.r, &config, &e) == 0 &&
            xfer_receive_open(&extra.r, &other, &e) == 0,
-       "two connections");
-    is_int(run_list(&main_run, m), 0, "one list");
+       "two connections are opened");
+    is_int(run_list(&main_run, m), 0, "one list is sent");
     xfer_send_plan_ready(&main_run.plan);
     uint64_t total = main_run.plan.bytes;
     xfer_send_stream_init(&a, &main_run.plan, false);
@@ -311,11 +312,11 @@ static void test_streams(const struct manifest *m) {
     while (rc == 0 && xfer_send_stream_fill(&a, &main_run.forth, true, &e) > 0)
         rc = deliver(&main_run) < 0 || answer(&main_run, &a) < 0 ? -1 : 0;
     is_int(rc, 0, "the first does the rest");
-    ok(a.sent < total, "but not what the second had got through");
+    ok(a.sent < total, "the first connection does not repeat what the second has sent");
     ok(xfer_send_plan_empty(&main_run.plan), "nothing is left to do");
     xfer_wire_frame(&main_run.forth, XFER_DONE, NULL, 0);
-    ok(deliver(&main_run) == 0 && answer(&main_run, NULL) == 0 && main_run.result, "it ends: %s",
-       main_run.err.text);
+    ok(deliver(&main_run) == 0 && answer(&main_run, NULL) == 0 && main_run.result,
+       "the transfer is completed: %s", main_run.err.text);
     xfer_receive_close(&main_run.r);
     ok(same_tree("src", "two"), "all is there");
     xfer_send_stream_fini(&a);
@@ -362,10 +363,10 @@ static void test_hostile(void) {
     struct xfer_frame f;
     struct err e;
     is_int(xfer_wire_take(&u, "Last login: today", 17, &f, &e), -1, "chatter is no frame");
-    has_str(e.text, "login script", "and is explained");
+    has_str(e.text, "login script", "the error explains output of a login script");
     is_int(xfer_wire_take(&u, "\4\0\0\0\6\1\0\0\377\377\377\377", 12, &f, &e), -1,
            "a bomb is refused");
-    is_int(xfer_wire_take(&u, "\4\0\0\0\6\0\0", 7, &f, &e), 0, "half a head waits");
+    is_int(xfer_wire_take(&u, "\4\0\0\0\6\0\0", 7, &f, &e), 0, "half a header waits for more");
     xfer_unpacker_fini(&u);
 }
 
@@ -398,19 +399,21 @@ static void test_limits(void) {
     struct err e = {0};
     char deep[2 * MANIFEST_DEPTH_MAX + 4];
     is_int(list_of("f", (uint64_t)1 << 61, &e), -1, "a file of 2^61 bytes");
-    has_str(e.text, "the limit is", "is refused as such");
-    is_int(list_of("f", UINT64_MAX, &e), -1, "and one of 2^64 - 1");
-    is_int(list_of("f", MANIFEST_FILE_BYTES_MAX, &e), -1, "one that the disk has no room for");
-    has_str(e.text, "needs 35.2 TB more, and its disk has", "is refused before a byte comes");
-    has_str(e.text, "dtctl gc", "with a way out");
-    is_int(list_of("f", 1 << 20, &e), 0, "one that fits is asked for");
+    has_str(e.text, "the limit is", "the error of a file of 2^61 bytes has the limit");
+    is_int(list_of("f", UINT64_MAX, &e), -1, "a file of 2^64 - 1 bytes is refused");
+    is_int(list_of("f", MANIFEST_FILE_BYTES_MAX, &e), -1,
+           "a file above the free disk space is refused");
+    has_str(e.text, "needs 35.2 TB more, and its disk has",
+            "the error has the needed and the free space");
+    has_str(e.text, "dtctl gc", "the error names 'dtctl gc'");
+    is_int(list_of("f", 1 << 20, &e), 0, "a file that fits is requested");
     for (size_t i = 0; i < sizeof deep - 1; i++)
         deep[i] = i % 2 ? '/' : 'd';
     deep[sizeof deep - 1] = '\0';
     is_int(list_of(deep, 0, &e), -1, "folders in folders");
-    has_str(e.text, "deeper than 128 folders", "have a limit");
+    has_str(e.text, "deeper than 128 folders", "the error has the limit of folders");
     deep[2 * MANIFEST_DEPTH_MAX + 1] = '\0';
-    is_int(list_of(deep, 0, &e), 0, "up to which they are taken%s", e.text);
+    is_int(list_of(deep, 0, &e), 0, "folders up to the limit are accepted%s", e.text);
     struct manifest *m = manifest_new();
     int rc = 0;
     while (rc == 0 && m->count < 1000000) {
@@ -423,7 +426,7 @@ static void test_limits(void) {
             manifest_append(m, &(struct manifest_entry){.path = path, .kind = MANIFEST_FOLDER}, &e);
     }
     is_int(rc, -1, "names without end");
-    has_str(e.text, "256 MiB of names", "have one");
+    has_str(e.text, "256 MiB of names", "the error has the limit of names");
     manifest_free(m);
 }
 
@@ -438,7 +441,7 @@ static void test_strays(void) {
     struct run here = {0}, there = {0};
     is_int(transfer(&here, m, "led-here", "led-here/.part", false, false), 0, "links from a node");
     ok(lstat(path_of("led-here/out"), &st) < 0 && lstat(path_of("led-here/inside/up"), &st) < 0,
-       "are left out where they lead out");
+       "links that point outside are left out");
     ok(same_file("led-here/inside/fine", "led/inside/file"), "others are there");
     is_int(transfer(&there, m, "led-there", "led-store", false, true), 0, "links to a node");
     ok(same_tree("led", "led-there"), "arrive as they are");
@@ -461,7 +464,7 @@ static void test_left_behind(const struct manifest *m) {
                           "cd %s && export LC_ALL=C && [ \"$(echo left*)\" = 'left left-store "
                           "left.dtctl-new-1 left.dtctl-new-999999999 left.old-99' ]",
                           folder)) == 0,
-       "what is old and nobody's is gone, the rest stays");
+       "abandoned old files are removed, the rest is kept");
     (void)plan_bytes(&t);
 }
 
