@@ -13,9 +13,10 @@ mkdir "$WORK/copy" && cp -r README.md docs tests "$WORK/copy/"
 sed -i 's/^| 2 | `usage` | /&wrongly: /' "$WORK/copy/docs/files.md"
 run "$WORK/copy/docs/tables" --check
 is "$status" 1 'a table that differs is refused'
-like "$err" 'docs/files.md is not current; run: make docs' 'by name, with the remedy'
-ok 'docs/tables writes it anew' "$WORK/copy/docs/tables"
-ok 'as it was' diff -r docs "$WORK/copy/docs"
+like "$err" 'docs/files.md is not current; run: make docs' \
+    'the error names the table and the remedy'
+ok 'docs/tables writes the table' "$WORK/copy/docs/tables"
+ok 'a written table equals the original' diff -r docs "$WORK/copy/docs"
 
 topics=$(dtctl --help | tr '\n' ' ' | sed -n 's/.*topics: \([a-z, ]*\)\..*/\1/p' | tr -d ' ' |
     tr ',' '\n')

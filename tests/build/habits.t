@@ -20,16 +20,16 @@ check() { run env HOME="$(getent passwd "$(id -u)" | cut -d: -f6)" make -s check
 # ---- make check ---------------------------------------------------------------------------------
 check
 is "$status" 0 'make check: nothing has changed' || diag "$out"
-like "$out" '0 files differ from' 'and it says so'
+like "$out" '0 files differ from' 'make check counts no file'
 echo '// A remark at the end.' >>lib/base/json.c
 check
 is "$status" 0 'a good change' || diag "$out"
 like "$out" 'format +ok.*layers +ok.*sizes +ok.*units +ok.*check: good, [0-9]+ s' \
-    'each stage is named, with its verdict'
+    'make check shows the verdict of each stage'
 refused() { # STAGE PATTERN DESCRIPTION
     check
     is "$status" 2 "$3"
-    like "$out" "$1 +FAILED.*$2" 'is refused by its stage'
+    like "$out" "$1 +FAILED.*$2" 'the stage refuses the change'
     git checkout -q . && git clean -qfd lib tests
 }
 printf 'int   json_odd;\n' >>lib/base/json.c
@@ -42,7 +42,7 @@ sed -i 's/is_int(/is_int(1 + /' tests/unit/*test_json.c tests/unit/*/test_json.c
 refused units 'test_json' 'a unit test that fails'
 check BASE=nosuch
 is "$status:$err" "2:$err" 'a base that is no commit is an error'
-like "$out$err" "'nosuch' is no commit" 'that names it'
+like "$out$err" "'nosuch' is no commit" 'the error names the commit'
 
 # ---- hooks --------------------------------------------------------------------------------------
 ok 'make hooks' make -s hooks
@@ -73,7 +73,7 @@ run git commit -qam 'one more'
 is "$status" 1 'a subject without an area is refused'
 printf 'check: ; @exit 1\n' >Makefile
 run git commit -qam 'notes: one more'
-is "$status" 1 'and so is a commit that does not pass'
+is "$status" 1 'a commit that does not pass is refused'
 git checkout -q . && git config --unset core.hooksPath
 
 # ---- .ci/run ------------------------------------------------------------------------------------
@@ -83,7 +83,8 @@ printf '#!/bin/sh\n' >lib/third_party/setup
 chmod +x "$WORK/fake/make"
 run env PATH="$WORK/fake:$PATH" .ci/run
 is "$status" 1 '.ci/run ends with the stage that fails'
-like "$out" '==== stages.*setup +ok.*check +ok.*lint +FAILED' 'and lists the stages with verdicts'
+like "$out" '==== stages.*setup +ok.*check +ok.*lint +FAILED' \
+    '.ci/run lists the stages with verdicts'
 unlike "$out" 'test +ok' 'later ones do not run'
 git checkout -q .
 
@@ -92,17 +93,17 @@ cuda() { run make -s cuda MODE=debug BUILD=build "$@"; }
 rm -rf kernels/cuda
 cuda
 is "$status" 2 'make cuda without sources fails'
-like "$err" 'kernels/cuda has no sources' 'and says what is missing'
+like "$err" 'kernels/cuda has no sources' 'the error names the missing sources'
 mkdir kernels/cuda && echo '// a kernel' >kernels/cuda/add.cu
 cuda NVCC=nosuch-nvcc
-is "$status" 2 'without a compiler, too'
-like "$err" "'nosuch-nvcc' is not installed" 'and names it'
+is "$status" 2 'make cuda without a compiler fails'
+like "$err" "'nosuch-nvcc' is not installed" 'the error names the missing compiler'
 # Takes the place of nvcc: makes a fat binary of any source.
 # shellcheck disable=SC2016 # the shell's own
 printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho fat >"$2"\n' \
     >"$WORK/fake/nvcc"
 chmod +x "$WORK/fake/nvcc"
 cuda NVCC="$WORK/fake/nvcc"
-is "$status" 0 'with both it builds' || diag "$err"
+is "$status" 0 'make cuda with sources and compiler builds' || diag "$err"
 is "$(ar t build/debug/libdt_cuda.a)" add.o 'an archive of every source'
 done_testing

@@ -9,13 +9,14 @@ build() { # TARGET…
 }
 
 ok 'make install' build install DESTDIR="$WORK/stage" PREFIX=/opt/dtctl
-ok 'it puts dtctl below DESTDIR and PREFIX' cmp "$WORK/stage/opt/dtctl/bin/dtctl" "$BIN/dtctl"
+ok 'dtctl is installed below DESTDIR and PREFIX' cmp "$WORK/stage/opt/dtctl/bin/dtctl" "$BIN/dtctl"
 run "$WORK/stage/opt/dtctl/bin/dtctl" version
 is "$status" 0 'the installed dtctl runs'
 run cat "$WORK/stage/opt/dtctl/share/man/man1/dtctl.1"
-like "$out" '\.TH "DTCTL"' 'there is a manual page'
-ok 'and one of the file' grep -q '^\.TH' "$WORK/stage/opt/dtctl/share/man/man5/dtctl.toml.5"
-ok 'and the documents' \
+like "$out" '\.TH "DTCTL"' 'the manual page of dtctl is installed'
+ok 'the manual page of dtctl.toml is installed' \
+    grep -q '^\.TH' "$WORK/stage/opt/dtctl/share/man/man5/dtctl.toml.5"
+ok 'the documents are installed' \
     cmp "$WORK/stage/opt/dtctl/share/doc/dtctl/docs/hosts.md" "$SRC/docs/hosts.md"
 ok 'bash takes the completions' \
     bash -n "$WORK/stage/opt/dtctl/share/bash-completion/completions/dtctl"
@@ -48,13 +49,13 @@ unlike "$out" ' /(release|bin|san)' 'make clean with an empty BUILD= stays in th
 if git -C "$SRC" rev-parse HEAD >/dev/null 2>&1; then
     ok 'make dist' build dist DIST="$WORK/one"
     ok 'make dist, again' build dist DIST="$WORK/two"
-    ok 'both are the same, byte for byte' diff -r "$WORK/one" "$WORK/two"
+    ok 'two archives are equal, byte for byte' diff -r "$WORK/one" "$WORK/two"
     ok 'SHA256SUMS holds' bash -c "cd '$WORK/one' && sha256sum -c SHA256SUMS"
     mkdir unpacked
     tar -xzf "$WORK"/one/dtctl-*.tar.gz -C unpacked
-    ok 'it holds the sources' test -f unpacked/dtctl-*/Makefile
+    ok 'the archive has the sources' test -f unpacked/dtctl-*/Makefile
     run cat unpacked/dtctl-*/.version
-    like "$out" '^[0-9]+\.[0-9]+\.[0-9]+' 'and its version'
+    like "$out" '^[0-9]+\.[0-9]+\.[0-9]+' 'the archive has its version'
 else
     skip 6 'make dist needs a git checkout'
 fi

@@ -21,11 +21,11 @@ printf '#include <base/err.h>\n#include <sys/types.h>\n' >tree/lib/sys/angle.c
 echo 'int err;' >tree/lib/base/err.h
 echo 'int x;' >tree/lib/odd/x.c
 run "$lint/layers" tree
-is "$status" 1 'layers: it refuses'
+is "$status" 1 'layers: a bad include is refused'
 like "$out" 'lib/base/bad.c:1: base must not include sys' 'layers: an arrow that points up'
 like "$out" 'lib/sys/dots.c:1: write' 'layers: a path with dots'
 like "$out" 'lib/sys/angle.c:1: write "base/err.h" in quotes' 'layers: ours in angle brackets'
-unlike "$out" 'angle.c:2' 'layers: but not those of the system'
+unlike "$out" 'angle.c:2' 'layers: system headers are allowed'
 like "$out" 'layer odd is not in' 'layers: an unknown folder'
 
 mkdir -p lib/x cmd
@@ -33,7 +33,7 @@ printf 'void f(void) {\n    strcpy(a, b); // sprintf(\n    puts("system(1)");\n}
 printf 'void f(void) {\n    puts("x");\n    o->exit(1);\n    /* gets( */\n    f = system;\n}\n' \
     >cmd/a.c
 run "$lint/calls" lib/x/a.c cmd/a.c
-is "$status" 1 'calls: it refuses'
+is "$status" 1 'calls: a banned call is refused'
 is "$out" $'lib/x/a.c:2: strcpy() is banned everywhere\n'\
 $'lib/x/a.c:3: puts() is banned in libraries\ncmd/a.c:5: system() is banned everywhere' \
     'calls: exactly the three, not those in comments, strings, members and programs'
@@ -61,16 +61,16 @@ printf '%s\n' '// What a node has that leaves.' 'int told; // "told" by a node' 
     '// Somewhat. Who comes is told.' >lib/x/c.c
 printf '%s\n' 'echo "$# told"' '# A run that goes on.' >cmd/d
 run "$lint/words" lib/x/c.c cmd/d
-is "$status" 1 'words: it refuses'
+is "$status" 1 'words: a bad word is refused'
 is "$(cut -d'"' -f1,2 <<<"$out")" 'lib/x/c.c:1: the word "What
 lib/x/c.c:2: the word "told
 lib/x/c.c:3: the word "nobody
 lib/x/c.c:5: the word "Who
 lib/x/c.c:5: the word "told
-cmd/d:2: the word "goes on' 'words: those of comments, not of strings and code'
+cmd/d:2: the word "goes on' 'words: comments are checked, strings and code are not'
 printf '%s\n' '// Whatever the node sends is checked.' 'int who;' >lib/x/c.c
 run "$lint/words" lib/x/c.c
-is "$status:$out" 0: 'words: and no part of another word'
+is "$status:$out" 0: 'words: a part of another word is allowed'
 
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"
@@ -85,7 +85,7 @@ run "$measure" edge.c
 is "$status:$err" 0: 'measure: a function of 70 lines passes'
 body 68 >long.c
 run "$measure" long.c
-like "$err" 'long.c:2: lines in this function: 71' 'measure: one of 71 does not'
+like "$err" 'long.c:2: lines in this function: 71' 'measure: a function of 71 lines is refused'
 printf '// SPDX-License-Identifier: Apache-2.0\n// %s\n' "$(printf 'é%.0s' {1..97})" >wide.c
 run "$measure" wide.c
 is "$status:$err" 0: 'measure: 100 columns of wide characters pass'
@@ -94,8 +94,8 @@ run "$measure" wide.c
 like "$err" 'wide.c:2: columns: 101' 'measure: 101 do not'
 { echo '// SPDX-License-Identifier: Apache-2.0' && yes '' | head -n 500; } >file.c
 run "$measure" file.c
-like "$err" 'lines in this file: 501' 'measure: nor a file of 501 lines'
+like "$err" 'lines in this file: 501' 'measure: a file of 501 lines is refused'
 echo 'int x;' >bare.c
 run "$measure" bare.c
-like "$err" 'SPDX' 'measure: nor one without a licence line'
+like "$err" 'SPDX' 'measure: a file without a licence line is refused'
 done_testing

@@ -28,7 +28,7 @@ git init -q && git add -A && git commit -qm 'all: begin'
 refused() { # VERSION PATTERN DESCRIPTION
     run .ci/release "$1"
     is "$status:$(git tag)" 1: "$3: refused, no tag"
-    like "$err" "$2" "$3: and why"
+    like "$err" "$2" "$3: the error has the reason"
 }
 refused 1.2 'no version of three numbers' 'a version that is none'
 refused '' 'no version' 'no version at all'
@@ -44,15 +44,15 @@ git revert --no-edit HEAD >/dev/null
 
 run .ci/release 0.2.0
 is "$status" 0 'a release that is ready' || diag "$err"
-is "$(git tag)" v0.2.0 'is tagged'
+is "$(git tag)" v0.2.0 'a release has a tag'
 is "$(cd dist && echo *)" \
-    'SHA256SUMS dtctl dtctl-0.2.0.spdx.json dtctl-0.2.0.tar.gz dtrun' 'has all its files'
+    'SHA256SUMS dtctl dtctl-0.2.0.spdx.json dtctl-0.2.0.tar.gz dtrun' 'a release has all its files'
 ok 'SHA256SUMS holds' bash -c 'cd dist && sha256sum --strict -c SHA256SUMS'
-is "$(wc -l <dist/SHA256SUMS)" 4 'for every file'
-like "$(cat dist/dtctl)" '0.2.0$' 'the programs know their version'
+is "$(wc -l <dist/SHA256SUMS)" 4 'SHA256SUMS has every file'
+like "$(cat dist/dtctl)" '0.2.0$' 'the programs have the version'
 run .ci/release 0.2.0
 is "$status:$(git tag)" 1:v0.2.0 'a second release of one version is refused, and the tag stays'
-like "$err" 'exists already' 'and why'
+like "$err" 'exists already' 'the error says that the tag exists'
 
 cat >spdx.py <<'END'
 import json, sys
@@ -82,5 +82,5 @@ ok 'the SPDX list has every pinned library, with hash and licence' \
 sed -i '/^- SPDX:/d' lib/third_party/zstd.md
 run lib/third_party/sbom 0.2.0
 is "$status" 1 'a library without a licence is an error'
-like "$err" 'zstd.md has no line' 'that names its file'
+like "$err" 'zstd.md has no line' 'the error names the file of licences'
 done_testing

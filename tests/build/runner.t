@@ -32,17 +32,17 @@ runner tests/x/absent.t
 is "$status:$last" '0:0 passed, 0 failed, 1 skipped' 'a script skipped as a whole counts'
 runner tests/x/bad.t tests/x/good.t
 is "$status:$last" '1:2 passed, 1 failed, 1 skipped' 'a failure'
-like "$out" 'x/bad.t' 'is named'
+like "$out" 'x/bad.t' 'a failed script is named'
 runner tests/x/crash.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a crash is a failure'
 runner tests/x/planless.t
-is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'so is a missing plan'
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a missing plan is a failure'
 runner tests/x/short.t
-is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a plan not kept'
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a plan that is not kept is a failure'
 runner tests/x/silent.t
-is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'and silence'
+is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'a script without output is a failure'
 seconds=1 runner tests/x/hang.t
-is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'and a hang'
+is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a script that hangs is a failure'
 
 # Nothing that a test started outlives it, or the runner, however these end.
 leaves='setsid sh -c "echo \$\$ >left; exec sleep 600" & while [ ! -s left ]; do sleep 0.01; done'
@@ -73,29 +73,32 @@ script worse 'exit 1'
 script shaky 'echo 1..1; [ ! -e ran ] || { echo "ok 1 - b"; exit 0; }
 touch ran; echo "not ok 1 - b"; echo "# the reason"; exit 1'
 runner tests/x/many[1-3].t tests/x/shaky.t
-is "$status:$last" '1:3 passed, 1 failed, 0 skipped' 'of few, none runs again'
-like "$out" 'x/shaky.t.*not ok 1 - b.*# the reason' 'why it failed is told at the end'
+is "$status:$last" '1:3 passed, 1 failed, 0 skipped' 'a few scripts: none runs again'
+like "$out" 'x/shaky.t.*not ok 1 - b.*# the reason' 'the reason of a failure is printed at the end'
 rm ran
 runner tests/x/many?.t tests/x/shaky.t tests/x/absent.t
-is "$status:$last" '0:10 passed, 0 failed, 1 skipped' 'what fails beside others may pass alone'
+is "$status:$last" '0:10 passed, 0 failed, 1 skipped' \
+    'a script that fails beside others may pass alone'
 like "$out" 'Failed beside others, passed alone.*x/shaky.t.*not ok 1 - b.*# the reason.*Skipped:' \
-    'and is listed first, with why'
+    'a script that passed alone is listed first, with the reason'
 runner tests/x/many?.t tests/x/bad.t
 is "$status:$last" '1:10 passed, 1 failed, 0 skipped' 'a fault fails again'
 runner tests/x/many?.t tests/x/bad.t tests/x/crash.t tests/x/silent.t tests/x/worse.t
-is "$status:$(grep -c 'Once more' <<<"$out")" '1:0' 'where many fail, none runs again'
+is "$status:$(grep -c 'Once more' <<<"$out")" '1:0' 'many failures: none runs again'
 
 # Two queues at a time, each with what took longest in front; the clock's one with priority.
 script clock '# Clock: this one
 echo "ok 1 - a"; nice >clock; sleep 2; date +%s%N >clock.end; echo 1..1'
 script slow 'nice >slow; date +%s%N >slow.begin; sleep 0.2; echo "ok 1 - a"; echo 1..1'
 runner tests/x/clock.t tests/x/good.t tests/x/slow.t
-is "$status:$last" '0:3 passed, 0 failed, 1 skipped' 'two queues'
+is "$status:$last" '0:3 passed, 0 failed, 1 skipped' 'two queues run'
 result "$(($(cat slow.begin) < $(cat clock.end)))" 'run side by side'
-is "$(($(cat slow) - $(cat clock)))" $(($(nice) < 15 ? 5 : 19 - $(nice))) 'the clock comes first'
-like "$out" 'Seconds: [0-9]+ of a processor; the longest: tests/x/clock.t 2, ' 'where the time went'
-like "$(head -n 1 build/durations)" '^2\.[0-9]+ tests/x/clock.t$' 'which is kept'
-ok 'for each program, what ran before as well' grep -q ' tests/x/many1.t$' build/durations
+is "$(($(cat slow) - $(cat clock)))" $(($(nice) < 15 ? 5 : 19 - $(nice))) \
+    'scripts with a clock run first'
+like "$out" 'Seconds: [0-9]+ of a processor; the longest: tests/x/clock.t 2, ' \
+    'the summary has the seconds'
+like "$(head -n 1 build/durations)" '^2\.[0-9]+ tests/x/clock.t$' 'the durations are kept'
+ok 'the durations of earlier runs are kept' grep -q ' tests/x/many1.t$' build/durations
 
 # The assertions for C and for shell themselves.
 cat >c.c <<'EOF'
@@ -116,7 +119,7 @@ run ./c more
 is "$status" 1 'C assertions that do not'
 is "$(grep -c '^not ok' <<<"$out")" 4 'all four of them'
 like "$out" 'got: "a\\nb" \(3 bytes\)' 'values are shown'
-like "$out" 'c.c:4' 'and the place'
+like "$out" 'c.c:4' 'a failed assertion prints its place'
 
 script early "source '$WORK/tests/lib.sh'; ok one true; exit 0"
 run env -u TEST_WORK tests/x/early.t
@@ -125,8 +128,8 @@ rm -rf "$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")"
 script false "source '$WORK/tests/lib.sh'; ok one false; is a b two; done_testing"
 run env -u TEST_WORK tests/x/false.t
 is "$status" 1 'shell assertions that do not hold fail'
-is "$(grep -c '^not ok' <<<"$out")" 2 'both of them'
+is "$(grep -c '^not ok' <<<"$out")" 2 'two shell assertions fail'
 kept=$(sed -n 's/.*logs are kept in \([^;]*\);.*/\1/p' <<<"$out")
-ok 'and the folder with the logs stays' test -d "${kept:?}"
+ok 'the folder with the logs is kept' test -d "${kept:?}"
 rm -rf "${kept:?}"
 done_testing

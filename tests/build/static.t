@@ -7,12 +7,12 @@ check=$SRC/tests/build/is-static
 
 run "$check" /bin/sh
 is "$status" 1 'the check refuses a dynamic program'
-like "$err" 'program interpreter' 'and says why'
+like "$err" 'program interpreter' 'the error names the program interpreter'
 printf 'int main(void) { return 0; }\n' >main.c
 refused() { # REASON FLAG…
     gcc -o program main.c "${@:2}" 2>gcc.log || diag "$(cat gcc.log)"
     run "$check" --symbols program
-    like "$status:$err" "^1:.*$1" "it refuses one that $1"
+    like "$status:$err" "^1:.*$1" "a program that $1 is refused"
 }
 refused 'has a fixed address' -static -no-pie
 refused 'is not linked with -z now' -static-pie -Wl,-z,lazy

@@ -35,7 +35,7 @@ env -u TEST_INSIDE -u TEST_WORK TMPDIR="$WORK" ./victim.t >victim.log 2>&1 &
 victim=$!
 ok 'a node runs' wait_for 90 test -e runs
 folder=$(echo "$WORK"/dtctl-victim.*)
-result "$(($(groups | wc -l) > 0))" 'in a control group of its own'
+result "$(($(groups | wc -l) > 0))" 'a node has a control group'
 kill -9 "$victim"
 wait "$victim" 2>/dev/null
 # shellcheck disable=SC2317 # called through wait_for
@@ -51,5 +51,5 @@ swept() { # a group whose last process has only just been reaped may refuse to g
     cloud_sweep
     [ -z "$(groups)" ]
 }
-ok 'and the next one removes its control groups' wait_for 10 swept
+ok 'the next cloud removes its control groups' wait_for 10 swept
 done_testing

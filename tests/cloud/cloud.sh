@@ -313,7 +313,7 @@ cloud_stop() {
 # shellcheck disable=SC2154 # run sets status
 cloud_up() {
     run cloud_run dtctl up -y
-    is "$status" 0 'up' && return
+    is "$status" 0 'up succeeds' && return
     cloud_diag
     done_testing
 }
@@ -322,10 +322,10 @@ cloud_up() {
 # shellcheck disable=SC2154 # run sets status and err
 cloud_down() {
     run cloud_run dtctl down -y
-    is "$status" 0 'down' || cloud_diag
+    is "$status" 0 'down succeeds' || cloud_diag
     is "$(cloud_instances)$(cloud_things)" '' 'nothing is left in the account'
     cloud_stop
-    is "$(cloud_left)" '' 'nor on this machine'
+    is "$(cloud_left)" '' 'nothing is left on this machine'
 }
 
 # Removes empty control groups of tests that were killed: nothing else of a test outlives it.

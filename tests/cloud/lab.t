@@ -53,8 +53,8 @@ launch odd 10.77.0.12
 launch dead 10.77.0.13
 launch tight 10.77.0.14
 ok 'a node runs the user data it was started with' wait_for 60 booted node0
-is "$(banner 10.77.0.10)" 'SSH-' 'and its sshd answers'
-ok 'so does another' wait_for 60 booted node1
+is "$(banner 10.77.0.10)" 'SSH-' 'the sshd of a node answers'
+ok 'a second node boots' wait_for 60 booted node1
 
 # ---- metadata ----
 put=(-X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60')
@@ -62,10 +62,12 @@ is "$(metadata node0 meta-data/instance-id)" ' 401' 'metadata wants a token'
 is "$(metadata node0 api/token -X PUT)" ' 400' 'a token wants a time to live'
 token="X-aws-ec2-metadata-token: $(metadata node0 api/token "${put[@]}" | cut -d' ' -f1)"
 id=$(cloud_node node0 id)
-is "$(metadata node0 meta-data/instance-id -H "$token")" "$id 200" 'with one it answers'
-is "$(metadata node1 meta-data/instance-id -H "$token")" ' 401' 'to that node alone'
+is "$(metadata node0 meta-data/instance-id -H "$token")" "$id 200" \
+    'the metadata service answers with a token'
+is "$(metadata node1 meta-data/instance-id -H "$token")" ' 401' 'a token is valid on its node only'
 is "$(metadata node0 meta-data/tags/instance/Name -H "$token")" 'node0 200' 'tags are there'
-is "$(metadata node0 meta-data/instance-life-cycle -H "$token")" 'spot 200' 'so is the life cycle'
+is "$(metadata node0 meta-data/instance-life-cycle -H "$token")" 'spot 200' \
+    'the life cycle is in the metadata'
 is "$(metadata node0 meta-data/spot/instance-action -H "$token")" ' 404' 'no notice yet'
 cloud_fault rebalance node=node0
 like "$(metadata node0 meta-data/events/recommendations/rebalance -H "$token")" 'noticeTime.* 200' \
@@ -76,7 +78,7 @@ cloud_fault imds node=node0 status=0
 run cloud_on node0 curl -sS -m 3 http://10.77.0.11:22/
 like "$out$err" 'SSH-|HTTP/0.9' 'nodes reach each other'
 run cloud_on node0 ip route get 8.8.8.8
-result "$((status != 0))" 'and nothing else: there is no route out of here'
+result "$((status != 0))" 'nodes cannot reach other networks'
 
 # ---- faults ----
 cloud_fault sshd-stop node=node1
@@ -91,7 +93,7 @@ cloud_fault link-up node=node1
 ok 'link-up: back' wait_for 10 banner 10.77.0.11
 cloud_fault freeze node=node1
 run banner 10.77.0.11
-is "$out" '' 'freeze: connects, and says nothing'
+is "$out" '' 'freeze: the port accepts and stays silent'
 cloud_fault thaw node=node1
 ok 'thaw: back' wait_for 10 banner 10.77.0.11
 before=$(ssh-keyscan -t ed25519 10.77.0.11 2>/dev/null)
@@ -109,14 +111,14 @@ rebooted() {
     [ "${now:-0}" != 0 ] && [ "$now" != "$init" ] && banner 10.77.0.11
 }
 cloud_fault reboot node=node1
-ok 'reboot: comes back' wait_for 30 rebooted
+ok 'reboot: the node boots again' wait_for 30 rebooted
 is "$(find /sys/fs/cgroup -type d -path "*/$(cloud_node node1 id)/boot*" -prune \
-    -printf '%f\n' | sort -u)" boot2 'in a control group of its own'
+    -printf '%f\n' | sort -u)" boot2 'reboot: the node has a new control group'
 
 cloud_init_is() { # NAME STATUS
     cloud_on "$1" cloud-init status | grep -q "status: $2"
 }
-ok 'cloud-init-fails: and says so' wait_for 60 cloud_init_is odd error
+ok 'cloud-init-fails: cloud-init reports an error' wait_for 60 cloud_init_is odd error
 is "$(cloud_on tight df -Pm / | awk 'NR == 2 { print ($2 <= 1024) }')" 1 'degraded: hardly any disk'
 run banner 10.77.0.13
 is "$out" '' 'mute: never answers'
@@ -127,8 +129,8 @@ ended() { # ID: in the API and on this machine
 }
 cloud_fault notice node=node0 seconds=4
 like "$(metadata node0 meta-data/spot/instance-action -H "$token")" '"terminate".* 200' \
-    'notice: is announced'
-ok 'and carried out' wait_for 20 ended "$id"
+    'notice: the notice is announced'
+ok 'notice: the instance is terminated' wait_for 20 ended "$id"
 id=$(cloud_node node1 id)
 cloud_fault poweroff node=node1
 ok 'poweroff ends the instance' wait_for 20 ended "$id"
@@ -141,7 +143,7 @@ cloud_api TerminateInstances us-east-1 InstanceId.1="$id" >out/end.xml
 ok 'a frozen node can be terminated' wait_for 5 ended "$id"
 cloud_api GetConsoleOutput us-east-1 InstanceId="$id" >out/console.xml
 like "$(grep -o '<output>[^<]*' out/console.xml | cut -d'>' -f2 | base64 -d)" 'systemd' \
-    'its console output can still be read'
+    'the console output of a terminated node can be read'
 is "$(cloud_instances)" "$(cloud_node dead id)" 'one instance runs: the mute one'
 cloud_stop
 is "$(cloud_left)" '' 'nothing is left'

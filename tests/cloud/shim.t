@@ -38,25 +38,25 @@ start "$a" ClientToken=once
 first=$(field instanceId)
 start "$a" ClientToken=once
 is "$(field instanceId)" "$first" 'the same client token gives the same instance'
-is "$(cloud_instances | wc -l)" 1 'and starts no second one'
+is "$(cloud_instances | wc -l)" 1 'the same client token starts no second instance'
 like "$(field ipAddress)" '^(203\.0\.113\.[0-9]+)?$' 'no public address but of the test network'
 start "$a" $spot
 second=$(field instanceId)
 api DescribeInstances InstanceId.1="$second"
-is "$(field instanceLifecycle)" spot 'a spot instance says so'
+is "$(field instanceLifecycle)" spot "a spot instance has the life cycle 'spot'"
 request=$(field spotInstanceRequestId)
 api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
-is "$(field instanceId) $(field state)" "$second active" 'its spot request is active'
+is "$(field instanceId) $(field state)" "$second active" 'the spot request is active'
 curl -fsS -o out/end $CLOUD_API/_shim/end -d "{\"id\": \"$second\", \"reason\": \"spot\"}"
-ok 'reclaimed, it is shutting down for a while' has_state "$second" shutting-down
+ok 'a reclaimed instance is shutting down for a while' has_state "$second" shutting-down
 api DescribeInstances Filter.1.Name=instance-state-name Filter.1.Value.1=shutting-down
-is "$(field instanceId)" "$second" 'it is found by that state'
+is "$(field instanceId)" "$second" "the instance is found by the state 'shutting-down'"
 api DescribeInstances Filter.1.Name=instance-state-name Filter.1.Value.1=terminated
-is "$(field instanceId)" '' 'and by no other'
-ok 'then it is terminated' ended "$second"
-like "$out" 'Server.SpotInstanceTermination' 'and the API says why'
+is "$(field instanceId)" '' 'the instance is not found by another state'
+ok 'the instance is terminated' ended "$second"
+like "$out" 'Server.SpotInstanceTermination' 'the API has the reason'
 api DescribeSpotInstanceRequests SpotInstanceRequestId.1="$request"
-is "$(field state)" closed 'its request is closed'
+is "$(field state)" closed 'the spot request is closed'
 start "$a" UserData="$(head -c 16385 /dev/zero | base64 -w0)"
 is "$(field Code)" InvalidParameterValue 'user data above 16 KiB is refused'
 
@@ -71,15 +71,16 @@ third=$(field instanceId)
 start "$b" Placement.GroupName=pg
 is "$(field Code)" InvalidPlacementGroup.InUse 'a group does not span zones'
 api DeletePlacementGroup GroupName=pg
-is "$(field Code)" InvalidPlacementGroup.InUse 'nor go while it is used'
+is "$(field Code)" InvalidPlacementGroup.InUse 'a placement group in use cannot be deleted'
 api TerminateInstances InstanceId.1="$third"
 api DeletePlacementGroup GroupName=pg
-is "$(field Code)" InvalidPlacementGroup.InUse 'or while its last instance is shutting down'
+is "$(field Code)" InvalidPlacementGroup.InUse \
+    'a placement group cannot be deleted while its last instance is shutting down'
 ended "$third"
 api DescribePlacementGroups Filter.1.Name=tag:dtctl-cluster Filter.1.Value.1=x
-is "$(field groupName)" pg 'it is found by tag'
+is "$(field groupName)" pg 'a placement group is found by tag'
 api DeletePlacementGroup GroupName=pg
-is "$(field return)" true 'and goes when it is empty'
+is "$(field return)" true 'an empty placement group can be deleted'
 
 # ---- volumes, addresses, images ----
 start "$a" BlockDeviceMapping.1.DeviceName=/dev/sda1 BlockDeviceMapping.1.Ebs.VolumeSize=100 \
@@ -88,9 +89,9 @@ api DescribeVolumes Filter.1.Name=attachment.instance-id Filter.1.Value.1="$(fie
 is "$(field iops) $(field throughput)" '6000 500' 'a volume keeps its iops and throughput'
 api AllocateAddress Domain=vpc
 elastic=$(field publicIp)
-like "$elastic" '^203\.0\.113\.' 'so are elastic addresses'
+like "$elastic" '^203\.0\.113\.' 'elastic addresses are of the test network'
 api DescribeAddresses PublicIp.1="$elastic"
-is "$(field publicIp)" "$elastic" 'which can be asked for by that name'
+is "$(field publicIp)" "$elastic" 'an elastic address is found by name'
 out=$(curl -sS -H "$(cloud_scope us-east-1 ssm)" -H 'Content-Type: application/x-amz-json-1.1' \
     -H 'X-Amz-Target: AmazonSSM.GetParameter' $CLOUD_API/ -d '{"Name":
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"}')
@@ -103,11 +104,12 @@ api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.8xla
     NetworkInterface.1.NetworkInterfaceId="$efa" NetworkInterface.1.DeviceIndex=0
 holder=$(field instanceId)
 api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
-like "$(grep -o '<attachment>.*</attachment>' <<<"$out")" "$holder" 'and who holds it'
+like "$(grep -o '<attachment>.*</attachment>' <<<"$out")" "$holder" \
+    "the interface has the holder's id"
 api TerminateInstances InstanceId.1="$holder"
 ended "$holder"
 api DescribeNetworkInterfaces NetworkInterfaceId.1="$efa"
-is "$(field status)$(field attachment)" available 'it is free when that instance has ended'
+is "$(field status)$(field attachment)" available 'the interface is free when its holder has ended'
 
 for turn in first second; do
     api RunInstances ImageId=ami-12345678 MinCount=1 MaxCount=1 InstanceType=g5.xlarge \
@@ -116,11 +118,11 @@ for turn in first second; do
     is "$(field privateIpAddress)" 172.31.0.77 "the $turn instance gets the address it asks for"
     holder=$(field instanceId)
     start "$a" PrivateIpAddress=172.31.0.77
-    is "$(field Code)" InvalidIPAddress.InUse 'and nobody else meanwhile'
+    is "$(field Code)" InvalidIPAddress.InUse 'the address cannot be taken twice'
     api TerminateInstances InstanceId.1="$holder"
     ended "$holder"
     api TerminateInstances InstanceId.1="$holder"
-    is "$(field instanceId)" "$holder" 'to end it once more is no error'
+    is "$(field instanceId)" "$holder" 'a second termination is no error'
 done
 
 # ---- what begins well ----
@@ -130,7 +132,7 @@ start "$a"
 late=$(field instanceId)
 like "$late" '^i-' 'an instance that cannot be is started all the same'
 ok 'AWS ends it' ended "$late"
-like "$out" '<code>Client.VolumeLimitExceeded' 'and says why afterwards'
+like "$out" '<code>Client.VolumeLimitExceeded' 'the API has the reason afterwards'
 
 # ---- tags ----
 tagging() { # ACTION JSON
@@ -184,38 +186,40 @@ endpoint=$(field vpcEndpointId)
 is "$(tagged key-pair placement-group vpc-endpoint)" \
     "key-pair/$key placement-group/group-ann vpc-endpoint/$endpoint" \
     'the tagging API lists what moto leaves out, of one owner'
-is "$(tagged placement-group)" placement-group/group-ann 'and of one kind'
+is "$(tagged placement-group)" placement-group/group-ann 'the tagging API filters by type'
 api DescribePlacementGroups GroupName.1=group-bob
 group=$(field groupId)
 changed CreateTags until=later "$group" "$vpc" "$key" "$endpoint" "$efa"
 is "$(field return)" true 'tags of what is there can be set'
 is "$(having PlacementGroups groupName until=later) $(having KeyPairs keyName until=later)" \
-    'group-bob key-ann' 'of a placement group and of a key pair'
+    'group-bob key-ann' 'tags of a placement group and of a key pair can be set'
 is "$(having Vpcs vpcId until=later) $(having VpcEndpoints vpcEndpointId until=later)" \
-    "$vpc $endpoint" 'of a network and of an endpoint'
-is "$(having NetworkInterfaces networkInterfaceId until=later)" "$efa" 'of an interface'
+    "$vpc $endpoint" 'tags of a network and of an endpoint can be set'
+is "$(having NetworkInterfaces networkInterfaceId until=later)" "$efa" \
+    'tags of an interface can be set'
 changed CreateTags until=soon "$group" "$vpc"
 is "$(having PlacementGroups groupName until=soon) $(having Vpcs vpcId until=soon)" \
-    "group-bob $vpc" 'and changed'
+    "group-bob $vpc" 'tags can be changed'
 changed DeleteTags until=later "$group"
-is "$(having PlacementGroups groupName until=soon)" group-bob 'not removed with another value'
+is "$(having PlacementGroups groupName until=soon)" group-bob \
+    'a tag with another value is not removed'
 changed DeleteTags until "$group"
-is "$(having PlacementGroups groupName until=soon)" '' 'but without one'
-is "$(having PlacementGroups groupName dtctl-owner=bob)" group-bob 'and no other tag'
+is "$(having PlacementGroups groupName until=soon)" '' 'a tag without a value is removed'
+is "$(having PlacementGroups groupName dtctl-owner=bob)" group-bob 'other tags are kept'
 changed CreateTags until=never "$vpc" pg-00000000000000000
 is "$(field Code) $(having Vpcs vpcId until=never)" 'InvalidPlacementGroup.Unknown ' \
-    'one that is not there is refused, with all others'
+    'an unknown resource fails the whole call'
 api DescribeKeyPairs "KeyPairId.1=$key"
 is "$(field keyName)" key-ann 'a key pair is found by its id'
 api DeleteVpcEndpoints "VpcEndpointId.1=$endpoint"
 api DeleteKeyPair KeyName=key-ann
-is "$(tagged key-pair vpc-endpoint)" '' 'what is gone is not listed'
+is "$(tagged key-pair vpc-endpoint)" '' 'a deleted resource is not listed'
 cloud_fault stale times=1
 is "$(tagged key-pair vpc-endpoint)" "key-pair/$key vpc-endpoint/$endpoint" \
-    'stale: for a while it still is'
-is "$(tagged key-pair vpc-endpoint)" '' 'and then no more'
+    'stale: a deleted resource is listed for a while'
+is "$(tagged key-pair vpc-endpoint)" '' 'stale: a deleted resource is not listed later'
 api DescribeKeyPairs "KeyPairId.1=$key"
-is "$(field Code)" InvalidKeyPair.NotFound 'although EC2 does not know it'
+is "$(field Code)" InvalidKeyPair.NotFound 'stale: EC2 does not find the deleted key pair'
 cloud_fault none
 
 # ---- faults ----
@@ -225,7 +229,7 @@ refused() { # WANT DESCRIPTION KEY=VALUE…
 }
 cloud_fault capacity zone=us-east-1a
 refused InsufficientInstanceCapacity 'capacity: refused in its zone' "$a"
-like "$(field Message)" 'choosing us-east-1b, us-east-1c' 'with the zones to try instead'
+like "$(field Message)" 'choosing us-east-1b, us-east-1c' 'the error has the zones to try'
 refused '' 'and not in another' "$b"
 cloud_fault none
 cloud_fault capacity zone=us-east-1a after=1 market=spot
@@ -235,7 +239,7 @@ refused InsufficientInstanceCapacity 'and the next does not' "$a" $spot
 cloud_fault none
 cloud_fault quota vcpus=4
 refused VcpuLimitExceeded 'quota: more vCPUs than allowed' "$a"
-like "$(field Message)" 'limit of 4 ' 'with the limit'
+like "$(field Message)" 'limit of 4 ' 'the error has the limit'
 cloud_fault none
 cloud_fault throttle action=DescribeVpcs times=2
 for want in RequestLimitExceeded RequestLimitExceeded ''; do
@@ -258,8 +262,8 @@ put() {
 ok 'an object that is not there yet' put one
 isnt=1
 put two 2>out/put.err && isnt=0
-result $isnt 'is made only once'
-is "$(cloud_s3 GET shelf/a/lock)" one 'and stays'
+result $isnt 'an existing object is not overwritten'
+is "$(cloud_s3 GET shelf/a/lock)" one 'the object keeps its content'
 is "$(cloud_objects shelf)" a/lock 'the bucket lists it'
 cloud_fault deny action=GetObject
 out=$(cloud_s3 GET shelf/a/lock --no-fail)
@@ -268,9 +272,9 @@ cloud_fault none
 before=$(cloud_instances | wc -l)
 cloud_fault lost times=1
 start "$a" ClientToken=lost 2>out/lost.err
-is "$out" '' 'lost: the answer never comes'
+is "$out" '' 'lost: the client gets no answer'
 start "$a" ClientToken=lost
-is "$(cloud_instances | wc -l) $(field Code)" "$((before + 1)) " 'but the instance is there, once'
+is "$(cloud_instances | wc -l) $(field Code)" "$((before + 1)) " 'lost: one instance was started'
 attempt() { # ID: makes a network, as one of the attempts with this id
     out=$(curl -sS -H "$(cloud_scope us-east-1 ec2)" -H "Amz-Sdk-Invocation-Id: $1" \
         -d 'Action=CreateVpc&Version=2016-11-15&CidrBlock=10.9.0.0/16' $CLOUD_API/)
@@ -278,10 +282,10 @@ attempt() { # ID: makes a network, as one of the attempts with this id
 }
 made=$(attempt one)
 is "$(attempt one)" "$made" 'a call that was answered already has the same answer'
-result $(($(attempt two | grep -cx "$made") == 0)) 'which another call has not'
+result $(($(attempt two | grep -cx "$made") == 0)) 'another call does not get that answer'
 cloud_fault lost action=CreateVpc times=1
 is "$(attempt three 2>out/lost.err)" '' 'a lost one is done'
-result $(($(attempt three | grep -c vpc-) == 1)) 'and done once more when it is asked again'
+result $(($(attempt three | grep -c vpc-) == 1)) 'a repeated call has one effect'
 cloud_fault price
 refused SpotMaxPriceTooLow 'price' "$a" $spot
 cloud_fault none

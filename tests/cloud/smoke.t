@@ -59,9 +59,10 @@ for node in node0 node1; do
     run log_in $node "$address" 'cat /var/lib/dtctl/ready'
     like "$out" 'status=ok' "$node is well" || diag "$out"
     run log_in $node "$(cloud_node $node public_ip)" hostname
-    is "$out" $node "$node answers at its public address, and knows its name"
+    is "$out" $node "$node answers at its public address, and has its name"
 done
-like "$(cloud_node node0 public_ip)" '^203\.0\.113\.' 'which is of the network for documentation'
+like "$(cloud_node node0 public_ip)" '^203\.0\.113\.' \
+    'the address is of the network for documentation'
 run log_in node0 "$(cloud_node node1 public_ip)" true
 isnt_zero=$((status != 0))
 result $isnt_zero 'a host key that is not the one given is refused'

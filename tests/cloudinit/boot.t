@@ -61,12 +61,13 @@ ok 'the node gets ready' wait_for 120 ready 10.77.0.10
 diag "ready after $(since) ms"
 state=$(node0 cat /var/lib/dtctl/ready)
 is "$(head -n 2 <<<"$state")" 'config_hash=abc123
-status=ok' 'with its configuration, and nothing is wrong' || diag "$state"
-is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check says so'
+status=ok' "the node has its configuration and the status 'ok'" || diag "$state"
+is "$(grep '^check\.' <<<"$state" | grep -v '=ok$')" '' 'every check passed'
 like "$state" 'check\.lease=ok.*check\.metadata=ok' 'lease and metadata service among them'
 ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | grep -q "status: done"'
-is "$(node0 hostname)" node0 'its name'
-is "$(node0 getent hosts node0 | awk '{ print $1 }')" 10.77.0.10 'which is that of its address'
+is "$(node0 hostname)" node0 'the host name'
+is "$(node0 getent hosts node0 | awk '{ print $1 }')" 10.77.0.10 \
+    "the host name resolves to the node's address"
 is "$(node0 'systemctl is-enabled apt-daily.timer apt-daily-upgrade.timer' | xargs)" \
     'masked masked' 'no timer takes the package lock'
 is "$(node0 'systemctl --failed --no-legend; sudo -n sshd -T | grep -i ^passwordauth')" \
@@ -79,10 +80,10 @@ reach='bash -c "exec 3<>/dev/tcp/169.254.169.254/80"'
 run node0 "$reach"
 result "$((status != 0))" 'metadata is closed to the user'
 run node0 "sudo -n $reach"
-is "$status" 0 'and open to root'
-ok 'another node is ready' wait_for 120 ready 10.77.0.12
+is "$status" 0 'metadata is open to root'
+ok 'a second node gets ready' wait_for 120 ready 10.77.0.12
 run on 10.77.0.12 "$reach"
-is "$status" 0 'where it was not to be closed it is open'
+is "$status" 0 'metadata is open where it was not closed'
 # A user stays logged in; the idle limit is one second.
 (exec ssh "${options[@]}" -o UserKnownHostsFile=known.10.77.0.12 ubuntu@10.77.0.12 \
     'echo 1 >/var/lib/dtctl/idle_s; exec sleep 600') &
@@ -130,7 +131,7 @@ back() {
 }
 ok 'reboot: ready again, with the same host key' wait_for 120 back
 is "$(node0 grep status= /var/lib/dtctl/ready)" 'status=ok' 'nothing is wrong'
-result "$(($(node0 stat -c %Y /var/lib/dtctl/ready) > written))" 'and that is what this boot found'
+result "$(($(node0 stat -c %Y /var/lib/dtctl/ready) > written))" 'the ready file is of this boot'
 run node0 "$reach"
 result "$((status != 0))" 'metadata is still closed'
 is "$(node0 hostname)" node0 'the name stays'
@@ -142,13 +143,13 @@ ok 'cloud-init ends without an error' wait_for 60 node0 'cloud-init status | gre
 no_copies() {
     [ -z "$(node0 "$copies")" ]
 }
-ok 'and no copy of the first key stays' wait_for 30 no_copies
+ok 'no copy of the first key is left' wait_for 30 no_copies
 
 # ---- a node with hardly any disk -----------------------------------------------------------------
 known=host.pub
 ok 'a node where something is wrong gets ready, too' wait_for 120 ready 10.77.0.13
 like "$(on 10.77.0.13 cat /var/lib/dtctl/ready)" \
-    'status=degraded.*check\.disk=[0-9]+ MB free on /' 'and says what'
+    'status=degraded.*check\.disk=[0-9]+ MB free on /' 'the ready file names the failed check'
 
 shutdown_is_due() {
     on 10.77.0.14 grep -q MODE=poweroff /run/systemd/shutdown/scheduled
@@ -164,19 +165,19 @@ known=new.pub
 cloud_fault rebalance node=node0
 ok 'a rebalance recommendation is noticed' wait_for 30 noticed rebalance
 cloud_fault notice node=node0 seconds=25
-ok 'so is the interruption' wait_for 20 noticed spot-terminate
+ok 'the interruption is noticed' wait_for 20 noticed spot-terminate
 announced=$(node0 cat /run/dtctl/notice)
-like "$announced" 'deadline=[0-9]+.*node=node0' 'in full'
+like "$announced" 'deadline=[0-9]+.*node=node0' 'the notice has its deadline and node'
 left=$(($(sed -n 's/^deadline=//p' <<<"$announced") - EPOCHSECONDS))
-result "$((left > 0 && left <= 25))" 'with the time that is left' || diag "$left s"
+result "$((left > 0 && left <= 25))" 'the notice has the time that is left' || diag "$left s"
 
 # ---- ends ----------------------------------------------------------------------------------------
 known=host.pub
 ok 'a lease of 90 s ends the instance' wait_for 120 ended brief
 is "$(on 10.77.0.12 'ls /run/dtctl/notice 2>&1 | grep -c "No such"')" 1 \
-    'a node with somebody in it does not end'
+    'a node in use does not end'
 kill "$visitor"
-ok 'but when nobody is' wait_for 120 ended idle
+ok 'an idle node ends' wait_for 120 ended idle
 ok 'the spot instance is gone' wait_for 40 ended node0
 is "$(paste -d' ' <(cloud_nodes name ended) <(cloud_nodes ending ended) | sort | paste -sd,)" \
     'brief guest,idle guest,node0 spot' 'two ended themselves, one was taken'

@@ -49,9 +49,10 @@ is "$(PATH=$WORK/bin:/usr/bin:/bin checked check_gpu)" \
     'gpu failed 8 on the bus, and no driver (nvidia-smi is missing)' 'GPUs without a driver are'
 gpus 8
 is "$(checked check_gpu)" 'gpu ok 8' 'all that are on the bus'
-like "$(calls)" 'nvidia-smi -pm 1' 'which stay awake'
+like "$(calls)" 'nvidia-smi -pm 1' 'persistence mode is set'
 gpus 7
-like "$(checked check_gpu)" '^gpu failed the driver shows 7 of 8' 'one fell off'
+like "$(checked check_gpu)" '^gpu failed the driver shows 7 of 8' \
+    'a GPU that is missing is a failure'
 fake nvidia-smi 'sleep 60'
 like "$(within checks 'query_seconds_max=1; check_gpu')" '^gpu failed the driver shows 0 of 8' \
     'a driver that hangs'
@@ -60,21 +61,23 @@ is "$(checked check_gpu_health)" 'gpu_health ok' 'healthy'
 gpus 8 '0, No, 0' '3, Yes, 0' '5, No, 12'
 like "$(checked check_gpu_health)" \
     '^gpu_health degraded GPU 3 waits for a row remap; GPU 5 had 12 uncorrected errors;' \
-    'not healthy'
+    'a GPU that waits for a row remap is degraded'
 gpus 2 '0, [N/A], [N/A]' 'garbage'
-is "$(checked check_gpu_health)" 'gpu_health ok' 'one that does not count errors is not blamed'
+is "$(checked check_gpu_health)" 'gpu_health ok' 'a GPU that does not count errors is healthy'
 fake dmesg 'echo "[ 9.1] NVRM: Xid (PCI:0000:10:1c): 79, pid=1, GPU has fallen off the bus."'
-like "$(checked check_gpu_health)" 'kernel says Xid \(PCI:0000:10:1c\): 79' 'what the kernel says'
+like "$(checked check_gpu_health)" 'kernel says Xid \(PCI:0000:10:1c\): 79' \
+    "a GPU with an Xid in the kernel's log is degraded"
 fake dmesg
 
 fake systemctl '[ "$1" != -q ]'
 like "$(checked check_fabric)" '^fabric failed nvidia-fabricmanager' 'NVSwitch without its manager'
-like "$(calls)" 'systemctl start nvidia-fabricmanager' 'which was started'
+like "$(calls)" 'systemctl start nvidia-fabricmanager' 'the fabric manager was started'
 fake systemctl
-is "$(checked check_fabric)" 'fabric ok' 'and with it'
-is "$(checked check_efa)" 'efa ok 32' 'EFA: all'
+is "$(checked check_fabric)" 'fabric ok' 'NVSwitch with its manager is ok'
+is "$(checked check_efa)" 'efa ok 32' 'EFA: all interfaces have a driver'
 machine 8 4 32 30
-like "$(checked check_efa)" '^efa degraded 30 of 32 have a driver' 'EFA: not all'
+like "$(checked check_efa)" '^efa degraded 30 of 32 have a driver' \
+    'EFA: some interfaces have no driver'
 machine 1 0 0 0
 is "$(checked check_fabric)" '' 'no NVSwitch, no question'
 is "$(checked check_efa)" 'efa ok 0' 'no EFA is no fault'
@@ -82,7 +85,8 @@ is "$(checked check_efa)" 'efa ok 0' 'no EFA is no fault'
 fake timedatectl 'echo yes'
 is "$(checked check_clock)" 'clock ok' 'the clock is right'
 fake timedatectl 'echo no'
-is "$(within checks 'clock_wait_s_max=1; check_clock')" 'clock degraded not synchronised' 'or not'
+is "$(within checks 'clock_wait_s_max=1; check_clock')" 'clock degraded not synchronised' \
+    'a clock that is not synchronized is degraded'
 fake df 'printf "Filesystem 1M Used Avail\n/dev/x 9 9 100 99%% /\n"'
 is "$(checked check_disk)" 'disk degraded 100 MB free on /' 'the disk is full'
 rm "$WORK/bin/df"
@@ -125,6 +129,7 @@ mkdir -p "$DTCTL_ROOT/var/lib/dtctl/own"
 printf 'setup: one\nsetup: two\n' >"$DTCTL_ROOT/var/lib/dtctl/own/setup.problems"
 machine 0 0 0 0
 boot
-like "$(cat "$ready")" 'status=degraded.*check.setup=setup: one setup: two' 'what went wrong before'
+like "$(cat "$ready")" 'status=degraded.*check.setup=setup: one setup: two' \
+    'an earlier failure is kept'
 is "$(grep -cvE '^[a-z_.]+=[^=]' "$ready")" 0 'every line is KEY=VALUE'
 done_testing

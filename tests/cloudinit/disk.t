@@ -30,18 +30,18 @@ is "$(echo "$root_disk
 $(disk nvme1n1)
 $(disk nvme2n1 "MODEL=$store   ")" | blank)" 'nvme1n1 nvme2n1' 'two that hold nothing'
 is "$(disk nvme1n1 'MODEL=Amazon Elastic Block Store' | blank)" '' 'a blank volume stays blank'
-is "$(disk nvme1n1 FSTYPE=xfs | blank)" '' 'not one with a file system'
-is "$(disk nvme1n1 PTTYPE=dos | blank)" '' 'nor with a partition table'
-is "$(disk nvme1n1 MOUNTPOINT=/data | blank)" '' 'nor one that is mounted'
-is "$(disk nvme1n1 LABEL=x | blank)" '' 'nor one with a label'
-is "$(disk nvme1n1 FSTYPE=LVM2_member | blank)" '' 'nor a part of a volume group'
+is "$(disk nvme1n1 FSTYPE=xfs | blank)" '' 'a disk with a file system is not blank'
+is "$(disk nvme1n1 PTTYPE=dos | blank)" '' 'a disk with a partition table is not blank'
+is "$(disk nvme1n1 MOUNTPOINT=/data | blank)" '' 'a mounted disk is not blank'
+is "$(disk nvme1n1 LABEL=x | blank)" '' 'a disk with a label is not blank'
+is "$(disk nvme1n1 FSTYPE=LVM2_member | blank)" '' 'a part of a volume group is not blank'
 is "$({
     disk nvme1n1
     disk md0 PKNAME=nvme1n1 TYPE=raid0 MODEL=
     disk nvme2n1
-} | blank)" nvme2n1 'nor one that something is built on'
-is "$(disk nvme1n1 SIZE=0 | blank)" '' 'nor one without a size'
-is "$(disk sda 'MODEL=x" TYPE="disk' | blank)" '' 'a name with quotes deceives nobody'
+} | blank)" nvme2n1 'a disk below another device is not blank'
+is "$(disk nvme1n1 SIZE=0 | blank)" '' 'a disk without a size is not blank'
+is "$(disk sda 'MODEL=x" TYPE="disk' | blank)" '' 'quotes in a model name are not parsed as fields'
 rm "$WORK/bin/lsblk"
 is "$(lsblk --pairs --bytes -o "$(within disk 'echo $disk_columns')" | blank)" '' \
     'lsblk of this machine is understood'
@@ -50,7 +50,7 @@ is "$(lsblk --pairs --bytes -o "$(within disk 'echo $disk_columns')" | blank)" '
 stripe() { # DISK…: how they are joined, and what is made of them
     within disk 'device=; disk_stripe "$@"; echo "$? $device"' "$@" 2>&1
 }
-is "$(stripe /dev/a)" '0 /dev/a' 'one disk is used as it is'
+is "$(stripe /dev/a)" '0 /dev/a' 'one disk is used without a stripe'
 hide() { # PROGRAM…: an empty PATH but for these
     rm -rf "$WORK/few" && mkdir "$WORK/few"
     local program
@@ -64,12 +64,13 @@ fake vgcreate
 : >"$CALLS"
 hide bash cat timeout
 run env PATH="$WORK/few" bash -c "source '$NODE_FILES/disk'; disk_stripe /dev/a /dev/b"
-is "$status" 2 'two, and nothing here can join them'
+is "$status" 2 'two disks cannot be joined without mdadm or lvm'
 is "$(stripe /dev/a /dev/b)" '0 /dev/dtctl/nvme' 'mdadm is no use without its module'
-like "$(calls)" 'vgcreate -qq dtctl /dev/a /dev/b.*lvcreate .*-i 2' 'and lvm joins them'
+like "$(calls)" 'vgcreate -qq dtctl /dev/a /dev/b.*lvcreate .*-i 2' 'lvm joins the disks'
 mkdir -p "$DTCTL_ROOT/sys/module/raid0"
 is "$(stripe /dev/a /dev/b)" '0 /dev/md/dtctl-nvme' 'mdadm is the first choice'
-like "$(calls)" 'mdadm --create .*--level=0.*--raid-devices=2 /dev/a /dev/b' 'with stripes'
+like "$(calls)" 'mdadm --create .*--level=0.*--raid-devices=2 /dev/a /dev/b' \
+    'mdadm joins the disks with stripes'
 rm "$WORK"/bin/{lvcreate,pvcreate,vgcreate,modprobe}
 
 # ---- on loop devices -----------------------------------------------------------------------------
@@ -109,17 +110,18 @@ mkfs.ext4 -q -L precious "${devices[0]}"
 before=$(sha256sum <one)
 run "$NODE_FILES/disk"
 is "$status $out" "0 /mnt/nvme" 'the blank disk is mounted' || diag "$err"
-is "$(findmnt -no SOURCE "$DTCTL_ROOT/mnt/nvme")" "${devices[1]}" 'and it is the blank one'
+is "$(findmnt -no SOURCE "$DTCTL_ROOT/mnt/nvme")" "${devices[1]}" \
+    'the blank disk is mounted, not the other one'
 is "$(sha256sum <one)" "$before" 'the one with a file system is not touched'
-ok 'it can be written to' touch "$DTCTL_ROOT/mnt/nvme/kept"
-like "$(findmnt -no OPTIONS "$DTCTL_ROOT/mnt/nvme")" noatime 'without access times'
+ok 'the mounted disk is writable' touch "$DTCTL_ROOT/mnt/nvme/kept"
+like "$(findmnt -no OPTIONS "$DTCTL_ROOT/mnt/nvme")" noatime 'the mount has the option noatime'
 is "$("$NODE_FILES/disk")" /mnt/nvme 'again: nothing changes'
 umount "$DTCTL_ROOT/mnt/nvme"
-is "$("$NODE_FILES/disk")" /mnt/nvme 'after a reboot it is mounted again'
-ok 'with what was on it' test -e "$DTCTL_ROOT/mnt/nvme/kept"
+is "$("$NODE_FILES/disk")" /mnt/nvme 'after a reboot the disk is mounted again'
+ok 'the files on the disk are kept' test -e "$DTCTL_ROOT/mnt/nvme/kept"
 umount "$DTCTL_ROOT/mnt/nvme"
 mkdir -p "$DTCTL_ROOT/opt/dlami/nvme"
 mount --bind "$DTCTL_ROOT/opt/dlami/nvme" "$DTCTL_ROOT/opt/dlami/nvme"
-is "$("$NODE_FILES/disk")" /opt/dlami/nvme 'where the image has mounted them nothing is done'
+is "$("$NODE_FILES/disk")" /opt/dlami/nvme 'disks that the image has mounted are left as they are'
 umount "$DTCTL_ROOT/opt/dlami/nvme"
 done_testing

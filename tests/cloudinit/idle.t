@@ -19,19 +19,20 @@ steps() {
 fresh_node
 is "$(steps '100 -
 2000 -
-3095 -')" '10 10 5 ' 'an hour, from the first look'
+3095 -')" '10 10 5 ' 'the intervals of an hour'
 is "$(notice)$(calls)" '' 'nothing happens before'
 steps '100 -
 3100 -' >/dev/null
 is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'ten minutes before: the notice'
-is "$(calls)" 'wall dtctl: node0 ends in 10 min: no run, login or GPU use for 60 min' 'and a word'
+is "$(calls)" 'wall dtctl: node0 ends in 10 min: no run, login or GPU use for 60 min' \
+    'ten minutes before the end: users get a message'
 is "$(steps '100 -
 3100 -
 3637 -
 3640 -
 3695 -
 3700 -')" '10 10 3 10 5 10 ' 'wakes when it must'
-like "$(calls)" 'in 10 min.*in 60 s.*ends now.*systemctl poweroff' 'and powers off'
+like "$(calls)" 'in 10 min.*in 60 s.*ends now.*systemctl poweroff' 'the node powers off at the end'
 
 fresh_node
 steps '100 -
@@ -43,8 +44,8 @@ steps '100 -
 3300 run
 6200 run
 6890 -' >/dev/null
-is "$(notice)" '' 'and the time starts anew'
-is "$(calls | grep -c poweroff)" 0 'without an end'
+is "$(notice)" '' 'a run starts the idle time again'
+is "$(calls | grep -c poweroff)" 0 'a withdrawn notice powers nothing off'
 
 # The clock is set by a year in either direction: only the time since boot counts.
 fresh_node
@@ -59,7 +60,7 @@ steps '100 -
 is "$(notice)" "kind=idle deadline=$((now + 1000)) node=node0" 'the file sets the limit'
 within idle "idle_step $now 100 ''; idle_step $((now + 400)) 500 ''; echo 0 >'$limit'
     idle_step $((now + 410)) 510 ''" >/dev/null
-is "$(notice)" '' 'and 0 takes it away'
+is "$(notice)" '' 'the limit 0 removes the notice'
 for text in junk -1 '$(touch pwned)' 99999999999999999999; do
     fresh_node
     echo "$text" >"$limit"
@@ -71,7 +72,7 @@ fresh_node
 mkfifo "$limit"
 steps '100 -
 3100 -' >/dev/null
-is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'and so does a pipe'
+is "$(notice)" "kind=idle deadline=$((now + 3700)) node=node0" 'a pipe leaves the limit'
 is "$(find "$WORK" -name pwned)" '' 'nothing in it is run'
 node_conf node=node0 user=ubuntu idle_s=0
 fresh_node
@@ -92,20 +93,22 @@ unfetched() { within idle 'idle_results; echo "$unfetched"'; }
 fresh_node
 is "$(unfetched)" '' 'no run, no results'
 mkdir -p "$runs/one" "$runs/two" "$runs/half"
-is "$(unfetched)" '' 'nor are there any where no run began'
+is "$(unfetched)" '' 'a node without runs has no results'
 : >"$runs/one/job.toml"
 : >"$runs/one/fetched"
 is "$(unfetched)" '' 'a run that was fetched'
 : >"$runs/two/job.toml"
-is "$(unfetched)" 1 'and one that was not'
+is "$(unfetched)" 1 'a run that was not fetched has results'
 within idle "idle_results; for u in 100 3100 80000; do idle_step $now \$u ''; done" >/dev/null
-is "$(notice)$(calls)" '' 'its results keep the machine beyond the limit'
+is "$(notice)$(calls)" '' 'results that were not fetched keep the machine beyond the limit'
 within idle "idle_results; for u in 100 86000; do idle_step $now \$u ''; done" >/dev/null
-like "$(calls)" 'results that nobody fetched, and no use for 1440 min' 'for a day, which is said'
+like "$(calls)" 'results that nobody fetched, and no use for 1440 min' \
+    'results that were not fetched keep the machine for a day, which is announced'
 : >"$runs/two/fetched"
 fresh_node
 within idle "idle_results; for u in 100 3100; do idle_step $now \$u ''; done" >/dev/null
-is "$(notice)" "kind=idle deadline=$((now + 600)) node=node0" 'fetched, they keep it no more'
+is "$(notice)" "kind=idle deadline=$((now + 600)) node=node0" \
+    'fetched results do not keep the machine'
 
 # ---- what counts as use --------------------------------------------------------------------------
 header='  sl  local_address rem_address   st'
@@ -131,11 +134,11 @@ echo dttrain-cuda >"$proc/17/comm"
 is "$(busy)" 'a run' 'a trainer'
 for name in dtrun-0fbbcd7e3 dttrain-0fbbcd7 dttrain-cuda-0f; do
     echo $name >"$proc/17/comm"
-    is "$(busy)" 'a run' "$name, as dtctl puts it there"
+    is "$(busy)" 'a run' "$name is a run"
 done
 for name in mydtrun dtrunner dttrain-mine; do
     echo $name >"$proc/17/comm"
-    is "$(busy)" '' "not $name, which is only called similarly"
+    is "$(busy)" '' "$name is no run, only similar in name"
 done
 quiet
 echo "$session" >>"$proc/net/tcp"
@@ -143,7 +146,7 @@ is "$(busy)" 'an SSH connection' 'a connection to port 22'
 quiet
 echo '   1: 0000000000000000FFFF00000A00004D:0016 0000000000000000FFFF0000FE00004D:C350 01' \
     >>"$proc/net/tcp6"
-is "$(busy)" 'an SSH connection' 'also over IPv6'
+is "$(busy)" 'an SSH connection' 'an SSH connection over IPv6'
 quiet
 session_is() { # CLASS STATE
     fake loginctl '[ "$2" != list-sessions ] || echo "c1 1000 ubuntu seat0 tty1"
@@ -152,18 +155,19 @@ session_is() { # CLASS STATE
 session_is user active
 is "$(busy)" 'a login' 'a login on the console'
 session_is user closing
-is "$(busy)" '' 'not one that is over'
+is "$(busy)" '' 'a login that has ended does not count'
 session_is manager active
-is "$(busy)" '' 'nor the service manager of a user'
+is "$(busy)" '' 'the service manager of a user does not count'
 quiet
 fake nvidia-smi 'echo 0; echo 37'
 is "$(busy)" 'GPU use' 'a GPU at work'
 fake nvidia-smi 'echo "[N/A]"; echo 0'
-is "$(busy)" '' 'not one that cannot say'
+is "$(busy)" '' 'a GPU without figures does not count'
 fake nvidia-smi 'echo "Unable to determine the device handle" >&2; exit 15'
 is "$(busy)" '' 'a broken driver keeps no machine alive'
 fake nvidia-smi 'sleep 60'
-is "$(within idle 'query_seconds_max=1; idle_busy; echo "$busy"')" '' 'nor one that hangs'
+is "$(within idle 'query_seconds_max=1; idle_busy; echo "$busy"')" '' \
+    'a driver that hangs does not keep the machine'
 rm "$WORK/bin/nvidia-smi"
-is "$(busy)" '' 'nor is one needed'
+is "$(busy)" '' 'a machine without a driver is idle'
 done_testing

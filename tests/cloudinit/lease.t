@@ -18,9 +18,9 @@ steps() {
 
 # ---- from start to end ---------------------------------------------------------------------------
 fresh_node
-is "$(steps "$now 40")" '10 ' 'looks every ten seconds'
+is "$(steps "$now 40")" '10 ' 'a lease is read every ten seconds'
 is "$(cat "$lease")" $((now - 40 + 7200)) 'the lease counts from boot'
-like "$(calls)" 'chown ubuntu: .*/lease' 'and belongs to the user'
+like "$(calls)" 'chown ubuntu: .*/lease' 'the lease file belongs to the user'
 end=$((now + 7160))
 is "$(steps "$((end - 605)) 7000")" '5 ' 'wakes when ten minutes are left'
 is "$(notice)$(calls)" '' 'says nothing before'
@@ -30,19 +30,20 @@ echo $end >"$lease"
 steps "$((end - 600)) 1000
 $((end - 590)) 1010" >/dev/null
 is "$(notice)" "kind=lease deadline=$end node=node0" 'ten minutes: the notice'
-is "$(calls)" 'wall dtctl: node0 ends in 10 min: its lease is over (dtctl extend)' 'and a word'
+is "$(calls)" 'wall dtctl: node0 ends in 10 min: its lease is over (dtctl extend)' \
+    'ten minutes: users get a message'
 before=$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")
 is "$(steps "$((end - 600)) 1000
 $((end - 65)) 1535
 $((end - 60)) 1540
 $((end - 53)) 1547")" '10 5 10 10 ' 'wakes at one minute'
-like "$(calls)" 'ends in 10 min.*ends in 60 s' 'one minute: a second word'
-ok 'and the notice is written anew' test "$before" != \
+like "$(calls)" 'ends in 10 min.*ends in 60 s' 'one minute: users get a second message'
+ok 'one minute: the notice is written again' test "$before" != \
     "$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")"
 is "$(steps "$((end - 60)) 1540
 $((end - 4)) 1596
 $end 1600")" '10 4 10 ' 'wakes at the end'
-like "$(calls)" 'ends now.*systemctl poweroff' 'and powers off'
+like "$(calls)" 'ends now.*systemctl poweroff' 'the node powers off at the end'
 
 # ---- extended ------------------------------------------------------------------------------------
 fresh_node
@@ -50,23 +51,26 @@ echo $end >"$lease"
 within lease "lease_step $((end - 300)) 1000; echo $((end + 3600)) >'$lease'
     lease_step $((end - 290)) 1010" >/dev/null
 is "$(notice)" '' 'extended: the notice is gone'
-like "$(calls)" 'node0 does not end yet' 'and it is said'
+like "$(calls)" 'node0 does not end yet' 'extended: users get a message'
 rm "$lease"
 is "$(within lease "lease_step $((end - 200)) 1100; echo \$lease")" $((end + 3600)) \
     'a lease file that is removed leaves the last deadline'
-is "$(within lease "lease_step $((end - 100)) 5; echo \$lease")" $((end + 3600)) 'and a reboot'
-is "$(stat -c %a "$DTCTL_ROOT/var/lib/dtctl/own")" 700 'what is remembered is root'"'"'s alone'
+is "$(within lease "lease_step $((end - 100)) 5; echo \$lease")" $((end + 3600)) \
+    'a reboot keeps the last deadline'
+is "$(stat -c %a "$DTCTL_ROOT/var/lib/dtctl/own")" 700 \
+    'the remembered deadline is readable by root alone'
 
 # ---- shortened to nothing ------------------------------------------------------------------------
 fresh_node
 echo $((now - 500)) >"$lease"
 is "$(steps "$now 1000
 $((now + 29)) 1029")" '10 1 ' 'a deadline that has passed'
-is "$(calls | grep -c poweroff)" 0 'is announced first'
-is "$(notice)" "kind=lease deadline=$((now + 30)) node=node0" 'with half a minute'
+is "$(calls | grep -c poweroff)" 0 'a deadline in the past is announced first'
+is "$(notice)" "kind=lease deadline=$((now + 30)) node=node0" \
+    'a deadline in the past is moved by half a minute'
 steps "$now 1000
 $((now + 30)) 1030" >/dev/null
-is "$(calls | grep -c poweroff)" 1 'and then honoured'
+is "$(calls | grep -c poweroff)" 1 'the node powers off after that'
 
 # ---- whatever the file holds ---------------------------------------------------------------------
 hostile() { # DESCRIPTION: the file is there by now
@@ -92,8 +96,8 @@ mkdir "$lease" && hostile 'a folder'
 ln -s /dev/zero "$lease" && hostile 'a link to a device'
 ln -s lease "$lease" && hostile 'a link to itself'
 touch "$lease" && chmod 0 "$lease" && hostile 'a file without rights'
-is "$(find "$WORK" -name pwned)" '' 'and nothing in it is run'
-is "$(grep -c 'lease holds no deadline' "$WORK/said")" 23 'each is reported once'
+is "$(find "$WORK" -name pwned)" '' 'no text of the lease file is run'
+is "$(grep -c 'lease holds no deadline' "$WORK/said")" 23 'each malformed lease is reported once'
 printf '  %s \n' $((end + 5)) >"$lease"
 is "$(within lease "lease_step $now 100; echo \$lease")" $((end + 5)) 'blanks do not matter'
 
@@ -109,7 +113,8 @@ node_conf node=node0 user=ubuntu ttl_s=0
 fresh_node
 is "$(within lease "lease_step $now 100; echo -\$lease-\$wait_s")" --10 'ttl_s=0 is no lease'
 echo $end >"$lease"
-is "$(within lease "lease_step $now 100; echo \$lease")" $end 'until there is one'
+is "$(within lease "lease_step $now 100; echo \$lease")" $end \
+    'a lease without a limit begins when one is set'
 
 # ---- the clock is set ----------------------------------------------------------------------------
 node_conf node=node0 user=ubuntu ttl_s=7200
@@ -119,7 +124,7 @@ clock() { # CODE: the lease after it
 }
 is "$(clock "lease_step 1000000100 20; lease_step $now 30")" $((now - 30 + 7200)) \
     'a first clock that was wrong: the lease moves with it'
-is "$(cat "$lease")" $((now - 30 + 7200)) 'in the file, too'
+is "$(cat "$lease")" $((now - 30 + 7200)) 'the moved lease is written to the file'
 is "$(clock "lease_step $now 30; lease_step $((now - 3600)) 40")" \
     $((now - 30 + 7200 - 3610)) 'back as well as forth'
 echo $end >"$lease"
@@ -136,7 +141,7 @@ is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \
 within node.sh 'notice_clear spot-terminate spot-stop'
 within lease "ending_told=1; lease_step $((now + 10)) 110"
 is "$(notice)" "kind=lease deadline=$((now + 500)) node=node0" \
-    'and the lease is announced when it went'
+    'the lease is announced when the more urgent notice is gone'
 within node.sh "notice_write rebalance 0"
 is "$(notice)" "kind=lease deadline=$((now + 500)) node=node0" 'a recommendation presses less'
 printf 'kind\n=\n====\nkind=\xff\xfe\ndeadline=$(id)\n' >"$DTCTL_ROOT/run/dtctl/notice"

@@ -36,12 +36,12 @@ action=spot/instance-action rebalance=events/recommendations/rebalance
 behaves good
 look
 both='PUT:21600 instance-action:404 rebalance:404'
-is "$(asked)" "$both" 'one token, two questions'
+is "$(asked)" "$both" 'one token and two requests'
 is "$(notice)$(calls)" '' 'nothing is announced'
 look "spot_step $now 90;"
 is "$(asked)" "$both instance-action:404 rebalance:404" 'the token is kept'
 look "spot_step $now 90; token_up=-20000;"
-is "$(asked)" "$both $both" 'and renewed in time'
+is "$(asked)" "$both $both" 'the token is renewed in time'
 look "spot_step $now 90; token=stale;"
 is "$(asked)" "${both%% *} instance-action:404 rebalance:404 instance-action:401 $both" \
     'a token that is refused is renewed at once'
@@ -50,16 +50,17 @@ is "$(asked)" "${both%% *} instance-action:404 rebalance:404 instance-action:401
 says $rebalance '{"noticeTime": "2026-11-21T09:59:58Z"}'
 look
 is "$(notice)" "kind=rebalance deadline=0 node=node0" 'a rebalance recommendation'
-like "$(calls)" '^wall dtctl: node0: AWS recommends' 'is said'
+like "$(calls)" '^wall dtctl: node0: AWS recommends' 'a rebalance recommendation is announced'
 look
-is "$(calls)" '' 'once'
+is "$(calls)" '' 'a rebalance recommendation is announced once'
 says $action '{"action": "terminate", "time": "2026-11-21T10:02:00Z"}'
 look
 is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" 'the interruption notice'
-like "$(calls)" 'AWS will terminate this spot instance in 120 s' 'is said'
+like "$(calls)" 'AWS will terminate this spot instance in 120 s' 'the interruption is announced'
 written=$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")
 look "spot_step $now 90; : >\"\$CALLS\";"
-is "$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")$(calls)" "$written" 'once'
+is "$(stat -c %y "$DTCTL_ROOT/run/dtctl/notice")$(calls)" "$written" \
+    'the interruption is announced once'
 for kind in stop hibernate; do
     says $action "{\"time\":\"2026-11-21T10:02:00Z\",\"action\":\"$kind\"}"
     look
@@ -87,7 +88,8 @@ for text in '{"action":"terminate"}' '{"action":"terminate","time":"soon"}' \
         "two minutes where there is no time: ${text:21:30}"
 done
 within spot "spot_step $((now + 60)) 160" >/dev/null
-is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" 'from the first look'
+is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \
+    'the two minutes count from the first look'
 is "$(find "$WORK" -name pwned)" '' 'nothing in it is run'
 
 # ---- a service in trouble ------------------------------------------------------------------------
@@ -96,9 +98,9 @@ for mode in error hang drip endless empty garbage redirect no-token bad-token cl
     behaves "$mode"
     began=$EPOCHSECONDS
     look
-    result "$((EPOCHSECONDS - began <= 8))" "$mode: it goes on in time"
+    result "$((EPOCHSECONDS - began <= 8))" "$mode: the next step is in time"
     is "$(notice)" "kind=spot-terminate deadline=$((now + 120)) node=node0" \
-        "$mode: what was announced stays"
+        "$mode: the notice is kept"
 done
 unlike "$(asked)" 'elsewhere' 'a redirect is not followed'
 behaves good

@@ -22,7 +22,7 @@ d = yaml.safe_load(open(sys.argv[1]))
 files = {f["path"]: f for f in d["write_files"]}
 print(eval(sys.argv[2]))' "$1" "$2"
 }
-is "$(head -n 1 user.yaml)" '#cloud-config' 'it is a cloud-config'
+is "$(head -n 1 user.yaml)" '#cloud-config' 'the user data is a cloud-config'
 python3 -c 'import yaml' 2>/dev/null || bail_out 'python3-yaml is missing; run make setup'
 
 # ---- what is in it -------------------------------------------------------------------------------
@@ -37,7 +37,8 @@ inside user.yaml '"\n".join(" ".join((f["permissions"], path,
     sha256(f["content"].encode()).hexdigest(), " -")) for path, f in files.items()
     if path != "/etc/dtctl/node.conf")' | sort >got
 ok 'every file, unchanged, and no other' diff want got
-is "$(grep -c . want)" "$(find "$SRC/cloud-init/files" -type f | wc -l)" 'none is left out'
+is "$(grep -c . want)" "$(find "$SRC/cloud-init/files" -type f | wc -l)" \
+    'all files are in the user data'
 is "$(inside user.yaml 'd["runcmd"]')" \
     "[['sh', '-c', '/usr/local/lib/dtctl/setup || shutdown -P +60']]" 'one command is run'
 is "$(inside user.yaml 'd["ssh_pwauth"], d["disable_root"]')" '(False, True)' 'no password, no root'
@@ -54,7 +55,7 @@ config_hash=$(printf '0%.0s' {1..64})" 'node.conf'
 units=$(inside user.yaml '"".join(f["content"] for f in d["write_files"])' |
     sed -n 's,^ExecStart=/usr/local/lib/dtctl/\([a-z-]*\).*,\1,p' | sort -u)
 for name in $units; do
-    ok "what the units start is there: $name" test -x "$SRC/cloud-init/files/$name"
+    ok "the program of the units exists: $name" test -x "$SRC/cloud-init/files/$name"
 done
 if command -v systemd-analyze >/dev/null; then
     is "$(systemd-analyze verify --man=no --root="$WORK" "$SRC"/cloud-init/files/*.service 2>&1 |
@@ -75,10 +76,10 @@ is "$(inside bare.yaml '"ssh_keys" in d')" False 'without a host key the node ma
 # ---- size ----------------------------------------------------------------------------------------
 render "${given[@]}" >user.yaml
 rendered_packed | base64 -d >user.gz
-is "$(gunzip <user.gz | cmp - user.yaml && echo same)" same 'it is sent compressed'
+is "$(gunzip <user.gz | cmp - user.yaml && echo same)" same 'the user data is sent compressed'
 size=$(stat -c %s user.gz)
 diag "$size of at most 16384 bytes"
-result "$((size < 15872))" 'with half a kilobyte to spare'
+result "$((size < 15872))" 'the user data is half a kilobyte below the limit'
 
 # ---- cloud-init ----------------------------------------------------------------------------------
 modules=usr/lib/python3/dist-packages
@@ -100,7 +101,7 @@ while read -r tree; do
     for file in user bare; do
         run schema "$tree" $file.yaml
         is "$status" 0 "cloud-init $version accepts $file.yaml" || diag "$out" "$err"
-        unlike "$out$err" '[Dd]eprecat' 'and nothing in it is deprecated'
+        unlike "$out$err" '[Dd]eprecat' 'cloud-init reports nothing deprecated'
     done
     sed 's/^locale:.*/locale: false/; s/^ssh_genkeytypes/ssh_genkeytypos/' user.yaml >wrong.yaml
     run schema "$tree" wrong.yaml

@@ -80,13 +80,14 @@ static void open_driver(void) {
     is_int(cu.cuStreamCreate(&compute, 1), CUDA_ERROR_NOT_INITIALIZED,
            "nothing works before cuInit");
     cu.cuInit(0);
-    is_int(cu.cuStreamCreate(&compute, 1), CUDA_ERROR_INVALID_CONTEXT, "nor without a context");
+    is_int(cu.cuStreamCreate(&compute, 1), CUDA_ERROR_INVALID_CONTEXT,
+           "no call works without a context");
     cu.cuDevicePrimaryCtxRetain(&context, 0);
     cu.cuCtxSetCurrent(context);
     is_int(cu.cuModuleLoadData(&module, source), 0, "a module of PTX is loaded");
-    is_int(cu.cuModuleGetFunction(&line, module, "line"), 0, "its kernel is found");
+    is_int(cu.cuModuleGetFunction(&line, module, "line"), 0, "the module's kernel is found");
     is_int(cu.cuModuleGetFunction(&(CUfunction){NULL}, module, "none"), CUDA_ERROR_NOT_FOUND,
-           "another is not");
+           "an unknown kernel is not found");
     cu.cuStreamCreate(&compute, 1);
     cu.cuStreamCreate(&comm, 1);
     cu.cuEventCreate(&edge[0], 0);
@@ -116,10 +117,10 @@ static void late(CUdeviceptr p) {
     cu.cuMemcpyDtoHAsync_v2(host, p, BYTES, compute);
     ok(host[4] != 4, "a copy to the host is not there before a synchronisation");
     cu.cuLaunchHostFunc(compute, ran, &flag);
-    is_int(flag, 0, "nor has a host function run");
+    is_int(flag, 0, "a host function has not run before a synchronisation");
     cu.cuLaunchHostFunc(compute, calls_back, &inner);
     is_int(cu.cuStreamSynchronize(compute), 0, "the stream is synchronised");
-    is_int(flag, 1, "then it has");
+    is_int(flag, 1, "the host function has run");
     is_int(inner, CUDA_ERROR_NOT_PERMITTED, "a host function may not call the driver");
     is_uint(host[5], 500, "a copy from the host reads its source when it runs");
     cu.cuEventRecord(edge[0], compute);
@@ -164,8 +165,8 @@ static int right(CUdeviceptr p, CUdeviceptr g, int left_out) {
 
 static void edges(CUdeviceptr p, CUdeviceptr g) {
     is_int(right(p, g, -1), RUNS, "with both events every order gives the same");
-    ok(right(p, g, 0) < RUNS, "without the first it does not");
-    ok(right(p, g, 1) < RUNS, "without the second it does not");
+    ok(right(p, g, 0) < RUNS, "without the first event the results differ");
+    ok(right(p, g, 1) < RUNS, "without the second event the results differ");
 }
 
 static void graphs(CUdeviceptr p, CUdeviceptr g) {
@@ -177,15 +178,16 @@ static void graphs(CUdeviceptr p, CUdeviceptr g) {
     cu.cuCtxSynchronize();
     is_int(cu.cuStreamBeginCapture_v2(compute, 0), 0, "a capture begins");
     step(p, g, -1);
-    is_int(cu.cuStreamEndCapture(compute, &graph), 0, "and ends");
+    is_int(cu.cuStreamEndCapture(compute, &graph), 0, "a capture ends");
     cu.cuGraphGetNodes(graph, NULL, &nodes);
     is_uint(nodes, 3, "the graph has a node for each kernel");
     cu.cuGraphInstantiateWithFlags(&run, graph, 0);
     for (int n = 0; n < 3; n++)
         cu.cuGraphLaunch(run, compute);
     cu.cuMemcpyDtoHAsync_v2(host, p, BYTES, compute);
-    is_int(cu.cuStreamSynchronize(compute), 0, "it is replayed three times");
-    is_uint(host[7], 14 * (14 * 44 + 2) + 2, "with its edges: 14 x + 2, three times");
+    is_int(cu.cuStreamSynchronize(compute), 0, "the graph is replayed three times");
+    is_uint(host[7], 14 * (14 * 44 + 2) + 2,
+            "the replay respects the edges: 14 x + 2, three times");
     cu.cuGraphExecDestroy(run);
     cu.cuGraphDestroy(graph);
 
@@ -197,24 +199,25 @@ static void graphs(CUdeviceptr p, CUdeviceptr g) {
     is_int(cu.cuStreamSynchronize(compute), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
            "a synchronisation in a capture is refused");
     is_int(cu.cuMemAlloc_v2(&p, 16), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-           "and so is an allocation");
+           "an allocation in a capture is refused");
     is_int(cu.cuStreamEndCapture(compute, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-           "they make the capture invalid");
+           "refused calls invalidate the capture");
 }
 
 static void refused(CUdeviceptr p) {
     CUdeviceptr scale = 0, none;
     size_t bytes = 0;
     uint32_t got = 0;
-    is_int(apply(p, p, 1, 1, NULL), CUDA_ERROR_INVALID_HANDLE, "there is no default stream");
+    is_int(apply(p, p, 1, 1, NULL), CUDA_ERROR_INVALID_HANDLE, "the default stream is refused");
     is_int(cu.cuLaunchKernel(line, 1, 1, 1, 65, 1, 1, 0, compute, (void *[]){&p, &p, &got, &got},
                              NULL),
            CUDA_ERROR_INVALID_VALUE, "more threads than the kernel allows are refused");
     is_int(cu.cuLaunchKernel(line, 1, 1, 1, 1, 1, 1, 1 << 16, compute,
                              (void *[]){&p, &p, &got, &got}, NULL),
-           CUDA_ERROR_INVALID_VALUE, "and shared memory that was not asked for");
+           CUDA_ERROR_INVALID_VALUE, "shared memory beyond the limit is refused");
     is_int(cu.cuMemAlloc_v2(&none, (size_t)1 << 44), CUDA_ERROR_OUT_OF_MEMORY, "memory is limited");
-    is_int(cu.cuMemFree_v2(p + 4), CUDA_ERROR_INVALID_VALUE, "only what was allocated is freed");
+    is_int(cu.cuMemFree_v2(p + 4), CUDA_ERROR_INVALID_VALUE,
+           "only an allocated address can be freed");
     cu.cuModuleGetGlobal_v2(&scale, &bytes, module, "scale");
     cu.cuMemcpyDtoHAsync_v2(&got, scale, 4, compute);
     cu.cuStreamSynchronize(compute);
@@ -228,9 +231,9 @@ static void broken(CUdeviceptr p) {
     cu.cuMemAlloc_v2(&fresh, 16);
     cu.cuMemcpyDtoHAsync_v2(&host, fresh, 4, compute);
     is_int(cu.cuStreamSynchronize(compute), CUDA_ERROR_LAUNCH_FAILED,
-           "a copy of what nobody wrote fails");
-    has_str(cu.emu_fault(), "nobody wrote", "and says why");
-    is_int(apply(p, p, 1, 1, compute), CUDA_ERROR_LAUNCH_FAILED, "from then on every call does");
+           "a copy of unwritten memory fails");
+    has_str(cu.emu_fault(), "nobody wrote", "the fault names the unwritten memory");
+    is_int(apply(p, p, 1, 1, compute), CUDA_ERROR_LAUNCH_FAILED, "after a fault every call fails");
 }
 
 int main(void) {

@@ -10,7 +10,7 @@ printf 'variable "more" {\n  type        = string\n  description = "More"\n}\n' 
     >>"$WORK/stale/variables.tf"
 run "$WORK/stale/tables" --check
 is "$status" 1 'a variable without a row in them is found'
-like "$err" 'infra/tables' 'and how to make it'
+like "$err" 'infra/tables' 'the error names infra/tables'
 
 sources=$(find "$SRC/infra" -name '*.tf' -exec grep -vhE '^ *#' {} +)
 unlike "$sources" 'prevent_destroy|deletion_protection|skip_destroy|retain_on_delete' \
@@ -22,7 +22,7 @@ is "$owners" \
     'examples/one-node/main.tf examples/two-node-efa/main.tf root/provider.tf sweep/versions.tf' \
     'roots have a provider, modules have none'
 is "$(git -C "$SRC" ls-files '*.terraform.lock.hcl' '*.tfstate' 2>/dev/null)" '' \
-    'neither lock file nor state among the sources'
+    'neither lock file nor state is among the sources'
 missing=$(find "$SRC/infra" \( -name '*.tf' -o -name '*.hcl' \) \
     -exec grep -L 'SPDX-License-Identifier: Apache-2.0' {} +)
 is "$missing" '' 'every file names its licence'
@@ -43,5 +43,6 @@ refused 's/"Null"/"Bool"/; s/ec2:DescribeAddresses"/ec2:DeleteVpc"/' 'DeleteVpc 
     'an action among others'
 echo '{"service": "ec2", "action": "StopInstances"}' >"$WORK/calls"
 run "${review[@]}" --calls "$WORK/calls" "${policies[@]}"
-like "$status $err" '^1 ec2:StopInstances is not allowed' 'and a call that is not allowed'
+like "$status $err" '^1 ec2:StopInstances is not allowed' \
+    'the review names a call that is not allowed'
 done_testing

@@ -23,7 +23,7 @@ done
 # The plan, with the schemas of the provider left out, which are 13 MB.
 "$TERRAFORM" test -json -verbose -filter=tests/review.tftest.hcl 2>"$WORK/out/review.err" |
     python3 "$SRC/tests/infra/review.py" --extract >"$WORK/plans.jsonl"
-is "$(wc -l <"$WORK/plans.jsonl")" 1 'a plan to look through' ||
+is "$(wc -l <"$WORK/plans.jsonl")" 1 'one plan is reviewed' ||
     diag "$(cat "$WORK/out/review.err")"
 run python3 "$SRC/tests/infra/review.py" "$WORK/plans.jsonl"
 is "$status" 0 "the review finds nothing: $out" || diag "$err"
@@ -32,7 +32,7 @@ is "$status" 0 "the review finds nothing: $out" || diag "$err"
 refused() { # SED_EXPRESSION REGEX WHAT
     sed -E "$1" "$WORK/plans.jsonl" >"$WORK/bad.jsonl"
     run python3 "$SRC/tests/infra/review.py" "$WORK/bad.jsonl"
-    like "$status $err" "^1 .*$2" "it would see $3"
+    like "$status $err" "^1 .*$2" "the review finds $3"
 }
 refused 's|198.51.100.7/32|0.0.0.0/0|g' 'open to' 'SSH from everywhere'
 refused 's|"to_port": 22|"to_port": 2222|g' 'more than port 22' 'further ports'

@@ -31,7 +31,7 @@ fi
 for root in ../examples sweep; do
     run "$TERRAFORM" -chdir="$root" validate -json
     is "$status" 0 "$root: valid" || diag "$out"
-    like "$out" '"warning_count": 0' "$root: without warnings" || diag "$out"
+    like "$out" '"warning_count": 0' "$root: the module has no warnings" || diag "$out"
 done
 
 # An unchanged configuration plans the same end of the lease at any later time.

@@ -42,8 +42,8 @@ begin() { # FOLDER [COMMAND…]: up; its errors are in FOLDER/err
 }
 
 ready() { # FOLDER WHAT: init went well there; what failed is the stand-in
-    like "$(cat "$1/err")" 'error: .*(plugin|schema|Plugin)' "$2: up gets beyond init"
-    unlike "$(cat "$1/err")" '\(init\)' "$2: which does not fail"
+    like "$(cat "$1/err")" 'error: .*(plugin|schema|Plugin)' "$2: up passes init"
+    unlike "$(cat "$1/err")" '\(init\)' "$2: init does not fail"
 }
 
 link_of() { # FOLDER: where the provider of its cluster is
@@ -56,24 +56,25 @@ begin two &
 wait
 ready one 'two at a time'
 ready two 'and the other'
-is "$(copies)" 1 'there is one copy'
-is "$(link_of one) $(link_of two)" "$store/$package $store/$package" 'both have a link to it'
+is "$(copies)" 1 'one copy of the provider'
+is "$(link_of one) $(link_of two)" "$store/$package $store/$package" \
+    'both users have a link to the copy'
 mv mirror away
 begin three env TF_CLI_ARGS=-no-such-flag
 ready three 'without a mirror'
 is "$(copies)" 1 'no further copy'
-is "$(find "$store" -perm /022 ! -type l)" '' 'nobody else may change it'
+is "$(find "$store" -perm /022 ! -type l)" '' 'other users cannot change the copy'
 
 # ---- what can happen to the store ---------------------------------------------------------------
 rm -r "$store"
 mv away mirror
 begin three
 ready three 'after the store was removed'
-is "$(copies) $(link_of three)" "1 $store/$package" 'it is made again'
+is "$(copies) $(link_of three)" "1 $store/$package" 'a removed copy is made again'
 chmod 777 "$store"
 begin four
 ready four 'a store that others may write to'
-is "$(link_of four)" '' 'is not used'
+is "$(link_of four)" '' 'an unsafe copy is not used'
 chmod 700 "$store"
 rm -r four "${store:?}/$host"
 mkdir -p "$store/$package"
@@ -84,7 +85,8 @@ if [ "$(stat -c %d /dev/shm 2>/dev/null)" != "$(stat -c %d .)" ] && mkdir -p "/d
 then
     begin four env XDG_CACHE_HOME="/dev/shm/${WORK##*/}"
     ready four 'a store on another file system'
-    is "$(link_of four)" "/dev/shm/${WORK##*/}/dtctl/${TERRAFORM##*/}/$package" 'has it, too'
+    is "$(link_of four)" "/dev/shm/${WORK##*/}/dtctl/${TERRAFORM##*/}/$package" \
+        'a second store has the copy'
     rm -r "/dev/shm/${WORK##*/}" four
 fi
 
@@ -93,7 +95,7 @@ rm -rf one two three
 mkdir cache
 begin one env TF_PLUGIN_CACHE_DIR="$WORK/cache"
 ready one "a user's own cache"
-is "$(link_of one)" "$WORK/cache/$package" 'is used'
+is "$(link_of one)" "$WORK/cache/$package" "the user's own cache is used"
 begin two env TF_PLUGIN_CACHE_DIR="$WORK/cache"
 ready two 'and serves the next cluster'
 is "$(copies) $(link_of two) $(find "$store" 2>/dev/null)" "1 $WORK/cache/$package " \

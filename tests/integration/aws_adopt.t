@@ -16,7 +16,7 @@ unlike "$err" 'record' 'nothing to say of records'
 run cloud_run dtctl train --detach --name long --metric 'step=step ([0-9]+)' -- sh -c '
     echo begun $RANK; until [ -e /tmp/go ]; do sleep 0.1; done
     echo result $RANK >"$DTCTL_OUTPUT_DIR/r$RANK"; echo ended $RANK'
-is "$status" 0 'a run goes on by itself' || cloud_diag
+is "$status" 0 'a run continues without dtctl' || cloud_diag
 id=$(tail -n 1 <<<"$out")
 run cloud_run dtctl extend --shorten 5h
 is "$status" 0 'extend' || cloud_diag
@@ -30,10 +30,11 @@ for node in node0 node1; do
     record=$(cloud_on $node cat "$home/.dtctl/record")
     like "$record" '^dtctl-record-1 cluster [A-Za-z0-9+/=]{1000,}$' "$node has a record"
     modes=$(cloud_on $node stat -c %a "$home/.dtctl/record" "$home/.dtctl/runs/$id/record")
-    is "$(xargs <<<"$modes")" '600 600' "$node: it, and that of the run, are its login's alone"
+    is "$(xargs <<<"$modes")" '600 600' \
+        "$node: the records of the cluster and of the run are readable by the login alone"
 done
 unlike "$(base64 -d <<<"${record##* }" | strings)" 'PRIVATE|instance|terraform|cluster' \
-    'and say nothing to who has no key'
+    "$node: the record is unreadable without the key"
 
 # ---- the folder is lost -------------------------------------------------------------------------
 cp .dtctl/lost/id_ed25519 ../key
@@ -48,21 +49,23 @@ is "$status" 2 'adopt without a key'
 like "$err" '--key FILE' 'asks for it'
 ssh-keygen -q -t ed25519 -N '' -f ../stranger
 run cloud_run dtctl adopt "$login" --key ../stranger
-is "$status" 1 'with another key'
+is "$status" 1 'adopt with another key fails'
 like "$err" "$address.*(refused|denied|publickey|accepted)" 'the node does not let it in' ||
     diag "$err"
 run cloud_run dtctl adopt "$login" --key ../key -c found
 is "$status" 2 'under another name'
-like "$err" "it is of cluster 'lost', not 'found'; say -c lost" 'is told which one it is'
+like "$err" "it is of cluster 'lost', not 'found'; say -c lost" \
+    'adopt under another name names the cluster'
 cloud_on node1 cp -p "$home/.dtctl/record" "$home/kept"
 cloud_on node1 sed -i 's/.\{4\}$/AAAA/' "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'a record that was changed'
-like "$err" "node $address cannot be opened with '../key'.*changed" 'is not believed' || cloud_diag
+like "$err" "node $address cannot be opened with '../key'.*changed" \
+    'a record that was changed is refused' || cloud_diag
 cloud_on node1 rm "$home/.dtctl/record"
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'no record'
-like "$err" "$address has no record of a cluster" 'is said so'
+like "$err" "$address has no record of a cluster" 'a node without a record is named'
 cloud_on node1 mv "$home/kept" "$home/.dtctl/record"
 is "$(find .dtctl -type f ! -name lock ! -name .gitignore)" '' 'nothing was written by all that'
 
@@ -70,29 +73,31 @@ is "$(find .dtctl -type f ! -name lock ! -name .gitignore)" '' 'nothing was writ
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 0 'adopt' || cloud_diag
 like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' 'says what there is'
-is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' 'its files are the operator'\''s alone'
+is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' \
+    'the adopted files are readable by the operator alone'
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 1 'a second time'
-like "$err" "known in this folder already" 'is refused'
+like "$err" "known in this folder already" 'a second adopt is refused'
 run cloud_run dtctl ps
-like "$out" "$id +running +2 +2" 'the run is known, and goes on' || cloud_diag
+like "$out" "$id +running +2 +2" 'ps shows the adopted run as running' || cloud_diag
 cloud_on node0 touch /tmp/go
 cloud_on node1 touch /tmp/go
 run cloud_run timeout 60 dtctl logs -f "$id"
-is "$status" 0 'its logs are followed' || cloud_diag
-is "$(grep -cE '(begun|ended) [01]' <<<"$out")" 4 'from their beginning to the end'
+is "$status" 0 'the logs of the adopted run are followed' || cloud_diag
+is "$(grep -cE '(begun|ended) [01]' <<<"$out")" 4 'the logs are complete from the start to the end'
 run cloud_run dtctl fetch "$id"
 is "$status" 0 'fetch' || cloud_diag
 is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' 'brings what both wrote'
 run cloud_run dtctl plan
 unlike "$out" 'create|delete|replace' 'a plan has tags at most to change, for the new lease'
 run cloud_run dtctl status
-like "$out" 'lease: ends in [45]:[0-9]+:[0-9]+;' 'and so does the lease' || cloud_diag
-is "$(cat .dtctl/lost/terraform/lease)" "$lease" 'as it was moved where it was made'
+like "$out" 'lease: ends in [45]:[0-9]+:[0-9]+;' 'the plan shows the lease' || cloud_diag
+is "$(cat .dtctl/lost/terraform/lease)" "$lease" \
+    'the lease is the one that was set before the adoption'
 run cloud_run dtctl up -y
-is "$status" 0 'up again' || cloud_diag
+is "$status" 0 'up after the adoption' || cloud_diag
 run cloud_run dtctl plan
-like "$out" 'nothing to change' 'and then it fits what is there' || cloud_diag
+like "$out" 'nothing to change' 'a plan after up changes nothing' || cloud_diag
 run cloud_run dtctl train --name short -- true
 is "$status" 0 'a run from here' || cloud_diag
 cloud_down

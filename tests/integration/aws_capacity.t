@@ -14,22 +14,23 @@ cloud_fault capacity zone=us-east-1a after=1
 run cloud_run dtctl up -y
 is "$status" 0 'up finds another zone' || cloud_diag
 like "$err" 'us-east-1a.*refused \(capacity, InsufficientInstanceCapacity\).*us-east-1b' \
-    'and says why'
+    'up says why it changes the zone'
 like "$err" 'us-east-1a.*refused \(duplicate, InvalidPlacementGroup.Dup.*trying us-east-1a' \
-    'what is there already says nothing of the zone'
+    'a duplicate name does not exclude the zone'
 like "$err" 'its answer was lost; removing the resource kind=placement-group id=dtctl-full-' \
-    'what AWS made unrecorded is ended'
+    'an unrecorded resource is ended'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 1 'a busy API is asked again'
 is "$(cloud_nodes zone | sort -u)" us-east-1b 'every node is in that zone'
-is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'and there are two'
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'the cluster has two nodes'
 is "$(cloud_nodes id ended | wc -l)" 1 'the one that began elsewhere is ended'
-is "$(cloud_things | grep -c Subnets)" 1 'its subnet is gone'
-is "$(cloud_things | grep -c PlacementGroups)" 1 'and the group that was lost'
+is "$(cloud_things | grep -c Subnets)" 1 'the subnet of the first zone is removed'
+is "$(cloud_things | grep -c PlacementGroups)" 1 'the unrecorded placement group is removed'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer'
 # AWS's tagging API lists what is gone for hours; that is no reason for down to fail, or to wait.
 cloud_fault stale
 cloud_down
-like "$out" 'AWS has no instance, volume, address, network, group or key with the tags' 'all of it'
-unlike "$err" 'asking again' 'down waits for no list'
+like "$out" 'AWS has no instance, volume, address, network, group or key with the tags' \
+    'nothing of the cluster is left at AWS'
+unlike "$err" 'asking again' 'down does not repeat its queries'
 done_testing

@@ -21,22 +21,24 @@ cloud_fault preset node=node2 preset=cloud-init-fails
 cloud_fault preset node=node3 preset=check-fails
 run cloud_run dtctl up -y --boot-timeout 99s
 is "$status" 3 'some nodes failed' || cloud_diag
-like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'and which'
+like "$err" 'up: 3 of 4 nodes failed: node\[1-3\]' 'up names the failed nodes'
 like "$err" "a node is degraded.*node=node0.*disk: [0-9]* MB free" 'degraded: the check by name'
 silent=$(grep "node 'node1'" <<<"$err")
 like "$silent" 'did not answer in 99.0 s \(aws.boot_timeout\): .*AWS says that i-.* is running' \
     'never answers: named deadline, and what AWS says of it' || cloud_diag
 like "$err" 'node1: .*aws ec2 get-console-output .*--region us-east-1 --instance-id i-' \
-    'and where its console can be read'
+    'an unreachable node: the error has the command for its console'
 like "$err" "node 'node2': cloud-init failed" 'cloud-init: has failed'
-like "$err" 'node2 \| .*write.files' 'with what it says itself'
-like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' 'and its last lines'
+like "$err" 'node2 \| .*write.files' 'cloud-init failed: the error has its message'
+like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' \
+    'cloud-init failed: the error has its last lines'
 like "$err" "node 'node3': its own checks failed: metadata: dtctl-metadata.service is failed" \
     'a failing check: by its name'
-like "$err" "node3 \| setup: 'setup_units' failed" 'and what was logged'
-is "$(grep -c 'node[123] was terminated; dtctl up creates' <<<"$err")" 3 'with the next step'
-is "$(cloud_instances)" "$(id_of node0)" 'those that failed are ended'
-is "$(cloud_nodes | xargs)" node0 'on the hosts as well'
+like "$err" "node3 \| setup: 'setup_units' failed" 'a failed check: the error has its log'
+is "$(grep -c 'node[123] was terminated; dtctl up creates' <<<"$err")" 3 \
+    'each failed node has a next step'
+is "$(cloud_instances)" "$(id_of node0)" 'failed instances are ended'
+is "$(cloud_nodes | xargs)" node0 "only node0 is left among the instances' hosts"
 run cloud_run dtctl exec -- hostname
 is "$status" 0 'the good one can be used'
 
@@ -46,14 +48,15 @@ cloud_fault preset node=node2 preset=check-fails
 run cloud_run dtctl up -y --keep
 is "$status" 3 'a further up makes the others, and one fails again' || cloud_diag
 like "$err" 'up: 1 of 4 nodes failed: node2' 'the one'
-like "$err" 'node2 is kept; dtctl ssh node2 logs in to it, dtctl up --replace node2' 'it is kept'
-is "$(cloud_instances | wc -l)" 4 'its instance runs'
+like "$err" 'node2 is kept; dtctl ssh node2 logs in to it, dtctl up --replace node2' \
+    'a failed node is kept with --keep'
+is "$(cloud_instances | wc -l)" 4 'the kept instance runs'
 is "$(id_of node0)" "$first" 'the good one was left alone'
 run cloud_run dtctl ssh node2 <<<'cat /var/lib/dtctl/ready'
-like "$out" 'status=failed' 'and can be looked at' || cloud_diag
+like "$out" 'status=failed' 'the kept node is shown as failed' || cloud_diag
 run cloud_run dtctl train --nodes 4 -- true
 is "$status" 1 'no run takes it'
-like "$err" "node 'node2' is not ready" 'and says so'
+like "$err" "node 'node2' is not ready" 'train names the kept node'
 
 # ---- another host key ---------------------------------------------------------------------------
 fingerprint() { # NODE: of the host key that it has
@@ -73,25 +76,26 @@ for command in 'exec -- true' 'push sent' 'train --nodes 2 -- true' 'ssh node1';
         "${command%% *}: which node, both keys, what to do"
 done
 run cloud_run dtctl status
-like "$out" "node1 .*unreachable.*$keys" 'status: says so as well'
+like "$out" "node1 .*unreachable.*$keys" 'status: names the node and both keys'
 run cloud_run dtctl extend --shorten 5h
 is "$status" 3 'extend: some nodes failed' || cloud_diag
 like "$out" '^3 of 4 nodes of sick end themselves in 5:00:00 ' 'the others have the new end'
-like "$err" "node1.*$keys.*; it keeps the end that it had" 'and node1 has not'
+like "$err" "node1.*$keys.*; it keeps the end that it had" \
+    'the node with the other key keeps its end'
 due=$(cloud_on node0 cat /var/lib/dtctl/lease)
 result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'indeed'
 
 # ---- replacement --------------------------------------------------------------------------------
 before=$(id_of node1)
 run cloud_run dtctl up -y --replace 'node[1-2]'
-is "$status" 0 'up --replace makes both good' || cloud_diag
-result "$([ "$(id_of node1)" != "$before" ] && echo 1)" 'with another instance'
-is "$(cloud_instances | wc -l)" 4 'four nodes'
+is "$status" 0 'up --replace replaces both nodes' || cloud_diag
+result "$([ "$(id_of node1)" != "$before" ] && echo 1)" 'the node has another instance'
+is "$(cloud_instances | wc -l)" 4 'the cluster has four instances'
 run cloud_run dtctl exec -- hostname
 is "$status $(grep -o 'node[0-9]' <<<"$out" | sort -u | xargs)" '0 node0 node1 node2 node3' \
-    'all of them answer' || cloud_diag
+    'all four nodes answer' || cloud_diag
 is "$(for node in node0 node1 node2 node3; do cloud_on $node cat /var/lib/dtctl/lease; done |
-    sort -u)" "$due" 'and end together, when extend has said'
+    sort -u)" "$due" 'all four nodes have the same end after extend'
 
 # ---- up, and a node is not the one that was made -------------------------------------------------
 # Two others are configured otherwise than they would be now.
@@ -109,12 +113,12 @@ things=$(cloud_things)
 cp .dtctl/sick/{cluster.toml,known_hosts} out/
 calls=$(wc -l <cloud/calls.jsonl)
 accepted=$(logins)
-ok "there have been logins to node2 ($accepted)" test "$accepted" -gt 0
+ok "node2 has accepted logins ($accepted)" test "$accepted" -gt 0
 run cloud_run dtctl up -y
-is "$status" 3 'up stops, as for every node that fails' || cloud_diag
+is "$status" 3 'up fails with status 3' || cloud_diag
 keys="shows ssh-ed25519 ${shown//+/[+]}, expected ${pinned//+/[+]};"
-like "$err" "node2.*$keys.*dtctl up --replace" 'which node, both keys, what to do'
-like "$err" 'up: 1 of 4 nodes failed: node2' 'and no other'
+like "$err" "node2.*$keys.*dtctl up --replace" 'up names the node, both keys and the next step'
+like "$err" 'up: 1 of 4 nodes failed: node2' 'up names no other node as failed'
 is "$(cloud_instances) $(cloud_things)" "$instances $things" 'nothing was made or ended'
 is "$(sed "1,${calls}d" cloud/calls.jsonl |
     grep -cE '"action": "(Run|Create|Delete|Terminate|Modify|Authorize|Revoke)')" 0 \
@@ -122,9 +126,9 @@ is "$(sed "1,${calls}d" cloud/calls.jsonl |
 for file in cluster.toml known_hosts; do
     ok "$file is as it was" cmp out/$file .dtctl/sick/$file
 done
-is "$(logins)" "$accepted" 'nobody has logged in to node2'
-is "$(grep -c 'configured otherwise' <<<"$err")" 1 'one warning of what is configured otherwise'
+is "$(logins)" "$accepted" 'node2 has accepted no further login'
+is "$(grep -c 'configured otherwise' <<<"$err")" 1 'there is one warning of a changed configuration'
 like "$err" "configured otherwise.*dtctl up --replace 'node0,node3' makes them anew.*cluster=sick" \
-    'by their names, with what to do'
+    'the warning names the nodes and the next step'
 cloud_down
 done_testing

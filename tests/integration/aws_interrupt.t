@@ -27,7 +27,7 @@ dtctl_of() { # the dtctl that `up` runs, below env
 
 empty() { # WHAT
     is "$(cloud_instances)" '' "$1: no instance is left"
-    is "$(cloud_things)" '' "$1: nor anything else"
+    is "$(cloud_things)" '' "$1: nothing else is left"
 }
 
 # ---- SIGINT -------------------------------------------------------------------------------------
@@ -36,11 +36,11 @@ kill -INT "$(dtctl_of)"
 wait "$up"
 code=$?
 result "$((code != 0))" 'interrupted: up ends with an error' || diag "$(cat up.out up.err)"
-like "$(cat up.err)" 'down' 'and says how to go on'
+like "$(cat up.err)" 'down' 'interrupted: the error names the next step'
 is "$(pgrep -cx terraform)" 0 'terraform has ended'
 cloud_fault none
 run cloud_run dtctl down -y
-is "$status" 0 'interrupted: down' || cloud_diag
+is "$status" 0 'interrupted: down succeeds' || cloud_diag
 empty interrupted
 cd ..
 
@@ -50,9 +50,9 @@ begin killed
 kill -9 "$(dtctl_of)" $(pgrep -x terraform) $(pgrep -f "$CLOUD_OWN_PROVIDER")
 wait "$up" 2>/dev/null
 cloud_fault none
-is "$(cloud_instances | wc -l)" 2 'killed: two instances run that no state knows'
+is "$(cloud_instances | wc -l)" 2 'killed: two instances run that are in no state'
 run cloud_run dtctl down -y
-is "$status" 0 'killed: down' || cloud_diag
+is "$status" 0 'killed: down succeeds' || cloud_diag
 empty killed
 cd ..
 

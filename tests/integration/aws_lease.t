@@ -60,7 +60,7 @@ for node in node0 node1 node2; do id[${node#node}]=$(cloud_node $node id); done
 run cloud_run dtctl status --json
 between "$(left)" $((TTL - 120)) $TTL 'status: time is left'
 like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: its lease is over' \
-    'which is announced to whoever is logged in'
+    'the end of the lease is announced on the node'
 
 # ---- extend -------------------------------------------------------------------------------------
 run cloud_run dtctl extend 1h
@@ -72,9 +72,9 @@ is "$(tag | grep -o '<value>[^<]*' | sort -u)" \
     'the tag of the instances, by which others see that they are in use, has it' || diag "$(tag)"
 run cloud_run dtctl status
 like "$out" 'lease: ends in (1:00:00|59:[0-9]+); spent about \$0\.[0-9]+, at most \$2\.[34]' \
-    'status: so does it' || diag "$out"
+    'status shows the same end of the lease' || diag "$out"
 run cloud_run dtctl train --nodes 1:2 --name task --detach
-is "$status" 0 'two of three nodes train, and nobody looks on' || cloud_diag
+is "$status" 0 'two of three nodes train without a follower' || cloud_diag
 diag "up, extended, in a run at $SECONDS s"
 r=$(compgen -G '.dtctl/lease/runs/task-*')
 ok 'the announcement is taken back' wait_for $WAIT quiet node0 node1
@@ -84,11 +84,12 @@ ok 'the end of the third is announced' wait_for $WAIT announced node2 'kind=idle
 due=$(notice node2 | grep -o 'deadline=[0-9]*' | cut -d= -f2)
 between $((due - EPOCHSECONDS)) 20 $IDLE 'at least half a minute before'
 like "$(cloud_on node2 journalctl -u dtctl-idle)" 'ends in .*: no run, login or GPU use for' \
-    'with the reason'
-ok 'it powers off, and the instance is gone' wait_for $((IDLE + LATE + WAIT)) has_ended "${id[2]}"
+    'the idle announcement has its reason'
+ok 'the idle node powers off, and its instance is ended' \
+    wait_for $((IDLE + LATE + WAIT)) has_ended "${id[2]}"
 between $(($(ended_s) - due)) 0 $LATE 'when it was due'
-ok 'nothing of that on those in the run' quiet node0 node1
-is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'which are there'
+ok 'nodes in the run get no idle announcement' quiet node0 node1
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'nodes in the run stay'
 diag "the idle node has ended at $SECONDS s"
 
 # ---- a node that is gone cannot be extended ------------------------------------------------------
@@ -99,9 +100,10 @@ run cloud_run dtctl extend 2h
 is "$status" 3 'extend: some nodes failed, when one is gone' || cloud_diag
 like "$out" '^2 of 3 nodes of lease end themselves in 2:00:00 .*at most \$3\.2' \
     'the new end of those that are there, and their cost' || diag "$out"
-like "$err" "node 'node2': AWS has ended it; dtctl up creates another" 'not this one, and why' ||
+like "$err" "node 'node2': AWS has ended it; dtctl up creates another" \
+    'extend names the ended node' ||
     diag "$err"
-like "$err" 'extend: 1 of 3 nodes failed: node2' 'as a verdict'
+like "$err" 'extend: 1 of 3 nodes failed: node2' 'extend counts the ended node as failed'
 for node in node0 node1; do
     between "$(cloud_on $node cat /var/lib/dtctl/lease)" $((now + 7200)) $((EPOCHSECONDS + 7200)) \
         "$node has the new deadline"
@@ -125,26 +127,27 @@ for node in node0 node1; do
     like "$err" "node $node ends in [0-9.]+ s \\(lease\\); every rank has got SIGUSR1" \
         "$node: announced"
 done
-like "$out" 'task-.*: stopped' 'as one that was stopped'
-like "$out" 'is taken away \(lease\)' 'and why'
+like "$out" 'task-.*: stopped' 'the run ends as stopped'
+like "$out" 'is taken away \(lease\)' 'the run says that the lease is the reason'
 # If one node leaves a moment before the other, the latter continues and stops at a later step.
 step=$(grep -o 'stopped by a signal: checkpoint of epoch [0-9]*, step [0-9]*' <<<"$out" |
     grep -o '[0-9]*$' | tail -n 1)
 ok "the ranks stopped at a step ($step)" test "${step:-0}" -gt 0 ||
     diag "$(grep -v Epoch <<<"$out" | tail -n 40)" "$err"
-ok 'whose checkpoint is here' \
+ok 'the checkpoint of that step was fetched' \
     test -s "$r/output/state/checkpoint-$(printf %010d "${step:-0}")/state.safetensors"
-is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'while both nodes are still there'
+is "$(cloud_nodes | sort | xargs)" 'node0 node1' 'the checkpoint was fetched before the nodes ended'
 for i in 0 1; do
     ok "node$i ends itself" wait_for $((LAST + LATE + WAIT)) has_ended "${id[i]}"
 done
 between $(($(ended_s) - due)) 0 $LATE 'at its time'
 diag "the lease has ended at $SECONDS s"
 wait $extend
-like "$? $(<extend.out)" '^3 2 of 3 nodes of lease end themselves in 40' 'as extend has said'
+like "$? $(<extend.out)" '^3 2 of 3 nodes of lease end themselves in 40' \
+    'extend says when the nodes end'
 is "$(cloud_instances)" '' 'no instance is left'
 is "$(grep -c '"action": "TerminateInstances".*"source": "api"' cloud/calls.jsonl)" 0 \
-    'and nobody had to ask for that'
+    'no instance was ended by an API call'
 
 # ---- down ---------------------------------------------------------------------------------------
 cloud_down

@@ -57,35 +57,38 @@ cloud_config cut 'nodes = 2'
 run cloud_run dtctl up -y
 is "$status" 1 'up from another folder does not make a second cluster of that name'
 like "$err" 'cluster cut of .* runs already \(i-.*\), made from another folder, which has its key' \
-    'it says where the key is'
+    'the error names the instances and the folder with the key'
 run cloud_run dtctl down -y
-is "$status" 0 'nor is down there'
+is "$status" 0 'down from another folder succeeds'
 is "$(what_is_there)" "$all" 'about that cluster'
 rm dtctl.toml
 run cloud_run dtctl gc --region us-west-2
 isnt=$((status != 0))
 result $isnt 'gc alone ends nothing, and says so' || cloud_diag
-like "$out" 'us-west-2 +instance .*elsewhere' 'it finds what another computer made in that region'
-is "$(cloud_instances us-west-2 | wc -l) $(cloud_things us-west-2 | wc -l)" '1 1' 'which stays'
+like "$out" 'us-west-2 +instance .*elsewhere' \
+    'gc finds an instance of another computer in that region'
+is "$(cloud_instances us-west-2 | wc -l) $(cloud_things us-west-2 | wc -l)" '1 1' \
+    'the instance of another computer stays'
 run cloud_run dtctl gc --region us-east-1 -y
 is "$status" 0 'gc -y leaves a cluster alone whose lease has not ended' || cloud_diag
 like "$out" 'us-east-1 +instance .* cut .*since 20.*, lease until 20.*\(in use\)' \
-    'it shows its instances, since when and how long' || cloud_diag
-like "$err" '2 instances of clusters that other folders made are in use.*--in-use' 'and says why'
-is "$(what_is_there)" "$all" 'nothing of it is ended'
+    'gc shows instances with their start and their lease' || cloud_diag
+like "$err" '2 instances of clusters that other folders made are in use.*--in-use' \
+    'gc names the flag --in-use'
+is "$(what_is_there)" "$all" 'gc ends nothing that is in use'
 run cloud_run dtctl gc --region us-east-1 -y --in-use
 is "$status" 0 'gc -y --in-use' || cloud_diag
 for kind in instance vpc subnet security-group internet-gateway route-table vpc-endpoint \
     key-pair placement-group; do
-    like "$out" "us-east-1 +$kind " "it shows the $kind"
+    like "$out" "us-east-1 +$kind " "gc shows the $kind"
 done
-unlike "$out" 'bob' "and not what is bob's"
-is "$(what_is_there)" "$bobs" "it ends all of it, and nothing of bob's"
+unlike "$out" 'bob' 'gc does not show resources of another user'
+is "$(what_is_there)" "$bobs" 'gc ends everything but the resources of another user'
 cloud_fault stale
 run cloud_run dtctl gc --region us-east-1 -y
-is "$status" 0 'again, while AWS goes on to list what is gone' || cloud_diag
-like "$out" '0 left over in 1 region' 'there is nothing more'
-is "$(what_is_there)" "$bobs" 'nor done'
+is "$status" 0 'gc succeeds while AWS still lists ended resources' || cloud_diag
+like "$out" '0 left over in 1 region' 'gc finds nothing left'
+is "$(what_is_there)" "$bobs" 'gc ends nothing of another user'
 cloud_fault none
 cloud_fault deny action=GetResources
 run cloud_run dtctl gc --region us-east-1

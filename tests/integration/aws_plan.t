@@ -26,15 +26,16 @@ printf '#!/bin/sh\necho "{\\"terraform_version\\": \\"${VERSION-1.11.4}\\"}"\n' 
 chmod +x bin/terraform
 run env PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
 is "$status" 0 'doctor is content with a program, a region and credentials' || diag "$out"
-like "$out" "ok +terraform +$WORK/bin/terraform, version 1.11.4" 'it names the program'
-like "$out" 'ok +credentials +in the environment' 'and where credentials are'
+like "$out" "ok +terraform +$WORK/bin/terraform, version 1.11.4" 'doctor names the program'
+like "$out" 'ok +credentials +in the environment' 'doctor names the source of the credentials'
 like "$out" 'ok +ssh login +by a key that dtctl up makes' 'no key of the user is needed'
 run env VERSION=1.5.7 PATH="$WORK/bin:$PATH" AWS_ACCESS_KEY_ID=x dtctl doctor
 like "$status $out" "bad +terraform +'$WORK/bin/terraform' is version 1.5.7; .*1.7 or newer" \
-    'one that is too old is found'
+    'doctor refuses a version that is too old'
 sed -i 's/^region.*/&\nterraform = "nothing-of-that-name"/' dtctl.toml
 run dtctl doctor
 is "$status" 1 'doctor without the program'
-like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" 'says so'
-like "$out" 'warn +credentials' 'and that there are no credentials' || diag "$out"
+like "$out" "bad +terraform .*there is no program 'nothing-of-that-name'" \
+    'doctor names a missing program'
+like "$out" 'warn +credentials' 'doctor warns of missing credentials' || diag "$out"
 done_testing

@@ -15,8 +15,8 @@ refused() {
     run cloud_run dtctl up -y "$@"
     diag "  $what: $((${EPOCHREALTIME%.*} - begun)) s: ${err##*$'\n'}"
     is "$status" 1 "$what: up fails"
-    is "$(grep -c 'error: ' <<<"$err")" 1 "$what: with one error" || cloud_diag
-    like "$err" "$pattern" "$what: which says what and what next"
+    is "$(grep -c 'error: ' <<<"$err")" 1 "$what: up prints one error" || cloud_diag
+    like "$err" "$pattern" "$what: the error has the reason and the next step"
     is "$(cloud_instances)$(cloud_things)" '' "$what: nothing is left in the account"
     ok "$what: there is no cluster" test ! -e .dtctl/full/cluster.toml
 }
@@ -28,7 +28,7 @@ cloud_config full 'nodes = 2' -- 'zones = ["us-east-1a", "us-east-1b"]' \
 refused 'no such type' 'g6\.gigantic: .*\(unsupported, InvalidInstanceType\).*choose another' \
     --instance-type g6.gigantic
 is "$(cloud_calls CreateVpc)" 0 'nothing is made for it'
-is "$(grep -c 'refused.*trying' <<<"$err")" 0 'and no other zone is tried'
+is "$(grep -c 'refused.*trying' <<<"$err")" 0 'no other zone is tried'
 
 DTCTL_AWS_SUBNET=subnet-0123456789abcdef0 refused 'no such subnet' \
     "no matching EC2 Subnet found; .*DTCTL_AWS_SUBNET.* is 'subnet-0123456789abcdef0', in us-east" \
@@ -45,7 +45,7 @@ cloud_fault quota vcpus=2
 refused 'quota' \
     '\(quota, VcpuLimitExceeded\).*limit of 2 .*L-DB2E81BA.*2 nodes need 8 vCPUs.*Service Quotas' \
     --fallback on-demand
-is "$(cloud_calls RunInstances Vcpu)" 2 'each node was asked for once'
+is "$(cloud_calls RunInstances Vcpu)" 2 'each node was requested once'
 is "$(grep -c 'refused.*trying' <<<"$err")" 0 'a limit is the same in every zone'
 cloud_fault none
 
@@ -70,12 +70,12 @@ cloud_fault throttle times=4
 (cd other && cloud_run dtctl up -y >up.out 2>up.err) &
 other=$!
 run cloud_run dtctl up -y
-is "$status" 0 'up works after all that' || cloud_diag
+is "$status" 0 'up succeeds after the refusals' || cloud_diag
 wait $other
-is "$?" 0 'and one of another cluster meanwhile, in the same subnet' || diag "$(cat other/up.err)"
+is "$?" 0 'a second cluster comes up in the same subnet meanwhile' || diag "$(cat other/up.err)"
 is "$(cloud_nodes | sort | xargs)" 'node0 node0 node1' 'all nodes run'
-is "$(cloud_nodes private_ip | sort -u | wc -l)" 3 'each with an address of its own'
-is "$(cloud_things | grep -c -e Vpcs -e Subnets)" 0 'without a network of their own'
+is "$(cloud_nodes private_ip | sort -u | wc -l)" 3 'each node has its own address'
+is "$(cloud_things | grep -c -e Vpcs -e Subnets)" 0 'no network is made'
 is "$(cloud_calls RunInstances RequestLimitExceeded)" 4 'a busy API was asked until it answered'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag
@@ -91,16 +91,18 @@ cloud_fault ending seconds=3600
 cloud_fault kill node="$lost"
 ok 'AWS is ending an instance' wait_for $CLOUD_SECONDS_MAX ending "$lost"
 run cloud_run dtctl status
-like "$out" 'node1 .* AWS is ending it \(shutting-down\); dtctl up waits' 'status says so' ||
+like "$out" 'node1 .* AWS is ending it \(shutting-down\); dtctl up waits' \
+    'status says that AWS is ending the node' ||
     cloud_diag
 cloud_run dtctl up -y >up.out 2>up.err &
 up=$!
-ok 'up knows that the node will be gone' \
+ok 'up waits for the end of the node' \
     wait_for 120 grep -q "AWS is still ending node1 ($lost); a new one is created" up.err
 cloud_fault none
 wait $up
-is "$?" 0 'and makes another one when it is' || diag "$(cat up.err)"
-is "$(cloud_nodes id | sort | xargs)" "$(cloud_instances | xargs)" 'what runs is what AWS has'
+is "$?" 0 'up creates another node' || diag "$(cat up.err)"
+is "$(cloud_nodes id | sort | xargs)" "$(cloud_instances | xargs)" \
+    'the inventory has the instances that AWS has'
 is "$(cloud_instances | grep -vc "$lost")" 3 'three nodes, without that one'
 run cloud_run dtctl exec hostname
 is "$(grep -c 'node[01]' <<<"$out")" 2 'the nodes answer' || cloud_diag

@@ -20,7 +20,7 @@ running() { [ "$(cloud_instances | wc -l)" -eq "$1" ]; }
 says() { grep -q "$2" "$1"; }
 says_once() { # FILE REGEX DESCRIPTION: the error, and nothing of Terraform beside it
     like "$(cat "$1")" "$2" "$3" || diag "$(cat "$1")"
-    is "$(grep -c '' "$1")" 1 'in one sentence' || diag "$(cat "$1")"
+    is "$(grep -c '' "$1")" 1 'the error is one sentence' || diag "$(cat "$1")"
 }
 
 mkdir ann bob
@@ -29,13 +29,13 @@ mkdir ann bob
 cd ann || exit 1
 cloud_config both 'nodes = 1' -- "$state" 'owner = "ann"'
 cloud_run dtctl up -y >../up.out 2>../up.err
-result $(($? == 2)) 'up with a bucket that is not there is an error of the configuration'
+result $(($? == 2)) 'a missing bucket is a configuration error'
 says_once ../up.err "aws\.state.*there is no bucket 'team-state'; make it" 'it names the bucket'
 cloud_s3 PUT $bucket >/dev/null
 for action in GetObject PutObject; do
     cloud_fault deny action=$action
     cloud_run dtctl up -y >../up.out 2>../up.err
-    result $(($? != 0)) "up that may not $action in the bucket fails"
+    result $(($? != 0)) "up without the right to $action in the bucket fails"
     says_once ../up.err "aws\.state.*'team-state' may not be used .[A-Za-z]+: s3:$action" \
         'it says what is refused, and what is needed'
     cloud_fault none
@@ -54,12 +54,15 @@ cp ../ann/.dtctl/both/id_ed25519 .dtctl/both/
 cloud_run dtctl up -y >../bob.out 2>../bob.err &
 bob=$!
 ok 'a second operator waits' wait_for 120 says ../bob.err 'another command works on this cluster'
-like "$(cat ../bob.err)" "$(id -un)@$(hostname) \(apply, since 20" 'and is told who holds the lock'
-like "$(cat ../bob.err)" 'force-unlock [0-9a-f-]{36}' 'and how it is ended should it be left over'
+like "$(cat ../bob.err)" "$(id -un)@$(hostname) \(apply, since 20" \
+    'the second operator sees the owner of the lock'
+like "$(cat ../bob.err)" 'force-unlock [0-9a-f-]{36}' \
+    'the second operator sees how to remove a stale lock'
 cloud_fault none
 wait "$bob"
-result $(($? != 0)) 'then it is another folder that made the nodes'
-like "$(cat ../bob.err)" 'copy known_hosts from there to' 'whose host keys come from there' ||
+result $(($? != 0)) 'up from another folder fails'
+like "$(cat ../bob.err)" 'copy known_hosts from there to' \
+    'the error says where to copy the host keys from' ||
     diag "$(cat ../bob.err)"
 wait "$ann"
 is $? 0 'the first one is not disturbed' || diag "$(cat ../ann.err)"
@@ -68,7 +71,7 @@ ok 'the lock is gone' is_free
 
 # ---- where the state is -------------------------------------------------------------------------
 is "$(cloud_objects $bucket)" $key 'the bucket has the state, and nothing else'
-like "$(object $key)" '"aws_instance"' 'which knows the instance'
+like "$(object $key)" '"aws_instance"' 'the state in the bucket has the instance'
 is "$(find ../ann -name '*.tfstate' ! -path '*/.terraform/*')" '' 'the folder has none'
 is "$(grep -c 'OPENSSH PRIVATE' ../ann/.dtctl/both/terraform/terraform.log <(object $key) |
     grep -v ':0$')" '' 'no private key is in the log, or in plain words in the state'
@@ -83,15 +86,15 @@ cp ../ann/.dtctl/both/known_hosts .dtctl/both/
 run cloud_run dtctl up -y
 is "$status" 0 'up of the second operator' || cloud_diag
 like "$err" 'is now as recorded in s3://team-state/gpu' 'finds the cluster in the bucket'
-is "$(cloud_calls RunInstances)" 1 'and starts nothing'
-is "$(cloud_calls TerminateInstances)" 0 'nor ends anything'
+is "$(cloud_calls RunInstances)" 1 'up of the second operator starts nothing'
+is "$(cloud_calls TerminateInstances)" 0 'up of the second operator ends nothing'
 is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
-    "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'with the same login key'
+    "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'both operators have the same login key'
 run cloud_run dtctl status
 is "$status" 0 'status' || cloud_diag
 like "$out" 'node0 .*idle' 'shows the node'
 run cloud_run dtctl plan
-like "$out" 'nothing to change' 'and plan wants nothing' || cloud_diag
+like "$out" 'nothing to change' 'plan of the second operator changes nothing' || cloud_diag
 cloud_api DescribeInstances us-east-1 >../instances.xml
 is "$(grep -c '<value>bob' ../instances.xml)" 0 "the cluster stays ann's"
 
@@ -115,27 +118,28 @@ kill -9 $(pgrep -P "$ann" -x dtctl || echo "$ann") $(pgrep -x terraform) \
     $(pgrep -f "$CLOUD_OWN_PROVIDER")
 wait "$ann" 2>/dev/null
 cloud_fault none
-ok 'killed, it leaves the lock' is_locked
+ok 'a killed up leaves the lock' is_locked
 cd ../bob || exit 1
 cloud_run dtctl down -y --force >../bob.out 2>../bob.err &
 bob=$!
-ok 'down from elsewhere waits' wait_for 120 says ../bob.err 'force-unlock'
+ok 'down from another folder waits' wait_for 120 says ../bob.err 'force-unlock'
 cd ../ann || exit 1
 run cloud_run dtctl gc
 is "$status" 0 'gc where it was killed' || cloud_diag
 like "$err" 'an earlier command left an unrecorded resource.*aws_instance|kind=instance id=i-' \
-    'ends what no state knows' || cloud_diag
-like "$err" 'releasing the lock' 'and the lock'
+    'gc ends the unrecorded resource' || cloud_diag
+like "$err" 'releasing the lock' 'gc releases the lock'
 wait "$bob"
-is $? 0 'then down goes on by itself' || diag "$(cat ../bob.err)"
-like "$(cat ../bob.out)" 'AWS has no instance' 'until nothing is left'
-is "$(cloud_instances)$(cloud_things)" '' 'and nothing is'
+is $? 0 'the waiting down continues' || diag "$(cat ../bob.err)"
+like "$(cat ../bob.out)" 'AWS has no instance' 'down ends when nothing is left'
+is "$(cloud_instances)$(cloud_things)" '' 'nothing is left at AWS'
 is "$(cloud_objects $bucket)" $key 'the bucket has no lock'
-is "$(object $key | grep -c '"aws_instance"')" 0 'nor a state with an instance'
+is "$(object $key | grep -c '"aws_instance"')" 0 'the state in the bucket has no instance'
 run cloud_run dtctl plan
 is "$status" 0 'plan of the first operator' || cloud_diag
-like "$err" 'was taken down from another folder' 'knows that the cluster is gone'
-like "$out" '\+ node0' 'and would make it anew'
+like "$err" 'was taken down from another folder' \
+    'plan of the first operator says that the cluster is gone'
+like "$out" '\+ node0' 'plan of the first operator would create the node again'
 cloud_stop
 is "$(cloud_left)" '' 'nothing is left on this machine'
 done_testing

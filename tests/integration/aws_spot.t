@@ -73,14 +73,14 @@ finishes() { # NAME
     local accuracy
     wait "$operator"
     is "$?" 0 "$1: training is complete" || diag "$(tail -n 20 "$1.err")"
-    is "$(field "$r/summary.json" state)" finished "$1: the summary says so"
+    is "$(field "$r/summary.json" state)" finished "$1: the summary says finished"
     is "$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
         awk -v n=$IMAGES '$1 >= n && $1 < n + 3' | wc -l)" "$all" \
         "$1: every image of every epoch was seen, once" # up to two fill the last batch
     accuracy=$(field "$r/summary.json" accuracy)
     ok "$1: the model is good ($accuracy %)" \
         awk -v a="$accuracy" 'BEGIN { exit !(a + 0 >= '$ACCURACY') }'
-    ok "$1: and it is here" test -s "$r/output/model/model.safetensors"
+    ok "$1: the model was fetched" test -s "$r/output/model/model.safetensors"
     diag "$1: $((SECONDS - began)) s, then at $SECONDS s"
 }
 
@@ -93,7 +93,7 @@ lost_nothing() { # NAME
     is "$(place "$1.out" 'resuming from')" "$(place "$1.out" 'stopped by a signal')" \
         "$1: and go on from there"
     is "$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | sort | uniq -d)" \
-        '' "$1: no step was done twice"
+        '' "$1: the run resumes at that step"
 }
 
 gone() { # NODE: what status says of it
@@ -119,26 +119,26 @@ cloud_fault rebalance node=node2
 ok 'warned: all ranks hear of the recommendation' \
     wait_for $WAIT happened 3 notice '"peer":"node2"' '"reason":"rebalance"' '"signal":"SIGUSR1"'
 ok 'warned: every node gets a checkpoint' wait_for $WAIT saved node0 node1 node2
-is "$(events node-left)" '' 'warned: and nobody leaves'
+is "$(events node-left)" '' 'warned: no node leaves'
 cloud_fault notice node=node2 seconds=$NOTICE
 ok 'warned: all ranks hear of the interruption' \
     wait_for $WAIT happened 3 notice '"peer":"node2"' spot-terminate '"signal":"SIGUSR1"'
 ok 'warned: the node leaves' wait_for $WAIT happened 1 node-left '"peer":"node2"' spot-terminate
-is "$(cloud_node node2 id)" "${first[2]}" 'warned: before its end'
-ok 'warned: two nodes go on' wait_for $WAIT happened 2 round '"round":1' '"nodes":2'
+is "$(cloud_node node2 id)" "${first[2]}" 'warned: the node leaves before its end'
+ok 'warned: two nodes continue' wait_for $WAIT happened 2 round '"round":1' '"nodes":2'
 ok 'warned: the instance ends' wait_for $WAIT ended "${first[2]}"
 finishes warned
 lost_nothing warned
 like "$(cat warned.err)" 'node node2 ends soon, maybe \(rebalance\); every rank has got SIGUSR1' \
-    'warned: dtctl tells of the recommendation'
+    'warned: dtctl reports the recommendation'
 like "$(cat warned.err)" 'node node2 ends in [0-9.]+ s \(spot-terminate\); every rank has got' \
-    'warned: and of the interruption'
+    'warned: dtctl reports the interruption'
 like "$(cat warned.out)" 'lost +node2, and the run went on without it: node node2 is taken away' \
-    'warned: the last screen tells of it'
-unlike "$(cat warned.err)" 'error' 'warned: and nothing is called an error'
+    'warned: the last screen names the lost node'
+unlike "$(cat warned.err)" 'error' 'warned: no message is an error'
 run cloud_run dtctl status
 is "$status" 3 'status says that a node has failed'
-ok 'and that AWS has ended it' gone node2 || cloud_diag
+ok 'AWS has ended the node' gone node2 || cloud_diag
 
 # ---- announced at once --------------------------------------------------------------------------
 begin short 30 --nodes 1:2
@@ -161,44 +161,46 @@ END
 chmod +x wait.sh
 echo 'as it was sent' >note
 run cloud_run dtctl train --nodes 1:3 --replace-nodes -- ./wait.sh
-is "$status" 2 'anew: a run without restarts cannot have nodes made anew'
-like "$err" 'train.replace_nodes: needs --max-restarts' 'anew: which is said'
+is "$status" 2 'replaced: a run without restarts cannot replace nodes'
+like "$err" 'train.replace_nodes: needs --max-restarts' 'replaced: the error names --max-restarts'
 cloud_run dtctl train --name anew --nodes 1:3 --max-restarts 1 --replace-nodes \
     --file wait.sh --file note -- ./wait.sh >anew.out 2>anew.err &
 operator=$!
-ok 'anew: a run begins on the node that is left' \
+ok 'replaced: a run begins on the node that is left' \
     wait_for $WAIT grep -q '^.*rank 0 of 1, as it was sent$' anew.out
 r=$(run_of anew)
 like "$(cloud_on node1 cat "/home/ubuntu/.dtctl/runs/${r##*/}/job.toml")" \
-    'rejoin_timeout=1200' 'anew: one that needed them would wait'
-ok 'anew: up makes what is gone' wait_for $MADE happened 1 nodes-replaced || {
+    'rejoin_timeout=1200' 'replaced: the job waits for nodes that join again'
+ok 'replaced: up creates the missing nodes' wait_for $MADE happened 1 nodes-replaced || {
     cat anew.err "$r/replace.log"
     cloud_diag
 }
-ok 'anew: which gets all that was sent' wait_for $WAIT happened 2 agent-started-again \
+ok 'replaced: a new node gets everything that was sent' \
+    wait_for $WAIT happened 2 agent-started-again \
     'the node is there, and has nothing of the run'
-ok 'anew: three nodes go on' wait_for $WAIT happened 3 round '"nodes":3'
-ok 'anew: with their old ranks' \
+ok 'replaced: three nodes continue' wait_for $WAIT happened 3 round '"nodes":3'
+ok 'replaced: three nodes have their former ranks' \
     wait_for $WAIT grep -q 'node0:0. rank 0 of 3, as it was sent' anew.out
 for node in node0 node1 node2; do cloud_on $node touch /home/ubuntu/end; done
 wait "$operator"
-is "$?" 0 'anew: and end well' || diag "$(tail -n 30 anew.err)"
+is "$?" 0 'replaced: the run finishes' || diag "$(tail -n 30 anew.err)"
 is "$(cd "$r/output" && echo *)" 'model rank0 rank1 rank2' \
-    'anew: what they wrote is here'
-is "$(events replacing-nodes | grep -c .)" 1 'anew: up was started once'
+    'replaced: the results of all ranks were fetched'
+is "$(events replacing-nodes | grep -c .)" 1 'replaced: up was started once'
 like "$(cat anew.err)" 'node0,node2: gone; dtctl up replaces .*dtctl up has replaced 2 nodes' \
-    'anew: dtctl tells of it'
-like "$(cat anew.err)" 'sending the run to node2 \(1 of 3\)' 'anew: and of what it does then'
+    'replaced: dtctl reports the replacement'
+like "$(cat anew.err)" 'sending the run to node2 \(1 of 3\)' \
+    'replaced: dtctl reports that it sends the run again'
 
 # ---- up again -----------------------------------------------------------------------------------
 run cloud_run dtctl up -y
-is "$status" 0 'up finds nothing to make' || cloud_diag
+is "$status" 0 'up finds nothing to create' || cloud_diag
 is "$(cloud_nodes | sort | xargs)" 'node0 node1 node2' 'three nodes run'
-is "$(cloud_instances | wc -l)" 3 'and the API has three instances'
+is "$(cloud_instances | wc -l)" 3 'the API has three instances'
 is "$(cloud_node node1 id)" "${first[1]}" 'the one that lived is the same'
 for node in node0 node2; do
     is "$(cloud_node $node private_ip)" "${at[${node#node}]}" "$node has its address again"
-    unlike "$(cloud_node $node id)" "${first[${node#node}]}" 'on another instance'
+    unlike "$(cloud_node $node id)" "${first[${node#node}]}" "$node is another instance"
 done
 diag "up again at $SECONDS s"
 

@@ -17,22 +17,23 @@ dtctl up -q >/dev/null || diag 'up failed'
 id=$(detach first)
 is "$(on_nodes "$id")" 2 'a run that was left: its results are on the nodes'
 run dtctl down --dry-run
-is "$status" 0 'down --dry-run'
+is "$status" 0 'down --dry-run succeeds'
 like "$out" "$id: its results are only on the nodes, and would be fetched first" 'names it'
 run dtctl down --dry-run --json
-like "$out" "\"not_fetched\":\[\"$id\"\]" 'also for programs'
+like "$out" "\"not_fetched\":\[\"$id\"\]" 'down --dry-run --json names the run'
 run answer 'remove these? [y/N]' 'n\n' -- dtctl down
-is "$status" 1 'down asks on a terminal; no is an end'
-like "$out" "would clean node0.*$id: its results are only on the nodes" 'after it said what goes'
+is "$status" 1 'down asks on a terminal; no ends it'
+like "$out" "would clean node0.*$id: its results are only on the nodes" \
+    'down lists what is removed before it asks'
 is "$(on_nodes "$id")" 2 'nothing is gone'
 run answer 'remove these? [y/N]' '\x03' -- dtctl down
-is "$status $(on_nodes "$id")" '130 2' 'nor by Ctrl-C'
+is "$status $(on_nodes "$id")" '130 2' 'Ctrl-C at the question removes nothing'
 run dtctl down
-is "$status" 0 'down brings them first' || diag "$err"
+is "$status" 0 'down fetches the results first' || diag "$err"
 is "$(cat .dtctl/default/runs/"$id"/output/p-*)" 'precious
-precious' 'they are here'
-like "$err" '1 run has its results on this side' 'and it says so'
-ok 'and the nodes are clean' test ! -e .dtctl/default/nodes/node0
+precious' 'the results were fetched'
+like "$err" '1 run has its results on this side' 'down says that the results were fetched'
+ok 'the nodes are clean' test ! -e .dtctl/default/nodes/node0
 
 # ---- what cannot be fetched --------------------------------------------------------------------
 dtctl up -q >/dev/null
@@ -43,42 +44,42 @@ run dtctl down -y
 is "$status" 1 'results that cannot be fetched: down -y refuses'
 like "$err" \
     "results of 1 run are only on the nodes.*$id.*try: dtctl fetch $id, or dtctl down --force" \
-    'with the name and both ways on'
+    'down names the run and both next steps'
 is "$(on_nodes "$id")" 2 'nothing is gone'
 ok 'the cluster is up' test -e .dtctl/default/cluster.toml
 mv ".dtctl/default/runs/$id" kept
 run dtctl down -y
-is "$status" 1 'nor without a record of the run here'
-is "$(on_nodes "$id")" 2 'is it gone'
+is "$status" 1 'down without a record of the run is refused'
+is "$(on_nodes "$id")" 2 'a refused down leaves the run on the nodes'
 mv kept ".dtctl/default/runs/$id"
 rm blocked
 run dtctl down -y
-is "$status" 0 'when they can come, they come' || diag "$err"
-is "$(cat blocked/out/p-* | sort -u)" precious 'to where they belong'
+is "$status" 0 'down fetches results when it can' || diag "$err"
+is "$(cat blocked/out/p-* | sort -u)" precious 'the results are in their folder'
 
 # ---- fewer nodes -------------------------------------------------------------------------------
 dtctl up -q >/dev/null
 id=$(detach fewer)
 run dtctl up --nodes 1
-is "$status" 2 'up that drops a node needs a word'
+is "$status" 2 'up that drops a node needs consent'
 like "$err" 'up would drop node1 from cluster .default.' 'names the node'
 run answer 'drop these from the cluster? [y/N]' 'n\n' -- dtctl up --nodes 1
-is "$status" 1 'on a terminal it asks'
+is "$status" 1 'on a terminal up asks before it drops a node'
 is "$(on_nodes "$id") $(grep -c '\[\[node' .dtctl/default/cluster.toml)" '2 2' 'no changes nothing'
-is "$(grep -c nodes .dtctl/default/up.toml)" 0 'and keeps nothing of it'
+is "$(grep -c nodes .dtctl/default/up.toml)" 0 'a refused up keeps no setting'
 run dtctl up --nodes 1 -y
-is "$status" 0 'up -y' || diag "$err"
+is "$status" 0 'up -y drops a node' || diag "$err"
 is "$(cat .dtctl/default/runs/"$id"/output/p-* | wc -l)" 2 'brings the results first'
-is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 1 'and drops the node'
+is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 1 'up -y removes the node from the cluster'
 
 # ---- an active run, and force -------------------------------------------------------------
 id=$(dtctl train --detach --name going -- sleep 60 2>/dev/null)
 run dtctl down
-is "$status" 1 'a run that goes on'
+is "$status" 1 'down is refused while a run is active'
 like "$err" "run '$id' of cluster 'default' in .*:$WORK is .* on node 'node0' .try: dtctl stop" \
-    'is named with its cluster and folder'
+    'down names the active run with its cluster and folder'
 run dtctl down --force
-is "$status" 0 'down --force' || diag "$err"
+is "$status" 0 'down --force succeeds' || diag "$err"
 like "$err" '[0-9] runs have their results on this side, .*; 1 has none' 'counts what is here'
 
 # ---- the node's own check ----------------------------------------------------------------------
@@ -86,9 +87,10 @@ dtctl up -q >/dev/null
 id=$(detach own --nodes 1)
 node() { "$DTCTL_BIN/dtrun" --node "$1" --root .dtctl/default/nodes/node0 "${@:2}"; }
 run node clean --all
-like "$status $out" "^1 .*the results of run '$id' were not" 'clean leaves what nobody fetched'
+like "$status $out" "^1 .*the results of run '$id' were not" \
+    '--clean leaves results that were not fetched'
 run node clean --all --fetched <<<"$id"
-is "$status" 0 'unless the caller has it'
+is "$status" 0 '--clean removes results that the caller has'
 # ---- down while another dtctl brings the results ------------------------------------------------
 dtctl up -q >/dev/null 2>&1
 id=$(dtctl train -d --name brought -- \
@@ -102,11 +104,12 @@ fetch=$!
 wait_for 20 grep -q fetching "$dir/.finish" && kill -STOP $fetch
 dtctl down -y >down.out 2>&1 &
 down=$!
-ok 'down waits for who brings the results' wait_for 20 grep -q 'another dtctl fetches' down.out
+ok 'down waits for another fetch' wait_for 20 grep -q 'another dtctl fetches' down.out
 kill -CONT $fetch
 wait $fetch
 is "$?" 0 'the fetch ends well' || diag "$(cat fetch.out)"
 wait $down
-is "$?" 0 'and down after it' || diag "$(cat down.out)"
-is "$(cat "$dir"/output/p-* | wc -l) $(find "$dir/output" -size +90M | wc -l)" '2 2' 'with all here'
+is "$?" 0 'down ends after the fetch' || diag "$(cat down.out)"
+is "$(cat "$dir"/output/p-* | wc -l) $(find "$dir/output" -size +90M | wc -l)" '2 2' \
+    'all results were fetched'
 done_testing

@@ -21,12 +21,12 @@ fresh() { rm -rf pids.* logs && mkdir logs; }
 # ---- command line -------------------------------------------------------------------------------
 run dtrun --standalone --nope x
 is "$status" 2 'an unknown flag is a usage error'
-like "$err" 'nope' 'and is named'
+like "$err" 'nope' 'the error names the unknown flag'
 run dtrun
 is "$status" 2 'no script is a usage error'
 run dtrun --rdzv-backend etcd x
 is "$status" 2 'etcd is refused'
-like "$err" 'etcd is not served' 'with one clear sentence'
+like "$err" 'etcd is not served' 'the error says that etcd is not served'
 run dtrun --nnodes 2:1 x
 is "$status" 2 'a range backwards is refused'
 run dtrun --standalone --nproc-per-node many x
@@ -38,19 +38,19 @@ is "$status" 0 'help'
 like "$out" 'nproc-per-node' 'names the flags'
 run dtrun --stand --nproc_per_node=2 --redirect=0 --no-python echo --not-a-flag
 is "$status $out" $'0 --not-a-flag\n--not-a-flag' \
-    'underscores, abbreviations, and arguments left alone'
+    'flags take underscores and abbreviations; arguments are not changed'
 run env PET_NPROC_PER_NODE=3 PET_NO_PYTHON=1 dtrun --standalone echo x
-is "$(wc -l <<<"$out")" 3 'flags come from PET_ variables'
+is "$(wc -l <<<"$out")" 3 'PET_ variables set flags'
 run env PET_NPROC_PER_NODE=3 dtrun --standalone --nproc-per-node 1 --no-python echo x
-is "$out" x 'and the command line wins'
+is "$out" x 'the command line beats a PET_ variable'
 run dtrun -n 1 -ppn 2 --no-python sh -c 'echo "$WORLD_SIZE $*"' - -ppn 3
 is "$out" $'2 -ppn 3\n2 -ppn 3' '-n and -ppn are short for --nnodes and --nproc-per-node'
 run dtrun -ppn=x --no-python true
-like "$status $err" "^[12] .*'?x'?" 'and their values are checked'
+like "$status $err" "^[12] .*'?x'?" 'the values of -n and -ppn are checked'
 LOGLEVEL=Info run dtrun --no-python true
-like "$err" 'the run has finished' 'LOGLEVEL says how much is told'
+like "$err" 'the run has finished' 'LOGLEVEL=INFO shows messages'
 LOGLEVEL=ERROR run dtrun --standalone -ppn 2 --no-python true
-is "$err" '' 'or how little'
+is "$err" '' 'LOGLEVEL=ERROR hides messages'
 ln -s "$(command -v dtrun)" torchrun
 run ./torchrun --standalone --no-python echo same
 is "$out" same 'a link called torchrun behaves the same'
@@ -85,10 +85,10 @@ TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 --max-restarts 1 sh -c '
     [ "$TORCHELASTIC_RESTART_COUNT" = 1 ] || exit 3
     [ -d "${TORCHELASTIC_ERROR_FILE%/*}" ] && echo "$TORCHELASTIC_ERROR_FILE"'
 like "$status $out" "^0 $WORK/own/torchelastic_.*/attempt_1/./error.json" \
-    'without --log-dir there is a log folder all the same'
-is "$(made)" 0 'of which nothing stays when nothing is in it'
+    'without --log-dir there is a temporary log folder'
+is "$(made)" 0 'an empty temporary log folder is removed'
 TMPDIR=$WORK/own run sh_worker ./does-not-exist
-is "$status $(made)" '1 0' 'nor after a failure'
+is "$status $(made)" '1 0' 'an empty temporary log folder is removed after a failure'
 TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
     [ "$RANK" = 0 ] && exit 0
     echo "{\"message\": \"what it was\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 1'
@@ -113,10 +113,10 @@ TMPDIR=$WORK/own run sh_worker --nproc-per-node 2 sh -c '
     [ "$RANK" = 0 ] && exit 0
     echo "{\"message\": \"what it was\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 1'
 file=$(sed -n 's/.*error_file: *\([^ ]*\).*/\1/p' <<<"$err")
-like "$(cat "$file")" 'what it was' 'and stays where the report says it is'
+like "$(cat "$file")" 'what it was' 'the error file stays where the report says'
 rm -r own/*
 TMPDIR=$WORK/own run sh_worker -r 1 echo kept
-is "$(cat own/*/*/attempt_0/0/stdout.log)" kept 'as does redirected output'
+is "$(cat own/*/*/attempt_0/0/stdout.log)" kept 'redirected output stays'
 run sh_worker --nproc-per-node 2 echo 'rank${local_rank}'
 is "$(sort <<<"$out" | paste -sd' ')" 'rank0 rank1' '${local_rank} in arguments is replaced'
 
@@ -126,18 +126,18 @@ fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -r 3 sh -c "$noisy"
 is "$out" '' 'redirected output does not reach the console'
 is "$(cat logs/*/attempt_0/0/stdout.log logs/*/attempt_0/1/stderr.log | paste -sd' ')" \
-    'out 0 err 1' 'but the files'
+    'out 0 err 1' 'redirected output is in the files'
 fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -t 3 sh -c "$noisy"
 is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' 'tee prefixes lines'
-like "$err" '\[default1\]:err 1' 'on both streams'
-is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'and writes files without a prefix'
+like "$err" '\[default1\]:err 1' 'tee prefixes standard error'
+is "$(cat logs/*/attempt_0/1/stdout.log)" 'out 1' 'tee writes files without a prefix'
 if without_inotify true 2>/dev/null; then
     fresh
     run without_inotify dtrun --standalone --nproc-per-node 2 --log-dir logs --tee 3 --no-python \
         sh -c "$noisy"
     is "$(sort <<<"$out" | paste -sd' ')" '[default0]:out 0 [default1]:out 1' \
-        'also where inotify is used up'
+        'tee works without inotify'
 else
     skip 1 'this machine lets nobody limit inotify in a user namespace'
 fi
@@ -156,17 +156,17 @@ fresh
 run sh_worker --nproc-per-node 2 --log-dir logs -r 2 sh -c '
     [ "$RANK" = 1 ] && { echo "the reason" >&2; exit 7; }; exec sleep 60'
 is "$status" 1 'a failing worker ends the run with 1'
-like "$err" 'FAILED' 'there is a report'
-like "$err" 'rank      : 1 \(local_rank: 1\)' 'that names the rank'
-like "$err" 'exitcode  : 7 ' 'its exit code'
-like "$err" 'the reason' 'and its last words'
+like "$err" 'FAILED' 'a failed run prints a report'
+like "$err" 'rank      : 1 \(local_rank: 1\)' 'the report names the rank'
+like "$err" 'exitcode  : 7 ' 'the report has the exit code'
+like "$err" 'the reason' 'the report has the last line'
 run sh_worker --exit-code worker sh -c 'exit 7'
 is "$status" 7 '--exit-code worker passes the status on'
 run sh_worker sh -c 'kill -SEGV $$'
 like "$err" 'Signal 11 \(SIGSEGV\) received by PID' 'a signal is named'
 run sh_worker ./does-not-exist
 is "$status" 1 'a program that is not there'
-like "$err" 'does-not-exist' 'is named'
+like "$err" 'does-not-exist' 'the error names the missing program'
 fresh
 run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
     echo "count $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
@@ -175,15 +175,16 @@ run sh_worker --nproc-per-node 2 --max-restarts 2 --log-dir logs -r 3 sh -c '
 is "$status" 0 'restarts until it works'
 is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f2 | paste -sd' ')" '0 1 2' 'counting them'
 is "$(cat logs/*/attempt_?/0/stdout.log | cut -d' ' -f4 | sort -u | wc -l)" 3 \
-    'with a fresh store each time'
+    'each restart has a fresh store'
 run sh_worker --max-restarts 2 false
 is "$status" 1 'restarts are not endless'
 run sh_worker --max-restarts 5 sh -c '[ "$TORCHELASTIC_RESTART_COUNT" -ge 4 ]'
 is "$status" 0 'failures right after the start count as any other, as in torchrun'
 run sh_worker --max-restarts 50 --rdzv-conf crash_loop=3 false
-like "$err" 'crash loop: 3 times in a row' 'unless crash_loop asks for an end after so many'
+like "$err" 'crash loop: 3 times in a row' 'crash_loop ends the run after that many failures'
 run sh_worker --rdzv-conf crash_loop=often true
-like "$status $err" '^2 .*crash_loop=often: not a number of failures' 'which is a number'
+like "$status $err" '^2 .*crash_loop=often: not a number of failures' \
+    'a crash_loop that is no number is refused'
 
 # ---- signals ------------------------------------------------------------------------------------
 start_agent() { # FLAGS… -- SCRIPT: agent in the background, its pid in $agent
@@ -207,7 +208,7 @@ for signal in TERM INT HUP QUIT; do
     kill -s "$signal" "$agent"
     wait "$agent"
     is "$?" 1 "SIG$signal ends the agent with 1"
-    ok "and its workers ($signal)" all_dead
+    ok "SIG$signal ends the workers" all_dead
 done
 start_agent --shutdown-timeout 1 -- "$stubborn"
 wait_for 10 has_lines 1
@@ -216,7 +217,7 @@ kill "$agent"
 wait "$agent"
 took=$(((${EPOCHREALTIME/./} - ${started/./}) / 1000))
 ok 'a worker that ignores SIGTERM is killed' all_dead
-ok "after --shutdown-timeout (took $took ms)" test "$took" -ge 900 -a "$took" -lt 5000
+ok "SIGKILL follows --shutdown-timeout (after $took ms)" test "$took" -ge 900 -a "$took" -lt 5000
 
 # ---- nothing is left ----------------------------------------------------------------------------
 start_agent --nproc-per-node 2 -- "$runaway"
@@ -225,16 +226,16 @@ kill -KILL "$agent"
 wait "$agent" 2>/dev/null
 ok 'agent killed: every process of its workers is gone' wait_for 5 all_dead
 start_agent --nproc-per-node 2 -- "$runaway"
-ok 'again' wait_for 10 has_lines 6
+ok 'both agents start their workers again' wait_for 10 has_lines 6
 guard=$(pgrep -P "$agent")
 kill -KILL "$guard"
 ok 'guard killed: the same' wait_for 5 all_dead
 wait "$agent"
-is "$?" 1 'and the agent reports a failure'
+is "$?" 1 'the agent of a killed guard reports a failure'
 start_agent -- '(setsid sh -c "echo \$\$ >pids.1; exec sleep 600" & ); sleep 0.3; exit 0'
 wait "$agent"
 is "$?" 0 'a worker that leaves a daemon behind ends well'
-ok 'and the daemon is ended' all_dead
+ok 'the daemon is ended' all_dead
 setsid --wait sh -c "echo \$\$ >leader; exec script -qefc \"dtrun --standalone --no-python sh -c \
 '$sleeper'\" typescript" </dev/null >/dev/null 2>&1 &
 fresh
@@ -264,7 +265,7 @@ wait_for 5 listens
 DTRUN_KEY=another run dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" \
     --rdzv-conf join_timeout=5 true
 is "$status" 1 'an agent with another key is refused'
-like "$err" 'key' 'and told so'
+like "$err" 'key' 'the error names the key'
 wait
 port=$((port + 1))
 work='[ "$RANK" = 3 ] && { sleep 0.5; exit 9; }; echo $$ >pids.$RANK; exec sleep 600'
@@ -275,9 +276,9 @@ first=$!
 run dtrun "${static[@]}" --node-rank 1 sh -c "$work"
 is "$status" 1 'a failure on one node ends that agent'
 wait "$first"
-is "$?" 1 'and the other one'
-ok 'and all workers' all_dead
-like "$(cat one.err)" 'rank      : 3 ' 'both name the root cause'
+is "$?" 1 'the other agent fails, too'
+ok 'all workers are ended' all_dead
+like "$(cat one.err)" 'rank      : 3 ' 'both agents name the root cause'
 
 # Many that fail at once, with long last words: the verdict arrives, and the first one is whole.
 fresh
@@ -287,16 +288,16 @@ dtrun --standalone --nproc-per-node 256 -r 3 --log-dir many.d --no-python sh -c 
     >many.out 2>many.err &
 agent=$!
 started() { [ "$(cat many.d/*/attempt_0/*/stdout.log 2>/dev/null | wc -l)" = 256 ]; }
-ok 'as many workers as a report holds' wait_for 60 started
+ok 'as many workers as a report holds are started' wait_for 60 started
 kill -STOP "$agent"
 touch go
 written() { [ "$(cat many.d/*/attempt_0/*/error.json 2>/dev/null | grep -o last | wc -l)" = 256 ]; }
-ok 'that all fail' wait_for 60 written
+ok 'all of them fail' wait_for 60 written
 kill -CONT "$agent"
 wait "$agent"
 is "$?" 1 'end their agent'
-like "$(cat many.err)" 'and [0-9]+ more.*first 0{16000} las' 'with a report that has the root cause'
-unlike "$(cat many.err)" 'longer than|is lost' 'as one message'
+like "$(cat many.err)" 'and [0-9]+ more.*first 0{16000} las' 'a long report has the root cause'
+unlike "$(cat many.err)" 'longer than|is lost' 'a long report is one message'
 
 # A console without a reader blocks only itself.
 mkfifo unread
@@ -308,12 +309,12 @@ dtrun "${static[@]}" --node-rank 0 --log-dir unread.d --tee 3 sh -c "$lines" >un
 first=$!
 run timeout 60 dtrun "${static[@]}" --node-rank 1 sh -c "$lines"
 wait "$first"
-is "$status $?" '1 1' 'a console that nobody reads: both agents end'
-like "$err" 'exitcode  : 5 ' 'with the failure, not with a silent node'
-unlike "$err" 'silent' 'nobody was lost'
-is "$(cat unread.d/*/attempt_0/0/stdout.log | wc -l)" 40000 'and its files have every line'
+is "$status $?" '1 1' 'a console that is not read: both agents end'
+like "$err" 'exitcode  : 5 ' 'the report has the failure, not a silent node'
+unlike "$err" 'silent' 'no node is silent'
+is "$(cat unread.d/*/attempt_0/0/stdout.log | wc -l)" 40000 'the log file has every line'
 exec 8<&-
 run dtrun --standalone --tee 3 --no-python sh -c 'seq -f "%0900.0f" 20000'
-is "$(grep -c '^\[default0\]:0*[0-9]*$' <<<"$out")" 20000 'one that is read gets all of it'
+is "$(grep -c '^\[default0\]:0*[0-9]*$' <<<"$out")" 20000 'a console that is read has every line'
 
 done_testing

@@ -68,7 +68,7 @@ goes_on 'three of four are killed, not the coordinator, and come back: a round o
 end KILL 1 2 3
 start 1 2 3
 goes_on 'three with the coordinator: a round of four' 1 2 3 4
-is "$(coordinator)" 4 'which the one that lived coordinates'
+is "$(coordinator)" 4 'the surviving agent coordinates'
 is "$(cut -d' ' -f1 node4/tmp/group)" 0 'no restart is counted for it'
 
 end KILL 4
@@ -87,7 +87,7 @@ for signal in TERM INT; do
     end "$signal" "$first"
     is "${statuses[first]}" 1 "SIG$signal to the coordinator: it ends"
     goes_on 'and the other three go on' "${others[@]}"
-    unlike "$(cat "node$first.log")" 'is lost|cannot' 'it says nothing of losses'
+    unlike "$(cat "node$first.log")" 'is lost|cannot' 'a departing coordinator reports no loss'
     start "$first"
     goes_on 'with four again when it comes back' 1 2 3 4
 done
@@ -103,24 +103,24 @@ late=(env TMPDIR=/tmp DTRUN_KEY=k /tmp/dtrun --nnodes 2 --rdzv-backend c10d --rd
 on 2 "${late[@]}" --rdzv-endpoint late.lab:29500 --no-python true 2>late.log &
 second=$!
 has_no_address() { grep -q 'has no address yet endpoint=late.lab' late.log; }
-ok 'a coordinator whose name nobody knows is waited for' wait_for "$WAIT" has_no_address
+ok 'an agent waits for a coordinator whose name does not resolve' wait_for "$WAIT" has_no_address
 on 1 "${late[@]}" --rdzv-endpoint 10.77.0.1:29500 --no-python true 2>first.log &
 first=$!
 on 2 sh -c 'echo 10.77.0.1 late.lab >>/etc/hosts'
 wait "$second"
 code=$?
 wait "$first"
-is "$code $?" '0 0' 'until it does' || diag "$(cat late.log)"
+is "$code $?" '0 0' 'the agents run when the name resolves' || diag "$(cat late.log)"
 
 own=("${late[@]/late/own}")
 on 1 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true 2>first.log &
 first=$!
 knows_not() { grep -q 'has no address yet endpoint=own.lab' first.log; }
-ok 'one whose own name nobody knows yet waits, too' wait_for "$WAIT" knows_not
+ok 'an agent waits until its own name resolves' wait_for "$WAIT" knows_not
 on 1 sh -c 'echo 10.77.0.1 own.lab >>/etc/hosts'
 run on 2 timeout 60 "${own[@]}" --rdzv-endpoint own.lab:29501 --no-python true
 wait "$first"
-is "$status $?" '0 0' 'and coordinates then' || diag "$(cat first.log)"
+is "$status $?" '0 0' 'the agent coordinates when its name resolves' || diag "$(cat first.log)"
 
 # The kernel of node2 believes that it can reach 10.77.0.201; no host has that address.
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
@@ -134,11 +134,13 @@ is "$status $?" '0 0' 'a name with two addresses of which one leads nowhere' || 
 DTRUN_KEY=k dtrun --nnodes 2 --rdzv-backend c10d --rdzv-id x --rdzv-endpoint no.lab --no-python \
     true 2>late.log &
 agent=$!
-ok 'one more waits for a name' wait_for "$WAIT" grep -q 'has no address yet' late.log
+ok 'an agent waits for a name that does not resolve' \
+    wait_for "$WAIT" grep -q 'has no address yet' late.log
 kill -TERM $agent
 wait $agent
 is "$?" 1 'a signal ends it'
-like "$(cat late.log)" 'the run was stopped reason=a signal was received' 'with a word'
+like "$(cat late.log)" 'the run was stopped reason=a signal was received' \
+    'the log says that a signal was received'
 # Any time later, too: the signal that it takes first (SigCgt) or leaves to the loop (SigBlk).
 takes_signals() {
     local key mask

@@ -48,7 +48,7 @@ compare() { # WHAT THEIRS OURS
         result $((!$?)) "$1: dtrun is as the table says" || diag "   got: $3"
         return
     done
-    is "$3" "$2" "$1: the same"
+    is "$3" "$2" "$1: torchrun does the same"
 }
 
 mask() { # run names, ports, process ids and folders differ

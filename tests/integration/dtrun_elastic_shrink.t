@@ -10,7 +10,7 @@ elastic 3 2
 compare 'elastic, shrunk: status' "$status_theirs" "$status_ours" || diag "$(cat ours/err)"
 compare 'elastic, shrunk: result' "$out_theirs" "$out_ours"
 if [[ $out_theirs == *'worlds [3, 2] '* ]]; then
-    is "$out_ours" "$out_theirs" 'the same samples, worlds and weights'
+    is "$out_ours" "$out_theirs" 'dtrun and torchrun have the same samples, worlds and weights'
 else
     skip 1 'torchrun did not come to its end with three nodes and then two'
 fi

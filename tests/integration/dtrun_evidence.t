@@ -28,23 +28,23 @@ if [ -n "$group" ]; then
     [ "$RANK" = 0 ] && exec sleep 600
     exec tail /dev/zero'
     is "$status" 1 'a worker that needs more memory than there is ends the run'
-    like "$err" 'rank      : 1 ' 'it is the root cause'
-    like "$err" 'Signal 9 \(SIGKILL\)' 'with the signal that it got'
-    like "$err" 'evidence  : out of memory' 'and why it got it' || diag "$err"
-    like "$err" 'killed by SIGKILL: out of memory' 'the reason of the run says so too'
+    like "$err" 'rank      : 1 ' 'the report names the killed rank'
+    like "$err" 'Signal 9 \(SIGKILL\)' 'the report names SIGKILL'
+    like "$err" 'evidence  : out of memory' "the report says 'out of memory'" || diag "$err"
+    like "$err" 'killed by SIGKILL: out of memory' "the reason of the run says 'out of memory'"
     # The log has process ids of the first namespace (PROC_PID_INIT_INO of the kernel's proc_ns.h).
     if [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] &&
         dd if=/dev/kmsg iflag=nonblock bs=8192 count=1 of=/dev/null 2>/dev/null; then
         like "$err" 'the kernel killed it \(tail\) at [0-9.]+ MB, at a cgroup.s limit' \
-            'from the log: what it was and how large'
+            'the evidence has the process and its size'
     else
         skip 1 'the kernel log may not be read here'
     fi
     run limited timeout 60 dtrun --standalone --no-python sh -c 'tail /dev/zero; exit 3'
-    like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a killed child of a worker is told'
+    like "$err" 'exitcode  : 3 .*evidence  : out of memory' 'a killed child of a worker is evidence'
     run limited timeout 60 dtrun --standalone --no-python sh -c 'kill -9 $$'
     like "$err" 'SIGKILL' 'a worker that is killed otherwise'
-    unlike "$err" 'evidence' 'has no evidence'
+    unlike "$err" 'evidence' 'a worker killed by another process has no such evidence'
 else
     skip 9 'no memory cgroup can be made here'
 fi
@@ -69,9 +69,10 @@ rmdir dev
 run timeout 60 unshare --mount --pid --fork --kill-child --mount-proc sh -c "$held" 3
 is "$status" 0 'a GPU of the last round is busy for a while: the next one waits'
 waited=$((($(tail -n 1 rounds) - $(head -n 1 rounds)) / 1000000))
-ok "as long as it takes ($waited ms)" test "$waited" -gt 2000
+ok "the next round waits for the GPU ($waited ms)" test "$waited" -gt 2000
 rmdir dev
 run timeout 60 unshare --mount --pid --fork --kill-child --mount-proc sh -c "$held" 13
-is "$status" 1 'for too long: the run ends'
-like "$err" '/dev/nvidia0 is still held by sleep \(pid [0-9]+\) of this run' 'and names the process'
+is "$status" 1 'a GPU that stays busy ends the run'
+like "$err" '/dev/nvidia0 is still held by sleep \(pid [0-9]+\) of this run' \
+    'the error names the process and the GPU'
 done_testing

@@ -20,7 +20,7 @@ is "$out" 'path -u x.py -a' 'python3 on PATH, unbuffered'
 VIRTUAL_ENV=$WORK/venv PATH=$WORK/path:$PATH one -m pkg.mod
 is "$out" 'venv -u -m pkg.mod' 'an active virtual environment goes first'
 VIRTUAL_ENV=$WORK/gone PATH=$WORK/path:$PATH one x.py
-is "$out" 'path -u x.py' 'unless it is gone'
+is "$out" 'path -u x.py' 'a removed virtual environment is ignored'
 PYTHON_EXEC=$WORK/own/chosen VIRTUAL_ENV=$WORK/venv one x.py
 is "$out" 'chosen -u x.py' 'PYTHON_EXEC is first of all'
 PYTHON_EXEC=$WORK/own/chosen one --run-path --no-python -m x.py
@@ -31,16 +31,16 @@ import sys
 print(__name__, sys.argv[1:], sys.path[0] == __file__.rpartition("/")[0])
 END
 one --run-path "$WORK/script.py" -a
-is "$out" "__main__ ['-a'] True" 'and runs it in a child as main program, by runpy'
+is "$out" "__main__ ['-a'] True" '--run-path runs the program in a child as main program, by runpy'
 
 # ---- python -m torch.distributed.launch ---------------------------------------------------------
 one --launch --no-python --nproc-per-node 2 echo arg
 is "$(sort <<<"$out" | paste -sd,)" '--local-rank=0 arg,--local-rank=1 arg' \
     '--launch adds --local-rank'
 one --launch --use_env --no-python echo arg
-is "$out" arg 'unless --use-env'
+is "$out" arg '--launch with --use-env adds no argument'
 one --use-env --no-python echo arg
-is "$status" 2 'which means nothing without'
+is "$status" 2 '--use-env without --launch is refused'
 
 # ---- variables ----------------------------------------------------------------------------------
 # shellcheck disable=SC2016
@@ -53,7 +53,7 @@ is "$out" '(default)hi' 'the PET_ variable is stronger'
 # shellcheck disable=SC2016
 PET_LOG_LINE_PREFIX_TEMPLATE=x one -t 1 --log-line-prefix-template '${local_rank}:' \
     --no-python echo hi
-is "$out" '0:hi' 'and the flag strongest'
+is "$out" '0:hi' 'a flag beats the PET_ variable'
 unset TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE
 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon one --no-python echo hi
 like "$status $err" '^0 .*TORCH_ELASTIC_SHUTDOWN_TIMEOUT' \
@@ -64,17 +64,17 @@ one --rdzv-conf "'join_timeout=5,timeout=5'" --no-python echo hi
 is "$status $out" '0 hi' 'quotes that survive in --rdzv-conf do no harm'
 run timeout 30 dtrun --rdzv-backend c10d --rdzv-conf store_type=file --no-python echo hi
 is "$status" 2 'a store in a file is refused'
-like "$err" 'store_type=file' 'by name'
+like "$err" 'store_type=file' 'the error names the store type'
 port=$((20000 + RANDOM % 10000))
 run timeout 30 dtrun --nnodes 2 --master-port $port --rdzv-conf timeout=1 --no-python true
 is "$status" 1 "a static start gives up after --rdzv-conf timeout"
-like "$err" '1 of 2 nodes came within 1 s' 'and says why' || diag "$err"
+like "$err" '1 of 2 nodes came within 1 s' 'the error counts the nodes' || diag "$err"
 
 # ---- devices ------------------------------------------------------------------------------------
 CUDA_VISIBLE_DEVICES=4,7 one --nproc-per-node gpu --no-python echo hi
 is "$(wc -l <<<"$out")" 2 '--nproc-per-node gpu counts what is visible'
 CUDA_VISIBLE_DEVICES='' one --nproc-per-node gpu --no-python echo hi
-is "$status" 2 'and wants at least one'
+is "$status" 2 '--nproc-per-node gpu needs one visible GPU'
 # shellcheck disable=SC2016
 CUDA_VISIBLE_DEVICES=4,7 one --nproc-per-node 2 --virtual-local-rank --no-python sh -c \
     'echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
@@ -143,19 +143,19 @@ key='\x01\0\0\0\0\0\0\0k'
 if [ ${#other[@]} -gt 0 ]; then
     is "$(ask 65534 "$ping" 4) $(ask 0 "$ping" 4)" '01020304 01020304' \
         'the store serves the user of the run, and root'
-    is "$(ask 65533 "$ping" 4)" '' 'and no other user of the host'
+    is "$(ask 65533 "$ping" 4)" '' 'another user of the host is refused'
     kill -STOP $agent
     ask 65533 "$hello\x01$key$key" 0
     kill -CONT $agent
     like "$(ask 65534 "$hello\x03$key" 8) $(cat err.txt)" \
         '^0{16} .*store: refused a client .*not a process of the run' \
-        'not even one that has gone before its connection is taken'
+        'another user is refused even if it has closed its connection'
 else
     skip 3 'no other user here'
 fi
 kill $agent
 wait $agent
-is "$?" 1 'and the run ends as any other'
+is "$?" 1 'the run ends'
 
 # ---- signals, completions -----------------------------------------------------------------------
 dtrun --standalone --signals-to-handle SIGUSR1 --no-python sh -c \

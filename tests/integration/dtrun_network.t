@@ -33,13 +33,13 @@ alone() { # NODE ENDPOINT: one of two agents
 two node1:29400
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by name' || diag "$err"
 two 10.77.0.1
-is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'by address' || diag "$err"
+is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'an endpoint by address' || diag "$err"
 two 10.77.0.1 localhost
 is "$status $out" '0-0 0 127.0.0.1 lo,1 10.77.0.1 eth0' 'a leader that names itself localhost' ||
     diag "$err"
 for i in 1 2; do ip -n node$i addr add "fd77::$i/64" dev eth0 nodad; done
 two '[fd77::1]:29400'
-is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' 'by IPv6 address' || diag "$err"
+is "$status $out" '0-0 0 fd77::1 eth0,1 fd77::1 eth0' 'an endpoint by IPv6 address' || diag "$err"
 # A second network between the two, with lower addresses and interface names that sort first.
 ip link add a0 netns node1 type veth peer name b0 netns node2
 ip -n node1 addr add 10.9.0.1/24 dev a0
@@ -48,7 +48,7 @@ ip -n node1 link set a0 up
 ip -n node2 link set b0 up
 two 10.9.0.1
 is "$status $out" '0-0 0 10.9.0.1 a0,1 10.9.0.1 b0' \
-    'several interfaces: the one towards the leader' ||
+    'of several interfaces, the one towards the leader is used' ||
     diag "$err"
 two 10.77.0.1
 is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || diag "$err"
@@ -59,19 +59,19 @@ is "$status" 1 'no agent at the endpoint'
 like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' 'refused'
 is "$(grep -c 'cannot reach the coordinator' <<<"$err")" 2 'said every few seconds'
 alone 2 10.77.0.200
-is "$status" 1 'an address of nobody'
+is "$status" 1 'an address without a host'
 like "$err" 'no coordinator at 10.77.0.200 .*unreachable' 'unreachable'
 ip -n node2 neigh add 10.77.0.201 lladdr 02:00:00:00:00:99 dev eth0 nud permanent
 alone 2 10.77.0.201
 is "$status" 1 'a way that swallows packets'
 like "$err" 'no coordinator at 10.77.0.201 .*no answer' 'no answer'
 alone 2 nowhere.invalid
-is "$status" 1 'a name that nobody knows'
+is "$status" 1 'a name that does not resolve'
 like "$err" "cannot resolve 'nowhere.invalid'" 'unresolved'
 alone 1 node1
-is "$status" 1 'the second node does not come'
+is "$status" 1 'the second node is missing'
 like "$err" 'waiting for nodes present=1 expected=2 here: node1' 'the first says who is there'
-like "$err" '1 of 2 nodes came within 7 s' 'and in the end what was missing'
+like "$err" '1 of 2 nodes came within 7 s' 'the error counts the nodes at the end'
 on 1 python3 -c 'import socket, time
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1) # the agents before it have left connections
@@ -84,8 +84,9 @@ run agent 1 --nnodes 2 --master-addr node1 --master-port 29400 --no-python true
 is "$status" 1 'the port of the leader is in use'
 like "$err" 'master-port.*cannot listen on .* port 29400: Address in use' 'named'
 run agent 1 "${c10d[@]}" --rdzv-conf is_host=1 --rdzv-endpoint 10.77.0.1:29400 --no-python true
-is "$status" 1 'a second one that is told to be the host'
-like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' 'and why'
+is "$status" 1 'a second agent with is_host=1 fails'
+like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' \
+    'the error says why a second host is refused'
 alone 2 node1
 is "$status" 1 'a service that is no agent'
 like "$err" 'no coordinator at node1 port 29400: no greeting' 'does not greet'
@@ -97,7 +98,7 @@ if on 2 unshare --time --monotonic 100000 true 2>/dev/null; then
     run on 2 unshare --time --monotonic 100000 --boottime 100000 env DTRUN_KEY=k timeout 60 \
         /tmp/dtrun "${c10d[@]}" --rdzv-endpoint node1:29401 --no-python sleep 3
     wait $first
-    is "$status $?" '0 0' 'clocks that are a day apart: nobody is taken for dead' || diag "$err"
+    is "$status $?" '0 0' 'hosts whose clocks differ by a day: no node is lost' || diag "$err"
 else
     skip 1 'no time namespaces here'
 fi

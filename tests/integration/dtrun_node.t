@@ -43,8 +43,8 @@ start 2 2 0 nproc=2 -- 'echo "rank $RANK of $WORLD_SIZE at $MASTER_ADDR on $GLOO
     [ -d "$DTCTL_OUTPUT_DIR" ] && [ -d "$DTCTL_MODEL_DIR" ] && [ -d "$DTCTL_STATE_DIR" ] || exit 9
     echo "{\"loss\":$RANK}" >>"$DTCTL_OUTPUT_DIR/metrics.jsonl"
     until [ -e "$FOLDER/go" ]; do sleep 0.05; done'
-ok 'the run goes on although nobody follows' wait_for 10 has_event 1 workers-started
-is "$(state 0) $(state 1)" 'running running' 'status says so'
+ok 'the run continues without a follower' wait_for 10 has_event 1 workers-started
+is "$(state 0) $(state 1)" 'running running' 'status shows a running agent'
 drive follow "$WORK" 0 >follow.0 &
 followed=$SECONDS
 CUT=attempt_0/0/stdout.log drive follow "$WORK" 1 >follow.1
@@ -56,15 +56,16 @@ is "$(cat follow.0)" '' 'a follower that is quiet for longer than a client may b
 touch go
 drive follow "$WORK" 1 "$(cat offsets.1)" >>follow.1
 wait
-is "$(cat follow.0) $(cat follow.1)" 'finished 0 finished 0' 'both ends are told, resumed or not'
+is "$(cat follow.0) $(cat follow.1)" 'finished 0 finished 0' 'both followers get the end'
 for f in events.jsonl agent.log attempt_0/0/stdout.log attempt_0/1/stderr.log \
     output/metrics.jsonl; do
-    ok "nothing of $f was lost or repeated" cmp "n1/runs/run-1/$f" "got.1/$f"
+    ok "a follower that resumes gets $f without loss or repetition" \
+        cmp "n1/runs/run-1/$f" "got.1/$f"
 done
 is "$(cat got.1/attempt_0/0/stderr.log)" "n1 2 run-1 $WORK/n1/data" 'DTCTL_ variables'
 is "$(state 0) $(state 1)" 'finished finished' 'status afterwards'
 unlike "$(cat n0/runs/run-1/job.toml)" 'key' 'the key is not kept on disk'
-is "$(stat -c %a n0/runs/run-1/job.toml)" 600 'and the job is private'
+is "$(stat -c %a n0/runs/run-1/job.toml)" 600 'the job file is readable by its owner alone'
 ok 'every event is JSON with time, node and kind' python3 -c '
 import json, sys
 for path in sys.argv[1:]:
@@ -76,7 +77,7 @@ run node 0 stop --run run-1
 is "$status $out" '0 {"event":"stopped"}' 'stopping what is over'
 run node 0 status --run nope
 is "$status" 1 'an unknown run is an error'
-like "$out" '"code":"not-found"' 'with a code'
+like "$out" '"code":"not-found"' 'the error has a code'
 
 # ---- a worker fails -----------------------------------------------------------------------------
 sleeper='echo $$ >>"$FOLDER/pid.$RANK"; '
@@ -87,11 +88,11 @@ start 2 2 1 nproc=2 -- "$sleeper"'
 ok 'a failing worker: restarted on all nodes, then finished' wait_for 15 state_is 0 finished
 is "$(events 0 failure | field rank) $(events 0 failure | field status)" '3 5' \
     'the failure is known'
-like "$(events 0 failure)" '"tail":"boom' 'with its last words'
+like "$(events 0 failure)" '"tail":"boom' 'the failure has the last lines'
 is "$(events 0 restart | field restarts)" 1 'the restart is counted'
 first=$(events 1 worker-exited | head -n 1 | field time_ms)
 last=$(events 0 worker-exited | grep '"round":0' | tail -n 1 | field time_ms)
-soon 200 "$first" "$last" 'its peers on the other node were stopped within 200 ms'
+soon 200 "$first" "$last" 'the workers of the other node were stopped within 200 ms'
 ok 'nothing is left' all_dead
 # The agent of the failing worker stops the others before the coordinator, which stands still, can.
 start 2 2 1 nproc=8 -- "$sleeper"'
@@ -109,8 +110,8 @@ ok 'a worker fails while the coordinator stands still' wait_for 15 state_is 0 fi
 is "$(events 0 failure | field status)" 5 'the workers that the agent stopped are no failures'
 start 2 2 0 -- 'sleep 0.2; exit $RANK'
 ok 'no restart left: the run fails everywhere' wait_for 10 state_is 1 failed
-is "$(events 0 failed | field exit_status)" 1 'with exit status 1'
-like "$(events 1 failed)" 'rank 1 on n1 ended with 1' 'and the reason on every node'
+is "$(events 0 failed | field exit_status)" 1 'the run failed with exit status 1'
+like "$(events 1 failed)" 'rank 1 on n1 ended with 1' 'every node has the reason'
 
 # ---- stop ---------------------------------------------------------------------------------------
 start 2 2 0 nproc=2 -- "$sleeper exec sleep 600"
@@ -118,7 +119,7 @@ wait_for 10 has_event 1 workers-started
 run node 1 stop --run run-1
 is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'stop through any node'
 ok 'stops all of them' wait_for 5 state_is 0 stopped
-ok 'and every worker' all_dead
+ok 'stop ends every worker' all_dead
 
 # Many programs take a second signal for impatience and end without what the first one began.
 rm -f terms
@@ -132,8 +133,8 @@ run node 0 stop --run run-1 --grace-ms 500
 is "$status" 0 'a second stop with a shorter grace'
 wait "$first"
 is "$(events 0 worker-exited | field signal)" SIGKILL 'shortens it'
-ok 'and does not wait for the first one' test $((SECONDS - began)) -lt 30
-is "$(cat terms)" TERM 'and sends no second signal'
+ok 'a second stop does not wait for the first limit' test $((SECONDS - began)) -lt 30
+is "$(cat terms)" TERM 'a second stop sends no second signal'
 
 # ---- a node is lost -----------------------------------------------------------------------------
 work="$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] &&
@@ -149,69 +150,70 @@ lose() {
     lost=$(events "$3" "$4" | field time_ms)
 }
 lose KILL 2 0 node-lost 'an agent is killed: the others know'
-soon 500 "$begin" "$lost" 'at once'
-ok 'they go on without it' wait_for 10 state_is 0 finished
+soon 500 "$begin" "$lost" 'the loss is noticed at once'
+ok 'the other nodes finish the run' wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
 soon 5000 "$begin" "$again" 'within 5 s'
-ok 'its workers died with it' all_dead
-is "$(state 2)" lost 'its own node says lost'
+ok 'the workers of the killed agent are ended' all_dead
+is "$(state 2)" lost 'the node of the killed agent is lost'
 lose STOP 2 0 node-lost 'an agent is frozen: the others know'
 soon 2100 "$begin" "$lost" 'within 2 s'
 wait_for 10 state_is 0 finished
 again=$(events 0 round | tail -n 1 | field time_ms)
-soon 5000 "$begin" "$again" 'and go on within 5 s'
+soon 5000 "$begin" "$again" 'the next round begins within 5 s'
 ok 'the frozen node has no worker left when they do' all_dead
 kill -CONT "${agents[2]}"
-ok 'thawed, it learns that the run is over' wait_for 40 state_is 2 failed
+ok 'the resumed node learns that the run is over' wait_for 40 state_is 2 failed
 start 2 2 0 -- "$sleeper exec sleep 600"
 wait_for 10 has_event 1 workers-started
 kill -KILL "${agents[1]}"
-ok 'too few nodes are left: the run fails' wait_for 10 state_is 0 failed
-like "$(events 0 failed)" 'node n1 is gone' 'and says which is gone'
+ok 'with too few nodes the run fails' wait_for 10 state_is 0 failed
+like "$(events 0 failed)" 'node n1 is gone' 'the reason names the lost node'
 ok 'nothing is left behind' all_dead
 
 # ---- the coordinator is lost --------------------------------------------------------------------
 lose KILL 0 1 coordinator-lost 'the agent that coordinates is killed: the others know'
-soon 500 "$begin" "$lost" 'at once'
+soon 500 "$begin" "$lost" 'the loss of the coordinator is noticed at once'
 ok 'the next one takes over, and they finish' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-soon 5000 "$begin" "$again" 'after less than 5 s'
+soon 5000 "$begin" "$again" 'the next round begins within 5 s'
 is "$(events 2 coordinator | field peer)" n1 'the next in the order of the nodes'
 ok 'the lost one has no worker left' all_dead
 lose STOP 0 1 coordinator-lost 'the agent that coordinates is frozen: the others know'
 soon 2100 "$begin" "$lost" 'within 2 s'
-ok 'they go on' wait_for 10 state_is 2 finished
+ok 'the other nodes finish the run' wait_for 10 state_is 2 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-soon 5000 "$begin" "$again" 'after less than 5 s'
-ok 'and it has no worker left when they do' all_dead
+soon 5000 "$begin" "$again" 'the next round begins within 5 s'
+ok 'the frozen coordinator has no worker left' all_dead
 kill -CONT "${agents[0]}"
-ok 'thawed, it does not go on alone' wait_for 45 state_is 0 failed
-like "$(events 0 failed)" 'more than half|the run is over' 'and says why'
+ok 'the resumed coordinator does not continue alone' wait_for 45 state_is 0 failed
+like "$(events 0 failed)" 'more than half|the run is over' \
+    'the reason is the lost quorum or the end of the run'
 start 2 1 0 -- "$sleeper"'[ "$GROUP_WORLD_SIZE" = 2 ] || exit 0; exec sleep 600'
 wait_for 10 has_event 1 workers-started
 kill -STOP "${agents[0]}"
-ok 'of two nodes, the coordinator is frozen: the other one knows' \
+ok 'of two nodes, the frozen coordinator is lost' \
     wait_for 5 has_event 1 coordinator-lost
 sleep 3 # long enough for another round to begin, were that allowed
-is "$(events 1 round | wc -l)" 1 'and does not go on alone, since silence is no proof'
-ok 'nobody has a worker' all_dead
+is "$(events 1 round | wc -l)" 1 'the other node begins no round alone, since silence is no proof'
+ok 'no node has a worker' all_dead
 kill -CONT "${agents[0]}"
 again() { [ "$(events 1 workers-started | wc -l)" = 2 ]; }
-ok 'thawed: both train again' wait_for 10 again
-is "$(events 1 round | tail -n 1 | field group_rank)" 1 'in the old order'
+ok 'after the freeze both nodes train again' wait_for 10 again
+is "$(events 1 round | tail -n 1 | field group_rank)" 1 'the ranks are as before'
 sleep 1 # a few beats: only an agent that heard the coordinator lately may take its proof
 begin=$(now_ms)
 kill -KILL "${agents[0]}"
-ok 'killed, which its host can tell: the other one goes on' wait_for 10 state_is 1 finished
+ok 'a killed coordinator: the other node finishes the run alone' wait_for 10 state_is 1 finished
 again=$(events 1 round | tail -n 1 | field time_ms)
-soon 5000 "$begin" "$again" 'after less than 5 s'
+soon 5000 "$begin" "$again" 'the next round begins within 5 s'
 
 # ---- clean --------------------------------------------------------------------------------------
 start 1 1 0 -- 'exec sleep 600'
 wait_for 10 has_event 0 workers-started
 run node 0 clean --all
 is "$status" 1 'a running run is not cleaned away'
-like "$out" '"code":"busy"' 'but called busy'
+like "$out" '"code":"busy"' "the error is 'busy'"
 run node 0 clean --all --force --discard
-is "$status $([ -e n0 ] && echo there)" '0 ' 'unless forced'
+is "$status $([ -e n0 ] && echo there)" '0 ' 'a running run is removed by force'
 done_testing

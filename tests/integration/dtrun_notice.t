@@ -53,14 +53,14 @@ announce two "kind=rebalance"
 announce two "kind=spot-terminate\ndeadline=$(in_seconds 8)\nnode=two"
 ok 'a termination: the node leaves before its deadline' strictly 7 test ! -e "/proc/${agents[1]}"
 wait "${agents[1]}"
-is "$?" 1 'with 1, as one that was stopped'
-like "$(cat two.err)" 'is taken away \(spot-terminate\)' 'and the reason'
+is "$?" 1 'the departing agent ends with 1'
+like "$(cat two.err)" 'is taken away \(spot-terminate\)' 'the log has the reason'
 like "$(cat one.err)" 'preemption of a node is announced.*reason=spot-terminate' 'the others knew'
-ok 'and go on without it' wait_for 10 test -e up.1.0
-is "$(cat seen.0.? | wc -l)" 4 'one signal per worker and notice'
+ok 'the other node continues' wait_for 10 test -e up.1.0
+is "$(cat seen.0.? | wc -l)" 4 'each worker gets one signal per notice'
 touch finish
 wait "${agents[0]}"
-is "$?" 0 'to the end'
+is "$?" 0 'the run finishes'
 
 # ---- before it begins, and of no concern ---------------------------------------------------------
 anew
@@ -69,20 +69,20 @@ both --notice-signal USR1 --max-restarts 0
 ok 'announced before: workers get the signal when they can handle it' \
     wait_for 10 test -e seen.0.0 -a -e seen.0.1
 announce two "kind=idle\ndeadline=$(in_seconds 60)"
-ok 'that a node is idle concerns no run' \
+ok 'an idle notice does not concern a run' \
     wait_for 10 grep -q 'notice of this node was withdrawn' two.err
 touch finish
 wait "${agents[@]}"
-is "$?:$(cat seen.0.? | wc -l)" 0:2 'which goes on'
+is "$?:$(cat seen.0.? | wc -l)" 0:2 'the run finishes after an idle notice'
 
 # ---- workers that end by themselves -------------------------------------------------------------
 two --notice-signal USR1 --max-restarts 0
 touch ends.1
 announce two "kind=spot-stop\ndeadline=$(in_seconds 60)"
 wait "${agents[1]}"
-like "$(cat two.err)" 'is taken away \(spot-stop\)' 'its worker ends by itself: the node leaves'
+like "$(cat two.err)" 'is taken away \(spot-stop\)' 'the worker ends at its notice: the node leaves'
 unlike "$(cat two.err)" 'FAILED' 'nothing has failed there'
-ok 'and the other one goes on' wait_for 10 test -e up.1.0
+ok 'the other node continues' wait_for 10 test -e up.1.0
 rm ends.1
 kill "${agents[0]}"
 wait "${agents[0]}"
@@ -92,10 +92,10 @@ two
 announce one "kind=spot-terminate\ndeadline=$(in_seconds 6)"
 ok 'the node that coordinates leaves before its deadline' \
     strictly 6 test ! -e "/proc/${agents[0]}"
-ok 'another one takes over and goes on' wait_for 20 eval 'compgen -G "up.[1-9].0"'
+ok 'another node coordinates and continues' wait_for 20 eval 'compgen -G "up.[1-9].0"'
 touch finish
 wait "${agents[1]}"
-is "$?" 0 'to the end' || diag "$(cat two.err)"
+is "$?" 0 'the run finishes' || diag "$(cat two.err)"
 
 # ---- a lease that is extended -------------------------------------------------------------------
 two
@@ -103,13 +103,14 @@ deadline=$(in_seconds 10)
 announce two "kind=lease\ndeadline=$deadline"
 ok 'a lease is nearly over' wait_for 5 grep -q 'reason=lease' two.err
 announce two "kind=lease\ndeadline=$(in_seconds 1000)"
-ok 'and extended' wait_for 5 eval 'grep -c reason=lease two.err | grep -q 2'
+ok 'the lease is extended' wait_for 5 eval 'grep -c reason=lease two.err | grep -q 2'
 rm two/run/notice
-ok 'and announced no longer' wait_for 5 grep -q 'notice of this node was withdrawn' two.err
+ok 'the notice is withdrawn after the extension' \
+    wait_for 5 grep -q 'notice of this node was withdrawn' two.err
 is_over() { [ "$EPOCHSECONDS" -gt "$deadline" ]; }
 wait_for 10 is_over
 ok 'the node stays' kill -0 "${agents[1]}"
-is "$(cat seen.* 2>/dev/null | wc -l)" 0 'without --notice-signal no worker hears of it'
+is "$(cat seen.* 2>/dev/null | wc -l)" 0 'without --notice-signal no worker gets a signal'
 touch finish
 wait "${agents[0]}" "${agents[1]}"
 is "$?" 0 'the run ends well'
@@ -119,8 +120,8 @@ rm -f finish up.*
 mkdir -p one/run
 printf 'kind=lease\ndeadline=%s\n' "$(in_seconds 4)" >one/run/notice
 run timeout 30 dtrun --standalone --notice-file "$WORK/one/run/notice" --no-python sh -c "$work"
-is "$status" 1 'alone, and announced before the start: the run is stopped in time'
-like "$err" 'is taken away \(lease\)' 'and says why'
+is "$status" 1 'a single node with a notice stops its run in time'
+like "$err" 'is taken away \(lease\)' 'the reason names the lease'
 run dtrun --standalone --notice-signal KILL --no-python true
 is "$status" 2 'a signal that cannot be acted on is refused'
 run dtrun --standalone --notice-signal SIGNOTE --no-python true

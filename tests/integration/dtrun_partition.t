@@ -91,8 +91,8 @@ tell_logs() {
     for i in 1 2 3 4; do diag "node$i: $(group "$i"); $(tail -n 8 "node$i.log")"; done
 }
 nothing_happened() { # WHAT: no other group than before
-    ok "$1: four go on" wait_for "$WAIT" trains 1 2 3 4
-    is "$(groups_count)" "$before" "$1: as before, nothing was started again" || tell_logs
+    ok "$1: four nodes continue" wait_for "$WAIT" trains 1 2 3 4
+    is "$(groups_count)" "$before" "$1: no new round began" || tell_logs
 }
 
 # ---- what costs nothing -------------------------------------------------------------------------
@@ -129,9 +129,11 @@ back() { [ "$(grep -c 'is back without loss' "node$1.log")" -ge "$2" ]; }
 if resets 2; then
     sleep 0.5
     for i in 1 2; do on $i nft delete table inet box; done
-    ok 'a connection is reset: its session goes on' wait_for "$WAIT" back 2 1
-    like "$(cat node2.log)" 'connection to the coordinator broke.*reason=.*[Rr]eset' 'as it tells'
-    like "$(cat node1.log)" 'a node is connected again without loss node=node2' 'on both sides'
+    ok 'a reset connection is resumed' wait_for "$WAIT" back 2 1
+    like "$(cat node2.log)" 'connection to the coordinator broke.*reason=.*[Rr]eset' \
+        'the node logs the broken connection'
+    like "$(cat node1.log)" 'a node is connected again without loss node=node2' \
+        'the coordinator logs the resumed connection'
     nothing_happened 'a connection that was reset'
     resets 4
     sleep 0.3
@@ -139,7 +141,7 @@ if resets 2; then
     for i in 1 4; do on $i nft delete table inet box; done
     sleep 0.5
     link_up 4
-    ok 'one is reset, and the link is out: it goes on' wait_for "$WAIT" back 4 1
+    ok 'a reset connection and a dead link: the session is resumed later' wait_for "$WAIT" back 4 1
     nothing_happened 'a connection that was reset while the link was out'
 else
     skip 7 'no nftables here'
@@ -181,7 +183,7 @@ join() {
 split
 goes_on 'two against two: the half that coordinates goes on, the other one stops' 1 2
 sleep 3
-ok 'and stays so' trains 1 2
+ok 'the other nodes continue' trains 1 2
 join
 goes_on 'together again: four' 1 2 3 4
 
@@ -202,10 +204,10 @@ for pid in $(processes $n); do kill -KILL "$pid" 2>/dev/null; done
 goes_on "the coordinator's host (node$n) is gone: three go on" "${others[@]}"
 for i in "${others[@]}"; do touch "node$i/tmp/finish"; done
 ends "${others[@]}"
-is "$statuses" ' 0 0 0' 'and finish'
+is "$statuses" ' 0 0 0' 'the other nodes finish'
 link_up $n
 ok 'nothing is left running' wait_for "$WAIT" none_left
-is "$(overlaps)" '' 'at no time did two groups run'
+is "$(overlaps)" '' 'no two groups ran at the same time'
 diag "$(groups_count) groups, $SECONDS s"
 
 # ---- what ends the run --------------------------------------------------------------------------
@@ -216,14 +218,15 @@ split
 ends 1 2 3 4
 is "$statuses" ' 1 1 1 1' 'two against two: the run fails on all of them'
 like "$(cat node1.log)" 'the run has failed reason=node node[34] is gone: it is silent' \
-    'where it is coordinated, with the node that is gone'
-like "$(cat node2.log)" 'the run has failed reason=node node[34] is gone' 'told to its neighbour'
+    "the coordinator's reason names the lost node"
+like "$(cat node2.log)" 'the run has failed reason=node node[34] is gone' \
+    'the other node of its half has the same reason'
 for i in 3 4; do
     like "$(cat node$i.log)" 'without it or more than half of the nodes of the last round nobody' \
         "node$i: with the rule"
 done
 join
 ok 'nothing is left running' wait_for "$WAIT" none_left
-is "$(overlaps)" '' 'at no time did two groups run'
+is "$(overlaps)" '' 'no two groups ran at the same time'
 diag "$SECONDS s"
 done_testing

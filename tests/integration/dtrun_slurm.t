@@ -76,14 +76,14 @@ say='echo "$RANK/$WORLD_SIZE $GROUP_RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostnam
 
 # ---- steps --------------------------------------------------------------------------------------
 step -N 2 "$dtrun" --no-python sh -c "$say"
-is "$status" 0 'one task per node' || diag "$err"
+is "$status" 0 'one task per node: the run succeeds' || diag "$err"
 is "$(sort <<<"$out" | paste -sd,)" \
     "0/2 0 0/1 node1 $HOSTS_NET.1,1/2 1 0/1 node2 $HOSTS_NET.1" 'nodes, ranks, names and leader'
 step -N 2 --ntasks-per-node 3 "$dtrun" --no-python sh -c "$say"
-is "$status" 0 'once per task' || diag "$err"
+is "$status" 0 'one srun task per process: the run succeeds' || diag "$err"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0/6 0/3 node1,1/6 1/3 node1,2/6 2/3 node1,3/6 0/3 node2,4/6 1/3 node2,5/6 2/3 node2' \
-    'one agent per node, a worker per task'
+    'one agent per node, one worker per task'
 step -n 3 -N 2 --distribution=block "$dtrun" --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0/3 0/2 node1,1/3 1/2 node1,2/3 0/1 node2' 'nodes with different numbers of tasks' ||
@@ -91,7 +91,7 @@ is "$(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
 step -N 2 "$dtrun" --nproc-per-node 2 --no-python sh -c "$say"
 is "$(wc -l <<<"$out")" 4 'the command line wins'
 step -N 2 env PET_NPROC_PER_NODE=2 "$dtrun" --no-python sh -c "$say"
-is "$(wc -l <<<"$out")" 4 'and so do PET_ variables'
+is "$(wc -l <<<"$out")" 4 "PET_ variables beat Slurm's"
 step -N 2 "$dtrun" --standalone --no-python sh -c "$say"
 is "$(sort <<<"$out" | cut -d' ' -f1,4 | paste -sd,)" '0/1 node1,0/1 node2' \
     '--standalone: each node for itself'
@@ -108,8 +108,8 @@ is "$(cut -d' ' -f1 <<<"$out")" 0/1 'a shell of salloc is no step: one node'
 # shellcheck disable=SC2016
 step -N 2 --ntasks-per-node 2 "$dtrun" --no-python sh -c '[ "$RANK" != 3 ] || exit 7; sleep 600'
 is "$status" 1 'a failing worker fails the step'
-like "$err" 'rank      : 3 \(local_rank: 1\)' 'and is named'
-like "$err" 'exitcode  : 7 ' 'with its status'
+like "$err" 'rank      : 3 \(local_rank: 1\)' 'the report names the rank'
+like "$err" 'exitcode  : 7 ' 'the report has the status'
 step -N 2 "$dtrun" --exit-code worker --no-python sh -c 'exit 7'
 is "$status" 7 '--exit-code worker passes through srun'
 two_steps() { # two runs at once on the same two nodes
@@ -158,12 +158,12 @@ is "$(sort <<<"$out" | paste -sd,)" \
 mpirun -H node1:4,node2:4 -N 2 "$dtrun" --no-python sh -c "$say"
 is "$status $(sort <<<"$out" | cut -d' ' -f1,3,4 | paste -sd,)" \
     '0 0/4 0/2 node1,1/4 1/2 node1,2/4 0/2 node2,3/4 1/2 node2' \
-    'once per process: one agent per node' || diag "$err"
+    'one process per task: one agent per node' || diag "$err"
 mpirun -H node1:4,node2:4 -N 1 -x MASTER_ADDR=node2 "$dtrun" --no-python sh -c "$say"
 is "$status $(sort <<<"$out" | cut -d' ' -f1,4 | paste -sd,)" '0 0/2 node1,1/2 node2' \
     'MASTER_ADDR names another leader' || diag "$err"
 # shellcheck disable=SC2016
 mpirun -H node1:4,node2:4 -N 1 "$dtrun" --exit-code worker --no-python sh -c \
     '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exit 5; sleep 600'
-is "$status" 5 "a failing worker's status comes through" || diag "$err"
+is "$status" 5 'the status of a failed worker is returned' || diag "$err"
 done_testing

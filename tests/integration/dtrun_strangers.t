@@ -14,7 +14,8 @@ crowd=
 strangers() { # KIND TARGET COUNT: until they leave
     python3 "$SRC/tests/integration/dtrun_strangers.py" "$@" 600 >crowd.out 2>crowd.err &
     crowd=$!
-    ok "strangers come: $1" wait_for 60 grep -q ready crowd.out || diag "$(cat crowd.err)"
+    ok "foreign connections arrive: $1" \
+        wait_for 60 grep -q ready crowd.out || diag "$(cat crowd.err)"
 }
 they_leave() {
     kill "$crowd"
@@ -35,17 +36,18 @@ quiet() { # it neither spins nor fills its log
     local before
     before=$(ticks "$agent")
     sleep 1.5
-    ok 'it does not spin' test $(($(ticks "$agent") - before)) -lt 60
-    ok 'and says so a few times at most' test "$(grep -c . one.err)" -le $LINES_MAX ||
+    ok 'the agent does not spin' test $(($(ticks "$agent") - before)) -lt 60
+    ok 'the agent logs few lines' test "$(grep -c . one.err)" -le $LINES_MAX ||
         diag "$(head one.err)"
 }
 one_of 64
 strangers silent "127.0.0.1:$port" 100
-ok 'it says so' wait_for 20 grep -q 'closing the oldest unauth.*limit=32' one.err
+ok 'the agent logs that it closes the oldest connection' \
+    wait_for 20 grep -q 'closing the oldest unauth.*limit=32' one.err
 quiet
 run timeout 60 dtrun "${c10d[@]}" --rdzv-endpoint "127.0.0.1:$port" true
 wait "$agent"
-is "$status $?" '0 0' 'a member comes in between them' || diag "$err$(cat one.err)"
+is "$status $?" '0 0' 'a member joins among foreign connections' || diag "$err$(cat one.err)"
 they_leave
 # ---- floods of greetings ------------------------------------------------------------------------
 port=$((port + 1))
@@ -65,7 +67,7 @@ for kind in half drip frame random mixed; do
     member first
     wait_for 20 listens
     member second
-    ok "$kind: two members" wait_for 30 rounds 2
+    ok "$kind: a round has two members" wait_for 30 rounds 2
     strangers $kind "127.0.0.1:$port" 300
     kill -KILL "${members[second]}"
     wait "${members[second]}" 2>/dev/null
@@ -80,7 +82,7 @@ for kind in half drip frame random mixed; do
     is "$status $?" '0 0' 'the run finishes' || diag "$(tail -n 5 first.err second.err)"
     they_leave
     diag "$(tail -n 1 crowd.out)"
-    ok 'and its log is short' test "$(grep -c . first.err)" -le $LINES_MAX ||
+    ok "the agent's log is short" test "$(grep -c . first.err)" -le $LINES_MAX ||
         diag "$(head first.err)"
 done
 
@@ -95,10 +97,11 @@ sleep 2
 ok 'lengths of 2^61 and millions of names: memory is bounded' \
     test "$(peak_kb "$agent")" -lt $KILOBYTES_MAX
 ok 'a few lines' test "$(grep -c . store.err)" -le $LINES_MAX || diag "$(head store.err)"
-like "$(cat store.err)" 'store: a client was closed reason=.*(is longer|more) than' 'that say why'
+like "$(cat store.err)" 'store: a client was closed reason=.*(is longer|more) than' \
+    'the log has the reason of a closed connection'
 touch finish
 wait "$agent"
-is "$?" 0 'and the run finishes'
+is "$?" 0 'the run finishes'
 they_leave
 
 # ---- health checks and commands -----------------------------------------------------------------

@@ -18,22 +18,23 @@ one sh -c '"$STUCK" 2'
 is "$status" 0 'without the variable a worker may stay in the kernel'
 for value in 0 -1 soon; do
     run timeout 60 env "$NAME=$value" dtrun --standalone --no-python "$STUCK" 1
-    is "$status" 0 "nor does $NAME=$value ask for anything"
+    is "$status" 0 "$NAME=$value sets no limit"
 done
-like "$err" "not a number and not used variable=$NAME value=soon" 'what is no number is named'
+like "$err" "not a number and not used variable=$NAME value=soon" \
+    'a value that is no number is reported'
 export TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT=1
 one --nproc-per-node 2 sh -c '"$STUCK" 0.4; "$STUCK" 0.4; "$STUCK" 0.4; echo done'
-is "$status $(paste -sd, <<<"$out")" '0 done,done' 'several times for less than that is no failure'
+is "$status $(paste -sd, <<<"$out")" '0 done,done' 'repeated shorter waits are no failure'
 began=${EPOCHREALTIME/./}
 one --max-restarts 3 --nproc-per-node 2 sh -c 'echo "$RANK"; [ "$RANK" = 0 ] || exec "$STUCK" 50
     exec sleep 50'
 took=$((${EPOCHREALTIME/./} - began))
-is "$status" 1 'for longer it is one'
-is "$(sort <<<"$out" | paste -sd,)" 0,1 'after which nothing is started again here'
+is "$status" 1 'a longer wait is a failure'
+is "$(sort <<<"$out" | paste -sd,)" 0,1 'no worker is started again on this node'
 like "$err" 'rank 1 \(pid [0-9]+\) .* uninterruptible sleep for [1-9]\.[0-9] s, in [a-z_?]+' \
     'the failure says which worker, for how long, and where in the kernel'
-like "$err" 'rank +: 1 .*uninterruptible sleep' 'and the report shows it as the cause'
-unlike "$err" 'a killed process does not end' 'what a signal ends is waited for'
+like "$err" 'rank +: 1 .*uninterruptible sleep' 'the report names the stuck rank as the cause'
+unlike "$err" 'a killed process does not end' 'a worker that a signal ends is waited for'
 ok 'long before it would have got out by itself' test $took -lt 25000000 || diag "$took us"
 
 # ---- some that no signal ends -------------------------------------------------------------------
@@ -80,16 +81,16 @@ one --max-restarts 3 --nproc-per-node 2 sh -c 'echo "$RANK"; [ "$RANK" = 0 ] || 
     exec sleep 50'
 worker=$(cat "$PIDS") guard=$(parent "$(cat "$PIDS")")
 is "$status" 1 'a worker that writes to a frozen file system fails'
-is "$(sort <<<"$out" | paste -sd,)" 0,1 'and is not started again'
-like "$err" "pid $worker\) has been in uninterruptible sleep" 'it is named'
+is "$(sort <<<"$out" | paste -sd,)" 0,1 'no worker is started again'
+like "$err" "pid $worker\) has been in uninterruptible sleep" 'the log names the stuck process'
 like "$err" "a killed process does not end pid=$worker in=[a-z_]+ guard=$guard" \
     'dtrun ends without it, and says what stays behind'
 is "$(state "$worker")" D 'the worker is still there'
-ok 'but has been killed: it does no other step' dies "$worker"
+ok 'the stuck worker is killed' dies "$worker"
 is "$(cat "/proc/$guard/comm")" dtrun-guard 'below its guard'
 thaw
-ok 'when the kernel lets it go it ends' wait_for 10 gone "$worker"
-ok 'and its guard, too' wait_for 10 gone "$guard"
+ok 'the worker ends when the kernel releases it' wait_for 10 gone "$worker"
+ok 'its guard ends' wait_for 10 gone "$guard"
 ok 'nothing was written' test ! -s disk/full
 
 freeze
@@ -97,13 +98,13 @@ freeze
 one sh -c 'setsid sh -c "echo \$\$ >\"$PIDS\"; exec dd if=/dev/zero of=disk/full bs=1k count=1" &
     until [ -s "$PIDS" ]; do sleep 0.05; done; sleep 0.5; echo trained'
 stray=$(cat "$PIDS") guard=$(parent "$(cat "$PIDS")")
-is "$status $out" '0 trained' 'one that a worker has left behind spoils no finished training' ||
+is "$status $out" '0 trained' 'a stuck process of a worker does not fail a finished training' ||
     diag "$err"
 is "$(state "$stray")" D 'though it is still there'
-like "$err" "a killed process does not end pid=$stray " 'and is named'
+like "$err" "a killed process does not end pid=$stray " 'the log names the stuck process'
 thaw
-ok 'until the kernel lets it go' wait_for 10 gone "$stray"
-ok 'with its guard' wait_for 10 gone "$guard"
+ok 'the stuck process ends when the kernel releases it' wait_for 10 gone "$stray"
+ok 'its guard ends' wait_for 10 gone "$guard"
 
 # Of two nodes one continues.
 freeze
@@ -127,7 +128,7 @@ second=$!
 wait $second
 is $? 1 'the node with the stuck worker fails' || diag "$(cat node?.err)"
 wait $first
-is "$? $(cat node0.out)" '0 alone after 0' 'the other one goes on without it, if it may' ||
+is "$? $(cat node0.out)" '0 alone after 0' 'the other node continues' ||
     diag "$(cat node?.err)"
 worker=$(cat "$PIDS")
 thaw

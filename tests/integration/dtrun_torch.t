@@ -38,8 +38,9 @@ two() { # CASE [TRY]: two agents, their output in $out sorted; static start
 }
 
 one collectives
-is "$status" 0 'one agent: collectives' || diag "$err"
-is "$(sort <<<"$out" | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' 'on both ranks'
+is "$status" 0 'one agent: collectives succeed' || diag "$err"
+is "$(sort <<<"$out" | paste -sd,)" 'collectives 0 of 2,collectives 1 of 2' \
+    'both ranks have the sums'
 one store
 is "$status" 0 'dist.TCPStore, every method' || diag "$err"
 one ddp
@@ -52,12 +53,12 @@ two collectives
 is "$status $other_status" '0 0' 'two agents: collectives' || diag "$err"
 one restart --max-restarts 2
 is "$status" 0 'a rank that dies once: restarted' || diag "$err"
-is "$(sort -u <<<"$out")" 'restarted 1 2' 'with a fresh store'
+is "$(sort -u <<<"$out")" 'restarted 1 2' 'a restarted rank has a fresh store'
 one fail -r 3 --log-dir logs
 is "$status" 1 'a rank that raises ends the run'
 like "$err" 'rank      : 1 \(local_rank: 1\)' 'the report names it'
-like "$err" 'a reason in rank 1' 'and shows the exception of its error file'
-unlike "$err" 'rank      : 0 ' 'and not the rank that was stopped because of it'
+like "$err" 'a reason in rank 1' 'the report has the exception of the error file'
+unlike "$err" 'rank      : 0 ' 'the report does not name the rank that was stopped'
 
 # ---- side by side with torchrun -----------------------------------------------------------------
 torchrun() { "$PYTHON" -m torch.distributed.run "$@"; }
@@ -69,7 +70,7 @@ run timeout 100 dtrun "${flags[@]}" "$worker" environment
 ours=$(mask <<<"$out")
 rm -rf side
 run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" "$worker" environment
-is "$ours" "$(mask <<<"$out")" 'the environment is what torchrun gives'
+is "$ours" "$(mask <<<"$out")" "the environment equals torchrun's"
 tree() { find side -type f | sed -E 's!side/[^/]+/!!; /attempt_[0-9]+$/d' | sort; }
 for how in '-r 3' '-t 3' '-r 0:1,1:2' '-t 1:3 --local-ranks-filter 1'; do
     rm -rf side
@@ -80,6 +81,6 @@ for how in '-r 3' '-t 3' '-r 0:1,1:2' '-t 1:3 --local-ranks-filter 1'; do
     # shellcheck disable=SC2086
     run timeout 100 "$PYTHON" -m torch.distributed.run "${flags[@]}" $how "$worker" environment
     is "$ours"$'\n'"console $ours_lines" "$(tree)"$'\n'"console $(wc -l <<<"$out")" \
-        "the same log files and console lines with $how"
+        "the log files and console lines equal torchrun's with $how"
 done
 done_testing

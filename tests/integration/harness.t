@@ -5,11 +5,11 @@ source "${0%/*}/../lib.sh"
 hosts_up 2 ada
 
 run ssh_to 1 'exit 7'
-is "$status" 7 'an exit status comes back through ssh'
+is "$status" 7 'an exit status is returned by ssh'
 run ssh_to 1 hostname
-is "$out" node1 'node1 knows its name'
+is "$out" node1 'a host has its name'
 run ssh_to ada@2 'id -un; pwd'
-is "$out" $'ada\n/home/ada' 'another user logs in, in a home of its own'
+is "$out" $'ada\n/home/ada' 'another user logs in with a home of its own'
 run ssh_to nobody@2 true
 is "$status" 255 'a user without a key is refused'
 
@@ -19,16 +19,16 @@ is "$out" '' 'hosts share no files'
 ok 'hosts reach each other by name' \
     ssh_to 1 'exec 3<>/dev/tcp/node2/22 && head -c 4 <&3 | grep SSH-'
 run ip route show default
-is "$out" '' 'there is no way out for the operator'
+is "$out" '' 'the operator cannot reach other networks'
 run ssh_to 1 'ip route show default'
-is "$out" '' 'nor for a host'
+is "$out" '' 'a host cannot reach other networks'
 
 host_stop 2
 run ssh_to 2 true
 is "$status" 255 'a stopped host refuses'
-ok 'but can be reached without ssh' on 2 true
+ok 'a stopped host can be reached without ssh' on 2 true
 host_start 2
-ok 'and comes back' wait_for 5 ssh_to 2 true
+ok 'a stopped host accepts logins again' wait_for 5 ssh_to 2 true
 
 ssh_to 1 'sleep 30' 2>/dev/null &
 sleeping=$!
@@ -36,7 +36,7 @@ wait_for 5 ssh_to 1 'pgrep -x sleep'
 ssh_cut 1
 wait $sleeping
 is $? 255 'a cut connection is noticed'
-ok 'and a new one works' ssh_to 1 true
+ok 'a new connection works' ssh_to 1 true
 
 link_down 1
 run ssh -F none -o BatchMode=yes -o ConnectTimeout=1 root@10.77.0.1 true
@@ -57,14 +57,14 @@ EOF
 chmod +x "$WORK/leave.t"
 run env -u TEST_INSIDE -u TEST_WORK "$WORK/leave.t"
 is "$status" 0 'a nested run passes'
-like "$out" 'ok 1 - it runs' 'with a process left on its host'
+like "$out" 'ok 1 - it runs' 'a nested run with a leftover process passes'
 left=$(sed -n 's/^work //p' <<<"$out")
 run pgrep -f 'sleep 98765'
-is "$out" '' 'which is gone afterwards'
-ok 'its folder is gone' test ! -e "${left:-/}"
+is "$out" '' 'the leftover process is ended'
+ok 'the folder of the nested run is removed' test ! -e "${left:-/}"
 hosts_down
 run ip netns list
 is "$out" '' 'hosts_down leaves no namespace'
 run ip -br link show type bridge
-is "$out" '' 'and no bridge'
+is "$out" '' 'hosts_down leaves no bridge'
 done_testing

@@ -36,10 +36,11 @@ through() {
     is "$sent $status/$err" '0/ 0/' "$1 with $2: there and back"
     like "$(grep -a 'kex: client->server' $port.log | tail -n 1)" \
         "cipher: $1 MAC: ($2|<implicit>)" '  was what they agreed on'
-    ok '  keys were exchanged anew' test "$(grep -ac 'SSH2_MSG_NEWKEYS received' $port.log)" -ge 8
+    ok '  keys are exchanged again during the transfer' \
+        test "$(grep -ac 'SSH2_MSG_NEWKEYS received' $port.log)" -ge 8
     is "$(on 1 sha256sum "/root/.dtctl.$port/there/big" | cut -c1-64)" \
         "$(sha256sum big | cut -c1-64)" '  and the file is right'
-    ok '  also when it has come back' cmp big "got.$port/big"
+    ok '  the fetched file is right' cmp big "got.$port/big"
     rm -r "got.$port"
     on 1 rm -rf "/root/.dtctl.$port"
 }

@@ -12,14 +12,14 @@ run drive hello "$N1" "$DTRUN" '~/.dtctl'
 is "$status" 0 'the agent gets there'
 is "$(field uploaded)" true 'because it was not there'
 is "$(field program)" "/root/.dtctl/bin/dtrun-$(sha256sum "$DTRUN" | cut -c1-16)" 'under its name'
-is "$(field hostname)" node1 'and says where it is'
+is "$(field hostname)" node1 'the installed program reports its host'
 run drive hello "$N1,$N2" "$DTRUN" '~/.dtctl'
 is "$(grep -c '"uploaded":false' <<<"$out") $(grep -c '"uploaded":true' <<<"$out")" '1 1' \
-    'it is used where it is, and uploaded elsewhere at the same time'
+    'the program is uploaded only where it is missing'
 on 1 sh -c 'truncate -s 1000 /root/.dtctl/bin/dtrun-*'
 run drive hello "$N1" "$DTRUN" '~/.dtctl'
 is "$status $(field uploaded)" '0 true' 'a damaged one is replaced'
-is "$(on 1 sh -c 'ls -A /root/.dtctl/bin | wc -l')" 1 'and nothing else stays there'
+is "$(on 1 sh -c 'ls -A /root/.dtctl/bin | wc -l')" 1 'the folder of programs has no other file'
 run drive --user ada hello "$N1" "$DTRUN" '~/my folder/x'
 is "$(field program)" "/home/ada/my folder/x/bin/dtrun-$(sha256sum "$DTRUN" | cut -c1-16)" \
     'another user, a folder with a space'
@@ -41,8 +41,8 @@ printf 'strange' >"src/a/ name with 'quotes' and ümlaut"
 mkdir expected && cp -a src/. expected/ && rm -rf expected/.git expected/logs/today.log
 run drive --replace push "$N1,$N2" "$DTRUN" '~/.dtctl' work src/
 is "$status" 0 'a tree goes to two nodes at once'
-ok 'it arrives as it is, on the first' same expected 1 /root/.dtctl/work
-ok 'and on the second' same expected 2 /root/.dtctl/work
+ok 'the first node has the tree' same expected 1 /root/.dtctl/work
+ok 'the second node has the tree' same expected 2 /root/.dtctl/work
 ok 'folders without files too' on 1 test -d /root/.dtctl/work/empty
 ok '.git stays at home' on 1 test ! -e /root/.dtctl/work/.git
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' work src/
@@ -51,18 +51,18 @@ echo more >>src/a/one
 echo more >>expected/a/one
 rm src/nothing expected/nothing
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' work src/
-is "$status $(field files_total)" '0 1' 'only the changed file travels'
-ok 'what was deleted here is gone there' same expected 1 /root/.dtctl/work
+is "$status $(field files_total)" '0 1' 'a second push sends the changed file only'
+ok 'a deleted file is deleted on the node' same expected 1 /root/.dtctl/work
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' other src/
 is "$status $(field bytes_total)" '0 0' 'a second folder needs no bytes: the content is there'
-ok 'and is the same' same expected 1 /root/.dtctl/other
+ok 'the second folder is equal' same expected 1 /root/.dtctl/other
 
 # ---- what the node changed
 on 1 sh -c 'echo changed >/root/.dtctl/work/keep.log; echo mine >/root/.dtctl/work/mine;
     chmod 644 /root/.dtctl/work/big; echo x >>/root/.dtctl/work/big'
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' work src/
 is "$status" 0 'a changed folder is put right'
-ok 'also a large file that shares its bytes with the store' same expected 1 /root/.dtctl/work
+ok 'a large file that shares its bytes with the store is repaired' same expected 1 /root/.dtctl/work
 on 1 sh -c 'echo mine >/root/.dtctl/work/mine'
 run drive push "$N1" "$DTRUN" '~/.dtctl' work src/
 is "$(on 1 cat /root/.dtctl/work/mine)" mine 'without --replace other files stay'
@@ -79,21 +79,21 @@ on 1 sh -c 'cd /root/.dtctl && mkdir -p out/logs && echo log >out/logs/0.err && 
 on 2 sh -c 'cd /root/.dtctl 2>/dev/null || { mkdir /root/.dtctl; cd /root/.dtctl; }
     mkdir -p out && echo b >out/same'
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got out
-is "$status" 0 'a folder comes back'
-ok 'as it is' same got/out 1 /root/.dtctl/out
-is "$(ls -A got)" out 'and leaves nothing of its own here'
+is "$status" 0 'a folder is fetched'
+ok 'the fetched folder is equal' same got/out 1 /root/.dtctl/out
+is "$(ls -A got)" out 'the fetch leaves no temporary file'
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got out
 is "$status $(field bytes_total)" '0 0' 'nothing travels the second time'
 on 1 sh -c 'echo log >>/root/.dtctl/out/logs/0.err'
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got out
-is "$status $(field files_total)" '0 1' 'only what has changed'
+is "$status $(field files_total)" '0 1' 'a second fetch brings the changed file only'
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' content out/
 ok 'a slash at the end asks for the content' same content 1 /root/.dtctl/out
 run drive --exclude '*.err' fetch "$N1" "$DTRUN" '~/.dtctl' without out/
 ok 'patterns leave files out' test ! -e without/logs/0.err
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got absent
-is "$status" 1 'what is not there is an error'
-like "$err" "node 10.77.0.1: '/root/.dtctl/absent': No such file" 'that says so'
+is "$status" 1 'a missing path is an error'
+like "$err" "node 10.77.0.1: '/root/.dtctl/absent': No such file" 'the error names the missing path'
 mkdir got2 && ln -s "$WORK/out" got2/out
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got2 out
 ok 'a link in the way here is replaced, not followed' test ! -e "$WORK/out/model"
@@ -101,7 +101,7 @@ ok 'a link in the way here is replaced, not followed' test ! -e "$WORK/out/model
 # ---- bad places
 run drive --user ada push "$N1" "$DTRUN" '~/.dtctl' /root/x src/
 is "$status" 1 'a folder without permission is an error'
-like "$err" "node 10.77.0.1: .*/root/x.*Permission denied" 'that names node and folder'
+like "$err" "node 10.77.0.1: .*/root/x.*Permission denied" 'the error names node and folder'
 # Only the check keeps it: the folder above it belongs to ada, too.
 on 1 sh -c 'chown ada: /home && echo mine >/home/ada/kept'
 for dest in '~' '~/' '~/../ada' /home; do
@@ -109,16 +109,16 @@ for dest in '~' '~/' '~/../ada' /home; do
     like "$status $err" "^1 .*(refusing to replace the whole folder|leads through '..')" \
         "a home folder is not replaced: $dest"
 done
-ok 'it is still there' on 1 sh -c 'test -f /home/ada/kept && test -d /home/ada/.ssh &&
+ok 'the home folder is unchanged' on 1 sh -c 'test -f /home/ada/kept && test -d /home/ada/.ssh &&
     [ "$(ls /home)" = ada ]'
 run drive --user ada --replace push "$N1" "$DTRUN" '~/.dtctl' '~/fine/./place/' src/
 is "$status" 0 'a folder of the login is replaced'
-ok 'where it was to be' same expected 1 /home/ada/fine/place
+ok 'the folder is at its place' same expected 1 /home/ada/fine/place
 on 1 sh -c 'mkdir -p /root/small && mount -t tmpfs -o size=8m tmpfs /root/small'
 run drive push "$N1" "$DTRUN" /root/small/dtctl work src/
 is "$status" 1 'a full disk is an error'
 like "$err" 'node 10.77.0.1: .*needs 26.0 MB more, and its disk has .* free .try: dtctl gc' \
-    'that is known before a byte is sent'
+    'a full disk is found before a byte is sent'
 on 1 umount -l /root/small
 
 done_testing

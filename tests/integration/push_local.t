@@ -18,11 +18,11 @@ echo x | tee tree/.git/config tree/data/one >tree/sub/two
 sent() { (cd "$node/files" && find . ! -type d | sort | xargs); }
 clean() { rm -rf "$node/files" "$node/inputs"; }
 run dtctl push tree/
-is "$status $(sent)" '0 ./.dtctlignore ./data/one ./sub/two' 'what push leaves out'
+is "$status $(sent)" '0 ./.dtctlignore ./data/one ./sub/two' 'push leaves out ignored files'
 clean
 run dtctl push --all-files tree/
 is "$status $(sent)" '0 ./.dtctlignore ./.git/config ./a.log ./data/b.log ./data/one ./sub/two' \
-    'with --all-files only dtctl'"'"'s own folder stays here'
+    "--all-files leaves out dtctl's own folder only"
 clean
 run dtctl push --exclude 'data/' --exclude '*wo' tree/
 is "$status $(sent)" '0 ./.dtctlignore' '--exclude leaves out as a line of .dtctlignore does'
@@ -33,14 +33,15 @@ for path in .dtctl .dtctl/ .dtctl/default .dtctl/default/secret tree/sub/.dtctl 
 done
 ln -s .dtctl/default/secret innocent
 run dtctl push innocent
-like "$status $err" "^2 .*'innocent' belongs to dtctl's own folder" 'nor through a link'
+like "$status $err" "^2 .*'innocent' belongs to dtctl's own folder" \
+    "a link to dtctl's own folder is refused"
 run dtctl train --input whole=. --input tree=tree -- sh -c \
     'cd "$DTCTL_INPUT_WHOLE/.." && find . -type f | sort | tee "$DTCTL_OUTPUT_DIR/list"'
 is "$status" 0 'the current folder is an input'  || diag "$err"
 ran=$(ls -d .dtctl/default/runs/*/output)
 unlike "$(cat "$ran/list")" '\.dtctl/|\.git/|\.log|secret|tfstate' \
-    'without dtctl'"'"'s own folder and without what is ignored'
-like "$(cat "$ran/list")" '/tree-[^/]*/data/one' 'and with the rest'
+    "the input has no ignored file and nothing of dtctl's own folder"
+like "$(cat "$ran/list")" '/tree-[^/]*/data/one' 'the input has all other files'
 unlike "$(cd "$node" && grep -rl secret-of-7f3a .)" . 'the node has no key'
 run dtctl train --input results="$ran" -- sh -c 'cat "$DTCTL_INPUT_RESULTS/list"'
 like "$status $out" '^0 .*tree-[^/]*/data/one' 'results of a run may be the input of the next one'
@@ -51,8 +52,9 @@ like "$status $err" "^2 .*leads through '\.\.'" '--to does not lead out'
 run dtctl push --replace --to "$node/../../nodes/node0" tree/
 is "$status" 2 'whatever its beginning'
 run dtctl push --replace --to . tree/
-like "$status $err" '^3 .*refusing to replace the whole folder' 'nor does it take all of the node'
-ok 'which is still there' test -d "$node/bin"
+like "$status $err" '^3 .*refusing to replace the whole folder' \
+    "--replace of the node's whole folder is refused"
+ok "the node's folder is unchanged" test -d "$node/bin"
 
 # ---- one content, two modes ----------------------------------------------------------------------
 mkdir twins
@@ -64,19 +66,20 @@ touch -d 2021-02-03 twins/b
 modes() { stat -c '%n %a %Y' "$node"/files/[ab] | sed 's,.*/,,'; }
 a="a 444 $(stat -c %Y twins/a)" b="b 755 $(stat -c %Y twins/b)"
 run dtctl push twins/
-is "$status $(modes | xargs)" "0 $a $b" 'what shares its bytes with the store changes no other file'
+is "$status $(modes | xargs)" "0 $a $b" \
+    'a chmod of a file does not change other files with the same bytes'
 chmod 755 twins/a
 run dtctl push twins/
-is "$(modes | xargs)" "${a/444/755} $b" 'another mode makes it a file of its own'
+is "$(modes | xargs)" "${a/444/755} $b" 'another mode gives the file its own copy'
 
 # ---- a dry run ----------------------------------------------------------------------------------
 truncate -s 2G large
 run script -qec 'dtctl push --dry-run large' /dev/null
 like "$status $out" '^0 .*would send 1 file, 2\.1 GB.* of 1 node' 'a dry run asks nothing'
 run dtctl push --dry-run --json large
-like "$out" '"event":"would-push".*"bytes":2147483648' 'and says it in JSON'
+like "$out" '"event":"would-push".*"bytes":2147483648' '--dry-run --json reports the bytes'
 unlike "$(find "$node" -name large)" . 'nothing was sent'
 
 run dtctl down
-is "$status" 0 'down'
+is "$status" 0 'down succeeds'
 done_testing

@@ -14,11 +14,11 @@ for d in {0..99}; do
 done
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' small small/
 is "$status $(field files_all)" '0 10000' '10,000 small files'
-ok 'all of them arrive' same small 1 /root/.dtctl/small
+ok 'all 10,000 small files arrive' same small 1 /root/.dtctl/small
 run drive --replace push "$N1" "$DTRUN" '~/.dtctl' small small/
-is "$status $(field bytes_total)" '0 0' 'none travels twice'
+is "$status $(field bytes_total)" '0 0' 'a second push sends no file'
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' back small/
-ok 'and all come back' diff -r small back
+ok 'all small files are fetched' diff -r small back
 
 # ---- cut in the middle of a push
 head -c 100000000 /dev/urandom >big
@@ -32,14 +32,14 @@ ok 'a large file is on its way' wait_for 30 arrived
 ssh_cut 1
 wait $pushing
 is $? 1 'a cut connection fails the push'
-like "$(cat push.err)" 'node 10.77.0.1: .*cut' 'and says that it was cut'
+like "$(cat push.err)" 'node 10.77.0.1: .*cut' 'the error says that the connection was cut'
 ok 'nothing half done is visible' on 1 test ! -e /root/.dtctl/data/big
 tc qdisc delete dev veth1 root
 run drive push "$N1" "$DTRUN" '~/.dtctl' data big
-is "$status" 0 'the next push goes on'
-ok 'with what is missing only' test "$(field bytes_total)" -lt 80000000
+is "$status" 0 'the next push succeeds'
+ok 'the next push sends only what is missing' test "$(field bytes_total)" -lt 80000000
 is "$(on 1 sha256sum /root/.dtctl/data/big | cut -c1-64)" "$(sha256sum big | cut -c1-64)" \
-    'and the file is right'
+    'the file is right'
 is "$(on 1 sh -c 'ls -A /root/.dtctl/cas/tmp')" '' 'no part is left behind'
 
 # ---- a part that rotted on the node
@@ -47,7 +47,7 @@ on 1 sh -c 'rm -rf /root/.dtctl/data /root/.dtctl/cas/??/*'
 tc qdisc replace dev veth1 root tbf rate 200mbit burst 256k latency 50ms
 drive push "$N1" "$DTRUN" '~/.dtctl' data big >push.out 2>push.err &
 pushing=$!
-ok 'on its way again' wait_for 30 arrived
+ok 'a second push is on its way' wait_for 30 arrived
 ssh_cut 1
 wait $pushing
 tc qdisc delete dev veth1 root
@@ -55,7 +55,7 @@ on 1 sh -c 'cd /root/.dtctl/cas/tmp && printf X |
     dd of=$(ls *.part) bs=1 seek=1000 conv=notrunc 2>/dev/null'
 run drive push "$N1" "$DTRUN" '~/.dtctl' data big
 is "$status" 1 'damage on the node is noticed'
-like "$err" "'big'.*does not match its hash" 'and said'
+like "$err" "'big'.*does not match its hash" 'the error names the damaged file'
 run drive push "$N1" "$DTRUN" '~/.dtctl' data big
 is "$status $(on 1 sha256sum /root/.dtctl/data/big | cut -c1-64)" \
     "0 $(sha256sum big | cut -c1-64)" 'the next push puts it right'
@@ -71,9 +71,9 @@ wait $fetching
 is $? 1 'a cut connection fails the fetch'
 on 1 tc qdisc delete dev eth0 root
 run drive fetch "$N1" "$DTRUN" '~/.dtctl' got data/
-is "$status" 0 'the next fetch goes on'
-ok 'with what is missing only' test "$(field bytes_total)" -lt 80000000
-ok 'and the file is right' cmp big got/big
+is "$status" 0 'the next fetch succeeds'
+ok 'the next fetch brings only what is missing' test "$(field bytes_total)" -lt 80000000
+ok 'the fetched file is right' cmp big got/big
 is "$(ls -A got)" big 'no part is left behind'
 
 # ---- long distance: further connections, one of which dies
@@ -93,7 +93,7 @@ is $? 0 'the push survives the loss of one'
 kill $proxy
 wait $proxy 2>/dev/null
 is "$(on 1 sha256sum /root/.dtctl/far/big | cut -c1-64)" "$(sha256sum big | cut -c1-64)" \
-    'and the file is right'
+    'the file is right'
 
 # ---- memory, on both sides
 most() { # PID… : the largest resident size so far, in kB
@@ -111,8 +111,9 @@ while kill -0 $pushing 2>/dev/null; do
 done
 wait $pushing
 is $? 0 'a file of 2 GB goes through'
-ok "in less than 64 MB here ($here kB)" test "$here" -gt 1000 -a "$here" -lt 65536
-ok "in less than 64 MB there ($there kB)" test "$there" -gt 1000 -a "$there" -lt 65536
-is "$(on 1 stat -c %s /root/.dtctl/huge/huge)" $((2 * 1024 * 1024 * 1024 + 4)) 'and is whole'
+ok "the sender needs less than 64 MB ($here kB)" test "$here" -gt 1000 -a "$here" -lt 65536
+ok "the receiver needs less than 64 MB ($there kB)" test "$there" -gt 1000 -a "$there" -lt 65536
+is "$(on 1 stat -c %s /root/.dtctl/huge/huge)" $((2 * 1024 * 1024 * 1024 + 4)) \
+    'the file of 2 GB is complete'
 
 done_testing

@@ -93,7 +93,7 @@ verdict() {
     local accuracy images
     wait "$operator"
     is "$?" 0 "$1: training is complete"
-    is "$(field "$r/summary.json" state)" finished "$1: the summary says so"
+    is "$(field "$r/summary.json" state)" finished "$1: the summary says finished"
     images=$(grep -o '"images":[0-9]*' "$r/summary.json" | cut -d: -f2 |
         awk -v n=$IMAGES '$1 >= n && $1 < n + 4' | wc -l) # up to three fill the last batch
     is "$images" "$epochs" "$1: every image of every epoch was seen, once"
@@ -124,9 +124,9 @@ kill_agent() { # NAME
     worker=$(workers "$n" | head -n 1)
     kill -KILL "$(agent "$n")"
     ok "$1: killed on node$n, its worker is gone with it" wait_for "$WAIT" ended "$worker"
-    ok "$1: it is started again, and four go on" another_round 4 1
+    ok "$1: the agent is started again, and four nodes continue" another_round 4 1
     like "$(grep '"kind":"agent-started-again"' "$r/events.jsonl")" "\"peer\":\"node$n\"" \
-        "$1: the events tell of it"
+        "$1: the events have the new agent"
 }
 fault_agent() { kill_agent agent; }
 
@@ -134,18 +134,18 @@ fault_freeze() {
     local pid
     pid=$(agent "$n")
     kill -STOP "$pid"
-    ok "freeze: node$n's agent stopped, three go on" another_round 3 0
-    ok "freeze: its worker is gone although nobody told it" wait_for "$WAIT" idle "$n"
+    ok "freeze: node$n's agent is stopped, three nodes continue" another_round 3 0
+    ok 'freeze: its workers are ended without a message' wait_for "$WAIT" idle "$n"
     kill -CONT "$pid"
-    ok "freeze: when it goes on, four do" another_round 4 1
+    ok 'freeze: after it is resumed, four nodes continue' another_round 4 1
 }
 
 fault_link() {
     link_down "$n"
-    ok "link: node$n unplugged, three go on" another_round 3 0
-    ok "link: its worker is gone" wait_for "$WAIT" idle "$n"
+    ok "link: node$n is unplugged, three nodes continue" another_round 3 0
+    ok 'link: its workers are ended' wait_for "$WAIT" idle "$n"
     link_up "$n"
-    ok "link: plugged in again, four go on" another_round 4 1
+    ok 'link: plugged in again, four nodes continue' another_round 4 1
 }
 
 fault_split() {
@@ -157,7 +157,7 @@ fault_split() {
         wait_for "$WAIT" all_idle
     for i in 3 4; do ip link set "veth$i" master dt0; done
     ip link delete dt1
-    ok 'split: together again, four go on' another_round 4 1
+    ok 'split: joined again, four nodes continue' another_round 4 1
 }
 
 fault_slow() {
@@ -167,7 +167,7 @@ fault_slow() {
     cable=$!
     wait_for "$WAIT" grep -q ready cable.out
     ip link set slow master dt0 up
-    ok "slow: 10 ms and 2 % loss towards node$n, it goes on" trains
+    ok "slow: 10 ms and 2 % loss towards node$n, training continues" trains
     kill "$cable"
     wait "$cable" 2>/dev/null
     ip link set "veth$n" master dt0
@@ -186,10 +186,11 @@ unplug_and_kill() { # NODE: its host is gone for good
 }
 fault_host() {
     unplug_and_kill "$n"
-    ok "host: that of node$n is gone, three go on" another_round 3 0
+    ok "host: the host of node$n is gone, three nodes continue" another_round 3 0
 }
 after_host() {
-    like "$(cat host.out)" "lost +node$n, and the run went on without it" 'host: which is told'
+    like "$(cat host.out)" "lost +node$n, and the run went on without it" \
+        'host: the last screen names the lost node'
     link_up "$n"
     host_start "$n"
     wait_for "$WAIT" host_answers "$n"
@@ -199,23 +200,25 @@ after_host() {
 fault_fresh() {
     kill_all "$n"
     on "$n" rm -rf /root/.dtctl
-    ok "fresh: all of node$n is gone, three go on" wait_for "$WAIT" more_rounds 3 1
+    ok "fresh: the host and disk of node$n are gone, three nodes continue" \
+        wait_for "$WAIT" more_rounds 3 1
     host_start "$n"
-    ok 'fresh: a new one gets what the run needs, and four go on' another_round 4 1
+    ok 'fresh: a new host gets what the run needs, and four nodes continue' another_round 4 1
     like "$(grep '"kind":"agent-started-again"' "$r/events.jsonl")" \
         "\"peer\":\"node$n\".*the node is there, and has nothing of the run" \
-        'fresh: the events tell of it'
-    ok 'fresh: and is prepared before' on "$n" sh -c 'test -e /root/.dtctl/nodes/*/setup/*/done'
-    ok 'fresh: its log has the rounds on both machines' \
+        'fresh: the events have the new agent'
+    ok 'fresh: the new host is prepared first' \
+        on "$n" sh -c 'test -e /root/.dtctl/nodes/*/setup/*/done'
+    ok 'fresh: the log has the rounds of both hosts' \
         test -s "$r/nodes/node$n/events.jsonl" -a -s "$r/nodes/node$n/.begin"
 }
 
 # The coordinator: node1, the first one.
 takes_over() { # WHAT
-    ok "$1, three go on under another coordinator" another_round 3 0
+    ok "$1, three nodes continue under another coordinator" another_round 3 0
 }
 tells_who() {
-    ok "$fault: ps says which, while the run goes on" wait_for "$WAIT" eval \
+    ok "$fault: ps shows the new coordinator during the run" wait_for "$WAIT" eval \
         "dtctl ps --json | grep -qE '\"coordinator\":\"node[234]\"|\"state\":\"finished\"'"
 }
 fault_leader() {
@@ -228,15 +231,15 @@ fault_leaderfreeze() {
     kill -STOP "$pid"
     takes_over "leaderfreeze: the coordinator's agent stopped"
     tells_who
-    ok 'leaderfreeze: its worker is gone although nobody told it' wait_for "$WAIT" idle 1
+    ok 'leaderfreeze: its workers are ended without a message' wait_for "$WAIT" idle 1
     kill -CONT "$pid"
-    ok 'leaderfreeze: when it goes on, four do' another_round 4 1
+    ok 'leaderfreeze: after it is resumed, four nodes continue' another_round 4 1
 }
 fault_leaderlink() {
     link_down 1
     takes_over "leaderlink: the coordinator's host unplugged"
     link_up 1 # ps would wait for node1, and the run would be over
-    ok 'leaderlink: plugged in again, four go on' another_round 4 1
+    ok 'leaderlink: plugged in again, four nodes continue' another_round 4 1
     tells_who
 }
 fault_leaderhost() {
@@ -261,9 +264,9 @@ told_of_disk() {
     grep -q "could not keep a checkpoint.*rank=$((n - 1))" disk.err
 }
 fault_disk() {
-    ok "disk: that of node$n is full, which is told" wait_for "$WAIT" told_of_disk
-    ok 'disk: four go on' trains
-    is "$(rounds 4)" 1 'disk: without another round'
+    ok "disk: the disk of node$n is full, which is reported" wait_for "$WAIT" told_of_disk
+    ok 'disk: four nodes continue' trains
+    is "$(rounds 4)" 1 'disk: no new round began'
 }
 after_disk() { wait_for 10 on "$n" umount "/root/.dtctl/nodes/node$n/runs"; }
 
@@ -279,7 +282,8 @@ told_of_full() {
     grep -q 'the node of rank 0 cannot write its metrics.*No space left' full.err
 }
 fault_full() {
-    ok 'full: no room on the node of rank 0, which another one tells' wait_for "$WAIT" told_of_full
+    ok "full: the disk of rank 0's node is full, which another node reports" \
+        wait_for "$WAIT" told_of_full
     while ! ended "$operator"; do # nor for what tells of the end, in the events' own last block
         fill_disk
         yes '' | head -c 4096 |
@@ -292,8 +296,9 @@ verdict_full() {
     wait "$operator"
     is "$?" 1 'full: fails the run'
     wait "$filler"
-    like "$(cat full.out)" "rank 0 on node 'node1' failed first" 'full: with the rank that failed'
-    like "$(cat full.out)" 'No space left on device' 'full: and why'
+    like "$(cat full.out)" "rank 0 on node 'node1' failed first" \
+        'full: the last screen names the failed rank'
+    like "$(cat full.out)" 'No space left on device' 'full: the last screen has the reason'
     ok 'full: nothing is left running' wait_for "$WAIT" none_left
     ok 'full: the checkpoint is here, from a node that has it' \
         test -s "$(find "$r/output/state" -name state.safetensors | tail -n 1)"
@@ -304,7 +309,7 @@ verdict_full() {
 run dtctl up
 is "$status" 0 'four hosts are up'
 run dtctl train --nodes 2:4 --name probe
-is "$status" 0 'one epoch, for the speed'
+is "$status" 0 'one epoch measures the speed'
 epochs=$(field "$(newest)/summary.json" images_per_s |
     awk -v n=$IMAGES -v s=$TRAIN_SECONDS '{ e = int($1 * s / n) + 1; print e < 5 ? 5 : e }')
 sed -i "s/^epochs = .*/epochs = $epochs/" dtctl.toml

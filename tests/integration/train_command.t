@@ -28,13 +28,14 @@ run dtctl train --shell 'cat show.sh | wc -l; echo "rank $RANK of $WORLD_SIZE" |
 is "$(grep -cE '\] RANK [01] OF 2$' <<<"$out")" 2 'a shell line has pipes and variables'
 like "$err" 'sends +.*current folder' 'the files that the line names are sent'
 run dtctl train --shell 'exit 7' --nodes 1 --exit-code
-is "$status" 7 'and its status counts'
+is "$status" 7 "the command's status is returned"
 
 # ---- hyperparameters ----------------------------------------------------------------------------
 run dtctl train --nodes 1 --hp batch-size=32 --hp lr=3e-5 --hp 'name="q"' -- show.py in.bin
 like "$out" "argv \['in.bin', '--batch-size', '32', '--lr', '3e-5', '--name', '\"q\"'\]" \
     'hyperparameters stand behind the arguments'
-like "$out" '\{"batch-size":32,"lr":3e-05,"name":"\\"q\\""\} 32' 'and are in the environment'
+like "$out" '\{"batch-size":32,"lr":3e-05,"name":"\\"q\\""\} 32' \
+    'hyperparameters are in the environment'
 run dtctl train --nodes 1 --shell 'echo "all: $*"' --hp epochs=3
 like "$out" 'all: --epochs 3' 'a shell line has them as its arguments'
 cat >hp.toml <<'E2'
@@ -47,7 +48,7 @@ once = true
 E2
 run dtctl train -f hp.toml --hp gamma=0.5
 is "$(grep -c "'--gamma', '0.5'" <<<"$out")" 1 'a flag goes before the file'
-like "$out" 'finished, 1 rank on 1 node' 'on one node'
+like "$out" 'finished, 1 rank on 1 node' 'the run has one rank on one node'
 run dtctl train -f hp.toml --shell 'echo instead'
 like "$out" 'instead' 'a shell line on the command line replaces the command of the file'
 
@@ -57,7 +58,7 @@ refused() { # REGEX DESCRIPTION ARGUMENT…
     shift 2
     run dtctl train "$@"
     is "$status" 2 "$name is refused"
-    like "$err" "$regex" 'with the reason'
+    like "$err" "$regex" 'the error has the reason'
 }
 refused 'a command is given too \(after --\)' 'a shell line and a command' --shell true -- true
 refused 'task.once runs one process' '--once with --nodes' --once --nodes 2 -- true
@@ -83,9 +84,9 @@ run dtctl train --detach --max-time 2s --shell 'sleep 600'
 is "$status" 0 'a detached run with a limit'
 # shellcheck disable=SC2317 # called through wait_for
 is_over() { dtctl ps --all --json | head -n 1 | grep -q '"state":"stopped"'; }
-ok 'is stopped without anybody who follows' wait_for 30 is_over
+ok 'a detached run is stopped at its limit without a follower' wait_for 30 is_over
 run dtctl train --max-time 60s -- true
 is "$status" 0 'a limit that is not reached changes nothing'
 run dtctl down -y --force
-is "$status" 0 'down'
+is "$status" 0 'down succeeds'
 done_testing

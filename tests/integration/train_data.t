@@ -24,7 +24,7 @@ dtctl data make-shapes again --images 60 --test-images 20 --image-size 40 -q
 ok 'the same numbers give the same bytes' diff -r set again
 run dtctl data make-shapes set
 is "$status" 1 'a folder with something in it is refused'
-like "$err" "'set' is not empty" 'and named'
+like "$err" "'set' is not empty" 'the error names the folder that is not empty'
 
 run dtctl data pack set shards --shard-size 1M --json
 is "$status" 0 'pack into shards'
@@ -33,12 +33,12 @@ dtctl data pack set other --shard-size 1M -q
 ok 'the same source gives the same bytes' diff -r shards other
 is "$(tar tf shards/train/000000.tar | head -n 2 | tr '\n' ' ')" '000000000.cls 000000000.jpg ' \
     'tar reads them'
-ok 'with the images as they are' \
+ok 'the shards hold the images unchanged' \
     cmp <(tar xOf shards/train/000000.tar 000000000.jpg) set/train/bar/000000.jpg
 run dtctl data pack set one.dtpack --image-size 24 --resize 28
 is "$status" 0 'pack into pixels'
 run dtctl data pack set one.dtpack
-like "$err" "'one.dtpack' exists" 'which is not overwritten'
+like "$err" "'one.dtpack' exists" 'an existing file is not overwritten'
 mkdir flat
 for class in set/train/*; do tar cf "flat/${class##*/}.tar" -C "$class" .; done
 
@@ -48,14 +48,14 @@ like "$out" 'webdataset, 60 images' 'names kind and count'
 like "$out" '10 classes of 6 to 6 images' 'classes'
 like "$out" 'width 40 to 40' 'sizes'
 run dtctl data inspect flat --json
-is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'as JSON'
-like "$out" '"kind":"tar".*"bar":6' 'with classes'
-like "$err" '^$|no test part' 'one part is enough'
+is "$(grep -o '"samples":60' <<<"$out")" '"samples":60' 'the number of samples as JSON'
+like "$out" '"kind":"tar".*"bar":6' 'the classes as JSON'
+like "$err" '^$|no test part' 'a data set without a test part is accepted'
 run dtctl data inspect nothing
 is "$status" 1 'a source that is not there'
-like "$err" "'nothing' does not exist" 'is named'
+like "$err" "'nothing' does not exist" 'the error names the missing source'
 run dtctl data stir set
-is "$status" 2 'another word is a wrong use'
+is "$status" 2 'an unknown subcommand is a usage error'
 
 # ---- faults --------------------------------------------------------------------------------------
 cp -r set bad
@@ -64,18 +64,18 @@ echo broken >"$victim"
 : >"$(dirname "$victim")/._x.jpg"
 run dtctl data inspect bad
 is "$status" 1 'inspect fails when an image is bad'
-like "$out" "bad: '${victim}': not a readable JPEG" 'and names it'
-like "$err" '1 image of .bad. cannot be decoded' 'and counts them'
+like "$out" "bad: '${victim}': not a readable JPEG" 'inspect names the bad image'
+like "$err" '1 image of .bad. cannot be decoded' 'inspect counts the bad images'
 run dtctl data pack bad whole
 like "$err" "$victim" 'pack refuses it'
 run dtctl data pack bad rest --skip-bad
-is "$status" 0 'or leaves it out'
-like "$out" '59 train images.*1 left out' 'and counts it'
+is "$status" 0 'pack can leave out a bad image'
+like "$out" '59 train images.*1 left out' 'pack counts the images that it left out'
 cp -r flat cut
 head -c 5000 flat/star.tar >cut/star.tar
 run dtctl data inspect cut
 is "$status" 1 'a cut archive fails'
-like "$err" "cut/star.tar', about byte [0-9]+" 'with its name and the place'
+like "$err" "cut/star.tar', about byte [0-9]+" 'the error names the archive and the place'
 cp -r flat gz
 gzip gz/star.tar
 run dtctl data inspect gz
@@ -99,28 +99,30 @@ done
 
 # ---- training ------------------------------------------------------------------------------------
 run dtctl up --nodes 2
-is "$status" 0 'two nodes'
+is "$status" 0 'up with two nodes'
 run dtctl train --input data=flat --input val=set/test "${imagenet[@]}" --name flat
 is "$status" 0 'a run from class archives, evaluated on a folder of its own'
 like "$out" 'data tar, 60 training and 20 test images of 24x24, decoded when they are needed' \
-    'says so'
+    'the log names the kind and the size of the data'
 one=$(field "$(summary)" final_loss)
 run dtctl train --input data=shards "${imagenet[@]}" --set train.decode_threads=3 --name shards
 is "$status" 0 'a run from shards'
-is "$(field "$(summary)" train_images)/$(field "$(summary)" test_images)" 60/20 'has both parts'
+is "$(field "$(summary)" train_images)/$(field "$(summary)" test_images)" 60/20 \
+    'the summary counts both parts'
 like "$(tr -d '\n' <"$(summary)")" '"data":[0-9.]+' 'the wait for data is a number of its own'
 run dtctl train --input data=bad "${imagenet[@]}" --name bad
 unlike "$status" '^0$' 'a bad image ends a run'
-like "$out$err" "not a readable JPEG.*|$(basename "$victim")" 'and is named'
+like "$out$err" "not a readable JPEG.*|$(basename "$victim")" 'the error names the bad image'
 run dtctl train --input data=bad "${imagenet[@]}" --set train.on_bad_sample=skip --name skip
-is "$status" 0 'or is left out'
-is "$(field "$(summary)" bad_train_samples)" 1 'and counted once over both ranks'
+is "$status" 0 'a run can leave out a bad image'
+is "$(field "$(summary)" bad_train_samples)" 1 'a bad image is counted once over both ranks'
 run dtctl train --input data=bad "${small[@]}" --set train.on_bad_sample=skip --name once
-is "$(field "$(summary)" bad_train_samples)" 1 'also where images are decoded once'
+is "$(field "$(summary)" bad_train_samples)" 1 \
+    'a bad image is counted once where images are decoded in advance'
 run dtctl train --input data=cut --set train.eval=false "${imagenet[@]}" --name cut
 unlike "$status" '^0$' 'a cut archive ends a run'
-like "$out$err" 'star.tar.*byte' 'and is named'
+like "$out$err" 'star.tar.*byte' 'the error names the truncated archive'
 like "$one" '^[0-9.]+$' 'the first run has a loss'
 run dtctl down -y
-is "$status" 0 'down'
+is "$status" 0 'down succeeds'
 done_testing

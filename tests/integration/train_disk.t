@@ -25,26 +25,26 @@ whole() { # FILE: nothing but whole lines of JSON, and some
 }
 
 train plenty
-is "$status" 0 'with room' || diag "$err"
+is "$status" 0 'training with free disk space succeeds' || diag "$err"
 lines=$(wc -l <plenty/output/metrics.jsonl)
 unlike "$(cat plenty/output/summary.json)" metrics_lost 'nothing is lost'
 
 small "$WORK/tight/output" 16k
 train tight
-is "$status" 0 'no room for metrics: training goes on' || diag "$err"
+is "$status" 0 'a full disk for metrics: training continues' || diag "$err"
 like "$err" "metrics cannot be written.*node=[^ ]+ path=$WORK/tight/output/metrics.jsonl errno=28" \
-    'which is told, with node, path and errno'
-is "$(grep -c 'metrics cannot be written' <<<"$err")" 1 'once'
-ok 'what was written is valid' whole tight/output/metrics.jsonl
+    'the log names node, path and errno'
+is "$(grep -c 'metrics cannot be written' <<<"$err")" 1 'the log has this once'
+ok 'the metrics file is valid' whole tight/output/metrics.jsonl
 kept=$(wc -l <tight/output/metrics.jsonl)
 lost=$(sed -n 's/.*metrics were lost lines=\([0-9]*\).*/\1/p' <<<"$err")
-ok "what is missing is counted ($kept kept, $lost lost of $lines)" \
+ok "lost metrics are counted ($kept kept, $lost lost of $lines)" \
     test "$((kept + lost))" -ge "$lines" -a "$kept" -gt 0
-ok 'and the model is there' cmp plenty/model/model.safetensors tight/model/model.safetensors
+ok 'the model is the same' cmp plenty/model/model.safetensors tight/model/model.safetensors
 
 small "$WORK/none/state" 16k
 train none
 is "$status" 1 'no room for checkpoints is an error'
-like "$err" 'No space left on device' 'with the reason'
+like "$err" 'No space left on device' 'the error has the reason'
 for dir in "${mounted[@]}"; do umount "$dir"; done
 done_testing

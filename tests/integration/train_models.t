@@ -34,12 +34,13 @@ for kind in BF16 F16 F64; do
         --set train.weights=resnet18-cifar/foreign.safetensors)
     dirs=(DTCTL_OUTPUT_DIR="$kind" DTCTL_MODEL_DIR="$kind" DTCTL_STATE_DIR="$kind/state")
     run env -u RANK "${dirs[@]}" dttrain "${sets[@]}"
-    is "$status" 1 "$kind: they are refused where the classes differ"
-    like "$err" 'for other classes: train.new_head' "$kind: with the remedy"
-    ok "$kind: but for the last layer dttrain takes them" env -u RANK "${dirs[@]}" dttrain \
+    is "$status" 1 "$kind: weights for other classes are refused"
+    like "$err" 'for other classes: train.new_head' "$kind: the error names train.new_head"
+    ok "$kind: dttrain takes the weights without their last layer" \
+        env -u RANK "${dirs[@]}" dttrain \
         "${sets[@]}" --set train.new_head=true
     run "$PYTHON" "$helper" same resnet18-cifar "$kind/model.safetensors"
     diag "$out" "$err"
-    is "$status" 0 "$kind: to the last bit"
+    is "$status" 0 "$kind: the weights are equal to the last bit"
 done
 done_testing

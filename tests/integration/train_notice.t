@@ -32,11 +32,11 @@ dtctl train --name told --nodes 2:3 --notice-signal USR1 --output here -- sh -c 
 operator=$!
 ok 'three ranks run' wait_for $WAIT grep -q 'round 0 of 3' told.out
 announce 3 spot-terminate 24
-ok 'dtctl tells of the end of a node' \
+ok 'dtctl reports the announced end of a node' \
     wait_for $WAIT grep -q 'node node3 ends in .* (spot-terminate); every rank has got SIGUSR1' \
     told.err
-ok 'two go on' wait_for $WAIT grep -q 'round 1 of 2' told.out
-ok 'what the third has is here' \
+ok 'two nodes continue' wait_for $WAIT grep -q 'round 1 of 2' told.out
+ok 'the results of the departing node were fetched' \
     wait_for $WAIT grep -q 'node node3 has left; its results are here' told.err
 unplug_and_kill 3
 on 1 touch /root/enough
@@ -44,18 +44,20 @@ on 2 touch /root/enough
 wait "$operator"
 is "$?" 0 'the run ends well' || diag "$(tail -n 20 told.err)"
 is "$(cat here/node3.0 here/state/node3/node3)" $'0\ntold' \
-    'with what the host that is gone had written'
-is "$(cat here/node3.end)" 'round 0' "also after a grace of $GRACE s"
+    "the departing node's results are complete"
+is "$(cat here/node3.end)" 'round 0' \
+    "results that were written during a grace of $GRACE s are complete"
 is "$(cat here/state/node1/node1 here/state/node2/node2 here/node1.1)" $'told\ntold\n1' \
-    'and what the others had'
+    'the results of the other nodes are complete'
 like "$(cat told.out)" 'lost +node3, and the run went on without it: node node3 is taken away' \
     'the last screen says why'
-unlike "$(grep -v '^ ' told.out)" 'taken away' 'and not as if the run had failed'
+unlike "$(grep -v '^ ' told.out)" 'taken away' \
+    'the last screen does not name the notice as a failure'
 r=$(compgen -G '.dtctl/default/runs/told-*')
 like "$(grep '"kind":"node-left"' "$r/events.jsonl")" \
-    '"peer":"node3","reason":"node node3 is taken away' 'so do the events'
+    '"peer":"node3","reason":"node node3 is taken away' 'the events have the reason'
 is "$(find "$r" -maxdepth 1 -name incoming -o -maxdepth 1 -name left)" '' 'nothing half stays'
-unlike "$(cat told.err)" 'error:' 'and nothing is called an error'
+unlike "$(cat told.err)" 'error:' 'no message is an error'
 run dtctl down --node node1,node2
-is "$status" 0 'down' || diag "$err"
+is "$status" 0 'down succeeds' || diag "$err"
 done_testing

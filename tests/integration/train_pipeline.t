@@ -34,21 +34,24 @@ dtctl up --nodes 2 >/dev/null 2>&1
 # ---- refused ------------------------------------------------------------------------------------
 run train odd --nodes 2 --pipeline 3
 is "$status" 2 'three stages on two ranks are a configuration error'
-like "$err" 'pipeline is 3, and 2 ranks cannot be divided by it .try: 3 ranks' 'with the remedy'
+like "$err" 'pipeline is 3, and 2 ranks cannot be divided by it .try: 3 ranks' \
+    'the error has the remedy'
 run train word --nodes 2 --pipeline 2 --set train.pipeline_schedule=zigzag
 like "$err" "'zigzag' is neither gpipe, 1f1b nor.*simple is gpipe" 'words are explained'
 run train parts --nodes 2 --pipeline 2 --set train.microbatches=5
-like "$err" 'train.batch is 32, which train.microbatches, 5, does not divide' 'so are numbers'
-is "$(runs)" 0 'none of them began a run'
+like "$err" 'train.batch is 32, which train.microbatches, 5, does not divide' \
+    'a batch that is no multiple is explained'
+is "$(runs)" 0 'a refused run leaves no record'
 
 # ---- a pipeline ---------------------------------------------------------------------------------
 run train one --once
-is "$status" 0 'one process'
+is "$status" 0 'one process trains'
 run train two --nodes 2 --pipeline 2
-is "$status" 0 'one flag makes a pipeline of it'
-like "$out$err" '1 pipeline of 2 ranks, packed: 4 micro-batches of 8, 1f1b' 'which is told'
-like "$(loss two)" '^[1-9]\.[0-9]{5}$' 'it ends with a loss'
-is "$(loss two)" "$(loss one)" 'which is that of one process'
+is "$status" 0 'one flag makes a pipeline'
+like "$out$err" '1 pipeline of 2 ranks, packed: 4 micro-batches of 8, 1f1b' \
+    'the log describes the pipeline'
+like "$(loss two)" '^[1-9]\.[0-9]{5}$' 'the pipeline ends with a loss'
+is "$(loss two)" "$(loss one)" 'the loss is that of one process'
 like "$(cat .dtctl/default/runs/two-*/output/summary.json)" \
     '"pipeline":2,"stages":2,"microbatches":4' 'the summary has its shape'
 is "$(stat -c %s .dtctl/default/runs/two-*/output/model/model.safetensors)" \
@@ -65,16 +68,16 @@ victim=$(rank_of 2)
 ok 'a rank is killed' kill -KILL "$victim"
 ok 'the others begin again at a checkpoint' wait_for 60 \
     grep -qE 'resuming from .*: epoch [0-9]+, step [1-9]' "$WORK/out/hybrid.log"
-ok 'and train on' wait_for 60 grep -q 'Epoch: \[3\]' "$WORK/out/hybrid.log"
+ok 'the ranks train on' wait_for 60 grep -q 'Epoch: \[3\]' "$WORK/out/hybrid.log"
 dtctl stop >/dev/null 2>&1
 wait "$follower"
 like "$(cat "$WORK/out/hybrid.log")" 'stopped by a signal: checkpoint of epoch' \
-    'stopped, with a checkpoint'
+    'a stopped run has a checkpoint'
 
 # ---- on in another mode -------------------------------------------------------------------------
 run train plain --nodes 1 --nproc-per-node 2 --set train.epochs=5 --set train.train_size=2048 \
     --resume "$(basename .dtctl/default/runs/hybrid-*)"
-is "$status" 0 'two data-parallel ranks go on from there'
-like "$out$err" 'resuming from .* epoch [1-9]' 'in its epoch'
+is "$status" 0 'two data-parallel ranks resume from the checkpoint'
+like "$out$err" 'resuming from .* epoch [1-9]' 'the ranks resume in its epoch'
 dtctl down -y >/dev/null 2>&1
 done_testing

@@ -51,14 +51,15 @@ refused "'nowhere' is not there" 'an ssh configuration that is not there' \
     env DTCTL_SSH_CONFIG=nowhere dtctl up
 mkdir dangling && ln -s nowhere dangling/dtctl.toml
 refused 'dtctl.toml' 'a link to no file' env -C dangling dtctl up
-ok 'none of them made a cluster' test ! -e .dtctl
+ok 'no refused command makes a cluster' test ! -e .dtctl
 
 # ---- an output that cannot be written -----------------------------------------------------------
 dtctl up --nodes 3 >up.out 2>&1 || bail_out "no cluster: $(cat up.out)"
 for words in 'config show' 'exec echo hi' 'status'; do
     dtctl $words >/dev/full 2>full.err
     is "$?" 1 "$words to a full disk is no success"
-    like "$(cat full.err)" 'cannot write the result: No space' '  and says so'
+    like "$(cat full.err)" 'cannot write the result: No space' \
+        '  the error says why the result was not written'
 done
 dtctl config show 2>pipe.err | true
 is "$(cat pipe.err)" '' 'a reader that leaves is no error'
@@ -68,12 +69,12 @@ native --nodes 1 --name first --output out --set train.epochs=1
 is "$status" 0 'a training into a folder'
 first=$(id)
 is "$(cat out/.dtctl-run)" "$first" 'the folder is marked as its own'
-like "$(cat out/summary.json)" "\"run\":\"$first\"" 'and so are the figures of the trainer'
+like "$(cat out/summary.json)" "\"run\":\"$first\"" "the trainer's summary names its run"
 native --nodes 1 --name second --output out --resume never
-is "$status" 2 'another run into that folder is refused'
-like "$err" "'out' holds the results of run '$first'" 'with whose it is'
-is "$(cat out/.dtctl-run)" "$first" 'and nothing is mixed'
-like "$(ls .dtctl/default/runs)" "^$first\$" 'before anything was started'
+is "$status" 2 'a second run into that folder is refused'
+like "$err" "'out' holds the results of run '$first'" 'the error names the run that has the folder'
+is "$(cat out/.dtctl-run)" "$first" 'the folder still belongs to the first run'
+like "$(ls .dtctl/default/runs)" "^$first\$" 'the refused run has no record'
 dtctl train --nodes 1 --name slow --output both -d -- \
     sh -c 'sleep 0.5; echo a >$DTCTL_OUTPUT_DIR/f' >/dev/null 2>&1
 slow=$(id)
@@ -82,21 +83,21 @@ is "$status" 0 'two runs that end in one folder'
 run dtctl logs -f "$slow"
 is "$(cat both/f "both/$slow/f" | paste -sd' ')" 'b a' 'the later one gets a folder in it'
 like "$(cat ".dtctl/default/runs/$slow/run.toml")" "output_dir = \".*both/$slow\"" \
-    'which its record names'
+    'the record names the folder'
 native --nodes 1 --output /proc/x
 is "$status" 2 'a folder that cannot be made is found before the run'
-like "$err" "--output: .*cannot create folder '/proc/x'" 'and named'
+like "$err" "--output: .*cannot create folder '/proc/x'" 'the error names the folder'
 
 # ---- figures of the run alone -------------------------------------------------------------------
 cp out/summary.json foreign.json
 native --nodes 1 --name bad --output mine --resume never --set train.dataset=packed \
     --set train.data=/nonexistent
 is "$status" 1 'a training that fails'
-unlike "$out" 'top-1|  model ' 'has no figures and no model'
+unlike "$out" 'top-1|  model ' 'the last screen of a failed training has no figures and no model'
 mkdir -p stale && cp foreign.json stale/summary.json
 native --nodes 1 --name bad2 --output stale --resume never --set train.dataset=packed \
     --set train.data=/nonexistent --json
-unlike "$out" '"accuracy"' 'nor those of a summary that lies there'
+unlike "$out" '"accuracy"' 'the summary of a failed training has no figure of an earlier one'
 
 # ---- resuming -----------------------------------------------------------------------------------
 native --nodes 1 --name again --output cont --set train.epochs=1000 -d
@@ -105,25 +106,28 @@ wait_for 30 grep -q '"step":20,' ".dtctl/default/nodes/node0/runs/$again/output/
 dtctl stop "$again" >/dev/null 2>&1
 run dtctl fetch "$again"
 native --nodes 1 --name again --dry-run --set train.epochs=2000
-like "$err" "resumes +$again at epoch [0-9]+, step [0-9]+" 'a plan says from where it goes on'
+like "$err" "resumes +$again at epoch [0-9]+, step [0-9]+" \
+    'plan shows the checkpoint that a run resumes from'
 native --nodes 1 --name again --set train.epochs=2000 --set train.seed=77
-is "$status" 2 'another seed is another experiment'
+is "$status" 2 'another seed is refused'
 like "$err" "'$again' was trained with seed [0-9]+, train.seed is 77.*resume_other" \
-    'and says how to insist'
+    'the error names the flag that allows another seed'
 native --nodes 1 --name again --set train.epochs=0
 like "$err" 'train.epochs' 'no epochs is refused'
 native --nodes 1 --name again --set train.train_size=256 --set train.epochs=2000
 is "$status" 1 'other data is an error of the trainer'
-like "$out$err" 'another experiment: 512 images and seed' 'that says so'
+like "$out$err" 'another experiment: 512 images and seed' \
+    "the trainer's error says that the data differs"
 native --nodes 1 --name again --resume "$again" --output cont --set train.train_size=256 \
     --set train.epochs=2000 --set train.resume_other=true -d
-is "$status" 0 'unless one insists; and a resumed run may use the folder'
+is "$status" 0 'with the flag a run resumes, also into the same folder'
 dtctl stop >/dev/null 2>&1
 run dtctl fetch
-is "$(cat cont/.dtctl-run)" "$(id)" 'which is its own then'
+is "$(cat cont/.dtctl-run)" "$(id)" 'the folder belongs to the resumed run'
 native --nodes 1 --name again --resume "$again"
 is "$status" 2 'the earlier one has none there any more'
-like "$err" "'$again' cannot be resumed: .*holds the results of run" 'and says why'
+like "$err" "'$again' cannot be resumed: .*holds the results of run" \
+    'the error names the run that has the folder'
 
 # ---- state of a command -------------------------------------------------------------------------
 mkdir seen
@@ -136,19 +140,19 @@ run dtctl train --name keep --env "SEEN=$SEEN" -- sh -c "$keep"
 is "$status" 1 'a command on three nodes fails and leaves state'
 keep_run=$(id)
 is "$(cat "$(newest)"/output/state/node{0,1,2}/n | paste -sd' ')" 'node0 node1 node2' \
-    'state lies by node'
+    'state is sorted by node'
 run dtctl train --name keep --nodes 2 --env "SEEN=$SEEN" -- sh -c "$keep"
-is "$status" 0 'the same again'
+is "$status" 0 'the run is resumed'
 like "$out" 'found <node0>' 'finds the state of each node'
-like "$out" 'found <node1>' 'on that node'
-like "$err" "resumes +$keep_run with the state of 2 nodes" 'which was said before'
-like "$err" 'state of node node2 stays in .*not in this run' 'and which state was not taken'
+like "$out" 'found <node1>' 'node1 finds its own state'
+like "$err" "resumes +$keep_run with the state of 2 nodes" 'plan shows the number of states'
+like "$err" 'state of node node2 stays in .*not in this run' 'plan shows the state that is not used'
 run dtctl train --name none --resume "$(id)" -- true
 is "$status" 0 'state of a run that was named'
 run dtctl train --name none --resume never -- true
 run dtctl train --name none --resume "$(id)" -- true
 is "$status" 2 'a run without state cannot be resumed'
-like "$err" 'cannot be resumed: it left no state' 'and the reason is true'
+like "$err" 'cannot be resumed: it left no state' 'the error says that the run left no state'
 
 # ---- layout -------------------------------------------------------------------------------------
 spread='cd $DTCTL_OUTPUT_DIR; echo $DTCTL_NODE >mine.$DTCTL_NODE; echo same >same
@@ -159,11 +163,11 @@ o=$(newest)/output
 is "$(cat "$o/mine.node0" "$o/mine.node1" "$o/same" | paste -sd' ')" 'node0 node1 same' \
     'move nothing else'
 is "$(cat "$o"/node0/{log,d/x,node1/log} | paste -sd' ')" 'node0 node0 node0' \
-    'and lie below their node'
-is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'none is missing'
-like "$out" 'apart +3 files differ' 'the last screen says so'
+    'files that differ are below their node'
+is "$(find "$o" -type f ! -name .dtctl-run | wc -l)" 9 'all files are there'
+like "$out" 'apart +3 files differ' 'the last screen counts the files that differ'
 like "$(cat "$(newest)/summary.json")" '"merge":"always","state":"state/NODE","differing":3' \
-    'and the summary'
+    'the summary has the files that differ'
 # Whichever node's part came later, the layout is the same. (A pipe in its place cannot be fetched.)
 files() { (cd "$o" && find . -type f ! -name .dtctl-run | sort); }
 whole=$(files)
@@ -179,11 +183,11 @@ for n in 0 1; do
     cp -a before ".dtctl/default/runs/$later"
     mv "$part" "$part.hidden" && mkfifo "$part"
     run dtctl fetch "$later"
-    is "$status $(cat "$o/d/x")" "3 node$((1 - n))" "without the part of node$n"
+    is "$status $(cat "$o/d/x")" "3 node$((1 - n))" "a fetch without node$n brings the other part"
     rm "$part" && mv "$part.hidden" "$part"
     run dtctl fetch "$later"
-    is "$status" 0 'then with all' || diag "$err"
-    is "$(files)" "$whole" 'it is as when all come at once'
+    is "$status" 0 'a later fetch brings all parts' || diag "$err"
+    is "$(files)" "$whole" 'the files are the same as from one fetch'
 done
 run dtctl train --name spread --nodes 1 --merge never -- sh -c "$spread"
 is "$(cat "$(newest)/output/node0/mine.node0")" node0 'with --merge never each node has a folder'
@@ -199,18 +203,19 @@ is "$status" 0 'a script that writes into its folder'
 like "$out" 'left +4 new files .* on the nodes only: (model.pth|sub/part), .*fetch job.* --work' \
     'the last screen names what stays'
 left=$(basename "$(ls -d code/.dtctl/left/runs/*)")
-like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 4' 'and the record counts it'
+like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 4' \
+    'the record counts the files left'
 run env -C code dtctl fetch -c left --work
-is "$status" 0 'it can be fetched'
+is "$status" 0 'files left on the nodes can be fetched'
 w=code/.dtctl/left/runs/$left/output
 is "$(cat "$w"/work/model.pth "$w"/node{0,1}/work/sub/part | paste -sd' ')" 'weights node0 node1' \
-    'to where results are'
-like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 0' 'and nothing is left'
+    'fetched files are where the results are'
+like "$(cat "code/.dtctl/left/runs/$left/run.toml")" 'work_left = 0' 'no file is left'
 printf '[outputs]\nwork = true\n' >code/dtctl.toml
 run env -C code dtctl train -c left -- sh job.sh
 w=$(ls -d code/.dtctl/left/runs/*/ -t | head -n 1)
 is "$(cat "$w/output/work/model.pth")" weights '[outputs] work brings it at once'
-unlike "$out" 'left +[0-9]' 'and nothing stays'
+unlike "$out" 'left +[0-9]' 'the last screen counts no file left'
 
 # ---- parts that are lost ------------------------------------------------------------------------
 part() {
@@ -229,11 +234,12 @@ for folder in incoming/node0 output; do # before they are moved, and where they 
     n=$((n + 1))
     run "$BUILD/release/tests/tools/nth_call" -n $n -e EIO -c syncfs -- dtctl fetch 3>written.report
     is "$status" 1 "results that the disk did not take in $folder are not fetched"
-    like "$err" "cannot write the disk of '.*/$folder': I/O error" 'and the folder is named'
-    like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' 'the record knows'
+    like "$err" "cannot write the disk of '.*/$folder': I/O error" 'the error names the folder'
+    like "$(cat ".dtctl/default/runs/$written/run.toml")" 'fetched = false' \
+        'the record says that the results were not fetched'
 done
 run dtctl fetch
-is "$status" 0 'they are fetched again'
+is "$status" 0 'the results can be fetched later'
 is "$(cat ".dtctl/default/runs/$written"/output/node* | paste -sd' ')" 'node0 node1 node2' 'whole'
 part
 lost=$(id)
@@ -242,12 +248,12 @@ rm -rf ".dtctl/default/nodes/node1/runs/$lost"
 run dtctl fetch
 is "$status" 4 'a part that is gone is no success'
 like "$err" "node 'node1': it does not have the run any more" 'the node is named'
-like "$out" 'lost +the part of the results that node1 had' 'the summary says so'
+like "$out" 'lost +the part of the results that node1 had' 'the last screen names the lost part'
 is "$(cat ".dtctl/default/runs/$lost"/output/node* | paste -sd' ')" 'node0 node2' 'the others came'
 run dtctl fetch
-is "$status" 4 'nor is it the second time'
-like "$err" "run '$lost' that node1 had is lost" 'and says so again'
-like "$(dtctl ps -a | grep "$lost")" 'part lost' 'ps says so'
+is "$status" 4 'a second fetch fails, too'
+like "$err" "run '$lost' that node1 had is lost" 'the error of the second fetch names the lost part'
+like "$(dtctl ps -a | grep "$lost")" 'part lost' 'ps shows the lost part'
 part
 lost=$(id)
 wait_for 20 over "$lost"
@@ -258,16 +264,17 @@ unlike "$err" 'never started' 'the run was started'
 like "$(cat ".dtctl/default/runs/$lost/summary.json")" '"lost":\["node0","node1","node2"\]' \
     'the summary has who lost it'
 run dtctl fetch
-is "$status" 4 'also the second time'
-like "$err" "the results of run '$lost' are lost" 'with the reason'
-like "$(dtctl ps -a | grep "$lost")" 'lost +[0-9].* lost' 'and ps has it'
+is "$status" 4 'a second fetch fails, too'
+like "$err" "the results of run '$lost' are lost" 'the error says that the results are lost'
+like "$(dtctl ps -a | grep "$lost")" 'lost +[0-9].* lost' 'ps shows the results as lost'
 part
 lost=$(id)
 wait_for 20 over "$lost"
 dtctl up --nodes 2 -y --force >/dev/null 2>&1
 run dtctl fetch "$lost"
 is "$status" 4 'a node that left the cluster takes its part with it'
-like "$err" "node 'node2': it is no longer in the cluster" 'which is said'
+like "$err" "node 'node2': it is no longer in the cluster" \
+    'the error says that the node left the cluster'
 is "$(cat ".dtctl/default/runs/$lost"/output/node* | paste -sd' ')" 'node0 node1' \
     'the others still give theirs'
 rm -rf ".dtctl/default/runs/$lost/output"

@@ -30,9 +30,10 @@ wait "$agent"
 isnt_zero=$?
 is "$((isnt_zero != 0))" 1 'a stopped run is no success'
 like "$(cat "$WORK/out/train.log")" 'stopped by a signal: checkpoint of epoch [0-9]+, step [0-9]+' \
-    'and says where its checkpoint is'
+    'the log names the checkpoint'
 is "$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l)" 2 'the last two are kept'
-is "$(find "$WORK/run/state" -maxdepth 1 -name '.checkpoint.new' | wc -l)" 0 'none is unfinished'
+is "$(find "$WORK/run/state" -maxdepth 1 -name '.checkpoint.new' | wc -l)" 0 \
+    'no checkpoint is unfinished'
 step=$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
 step=$((10#${step##*-}))
 # shellcheck disable=SC2016 # no expansion is meant
@@ -42,16 +43,16 @@ figure=$(grep -o '"final_loss":[^,]*' "$WORK/run/summary.json")
 ok 'only whole epochs have a figure' test "$((epoch > 0))" = "$([ "${figure#*:}" = null ]; echo $?)"
 
 start 3 1 "$((epoch + 2))"
-ok 'three ranks go on' wait_for 60 grep -q "resuming from .* step $step\$" "$WORK/out/train.log"
+ok 'three ranks resume' wait_for 60 grep -q "resuming from .* step $step\$" "$WORK/out/train.log"
 before=$(steps)
-ok 'and train' wait_for 60 at_least "$((before + 45))"
+ok 'three ranks train' wait_for 60 at_least "$((before + 45))"
 victim=$(pgrep -P "$agent" | tail -n 1)
 [ -z "$victim" ] || kill -KILL "$victim"
 wait "$agent"
-is "$?" 0 'with one rank killed, the run ends well all the same'
-like "$(cat "$WORK/run/summary.json")" '"state":"finished"' 'the summary says so'
-is "$(grep -c 'resuming from' "$WORK/out/train.log")" 2 'it went on from a checkpoint twice'
-ok 'there is a model' test -s "$WORK/run/model.safetensors"
+is "$?" 0 'one rank is killed, and the run finishes'
+like "$(cat "$WORK/run/summary.json")" '"state":"finished"' 'the summary says finished'
+is "$(grep -c 'resuming from' "$WORK/out/train.log")" 2 'the run resumed from a checkpoint twice'
+ok 'the model is written' test -s "$WORK/run/model.safetensors"
 
 # ---- a stop while the data set is decoded -------------------------------------------------------
 rm -rf "$WORK/run"
@@ -64,8 +65,9 @@ kill -TERM "$pid"
 has_ended() { ! kill -0 "$pid" 2>/dev/null; }
 ok 'a signal ends that soon' wait_for 10 has_ended
 wait "$pid"
-is "$?" 143 'with the status of a stop'
-like "$(cat "$WORK/out/decode.log")" 'stopped by a signal before the first step' 'which is said'
+is "$?" 143 'the exit status is that of SIGTERM'
+like "$(cat "$WORK/out/decode.log")" 'stopped by a signal before the first step' \
+    'the log says that no step was made'
 
 # ---- a checkpoint on request --------------------------------------------------------------------
 checkpoints() { find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | wc -l; }
@@ -78,11 +80,11 @@ is "$(checkpoints)" 0 'no checkpoint is due for long'
 guard=$(pgrep -P "$agent")
 before=$(steps)
 pkill -USR1 -P "$guard" dttrain
-ok 'SIGUSR1: there is one' wait_for 30 has_checkpoint
+ok 'SIGUSR1 makes a checkpoint' wait_for 30 has_checkpoint
 step=$(find "$WORK/run/state" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
 step=$((10#${step##*-}))
-ok "of that moment (step $step, $before were done)" test "$step" -gt "$before"
-ok 'and the training goes on' wait_for 30 at_least "$((before + 20))"
+ok "the checkpoint is of that moment (step $step, $before were done)" test "$step" -gt "$before"
+ok 'the training continues' wait_for 30 at_least "$((before + 20))"
 kill -TERM "$agent"
 wait "$agent"
 
@@ -111,12 +113,13 @@ parts() { # EPOCHS
 run parts 1
 is "$status" 0 'two ranks train, each on its part'
 run parts 2
-is "$status" 0 'and go on from their checkpoint'
-like "$out$err" 'resuming from .*checkpoint-0000000005: epoch 1' 'as it says'
+is "$status" 0 'two ranks resume from their checkpoint'
+like "$out$err" 'resuming from .*checkpoint-0000000005: epoch 1' 'the log names the checkpoint'
 cp "$WORK/part/1/data_batch_1.bin" "$WORK/part/0/data_batch_2.bin"
 run parts 3
-is "$((status != 0))" 1 'with other data for the rank that reads it they do not'
-like "$out$err" 'another experiment: 80 images of other content' 'and say why'
+is "$((status != 0))" 1 'other data for the rank that reads it is refused'
+like "$out$err" 'another experiment: 80 images of other content' \
+    'the error says that the data differs'
 run parts 3 --set train.resume_other=true
-is "$status" 0 'unless they are told to'
+is "$status" 0 'other data is accepted with the flag'
 done_testing

@@ -16,7 +16,7 @@ has() { grep -q "$2" "$1"; }
 
 hosts_config
 run dtctl up
-is "$status" 0 'up'
+is "$status" 0 'up succeeds'
 
 # ---- push and fetch -----------------------------------------------------------------------------
 mkdir -p tree/sub tree/.git
@@ -28,7 +28,7 @@ run dtctl push tree --to /tmp/put
 is "$status" 0 'push'
 is "$(on 2 sh -c 'cd /tmp/put/tree && find . -type f | wc -l')" 201 'everything but .git arrived'
 is "$(on 1 sha256sum </dev/null /tmp/put/tree/big | cut -d' ' -f1)" \
-    "$(sha256sum <tree/big | cut -d' ' -f1)" 'with the right content'
+    "$(sha256sum <tree/big | cut -d' ' -f1)" 'the files have the right content'
 run dtctl push tree --to /tmp/put --json
 like "$out" '"bytes_sent":0,' 'pushed again nothing travels'
 head -c 200000000 /dev/urandom >large
@@ -38,9 +38,9 @@ wait_for 20 on 1 sh -c 'test "$(du -sm /root/.dtctl | cut -f1)" -gt 20'
 ssh_cut 1
 wait $pid
 is "$?" 0 'a connection that is cut in mid-push is made again'
-like "$(cat push.err)" 'connection was lost; trying again.*node1' 'which is told'
+like "$(cat push.err)" 'connection was lost; trying again.*node1' 'the new connection is reported'
 is "$(on 1 sha256sum /tmp/put/large | cut -d' ' -f1)" "$(sha256sum <large | cut -d' ' -f1)" \
-    'and all arrives'
+    'the file arrives complete'
 rm large
 on 2 sh -c 'echo other >/tmp/put/tree/sub/1'
 run dtctl fetch --path /tmp/put/tree --to got
@@ -48,7 +48,7 @@ is "$status" 0 'fetch of a path'
 ok 'gives what is there' diff -r --exclude=.git tree got/node1/tree
 run dtctl fetch --path /tmp/put/tree --to got2 --merge
 is "$status" 1 'files that contradict each other are an error'
-like "$err" 'sub/1' 'which names the file'
+like "$err" 'sub/1' 'the error names the file'
 
 # ---- train --------------------------------------------------------------------------------------
 run dtctl train --name hello -- sh -c 'echo "$RANK of $WORLD_SIZE, master $MASTER_ADDR"
@@ -68,12 +68,12 @@ ssh_cut 2
 touch node{1,2}/tmp/dropped
 wait $pid
 is "$?" 0 'a dropped connection does not end the run'
-like "$(cat dropped.err)" 'lost sight of node1' 'it is told'
-like "$(cat dropped.err)" 'in sight again' 'and that it is back'
+like "$(cat dropped.err)" 'lost sight of node1' 'the lost connection is reported'
+like "$(cat dropped.err)" 'in sight again' 'the new connection is reported'
 is "$(grep -c '^.node2:1.' dropped.out)" 40 'no line is lost or shown twice'
 is "$(cut -d' ' -f2 dropped.out | grep '^1:' | paste -sd' ')" \
-    "$(seq -f '1:%g' 1 40 | paste -sd' ')" 'and they are in order'
-is "$(wc -l <"$(newest)/logs/node1/0.out")" 40 'nor in the log'
+    "$(seq -f '1:%g' 1 40 | paste -sd' ')" 'the lines are in order'
+is "$(wc -l <"$(newest)/logs/node1/0.out")" 40 'the log has each line once'
 
 # ---- operator gone in mid-run -------------------------------------------------------------------
 dtctl train --name gone -- sh -c 'for i in $(seq 1 20); do echo "$RANK:$i"; sleep 0.1
@@ -89,8 +89,8 @@ like "$out" 'gone-.*running' 'a killed dtctl leaves the run going'
 touch node{1,2}/tmp/gone
 run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
-is "$(grep -c ':[0-9]*$' <<<"$out")" 40 'with every line once'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'and its results'
+is "$(grep -c ':[0-9]*$' <<<"$out")" 40 'logs -f shows each line once'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
 
 # ---- a link down for a while --------------------------------------------------------------------
 dtctl train --name away -- sh -c '[ $RANK = 1 ] || exec sleep 3
@@ -100,8 +100,8 @@ pid=$!
 wait_for 10 has away.out ' 1$'
 ssh_cut 2
 wait $pid
-is "$?" 0 'one node cut off for a moment'
-is "$(grep -c '\[node2:1\]' away.out)" 4 'and all its lines'
+is "$?" 0 'one node is cut off for a moment: the run finishes'
+is "$(grep -c '\[node2:1\]' away.out)" 4 'all lines of that node are shown'
 
 # ---- a worker killed, and nothing left ----------------------------------------------------------
 dtctl train --name victim -- sh -c 'echo $$ >/tmp/victim; echo here; sleep 300' >victim.out 2>&1 &
@@ -110,44 +110,45 @@ wait_for 10 has victim.out '\[node2:1\] here'
 kill -9 "$(on 2 cat /tmp/victim)"
 wait $pid
 is "$?" 1 'a killed worker fails the run'
-like "$(cat victim.out)" "on node 'node2' failed first" 'on the right node'
-ok 'nothing of it is left anywhere' wait_for 10 none_left
+like "$(cat victim.out)" "on node 'node2' failed first" \
+    'the last screen names the node of the killed worker'
+ok 'no process is left on any node' wait_for 10 none_left
 
 # ---- stop ---------------------------------------------------------------------------------------
 run dtctl train --detach --name stopme -- sleep 300
 id=$out
 run dtctl stop "$id"
 is "$status" 0 'stop'
-ok 'nothing of it is left' wait_for 10 none_left
+ok 'no process is left after stop' wait_for 10 none_left
 run dtctl fetch "$id"
-is "$status" 0 'its results can be fetched'
+is "$status" 0 'the results of a stopped run can be fetched'
 
 # ---- the master's port is taken -----------------------------------------------------------------
 on 1 sh -c 'python3 -m http.server 29500 --bind 10.77.0.1 >/dev/null 2>&1 &' 2>/dev/null
 run dtctl train --name port -- sh -c 'echo "port $MASTER_PORT"'
 is "$status" 0 'a port in use elsewhere does not matter'
-unlike "$out" 'port 29500$' 'another one is taken'
+unlike "$out" 'port 29500$' 'another port is used'
 
 # ---- a disk that is full ------------------------------------------------------------------------
 dtctl down -q 2>/dev/null
 on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=300m tmpfs /root/.dtctl'
 run dtctl up
-is "$status" 0 'up on a small disk'
+is "$status" 0 'up succeeds on a small disk'
 on 2 sh -c 'head -c 1G /dev/zero >/root/.dtctl/fill 2>/dev/null'
 run dtctl push tree --to files/again
 is "$status" 3 'push to a full disk'
 like "$err" 'node2.*([Nn]o space|free)' 'says which node, and why'
-unlike "$err" "error: node .?node1" 'and the other one is fine'
+unlike "$err" "error: node .?node1" 'the error names no other node'
 run dtctl train --name full --file tree -- true
 is "$status" 3 'train with a full disk on one node'
 like "$err" 'node2' 'names it'
 on 2 rm /root/.dtctl/fill
 run dtctl push tree --to files/again
-is "$status" 0 'and push goes on when there is room'
+is "$status" 0 'push succeeds when there is free space'
 dtctl down -q 2>/dev/null
 wait_for 10 on 2 umount /root/.dtctl
 run dtctl up
-is "$status" 0 'up again'
+is "$status" 0 'up succeeds again'
 
 # ---- the trainer: the same here as on provider local ---------------------------------------------
 cat >>dtctl.toml <<'END'
@@ -162,22 +163,22 @@ END
 run dtctl train --name native
 is "$status" 0 'the trainer on two hosts'
 remote=$(grep -o '"final_loss":[^,]*' "$(newest)/summary.json" | head -n 1)
-ok 'its model is here' test -s "$(newest)/output/model/model.safetensors"
+ok 'the model was fetched' test -s "$(newest)/output/model/model.safetensors"
 sed 's/"hosts"/"local"/' dtctl.toml >local.toml
 run dtctl -f local.toml -c local train --name native
-is "$status" 0 'and on two local nodes'
+is "$status" 0 'the trainer on two local nodes'
 local=$(cat .dtctl/local/runs/*/summary.json | grep -o '"final_loss":[^,]*' | head -n 1)
-is "$local" "$remote" 'with the same loss at the end'
+is "$local" "$remote" 'hosts and local nodes end with the same loss'
 dtctl -f local.toml -c local down -q
 
 # ---- exit codes of ssh --------------------------------------------------------------------------
 run bash -c 'echo "hostname; exit 5" | dtctl ssh node2'
 is "$status" 5 'ssh gives the shell its status'
-is "$out" node2 'on the node asked for'
+is "$out" node2 'the shell runs on the named node'
 
 # ---- down ---------------------------------------------------------------------------------------
 run dtctl down
-is "$status" 0 'down'
+is "$status" 0 'down succeeds'
 is "$(on_all find /root/.dtctl 2>/dev/null)" '' 'nothing is left on the nodes'
-ok 'what was pushed elsewhere stays' on 1 test -e /tmp/put/tree/big
+ok 'files that were pushed to other folders are kept' on 1 test -e /tmp/put/tree/big
 done_testing

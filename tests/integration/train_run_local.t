@@ -16,7 +16,7 @@ none_left() { [ "$(agents)" = 0 ]; }
 # ---- before up ----------------------------------------------------------------------------------
 run dtctl status
 is "$status" 1 'status before up fails'
-like "$err" 'is not up .*dtctl up' 'and says what to do'
+like "$err" 'is not up .*dtctl up' "the error names 'dtctl up'"
 run dtctl run true
 like "$err" "no command 'run' .did you mean 'train'" 'the word of other tools is understood'
 run dtctl plan
@@ -24,14 +24,15 @@ is "$status" 0 'plan'
 like "$out" '\+ node0 +127\.0\.0\.2' 'plan lists what would be made'
 ok 'plan makes nothing' test ! -e .dtctl
 run dtctl up --provider aws --region us-east-1
-is "$status" 2 'what costs money is not made without a yes'
-like "$err" 'say dtctl up -y' 'with one clear sentence'
+is "$status" 2 'up without consent is refused where nodes cost money'
+like "$err" 'say dtctl up -y' "the error names 'dtctl up -y'"
 run env -u AWS_REGION -u AWS_DEFAULT_REGION dtctl plan --provider aws
 like "$err" 'no region.*AWS_REGION' 'a region that is missing is asked for'
 mkdir -p no-terraform
 run env -C no-terraform PATH=/nowhere "$BIN/dtctl" up -y --provider aws \
     --region us-east-1 --operator-cidr 198.51.100.7/32
-like "$err" 'neither terraform nor tofu is on PATH' 'what provider aws needs is named'
+like "$err" 'neither terraform nor tofu is on PATH' \
+    'the error names the programs that provider aws needs'
 run dtctl up --nodes 0
 is "$status" 2 'no nodes is a configuration error'
 
@@ -41,7 +42,7 @@ is "$status" 0 'up with three nodes'
 is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 3 'the inventory has them'
 is "$(stat -c %a .dtctl/default)" 700 'the folder is the owner'"'"'s alone'
 run dtctl up --nodes 3 --json
-like "$out" '"installed":0' 'up again installs nothing'
+like "$out" '"installed":0' 'a second up installs nothing'
 run dtctl up -y --nodes 2
 is "$status" 0 'up with fewer nodes'
 ok 'takes the third away' test ! -e .dtctl/default/nodes/node2
@@ -64,8 +65,9 @@ cd .. || exit
 (cd code && ln -s ../.dtctl .dtctl)
 run dtctl train --metric 'loss=([0-9' -- touch "$WORK/began"
 is "$status" 2 'an expression that does not compile is refused'
-like "$err" "--metric: expression '.*': missing .*, at character 5 of 5" 'with the reason and place'
-ok 'before anything runs' test ! -e "$WORK/began"
+like "$err" "--metric: expression '.*': missing .*, at character 5 of 5" \
+    'the error has the reason and the place'
+ok 'nothing was started' test ! -e "$WORK/began"
 run bash -c 'cd code &&
     dtctl train --nproc-per-node 2 --metric "train:loss=loss=(.*?);" -- sh job.sh'
 is "$status" 0 'a script and the file it needs'
@@ -76,12 +78,12 @@ like "$out" '\[node1:3\] part of 3' 'the current folder went along'
 unlike "$err" 'node0:-1' 'every line has its rank'
 r=$(newest)
 is "$(cat "$r"/output/rank{0,1,2,3}.txt | paste -sd' ')" '0 1 2 3' 'output of every rank came back'
-is "$(cat "$r/output/model/model.bin")" weights 'and the model'
-is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'and the logs by rank'
+is "$(cat "$r/output/model/model.bin")" weights 'the model was fetched'
+is "$(cat "$r/logs/node1/3.err")" 'to stderr 3' 'logs are kept by rank'
 is "$(field "$r/summary.json" state)" finished 'the summary says it finished'
 is "$(grep -c '"name":"train:loss"' "$r/metrics.jsonl")" 4 'a value of the metric per rank'
 like "$(cat "$r/events.jsonl")" 'operator.*made.*node-joined.*workers-started.*finished' \
-    'events tell the story in order'
+    'the events are in order'
 written=$(cat "$r"/*.toml "$r"/summary.json "$r"/events.jsonl .dtctl/default/nodes/*/runs/*/*.toml)
 unlike "$written" \
     'key *=|"key"' 'the key is written nowhere'
@@ -98,7 +100,7 @@ TIMEFORMAT='%U %S'
 { time dtctl train -- sh -c 'exec seq 20000' >flood.out 2>flood.err; } 2>flood.time
 is "$(grep -c '^\[node0:0\] ' flood.out)/$(grep -c '^\[node1:1\] ' flood.out)" 20000/20000 \
     'a rank that prints 20,000 lines at once: each is shown, with its rank'
-ok "in a moment of dtctl's processor time ($(<flood.time) s)" \
+ok "dtctl needs $(<flood.time) s of processor time for it" \
     awk '{ exit !($1 + $2 < 6) }' flood.time
 
 # ---- two that follow ----------------------------------------------------------------------------
@@ -109,36 +111,36 @@ wait_for 20 grep -q '^.*n=3$' two.out
 run dtctl logs -f
 is "$status" 0 'a second dtctl follows from the middle'
 wait "$first"
-is "$?" 0 'the first one goes on'
+is "$?" 0 'the first dtctl ends well'
 r=$(newest)
-is "$(grep -c '] n=' two.out)/$(grep -c '] n=' <<<"$out")" 30/30 'each shows every line once'
+is "$(grep -c '] n=' two.out)/$(grep -c '] n=' <<<"$out")" 30/30 'both show every line once'
 is "$(grep -c '"name":"n"' "$r/metrics.jsonl")" 30 'every value is kept once'
-is "$(cat "$r/logs/node0/0.out" "$r/logs/node1/1.out" | wc -l)" 30 'and every line'
-is "$(grep -c '"kind":"fetched"' "$r/events.jsonl")" 1 'one of them brings the results'
-is "$(grep -c '"kind":"workers-started"' "$r/events.jsonl")" 2 'and every event'
-is "$(cat "$r/output/0" "$r/output/1" | xargs)" '0 1' 'which are here'
+is "$(cat "$r/logs/node0/0.out" "$r/logs/node1/1.out" | wc -l)" 30 'every line is kept once'
+is "$(grep -c '"kind":"fetched"' "$r/events.jsonl")" 1 'one of the two fetches the results'
+is "$(grep -c '"kind":"workers-started"' "$r/events.jsonl")" 2 'every event is kept once'
+is "$(cat "$r/output/0" "$r/output/1" | xargs)" '0 1' 'the results were fetched'
 
 # ---- failures -----------------------------------------------------------------------------------
 run dtctl train --name fails -- sh -c 'echo before
     [ $RANK = 0 ] || { echo boom >&2; exit 7; }; sleep 60'
 is "$status" 1 'a failing rank fails the run'
 like "$out" "rank 1 on node 'node1' failed first: exit status 7" 'the first failure is named'
-like "$out" '\| boom' 'with its last words'
-unlike "$err" 'lost sight' 'and nothing was lost on the way'
+like "$out" '\| boom' 'the last screen has the last line of the failed rank'
+unlike "$err" 'lost sight' 'no connection was lost'
 run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || exit 7; sleep 60'
 is "$status" 7 '--exit-code passes its status on'
 run dtctl train --name fails --exit-code -- sh -c '[ $RANK = 0 ] || kill -9 $$; sleep 60'
 is "$status" 137 'a signal, too'
-like "$out" 'SIGKILL' 'and names it'
+like "$out" 'SIGKILL' 'the last screen names the signal'
 run dtctl train --name again --max-restarts 2 -- \
     sh -c 'echo try $TORCHELASTIC_RESTART_COUNT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || exit 1'
 is "$status" 0 'restarts help'
-is "$(field "$(newest)/summary.json" restarts)" 2 'and are counted'
+is "$(field "$(newest)/summary.json" restarts)" 2 'restarts are counted'
 run dtctl train -- /no/such/program
 is "$status" 1 'a command that is not there fails'
 run dtctl train --nodes 5 -- true
-is "$status" 2 'more nodes than there are is a configuration error'
-like "$err" 'has 2' 'and says how many there are'
+is "$status" 2 'more nodes than the cluster has are a configuration error'
+like "$err" 'has 2' 'the error has the number of nodes'
 run dtctl train --file /no/such/file -- true
 is "$status" 2 'a file that is not there'
 run dtctl train --input 'data=/no/such' -- true
@@ -166,15 +168,15 @@ ok "shares are balanced by bytes ($a and $b)" test $((a > b ? a - b : b - a)) -l
 mkdir -p below/it
 run env -C below/it dtctl status
 like "$err" "not up in this folder; there is one in '$WORK/.dtctl' .try: cd $WORK, or" \
-    'from a folder below, the cluster above is named'
+    'in a folder below, the error names the cluster above'
 run dtctl train --detach --name long -- sh -c 'for i in 1 2 3; do echo line $i; sleep 0.5; done'
 is "$status" 0 '--detach returns'
 id=$out
-like "$id" '^long-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}$' 'and prints the run'
+like "$id" '^long-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}$' '--detach prints the run'
 run dtctl logs -f "$id"
 is "$status" 0 'logs -f follows it to its end'
-is "$(grep -c '0\] line' <<<"$out")" 3 'and shows everything'
-ok 'and fetched its results' grep -q 'fetched = true' ".dtctl/default/runs/$id/run.toml"
+is "$(grep -c '0\] line' <<<"$out")" 3 'logs -f shows every line'
+ok 'the results were fetched' grep -q 'fetched = true' ".dtctl/default/runs/$id/run.toml"
 
 dtctl train --name killed -- sh -c 'echo begun; until [ -e "$0" ]; do sleep 0.1; done
     echo ended $RANK; echo $RANK >$DTCTL_OUTPUT_DIR/$RANK' "$WORK/go-killed" \
@@ -183,29 +185,29 @@ pid=$!
 wait_for 10 grep -q '^\[node1:1\] begun' killed.out
 kill -9 $pid
 wait $pid 2>/dev/null
-ok 'the run goes on without dtctl' going
+ok 'the run continues without dtctl' going
 run dtctl ps
 like "$out" 'killed-.*running.*on nodes' 'ps finds it'
 run dtctl status
 like "$out" 'node0.*busy.*killed-' 'status finds it'
 run dtctl logs
 is "$status" 0 'logs shows what there is'
-like "$out" 'begun' 'up to now'
-unlike "$out" 'ended' 'and no more'
+like "$out" 'begun' 'logs shows the lines so far'
+unlike "$out" 'ended' 'logs without -f ends before the run'
 (sleep 1 && touch go-killed) & # at best while logs -f follows
 run dtctl logs -f
 is "$status" 0 'logs -f picks it up'
-is "$(grep -c 'ended' <<<"$out")" 2 'to its end'
-is "$(grep -c 'begun' <<<"$out")" 2 'with no line twice'
-is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'with its results'
+is "$(grep -c 'ended' <<<"$out")" 2 'logs -f follows the run to its end'
+is "$(grep -c 'begun' <<<"$out")" 2 'logs -f shows no line twice'
+is "$(cat "$(newest)/output/"[01] | paste -sd' ')" '0 1' 'the results were fetched'
 run dtctl logs --rank 1
 is "$status/$out" 0/$'begun\nended 1' 'logs of one rank'
 run dtctl logs --rank 99
-is "$status" 1 'logs of a rank that there is none of'
+is "$status" 1 'logs of a rank that does not exist fails'
 like "$err" "run 'killed-.*' has no rank 99: its highest is 1" 'say so'
 run dtctl fetch
 is "$status" 0 'fetch again'
-like "$out" 'are here' 'has nothing to do'
+like "$out" 'are here' 'a second fetch has nothing to do'
 
 # ---- signals and stop ---------------------------------------------------------------------------
 dtctl train --name signalled -- sh -c 'trap "echo asked; exit 0" TERM
@@ -217,52 +219,53 @@ kill -INT $pid
 wait $pid
 is "$?" 1 'not a terminal: the first signal stops the run'
 is "$(field "$(newest)/summary.json" state)" stopped 'everywhere'
-like "$(cat signalled.out)" 'asked' 'and workers had their chance'
+like "$(cat signalled.out)" 'asked' 'the workers got SIGTERM'
 dtctl train --detach --name stopme -- sleep 60 >stop.id 2>/dev/null
 wait_for 5 going
 nth=$BUILD/release/tests/tools/nth_call
 run "$nth" -n 0 -c pipe2 -- dtctl fetch 3>looked
-is "$status" 0 'fetch looks at a run that goes on'
+is "$status" 0 'fetch waits for an active run'
 calls=$(sed 's/calls=\([0-9]*\).*/\1/' looked)
 run "$nth" -n "$calls" -s TERM -c pipe2 -- dtctl fetch 3>looked
-is "$status" 143 'one signal ends that look'
-like "$err" 'stopped by a signal before all .* was here' 'and it says so'
-ok 'and the run goes on' going
+is "$status" 143 'one signal ends the waiting fetch'
+like "$err" 'stopped by a signal before all .* was here' 'fetch says that it was stopped'
+ok 'the run is still active' going
 run bash -c 'ulimit -n 8; exec timeout -k 1 10 dtctl fetch'
-is "$status" 1 'without descriptors there is no fetch'
+is "$status" 1 'fetch without free descriptors fails'
 like "$err" "cannot make a pipe: No file desc.*; dtctl may have 8 open .try: ulimit -n 1024" \
-    'with the limit of this side'
-unlike "$err" 'lost sight' 'and no node is at fault'
+    'the error has the limit of this computer'
+unlike "$err" 'lost sight' 'no node is reported as lost'
 run dtctl stop
 is "$status" 0 'stop'
-ok 'nothing of it is left' wait_for 5 none_left
+ok 'no process is left' wait_for 5 none_left
 run dtctl stop
 is "$status" 0 'stop again does no harm'
 run dtctl train --signals-to-handle FOO -- true
-is "$status" 2 'a signal that there is none of is refused here'
-like "$err" "signals.to.handle.*'FOO' is not a signal" 'by name'
+is "$status" 2 'an unknown signal is refused before the start'
+like "$err" "signals.to.handle.*'FOO' is not a signal" 'the error names the signal'
 run dtctl exec --ssh-config nowhere -- true
-is "$status" 2 'so is an ssh configuration that is not there'
+is "$status" 2 'a missing ssh configuration file is refused'
 run dtctl extend 4x
-is "$status" 2 'and a time that is none'
+is "$status" 2 'a malformed time is refused'
 dtctl exec -- echo x >/dev/full 2>full.err
 is "$?" 1 'a result that cannot be written is a failure'
-like "$(cat full.err)" 'cannot write the result: No space left' 'that says so'
+like "$(cat full.err)" 'cannot write the result: No space left' \
+    'the error says that the result was not written'
 run dtctl ssh node1 -- sh -c 'echo "$PWD $1"; exit 7' x 'a b'
 is "$status ${out##*/}" '7 node1 a b' 'ssh runs a command on a node'
 dtctl train --detach --name false -- sleep 60 >false.id 2>/dev/null
 sed -i 's/^state = .*/state = "failed"/; s/^fetched = .*/fetched = true/' \
     ".dtctl/default/runs/$(cat false.id)/run.toml"
 run dtctl stop
-is "$status" 0 'stop of a run that is over by the record, and goes on'
+is "$status" 0 'stop of a run that the record has as over, but that is active'
 ok 'asks the nodes all the same' wait_for 10 none_left
 run dtctl down --dry-run
 is "$status" 0 'down, dry'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
 run dtctl down
-is "$status" 1 'down while a run goes on is refused'
-like "$err" 'dtctl stop' 'with the way out'
-ok 'and leaves the inventory' test -f .dtctl/default/cluster.toml
+is "$status" 1 'down is refused while a run is active'
+like "$err" 'dtctl stop' "the error names 'dtctl stop'"
+ok 'a refused down leaves the inventory' test -f .dtctl/default/cluster.toml
 dtctl stop -q >/dev/null 2>&1
 
 # ---- a node's agent dies ------------------------------------------------------------------------
@@ -277,17 +280,17 @@ pid=$!
 wait_for 10 grep -q '^\[node1:1\] start of 2' shrinks.out
 kill -9 "$(agent_of node1 shrinks)"
 wait $pid
-is "$?" 0 'with MIN:MAX nodes the run goes on without it'
-like "$(cat shrinks.err)" 'node node1 is lost' 'says so'
-like "$(cat shrinks.out)" '\[node0:0\] start of 1' 'and starts again with what is left'
-is "$(cat "$(newest)/output/end")" 0 'to the end'
+is "$?" 0 'with MIN:MAX nodes a run survives the loss of a node'
+like "$(cat shrinks.err)" 'node node1 is lost' 'the loss is reported'
+like "$(cat shrinks.out)" '\[node0:0\] start of 1' 'the next round has the nodes that are left'
+is "$(cat "$(newest)/output/end")" 0 'the run finishes with its results'
 dtctl train --name breaks -- sh -c 'echo start; sleep 60' >breaks.out 2>&1 &
 pid=$!
 wait_for 10 grep -q '^\[node1:1\] start' breaks.out
 kill -9 "$(agent_of node1 breaks)"
 wait $pid
-is "$?" 1 'with a fixed number of nodes it fails'
-ok 'and leaves nothing behind' wait_for 10 none_left
+is "$?" 1 'with a fixed number of nodes the run fails'
+ok 'no process is left' wait_for 10 none_left
 
 # ---- the trainer, stopped and resumed -----------------------------------------------------------
 cat >dtctl.toml <<'END'
@@ -305,15 +308,15 @@ wait_for 30 grep -q '^Epoch: \[3\]' resumed.out
 kill -INT $pid
 wait $pid
 run dtctl train --name resumed --set train.epochs=100 --json
-is "$status" 0 'the trainer goes on'
-like "$out" '"event":"plan".*"resumes":"resumed-' 'with the state of the run that was stopped'
-unlike "$out" '"text":"Epoch: \[0\]' 'not from the beginning'
+is "$status" 0 'the trainer resumes'
+like "$out" '"event":"plan".*"resumes":"resumed-' 'plan names the stopped run'
+unlike "$out" '"text":"Epoch: \[0\]' 'the trainer does not begin at the first epoch'
 r=$(newest)
-ok 'and gives a model' test -s "$r/output/model/model.safetensors"
-like "$(cat "$r/summary.json")" '"accuracy":[0-9.]+' 'and an accuracy in the summary'
+ok 'the model was fetched' test -s "$r/output/model/model.safetensors"
+like "$(cat "$r/summary.json")" '"accuracy":[0-9.]+' 'the summary has the accuracy'
 run dtctl train --name resumed --set train.epochs=1 --resume never
 is "$status" 0 '--resume never'
-like "$out" 'Epoch: \[0\]' 'starts afresh'
+like "$out" 'Epoch: \[0\]' '--resume never starts at the first epoch'
 rm dtctl.toml
 
 # ---- lock ---------------------------------------------------------------------------------------
@@ -328,7 +331,7 @@ ok 'a second dtctl waits for the lock, and says for whom' wait_for 10 \
     grep -q 'waiting for another dtctl.*locked by pid 1: a test' up.err
 touch let-go
 wait $pid
-is "$?" 0 'and goes on when it is free'
+is "$?" 0 'the second dtctl continues when the lock is free'
 wait
 
 # ---- a user whose inotify is used up -------------------------------------------------------------
@@ -340,8 +343,8 @@ if without_inotify true 2>/dev/null; then
     ok 'without inotify a run is followed' wait_for 10 grep -q 'begun 1' looked
     touch go
     wait "$operator"
-    is "$?" 0 'and finishes' || diag "$(tail -n 5 looked.err)"
-    is "$(grep -c 'done [01]' looked)" 2 'nothing of it is missing'
+    is "$?" 0 'without inotify a run finishes' || diag "$(tail -n 5 looked.err)"
+    is "$(grep -c 'done [01]' looked)" 2 'without inotify every line is shown'
 else
     skip 3 'this machine lets nobody limit inotify in a user namespace'
 fi
@@ -357,7 +360,7 @@ wait_for 20 has_line
 touch go-many
 run timeout -k 1 60 dtctl logs -f "$id"
 is "$status" 0 'a run with twenty thousand log files is followed'
-is "$(grep -c -x -e before -e after <<<"$out")" 2 'from where it was, to its end'
+is "$(grep -c -x -e before -e after <<<"$out")" 2 'the run is followed to its end'
 rm -r ".dtctl/default/runs/$id/nodes"
 
 run dtctl gc --keep 1 --older-than 0s
@@ -366,12 +369,12 @@ kept=$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')
 like "$kept" '^[123]$' 'leaves the newest and the unfetched'
 run dtctl doctor
 is "$status" 0 'doctor finds nothing bad'
-like "$out" 'every node reaches every other' 'and the network fine'
+like "$out" 'every node reaches every other' 'doctor finds the network in order'
 run dtctl down
-is "$status" 0 'down'
+is "$status" 0 'down succeeds'
 like "$err" '[0-9]+ runs have their results on this side' 'says what it leaves'
 is "$(ls -A .dtctl/default/nodes)" '' 'nothing is left of the nodes'
 run dtctl down
-is "$status" 0 'down again does no harm'
+is "$status" 0 'a second down succeeds'
 ok 'no process is left' wait_for 10 none_left
 done_testing

@@ -30,10 +30,11 @@ ok 'the agent is put there, with a row per node' \
     wait_for 10 shows '(connect|programs) +node1 .* in '
 ok 'a live line says how far it is' wait_for 20 shows \
     '^epoch [12]/2 \[[# ]{16}\] +[0-9]+ %  loss [0-9.]+  acc [0-9.]+ %  [0-9]+ images/s'
-ok 'it ends well' wait_for 60 shows 'ended with 0'
+ok 'the run finishes' wait_for 60 shows 'ended with 0'
 ok 'the trainer'"'"'s lines have no label' shows '^Epoch: \[0\]\['
-ok 'one screen says where everything is' shows 'model +\.dtctl/default/runs/mlp-.*/output/model'
-ok 'with the result' shows 'result +[0-9.]+ % top-1'
+ok "the last screen names the model's folder" \
+    shows 'model +\.dtctl/default/runs/mlp-.*/output/model'
+ok 'the last screen has the result' shows 'result +[0-9.]+ % top-1'
 is "$(screen_text | grep -cE 'ranks running|^epoch')" 0 'the live line is gone'
 is "$(screen_text | grep '^Epoch' | sed 's|…$|.|' | awk 'length > 100')" '' \
     'no line of the trainer wraps'
@@ -59,14 +60,14 @@ ok 'a progress bar moves below the lines' wait_for 5 shows '^\[node0:0\] bar [2-
 tm send-keys C-c
 ok 'Ctrl-C says that it leaves' wait_for 2 shows 'detached; the run goes on'
 ok 'how to follow' shows 'follow:  dtctl logs -f left-'
-ok 'and how to stop' shows 'stop:    dtctl stop left-'
-ok 'and is no failure' wait_for 4 shows 'left with 0'
+ok 'dtctl says how to stop the run' shows 'stop:    dtctl stop left-'
+ok 'leaving a run is no failure' wait_for 4 shows 'left with 0'
 run dtctl ps
-like "$out" 'left-.*running' 'the run goes on'
+like "$out" 'left-.*running' 'the run is still active'
 touch go
 run dtctl logs -f
-is "$status" 0 'and can be followed again'
-is "$(grep -c 'turn' <<<"$out")" 12 'with all its lines'
+is "$status" 0 'the run can be followed again'
+is "$(grep -c 'turn' <<<"$out")" 12 'the log has all lines'
 
 # ---- Ctrl-C twice stops -------------------------------------------------------------------------
 tm clear-history
@@ -77,8 +78,8 @@ tm send-keys C-c
 wait_for 2 shows 'Ctrl-C again'
 tm send-keys C-c
 ok 'a second Ctrl-C asks to stop' wait_for 2 shows 'stopping the run on all nodes'
-ok 'and follows it to its end' wait_for 20 shows 'stopped with 1'
-ok 'which says so' shows 'stopped-.*: stopped, 2 ranks'
+ok 'dtctl follows the stopped run to its end' wait_for 20 shows 'stopped with 1'
+ok 'the last screen says stopped' shows 'stopped-.*: stopped, 2 ranks'
 
 # ---- a shell on a node --------------------------------------------------------------------------
 tm clear-history
@@ -89,18 +90,18 @@ shell_answers() {
     shows '^/dev/pts'
 }
 ok 'a shell with a terminal' wait_for 10 shell_answers
-ok 'in the node'"'"'s folder' shows 'nodes/node1$'
-ok 'as large as the window' shows '^30 100'
+ok "the shell is in the node's folder" shows 'nodes/node1$'
+ok 'the terminal has the size of the window' shows '^30 100'
 tm resize-window -x 80 -y 24
 sleep 0.3
 type_line 'stty size'
-ok 'and larger or smaller when it changes' wait_for 5 shows '^24 80'
+ok 'the terminal follows a change of the size' wait_for 5 shows '^24 80'
 type_line 'sleep 100'
 tm send-keys C-c
 type_line 'echo "interrupted: $?"'
 ok 'Ctrl-C reaches the node' wait_for 5 shows '^interrupted: 130'
 type_line 'exit 3'
-ok 'the shell'"'"'s status comes back' wait_for 5 shows 'shell gave 3'
+ok "the shell's status is returned" wait_for 5 shows 'shell gave 3'
 type_line 'stty -a | grep -o " icanon"'
-ok 'and the terminal is as before' wait_for 5 shows '^ icanon'
+ok 'the terminal is restored' wait_for 5 shows '^ icanon'
 done_testing

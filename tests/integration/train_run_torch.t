@@ -11,14 +11,15 @@ hosts_up 2
 
 printf '[cluster]\nprovider = "hosts"\n[hosts]\nlist = ["root@node[1-2]"]\n' >dtctl.toml
 run dtctl up
-is "$status" 0 'up'
+is "$status" 0 'up succeeds'
 mkdir code
 cp "$SRC/tests/integration/train_run_torch.py" code/ddp.py
 torch_run dtctl train --nproc-per-node 2 --file code/ --env OMP_NUM_THREADS=1 \
     --metric 'loss=loss ([0-9.e+-]+)' -- "$PYTHON" ddp.py
 is "$status" 0 'a DDP script over gloo, four ranks on two hosts'
-like "$out" '\[node1:0\] world 4 loss 0\.' 'it trains'
+like "$out" '\[node1:0\] world 4 loss 0\.' 'the script trains'
 r=$(ls -dt .dtctl/default/runs/ddp-* | head -n 1)
-like "$(cat "$r/metrics.jsonl")" '"name":"loss","value":[0-9.]+' 'its loss is a metric'
-ok 'its model is here, and loads' env MODEL="$r/output/model/model.pt" "$PYTHON" code/ddp.py check
+like "$(cat "$r/metrics.jsonl")" '"name":"loss","value":[0-9.]+' 'the loss is a metric'
+ok 'the model was fetched and loads' \
+    env MODEL="$r/output/model/model.pt" "$PYTHON" code/ddp.py check
 done_testing

@@ -28,17 +28,17 @@ run dtctl train --shell "$show"
 is "$status" 0 'a run with a setup'
 is "$(grep -c '\] made$' <<<"$out")" 2 'both ranks find what the setup has made'
 is "$(cat "$(newest)"/setup/*.log | grep -c '/work: hello one')" 2 \
-    'it runs in the folder of the command, with the variables of the job and the files it needs'
+    "the setup runs in the command's folder, with the job's variables and the needed files"
 like "$out" 'time +push .*, setup [0-9]' 'the summary shows its time'
 ok 'the events have it' grep -q '"kind":"prepared"' "$(newest)/events.jsonl"
 run dtctl train --shell "$show"
 is "$(grep -c '\] made$' <<<"$out")" 2 'a second run finds it'
-is "$(cat "$(newest)"/setup/*.log | wc -c)" 0 'and runs nothing again'
-is "$(made)" 2 'one folder per node'
+is "$(cat "$(newest)"/setup/*.log | wc -c)" 0 'the second run does not run the setup'
+is "$(made)" 2 'each node has one folder of the setup'
 echo two >conf/req.txt
 run dtctl train --shell "$show"
 is "$(cat "$(newest)"/setup/*.log | grep -c 'hello two')" 2 'a changed file makes it run again'
-is "$(made)" 4 'in a folder of its own'
+is "$(made)" 4 'a changed setup has its own folder'
 run dtctl train --set setup.run= --shell 'echo "none: $DTCTL_SETUP_DIR."'
 is "$(grep -c 'none: \.' <<<"$out")" 2 'without a setup there is no folder'
 
@@ -50,15 +50,16 @@ like "$err" '\[node1 setup\] first' 'the last lines are shown'
 unlike "$err$out" 'never|\] started' 'the first failure ends the script, and no rank starts'
 run dtctl train --setup 'echo again >>"$DTCTL_SETUP_DIR/count"; false' -- true
 run dtctl train --setup 'echo again >>"$DTCTL_SETUP_DIR/count"; false' -- true
-is "$(cat .dtctl/default/nodes/node0/setup/*/count | wc -l)" 2 'one that failed is run again'
+is "$(cat .dtctl/default/nodes/node0/setup/*/count | wc -l)" 2 'a failed setup is run again'
 run dtctl train --setup 'exec sleep 4711' --set setup.timeout=1s -- true
 is "$status" 3 'a setup that takes too long'
-like "$err" 'takes longer than 1 s \(setup.timeout\)' 'is stopped, with its limit named'
+like "$err" 'takes longer than 1 s \(setup.timeout\)' 'the error names setup.timeout'
 gone() { ! pgrep -f 'sleep 4711' >/dev/null; }
-ok 'and its processes end' wait_for 15 gone
+ok 'the processes of the setup are ended' wait_for 15 gone
 run dtctl train --set 'setup.needs=["../dtctl.toml"]' -- true
 is "$status" 2 'a file outside of the folder'
-like "$err" "setup.needs: '../dtctl.toml' is not below the current folder" 'is refused'
+like "$err" "setup.needs: '../dtctl.toml' is not below the current folder" \
+    'the error names the file'
 
 # ---- interrupted --------------------------------------------------------------------------------
 dtctl train --setup 'echo begun >begun; exec sleep 4712' -- true >"$WORK/out/cut.log" 2>&1 &
@@ -76,8 +77,8 @@ dtctl train --setup "$slow" -- true >"$WORK/out/a.log" 2>&1 &
 pid=$!
 run dtctl train --setup "$slow" -- true
 is "$status" 0 'two runs with one setup'
-ok 'both end well' wait "$pid"
-is "$(cat .dtctl/default/nodes/*/setup/*/times | wc -l)" 2 'each node was prepared once'
+ok 'both runs finish' wait "$pid"
+is "$(cat .dtctl/default/nodes/*/setup/*/times | wc -l)" 2 'each node was set up once'
 run dtctl down -y --force
-ok 'down takes the setups away' test ! -e .dtctl/default/nodes
+ok 'down removes the setups' test ! -e .dtctl/default/nodes
 done_testing

@@ -33,5 +33,6 @@ diag "$out" "$err"
 is "$status" 0 'PyTorch loads its model strictly'
 run env -u RANK dttrain --set 'train.model=vit(width=5)'
 is "$status" 2 'an unknown field is refused'
-like "$err" "model 'vit' has no field 'width', it has dim, depth, heads, mlp, patch" 'by its name'
+like "$err" "model 'vit' has no field 'width', it has dim, depth, heads, mlp, patch" \
+    'the error names the unknown field'
 done_testing

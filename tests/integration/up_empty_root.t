@@ -30,16 +30,17 @@ inside() { # ARGUMENTS…: dtctl in the empty root
         "$root" "$@" </dev/null
 }
 run inside version
-is "$status" 0 'it starts'
+is "$status" 0 'dtctl starts'
 run inside up
-is "$status" 0 'up'
+is "$status" 0 'up succeeds'
 run inside train
 is "$status" 0 'train'
-like "$out" 'result +[0-9.]+ % top-1' 'with a result'
-ok 'and a model' test -s "$(echo "$root"/work/.dtctl/default/runs/*/output/model/model.safetensors)"
+like "$out" 'result +[0-9.]+ % top-1' 'train prints a result'
+ok 'the model was fetched' \
+    test -s "$(echo "$root"/work/.dtctl/default/runs/*/output/model/model.safetensors)"
 run inside train -- /dtctl version
 is "$status" 0 'any program that is there can be run'
 run inside down
-is "$status" 0 'down'
-is "$(find "$root" -name 'dtrun*' -o -name 'dttrain*')" '' 'and nothing of it is left'
+is "$status" 0 'down succeeds'
+is "$(find "$root" -name 'dtrun*' -o -name 'dttrain*')" '' 'no program is left on the node'
 done_testing

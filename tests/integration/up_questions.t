@@ -11,7 +11,7 @@ dtctl up -q || diag 'up failed'
 truncate -s 1100M large
 run answer 'go on? [y/N]' 'n\n' -- dtctl push large
 is "$status" 1 'push: no is an end'
-like "$out" 'nothing was sent' 'that says so'
+like "$out" 'nothing was sent' 'push says that nothing was sent'
 run answer 'go on? [y/N]' '\x03' -- dtctl push large
 is "$status" 130 'push: Ctrl-C ends the question'
 run answer 'go on? [y/N]' SIGTERM -- dtctl push large
@@ -20,7 +20,7 @@ run answer 'go on? [y/N]' '\x04' -- dtctl push large
 is "$status" 1 'push: the end of the input is a no'
 run answer 'to 2 nodes' '' -- dtctl push --dry-run large
 is "$status" 0 'push --dry-run asks nothing'
-unlike "$out" 'go on' 'at all'
+unlike "$out" 'go on' 'push --dry-run prints no question'
 run answer 'node0' '' -- dtctl exec -b -- 'printf "a\033]0;title\007b\n"'
 is "$status" 0 'exec -b on a terminal'
 like "$out" 'a\\x1b\]0;title\\x07b' 'shows no control character of a node as it is'

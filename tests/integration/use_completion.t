@@ -4,7 +4,7 @@
 source "${0%/*}/../lib.sh"
 
 run dtctl completion runs
-is "$status:$out$err" 0: 'where nothing is on record, there is nothing to offer'
+is "$status:$out$err" 0: 'without a cluster, nothing is offered'
 {
     dtctl up
     dtctl up -c other --nodes 3
@@ -21,12 +21,12 @@ is "$out" $'default\nother' 'clusters'
 run dtctl completion nodes -- exec -c other -w
 is "$out" $'node0\nnode1\nnode2' 'the cluster is that of the line, as far as it is typed'
 run env DTCTL_CLUSTER=other dtctl completion runs
-is "$status:$out" 0: 'or that of the environment'
+is "$status:$out" 0: 'the cluster of the environment is used'
 run dtctl completion nodes -- -f none/dtctl.toml ssh
 is "$status:$err" 0: 'a file that is not there is no error'
 echo '[hosts' >broken.toml
 run dtctl completion nodes -- -f broken.toml --no-such-flag ssh
-is "$status:$out:$err" $'0:node0\nnode1:' 'nor is one with mistakes, or a wrong flag'
+is "$status:$out:$err" $'0:node0\nnode1:' 'a broken file or a wrong flag is no error'
 # shellcheck disable=SC2016 # the names are meant as they are
 mkdir '.dtctl/default/runs/$(touch hit)' '.dtctl/default/runs/;touch hit'
 run dtctl completion runs
@@ -34,7 +34,7 @@ is "$out" "$name" 'a folder whose name is no name is not offered'
 chmod 000 .dtctl/other/cluster.toml
 if [ "$(id -u)" != 0 ]; then
     run dtctl completion nodes -- -c other ssh
-    is "$status:$out$err" 0: 'what cannot be read offers nothing'
+    is "$status:$out$err" 0: 'an unreadable folder offers nothing'
 else
     skip 1 'root reads everything'
 fi

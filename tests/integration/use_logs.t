@@ -17,17 +17,18 @@ is "$(grep -o 'out .*' <<<"$out" | paste -sd ,)" \
     "$(for r in 0 1 2 3; do echo "out 99 of $r,out 100 of $r"; done | paste -sd ,)" \
     'the last ones, rank by rank'
 run dtctl logs --tail 3 --rank 2 over
-is "$out" $'out 98 of 2\nout 99 of 2\nout 100 of 2' 'of one rank'
+is "$out" $'out 98 of 2\nout 99 of 2\nout 100 of 2' \
+    '--tail with --rank shows the last lines of one rank'
 run dtctl logs --tail 0 over
-is "$status:$out" 0: 'none of them'
+is "$status:$out" 0: '--tail 0 shows nothing'
 run dtctl logs --tail 1000 over
-is "$(grep -c 'out ' <<<"$out")" 400 'more than there are: all'
+is "$(grep -c 'out ' <<<"$out")" 400 '--tail above the number of lines shows all'
 run dtctl logs over
-is "$(grep -c 'out ' <<<"$out")" 400 'and without it all'
+is "$(grep -c 'out ' <<<"$out")" 400 'without --tail all lines are shown'
 run dtctl logs --tail 1 --json over
-is "$(grep -c '"event":"line"' <<<"$out")" 8 'in JSON, too'
+is "$(grep -c '"event":"line"' <<<"$out")" 8 '--tail as JSON'
 run dtctl logs --tail 1 -f over
-is "$(grep -c 'out 100' <<<"$out")" 4 'with -f, too'
+is "$(grep -c 'out 100' <<<"$out")" 4 '--tail with -f'
 run dtctl logs --tail -2 over
 is "$status" 2 'less than none is refused'
 
@@ -41,22 +42,23 @@ dtctl train -d --name going --nodes 1 -- sh -c \
     'seq 5; printf "half "; echo ready >&2; while [ ! -e "$0" ]; do sleep 0.05; done
      echo line; seq 6 8' "$WORK/go" >going.log 2>&1 || diag "$(cat going.log)"
 ready() { dtctl logs going 2>&1 | grep -q ready; }
-ok 'a run goes on' wait_for 60 ready
+ok 'a run is active' wait_for 60 ready
 run dtctl logs --tail 2 going
 is "$out" $'5\nhalf ' 'logs --tail of it: the last lines, and what there is of one'
 dtctl logs --tail 2 -f going >follow.out 2>follow.err &
 follower=$!
-ok 'with -f the last lines come at once' wait_for 60 grep -qx 5 follow.out
+ok 'with -f the last lines are shown at once' wait_for 60 grep -qx 5 follow.out
 touch go
-ok 'and it ends with the run' wait "$follower"
-is "$(head -n 6 follow.out)" $'4\n5\nhalf line\n6\n7\n8' 'every later line comes once, and whole'
+ok 'logs -f ends with the run' wait "$follower"
+is "$(head -n 6 follow.out)" $'4\n5\nhalf line\n6\n7\n8' \
+    'every later line is shown once and complete'
 run dtctl logs -f --tail 1 going
 like "$out" '^8' 'a run that ended before'
 dtctl train -d --name long --nodes 1 -- sh -c 'while echo x; do sleep 0.02; done' >/dev/null 2>&1
 run timeout 60 bash -c 'dtctl logs -f --tail 1 long | head -n 3'
 is "$status:$out" $'0:x\nx\nx' 'a reader that goes ends it'
 run dtctl stop long
-is "$status" 0 'and the run goes on until it is stopped'
+is "$status" 0 'the run continues until it is stopped'
 
 # --since: of an active run, of a finished one, and with -f.
 rm -f go
@@ -71,24 +73,24 @@ ok 'the time of lines is noted' wait_for 60 noted 6
 sleep 1.1 # the time is given to the second
 then=$(date -u +%FT%TZ)
 touch go
-ok 'and of later lines' wait_for 60 noted 11
+ok 'the time of later lines is recorded' wait_for 60 noted 11
 run dtctl logs --since "$then" aged
 is "$out" late 'logs --since: what was written since then'
 run dtctl logs --since 1h --tail 2 aged
 is "$out" $'3\nlate' 'a longer time ago, and of that the last lines'
 dtctl logs -f --since "$then" aged >follow.out 2>follow.err &
 follower=$!
-ok 'with -f those lines come at once' wait_for 60 grep -qx late follow.out
+ok 'with -f the lines since then are shown at once' wait_for 60 grep -qx late follow.out
 touch go.end
-ok 'and it goes on' wait "$follower"
-is "$(head -n 2 follow.out | paste -sd ,)" late,last 'to the end'
+ok 'logs -f ends with the run' wait "$follower"
+is "$(head -n 2 follow.out | paste -sd ,)" late,last 'logs -f shows every later line'
 run dtctl logs --since "$then" aged
-is "$out" $'late\nlast' 'of a run whose results are here, too'
+is "$out" $'late\nlast' '--since of a run that was fetched'
 run dtctl logs --since 2000-01-01 aged
-like "$out" '^1.*late.last' 'all of it'
+like "$out" '^1.*late.last' '--since of a longer time shows all lines'
 run dtctl logs --since noon aged
-is "$status" 2 'what is no time is refused'
-like "$err" "'noon' is no time: .*10m" 'with examples'
+is "$status" 2 'a malformed time is refused'
+like "$err" "'noon' is no time: .*10m" 'the error has examples'
 
 # Attempts follow one another.
 dtctl train --name twice --nodes 1 --max-restarts 3 -- sh -c \
@@ -99,5 +101,5 @@ is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 0,attempt 1,attempt 2' \
     'attempts are shown in their order'
 run dtctl logs --tail 2 twice
 is "$(grep attempt <<<"$out" | paste -sd ,)" 'attempt 1,attempt 2' \
-    'and the last lines are the newest'
+    'the last lines are those of the newest attempt'
 done_testing

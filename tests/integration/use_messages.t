@@ -7,28 +7,28 @@ source "${0%/*}/../lib.sh"
 run dtctl train --nodes 1 --max-restarts 5 -- false
 is "$status" 1 'a command that fails at once'
 like "$out" 'not started again: crash loop: 3 times in a row within 5 s; .*crash_loop=0' \
-    'is not started for ever, and that is said'
-like "$out" '2 more failures came after it' 'with how often it failed'
+    'a command that fails at once is not restarted for ever, and dtctl says so'
+like "$out" '2 more failures came after it' 'dtctl counts the failures'
 run dtctl train --nodes 1 --max-restarts 3 --rdzv-conf crash_loop=0 -- false
 like "$out" '3 restarts' 'crash_loop=0 uses up all restarts'
-unlike "$out" 'crash loop' 'and says nothing of a loop'
+unlike "$out" 'crash loop' 'crash_loop=0 prints nothing of a crash loop'
 run dtctl train --rdzv-conf crash_loop=often -- true
 is "$status" 2 'a count that is no number is refused here'
-like "$err" "crash_loop: 'often' is not a number of failures" 'with the reason'
+like "$err" "crash_loop: 'often' is not a number of failures" 'the error has the reason'
 
 # ---- keys of another provider --------------------------------------------------------------------
 printf '[lease]\nttl = "40d"\n' >dtctl.toml
 run dtctl up
 is "$status" 0 'a lease with provider local stops nothing'
 like "$err" 'dtctl.toml:2:7: lease.ttl has no effect: it is for provider aws, and this is local' \
-    'and is told, with its place'
+    'dtctl warns with the place in the file'
 run dtctl config check
-like "$err" 'lease.ttl has no effect' 'config check tells it, too'
+like "$err" 'lease.ttl has no effect' 'config check warns, too'
 printf '[lease]\nttl = "400d"\n' >dtctl.toml
 run dtctl up
-is "$status" 2 'one beyond the limit is refused with any provider'
+is "$status" 2 'a lease above the limit is refused with any provider'
 like "$err" 'dtctl.toml:2:7: lease.ttl: 400d is above the maximum 365d' \
-    'with the limit and the place'
+    'the error has the limit and the place'
 cat >dtctl.toml <<EOF
 [cluster]
 provider = "hosts"
@@ -41,14 +41,14 @@ EOF
 run dtctl plan
 like "$err" 'dtctl.toml:3:9: cluster.nodes has no effect: it is for provider local and aws, and' \
     'a number of nodes beside a list of hosts'
-like "$err" 'and 1 more such key\)' 'in one line with other keys'
+like "$err" 'and 1 more such key\)' 'one line names all such keys'
 run dtctl plan --provider local
 unlike "$err" 'no effect' 'a provider that a flag chooses may find the tables of others'
 run dtctl plan --provider local --ttl 3h
-like "$err" '--ttl: lease.ttl has no effect' 'but not their flags'
+like "$err" '--ttl: lease.ttl has no effect' 'flags of other providers have a warning'
 rm dtctl.toml
 run dtctl plan
-unlike "$err" 'no effect' 'defaults are nobody'"'"'s mistake'
+unlike "$err" 'no effect' 'default values have no warning'
 
 # ---- one sentence each ---------------------------------------------------------------------------
 # says STATUS REGEX COMMAND…: the status, and what its last line has.
@@ -68,7 +68,7 @@ says 2 'choose bash, zsh or fish' dtctl completion csh
 says 2 "'\[' without '\]'" dtctl up --provider hosts --host '[::1'
 says 2 'error: hosts.list is empty: name your hosts there .*--host' \
     dtctl up -c none --provider hosts
-ok 'what is refused at once makes no folder' test ! -e .dtctl/none
+ok 'a refused command makes no folder' test ! -e .dtctl/none
 says 2 "behind '--' \(try: dtctl train -- python3 'a b.py'\)" dtctl train python3 'a b.py'
 says 2 "behind '--' \(try: dtctl ssh node0 -- hostname\)" dtctl ssh node0 hostname
 while read -r word ours; do
@@ -92,8 +92,8 @@ run dtctl train --nodes 1 --max-restarts 0 -- /no/such/program
 like "$out$err" "cannot start '/no/such/program': No such file or directory" \
     'a program that is not there is named once'
 run dtctl train -d --nodes 1 -- true
-like "$err" 'has started on 1 node[^s]' 'one node'
+like "$err" 'has started on 1 node[^s]' 'one node is counted in the singular'
 dtctl fetch >fetch.log 2>&1 || diag "$(cat fetch.log)"
 run dtctl ps -a
-like "$out" 'RUNNING .*true-[^ ]* +finished +1 +- ' 'of a run that is over, ps counts no ranks'
+like "$out" 'RUNNING .*true-[^ ]* +finished +1 +- ' 'ps counts no ranks of a run that is over'
 done_testing

@@ -13,7 +13,7 @@ run dtctl train --dry-run --input set=set:sharded --input one=one -- true
 is "$status:$out" 0: 'train --dry-run with a sharded input'
 like "$err" 'input    set: 20 files, 210 kB, a share to every node' 'says how much there is'
 is "$(grep -c '^ *node[0-2]: [67] files, .* kB: sub/part-.*, and [23] more$' <<<"$err")" 3 \
-    'and which node gets which files'
+    'plan shows the files of each node'
 like "$err" 'input    one: 1 file, 2 B, all to every node' 'an input that all get has no deal'
 ok 'nothing was sent' test ! -e .dtctl/default/nodes/node0/inputs
 run dtctl train --json --dry-run --input set=set:sharded -- true
@@ -28,12 +28,13 @@ print(*[s["files"] for s in json.loads(sys.stdin.readline())["inputs"][0]["share
 run dtctl train --input set=set:sharded -- sh -c \
     'find $DTCTL_INPUT_SET -type f | wc -l >$DTCTL_OUTPUT_DIR/got-$RANK'
 is "$(cat .dtctl/default/runs/sh-*/output/got-[0-2] | paste -sd ' ')" "$deal" \
-    'and the run deals them out so'
-unlike "$err" '^           node0: ' 'without telling it again'
+    'the run deals out the files as planned'
+unlike "$err" '^           node0: ' 'the run does not print them again'
 
 run dtctl train --dry-run --set train.recipe=imagenet-resnet --set train.epochs=2
 is "$status" 0 'train --dry-run of a recipe'
 like "$err" 'setting  train\.lr = 0\.1 \(recipe imagenet-resnet\)' "says what the recipe sets"
-like "$err" 'setting  train\.epochs = 2 \(--set train\.epochs\)' 'and what stands above it'
-unlike "$err" 'setting  train\.seed' 'without the defaults'
+like "$err" 'setting  train\.epochs = 2 \(--set train\.epochs\)' \
+    'plan shows the options that override the recipe'
+unlike "$err" 'setting  train\.seed' 'plan does not show default values'
 done_testing

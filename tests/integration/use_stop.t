@@ -13,11 +13,11 @@ for name in first second; do
     dtctl train -d --nodes 1 --name "$name" -- sleep 1000 >"$name.log" 2>&1 ||
         diag "$(cat "$name.log")"
 done
-ok 'two runs go on' wait_for 60 going 2
+ok 'two runs are active' wait_for 60 going 2
 run answer '[y/N]' 'n\n' -- dtctl stop
-is "$status" 1 'on a terminal stop asks which is meant'
-like "$out" '2 runs go on; stop the newest, second-.*nothing was stopped' 'and a no stops none'
-ok 'both go on' going 2
+is "$status" 1 'on a terminal stop asks which run is meant'
+like "$out" '2 runs go on; stop the newest, second-.*nothing was stopped' "'no' stops no run"
+ok 'both runs are active' going 2
 run answer '[y/N]' '\x03' -- dtctl stop
 is "$status" 130 'Ctrl-C in place of an answer ends it'
 run answer '[y/N]' 'y\n' -- dtctl stop
@@ -26,18 +26,18 @@ like "$out" 'run second-.*: nothing of it is left' 'stops the newest'
 run dtctl fetch second
 dtctl train --nodes 1 --name third -- true >third.log 2>&1 || diag "$(cat third.log)"
 run answer '[y/N]' 'n\n' -- dtctl stop
-is "$status" 0 'one run that goes on is stopped unasked'
+is "$status" 0 'a single active run is stopped without a question'
 like "$out" 'run first-' 'though a newer one is over'
 run dtctl fetch first
 run dtctl stop
-like "$out" 'run third-.* is over already: finished' 'where none goes on, the newest is told of'
+like "$out" 'run third-.* is over already: finished' 'without an active run, stop names the newest'
 for name in fourth fifth; do
     dtctl train -d --nodes 1 --name "$name" -- sleep 1000 >"$name.log" 2>&1 ||
         diag "$(cat "$name.log")"
 done
 run dtctl stop
-is "$status" 0 'where nobody can be asked, the newest is stopped'
-like "$out" 'run fifth-' 'as before'
+is "$status" 0 'not on a terminal, the newest run is stopped'
+like "$out" 'run fifth-' 'stop names the stopped run'
 run dtctl stop fourth
 is "$status" 0 'a name is never asked about'
 done_testing

@@ -30,10 +30,10 @@ unread() { # NAME DESCRIPTOR…: those that go to the pipe
     ok "$name: both workers wait" wait_for 60 works
     sleep 0.3 # dtctl is idle, and reads a signal at once
     kill -TERM $pid
-    ok "$name: it ends by itself" wait_for 60 test ! -d "/proc/$pid"
+    ok "$name: dtctl ends by itself" wait_for 60 test ! -d "/proc/$pid"
     kill -KILL $pid 2>/dev/null
     wait $pid
-    is $? 1 "$name: as a run that was stopped"
+    is $? 1 "$name: dtctl ends with the status of a stopped run"
     exec 9>&-
     run dtctl fetch "$name"
     is "$(cat .dtctl/default/runs/"$name"-*/output/? | sort | uniq -c | xargs)" '2 well' \

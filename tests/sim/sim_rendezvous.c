@@ -205,26 +205,27 @@ int main(int argc, char **argv) {
     enum mutation only = argc > 3 ? (enum mutation)strtol(argv[3], NULL, 10) : MUTATION_NONE;
     static struct world w;
     struct totals t = run_all(&w, first, count, only, LUCK_ALL);
-    is_int(t.bad, 0, "%d runs of %d nodes under bad luck are safe, and go on with a quorum", count,
-           NODES);
+    is_int(t.bad, 0, "%d runs of %d nodes with random faults are safe, and continue with a quorum",
+           count, NODES);
     diag("%d finished; %d rounds, %d changes of the coordinator, %d proofs", t.finished, t.rounds,
          t.take_overs, t.proofs);
     ok(count < 100 || (t.finished > count / 2 && t.take_overs > count && t.proofs > count / 10),
-       "with trouble in them, and most finish");
+       "the runs have faults, and most finish");
     diag("%d connections broke, %d were resumed, %d forged requests", t.breaks, t.resumed,
          t.forged);
     ok(count < 100 || (t.resumed > count / 2 && t.forged > count / 2),
-       "with connections that come back");
+       "the runs have resumed and forged connections");
     t = run_all(&w, first, count, only, LUCK_FLAPS);
-    is_int(t.bad, 0, "%d runs of connections that break and come back: nothing else happens",
-           count);
+    is_int(t.bad, 0, "%d runs with broken and resumed connections: nothing else happens", count);
     diag("%d connections broke, %d were resumed, %d forged requests", t.breaks, t.resumed,
          t.forged);
-    ok(count < 100 || (t.resumed > 10 * count && t.finished == count), "often, and all finish");
+    ok(count < 100 || (t.resumed > 10 * count && t.finished == count),
+       "connections are resumed often, and all runs finish");
     t = run_all(&w, first, count, only, LUCK_KILLS);
-    is_int(t.bad, 0, "%d runs of agents that are killed, most of them at once: all go on", count);
+    is_int(t.bad, 0, "%d runs of agents that are killed, most of them at once: all continue",
+           count);
     ok(count < 100 || (t.finished == count && t.buried > count / 2),
-       "they finish, and often the word of hosts was needed (%d times)", t.buried);
+       "all finish, and often a host's answer was needed (%d times)", t.buried);
     for (int m = 1; m < MUTATION_COUNT && argc < 2; m++)
         ok(noticed(&w, (enum mutation)m), "noticed: %s", mutations[m].text);
     free(w.queue);

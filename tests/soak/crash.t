@@ -9,7 +9,8 @@ SOAK_SECONDS=${SOAK_SECONDS:-6} SOAK_SEED=${SOAK_SEED:-1}
 for program in crash_states crash_store; do
     run "$BUILD/release/tests/tools/$program" $((SOAK_SECONDS / 2)) "$SOAK_SEED" "$WORK/$program"
     echo "$out" | grep '^# [a-z_]*: seed='
-    is "$status" 0 "$program: there is always a whole version" || diag "$(grep -v '^ok' <<<"$out")"
+    is "$status" 0 \
+        "$program: there is always a complete version" || diag "$(grep -v '^ok' <<<"$out")"
 done
 [ "$tap_failed" = 0 ] || diag "repeat: SOAK_SECONDS=$SOAK_SECONDS SOAK_SEED=$SOAK_SEED $SCRIPT"
 done_testing

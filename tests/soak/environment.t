@@ -39,7 +39,7 @@ is_whole() {
     [ -z "$(comm -23 <(echo "$whole") <(echo "$now"))" ] &&
         [ -z "$(comm -13 <(cut -c1-64 <<<"$whole" | sort -u) <(cut -c1-64 <<<"$now" | sort -u))" ]
 }
-is "$(wc -l <<<"$whole")" 7 'are all there'
+is "$(wc -l <<<"$whole")" 7 'all results are on the other file system'
 
 fault() { # WHAT
     faults=$((faults + 1))

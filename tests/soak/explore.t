@@ -16,7 +16,7 @@ for ((seed = first; seed == first || seed < first + count && SECONDS < until; se
     echo "$out" | grep '^#'
     [ "$status" = 0 ] || break
 done
-is "$status" 0 'every state is safe, and the run goes on from it' || diag "$out"
+is "$status" 0 'every state is safe, and the run continues from each' || diag "$out"
 for rule in '1 silence taken for death' '3 a coordinator that does not wait for the fence'; do
     run explore 2300 1 "${rule%% *}"
     like "$out" '# (two|a rank|a round).*again: explore' "noticed: ${rule#* }"

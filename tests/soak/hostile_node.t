@@ -98,6 +98,6 @@ is "$faults" '' "$rounds rounds" ||
 
 mode honest 0
 dtctl down --force -y >out/down 2>&1
-ok 'down, when the nodes are honest again' test ! -e .dtctl/default/nodes/node0 ||
+ok 'down succeeds when the nodes are honest again' test ! -e .dtctl/default/nodes/node0 ||
     diag "$(cat out/down)"
 done_testing

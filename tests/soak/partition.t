@@ -140,11 +140,11 @@ for i in 1 2 3; do
     is "$?" 0 "node$i ends with 0" || diag "$(tail -n 20 "node$i.log")"
 done
 run "$tools/linear" node*/tmp/history.*
-is "$status" 0 'what the stores answered is linearizable, and one round worked at a time' ||
+is "$status" 0 "the stores' answers are linearizable, and one round worked at a time" ||
     diag "$(head -n 50 <<<"$out")"
 summary=$(tail -n 1 <<<"$out")
 operations=${summary#operations=} operations=${operations%% *}
-ok "they were asked often enough ($operations times)" test "$operations" -gt 1000
+ok "the stores had enough operations ($operations)" test "$operations" -gt 1000
 is "$faults" 0 'the run went on after each fault'
 echo "# partition: seed=$SOAK_SEED steps=$steps kinds=${#seen[@]} $summary faults=$faults"
 [ "$tap_failed" = 0 ] || diag "repeat: SOAK_SEED=$SOAK_SEED SOAK_SECONDS=$SOAK_SECONDS $SCRIPT"

@@ -212,8 +212,8 @@ while [ "$SECONDS" -lt "$end" ] && [ "$faults" -lt 3 ]; do
     "step_$step"
     check
 done
-is "$faults" 0 'what was made exists until its owner or its node gave it up'
-ok "there was something to lose (${#runs[@]} runs)" test "${#runs[@]}" -gt 2
+is "$faults" 0 'results exist until their owner or their node removes them'
+ok "results were at risk (${#runs[@]} runs)" test "${#runs[@]}" -gt 2
 for where in one two; do dt down -y --force; done
 echo "# results: seed=$SOAK_SEED rounds=$rounds states=${#seen[@]} faults=$faults"
 done_testing

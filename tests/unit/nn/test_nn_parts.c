@@ -53,7 +53,7 @@ static void test_schedule(void) {
     s.milestones = milestones, s.nmilestones = 2;
     near(schedule_lr(&s, 2.9, 3), 1, 0, "multistep: the rate before the first milestone");
     near(schedule_lr(&s, 3 - 1e-12, 3.1), 0.5, 0,
-         "multistep: a time that is the milestone but for rounding");
+         "multistep: the rate at the milestone, but for rounding");
     near(schedule_lr(&s, 8, 8.1), 0.25, 0, "behind both");
     s.kind = TRAIN_EXPONENTIAL;
     near(schedule_lr(&s, 2.9, 3), 0.25, 0, "exponential: the rate drops with whole epochs");
@@ -142,8 +142,7 @@ static void test_models(void) {
     build("resnet18", "imagenet", 224);
     is_uint(model.param_count, 11181642, "resnet18 with 10 classes: 11,181,642 parameters");
     is_int(model_disk_shape(param("layer2.0.downsample.0.weight"), dim), 4, "a convolution");
-    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1,
-       "a convolution is out, in, 1, 1 on disk");
+    ok(dim[0] == 128 && dim[1] == 64 && dim[2] == 1 && dim[3] == 1, "the shape on disk");
     is_int(model_disk_shape(param("fc.weight"), dim), 2, "a linear layer has two dimensions");
     ok(dim[0] == 10 && dim[1] == 512, "out and in");
     build("resnet34", "imagenet", 224);
@@ -156,8 +155,7 @@ static void test_models(void) {
     const struct nn_layer *strided = &model.layer[1];
     while (strcmp(strided->name, "layer4.0.conv2") != 0)
         strided++;
-    ok(strided->as.window.stride == 2 && strided->h == 7,
-       "the middle of a bottleneck has the stride");
+    ok(strided->as.window.stride == 2 && strided->h == 7, "the middle has the stride");
     build("vit_tiny", NULL, 224); // timm's with 1000 classes, less 990 rows of the head
     is_uint(model.param_count, 5717416 - 990 * 193, "vit_tiny: timm's parameters");
     is_int(model_disk_shape(param("pos_embed"), dim), 3, "positions have three dimensions");

@@ -35,7 +35,7 @@ static void test_lease(void) {
     election_close(&e);
     follow(&e, 1, 1, 1);
     ok(election_lease_end(&e) == INT64_MAX && election_deadline(&e) == INT64_MAX,
-       "one node alone needs no lease");
+       "one node alone: no lease");
     election_close(&e);
     follow(&e, 1, 2, 1);
     is_int(election_lease_end(&e), T + LEASE, "one of two nodes that coordinates has a lease");
@@ -45,12 +45,11 @@ static void test_lease(void) {
 static void test_silence(void) {
     struct election e;
     follow(&e, 2, 3, 1);
-    is_int(election_deadline(&e), T + SILENT + 1,
-           "a follower wakes up when the coordinator is silent for too long");
+    is_int(election_deadline(&e), T + SILENT + 1, "wake-up at the silence limit");
     election_tick(&e, T + SILENT);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 0 && e.state == ELECTION_FOLLOWER,
-       "the coordinator is not lost before the limit");
+       "before the limit: still a follower");
     election_tick(&e, T + SILENT + 1);
     drain(&e);
     ok(count[ELECTION_LEADER_LOST] == 1 && !last[ELECTION_LEADER_LOST].dead &&
@@ -73,8 +72,8 @@ static void test_cut(void) {
        "a follower that resumes keeps its coordinator and its lease");
     int64_t before = T + 100, gap = 0;
     for (int64_t at; (at = when(&e, T + SILENT, ELECTION_RESUME, 0)) > 0; before = at) {
-        ok(at - before >= gap && at - before <= SILENT / 5,
-           "the follower resumes again after %lld ms", (long long)(at - before));
+        ok(at - before >= gap && at - before <= SILENT / 5, "the next resume is after %lld ms",
+           (long long)(at - before));
         gap = at - before;
     }
     is_int(gap, SILENT / 5, "the longest interval fits five times into the silence limit");
@@ -87,8 +86,7 @@ static void test_cut(void) {
     election_disconnected(&e, T + SILENT);
     election_resumed(&e, T + SILENT);
     drain(&e);
-    is_int(when(&e, T + 2 * SILENT, ELECTION_RESUME, 0), -1,
-           "a resumed follower does not resume again");
+    is_int(when(&e, T + 2 * SILENT, ELECTION_RESUME, 0), -1, "no resume after a resume");
     ok(e.state == ELECTION_FOLLOWER && election_deadline(&e) == T + 2 * SILENT + 1,
        "a resumed follower has heard its coordinator");
     election_close(&e);
@@ -144,9 +142,9 @@ static void test_proof_ways(void) {
     struct election_response other = {.incarnation = 77}, same = {.incarnation = 1};
     follow_and_lose(&e, 2, 2, 1, false);
     election_answered(&e, T + SILENT, &p, &same);
-    ok(e.leader_dead_ms == 0, "an answer of the coordinator itself proves that it lives");
+    ok(e.leader_dead_ms == 0, "the coordinator itself answers: alive");
     election_answered(&e, T + SILENT, &p, &other);
-    ok(e.leader_dead_ms > 0, "an answer of another agent at its port proves its death");
+    ok(e.leader_dead_ms > 0, "another agent answers there: dead");
     election_close(&e);
     follow(&e, 2, 2, 1);
     election_process_dead(&e, T + 1, &p);
@@ -203,8 +201,7 @@ static void test_places(void) {
     before = e.peers[0];
     struct election_response a = {.incarnation = 2};
     election_answered(&e, T + SILENT, &before, &a);
-    ok(e.leader_dead_ms > 0,
-       "this agent's own answer at its place proves the earlier agent's death");
+    ok(e.leader_dead_ms > 0, "this agent answers in its place: dead");
     election_close(&e);
 }
 
@@ -263,15 +260,14 @@ static void test_forgets(void) {
     election_leader_lost(&e, T + SILENT);
     election_process_dead(&e, T + SILENT, &p);
     ok(!ask(&e, T + SILENT, REQUEST_STATUS, 0, 4).unaffiliated,
-       "the agent is affiliated while one of its round may live");
+       "one of its round may live: affiliated");
     election_process_dead(&e, T + 5 * LEASE, &q);
     struct election_response a = ask(&e, T + 5 * LEASE, REQUEST_STATUS, 0, 4);
     ok(a.unaffiliated && a.counters.attempt == -1,
        "with all of its round dead, the agent is unaffiliated");
     election_tick(&e, T + 5 * LEASE);
     drain(&e);
-    is_int(count[ELECTION_TAKE_OVER], 1,
-           "an unaffiliated agent founds a group if it is the founder");
+    is_int(count[ELECTION_TAKE_OVER], 1, "the founder founds a group");
     election_close(&e);
 }
 
@@ -297,7 +293,7 @@ static void test_old_coordinator(void) {
         ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].steps_down, "the coordinator %s for %s",
            cases[i].steps_down ? "steps down" : "goes on", cases[i].what);
         is_int(a.leader_term, cases[i].steps_down ? 0 : TERM,
-               "the status says whether the agent coordinates");
+               "the status has the coordinator's term");
         election_close(&e);
     }
     struct election e;
@@ -307,8 +303,7 @@ static void test_old_coordinator(void) {
     ok(!election_joined(&e, T, T, TERM + 2, &old) && e.leader.incarnation == 2,
        "the agent joins no earlier term after that");
     election_leader_lost(&e, T + 1);
-    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old),
-       "the agent joins no earlier term after a loss");
+    ok(!election_joined(&e, T + 2, T + 2, TERM + 2, &old), "no earlier term after a loss");
     ok(!election_joined(&e, T + 2, T + 2, INT64_MAX, &old) && e.term == TERM + 3,
        "the agent joins no impossible term");
     election_close(&e);
@@ -346,8 +341,7 @@ static void test_news(void) {
            cases[i].joins ? "it joins" : "it looks on");
         election_answered(&e, T + SILENT + PATIENCE - 1, &p, &a);
         drain(&e);
-        is_int(count[ELECTION_CONNECT], 0,
-               "the agent does not repeat a request before its answer is due");
+        is_int(count[ELECTION_CONNECT], 0, "no second request before the answer is due");
         election_close(&e);
     }
 }
@@ -361,18 +355,16 @@ static void test_founding(void) {
     seeds[0].port = 7001;
     seeds[1].port = 7002;
     open_node(&e, 1, true, true);
-    is_int(when(&e, T, ELECTION_TAKE_OVER, 0), T, "a founder that may found at once does");
+    is_int(when(&e, T, ELECTION_TAKE_OVER, 0), T, "some founders found at once");
     ok(last[ELECTION_TAKE_OVER].term == 1 && last[ELECTION_TAKE_OVER].not_before_ms == T,
        "the new group begins in term 1 without a fence");
     election_close(&e);
     open_node(&e, 1, true, false);
     for (int i = 0; i < 2; i++)
         election_seed(&e, seeds[i].address, seeds[i].port);
-    is_int(when(&e, T + JOIN / 2, ELECTION_TAKE_OVER, 0), -1,
-           "without any answer the agent does not found a group");
+    is_int(when(&e, T + JOIN / 2, ELECTION_TAKE_OVER, 0), -1, "no answers: no group is founded");
     election_answered(&e, T + JOIN / 2, &seeds[0], &stranger);
-    is_int(when(&e, T + JOIN * 3 / 4, ELECTION_TAKE_OVER, 0), -1,
-           "one of two seeds is not enough to found a group");
+    is_int(when(&e, T + JOIN * 3 / 4, ELECTION_TAKE_OVER, 0), -1, "one of two seeds is not enough");
     election_process_dead(&e, T + JOIN * 3 / 4, &seeds[1]);
     ok(when(&e, T + JOIN, ELECTION_TAKE_OVER, 0) > 0,
        "one seed is unaffiliated and the other refuses: the agent founds a group");
@@ -390,14 +382,12 @@ static void test_founding(void) {
     election_seed(&e, seeds[1].address, seeds[1].port);
     election_seed_alias(&e);
     election_process_dead(&e, T, &seeds[1]);
-    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), T,
-           "one of two addresses of a seed is enough");
+    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), T, "one of a seed's addresses is enough");
     election_close(&e);
     open_node(&e, 1, true, true);
     struct election_counters counters = {0};
     election_merge_counters(&e, &counters);
-    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1,
-           "an agent that was in a round founds no group");
+    is_int(when(&e, T + JOIN - 1, ELECTION_TAKE_OVER, 0), -1, "no group is founded after a round");
     election_close(&e);
 }
 
@@ -406,19 +396,18 @@ static void test_looking(void) {
     open_node(&e, 2, false, false);
     election_seed(&e, "10.0.0.1", 29401);
     is_int(when(&e, T, ELECTION_CONNECT, 0), T, "the first seed is joined without asking");
-    ok(!ask(&e, T, REQUEST_STATUS, 0, 3).unaffiliated,
-       "while it connects, the agent is affiliated");
+    ok(!ask(&e, T, REQUEST_STATUS, 0, 3).unaffiliated, "while it connects, it is affiliated");
     is_int(when(&e, T + JOIN, ELECTION_LEADER_LOST, 0) > T + CONNECT, 1,
            "a seed that does not answer is lost");
     ok(ask(&e, T + CONNECT, REQUEST_STATUS, 0, 3).unaffiliated,
-       "an agent that searches is unaffiliated");
+       "while it searches, it is unaffiliated");
     int64_t before = e.next_request_ms, gap = 0;
     for (int64_t at; (at = when(&e, T + JOIN - 1, ELECTION_SEND_REQUEST, REQUEST_STATUS)) > 0;
          before = at)
         gap = at - before;
     is_int(gap, ASK_MAX * 16 / 10, "asking less and less often");
     is_int(when(&e, T + 2 * JOIN, ELECTION_GIVE_UP, 0) >= T + JOIN, 1,
-           "an agent that finds no group gives up");
+           "no group is found: the agent gives up");
     for (int i = 0; i < 2 * ELECTION_SEEDS_MAX; i++)
         election_seed(&e, "10.0.1.1", 1000 + i);
     is_int(e.seed_count, ELECTION_SEEDS_MAX, "seeds above the limit are left out");
@@ -463,7 +452,7 @@ static void test_hostile(void) {
     ok(e.state == ELECTION_SEARCHING && e.term == TERM && e.highest_term == TERM &&
            e.voted_for == 1,
        "malformed requests and answers change neither coordinator nor term");
-    is_int(count[ELECTION_TAKE_OVER], 0, "malformed answers elect no coordinator");
+    is_int(count[ELECTION_TAKE_OVER], 0, "malformed answers elect none");
     ok(when(&e, T + 2 * LEASE, ELECTION_SEND_REQUEST, REQUEST_PREVOTE) > 0 &&
            last[ELECTION_SEND_REQUEST].request.term == TERM + 1,
        "afterwards the candidate asks for votes in the next term");
