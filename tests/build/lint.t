@@ -71,6 +71,14 @@ cmd/d:2: the word "goes on' 'words: comments are checked, strings and code are n
 printf '%s\n' '// Whatever the node sends is checked.' 'int who;' >lib/x/c.c
 run "$lint/words" lib/x/c.c
 is "$status:$out" 0: 'words: a part of another word is allowed'
+mkdir -p tests/x
+printf '%s\n' "like \"\$err\" 'it is' 'and says why'" "ok 'nor does a second' test -e x" \
+    "is 1 1 'the error says why'" "say 'and not a test'" >tests/x/a.t
+printf '%s\n' 'is_int(f(a), 1,' '       "%s: which is told", name);' 'ok(a, "a is set");' \
+    'puts("and more");' >tests/x/test_b.c
+run "$lint/words" tests/x/a.t tests/x/test_b.c
+is "$status:$(cut -d: -f1,2 <<<"$out" | xargs)" '1:tests/x/a.t:1 tests/x/a.t:2 tests/x/test_b.c:2' \
+    'words: a fragment as the name of a test is refused'
 
 measure=$WORK/measure
 ok 'measure compiles' gcc -O1 -o "$measure" "$lint/measure.c"

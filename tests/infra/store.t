@@ -55,7 +55,7 @@ begin one &
 begin two &
 wait
 ready one 'two at a time'
-ready two 'and the other'
+ready two 'the second user'
 is "$(copies)" 1 'one copy of the provider'
 is "$(link_of one) $(link_of two)" "$store/$package $store/$package" \
     'both users have a link to the copy'
@@ -97,7 +97,7 @@ begin one env TF_PLUGIN_CACHE_DIR="$WORK/cache"
 ready one "a user's own cache"
 is "$(link_of one)" "$WORK/cache/$package" "the user's own cache is used"
 begin two env TF_PLUGIN_CACHE_DIR="$WORK/cache"
-ready two 'and serves the next cluster'
+ready two 'the next cluster'
 is "$(copies) $(link_of two) $(find "$store" 2>/dev/null)" "1 $WORK/cache/$package " \
     'instead of one of dtctl'
 

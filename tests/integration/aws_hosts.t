@@ -28,7 +28,7 @@ like "$silent" 'did not answer in 99.0 s \(aws.boot_timeout\): .*AWS says that i
     'never answers: named deadline, and what AWS says of it' || cloud_diag
 like "$err" 'node1: .*aws ec2 get-console-output .*--region us-east-1 --instance-id i-' \
     'an unreachable node: the error has the command for its console'
-like "$err" "node 'node2': cloud-init failed" 'cloud-init: has failed'
+like "$err" "node 'node2': cloud-init failed" 'cloud-init failed: the error says so'
 like "$err" 'node2 \| .*write.files' 'cloud-init failed: the error has its message'
 like "$err" 'node2 \| .*/usr/local/lib/dtctl/setup' \
     'cloud-init failed: the error has its last lines'

@@ -30,14 +30,15 @@ cd ann || exit 1
 cloud_config both 'nodes = 1' -- "$state" 'owner = "ann"'
 cloud_run dtctl up -y >../up.out 2>../up.err
 result $(($? == 2)) 'a missing bucket is a configuration error'
-says_once ../up.err "aws\.state.*there is no bucket 'team-state'; make it" 'it names the bucket'
+says_once ../up.err "aws\.state.*there is no bucket 'team-state'; make it" \
+    'the error names the bucket'
 cloud_s3 PUT $bucket >/dev/null
 for action in GetObject PutObject; do
     cloud_fault deny action=$action
     cloud_run dtctl up -y >../up.out 2>../up.err
     result $(($? != 0)) "up without the right to $action in the bucket fails"
     says_once ../up.err "aws\.state.*'team-state' may not be used .[A-Za-z]+: s3:$action" \
-        'it says what is refused, and what is needed'
+        'the error has the refused action and the right that is needed'
     cloud_fault none
 done
 is "$(cloud_calls RunInstances)" 0 'nothing was started'

@@ -91,7 +91,7 @@ place() { # FILE TEXT: the first "epoch E, step S" behind it
 lost_nothing() { # NAME
     like "$(place "$1.out" 'stopped by a signal')" 'step [0-9]' "$1: the ranks stopped at a step"
     is "$(place "$1.out" 'resuming from')" "$(place "$1.out" 'stopped by a signal')" \
-        "$1: and go on from there"
+        "$1: the run resumes at that step"
     is "$(grep '"event":"train"' "$r/metrics.jsonl" | grep -o '"step":[0-9]*' | sort | uniq -d)" \
         '' "$1: the run resumes at that step"
 }

@@ -165,7 +165,7 @@ ok 'a worker is up' wait_for 10 grep -q up out.txt
 kill -USR1 $agent
 wait $agent
 is "$? $(tail -n 1 out.txt)" '1 passed on' \
-    '--signals-to-handle: that signal stops the run, as itself'
+    '--signals-to-handle: the signal is passed on to the workers'
 for shell in bash zsh fish; do
     run dtrun --print-completion $shell
     like "$status $out" '^0 .*nproc-per-node' "completions for $shell"

@@ -90,7 +90,7 @@ ok 'the stuck worker is killed' dies "$worker"
 is "$(cat "/proc/$guard/comm")" dtrun-guard 'below its guard'
 thaw
 ok 'the worker ends when the kernel releases it' wait_for 10 gone "$worker"
-ok 'its guard ends' wait_for 10 gone "$guard"
+ok 'the guard ends' wait_for 10 gone "$guard"
 ok 'nothing was written' test ! -s disk/full
 
 freeze
@@ -104,7 +104,7 @@ is "$(state "$stray")" D 'though it is still there'
 like "$err" "a killed process does not end pid=$stray " 'the log names the stuck process'
 thaw
 ok 'the stuck process ends when the kernel releases it' wait_for 10 gone "$stray"
-ok 'its guard ends' wait_for 10 gone "$guard"
+ok 'the guard ends' wait_for 10 gone "$guard"
 
 # Of two nodes one continues.
 freeze

@@ -50,7 +50,7 @@ cat >"$WORK/leave.t" <<EOF
 source "$SRC/tests/lib.sh"
 hosts_up 1
 ssh_to 1 'setsid sleep 98765 >/dev/null 2>&1 </dev/null &'
-ok 'it runs' wait_for 5 pgrep -f 'sleep 98765'
+ok 'the process runs' wait_for 5 pgrep -f 'sleep 98765'
 echo "work \$WORK"
 done_testing
 EOF

@@ -54,10 +54,10 @@ under() { # COMMAND…: one dtctl in the environment
 }
 
 said() { # what every command owes: an end of its own, and a sentence where it is no success
-    [ "$status" -lt 124 ] || fault 'it did not end by itself'
+    [ "$status" -lt 124 ] || fault 'the command did not end by itself'
     [ "$status" = 0 ] || grep -q '^dtctl: error: .' "$WORK/out/under.err" ||
-        fault 'it fails and does not say why'
-    ! grep -qi 'assert\|sanitizer\|must(' "$WORK/out/under.err" || fault 'it breaks'
+        fault 'the command fails without an error'
+    ! grep -qi 'assert\|sanitizer\|must(' "$WORK/out/under.err" || fault 'the command breaks'
 }
 
 forget() { rm -rf "${WORK:?}/results/out"; }

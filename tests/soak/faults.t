@@ -25,8 +25,8 @@ at_kind() {
 }
 at_round() { at_kind "${KINDS[$1 % ${#KINDS[@]}]}"; }
 judge() {
-    [ "$status" -le 4 ] || [ "$status" = 124 ] || fault 'it ends by a signal'
-    [ "$status" = 0 ] || grep -q error: out/nth.err || fault 'it does not say what failed'
+    [ "$status" -le 4 ] || [ "$status" = 124 ] || fault 'the command ends by a signal'
+    [ "$status" = 0 ] || grep -q error: out/nth.err || fault 'the command fails without an error'
 }
 
 sweep_begin

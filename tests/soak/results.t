@@ -64,7 +64,7 @@ check() { # everything that was ever made
         for ((rank = 0; rank < ranks[$run]; rank++)); do
             [ -z "${excused[$run $rank]-}" ] || continue
             is_here "$run" "$rank" || is_there "$run" "$rank" || {
-                fault "what rank $rank of $run left is nowhere"
+                fault "the results of rank $rank of $run are lost"
                 excused[$run $rank]=reported
             }
         done

@@ -76,7 +76,7 @@ hit_detach() {
     nth dtctl train --detach -- sleep 60
     local run
     run=$(newest)
-    [ "$status" = 0 ] && ! agents && fault 'it ends with 0, and nothing runs'
+    [ "$status" = 0 ] && ! agents && fault 'the command ends with 0, and nothing runs'
     check_run
 }
 
@@ -84,7 +84,7 @@ hit_push() {
     nth dtctl push files --to there
     after push files --to there
     diff -r files .dtctl/default/nodes/node1/there/files >out/diff 2>&1 ||
-        fault "what was pushed differs: $(head -n 1 out/diff)"
+        fault "pushed files differ: $(head -n 1 out/diff)"
     rm -rf .dtctl/default/nodes/node*/there
 }
 
@@ -96,7 +96,7 @@ hit_fetch() {
     wait_for 20 no_agents
     nth dtctl fetch "${run##*/}"
     [ "$status" != 0 ] || [ "$(field "$run" fetched)" = true ] ||
-        fault 'it ends with 0, and nothing is here'
+        fault 'the command ends with 0, and nothing was fetched'
     after fetch "${run##*/}"
     [ "$(find "$run/output" -name 'out*' -type f -size +3000c | wc -l)" = 2 ] ||
         fault 'results are missing'
@@ -123,8 +123,8 @@ hit_down() {
 one() { # VERB N, with $how and $kind set
     verb=$1 n=$2 bad='' at=
     "hit_$verb"
-    [ "$status" -ne 124 ] || fault 'it hangs'
-    [[ $status == @(132|134|135|136|139) ]] && fault 'it crashed'
+    [ "$status" -ne 124 ] || fault 'the command hangs'
+    [[ $status == @(132|134|135|136|139) ]] && fault 'the command crashed'
     [ "$at" = -1 ] || hits[$verb $kind $at]=1
     judge
     rounds=$((rounds + 1))

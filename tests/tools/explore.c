@@ -323,7 +323,7 @@ int main(int argc, char **argv) {
         struct path p = parse(argv[5]);
         x.nodes = (int)strtol(argv[4], NULL, 10);
         one(&w, &p);
-        is_int((long long)x.bad, 0, "that sequence does no harm");
+        is_int((long long)x.bad, 0, "the sequence does no harm");
         return done_testing();
     }
     for (int nodes = 2; nodes <= 4; nodes++) {

@@ -168,7 +168,7 @@ static void coordinate(bool in_order) {
     ok(joins > 0, "an agent asks to join");
     ok(file_exists(mark) == in_order, "a round %s",
        in_order ? "begins workers" : "before that begins none");
-    ok(hung_up == !in_order, "the connection of the node %s", in_order ? "stays" : "is given up");
+    ok(hung_up == !in_order, "the agent %s its connection", in_order ? "keeps" : "closes");
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }

@@ -275,14 +275,14 @@ static void test_init(void) {
     config_open(&c, &a, "dtctl", NULL);
     render_init(&b, &c.set, NULL, NULL);
     is_str(load("status", "", strbuf_cstr(&b), NULL), "", "the example file loads");
-    is_default("and gives the defaults");
+    is_default("the defaults hold");
     for (const char *p = strbuf_cstr(&b); *p; p += strcspn(p, "\n") + 1) {
         size_t name = *p == '#' ? strspn(p + 1, "abcdefghijklmnopqrstuvwxyz_0123456789") : 0;
         bool key = name && str_starts(p + 1 + name, " = ");
         strbuf_add(&active, p + key, strcspn(p, "\n") + 1 - key);
     }
     is_str(load("status", "", strbuf_cstr(&active), NULL), "", "all example keys load");
-    is_default("and gives the defaults again");
+    is_default("the defaults hold again");
     int from_file = 0, keys = 0;
     for (size_t t = 0; t < c.set.table_count; t++)
         for (size_t i = 0; i < c.set.tables[t].table->count; i++) {

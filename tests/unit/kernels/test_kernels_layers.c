@@ -418,7 +418,7 @@ static void test_images(void) {
     near(out[by_one][out_h * out_w * c], (0.0 - 0.5) / 0.2, 1e-6,
          "%s:   a mirrored image has its border first", isa_name);
     near(out[by_one][out_h * out_w * c + c], (bytes[1][8 * c] / 255.0 - 0.5) / 0.2, 1e-6,
-         "%s:   then the last column", isa_name);
+         "%s:   the last column", isa_name);
     free_all(out);
 }
 

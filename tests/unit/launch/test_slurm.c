@@ -146,13 +146,13 @@ static void slurm(void) {
     flags("PET_NPROC_PER_NODE=2 " START("1"), &three, SLURM("1", "1", "2(x2)", "SLURM_NTASKS=4", ),
           "any other number of nodes: one agent per node");
     flags("PET_NPROC_PER_NODE=4", &alone, SLURM("1", "0", "4(x2)", ), "--standalone wins");
-    flags("PET_NPROC_PER_NODE=4", &one, SLURM("1", "0", "4(x2)", ), "and --nnodes 1");
+    flags("PET_NPROC_PER_NODE=4", &one, SLURM("1", "0", "4(x2)", ), "with --nnodes 1");
     flags("PET_NNODES=2 PET_NODE_RANK=0 PET_RDZV_ID=slurm-12.0 PET_RDZV_BACKEND=c10d "
           "PET_RDZV_ENDPOINT=gpu07:14702 PET_RDZV_CONF=is_host=1",
           &range, SLURM("0", "0", "1(x2)", ), "a range joins at the first node");
     flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=slurm-12.0 PET_RDZV_BACKEND=c10d "
           "PET_RDZV_ENDPOINT=gpu07:14702 PET_RDZV_CONF=is_host=0",
-          &c10d, SLURM("1", "0", "1(x2)", ), "so does c10d");
+          &c10d, SLURM("1", "0", "1(x2)", ), "c10d gives the same");
     flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=slurm-12.0 PET_RDZV_BACKEND=c10d "
           "PET_RDZV_ENDPOINT=gpu07:14702",
           &at, SLURM("1", "0", "1(x2)", ), "an endpoint of one's own decides who leads");
@@ -185,7 +185,7 @@ static void mpi(void) {
     flags("error: --rdzv-endpoint", &none, mpich, "MPICH does not say where");
     flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=mpi PET_RDZV_BACKEND=c10d "
           "PET_RDZV_ENDPOINT=[fd00::7]:19267",
-          &named, mpich, "so the leader is given");
+          &named, mpich, "the leader is given");
     const char *const master[] = {"PMI_RANK=1", "PMI_SIZE=2", "MASTER_ADDR=h", NULL};
     flags("PET_NNODES=2 PET_NODE_RANK=1 PET_RDZV_ID=mpi PET_RDZV_BACKEND=c10d "
           "PET_RDZV_ENDPOINT=h:19267",

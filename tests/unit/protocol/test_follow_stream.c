@@ -128,7 +128,7 @@ static void mirrors(void) {
     log_mirror_write(&m, &r, on_line, &l, &e);
     log_mirror_close(&m);
     is_int(log_mirror_open(&m, &a, dir, &e), 0, "opened again");
-    is_offsets(&m, "{\"attempt_0/0/stdout.log\":11}", "it knows where it stopped");
+    is_offsets(&m, "{\"attempt_0/0/stdout.log\":11}", "the offset is kept");
     r = bytes_at(name, 11, "ee\nfour");
     log_mirror_write(&m, &r, on_line, &l, &e);
     is_str(strbuf_cstr(&l.text), "one|two|three|", "the line that was cut is whole");
@@ -160,27 +160,29 @@ static void another_machine(void) {
     log_mirror_open(&m, &a, dir, &e);
     struct follow_record r = bytes_at(name, 0, "one\ntw");
     log_mirror_write(&m, &r, on_line, &l, &e);
-    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "another process opens the mirror %s", e.text);
-    is_str(strbuf_cstr(&l.text), "one|tw|", "an incomplete line is closed by a new process");
+    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "the mirror begins for another machine %s",
+           e.text);
+    is_str(strbuf_cstr(&l.text), "one|tw|",
+           "an incomplete line is closed when another machine begins");
     is_offsets(&m, "{\"events.jsonl\":0}", "the new one's file begins at 0");
     r = bytes_at(name, 0, "three\nfo");
     is_int(log_mirror_write(&m, &r, on_line, &l, &e), 0,
-           "the bytes of the new process are written %s", e.text);
+           "the bytes of the new machine are written %s", e.text);
     is_str(strbuf_cstr(&l.text), "one|tw|three|",
-           "the first bytes of the new process are a line of their own");
+           "the first bytes of the new machine are a line of their own");
     log_mirror_close(&m);
     log_mirror_open(&m, &a, dir, &e);
-    is_offsets(&m, "{\"events.jsonl\":8}", "opened again, it knows what is whose");
+    is_offsets(&m, "{\"events.jsonl\":8}", "an opened mirror has the offsets");
     r = bytes_at(name, 8, "ur\n");
     log_mirror_write(&m, &r, on_line, &l, &e);
-    is_str(strbuf_cstr(&l.text), "one|tw|three|four|", "the new process passes on further lines");
-    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "a third one");
-    is_offsets(&m, "{\"events.jsonl\":0}", "has nothing, either");
+    is_str(strbuf_cstr(&l.text), "one|tw|three|four|", "the new machine passes on further lines");
+    is_int(log_mirror_begin(&m, on_line, &l, &e), 0, "the mirror begins for a third machine");
+    is_offsets(&m, "{\"events.jsonl\":0}", "the third machine has written nothing");
     log_mirror_close(&m);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         file_write_atomic(file_join(&a, dir, ".begin"), bad[i], strlen(bad[i]), 0600, &e);
-        is_int(log_mirror_open(&m, &a, dir, &e), 0, "%s: a bad offset is refused", bad[i]);
-        is_offsets(&m, "{\"events.jsonl\":18}", "so all of it is the node's");
+        is_int(log_mirror_open(&m, &a, dir, &e), 0, "%s: a bad offset is ignored", bad[i]);
+        is_offsets(&m, "{\"events.jsonl\":18}", "all bytes are of one machine");
         log_mirror_close(&m);
     }
     file_write_atomic(file_join(&a, dir, ".begin"), "{", 1, 0600, &e);

@@ -64,17 +64,17 @@ static void test_votes(void) {
         q.kind = REQUEST_PREVOTE;
         election_requested(&e, T + votes[i].age, &q, &a);
         ok(a.granted == votes[i].prevote, "%s: %s", votes[i].rule,
-           votes[i].prevote ? "it would vote" : "it would not vote");
+           votes[i].prevote ? "a vote would be granted" : "no vote would be granted");
         ok(e.term == term && e.highest_term == seen && e.voted_for == voted &&
                e.voted_ms == voted_ms,
            "%s: the agent keeps no vote", votes[i].rule);
         q.kind = REQUEST_VOTE;
         election_requested(&e, T + votes[i].age, &q, &a);
         ok(a.granted == votes[i].vote, "%s: %s", votes[i].rule,
-           votes[i].vote ? "it votes" : "it does not vote");
+           votes[i].vote ? "the vote is granted" : "no vote is granted");
         ok(e.term == (a.granted ? votes[i].term : term) &&
                e.voted_for == (a.granted ? votes[i].from : voted),
-           "%s: %s", votes[i].rule, a.granted ? "for that one" : "its vote stays what it was");
+           "%s: %s", votes[i].rule, a.granted ? "the vote is kept" : "the earlier vote is kept");
         election_close(&e);
     }
 }
@@ -265,8 +265,8 @@ static void test_counted(void) {
            "the candidate asks for votes in term 2");
         election_answered(&e, T + LEASE, &p, &cases[i].a);
         drain(&e);
-        ok((count[ELECTION_TAKE_OVER] == 1) == cases[i].counts, "'%s' %s", cases[i].what,
-           cases[i].counts ? "is a vote" : "is none");
+        ok((count[ELECTION_TAKE_OVER] == 1) == cases[i].counts, "'%s': %s", cases[i].what,
+           cases[i].counts ? "a vote" : "no vote");
         election_close(&e);
     }
 }

@@ -338,7 +338,7 @@ static void test_news(void) {
         election_answered(&e, T + SILENT, &p, &a);
         drain(&e);
         ok(count[ELECTION_CONNECT] == cases[i].joins, "%s: %s", cases[i].what,
-           cases[i].joins ? "it joins" : "it looks on");
+           cases[i].joins ? "the agent joins" : "the agent searches");
         election_answered(&e, T + SILENT + PATIENCE - 1, &p, &a);
         drain(&e);
         is_int(count[ELECTION_CONNECT], 0, "no second request before the answer is due");

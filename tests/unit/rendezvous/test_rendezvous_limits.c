@@ -173,7 +173,8 @@ static void test_blame(void) {
         ok(did(r, ACTION_EXCUSED, &act) == !late, "the loss of a node heard %s is %s cause",
            late ? "later" : "so long after the failure", late ? "no" : "its");
         rendezvous_stopped(r, 1700, a, 0, 1);
-        is_int(rendezvous_restarts(r), late, "%s", late ? "it counts" : "it does not count");
+        is_int(rendezvous_restarts(r), late, "%s",
+               late ? "the failure counts" : "the failure does not count");
         rendezvous_counters(r, &counters);
         ok(counters.restarts == late && counters.crashes == late,
            "the next coordinator has the same counters");

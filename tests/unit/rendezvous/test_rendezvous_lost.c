@@ -128,8 +128,8 @@ static void test_majority_gone(void) {
         rendezvous_heartbeat(r, now, ids[0], now, 1, 0);
         rendezvous_tick(r, now + 5);
         ok(did(r, ACTION_STEP_DOWN, &a) == (late > 0), "%s",
-           late ? "their hosts say it when they may have voted already: it steps down"
-                : "their hosts say so in time: it goes on without them");
+           late ? "the hosts report it too late: the coordinator steps down"
+                : "the hosts report it in time: the run continues");
         if (!late)
             ok(rendezvous_lease_left_ms(r) > 0 && quorum_is_single(rendezvous_electorate(r), 11),
                "a single voter needs no other");
