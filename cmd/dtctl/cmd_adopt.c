@@ -16,8 +16,8 @@ static const struct option_row ROWS[] = {
      .arg = "FILE",
      .offset = offsetof(struct adopt_flags, key),
      .marks = OPTION_NO_ENV,
-     .help = "The cluster's login key: id_ed25519 of the folder .dtctl/<cluster> that it was made "
-             "from. It is copied into this folder's."},
+     .help = "Login key of the cluster: the file id_ed25519 in .dtctl/<cluster> of the folder that "
+             "made the cluster. adopt copies it to this folder."},
 };
 static const struct option_table TABLE = {"Adopt", ROWS, sizeof ROWS / sizeof ROWS[0]};
 

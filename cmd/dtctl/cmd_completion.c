@@ -86,10 +86,9 @@ const struct command cmd_completion = {
     .verb = {.name = "completion",
              .summary = "print completions for bash, zsh or fish",
              .args = "SHELL",
-             .text = "Prints what the shell needs to complete commands, flags, choices, and the "
-                     "names of runs, nodes and clusters that are on record here. `man` and `man5` "
-                     "instead of a shell print the manual pages dtctl(1) and "
-                     "dtctl.toml(5).",
+             .text = "Prints a completion script for commands, flags, choices, and the names of "
+                     "recorded runs, nodes and clusters. `man` and `man5` instead of a shell print "
+                     "the manual pages dtctl(1) and dtctl.toml(5).",
              .examples = "source <(dtctl completion bash)\n",
              .words = render_shells},
     .marks = COMMAND_ANY_CONFIG | COMMAND_FOR_SHELL | COMMAND_REST,

@@ -25,30 +25,31 @@ static const char *const SPLITS[] = {"all", "train", "test", NULL};
 
 static const struct option_row ROWS[] = {
     {FLAG("kind", kind, OPTION_STRING), .arg = "KIND",
-     .help = "Kind of the source: cifar10, imagefolder, webdataset, tar; empty: found out."},
+     .help = "Kind of the source: cifar10, imagefolder, webdataset or tar; empty: detected from "
+             "the files."},
     {FLAG("split", split, OPTION_STRING), .text = "all", .arg = "SPLIT",
-     .help = "The part that is meant: train, test or all."},
+     .help = "Part of the data set: train, test or all."},
     {FLAG("image-size", image_size, OPTION_INT), .text = "0", .min = 0,
      .max = DATASET_IMAGE_SIZE_MAX, .arg = "PIXELS",
-     .help = "pack to .dtpack: width and height of the images, 0 keeps that of the data. "
-             "make-shapes: the same, 0 is 32."},
+     .help = "Width and height of the images, in pixels. pack to .dtpack: 0 keeps the size of the "
+             "data. make-shapes: 0 is 32."},
     {FLAG("resize", resize, OPTION_INT), .text = "0", .min = 0, .max = 2 * DATASET_IMAGE_SIZE_MAX,
      .arg = "PIXELS",
-     .help = "pack to .dtpack: length of the shorter side before the middle is cut out; 0 is the "
+     .help = "pack to .dtpack: shorter side, in pixels, before the middle is cut out; 0 is the "
              "image size."},
     {FLAG("shard-size", shard_size, OPTION_BYTES), .text = "256M", .min = TOOL_SHARD_BYTES_MIN,
      .max = (int64_t)SHARD_BYTES_MAX_TB << 40, .arg = "SIZE",
-     .help = "pack to shards: the size at which the next one begins."},
+     .help = "pack to shards: size of a shard."},
     {FLAG("skip-bad", skip_bad, OPTION_BOOL), .text = "false",
-     .help = "pack: leave out images that cannot be decoded, naming them, instead of ending."},
+     .help = "pack: name and leave out images that cannot be decoded, instead of ending."},
     {FLAG("images", images, OPTION_INT), .text = "2000", .min = 1, .max = 10000000, .arg = "N",
-     .help = "make-shapes: images to train on."},
+     .help = "make-shapes: number of training images."},
     {FLAG("test-images", test_images, OPTION_INT), .text = "500", .min = 0, .max = 10000000,
-     .arg = "N", .help = "make-shapes: images to evaluate on."},
+     .arg = "N", .help = "make-shapes: number of test images."},
     {FLAG("seed", seed, OPTION_INT), .text = "0", .min = 0, .max = INT32_MAX, .arg = "N",
-     .help = "make-shapes: other images for another number."},
+     .help = "make-shapes: seed of the random numbers."},
     {FLAG("decode-threads", threads, OPTION_INT), .text = "0", .min = 0, .max = 256, .arg = "N",
-     .help = "Threads that decode; 0: one for each CPU."},
+     .help = "Number of threads that decode images; 0: one per CPU."},
 };
 static const struct option_table TABLE = {"Data", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -344,12 +345,12 @@ const struct command cmd_data = {
              .args = "inspect SOURCE | pack SOURCE DESTINATION | make-shapes FOLDER",
              .words = WORDS,
              .text = "inspect decodes every image of SOURCE and shows classes, counts, sizes, the "
-                     "first images and the bad ones; it fails when there are any. pack writes "
-                     "webdataset shards to the folder DESTINATION (train/000000.tar, "
-                     "val/000000.tar), with the JPEG files as they are; or, where DESTINATION ends "
-                     "in .dtpack, one part as pixels of one size, which training maps and never "
-                     "decodes. make-shapes writes the built-in shapes as a folder of JPEG files. "
-                     "The same input gives the same bytes. SOURCE is whatever train.data takes.",
+                     "first images and the bad ones. It fails when an image is bad. pack writes "
+                     "webdataset shards with the unchanged JPEG files to the folder DESTINATION "
+                     "(train/000000.tar, val/000000.tar). When DESTINATION ends in .dtpack, pack "
+                     "writes one part as pixels of one size; training maps that file and decodes "
+                     "nothing. make-shapes writes the built-in shapes as a folder of JPEG files. "
+                     "The same input gives the same bytes. SOURCE takes the values of train.data.",
              .examples = "dtctl data inspect imagenet/train\n"
                          "dtctl data pack imagenet shards --shard-size 512M --skip-bad\n"
                          "dtctl data pack photos photos.dtpack --image-size 224 --resize 256\n"

@@ -188,7 +188,7 @@ static int check_nodes(struct findings *d, struct err *e) {
     if (!cluster_exists(&s->cluster))
         return 0;
     if (cluster_load(&s->cluster, &inv, &why) < 0) {
-        findings_add(d, FINDING_BAD, "inventory", "dtctl up writes it anew", "%s", why.text);
+        findings_add(d, FINDING_BAD, "inventory", "dtctl up writes it again", "%s", why.text);
         return 0;
     }
     fleet_open(&f, s, &inv, NULL, 0);
@@ -230,8 +230,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_doctor = {
     .verb = {.name = "doctor",
              .summary = "check this computer and the nodes, and print remedies",
-             .text = "Looks at the programs, the configuration, keys, the cluster's folder, and "
-                     "at every node: login, agent, disk, clock, lost runs, and whether nodes "
-                     "reach each other. Changes nothing but an agent that is missing."},
+             .text = "Checks the programs, the configuration, keys and the cluster's folder, and "
+                     "every node: login, agent, disk, clock, lost runs, and whether nodes reach "
+                     "each other. doctor installs a missing agent and changes nothing else."},
     .run = run,
 };

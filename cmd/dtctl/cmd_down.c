@@ -25,14 +25,14 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct down_flags, force),
      .marks = OPTION_NO_ENV,
-     .help = "End runs that are still going, and lose results that were not fetched."},
+     .help = "End active runs, and remove results that were not fetched."},
     {.flag = "forget",
      .verbs = "down",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct down_flags, forget),
      .marks = OPTION_NO_ENV,
-     .help = "Drop nodes that cannot be reached from the cluster; their files stay."},
+     .help = "Remove unreachable nodes from the cluster; the files on them stay."},
 };
 static const struct option_table TABLE = {"Down", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -108,12 +108,12 @@ const struct command cmd_down = {
     .verb = {.name = "down",
              .summary = "remove the cluster from its nodes; end the nodes that up made",
              .text =
-                 "Removes this cluster's files from dtctl's folder on every node. Files of "
-                 "other clusters and of push stay and are named. Results that are on the nodes "
-                 "alone are fetched first; where that fails, or a run goes on, nothing is removed "
-                 "without --force. On a terminal it asks. Nodes that up made are ended: down asks "
-                 "AWS until nothing with the cluster's tags is left, and prints the cost. Results "
-                 "on this side stay. Doing it again does no harm."},
+                 "Removes this cluster's files from dtctl's folder on every node. Files of other "
+                 "clusters and of push stay and are named. Results that exist on the nodes only "
+                 "are fetched first. When that fails, or when a run is active, down removes "
+                 "nothing without --force. On a terminal it asks first. Nodes that up made are "
+                 "ended: down queries AWS until nothing with the cluster's tags is left, and "
+                 "prints the cost. Fetched results stay. A second down does no harm."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct down_flags),
     .run = run,

@@ -34,14 +34,14 @@ static const struct option_row ROWS[] = {
      .arg = "RANK,RANK",
      .offset = offsetof(struct exec_flags, ranks),
      .marks = OPTION_NO_ENV,
-     .help = "Only the nodes that hold these ranks of a run that goes on."},
+     .help = "Only the nodes with these ranks of an active run."},
     {.flag = "run",
      .verbs = "exec",
      .type = OPTION_STRING,
      .arg = "RUN",
      .offset = offsetof(struct exec_flags, run),
      .marks = OPTION_NO_ENV,
-     .help = "With --rank: the run, where more than one goes on."},
+     .help = "With --rank: the run; needed when several runs are active."},
     {.flag = "fold",
      .letter = 'b',
      .verbs = "exec",
@@ -49,7 +49,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct exec_flags, fold),
      .marks = OPTION_NO_ENV,
-     .help = "Show equal output of several nodes once, at the end."},
+     .help = "Show equal output of several nodes once, when all have ended."},
     {.flag = "no-prefix",
      .letter = 'N',
      .verbs = "exec",
@@ -290,9 +290,10 @@ const struct command cmd_exec = {
     .verb = {.name = "exec",
              .summary = "run a command on every node at once",
              .args = "-- COMMAND…",
-             .text = "Runs the command on every node at the same time. One argument is a line for "
-                     "the node's shell; several are a program and its arguments. Ends with 3 when "
-                     "it failed on some nodes, with 4 when some gave no status.",
+             .text =
+                 "Runs the command on every node at the same time. One argument is a line for the "
+                 "node's shell; several are a program and its arguments. The exit status is 3 when "
+                 "the command failed on some nodes, 4 when some nodes gave no status.",
              .examples = "dtctl exec -- nvidia-smi -L   # every node's devices\n"
                          "dtctl exec --rank 3 -- 'py-spy dump --pid $(pgrep -n python3)'   # "
                          "where rank 3 runs\n"

@@ -19,7 +19,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct extend_flags, shorten),
      .marks = OPTION_NO_ENV,
-     .help = "Also move the end forward, so that nodes end sooner."},
+     .help = "Allow an earlier end than the present one."},
 };
 static const struct option_table TABLE = {"Extend", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -135,17 +135,17 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 }
 
 const struct command cmd_extend = {
-    .verb = {.name = "extend",
-             .summary = "let the nodes of provider aws live longer",
-             .args = "[TIME]",
-             .text = "Moves the moment at which the nodes end themselves: to TIME from now, or, "
-                     "without it, to lease.ttl from now; at most 31 days. A time that ends sooner "
-                     "is refused unless --shorten is given. The tag dtctl-expires of the "
-                     "instances, which gc in other folders goes by, follows. Nodes that cannot be "
-                     "reached are named, with the reason, and the "
-                     "exit status is 3; they get the new end from the next up, as nodes do that "
-                     "are made later. If none is reached nothing changes.",
-             .examples = "dtctl extend 4h\n"},
+    .verb =
+        {.name = "extend",
+         .summary = "let the nodes of provider aws live longer",
+         .args = "[TIME]",
+         .text =
+             "Sets the time at which the nodes end themselves to TIME from now; without TIME, to "
+             "lease.ttl from now. The maximum is 31 days. An earlier end than the present one "
+             "needs --shorten. The tag dtctl-expires of the instances, which gc in other folders "
+             "reads, changes too. Unreachable nodes are named with the reason, and the exit status "
+             "is 3; the next up gives them the new end. When no node is reached, nothing changes.",
+         .examples = "dtctl extend 4h\n"},
     .args_max = 1,
     .rows = &TABLE,
     .flags_bytes = sizeof(struct extend_flags),

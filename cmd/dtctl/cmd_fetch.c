@@ -27,8 +27,8 @@ static const struct option_row ROWS[] = {
      .arg = "PATH",
      .offset = offsetof(struct fetch_flags, paths),
      .marks = OPTION_NO_ENV,
-     .help = "A path on the nodes instead of a run's results: below dtctl's own folder there "
-             "unless it starts with / or ~/; may be repeated."},
+     .help = "Path on the nodes, instead of a run's results; relative to dtctl's folder on the "
+             "node unless it starts with / or ~/; may be repeated."},
     {.flag = "node",
      .letter = 'w',
      .verbs = "fetch",
@@ -36,7 +36,7 @@ static const struct option_row ROWS[] = {
      .arg = "NODES",
      .offset = offsetof(struct fetch_flags, node),
      .marks = OPTION_NO_ENV,
-     .help = "With --path: only from these nodes."},
+     .help = "With --path: only from these nodes, such as gpu[01-04]."},
     {.flag = "to",
      .verbs = "fetch",
      .type = OPTION_STRING,
@@ -44,22 +44,22 @@ static const struct option_row ROWS[] = {
      .arg = "DIR",
      .offset = offsetof(struct fetch_flags, to),
      .marks = OPTION_NO_ENV,
-     .help = "With --path: folder here; every node gets a folder of its own in it."},
+     .help = "With --path: destination folder on this computer; it gets one folder per node."},
     {.flag = "work",
      .verbs = "fetch",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct fetch_flags, work),
      .marks = OPTION_NO_ENV,
-     .help = "Also files that the run made in its working folders, as work/ of its results."},
+     .help = "Also fetch files that the run made in its working folders, to work/ of its results."},
     {.flag = "merge",
      .verbs = "fetch",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct fetch_flags, merge),
      .marks = OPTION_NO_ENV,
-     .help = "With --path: one folder for all nodes; files that contradict each other are an "
-             "error."},
+     .help = "With --path: merge all nodes into one folder; files with one name and different "
+             "content are an error."},
 };
 static const struct option_table TABLE = {"Fetch", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -232,14 +232,16 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 }
 
 const struct command cmd_fetch = {
-    .verb = {.name = "fetch",
-             .summary = "bring results, or any files, from the nodes",
-             .args = "[RUN]",
-             .text = "Brings output, model and state of a run (the newest one unless named) to "
-                     "this side, verified by hash. Files that are here already do not travel "
-                     "again. train fetches by itself; fetch is for runs that it left.",
-             .examples = "dtctl fetch   # the newest run's results\n"
-                         "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
+    .verb =
+        {.name = "fetch",
+         .summary = "bring results, or any files, from the nodes",
+         .args = "[RUN]",
+         .text =
+             "Fetches output, model and state of a run (by default the newest) to this computer, "
+             "and verifies them by hash. Files that are here already are not sent again. train "
+             "fetches by itself; fetch is for runs that train did not follow to their end.",
+         .examples = "dtctl fetch   # the newest run's results\n"
+                     "dtctl fetch --path /var/log/dmesg --to logs   # a file of every node\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct fetch_flags),
     .args_max = 1,

@@ -32,7 +32,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct gc_flags, older_than_ms),
      .marks = OPTION_NO_ENV,
      .arg = "TIME",
-     .help = "Runs that ended, and stored content that lies unused, longer ago than this."},
+     .help = "Minimum age of runs, since their end, and of unused stored content."},
     {.flag = "keep",
      .verbs = "gc",
      .type = OPTION_INT,
@@ -40,29 +40,29 @@ static const struct option_row ROWS[] = {
      .max = 100000,
      .offset = offsetof(struct gc_flags, keep),
      .marks = OPTION_NO_ENV,
-     .help = "The newest runs of each node that stay whatever their age."},
+     .help = "Number of newest runs that each node keeps at any age."},
     {.flag = "unfetched",
      .verbs = "gc",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct gc_flags, unfetched),
      .marks = OPTION_NO_ENV,
-     .help = "Remove runs whose results are not on this side, too. They are lost then."},
+     .help = "Also remove runs whose results were not fetched. The results are lost."},
     {.flag = "all-regions",
      .verbs = "gc",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct gc_flags, all_regions),
      .marks = OPTION_NO_ENV,
-     .help = "Look for leftovers on AWS in every region, not only in that of the configuration."},
+     .help = "Search every AWS region for leftovers, not only the configured one."},
     {.flag = "in-use",
      .verbs = "gc",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct gc_flags, in_use),
      .marks = OPTION_NO_ENV,
-     .help = "Also take clusters on AWS for leftovers that another folder made and whose lease has "
-             "not ended. Somebody may be working on them."},
+     .help = "Also count AWS clusters of other folders as leftovers before their lease has ended. "
+             "They may be in use."},
 };
 static const struct option_table TABLE = {"Gc", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -305,11 +305,11 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_gc = {
     .verb = {.name = "gc",
              .summary = "remove old runs from the nodes, and leftovers",
-             .text = "Removes three things: from the nodes, runs that are over, old enough and "
-                     "fetched, and stored content of files that no run has any more; on this side, "
-                     "leftovers of killed commands. Results on this side stay. Provider aws: also "
-                     "lists resources that carry your tag and belong to no cluster in this folder, "
-                     "and ends them with -y."},
+             .text =
+                 "Removes three things: on the nodes, old runs that are over and fetched, and "
+                 "stored content that no run uses; on this computer, leftovers of killed commands. "
+                 "Fetched results stay. Provider aws: gc also lists resources with your owner tag "
+                 "that belong to no cluster in this folder; with -y it ends them."},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct gc_flags),
     .run = run,

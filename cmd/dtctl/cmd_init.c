@@ -19,7 +19,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct init_flags, all),
      .marks = OPTION_NO_ENV,
-     .help = "Every key, those that are not given as comments with their defaults."},
+     .help = "Write every key; keys that are not given are comments with their defaults."},
 };
 static const struct option_table TABLE = {"Init", ROWS, 1};
 
@@ -68,9 +68,9 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_init = {
     .verb = {.name = "init",
              .summary = "write dtctl.toml",
-             .text = "Writes the keys that flags and variables set, each with its meaning. Keys "
-                     "that are not in the file have their defaults. Provider aws: the region of "
-                     "AWS_DEFAULT_REGION or of the profile in ~/.aws/config is written, too.",
+             .text = "Writes the keys that flags and variables set, each with its meaning. Other "
+                     "keys keep their defaults. Provider aws: init also writes the region of "
+                     "AWS_DEFAULT_REGION or of the profile in ~/.aws/config.",
              .examples = "dtctl init --provider hosts --host 'ubuntu@gpu[01-02]'   # two hosts\n"
                          "dtctl init --all   # a file to choose from\n"},
     .rows = &TABLE,

@@ -24,7 +24,7 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct logs_flags, follow),
      .marks = OPTION_NO_ENV,
-     .help = "Go on until the run is over, and bring its results home then."},
+     .help = "Follow the run until it is over, then fetch its results."},
     {.flag = "rank",
      .verbs = "logs",
      .type = OPTION_INT,
@@ -34,7 +34,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct logs_flags, rank),
      .marks = OPTION_NO_ENV,
      .arg = "RANK",
-     .help = "Only this rank; -1 shows all."},
+     .help = "Only this rank; -1: all."},
     {.flag = "tail",
      .verbs = "logs",
      .type = OPTION_INT,
@@ -44,17 +44,17 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct logs_flags, tail),
      .marks = OPTION_NO_ENV,
      .arg = "N",
-     .help = "Of the output so far only the last N lines of each rank's stdout and stderr; "
-             "-1 shows all."},
+     .help =
+         "Of the output so far, only the last N lines of each rank's stdout and stderr; -1: all."},
     {.flag = "since",
      .verbs = "logs",
      .type = OPTION_STRING,
      .arg = "TIME",
      .offset = offsetof(struct logs_flags, since),
      .marks = OPTION_NO_ENV,
-     .help = "Only lines written since then: how long ago (10m, 1h30m), or when (14:05, "
-             "2026-01-02T14:05:06Z). Nodes note the time once a second at first, and less often in "
-             "long runs; a line more may be shown."},
+     .help = "Only lines written since TIME: an age (10m, 1h30m) or a time (14:05, "
+             "2026-01-02T14:05:06Z). Nodes record the time once a second at first, and less often "
+             "in long runs, so a few earlier lines may be shown."},
     {.flag = "node",
      .verbs = "logs",
      .type = OPTION_STRING,
@@ -120,9 +120,9 @@ const struct command cmd_logs = {
     .verb = {.name = "logs",
              .summary = "show the output of a run's ranks",
              .args = "[RUN]",
-             .text = "Shows the output of every rank of a run (the newest one unless named), each "
-                     "line with its node and rank. With -f it goes on until the run is over, as "
-                     "train does: Ctrl-C leaves the run going.",
+             .text = "Shows the output of every rank of a run (by default the newest), each line "
+                     "with its node and rank. With -f it follows the run until it is over, as "
+                     "train does; Ctrl-C does not stop the run.",
              .examples = "dtctl logs -f   # the newest run, live\n"
                          "dtctl logs -f --tail 10   # its last lines, then new ones\n"
                          "dtctl logs --since 10m   # what was written in the last ten minutes\n"

@@ -83,10 +83,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_plan = {
     .verb = {.name = "plan",
              .summary = "show the nodes that up would make and change",
-             .text =
-                 "Shows the cluster that the configuration asks for, beside the one that is "
-                 "there, and changes nothing. Provider aws: also sizes, price, quota, and, when "
-                 "the cluster is up, the changes that Terraform would make. Only these changes are "
-                 "asked of AWS."},
+             .text = "Compares the configured cluster with the existing one, and changes nothing. "
+                     "Provider aws: also shows sizes, price, quota and, when the cluster is up, "
+                     "the changes that Terraform would make. Only these changes need AWS."},
     .run = run,
 };

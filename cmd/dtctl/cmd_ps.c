@@ -180,7 +180,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 const struct command cmd_ps = {
     .verb = {.name = "ps",
              .summary = "list runs and their state",
-             .text = "Lists the runs that are going or whose results are still on the nodes.",
+             .text = "Lists active runs, and runs whose results are still on the nodes.",
              .examples = "dtctl ps --watch   # looks again every two seconds\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct watch_flags),

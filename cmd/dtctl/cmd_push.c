@@ -34,28 +34,30 @@ static const struct option_row ROWS[] = {
      .arg = "DIR",
      .offset = offsetof(struct push_flags, to),
      .marks = OPTION_NO_ENV,
-     .help = "Folder on the nodes: below dtctl's own folder there unless it starts with / or ~/."},
+     .help = "Destination folder on the nodes; relative to dtctl's folder there unless it starts "
+             "with / or ~/."},
     {.flag = "replace",
      .verbs = "push",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct push_flags, replace),
      .marks = OPTION_NO_ENV,
-     .help = "Make the folder equal to the files sent: other files in it are removed."},
+     .help = "Make the destination folder equal to the files sent; other files in it are removed."},
     {.flag = "all-files",
      .verbs = "push",
      .type = OPTION_BOOL,
      .text = "false",
      .offset = offsetof(struct push_flags, all_files),
      .marks = OPTION_NO_ENV,
-     .help = "Send .git and files that .dtctlignore leaves out, too."},
+     .help = "Also send .git and files that .dtctlignore leaves out."},
     {.flag = "exclude",
      .verbs = "push",
      .type = OPTION_LIST,
      .arg = "PATTERN",
      .offset = offsetof(struct push_flags, exclude),
      .marks = OPTION_NO_ENV,
-     .help = "Leave out files that match, as a line of .dtctlignore does; may be repeated."},
+     .help = "Leave out files that match a pattern, written as a line of .dtctlignore; may be "
+             "repeated."},
 };
 static const struct option_table TABLE = {"Push", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -84,7 +86,7 @@ static int confirm(struct context *s, const struct manifest *m, size_t nodes, st
                 m->ignored ? "; ignored paths are left out" : "");
     if (m->bytes < (uint64_t)LARGE_BYTES_MIB << 20 || s->config->dry_run || !context_can_ask(s))
         return 0;
-    int yes = context_ask(s, "go on?", e);
+    int yes = context_ask(s, "continue?", e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was sent");
 }
 
@@ -183,15 +185,16 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 }
 
 const struct command cmd_push = {
-    .verb = {.name = "push",
-             .summary = "send files to the nodes",
-             .args = "PATH…",
-             .text = "Sends files and folders to every node. Only content that a node lacks "
-                     "travels; every file is verified by hash where it arrives. A folder with a "
-                     "slash at its end gives its content. A folder '.dtctl' is never sent: it "
-                     "holds the keys to the nodes.",
-             .examples = "dtctl push data/ --to inputs/data   # the content of data\n"
-                         "dtctl push model.pt --to ~/   # to the login folder\n"},
+    .verb =
+        {.name = "push",
+         .summary = "send files to the nodes",
+         .args = "PATH…",
+         .text =
+             "Sends files and folders to every node. Only content that a node lacks is sent; the "
+             "node verifies every file by hash. For a folder with a slash at its end, push sends "
+             "its content. A folder '.dtctl' is never sent, since it holds the keys to the nodes.",
+         .examples = "dtctl push data/ --to inputs/data   # the content of data\n"
+                     "dtctl push model.pt --to ~/   # to the login folder\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct push_flags),
     .args_min = 1,

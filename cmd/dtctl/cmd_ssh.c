@@ -202,13 +202,14 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 }
 
 const struct command cmd_ssh = {
-    .verb = {.name = "ssh",
-             .summary = "open a shell on a node",
-             .args = "[NODE] [-- COMMAND…]",
-             .text = "Opens a login shell on the node (the first one unless named) in this "
-                     "terminal, or runs the command there. One word after -- is a line for the "
-                     "node's shell; several are a program and its arguments. Ends with the exit "
-                     "status of the shell or the command."},
+    .verb =
+        {.name = "ssh",
+         .summary = "open a shell on a node",
+         .args = "[NODE] [-- COMMAND…]",
+         .text =
+             "Opens a login shell on the node (by default the first) in this terminal, or runs the "
+             "command there. One word after -- is a line for the node's shell; several are a "
+             "program and its arguments. The exit status is that of the shell or the command."},
     .marks = COMMAND_REST,
     .args_max = 1,
     .run = run,

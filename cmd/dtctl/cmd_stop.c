@@ -26,7 +26,7 @@ static const struct option_row ROWS[] = {
      .offset = offsetof(struct stop_flags, grace_ms),
      .marks = OPTION_NO_ENV,
      .arg = "TIME",
-     .help = "Time between the signal and the end by force."},
+     .help = "Time from the signal to SIGKILL."},
     {.flag = "signal",
      .verbs = "stop",
      .type = OPTION_STRING,
@@ -35,7 +35,7 @@ static const struct option_row ROWS[] = {
      .marks = OPTION_NO_ENV,
      .arg = "SIGNAL",
      .check = check_signal,
-     .help = "Signal that asks the workers to end."},
+     .help = "First signal to the workers."},
 };
 static const struct option_table TABLE = {"Stop", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -116,7 +116,7 @@ static int choose(struct context *s, const char **run, const char **newest, stru
     if (going < 2 || s->config->dry_run || !context_can_ask(s))
         return 0;
     int yes = context_ask(
-        s, arena_printf(s->arena, "%zu runs go on; stop the newest, %s?", going, *run), e);
+        s, arena_printf(s->arena, "%zu runs are active; stop the newest, %s?", going, *run), e);
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was stopped");
 }
 
@@ -157,11 +157,10 @@ const struct command cmd_stop = {
     .verb = {.name = "stop",
              .summary = "end a run on all its nodes",
              .args = "[RUN]",
-             .text =
-                 "Asks the agents to end the run (unless named, the newest one that goes on; on "
-                 "a terminal it asks where there are several), and waits until nothing of it "
-                 "is left. Its results can be fetched afterwards.",
-             .examples = "dtctl stop   # the run that goes on\n"},
+             .text = "Ends a run, by default the newest active one, and waits until all its "
+                     "processes have ended. When several runs are active, stop asks on a terminal. "
+                     "The results can be fetched afterwards.",
+             .examples = "dtctl stop   # the newest active run\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct stop_flags),
     .args_max = 1,

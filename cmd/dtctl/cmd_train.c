@@ -157,12 +157,12 @@ static void tell_plan(const struct run_start *l) {
         tell_input(l, &l->inputs[i]);
     if (l->resume_run && l->native)
         screen_note(s->screen,
-                    "resumes  %s at epoch %lld, step %lld (--resume never starts afresh)",
+                    "resumes  %s at epoch %lld, step %lld (--resume never starts at the beginning)",
                     l->resume_run, (long long)l->resume_at.epoch, (long long)l->resume_at.step);
     else if (l->resume_run)
         screen_note(s->screen,
                     "resumes  %s with the state of %zu node%s (--resume never starts "
-                    "afresh)",
+                    "at the beginning)",
                     l->resume_run, l->resume_nodes, l->resume_nodes == 1 ? "" : "s");
 }
 
@@ -263,10 +263,11 @@ static int give_up(struct run_start *l, struct fleet *f, struct err *e) {
     if (run_save(&s->cluster, r, e) < 0)
         log_warn("the run's record cannot be written", "reason=\"%s\"", e->text);
     if (off.unknown)
-        return err_set(e, why.code,
-                       "%s; run '%s' may go on on %s, which did not say that it has stopped "
-                       "(try: dtctl stop %s)",
-                       why.text, r->id, off.unknown, r->id);
+        return err_set(
+            e, why.code,
+            "%s; run '%s' may still be active on %s, which did not say that it has stopped "
+            "(try: dtctl stop %s)",
+            why.text, r->id, off.unknown, r->id);
     *e = why;
     return -1;
 }
@@ -371,16 +372,16 @@ const struct command cmd_train = {
              .summary = "run a command, or the native trainer, on the cluster",
              .args = "[-- COMMAND…]",
              .text =
-                 "Sends what the run needs, starts an agent on every node, follows the run, and "
-                 "brings its results back, verified. The command sees what torchrun would give "
-                 "it. Without a command the native trainer runs, as [train] says.\n\n"
-                 "The run does not depend on this program: Ctrl-C on a terminal leaves it going "
-                 "and says how to come back; a second one within two seconds stops it. Elsewhere "
-                 "the first one stops it.",
+                 "Sends the run's files, starts an agent on every node, follows the run, and "
+                 "fetches and verifies its results. The command gets the environment that torchrun "
+                 "would give it. Without a command the native trainer runs, configured by "
+                 "[train].\n\nThe run does not depend on this program. On a terminal, Ctrl-C "
+                 "detaches and prints how to follow the run again; a second Ctrl-C within two "
+                 "seconds stops the run. Without a terminal, the first one stops it.",
              .examples =
                  "dtctl train   # the trainer, as dtctl.toml says\n"
                  "dtctl train --nodes 2 -- python3 train.py --epochs 3   # any command\n"
-                 "dtctl train --nodes 2:4 --max-restarts 3   # goes on with two, grows again\n"
+                 "dtctl train --nodes 2:4 --max-restarts 3   # continues with two, grows again\n"
                  "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"
                  "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # which "
                  "node gets which files\n"},

@@ -17,8 +17,8 @@ static const struct option_row ROWS[] = {
      .text = "false",
      .offset = offsetof(struct up_flags, force),
      .marks = OPTION_NO_ENV,
-     .help = "Drop nodes also where runs still go, or have results that were not fetched. They are "
-             "lost then."},
+     .help = "Drop nodes even when they have active runs, or results that were not fetched. Both "
+             "are lost."},
 };
 static const struct option_table TABLE = {"Up", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
@@ -79,22 +79,21 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
 }
 
 const struct command cmd_up = {
-    .verb = {.name = "up",
-             .summary = "make or find the nodes and prepare them",
-             .text = "Makes the cluster that the configuration asks for: checks every node (login, "
-                     "architecture, disk, clock, and that nodes reach each other), and puts the "
-                     "agent and the trainer there. A second up makes missing nodes, makes "
-                     "the cluster larger or smaller where the number of nodes has changed, gives "
-                     "nodes that run another lease where that has changed, and touches nothing "
-                     "else. Nodes that are no longer wanted are dropped last, when the others "
-                     "are there: up names them, brings the results that only they have, and asks. "
-                     "Provider aws shows the instances and their cost first, "
-                     "and asks (-y: it does not).",
-             .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
-                         "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "
-                         "hosts\n"
-                         "dtctl up --provider aws --instance-type g6.xlarge --nodes 2   # "
-                         "instances\n"},
+    .verb =
+        {.name = "up",
+         .summary = "make or find the nodes and prepare them",
+         .text =
+             "Makes the configured cluster: checks every node (login, architecture, disk, clock, "
+             "and that nodes reach each other), and installs the agent and the trainer there. A "
+             "second up makes missing nodes, applies a changed number of nodes or a changed lease, "
+             "and touches nothing else. Nodes that are no longer wanted are dropped last: up names "
+             "them, fetches the results that exist on them only, and asks. Provider aws shows the "
+             "instances and their cost and asks first (-y: does not ask).",
+         .examples = "dtctl up   # two nodes on this computer, or as dtctl.toml says\n"
+                     "dtctl up --provider hosts --host 'ubuntu@gpu[01-04].lab'   # listed "
+                     "hosts\n"
+                     "dtctl up --provider aws --instance-type g6.xlarge --nodes 2   # "
+                     "instances\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct up_flags),
     .run = run,

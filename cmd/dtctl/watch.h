@@ -18,11 +18,11 @@ struct watch_flags {
      .text = "false",                                                                              \
      .offset = offsetof(struct watch_flags, watch),                                                \
      .marks = OPTION_NO_ENV,                                                                       \
-     .help = "Look again and again, until Ctrl-C; a terminal shows the newest look alone."},       \
+     .help = "Repeat until Ctrl-C; a terminal shows only the newest output."},                     \
     {                                                                                              \
         .flag = "every", .verbs = verb, .type = OPTION_DURATION, .text = "2s", .min = 100,         \
         .max = 86400000, .offset = offsetof(struct watch_flags, every_ms), .marks = OPTION_NO_ENV, \
-        .arg = "TIME", .help = "With --watch: time between two looks."                             \
+        .arg = "TIME", .help = "With --watch: time between two outputs."                           \
     }
 
 typedef int watch_fn(struct context *s, const struct cli_rest *rest, const struct watch_flags *f,

@@ -73,7 +73,7 @@ static const struct option_row host_rows[] = {
      .marks = OPTION_REQUIRED,
      AT_HOST(address),
      .check = check_host,
-     .help = "Name or address to reach it at."},
+     .help = "Host name or address."},
     {.key = "name",
      .type = OPTION_STRING,
      AT_HOST(name),
@@ -91,8 +91,8 @@ static const struct option_row host_rows[] = {
      .type = OPTION_STRING,
      AT_HOST(host_key),
      .arg = "KEY",
-     .help = "Its public host key (\"ssh-ed25519 AAAA…\") or fingerprint (\"SHA256:…\"), which "
-             "it has to show; empty: known_hosts decides."},
+     .help = "Required public host key (\"ssh-ed25519 AAAA…\") or fingerprint (\"SHA256:…\"); "
+             "empty: known_hosts decides."},
 };
 
 static const struct option_record host_record = {
@@ -128,7 +128,7 @@ static const struct option_row rows[] = {
      .type = OPTION_BOOL,
      AT(json),
      .text = "false",
-     .help = "Results and events as JSON."},
+     .help = "Print results and events as JSON."},
     {.flag = "yes",
      .letter = 'y',
      .type = OPTION_BOOL,
@@ -146,7 +146,7 @@ static const struct option_row rows[] = {
      .type = OPTION_BOOL,
      AT(quiet),
      .text = "false",
-     .help = "Say nothing but errors and results."},
+     .help = "Print only errors and results."},
     {.flag = "dry-run",
      .type = OPTION_BOOL,
      AT(dry_run),
@@ -169,8 +169,8 @@ static const struct option_row rows[] = {
      AT(cluster.provider),
      .text = "local",
      .choices = providers,
-     .help = "Where nodes come from: local are folders and loopback addresses of this computer, "
-             "hosts are the machines in [hosts], aws are instances that `up` makes."},
+     .help = "Source of the nodes: local, folders and loopback addresses of this computer; hosts, "
+             "the machines in [hosts]; aws, instances that `up` makes."},
     {.key = "cluster.nodes",
      .flag = "nodes",
      .verbs = "init plan up",
@@ -180,7 +180,7 @@ static const struct option_row rows[] = {
      .text = "2",
      .min = 1,
      .max = 10000,
-     .help = "Number of nodes to make; provider hosts takes all that are listed."},
+     .help = "Number of nodes to make; provider hosts uses all listed machines."},
     // ---- [hosts]
     {.key = "hosts.list",
      .flag = "host",
@@ -204,21 +204,21 @@ static const struct option_row rows[] = {
      .text = "~/.dtctl",
      .arg = "DIR",
      .check = check_root,
-     .help = "Folder on the machines in which each node has its part, nodes/NAME; nodes may share "
-             "it. For a fast local disk instead of a home folder of a file server."},
+     .help = "Folder on the machines in which each node has a folder nodes/NAME; nodes may share "
+             "it. Useful to have a fast local disk instead of a home folder on a file server."},
     // ---- [ssh]
     {.key = "ssh.user",
      .type = OPTION_STRING,
      AT(ssh.user),
      .arg = "USER",
-     .help = "Login; empty takes it from the ssh configuration, else the name of this user."},
+     .help = "Login name; empty: from the ssh configuration, else this user's name."},
     {.key = "ssh.port",
      .type = OPTION_INT,
      AT(ssh.port),
      .text = "0",
      .min = 0,
      .max = 65535,
-     .help = "Port; 0 takes it from the ssh configuration, else 22."},
+     .help = "SSH port; 0: from the ssh configuration, else 22."},
     {.key = "ssh.identity_files",
      .type = OPTION_PATHS,
      AT(ssh.identity_files),
@@ -229,21 +229,20 @@ static const struct option_row rows[] = {
      AT(ssh.config_file),
      .text = "~/.ssh/config",
      .arg = "FILE",
-     .help = "The ssh configuration to honour; empty: none."},
+     .help = "SSH configuration file; empty: none."},
     {.key = "ssh.accept_host_keys",
      .flag = "accept-host-keys",
      .verbs = CONNECTING,
      .type = OPTION_BOOL,
      AT(ssh.accept_host_keys),
      .text = "false",
-     .help = "Trust host keys seen for the first time, and remember them; a changed key always "
-             "stops."},
+     .help = "Accept and remember unknown host keys; a changed key is always refused."},
     {.key = "ssh.proxy_jump",
      .type = OPTION_STRING,
      AT(ssh.proxy_jump),
      .arg = "[USER@]HOST[:PORT]",
      .check = check_host,
-     .help = "Host to go through; empty: as the ssh configuration says."},
+     .help = "Jump host; empty: from the ssh configuration."},
     {.key = "ssh.connect_timeout",
      .type = OPTION_DURATION,
      AT(ssh.connect_timeout_ms),
@@ -251,7 +250,7 @@ static const struct option_row rows[] = {
      .min = 100,
      .max = 3600000,
      .arg = "TIME",
-     .help = "Time to reach a node and log in."},
+     .help = "Time limit to connect to a node and log in."},
     {.key = "ssh.keepalive",
      .type = OPTION_DURATION,
      AT(ssh.keepalive_ms),
@@ -259,7 +258,7 @@ static const struct option_row rows[] = {
      .min = 1000,
      .max = 3600000,
      .arg = "TIME",
-     .help = "Interval of the signs of life on idle connections."},
+     .help = "Interval of keepalive messages on idle connections."},
     // ---- inputs and outputs
     {.key = "inputs",
      .flag = "input",
@@ -269,7 +268,7 @@ static const struct option_row rows[] = {
      .arg = "NAME=SOURCE[:replicated|:sharded]",
      .record = &config_input_record,
      .check_name = config_input_check_name,
-     .help = "Data that is sent to the nodes; a worker finds it at DTCTL_INPUT_<NAME>; may be "
+     .help = "Data to send to the nodes; workers find its path in DTCTL_INPUT_<NAME>; may be "
              "repeated."},
     {.key = "outputs.dir",
      .flag = "output",
@@ -277,7 +276,7 @@ static const struct option_row rows[] = {
      .type = OPTION_PATH,
      AT(output_dir),
      .arg = "DIR",
-     .help = "Where outputs are brought to; empty: output/ in the folder of the run."},
+     .help = "Folder for fetched outputs; empty: output/ in the run's folder."},
     {.key = "outputs.merge",
      .flag = "merge",
      .verbs = "train",
@@ -285,23 +284,23 @@ static const struct option_row rows[] = {
      AT(output_merge),
      .text = "always",
      .choices = merges,
-     .help = "Layout of a command's outputs: always puts the nodes' files into one folder, but for "
-             "a file that differs between nodes, which becomes NODE/FILE; never keeps a folder per "
-             "node. State is state/NODE in both."},
+     .help = "Layout of a command's outputs: always merges the nodes' files into one folder, where "
+             "a file that differs between nodes becomes NODE/FILE; never keeps one folder per "
+             "node. State is in state/NODE in both."},
     {.key = "outputs.work",
      .type = OPTION_BOOL,
      AT(output_work),
      .text = "false",
-     .help = "Also brings files that a command made in its working folder, as work/; else they are "
-             "only named, and dtctl fetch RUN --work brings them."},
+     .help = "Also fetch files that a command made in its working folder, to work/; otherwise they "
+             "are only named, and dtctl fetch RUN --work fetches them."},
     {.key = "state.keep",
      .type = OPTION_CHOICE,
      AT(state_keep),
      .text = "run",
      .choices = keeps,
-     .help = "What a run begins with: run is nothing, or the state of a run of the same name that "
-             "did not finish; task is the state of the newest run of the same name, also of one "
-             "that finished."},
+     .help =
+         "Initial state of a run: run, the state of the newest unfinished run of that name, if "
+         "there is one; task, the state of the newest run of that name, also of a finished one."},
     {.key = "env",
      .flag = "env",
      .verbs = "train",
@@ -319,7 +318,7 @@ static const struct option_row rows[] = {
      .arg = "NAME=VALUE",
      .check_name = option_plain_name,
      .check = check_value,
-     .help = "Hyperparameter of a command: --NAME VALUE behind its arguments, SM_HP_<NAME> and "
+     .help = "Hyperparameter of a command: --NAME VALUE after its arguments, and SM_HP_<NAME> and "
              "SM_HPS in its environment, as on SageMaker; may be repeated."},
 };
 

@@ -41,15 +41,15 @@ static const struct option_row job_rows[] = {
      .marks = OPTION_REST,
      AT(command),
      .arg = "COMMAND…",
-     .help = "Program and arguments that every rank runs, on the command line after --; empty "
-             "runs the native trainer."},
+     .help = "Program and arguments that every rank runs, on the command line after --; empty: the "
+             "native trainer."},
     {.key = "train.shell",
      .flag = "shell",
      .verbs = "train",
      .type = OPTION_STRING,
      AT(shell),
      .arg = "LINE",
-     .help = "Line that bash runs as the command, with pipes and $VARIABLES of the worker; "
+     .help = "Line that every rank runs with bash, with pipes and the worker's $VARIABLES; "
              "hyperparameters are in \"$@\"."},
     {.key = "setup.run",
      .flag = "setup",
@@ -57,17 +57,17 @@ static const struct option_row job_rows[] = {
      .type = OPTION_STRING,
      AT_SETUP(run),
      .arg = "LINES",
-     .help = "Lines of bash that prepare each node, in the folder of the command, before any rank "
-             "starts; once per node for the same lines and the same files of setup.needs. The "
-             "first line that fails ends the run. Results for later runs belong into "
-             "$DTCTL_SETUP_DIR."},
+     .help =
+         "Lines of bash that prepare each node, in the command's folder, before any rank starts. "
+         "They run once per node for the same lines and the same files of setup.needs. The first "
+         "line that fails ends the run. Files for later runs belong in $DTCTL_SETUP_DIR."},
     {.key = "setup.needs",
      .verbs = "train",
      .type = OPTION_PATHS,
      AT_SETUP(needs),
      .arg = "PATH",
-     .help = "Files and folders below the current one that setup.run reads; they are sent, and a "
-             "change of one makes it run again."},
+     .help = "Files and folders below the current one that setup.run reads. They are sent; when "
+             "one changes, setup.run runs again."},
     {.key = "setup.timeout",
      .verbs = "train",
      .type = OPTION_DURATION,
@@ -76,7 +76,7 @@ static const struct option_row job_rows[] = {
      .min = 1000,
      .max = 86400000,
      .arg = "TIME",
-     .help = "Longest time that setup.run may take on a node."},
+     .help = "Time limit of setup.run on a node."},
     {.flag = "task",
      .verbs = "train",
      .type = OPTION_STRING,
@@ -84,8 +84,8 @@ static const struct option_row job_rows[] = {
      AT(task),
      .arg = "NAME",
      .check = option_plain_name,
-     .help = "Run the task [tasks.NAME] of the configuration file: its keys take the place of the "
-             "file's own."},
+     .help = "Run the task [tasks.NAME] of the configuration file; its keys override the file's "
+             "other keys."},
     {.key = "task.after",
      .verbs = "train",
      .type = OPTION_LIST,
@@ -108,14 +108,14 @@ static const struct option_row job_rows[] = {
      .marks = OPTION_NO_ENV,
      AT(force),
      .text = "false",
-     .help = "Run the task although a finished run would stand in."},
+     .help = "Run the task even when --if-changed finds an equal finished run."},
     {.key = "task.once",
      .flag = "once",
      .verbs = "train",
      .type = OPTION_BOOL,
      AT(once),
      .text = "false",
-     .help = "Run one process on one node, as a task that prepares data does."},
+     .help = "Run one process on one node, for a task such as data preparation."},
     {.key = "task.max_time",
      .flag = "max-time",
      .verbs = "train",
@@ -125,10 +125,10 @@ static const struct option_row job_rows[] = {
      .min = 0,
      .max = TASK_DAYS_MAX * 86400000LL,
      .arg = "TIME",
-     .help = "Longest time that the run may take, from the start of its agents; 0 is no limit. The "
-             "workers get the notice signal a minute before, or at nine tenths of a short limit; "
-             "then the run is stopped, and its results are brought. The limit holds without this "
-             "program."},
+     .help = "Time limit of the run, from the start of its agents; 0: none. The workers get the "
+             "notice signal one minute before the limit, or at nine tenths of a short limit. At "
+             "the limit the run is stopped, and its results are fetched. The agents enforce the "
+             "limit also without this program."},
     {.key = "train.nodes",
      .flag = "nodes",
      .verbs = "train",
@@ -137,8 +137,8 @@ static const struct option_row job_rows[] = {
      .min = 1,
      .max = 10000,
      .arg = "N|MIN:MAX",
-     .help = "Nodes to run on; empty takes all of the cluster; with MIN:MAX the run goes on "
-             "while at least MIN are there."},
+     .help = "Number of nodes; empty: all of the cluster. With MIN:MAX the run continues while at "
+             "least MIN nodes are left."},
     {.key = "train.nproc_per_node",
      .flag = "nproc-per-node",
      .verbs = "train",
@@ -149,8 +149,8 @@ static const struct option_row job_rows[] = {
      .max = 1024,
      .choices = devices,
      .arg = "N|auto|cpu|gpu",
-     .help = "Processes per node: a number; gpu or cpu for one per device of the node; auto for "
-             "gpu where there are some and cpu elsewhere."},
+     .help = "Processes per node: a number; gpu or cpu, one per device of the node; auto, gpu on "
+             "nodes with GPUs and cpu on others."},
     {.key = "train.name",
      .flag = "name",
      .verbs = "train",
@@ -158,7 +158,7 @@ static const struct option_row job_rows[] = {
      AT(name),
      .arg = "TASK",
      .check = option_plain_name,
-     .help = "Name that runs of this task begin with; empty takes it from the command or model."},
+     .help = "Prefix of the run's name; empty: from the command or the model."},
     {.key = "train.detach",
      .flag = "detach",
      .letter = 'd',
@@ -166,7 +166,7 @@ static const struct option_row job_rows[] = {
      .type = OPTION_BOOL,
      AT(detach),
      .text = "false",
-     .help = "Return as soon as every rank has started; the run goes on."},
+     .help = "Return as soon as every rank has started, and leave the run active."},
     {.key = "train.spares",
      .flag = "spares",
      .verbs = "train",
@@ -175,7 +175,7 @@ static const struct option_row job_rows[] = {
      .text = "0",
      .min = 0,
      .max = 4096,
-     .help = "Nodes beyond --nodes that stand by, and take the place of one that is lost."},
+     .help = "Number of nodes in addition to --nodes that stand by and replace lost nodes."},
     {.key = "train.max_restarts",
      .flag = "max-restarts",
      .verbs = "train",
@@ -184,23 +184,23 @@ static const struct option_row job_rows[] = {
      .text = "0",
      .min = 0,
      .max = 1000000,
-     .help = "How often a failed group of ranks is started again."},
+     .help = "Number of times that a failed group of ranks is started again."},
     {.key = "train.replace_nodes",
      .flag = "replace-nodes",
      .verbs = "train",
      .type = OPTION_BOOL,
      AT(replace_nodes),
      .text = "false",
-     .help = "Provider aws: have up make machines that are gone (a spot instance was taken back) "
-             "anew while the run goes on; they get what the run needs and join it. Needs "
-             "--max-restarts, and a dtctl that follows the run."},
+     .help = "Provider aws: replace lost instances (such as preempted spot instances) during the "
+             "run. New instances get the run's files and join it. Needs --max-restarts, and a "
+             "dtctl that follows the run."},
     {.key = "train.files",
      .flag = "file",
      .verbs = "train",
      .type = OPTION_PATHS,
      AT(files),
      .arg = "PATH",
-     .help = "File or folder that is sent to the folder the command runs in; may be repeated."},
+     .help = "File or folder to send to the command's working folder; may be repeated."},
     {.key = "train.exit_code",
      .flag = "exit-code",
      .verbs = "train",
@@ -216,9 +216,9 @@ static const struct option_row job_rows[] = {
      .text = "auto",
      .arg = "SIGNAL|auto|none",
      .check = check_notice_signal,
-     .help = "Signal that every rank gets once when the end of a node is announced (a spot "
-             "instance is taken back, its lease is over), so that it can write a checkpoint; auto "
-             "is USR1 for the native trainer and none for commands."},
+     .help = "Signal that every rank gets once when the end of a node is announced (preemption of "
+             "a spot instance, end of the lease), so that it can write a checkpoint. auto: USR1 "
+             "for the native trainer, none for commands."},
 };
 
 const struct option_table options_job = {"Run", job_rows, sizeof job_rows / sizeof job_rows[0]};
@@ -294,18 +294,18 @@ static int check_rdzv_conf(const char *text, struct err *e) {
 static const struct option_row torchrun_rows[] = {
     {TORCHRUN("redirects", "redirects"), .letter = 'r', .type = OPTION_STRING,
      AT_TORCHRUN(redirects), .text = "0", .arg = "STREAMS", .check = check_streams,
-     .help = "Streams that go to files only: 0 none, 1 stdout, 2 stderr, 3 both; or per local "
-             "rank, such as 0:3,1:1."},
+     .help = "Streams that are written to files only: 0 none, 1 stdout, 2 stderr, 3 both; or per "
+             "local rank, such as 0:3,1:1."},
     {TORCHRUN("tee", "tee"), .letter = 't', .type = OPTION_STRING, AT_TORCHRUN(tee), .text = "0",
      .arg = "STREAMS", .check = check_streams,
-     .help = "Streams that go to files and the console, in the form of --redirects."},
+     .help = "Streams that are written to files and to the console, in the form of --redirects."},
     {TORCHRUN("local_ranks_filter", "local-ranks-filter"), .type = OPTION_STRING,
      AT_TORCHRUN(local_ranks_filter), .arg = "RANKS", .check = check_local_ranks,
-     .help = "Local ranks, separated by commas, whose output the console shows; empty shows all."},
+     .help = "Local ranks, separated by commas, whose output the console shows; empty: all."},
     {TORCHRUN("duplicate_stdout_filters", "duplicate-stdout-filters"), .type = OPTION_STRING,
      AT_TORCHRUN(duplicate_stdout_filters), .arg = "TEXTS",
-     .help = "Texts, separated by commas; lines of stdout that have one are copied to a file of "
-             "their own."},
+     .help = "Texts, separated by commas; lines of stdout that contain one are copied to a "
+             "separate file."},
     {TORCHRUN("duplicate_stderr_filters", "duplicate-stderr-filters"), .type = OPTION_STRING,
      AT_TORCHRUN(duplicate_stderr_filters), .arg = "TEXTS",
      .help = "The same for lines of stderr."},
@@ -318,13 +318,13 @@ static const struct option_row torchrun_rows[] = {
     {TORCHRUN("signals_to_handle", "signals-to-handle"), .type = OPTION_STRING,
      AT_TORCHRUN(signals_to_handle), .text = "SIGTERM,SIGINT,SIGHUP,SIGQUIT", .arg = "SIGNALS",
      .check = check_signals,
-     .help = "Signals that the agent passes on to its workers before it ends."},
+     .help = "Signals that stop the run; the agent passes them on to its workers."},
     {TORCHRUN("shutdown_timeout", "shutdown-timeout"), .type = OPTION_INT,
      AT_TORCHRUN(shutdown_timeout), .text = "30", .min = 0, .max = 86400, .arg = "SECONDS",
-     .help = "Seconds from the signal to stop until workers are killed."},
+     .help = "Time from the signal to SIGKILL for workers, in seconds."},
     {TORCHRUN("monitor_interval", "monitor-interval"), .type = OPTION_REAL,
      AT_TORCHRUN(monitor_interval), .text = "0.1", .min = 0, .max = 3600, .arg = "SECONDS",
-     .help = "Longest time, in seconds, until the agent notices a change."},
+     .help = "Longest time until the agent notices a change of a worker, in seconds."},
     {TORCHRUN("role", "role"), .type = OPTION_STRING, AT_TORCHRUN(role), .text = "default",
      .arg = "NAME", .help = "Role of the workers, in ROLE_NAME and in prefixes."},
 };

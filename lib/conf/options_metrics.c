@@ -16,8 +16,8 @@ static const struct option_row rows[] = {
      .items_max = METRIC_COUNT_MAX,
      .check_name = metric_expression_check_name,
      .check = metric_expression_check,
-     .help = "Number to take out of the workers' lines: a regular expression as in Python (PCRE2), "
-             "whose first group, or first named group, is the number; may be repeated."},
+     .help = "Metric to read from the workers' lines: a regular expression as in Python (PCRE2), "
+             "whose first named group, or else first group, is the number; may be repeated."},
 };
 
 const struct option_table options_metrics = {"Metrics", rows, sizeof rows / sizeof rows[0]};

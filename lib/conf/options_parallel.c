@@ -110,8 +110,8 @@ static const struct option_row rows[] = {
      .text = "1",
      .min = 1,
      .max = PIPELINE_MAX,
-     .help = "Ranks that share the layers of one model, each with a stage of it; the others are "
-             "further copies of that pipeline, each with its own part of the data."},
+     .help = "Number of ranks that share one model, each with one stage of its layers. Further "
+             "ranks are copies of that pipeline, each with its own part of the data."},
     {.key = "train.partitions",
      .type = OPTION_INT,
      .marks = OPTION_HIDDEN,
@@ -126,34 +126,33 @@ static const struct option_row rows[] = {
      .text = "0",
      .min = 0,
      .max = MICROBATCHES_MAX,
-     .help = "Parts that each batch is cut into, which follow one another through the pipeline "
-             "(batch norm sees each alone); 0 chooses two per rank of the pipeline, or as many "
-             "as divide the batch."},
+     .help = "Number of micro-batches of each batch, which pass through the pipeline one after "
+             "another (batch norm uses each separately); 0: two per rank of the pipeline, or as "
+             "many as divide the batch."},
     {.key = "train.pipeline_schedule",
      .type = OPTION_STRING,
      AT(schedule_pipe),
      .text = "1f1b",
      .check = check_schedule,
      .arg = "gpipe|1f1b|interleaved:V",
-     .help = "Order of the passes: gpipe takes all parts of a batch forward, then all backward; "
-             "1f1b goes backward as early as possible and keeps fewer activations; interleaved:V "
-             "gives each rank V stages and waits less. SageMaker's simple is gpipe, its "
-             "interleaved is 1f1b."},
+     .help =
+         "Order of the passes: gpipe runs all micro-batches forward, then all backward; 1f1b runs "
+         "backward as early as possible and keeps fewer activations; interleaved:V gives each rank "
+         "V stages and idles less. SageMaker's simple is gpipe, its interleaved is 1f1b."},
     {.key = "train.pipeline_cuts",
      .type = OPTION_LIST,
      AT(cuts),
      .arg = "LAYER,LAYER,…",
-     .help = "Layers, or blocks of layers, that the stages behind the first begin with "
-             "(layer2.0,layer4.0); empty cuts the model into stages of equal work."},
+     .help = "First layers, or blocks of layers, of the second and later stages, such as "
+             "layer2.0,layer4.0; empty: stages of equal work."},
     {.key = "train.placement",
      .type = OPTION_CHOICE,
      AT(placement),
      .text = "packed",
      .choices = train_placement_words,
-     .help = "Where the ranks of a pipeline are: packed, on neighbouring ranks, so that "
-             "activations stay on a node; spread, as far apart as possible, so that the ranks of "
-             "one stage are neighbours and gradients stay on a node. SageMaker's cluster is "
-             "packed."},
+     .help = "Placement of a pipeline's ranks: packed, neighbouring ranks, so that activations "
+             "stay on a node; spread, as far apart as possible, so that gradients of one stage "
+             "stay on a node. SageMaker's cluster is packed."},
     {.key = "train.placement_strategy",
      .type = OPTION_CHOICE,
      .marks = OPTION_HIDDEN,
@@ -165,15 +164,15 @@ static const struct option_row rows[] = {
      .type = OPTION_BOOL,
      AT(zero),
      .text = "false",
-     .help = "Each rank keeps the optimizer state of a part of the parameters and updates those "
-             "(ZeRO stage 1): less memory, the same numbers."},
+     .help = "Each rank keeps the optimizer state of a part of the parameters and updates that "
+             "part (ZeRO stage 1): less memory, the same results."},
     {.key = "train.wire",
      .type = OPTION_CHOICE,
      AT(wire),
      .text = "f32",
      .choices = train_wire_words,
-     .help = "Numbers that gradients travel as: bf16 is half the bytes, each gradient rounded to "
-             "8 bits of mantissa before it is summed."},
+     .help = "Type of gradients in transit; bf16 needs half the bytes and rounds each gradient to "
+             "8 bits of mantissa before the sum."},
 };
 
 const struct option_table options_parallel = {"Native trainer, parallel modes", rows,

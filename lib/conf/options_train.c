@@ -20,8 +20,8 @@ static const struct option_row rows[] = {
      AT(recipe),
      .text = "none",
      .choices = train_recipe_words,
-     .help = "Settings that go together: every key that neither flag, variable nor file sets has "
-             "that of the recipe."},
+     .help = "Set of default values: a key that neither flag, variable nor file sets takes the "
+             "recipe's value."},
     // ---- model
     {.key = "train.model",
      .type = OPTION_STRING,
@@ -30,14 +30,14 @@ static const struct option_row rows[] = {
      .check = train_model_check,
      .arg = "MODEL(FIELD=VALUE,…)",
      .help = "Model of the native trainer, and fields that differ from their defaults: " //
-     TRAIN_MODEL_NAMES(MODEL_TEXT) "as train.hidden and train.stem say where these are not set."},
+     TRAIN_MODEL_NAMES(MODEL_TEXT) "unset fields take train.hidden and train.stem."},
     {.key = "train.stem",
      .type = OPTION_CHOICE,
      AT(stem),
      .text = "imagenet",
      .choices = train_stem_words,
-     .help = "First layers of a resnet: imagenet is 7x7 with stride 2 and a pooling layer, "
-             "cifar is 3x3 with stride 1, for small images."},
+     .help = "First layers of a resnet: imagenet, 7x7 with stride 2 and a pooling layer; cifar, "
+             "3x3 with stride 1, for small images."},
     {.key = "train.hidden",
      .type = OPTION_INTS,
      AT(hidden),
@@ -53,52 +53,51 @@ static const struct option_row rows[] = {
      .text = "0",
      .min = 0,
      .max = 100000,
-     .help = "Number of classes; 0 takes as many as the data has."},
+     .help = "Number of classes; 0: as many as the data has."},
     // ---- data
     {.key = "train.dataset",
      .type = OPTION_CHOICE,
      AT(dataset),
      .text = "auto",
      .choices = train_dataset_words,
-     .help =
-         "Kind of data: auto looks at train.data and takes shapes where that is empty; shapes "
-         "is made on the spot; cifar10 are the binary files; imagefolder is a folder or tar "
-         "of train/CLASS/*.jpg and test/CLASS/*.jpg; tar also a folder of CLASS.tar; webdataset "
-         "are shards of NAME.jpg and NAME.cls; packed is the memory-mapped form."},
+     .help = "Kind of data: auto detects the kind of train.data, and is shapes when that is empty; "
+             "shapes is generated; cifar10, the binary files; imagefolder, a folder or tar of "
+             "train/CLASS/*.jpg and test/CLASS/*.jpg; tar, also a folder of CLASS.tar; webdataset, "
+             "shards of NAME.jpg and NAME.cls; packed, a memory-mapped file."},
     {.key = "train.data",
      .type = OPTION_STRING,
      AT(data),
      .arg = "INPUT|PATH",
-     .help = "The data: name of one of the [inputs], or a path that every node has; empty takes "
-             "the input called data, if there is one."},
+     .help = "Training data: the name of one of the [inputs], or a path that exists on every node; "
+             "empty: the input named data, if there is one."},
     {.key = "train.val",
      .type = OPTION_STRING,
      AT(val),
      .arg = "INPUT|PATH",
-     .help = "Data to evaluate on, as train.data; empty takes the input called val, if there is "
+     .help = "Evaluation data, in the form of train.data; empty: the input named val, if there is "
              "one, else the test part of train.data."},
     {.key = "train.decode",
      .type = OPTION_CHOICE,
      AT(decode),
      .text = "auto",
      .choices = train_decode_words,
-     .help = "When JPEG images are decoded: once, into a file that later runs and the other ranks "
-             "of a node share; stream, each time an image is needed, for data of any size; auto "
-             "streams with train.random_resized_crop."},
+     .help = "Decoding of JPEG images: once, into a file that later runs and the other ranks of a "
+             "node share; stream, each time an image is needed, for data of any size; auto, stream "
+             "with train.random_resized_crop, else once."},
     {.key = "train.on_bad_sample",
      .type = OPTION_CHOICE,
      AT(on_bad_sample),
      .text = "refuse",
      .choices = train_bad_words,
-     .help = "An image that cannot be decoded: refuse ends the run with its name; skip logs it and "
-             "takes the next one in its place."},
+     .help = "Action for an image that cannot be decoded: refuse ends the run and names the image; "
+             "skip logs the image and takes the next one instead."},
     {.key = "train.bad_samples_max",
      .type = OPTION_INT,
      AT(bad_samples_max),
      .text = "100",
      .min = 0,
      .max = 4095,
-     .help = "Bad images that each rank leaves out of a data set before that is an error."},
+     .help = "Number of bad images that each rank may leave out of a data set; more are an error."},
     {.key = "train.image_size",
      .type = OPTION_INT,
      AT(image_size),
@@ -106,8 +105,8 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1024,
      .arg = "PIXELS",
-     .help = "Width and height that images are brought to; 0 keeps the size of the data, or takes "
-             "224 with train.random_resized_crop."},
+     .help = "Width and height of the model's images, in pixels; 0: the size of the data, or 224 "
+             "with train.random_resized_crop."},
     {.key = "train.random_resized_crop",
      .type = OPTION_BOOL,
      AT(random_resized_crop),
@@ -121,30 +120,30 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 2048,
      .arg = "PIXELS",
-     .help = "Length that the shorter side of a test image is brought to before its middle is cut "
-             "out; 0 takes 8/7 of the image size with train.random_resized_crop (256 for 224), "
-             "else the image size."},
+     .help = "Shorter side of a test image, in pixels, before its middle is cut out; 0: 8/7 of the "
+             "image size with train.random_resized_crop (256 for 224), else the image size."},
     {.key = "train.train_size",
      .type = OPTION_INT,
      AT(train_size),
      .text = "8192",
      .min = 1,
      .max = 100000000,
-     .help = "Images in the training part of shapes."},
+     .help = "Number of training images of shapes."},
     {.key = "train.test_size",
      .type = OPTION_INT,
      AT(test_size),
      .text = "2048",
      .min = 1,
      .max = 100000000,
-     .help = "Images in the test part of shapes."},
+     .help = "Number of test images of shapes."},
     {.key = "train.decode_threads",
      .type = OPTION_INT,
      AT(decode_threads),
      .text = "0",
      .min = 0,
      .max = 256,
-     .help = "Threads of each rank that decode and prepare images; 0 chooses."},
+     .help = "Number of threads per rank that decode and prepare images; 0: chosen from the rank's "
+             "cores."},
     {.key = "train.flip",
      .type = OPTION_BOOL,
      AT(flip),
@@ -157,14 +156,14 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 64,
      .arg = "PIXELS",
-     .help = "Pad training images by this much on each side and crop them back at random; 0 does "
-             "not."},
+     .help = "Padding of training images on each side, in pixels, before a random crop to their "
+             "size; 0: none."},
     {.key = "train.normalize",
      .type = OPTION_CHOICE,
      AT(normalize),
      .text = "imagenet",
      .choices = train_normalize_words,
-     .help = "Mean and standard deviation that images are normalised with."},
+     .help = "Mean and standard deviation for the normalisation of images."},
     {.key = "train.mean",
      .type = OPTION_REALS,
      AT(mean),
@@ -173,7 +172,7 @@ static const struct option_row rows[] = {
      .items_min = 3,
      .items_max = 3,
      .arg = "R,G,B",
-     .help = "Mean per channel, in place of that of train.normalize."},
+     .help = "Mean per channel, instead of train.normalize's."},
     {.key = "train.std",
      .type = OPTION_REALS,
      AT(std),
@@ -182,13 +181,13 @@ static const struct option_row rows[] = {
      .items_min = 3,
      .items_max = 3,
      .arg = "R,G,B",
-     .help = "Standard deviation per channel, in place of that of train.normalize."},
+     .help = "Standard deviation per channel, instead of train.normalize's."},
     {.key = "train.drop_last",
      .type = OPTION_BOOL,
      AT(drop_last),
      .text = "false",
-     .help = "Leave out the images at the end that do not fill a share for every rank, instead "
-             "of repeating some."},
+     .help = "Leave out the last images of an epoch that do not fill every rank's share; otherwise "
+             "some images are repeated."},
     // ---- optimisation
     {.key = "train.epochs",
      .type = OPTION_INT,
@@ -196,14 +195,15 @@ static const struct option_row rows[] = {
      .text = "10",
      .min = 0,
      .max = 1000000,
-     .help = "Passes over the training images."},
+     .help = "Number of passes over the training images."},
     {.key = "train.batch",
      .type = OPTION_INT,
      AT(batch),
      .text = "64",
      .min = 1,
      .max = 65536,
-     .help = "Images per rank in each step; with train.accumulate, in each part of it."},
+     .help =
+         "Number of images per rank in each step; with train.accumulate, in each of its batches."},
     {.key = "train.accumulate",
      .type = OPTION_INT,
      AT(accumulate),
@@ -211,8 +211,8 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1000,
      .arg = "N",
-     .help = "Batches per rank in each step: their gradients are added up before the update, "
-             "which is that of one batch as large (batch norm still sees each alone)."},
+     .help = "Number of batches per rank in each step. Their gradients are summed before the "
+             "update, as for one batch of that size (batch norm uses each batch separately)."},
     {.key = "train.optimizer",
      .type = OPTION_CHOICE,
      AT(optimizer),
@@ -251,16 +251,16 @@ static const struct option_row rows[] = {
      AT(decay),
      .text = "all",
      .choices = train_decay_words,
-     .help = "What weight decay acts on: all parameters, or weights, which leaves out biases, "
-             "the scales and shifts of norms, class token and positions."},
+     .help = "Parameters with weight decay: all; or weights, all but biases, the scales and shifts "
+             "of norms, class token and positions."},
     {.key = "train.clip_norm",
      .type = OPTION_REAL,
      AT(clip_norm),
      .text = "0",
      .min = 0,
      .max = 1e9,
-     .help = "Largest norm of all gradients together: those of a step above it are scaled down "
-             "to it; 0 does not."},
+     .help = "Largest norm of all gradients of a step; larger gradients are scaled down to it; 0: "
+             "no limit."},
     {.key = "train.beta1",
      .type = OPTION_REAL,
      .marks = OPTION_OPEN_MAX,
@@ -283,7 +283,7 @@ static const struct option_row rows[] = {
      .text = "1e-8",
      .min = 0,
      .max = 1,
-     .help = "Term that keeps the divisor of adam and adamw from zero."},
+     .help = "Term that adam and adamw add to the divisor."},
     {.key = "train.ema",
      .type = OPTION_REAL,
      .marks = OPTION_OPEN_MAX,
@@ -292,16 +292,15 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1,
      .arg = "DECAY",
-     .help = "Keep an average of the weights, which after each step is DECAY of itself and the "
-             "rest of the new weights; evaluations use it, and the final model is it. 0 keeps "
-             "none."},
+     .help = "Decay of an exponential moving average of the weights, updated in each step. "
+             "Evaluations and the final model use the average. 0: no average."},
     {.key = "train.label_smoothing",
      .type = OPTION_REAL,
      AT(label_smoothing),
      .text = "0",
      .min = 0,
      .max = 0.999,
-     .help = "Share of each label that goes to all classes equally."},
+     .help = "Label smoothing: share of each label that is spread over all classes."},
     {.key = "train.seed",
      .type = OPTION_INT,
      AT(seed),
@@ -321,7 +320,7 @@ static const struct option_row rows[] = {
      .text = "256",
      .min = 1,
      .max = 65536,
-     .help = "Images per rank in each step of an evaluation."},
+     .help = "Number of images per rank in each step of an evaluation."},
     {.key = "train.print_every",
      .type = OPTION_INT,
      AT(print_every),
@@ -329,7 +328,7 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1000000,
      .arg = "STEPS",
-     .help = "Steps between two lines of metrics."},
+     .help = "Number of steps between two lines of metrics."},
     {.key = "train.check_every",
      .type = OPTION_INT,
      AT(check_every),
@@ -337,9 +336,9 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1000000000,
      .arg = "STEPS",
-     .help = "Steps between two checks that all ranks with the same layers have the same "
-             "parameters to the last bit, which are also made before each checkpoint; a rank that "
-             "differs ends the run with its number. 0 checks nothing."},
+     .help = "Number of steps between two checks that ranks with the same layers have the same "
+             "parameters, to the last bit; each checkpoint has a check, too. A difference ends the "
+             "run and names the rank. 0: no check."},
     {.key = "train.checkpoint_every_epochs",
      .type = OPTION_INT,
      AT(checkpoint_every_epochs),
@@ -347,7 +346,7 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1000000,
      .arg = "EPOCHS",
-     .help = "Epochs between two checkpoints; 0 writes one at the end only."},
+     .help = "Number of epochs between two checkpoints; 0: only one at the end."},
     {.key = "train.checkpoint_every_steps",
      .type = OPTION_INT,
      AT(checkpoint_every_steps),
@@ -355,14 +354,14 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1000000000,
      .arg = "STEPS",
-     .help = "Steps between two checkpoints inside an epoch; 0 writes none there."},
+     .help = "Number of steps between two checkpoints inside an epoch; 0: none inside an epoch."},
     {.key = "train.keep_last",
      .type = OPTION_INT,
      AT(keep_last),
      .text = "2",
      .min = 1,
      .max = 1000,
-     .help = "Checkpoints that are kept; older ones are removed."},
+     .help = "Number of checkpoints to keep; older ones are removed."},
     {.key = "train.resume",
      .flag = "resume",
      .verbs = "train",
@@ -370,53 +369,51 @@ static const struct option_row rows[] = {
      AT(resume),
      .text = "auto",
      .arg = "auto|never|RUN",
-     .help = "Where to start: auto goes on from the newest checkpoint of this run, if there is "
-             "one (dtctl: and with the state of the newest run of its name, if that one did not "
-             "finish); never starts afresh; else the run, or the folder, whose checkpoint to "
-             "take."},
+     .help = "Start of the training: auto resumes from the newest checkpoint of this run, if there "
+             "is one (dtctl: also from the state of the newest unfinished run of that name); never "
+             "starts at the beginning; RUN resumes from that run or folder."},
     {.key = "train.weights",
      .type = OPTION_STRING,
      AT(weights),
      .arg = "INPUT|PATH",
-     .help = "Where there is no checkpoint to go on from, the weights to begin with: a safetensors "
-             "file with torchvision's or timm's names, one of the [inputs] or a path that every "
-             "node has; "
-             "empty takes the input called weights, if there is one."},
+     .help = "Initial weights of a run without a checkpoint: a safetensors file with torchvision's "
+             "or timm's names, one of the [inputs] or a path that exists on every node; empty: the "
+             "input named weights, if there is one."},
     {.key = "train.new_head",
      .type = OPTION_BOOL,
      AT(new_head),
      .text = "false",
-     .help = "The last layer is not taken from train.weights and begins afresh: to go on from a "
-             "model of other classes."},
+     .help = "Initialise the last layer instead of taking it from train.weights, for a model of "
+             "other classes."},
     {.key = "train.resume_other",
      .type = OPTION_BOOL,
      AT(resume_other),
      .text = "false",
-     .help = "Also goes on from a checkpoint that was made with other data or another seed; the "
-             "epoch that it is in starts again. Without it such a checkpoint is an error."},
+     .help = "Also resume from a checkpoint with other data or another seed; its epoch starts "
+             "again. Otherwise such a checkpoint is an error."},
     // ---- machine
     {.key = "train.kernels",
      .type = OPTION_CHOICE,
      AT(kernels),
      .text = "cpu",
      .choices = train_kernels_words,
-     .help = "Compute kernels: cpu are the fast ones for this processor, reference the plain "
-             "ones that tests compare with."},
+     .help = "Compute kernels: cpu, the fast ones for this processor; reference, plain loops that "
+             "tests compare with."},
     {.key = "train.dtype",
      .type = OPTION_CHOICE,
      AT(dtype),
      .text = "f32",
      .choices = train_dtype_words,
-     .help = "Type in which matrix products and convolutions multiply. bf16 rounds what they "
-             "multiply to bfloat16; sums, weights, statistics, optimizer and checkpoints stay "
-             "float. It is faster on processors with AVX512-BF16."},
+     .help = "Type of the factors in matrix products and convolutions. bf16 rounds them to "
+             "bfloat16; sums, weights, statistics, optimizer and checkpoints stay float32. bf16 is "
+             "faster on processors with AVX512-BF16."},
     {.key = "train.threads",
      .type = OPTION_INT,
      AT(threads),
      .text = "0",
      .min = 0,
      .max = 1024,
-     .help = "Compute threads of each rank; 0 takes the rank's share of the node's cores."},
+     .help = "Number of compute threads per rank; 0: the rank's share of the node's cores."},
     {.key = "train.bucket_bytes",
      .type = OPTION_BYTES,
      AT(bucket_bytes),
@@ -424,14 +421,15 @@ static const struct option_row rows[] = {
      .min = 4096,
      .max = 1073741824,
      .arg = "SIZE",
-     .help = "Gradients that are summed over the ranks in one go, while backward continues."},
+     .help =
+         "Size of a bucket of gradients that is summed over the ranks during the backward pass."},
     {.key = "train.comm_sockets",
      .type = OPTION_INT,
      AT(comm_sockets),
      .text = "2",
      .min = 1,
      .max = 16,
-     .help = "TCP connections to each neighbour in the ring of nodes."},
+     .help = "Number of TCP connections to each neighbour in the ring of nodes."},
     {.key = "train.comm_timeout",
      .type = OPTION_DURATION,
      AT(comm_timeout),

@@ -46,7 +46,7 @@ like "$out$err" "'nosuch' is no commit" 'the error names the commit'
 
 # ---- hooks --------------------------------------------------------------------------------------
 ok 'make hooks' make -s hooks
-is "$(git config core.hooksPath)" .ci/hooks 'sets the path of the hooks'
+is "$(git config core.hooksPath)" .ci/hooks 'make hooks sets the path of the hooks'
 subject() { # TEXT
     printf '%s\n' "$1" >"$WORK/message"
     run .ci/hooks/commit-msg "$WORK/message"

@@ -23,7 +23,7 @@ is "$(cat "$lease")" $((now - 40 + 7200)) 'the lease counts from boot'
 like "$(calls)" 'chown ubuntu: .*/lease' 'the lease file belongs to the user'
 end=$((now + 7160))
 is "$(steps "$((end - 605)) 7000")" '5 ' 'wakes when ten minutes are left'
-is "$(notice)$(calls)" '' 'says nothing before'
+is "$(notice)$(calls)" '' 'nothing is announced before'
 
 fresh_node
 echo $end >"$lease"

@@ -46,7 +46,7 @@ mv dtctl.toml second/
 cd second || exit 1
 run cloud_run dtctl adopt "$login"
 is "$status" 2 'adopt without a key'
-like "$err" '--key FILE' 'asks for it'
+like "$err" '--key FILE' 'the error names --key'
 ssh-keygen -q -t ed25519 -N '' -f ../stranger
 run cloud_run dtctl adopt "$login" --key ../stranger
 is "$status" 1 'adopt with another key fails'
@@ -72,7 +72,8 @@ is "$(find .dtctl -type f ! -name lock ! -name .gitignore)" '' 'nothing was writ
 # ---- adopted ------------------------------------------------------------------------------------
 run cloud_run dtctl adopt "$login" --key ../key
 is "$status" 0 'adopt' || cloud_diag
-like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' 'says what there is'
+like "$err" 'cluster lost is this folder.s now: 2 nodes, 1 run; next: dtctl ps' \
+    'adopt names the nodes and the runs'
 is "$(find .dtctl -type f -perm /077 ! -name .gitignore)" '' \
     'the adopted files are readable by the operator alone'
 run cloud_run dtctl adopt "$login" --key ../key
@@ -87,7 +88,8 @@ is "$status" 0 'the logs of the adopted run are followed' || cloud_diag
 is "$(grep -cE '(begun|ended) [01]' <<<"$out")" 4 'the logs are complete from the start to the end'
 run cloud_run dtctl fetch "$id"
 is "$status" 0 'fetch' || cloud_diag
-is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' 'brings what both wrote'
+is "$(cat .dtctl/lost/runs/"$id"/output/r[01] | xargs)" 'result 0 result 1' \
+    'fetch brings the files of both nodes'
 run cloud_run dtctl plan
 unlike "$out" 'create|delete|replace' 'a plan has tags at most to change, for the new lease'
 run cloud_run dtctl status

@@ -83,7 +83,7 @@ like "$out" '^3 of 4 nodes of sick end themselves in 5:00:00 ' 'the others have 
 like "$err" "node1.*$keys.*; it keeps the end that it had" \
     'the node with the other key keeps its end'
 due=$(cloud_on node0 cat /var/lib/dtctl/lease)
-result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'indeed'
+result "$((due != $(cloud_on node1 cat /var/lib/dtctl/lease)))" 'the other nodes have another end'
 
 # ---- replacement --------------------------------------------------------------------------------
 before=$(id_of node1)

@@ -65,7 +65,7 @@ like "$(cloud_on node1 journalctl -u dtctl-lease)" 'node1 ends in [0-9]+ min: it
 # ---- extend -------------------------------------------------------------------------------------
 run cloud_run dtctl extend 1h
 is "$status" 0 'extend' || cloud_diag
-like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'says when, and what that costs'
+like "$out" 'end themselves in 1:00:00 .*at most \$2\.4' 'extend prints the new end and its cost'
 tag() { cloud_api DescribeTags us-east-1 Filter.1.Name=key Filter.1.Value.1=dtctl-expires; }
 is "$(tag | grep -o '<value>[^<]*' | sort -u)" \
     "<value>$(date -u -d "@$(cloud_on node0 cat /var/lib/dtctl/lease)" +%FT%TZ)" \

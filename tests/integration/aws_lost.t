@@ -93,6 +93,6 @@ cloud_fault none
 cloud_fault deny action=GetResources
 run cloud_run dtctl gc --region us-east-1
 is "$status" 0 'gc without the permission to list what is tagged' || cloud_diag
-like "$err" 'skipping networks, groups and keys.*tag:GetResources' 'says what it needs'
+like "$err" 'skipping networks, groups and keys.*tag:GetResources' 'gc names the missing permission'
 cloud_stop
 done_testing

@@ -86,14 +86,14 @@ cd ../bob || exit 1
 cp ../ann/.dtctl/both/known_hosts .dtctl/both/
 run cloud_run dtctl up -y
 is "$status" 0 'up of the second operator' || cloud_diag
-like "$err" 'is now as recorded in s3://team-state/gpu' 'finds the cluster in the bucket'
+like "$err" 'is now as recorded in s3://team-state/gpu' 'up reports the cluster in the bucket'
 is "$(cloud_calls RunInstances)" 1 'up of the second operator starts nothing'
 is "$(cloud_calls TerminateInstances)" 0 'up of the second operator ends nothing'
 is "$(cut -d' ' -f1-2 .dtctl/both/id_ed25519.pub)" \
     "$(cut -d' ' -f1-2 ../ann/.dtctl/both/id_ed25519.pub)" 'both operators have the same login key'
 run cloud_run dtctl status
 is "$status" 0 'status' || cloud_diag
-like "$out" 'node0 .*idle' 'shows the node'
+like "$out" 'node0 .*idle' 'status shows the node'
 run cloud_run dtctl plan
 like "$out" 'nothing to change' 'plan of the second operator changes nothing' || cloud_diag
 cloud_api DescribeInstances us-east-1 >../instances.xml

@@ -11,7 +11,7 @@ cloud_config e2e 'nodes = 2' -- 's3 = "s3://data-of-ann/e2e"'
 # ---- plan and up --------------------------------------------------------------------------------
 run cloud_run dtctl plan
 is "$status" 0 'plan' || cloud_diag
-like "$out" 'g6\.xlarge' 'names the type'
+like "$out" 'g6\.xlarge' 'plan names the type'
 is "$(cloud_calls RunInstances)" 0 'a refused type starts no instance'
 cloud_up
 diag "$(tail -n 12 <<<"$out")"
@@ -58,7 +58,7 @@ model=$(find .dtctl/e2e/runs -name '*.safetensors' | head -n 1)
 ok 'the model is back' test -s "$model"
 run cloud_run dtctl status
 is "$status" 0 'status' || cloud_diag
-like "$out" 'node1' 'shows the nodes'
+like "$out" 'node1' 'status shows the nodes'
 
 # ---- another lease, for the nodes that run -------------------------------------------------------
 ids=$(cloud_instances)
@@ -116,7 +116,7 @@ before=$(wc -l <../cloud/calls.jsonl)
 run cloud_run dtctl down -y
 is "$status" 0 'a second down'
 is "$(sed "1,${before}d" ../cloud/calls.jsonl | grep -c '"action": "\(Delete\|Terminate\)')" 0 \
-    'does nothing'
+    'a second down ends nothing'
 cloud_stop
 is "$(cloud_left)" '' 'no namespace, mount or process of a node is left'
 done_testing

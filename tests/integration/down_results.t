@@ -18,7 +18,8 @@ id=$(detach first)
 is "$(on_nodes "$id")" 2 'a run that was left: its results are on the nodes'
 run dtctl down --dry-run
 is "$status" 0 'down --dry-run succeeds'
-like "$out" "$id: its results are only on the nodes, and would be fetched first" 'names it'
+like "$out" "$id: its results are only on the nodes, and would be fetched first" \
+    'down --dry-run names the run'
 run dtctl down --dry-run --json
 like "$out" "\"not_fetched\":\[\"$id\"\]" 'down --dry-run --json names the run'
 run answer 'remove these? [y/N]' 'n\n' -- dtctl down
@@ -62,14 +63,14 @@ dtctl up -q >/dev/null
 id=$(detach fewer)
 run dtctl up --nodes 1
 is "$status" 2 'up that drops a node needs consent'
-like "$err" 'up would drop node1 from cluster .default.' 'names the node'
+like "$err" 'up would drop node1 from cluster .default.' 'the error names the node'
 run answer 'drop these from the cluster? [y/N]' 'n\n' -- dtctl up --nodes 1
 is "$status" 1 'on a terminal up asks before it drops a node'
 is "$(on_nodes "$id") $(grep -c '\[\[node' .dtctl/default/cluster.toml)" '2 2' 'no changes nothing'
 is "$(grep -c nodes .dtctl/default/up.toml)" 0 'a refused up keeps no setting'
 run dtctl up --nodes 1 -y
 is "$status" 0 'up -y drops a node' || diag "$err"
-is "$(cat .dtctl/default/runs/"$id"/output/p-* | wc -l)" 2 'brings the results first'
+is "$(cat .dtctl/default/runs/"$id"/output/p-* | wc -l)" 2 'up -y fetches the results first'
 is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 1 'up -y removes the node from the cluster'
 
 # ---- an active run, and force -------------------------------------------------------------

@@ -35,7 +35,7 @@ run dtrun --standalone --no-python -m x
 is "$status" 2 '--no-python and -m exclude each other'
 run dtrun --help
 is "$status" 0 'help'
-like "$out" 'nproc-per-node' 'names the flags'
+like "$out" 'nproc-per-node' 'the help lists the flags'
 run dtrun --stand --nproc_per_node=2 --redirect=0 --no-python echo --not-a-flag
 is "$status $out" $'0 --not-a-flag\n--not-a-flag' \
     'flags take underscores and abbreviations; arguments are not changed'

@@ -57,7 +57,8 @@ is "$status $out" '0-0 0 10.77.0.1 eth0,1 10.77.0.1 eth0' 'whichever it is' || d
 alone 2 10.77.0.1
 is "$status" 1 'no agent at the endpoint'
 like "$err" 'no coordinator at 10.77.0.1 port 29400: .*Connection refused' 'refused'
-is "$(grep -c 'cannot reach the coordinator' <<<"$err")" 2 'said every few seconds'
+is "$(grep -c 'cannot reach the coordinator' <<<"$err")" 2 \
+    'a refused connection is reported every few seconds'
 alone 2 10.77.0.200
 is "$status" 1 'an address without a host'
 like "$err" 'no coordinator at 10.77.0.200 .*unreachable' 'unreachable'
@@ -82,14 +83,16 @@ listening() { on 1 bash -c 'exec 3<>/dev/tcp/127.0.0.1/29400' 2>/dev/null; }
 wait_for 10 listening
 run agent 1 --nnodes 2 --master-addr node1 --master-port 29400 --no-python true
 is "$status" 1 'the port of the leader is in use'
-like "$err" 'master-port.*cannot listen on .* port 29400: Address in use' 'named'
+like "$err" 'master-port.*cannot listen on .* port 29400: Address in use' \
+    'the error names the port in use'
 run agent 1 "${c10d[@]}" --rdzv-conf is_host=1 --rdzv-endpoint 10.77.0.1:29400 --no-python true
 is "$status" 1 'a second agent with is_host=1 fails'
 like "$err" 'port 29400 of this host is in use, and is_host says .*to one agent only' \
     'the error says why a second host is refused'
 alone 2 node1
 is "$status" 1 'a service that is no agent'
-like "$err" 'no coordinator at node1 port 29400: no greeting' 'does not greet'
+like "$err" 'no coordinator at node1 port 29400: no greeting' \
+    'the error says that no greeting arrived'
 
 # ---- clocks -------------------------------------------------------------------------------------
 if on 2 unshare --time --monotonic 100000 true 2>/dev/null; then

@@ -118,7 +118,7 @@ start 2 2 0 nproc=2 -- "$sleeper exec sleep 600"
 wait_for 10 has_event 1 workers-started
 run node 1 stop --run run-1
 is "$status $(tail -n 1 <<<"$out")" '0 {"event":"stopped"}' 'stop through any node'
-ok 'stops all of them' wait_for 5 state_is 0 stopped
+ok 'stop through any node stops all agents' wait_for 5 state_is 0 stopped
 ok 'stop ends every worker' all_dead
 
 # Many programs take a second signal for impatience and end without what the first one began.

@@ -294,7 +294,7 @@ fault_full() {
 }
 verdict_full() {
     wait "$operator"
-    is "$?" 1 'full: fails the run'
+    is "$?" 1 'full: the run fails'
     wait "$filler"
     like "$(cat full.out)" "rank 0 on node 'node1' failed first" \
         'full: the last screen names the failed rank'

@@ -17,7 +17,8 @@ imagenet=("${small[@]}" --set train.random_resized_crop=true)
 # ---- making, packing, looking --------------------------------------------------------------------
 run dtctl data make-shapes set --images 60 --test-images 20 --image-size 40
 is "$status" 0 'make-shapes'
-like "$out" '60 images to train on and 20 to evaluate on, 40 x 40' 'says what it made'
+like "$out" '60 images to train on and 20 to evaluate on, 40 x 40' \
+    'make-shapes reports the images that it made'
 is "$(find set/train -name '*.jpg' | wc -l)/$(find set/test -name '*.jpg' | wc -l)" 60/20 \
     'files by class'
 dtctl data make-shapes again --images 60 --test-images 20 --image-size 40 -q
@@ -44,7 +45,7 @@ for class in set/train/*; do tar cf "flat/${class##*/}.tar" -C "$class" .; done
 
 run dtctl data inspect shards
 is "$status" 0 'inspect'
-like "$out" 'webdataset, 60 images' 'names kind and count'
+like "$out" 'webdataset, 60 images' 'inspect shows kind and count'
 like "$out" '10 classes of 6 to 6 images' 'classes'
 like "$out" 'width 40 to 40' 'sizes'
 run dtctl data inspect flat --json

@@ -35,7 +35,7 @@ began() { # a run whose workers print their round and world, and end on request
 ended() { # NAME STATUS
     touch "$WORK/enough"
     wait $operator
-    is "$?" "$2" "$1: ends with $2" || diag "$(tail -n 20 "$1.err")"
+    is "$?" "$2" "$1: dtctl ends with $2" || diag "$(tail -n 20 "$1.err")"
     ok "$1: nothing is left" wait_for $WAIT none_left
 }
 
@@ -44,7 +44,7 @@ is "$status" 0 'up with four nodes'
 
 # ---- fewer, and more again ----------------------------------------------------------------------
 began waves --nodes 2:4 --max-restarts 3
-ok 'waves: begins on four nodes' wait_for $WAIT said waves 'node3:3\] round 0 of 4'
+ok 'waves: the run begins on four nodes' wait_for $WAIT said waves 'node3:3\] round 0 of 4'
 first=$(agent 1) second=$(agent 3)
 kill -STOP "$first"
 ok 'waves: node1 falls silent, three nodes continue' \
@@ -86,7 +86,7 @@ is "$(grep -c '"kind":"restart"' "$r/events.jsonl")" 4 'the events have four res
 
 # ---- a node that does not come back -------------------------------------------------------------
 began gone --nodes 2:4
-ok 'gone: begins on four nodes' wait_for $WAIT said gone 'node3:3\] round 0 of 4'
+ok 'gone: the run begins on four nodes' wait_for $WAIT said gone 'node3:3\] round 0 of 4'
 kill -KILL "$(agent 2)"
 ok 'gone: three nodes continue' wait_for $WAIT said gone 'node3:2\] round 1 of 3'
 ended gone 0
@@ -96,7 +96,7 @@ like "$(cat gone.out)" 'lost +node2, and the run went on without it: its agent' 
 
 # ---- an agent that is killed while its host lives ------------------------------------------------
 began revived --nodes 2:4 --max-restarts 3
-ok 'revived: begins on four nodes' wait_for $WAIT said revived 'node3:3\] round 0 of 4'
+ok 'revived: the run begins on four nodes' wait_for $WAIT said revived 'node3:3\] round 0 of 4'
 kill -KILL "$(agent 2)"
 ok 'revived: the agent is started again, and the node joins' \
     wait_for $WAIT said revived 'node2:2\] round [1-9] of 4'
@@ -128,7 +128,7 @@ like "$(cat revived.out)" 'lost +node2, and the run went on without it' \
 
 # ---- a spare ------------------------------------------------------------------------------------
 began spare --nodes 3 --spares 1 --max-restarts 1
-ok 'spare: begins on three nodes' wait_for $WAIT said spare 'round 0 of 3'
+ok 'spare: the run begins on three nodes' wait_for $WAIT said spare 'round 0 of 3'
 stands_by() { # one node of the newest run
     [ "$(grep -o '"waiting"' .dtctl/default/nodes/*/runs/"$(basename "$(newest)")"/status.json |
         wc -l)" = 1 ]
@@ -176,7 +176,8 @@ run dtctl stop
 is "$status" 0 'stop succeeds although the agent of one node is dead'
 ok 'nothing is left' wait_for $WAIT none_left
 began interrupted --nodes 2:4
-ok 'interrupted: begins' wait_for $WAIT said interrupted 'node3:3\] round 0 of 4'
+ok 'interrupted: the run begins on four nodes' \
+    wait_for $WAIT said interrupted 'node3:3\] round 0 of 4'
 frozen=$(agent 3)
 kill -STOP "$frozen"
 ok 'interrupted: three nodes continue' wait_for $WAIT said interrupted 'node2:2\] round 1 of 3'

@@ -143,7 +143,7 @@ is "$(cat "$(newest)"/output/state/node{0,1,2}/n | paste -sd' ')" 'node0 node1 n
     'state is sorted by node'
 run dtctl train --name keep --nodes 2 --env "SEEN=$SEEN" -- sh -c "$keep"
 is "$status" 0 'the run is resumed'
-like "$out" 'found <node0>' 'finds the state of each node'
+like "$out" 'found <node0>' 'node0 finds its own state'
 like "$out" 'found <node1>' 'node1 finds its own state'
 like "$err" "resumes +$keep_run with the state of 2 nodes" 'plan shows the number of states'
 like "$err" 'state of node node2 stays in .*not in this run' 'plan shows the state that is not used'

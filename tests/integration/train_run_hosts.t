@@ -45,7 +45,7 @@ rm large
 on 2 sh -c 'echo other >/tmp/put/tree/sub/1'
 run dtctl fetch --path /tmp/put/tree --to got
 is "$status" 0 'fetch of a path'
-ok 'gives what is there' diff -r --exclude=.git tree got/node1/tree
+ok 'the fetched files are equal' diff -r --exclude=.git tree got/node1/tree
 run dtctl fetch --path /tmp/put/tree --to got2 --merge
 is "$status" 1 'files that contradict each other are an error'
 like "$err" 'sub/1' 'the error names the file'
@@ -137,11 +137,11 @@ is "$status" 0 'up succeeds on a small disk'
 on 2 sh -c 'head -c 1G /dev/zero >/root/.dtctl/fill 2>/dev/null'
 run dtctl push tree --to files/again
 is "$status" 3 'push to a full disk'
-like "$err" 'node2.*([Nn]o space|free)' 'says which node, and why'
+like "$err" 'node2.*([Nn]o space|free)' 'the error names the node with the full disk'
 unlike "$err" "error: node .?node1" 'the error names no other node'
 run dtctl train --name full --file tree -- true
 is "$status" 3 'train with a full disk on one node'
-like "$err" 'node2' 'names it'
+like "$err" 'node2' 'the error names the node with the full disk'
 on 2 rm /root/.dtctl/fill
 run dtctl push tree --to files/again
 is "$status" 0 'push succeeds when there is free space'

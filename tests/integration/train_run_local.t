@@ -45,7 +45,7 @@ run dtctl up --nodes 3 --json
 like "$out" '"installed":0' 'a second up installs nothing'
 run dtctl up -y --nodes 2
 is "$status" 0 'up with fewer nodes'
-ok 'takes the third away' test ! -e .dtctl/default/nodes/node2
+ok 'up with fewer nodes removes the third' test ! -e .dtctl/default/nodes/node2
 run dtctl status --json
 is "$(grep -c '"state":"idle"' <<<"$out")" 2 'two idle nodes'
 
@@ -93,7 +93,7 @@ printf '#!/bin/sh\n. ./part.sh\n' >code/job
 chmod +x code/job
 run bash -c 'cd code && dtctl train -- ./job'
 is "$status" 0 'a program of the current folder'
-like "$out" '\[node1:1\] part of 1' 'goes along with it'
+like "$out" '\[node1:1\] part of 1' 'a program in the current folder is sent'
 
 # ---- many lines in the first moment -------------------------------------------------------------
 TIMEFORMAT='%U %S'
@@ -258,7 +258,7 @@ sed -i 's/^state = .*/state = "failed"/; s/^fetched = .*/fetched = true/' \
     ".dtctl/default/runs/$(cat false.id)/run.toml"
 run dtctl stop
 is "$status" 0 'stop of a run that the record has as over, but that is active'
-ok 'asks the nodes all the same' wait_for 10 none_left
+ok 'stop ends the processes all the same' wait_for 10 none_left
 run dtctl down --dry-run
 is "$status" 0 'down, dry'
 dtctl train --detach --name busy -- sleep 60 >busy.id 2>/dev/null
@@ -366,13 +366,13 @@ rm -r ".dtctl/default/runs/$id/nodes"
 run dtctl gc --keep 1 --older-than 0s
 is "$status" 0 'gc'
 kept=$(cat .dtctl/default/nodes/node0/runs/*/job.toml | grep -c '^id')
-like "$kept" '^[123]$' 'leaves the newest and the unfetched'
+like "$kept" '^[123]$' 'gc keeps the newest runs and those that were not fetched'
 run dtctl doctor
 is "$status" 0 'doctor finds nothing bad'
 like "$out" 'every node reaches every other' 'doctor finds the network in order'
 run dtctl down
 is "$status" 0 'down succeeds'
-like "$err" '[0-9]+ runs have their results on this side' 'says what it leaves'
+like "$err" '[0-9]+ runs have their results on this side' 'down says that fetched results stay'
 is "$(ls -A .dtctl/default/nodes)" '' 'nothing is left of the nodes'
 run dtctl down
 is "$status" 0 'a second down succeeds'

@@ -73,7 +73,8 @@ run dtctl up
 is "$status" 3 'up fails with status 3 while a node is unreachable'
 run dtctl down
 is "$status" 3 'down fails with status 3 while a node is unreachable'
-is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 1 'keeps only that node in mind'
+is "$(grep -c '^name = "node' .dtctl/default/cluster.toml)" 1 \
+    'the inventory keeps the unreachable node'
 link_up 3
 run dtctl down
 is "$status" 0 'down succeeds when the node is reachable'
@@ -125,7 +126,7 @@ on 2 sh -c 'mkdir -p /root/.dtctl && mount -t tmpfs -o size=8m tmpfs /root/.dtct
 config root@node1 root@node2
 run dtctl up
 is "$status" 3 'a disk with too little room'
-like "$err" "node2.*free.*needed" 'says how much is there and needed'
+like "$err" "node2.*free.*needed" 'the error has the free and the needed space'
 on 2 sh -c 'dd if=/dev/zero of=/root/.dtctl/fill bs=64k 2>/dev/null; true'
 run dtctl up
 is "$status" 3 'a full disk'
@@ -138,7 +139,8 @@ config root@node1 root@node2 root@node3
 if on 2 sh -c "ip route add blackhole $net.1/32" 2>/dev/null; then
     run dtctl up
     is "$status" 3 'nodes that do not reach each other'
-    like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' 'names both ends and why'
+    like "$err" 'node[12].*does not reach 1 of its peers: node[12] \(' \
+        'the error names both nodes and the reason'
     unlike "$err" "'node3':" 'the error names no other node'
     ok 'a failed check is not recorded' test ! -e .dtctl/default/reached
     on 2 ip route del blackhole "$net.1/32"
@@ -209,7 +211,7 @@ cd second || exit 1
 run dtctl down
 is "$status" 0 'down of one cluster while another has an active run' || diag "$err"
 like "$err" "node1: programs and content stay there for cluster 'default' in root@operator:$WORK" \
-    'says whose is left'
+    'down names the other cluster'
 ok 'the other cluster keeps its results' precious 1
 cd ..
 run dtctl stop "$going"
@@ -219,7 +221,7 @@ is "$status $(cat .dtctl/default/runs/"$id"/output/p-0)" '0 precious' \
     'the results of the other cluster can be fetched'
 run dtctl down
 is "$status" 0 'down of the other cluster succeeds' || diag "$err"
-like "$err" "node1: this stays in dtctl's folder there, .*: extra" 'names what push put there'
+like "$err" "node1: this stays in dtctl's folder there, .*: extra" 'down names the files of push'
 is "$(on 1 ls /root/.dtctl/nodes/node1)" extra 'down leaves only what push put there'
 
 config 'root@node[1-'

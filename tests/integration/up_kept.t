@@ -25,7 +25,7 @@ like "$out" '- node2' 'a variable goes before what is kept'
 run dtctl up -y --nodes 2 --provider local
 is "$status" 0 'up --nodes 2 succeeds' || diag "$err"
 unlike "$err" 'says 2' 'equal settings give no warning'
-is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 2 'takes one away'
+is "$(grep -c '\[\[node' .dtctl/default/cluster.toml)" 2 'up --nodes 2 removes a node'
 is "$(grep -v '^#' "$kept" | xargs)" 'cluster.provider = local cluster.nodes = 2' \
     'the new number is kept'
 run dtctl up --provider hosts --host x
@@ -42,7 +42,7 @@ rm "$kept"
 rm -r .dtctl
 run dtctl up --provider hosts --host root@127.0.0.1:1
 is "$status" 3 'a cluster of which nothing answers' || diag "$err"
-is "$(find .dtctl -mindepth 1)" .dtctl/.gitignore 'leaves no folder'
+is "$(find .dtctl -mindepth 1)" .dtctl/.gitignore 'a failed cluster leaves no folder'
 mkdir -p .dtctl/default/runs
 run dtctl up --provider hosts --host root@127.0.0.1:1
 ok 'a folder that existed before stays' test -d .dtctl/default/runs

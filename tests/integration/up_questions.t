@@ -9,19 +9,19 @@ answer() { "$SRC/tests/tools/answer.py" 20 "$@"; }
 
 dtctl up -q || diag 'up failed'
 truncate -s 1100M large
-run answer 'go on? [y/N]' 'n\n' -- dtctl push large
+run answer 'continue? [y/N]' 'n\n' -- dtctl push large
 is "$status" 1 'push: no is an end'
 like "$out" 'nothing was sent' 'push says that nothing was sent'
-run answer 'go on? [y/N]' '\x03' -- dtctl push large
+run answer 'continue? [y/N]' '\x03' -- dtctl push large
 is "$status" 130 'push: Ctrl-C ends the question'
-run answer 'go on? [y/N]' SIGTERM -- dtctl push large
+run answer 'continue? [y/N]' SIGTERM -- dtctl push large
 is "$status" 143 'push: SIGTERM does'
-run answer 'go on? [y/N]' '\x04' -- dtctl push large
+run answer 'continue? [y/N]' '\x04' -- dtctl push large
 is "$status" 1 'push: the end of the input is a no'
 run answer 'to 2 nodes' '' -- dtctl push --dry-run large
 is "$status" 0 'push --dry-run asks nothing'
-unlike "$out" 'go on' 'push --dry-run prints no question'
+unlike "$out" 'continue' 'push --dry-run prints no question'
 run answer 'node0' '' -- dtctl exec -b -- 'printf "a\033]0;title\007b\n"'
 is "$status" 0 'exec -b on a terminal'
-like "$out" 'a\\x1b\]0;title\\x07b' 'shows no control character of a node as it is'
+like "$out" 'a\\x1b\]0;title\\x07b' 'control characters of a node are escaped'
 done_testing

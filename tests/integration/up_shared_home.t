@@ -52,7 +52,7 @@ run dtctl down --node node2
 is "$status" 1 'down --node is refused while a run is active there'
 run dtctl gc --older-than 0s
 is "$status" 0 'gc of both' || diag "$err"
-ok 'leaves the run alone' written 2
+ok 'gc does not touch the run' written 2
 run dtctl stop "$id"
 is "$status" 0 'stop reaches both agents' || diag "$err"
 on 1 rm -r $parts/node1/tree $parts/node2/tree # what push --to brought stays
@@ -64,7 +64,7 @@ run dtctl exec -- true
 is "$status" 0 'the other node works' || diag "$err"
 run dtctl down
 is "$status" 0 'down succeeds' || diag "$err"
-ok 'leaves nothing' on 1 test ! -e /root/.dtctl
+ok 'down leaves nothing in the home folder' on 1 test ! -e /root/.dtctl
 
 # ---- the root elsewhere -------------------------------------------------------------------------
 printf 'root = "/var/tmp/dt"\n' >>dtctl.toml
@@ -76,7 +76,7 @@ sed -i 's,/var/tmp/dt,/var/tmp/other,' dtctl.toml
 run dtctl up
 is "$status" 1 'another root for a node that is up is refused'
 like "$err" "'/var/tmp/dt/nodes/node1', .*'/var/tmp/other/nodes/node1' now.*dtctl down" \
-    'says what to do'
+    'the error has both roots and the next step'
 run dtctl down
 is "$status" 0 'down finds the root' || diag "$err"
 ok 'down leaves nothing in the root' on 1 test ! -e /var/tmp/dt

@@ -13,7 +13,7 @@ is "$status:$out$err" 0: 'without a cluster, nothing is offered'
 name=$(basename .dtctl/default/runs/quick-*)
 
 run dtctl completion runs
-is "$out" "$name" 'runs'
+is "$out" "$name" "the completion offers the run's name"
 run dtctl completion nodes
 is "$out" $'node0\nnode1' 'nodes'
 run dtctl completion clusters

@@ -8,7 +8,7 @@ is "$status:$out" '0:wrote dtctl.toml; next: dtctl up' 'init with hosts'
 is "$(grep -v '^#' dtctl.toml | grep .)" '[cluster]
 provider = "hosts"
 [hosts]
-list = ["a", "b[01-03]"]' 'writes what was given'
+list = ["a", "b[01-03]"]' 'init writes the given keys'
 ok 'the file is short' test "$(wc -l <dtctl.toml)" -lt 20
 like "$(cat dtctl.toml)" 'dtctl init --all --dry-run' 'the file says how to see all keys'
 run dtctl plan
@@ -27,7 +27,7 @@ rm dtctl.toml
 run dtctl init
 is "$status" 0 'init with nothing'
 run dtctl up
-is "$status" 0 'goes with up'
+is "$status" 0 'up accepts the file that init writes'
 run dtctl init --all --dry-run
 ok '--all prints every key' test "$(wc -l <<<"$out")" -gt 200
 like "$out" '#epochs = 10' 'keys are printed as comments'

@@ -11,7 +11,8 @@ for i in $(seq 20); do head -c $((i * 1000)) /dev/zero >"set/sub/part-$i"; done
 
 run dtctl train --dry-run --input set=set:sharded --input one=one -- true
 is "$status:$out" 0: 'train --dry-run with a sharded input'
-like "$err" 'input    set: 20 files, 210 kB, a share to every node' 'says how much there is'
+like "$err" 'input    set: 20 files, 210 kB, a share to every node' \
+    'plan shows the number of files and their size'
 is "$(grep -c '^ *node[0-2]: [67] files, .* kB: sub/part-.*, and [23] more$' <<<"$err")" 3 \
     'plan shows the files of each node'
 like "$err" 'input    one: 1 file, 2 B, all to every node' 'an input that all get has no deal'
@@ -33,7 +34,8 @@ unlike "$err" '^           node0: ' 'the run does not print them again'
 
 run dtctl train --dry-run --set train.recipe=imagenet-resnet --set train.epochs=2
 is "$status" 0 'train --dry-run of a recipe'
-like "$err" 'setting  train\.lr = 0\.1 \(recipe imagenet-resnet\)' "says what the recipe sets"
+like "$err" 'setting  train\.lr = 0\.1 \(recipe imagenet-resnet\)' \
+    'plan shows the options that the recipe sets'
 like "$err" 'setting  train\.epochs = 2 \(--set train\.epochs\)' \
     'plan shows the options that override the recipe'
 unlike "$err" 'setting  train\.seed' 'plan does not show default values'

@@ -16,13 +16,13 @@ done
 ok 'two runs are active' wait_for 60 going 2
 run answer '[y/N]' 'n\n' -- dtctl stop
 is "$status" 1 'on a terminal stop asks which run is meant'
-like "$out" '2 runs go on; stop the newest, second-.*nothing was stopped' "'no' stops no run"
+like "$out" '2 runs are active; stop the newest, second-.*nothing was stopped' "'no' stops no run"
 ok 'both runs are active' going 2
 run answer '[y/N]' '\x03' -- dtctl stop
 is "$status" 130 'Ctrl-C in place of an answer ends it'
 run answer '[y/N]' 'y\n' -- dtctl stop
 is "$status" 0 'a yes'
-like "$out" 'run second-.*: nothing of it is left' 'stops the newest'
+like "$out" 'run second-.*: nothing of it is left' "'yes' stops the newest run"
 run dtctl fetch second
 dtctl train --nodes 1 --name third -- true >third.log 2>&1 || diag "$(cat third.log)"
 run answer '[y/N]' 'n\n' -- dtctl stop

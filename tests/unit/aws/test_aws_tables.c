@@ -218,7 +218,7 @@ static void tries(void) {
     ok(aws_tries_next(&t, &capacity), "a third attempt");
     is_str(t.zone, "a1b", "the third attempt uses the last zone");
     ok(aws_tries_next(&t, &capacity), "a fourth attempt");
-    is_str(t.zone, "a1a", "begins again");
+    is_str(t.zone, "a1a", "the fourth attempt begins with the first zone");
     is_str(t.purchase, "on-demand", "the attempts continue with the next way to buy");
     ok(!aws_tries_next(&t, &quota), "a quota holds in every zone, and no way is left");
     ok(aws_tries_next(&t, &capacity) && str_eq(t.zone, "a1c"),

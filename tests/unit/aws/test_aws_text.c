@@ -84,7 +84,7 @@ static void vars(void) {
     is_str(back.expires, "2026-01-02T03:04:05Z", "end of the lease");
     is_str(back.made, "a1b2", "the backup names the cluster that was made");
     is_uint(back.nodes, 2, "nodes");
-    is_str(back.names[1], "node1", "names");
+    is_str(back.names[1], "node1", "the second node's name");
     is_str(back.keys ? back.keys[0].private_key : "", "private \"0\"\n",
            "a key with its line breaks");
     is_int(aws_vars_read(&a, "{", 1, &back, &e), -1, "a truncated file is refused");

@@ -77,8 +77,8 @@ static void refuses(const char *rest, const char *why) {
     struct inventory inv;
     char *text = arena_printf(&a, "%s%s", HEAD, rest);
     is_int(inventory_parse(&a, text, strlen(text), "c.toml", &inv, &e), -1, "refused: %s", why);
-    has_str(e.text, why, "says why: %s", why);
-    has_str(e.text, "c.toml:", "says where: %s", why);
+    has_str(e.text, why, "the error has the reason: %s", why);
+    has_str(e.text, "c.toml:", "the error has the place: %s", why);
     arena_fini(&a);
 }
 
@@ -135,7 +135,7 @@ int main(void) {
     struct inventory inv;
     is_int(inventory_parse(&a, "format = 2\n", 11, "c.toml", &inv, &e), -1,
            "another format is refused");
-    has_str(e.text, "reads format 1", "says which it reads");
+    has_str(e.text, "reads format 1", "the error has the format that is read");
     is_int(inventory_parse(&a, "name = [", 8, "c.toml", &inv, &e), -1, "broken TOML");
     arena_fini(&a);
     errors_together();

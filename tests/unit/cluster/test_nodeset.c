@@ -59,7 +59,7 @@ static void many(void) {
     is_int(nodeset_parse(&a, long_host, &set, &e), -1, "a host of 300 bytes is refused");
     const char *two[] = {"a,b", "b"};
     is_int(nodeset_parse_list(&a, two, 2, &set, &e), -1, "a node in two elements");
-    has_str(e.text, "'b' is listed twice", "names the duplicate");
+    has_str(e.text, "'b' is listed twice", "the error names the duplicate");
     arena_fini(&a);
 }
 

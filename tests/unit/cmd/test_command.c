@@ -22,7 +22,7 @@ int main(void) {
         ok(command_find(v->verb.name) == v, "%s: the command is found by name", v->verb.name);
         ok(v->verb.summary && v->verb.summary[0] && v->run,
            "%s: the command has a summary and a function", v->verb.name);
-        ok(v->args_min <= v->args_max, "%s: takes what it needs", v->verb.name);
+        ok(v->args_min <= v->args_max, "%s: the limits of its arguments agree", v->verb.name);
         ok(!v->rows == !v->flags_bytes, "%s: a command with options has room for them",
            v->verb.name);
         has_str(strbuf_cstr(&text), v->verb.name, "%s: the general help lists the command",

@@ -247,10 +247,11 @@ static void test_absent(void) {
     has_str(shared->text[0], "local rank 2", "the error names the missing local rank");
     absent = 0;
     is_int(run(&local, 1, sums), 2, "the first local rank is missing: all others end");
-    has_str(shared->text[1], "waiting for local rank 0", "named as well");
+    has_str(shared->text[1], "waiting for local rank 0",
+            "the error names the missing first local rank");
     absent = 1;
     is_int(run(&remote, 1, sums), 1, "a node is missing: all others end");
-    has_str(shared->text[0], "waiting for node 1", "named too");
+    has_str(shared->text[0], "waiting for node 1", "the error names the missing node");
     absent = -1;
     connect_ms = 20000;
 }

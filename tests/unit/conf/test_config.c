@@ -238,8 +238,8 @@ static void test_help(void) {
             "usage and text");
     has_str(strbuf_cstr(&b),
             "      --nodes N             Number of nodes to make;\n"
-            "                            provider hosts takes all that\n"
-            "                            are listed. Default: 2.\n",
+            "                            provider hosts uses all listed\n"
+            "                            machines. Default: 2.\n",
             "a flag, wrapped");
     has_str(strbuf_cstr(&b), "  -c, --cluster CLUSTER     Name", "a flag of every command");
     ok(!strstr(strbuf_cstr(&b), "--detach"), "no flag of another command");
@@ -334,7 +334,7 @@ static void test_verb(void) {
 static void test_load(void) {
     is_str(load("up", "", NULL, NULL), "", "no file");
     ok(c.cluster.provider == CONFIG_LOCAL && c.cluster.nodes == 2 && !c.file_found,
-       "gives provider local and two nodes");
+       "provider local and two nodes");
     is_str(load("up", "-f|none.toml", NULL, NULL),
            "configuration: cannot read 'none.toml': No such file or directory",
            "a file that was named must exist");

@@ -234,7 +234,8 @@ static void test_precedence(void) {
     is_int(option_place(&s, "t.string")->source, OPTION_FLAG, "a flag beats the environment");
     is_int(option_place(&s, "t.duration")->source, OPTION_DEFAULT, "a default");
     is_str(formatted("map"), "{ a = \"1\", b = \"2\", c = \"3\" }", "maps are merged");
-    is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }", "named records too");
+    is_str(formatted("named"), "{ n = { port = 1 }, m = { port = 2 } }",
+           "records with names are merged");
     is_str(formatted("t.list"), "[\"g\"]", "lists are replaced");
 }
 

@@ -32,7 +32,8 @@ static void test_flags(void) {
            rest.dashes && strcmp(rest.command[1], "--flag") == 0,
        "arguments and the command are separated from flags");
     is_str(line_of("go", 0, "--integer=4 -- python3 --integer 5"), "", "a command");
-    ok(v.rest.count == 3 && strcmp(v.rest.items[2], "5") == 0 && v.integer == 4, "goes to its row");
+    ok(v.rest.count == 3 && strcmp(v.rest.items[2], "5") == 0 && v.integer == 4,
+       "the arguments set the option of the command");
     is_str(line_of("go", 0, "-x"), "", "a letter of the verb");
     ok(v.own_f && !v.flag, "hides that of every verb");
     is_str(cli("--map a=1 --map b=2 --map a=3 --named n=1 --ints 4,5"), "", "repeated flags");

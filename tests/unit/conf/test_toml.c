@@ -136,10 +136,10 @@ static void test_getters(void) {
     is_int(toml_get_int(toml_first(root, "node")->next, "rank", -1), 1, "array of tables");
     is_int(toml_need_str(root, "run.id", &s, &e), 0, "needed string");
     is_int(toml_need_str(root, "run.n", &s, &e), -1, "wrong type");
-    is_str(e.text, "line 3: 'run.n' is an integer, not a string", "says which");
+    is_str(e.text, "line 3: 'run.n' is an integer, not a string", "the error has both types");
     is_int(toml_need_str(root, "run.nul", &s, &e), -1, "a NUL is refused");
     is_int(toml_need_int(root, "run.n", 1, 6, &n, &e), -1, "out of bounds");
-    is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "says the bounds");
+    is_str(e.text, "line 3: 'run.n': 7 is outside 1 to 6", "the error has the bounds");
     is_int(toml_need_int(root, "run.zz", 1, 6, &n, &e), -1, "missing");
     is_str(e.text, "'run.zz' is missing", "a missing value is an error");
     is_int(toml_need_strs(&a, root, "run.c", &list, &count, &e), 0, "strings");

@@ -138,7 +138,7 @@ static void test_parts(void) {
     is_int(cas_part_open(&c, &p, large_hash, LARGE_BYTES, &e), 0, "a part");
     ok(put(&p, 0, 0) < 0 && put(&p, LARGE_BYTES, 1) < 0 && put(&p, UINT64_MAX, 1) < 0 &&
            put(&p, 2 * CAS_UNIT_BYTES, 1001) < 0 && put(&p, 5, 10) < 0,
-       "takes no piece out of its place");
+       "a piece outside of its unit is refused");
     ok(put(&p, 2 * CAS_UNIT_BYTES, 1000) == 0, "units of a part may arrive in any order");
     ok(put(&p, 0, 100) == 0 && put(&p, 100, CAS_UNIT_BYTES - 100) == 0,
        "a unit may arrive in pieces");
@@ -147,7 +147,8 @@ static void test_parts(void) {
     ok(!cas_part_complete(&p), "the part is not complete");
     ok(put(&p, CAS_UNIT_BYTES, 10) == 0 && !cas_part_complete(&p),
        "half a unit does not complete the part");
-    ok(put(&p, CAS_UNIT_BYTES + 10, CAS_UNIT_BYTES - 10) == 0 && cas_part_complete(&p), "now");
+    ok(put(&p, CAS_UNIT_BYTES + 10, CAS_UNIT_BYTES - 10) == 0 && cas_part_complete(&p),
+       "the last bytes complete the part");
     while (cas_part_hash(&p, CAS_UNIT_BYTES / 2, &e) == 0)
         ;
     is_int(cas_part_finish(&c, &p, &path, &e), 0, "a complete part is finished");

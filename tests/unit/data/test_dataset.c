@@ -116,7 +116,8 @@ static void test_jpeg(void) {
     free(data);
     len = make_jpeg(&data, 16, 16, 77, 1);
     is_int(jpeg_decode(j, data, len, &rgb, &w, &h, &e), 0, "a grey one");
-    ok(abs(rgb[0] - 77) < 4 && rgb[0] == rgb[1] && rgb[1] == rgb[2], "becomes grey RGB");
+    ok(abs(rgb[0] - 77) < 4 && rgb[0] == rgb[1] && rgb[1] == rgb[2],
+       "a grey JPEG is decoded as grey RGB");
     free(data);
     len = make_jpeg(&data, 16, 16, 255, 4);
     is_int(jpeg_decode(j, data, len, &rgb, &w, &h, &e), 0, "a CMYK one");
@@ -190,7 +191,7 @@ static void test_cifar(void) {
     ok(d.samples == 35 && d.labels[34] == 8 &&
            memcmp(dataset_image(&d, 34), pixels + 6 * 3072, 99) == 0,
        "five files, one after the other");
-    is_str(d.class_names[9], "j", "names from the file");
+    is_str(d.class_names[9], "j", "the class names are read from the file");
     dataset_close(&d);
     truncate(in_dir("bin/cifar-10-batches-bin/data_batch_4.bin"), 3000);
     is_int(dataset_open(&d, &c, &e), -1, "a short file");
@@ -246,7 +247,7 @@ static void test_packed(void) {
     info.samples = 1 << 30;
     info.height = info.width = 64;
     is_int(packed_create(&w, in_dir("huge"), &info, &e), -1, "a packed file of 13 TB is refused");
-    has_str(e.text, "needs 13.2 TB", "says what it needs");
+    has_str(e.text, "needs 13.2 TB", "the error has the needed space");
     ok(!file_exists(in_dir("huge")), "a refused packed file leaves nothing");
     is_int(packed_open(&p, in_dir("none"), &e), -1, "no file");
     is_int(e.code, ERR_NOT_FOUND, "a missing file is not found");

@@ -33,17 +33,18 @@ static void test_content(void) {
            "the bits are those of every other machine");
     c.threads = 3;
     is_int(dataset_open(&again, &c, &e), 0, "the data set opens with three threads");
-    ok(memcmp(d.pixels, again.pixels, 500 * d.image_bytes) == 0, "gives the same");
+    ok(memcmp(d.pixels, again.pixels, 500 * d.image_bytes) == 0,
+       "any number of threads gives the same images");
     c.split = DATASET_TEST;
     is_int(dataset_open(&other, &c, &e), 0, "the test split");
     digest_of(&other, hex2);
-    ok(strcmp(hex, hex2) != 0, "differs from the training split");
+    ok(strcmp(hex, hex2) != 0, "the test split differs from the training split");
     dataset_close(&other);
     c.split = DATASET_TRAIN;
     c.seed = 1;
     is_int(dataset_open(&other, &c, &e), 0, "the data set opens with another seed");
     digest_of(&other, hex2);
-    ok(strcmp(hex, hex2) != 0, "gives other images");
+    ok(strcmp(hex, hex2) != 0, "another seed gives other images");
     dataset_close(&other);
     dataset_close(&again);
     dataset_close(&d);
@@ -118,10 +119,10 @@ static void test_refused(void) {
     is_int(e.code, ERR_NOT_FOUND, "a missing path is not found");
     c = (struct dataset_config){.source = "shapes", .kind = "shape"};
     is_int(dataset_open(&d, &c, &e), -1, "an unknown kind");
-    has_str(e.text, "nearest is shapes", "gets a suggestion");
+    has_str(e.text, "nearest is shapes", "the error suggests a kind");
     c = (struct dataset_config){.source = "/tmp"};
     is_int(dataset_open(&d, &c, &e), -1, "a folder without a data set");
-    has_str(e.text, "data_batch_1.bin", "says what was looked for");
+    has_str(e.text, "data_batch_1.bin", "the error names the files that are missing");
 }
 
 int main(void) {

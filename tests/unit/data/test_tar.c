@@ -107,7 +107,7 @@ static void test_kinds(void) {
              "last.jpg=end;",
              path, path);
     is_str(memory_listing(&r), want, "ustar, old, prefix, long link, pax, links, globals");
-    is_int(r, 0, "ends well");
+    is_int(r, 0, "the archive is read to its end");
 
     for (int blocks = 0; blocks < 3; blocks++) { // down to the end of the last member
         archive_len -= blocks > 0 ? 512 : 1;

@@ -111,7 +111,8 @@ static void signals(void) {
     raises = true;
     ended = 1; // one of them cannot begin
     is_int(fleet_each(&fleet, NULL, start, &e), 0, "a signal as the last node ends");
-    is_int(fleet_each(&fleet, NULL, start, &e), -1, "stops the next step");
+    is_int(fleet_each(&fleet, NULL, start, &e), -1,
+           "a signal at the end of a step stops the next step");
     is_int(context_take_interrupt(&session), SIGINT, "the signal that stopped the step is kept");
     is_int(context_take_interrupt(&session), 0, "the signal can be taken once");
     raises = false;

@@ -42,7 +42,7 @@ static void round_trips(struct arena *a) {
         is_int(cluster_backup_kind_of(line, strlen(line) - 1), RECORD_RUN,
                "the kind of the record is recognised");
         is_int(cluster_backup_open(a, KEY, RECORD_RUN, line, strlen(line) - 1, &back, &len, &e), 0,
-               "opens");
+               "the record opens");
         is_mem(back, len, text, sizes[i], "the opened record equals the text");
         is_int(back[len], 0, "ended by a NUL");
     }
@@ -126,7 +126,7 @@ static void keys(struct arena *a) {
            "a private key with other line breaks is read");
     is_mem(second, sizeof second, first, sizeof first, "seals alike");
     is_int(cluster_backup_key(a, "other", second, &e), 0, "another private key is read");
-    ok(memcmp(first, second, sizeof first) != 0, "does not");
+    ok(memcmp(first, second, sizeof first) != 0, "another private key gives another seal");
     is_int(cluster_backup_key(a, "none", second, &e), -1, "a public key is refused");
     is_str(e.text, "'none' is no private key", "the error says that the text is no private key");
     is_int(cluster_backup_key(a, "absent", second, &e), -1, "a missing private key is refused");

@@ -99,7 +99,8 @@ static void test_match(void) {
                  "Host gpu1\n HostName gpu1.lab\n User ubuntu\nMatch %s\n Port 7\n",
                  cases[i].criteria);
         is_int(look_up(text, NULL, "gpu1", &c, &e), 0, "Match %s", cases[i].criteria);
-        is_int(c.port, cases[i].holds ? 7 : 0, "%s", cases[i].holds ? "holds" : "does not hold");
+        is_int(c.port, cases[i].holds ? 7 : 0, "%s",
+               cases[i].holds ? "a host of this Match" : "no host of this Match");
     }
 }
 

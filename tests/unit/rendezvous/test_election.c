@@ -220,7 +220,7 @@ static void test_majorities(void) {
             term = (int)last[ELECTION_TAKE_OVER].term;
         }
         ok((takes == 1) == majorities[i].wins, "%s: %s", majorities[i].rule,
-           majorities[i].wins ? "coordinates" : "does not");
+           majorities[i].wins ? "the candidate coordinates" : "the candidate does not coordinate");
         ok(majorities[i].wins ? term == TERM + 1 && e.state == ELECTION_LEADER
                               : e.term == TERM && e.state <= ELECTION_PRECANDIDATE,
            "%s: in %s", majorities[i].rule, majorities[i].wins ? "the next term" : "no new term");

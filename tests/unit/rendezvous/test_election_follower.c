@@ -128,7 +128,7 @@ static void test_proof(void) {
            cases[i].proof ? "a proof" : "none");
         int64_t took = when(&e, T + LEASE - 1, ELECTION_TAKE_OVER, 0);
         ok((took > 0) == cases[i].proof, "%s: the other agent of two %s before the lease is over",
-           cases[i].what, cases[i].proof ? "goes on" : "does not go on");
+           cases[i].what, cases[i].proof ? "continues" : "stops");
         if (took > 0)
             is_int(last[ELECTION_TAKE_OVER].not_before_ms, took + LEASE + LEASE / 16,
                    "behind a fence, as the last word may have been one just before the end");
@@ -291,7 +291,7 @@ static void test_old_coordinator(void) {
         struct election_response a = ask(&e, T + 5, cases[i].kind, cases[i].term, 2);
         drain(&e);
         ok((count[ELECTION_LEADER_LOST] == 1) == cases[i].steps_down, "the coordinator %s for %s",
-           cases[i].steps_down ? "steps down" : "goes on", cases[i].what);
+           cases[i].steps_down ? "steps down" : "continues", cases[i].what);
         is_int(a.leader_term, cases[i].steps_down ? 0 : TERM,
                "the status has the coordinator's term");
         election_close(&e);

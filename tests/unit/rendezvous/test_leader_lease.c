@@ -55,7 +55,7 @@ static void test_lease(void) {
     is_int(rendezvous_lease_left_ms(r), 0, "a deposed coordinator has no lease");
     ok(rendezvous_deadline(r) == INT64_MAX, "a deposed coordinator has no deadline");
     is_int(join_as(r, LEASE + 1002, "z", 77, 1, 1), -1, "a deposed coordinator takes no members");
-    is_int(e.code, ERR_BUSY, "now");
+    is_int(e.code, ERR_BUSY, "the refusal is 'busy'");
     rendezvous_depose(r, "again");
     ok(!did(r, ACTION_STEP_DOWN, NULL), "the coordinator steps down once");
     rendezvous_close(r);

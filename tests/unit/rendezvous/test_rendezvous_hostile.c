@@ -385,7 +385,7 @@ static void test_wrong_term(void) {
         ok(rendezvous_join(r, 1, &n, &id, &e) < 0 && e.code == cases[i].code,
            "a node %s is refused", cases[i].what);
         is_int(rendezvous_phase(r), cases[i].phase, "the coordinator %s",
-               cases[i].phase == PHASE_DEPOSED ? "steps down" : "goes on");
+               cases[i].phase == PHASE_DEPOSED ? "steps down" : "continues");
         rendezvous_close(r);
     }
 }

@@ -327,7 +327,7 @@ static void test_take_over(void) {
         struct rendezvous *r = rendezvous_take_over(&c, 100, &h);
         is_int(rendezvous_verdict(r), cases[i].ends ? VERDICT_FAILED : VERDICT_NONE,
                "a new coordinator of %s: the run %s", cases[i].what,
-               cases[i].ends ? "is over" : "goes on");
+               cases[i].ends ? "ends" : "continues");
         is_str(rendezvous_reason(r), "node a is gone", "the new coordinator keeps the reason");
         ok(rendezvous_round(r) == 4 && rendezvous_restarts(r) == 1 && rendezvous_term(r) == 2,
            "the new coordinator keeps round, restarts and term");

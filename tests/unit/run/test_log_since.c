@@ -91,7 +91,8 @@ static void test_lines(void) {
     take(&l, &times, "");
     ok(log_since_hides(&l, 0, &out, 20), "a line that was there then is hidden");
     ok(!log_since_hides(&l, 0, &out, 21), "a line that ended later is shown");
-    ok(log_since_hides(&l, 0, &err, 3) && !log_since_hides(&l, 0, &err, 4), "likewise stderr");
+    ok(log_since_hides(&l, 0, &err, 3) && !log_since_hides(&l, 0, &err, 4),
+       "lines of stderr are hidden in the same way");
     ok(!log_since_hides(&l, 1, &out, 1), "another node has its own sizes");
     out.local_rank = 1;
     ok(!log_since_hides(&l, 0, &out, 1), "another worker has its own sizes");

@@ -75,7 +75,7 @@ static void records(const char *dir) {
     is_int(cluster_find_run(&c, NULL, &run, &e), 0, "the newest");
     is_str(run, second, "the newest run is the later one, whatever its name");
     is_int(cluster_find_run(&c, "t", &run, &e), 0, "a beginning");
-    is_str(run, first, "finds its run");
+    is_str(run, first, "the beginning of a name finds its run");
     is_int(cluster_find_run(&c, "x", &run, &e), -1, "an unknown run is not found");
     char *path = file_join(&a, cluster_run_dir(&c, first), "run.toml");
     static const char *const broken[] = {"", "id = 5", "id = \"other\"\nname=\"t\"", "\xff",

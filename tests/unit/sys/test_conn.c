@@ -159,7 +159,7 @@ static void test_addresses(void) {
     ok(net_same_host(&a, &b), "a v4-mapped address is the v4 one");
     is_str(net_format(&b, text), "127.0.0.2", "a v4-mapped address is printed as IPv4");
     is_int(net_route_source(&a, &local, &e), 0, "route to loopback");
-    ok(net_is_loopback(&local), "leaves from loopback");
+    ok(net_is_loopback(&local), "a route to loopback begins at loopback");
     char ifname[NET_IFNAME_BYTES_MAX];
     is_int(net_interface_of(&a, ifname, &e), 0, "an address of 127/8 has an interface");
     is_str(ifname, "lo", "the loopback one");

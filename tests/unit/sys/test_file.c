@@ -149,7 +149,7 @@ static void test_proc(void) {
     spec.cwd = NULL;
     spec.argv = (const char *[]){"sleep", "10", NULL};
     is_int(proc_run(&spec, &out, 1000, 50, &status, &e), -1, "a deadline");
-    is_int(e.code, ERR_TIMEOUT, "ends it");
+    is_int(e.code, ERR_TIMEOUT, "a deadline ends the program");
     spec.argv = (const char *[]){"sh", "-c", "yes | head -c 5000", NULL};
     is_int(proc_run(&spec, &out, 1000, 5000, &status, &e), -1,
            "a program with too much output is ended");

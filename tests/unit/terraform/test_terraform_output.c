@@ -119,7 +119,7 @@ static void states(void) {
     is_uint(s.count, 0, "a missing state is an empty one");
     is_int(terraform_state_parse(&a, "{\"version\":3}", 13, &s, &e), -1,
            "another format is refused");
-    has_str(e.text, "reads 4", "says which it reads");
+    has_str(e.text, "reads 4", "the error has the format that is read");
     is_int(terraform_state_parse(&a, "{", 1, &s, &e), -1, "half a state is refused");
     is_int(terraform_state_parse(&a, "{\"version\":4,\"resources\":7}", 27, &s, &e), 0,
            "resources of a wrong shape are none");

@@ -26,7 +26,8 @@ static void test_counters(void) {
     snprintf(ev.cgroup, sizeof ev.cgroup, "%s", dir);
     is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "", "no counters: nothing is known");
     put("memory.events", "low 0\noom 9\noom_kill_disable 8\noom_kill 2\n");
-    is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "", "no more kills than before");
+    is_str(worker_evidence_about(&ev, &a, 7, SIGKILL), "",
+           "no more kills than before: no evidence");
     put("memory.events", "low 0\noom 9\noom_kill 5\nmax 1\n");
     is_str(worker_evidence_about(&ev, &a, 7, SIGKILL),
            "out of memory: the kernel killed 3 of this round's processes",

@@ -233,7 +233,7 @@ static void test_damage(const struct manifest *m) {
     struct run t = {.frames_max = 40};
     is_int(transfer(&t, m, "hurt", "hurt-store", true, true), -1, "a cut");
     (void)plan_bytes(&t);
-    ok(access(path_of("hurt"), F_OK) < 0, "leaves nothing half done to be seen");
+    ok(access(path_of("hurt"), F_OK) < 0, "a cut transfer leaves nothing visible");
     ok(shell(arena_printf(&arena,
                           "for f in %s/tmp/*.part; do printf X | dd of=$f bs=1 seek=99 "
                           "conv=notrunc 2>/dev/null; done",
@@ -425,7 +425,7 @@ static void test_limits(void) {
         rc =
             manifest_append(m, &(struct manifest_entry){.path = path, .kind = MANIFEST_FOLDER}, &e);
     }
-    is_int(rc, -1, "names without end");
+    is_int(rc, -1, "too many names are refused");
     has_str(e.text, "256 MiB of names", "the error has the limit of names");
     manifest_free(m);
 }
@@ -459,7 +459,7 @@ static void test_left_behind(const struct manifest *m) {
                           PLACE_OLD)) == 0,
        "folders of receivers");
     is_int(transfer(&t, m, "left", "left-store", true, true), 0, "a transfer%s", t.err.text);
-    ok(same_tree("src", "left"), "brings what it should");
+    ok(same_tree("src", "left"), "the destination equals the source");
     ok(shell(arena_printf(&arena,
                           "cd %s && export LC_ALL=C && [ \"$(echo left*)\" = 'left left-store "
                           "left.dtctl-new-1 left.dtctl-new-999999999 left.old-99' ]",
