@@ -52,11 +52,11 @@ script stays "$leaves; echo 'ok 1 - a'; setsid sleep 600"
 no_process() { [ -s left ] && [ ! -e "/proc/$(cat left)" ]; }
 runner tests/x/leaves.t
 is "$status:$last" '0:1 passed, 0 failed, 0 skipped' 'a test leaves a process'
-ok 'which ends with it' no_process
+ok 'the process ends with its test' no_process
 rm left
 seconds=1 runner tests/x/stays.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a test that is stopped at its limit'
-ok 'leaves no process' no_process
+ok 'a stopped test leaves no process' no_process
 for signal in TERM KILL; do # as `timeout make soak` does it; the kill leaves only orphans
     rm -f left
     (env -u TEST_REAPED DTCTL_SRC="$WORK" DTCTL_BUILD="$WORK/build" tests/run tests/x/stays.t

@@ -21,9 +21,9 @@ first=$(basename "$(newest download)")
 show='cd $DTCTL_INPUT_IN && find . -type f | sort | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 list() { cat "$(newest "$1")/output/${2-0}"; }
 train --name all --input in=run:download/output --shell "$show"
-is "$status" 0 'its output'
+is "$status" 0 'a run with the output of another'
 is "$(list all 2)" "$(for n in 0 1 2; do echo ./words/$n-{1..4}.txt; done | paste -sd' ')" \
-    'has all files of all nodes, and neither model nor state'
+    'the input has the files of all nodes, and neither model nor state'
 like "$err" "input    in: 12 files, .*from run $first" 'the plan names the run'
 train --name sub --input in=run:download/output/words:sharded --shell "$show"
 is "$(cat "$(newest sub)"/output/[0-2] | tr ' ' '\n' | sort | uniq -c | grep -c ' 1 ')" 12 \
@@ -32,11 +32,12 @@ train --name one --input in=run:download/output/words/1-2.txt --nodes 1 --shell 
     'cat $DTCTL_INPUT_IN >$DTCTL_OUTPUT_DIR/$RANK'
 is "$(list one)" '1 2' 'a file of it'
 train --name model --nodes 1 --input "in=run:download@$first/model" --shell "$show"
-is "$(list model)" ./model.bin 'its model, by the name of the run'
+is "$(list model)" ./model.bin 'the input has the model of the named run'
 train --name state --nodes 1 --input in=run:download/state --shell "$show"
-is "$(list state)" './node0/place ./node1/place ./node2/place' 'its state, a folder per node'
+is "$(list state)" './node0/place ./node1/place ./node2/place' \
+    'the input has the state, a folder per node'
 train --name source --nodes 1 --input in=run:download/source --shell "$show"
-like "$(list source)" './make.sh' 'its source'
+like "$(list source)" './make.sh' 'the input has the source'
 cat >dtctl.toml <<'END'
 [inputs.in]
 source = "run:download/output"
@@ -57,13 +58,13 @@ like "$err" "results of run '$late' are not here, and a dry run does not fetch t
     'a dry run does not fetch'
 train --input in=run:late/output -- true
 is "$status" 1 'a run that is still going'
-like "$err" "run '$late' is still going" 'is refused by name'
+like "$err" "run '$late' is still going" 'the error names the active run'
 for i in 1 2; do echo >go; done
 wait_for 30 sh -c "dtctl ps 2>&1 | grep $late | grep -q finished"
 ok 'the results are not here' test ! -e ".dtctl/default/runs/$late/output/1"
 train --name next --nodes 1 --input in=run:late/output --shell "$show"
 is "$status" 0 'results that are only on the nodes'
-is "$(list next)" './0 ./1' 'are fetched first'
+is "$(list next)" './0 ./1' 'results that are only on the nodes are fetched first'
 
 # ---- what is refused -----------------------------------------------------------------------------
 train --name broken --nodes 1 -- false
@@ -89,5 +90,5 @@ rm -r "$(newest sub)/output"
 find .dtctl/default/nodes -path "*/runs/sub-*" -delete
 train --nodes 1 --input in=run:sub/output -- true
 ok 'results that are nowhere' test "$status" != 0
-like "$err" "run 'sub-[^']*'" 'are refused by name'
+like "$err" "run 'sub-[^']*'" 'the error names the run without results'
 done_testing

@@ -26,7 +26,7 @@ like "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'contiguous by na
 run dtctl train --name keys -- sh -c 'ls $DTCTL_INPUT_SET | paste -sd" " >$DTCTL_OUTPUT_DIR/$RANK'
 is "$status" 0 'a run with them'
 is "$(cat "$(newest keys)"/output/[0-5] | paste -sd' ')" "$(cd set && echo part-*)" \
-    'gives the nodes just these, in the order of ranks'
+    'the nodes have these files, in the order of ranks'
 
 # ---- uneven, order, patterns, --set --------------------------------------------------------------
 run dtctl train --dry-run --set inputs.set.uneven=refuse -- true
@@ -36,7 +36,7 @@ like "$err" "input 'set': 'set': 20 files make 3 to 4 for each of 6 nodes, and u
 run dtctl train --dry-run --set inputs.set.uneven=pad -- true
 is "$(grep -c '^ *node[0-5]: 4 files, ' <<<"$err")" 6 'uneven = pad gives all the same count'
 run dtctl train --dry-run --set inputs.set.uneven=drop -- true
-is "$(grep -c '^ *node[0-5]: 3 files, ' <<<"$err")" 6 'so does uneven = drop'
+is "$(grep -c '^ *node[0-5]: 3 files, ' <<<"$err")" 6 'uneven = drop gives the same'
 run dtctl train --dry-run --set inputs.set.order=shuffle:3 -- true
 unlike "$err" 'node0: 3 files, 600 B: part-01, part-02, part-03' 'order = shuffle:SEED'
 run dtctl train --dry-run --set 'inputs.set.include=part-1*' --set inputs.set.exclude=part-1[5-9] \
@@ -81,7 +81,8 @@ unit = "sample"
 END
 run dtctl train --dry-run --nodes 4 -- true
 like "$err" 'input    data: 3 files, 25 samples, .* by count, 6 to 7 samples each' 'samples'
-like "$err" 'node0: 3 files, 7 samples, .*: a.tar, b.tar, classes.txt' 'and who gets which'
+like "$err" 'node0: 3 files, 7 samples, .*: a.tar, b.tar, classes.txt' \
+    'plan shows the files of each node'
 ok 'a dry run writes no archives' test -z "$(find .dtctl/default/runs -name '*.tar')"
 run dtctl train --nodes 4 --name samples -- sh -c 'cd $DTCTL_INPUT_DATA && cat classes.txt &&
     mkdir $DTCTL_OUTPUT_DIR/$RANK && for t in *.tar; do tar xf $t -C $DTCTL_OUTPUT_DIR/$RANK; done'
@@ -96,8 +97,8 @@ is "$(find .dtctl/default/runs -name '*.tar' | wc -l)" 0 'no part of an archive 
 zstd -q tars/b.tar && rm tars/b.tar
 run dtctl train --dry-run --nodes 4 -- true
 is "$status" 2 'a compressed archive'
-like "$err" "'b.tar.zst' is compressed and cannot be split" 'is refused'
+like "$err" "'b.tar.zst' is compressed and cannot be split" 'the error names the compressed archive'
 rm tars/b.tar.zst && head -c 9000 tars/a.tar >tars/cut.tar
 run dtctl train --dry-run --nodes 4 -- true
-like "$err" "tars/cut.tar': archive ends in the middle" 'so is a cut one'
+like "$err" "tars/cut.tar': archive ends in the middle" 'the error names the truncated archive'
 done_testing

@@ -38,8 +38,8 @@ wait_for 20 grep -q 'no address yet' up.err
 ok 'a name without an address is reported' grep -q 'no address yet.*late' up.err
 echo "$HOSTS_NET.1 late" >>"$WORK/etc/hosts"
 wait $pid
-is $? 0 'and is used once it has one' || diag "$(cat up.err)"
-is "$(grep -c 'no address yet' up.err)" 1 'it is reported once'
+is $? 0 'the name is used once it has an address' || diag "$(cat up.err)"
+is "$(grep -c 'no address yet' up.err)" 1 'the missing address is reported once'
 dtctl down -y -q >/dev/null 2>&1
 
 printf '%s.254 both\n%s.1 both\n' "$HOSTS_NET" "$HOSTS_NET" >>"$WORK/etc/hosts"
@@ -51,7 +51,7 @@ dtctl down -y -q >/dev/null 2>&1
 config nosuchhost 1s
 run dtctl up
 is "$status" 3 'a name that has no address until the time limit'
-like "$err" "no address after 1.0 s: cannot resolve 'nosuchhost'" 'is an error with the reason'
+like "$err" "no address after 1.0 s: cannot resolve 'nosuchhost'" 'the error has the reason'
 
 # ---- a resolver that hangs ----------------------------------------------------------------------
 config silent.example 60s
@@ -63,9 +63,9 @@ kill -TERM $pid
 wait $pid
 is $? 143 'a signal while the resolver hangs' || diag "$(cat up.err)"
 took_ms=$(((${EPOCHREALTIME/./} - ${began/./}) / 1000))
-ok "has its effect at once ($took_ms ms)" test "$took_ms" -lt 3000
+ok "the signal ends the wait at once ($took_ms ms)" test "$took_ms" -lt 3000
 config silent.example 1s
 run dtctl up
 is "$status" 3 'a resolver that never answers'
-like "$err" 'no address after 1.0 s: the resolver does not answer' 'is named'
+like "$err" 'no address after 1.0 s: the resolver does not answer' 'the error names the resolver'
 done_testing

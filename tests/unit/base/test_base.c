@@ -238,7 +238,7 @@ static void test_utf8(void) {
                p[0]);
         is_int((int64_t)str_utf8(p, len + 1), (int64_t)cases[i].bytes, "with more behind it");
         if (len > 1)
-            is_int((int64_t)str_utf8(p, len - 1), 0, "and cut");
+            is_int((int64_t)str_utf8(p, len - 1), 0, "a truncated sequence is invalid");
     }
 }
 

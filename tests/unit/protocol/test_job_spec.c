@@ -17,9 +17,9 @@ static int parse(const char *text, struct job_spec *s) {
 static void test_defaults(void) {
     struct job_spec s;
     is_int(parse(RUN, &s), 0, "a run with its three keys%s", e.text);
-    is_str(s.run, "r", "its id");
-    is_str(s.name, "r", "which is its name");
-    is_str(s.node, "n", "its node");
+    is_str(s.run, "r", "the id of the run");
+    is_str(s.name, "r", "the name of the run");
+    is_str(s.node, "n", "the name of the node");
     is_int(s.node_rank, 0, "rank 0");
     is_int(s.nnodes_min, 1, "of one");
     is_int(s.nnodes_max, 1, "node");
@@ -28,7 +28,7 @@ static void test_defaults(void) {
     is_str(s.workdir, "", "in the root");
     is_int(s.command_count, 1, "a command of one word");
     is_str(s.command[0], "x", "this one");
-    is_str(s.command[1], NULL, "and NULL");
+    is_str(s.command[1], NULL, "the command ends with NULL");
     is_int(s.shutdown_timeout_ms, 30000, "half a minute to end");
     is_int(s.join_timeout_ms, 600000, "ten minutes to join");
     is_int(s.max_time_ms, 0, "no limit");
@@ -36,7 +36,7 @@ static void test_defaults(void) {
            "nothing else");
     ok(!s.has_key && !s.setup && s.created_ms == 0, "no key, no setup");
     is_int(parse(RUN "nproc_per_node = 3\n", &s), 0, "a number of processes");
-    is_str(s.nproc_per_node, "3", "is text");
+    is_str(s.nproc_per_node, "3", "the number of processes is text");
 }
 
 static void test_round_trip(void) {
@@ -68,7 +68,8 @@ static void test_round_trip(void) {
     is_str(r.address, "10.0.0.7", "address");
     is_str(r.workdir, "w", "workdir");
     is_int(r.command_count, 3, "words of the command");
-    ok(strcmp(r.command[1], "-c") == 0 && strcmp(r.command[2], command[2]) == 0, "and they");
+    ok(strcmp(r.command[1], "-c") == 0 && strcmp(r.command[2], command[2]) == 0,
+       "the words of the command read back");
     is_int(r.shutdown_timeout_ms, 11, "shutdown_timeout_ms");
     is_int(r.join_timeout_ms, 12, "join_timeout_ms");
     is_int(r.max_time_ms, 13, "max_time_ms");
@@ -89,8 +90,8 @@ static void test_round_trip(void) {
     strbuf_fini(&text);
     job_spec_format(&s, false, &text);
     ok(!strstr(strbuf_cstr(&text), "key"), "on disk there is no key");
-    is_int(parse(strbuf_cstr(&text), &r), 0, "which");
-    ok(!r.has_key, "is none");
+    is_int(parse(strbuf_cstr(&text), &r), 0, "the written job is read");
+    ok(!r.has_key, "the job on disk has no key");
     strbuf_fini(&text);
 }
 
@@ -111,7 +112,7 @@ static void test_bounds(void) {
             const char *text = arena_printf(&a, "%s%s = %lld\n", RUN, rows[i].key, (long long)v);
             is_int(parse(text, &s), k % 2 ? -1 : 0, "%s = %lld", rows[i].key, (long long)v);
             if (k % 2)
-                has_str(e.text, rows[i].key, "which is named");
+                has_str(e.text, rows[i].key, "the error names the key");
         }
     struct job_spec s;
     is_int(parse(RUN "nnodes_min = 2\nnnodes_max = 2\n", &s), 0, "exactly two nodes");
@@ -148,7 +149,7 @@ static void test_refused(void) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct job_spec s;
         is_int(parse(rows[i].text, &s), -1, "refused: %s", rows[i].why);
-        has_str(e.text, rows[i].why, "and why");
+        has_str(e.text, rows[i].why, "the error has the reason");
     }
 }
 
@@ -170,12 +171,13 @@ static void test_counts(void) {
     static const char *const env[] = {"E", " = \"\"\n"}, *const word[] = {"\"", "\","};
     static const char words[] = "[run]\nid = \"r\"\nnode = \"n\"\ncommand = [";
     is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX, ""), 0, "as many inputs as are possible");
-    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1, "and more");
-    is_int(e.code, ERR_LIMIT, "are too many");
+    is_int(parse_many(RUN, inputs, JOB_INPUTS_MAX + 1, ""), -1, "more inputs than the limit");
+    is_int(e.code, ERR_LIMIT, "more inputs are a limit error");
     is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX, ""), 0, "as many variables");
-    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX + 1, ""), -1, "and more");
+    is_int(parse_many(RUN "[env]\n", env, JOB_ENV_MAX + 1, ""), -1,
+           "more variables than the limit");
     is_int(parse_many(words, word, JOB_ARGS_MAX, "]\n"), 0, "as many words");
-    is_int(parse_many(words, word, JOB_ARGS_MAX + 1, "]\n"), -1, "and more");
+    is_int(parse_many(words, word, JOB_ARGS_MAX + 1, "]\n"), -1, "more words than the limit");
 }
 
 static int roster(const char *text, struct roster *r) {
@@ -195,7 +197,7 @@ static void test_roster(void) {
     is_int(r.count, 4, "of all");
     is_str(r.nodes[0].name, "a", "by rank");
     is_str(r.nodes[1].name, "b", "the second one");
-    is_int(r.nodes[1].port, 29500, "its port");
+    is_int(r.nodes[1].port, 29500, "the second node's port");
     is_str(r.nodes[2].address, "10.0.0.3", "the third one's address");
     is_int(r.nodes[3].rank, 16383, "the last rank");
     strbuf_fini(&text);
@@ -203,15 +205,15 @@ static void test_roster(void) {
     "[[node]]\nrank = " rank "\nport = " port "\nname = \"n\"\naddress = \"" address "\"\n"
     is_int(roster("", &r), -1, "of nobody");
     is_int(roster(NODE("0", "1", "::1") NODE("0", "2", "::1"), &r), -1, "a rank twice");
-    has_str(e.text, "rank 0 is given twice", "is named");
+    has_str(e.text, "rank 0 is given twice", "the error names the rank");
     is_int(roster(NODE("-1", "1", "::1"), &r), -1, "a negative rank");
     is_int(roster(NODE("16384", "1", "::1"), &r), -1, "too large a rank");
     is_int(roster(NODE("0", "0", "::1"), &r), -1, "port 0");
     is_int(roster(NODE("0", "65536", "::1"), &r), -1, "port 65536");
     is_int(roster(NODE("0", "1", "host"), &r), -1, "a name instead of an address");
-    has_str(e.text, "'host' is not numeric", "which is named");
+    has_str(e.text, "'host' is not numeric", "the error names the address");
     is_int(roster("[[node]]\nrank = 0\nport = 1\naddress = \"::1\"\n", &r), -1, "no name");
-    has_str(e.text, "roster, node 1", "whose place is named");
+    has_str(e.text, "roster, node 1", "the error has the place of the node");
 }
 
 int main(void) {

@@ -90,7 +90,7 @@ static void by_count(void) {
     for (size_t n = 0; n < 3; n++)
         for (size_t i = 0; i < shares[n].count; i++)
             seen |= (size_t)1 << shares[n].items[i];
-    is_uint(seen, 127, "and every file is dealt once");
+    is_uint(seen, 127, "every file is dealt once");
 }
 
 static void by_size(void) {
@@ -121,13 +121,13 @@ static void uneven(void) {
     is_str(deal(6, 3, rule), "2 2 2", "equal counts are not refused");
     rule.uneven = CONFIG_UNEVEN_DROP;
     is_str(deal(7, 3, rule), "2 2 2", "drop");
-    is_str(share(0), "0 3", "leaves the last one out");
+    is_str(share(0), "0 3", "drop leaves out the last file");
     rule.uneven = CONFIG_UNEVEN_PAD;
     is_str(deal(7, 3, rule), "3 3 3", "pad");
     is_str(share(1), "1 4 0", "repeats the first one that the node does not have");
     is_str(share(2), "2 5 0", "for every node");
     is_str(deal(2, 5, rule), "1 1 1 1 1", "fewer files than nodes");
-    is_str(share(4), "0", "are repeated as well");
+    is_str(share(4), "0", "files are repeated for further nodes");
     rule.shard = CONFIG_SHARD_SIZE;
     deal(50, 3, rule);
     for (size_t n = 0; n < 3; n++) {

@@ -52,7 +52,7 @@ static void look(struct loop *loop, const char *host, int attempts) {
     if (lookup_start(loop, &one, host, 22, on_one, &e) < 0)
         bail_out("lookup_start: %s", e.text);
     is_int(calls, 0, "the callback is not called at once");
-    ok(runs_until(loop, &calls, attempts), "but %d times", attempts);
+    ok(runs_until(loop, &calls, attempts), "the callback is called %d times", attempts);
 }
 
 static void stops(struct loop *loop) {
@@ -84,11 +84,11 @@ int main(void) {
     look(loop, NO_NAME, 2);
     is_int(one.count, 0, "a name without an address is asked for again");
     ok(clock_mono_ms() - began_ms >= LOOKUP_AGAIN_MS, "after a pause");
-    has_str(one.err.text, "cannot resolve", "and the reason is kept");
+    has_str(one.err.text, "cannot resolve", "the reason of the failure is kept");
     memset(long_name, 'a', sizeof long_name - 1);
     long_name[sizeof long_name - 1] = '\0';
     is_int(lookup_start(loop, &one, long_name, 1, on_one, &e), -1, "a longer name than any");
-    has_str(e.text, "more than 255 bytes", "is refused");
+    has_str(e.text, "more than 255 bytes", "a name above 255 bytes is an error");
     lookup_stop(&one);
     lookup_stop(&one);
     stops(loop);
