@@ -206,9 +206,10 @@ static int look_at_result(struct graph *g, size_t i, int64_t began_ms, struct er
             g->tasks[i].stood_in = r.created_ms < began_ms;
             if (g->tasks[i].stood_in || strcmp(r.state, "finished") == 0)
                 return 0;
-            return err_set(e, ERR_FAILED,
-                           "task '%s' goes on as run %s (try: dtctl logs -f %s, then dtctl run)",
-                           name, r.id, r.id);
+            return err_set(
+                e, ERR_FAILED,
+                "task '%s' goes on as run %s (try: dtctl logs -f %s, then dtctl run again)", name,
+                r.id, r.id);
         }
     return err_set(e, ERR_NOT_FOUND, "task '%s' has left no run", name);
 }
@@ -279,7 +280,8 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         int status = 0;
         int result = context_check(s, e) < 0 ? -1 : run_task(&g, g.order[k], &status, e);
         if (result < 0)
-            return err_wrap(e, "tasks%s", names_behind(&g, k));
+            return err_set(e, e->code, "%s%s", arena_strdup(s->arena, e->text),
+                           names_behind(&g, k));
         if (status) {
             log_error(arena_printf(s->arena, "task '%s' failed%s", g.nodes[g.order[k]].name,
                                    names_behind(&g, k)),

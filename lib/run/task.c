@@ -132,10 +132,29 @@ int task_find_finished(const struct cluster *c, const char *name, struct run *ou
     return 0;
 }
 
+// The newest run of the task has ended, as far as is known here.
+static int check_newest(const struct cluster *c, const char *name, struct err *e) {
+    struct run_walk walk;
+    struct run newest;
+    if (run_walk_open(&walk, c, e) < 0)
+        return -1;
+    while (run_walk_next(&walk, &newest))
+        if (strcmp(newest.name, name) == 0)
+            return run_is_over(&newest)
+                       ? 0
+                       : err_set(e, ERR_BUSY,
+                                 "run '%s' of this task may be going on (try: dtctl logs -f %s, "
+                                 "which brings its results; --force starts another)",
+                                 newest.id, newest.id);
+    return 0;
+}
+
 int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e) {
     struct arena *a = l->context->arena;
-    int found = task_find_finished(&l->context->cluster, l->run.name, out, e);
     *why = NULL;
+    if (check_newest(&l->context->cluster, l->run.name, e) < 0)
+        return -1;
+    int found = task_find_finished(&l->context->cluster, l->run.name, out, e);
     if (found <= 0)
         return found;
     const char *part = differing_part(a, out->key, l->run.key);

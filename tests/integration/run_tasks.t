@@ -113,6 +113,12 @@ wait "$pid"
 is "$?" 1 'SIGTERM ends the task and the command'
 like "$(cat long.out)" "task 'a' failed; not started: b" 'the later task is not started'
 
+# A record without an end: dtctl was killed while it followed the run.
+sed -i 's/^state = .*/state = "started"/' ".dtctl/default/runs/$(run_of a)/run.toml"
+run dtctl run long.toml
+like "$err" "run 'a-[^']*' of this task may be going on .*logs -f a-" 'a run that may go on is named'
+like "$err" "task 'a' failed; not started: b" 'its task is not started again'
+
 # ---- state that later runs begin with -----------------------------------------------------------
 count='n=$(cat $DTCTL_STATE_DIR/n 2>/dev/null || echo 0)
     echo $((n + 1)) >$DTCTL_STATE_DIR/n; echo "n=$n"'
