@@ -284,7 +284,8 @@ static void test_replaced(struct checkpoint_image *image) {
     checkpoint_adopt(home);
     is_int(consumed(path), 2, "a finished checkpoint gets its name at the next start");
     is_int(rename(path, finished), 0, "a finished checkpoint is left without its name again");
-    is_int(truncate(file_join(&a, finished, "model.safetensors"), 1000), 0, "the model of the checkpoint is cut");
+    is_int(truncate(file_join(&a, finished, "model.safetensors"), 1000), 0,
+           "the model of the checkpoint is cut");
     checkpoint_adopt(home);
     ok(!file_exists(path), "a cut checkpoint gets no name");
     image->at.consumed = 3;
