@@ -116,7 +116,8 @@ like "$(cat long.out)" "task 'a' failed; not started: b" 'the later task is not 
 # A record without an end: dtctl was killed while it followed the run.
 sed -i 's/^state = .*/state = "started"/' ".dtctl/default/runs/$(run_of a)/run.toml"
 run dtctl run long.toml
-like "$err" "run 'a-[^']*' of this task may be going on .*logs -f a-" 'a run that may be active is named'
+like "$err" "run 'a-[^']*' of this task may be going on .*logs -f a-" \
+    'a run that may be active is named'
 like "$err" "task 'a' failed; not started: b" 'the task of that run is not started again'
 
 # ---- state that later runs begin with -----------------------------------------------------------
