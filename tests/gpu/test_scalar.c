@@ -135,6 +135,9 @@ static void comparisons(void) {
     gives("not.pred %r, %p;", "%r", 0, 0, 1, 0);
     gives("xor.pred %r, %p, %q;", "%r", 0, 0, 1, 0);
     gives("@%p mov.b32 %d, %a;", "%d", 7, 0, 0, 0);
+    gives("mov.pred %r, 0;", "%r", 0, 0, 0, 0);
+    gives("mov.pred %r, -1;", "%r", 0, 0, 0, 1);
+    gives("mov.pred %r, %p;", "%r", 0, 0, 4, 1);
     gives("@!%p mov.b32 %d, %a;", "%d", 7, 0, 0, 7);
 }
 

@@ -119,6 +119,9 @@ static uint32_t half_mask(uint32_t t) {
 static uint32_t counted(uint32_t t) {
     return t % 5 + 1;
 }
+static uint32_t negated(uint32_t t) {
+    return 0 - t;
+}
 static uint32_t hundred(uint32_t t) {
     return (void)t, 128;
 }
@@ -133,6 +136,14 @@ static uint32_t padded(uint32_t t) {
 }
 
 static void shuffles(void) {
+    warp_gives("cvt.s64.s32 of the low half of a wide register",
+               "neg.s32 %e, %t; cvt.u64.u32 %x, %e; cvt.u64.u32 %y, %t; shl.b64 %y, %y, 40;"
+               "or.b64 %x, %x, %y; cvt.s64.s32 %y, %x; cvt.u32.u64 %d, %y;",
+               64, negated);
+    warp_gives("cvt.u64.u32 of the low half of a wide register",
+               "neg.s32 %e, %t; cvt.u64.u32 %x, %e; cvt.u64.u32 %y, %t; shl.b64 %y, %y, 40;"
+               "or.b64 %x, %x, %y; cvt.u64.u32 %y, %x; cvt.u32.u64 %d, %y;",
+               64, negated);
     warp_gives("shfl.down", "shfl.sync.down.b32 %d, %t, 1, 31, -1;", 64, shifted_down);
     warp_gives("shfl.up", "shfl.sync.up.b32 %d, %t, 2, 0, -1;", 64, shifted_up);
     warp_gives("shfl.bfly", "shfl.sync.bfly.b32 %d, %t, 5, 31, -1;", 64, crossed);

@@ -199,15 +199,22 @@ static void cvt_bf16_f32(struct warp *w, const struct insn *i, u32 mask) {
     const u32 *a = REG(1);
     EACH(d[l] = bfloat_nearest(a[l]));
 }
+// The source may be in a wide register: its low half counts.
 static void cvt_u64_u32(struct warp *w, const struct insn *i, u32 mask) {
     u64 *d = REG(0);
     const u32 *a = REG(1);
-    EACH(d[l] = a[l]);
+    if (i->op[1].wide)
+        EACH(d[l] = (u32)lane_value(w, &i->op[1], 0, l));
+    else
+        EACH(d[l] = a[l]);
 }
 static void cvt_s64_s32(struct warp *w, const struct insn *i, u32 mask) {
     s64 *d = REG(0);
     const s32 *a = REG(1);
-    EACH(d[l] = a[l]);
+    if (i->op[1].wide)
+        EACH(d[l] = (s32)lane_value(w, &i->op[1], 0, l));
+    else
+        EACH(d[l] = a[l]);
 }
 
 // cvt.rn.bf16x2.f32 d, a, b: a becomes the upper half.

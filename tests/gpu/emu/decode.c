@@ -244,19 +244,22 @@ static bool letter_is_wide(char form, const struct insn *i) {
 
 static void check_operand(struct parser *p, const struct insn *i, const struct operand *o,
                           char form, u32 nth) {
-    static const char *const wants[128] = {
-        ['p'] = "a predicate", ['m'] = "an address", ['l'] = "a label", ['i'] = "a number"};
+    static const char *const wants[128] = {['p'] = "a predicate",
+                                           ['m'] = "an address",
+                                           ['l'] = "a label",
+                                           ['i'] = "a number",
+                                           ['P'] = "a predicate"};
     bool predicates = form == 'p' || ((form == 'd' || form == 's') && i->type == T_PRED);
     bool good = form == 'm' || form == 'l' ||
                 (predicates ? o->kind == O_PREDICATE || o->sink : o->kind == O_REGISTERS);
-    if (form == 'i')
-        good = o->is_imm;
+    if (form == 'i' || form == 'P')
+        good = o->is_imm || (form == 'P' && o->kind == O_PREDICATE);
     if (!good)
         parse_fail(p, "operand %u of '%s' is not %s", nth, i->name,
                    predicates        ? "a predicate"
                    : wants[(u8)form] ? wants[(u8)form]
                                      : "a register");
-    if (strchr("pmlix", form) || predicates || o->sink)
+    if (strchr("pPmlix", form) || predicates || o->sink)
         return;
     if (o->wide != letter_is_wide(form, i))
         parse_fail(p, "operand %u of '%s' has %d bits", nth, i->name, o->wide ? 64 : 32);

@@ -137,7 +137,8 @@ struct insn {
 // One row for each instruction: its types (a mask; 0: none), the modifiers that it may have, its
 // operands, and what executes it. Letters of operands: d register of the type's size, s the same or
 // an immediate, e and t like these of the second type, D register of twice the size, w of 4 bytes,
-// q of 8, i immediate, x registers of any size, p predicate, m address, l label, ? before what may
+// q of 8, i immediate, x registers of any size, p predicate, P the same or an
+// immediate, m address, l label, ? before what may
 // be left out.
 struct op {
     const char *name;

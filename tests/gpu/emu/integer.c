@@ -311,7 +311,11 @@ LOGIC(and_p, a &b)
 LOGIC(or_p, a | b)
 LOGIC(xor_p, a ^ b)
 LOGIC(not_p, ~a)
-LOGIC(mov_p, a)
+
+static void mov_p(struct warp *w, const struct insn *i, u32 mask) {
+    const struct operand *s = &i->op[1];
+    set_predicate(w, &i->op[0], 0, mask, !s->is_imm ? predicate(w, s) : s->imm ? ALL_LANES : 0);
+}
 
 // ---- moves, packing and unpacking --------------------------------------------------------------
 static void mov(struct warp *w, const struct insn *i, u32 mask) {
@@ -429,7 +433,7 @@ const struct op ops_integer[] = {
     ONE("or", PRED, "ppp", or_p),
     ONE("xor", PRED, "ppp", xor_p),
     ONE("not", PRED, "pp", not_p),
-    ONE("mov", PRED, "pp", mov_p),
+    ONE("mov", PRED, "pP", mov_p),
     {"mov", INTS | TYPE(F32) | TYPE(F64), 0, 0, "xx", mov, 0, 0},
     {0},
 };

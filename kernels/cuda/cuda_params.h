@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameter of each kernel: a struct by value, the same for the host's C and for CUDA C++.
+// Pointers are addresses of the device.
+#ifndef DTCTL_KERNELS_CUDA_PARAMS_H
+#define DTCTL_KERNELS_CUDA_PARAMS_H
+
+#include <stdint.h>
+
+enum {
+    CUDA_TILE = 64,              // rows and columns of a product that one block makes
+    CUDA_TILE_K = 16,            // terms of a step
+    CUDA_THREADS = 256,          // of every block
+    CUDA_PRODUCT_SHARED = 16896, // bytes of shared memory of a block of a product
+    CUDA_RANGES = 64,            // ranges of parameters of one launch
+    CUDA_ROWS_OF_SUM = 64,       // row chunks of a sum over rows
+};
+
+// Where a product goes: c[row][column] = alpha * sum + beta * c + bias[column], then ReLU. With
+// several splits of the terms each block writes its sum to partial[split][row][column].
+struct product_out {
+    float *c;
+    const float *bias; // or NULL
+    float *partial;    // NULL with one split
+    int64_t size;      // elements of one split
+    int m, n, k, ldc;
+    int splits, k_split; // terms of a split: a multiple of CUDA_TILE_K
+    float alpha, beta;
+    int relu;
+};
+
+struct gemm_params {
+    const float *a, *b;
+    int lda, ldb, trans_a, trans_b;
+    struct product_out out;
+};
+
+// forward: a = x, b = w; data: a = dy, b = w; weight: a = dy, b = x.
+struct conv_params {
+    const float *a, *b;
+    int h, w, c, o, kh, kw, stride, pad, oh, ow, images;
+    struct product_out out;
+};
+
+// A sum over rows is made in chunks of rows: partial[chunk][2][columns], then total[2][columns].
+struct batchnorm_params {
+    int64_t rows;
+    int channels, chunks;
+    int64_t chunk_rows;
+    double eps, momentum;
+    const float *x, *residual, *gamma, *beta;
+    float *running_mean, *running_var, *save_mean, *save_invstd, *y;
+    double *partial;
+    int relu;
+};
+
+struct batchnorm_grad_params {
+    int64_t rows;
+    int channels, chunks;
+    int64_t chunk_rows;
+    const float *x, *y, *dy, *gamma, *save_mean, *save_invstd;
+    float *dx, *dresidual;
+    double *partial;
+    const double *total;
+    int relu;
+};
+
+struct column_params {
+    int64_t rows;
+    int columns, chunks;
+    int64_t chunk_rows;
+    const float *x;
+    double *partial, *total; // total: NULL when no kernel reads it
+    float *first, *second;   // the sums; second may be NULL
+    int accumulate;
+};
+
+struct layernorm_params {
+    int64_t rows;
+    int cols;
+    double eps;
+    const float *x, *residual, *gamma, *beta;
+    float *sum, *save_mean, *save_invstd, *y;
+};
+
+struct layernorm_grad_params {
+    int64_t rows;
+    int cols, chunks;
+    int64_t chunk_rows;
+    const float *x, *dy, *dsum, *gamma, *save_mean, *save_invstd;
+    float *dx;
+    double *partial;
+};
+
+// q: n x t rows, k and v: n x keys rows, each of heads x d; rows lie q_pitch and kv_pitch floats
+// apart.
+struct attention_params {
+    const float *q, *k, *v, *y, *lse, *dy;
+    float *out, *out_lse, *dq, *dk, *dv;
+    float *delta; // dy . y of each row
+    int n, t, keys, heads, d, q_pitch, kv_pitch;
+    float scale; // 1 / sqrt(d)
+};
+
+struct tokens_params {
+    const float *x, *first, *pos;
+    float *y, *dfirst, *dpos;
+    int n, p, t, d, accumulate;
+    int64_t size;
+};
+
+struct pool_params {
+    const float *x;
+    float *y;
+    uint8_t *index;
+    int h, w, c, k, stride, pad, oh, ow;
+    int64_t size;
+};
+
+struct average_params {
+    const float *x;
+    float *y;
+    int hw, c;
+    int64_t size;
+};
+
+struct xent_row {
+    double loss;
+    int rank, reserved;
+};
+
+struct xent_params {
+    int rows, classes;
+    const float *logits;
+    const int32_t *labels;
+    double smoothing, grad_scale;
+    float *dlogits;
+    struct xent_row *row;
+    void *totals; // struct loss_totals
+};
+
+struct image_params {
+    int src_h, src_w, channels, dst_h, dst_w;
+    const uint8_t *const *src;
+    const int16_t *offset_y, *offset_x;
+    const uint8_t *flip;
+    float scale[4], shift[4]; // out = byte * scale + shift
+    float *out;
+    int64_t size;
+};
+
+struct flat_params {
+    int64_t n;
+    float alpha;
+    const float *a, *b;
+    float *y;
+    double *partial, *total;
+};
+
+struct range_params {
+    int64_t begin, end;
+    double weight_decay, lr_scale;
+};
+
+struct step_params { // as struct cuda_step
+    double lr, grad_scale, correct1, correct2;
+};
+
+struct optimizer_params {
+    struct range_params range[CUDA_RANGES]; // blockIdx.y
+    const struct step_params *step;         // or NULL: now
+    struct step_params now;
+    float *p, *m, *v;
+    const float *g;
+    double beta1, beta2, eps; // beta1: momentum
+    int nesterov, decoupled;
+};
+
+#endif

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches products: shapes to grids, and terms to splits where a result has few tiles.
+#include <assert.h>
+
+#include "kernels/cuda/cuda_impl.h"
+
+enum {
+    SPLIT_TILES_MAX = CUDA_WORKSPACE_BYTES_MIN / (CUDA_TILE * CUDA_TILE * (int)sizeof(float)),
+    SPLIT_TERMS_MIN = 64, // shorter ones are not worth the sum
+};
+
+// The workspace is the same for every shape, so it is enough for smaller ones, too.
+size_t cuda_gemm_workspace(int m, int n, int k) {
+    (void)m, (void)n, (void)k;
+    return CUDA_WORKSPACE_BYTES_MIN;
+}
+
+size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
+    (void)s;
+    return CUDA_WORKSPACE_BYTES_MIN;
+}
+
+// rows x columns x k, `times` of which make the result. All tiles of all splits fit the workspace.
+static void product_plan(struct cuda_queue *q, struct product_out *o, int times, unsigned grid[3]) {
+    grid[0] = cuda_blocks(o->m, CUDA_TILE);
+    grid[1] = cuda_blocks(o->n, CUDA_TILE);
+    int64_t tiles = (int64_t)grid[0] * grid[1] * times, splits = SPLIT_TILES_MAX / tiles;
+    if (splits > o->k / SPLIT_TERMS_MIN)
+        splits = o->k / SPLIT_TERMS_MIN;
+    o->splits = splits > 1 ? (int)splits : 1;
+    o->k_split = (int)cuda_blocks(cuda_blocks(o->k, o->splits), CUDA_TILE_K) * CUDA_TILE_K;
+    o->partial = o->splits > 1 ? q->workspace : NULL;
+    grid[2] = (unsigned)(o->splits * times);
+    assert(grid[1] <= CUDA_GRID_MAX && grid[2] <= CUDA_GRID_MAX);
+}
+
+static void product_launch(struct cuda_queue *q, enum cuda_kernel kernel, const unsigned grid[3],
+                           void *params, struct product_out *o) {
+    if (!grid[0] || !grid[1])
+        return;
+    q->launch(q, kernel, grid, CUDA_THREADS, CUDA_PRODUCT_SHARED, params);
+    if (o->partial)
+        cuda_enqueue(q, CUDA_KERNEL_product_sum, cuda_blocks(o->size, CUDA_THREADS), 1, o);
+}
+
+void cuda_gemm(struct cuda_queue *q, const struct gemm_args *a) {
+    unsigned grid[3];
+    struct gemm_params p = {
+        .a = a->a,
+        .b = a->b,
+        .lda = a->lda,
+        .ldb = a->ldb,
+        .trans_a = a->trans_a,
+        .trans_b = a->trans_b,
+        .out = {.c = a->c,
+                .bias = a->bias,
+                .size = (int64_t)a->m * a->n,
+                .m = a->m,
+                .n = a->n,
+                .k = a->k,
+                .ldc = a->ldc,
+                .alpha = (float)a->alpha,
+                .beta = (float)a->beta,
+                .relu = a->relu},
+    };
+    product_plan(q, &p.out, 1, grid);
+    product_launch(q, a->type == KERNEL_BF16 ? CUDA_KERNEL_gemm_bf16 : CUDA_KERNEL_gemm_float, grid,
+                   &p, &p.out);
+}
+
+static struct conv_params conv_shape(const struct conv2d_shape *s, const void *a, const void *b,
+                                     void *c, int accumulate) {
+    return (struct conv_params){
+        .a = a,
+        .b = b,
+        .h = s->h,
+        .w = s->w,
+        .c = s->c,
+        .o = s->o,
+        .kh = s->kh,
+        .kw = s->kw,
+        .stride = s->stride,
+        .pad = s->pad,
+        .oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad),
+        .ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad),
+        .images = s->n,
+        .out = {.c = c, .alpha = 1, .beta = accumulate ? 1 : 0},
+    };
+}
+
+static void conv_launch(struct cuda_queue *q, enum cuda_kernel kernel, struct conv_params *p,
+                        int times) {
+    unsigned grid[3];
+    p->out.ldc = p->out.n;
+    product_plan(q, &p->out, times, grid);
+    product_launch(q, kernel, grid, p, &p->out);
+}
+
+void cuda_conv2d_forward(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                         const void *w, const void *bias, int relu, void *y) {
+    struct conv_params p = conv_shape(s, x, w, y, 0);
+    p.out.bias = bias, p.out.relu = relu;
+    p.out.m = s->n * p.oh * p.ow, p.out.n = s->o, p.out.k = s->kh * s->kw * s->c;
+    p.out.size = (int64_t)p.out.m * p.out.n;
+    conv_launch(
+        q, s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_forward_bf16 : CUDA_KERNEL_conv_forward_float,
+        &p, 1);
+}
+
+// One product for each phase of the stride; rows and terms are those of the largest.
+void cuda_conv2d_backward_data(struct cuda_queue *q, const struct conv2d_shape *s, const void *dy,
+                               const void *w, void *dx, int accumulate) {
+    struct conv_params p = conv_shape(s, dy, w, dx, accumulate);
+    int rows = (int)(cuda_blocks(s->h, s->stride) * cuda_blocks(s->w, s->stride));
+    int taps = (int)(cuda_blocks(s->kh, s->stride) * cuda_blocks(s->kw, s->stride));
+    p.out.m = s->n * rows, p.out.n = s->c, p.out.k = taps * s->o;
+    p.out.size = (int64_t)s->n * s->h * s->w * s->c;
+    conv_launch(q,
+                s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_data_bf16 : CUDA_KERNEL_conv_data_float,
+                &p, s->stride * s->stride);
+}
+
+void cuda_conv2d_backward_weight(struct cuda_queue *q, const struct conv2d_shape *s, const void *x,
+                                 const void *dy, void *dw, int accumulate) {
+    struct conv_params p = conv_shape(s, dy, x, dw, accumulate);
+    p.out.m = s->o, p.out.n = s->kh * s->kw * s->c, p.out.k = s->n * p.oh * p.ow;
+    p.out.size = (int64_t)p.out.m * p.out.n;
+    conv_launch(
+        q, s->type == KERNEL_BF16 ? CUDA_KERNEL_conv_weight_bf16 : CUDA_KERNEL_conv_weight_float,
+        &p, 1);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flat buffers: elementwise functions, the sum of squares, optimizers.
+#include "kernels/cuda/cuda_params.h"
+
+#define KERNEL extern "C" __global__ void __launch_bounds__(CUDA_THREADS)
+// The elements of a thread of a grid that may be smaller than n.
+#define EACH(i, n)                                                                                 \
+    for (int64_t i = (int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x; i < (n);                    \
+         i += (int64_t)gridDim.x * CUDA_THREADS)
+
+KERNEL relu_forward(const flat_params p) {
+    EACH(i, p.n) p.y[i] = p.a[i] < 0.0f ? 0.0f : p.a[i];
+}
+KERNEL relu_backward(const flat_params p) {
+    EACH(i, p.n) p.y[i] = p.a[i] > 0.0f ? p.b[i] : 0.0f;
+}
+KERNEL gelu_forward(const flat_params p) {
+    EACH(i, p.n) p.y[i] = p.a[i] * (0.5f * erfcf(-p.a[i] * 0.70710678f));
+}
+KERNEL gelu_backward(const flat_params p) {
+    EACH(i, p.n) {
+        float v = p.a[i], density = expf(-0.5f * v * v) * 0.39894228f;
+        p.y[i] = p.b[i] * (0.5f * erfcf(-v * 0.70710678f) + v * density);
+    }
+}
+KERNEL add(const flat_params p) {
+    EACH(i, p.n) p.y[i] = p.a[i] + p.b[i];
+}
+KERNEL axpy(const flat_params p) {
+    EACH(i, p.n) p.y[i] = fmaf(p.alpha, p.a[i], p.y[i]);
+}
+KERNEL scale(const flat_params p) {
+    EACH(i, p.n) p.y[i] *= p.alpha;
+}
+KERNEL zero(const flat_params p) {
+    EACH(i, p.n) p.y[i] = 0.0f;
+}
+
+// ---- sum of squares, in double and in an order that depends on the grid alone
+// ------------------------
+__device__ __forceinline__ double block_sum(double v, double *of_thread) {
+    of_thread[threadIdx.x] = v;
+    for (int half = CUDA_THREADS / 2; half; half /= 2) {
+        __syncthreads(); // the sums of twice as many threads are there
+        if (threadIdx.x < half)
+            of_thread[threadIdx.x] += of_thread[threadIdx.x + half];
+    }
+    return of_thread[0]; // right for the first thread
+}
+
+KERNEL sum_squares_partial(const flat_params p) {
+    __shared__ double of_thread[CUDA_THREADS];
+    double sum = 0.0;
+    EACH(i, p.n) sum += (double)p.a[i] * p.a[i];
+    sum = block_sum(sum, of_thread);
+    if (threadIdx.x == 0)
+        p.partial[blockIdx.x] = sum;
+}
+
+// n partial sums
+KERNEL sum_squares_total(const flat_params p) {
+    __shared__ double of_thread[CUDA_THREADS];
+    double sum = 0.0;
+    for (int64_t i = threadIdx.x; i < p.n; i += CUDA_THREADS)
+        sum += p.partial[i];
+    sum = block_sum(sum, of_thread);
+    if (threadIdx.x == 0)
+        *p.total = sum;
+}
+
+// ---- optimizers: blockIdx.y is the range
+// ---------------------------------------------------------------
+struct scalars {
+    float lr, grad_scale, decay;
+    double lr_exact, correct1, correct2;
+    __device__ __forceinline__ scalars(const optimizer_params &p, const range_params &r) {
+        lr_exact = (p.step ? p.step->lr : p.now.lr) * r.lr_scale;
+        lr = (float)lr_exact, grad_scale = (float)(p.step ? p.step->grad_scale : p.now.grad_scale);
+        correct1 = p.step ? p.step->correct1 : p.now.correct1;
+        correct2 = p.step ? p.step->correct2 : p.now.correct2;
+        decay = (float)r.weight_decay;
+    }
+};
+
+KERNEL sgd(const __grid_constant__ optimizer_params p) {
+    const range_params &r = p.range[blockIdx.y];
+    scalars s(p, r);
+    float momentum = (float)p.beta1;
+    EACH(n, r.end - r.begin) {
+        int64_t i = r.begin + n;
+        float g = fmaf(s.decay, p.p[i], s.grad_scale * p.g[i]), step = g;
+        if (p.m) {
+            step = fmaf(momentum, p.m[i], g);
+            p.m[i] = step;
+            step = p.nesterov ? fmaf(momentum, step, g) : step;
+        }
+        p.p[i] = fmaf(-s.lr, step, p.p[i]);
+    }
+}
+
+KERNEL adam(const __grid_constant__ optimizer_params p) {
+    const range_params &r = p.range[blockIdx.y];
+    scalars s(p, r);
+    float beta1 = (float)p.beta1, beta2 = (float)p.beta2, rest1 = (float)(1 - p.beta1);
+    float rest2 = (float)(1 - p.beta2), eps = (float)p.eps, rate = (float)(s.lr_exact / s.correct1);
+    float keep = (float)(1 - s.lr_exact * r.weight_decay), spread = (float)(1 / sqrt(s.correct2));
+    EACH(n, r.end - r.begin) {
+        int64_t i = r.begin + n;
+        float x = p.p[i], g = s.grad_scale * p.g[i];
+        if (p.decoupled)
+            x *= keep;
+        else
+            g = fmaf(s.decay, x, g);
+        float first = fmaf(beta1, p.m[i], rest1 * g), second = fmaf(beta2, p.v[i], rest2 * g * g);
+        p.m[i] = first, p.v[i] = second;
+        p.p[i] = x - rate * first / (sqrtf(second) * spread + eps);
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile of a product of two operands, whatever gives their elements. A block of CUDA_THREADS
+// threads makes CUDA_TILE rows and columns, CUDA_TILE_K terms at a time.
+//
+// An operand is a class with by_terms and load(v). With by_terms, memory is contiguous along the
+// terms: v[i] is the element of term threadIdx.x % 16 and row threadIdx.x / 16 + 16 i. Without, it
+// is contiguous along the rows: v[i] is term threadIdx.x / 64 + 4 i of row threadIdx.x % 64. load
+// gives zero beyond the ends, and moves to the next step. All divisions are made in constructors.
+#ifndef DTCTL_KERNELS_CUDA_PRODUCT_CUH
+#define DTCTL_KERNELS_CUDA_PRODUCT_CUH
+#include "kernels/cuda/cuda_params.h"
+
+typedef unsigned u32;
+extern __shared__ __align__(16) char dynamic_shared[]; // two stages
+enum { TILE = CUDA_TILE, STEP = CUDA_TILE_K, LOADS = TILE * STEP / CUDA_THREADS };
+
+template <class Operand> __device__ __forceinline__ int place_row(int i) {
+    return Operand::by_terms ? threadIdx.x / STEP + 16 * i : threadIdx.x % TILE;
+}
+template <class Operand> __device__ __forceinline__ int place_term(int i) {
+    return Operand::by_terms ? threadIdx.x % STEP : threadIdx.x / TILE + 4 * i;
+}
+
+// bfloat16 bits, to nearest, ties to even.
+__device__ __forceinline__ unsigned short bfloat(float v) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
+    return h;
+#else
+    u32 bits = __float_as_uint(v);
+    return v != v ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+#endif
+}
+
+// ---- float: 4 x 4 outputs of a thread; rows 2 y, 2 y + 1, 32 + 2 y, …, columns x, x + 16, …
+// ---------- Terms lie FLOAT_PITCH apart: neither stores of either kind nor reads meet a bank
+// twice.
+enum { FLOAT_PITCH = TILE + 2 };
+struct float_stage {
+    float a[STEP][FLOAT_PITCH], b[STEP][FLOAT_PITCH];
+};
+static_assert(2 * sizeof(float_stage) == CUDA_PRODUCT_SHARED, "what the host asks for");
+
+template <class Operand, bool ROUND>
+__device__ __forceinline__ void float_put(float (*to)[FLOAT_PITCH], const float (&v)[LOADS]) {
+    for (int i = 0; i < LOADS; i++)
+        to[place_term<Operand>(i)][place_row<Operand>(i)] =
+            ROUND ? __uint_as_float((u32)bfloat(v[i]) << 16) : v[i];
+}
+
+template <bool ROUND> struct float_product {
+    float sum[4][4];
+    // Element e of 16.
+    __device__ __forceinline__ int row(int e) const {
+        return threadIdx.x / 16 * 2 + e / 4 % 2 + e / 8 * 32;
+    }
+    __device__ __forceinline__ int column(int e) const { return threadIdx.x % 16 + e % 4 * 16; }
+
+    __device__ __forceinline__ void step(const float_stage &s) {
+#pragma unroll
+        for (int k = 0; k < STEP; k++) {
+            float2 low = *(const float2 *)&s.a[k][row(0)], high = *(const float2 *)&s.a[k][row(8)];
+            float a[4] = {low.x, low.y, high.x, high.y};
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float b = s.b[k][column(j)];
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[i][j] = fmaf(a[i], b, sum[i][j]);
+            }
+        }
+    }
+
+    template <class A, class B> __device__ __forceinline__ void run(A a, B b, int terms) {
+        float_stage *stage = (float_stage *)dynamic_shared;
+        float va[LOADS], vb[LOADS];
+        for (int i = 0; i < 16; i++)
+            sum[i / 4][i % 4] = 0.0f;
+        if (terms <= 0)
+            return;
+        a.load(va), b.load(vb);
+        float_put<A, ROUND>(stage[0].a, va), float_put<B, ROUND>(stage[0].b, vb);
+        __syncthreads(); // the first stage is full
+        for (int at = 0, now = 0; at < terms; at += STEP, now ^= 1) {
+            bool more = at + STEP < terms;
+            if (more)
+                a.load(va), b.load(vb);
+            step(stage[now]);
+            if (more) {
+                float_put<A, ROUND>(stage[now ^ 1].a, va);
+                float_put<B, ROUND>(stage[now ^ 1].b, vb);
+            }
+            __syncthreads(); // the next stage is full, and this one is free
+        }
+    }
+};
+
+// ---- bfloat16: a warp makes 32 rows and 16 columns, with mma.sync
+// -----------------------------------
+#if __CUDA_ARCH__ >= 800
+// An operand is kept as it is loaded: by rows, 24 apart, or by terms, 72 apart; ldmatrix
+// transposes.
+enum { BY_TERMS_PITCH = STEP + 8, BY_ROWS_PITCH = TILE + 8 };
+union bfloat_tile {
+    unsigned short by_terms[TILE][BY_TERMS_PITCH];
+    unsigned short by_rows[STEP][BY_ROWS_PITCH];
+};
+struct bfloat_stage {
+    bfloat_tile a, b;
+};
+static_assert(2 * sizeof(bfloat_stage) <= CUDA_PRODUCT_SHARED, "what the host asks for");
+
+template <class Operand>
+__device__ __forceinline__ void bfloat_put(bfloat_tile &to, const float (&v)[LOADS]) {
+    for (int i = 0; i < LOADS; i++) {
+        int term = place_term<Operand>(i), row = place_row<Operand>(i);
+        *(Operand::by_terms ? &to.by_terms[row][term] : &to.by_rows[term][row]) = bfloat(v[i]);
+    }
+}
+
+// Four matrices of 8 x 8 out of 16 rows and 16 terms. terms_first: the second has the other terms,
+// not the other rows.
+template <bool by_terms, bool terms_first>
+__device__ __forceinline__ void bfloat_get(u32 (&r)[4], const bfloat_tile &from, int row) {
+    int lane = threadIdx.x % 32, half = lane / 8 % 2 * 8, quarter = lane / 16 * 8;
+    int of_row = terms_first ? quarter : half, of_term = terms_first ? half : quarter;
+    if (by_terms) {
+        u32 at = (u32)__cvta_generic_to_shared(&from.by_terms[row + of_row + lane % 8][of_term]);
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(at)
+                     : "memory");
+    } else {
+        u32 at = (u32)__cvta_generic_to_shared(&from.by_rows[of_term + lane % 8][row + of_row]);
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(at)
+                     : "memory");
+    }
+}
+
+__device__ __forceinline__ void bfloat_multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+struct bfloat_product {
+    float sum[4][4]; // [row tile, column tile][element of an mma]
+    __device__ __forceinline__ int first_row() const { return threadIdx.x / 128 * 32; }
+    __device__ __forceinline__ int first_column() const { return threadIdx.x / 32 % 4 * 16; }
+
+    template <class A, class B> __device__ __forceinline__ void step(const bfloat_stage &s) {
+        u32 a[2][4], b[4];
+        bfloat_get<A::by_terms, false>(a[0], s.a, first_row());
+        bfloat_get<A::by_terms, false>(a[1], s.a, first_row() + 16);
+        bfloat_get<B::by_terms, true>(b, s.b, first_column());
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bfloat_multiply(sum[i], a[i / 2], b[i % 2 * 2], b[i % 2 * 2 + 1]);
+    }
+
+    template <class A, class B> __device__ __forceinline__ void run(A a, B b, int terms) {
+        bfloat_stage *stage = (bfloat_stage *)dynamic_shared;
+        float va[LOADS], vb[LOADS];
+        for (int i = 0; i < 16; i++)
+            sum[i / 4][i % 4] = 0.0f;
+        if (terms <= 0)
+            return;
+        a.load(va), b.load(vb);
+        bfloat_put<A>(stage[0].a, va), bfloat_put<B>(stage[0].b, vb);
+        __syncthreads(); // the first stage is full
+        for (int at = 0, now = 0; at < terms; at += STEP, now ^= 1) {
+            bool more = at + STEP < terms;
+            if (more)
+                a.load(va), b.load(vb);
+            step<A, B>(stage[now]);
+            if (more)
+                bfloat_put<A>(stage[now ^ 1].a, va), bfloat_put<B>(stage[now ^ 1].b, vb);
+            __syncthreads(); // the next stage is full, and this one is free
+        }
+        exchange();
+    }
+    // From two neighbours in one of 8 rows to one element in rows r and r + 4, eight lanes in each:
+    // a store fills whole sectors.
+    __device__ __forceinline__ void exchange() {
+        int lane = threadIdx.x % 32, from = lane / 8 * 4 + lane % 8 / 2;
+#pragma unroll
+        for (int e = 0; e < 16; e += 2) {
+            float &a = sum[e / 4][e % 4], &b = sum[e / 4][e % 4 + 1];
+            float a0 = __shfl_sync(0xffffffff, a, from), b0 = __shfl_sync(0xffffffff, b, from);
+            float a4 = __shfl_sync(0xffffffff, a, 16 + from),
+                  b4 = __shfl_sync(0xffffffff, b, 16 + from);
+            a = lane % 2 ? b0 : a0, b = lane % 2 ? b4 : a4;
+        }
+    }
+    // Element e of 16.
+    __device__ __forceinline__ int row(int e) const {
+        return first_row() + e / 8 * 16 + e / 2 % 2 * 8 + e % 2 * 4 + threadIdx.x % 32 / 8;
+    }
+    __device__ __forceinline__ int column(int e) const {
+        return first_column() + e / 4 % 2 * 8 + threadIdx.x % 8;
+    }
+};
+#else
+struct bfloat_product : float_product<true> {};
+#endif
+
+// ---- the end of a product
+// ---------------------------------------------------------------------------
+__device__ __forceinline__ void finish(const product_out &o, int64_t at, int column, float sum) {
+    float v = o.alpha * sum;
+    if (o.beta != 0.0f)
+        v += o.beta * o.c[at];
+    if (o.bias)
+        v += o.bias[column];
+    o.c[at] = o.relu && v < 0.0f ? 0.0f : v;
+}
+
+// row is that of the result: rows of a tile may lie elsewhere.
+__device__ __forceinline__ void put(const product_out &o, int split, int64_t row, int column,
+                                    float sum) {
+    if (o.partial)
+        o.partial[split * o.size + row * o.n + column] = sum;
+    else
+        finish(o, row * o.ldc + column, column, sum);
+}
+#endif

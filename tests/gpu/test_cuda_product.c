@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM and convolution of kernels/cuda against the reference. The bound of each element: a sum of k
+// products in float is off by at most k + 3 roundings of the sum of their magnitudes, which the
+// reference makes of absolute operands.
+#include "tests/gpu/cuda_case.h"
+
+static const char *const type_names[KERNEL_TYPES] = {"float", "bf16"};
+
+static void gemm_case(struct gemm_args a, const char *what) {
+    size_t na = (size_t)(a.trans_a ? a.k : a.m) * (size_t)a.lda, nc = (size_t)a.m * (size_t)a.ldc;
+    size_t nb = (size_t)(a.trans_b ? a.n : a.k) * (size_t)a.ldb;
+    case_begin(cuda_gemm_workspace(a.m, a.n, a.k));
+    float *ha = host_random(na), *hb = host_random(nb), *hc = host_random(nc);
+    float *bias = a.bias ? host_random((size_t)a.n) : NULL;
+    struct gemm_args device = a, size = a;
+    device.a = device_floats(ha, na), device.b = device_floats(hb, nb);
+    device.c = a.beta != 0 || a.ldc != a.n ? device_floats(hc, nc) : device_empty(nc * sizeof *hc);
+    device.bias = bias ? device_floats(bias, (size_t)a.n) : NULL;
+    cuda_gemm(&test.queue, &device);
+    size.a = host_absolute(ha, na), size.b = host_absolute(hb, nb), size.c = host_absolute(hc, nc);
+    size.bias = bias ? host_absolute(bias, (size_t)a.n) : NULL;
+    size.alpha = fabs(a.alpha), size.beta = fabs(a.beta);
+    kernels_reference.gemm(test.reference, &size);
+    a.a = ha, a.b = hb, a.c = hc, a.bias = bias;
+    kernels_reference.gemm(test.reference, &a);
+    case_close(device.c, a.c, size.c, nc, (a.k + 3) * CASE_UNIT, what);
+    case_end();
+}
+
+static void gemm(void) {
+    static const int shapes[][3] = {{1, 1, 1},     {5, 3, 7},    {64, 64, 16}, {65, 70, 33},
+                                    {100, 17, 90}, {7, 9, 1000}, {3, 66, 130}, {128, 10, 64}};
+    char what[128];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int way = 0; way < 8; way++) {
+            int m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], gap = way % 3;
+            struct gemm_args a = {.type = way / 4 ? KERNEL_BF16 : KERNEL_FLOAT,
+                                  .m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .trans_a = way & 1,
+                                  .trans_b = way >> 1 & 1,
+                                  .alpha = way == 1 ? -0.5 : 1,
+                                  .beta = way == 2 || way == 5 ? 0.75 : 0,
+                                  .relu = way == 3 || way == 7};
+            a.lda = (a.trans_a ? m : k) + gap, a.ldb = (a.trans_b ? k : n) + gap, a.ldc = n + gap;
+            a.bias = way & 2 ? &a : NULL;
+            snprintf(what, sizeof what, "gemm %s %d x %d x %d %c%c", type_names[a.type], m, n, k,
+                     "nt"[a.trans_a], "nt"[a.trans_b]);
+            gemm_case(a, what);
+        }
+}
+
+// Buffers of one shape: x, w, dy, bias with their absolute values.
+struct conv_buffers {
+    size_t nx, nw, ny;
+    float *x, *w, *dy, *bias;
+};
+
+static struct conv_buffers conv_begin(const struct conv2d_shape *s) {
+    int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
+    int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
+    case_begin(cuda_conv2d_workspace(s));
+    struct conv_buffers b = {.nx = (size_t)(s->n * s->h * s->w * s->c),
+                             .nw = (size_t)(s->o * s->kh * s->kw * s->c),
+                             .ny = (size_t)(s->n * oh * ow * s->o)};
+    b.x = host_random(b.nx), b.w = host_random(b.nw), b.dy = host_random(b.ny);
+    b.bias = host_random((size_t)s->o);
+    return b;
+}
+
+static void conv_forward(const struct conv2d_shape *s, int relu, const char *what) {
+    struct conv_buffers b = conv_begin(s);
+    float *want = host_bytes(b.ny * sizeof *want), *size = host_bytes(b.ny * sizeof *size);
+    void *y = device_empty(b.ny * sizeof *want);
+    const float *bias = relu ? b.bias : NULL;
+    cuda_conv2d_forward(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.w, b.nw),
+                        bias ? device_floats(bias, (size_t)s->o) : NULL, relu, y);
+    kernels_reference.conv2d_forward(test.reference, s, b.x, b.w, bias, relu, want);
+    kernels_reference.conv2d_forward(test.reference, s, host_absolute(b.x, b.nx),
+                                     host_absolute(b.w, b.nw), host_absolute(b.bias, (size_t)s->o),
+                                     0, size);
+    case_close(y, want, size, b.ny, (s->kh * s->kw * s->c + 3) * CASE_UNIT, what);
+    case_end();
+}
+
+static void conv_data(const struct conv2d_shape *s, int accumulate, const char *what) {
+    struct conv_buffers b = conv_begin(s);
+    float *want = host_random(b.nx), *size = host_absolute(want, b.nx);
+    void *dx = accumulate ? device_floats(want, b.nx) : device_empty(b.nx * sizeof *want);
+    cuda_conv2d_backward_data(&test.queue, s, device_floats(b.dy, b.ny), device_floats(b.w, b.nw),
+                              dx, accumulate);
+    kernels_reference.conv2d_backward_data(test.reference, s, b.dy, b.w, want, accumulate);
+    kernels_reference.conv2d_backward_data(test.reference, s, host_absolute(b.dy, b.ny),
+                                           host_absolute(b.w, b.nw), size, accumulate);
+    case_close(dx, want, size, b.nx, (s->kh * s->kw * s->o + 3) * CASE_UNIT, what);
+    case_end();
+}
+
+static void conv_weight(const struct conv2d_shape *s, int accumulate, const char *what) {
+    struct conv_buffers b = conv_begin(s);
+    float *want = host_random(b.nw), *size = host_absolute(want, b.nw);
+    void *dw = accumulate ? device_floats(want, b.nw) : device_empty(b.nw * sizeof *want);
+    cuda_conv2d_backward_weight(&test.queue, s, device_floats(b.x, b.nx), device_floats(b.dy, b.ny),
+                                dw, accumulate);
+    kernels_reference.conv2d_backward_weight(test.reference, s, b.x, b.dy, want, accumulate);
+    kernels_reference.conv2d_backward_weight(test.reference, s, host_absolute(b.x, b.nx),
+                                             host_absolute(b.dy, b.ny), size, accumulate);
+    case_close(dw, want, size, b.nw, ((double)(b.ny / (size_t)s->o) + 3) * CASE_UNIT, what);
+    case_end();
+}
+
+static void conv(void) {
+    static const struct conv2d_shape shapes[] = {
+        {2, 5, 7, 3, 5, 3, 3, 1, 1, 0},   {2, 8, 8, 8, 16, 3, 3, 2, 1, 0},
+        {1, 6, 5, 4, 70, 1, 1, 2, 0, 0},  {1, 9, 9, 3, 6, 7, 7, 2, 3, 0},
+        {3, 4, 4, 20, 9, 3, 3, 1, 1, 0},  {1, 7, 6, 2, 3, 2, 3, 3, 1, 0},
+        {2, 1, 1, 65, 66, 3, 3, 1, 1, 0}, {1, 8, 8, 3, 12, 4, 4, 4, 0, 0},
+        {2, 9, 10, 5, 8, 1, 1, 1, 0, 0},  {1, 5, 5, 1, 1, 5, 5, 1, 4, 0}};
+    char what[160];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int type = 0; type < KERNEL_TYPES; type++) {
+            struct conv2d_shape s = shapes[i];
+            int odd = (int)i & 1, at;
+            s.type = (enum kernel_type)type;
+            at = snprintf(what, sizeof what,
+                          "conv %s %dx%dx%dx%d-%d k%dx%d s%d p%d: ", type_names[type], s.n, s.h,
+                          s.w, s.c, s.o, s.kh, s.kw, s.stride, s.pad);
+            snprintf(what + at, sizeof what - (size_t)at, "forward");
+            conv_forward(&s, odd, what);
+            snprintf(what + at, sizeof what - (size_t)at, "data gradient");
+            conv_data(&s, odd, what);
+            snprintf(what + at, sizeof what - (size_t)at, "weight gradient");
+            conv_weight(&s, odd, what);
+        }
+}
+
+// Whole tiles: shared memory without conflicts, whole sectors, and no byte of a tile read twice.
+static void counts(void) {
+    enum { M = 128, N = 64, K = 48, TILE = 64 };
+    for (int way = 0; way < 8; way++) {
+        struct gemm_args a = {.type = way / 4 ? KERNEL_BF16 : KERNEL_FLOAT,
+                              .m = M,
+                              .n = N,
+                              .k = K,
+                              .trans_a = way & 1,
+                              .trans_b = way >> 1 & 1,
+                              .alpha = 1,
+                              .ldc = N};
+        a.lda = a.trans_a ? M : K, a.ldb = a.trans_b ? K : N;
+        gemm_case(a, "gemm of whole tiles");
+        case_counts("gemm of whole tiles");
+        is_int(test.counts.global_bytes, 4 * (M * K * (N / TILE) + N * K * (M / TILE) + M * N),
+               "a tile is read once for each tile of the other operand");
+    }
+    for (int type = 0; type < KERNEL_TYPES; type++) {
+        struct conv2d_shape s = {1, 8, 8, 32, 64, 3, 3, 1, 1, (enum kernel_type)type};
+        conv_forward(&s, 1, "conv of whole tiles");
+        case_counts("conv of whole tiles");
+        conv_data(&s, 0, "data gradient of whole tiles");
+        case_counts("data gradient of whole tiles");
+        conv_weight(&s, 0, "weight gradient of whole tiles");
+        case_counts("weight gradient of whole tiles");
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct case_family families[] = {
+        {"gemm", gemm}, {"conv", conv}, {"counts", counts}};
+    return case_main(argc, argv, families, 3);
+}
