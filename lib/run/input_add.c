@@ -11,7 +11,6 @@
 
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { DIGEST_DIGITS = 16 };
 
@@ -118,10 +117,6 @@ static int deal_files(struct run_start *l, struct run_start_input *in, struct er
     return 0;
 }
 
-static const char *parts_dir(const struct run_start *l) {
-    return run_path(&l->context->cluster, &l->run, "shards");
-}
-
 // Counts what a node gets, without writing it.
 static void count_samples(struct run_start *l, struct run_start_input *in, size_t node,
                           const struct input_samples *s, const struct input_deal_share *deal) {
@@ -143,16 +138,19 @@ static int deal_samples(struct run_start *l, struct run_start_input *in, struct 
     struct input_deal_share *deal = arena_new(a, struct input_deal_share, l->node_count);
     struct input_deal_rule rule = rule_of(in);
     int result = input_samples_index(&s, a, m, e);
+    if (result == 0 && !l->context->config->dry_run)
+        result = input_parts_open(&l->parts, &l->context->cluster, l->run.id, e);
     if (result == 0)
         result = input_deal(a, s.items, s.count, &rule, deal, l->node_count, e);
     if (result < 0)
         err_wrap(e, "'%s'", in->source);
     in->samples = s.count;
     for (size_t n = 0; result == 0 && n < l->node_count; n++) {
-        const char *dir = arena_printf(a, "%s/%s/%zu", parts_dir(l), in->name, n);
+        const char *dir = arena_printf(a, "%s/%s/%zu", l->parts.dir, in->name, n);
         count_samples(l, in, n, &s, &deal[n]);
         if (!l->context->config->dry_run)
-            result = input_samples_write(&s, m, &deal[n], dir, in->path, l->shards[n], e);
+            result =
+                input_samples_write(l->context, &s, m, &deal[n], dir, in->path, l->shards[n], e);
         for (size_t i = 0; result == 0 && i < m->count; i++) {
             const struct manifest_entry *entry = &m->entries[i];
             if (input_samples_is_archive(entry))
@@ -276,14 +274,9 @@ int input_add_all(struct run_start *l, struct err *e) {
 }
 
 void input_add_close(struct run_start *l) {
-    struct err ignored = {0};
-    for (size_t i = 0; i < l->input_count; i++) {
+    for (size_t i = 0; i < l->input_count; i++)
         if (l->inputs[i].manifest)
             manifest_free(l->inputs[i].manifest);
-        if (l->inputs[i].samples && file_exists(parts_dir(l)))
-            file_remove_tree(parts_dir(l), &ignored);
-    }
-    if (l->input_count && l->run.id)
-        rmdir(cluster_run_dir(&l->context->cluster, l->run.id)); // of a run that never began
+    input_parts_close(&l->parts);
     l->input_count = 0;
 }

@@ -156,9 +156,9 @@ static int write_part(const struct input_samples *s, const char *from, const cha
     return result < 0 ? err_wrap(e, "'%s' to '%s'", from, to) : 0;
 }
 
-int input_samples_write(const struct input_samples *s, const struct manifest *from,
-                        const struct input_deal_share *share, const char *dir, const char *below,
-                        struct manifest *to, struct err *e) {
+int input_samples_write(struct context *c, const struct input_samples *s,
+                        const struct manifest *from, const struct input_deal_share *share,
+                        const char *dir, const char *below, struct manifest *to, struct err *e) {
     struct arena a = {0};
     int result = 0;
     size_t *numbers = arena_new(&a, size_t, share->count + 1);
@@ -170,8 +170,8 @@ int input_samples_write(const struct input_samples *s, const struct manifest *fr
         const char *path = from->entries[entry].path, *part = file_join(&a, dir, path);
         for (next = i; next < share->count && s->samples[numbers[next]].entry == entry;)
             next++;
-        struct manifest_rules rules = {0};
-        if (file_make_dirs(file_dir(&a, part), 0700, e) < 0 ||
+        struct manifest_rules rules = {.own_too = true};
+        if (context_check(c, e) < 0 || file_make_dirs(file_dir(&a, part), 0700, e) < 0 ||
             write_part(s, from->entries[entry].source, part, numbers + i, next - i, e) < 0 ||
             manifest_add_path(to, part, file_join(&a, below, path), &rules, e) < 0)
             result = -1;

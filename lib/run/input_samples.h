@@ -7,6 +7,7 @@
 
 #include "content/manifest.h"
 #include "run/input_deal.h"
+#include "ui/context.h"
 
 enum { INPUT_SAMPLES_MAX = 32 << 20 };
 
@@ -27,9 +28,9 @@ bool input_samples_is_archive(const struct manifest_entry *entry);
 int input_samples_index(struct input_samples *s, struct arena *a, const struct manifest *m,
                         struct err *e);
 void input_samples_free(struct input_samples *s);
-// Writes the parts of a share below dir and appends them to `to` as `below`/PATH.
-int input_samples_write(const struct input_samples *s, const struct manifest *from,
-                        const struct input_deal_share *share, const char *dir, const char *below,
-                        struct manifest *to, struct err *e);
+// Writes the parts of a share below dir and appends them to `to` as `below`/PATH. ERR_INTERRUPTED.
+int input_samples_write(struct context *c, const struct input_samples *s,
+                        const struct manifest *from, const struct input_deal_share *share,
+                        const char *dir, const char *below, struct manifest *to, struct err *e);
 
 #endif

@@ -15,6 +15,7 @@
 #include "fleet/fleet.h"
 #include "fleet/fleet_transfer.h"
 #include "protocol/job_spec.h"
+#include "run/input_parts.h"
 
 enum {
     LAUNCH_IMPLICIT_BYTES_MAX_MIB = 1024, // of the current folder, when no --file was given
@@ -66,6 +67,7 @@ struct run_start {
     struct manifest **shards; // per node, NULL without sharded inputs
     struct run_start_input *inputs;
     size_t input_count;
+    struct input_parts parts;            // of split archives
     const char *resume_run;              // run whose state is sent along; NULL: none
     struct run_start_position resume_at; // the native trainer's position in that state
     size_t resume_nodes;                 // a command's nodes that get their earlier state back

@@ -93,7 +93,18 @@ is "$(for n in 0 1 2 3; do find "$got/$n" -name '*.jpg' | wc -l; done | paste -s
 mkdir all
 cp "$got"/[0-3]/* all/
 ok 'all together are all samples, as they were' diff -r members all
-is "$(find .dtctl/default/runs -name '*.tar' | wc -l)" 0 'no part of an archive stays here'
+is "$(find .dtctl/default/runs .dtctl/default/parts -name '*.tar' | wc -l)" 0 \
+    'no part of an archive stays here'
+dtctl train --nodes 4 --name killed -- sleep 60 >killed.log 2>&1 &
+dtctl=$!
+wait_for 30 sh -c 'ls .dtctl/default/parts/killed-*/data/3/b.tar && grep -q "round 0" killed.log'
+kill -9 $dtctl
+wait $dtctl 2>/dev/null || true
+run dtctl stop
+run dtctl train --nodes 4 --name later -- true
+is "$status" 0 'a run after a killed dtctl'
+is "$(find .dtctl/default/parts -name '*.tar' | wc -l)" 0 \
+    'the next dtctl removes the parts of a killed one'
 zstd -q tars/b.tar && rm tars/b.tar
 run dtctl train --dry-run --nodes 4 -- true
 is "$status" 2 'a compressed archive'
@@ -101,4 +112,24 @@ like "$err" "'b.tar.zst' is compressed and cannot be split" 'the error names the
 rm tars/b.tar.zst && head -c 9000 tars/a.tar >tars/cut.tar
 run dtctl train --dry-run --nodes 4 -- true
 like "$err" "tars/cut.tar': archive ends in the middle" 'the error names the truncated archive'
+
+# ---- with tasks ----------------------------------------------------------------------------------
+config <<'END'
+[tasks.prepare]
+command = ["sh", "-c", "for i in 1 2 3 4 5; do echo $i >$DTCTL_OUTPUT_DIR/f$i; done"]
+once = true
+[tasks.use]
+after = ["prepare"]
+command = ["sh", "-c", "cd $DTCTL_INPUT_DATA && echo * >$DTCTL_OUTPUT_DIR/$RANK"]
+nodes = 2
+[tasks.use.inputs.data]
+source = "run:prepare/output"
+mode = "sharded"
+shard = "key"
+END
+run dtctl run
+is "$status:$(cat "$(newest use)"/output/[01] | paste -sd' ')" '0:f1 f2 f3 f4 f5' \
+    'the second task gets shares of the output of the first'
+run dtctl run
+like "$err" "task 'use' is done" 'a second dtctl run repeats neither task'
 done_testing
