@@ -2,6 +2,7 @@
 // Following a run on the operator's side: whatever cannot be opened is an error that closes
 // cleanly; an expression that this version does not take costs its metric, and nothing else.
 #include "agent/event_log.h"
+#include "base/clock.h"
 #include "run/follow.h"
 #include "tests/unit/run/follow_fixture.h"
 
@@ -197,7 +198,66 @@ static void progress_bars(void) {
     fixture_remove(&f);
 }
 
+// ---- nodes that do not answer
+// --------------------------------------------------------------------
+
+struct silence {
+    struct follow *follow;
+    int64_t lost_ms, over_ms; // ago; 0: is not
+    bool lost_by_others;
+};
+
+static void on_lost(void *ctx, const struct follow_node *n, const struct err *e) {
+    const struct silence *s = ctx;
+    (void)e;
+    int64_t now = clock_mono_ms();
+    if (n->index == 0) {
+        s->follow->nodes[0].lost_ms = s->lost_ms ? now - s->lost_ms : 0;
+        s->follow->over_ms = s->over_ms ? now - s->over_ms : 0;
+        s->follow->story.nodes[0].lost = s->lost_by_others;
+    }
+}
+
+static void on_tick(void *ctx) {
+    const struct silence *s = ctx;
+    s->follow->leave = true;
+}
+
+static void gives_up(void) {
+    static const struct follow_view view = {.on_lost = on_lost, .on_tick = on_tick};
+    static const struct {
+        int lost_s, over_s;
+        bool lost_by_others, given_up, unreachable;
+    } cases[] = {
+        {16, 16, false, true, true}, {14, 16, false, false, true}, {16, 14, false, false, true},
+        {16, 0, false, false, true}, {0, 16, false, false, false}, {3, 3, true, true, true},
+        {1, 3, true, false, true},   {3, 1, true, false, true},    {3, 3, false, false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct follow_fixture f;
+        struct err e = {0};
+        fixture_make(&f);
+        f.context.loop = loop_open(&e);
+        struct silence s = {&f.follow, cases[i].lost_s * 1000, cases[i].over_s * 1000,
+                            cases[i].lost_by_others};
+        follow_open(&f.follow, &f.context, &f.fleet, &f.run, &view, &s, &e);
+        is_int(follow_wait(&f.follow, &e), -1, "a node silent for %d s, the run over for %d s",
+               cases[i].lost_s, cases[i].over_s);
+        is_int(e.code, ERR_INTERRUPTED, "the wait ends with the first tick");
+        ok(f.follow.nodes[0].over == cases[i].given_up, "%s",
+           cases[i].given_up ? "the follower gives the node up"
+                             : "the follower waits for the node");
+        ok((f.follow.unreachable_ms != 0) == cases[i].unreachable,
+           "the time without any node begins, or does not");
+        ok(!f.follow.nodes[1].over, "the follower waits for the other node, which has just gone");
+        follow_close(&f.follow);
+        loop_close(f.context.loop);
+        fixture_remove(&f);
+    }
+}
+
 int main(void) {
+    gives_up();
     progress_bars();
     ranks();
     opens();
