@@ -6,6 +6,7 @@
 #include "run/input_run.h"
 #include "sys/file.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,6 +32,32 @@ static int check_shares(const struct context *s, struct err *e) {
                 "missing: a run with %s needs mode = replicated (or: --nodes N)",
                 config_where(c, elastic ? "train.nodes" : "train.spares"), config_input(c, i)->name,
                 elastic ? "MIN:MAX nodes" : "spare nodes");
+    return 0;
+}
+
+static int letter(char c) {
+    return c == '-' ? '_' : toupper((unsigned char)c);
+}
+
+// True when both names give the same DTCTL_INPUT_<NAME>.
+static bool is_one_variable(const char *x, const char *y) {
+    while (*x && letter(*x) == letter(*y)) {
+        x++;
+        y++;
+    }
+    return !*x && !*y;
+}
+
+static int check_names(const struct config *c, struct err *e) {
+    for (size_t i = 0; i < c->inputs.count; i++)
+        for (size_t k = 0; k < i; k++) {
+            const char *name = config_input(c, i)->name, *other = config_input(c, k)->name;
+            if (is_one_variable(name, other))
+                return err_set(e, ERR_CONFIG,
+                               "inputs '%s' and '%s' would both be the variable DTCTL_INPUT_<NAME> "
+                               "of the same name, in which case does not count and '-' is '_'",
+                               other, name);
+        }
     return 0;
 }
 
@@ -103,8 +130,8 @@ static int check_task(const struct config *c, struct err *e) {
 
 int run_start_check(const struct context *s, struct err *e) {
     const struct config *c = s->config;
-    if (check_task(c, e) < 0 || check_inputs(s, e) < 0 || check_shares(s, e) < 0 ||
-        check_files(s, e) < 0 || check_resume(s, e) < 0)
+    if (check_task(c, e) < 0 || check_names(c, e) < 0 || check_inputs(s, e) < 0 ||
+        check_shares(s, e) < 0 || check_files(s, e) < 0 || check_resume(s, e) < 0)
         return -1;
     if (c->job.replace_nodes && c->cluster.provider != CONFIG_AWS && !cluster_exists(&s->cluster))
         return err_set(e, ERR_CONFIG, "%s: only provider aws makes machines",

@@ -63,6 +63,9 @@ run dtctl train --dry-run --nodes 2 --set train.spares=1 -- true
 is "$status" 2 'shares with spare nodes'
 run dtctl train --dry-run --set inputs.other.shard=key -- true
 like "$err" 'there is no \[inputs.other\] before it' 'a field of an input that is not there'
+run dtctl train --dry-run --input a-b=set --input A_b=set -- true
+is "$status" 2 'two names that are one variable'
+like "$err" "inputs 'a-b' and 'A_b' would both be the variable" 'the error names both inputs'
 
 # ---- samples -------------------------------------------------------------------------------------
 mkdir members tars
