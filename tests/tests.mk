@@ -75,7 +75,7 @@ planted: ## Put a fault back for each generator of tests/soak, which must find i
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) tests/soak/plant $(T)
 
 N ?= 50
-mutants: ## Change N (50) operators and constants; which does no unit test notice? (SEED=n)
+mutants: ## Change N (50) operators and constants; which does no test notice? (SEED=n)
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) N=$(N) SEED=$(SEED) tests/mutants
 
 FUZZ_SECONDS ?= 30
