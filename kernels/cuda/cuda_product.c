@@ -24,7 +24,8 @@ size_t cuda_conv2d_workspace(const struct conv2d_shape *s) {
 static void product_plan(struct cuda_queue *q, struct product_out *o, int times, unsigned grid[3]) {
     grid[0] = cuda_blocks(o->m, CUDA_TILE);
     grid[1] = cuda_blocks(o->n, CUDA_TILE);
-    int64_t tiles = (int64_t)grid[0] * grid[1] * times, splits = SPLIT_TILES_MAX / tiles;
+    int64_t tiles = (int64_t)grid[0] * grid[1] * times,
+            splits = tiles ? SPLIT_TILES_MAX / tiles : 1;
     if (splits > o->k / SPLIT_TERMS_MIN)
         splits = o->k / SPLIT_TERMS_MIN;
     o->splits = splits > 1 ? (int)splits : 1;

@@ -29,7 +29,8 @@ static void gemm_case(struct gemm_args a, const char *what) {
 
 static void gemm(void) {
     static const int shapes[][3] = {{1, 1, 1},     {5, 3, 7},    {64, 64, 16}, {65, 70, 33},
-                                    {100, 17, 90}, {7, 9, 1000}, {3, 66, 130}, {128, 10, 64}};
+                                    {100, 17, 90}, {7, 9, 1000}, {3, 66, 130}, {128, 10, 64},
+                                    {4, 3, 0},     {0, 3, 5}};
     char what[128];
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int way = 0; way < 8; way++) {
