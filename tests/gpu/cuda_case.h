@@ -166,7 +166,8 @@ static int case_main(int argc, char **argv, const struct case_family *family, in
     if (argc < 2)
         bail_out("usage: %s FOLDER [FAMILY…]", argv[0]);
     case_folder = argv[1];
-    test.seed = strtoull(getenv("EMU_SEED") ? getenv("EMU_SEED") : "1", NULL, 10);
+    const char *seed = getenv("EMU_SEED");
+    test.seed = seed ? strtoull(seed, NULL, 10) : 1;
     if (kernels_reference.open(&test.reference, &(struct kernel_config){0}))
         bail_out("no reference");
     for (int i = 0; i < n; i++) {

@@ -13,7 +13,7 @@ static double roundings(int n) {
 static void maxpool_case(struct pool2d_shape s) {
     int oh = kernel_conv_out(s.h, s.k, s.stride, s.pad);
     int ow = kernel_conv_out(s.w, s.k, s.stride, s.pad);
-    size_t nx = (size_t)(s.n * s.h * s.w * s.c), ny = (size_t)(s.n * oh * ow * s.c);
+    size_t nx = (size_t)s.n * s.h * s.w * s.c, ny = (size_t)s.n * oh * ow * s.c;
     case_begin(0);
     float *x = host_random(nx), *y = host_random(ny), *dy = host_random(ny), *dx = host_random(nx);
     uint8_t *index = host_bytes(ny);
@@ -41,7 +41,7 @@ static void pool(void) {
     maxpool_case((struct pool2d_shape){1, 6, 6, 5, 5, 1, 2});
     for (int i = 0; i < 3; i++) {
         int n = i + 1, hw = i * 24 + 1, c = 10 - i * 3;
-        size_t nx = (size_t)(n * hw * c), ny = (size_t)(n * c);
+        size_t nx = (size_t)n * hw * c, ny = (size_t)n * c;
         case_begin(0);
         float *x = host_random(nx), *y = host_random(ny), *dx = host_random(nx);
         void *d_y = device_empty(ny * sizeof *y), *d_dx = device_empty(nx * sizeof *x);
@@ -135,8 +135,8 @@ static void image(void) {
 // ---- tokens and attention ---------------------------------------------------------------------
 static void tokens_case(struct tokens_shape s, int first, int pos, int accumulate) {
     int t = s.p + first;
-    size_t nx = (size_t)(s.n * s.p * s.d), ny = (size_t)(s.n * t * s.d), w = (size_t)s.d;
-    size_t places = (size_t)(t * s.d);
+    size_t nx = (size_t)s.n * s.p * s.d, ny = (size_t)s.n * t * s.d, w = (size_t)s.d;
+    size_t places = (size_t)t * s.d;
     case_begin(0);
     float *x = host_random(nx), *y = host_random(ny), *head = host_random(w);
     float *place = host_random(places), *dx = host_random(nx);
@@ -153,11 +153,11 @@ static void tokens_case(struct tokens_shape s, int first, int pos, int accumulat
         case_close(d_head, head, NULL, w, roundings(1), "tokens: class token");
     if (pos)
         case_close(d_place, place, NULL, places, roundings(1), "tokens: positions");
-    float *one = host_random((size_t)(s.n * s.d));
-    void *d_one = device_empty((size_t)(s.n * s.d) * sizeof *one);
+    float *one = host_random((size_t)s.n * s.d);
+    void *d_one = device_empty((size_t)s.n * s.d * sizeof *one);
     cuda_first_token_forward(&test.queue, s.n, t, s.d, d_y, d_one);
     REFERENCE(first_token_forward, s.n, t, s.d, y, one);
-    case_close(d_one, one, NULL, (size_t)(s.n * s.d), 0, "first token");
+    case_close(d_one, one, NULL, (size_t)s.n * s.d, 0, "first token");
     cuda_first_token_backward(&test.queue, s.n, t, s.d, d_one, d_y);
     REFERENCE(first_token_backward, s.n, t, s.d, one, y);
     case_close(d_y, y, NULL, ny, 0, "first token: gradient");
@@ -176,8 +176,8 @@ static void tokens(void) {
 static void attention_case(struct attention_shape s) {
     char what[96];
     int keys = s.keys ? s.keys : s.t;
-    size_t row = (size_t)(s.heads * s.d), ny = (size_t)(s.n * s.t) * row;
-    size_t n = (size_t)s.n * (size_t)(s.t + 2 * keys) * row, nl = (size_t)(s.n * s.heads * s.t);
+    size_t row = (size_t)s.heads * s.d, ny = ((size_t)s.n * s.t) * row;
+    size_t n = (size_t)s.n * (size_t)(s.t + 2 * keys) * row, nl = (size_t)s.n * s.heads * s.t;
     double score = sqrt((double)s.d) * (s.d + 4) * CASE_UNIT;
     case_begin(cuda_attention_workspace(&s));
     float *qkv = host_random(n), *y = host_random(ny), *dy = host_random(ny), *d = host_random(n);

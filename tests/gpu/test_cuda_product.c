@@ -62,9 +62,9 @@ static struct conv_buffers conv_begin(const struct conv2d_shape *s) {
     int oh = kernel_conv_out(s->h, s->kh, s->stride, s->pad);
     int ow = kernel_conv_out(s->w, s->kw, s->stride, s->pad);
     case_begin(cuda_conv2d_workspace(s));
-    struct conv_buffers b = {.nx = (size_t)(s->n * s->h * s->w * s->c),
-                             .nw = (size_t)(s->o * s->kh * s->kw * s->c),
-                             .ny = (size_t)(s->n * oh * ow * s->o)};
+    struct conv_buffers b = {.nx = (size_t)s->n * s->h * s->w * s->c,
+                             .nw = (size_t)s->o * s->kh * s->kw * s->c,
+                             .ny = ((size_t)s->n * oh * ow * s->o)};
     b.x = host_random(b.nx), b.w = host_random(b.nw), b.dy = host_random(b.ny);
     b.bias = host_random((size_t)s->o);
     return b;
@@ -107,7 +107,8 @@ static void conv_weight(const struct conv2d_shape *s, int accumulate, const char
     kernels_reference.conv2d_backward_weight(test.reference, s, b.x, b.dy, want, accumulate);
     kernels_reference.conv2d_backward_weight(test.reference, s, host_absolute(b.x, b.nx),
                                              host_absolute(b.dy, b.ny), size, accumulate);
-    case_close(dw, want, size, b.nw, ((double)(b.ny / (size_t)s->o) + 3) * CASE_UNIT, what);
+    size_t pixels = b.ny / (size_t)s->o;
+    case_close(dw, want, size, b.nw, (double)(pixels + 3) * CASE_UNIT, what);
     case_end();
 }
 
