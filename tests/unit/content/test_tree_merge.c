@@ -81,6 +81,9 @@ static void test_together(void) {
     is_int(merge("sum", "m3", "m1", &e), -1, "the nodes are swapped");
     has_str(e.text, "2 files differ between alpha and beta, the first one is 'b'",
             "swapped nodes give the same error");
+    prepare("mkdir l1 l2 l3 && ln -s x l1/k && ln -s x l2/k && ln -s y l3/k");
+    is_int(merge("links", "l1", "l3", &e), -1, "two links that lead elsewhere clash");
+    is_int(merge("links", "l1", "l2", &e), 0, "two equal links are merged%s", e.text);
     is_int(merge("sum", "n1", "n2", &e), 0, "two that agree%s", e.text);
     ok(holds("cd sum && [ \"$(cat d/one d/two same link | tr -d '\\n')\" = 12ss ] && [ -d empty ]"),
        "equal files become one");
