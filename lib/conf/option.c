@@ -289,7 +289,7 @@ void option_set_text(struct option_set *s, const char *assignment, struct option
     const struct option_row *map = option_find(s, table, &map_bound);
     struct option_place keyed = {place.source, arena_printf(s->arena, "%s %s", place.name, key), 0,
                                  0};
-    if (!r && map && map->type == OPTION_RECORDS && map->record->named && map_bound->target)
+    if (!r && dot && map && map->type == OPTION_RECORDS && map->record->named && map_bound->target)
         set_field(s, map_bound, map, dot + 1, equals + 1, keyed);
     else if (!r && map && !option_is_scalar(map->type))
         option_problem(s, place, "unknown key '%.100s' (try: %s=%s=%.100s)", key, table, dot + 1,

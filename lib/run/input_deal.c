@@ -139,6 +139,7 @@ int input_deal(struct arena *a, const struct input_deal_item *items, size_t coun
                const struct input_deal_rule *rule, struct input_deal_share *shares, size_t nodes,
                struct err *e) {
     struct deal d = {.arena = a, .items = items, .count = count, .nodes = nodes, .shares = shares};
+    must(nodes > 0);
     if (count == 0 || (count < nodes && rule->uneven != CONFIG_UNEVEN_PAD))
         return err_set(e, ERR_CONFIG, "%zu %s are too few for %zu nodes%s", count, rule->what,
                        nodes, count ? " (try: uneven = pad)" : "");

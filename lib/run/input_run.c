@@ -218,7 +218,7 @@ static int bring_source(struct context *s, const struct run *r, const char *dest
 
 static int find_part(struct context *s, const struct reference *ref, struct run *r,
                      struct input_run *out, struct err *e) {
-    static const char *const no_output[] = {"/model", "/state", "/work", "/" OWNER_MARK, NULL};
+    static const char *const no_output[] = {"/model", "/state", "/work", OWNER_MARK, NULL};
     struct arena *a = s->arena;
     if (!is_here(s, r) && bring_results(s, r, e) < 0)
         return -1;
