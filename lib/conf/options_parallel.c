@@ -80,9 +80,10 @@ int train_parallel(const struct train_config *o, int world, struct train_paralle
                        "ranks, with --nodes or --nproc-per-node)",
                        out->pipe, world, world == 1 ? "" : "s",
                        (world / out->pipe + 1) * out->pipe);
-    if (o->zero && o->ema > 0)
+    if (o->zero && (o->ema > 0 || o->lookahead > 0))
         return err_set(e, ERR_CONFIG,
-                       "train.ema does not go with train.zero: no rank has the whole average");
+                       "train.%s does not go with train.zero: no rank has the whole average",
+                       o->ema > 0 ? "ema" : "lookahead");
     if (out->pipe == 1 && out->chunks > 1)
         return err_set(e, ERR_CONFIG,
                        "train.pipeline_schedule %s needs train.pipeline of 2 or more",

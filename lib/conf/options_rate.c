@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native trainer's options for the learning rate over time.
+// The native trainer's options for the learning rate over time, and averages of weights.
 #include "conf/train_config.h"
 
 #include <stddef.h>
@@ -80,7 +80,64 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 1000,
      .help = "Learning rate at the end of schedules cosine and linear."},
+    {.key = "train.norm_shift_lr",
+     .type = OPTION_REAL,
+     AT(norm_shift_lr),
+     .text = "1",
+     .min = 1e-6,
+     .max = 1e6,
+     .arg = "FACTOR",
+     .help = "Factor of the learning rate of the shifts of norms. Their weight decay in each step "
+             "stays that of factor 1."},
+    {.key = "train.lookahead",
+     .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
+     AT(lookahead),
+     .text = "0",
+     .min = 0,
+     .max = 1,
+     .arg = "DECAY",
+     .help =
+         "Decay of slow weights. Every train.lookahead_every steps both the slow and the trained "
+         "weights become their mean, in which the slow weights have the share DECAY to the "
+         "power of train.lookahead_every. 0: no slow weights."},
+    {.key = "train.lookahead_every",
+     .type = OPTION_INT,
+     AT(lookahead_every),
+     .text = "5",
+     .min = 1,
+     .max = 1000000,
+     .arg = "STEPS",
+     .help =
+         "Steps between two means of slow and trained weights. At the end of an epoch the trained "
+         "weights become the slow weights."},
+    {.key = "train.lookahead_epochs",
+     .type = OPTION_INT,
+     AT(lookahead_epochs),
+     .text = "0",
+     .min = 0,
+     .max = 1000000,
+     .arg = "EPOCHS",
+     .help = "Number of first epochs in which slow weights only follow the trained weights."},
+    {.key = "train.lookahead_power",
+     .type = OPTION_REAL,
+     AT(lookahead_power),
+     .text = "0",
+     .min = 0,
+     .max = 100,
+     .help = "Exponent of the finished part of the run, by which the share of slow weights is "
+             "multiplied. 0: the share stays the same."},
+    {.key = "train.ema",
+     .type = OPTION_REAL,
+     .marks = OPTION_OPEN_MAX,
+     AT(ema),
+     .text = "0",
+     .min = 0,
+     .max = 1,
+     .arg = "DECAY",
+     .help = "Decay of an exponential moving average of the weights, updated in each step. "
+             "Evaluations and the final model use the average. 0: no average."},
 };
 
-const struct option_table options_rate = {"Native trainer, learning rate", rows,
+const struct option_table options_rate = {"Native trainer, learning rate and averages", rows,
                                           sizeof rows / sizeof rows[0]};

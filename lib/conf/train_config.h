@@ -32,7 +32,10 @@ struct train_config {
     int64_t test_size;        // shapes: images in the test part
     int64_t decode_threads;   // 0: as many as there are spare cores
     bool flip;                // mirror half of the training images
+    bool flip_alternate;      // each image in every other epoch
     int64_t crop_pad;         // pixels of padding before a random crop back; 0: none
+    int crop_fill;            // enum train_fill
+    int64_t whiten_images;    // that the weights of a whitened layer are from
     int normalize;            // enum train_normalize
     struct option_reals mean; // three numbers in 0…1; empty: by normalize
     struct option_reals std;
@@ -56,11 +59,18 @@ struct train_config {
     double peak, cycle_start, cycle_end; // onecycle, triangle: share of the run; shares of lr
     double warmup_epochs;                // linear warm-up, for every schedule
     double min_lr;                       // cosine, linear: lr at the end
+    double norm_shift_lr;                // factor of lr for the shifts of norms
+    int64_t first_layer_epochs;          // after which the first layer stays; 0: never
+    double lookahead, lookahead_power;   // slow weights: 0: none
+    int64_t lookahead_every;             // steps
+    int64_t lookahead_epochs;            // after which they begin
     double ema;                          // decay of the average of weights; 0: none
     double label_smoothing;
     int64_t seed;
     // evaluation, output, checkpoints
     bool eval;
+    int eval_views;            // enum train_views
+    int64_t eval_every_epochs; // and behind the last
     int64_t eval_batch;
     int64_t print_every;             // steps between two lines of metrics
     int64_t check_every;             // steps between two comparisons of all ranks; 0: none

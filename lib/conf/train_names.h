@@ -17,7 +17,8 @@
     X(TRAIN_VIT_SMALL, "vit_small", "dim=384,depth=12,heads=6,mlp=4,patch=16", "timm's")           \
     X(TRAIN_VIT_BASE, "vit_base", "dim=768,depth=12,heads=12,mlp=4,patch=16", "timm's")            \
     X(TRAIN_LINFORMER, "linformer", "dim=128,depth=12,heads=8,mlp=4,patch=32,keys=64,pool=cls",    \
-      "vit-pytorch's efficient ViT with Linformer")
+      "vit-pytorch's efficient ViT with Linformer")                                                \
+    X(TRAIN_AIRBENCH, "airbench", "width=64,patch=2,divisor=9", "Jordan's airbench94")
 
 // constant, word, smallest and largest value, what it is; those with words have theirs.
 #define TRAIN_FIELD_NAMES(X)                                                                       \
@@ -27,9 +28,12 @@
     X(TRAIN_FIELD_DEPTH, "depth", 1, 256, "blocks")                                                \
     X(TRAIN_FIELD_HEADS, "heads", 1, 1024, "heads of attention, which divide dim")                 \
     X(TRAIN_FIELD_MLP, "mlp", 1, 64, "width of a block's hidden layer, in dims")                   \
-    X(TRAIN_FIELD_PATCH, "patch", 1, 256, "pixels of a patch's side, which divide the image's")    \
+    X(TRAIN_FIELD_PATCH, "patch", 1, 256,                                                          \
+      "pixels of a patch's side, which divide the image's; airbench: of a whitened patch")         \
     X(TRAIN_FIELD_KEYS, "keys", 1, 65536, "keys and values that are projected to")                 \
-    X(TRAIN_FIELD_POOL, "pool", 0, 0, "what the head reads: cls, the class token, or mean")
+    X(TRAIN_FIELD_POOL, "pool", 0, 0, "what the head reads: cls, the class token, or mean")        \
+    X(TRAIN_FIELD_WIDTH, "width", 1, 4096, "channels of the first block; the others have 4 times") \
+    X(TRAIN_FIELD_DIVISOR, "divisor", 1, 1000, "what the last layer's output is divided by")
 
 #define TRAIN_POOL_NAMES(X) X(TRAIN_POOL_CLS, "cls") X(TRAIN_POOL_MEAN, "mean")
 
@@ -70,7 +74,16 @@
     X(TRAIN_RECIPE_NONE, "none", "the defaults")                                                   \
     X(TRAIN_RECIPE_CIFAR10, "cifar10-resnet18", "a ResNet-18 on CIFAR-10 with Adam")               \
     X(TRAIN_RECIPE_IMAGENET, "imagenet-resnet", "PyTorch's example for ImageNet")                  \
-    X(TRAIN_RECIPE_VIT, "vit-finetune", "a vision transformer from weights of other classes")
+    X(TRAIN_RECIPE_VIT, "vit-finetune", "a vision transformer from weights of other classes")      \
+    X(TRAIN_RECIPE_CIFAR94, "cifar10-94",                                                          \
+      "CIFAR-10 to 94 % in 10 epochs, as airbench94; train.batch of all ranks together is 1024")
+
+#define TRAIN_FILL_NAMES(X) X(TRAIN_FILL_ZERO, "zero") X(TRAIN_FILL_REFLECT, "reflect")
+
+#define TRAIN_VIEWS_NAMES(X)                                                                       \
+    X(TRAIN_VIEWS_ONE, "one")                                                                      \
+    X(TRAIN_VIEWS_MIRROR, "mirror") /* and its mirror image */                                     \
+    X(TRAIN_VIEWS_SHIFT, "shift")   /* and both shifted by a pixel, up and left, down and right */
 
 #define TRAIN_DECAY_NAMES(X) X(TRAIN_DECAY_ALL, "all") X(TRAIN_DECAY_WEIGHTS, "weights")
 
@@ -100,6 +113,8 @@
     X(TRAIN_OPTIMIZER_NAMES, train_optimizer, TRAIN_OPTIMIZERS, train_optimizer_words)             \
     X(TRAIN_SCHEDULE_NAMES, train_schedule, TRAIN_SCHEDULES, train_schedule_words)                 \
     X(TRAIN_RECIPE_NAMES, train_recipe, TRAIN_RECIPES, train_recipe_words)                         \
+    X(TRAIN_FILL_NAMES, train_fill, TRAIN_FILLS, train_fill_words)                                 \
+    X(TRAIN_VIEWS_NAMES, train_views, TRAIN_VIEWS, train_views_words)                              \
     X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)                  \

@@ -41,6 +41,36 @@ static const struct {
     {TRAIN_RECIPE_VIT, "train.epochs", "10"},
     {TRAIN_RECIPE_VIT, "train.image_size", "224"},
     {TRAIN_RECIPE_VIT, "train.new_head", "true"},
+
+    // The rate is 11.5 for the sum over 1024 images, with a step that momentum makes
+    // 1 + 1 / (1 - 0.85) times as long; weight decay is 0.0153 of the weights for each 1024 images.
+    {TRAIN_RECIPE_CIFAR94, "train.model", "airbench"},
+    {TRAIN_RECIPE_CIFAR94, "train.optimizer", "sgd"},
+    {TRAIN_RECIPE_CIFAR94, "train.lr", "1.5"},
+    {TRAIN_RECIPE_CIFAR94, "train.momentum", "0.85"},
+    {TRAIN_RECIPE_CIFAR94, "train.nesterov", "true"},
+    {TRAIN_RECIPE_CIFAR94, "train.weight_decay", "0.00133043"},
+    {TRAIN_RECIPE_CIFAR94, "train.norm_shift_lr", "64"},
+    {TRAIN_RECIPE_CIFAR94, "train.schedule", "triangle"},
+    {TRAIN_RECIPE_CIFAR94, "train.peak", "0.23"},
+    {TRAIN_RECIPE_CIFAR94, "train.cycle_start", "0.2"},
+    {TRAIN_RECIPE_CIFAR94, "train.cycle_end", "0.07"},
+    {TRAIN_RECIPE_CIFAR94, "train.batch", "1024"},
+    {TRAIN_RECIPE_CIFAR94, "train.epochs", "10"},
+    {TRAIN_RECIPE_CIFAR94, "train.label_smoothing", "0.2"},
+    {TRAIN_RECIPE_CIFAR94, "train.first_layer_epochs", "3"},
+    {TRAIN_RECIPE_CIFAR94, "train.lookahead", "0.95"},
+    {TRAIN_RECIPE_CIFAR94, "train.lookahead_every", "5"},
+    {TRAIN_RECIPE_CIFAR94, "train.lookahead_epochs", "3"},
+    {TRAIN_RECIPE_CIFAR94, "train.lookahead_power", "3"},
+    {TRAIN_RECIPE_CIFAR94, "train.flip", "true"},
+    {TRAIN_RECIPE_CIFAR94, "train.flip_alternate", "true"},
+    {TRAIN_RECIPE_CIFAR94, "train.crop_pad", "2"},
+    {TRAIN_RECIPE_CIFAR94, "train.crop_fill", "reflect"},
+    {TRAIN_RECIPE_CIFAR94, "train.normalize", "cifar10"},
+    {TRAIN_RECIPE_CIFAR94, "train.eval_views", "shift"},
+    {TRAIN_RECIPE_CIFAR94, "train.eval_every_epochs", "10"},
+    {TRAIN_RECIPE_CIFAR94, "train.checkpoint_every_epochs", "10"},
 };
 
 static const char *const texts[TRAIN_RECIPES] = {

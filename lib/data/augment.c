@@ -3,6 +3,8 @@
 
 #include "data/philox.h"
 
+#include <string.h>
+
 const float augment_imagenet_mean[3] = {0.485F, 0.456F, 0.406F};
 const float augment_imagenet_std[3] = {0.229F, 0.224F, 0.225F};
 
@@ -11,7 +13,9 @@ struct augment_draw augment_draw(const struct augment_config *c, uint64_t epoch,
     if (!c->flip && c->crop_pad == 0)
         return d;
     struct philox r = philox(c->seed, epoch, index);
-    if (c->flip)
+    if (c->flip && c->alternate)
+        d.flip = (uint8_t)((philox(c->seed, 0, index).word[0] >> 31) ^ (epoch & 1));
+    else if (c->flip)
         d.flip = (uint8_t)(r.word[0] >> 31);
     if (c->crop_pad > 0) {
         uint32_t range = 2 * (uint32_t)c->crop_pad + 1;
@@ -19,6 +23,29 @@ struct augment_draw augment_draw(const struct augment_config *c, uint64_t epoch,
         d.offset_x = (int16_t)((int)philox_below(r.word[2], range) - c->crop_pad);
     }
     return d;
+}
+
+size_t augment_padded_bytes(int height, int width, int channels, int pad) {
+    return (size_t)(height + 2 * pad) * (size_t)(width + 2 * pad) * (size_t)channels;
+}
+
+// The border itself is not repeated: -1 is 1, size is size - 2.
+static int mirrored(int at, int size) {
+    return at < 0 ? -at : at < size ? at : 2 * (size - 1) - at;
+}
+
+void augment_reflect(const uint8_t *src, int height, int width, int channels, int pad,
+                     uint8_t *to) {
+    size_t c = (size_t)channels, row = (size_t)width * c;
+    for (int y = -pad; y < height + pad; y++) {
+        const uint8_t *from = src + (size_t)mirrored(y, height) * row;
+        for (int x = -pad; x < 0; x++, to += c)
+            memcpy(to, from + (size_t)mirrored(x, width) * c, c);
+        memcpy(to, from, row);
+        to += row;
+        for (int x = width; x < width + pad; x++, to += c)
+            memcpy(to, from + (size_t)mirrored(x, width) * c, c);
+    }
 }
 
 void augment_table_init(struct augment_table *t, const struct augment_config *c) {

@@ -15,8 +15,9 @@ enum { AUGMENT_CHANNELS_MAX = 4, AUGMENT_PAD_MAX = 512 };
 
 // Zeroed std counts as 1, so a zeroed config only scales bytes to 0 … 1.
 struct augment_config {
-    bool flip;    // mirror left-right with probability one half
-    int crop_pad; // pixels of zero bytes around the image before a crop of its own size; 0: none
+    bool flip;      // mirror left-right with probability one half
+    bool alternate; // flip: draw once, and mirror what was not mirrored in the epoch before
+    int crop_pad;   // pixels of zero bytes around the image before a crop of its own size; 0: none
     float mean[AUGMENT_CHANNELS_MAX], std[AUGMENT_CHANNELS_MAX];
     uint64_t seed;
 };
@@ -30,6 +31,11 @@ struct augment_draw {
 };
 
 struct augment_draw augment_draw(const struct augment_config *c, uint64_t epoch, uint32_t index);
+
+// An image with its pixels mirrored around the border on each side, pad < height, width; to:
+// augment_padded_bytes.
+size_t augment_padded_bytes(int height, int width, int channels, int pad);
+void augment_reflect(const uint8_t *src, int height, int width, int channels, int pad, uint8_t *to);
 
 // Table of the 256 possible results per channel: exact and fast.
 struct augment_table {

@@ -21,6 +21,10 @@ struct epoch_record {
     double test_loss, test_top1, test_top5;
     double seconds, images; // of training
 };
+#define EPOCH_NO_TEST (-1.0) // test_loss of an epoch without an evaluation
+static inline bool epoch_has_test(const struct epoch_record *r) {
+    return r->test_loss >= 0;
+}
 
 // The position of the training. All members except `data` are equal on all ranks.
 struct train_position {

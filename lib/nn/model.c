@@ -38,6 +38,8 @@ void model_refuse(struct nn_model *m, const char *fmt, ...) {
     va_end(ap);
 }
 
+static const double BATCHNORM_EPS = 1e-5, BATCHNORM_MOMENTUM = 0.1; // torchvision's
+
 static size_t aligned(size_t elements) {
     return (elements + NN_TENSOR_ALIGN - 1) / NN_TENSOR_ALIGN * NN_TENSOR_ALIGN;
 }
@@ -144,8 +146,37 @@ int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, 
     struct nn_layer l = {.op = &nn_op_batchnorm,
                          .in = {in, residual},
                          .ins = residual < 0 ? 1 : 2,
+                         .as.norm = {BATCHNORM_EPS, BATCHNORM_MOMENTUM},
                          .act = relu ? NN_ACT_RELU : NN_ACT_NONE};
     return append(m, &l, name);
+}
+
+int model_shiftnorm(struct nn_model *m, const char *name, int in, double eps, double momentum) {
+    struct nn_layer l = {
+        .op = &nn_op_batchnorm, .in = {in}, .ins = 1, .as.norm = {eps, momentum}, .fixed = true};
+    return append(m, &l, name);
+}
+
+int model_copyconv(struct nn_model *m, const char *name, int in, int out, int kernel) {
+    struct nn_layer l = {.op = &nn_op_conv,
+                         .in = {in},
+                         .ins = 1,
+                         .c = out,
+                         .as.window = {kernel, 1, kernel / 2, false},
+                         .identity = true};
+    return append(m, &l, name);
+}
+
+int model_whiten(struct nn_model *m, const char *name, int in, int kernel) {
+    struct nn_layer l = {.op = &nn_op_conv,
+                         .in = {in},
+                         .ins = 1,
+                         .c = 2 * kernel * kernel * m->layer[in].c,
+                         .as.window = {kernel, 1, 0, false},
+                         .bias = true,
+                         .fixed = true};
+    must(in == 0 && m->whiten == 0);
+    return m->whiten = append(m, &l, name);
 }
 
 int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad) {
@@ -166,6 +197,12 @@ int model_linear(struct nn_model *m, const char *name, int in, int out, bool rel
                          .c = out,
                          .bias = true,
                          .act = relu ? NN_ACT_RELU : NN_ACT_NONE};
+    return append(m, &l, name);
+}
+
+int model_scaled(struct nn_model *m, const char *name, int in, int out, double scale) {
+    struct nn_layer l = {
+        .op = &nn_op_linear, .in = {in}, .ins = 1, .c = out, .as.linear = {.scale = scale}};
     return append(m, &l, name);
 }
 
@@ -191,7 +228,7 @@ int model_first_token(struct nn_model *m, const char *name, int in) {
 }
 
 int model_layernorm(struct nn_model *m, const char *name, int in, double eps) {
-    struct nn_layer l = {.op = &nn_op_layernorm, .in = {in}, .ins = 1, .as.layernorm = {eps}};
+    struct nn_layer l = {.op = &nn_op_layernorm, .in = {in}, .ins = 1, .as.norm = {.eps = eps}};
     return append(m, &l, name);
 }
 
@@ -202,7 +239,7 @@ int model_rows(struct nn_model *m, const char *name, int in, int out, int residu
                          .ins = residual < 0 ? 1 : 2,
                          .c = out,
                          .bias = true,
-                         .as.linear = {true, deviation}};
+                         .as.linear = {.rows = true, .deviation = deviation}};
     return append(m, &l, name);
 }
 

@@ -26,7 +26,13 @@ enum {
     NN_TENSOR_ALIGN = 16, // elements; parameters begin at multiples of a cache line
 };
 
-enum nn_init { NN_INIT_ZERO, NN_INIT_ONE, NN_INIT_NORMAL, NN_INIT_UNIFORM };
+enum nn_init {
+    NN_INIT_ZERO,
+    NN_INIT_ONE,
+    NN_INIT_NORMAL,
+    NN_INIT_UNIFORM,
+    NN_INIT_IDENTITY // uniform, but the first filters, one for each input channel, copy it
+};
 
 // One parameter tensor, a part of the flat parameter buffer.
 struct nn_param {
@@ -36,6 +42,8 @@ struct nn_param {
     bool vector;  // bias, gamma, beta
     bool linear;  // two dimensions on disk: [out][in * kh * kw]
     bool token;   // three dimensions on disk, [1][out][in]: a class token, positions
+    bool fixed;   // not trained: its gradient is 0
+    bool shift;   // added behind a normalisation
     size_t begin; // elements from the start of the flat buffer
     size_t count;
     enum nn_init init;
@@ -65,19 +73,22 @@ struct nn_layer {
         struct {
             bool rows;        // acts on each position, not on all numbers of a sample
             double deviation; // of normal initial weights, with a bias of 0; 0: PyTorch's uniform
+            double scale;     // of the output; 0: 1
         } linear;
         struct {
             int heads, keys; // keys: that linformer projects to
         } attention;
         struct {
-            double eps;
-        } layernorm;
+            double eps, momentum; // momentum: batch norm
+        } norm;
         struct {
             double deviation, first; // of initial positions, and of the class token
         } tokens;
     } as;
     enum nn_act act;   // applied to the output
-    bool bias;         // convolution: with one
+    bool bias;         // convolution, linear: with one
+    bool fixed;        // convolution, batch norm: the weight is not trained
+    bool identity;     // convolution: initial weights are NN_INIT_IDENTITY
     int param, params; // first parameter and how many
     int stat;          // batch norm: index of its statistics, else -1
 };
@@ -92,6 +103,7 @@ struct nn_model {
     size_t stat_elements;
     size_t param_count; // numbers that are trained
     int classes;
+    int whiten;                       // layer whose weights come from the data (whiten.h); 0: none
     struct train_model_spec spec;     // of model_build
     char text[TRAIN_MODEL_BYTES_MAX]; // the same as text
     // The position of a stage (stage.h) in the whole model; all 0 in a whole one.
@@ -109,9 +121,17 @@ int model_conv(struct nn_model *m, const char *name, int in, int out, int kernel
                int pad, bool bias);
 // y = bn(x) (+ residual) (then ReLU); residual is a layer or -1.
 int model_batchnorm(struct nn_model *m, const char *name, int in, int residual, bool relu);
+// The same with a scale that stays 1, without ReLU.
+int model_shiftnorm(struct nn_model *m, const char *name, int in, double eps, double momentum);
+// A convolution that keeps the size, without a bias, and at first copies its input.
+int model_copyconv(struct nn_model *m, const char *name, int in, int out, int kernel);
+// A convolution with a bias whose weights are those of whiten.h and stay: two filters for each
+// number of a patch. The first layer behind the input.
+int model_whiten(struct nn_model *m, const char *name, int in, int kernel);
 int model_maxpool(struct nn_model *m, const char *name, int in, int kernel, int stride, int pad);
 int model_avgpool(struct nn_model *m, const char *name, int in); // over all positions
 int model_linear(struct nn_model *m, const char *name, int in, int out, bool relu);
+int model_scaled(struct nn_model *m, const char *name, int in, int out, double scale); // no bias
 // For transformers: tokens are positions, h of them and w = 1.
 //
 // Patches of size x size pixels without overlap, each a token's numbers. flat: as

@@ -49,6 +49,16 @@ static void fill(const struct nn_param *p, uint64_t seed, uint64_t stream,
     }
 }
 
+// Filter o gives channel o of the input as it is.
+static void copy_input(const struct nn_param *p, float *values) {
+    size_t positions = (size_t)p->kh * (size_t)p->kw, in = (size_t)p->in, row = positions * in;
+    int filters = p->out < p->in ? p->out : p->in;
+    for (size_t o = 0; o < (size_t)filters; o++) {
+        memset(values + o * row, 0, row * sizeof *values);
+        values[o * row + positions / 2 * in + o] = 1;
+    }
+}
+
 void model_init_param(const struct nn_model *m, int param, uint64_t seed, float *values) {
     const struct nn_param *p = &m->param[param];
     uint64_t stream = INIT_STREAM + (uint64_t)(m->first_param + param);
@@ -59,6 +69,10 @@ void model_init_param(const struct nn_model *m, int param, uint64_t seed, float 
             values[i] = 1;
         break;
     case NN_INIT_NORMAL: fill(p, seed, stream, normals, values); break;
+    case NN_INIT_IDENTITY:
+        fill(p, seed, stream, uniforms, values);
+        copy_input(p, values);
+        break;
     case NN_INIT_UNIFORM: fill(p, seed, stream, uniforms, values); break;
     }
 }

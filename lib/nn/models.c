@@ -107,6 +107,7 @@ static void (*const builders[TRAIN_MODELS])(struct nn_model *m,
     [TRAIN_VIT_SMALL] = build_vit,
     [TRAIN_VIT_BASE] = build_vit,
     [TRAIN_LINFORMER] = build_linformer,
+    [TRAIN_AIRBENCH] = build_airbench,
 };
 
 const char *model_stem(const struct nn_model *m) {

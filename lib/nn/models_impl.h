@@ -6,6 +6,7 @@
 #include "nn/model.h"
 
 void build_vit(struct nn_model *m, const struct nn_model_spec *spec);
+void build_airbench(struct nn_model *m, const struct nn_model_spec *spec);
 void build_linformer(struct nn_model *m, const struct nn_model_spec *spec);
 
 #endif

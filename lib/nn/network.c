@@ -40,12 +40,15 @@ static int allocate(struct network *net, size_t max, struct err *e) {
     size_t most = net->train.bytes + (size_t)net->slots * net->train.kept_bytes;
     most = net->eval.bytes > most ? net->eval.bytes : most;
     size_t labels_max = (size_t)(net->batch > net->eval_batch ? net->batch : net->eval_batch);
+    size_t views_elements = net->has_views ? (size_t)net->eval_batch * (size_t)m->classes : 0;
     size_t params = section(&total, m->param_elements * real);
     size_t grads = section(&total, (m->param_elements + NETWORK_TAIL) * real);
     for (int i = 0; i < net->states; i++)
         state[i] = section(&total, net->state_elements * real);
     size_t stats = section(&total, m->stat_elements * real);
     size_t apart = section(&total, m->stat_elements * real);
+    size_t slow = section(&total, m->stat_elements * real);
+    size_t views = section(&total, views_elements * real);
     size_t arena = section(&total, most);
     size_t labels = section(&total, labels_max * sizeof *net->labels);
     net->memory_bytes = total;
@@ -59,6 +62,8 @@ static int allocate(struct network *net, size_t max, struct err *e) {
         net->state[i] = net->memory + state[i];
     net->stats = net->memory + stats;
     net->apart = net->memory + apart;
+    net->slow = net->memory + slow;
+    net->views = net->has_views ? net->memory + views : NULL;
     net->arena = net->memory + arena;
     net->labels = (int32_t *)(void *)(net->memory + labels);
     return 0;
@@ -94,7 +99,7 @@ static struct nn_call call_of(struct network *net, int i, int n, enum network_mo
         enum nn_hand hand = p->layer[i].hand[s];
         c.x[s] = at_offset(net, p, x->output);
         c.dx_add[s] = hand == NN_HAND_ADD;
-        if (c.training && x->wanted)
+        if (c.training && x->wanted && l->in[s] >= net->settled)
             c.dx[s] = at_offset(net, p, hand == NN_HAND_APART ? p->layer[i].apart[s] : x->gradient);
     }
     c.dy = c.training && i > 0 ? at_offset(net, p, p->layer[i].gradient) : NULL;
@@ -132,6 +137,7 @@ int network_open(struct network *net, const struct network_config *config, struc
                          .batch = config->batch,
                          .eval_batch = config->eval_batch,
                          .slots = config->slots ? config->slots : 1,
+                         .has_views = config->views > 1,
                          .states = config->states,
                          .state_elements = config->state_elements ? config->state_elements
                                                                   : config->model->param_elements,
@@ -259,12 +265,25 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
     net->k->softmax_xent(net->ctx, &a, out);
 }
 
+void network_view(struct network *net, int n, double weight, bool first, bool last) {
+    size_t count = (size_t)n * (size_t)net->model->classes;
+    void *logits = network_output(net, NETWORK_EVAL);
+    must(net->views && n <= net->eval_batch);
+    if (first)
+        net->k->zero(net->ctx, count, net->views);
+    net->k->axpy(net->ctx, count, weight, logits, net->views);
+    if (!last)
+        return;
+    net->k->zero(net->ctx, count, logits);
+    net->k->axpy(net->ctx, count, 1, net->views, logits);
+}
+
 // Gradients that the layer could not add itself.
 static void add_apart(struct network *net, int i, const struct nn_call *c) {
     for (int s = 0; s < c->layer->ins; s++) {
         int in = c->layer->in[s];
         const struct nn_place *x = &net->train.layer[in];
-        if (!x->wanted || net->train.layer[i].hand[s] != NN_HAND_APART)
+        if (!c->dx[s] || !x->wanted || net->train.layer[i].hand[s] != NN_HAND_APART)
             continue;
         void *sum = at_offset(net, &net->train, x->gradient);
         net->k->add(net->ctx, layer_elements(&net->model->layer[in], c->n), c->dx[s], sum, sum);
@@ -273,12 +292,25 @@ static void add_apart(struct network *net, int i, const struct nn_call *c) {
 
 void network_backward(struct network *net, int n, bool add, int first, int last) {
     must(net->ran_train && first > 0 && last <= net->model->layers);
-    for (int i = last - 1; i >= first; i--) {
+    for (int i = last - 1; i >= first && i >= net->settled; i--) {
         struct nn_call c = call_of(net, i, n, NETWORK_TRAIN);
         c.dparam_add = add;
         c.layer->op->backward(&c);
         add_apart(net, i, &c);
     }
+}
+
+void network_settle(struct network *net) {
+    const struct nn_model *m = net->model;
+    int layer = 0, with = 0;
+    if (m->has_before || net->settled)
+        return;
+    while (layer < m->layers && (with += m->layer[layer].params > 0) < 2)
+        layer++;
+    net->settled = layer;
+    net->settled_elements =
+        layer < m->layers ? m->param[m->layer[layer].param].begin : m->param_elements;
+    net->k->zero(net->ctx, net->settled_elements, net->grads);
 }
 
 void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,

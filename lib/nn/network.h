@@ -19,7 +19,7 @@
 
 enum {
     NETWORK_TAIL = NN_TENSOR_ALIGN, // numbers behind the gradients that are reduced with them
-    NETWORK_STATES_MAX = 3,
+    NETWORK_STATES_MAX = 4,
 };
 
 enum network_mode {
@@ -37,6 +37,7 @@ struct network_config {
     int batch;               // most samples in a training step
     int eval_batch;          // most samples in an evaluation step; 0: none
     int slots;               // training batches under way at one time; 0: one
+    int views;               // evaluations of each image that are averaged; 0: one
     int states;              // optimizer buffers: 0 … NETWORK_STATES_MAX
     size_t state_elements;   // of each of them; 0: as many as the parameters
     struct kernel_ctx *ctx;  // of another network, which is closed later; NULL: one of its own
@@ -48,7 +49,7 @@ struct network {
     const struct nn_model *model;
     const struct kernel_backend *k;
     struct kernel_ctx *ctx;
-    bool shares_ctx;
+    bool shares_ctx, has_views;
     enum kernel_type type; // of products
     int batch, eval_batch;
     struct nn_plan train, eval;
@@ -62,10 +63,14 @@ struct network {
     int states;
     char *stats; // model->stat_elements: running means and variances
     char *apart; // the same, written by NETWORK_TRAIN_APART
+    char *slow;  // the same, of slow weights (optimizer.h)
+    char *views; // eval_batch x classes: sum of logits; NULL: one view
     char *arena; // activations and their gradients
     int32_t *labels;
-    int64_t tracked; // training passes that updated the running statistics
-    bool ran_train;  // which plan the arena follows now
+    int64_t tracked;         // training passes that updated the running statistics
+    bool ran_train;          // which plan the arena follows now
+    int settled;             // layers below are no longer trained (network_settle) …
+    size_t settled_elements; // … which have so many parameters
 };
 
 // Everything zero but running variances, which are 1. ERR_LIMIT when there is not enough memory.
@@ -88,9 +93,16 @@ void *network_input_gradient(const struct network *net);  // after backward
 // gradient, scaled by grad_scale.
 void network_loss(struct network *net, int n, double smoothing, double grad_scale,
                   struct loss_totals *out);
+// After the evaluation of one view of the images: adds its logits to those of the views before, and
+// after the last view takes the sum for the logits.
+void network_view(struct network *net, int n, double weight, bool first, bool last);
 // Runs backward through layers last - 1 down to first; the caller covers all of them in turn, from
 // the last one to 1. add: adds to the existing gradients (micro-batches).
 void network_backward(struct network *net, int n, bool add, int first, int last);
+
+// The first layer with parameters stays as it is from now on: its gradient is 0, and backward does
+// not reach it. Nothing in a stage behind another.
+void network_settle(struct network *net);
 
 // Numbers to and from host floats, whatever the backend's number is.
 void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,

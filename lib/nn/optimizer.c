@@ -64,16 +64,22 @@ static int own_states(const struct optimizer *o) {
 }
 
 int optimizer_states(const struct optimizer *o) {
-    return own_states(o) + (o->ema > 0);
+    return own_states(o) + (o->ema > 0) + (o->lookahead > 0);
 }
 
 int optimizer_ema(const struct optimizer *o) {
     return o->ema > 0 ? own_states(o) : -1;
 }
 
+int optimizer_lookahead(const struct optimizer *o) {
+    return o->lookahead > 0 ? own_states(o) + (o->ema > 0) : -1;
+}
+
 const char *optimizer_state_name(const struct optimizer *o, int i) {
     must(i < optimizer_states(o));
-    return i == optimizer_ema(o) ? "ema" : kinds[o->kind].state[i];
+    return i == optimizer_ema(o)         ? "ema"
+           : i == optimizer_lookahead(o) ? "lookahead"
+                                         : kinds[o->kind].state[i];
 }
 
 // Of count numbers: decay of themselves, and the rest of the weights.
@@ -83,12 +89,31 @@ static void average(struct network *net, double decay, const char *weights, char
     net->k->axpy(net->ctx, count, 1 - decay, weights, ema);
 }
 
-void optimizer_begin_ema(const struct optimizer *o, struct network *net) {
-    if (o->ema <= 0)
-        return;
-    char *ema = net->state[optimizer_ema(o)];
-    net->k->zero(net->ctx, net->model->param_elements, ema);
-    average(net, 0, net->params, ema, net->model->param_elements);
+static void copy(struct network *net, const char *from, char *to, size_t count) {
+    net->k->zero(net->ctx, count, to);
+    net->k->axpy(net->ctx, count, 1, from, to);
+}
+
+void optimizer_begin_averages(const struct optimizer *o, struct network *net) {
+    const int which[] = {optimizer_ema(o), optimizer_lookahead(o)};
+    for (int i = 0; i < 2; i++)
+        if (which[i] >= 0)
+            copy(net, net->params, net->state[which[i]], net->model->param_elements);
+}
+
+void optimizer_begin_stats(struct network *net) {
+    copy(net, net->stats, net->slow, net->model->stat_elements);
+}
+
+// Slow and fast numbers become the same.
+static void join(struct network *net, double keep, char *fast, char *slow, size_t count) {
+    average(net, keep, fast, slow, count);
+    copy(net, slow, fast, count);
+}
+
+void optimizer_pull_stats(const struct optimizer *o, struct network *net) {
+    if (o->lookahead > 0 && o->keep >= 0)
+        join(net, o->keep, net->stats, net->slow, net->model->stat_elements);
 }
 
 void optimizer_swap_ema(const struct optimizer *o, struct network *net) {
@@ -111,12 +136,15 @@ void optimizer_open(struct optimizer *o, const struct nn_model *m) {
     for (int i = 0; i < m->params; i++) {
         size_t begin = m->param[i].begin,
                end = i + 1 < m->params ? m->param[i + 1].begin : m->param_elements;
-        double decay = decay_of(o, &m->param[i]);
+        if (m->param[i].fixed)
+            continue;
+        double scale = m->param[i].shift && o->shift_lr > 0 ? o->shift_lr : 1;
+        double decay = decay_of(o, &m->param[i]) / scale; // of a step, it stays what it is
         struct optim_range *last = o->nranges ? &o->ranges[o->nranges - 1] : NULL;
-        if (last && last->weight_decay == decay)
+        if (last && last->end == begin && last->weight_decay == decay && last->lr_scale == scale)
             last->end = end;
         else
-            o->ranges[o->nranges++] = (struct optim_range){begin, end, decay, 1};
+            o->ranges[o->nranges++] = (struct optim_range){begin, end, decay, scale};
     }
 }
 
@@ -136,6 +164,7 @@ void optimizer_apply(struct optimizer *o, struct network *net, double lr, double
     for (size_t i = 0; i < o->nranges; i++) {
         struct optim_range r = o->ranges[i];
         r.begin = r.begin > begin ? r.begin : begin;
+        r.begin = r.begin > net->settled_elements ? r.begin : net->settled_elements;
         r.end = r.end < end ? r.end : end;
         if (r.begin >= r.end)
             continue;
@@ -157,6 +186,8 @@ void optimizer_apply(struct optimizer *o, struct network *net, double lr, double
     if (count)
         kinds[o->kind].apply(&u);
     size_t most = net->model->param_elements, last = end < most ? end : most;
+    if (o->lookahead > 0 && o->keep >= 0 && begin < last)
+        join(net, o->keep, u.p, u.state[optimizer_lookahead(o)], last - begin);
     if (o->ema > 0 && begin < last)
         average(net, o->ema, u.p, u.state[optimizer_ema(o)], last - begin);
 }

@@ -13,7 +13,10 @@ struct optimizer {
     double weight_decay;
     double beta1, beta2, eps;   // adam, adamw
     enum train_decay decay;     // what weight decay acts on
+    double shift_lr;            // learning rate of the shifts of norms, as a factor; 0: 1
     double ema;                 // decay of the average of weights, the last state; 0: none
+    double lookahead;           // base of the slow weights, the last state; 0: none
+    double keep;                // of them in this update; below 0: they take no part
     int64_t step;               // updates done; raised by optimizer_begin
     struct optim_range *ranges; // from optimizer_open
     size_t nranges, ranges_room;
@@ -25,11 +28,17 @@ void optimizer_close(struct optimizer *o);
 
 int optimizer_states(const struct optimizer *o); // buffers it needs, for network_config
 int optimizer_ema(const struct optimizer *o);    // which of them is the average; -1: none
-// The average begins as the weights are; nothing where there is none.
-void optimizer_begin_ema(const struct optimizer *o, struct network *net);
+// Zhang, Lucas, Hinton, Ba, "Lookahead optimizer: k steps forward, 1 step back", NeurIPS 2019: slow
+// weights, which the fast ones join now and then: both become `keep` of the slow ones and the rest
+// of the fast ones. Running statistics do so, too.
+int optimizer_lookahead(const struct optimizer *o); // which state; -1: none
+void optimizer_pull_stats(const struct optimizer *o, struct network *net);
+// The averages, of weights, slow weights, begin as the weights are; those that there are.
+void optimizer_begin_averages(const struct optimizer *o, struct network *net);
+void optimizer_begin_stats(struct network *net); // slow statistics, as the running ones are
 // The average and the weights change places; nothing where there is none.
 void optimizer_swap_ema(const struct optimizer *o, struct network *net);
-// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq"; and "ema".
+// torch's name of the i-th state: "momentum_buffer", "exp_avg", "exp_avg_sq"; "ema", "lookahead".
 const char *optimizer_state_name(const struct optimizer *o, int i);
 
 // One update is optimizer_begin, then optimizer_apply for disjoint ranges of elements that together

@@ -35,7 +35,11 @@ static int train(struct trainer *t, struct err *e) {
             return -1;
         if (t->stop_seen)
             break;
-        if (o->eval && trainer_eval(t, e) < 0)
+        bool last = t->at.epoch + 1 == o->epochs;
+        bool eval = o->eval && (last || (t->at.epoch + 1) % o->eval_every_epochs == 0);
+        if (!eval)
+            t->last_eval = (struct meter_eval){.loss = EPOCH_NO_TEST};
+        else if (trainer_eval(t, e) < 0)
             return -1;
         record_epoch(t);
         bool due = o->checkpoint_every_epochs > 0 && t->at.epoch % o->checkpoint_every_epochs == 0;
@@ -58,7 +62,7 @@ static void fill_result(const struct trainer *t, struct trainer_result *r) {
     if (t->at.epochs_done == 0)
         return;
     const struct epoch_record *last = &t->epochs[t->at.epochs_done - 1];
-    bool eval = t->options->eval;
+    bool eval = t->options->eval && epoch_has_test(last);
     r->final_loss = eval ? last->test_loss : last->train_loss;
     r->final_top1 = eval ? last->test_top1 : last->train_top1;
     r->final_top5 = eval ? last->test_top5 : (double)NAN;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "nn/trainer_state.h"
+#include "nn/whiten.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -118,8 +119,10 @@ static int open_split(struct trainer *t, struct dataset *d, enum dataset_split s
 
 static void set_augment(struct trainer *t) {
     const struct train_config *o = t->options;
-    t->augment = (struct augment_config){
-        .flip = o->flip, .crop_pad = (int)o->crop_pad, .seed = (uint64_t)o->seed};
+    t->augment = (struct augment_config){.flip = o->flip,
+                                         .alternate = o->flip_alternate,
+                                         .crop_pad = (int)o->crop_pad,
+                                         .seed = (uint64_t)o->seed};
     for (size_t i = 0; i < 3; i++) {
         t->augment.mean[i] =
             i < o->mean.count ? (float)o->mean.items[i] : norms[o->normalize].mean[i];
@@ -188,6 +191,63 @@ int trainer_data_open(struct trainer *t, struct err *e) {
                        e) < 0)
             return -1;
     return o->eval ? open_shard(t, &t->eval, &t->test, t->data_rank, data, true, e) : 0;
+}
+
+// ---- weights from the data ---------------------------------------------------------------------
+
+// The first images, as they are stored; of a stream, as its first epoch has them.
+static int add_images(struct trainer *t, struct whiten *w, struct err *e) {
+    struct dataset_reader *reader = NULL;
+    const struct dataset *d = &t->train;
+    int64_t wanted = t->options->whiten_images, count = d->samples;
+    if (!d->pixels && dataset_reader_open(&reader, d, e) < 0)
+        return -1;
+    uint8_t *pixels = heap_alloc(d->image_bytes);
+    int r = 0;
+    for (int64_t i = 0; i < count && i < wanted && r == 0; i++) {
+        int32_t label;
+        const uint8_t *image = d->pixels ? dataset_image(d, (uint32_t)i) : pixels;
+        if (!d->pixels)
+            r = dataset_read(reader, (uint32_t)i, t->augment.seed, 0, pixels, &label, e);
+        if (r == 0)
+            whiten_add(w, image, d->height, d->width, t->augment.mean, t->augment.std);
+    }
+    free(pixels);
+    dataset_reader_close(reader);
+    return r;
+}
+
+// Rank 0 finds the weights, since with a sharded input each node has other images.
+int trainer_whiten(struct trainer *t, struct err *e) {
+    const struct nn_layer *l = &t->model->layer[t->model->whiten];
+    if (!t->model->whiten)
+        return 0;
+    const struct nn_param *p = &t->model->param[l->param];
+    float *filters = heap_alloc(p->count * sizeof *filters);
+    int64_t bad = 0;
+    struct err why = {0};
+    if (t->rank == 0) {
+        struct whiten w;
+        whiten_begin(&w, l->as.window.kernel, t->train.channels);
+        bad = add_images(t, &w, &why) < 0;
+        if (!bad)
+            whiten_filters(&w, filters);
+        whiten_end(&w);
+    }
+    int r = comm_broadcast(t->comm, &bad, sizeof bad, 0, e);
+    if (r == 0 && !bad)
+        r = comm_broadcast(t->comm, filters, p->count * sizeof *filters, 0, e);
+    struct network *net = &t->chunk[0].net;
+    if (r == 0 && !bad && !net->model->has_before)
+        network_set(net, net->params, p->begin, p->count, filters);
+    free(filters);
+    if (bad && t->rank == 0)
+        *e = why;
+    if (r < 0 || bad)
+        return t->rank == 0 || r < 0
+                   ? err_wrap(e, "whitening the first layer")
+                   : err_set(e, ERR_FAILED, "rank 0 could not whiten the first layer");
+    return 0;
 }
 
 void trainer_data_close(struct trainer *t) {

@@ -16,7 +16,7 @@ static int run_eval(struct trainer *t, double sums[], struct err *e) {
         micros = micros < MICROS_MAX ? micros : MICROS_MAX;
         int64_t rows = micros * batch < left ? micros * batch : left;
         struct step_run r = {.t = t, .mode = RUN_EVAL, .batch = (int)batch, .rows = rows};
-        if (trainer_make_program(t, &t->eval_program, micros, true, e) < 0 ||
+        if (trainer_make_program(t, &t->eval_program, micros * trainer_views(t), true, e) < 0 ||
             trainer_run_program(&r, &t->eval_program, e) < 0)
             return -1;
         sums[LOSS] += r.loss;

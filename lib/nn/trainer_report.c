@@ -185,7 +185,7 @@ static void summary_epochs(struct json_out *j, const struct trainer *t) {
         json_int(j, "epoch", i);
         json_num(j, "train_loss", r->train_loss);
         json_num(j, "train_acc1", r->train_top1);
-        if (t->options->eval) {
+        if (t->options->eval && epoch_has_test(r)) {
             json_num(j, "test_loss", r->test_loss);
             json_num(j, "test_acc1", r->test_top1);
             json_num(j, "test_acc5", r->test_top5);

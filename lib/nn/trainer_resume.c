@@ -163,6 +163,8 @@ static int find_root(struct trainer *t, const struct offer *mine, struct offer *
 static int share(struct trainer *t, int root, struct verdict *v, struct err *e) {
     for (int c = 0; c < t->chunks && !v->loaded; c++)
         network_init(&t->chunk[c].net, (uint64_t)t->options->seed);
+    if (!v->loaded && trainer_whiten(t, e) < 0)
+        return -1;
     if (v->loaded && trainer_scatter(t, t->image, root, v->loaded == 2, e) < 0)
         return -1;
     return v->at.epochs_done == 0
@@ -293,7 +295,10 @@ static int resume(struct trainer *t, struct err *e) {
     if (share(t, root, &v, e) < 0)
         return -1;
     for (int c = 0; c < t->chunks && v.loaded != 2; c++)
-        optimizer_begin_ema(&t->chunk[c].optimizer, &t->chunk[c].net);
+        optimizer_begin_averages(&t->chunk[c].optimizer, &t->chunk[c].net);
+    for (int c = 0; c < t->chunks;
+         c++) // a checkpoint has no slow statistics: of use to evaluations
+        optimizer_begin_stats(&t->chunk[c].net);
     t->at = v.at;
     t->at.tracked = v.tracked;
     for (int c = 0; c < t->chunks; c++) {

@@ -7,27 +7,6 @@
 
 #include <math.h>
 
-// Pixels of one batch into the network's input, normalised and augmented by the backend.
-static void feed_pixels(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
-                        struct network *net, enum network_mode mode) {
-    struct image_args a = {.n = b->n,
-                           .src_h = d->height,
-                           .src_w = d->width,
-                           .channels = d->channels,
-                           .dst_h = d->height,
-                           .dst_w = d->width,
-                           .src = b->src,
-                           .offset_y = b->offset_y,
-                           .offset_x = b->offset_x,
-                           .flip = b->flip,
-                           .out = network_input(net, mode)};
-    for (int i = 0; i < d->channels; i++) {
-        a.mean[i] = (double)t->augment.mean[i];
-        a.std[i] = (double)t->augment.std[i];
-    }
-    net->k->image_normalize(net->ctx, &a);
-}
-
 // Totals behind the gradients of a rank's last stage, the first ones that are complete.
 static struct chunk *tail_chunk(struct trainer *t) {
     return &t->chunk[t->chunks - 1];
@@ -52,9 +31,14 @@ int trainer_local_shards(const struct trainer *t) {
     return t->shards == t->mesh.data ? 1 : t->shards;
 }
 
+// Micro-batches of the same samples, or of samples of one rank after the other.
+static int beside(const struct step_run *r) {
+    return r->mode == RUN_EVAL ? trainer_views(r->t) : trainer_local_shards(r->t);
+}
+
 // Samples of a micro-batch: the last ones of an epoch may be smaller, or empty.
 static int rows_of(const struct step_run *r, int micro) {
-    int64_t left = r->rows - (int64_t)(micro / trainer_local_shards(r->t)) * r->batch;
+    int64_t left = r->rows - (int64_t)(micro / beside(r)) * r->batch;
     return left <= 0 ? 0 : left < r->batch ? (int)left : r->batch;
 }
 
@@ -156,35 +140,52 @@ static int run_send(struct step_run *r, const struct step_item *it, struct err *
 
 // ---- one micro-batch ---------------------------------------------------------------------------
 
-static int run_load(struct step_run *r, const struct step_item *it, struct err *e) {
+// The next batch of a loader; all views of an evaluation are of one.
+static int next_batch(struct step_run *r, const struct step_item *it,
+                      const struct loader_batch **out, struct err *e) {
     struct trainer *t = r->t;
-    struct network *net;
-    int rows = rows_of(r, it->micro);
-    if (rows == 0 || r->mode == RUN_PROBE)
-        return 0;
     bool eval = r->mode == RUN_EVAL;
     struct shard *s = eval ? &t->eval : &t->shard[it->micro % trainer_local_shards(t)];
     int64_t since = clock_mono_ns();
-    const struct loader_batch *b = loader_next(s->loader);
+    bool again = eval && it->micro % trainer_views(t) > 0;
+    const struct loader_batch *b = again ? r->loaded : loader_next(s->loader);
     r->times.data_ns += clock_mono_ns() - since;
+    r->loaded = b;
     if (!b && loader_failed(s->loader, e) < 0)
         return err_wrap(e, "%s data (try: train.on_bad_sample=skip)", eval ? "test" : "training");
-    if (!b || b->n != rows)
+    if (!b || b->n != rows_of(r, it->micro))
         return err_set(e, ERR_FAILED, "the data ended before the epoch");
-    if (enter(r, it, &net, e) < 0)
+    *out = b;
+    return 0;
+}
+
+static int run_load(struct step_run *r, const struct step_item *it, struct err *e) {
+    struct trainer *t = r->t;
+    struct network *net;
+    const struct loader_batch *b = NULL;
+    if (rows_of(r, it->micro) == 0 || r->mode == RUN_PROBE)
+        return 0;
+    bool eval = r->mode == RUN_EVAL;
+    if (next_batch(r, it, &b, e) < 0 || enter(r, it, &net, e) < 0)
         return -1;
-    since = clock_mono_ns();
+    int64_t since = clock_mono_ns();
     if (!net->model->has_before)
-        feed_pixels(t, b, eval ? &t->test : &t->train, net, mode_of(r, it));
+        trainer_feed(t, b, eval ? &t->test : &t->train, net, mode_of(r, it),
+                     eval ? it->micro % trainer_views(t) : 0);
     if (!net->model->has_after)
         network_labels(net, b->labels, b->n);
     r->times.compute_ns += clock_mono_ns() - since;
     return 0;
 }
 
-// Adds the loss that the last stage computes.
-static void add_loss(struct step_run *r, struct network *net, int rows) {
+// Adds the loss that the last stage computes; of several views that of all together.
+static void add_loss(struct step_run *r, struct network *net, int micro, int rows) {
     struct trainer *t = r->t;
+    int views = r->mode == RUN_EVAL ? trainer_views(t) : 1, view = micro % views;
+    if (views > 1)
+        network_view(net, rows, trainer_view_weight(t, view), view == 0, view == views - 1);
+    if (view < views - 1)
+        return;
     bool train = r->mode == RUN_TRAIN;
     double scale = 1.0 / ((double)r->rows * trainer_local_shards(t));
     struct loss_totals loss;
@@ -208,7 +209,7 @@ static int run_forward(struct step_run *r, const struct step_item *it, struct er
     int64_t since = clock_mono_ns();
     network_forward(net, rows, mode_of(r, it));
     if (!net->model->has_after)
-        add_loss(r, net, rows);
+        add_loss(r, net, it->micro, rows);
     r->times.compute_ns += clock_mono_ns() - since;
     if (r->mode == RUN_TRAIN && it->chunk == 0) {
         t->last_rows = rows;
@@ -311,6 +312,21 @@ static int add_totals(struct step_run *r, struct err *e) {
     return 0;
 }
 
+// Share of the slow weights that stays when the fast ones join them in this step; below 0: they do
+// not. The more of the run is done, the slower they are (Jordan, 2024). Before lookahead_epochs
+// they follow the fast ones.
+static double lookahead(const struct step_run *r) {
+    const struct trainer *t = r->t;
+    const struct train_config *o = t->options;
+    bool due = (t->at.step + 1) % o->lookahead_every == 0;
+    if (o->lookahead <= 0 || (!due && !r->last))
+        return -1;
+    if (t->at.epoch < o->lookahead_epochs)
+        return due ? 0 : -1;
+    double done = progress(t, r->consumed) / (double)o->epochs;
+    return due ? pow(o->lookahead, (double)o->lookahead_every) * pow(done, o->lookahead_power) : 1;
+}
+
 // A step that is not finite is not applied: the weights stay those of the step before, which are
 // diverged as well, if only by now it shows.
 static int run_judge(struct step_run *r, const struct step_item *it, struct err *e) {
@@ -330,8 +346,10 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     t->grad_norm = sqrt(r->squares);
     r->grad_scale = clip > 0 ? fmin(1, clip / (t->grad_norm + TINY)) : 1;
     t->lr = schedule_lr(&t->schedule, progress(t, t->at.consumed), progress(t, r->consumed));
-    for (int c = 0; c < t->chunks; c++)
+    for (int c = 0; c < t->chunks; c++) {
         optimizer_begin(&t->chunk[c].optimizer);
+        t->chunk[c].optimizer.keep = lookahead(r);
+    }
     return 0;
 }
 

@@ -99,7 +99,9 @@ static void set_rules(struct trainer *t) {
                                                    .nesterov = o->nesterov,
                                                    .weight_decay = o->weight_decay,
                                                    .decay = o->decay,
+                                                   .shift_lr = o->norm_shift_lr,
                                                    .ema = o->ema,
+                                                   .lookahead = o->lookahead,
                                                    .beta1 = o->beta1,
                                                    .beta2 = o->beta2,
                                                    .eps = o->eps};
@@ -119,6 +121,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         .batch = t->micro_batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,
         .slots = t->slots,
+        .views = o->eval ? trainer_views(t) : 1,
         .states = t->states,
         .state_elements = c->part->states,
         .ctx = t->chunk[0].net.ctx,
@@ -179,9 +182,10 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
     limits_of_machine(&t->limits, ""); // before decoding makes a load of its own
     if (cores_allowed(&t->allowed, e) < 0)
         return -1;
-    if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || wait_for_data(t, e) < 0 ||
-        open_comm(t, e) < 0 || open_model(t, e) < 0 || open_network(t, e) < 0 ||
-        trainer_pipe_open(t, e) < 0 || trainer_keeper_open(t, e) < 0 || trainer_resume(t, e) < 0)
+    if (make_dirs(config, e) < 0 || trainer_data_open(t, e) < 0 || trainer_feed_open(t, e) < 0 ||
+        wait_for_data(t, e) < 0 || open_comm(t, e) < 0 || open_model(t, e) < 0 ||
+        open_network(t, e) < 0 || trainer_pipe_open(t, e) < 0 || trainer_keeper_open(t, e) < 0 ||
+        trainer_resume(t, e) < 0)
         return -1;
     if (t->rank == 0)
         trainer_report_open(t);
@@ -193,6 +197,7 @@ void trainer_close(struct trainer *t) {
     trainer_pipe_close(t);
     comm_close(t->comm);
     trainer_data_close(t);
+    trainer_feed_close(t);
     for (int i = t->chunks - 1; i >= 0; i--) { // the first one has the kernels
         network_close(&t->chunk[i].net);
         optimizer_close(&t->chunk[i].optimizer);

@@ -27,6 +27,15 @@ struct shard {
     struct loader *loader;
 };
 
+// Scratch for the pixels of a batch.
+struct feed {
+    int pad;     // most that images are padded with
+    size_t room; // bytes of a padded image
+    uint8_t *padded, *flip;
+    const uint8_t **src;
+    int16_t *y, *x;
+};
+
 struct step_times {
     int64_t data_ns, compute_ns, comm_ns, total_ns;
 };
@@ -76,6 +85,7 @@ struct trainer {
     struct augment_config augment;
     struct shard shard[TRAINER_SHARDS_MAX]; // one, but for config.shards
     struct shard eval;
+    struct feed feed;
 
     struct nn_model *model; // the whole
     struct part *part;      // its stages
@@ -132,6 +142,8 @@ struct step_run {
     float tail[NETWORK_TAIL];
     double loss, top1, top5; // RUN_EVAL, RUN_PROBE: sums over what this rank saw
     double squares, grad_scale;
+    bool last;                         // step of an epoch
+    const struct loader_batch *loaded; // RUN_EVAL: the images that are looked at
     struct step_times times;
 };
 int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e);
@@ -139,6 +151,13 @@ int trainer_run_program(struct step_run *r, const struct step_program *p, struct
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e);
 int trainer_local_shards(const struct trainer *t);
+// trainer_feed.c
+int trainer_feed_open(struct trainer *t, struct err *e);
+void trainer_feed_close(struct trainer *t);
+void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
+                  struct network *net, enum network_mode mode, int view);
+int trainer_views(const struct trainer *t); // of each image in an evaluation
+double trainer_view_weight(const struct trainer *t, int view);
 // trainer_store.c: what the ranks have of the model, and the whole of it.
 int trainer_gather(struct trainer *t, struct checkpoint_image *to, struct err *e); // to NULL: help
 int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int root, bool states,
@@ -149,6 +168,8 @@ int trainer_open(struct trainer *t, const struct trainer_config *config, struct 
 void trainer_close(struct trainer *t);
 // trainer_data.c
 int trainer_data_open(struct trainer *t, struct err *e);
+// Sets the weights that come from the data (nn_model.whiten), the same on all ranks.
+int trainer_whiten(struct trainer *t, struct err *e);
 void trainer_data_close(struct trainer *t);
 int trainer_data_bad(struct trainer *t, struct err *e); // at the end, on all ranks
 // trainer_resume.c: state that is equal on all ranks comes from one rank.

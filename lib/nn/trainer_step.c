@@ -32,11 +32,14 @@ static void count_step(struct trainer *t, const float tail[NETWORK_TAIL], int64_
 }
 
 // rows: of each data-parallel rank. Then the next samples of the epoch are used up.
-static int step(struct trainer *t, const struct step_program *p, int64_t rows, int64_t consumed,
-                int64_t *began_ns, struct err *e) {
-    struct step_run r = {.t = t, .batch = t->micro_batch, .rows = rows, .consumed = consumed};
-    if (trainer_run_program(&r, p, e) < 0)
+static int step(struct trainer *t, bool last, int64_t rows, int64_t consumed, int64_t *began_ns,
+                struct err *e) {
+    struct step_run r = {
+        .t = t, .batch = t->micro_batch, .rows = rows, .consumed = consumed, .last = last};
+    if (trainer_run_program(&r, last ? &t->last_program : &t->program, e) < 0)
         return -1;
+    for (int c = 0; c < t->chunks; c++)
+        optimizer_pull_stats(&t->chunk[c].optimizer, &t->chunk[c].net);
     t->at.step++;
     t->at.consumed = consumed;
     int64_t now = clock_mono_ns();
@@ -60,7 +63,15 @@ static bool check_due(const struct trainer *t) {
     return every > 0 && t->at.step % every == 0;
 }
 
+// The first layer may have been trained for long enough.
+static void settle(struct trainer *t) {
+    int64_t epochs = t->options->first_layer_epochs;
+    for (int c = 0; c < t->chunks && epochs > 0 && t->at.epoch >= epochs; c++)
+        network_settle(&t->chunk[c].net);
+}
+
 int trainer_epoch(struct trainer *t, struct err *e) {
+    settle(t);
     for (int i = 0; i < trainer_local_shards(t); i++) {
         struct shard *s = &t->shard[i];
         sampler_start(&s->sampler, (uint64_t)t->at.epoch, (uint64_t)t->at.consumed);
@@ -83,7 +94,7 @@ int trainer_epoch(struct trainer *t, struct err *e) {
         taken += rows;
         // The padding at the end of the list is no progress.
         int64_t consumed = (int64_t)sampler_consumed(sampler, (uint64_t)taken);
-        if (step(t, last ? &t->last_program : &t->program, rows, consumed, &began_ns, e) < 0)
+        if (step(t, last, rows, consumed, &began_ns, e) < 0)
             return -1;
         trainer_report_step(t, i, steps);
         if (check_due(t) && trainer_check_ranks(t, e) < 0)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm, with the residual join and the ReLU that follow it.
+#include "base/arena.h"
 #include "nn/layer.h"
-
-static const double BATCHNORM_EPS = 1e-5, BATCHNORM_MOMENTUM = 0.1; // torchvision's
 
 static void batchnorm_shape(struct nn_model *m, struct nn_layer *l) {
     const struct nn_layer *x = &m->layer[l->in[0]];
@@ -19,9 +18,11 @@ static void batchnorm_shape(struct nn_model *m, struct nn_layer *l) {
     gamma->out = l->c;
     gamma->vector = true;
     gamma->init = NN_INIT_ONE;
+    gamma->fixed = l->fixed;
     struct nn_param *beta = model_add_param(m, l, "bias");
     beta->out = l->c;
     beta->vector = true;
+    beta->shift = true;
     beta->init = NN_INIT_ZERO;
     model_add_stat(m, l, l->c);
 }
@@ -46,8 +47,8 @@ static void *batchnorm_invstd(const struct nn_call *c) {
 static void batchnorm_forward(const struct nn_call *c) {
     struct batchnorm_args a = {.rows = batchnorm_rows(c),
                                .channels = c->layer->c,
-                               .eps = BATCHNORM_EPS,
-                               .momentum = BATCHNORM_MOMENTUM,
+                               .eps = c->layer->as.norm.eps,
+                               .momentum = c->layer->as.norm.momentum,
                                .x = c->x[0],
                                .residual = c->x[1],
                                .gamma = c->param[0],
@@ -65,7 +66,9 @@ static void batchnorm_forward(const struct nn_call *c) {
     c->k->batchnorm_forward_train(c->ctx, &a);
 }
 
+// Where no gradient of x is wanted, it is written over dy.
 static void batchnorm_backward(const struct nn_call *c) {
+    must(c->dx[0] || c->dx[1] != c->dy);
     struct batchnorm_grad_args a = {.rows = batchnorm_rows(c),
                                     .channels = c->layer->c,
                                     .x = c->x[0],
@@ -74,13 +77,15 @@ static void batchnorm_backward(const struct nn_call *c) {
                                     .gamma = c->param[0],
                                     .save_mean = c->saved,
                                     .save_invstd = batchnorm_invstd(c),
-                                    .dx = c->dx[0],
+                                    .dx = c->dx[0] ? c->dx[0] : c->dy,
                                     .dresidual = c->dx[1],
                                     .dgamma = c->dparam[0],
                                     .dbeta = c->dparam[1],
                                     .accumulate = c->dparam_add,
                                     .relu = c->layer->act == NN_ACT_RELU};
     c->k->batchnorm_backward(c->ctx, &a);
+    if (c->layer->fixed)
+        c->k->zero(c->ctx, (size_t)c->layer->c, c->dparam[0]);
 }
 
 // The residual's gradient is dy itself behind the ReLU; without a residual dx may replace dy.

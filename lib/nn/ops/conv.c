@@ -16,14 +16,17 @@ static void conv_shape(struct nn_model *m, struct nn_layer *l) {
     w->linear = l->as.window.flat;
     w->init = NN_INIT_NORMAL;
     w->scale = sqrt(2.0 / ((double)l->c * taps));
+    w->fixed = l->fixed;
+    if (l->bias || l->identity) {
+        w->init = l->identity ? NN_INIT_IDENTITY : NN_INIT_UNIFORM;
+        w->scale = 1 / sqrt((double)x->c * taps);
+    }
     if (!l->bias)
         return;
-    w->init = NN_INIT_UNIFORM;
-    w->scale = 1 / sqrt((double)x->c * taps);
     struct nn_param *b = model_add_param(m, l, "bias");
     b->out = l->c;
     b->vector = true;
-    b->init = NN_INIT_UNIFORM;
+    b->init = l->fixed ? NN_INIT_ZERO : NN_INIT_UNIFORM;
     b->scale = m->param[l->param].scale;
 }
 
@@ -54,10 +57,17 @@ static void conv_forward(const struct nn_call *c) {
     c->k->conv2d_forward(c->ctx, &s, c->x[0], c->param[0], c->param[1], 0, c->y);
 }
 
+static size_t conv_weights(const struct conv2d_shape *s) {
+    return (size_t)s->o * (size_t)s->kh * (size_t)s->kw * (size_t)s->c;
+}
+
 static void conv_backward(const struct nn_call *c) {
     struct conv2d_shape s = conv_of(c);
     const struct nn_layer *l = c->layer;
-    c->k->conv2d_backward_weight(c->ctx, &s, c->x[0], c->dy, c->dparam[0], c->dparam_add);
+    if (l->fixed)
+        c->k->zero(c->ctx, conv_weights(&s), c->dparam[0]);
+    else
+        c->k->conv2d_backward_weight(c->ctx, &s, c->x[0], c->dy, c->dparam[0], c->dparam_add);
     if (l->bias)
         c->k->bias_backward(c->ctx, (int64_t)c->n * l->h * l->w, l->c, c->dy, c->dparam[1],
                             c->dparam_add);

@@ -9,6 +9,7 @@ static void layernorm_shape(struct nn_model *m, struct nn_layer *l) {
         struct nn_param *p = model_add_param(m, l, suffix[i]);
         p->out = l->c;
         p->vector = true;
+        p->shift = i == 1;
         p->init = i ? NN_INIT_ZERO : NN_INIT_ONE;
     }
 }
@@ -28,7 +29,7 @@ static void *layernorm_invstd(const struct nn_call *c) {
 static void layernorm_forward(const struct nn_call *c) {
     struct layernorm_args a = {.rows = layer_rows(c->layer, c->n),
                                .cols = c->layer->c,
-                               .eps = c->layer->as.layernorm.eps,
+                               .eps = c->layer->as.norm.eps,
                                .x = c->x[0],
                                .gamma = c->param[0],
                                .beta = c->param[1],

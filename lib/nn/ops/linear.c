@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layer with bias, on all numbers of a sample or on each position, with the ReLU or the
-// residual join that follows it.
+// Linear layer, with a bias or without, on all numbers of a sample or on each position, with the
+// ReLU or the residual join that follows it.
 #include "nn/layer.h"
 
 #include <math.h>
@@ -23,11 +23,18 @@ static void linear_shape(struct nn_model *m, struct nn_layer *l) {
     w->linear = true;
     w->init = deviation > 0 ? NN_INIT_NORMAL : NN_INIT_UNIFORM;
     w->scale = deviation > 0 ? deviation : 1 / sqrt((double)w->kh * w->kw * w->in);
+    if (!l->bias)
+        return;
     struct nn_param *b = model_add_param(m, l, "bias");
     b->out = l->c;
     b->vector = true;
     b->init = deviation > 0 ? NN_INIT_ZERO : NN_INIT_UNIFORM;
-    b->scale = w->scale;
+    b->scale = m->param[l->param].scale;
+}
+
+static double linear_scale(const struct nn_call *c) {
+    double scale = c->layer->as.linear.scale;
+    return scale > 0 ? scale : 1;
 }
 
 static int linear_fan_in(const struct nn_call *c) {
@@ -63,7 +70,7 @@ static void linear_forward(const struct nn_call *c) {
                           .ldb = in,
                           .c = c->y,
                           .ldc = out,
-                          .alpha = 1,
+                          .alpha = linear_scale(c),
                           .bias = c->param[1],
                           .relu = c->layer->act == NN_ACT_RELU};
     c->k->gemm(c->ctx, &g);
@@ -97,10 +104,11 @@ static void linear_backward(const struct nn_call *c) {
                           .ldb = in,
                           .c = c->dparam[0],
                           .ldc = in,
-                          .alpha = 1,
+                          .alpha = linear_scale(c),
                           .beta = c->dparam_add ? 1 : 0};
     c->k->gemm(c->ctx, &w);
-    c->k->bias_backward(c->ctx, rows, out, c->dy, c->dparam[1], c->dparam_add);
+    if (c->layer->bias)
+        c->k->bias_backward(c->ctx, rows, out, c->dy, c->dparam[1], c->dparam_add);
     linear_residual(c);
     if (!c->dx[0])
         return;
@@ -114,7 +122,7 @@ static void linear_backward(const struct nn_call *c) {
                           .ldb = in,
                           .c = c->dx[0],
                           .ldc = in,
-                          .alpha = 1,
+                          .alpha = linear_scale(c),
                           .beta = c->dx_add[0] ? 1 : 0};
     c->k->gemm(c->ctx, &x);
 }

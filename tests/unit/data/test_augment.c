@@ -188,7 +188,42 @@ static void test_restart(void) {
     dataset_close(&d);
 }
 
+// numpy.pad(…, mode="reflect") of rows 0 1 2 / 3 4 5 / 6 7 8 by two pixels.
+static void test_reflect(void) {
+    static const uint8_t image[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    static const uint8_t want[7][7] = {
+        {8, 7, 6, 7, 8, 7, 6}, {5, 4, 3, 4, 5, 4, 3}, {2, 1, 0, 1, 2, 1, 0}, {5, 4, 3, 4, 5, 4, 3},
+        {8, 7, 6, 7, 8, 7, 6}, {5, 4, 3, 4, 5, 4, 3}, {2, 1, 0, 1, 2, 1, 0}};
+    uint8_t got[49] = {0};
+    is_uint(augment_padded_bytes(3, 3, 1, 2), sizeof got, "size of a padded image");
+    augment_reflect(image, 3, 3, 1, 2, got);
+    ok(memcmp(got, want, sizeof got) == 0, "pixels are mirrored around the border");
+    uint8_t two[2 * 2 * 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, out[4 * 4 * 3];
+    augment_reflect(two, 2, 2, 3, 1, out);
+    ok(out[0] == 10 && out[1] == 11 && out[2] == 12, "channels stay together");
+}
+
+// Mirrored in every other epoch, half of the images beginning with the first.
+static void test_alternate(void) {
+    struct augment_config c = {.flip = true, .alternate = true, .seed = 3};
+    int wrong = 0, first = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        first += augment_draw(&c, 0, i).flip;
+        for (uint64_t epoch = 0; epoch < 5; epoch++)
+            wrong += augment_draw(&c, epoch, i).flip == augment_draw(&c, epoch + 1, i).flip;
+    }
+    is_int(wrong, 0, "every image is mirrored in every other epoch");
+    ok(first > 440 && first < 560, "%d of 1000 in the first", first);
+    c.crop_pad = 4;
+    struct augment_draw a = augment_draw(&c, 7, 11);
+    c.alternate = false;
+    struct augment_draw b = augment_draw(&c, 7, 11);
+    ok(a.offset_x == b.offset_x && a.offset_y == b.offset_y, "crops are drawn as without");
+}
+
 int main(void) {
+    test_reflect();
+    test_alternate();
     test_apply();
     test_draw();
     test_loader();

@@ -74,6 +74,13 @@ static double probe_elements(struct probe *p, const struct nn_param *param, cons
     return worst;
 }
 
+static bool is_fixed(const struct nn_model *m, size_t element) {
+    for (int i = 0; i < m->params; i++)
+        if (element >= m->param[i].begin && element < m->param[i].begin + m->param[i].count)
+            return m->param[i].fixed;
+    return false;
+}
+
 static double probe_direction(struct probe *p, const double *grads) {
     const struct nn_model *m = p->net.model;
     double *params = (double *)(void *)p->net.params;
@@ -82,7 +89,7 @@ static double probe_direction(struct probe *p, const double *grads) {
     double step = 1e-5 / sqrt((double)m->param_elements * (double)m->layers);
     memcpy(old, params, m->param_elements * sizeof *old);
     for (size_t i = 0; i < m->param_elements; i++) {
-        v[i] = random_unit();
+        v[i] = is_fixed(m, i) ? 0 : random_unit();
         want += v[i] * grads[i];
     }
     for (int s = 0; s < 2; s++) {
@@ -115,8 +122,14 @@ static void check(struct nn_model *m, const char *title, int n, bool elements) {
         doubled = d > doubled ? d : doubled;
     }
     ok(doubled < 1e-9, "%s: adding twice the same gradient doubles it", title);
+    for (int i = 0; i < m->params; i++)
+        for (size_t j = 0; m->param[i].fixed && j < m->param[i].count; j++)
+            if (grads[m->param[i].begin + j] != 0 && j == 0)
+                fail("%s: %s is fixed and has a gradient", title, m->param[i].name);
     for (int i = 0; elements && i < m->params; i++)
-        near(probe_elements(&p, &m->param[i], grads), 0, 1e-5, "%s: %s", title, m->param[i].name);
+        if (!m->param[i].fixed)
+            near(probe_elements(&p, &m->param[i], grads), 0, 1e-5, "%s: %s", title,
+                 m->param[i].name);
     near(probe_direction(&p, grads), 0, 1e-5, "%s: a direction through all parameters", title);
     free(grads);
     free(p.input);
@@ -225,6 +238,57 @@ static void check_transformers(struct nn_model *m) {
     }
 }
 
+// A settled layer has no gradient, and the others have the one they had.
+static void check_settled(struct nn_model *m) {
+    struct probe p = {0};
+    begin(&p, m, 2);
+    loss_of(&p);
+    network_backward(&p.net, 2, false, 1, m->layers);
+    size_t bytes = m->param_elements * sizeof(double);
+    double *grads = heap_alloc(bytes);
+    memcpy(grads, p.net.grads, bytes);
+    network_settle(&p.net);
+    size_t first = p.net.settled_elements, differ = 0, left = 0;
+    loss_of(&p);
+    network_backward(&p.net, 2, false, 1, m->layers);
+    for (size_t i = 0; i < m->param_elements; i++) {
+        double g = ((double *)(void *)p.net.grads)[i];
+        left += i < first && g != 0;
+        differ += i >= first && g != grads[i];
+    }
+    ok(first > 0 && first < m->param_elements, "%s: %zu numbers are settled", m->text, first);
+    is_uint(left + differ, 0, "the other gradients stay, and these are 0");
+    free(grads);
+    free(p.input);
+    network_close(&p.net);
+}
+
+static void check_airbench(struct nn_model *m) {
+    struct err e;
+    struct nn_model_spec spec = {
+        .name = "airbench(width=3,patch=3,divisor=2)", .h = 26, .w = 29, .c = 3, .classes = 5};
+    if (model_build(m, &spec, &e) < 0)
+        bail_out("%s", e.text);
+    check(m, spec.name, 2, true);
+    check_settled(m);
+    spec = (struct nn_model_spec){.name = "airbench", .h = 32, .w = 32, .c = 3, .classes = 10};
+    if (model_build(m, &spec, &e) < 0)
+        bail_out("%s", e.text);
+    is_uint(m->param_count, 1972792,
+            "airbench: parameters, whitening and scales of norms included");
+    spec.h = 20;
+    is_int(model_build(m, &spec, &e), -1, "too small an image is refused");
+    spec.h = 32;
+    spec.name = "airbench(patch=9)";
+    is_int(model_build(m, &spec, &e), -1, "too large a patch is refused");
+    has_str(e.text, "the limit is 8", "the message has the limit");
+    spec.name = "resnet18(stem=cifar)";
+    spec.w = spec.h = 16;
+    if (model_build(m, &spec, &e) < 0)
+        bail_out("%s", e.text);
+    check_settled(m);
+}
+
 int main(void) {
     static struct nn_model m;
     struct err e;
@@ -247,5 +311,6 @@ int main(void) {
         check(&m, stems[i], 4, false);
     }
     check_transformers(&m);
+    check_airbench(&m);
     return done_testing();
 }
