@@ -19,13 +19,12 @@ enum { STEPS_MAX = 1000 };
 static char top[64], dest[128], store[128];
 
 static void prepare(void) {
-    if (!top[0]) {
-        snprintf(top, sizeof top, "/tmp/fuzz_xfer.%ld", (long)getpid());
-        snprintf(dest, sizeof dest, "%s/dest", top);
-        snprintf(store, sizeof store, "%s/dest/.part", top);
-    }
+    snprintf(top, sizeof top, "/tmp/fuzz_xfer.XXXXXX");
+    must(mkdtemp(top) != NULL);
+    snprintf(dest, sizeof dest, "%s/dest", top);
+    snprintf(store, sizeof store, "%s/dest/.part", top);
     struct err e;
-    must(file_remove_tree(top, &e) == 0 && file_make_dirs(dest, 0700, &e) == 0);
+    must(file_make_dirs(dest, 0700, &e) == 0);
 }
 
 static void check_outside(void) {

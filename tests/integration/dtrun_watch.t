@@ -119,7 +119,7 @@ is "$status" 1 'a rank that hangs is ended'
 like "$err" "rank      : 1 .*timer 'the slow part' expired" 'the report names the expired timer'
 ok 'long before it would have ended' test "$((${EPOCHREALTIME/./} - started))" -lt 50000000
 is "$(fifos)" 0 'nothing is left'
-run timeout 60 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node 2 worker.py hang
+run timeout 180 "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node 2 worker.py hang
 is "$status" 137 "torchrun's agent ends itself with the worker's signal"
 unlike "$err" 'the slow part' "torchrun's report does not name the timer"
 find "$TMPDIR" -name 'watchdog_timer_*' -delete

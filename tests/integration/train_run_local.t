@@ -358,7 +358,7 @@ wait_for 20 has_line
 (cd ".dtctl/default/runs/$id/nodes/node0" && mkdir -p attempt_{100001..100020}/{1000..1999} &&
     touch attempt_{100001..100020}/{1000..1999}/stdout.log)
 touch go-many
-run timeout -k 1 60 dtctl logs -f "$id"
+run timeout -k 1 180 dtctl logs -f "$id"
 is "$status" 0 'a run with twenty thousand log files is followed'
 is "$(grep -c -x -e before -e after <<<"$out")" 2 'the run is followed to its end'
 rm -r ".dtctl/default/runs/$id/nodes"

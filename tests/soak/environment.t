@@ -147,6 +147,7 @@ full_stdout() { # which command
 worked() {
     [ "$(cat .dtctl/default/nodes/*/runs/unread-*/output/* 2>/dev/null | grep -c well)" = 2 ]
 }
+ended() { ! kill -0 "$1" 2>/dev/null; }
 unread() { # to a console without a reader; and then a signal
     local before pid
     mkfifo "$WORK/unread" && exec 9<>"$WORK/unread"
@@ -156,11 +157,9 @@ unread() { # to a console without a reader; and then a signal
     wait_for 20 worked
     before=$SECONDS
     kill -TERM "$pid"
-    (sleep "$HANG_SECONDS_MAX" && kill -KILL "$pid") 2>/dev/null &
-    local killer=$!
+    strictly "$HANG_SECONDS_MAX" ended "$pid" || kill -KILL "$pid"
     wait "$pid" 2>/dev/null
     status=$?
-    kill "$killer" 2>/dev/null
     [ $((SECONDS - before)) -lt "$HANG_SECONDS_MAX" ] || fault 'a signal does not end it'
     exec 9>&-
     rm "$WORK/unread"

@@ -20,7 +20,7 @@ static struct err e;
 static struct channel_secret secret = {.run = "x"};
 static struct channel links[LINKS_MAX];
 static struct loop *loop;
-static char mark[64];
+static char folder[] = "/tmp/test_agent_turns.XXXXXX", mark[sizeof folder + 8];
 static int link_count, port, joins, hung_up;
 static bool takes_in; // the agent, before its round
 
@@ -176,7 +176,9 @@ static void coordinate(bool in_order) {
 int main(void) {
     struct listener listener = {0};
     log_open("test", LOG_ERROR, LOG_PLAIN);
-    snprintf(mark, sizeof mark, "/tmp/dtctl-turns.%d", (int)getpid());
+    if (!mkdtemp(folder))
+        bail_out("mkdtemp");
+    snprintf(mark, sizeof mark, "%s/mark", folder);
     loop = loop_open(&e);
     int fd = open_port(&port);
     if (!loop || listener_open(&listener, loop, fd, "agents", on_accept, &e) < 0)
@@ -184,6 +186,7 @@ int main(void) {
     coordinate(false);
     coordinate(true);
     unlink(mark);
+    rmdir(folder);
     listener_close(&listener);
     for (int i = 0; i < link_count; i++)
         channel_close(&links[i]);

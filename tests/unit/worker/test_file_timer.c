@@ -105,8 +105,8 @@ static void test_expiry(void) {
     is_int(end_of(b, WNOHANG), 0, "the other one lives");
     is_int(timers.count, 1, "all timers of a signalled process are removed");
     scopes[0] = '\0';
-    request(b, "first", 0.02, 0);
-    request(b, "second", 0.04, SIGKILL);
+    request(b, "first", 20, 0);
+    request(b, "second", 40, SIGKILL);
     turn(10);
     request(b, "third", 0, SIGINT);
     turn(100);
