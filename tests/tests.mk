@@ -74,6 +74,14 @@ planted: ## Put a fault back for each generator of tests/soak, which must find i
 	$(SUBMAKE) MODE=release $(BUILD)/release/tests/tools/reap
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) tests/soak/plant $(T)
 
+# WAYS="twice pairs killed", PAIRS=n, SEED=n; see tests/beside.
+beside: ## Does a test leave or share anything of the machine? (T=name, PAIRS=n, SEED=n; root)
+	$(if $(TEST_C_CHOSEN),$(SUBMAKE) MODE=release $(call names,release,$(TEST_C_CHOSEN)))
+	$(SUBMAKE) MODE=release programs test-programs
+	$(if $(filter tests/gpu/%,$(SCRIPTS_CHOSEN)),$(SUBMAKE) gpu-programs)
+	$(Q)DTCTL_SRC=$(CURDIR) DTCTL_BUILD=$(abspath $(BUILD)) DTCTL_BIN=$(abspath $(BIN)) \
+	    SEED=$(SEED) tests/beside $(call names,release,$(TEST_C_CHOSEN)) $(SCRIPTS_CHOSEN)
+
 N ?= 50
 mutants: ## Change N (50) operators and constants; which does no test notice? (SEED=n)
 	$(Q)DTCTL_BUILD=$(abspath $(BUILD)) N=$(N) SEED=$(SEED) tests/mutants
@@ -83,4 +91,4 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS (30) each; T=name for one
 	$(SUBMAKE) MODE=fuzz $(call names,fuzz,$(FUZZ_C_CHOSEN))
 	$(Q)tests/fuzz/run $(FUZZ_SECONDS) $(call names,fuzz,$(FUZZ_C_CHOSEN))
 
-.PHONY: check test test-programs fuzz-programs fuzz soak planted mutants
+.PHONY: beside check test test-programs fuzz-programs fuzz soak planted mutants
