@@ -129,15 +129,18 @@ wait_for() {
     strictly $(($1 > WAIT_SECONDS_MIN ? $1 : WAIT_SECONDS_MIN)) "${@:2}"
 }
 strictly() {
-    local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000)) seconds=$1
+    local began=${EPOCHREALTIME/./} seconds=$1 waited pause
     shift
     until "$@" >"$WORK/out/wait.log" 2>&1; do
-        if [ "${EPOCHREALTIME/./}" -gt "$deadline" ]; then
+        waited=$((${EPOCHREALTIME/./} - began))
+        if [ $waited -gt $((seconds * 1000000)) ]; then
             diag "  still not true after $seconds s: $*"
             diag "$(tail -n 5 "$WORK/out/wait.log")"
             return 1
         fi
-        sleep 0.05
+        # The longer it lasts the less often: late by a sixteenth, and by a quarter of a second.
+        pause=$((waited / 16 + 20000))
+        sleep "0.$(printf %06d $((pause < 250000 ? pause : 250000)))"
     done
 }
 

@@ -12,6 +12,18 @@
 
 TORCH_RUNS_MAX=6
 
+# The version of PyTorch, and the path of torchrun; each fails where there is none. Neither imports
+# torch, which takes seconds of a processor.
+torch_version() {
+    "$PYTHON" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null
+}
+torch_launcher() {
+    local path
+    path=$("$PYTHON" -c 'import importlib.util
+print(importlib.util.find_spec("torch").submodule_search_locations[0])' 2>/dev/null) &&
+        [ -e "$path/distributed/run.py" ] && echo "$path/distributed/run.py"
+}
+
 # torch_aborted PATH…: whether it says so in one of them.
 torch_aborted() { grep -qrs 'terminate called without an active exception' "$@"; }
 

@@ -189,19 +189,11 @@ cloud_fault() {
 # cloud_nodes [FIELD [STATE]]: a line for each node that the lab runs (or that is in another STATE).
 # shellcheck disable=SC2120
 cloud_nodes() {
-    curl -fsS $CLOUD_LAB/nodes | "$CLOUD_PYTHON" -c '
-import json, sys
-for node in json.load(sys.stdin):
-    if node["state"] == sys.argv[2]:
-        print(node[sys.argv[1]])' "${1-name}" "${2-running}"
+    curl -fsS "$CLOUD_LAB/nodes/${1-name}/${2-running}"
 }
 
 cloud_node() { # NAME FIELD: of the node with this name that runs
-    curl -fsS $CLOUD_LAB/nodes | "$CLOUD_PYTHON" -c '
-import json, sys
-for node in json.load(sys.stdin):
-    if node["state"] == "running" and sys.argv[1] in (node["name"], node["id"]):
-        print(node[sys.argv[2]])' "$1" "$2"
+    curl -fsS "$CLOUD_LAB/nodes/$2/running/$1"
 }
 
 # cloud_on NAME COMMAND…: runs a command in the node, as root, without the network.

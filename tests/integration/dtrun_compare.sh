@@ -22,9 +22,9 @@ source "${BASH_SOURCE[0]%/*}/../lib.sh"
 source "$SRC/tests/torch.sh"
 PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}
 [ -n "$PYTHON" ] || skip_all 'no Python with PyTorch here (make setup, or set DTCTL_TEST_PYTHON)'
-timeout 100 "$PYTHON" -m torch.distributed.run --help >help.txt 2>/dev/null ||
-    skip_all "$PYTHON has no torchrun"
-diag "PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
+# shellcheck disable=SC2034 # for those who source this
+torchrun_py=$(torch_launcher) || skip_all "$PYTHON has no torchrun"
+diag "PyTorch $(torch_version)"
 export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 export COMPARE_PARENT=$WORK/parent COMPARE_DIR=
 # shellcheck disable=SC2034 # for those who source this

@@ -161,7 +161,7 @@ stop() { # SIGNAL: sets ended_ and left_ of ours and theirs
         for pid in $(pids); do kill -KILL "$pid" 2>/dev/null; done
     done
 }
-if grep -q shutdown-timeout help.txt; then
+if grep -q shutdown-timeout "$torchrun_py"; then
     stop TERM
     compare 'workers that ignore SIGTERM: status' "$ended_theirs" "$ended_ours"
     compare 'workers that ignore SIGTERM: left' "$left_theirs" "$left_ours"

@@ -11,7 +11,7 @@ source "$SRC/tests/torch.sh"
 PYTHON=${DTCTL_TEST_PYTHON:-$PYTHON}
 [ -n "$PYTHON" ] || skip_all 'no Python with PyTorch here (make setup, or set DTCTL_TEST_PYTHON)'
 "$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip_all "$PYTHON has no PyTorch"
-diag "PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
+diag "PyTorch $(torch_version)"
 export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 DTRUN_KEY=secret
 worker=$SRC/tests/integration/dtrun_torch.py
 port=$((21000 + RANDOM % 8000))
@@ -62,8 +62,7 @@ unlike "$err" 'rank      : 0 ' 'the report does not name the rank that was stopp
 
 # ---- side by side with torchrun -----------------------------------------------------------------
 torchrun() { "$PYTHON" -m torch.distributed.run "$@"; }
-timeout 100 "$PYTHON" -m torch.distributed.run --help >/dev/null 2>&1 ||
-    { skip 3 'this PyTorch has no torchrun' && done_testing; }
+torch_launcher >/dev/null || { skip 3 'this PyTorch has no torchrun' && done_testing; }
 flags=(--standalone --nproc-per-node 2 --max-restarts 1 --role r --log-dir side)
 mask() { sed -E 's/(TORCHELASTIC_RUN_ID)=[^ ]*/\1=/' | sort; }
 run timeout 100 dtrun "${flags[@]}" "$worker" environment

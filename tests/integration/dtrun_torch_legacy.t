@@ -6,10 +6,9 @@ source "${0%/*}/../lib.sh"
 # shellcheck source=tests/torch.sh
 source "$SRC/tests/torch.sh"
 PYTHON=${DTCTL_TEST_PYTHON_LEGACY:-/usr/bin/python3}
-old='import torch, sys; v = torch.__version__.split("."); sys.exit((int(v[0]), int(v[1])) > (2, 0))'
-"$PYTHON" -c "$old" 2>/dev/null ||
+[[ $(torch_version) =~ ^(1\.|2\.0\.) ]] ||
     skip_all "$PYTHON has no PyTorch up to 2.0 (Debian's python3-torch; DTCTL_TEST_PYTHON_LEGACY)"
-diag "PyTorch $("$PYTHON" -c 'import torch; print(torch.__version__)')"
+diag "PyTorch $(torch_version)"
 export PYTHON_EXEC=$PYTHON OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 one() { # CASE [FLAGS…]
     local what=$1
