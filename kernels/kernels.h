@@ -25,7 +25,9 @@
 //     so it may be uninitialised memory).
 //   - Results do not depend on the number of threads, and repeat bit for bit with the same
 //     backend, instruction set and shapes.
-//   - A context is used by one thread at a time.
+//   - A context is used by one thread at a time, which opens and closes it.
+//   - kernels_cpu takes denormal numbers for zero, from open to close, in the caller's arithmetic
+//     too.
 //   - Finite data is assumed: products with padding are skipped, so inf * 0 makes no NaN there.
 #ifndef DTCTL_KERNELS_KERNELS_H
 #define DTCTL_KERNELS_KERNELS_H

@@ -12,6 +12,7 @@ struct pool;
 struct kernel_ctx {
     struct pool *pool;         // NULL with one worker
     int workers;               // >= 1
+    unsigned mode;             // of the caller's arithmetic before ctx_open
     const struct cpu_isa *isa; // NULL in the reference backends
     const char *isa_name;
     struct cpu_type type[KERNEL_TYPES]; // how products are made here
