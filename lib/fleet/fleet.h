@@ -21,7 +21,7 @@
 enum {
     FLEET_RETRIES_MAX = 3,
     FLEET_RETRY_PAUSE_MS = 500,
-    FLEET_MOVING_NODES_MAX = 32, // transfers of content at once
+    FLEET_MOVING_NODES_MAX = 16, // transfers of content at once; each takes about 2 MB here
 };
 
 struct fleet;

@@ -207,7 +207,6 @@ static int send_list(struct node *n, const struct manifest *m, bool compress, st
         ended = xfer_wire_entries(&packer, &n->out, m, &next, XFER_BATCH_BYTES, compress);
         rc = node_flush(n, e);
     }
-    xfer_packer_fini(&packer);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -129,6 +130,15 @@ void ssh_bytes_flush(struct ssh *s) {
     if (s->watch.loop)
         watch_modify(&s->watch, (s->in_len < SSH_IN_BYTES_MAX ? LOOP_READ : 0) |
                                     (s->out_start < s->out_len ? LOOP_WRITE : 0));
+}
+
+// Of hundreds of sessions only a few send at any time.
+void ssh_bytes_trim(struct ssh *s) {
+    if (s->out_start < s->out_len)
+        return;
+    free(s->out);
+    s->out = NULL;
+    s->out_start = s->out_len = s->out_room = 0;
 }
 
 bool ssh_has_room(const struct ssh *s) {

@@ -224,6 +224,16 @@ static void parked_end(struct transport_run *r, void *ctx, const struct transpor
         r->link->parked = NULL;
 }
 
+// The run sends nothing for a while, or never again.
+static void trim(struct transport_run *r) {
+    if (r->input.start == r->input.len) {
+        free(r->input.data);
+        r->input = (struct transport_input){0};
+    }
+    if (r->link->kind->trim)
+        r->link->kind->trim(r->link);
+}
+
 void transport_run_park(struct transport_run *r, const char *name) {
     static const struct transport_run_events parked_events = {.on_end = parked_end};
     struct transport_link *l = r->link;
@@ -231,6 +241,7 @@ void transport_run_park(struct transport_run *r, const char *name) {
         return;
     transport_run_close(l->parked);
     give_to(r, &parked_events, NULL);
+    trim(r);
     l->parked = r;
     if (!l->parked_as || strcmp(l->parked_as, name) != 0)
         l->parked_as = arena_strdup(&l->arena, name);
@@ -258,6 +269,7 @@ void transport_run_release(struct transport_run *r) {
         }
     if (r->drop)
         r->drop(r->ctx);
+    trim(r);
     free(r->input.data);
     free(r);
 }

@@ -118,13 +118,13 @@ struct transport {
     void (*run_resize)(struct transport_run *r, int columns, int rows);
     void (*run_close)(struct transport_run *r); // stop the command as far as possible, free the run
     int64_t (*distance_us)(const struct transport_link *l); // NULL: none
+    void (*trim)(struct transport_link *l); // frees empty buffers after a run; NULL: none
 };
 
 extern const struct transport transport_ssh;
 extern const struct transport transport_local;
 
-// Returns NULL for errors that are known at once; otherwise on_open or on_down follows. Resolves
-// the host name (blocking) unless it is numeric or reached through a jump host.
+// Returns NULL for errors that are known at once; otherwise on_open or on_down follows.
 struct transport_link *transport_open(const struct transport *t, const struct transport_env *env,
                                       const struct transport_target *target,
                                       const struct transport_link_events *events, void *ctx,

@@ -395,6 +395,10 @@ static int64_t distance_us(const struct transport_link *l) {
     return ssh_distance_us(&((const struct ssh_link *)l)->ssh);
 }
 
+static void trim(struct transport_link *l) {
+    ssh_bytes_trim(&((struct ssh_link *)l)->ssh);
+}
+
 const struct transport transport_ssh = {
     .name = "ssh",
     .open = link_open,
@@ -404,4 +408,5 @@ const struct transport transport_ssh = {
     .run_resize = run_resize,
     .run_close = run_close,
     .distance_us = distance_us,
+    .trim = trim,
 };

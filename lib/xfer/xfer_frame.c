@@ -88,14 +88,23 @@ void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, siz
     set_head(out, begin, type, 0);
 }
 
-// Compresses p into k->packed. Returns the length, or 0 when the data does not shrink.
-static size_t pack(struct xfer_packer *k, const void *p, size_t len) {
-    if (!k->zstd)
-        k->zstd = ZSTD_createCCtx();
+// One for all packers: a frame is packed in one call, by one thread. Of its own, each of many
+// transfers at once would hold more than a megabyte.
+static struct {
+    unsigned char *packed;
+    void *zstd;
+} shared;
+
+// Compresses p into shared.packed. Returns the length, or 0 when the data does not shrink.
+static size_t pack(const void *p, size_t len) {
     size_t room = ZSTD_compressBound(XFER_FRAME_BYTES_MAX);
-    if (!k->packed)
-        k->packed = heap_alloc(room);
-    size_t n = k->zstd ? ZSTD_compressCCtx(k->zstd, k->packed, room, p, len, WIRE_ZSTD_LEVEL) : len;
+    if (!shared.zstd)
+        shared.zstd = ZSTD_createCCtx();
+    if (!shared.packed)
+        shared.packed = heap_alloc(room);
+    size_t n = shared.zstd
+                   ? ZSTD_compressCCtx(shared.zstd, shared.packed, room, p, len, WIRE_ZSTD_LEVEL)
+                   : len;
     return ZSTD_isError(n) || n + 4 > len - len / 16 ? 0 : n;
 }
 
@@ -103,7 +112,7 @@ void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool
     enum xfer_type type = (enum xfer_type)(unsigned char)out->data[begin + 4];
     size_t len = out->len - begin - XFER_HEAD_BYTES, packed = 0;
     if (compress && len >= WIRE_PACK_BYTES_MIN && k->skip-- <= 0) {
-        packed = pack(k, out->data + begin + XFER_HEAD_BYTES, len);
+        packed = pack(out->data + begin + XFER_HEAD_BYTES, len);
         k->skip_next = packed ? 0 : k->skip_next ? 2 * k->skip_next : 4;
         k->skip_next = k->skip_next > WIRE_SKIP_MAX ? WIRE_SKIP_MAX : k->skip_next;
         k->skip = k->skip_next;
@@ -111,15 +120,9 @@ void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool
     if (packed) {
         out->len = begin + XFER_HEAD_BYTES;
         xfer_put_uint(out, len, 4);
-        strbuf_add(out, k->packed, packed);
+        strbuf_add(out, (char *)shared.packed, packed);
     }
     set_head(out, begin, type, packed ? WIRE_FLAG_ZSTD : 0);
-}
-
-void xfer_packer_fini(struct xfer_packer *k) {
-    ZSTD_freeCCtx(k->zstd);
-    free(k->packed);
-    *k = (struct xfer_packer){0};
 }
 
 // ---- fields -----------------------------------------------------------------------------------

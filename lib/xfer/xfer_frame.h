@@ -86,17 +86,14 @@ int xfer_wire_take(struct xfer_unpacker *u, const void *p, size_t len, struct xf
                    struct err *e);
 void xfer_unpacker_fini(struct xfer_unpacker *u);
 
-// Packs frames; owns buffers. A payload is built in place: the bytes appended to `out` between
+// Packs the frames of one stream. A payload is built in place: the bytes appended to `out` between
 // begin and end. `compress` allows compression; data that does not shrink is sent plain, and some
-// of the following frames are then not tried.
+// of the following frames are then not tried. Packers share a buffer: one thread packs.
 struct xfer_packer {
-    unsigned char *packed;
-    void *zstd;
     int skip, skip_next;
 };
 size_t xfer_wire_begin(struct strbuf *out, enum xfer_type type); // for xfer_wire_end
 void xfer_wire_end(struct xfer_packer *k, struct strbuf *out, size_t begin, bool compress);
-void xfer_packer_fini(struct xfer_packer *k);
 // Without compression.
 void xfer_wire_frame(struct strbuf *out, enum xfer_type type, const void *p, size_t len);
 void xfer_wire_fail(struct strbuf *out, const struct err *e);

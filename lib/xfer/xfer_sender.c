@@ -108,7 +108,6 @@ void xfer_send_stream_init(struct send_stream *s, struct send_plan *p, bool from
 void xfer_send_stream_fini(struct send_stream *s) {
     if (s->fd >= 0)
         close(s->fd);
-    xfer_packer_fini(&s->packer);
     free(s->out);
     *s = (struct send_stream){.fd = -1};
 }

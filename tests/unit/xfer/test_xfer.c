@@ -149,7 +149,6 @@ static int transfer(struct run *t, const struct manifest *m, const char *dest, c
     xfer_receive_close(&t->r);
     if (t->planned && rc < 0)
         t->result = false;
-    xfer_packer_fini(&t->packer);
     xfer_unpacker_fini(&t->to_r);
     xfer_unpacker_fini(&t->to_s);
     strbuf_fini(&t->forth);
@@ -324,7 +323,6 @@ static void test_streams(const struct manifest *m) {
     xfer_send_plan_fini(&main_run.plan);
     struct run *both[] = {&main_run, &extra};
     for (int i = 0; i < 2; i++) {
-        xfer_packer_fini(&both[i]->packer);
         xfer_unpacker_fini(&both[i]->to_r);
         xfer_unpacker_fini(&both[i]->to_s);
         strbuf_fini(&both[i]->forth);
@@ -387,7 +385,6 @@ static int list_of(const char *path, uint64_t size, struct err *e) {
     if (rc == 0 && (rc = deliver(&t)) < 0)
         *e = t.err;
     xfer_receive_close(&t.r);
-    xfer_packer_fini(&packer);
     xfer_unpacker_fini(&t.to_r);
     strbuf_fini(&t.forth);
     strbuf_fini(&t.back);
