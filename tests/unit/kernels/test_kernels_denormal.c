@@ -79,7 +79,7 @@ int main(void) {
     for (int i = 0; i < 4; i++)
         for (int threads = 1; threads <= 3; threads += 2)
             flushes(isas[i], threads);
-    ok(small() > 0, "and has them again after close");
+    ok(small() > 0, "the caller has denormal numbers again after close");
     struct kernel_ctx *plain = open_ctx(&kernels_reference, NULL, 1);
     ok(small() > 0, "the reference backend keeps them");
     kernels_reference.close(plain);
