@@ -21,7 +21,7 @@ O := $(BUILD)/$(MODE)
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' '$(1)' '$(2)';)
 
-all: programs ## Build bin/dtctl, bin/dtrun and bin/dttrain (default)
+all: programs ## Build bin/dtctl, bin/dtrun, bin/dttrain and bin/dttrain-cuda (default)
 
 # ---- compilers: one set per mode; the user's CFLAGS and LDFLAGS come after ours --------------
 CC_release := musl-gcc
@@ -101,12 +101,14 @@ THIRD_dtrun := crypto zstd
 THIRD_dttrain := jpeg zstd crypto
 
 PROGRAMS := $(patsubst cmd/%/main.c,%,$(wildcard cmd/*/main.c))
-EMBEDDED := $(filter dtrun dttrain,$(PROGRAMS))
+EMBEDDED = $(filter dtrun dttrain,$(PROGRAMS)) $(CUDA_PROGRAM)
 BIN_MODE := $(if $(filter release,$(MODE)),$(BIN),$(O)/bin)
 archives = $(call archive,$(filter $(LIBS_ALL),$(1)))
 group = -Wl,--start-group $(1) -Wl,--end-group
 
 programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
+	$(Q)[ -n '$(CUDA_PROGRAM)' ] || [ $(MODE) != release ] || \
+	    echo 'left out: dttrain-cuda needs the compiler of CUDA (try: make deps)' >&2
 
 define program_rule
 $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) \
@@ -120,30 +122,57 @@ $(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) \
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
-# The CUDA part is built by this target alone: no other one asks for a compiler of NVIDIA's. Each
-# source becomes a fat binary (machine code per GPU, PTX for those to come) in an archive, at the
-# symbol fatbin_SOURCE. Paths are relative, because names inside PTX depend on them.
+# dttrain-cuda is dttrain's objects and some more, linked to start with glibc 2.28 and nothing else,
+# because only a program of the machine's own C library can load the driver. It is built where the
+# compiler of CUDA can be had. Each source of kernels becomes a fat binary (machine code per GPU, PTX
+# for those to come) at the symbol fatbin_SOURCE. Paths are relative, because names inside PTX depend
+# on them.
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
-NVCC ?= $(addsuffix /bin/nvcc,$(shell lib/third_party/deps path cuda))
+CUDA_PATH := $(shell lib/third_party/deps path cuda)
+NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))
 CUDA_SM := 75 80 86 89 90a 100 120
 CUDA_PTX := 75 80 120
 comma := ,
 NVCC_FLAGS ?= -O3 -std=c++17 -Ilib -I. --no-compress \
     $(foreach n,$(CUDA_SM),-gencode arch=compute_$(n)$(comma)code=sm_$(n)) \
     $(foreach n,$(CUDA_PTX),-gencode arch=compute_$(n)$(comma)code=compute_$(n))
-fatbin_asm = '.section .rodata$(comma)"a"\n.balign 8\n.global %s\n%s: .incbin "%s"\n%s'
-cuda: $(CUDA_SOURCES) ## Build the CUDA kernels, or say what is missing
-	$(Q)nvcc='$(NVCC)'; [ -n '$(CUDA_SOURCES)' ] || { \
+CUDA_READY := $(and $(CUDA_SOURCES),$(wildcard $(NVCC)),$(filter release,$(MODE)))
+CUDA_PROGRAM := $(if $(CUDA_READY),dttrain-cuda)
+CUDA_OBJECTS := $(call objects,$(filter-out %/device_cpu.c,$(wildcard cmd/dttrain/*.c)) \
+    $(wildcard cmd/dttrain/cuda/*.c)) $(O)/cmd/dttrain/cuda/start.o \
+    $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
+
+$(O)/fatbin/%.fatbin: kernels/cuda/%.cu $(wildcard kernels/cuda/*.h kernels/cuda/*.cuh)
+	$(call say,NVCC,$<)mkdir -p $(@D) && $(NVCC) $(NVCC_FLAGS) -fatbin -o $@ $<
+
+$(O)/fatbin/%.o: $(O)/fatbin/%.fatbin
+	$(Q)cd $(@D) && printf '%s\n' '.section .rodata,"a"' '.balign 64' '.globl fatbin_$*' \
+	    'fatbin_$*: .incbin "$*.fatbin"' '.section .note.GNU-stack,"",@progbits' | \
+	    gcc -x assembler -c -o $(@F) -
+
+$(O)/%.o: %.S $(O)/.flags
+	$(call say,AS,$<)mkdir -p $(@D) && gcc -c -o $@ $<
+
+$(O)/floor/libc.so: cmd/dttrain/cuda/floor.sh
+	$(call say,FLOOR,$(@D))rm -rf $(@D) && cmd/dttrain/cuda/floor.sh $(@D)
+
+$(BIN)/dttrain-cuda: $(CUDA_OBJECTS) $(call archives,$(REACH_cmd/dttrain)) $(O)/floor/libc.so \
+    tests/build/is-floor
+	$(call say,LINK,$@)mkdir -p $(@D) && gcc -pie -nostdlib -o $@.new $(filter %.o,$^) \
+	    $(call group,$(filter %.a,$^)) -Wl,--gc-sections -Wl,--build-id=none \
+	    $(MODE_LDFLAGS_release) $(DEPS_LDFLAGS) -Wl,-Bstatic $(patsubst %,-l%,$(THIRD_dttrain)) \
+	    -Wl,-Bdynamic -L$(O)/floor -Wl,--no-as-needed -lm -lc -ldl -lpthread -lgcc && \
+	    tests/build/is-floor $@.new && strip -s $@.new && mv $@.new $@
+
+programs: $(addprefix $(BIN)/,$(CUDA_PROGRAM))
+
+cuda: ## Build bin/dttrain-cuda, or say what is missing
+	$(Q)[ -n '$(CUDA_SOURCES)' ] || { \
 	    echo 'cuda: there is nothing to build: kernels/cuda has no sources' >&2; exit 1; }; \
-	command -v "$${nvcc:-nvcc}" > /dev/null && [ -n "$$nvcc" ] || { \
-	    echo "cuda: '$${nvcc:-nvcc}' is not installed (try: make deps, or NVCC=path)" >&2; exit 1; }; \
-	mkdir -p $(O)/fatbin && cd $(O)/fatbin && rm -f *.o && \
-	for f in $(basename $(notdir $(CUDA_SOURCES))); do \
-	    (cd $(CURDIR) && $$nvcc $(NVCC_FLAGS) -fatbin -o $(O)/fatbin/$$f.fatbin \
-	        kernels/cuda/$$f.cu) && printf $(fatbin_asm) fatbin_$$f fatbin_$$f $$f.fatbin \
-	        '.section .note.GNU-stack\n' | gcc -x assembler -c -o $$f.o - || exit 1; done
-	$(call say,AR,$(O)/libdt_cuda.a)rm -f $(O)/libdt_cuda.a && \
-	    $(AR) rcsD $(O)/libdt_cuda.a $(patsubst kernels/cuda/%.cu,$(O)/fatbin/%.o,$(CUDA_SOURCES))
+	[ -n '$(wildcard $(NVCC))' ] || { \
+	    echo "cuda: '$(or $(NVCC),nvcc)' is not installed (try: make deps, or NVCC=path)" >&2; \
+	    exit 1; }; \
+	$(MAKE) --no-print-directory MODE=release $(BIN)/dttrain-cuda
 
 # ---- generated files ------------------------------------------------------------------------
 # Objects are made again when the flags change, not when the Makefile does. musl-gcc hides the
@@ -185,10 +214,10 @@ $(call objects,$(BUILD_INFO_USERS)): $(O)/gen/build_info.h
 # ---- install, dist, demo, housekeeping --------------------------------------------------------
 # Copies what is built and compiles nothing: the user who installs has caches of its own, or none.
 install: ## Install the built programs, man pages and completions below $(DESTDIR)$(PREFIX)
-	$(Q)for p in $(PROGRAMS); do [ -x $(BIN)/$$p ] || \
+	$(Q)for p in $(PROGRAMS) $(CUDA_PROGRAM); do [ -x $(BIN)/$$p ] || \
 	    { echo "install: $(BIN)/$$p is not built yet (try: make)" >&2; exit 1; }; done
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(patsubst %,$(BIN)/%,$(PROGRAMS) $(CUDA_PROGRAM)) $(DESTDIR)$(PREFIX)/bin
 	install -d $(addprefix $(DESTDIR),$(MANDIR)/man1 $(MANDIR)/man5 \
 	    $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 	    $(SHARE)/fish/vendor_completions.d)
@@ -248,7 +277,7 @@ compile_commands.json: FORCE ## For editors: how each file is compiled
 
 clean: ## Remove objects and programs (the cache of third-party libraries stays)
 	rm -rf $(addprefix $(BUILD)/,release debug san fuzz lint tap provider mutants planted) \
-	    $(patsubst %,$(BIN)/%,$(PROGRAMS))
+	    $(patsubst %,$(BIN)/%,$(PROGRAMS) dttrain-cuda)
 
 help: ## Show this list
 	@sed -n 's/^\([a-z_.-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | sort | expand -t 32

@@ -17,6 +17,9 @@
 // torchvision's OIHW and our out,kh,kw,in differ only in the order on disk.
 //
 // Rules
+//   - Ops enqueue: on a CPU they are done when they return, elsewhere later, in the order of the
+//     calls. Every buffer of an op, its results too, is memory of the backend; mem_read waits for
+//     what was enqueued before.
 //   - Ops never allocate and never fail: a wrong shape is a programming error (assert). All memory
 //     is planned before the first step: ask the *_workspace function of every shape that will run,
 //     and give the maximum to kernel_ctx_reserve once.
@@ -47,6 +50,7 @@ struct kernel_config {
     int threads;     // workers including the calling thread; 0 or 1: everything runs inline
     const int *cpus; // one CPU number per worker to pin to (also pins the caller), or NULL
     const char *isa; // "base", "avx2", "avx512", "avx512-bf16", or NULL for the best one here
+    void *device;    // of backends that compute elsewhere: what they were given to compute on
 };
 
 // C = alpha * op(A) * op(B) + beta * C, then + bias per column, then ReLU.
@@ -227,6 +231,7 @@ struct image_args {
 struct kernel_backend {
     const char *name;
     size_t real_bytes; // 4 or 8: size of one element of every numeric buffer
+    int remote;        // nonzero: the host reaches memory by mem_write and mem_read alone
 
     // Context. open returns 0 or a negative errno (-EINVAL: bad config or an unknown isa,
     // -ENOTSUP: this machine lacks that isa, -ENOMEM, -EAGAIN: no thread).
@@ -235,6 +240,9 @@ struct kernel_backend {
     // Grows the workspace to at least `bytes`; never inside a step. 0 or -ENOMEM.
     int (*reserve)(struct kernel_ctx *ctx, size_t bytes);
     const char *(*isa)(const struct kernel_ctx *ctx); // what was chosen, for the log
+    // The first failure of a device; after that every op does nothing, and mem_read gives zeros.
+    // NULL: nothing so far. The function is NULL where nothing can fail.
+    const char *(*failure)(const struct kernel_ctx *ctx);
 
     // Memory where this backend computes: zeroed, 64-byte aligned or better, large pages where
     // the system gives them. NULL when there is none left. write and read copy from and to the
@@ -308,7 +316,8 @@ struct kernel_backend {
     void (*avgpool_backward)(struct kernel_ctx *ctx, int n, int hw, int c, const void *dy,
                              void *dx); // dx is overwritten
 
-    // *out is overwritten. A row with a NaN logit is never among the top 1 or 5.
+    // *out, in the backend's memory, is overwritten. A row with a NaN logit is never among the top
+    // 1 or 5.
     void (*softmax_xent)(struct kernel_ctx *ctx, const struct softmax_xent_args *a,
                          struct loss_totals *out);
 
@@ -325,8 +334,9 @@ struct kernel_backend {
                  void *y);                                                  // y += alpha * x
     void (*scale)(struct kernel_ctx *ctx, size_t n, double alpha, void *x); // x *= alpha
     void (*zero)(struct kernel_ctx *ctx, size_t n, void *x);
-    // Sum of squares, in double and in an order that depends on n alone.
-    double (*sum_squares)(struct kernel_ctx *ctx, size_t n, const void *x);
+    // *out, in the backend's memory: the sum of squares, in double and in an order that depends on
+    // n alone.
+    void (*sum_squares)(struct kernel_ctx *ctx, size_t n, const void *x, double *out);
 
     void (*sgd)(struct kernel_ctx *ctx, const struct sgd_args *a);
     void (*adam)(struct kernel_ctx *ctx, const struct adam_args *a);

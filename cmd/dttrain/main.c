@@ -7,6 +7,7 @@
 #include "build_info.h"
 #include "conf/render.h"
 #include "conf/train_config.h"
+#include "device.h"
 #include "nn/trainer.h"
 #include "rank_env.h"
 #include "store/store_client.h"
@@ -126,10 +127,18 @@ static int train(const struct train_config *options, struct arena *a, int64_t st
     char role[32];
     snprintf(role, sizeof role, "dttrain rank %d", env.rank);
     log_open(role, LOG_INFO, LOG_PLAIN);
-    int r = connect_ranks(&env, &v, &config.comm, e);
+    struct trainer_device device;
+    v.store.fd = -1;
+    int r = device_open(&device, options, env.local_rank, e);
+    if (r > 0)
+        config.device = &device;
+    if (r >= 0)
+        r = connect_ranks(&env, &v, &config.comm, e);
     if (r == 0)
         r = trainer_run(&config, &result, e);
     store_client_close(&v.store);
+    if (config.device)
+        device_close(&device);
     return r == 0 && result.stopped ? STATUS_SIGTERM : r;
 }
 

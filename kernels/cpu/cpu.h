@@ -60,7 +60,7 @@ void cpu_add(struct kernel_ctx *ctx, size_t n, const void *a, const void *b, voi
 void cpu_axpy(struct kernel_ctx *ctx, size_t n, double alpha, const void *x, void *y);
 void cpu_scale(struct kernel_ctx *ctx, size_t n, double alpha, void *x);
 void cpu_zero(struct kernel_ctx *ctx, size_t n, void *x);
-double cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x);
+void cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x, double *out);
 void cpu_sgd(struct kernel_ctx *ctx, const struct sgd_args *a);
 void cpu_adam(struct kernel_ctx *ctx, const struct adam_args *a);
 

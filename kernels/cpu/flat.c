@@ -134,7 +134,7 @@ static void square_rows(void *arg, int worker, int workers) {
     }
 }
 
-double cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x) {
+void cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x, double *out) {
     struct square_job job = {.isa = ctx->isa, .n = n, .x = x};
     if (n < parallel_elements_min)
         square_rows(&job, 0, 1);
@@ -143,7 +143,7 @@ double cpu_sum_squares(struct kernel_ctx *ctx, size_t n, const void *x) {
     double sum = 0;
     for (int i = 0; i < square_parts; i++)
         sum += job.part[i];
-    return sum;
+    *out = sum;
 }
 
 struct sgd_job {

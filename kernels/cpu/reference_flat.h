@@ -49,13 +49,13 @@ static void ref_zero(struct kernel_ctx *ctx, size_t n, void *x) {
     memset(x, 0, n * sizeof(REAL));
 }
 
-static double ref_sum_squares(struct kernel_ctx *ctx, size_t n, const void *vx) {
+static void ref_sum_squares(struct kernel_ctx *ctx, size_t n, const void *vx, double *out) {
     (void)ctx;
     const REAL *x = vx;
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += (double)x[i] * (double)x[i];
-    return sum;
+    *out = sum;
 }
 
 // torch.optim.SGD with dampening 0.

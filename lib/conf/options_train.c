@@ -426,6 +426,15 @@ static const struct option_row rows[] = {
      .help = "Also resume from a checkpoint with other data or another seed; its epoch starts "
              "again. Otherwise such a checkpoint is an error."},
     // ---- machine
+    {.key = "train.device",
+     .type = OPTION_CHOICE,
+     AT(device),
+     .text = "auto",
+     .choices = train_device_words,
+     .help =
+         "What computes: gpu, one for each rank, needs NVIDIA's driver 580 or newer and a T4 or "
+         "newer; auto takes the GPUs of a node that has some, else its processors. All ranks "
+         "compute on the same."},
     {.key = "train.kernels",
      .type = OPTION_CHOICE,
      AT(kernels),

@@ -82,6 +82,7 @@ struct train_config {
     bool new_head;                   // of a model file, all but the last layer
     bool resume_other;               // also a checkpoint of other data or another seed
     // machine
+    int device;           // enum train_device
     int kernels;          // enum train_kernels
     int dtype;            // enum train_dtype
     int64_t threads;      // compute threads; 0: the rank's share of the cores

@@ -93,6 +93,10 @@
 
 #define TRAIN_KERNELS_NAMES(X) X(TRAIN_KERNELS_CPU, "cpu") X(TRAIN_KERNELS_REFERENCE, "reference")
 
+#define TRAIN_DEVICE_NAMES(X)                                                                      \
+    X(TRAIN_DEVICE_AUTO, "auto")                                                                   \
+    X(TRAIN_DEVICE_CPU, "cpu") X(TRAIN_DEVICE_GPU, "gpu")
+
 #define TRAIN_PLACEMENT_NAMES(X)                                                                   \
     X(TRAIN_PACKED, "packed")                                                                      \
     X(TRAIN_SPREAD, "spread") X(TRAIN_CLUSTER, "cluster") /* SageMaker's word for packed */
@@ -118,6 +122,7 @@
     X(TRAIN_DECAY_NAMES, train_decay, TRAIN_DECAYS, train_decay_words)                             \
     X(TRAIN_NORMALIZE_NAMES, train_normalize, TRAIN_NORMALIZES, train_normalize_words)             \
     X(TRAIN_KERNELS_NAMES, train_kernels, TRAIN_KERNEL_SETS, train_kernels_words)                  \
+    X(TRAIN_DEVICE_NAMES, train_device, TRAIN_DEVICES, train_device_words)                         \
     X(TRAIN_PLACEMENT_NAMES, train_placement, TRAIN_PLACEMENTS, train_placement_words)             \
     X(TRAIN_WIRE_NAMES, train_wire, TRAIN_WIRES, train_wire_words)                                 \
     X(TRAIN_DTYPE_NAMES, train_dtype, TRAIN_DTYPES, train_dtype_words)

@@ -58,12 +58,12 @@ const char *bundle_program_path(struct arena *a, const char *name) {
     return file ? arena_printf(a, "bin/%s-%.*s", name, NAME_HASH_DIGITS, file->sha256) : NULL;
 }
 
-int bundle_add_trainer(struct manifest *m, struct arena *a, struct err *e) {
-    const struct embed_file *file = bundle_find("dttrain");
+int bundle_add_trainer(struct manifest *m, struct arena *a, const char *name, struct err *e) {
+    const struct embed_file *file = bundle_find(name);
     if (!file)
-        return err_set(e, ERR_FAILED, "this dtctl carries no trainer: it was built without one");
+        return err_set(e, ERR_FAILED, "this dtctl carries no %s: it was built without it", name);
     const void *data = bundle_unpack(a, file, e);
     if (!data)
         return -1;
-    return manifest_add_bytes(m, bundle_program_path(a, "dttrain"), data, file->size, 0755, e);
+    return manifest_add_bytes(m, bundle_program_path(a, name), data, file->size, 0755, e);
 }

@@ -35,7 +35,8 @@ const void *bundle_unpack(struct arena *a, const struct embed_file *file, struct
 // Path "bin/dttrain-<first 16 hex digits of its sha256>" below the node's root; NULL when not
 // embedded.
 const char *bundle_program_path(struct arena *a, const char *name);
-// Adds the native trainer; its bytes are in the arena. ERR_FAILED when it is not embedded.
-int bundle_add_trainer(struct manifest *m, struct arena *a, struct err *e);
+// Adds a native trainer, "dttrain" or "dttrain-cuda"; its bytes are in the arena. ERR_FAILED when
+// it is not embedded.
+int bundle_add_trainer(struct manifest *m, struct arena *a, const char *name, struct err *e);
 
 #endif

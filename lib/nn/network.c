@@ -51,6 +51,8 @@ static int allocate(struct network *net, size_t max, struct err *e) {
     size_t views = section(&total, views_elements * real);
     size_t arena = section(&total, most);
     size_t labels = section(&total, labels_max * sizeof *net->labels);
+    size_t losses = section(&total, NETWORK_LOSSES_MAX * sizeof *net->losses);
+    size_t squares = section(&total, (size_t)m->layers * sizeof *net->squares);
     net->memory_bytes = total;
     bool fits = max == 0 || total + net->copy_bytes <= max;
     net->memory = fits ? net->k->mem_alloc(net->ctx, total) : NULL;
@@ -66,6 +68,8 @@ static int allocate(struct network *net, size_t max, struct err *e) {
     net->views = net->has_views ? net->memory + views : NULL;
     net->arena = net->memory + arena;
     net->labels = (int32_t *)(void *)(net->memory + labels);
+    net->losses = (struct loss_totals *)(void *)(net->memory + losses);
+    net->squares = (double *)(void *)(net->memory + squares);
     return 0;
 }
 
@@ -166,9 +170,13 @@ int network_open(struct network *net, const struct network_config *config, struc
         return err_set(e, ERR_LIMIT, "no memory for the kernels' workspace");
     }
     const struct nn_model *m = net->model;
-    for (int i = 0; i < m->stats; i++)
+    for (int i = 0; i < m->stats; i++) {
+        float *ones = heap_alloc((size_t)m->stat[i].channels * sizeof *ones);
         for (int c = 0; c < m->stat[i].channels; c++)
-            network_set(net, net->stats, m->stat[i].var + (size_t)c, 1, &(float){1});
+            ones[c] = 1;
+        network_set(net, net->stats, m->stat[i].var, (size_t)m->stat[i].channels, ones);
+        free(ones);
+    }
     return 0;
 }
 
@@ -252,8 +260,8 @@ const void *network_logits(const struct network *net) {
     return network_output(net, net->ran_train ? NETWORK_TRAIN : NETWORK_EVAL);
 }
 
-void network_loss(struct network *net, int n, double smoothing, double grad_scale,
-                  struct loss_totals *out) {
+void network_loss(struct network *net, int n, double smoothing, double grad_scale) {
+    must(net->losses_pending < NETWORK_LOSSES_MAX);
     struct softmax_xent_args a = {.rows = n,
                                   .classes = net->model->classes,
                                   .logits = network_logits(net),
@@ -262,7 +270,33 @@ void network_loss(struct network *net, int n, double smoothing, double grad_scal
                                   .grad_scale = grad_scale};
     if (net->ran_train)
         a.dlogits = network_output_gradient(net);
-    net->k->softmax_xent(net->ctx, &a, out);
+    net->k->softmax_xent(net->ctx, &a, &net->losses[net->losses_pending++]);
+}
+
+int network_losses(struct network *net, struct loss_totals *out) {
+    int count = net->losses_pending;
+    net->losses_pending = 0;
+    if (count)
+        net->k->mem_read(net->ctx, out, net->losses, (size_t)count * sizeof *out);
+    return count;
+}
+
+void network_squares(struct network *net, size_t count, const char *numbers) {
+    must(net->squares_pending < net->model->layers);
+    net->k->sum_squares(net->ctx, count, numbers, &net->squares[net->squares_pending++]);
+}
+
+double network_squares_sum(struct network *net) {
+    double sum = 0, piece[64];
+    enum { PIECES = sizeof piece / sizeof *piece };
+    for (int i = 0; i < net->squares_pending; i += PIECES) {
+        int n = net->squares_pending - i < PIECES ? net->squares_pending - i : PIECES;
+        net->k->mem_read(net->ctx, piece, net->squares + i, (size_t)n * sizeof *piece);
+        for (int k = 0; k < n; k++)
+            sum += piece[k];
+    }
+    net->squares_pending = 0;
+    return sum;
 }
 
 void network_view(struct network *net, int n, double weight, bool first, bool last) {

@@ -6,8 +6,9 @@
 //     network_open(&net, &config, e);
 //     … fill network_input(&net) with n samples, network_labels(&net, labels, n) …
 //     network_forward(&net, n, NETWORK_TRAIN);
-//     network_loss(&net, n, smoothing, 1.0 / n, &totals);
+//     network_loss(&net, n, smoothing, 1.0 / n);
 //     network_backward(&net, n, false, 1, model.layers);
+//     network_losses(&net, totals);
 //     network_close(&net);
 #ifndef NN_NETWORK_H
 #define NN_NETWORK_H
@@ -20,6 +21,7 @@
 enum {
     NETWORK_TAIL = NN_TENSOR_ALIGN, // numbers behind the gradients that are reduced with them
     NETWORK_STATES_MAX = 4,
+    NETWORK_LOSSES_MAX = 64, // computed and not yet read
 };
 
 enum network_mode {
@@ -67,6 +69,9 @@ struct network {
     char *views; // eval_batch x classes: sum of logits; NULL: one view
     char *arena; // activations and their gradients
     int32_t *labels;
+    struct loss_totals *losses; // NETWORK_LOSSES_MAX, of which so many are not yet read
+    double *squares;            // one per layer, of which so many are not yet read
+    int losses_pending, squares_pending;
     int64_t tracked;         // training passes that updated the running statistics
     bool ran_train;          // which plan the arena follows now
     int settled;             // layers below are no longer trained (network_settle) …
@@ -90,9 +95,10 @@ void *network_output_gradient(const struct network *net); // before backward; it
 void *network_input_gradient(const struct network *net);  // after backward
 
 // Cross-entropy on the logits of the last forward; after a training forward it also sets their
-// gradient, scaled by grad_scale.
-void network_loss(struct network *net, int n, double smoothing, double grad_scale,
-                  struct loss_totals *out);
+// gradient, scaled by grad_scale. network_losses waits for the results: those since its last call,
+// in their order, at most NETWORK_LOSSES_MAX; it returns how many.
+void network_loss(struct network *net, int n, double smoothing, double grad_scale);
+int network_losses(struct network *net, struct loss_totals *out);
 // After the evaluation of one view of the images: adds its logits to those of the views before, and
 // after the last view takes the sum for the logits.
 void network_view(struct network *net, int n, double weight, bool first, bool last);
@@ -103,6 +109,11 @@ void network_backward(struct network *net, int n, bool add, int first, int last)
 // The first layer with parameters stays as it is from now on: its gradient is 0, and backward does
 // not reach it. Nothing in a stage behind another.
 void network_settle(struct network *net);
+
+// The sum of squares of so many numbers; network_squares_sum waits for them, and adds up those
+// since its last call, at most one per layer, in their order.
+void network_squares(struct network *net, size_t count, const char *numbers);
+double network_squares_sum(struct network *net);
 
 // Numbers to and from host floats, whatever the backend's number is.
 void network_get(const struct network *net, const char *buffer, size_t begin, size_t count,

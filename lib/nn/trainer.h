@@ -11,12 +11,21 @@
 
 #include "comm/comm.h"
 #include "conf/train_config.h"
+#include "kernels/kernels.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { TRAINER_SHARDS_MAX = 64 };
+
+// A device that computes in place of the processor.
+struct trainer_device {
+    const struct kernel_backend *kernels;
+    void *handle;        // kernel_config.device
+    size_t memory_bytes; // that are free
+    const char *about;   // for people
+};
 
 struct trainer_config {
     const struct train_config *options;
@@ -44,6 +53,7 @@ struct trainer_config {
     // Checks of data parallelism: with world 1, do the work of so many ranks one after the other,
     // each shard normalised by its own batch statistics. 0 and 1: the ordinary single process.
     int shards;
+    const struct trainer_device *device; // NULL: the processor, with train.kernels
 };
 
 struct trainer_result {

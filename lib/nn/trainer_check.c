@@ -39,13 +39,14 @@ struct culprit {
     char name[NN_NAME_BYTES_MAX];
 };
 
-static bool is_finite(const struct chunk *c, size_t begin, size_t end) {
-    const struct network *net = &c->net;
-    return begin >= end || isfinite(net->k->sum_squares(net->ctx, end - begin,
-                                                        net->grads + begin * net->k->real_bytes));
+static bool is_finite(struct chunk *c, size_t begin, size_t end) {
+    if (begin >= end)
+        return true;
+    network_squares(&c->net, end - begin, c->net.grads + begin * c->net.k->real_bytes);
+    return isfinite(network_squares_sum(&c->net));
 }
 
-static void look_at_bucket(const struct trainer *t, const struct chunk *c, const struct bucket *b,
+static void look_at_bucket(const struct trainer *t, struct chunk *c, const struct bucket *b,
                            struct culprit *out) {
     const struct nn_model *m = c->net.model;
     size_t begin, end;

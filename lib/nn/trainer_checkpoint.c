@@ -139,17 +139,24 @@ static int share(struct trainer *t, struct err *e) {
     return bytes ? comm_broadcast(t->comm, t->epochs, bytes, 0, e) : 0;
 }
 
+static double squares_of(struct network *net, size_t count, const char *numbers) {
+    network_squares(net, count, numbers);
+    return network_squares_sum(net);
+}
+
 // A loss may be finite where a moment or a running variance has overflown.
-static int check_finite(const struct trainer *t, struct err *e) {
+static int check_finite(struct trainer *t, struct err *e) {
     double squares = 0;
     for (int c = 0; c < t->chunks; c++) {
-        const struct network *net = &t->chunk[c].net;
+        struct network *net = &t->chunk[c].net;
         const struct nn_model *m = net->model;
-        squares += net->k->sum_squares(net->ctx, m->param_elements, net->params) +
-                   net->k->sum_squares(net->ctx, m->stat_elements, net->stats);
+        squares += squares_of(net, m->param_elements, net->params) +
+                   squares_of(net, m->stat_elements, net->stats);
         for (int i = 0; i < net->states; i++)
-            squares += net->k->sum_squares(net->ctx, net->state_elements, net->state[i]);
+            squares += squares_of(net, net->state_elements, net->state[i]);
     }
+    if (trainer_device_check(t, e) < 0)
+        return -1;
     if (comm_all_reduce_f64(t->comm, &squares, 1, COMM_SUM, e) < 0)
         return err_wrap(e, "looking at the numbers of a checkpoint");
     return isfinite(squares) ? 0

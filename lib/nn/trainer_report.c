@@ -97,6 +97,9 @@ static void say_hello(struct trainer *t) {
                          : ", not pinned",
         t->chunk[0].net.k->name, t->chunk[0].net.k->isa(t->chunk[0].net.ctx),
         comm_backend_name(t->comm), (long long)o->batch);
+    if (t->config->device)
+        trainer_say(t, "%s%s", t->config->device->about,
+                    t->mesh.data > 1 ? "; gradients travel through the memory of the hosts" : "");
     if (t->cores.threads > t->cores.most)
         log_warn("more threads than CPUs: each operation waits for the last of them",
                  "threads=%d cpus=%d try=\"train.threads=0\"", t->cores.threads, t->cores.most);

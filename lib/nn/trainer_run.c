@@ -54,6 +54,11 @@ static bool is_narrow(const struct trainer *t) {
     return t->options->wire == TRAIN_WIRE_BF16 && t->mesh.data > 1;
 }
 
+// Whether a device has all numbers, and none travels. The collectives may not look at them then.
+static bool is_alone(const struct trainer *t) {
+    return t->config->device && t->mesh.data == 1;
+}
+
 // The part of a bucket that this rank updates, and so needs to know.
 static void own_part(const struct trainer *t, const struct bucket *b, size_t *begin, size_t *end) {
     bucket_own(b, t->options->zero ? t->data_rank : 0, begin, end);
@@ -178,24 +183,37 @@ static int run_load(struct step_run *r, const struct step_item *it, struct err *
     return 0;
 }
 
+// Of each row's loss in the mean.
+static double loss_scale(const struct step_run *r) {
+    return 1.0 / ((double)r->rows * trainer_local_shards(r->t));
+}
+
+// Waits for the losses that the last stage computes, and adds them up.
+static void collect_losses(struct step_run *r) {
+    struct loss_totals losses[NETWORK_LOSSES_MAX];
+    int count = network_losses(&tail_chunk(r->t)->net, losses);
+    double scale = loss_scale(r);
+    for (const struct loss_totals *loss = losses; loss < losses + count; loss++) {
+        r->loss += loss->loss_sum;
+        r->top1 += (double)loss->top1;
+        r->top5 += (double)loss->top5;
+        r->tail[TAIL_LOSS] += (float)(loss->loss_sum * scale);
+        r->tail[TAIL_TOP1] += (float)((double)loss->top1 * scale);
+        r->tail[TAIL_TOP5] += (float)((double)loss->top5 * scale);
+    }
+}
+
 // Adds the loss that the last stage computes; of several views that of all together.
 static void add_loss(struct step_run *r, struct network *net, int micro, int rows) {
-    struct trainer *t = r->t;
-    int views = r->mode == RUN_EVAL ? trainer_views(t) : 1, view = micro % views;
+    int views = r->mode == RUN_EVAL ? trainer_views(r->t) : 1, view = micro % views;
     if (views > 1)
-        network_view(net, rows, trainer_view_weight(t, view), view == 0, view == views - 1);
+        network_view(net, rows, trainer_view_weight(r->t, view), view == 0, view == views - 1);
     if (view < views - 1)
         return;
     bool train = r->mode == RUN_TRAIN;
-    double scale = 1.0 / ((double)r->rows * trainer_local_shards(t));
-    struct loss_totals loss;
-    network_loss(net, rows, train ? t->options->label_smoothing : 0, train ? scale : 0, &loss);
-    r->loss += loss.loss_sum;
-    r->top1 += (double)loss.top1;
-    r->top5 += (double)loss.top5;
-    r->tail[TAIL_LOSS] += (float)(loss.loss_sum * scale);
-    r->tail[TAIL_TOP1] += (float)((double)loss.top1 * scale);
-    r->tail[TAIL_TOP5] += (float)((double)loss.top5 * scale);
+    if (net->losses_pending == NETWORK_LOSSES_MAX)
+        collect_losses(r);
+    network_loss(net, rows, train ? r->t->options->label_smoothing : 0, train ? loss_scale(r) : 0);
 }
 
 static int run_forward(struct step_run *r, const struct step_item *it, struct err *e) {
@@ -247,12 +265,27 @@ static float *gradients(const struct chunk *c, size_t begin) {
     return (float *)(void *)c->net.grads + begin;
 }
 
+// The numbers of a part of a flat buffer where the collectives find them. On one rank none travel.
+static void *to_wire(struct chunk *c, const char *buffer, size_t begin, size_t count) {
+    struct network *net = &c->net;
+    if (c->mirror)
+        network_get(net, buffer, begin, count, c->mirror + begin);
+    return c->mirror ? (void *)(c->mirror + begin) : (void *)(buffer + begin * net->k->real_bytes);
+}
+
+// And back, where they are not there yet.
+static void from_wire(struct chunk *c, char *buffer, size_t begin, size_t count) {
+    if (c->mirror && count)
+        network_set(&c->net, buffer, begin, count, c->mirror + begin);
+}
+
 static int run_reduce(struct step_run *r, const struct step_item *it, struct err *e) {
     struct trainer *t = r->t;
     struct chunk *c;
     struct bucket *b = bucket_of(t, it, &c);
     int64_t since = clock_mono_ns();
     if (!t->apart && it->bucket == 0) {
+        collect_losses(r);
         set_requests(r);
         tail_set(t, r->tail);
     }
@@ -260,11 +293,13 @@ static int run_reduce(struct step_run *r, const struct step_item *it, struct err
     struct comm_call call = {.kind = parted ? COMM_REDUCE_SCATTER : COMM_ALL_REDUCE,
                              .type = bf16 ? COMM_BF16 : COMM_F32,
                              .op = COMM_MEAN,
-                             .buf = gradients(c, b->begin),
                              .count = (t->apart ? b->params_end : b->end) - b->begin,
                              .each = parted ? b->each : 0};
+    call.buf = to_wire(c, c->net.grads, b->begin, call.count);
+    if (is_alone(t))
+        call.count = 0;
     if (bf16) {
-        comm_narrow(c->wire + b->begin, gradients(c, b->begin), call.count);
+        comm_narrow(c->wire + b->begin, call.buf, call.count);
         call.buf = c->wire + b->begin;
     }
     int result = comm_start(t->data, &call, &b->ticket, e);
@@ -284,9 +319,11 @@ static int run_norm(struct step_run *r, const struct step_item *it, struct err *
         return err_wrap(e, "averaging gradients at step %lld", (long long)t->at.step);
     int64_t averaged = clock_mono_ns();
     if (is_narrow(t))
-        comm_widen(gradients(c, begin), c->wire + begin, end - begin);
+        comm_widen(c->mirror ? c->mirror + begin : gradients(c, begin), c->wire + begin,
+                   end - begin);
+    from_wire(c, c->net.grads, begin, (t->apart ? end : b->end) - begin);
     if (end > begin)
-        r->squares += c->net.k->sum_squares(c->net.ctx, end - begin, gradients(c, begin));
+        network_squares(&c->net, end - begin, (const char *)gradients(c, begin));
     r->times.comm_ns += averaged - since;
     r->times.compute_ns += clock_mono_ns() - averaged;
     return 0;
@@ -334,9 +371,16 @@ static int run_judge(struct step_run *r, const struct step_item *it, struct err 
     (void)it;
     struct trainer *t = r->t;
     double clip = t->options->clip_norm;
+    int64_t since = clock_mono_ns();
+    collect_losses(r);
+    for (int c = 0; c < t->chunks; c++)
+        r->squares += network_squares_sum(&t->chunk[c].net);
+    r->times.compute_ns += clock_mono_ns() - since;
     if (!t->apart)
         tail_get(t, r->tail);
     else if (add_totals(r, e) < 0)
+        return -1;
+    if (trainer_device_check(t, e) < 0)
         return -1;
     if (!isfinite(r->tail[TAIL_LOSS]))
         return trainer_loss_diverged(t, r->loss, e);
@@ -371,10 +415,11 @@ static int run_gather(struct step_run *r, const struct step_item *it, struct err
     struct trainer *t = r->t;
     struct chunk *c;
     struct bucket *b = bucket_of(t, it, &c);
+    size_t count = b->params_end - b->begin;
     const struct comm_call call = {.kind = COMM_ALL_GATHER,
                                    .type = COMM_F32,
-                                   .buf = c->net.params + b->begin * c->net.k->real_bytes,
-                                   .count = b->params_end - b->begin,
+                                   .buf = to_wire(c, c->net.params, b->begin, count),
+                                   .count = is_alone(t) ? 0 : count,
                                    .each = b->each};
     return comm_start(t->data, &call, &b->ticket, e) < 0
                ? err_wrap(e, "collecting parameters at step %lld", (long long)t->at.step)
@@ -386,6 +431,8 @@ static int run_await(struct step_run *r, const struct step_item *it, struct err 
     const struct bucket *b = bucket_of(r->t, it, &c);
     int64_t since = clock_mono_ns();
     int result = comm_wait(r->t->data, b->ticket, e);
+    if (result == 0)
+        from_wire(c, c->net.params, b->begin, b->params_end - b->begin);
     r->times.comm_ns += clock_mono_ns() - since;
     return result < 0 ? err_wrap(e, "collecting parameters at step %lld", (long long)r->t->at.step)
                       : 0;
@@ -400,17 +447,24 @@ static int (*const run_item[STEP_OPS])(struct step_run *r, const struct step_ite
     [STEP_AWAIT] = run_await,
 };
 
+int trainer_device_check(const struct trainer *t, struct err *e) {
+    const struct network *net = &t->chunk[0].net;
+    const char *why = net->k->failure ? net->k->failure(net->ctx) : NULL;
+    return why ? err_set(e, ERR_FAILED, "%s", why) : 0;
+}
+
 int trainer_run_program(struct step_run *r, const struct step_program *p, struct err *e) {
     struct trainer *t = r->t;
     for (int i = 0; i < p->items; i++)
         if (run_item[p->item[i].op](r, &p->item[i], e) < 0)
             return -1;
     int64_t since = clock_mono_ns();
+    collect_losses(r);
     for (int i = 0; i < t->chunks * t->slots; i++)
         if (await_sending(&t->sent[i], e) < 0)
             return broken_link(r, e);
     r->times.comm_ns += clock_mono_ns() - since;
-    return 0;
+    return trainer_device_check(t, e);
 }
 
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,

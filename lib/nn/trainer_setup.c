@@ -15,6 +15,20 @@
 #include <string.h>
 #include <unistd.h>
 
+// Ranks that compute on different things would wait for the slowest, and get other numbers.
+static int compare_devices(struct trainer *t, struct err *e) {
+    unsigned char mine = t->config->device != NULL, *all = heap_alloc((size_t)t->world);
+    int r = comm_all_gather(t->comm, &mine, all, sizeof mine, e);
+    for (int i = 1; i < t->world && r == 0; i++)
+        if (all[i] != all[0])
+            r = err_set(e, ERR_CONFIG,
+                        "rank 0 computes on a %s and rank %d on a %s (try: nodes of one kind, or "
+                        "train.device cpu)",
+                        all[0] ? "GPU" : "CPU", i, all[i] ? "GPU" : "CPU");
+    free(all);
+    return r;
+}
+
 static int open_comm(struct trainer *t, struct err *e) {
     const struct trainer_config *c = t->config;
     struct comm_config comm = c->comm;
@@ -30,7 +44,7 @@ static int open_comm(struct trainer *t, struct err *e) {
         cores_share(&t->cores, &t->allowed, &t->limits, ids, t->world, t->rank,
                     (int)t->options->threads);
     free(ids);
-    return r;
+    return r < 0 ? -1 : compare_devices(t, e);
 }
 
 // Nodes may take very different times to decode their data: one has it in its cache, another reads
@@ -112,11 +126,14 @@ static void set_rules(struct trainer *t) {
 static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     const struct train_config *o = t->options;
     struct chunk *c = &t->chunk[i];
-    size_t most = (size_t)t->limits.memory_bytes;
+    const struct trainer_device *device = t->config->device;
+    size_t most = device ? device->memory_bytes : (size_t)t->limits.memory_bytes;
     struct network_config config = {
         .model = &c->part->model,
-        .backend = kernels_find(train_kernels_words[o->kernels]),
-        .kernel = {.threads = t->cores.threads, .cpus = t->cores.pinned ? t->cores.cpu : NULL},
+        .backend = device ? device->kernels : kernels_find(train_kernels_words[o->kernels]),
+        .kernel = {.threads = t->cores.threads,
+                   .cpus = t->cores.pinned ? t->cores.cpu : NULL,
+                   .device = device ? device->handle : NULL},
         .type = o->dtype == TRAIN_BF16 ? KERNEL_BF16 : KERNEL_FLOAT,
         .batch = t->micro_batch,
         .eval_batch = o->eval ? (int)o->eval_batch : 0,
@@ -127,7 +144,7 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
         .ctx = t->chunk[0].net.ctx,
         .memory_bytes_max = most ? most > taken ? most - taken : 1 : 0,
     };
-    if (t->config->comm.local_rank == 0) // a keeper's copy of what a checkpoint holds
+    if (t->config->comm.local_rank == 0 && !device) // a keeper's copy of what a checkpoint holds
         config.copy_bytes = sizeof(float) * (t->model->stat_elements +
                                              (size_t)(1 + t->states) * t->model->param_elements);
     must(config.backend);
@@ -136,11 +153,17 @@ static int open_chunk(struct trainer *t, int i, size_t taken, struct err *e) {
     optimizer_open(&c->optimizer, &c->part->model);
     if (o->wire == TRAIN_WIRE_BF16)
         c->wire = heap_alloc(c->part->model.param_elements * sizeof *c->wire);
+    if (c->net.k->remote && t->mesh.data > 1)
+        c->mirror = heap_alloc((c->part->model.param_elements + NETWORK_TAIL) * sizeof *c->mirror);
     return 0;
 }
 
 static int open_network(struct trainer *t, struct err *e) {
     size_t taken = 0;
+    if (t->config->device && t->mesh.pipe > 1)
+        return err_set(e, ERR_CONFIG,
+                       "train.pipeline: stages of a pipeline run on processors only (try: "
+                       "train.pipeline 1, or train.device cpu)");
     if (trainer_pipe_cut(t, e) < 0)
         return -1;
     set_rules(t);
@@ -202,6 +225,7 @@ void trainer_close(struct trainer *t) {
         network_close(&t->chunk[i].net);
         optimizer_close(&t->chunk[i].optimizer);
         free(t->chunk[i].wire);
+        free(t->chunk[i].mirror);
     }
     free(t->sent);
     if (t->metrics_fd >= 0)

@@ -53,6 +53,7 @@ struct chunk {
     struct network net;
     struct optimizer optimizer;
     uint16_t *wire; // its gradients as they travel, where that is not as they are; else NULL
+    float *mirror;  // for numbers of a device that travel through the host; else NULL
 };
 
 // A send from a slot that may still be in progress.
@@ -151,6 +152,7 @@ int trainer_run_program(struct step_run *r, const struct step_program *p, struct
 int trainer_make_program(struct trainer *t, struct step_program *p, int64_t micros, bool forward,
                          struct err *e);
 int trainer_local_shards(const struct trainer *t);
+int trainer_device_check(const struct trainer *t, struct err *e); // -1: the device has failed
 // trainer_feed.c
 int trainer_feed_open(struct trainer *t, struct err *e);
 void trainer_feed_close(struct trainer *t);

@@ -140,8 +140,14 @@ int trainer_scatter(struct trainer *t, const struct checkpoint_image *from, int 
 int trainer_share_stats(struct trainer *t, struct err *e) {
     for (int c = 0; c < t->chunks; c++) {
         const struct network *net = &t->chunk[c].net;
-        if (comm_broadcast(t->data, net->stats, net->model->stat_elements * net->k->real_bytes, 0,
-                           e) < 0)
+        size_t bytes = net->model->stat_elements * net->k->real_bytes;
+        void *stats = heap_alloc(bytes);
+        net->k->mem_read(net->ctx, stats, net->stats, bytes);
+        int r = comm_broadcast(t->data, stats, bytes, 0, e);
+        if (r == 0)
+            net->k->mem_write(net->ctx, net->stats, stats, bytes);
+        free(stats);
+        if (r < 0)
             return err_wrap(e, "sharing the running statistics");
     }
     return 0;

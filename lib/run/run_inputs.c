@@ -100,7 +100,7 @@ static int add_work(struct run_start *l, struct err *e) {
 static int add_trainer(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     struct strbuf text = {0};
-    if (bundle_add_trainer(l->common, a, e) < 0)
+    if (bundle_add_trainer(l->common, a, l->trainer, e) < 0)
         return -1;
     render_toml(&text, &l->context->config->set, train_tables);
     const char *path = run_node_dir(a, l->run.id, "work/train.toml");

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "fleet/bundle.h"
 #include "provider/provider.h"
 #include "run/node_replace.h"
+#include "run/run_device.h"
 #include "run/task.h"
 #include "sys/file.h"
 
@@ -65,6 +67,19 @@ static int choose_nodes(struct run_start *l, struct err *e) {
     r->node_count = l->node_count;
     r->nodes_min = (int)min;
     r->nodes_max = (int)places;
+    return 0;
+}
+
+// The nodes are known now, and so is the program for them.
+static int choose_trainer(struct run_start *l, struct err *e) {
+    struct arena *a = l->context->arena;
+    if (!l->native)
+        return 0;
+    l->trainer = run_device_program(l->context->config->train.device, &l->inventory, l->indices,
+                                    l->node_count, bundle_find("dttrain-cuda") != NULL, e);
+    if (!l->trainer)
+        return -1;
+    l->run.command[0] = bundle_program_path(a, l->trainer);
     return 0;
 }
 
@@ -203,7 +218,7 @@ int run_start_plan(struct run_start *l, struct context *s, const struct run_star
     r->output_dir = c->output_dir[0] ? file_absolute(s->arena, c->output_dir, e)
                                      : run_path(&s->cluster, r, "output");
     if (!r->output_dir || check_replace(l, e) < 0 || choose_nodes(l, e) < 0 ||
-        check_parallel(l, e) < 0 || find_resume(l, e) < 0)
+        choose_trainer(l, e) < 0 || check_parallel(l, e) < 0 || find_resume(l, e) < 0)
         return -1;
     fill_spec(l);
     return task_env(l, e);

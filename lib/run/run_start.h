@@ -72,6 +72,7 @@ struct run_start {
     struct run_start_position resume_at; // the native trainer's position in that state
     size_t resume_nodes;                 // a command's nodes that get their earlier state back
     bool native;
+    const char *trainer;   // its program for these nodes, a name in the bundle
     const char *setup_dir; // of this run, here, for the setup's logs; NULL: no setup
     bool work_is_implicit; // the work folder is the current folder, since the command names a file
                            // in it

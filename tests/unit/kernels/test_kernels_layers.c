@@ -383,7 +383,7 @@ static void test_flat(size_t n) {
                 k->scale(ctx, n, 1.7, y[i]);
             else
                 k->zero(ctx, n, y[i]);
-            squares[i] = k->sum_squares(ctx, n, a);
+            k->sum_squares(ctx, n, a, &squares[i]);
         }
         check(y, n, 0, names[op]);
         free_all(y);

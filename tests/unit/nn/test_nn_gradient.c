@@ -28,7 +28,8 @@ static double loss_of(struct probe *p) {
     struct loss_totals t;
     memcpy(network_input(&p->net, NETWORK_TRAIN_APART), p->input, p->input_count * sizeof(double));
     network_forward(&p->net, p->n, NETWORK_TRAIN_APART);
-    network_loss(&p->net, p->n, SMOOTHING, 1.0 / p->n, &t);
+    network_loss(&p->net, p->n, SMOOTHING, 1.0 / p->n);
+    network_losses(&p->net, &t);
     return t.loss_sum / p->n;
 }
 

@@ -102,7 +102,8 @@ static double run_whole(void) {
         fill(network_input(&whole, NETWORK_TRAIN), s);
         network_labels(&whole, labels[s], BATCH);
         network_forward(&whole, BATCH, NETWORK_TRAIN);
-        network_loss(&whole, BATCH, 0, 0.5, &loss);
+        network_loss(&whole, BATCH, 0, 0.5);
+        network_losses(&whole, &loss);
         network_backward(&whole, BATCH, s > 0, 1, model.layers);
         sum += loss.loss_sum;
     }
@@ -126,7 +127,8 @@ static double run_stages(int stages) {
             if (i < stages - 1)
                 continue;
             network_labels(n, labels[s], BATCH);
-            network_loss(n, BATCH, 0, 0.5, &loss);
+            network_loss(n, BATCH, 0, 0.5);
+            network_losses(n, &loss);
             sum += loss.loss_sum;
         }
     for (int s = 0; s < SLOTS; s++)

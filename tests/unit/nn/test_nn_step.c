@@ -49,7 +49,8 @@ static double step(struct network *net, struct optimizer *o, int n) {
     struct loss_totals t;
     feed(net, n, NETWORK_TRAIN);
     network_forward(net, n, NETWORK_TRAIN);
-    network_loss(net, n, 0.1, 1.0 / n, &t);
+    network_loss(net, n, 0.1, 1.0 / n);
+    network_losses(net, &t);
     network_backward(net, n, false, 1, model.layers);
     if (o) {
         optimizer_begin(o);

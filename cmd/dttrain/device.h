@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses what computes. dttrain knows processors alone (device_cpu.c), dttrain-cuda GPUs too
+// (cuda/).
+#ifndef DTTRAIN_DEVICE_H
+#define DTTRAIN_DEVICE_H
+
+#include "conf/train_config.h"
+#include "nn/trainer.h"
+
+// 1: a device, which the caller closes; 0: the processors. -1: train.device cannot be had.
+int device_open(struct trainer_device *out, const struct train_config *options, int local_rank,
+                struct err *e);
+void device_close(struct trainer_device *device);
+
+#endif

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device.h"
+
+int device_open(struct trainer_device *out, const struct train_config *options, int local_rank,
+                struct err *e) {
+    (void)local_rank;
+    *out = (struct trainer_device){0};
+    if (options->device == TRAIN_DEVICE_GPU)
+        return err_set(e, ERR_CONFIG,
+                       "train.device: this dttrain computes on processors (try: dttrain-cuda, or "
+                       "train.device auto)");
+    return 0;
+}
+
+void device_close(struct trainer_device *device) {
+    *device = (struct trainer_device){0};
+}

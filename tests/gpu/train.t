@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The program that is shipped, with the kernels that are shipped, on the stand-in for the driver:
+# training gives the CPU backend's losses, alone and on two ranks; checkpoints go from one to the
+# other; and everything that is wrong with a driver or a GPU is one sentence.
+# shellcheck disable=SC2317 # functions that ok and run call
+source "${0%/*}/../lib.sh"
+GPU=$BUILD/gpu
+cuda=$BIN/dttrain-cuda
+[ -x "$cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
+[ -e "$GPU/libcuda.so.1" ] || bail_out 'the stand-in for libcuda.so.1 is not built'
+
+# on_gpu COMMAND…, with the stand-in
+on_gpu() { env LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1 EMU_DEVICES=2 "$@"; }
+# settings KEY=VALUE…: flags
+settings() {
+    flags=()
+    local s
+    for s; do flags+=(--set "train.$s"); done
+}
+# train FOLDER COMMAND…: in a folder of its own, with $flags
+train() {
+    mkdir -p "$1"
+    (cd "$1" && shift && "$@" "${flags[@]}" >out 2>&1) || { diag "$(tail -n 5 "$1/out")" && false; }
+}
+# losses FOLDER: of every step
+losses() {
+    sed -n 's/.*"event":"train".*"loss":\([^,}]*\).*/\1/p' "$1"/dttrain-output/metrics.jsonl
+}
+# close A B BOUND: two folders with the same losses, but for a relative difference; at least 10
+close() {
+    paste <(losses "$1") <(losses "$2") | awk -v bound="$3" '
+        { d = $1 - $2; d = d < 0 ? -d : d; n++
+          if (NF != 2 || $1 != $1 + 0 || d > bound * $2) { print "# step " n ": " $0; bad = 1 } }
+        END { exit bad || n < 10 }'
+}
+
+# ---- what is wrong is said ----------------------------------------------------------------------
+settings model=mlp hidden=16 epochs=1 batch=8 train_size=8 test_size=8 device=gpu threads=1
+# refused TEXT DESCRIPTION VARIABLE…
+refused() {
+    local text=$1 what=$2
+    shift 2
+    run env "$@" "$cuda" "${flags[@]}"
+    is "$status" "${want:-2}" "$what: refused" || diag "$err"
+    like "$err$out" "$text" "$what: says why"
+}
+emulated=(LD_LIBRARY_PATH="$GPU" DTTRAIN_EMULATED=1)
+want=1 refused 'stand-in of dtctl.s tests' 'the stand-in, and no word of it' LD_LIBRARY_PATH="$GPU"
+want=1 refused 'too old: CUDA 12\.4, and 13\.0 is needed' 'an old driver' \
+    "${emulated[@]}" EMU_DRIVER=12040
+refused 'sm_70\) is not supported by CUDA 13' 'a V100' "${emulated[@]}" EMU_CC=70
+refused 'local rank 1, and the node has 1 GPU' 'more ranks than GPUs' "${emulated[@]}" \
+    RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1
+run "$BIN/dttrain" "${flags[@]}"
+like "$err" 'this dttrain computes on processors' 'dttrain says that it has no kernels for GPUs'
+if ! ldconfig -p | grep -q libcuda.so.1; then
+    want=1 refused "no driver of NVIDIA's here" 'no driver' HOME="$HOME"
+    settings model=mlp hidden=16 epochs=1 batch=8 train_size=8 test_size=8 threads=1
+    ok 'without a driver auto computes on the processor' train none "$cuda"
+fi
+
+# ---- the same losses ----------------------------------------------------------------------------
+small=(print_every=1 threads=1 eval=false epochs=1 batch=4 train_size=80 test_size=8 seed=3 lr=0.02)
+# same NAME BOUND KEY=VALUE…: one rank here and there
+same() {
+    local name=$1 bound=$2
+    shift 2
+    settings "${small[@]}" "$@"
+    ok "$name on the processor" train "$name.cpu" "$BIN/dttrain"
+    ok "$name on the GPU" train "$name.gpu" on_gpu "$cuda"
+    like "$(cat "$name.gpu/out")" 'kernels cuda sm_80' "$name: computed by the kernels for GPUs"
+    ok "$name: 20 steps have the same losses" close "$name.gpu" "$name.cpu" "$bound"
+}
+same mlp 1e-4 model=mlp hidden=24
+like "$(cat mlp.gpu/out)" 'GPU 0 is emulated \(tests only\) \(sm_80\).*driver of CUDA 13\.0' \
+    'the start names the GPU and its driver'
+
+# ---- checkpoints go both ways -------------------------------------------------------------------
+# hands_over NAME FIRST… -- SECOND…: an epoch by the one, the next by the other
+hands_over() {
+    local name=$1 first=() second=()
+    shift
+    while [ "$1" != -- ]; do first+=("$1") && shift; done
+    shift
+    second=("$@")
+    settings "${small[@]}" model=mlp hidden=24 epochs=1 train_size=40
+    ok "$name: the first epoch" train "$name" "${first[@]}"
+    settings "${small[@]}" model=mlp hidden=24 epochs=2 train_size=40
+    ok "$name: the second epoch" train "$name" "${second[@]}"
+    like "$(cat "$name/out")" 'resuming from .*epoch 1, step 10' "$name: goes on where it was"
+    ok "$name: the losses are those of one run" close "$name" whole 1e-4
+}
+settings "${small[@]}" model=mlp hidden=24 epochs=2 train_size=40
+ok 'two epochs on the processor' train whole "$BIN/dttrain"
+hands_over to-cpu on_gpu "$cuda" -- "$BIN/dttrain"
+hands_over to-gpu "$BIN/dttrain" -- on_gpu "$cuda"
+
+# ---- two ranks ----------------------------------------------------------------------------------
+two=("$BIN/dtrun" --standalone --nproc-per-node 2 --no-python)
+settings "${small[@]}" model=mlp hidden=24 train_size=160
+ok 'two ranks on processors' train two.cpu "${two[@]}" "$BIN/dttrain"
+ok 'two ranks on GPUs' train two.gpu on_gpu "${two[@]}" "$cuda"
+like "$(cat two.gpu/out)" 'gradients travel through the memory of the hosts' 'the start says how'
+ok '20 steps of two ranks have the same losses' close two.gpu two.cpu 1e-4
+flags+=(--set train.zero=true)
+ok 'with a share of the state on each rank' train zero.gpu on_gpu "${two[@]}" "$cuda"
+ok '20 steps have the same losses' close zero.gpu two.cpu 1e-4
+flags+=(--set train.zero=false --set train.wire=bf16)
+ok 'with bf16 between the ranks, on processors' train wire.cpu "${two[@]}" "$BIN/dttrain"
+ok 'with bf16 between the ranks, on GPUs' train wire.gpu on_gpu "${two[@]}" "$cuda"
+ok '20 steps have the same losses' close wire.gpu wire.cpu 1e-2
+# shellcheck disable=SC2016 # for the shells of the ranks
+mixed='[ $RANK = 0 ] && on=gpu || on=cpu; exec "$0" "$@" --set train.device=$on'
+run on_gpu "${two[@]}" bash -c "$mixed" "$cuda" "${flags[@]}"
+like "$err$out" 'rank 0 computes on a GPU and rank 1 on a CPU' 'a mix of ranks is refused'
+done_testing
