@@ -111,7 +111,7 @@ programs: $(patsubst %,$(BIN_MODE)/%,$(PROGRAMS))
 	    echo 'left out: dttrain-cuda needs the compiler of CUDA (try: make deps)' >&2
 
 define program_rule
-$(BIN_MODE)/$(1): $(call objects,$(sort $(wildcard cmd/$(1)/*.c))) \
+$(BIN_MODE)/$(1): $(call objects,$(sort $(filter-out %/device_cuda.c,$(wildcard cmd/$(1)/*.c)))) \
     $(call archives,$(call linked,$(REACH_cmd/$(1)))) \
     $(if $(filter dtctl,$(1)),$(O)/embed/embed.o) $(O)/.flags
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $(LINK) -o $$@.new $$(filter %.o,$$^) \

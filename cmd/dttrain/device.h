@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses what computes. dttrain knows processors alone (device_cpu.c), dttrain-cuda GPUs too
-// (cuda/).
+// (device_cuda.c).
 #ifndef DTTRAIN_DEVICE_H
 #define DTTRAIN_DEVICE_H
 

@@ -5,7 +5,7 @@ source "${0%/*}/../lib.sh"
 check=$SRC/tests/build/is-floor
 [ -x "$BIN/dttrain-cuda" ] || skip_all 'dttrain-cuda is not built: the compiler of CUDA is not here'
 
-ok 'dttrain-cuda starts with glibc 2.28' "$check" "$BIN/dttrain-cuda"
+ok 'dttrain-cuda starts with glibc 2.28 and no other library' "$check" "$BIN/dttrain-cuda"
 run "$BIN/dttrain-cuda" --version
 is "$status $out" "0 $("$BIN/dttrain" --version)" 'it is the same version of the same program'
 
@@ -26,7 +26,7 @@ linked new '#define _GNU_SOURCE
 #include <sched.h>
 int main(void) { return gettid() == 0; }'
 run "$check" ./new
-like "$status $err" '^1 .*needs glibc 2\.[3-9][0-9]; 2.28 must' 'one that needs a newer glibc is'
+like "$status $err" '^1 .*needs glibc 2\.[3-9][0-9]; 2.28 must' 'one that needs a newer glibc is refused'
 linked stack 'int main(void) { return 0; }' -Wl,-z,execstack -nostartfiles -Wl,-e,main
 run "$check" ./stack
 is "$status" 1 'one with an executable stack is refused'
