@@ -26,7 +26,7 @@ linked new '#define _GNU_SOURCE
 #include <sched.h>
 int main(void) { return gettid() == 0; }'
 run "$check" ./new
-like "$status $err" '^1 .*needs glibc 2\.[3-9][0-9]; 2.28 must' 'one that needs a newer glibc is refused'
+like "$status $err" '^1 .*needs glibc 2\.[3-9][0-9]; 2.28 must' 'a newer glibc is refused'
 linked stack 'int main(void) { return 0; }' -Wl,-z,execstack -nostartfiles -Wl,-e,main
 run "$check" ./stack
 is "$status" 1 'one with an executable stack is refused'
