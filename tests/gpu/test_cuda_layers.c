@@ -241,7 +241,8 @@ static void flat_case(size_t n) {
     cuda_scale(&test.queue, n, -0.7, d_x);
     REFERENCE(scale, n, -0.7, x);
     case_close(d_x, x, NULL, n, roundings(1), "scale");
-    double want = REFERENCE(sum_squares, n, x), got, *d_sum = device_empty(sizeof got);
+    double want, got, *d_sum = device_empty(sizeof got);
+    REFERENCE(sum_squares, n, x, &want);
     cuda_sum_squares(&test.queue, n, device_floats(x, n), d_sum);
     memcpy(&got, ptx_host((uint64_t)d_sum, sizeof got), sizeof got);
     ok(fabs(got - want) <= 1e-14 * (double)n * want, "sum of squares: wrong result unless %g is %g",
