@@ -122,11 +122,10 @@ $(BIN_MODE)/$(1): $(call objects,$(sort $(filter-out %/device_cuda.c,$(wildcard 
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
-# dttrain-cuda is dttrain's objects and some more, linked to start with glibc 2.28 and nothing else,
-# because only a program of the machine's own C library can load the driver. It is built where the
-# compiler of CUDA can be had. Each source of kernels becomes a fat binary (machine code per GPU, PTX
-# for those to come) at the symbol fatbin_SOURCE. Paths are relative, because names inside PTX depend
-# on them.
+# dttrain-cuda is dttrain's objects and some more, linked to start with glibc 2.28 and nothing else:
+# only a program of the machine's own C library can load the driver. It is built where the compiler
+# of CUDA can be had. Each source of kernels becomes a fat binary (machine code per GPU, PTX for
+# newer ones) at the symbol fatbin_SOURCE. Paths are relative: names inside PTX depend on them.
 CUDA_SOURCES := $(wildcard kernels/cuda/*.cu)
 CUDA_PATH := $(shell lib/third_party/deps path cuda)
 NVCC ?= $(addsuffix /bin/nvcc,$(CUDA_PATH))

@@ -157,7 +157,7 @@ int trainer_device_check(const struct trainer *t, struct err *e); // -1: the dev
 int trainer_feed_open(struct trainer *t, struct err *e);
 void trainer_feed_close(struct trainer *t);
 void trainer_feed(struct trainer *t, const struct loader_batch *b, const struct dataset *d,
-                  struct network *net, enum network_mode mode, int view);
+                  struct network *net, enum network_mode mode, int number);
 int trainer_views(const struct trainer *t); // of each image in an evaluation
 double trainer_view_weight(const struct trainer *t, int view);
 // trainer_store.c: what the ranks have of the model, and the whole of it.

@@ -36,7 +36,7 @@ static void add_patch(struct whiten *w, const double *x) {
 void whiten_add(struct whiten *w, const uint8_t *image, int height, int width, const float *mean,
                 const float *std) {
     size_t c = (size_t)w->channels, row = (size_t)width * c, across = (size_t)w->patch * c;
-    double x[WHITEN_PATCH_MAX], table[4][256];
+    double x[WHITEN_PATCH_MAX] = {0}, table[4][256];
     for (size_t k = 0; k < c; k++)
         for (int b = 0; b < 256; b++)
             table[k][b] = (b / 255.0 - (double)mean[k]) / (double)std[k];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses between the trainer for processors and the one for GPUs.
 #include "run/run_device.h"
 
 const char *run_device_program(enum train_device wanted, const struct inventory *v,
@@ -11,6 +12,7 @@ const char *run_device_program(enum train_device wanted, const struct inventory 
         if (n->gpus <= 0 && !without)
             without = n;
     }
+    must(with != NULL || without != NULL); // a run has a node
     if (wanted == TRAIN_DEVICE_CPU || (wanted == TRAIN_DEVICE_AUTO && (!with || !carried)))
         return "dttrain";
     if (!carried)

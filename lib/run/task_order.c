@@ -49,28 +49,29 @@ static bool is_ready(const struct task_node *nodes, size_t count, size_t i, cons
     return true;
 }
 
-// Follows what waits for what from any task that has no place, until a task comes twice.
+// The first task without a place that a waiting one comes after.
+static size_t waits_for(const struct task_node *nodes, size_t count, size_t i, const bool *placed) {
+    const char *const *after = nodes[i].after;
+    while (*after && placed[index_of(nodes, count, *after)])
+        after++;
+    must(*after != NULL);
+    return index_of(nodes, count, *after);
+}
+
+// Follows the waiting tasks until one comes twice: it is in a circle.
 static int refuse_circle(struct arena *a, const struct task_node *nodes, size_t count,
                          const bool *placed, struct err *e) {
     bool *seen = arena_new(a, bool, count);
     const char *text = "";
-    size_t at = 0, first;
+    size_t at = 0;
     while (placed[at] || !nodes[at].wanted)
         at++;
-    for (; !seen[at];) {
+    for (; !seen[at]; at = waits_for(nodes, count, at, placed))
         seen[at] = true;
-        const char *const *after = nodes[at].after;
-        while (placed[index_of(nodes, count, *after)])
-            after++;
-        at = index_of(nodes, count, *after);
-    }
-    first = at;
+    size_t first = at;
     do {
-        const char *const *after = nodes[at].after;
-        while (placed[index_of(nodes, count, *after)])
-            after++;
         text = arena_printf(a, "%s'%s' after ", text, nodes[at].name);
-        at = index_of(nodes, count, *after);
+        at = waits_for(nodes, count, at, placed);
     } while (at != first);
     return err_set(e, ERR_CONFIG, "tasks wait for each other: %s'%s'", text, nodes[first].name);
 }

@@ -7,7 +7,7 @@ check=$SRC/tests/build/is-floor
 
 ok 'dttrain-cuda starts with glibc 2.28 and no other library' "$check" "$BIN/dttrain-cuda"
 run "$BIN/dttrain-cuda" --version
-is "$status $out" "0 $("$BIN/dttrain" --version)" 'it has the version of dttrain'
+is "$status $out" "0 $("$BIN/dttrain" --version)" 'dttrain-cuda has the version of dttrain'
 
 # linked NAME SOURCE FLAG…: a program of this machine's own library
 linked() {
@@ -20,7 +20,7 @@ like "$status $err" '^1 .*no symbols of glibc' 'a static program is refused'
 linked math '#include <math.h>
 int main(int n, char **v) { return (int)cbrt(n) + !v; }' -lm
 run "$check" ./math
-like "$status $err" '^1 .*needs (libm|glibc)' 'one that needs another library is refused'
+like "$status $err" '^1 .*needs (libm|glibc)' 'a program of another library is refused'
 linked new '#define _GNU_SOURCE
 #include <unistd.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ run "$check" ./new
 like "$status $err" '^1 .*needs glibc 2\.[3-9][0-9]; 2.28 must' 'a newer glibc is refused'
 linked stack 'int main(void) { return 0; }' -Wl,-z,execstack -nostartfiles -Wl,-e,main
 run "$check" ./stack
-is "$status" 1 'one with an executable stack is refused'
+is "$status" 1 'an executable stack is refused'
 
 bytes=$(stat -c %s "$BIN/dtctl")
 ok "dtctl with all programs has $bytes bytes, under 12 MB" [ "$bytes" -lt 12000000 ]

@@ -43,9 +43,10 @@ static void decay(const struct kernel_backend *b, int kind, float *p) {
     struct kernel_ctx *ctx = open_ctx(b, NULL, 1);
     if (!ctx)
         bail_out("no backend");
+    const int middle = PARAMETERS / 2;
     for (int i = 0; i < PARAMETERS; i++) {
         p[i] = 0.5F;
-        g[i] = (float)(i - PARAMETERS / 2) * 1e-4F;
+        g[i] = (float)(i - middle) * 1e-4F;
         m[i] = v[i] = 0;
     }
     for (int64_t step = 1; step <= STEPS; step++) {
