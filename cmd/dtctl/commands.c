@@ -61,7 +61,7 @@ const char *const *command_names(void) {
 static const struct {
     const char *ours, *theirs;
 } OTHER_WORDS[] = {
-    {"train", " run launch start submit sbatch torchrun "},
+    {"train", " launch start submit sbatch torchrun "},
     {"logs -f", " attach tail follow "},
     {"ps", " ls list queue jobs squeue runs "},
     {"stop", " cancel kill scancel abort "},

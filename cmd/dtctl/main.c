@@ -135,7 +135,8 @@ static int check_arguments(struct arena *a, const struct command *c, const struc
         return err_set(e, ERR_USAGE, "'%s' does not take '%s' (try: dtctl %s --help)", c->verb.name,
                        rest->args[c->args_max], c->verb.name);
     if (rest->dashes && !(c->marks & COMMAND_REST))
-        return err_set(e, ERR_USAGE, "'%s' takes no command after '--'", c->verb.name);
+        return err_set(e, ERR_USAGE, "'%s' takes no command after '--' (try: dtctl train -- …)",
+                       c->verb.name);
     return 0;
 }
 

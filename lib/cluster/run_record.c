@@ -82,7 +82,7 @@ void run_format(const struct run *r, struct strbuf *text) {
     toml_write_bool(text, "bring_work", r->bring_work);
     toml_write_bool(text, "apart", r->apart);
     if (r->key && r->key[0])
-        toml_write_str(text, "key", r->key);
+        toml_write_str(text, "task_hash", r->key);
     if (r->resumes && r->resumes[0])
         toml_write_str(text, "resumes", r->resumes);
     toml_write_int(text, "exit_status", r->exit_status);
@@ -158,7 +158,7 @@ int run_parse(struct arena *a, const char *text, size_t len, const char *path, s
     r->work_left = toml_get_int(t, "work_left", 0);
     r->bring_work = toml_get_bool(t, "bring_work", false);
     r->apart = toml_get_bool(t, "apart", false);
-    r->key = toml_get_str(t, "key", "");
+    r->key = toml_get_str(t, "task_hash", "");
     r->resumes = toml_get_str(t, "resumes", "");
     r->exit_status = (int)toml_get_int(t, "exit_status", 0);
     r->push_ms = toml_get_int(t, "push_ms", 0);

@@ -83,7 +83,9 @@ static int read_file(struct config *c, const char *argument, struct err *e) {
             return 0;
         }
         e->code = ERR_CONFIG;
-        return err_wrap(e, "configuration");
+        return argument ? err_set(e, ERR_CONFIG, "%s (for a command: dtctl train -- %s)",
+                                  arena_strdup(c->set.arena, e->text), argument)
+                        : err_wrap(e, "configuration");
     }
     c->file_found = true;
     option_set_file(&c->set, c->file, text, len);

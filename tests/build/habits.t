@@ -98,12 +98,4 @@ mkdir kernels/cuda && echo '// a kernel' >kernels/cuda/add.cu
 cuda NVCC=nosuch-nvcc
 is "$status" 2 'make cuda without a compiler fails'
 like "$err" "'nosuch-nvcc' is not installed" 'the error names the missing compiler'
-# Takes the place of nvcc: makes a fat binary of any source.
-# shellcheck disable=SC2016 # the shell's own
-printf '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho fat >"$2"\n' \
-    >"$WORK/fake/nvcc"
-chmod +x "$WORK/fake/nvcc"
-cuda NVCC="$WORK/fake/nvcc"
-is "$status" 0 'make cuda with sources and compiler builds' || diag "$err"
-is "$(ar t build/debug/libdt_cuda.a)" add.o 'an archive of every source'
 done_testing
