@@ -251,7 +251,7 @@ static void found(void) {
            "setp.lt.u32 %p, %l, 7; @%p bra A; shfl.sync.down.b32 %d, %t, 1, 31, -1; A:", 1, 32,
            "of which only");
     faults("a shuffle that does not name its lanes", "shfl.sync.down.b32 %d, %t, 1, 31, 0xffff;", 1,
-           32, "the fault names 0000ffff");
+           32, "names 0000ffff");
     faults("a shuffle from a lane outside of its mask",
            "setp.lt.u32 %p, %l, 7; @!%p bra A; shfl.sync.idx.b32 %d, %t, 9, 31, 0x7f; A:", 1, 32,
            "does not execute");

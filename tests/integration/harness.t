@@ -57,7 +57,7 @@ EOF
 chmod +x "$WORK/leave.t"
 run env -u TEST_INSIDE -u TEST_WORK "$WORK/leave.t"
 is "$status" 0 'a nested run passes'
-like "$out" 'ok 1 - it runs' 'a nested run with a leftover process passes'
+like "$out" 'ok 1 - the process runs' 'a nested run with a leftover process passes'
 left=$(sed -n 's/^work //p' <<<"$out")
 run pgrep -f 'sleep 98765'
 is "$out" '' 'the leftover process is ended'
