@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole of recipe cifar10-94 at a small width, in several modes: a pipeline evaluates all views
-// of each image to the same numbers as one process, and so do two ranks; a run that was stopped in
-// mid-epoch continues with the same losses.
+// of each image to the same numbers as one process; a run that was stopped in mid-epoch continues
+// with the same losses.
 #include "tests/unit/nn/nn_ranks.h"
 
 #define SETTINGS                                                                                   \
