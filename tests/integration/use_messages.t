@@ -74,7 +74,6 @@ says 2 "behind '--' \(try: dtctl ssh node0 -- hostname\)" dtctl ssh node0 hostna
 while read -r word ours; do
     says 2 "no command '$word' \(did you mean '$ours'\?\)" dtctl "$word"
 done <<EOF
-run train
 launch train
 attach logs -f
 list ps
