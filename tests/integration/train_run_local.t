@@ -18,7 +18,8 @@ run dtctl status
 is "$status" 1 'status before up fails'
 like "$err" 'is not up .*dtctl up' "the error names 'dtctl up'"
 run dtctl run true
-like "$err" "cannot read 'true'.*for a command: dtctl train -- true" 'run of other tools is explained'
+like "$err" "cannot read 'true'.*for a command: dtctl train -- true" \
+    'run of other tools is explained'
 run dtctl launch true
 like "$err" "no command 'launch' .did you mean 'train'" 'the word of other tools is understood'
 run dtctl plan
