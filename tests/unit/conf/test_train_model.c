@@ -46,9 +46,9 @@ int main(void) {
     ok(s.given[TRAIN_FIELD_DIM] && !s.given[TRAIN_FIELD_DEPTH] && !s.has[TRAIN_FIELD_STEM],
        "given fields are marked");
     refuses("vgg", "there is no model 'vgg', there are mlp, resnet18, resnet34, resnet50, vit, "
-                   "vit_tiny, vit_small, vit_base, linformer");
+                   "vit_tiny, vit_small, vit_base, linformer, airbench");
     refuses("", "there is no model '', there are mlp, resnet18, resnet34, resnet50, vit, vit_tiny, "
-                "vit_small, vit_base, linformer");
+                "vit_small, vit_base, linformer, airbench");
     refuses("vit(width=3)",
             "model 'vit' has no field 'width', it has dim, depth, heads, mlp, patch");
     refuses("vit(stem=cifar)",
