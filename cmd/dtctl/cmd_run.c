@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "run/input_run.h"
 #include "run/task.h"
 #include "run/task_order.h"
 #include "sys/proc.h"
@@ -82,9 +83,8 @@ static const char *const *earlier_of(struct arena *a, const struct config *c) {
     for (size_t i = 0; i < c->job.after.count; i++)
         after[n++] = c->job.after.items[i];
     for (size_t i = 0; i < c->inputs.count; i++) {
-        const char *source = config_input(c, i)->source;
-        const char *task = strchr(source, '@') ? NULL : task_of_source(a, source);
-        if (task)
+        const char *run, *task = input_run_task(a, config_input(c, i)->source, &run);
+        if (task && !*run)
             after[n++] = task;
     }
     return after;
@@ -152,15 +152,15 @@ static int read_tasks(struct graph *g, const struct option_list *chosen, struct 
 // ---- one task -----------------------------------------------------------------------------------
 
 struct running {
-    struct child child; // first, for on_ended
     struct context *context;
+    struct child child;
     pid_t pid;
     bool ended;
     int status;
 };
 
 static void on_ended(struct child *c, int status) {
-    struct running *r = (struct running *)c;
+    struct running *r = container_of(c, struct running, child);
     r->ended = true;
     r->status = status;
     loop_stop(r->context->loop);
@@ -196,22 +196,17 @@ static int run_child(struct graph *g, const char *const *words, int *status, str
 static int look_at_result(struct graph *g, size_t i, int64_t began_ms, struct err *e) {
     struct context *s = g->context;
     const char *name = g->nodes[i].name;
-    struct run_walk walk;
     struct run r;
-    if (run_walk_open(&walk, &s->cluster, e) < 0)
-        return -1;
-    while (run_walk_next(&walk, &r))
-        if (strcmp(r.name, name) == 0) {
-            g->tasks[i].run = r.id;
-            g->tasks[i].stood_in = r.created_ms < began_ms;
-            if (g->tasks[i].stood_in || strcmp(r.state, "finished") == 0)
-                return 0;
-            return err_set(
-                e, ERR_FAILED,
-                "task '%s' goes on as run %s (try: dtctl logs -f %s, then dtctl run again)", name,
-                r.id, r.id);
-        }
-    return err_set(e, ERR_NOT_FOUND, "task '%s' has left no run", name);
+    int found = task_find(&s->cluster, name, NULL, &r, e);
+    if (found <= 0)
+        return found < 0 ? -1 : err_set(e, ERR_NOT_FOUND, "task '%s' has left no run", name);
+    g->tasks[i].run = r.id;
+    g->tasks[i].stood_in = r.created_ms < began_ms;
+    if (g->tasks[i].stood_in || strcmp(r.state, "finished") == 0)
+        return 0;
+    return err_set(e, ERR_FAILED,
+                   "task '%s' goes on as run %s (try: dtctl logs -f %s, then dtctl run again)",
+                   name, r.id, r.id);
 }
 
 static int run_task(struct graph *g, size_t i, int *status, struct err *e) {

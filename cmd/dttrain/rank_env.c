@@ -6,7 +6,6 @@
 #include "comm/comm.h"
 #include "sys/file.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 static int env_int(char *const *env, const char *name, int absent, int min, int max, int *out,
@@ -73,9 +72,7 @@ int rank_env_read(struct rank_env *r, struct arena *a, char *const *env, struct 
 
 const char *rank_env_input(const struct rank_env *r, struct arena *a, const char *wish,
                            const char *usual) {
-    char *variable = arena_printf(a, "DTCTL_INPUT_%s", *wish ? wish : usual);
-    for (char *p = variable; *p; p++)
-        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
+    const char *variable = env_variable(a, "DTCTL_INPUT_", *wish ? wish : usual);
     const char *path = env_get(r->env, variable);
     if (path && *path)
         return path;

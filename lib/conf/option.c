@@ -6,7 +6,6 @@
 #include "conf/cli.h"
 #include "conf/option_value.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,10 +119,7 @@ const char *option_row_env(struct arena *a, const struct option_set *s,
     const char *base = r->key ? r->key : r->flag;
     if (r->env || (r->marks & OPTION_NO_ENV) || !base || !s->env_prefix)
         return r->env;
-    char *name = arena_printf(a, "%s%s", s->env_prefix, base);
-    for (char *p = name; *p; p++)
-        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
-    return name;
+    return env_variable(a, s->env_prefix, base);
 }
 
 const struct option_row *option_find(const struct option_set *s, const char *key,

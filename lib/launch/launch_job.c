@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configures a node of a run that dtctl starts. All values are explicit. Output always goes to
 // files, which `--node follow` reads.
+#include "base/env.h"
 #include "base/log.h"
 #include "launch/launch.h"
 #include "sys/file.h"
 
-#include <ctype.h>
 #include <string.h>
 
 // Applies torchrun's own flags from the job's [torchrun] table.
@@ -51,13 +51,6 @@ static int take_command(struct launch *l, const struct job_spec *s, const char *
     return file_make_dirs(dir, 0755, e);
 }
 
-static const char *input_variable(struct arena *a, const char *name) {
-    char *out = arena_printf(a, "DTCTL_INPUT_%s", name);
-    for (char *p = out; *p; p++)
-        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
-    return out;
-}
-
 static int take_env(struct launch *l, const struct job_spec *s, const char *root,
                     const char *run_dir, struct err *e) {
     const struct {
@@ -82,7 +75,7 @@ static int take_env(struct launch *l, const struct job_spec *s, const char *root
         env[n++] = (struct job_pair){
             "DTCTL_SETUP_DIR", file_join(l->arena, root, job_setup_dir(l->arena, s->setup_hash))};
     for (int i = 0; i < s->input_count; i++)
-        env[n++] = (struct job_pair){input_variable(l->arena, s->inputs[i].name),
+        env[n++] = (struct job_pair){env_variable(l->arena, "DTCTL_INPUT_", s->inputs[i].name),
                                      file_join(l->arena, root, s->inputs[i].path)};
     for (int i = 0; i < s->env_count; i++)
         env[n++] = s->env[i];

@@ -50,6 +50,15 @@ static int parse(struct arena *a, const char *source, struct reference *out, str
     return 0;
 }
 
+const char *input_run_task(struct arena *a, const char *source, const char **run) {
+    struct reference ref;
+    struct err ignored = {0};
+    if (!input_run_is(source) || parse(a, source, &ref, &ignored) < 0)
+        return NULL;
+    *run = ref.run;
+    return ref.task;
+}
+
 // ---- the run ------------------------------------------------------------------------------------
 
 static int find_named(const struct context *s, const struct reference *ref, struct run *out,

@@ -18,6 +18,8 @@ struct input_run {
 };
 
 bool input_run_is(const char *source);
+// The task of a source, and its run in *run ("": the newest one); NULL: it is no such source.
+const char *input_run_task(struct arena *a, const char *source, const char **run);
 // Checks the words and that the run exists. Needs no connection.
 int input_run_check(const struct context *s, const char *source, struct err *e);
 // Finds the folder or file; may connect to the nodes of the run. A dry run does not.

@@ -3,10 +3,10 @@
 // nothing.
 #include "run/run_start.h"
 
+#include "base/env.h"
 #include "run/input_run.h"
 #include "sys/file.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,24 +35,13 @@ static int check_shares(const struct context *s, struct err *e) {
     return 0;
 }
 
-static int letter(char c) {
-    return c == '-' ? '_' : toupper((unsigned char)c);
-}
-
-// True when both names give the same DTCTL_INPUT_<NAME>.
-static bool is_one_variable(const char *x, const char *y) {
-    while (*x && letter(*x) == letter(*y)) {
-        x++;
-        y++;
-    }
-    return !*x && !*y;
-}
-
 static int check_names(const struct config *c, struct err *e) {
+    static const char prefix[] = "DTCTL_INPUT_";
+    struct arena *a = c->set.arena;
     for (size_t i = 0; i < c->inputs.count; i++)
         for (size_t k = 0; k < i; k++) {
             const char *name = config_input(c, i)->name, *other = config_input(c, k)->name;
-            if (is_one_variable(name, other))
+            if (str_eq(env_variable(a, prefix, name), env_variable(a, prefix, other)))
                 return err_set(e, ERR_CONFIG,
                                "inputs '%s' and '%s' would both be the variable DTCTL_INPUT_<NAME> "
                                "of the same name, in which case does not count and '-' is '_'",

@@ -3,12 +3,12 @@
 // and the name of the task.
 #include "run/run_start.h"
 
+#include "base/env.h"
 #include "base/json.h"
 #include "fleet/bundle.h"
 #include "run/task.h"
 #include "sys/file.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -110,12 +110,9 @@ static int check_once(const struct config *c, struct err *e) {
     return 0;
 }
 
-// The variable of a hyperparameter; two names may have one.
+// Of a hyperparameter.
 static const char *variable_of(struct arena *a, const char *name) {
-    char *out = arena_printf(a, "SM_HP_%s", name);
-    for (char *p = out; *p; p++)
-        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
-    return out;
+    return env_variable(a, "SM_HP_", name);
 }
 
 static int check_hyperparameters(const struct run_start *l, struct err *e) {

@@ -159,7 +159,6 @@ static void fill_spec(struct run_start *l) {
 static int find_resume(struct run_start *l, struct err *e) {
     struct context *s = l->context;
     const char *wish = s->config->train.resume;
-    struct run_walk walk;
     struct run earlier;
     struct stat st;
     if (!wish[0] || strcmp(wish, "never") == 0)
@@ -170,17 +169,13 @@ static int find_resume(struct run_start *l, struct err *e) {
                            config_where(s->config, "train.resume"), wish);
         return cluster_find_run(&s->cluster, wish, &l->resume_run, e);
     }
-    if (run_walk_open(&walk, &s->cluster, e) < 0)
-        return -1;
-    while (run_walk_next(&walk, &earlier)) {
-        if (strcmp(earlier.name, l->run.name) != 0)
-            continue;
-        // Without state.keep only unfinished runs are resumed; a finished one starts from scratch.
-        bool finished = strcmp(earlier.state, "finished") == 0;
-        if (run_is_over(&earlier) && (!finished || s->config->state_keep == CONFIG_KEEP_TASK))
-            l->resume_run = earlier.id;
-        return 0;
-    }
+    int found = task_find(&s->cluster, l->run.name, NULL, &earlier, e);
+    if (found <= 0)
+        return found;
+    // Without state.keep only unfinished runs are resumed; a finished one starts from scratch.
+    bool finished = strcmp(earlier.state, "finished") == 0;
+    if (run_is_over(&earlier) && (!finished || s->config->state_keep == CONFIG_KEEP_TASK))
+        l->resume_run = earlier.id;
     return 0;
 }
 

@@ -2,9 +2,9 @@
 // Tasks: the key of a run, the runs of a task, what a task comes after.
 #include "run/task.h"
 
+#include "base/env.h"
 #include "run/results_owner.h"
 
-#include <ctype.h>
 #include <string.h>
 
 static const char KEY_FORMAT[] = "1"; // changes with what the parts of a key hold
@@ -122,39 +122,28 @@ static const char *differing_part(struct arena *a, const char *one, const char *
 
 // ---- runs of a task -----------------------------------------------------------------------------
 
-int task_find_finished(const struct cluster *c, const char *name, struct run *out, struct err *e) {
+int task_find(const struct cluster *c, const char *name, const char *state, struct run *out,
+              struct err *e) {
     struct run_walk walk;
     if (run_walk_open(&walk, c, e) < 0)
         return -1;
     while (run_walk_next(&walk, out))
-        if (strcmp(out->name, name) == 0 && strcmp(out->state, "finished") == 0)
+        if (strcmp(out->name, name) == 0 && (!state || strcmp(out->state, state) == 0))
             return 1;
-    return 0;
-}
-
-// The newest run of the task has ended, as far as is known here.
-static int check_newest(const struct cluster *c, const char *name, struct err *e) {
-    struct run_walk walk;
-    struct run newest;
-    if (run_walk_open(&walk, c, e) < 0)
-        return -1;
-    while (run_walk_next(&walk, &newest))
-        if (strcmp(newest.name, name) == 0)
-            return run_is_over(&newest)
-                       ? 0
-                       : err_set(e, ERR_BUSY,
-                                 "run '%s' of this task may be going on (try: dtctl logs -f %s, "
-                                 "which brings its results; --force starts another)",
-                                 newest.id, newest.id);
     return 0;
 }
 
 int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e) {
     struct arena *a = l->context->arena;
     *why = NULL;
-    if (check_newest(&l->context->cluster, l->run.name, e) < 0)
-        return -1;
-    int found = task_find_finished(&l->context->cluster, l->run.name, out, e);
+    int found = task_find(&l->context->cluster, l->run.name, NULL, out, e);
+    if (found > 0 && !run_is_over(out))
+        return err_set(e, ERR_BUSY,
+                       "run '%s' of this task may be going on (try: dtctl logs -f %s, which brings "
+                       "its results; --force starts another)",
+                       out->id, out->id);
+    if (found > 0)
+        found = task_find(&l->context->cluster, l->run.name, "finished", out, e);
     if (found <= 0)
         return found;
     const char *part = differing_part(a, out->key, l->run.key);
@@ -172,13 +161,6 @@ int task_find_stand_in(struct run_start *l, struct run *out, const char **why, s
 
 // ---- after --------------------------------------------------------------------------------------
 
-static const char *variable_of(struct arena *a, const char *task) {
-    char *out = arena_printf(a, "DTCTL_TASK_%s", task);
-    for (char *p = out; *p; p++)
-        *p = isalnum((unsigned char)*p) ? (char)toupper((unsigned char)*p) : '_';
-    return out;
-}
-
 int task_env(struct run_start *l, struct err *e) {
     struct arena *a = l->context->arena;
     const struct config *c = l->context->config;
@@ -189,12 +171,12 @@ int task_env(struct run_start *l, struct err *e) {
     l->after_keys = arena_new(a, const char *, after->count + 1);
     for (size_t i = 0; i < after->count; i++) {
         struct run earlier;
-        const char *name = variable_of(a, after->items[i]);
+        const char *name = env_variable(a, "DTCTL_TASK_", after->items[i]);
         for (int k = first; k < spec->env_count; k++)
             if (strcmp(spec->env[k].name, name) == 0)
                 return err_set(e, ERR_CONFIG, "%s: two tasks would both be %s",
                                config_where(c, "task.after"), name);
-        int found = task_find_finished(&l->context->cluster, after->items[i], &earlier, e);
+        int found = task_find(&l->context->cluster, after->items[i], "finished", &earlier, e);
         if (found < 0)
             return -1;
         if (!found)

@@ -18,8 +18,10 @@ void task_key(struct run_start *l);
 int task_env(struct run_start *l, struct err *e);
 enum { TASK_VARIABLES_MORE = 1 }; // beside those of task.after
 
-// The newest run of the task that finished; 0: there is none, -1: the runs cannot be read.
-int task_find_finished(const struct cluster *c, const char *name, struct run *out, struct err *e);
+// The newest run of the task, or (state not NULL) the newest one in that state. 1; 0: there is
+// none; -1: the runs cannot be read.
+int task_find(const struct cluster *c, const char *name, const char *state, struct run *out,
+              struct err *e);
 // 1: *out stands in for the run that l is; 0: none does, and *why says what differs, or is NULL
 // where no run of the task has finished. ERR_BUSY: the newest run of the task may be active.
 int task_find_stand_in(struct run_start *l, struct run *out, const char **why, struct err *e);

@@ -102,11 +102,3 @@ int task_order(struct arena *a, struct task_node *nodes, size_t count, size_t *o
     }
     return 0;
 }
-
-const char *task_of_source(struct arena *a, const char *source) {
-    static const char scheme[] = "run:";
-    if (!str_starts(source, scheme))
-        return NULL;
-    source += sizeof scheme - 1;
-    return arena_strndup(a, source, strcspn(source, "@/"));
-}

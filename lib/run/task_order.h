@@ -23,7 +23,5 @@ struct task_node {
 // tasks of a circle.
 int task_order(struct arena *a, struct task_node *nodes, size_t count, size_t *order,
                size_t *wanted, struct err *e);
-// The task of a source "run:TASK[@RUN]/…", or NULL.
-const char *task_of_source(struct arena *a, const char *source);
 
 #endif

@@ -13,5 +13,9 @@ int main(void) {
     ok(!env_get(env, "ODD"), "an entry without '=' has no value");
     ok(!env_get(env, "ABC") && !env_get(env, ""), "only whole names match");
     ok(!env_get(none, "A") && !env_get(NULL, "A"), "nothing in nothing");
+    struct arena a = {0};
+    is_str(env_variable(&a, "X_", "my-data.2"), "X_MY_DATA_2", "a name becomes a variable");
+    is_str(env_variable(&a, "X_", ""), "X_", "an empty name leaves the prefix");
+    arena_fini(&a);
     return done_testing();
 }

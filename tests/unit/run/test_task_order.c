@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of tasks: what comes before what, a part of a graph, circles, random graphs.
+#include "run/input_run.h"
 #include "run/task_order.h"
 #include "tests/tap.h"
 
@@ -117,9 +118,14 @@ static void random_graphs(void) {
 
 static void sources(void) {
     struct arena a = {0};
-    is_str(task_of_source(&a, "run:prep/output"), "prep", "a source names its task");
-    is_str(task_of_source(&a, "run:prep@prep-1/output/x"), "prep", "a source with a run does, too");
-    ok(task_of_source(&a, "./run:prep") == NULL, "a path names none");
+    const char *run = NULL;
+    is_str(input_run_task(&a, "run:prep/output", &run), "prep", "a source names its task");
+    is_str(input_run_task(&a, "run:prep@prep-1/output/x", &run), "prep",
+           "a source with a run does, too");
+    is_str(run, "prep-1", "the run of a source is found, too");
+    is_str(input_run_task(&a, "run:prep/output/a@b", &run), "prep", "a path may have an '@'");
+    is_str(run, "", "an '@' in a path names no run");
+    ok(input_run_task(&a, "./run:prep", &run) == NULL, "a path names none");
     arena_fini(&a);
 }
 
