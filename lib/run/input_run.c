@@ -6,6 +6,7 @@
 #include "fleet/fleet_transfer.h"
 #include "run/monitor.h"
 #include "run/results_owner.h"
+#include "run/task.h"
 #include "sys/file.h"
 
 #include <stdio.h>
@@ -112,6 +113,21 @@ static int find(const struct context *s, const char *source, struct reference *r
     return 0;
 }
 
+int input_run_named(const struct context *s, const char *text, struct run *out, struct err *e) {
+    const char *at = strchr(text, '@'), *id = NULL;
+    struct reference ref = {.task = at ? arena_strndup(s->arena, text, (size_t)(at - text)) : text,
+                            .run = at ? at + 1 : ""};
+    if (at && (at == text || !at[1]))
+        return err_set(e, ERR_USAGE, "'%.200s' is neither RUN nor TASK@RUN", text);
+    if (at)
+        return find_named(s, &ref, out, e);
+    int found = *text ? task_find(&s->cluster, text, NULL, out, e) : 0;
+    if (found)
+        return found < 0 ? -1 : find_newest(s, &ref, out, e);
+    return cluster_find_run(&s->cluster, text, &id, e) < 0 ? -1
+                                                           : run_load(&s->cluster, id, out, e);
+}
+
 int input_run_check(const struct context *s, const char *source, struct err *e) {
     struct reference ref;
     struct run r;
@@ -124,10 +140,6 @@ int input_run_check(const struct context *s, const char *source, struct err *e) 
 }
 
 // ---- bringing -----------------------------------------------------------------------------------
-
-static bool is_here(const struct context *s, const struct run *r) {
-    return run_is_over(r) && r->fetched && str_eq(results_owner_of(s->arena, r->output_dir), r->id);
-}
 
 // Fetches the results, as `dtctl fetch` does. The record of the run is up to date afterwards.
 static int bring_results(struct context *s, struct run *r, struct err *e) {
@@ -161,7 +173,7 @@ static int check_whole(const struct context *s, const struct run *r, struct err 
     if (r->lost_count)
         return err_set(e, ERR_NO_STATUS, "the part of the results of run '%s' that %s had is lost",
                        r->id, r->lost[0]);
-    if (!is_here(s, r))
+    if (!results_owner_is_here(s->arena, r))
         return err_set(e, ERR_NO_STATUS,
                        "the results of run '%s' cannot be fetched (try: dtctl "
                        "fetch %s)",
@@ -229,7 +241,7 @@ static int find_part(struct context *s, const struct reference *ref, struct run 
                      struct input_run *out, struct err *e) {
     static const char *const no_output[] = {"/model", "/state", "/work", OWNER_MARK, NULL};
     struct arena *a = s->arena;
-    if (!is_here(s, r) && bring_results(s, r, e) < 0)
+    if (!results_owner_is_here(s->arena, r) && bring_results(s, r, e) < 0)
         return -1;
     if (check_whole(s, r, e) < 0)
         return -1;

@@ -6,11 +6,14 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "cluster/run_record.h"
 
 #define OWNER_MARK ".dtctl-run"
 
 // "" when the folder has no owner or does not exist.
 const char *results_owner_of(struct arena *a, const char *dir);
+// The run is over, and its results are in their folder on this side.
+bool results_owner_is_here(struct arena *a, const struct run *run);
 int results_owner_set(const char *dir, const char *run, struct err *e); // makes the folder
 
 #endif

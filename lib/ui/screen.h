@@ -72,6 +72,7 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("would-push", "push --dry-run", "to nodes files bytes ignored", "files that would be sent")  \
     X("fetched", "fetch --path", "to files bytes", "the files are on this side")                   \
     X("here", "fetch", "run to lost", "the results of a run are on this side")                     \
+    X("path", "path", "run name state path here lost", "where the results of a run are")           \
     X("extend", "extend", "cluster until_ms nodes", "the lease ends at this time")                 \
     X("adopt", "adopt", "cluster provider nodes runs", "the cluster was adopted")                  \
     X("down", "down",                                                                              \
