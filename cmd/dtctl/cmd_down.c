@@ -2,7 +2,7 @@
 // dtctl down: removes the cluster from its nodes, or ends them.
 #include "command.h"
 
-#include "lifecycle/down.h"
+#include "up_down.h"
 
 #include <stdio.h>
 
@@ -60,20 +60,13 @@ static void tell_runs(struct context *s, const struct provider_down_result *down
                 here == 1 ? "has its" : "have their", s->cluster.runs_dir, rest);
 }
 
-static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    (void)rest;
-    const struct down_flags *f = flags;
-    struct lifecycle_down_options o = {.nodes = f->node,
-                                       .force = f->force,
-                                       .forget = f->forget,
-                                       .dry_run = s->config->dry_run,
-                                       .way = "dtctl down --force"};
+int up_down_remove(struct context *s, const struct lifecycle_down_options *o, struct err *e) {
     struct provider_down_result down;
     char freed[STR_HUMAN_BYTES_MAX];
     bool was_up = cluster_exists(&s->cluster);
-    if (lifecycle_down(s, &o, &down, e) < 0)
+    if (lifecycle_down(s, o, &down, e) < 0)
         return -1;
-    if (o.dry_run) {
+    if (o->dry_run) {
         if (!was_up)
             screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
         return 0;
@@ -102,6 +95,17 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         screen_out(s->screen, "cluster %s is not up\n", s->cluster.name);
     tell_runs(s, &down);
     return 0;
+}
+
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    (void)rest;
+    const struct down_flags *f = flags;
+    const struct lifecycle_down_options o = {.nodes = f->node,
+                                             .force = f->force,
+                                             .forget = f->forget,
+                                             .dry_run = s->config->dry_run,
+                                             .way = "dtctl down --force"};
+    return up_down_remove(s, &o, e);
 }
 
 const struct command cmd_down = {

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "provider/cluster_backup.h"
 #include "provider/provider.h"
+#include "up_down.h"
 
 enum { DAY_MS = 86400 * 1000, SAME_MS = 60000 };
 
@@ -105,12 +106,10 @@ static int extend(struct fleet *f, const struct provider_lease *lease, int64_t u
     return lease->set(f, until, e) < 0 ? -1 : cluster_backup_leave(f, e);
 }
 
-static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    const struct extend_flags *wish = flags;
+int up_down_extend(struct context *s, int64_t for_ms, bool shorten, struct err *e) {
     struct inventory inv;
     struct fleet f;
-    int64_t for_ms;
-    if (choose(s, rest, &for_ms, e) < 0 || cluster_load(&s->cluster, &inv, e) < 0)
+    if (cluster_load(&s->cluster, &inv, e) < 0)
         return -1;
     const struct provider *p = provider_named(inv.provider);
     if (!p || !p->lease)
@@ -120,7 +119,7 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         return -1;
     int64_t until = clock_wall_ms() + for_ms;
     fleet_open(&f, s, &inv, NULL, 0);
-    int result = extend(&f, p->lease, until, wish->shorten, e);
+    int result = extend(&f, p->lease, until, shorten, e);
     if (result == 0) {
         tell(&f, p, &inv, until, for_ms);
         explain(&f, &inv);
@@ -132,6 +131,12 @@ static int run(struct context *s, const struct cli_rest *rest, const void *flags
         result = fleet_verdict(&f, "extend", e);
     fleet_close(&f);
     return result;
+}
+
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    const struct extend_flags *wish = flags;
+    int64_t for_ms;
+    return choose(s, rest, &for_ms, e) < 0 ? -1 : up_down_extend(s, for_ms, wish->shorten, e);
 }
 
 const struct command cmd_extend = {

@@ -49,7 +49,8 @@ const struct command cmd_path = {
              .summary = "print the folder with a run's results",
              .args = "[RUN]",
              .text = "Prints the absolute path of the folder with the results of a run, by default "
-                     "the newest. RUN may also be a task, whose newest run that has not failed is meant, or "
+                     "the newest. RUN may also be a task, whose newest run that has not failed is "
+                     "meant, or "
                      "TASK@RUN. Below that "
                      "folder are output files, model/ and state/. When the results are not here, "
                      "path prints only an error that says what to do. It asks no node.",

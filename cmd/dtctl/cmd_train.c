@@ -10,9 +10,40 @@
 #include "run/node_setup.h"
 #include "run/run_start.h"
 #include "run/task.h"
+#include "up_down.h"
 
 #include <string.h>
 #include <unistd.h>
+
+static const struct option_row ROWS[] = {
+    {.flag = "up",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct up_down, up),
+     .marks = OPTION_NO_ENV,
+     .help = "First bring the cluster up, as dtctl up does; an existing one is completed."},
+    {.flag = "down",
+     .verbs = "train",
+     .type = OPTION_BOOL,
+     .text = "false",
+     .offset = offsetof(struct up_down, down),
+     .marks = OPTION_NO_ENV,
+     .help = "Remove the cluster after the run, also after one that failed, as dtctl down does. It "
+             "stays while a run goes on, or while results are on its nodes alone."},
+    {.flag = "keep-on-failure",
+     .verbs = "train",
+     .type = OPTION_DURATION,
+     .text = "0s",
+     .max = 31 * 86400000LL,
+     .arg = "TIME",
+     .offset = offsetof(struct up_down, keep_ms),
+     .marks = OPTION_NO_ENV,
+     .help = "With --down: keep the cluster after a failure; 0: no. On provider aws the nodes end "
+             "themselves TIME after the failure, or at their idle limit. Nodes of other providers "
+             "stay until dtctl down."},
+};
+static const struct option_table TABLE = {"Train", ROWS, sizeof ROWS / sizeof ROWS[0]};
 
 static const char *command_text(struct arena *a, const struct run *r) {
     struct strbuf text = {0};
@@ -350,21 +381,36 @@ static int train(struct context *s, struct run_start *l, struct fleet *f, struct
     return result < 0 ? -1 : status;
 }
 
-static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    (void)flags;
+static int train_up(struct context *s, const struct run_start_request *request,
+                    struct up_down_end *end, struct err *e) {
     struct run_start l = {0};
     struct fleet f = {0};
-    struct run_start_request request = {rest->command, rest->command_count};
-    if (rest->dashes && rest->command_count == 0)
-        return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
-    if (run_start_check(s, e) < 0 || bring_up_local(s, e) < 0)
-        return -1;
-    int result = run_start_plan(&l, s, &request, e);
+    int result = run_start_plan(&l, s, request, e);
     if (result == 0)
         result = train(s, &l, &f, e);
+    end->going = l.run.state && strcmp(l.run.state, "started") == 0;
     fleet_close(&f);
     run_start_close(&l);
     return result;
+}
+
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    const struct up_down *way = flags;
+    struct run_start_request request = {rest->command, rest->command_count};
+    struct up_down_end end = {0};
+    bool began = false, up = way->up && !(s->config->dry_run && cluster_exists(&s->cluster));
+    if (rest->dashes && rest->command_count == 0)
+        return err_set(e, ERR_USAGE, "no command follows '--'; without '--' the trainer runs");
+    if (up_down_check(way, s, e) < 0 || run_start_check(s, e) < 0)
+        return -1;
+    end.result = up ? up_down_make(s, false, &began, e) : bring_up_local(s, e);
+    if (end.result == 0 && up && s->config->dry_run)
+        return 0; // the run's plan needs the nodes
+    if (end.result == 0) {
+        began = true;
+        end.result = train_up(s, &request, &end, e);
+    }
+    return way->down && began && !s->config->dry_run ? up_down_after(s, way, &end, e) : end.result;
 }
 
 const struct command cmd_train = {
@@ -384,7 +430,10 @@ const struct command cmd_train = {
                  "dtctl train --nodes 2:4 --max-restarts 3   # continues with two, grows again\n"
                  "dtctl train --input data=./images:sharded -- ./train.sh   # with data\n"
                  "dtctl train --dry-run --input data=./images:sharded -- ./train.sh   # which "
-                 "node gets which files\n"},
+                 "node gets which files\n"
+                 "dtctl train --up --down --keep-on-failure 1h   # a cluster for one run\n"},
+    .rows = &TABLE,
+    .flags_bytes = sizeof(struct up_down),
     .marks = COMMAND_REST,
     .run = run,
 };

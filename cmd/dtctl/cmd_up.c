@@ -5,6 +5,7 @@
 #include "lifecycle/up.h"
 #include "plan.h"
 #include "provider/provider.h"
+#include "up_down.h"
 
 struct up_flags {
     bool force;
@@ -47,7 +48,7 @@ static void tell_up(struct context *s, const struct lifecycle_up_result *up) {
                    (long long)n->cpus, (long long)n->gpus,
                    str_human_bytes(memory, (uint64_t)n->memory_bytes));
     }
-    screen_note(s->screen, "cluster %s is up (%s); next: dtctl train", s->cluster.name,
+    screen_note(s->screen, "cluster %s is up (%s)", s->cluster.name,
                 str_human_ms(took, up->took_ms));
 }
 
@@ -65,16 +66,28 @@ static int ask(struct context *s, struct err *e) {
     return yes ? (yes > 0 ? 0 : -1) : err_set(e, ERR_FAILED, "nothing was made");
 }
 
-static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    (void)rest;
-    const struct up_flags *f = flags;
+int up_down_make(struct context *s, bool force, bool *began, struct err *e) {
     struct lifecycle_up_result up;
     plan_tell_settings(s);
     if (s->config->dry_run)
         return plan_tell(s, false, e);
-    if (ask(s, e) < 0 || lifecycle_up(s, f->force, &up, e) < 0)
+    if (ask(s, e) < 0)
+        return -1;
+    *began = true;
+    if (lifecycle_up(s, force, &up, e) < 0)
         return -1;
     tell_up(s, &up);
+    return 0;
+}
+
+static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
+    (void)rest;
+    const struct up_flags *f = flags;
+    bool began;
+    if (up_down_make(s, f->force, &began, e) < 0)
+        return -1;
+    if (!s->config->dry_run)
+        screen_note(s->screen, "next: dtctl train");
     return 0;
 }
 

@@ -159,7 +159,7 @@ static void tell(const struct down *d) {
 // loss of results is refused later in any case.
 static int ask(const struct down *d, struct err *e) {
     struct context *s = d->context;
-    if (s->config->yes || !context_can_ask(s))
+    if (s->config->yes || d->options->agreed || !context_can_ask(s))
         return 0;
     tell(d);
     const char *usual = d->provider->take_down ? "end these?" : "remove these?";

@@ -11,6 +11,7 @@ struct lifecycle_down_options {
     bool force;         // ends runs and discards results that were not fetched
     bool forget;        // drops unreachable nodes; their files stay there
     bool dry_run;       // only lists the nodes
+    bool agreed;        // the user has agreed: nothing is asked
     const char *asking; // the question; NULL: the default
 };
 

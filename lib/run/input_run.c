@@ -124,8 +124,7 @@ int input_run_named(const struct context *s, const char *text, struct run *out, 
     int found = *text ? task_find(&s->cluster, text, NULL, out, e) : 0;
     if (found)
         return found < 0 ? -1 : find_newest(s, &ref, out, e);
-    return cluster_find_run(&s->cluster, text, &id, e) < 0 ? -1
-                                                           : run_load(&s->cluster, id, out, e);
+    return cluster_find_run(&s->cluster, text, &id, e) < 0 ? -1 : run_load(&s->cluster, id, out, e);
 }
 
 int input_run_check(const struct context *s, const char *source, struct err *e) {

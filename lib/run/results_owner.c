@@ -19,7 +19,8 @@ const char *results_owner_of(struct arena *a, const char *dir) {
 }
 
 bool results_owner_is_here(struct arena *a, const struct run *run) {
-    return run_is_over(run) && run->fetched && str_eq(results_owner_of(a, run->output_dir), run->id);
+    return run_is_over(run) && run->fetched &&
+           str_eq(results_owner_of(a, run->output_dir), run->id);
 }
 
 int results_owner_set(const char *dir, const char *run, struct err *e) {
