@@ -32,6 +32,7 @@ enum { CONFIG_FILE_BYTES_MAX = 1 << 20 };
 // clang-format on
 #define CONFIG_PROVIDER_ID(id, word, object) id,
 enum config_provider { CONFIG_PROVIDERS(CONFIG_PROVIDER_ID) };
+enum config_fanout { CONFIG_FANOUT_AUTO, CONFIG_FANOUT_OFF };
 enum config_merge { CONFIG_MERGE_ALWAYS, CONFIG_MERGE_NEVER };
 // The last two are SageMaker's words; config_input_is_sharded and config_input_shard know them.
 enum config_input_mode {
@@ -88,6 +89,7 @@ struct config_cluster {
     const char *name;
     int provider; // enum config_provider
     int64_t nodes;
+    int fanout; // enum config_fanout
 };
 
 struct config_hosts {

@@ -15,6 +15,7 @@ enum { VALUE_BYTES_MAX = 65536, ROOT_BYTES_MAX = 1024 };
 static const char *const providers[] = {CONFIG_PROVIDERS(WORD) NULL};
 #undef WORD
 static const char *const merges[] = {"always", "never", NULL};
+static const char *const fanouts[] = {"auto", "off", NULL};
 static const char *const keeps[] = {"run", "task", NULL};
 
 // ---- checks ----------------------------------------------------------------------------------
@@ -259,6 +260,13 @@ static const struct option_row rows[] = {
      .max = 3600000,
      .arg = "TIME",
      .help = "Interval of keepalive messages on idle connections."},
+    {.key = "cluster.fanout",
+     .type = OPTION_CHOICE,
+     AT(cluster.fanout),
+     .text = "auto",
+     .choices = fanouts,
+     .help = "auto: nodes that lack the same files pass them on from one to the next, so that they "
+             "leave this computer once; off: each node gets all from this computer."},
     // ---- inputs and outputs
     {.key = "inputs",
      .flag = "input",

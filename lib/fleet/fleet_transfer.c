@@ -2,6 +2,8 @@
 // Pushes and fetches of many nodes at once.
 #include "fleet/fleet_transfer.h"
 
+#include "xfer/fanout.h"
+
 struct transfer {
     fleet_transfer_start *start;
     void *ctx;
@@ -63,6 +65,7 @@ struct send {
     struct manifest *const *manifests; // one per node
     const char *dest;
     enum xfer_mode mode;
+    struct fanout *fanout;
 };
 
 static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_events *events,
@@ -74,6 +77,8 @@ static struct xfer *start(void *ctx, struct fleet_node *n, const struct xfer_eve
         .dest = s->dest,
         .mode = s->mode,
         .manifest = s->manifests[n->index],
+        .fanout = s->fanout,
+        .address = n->info->address,
     };
     return spec.manifest ? xfer_push(n->link, &spec, events, n, e) : NULL;
 }
@@ -82,8 +87,11 @@ int fleet_send_manifests(struct fleet *f, const char *operation, struct manifest
                          const char *dest, enum xfer_mode mode, struct transfer_totals *totals,
                          struct err *e) {
     struct transfer_totals ignored = {0};
-    struct send s = {manifests, dest, mode};
-    return fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
+    bool alone = f->count < 2 || f->context->config->cluster.fanout == CONFIG_FANOUT_OFF;
+    struct send s = {manifests, dest, mode, alone ? NULL : fanout_new(f->context->loop)};
+    int result = fleet_transfer_each(f, operation, start, &s, totals ? totals : &ignored, e);
+    fanout_free(s.fanout);
+    return result;
 }
 
 int fleet_send_manifest(struct fleet *f, const char *operation, const struct manifest *m,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's side of push and fetch, as frames on standard input and output. Blocking; uses neither
-// libssh2 nor the network.
+// The node's side of push and fetch, as frames on standard input and output. Blocking. A push may
+// take content from another node, and pass it on (xfer_relay.h).
 //
 //     dtrun --node push --root DIR
 //     dtrun --node fetch --root DIR
@@ -14,9 +14,11 @@
 #include "sys/file.h"
 #include "xfer/xfer_frame.h"
 #include "xfer/xfer_receiver.h"
+#include "xfer/xfer_relay.h"
 #include "xfer/xfer_sender.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,28 +85,38 @@ static int node_close(struct node *n, int rc, struct err *e) {
     return rc < 0 ? err_status(e->code) : 0;
 }
 
+// Takes the next frame of standard input, which is valid until more is read. 0: there is none.
+static int node_take(struct node *n, struct xfer_frame *f, const void **wire, struct err *e) {
+    *wire = n->in.data ? n->in.data + n->in_used : "";
+    int rc = xfer_wire_take(&n->unpacker, *wire, n->in.len - n->in_used, f, e);
+    n->in_used += rc > 0 ? f->wire_bytes : 0;
+    return rc;
+}
+
+static int node_read(struct node *n, struct err *e) {
+    if (n->in_used == n->in.len || n->in_used >= NODE_USED_BYTES_MAX) {
+        strbuf_consume(&n->in, n->in_used);
+        n->in_used = 0;
+    }
+    ssize_t got = read(0, strbuf_reserve(&n->in, NODE_READ_BYTES), NODE_READ_BYTES);
+    if (got < 0 && errno == EINTR)
+        return 0;
+    if (got < 0)
+        return err_errno(e, ERR_NET, "the connection was cut");
+    if (got == 0)
+        return err_set(e, ERR_NET, "the connection was cut");
+    n->in.len += (size_t)got;
+    return 0;
+}
+
 // Reads the next frame (blocking), which is valid until the next call.
 static int node_frame(struct node *n, struct xfer_frame *f, struct err *e) {
-    for (;;) {
-        int rc = xfer_wire_take(&n->unpacker, n->in.data ? n->in.data + n->in_used : "",
-                                n->in.len - n->in_used, f, e);
-        if (rc != 0) {
-            n->in_used += rc > 0 ? f->wire_bytes : 0;
-            return rc;
-        }
-        if (n->in_used == n->in.len || n->in_used >= NODE_USED_BYTES_MAX) {
-            strbuf_consume(&n->in, n->in_used);
-            n->in_used = 0;
-        }
-        ssize_t got = read(0, strbuf_reserve(&n->in, NODE_READ_BYTES), NODE_READ_BYTES);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return err_errno(e, ERR_NET, "the connection was cut");
-        if (got == 0)
-            return err_set(e, ERR_NET, "the connection was cut");
-        n->in.len += (size_t)got;
-    }
+    const void *wire;
+    int rc;
+    while ((rc = node_take(n, f, &wire, e)) == 0)
+        if (node_read(n, e) < 0)
+            return -1;
+    return rc;
 }
 
 static void node_greet(struct node *n) {
@@ -115,8 +127,114 @@ static void node_greet(struct node *n) {
 
 // ---- push -------------------------------------------------------------------------------------
 
-static int push_loop(struct node *n, struct receive *r, struct err *e) {
+// Reports to dtctl that the node behind gets no more.
+static void relay_lost(struct node *n, const struct err *why) {
+    struct strbuf b = {0};
+    xfer_put_str(&b, why->text);
+    xfer_wire_frame(&n->out, XFER_RELAY_LOST, b.data, b.len);
+    strbuf_fini(&b);
+}
+
+static int relay_from(struct node *n, struct relay *relay, const struct xfer_relay_peer *p) {
+    struct err ignored;
+    unsigned char port[4];
+    int at = 0;
+    if (xfer_relay_listen(relay, p, &at, &ignored) < 0)
+        at = 0; // dtctl then sends to this node itself
+    bytes_store(port, (uint64_t)at, sizeof port);
+    xfer_wire_frame(&n->out, XFER_RELAY_PORT, port, sizeof port);
+    return 1;
+}
+
+static int relay_to(struct node *n, struct relay *relay, const struct xfer_relay_peer *p) {
+    struct err why;
+    if (xfer_relay_connect(relay, p, &why) < 0)
+        relay_lost(n, &why);
+    else
+        xfer_wire_frame(&n->out, XFER_RELAY_READY, NULL, 0);
+    return 1;
+}
+
+// The relay's part of a frame from dtctl or (from_peer) from the node before. 1: the frame is the
+// relay's alone, 0: it is the receiver's, too.
+static int relay_frame(struct node *n, struct relay *relay, const struct xfer_frame *f,
+                       const void *wire, bool from_peer, struct err *e) {
+    struct xfer_relay_peer peer;
+    struct err why;
+    if (!from_peer && (f->type == XFER_RELAY_FROM || f->type == XFER_RELAY_TO)) {
+        if (xfer_get_relay_peer(f, &n->arena, &peer, e) < 0)
+            return -1;
+        return f->type == XFER_RELAY_FROM ? relay_from(n, relay, &peer) : relay_to(n, relay, &peer);
+    }
+    if (f->type == XFER_RELAY_END && !relay->active)
+        return 1; // both dtctl and the node before say it
+    if (from_peer && f->type != XFER_BATCH && f->type != XFER_CHUNK && f->type != XFER_BAD &&
+        f->type != XFER_RELAY_END)
+        return xfer_wire_unexpected(f, e);
+    if (relay->active && xfer_relay_send(relay, wire, f->wire_bytes, &why) < 0)
+        relay_lost(n, &why);
+    if (f->type == XFER_RELAY_END)
+        xfer_relay_close(relay);
+    return 0;
+}
+
+// Waits for bytes of dtctl or of the node before. 1: the node before is gone.
+static int push_wait(struct node *n, struct relay *relay, struct err *e) {
+    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN},
+                            {.fd = xfer_relay_fd(relay), .events = POLLIN}};
+    struct err why;
+    if (fds[1].fd < 0)
+        return node_read(n, e);
+    if (poll(fds, 2, -1) < 0)
+        return errno == EINTR ? 0 : err_errno(e, ERR_SYS, "cannot wait for content");
+    if (fds[0].revents && node_read(n, e) < 0)
+        return -1;
+    return fds[1].revents && xfer_relay_read(relay, &why) < 0;
+}
+
+enum frame_source { FROM_DTCTL, FROM_PEER, PEER_GONE };
+
+// Waits for the next frame of dtctl or of the node before. PEER_GONE: without a frame.
+static int push_next(struct node *n, struct relay *relay, struct xfer_frame *f, const void **wire,
+                     enum frame_source *source, struct err *e) {
+    for (;;) {
+        int rc = relay->from_fd >= 0 ? xfer_relay_take(relay, f, wire, e) : 0;
+        *source = rc < 0 ? PEER_GONE : FROM_PEER;
+        if (rc != 0)
+            return 0;
+        *source = FROM_DTCTL;
+        rc = node_take(n, f, wire, e);
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
+        *source = PEER_GONE;
+        rc = push_wait(n, relay, e);
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
+    }
+}
+
+// Handles the next frame. A node before that is gone, or sends what it must not, ends the relay
+// here and for the nodes behind.
+static int push_frame(struct node *n, struct receive *r, struct relay *relay, struct err *e) {
     struct xfer_frame f;
+    const void *wire;
+    enum frame_source source;
+    if (push_next(n, relay, &f, &wire, &source, e) < 0)
+        return -1;
+    if (source != PEER_GONE) {
+        int rc = relay_frame(n, relay, &f, wire, source == FROM_PEER, e);
+        if (rc == 0)
+            rc = xfer_receive_frame(r, &f, &n->out, e);
+        if (rc >= 0 || source == FROM_DTCTL || e->code != ERR_FORMAT)
+            return rc < 0 ? -1 : 0;
+    }
+    static const unsigned char end[XFER_HEAD_BYTES] = {[4] = XFER_RELAY_END};
+    f = (struct xfer_frame){.type = XFER_RELAY_END, .wire_bytes = sizeof end};
+    int rc = relay_frame(n, relay, &f, end, false, e);
+    return rc == 0 ? xfer_receive_frame(r, &f, &n->out, e) : rc < 0 ? -1 : 0;
+}
+
+static int push_loop(struct node *n, struct receive *r, struct relay *relay, struct err *e) {
     while (r->phase != RECEIVE_FINISHED) {
         int rc;
         while ((rc = xfer_receive_step(r, &n->out, e)) > 0)
@@ -126,7 +244,7 @@ static int push_loop(struct node *n, struct receive *r, struct err *e) {
             return -1;
         if (r->phase == RECEIVE_FINISHED)
             break;
-        if (node_frame(n, &f, e) < 0 || xfer_receive_frame(r, &f, &n->out, e) < 0)
+        if (push_frame(n, r, relay, e) < 0)
             return -1;
     }
     return node_flush(n, e);
@@ -152,9 +270,11 @@ static int push(struct node *n, struct err *e) {
         .keep = true,
         .acks = true,
     };
+    struct relay relay = RELAY_CLOSED;
     int rc = xfer_receive_open(&r, &config, e);
     if (rc == 0)
-        rc = push_loop(n, &r, e);
+        rc = push_loop(n, &r, &relay, e);
+    xfer_relay_close(&relay);
     xfer_receive_close(&r);
     return rc;
 }

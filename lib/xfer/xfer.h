@@ -27,6 +27,7 @@ enum {
 };
 
 struct xfer;
+struct fanout;
 
 struct xfer_progress {
     uint64_t bytes_done, bytes_total; // content that is sent; existing content is not counted
@@ -57,6 +58,8 @@ struct xfer_push_spec {
     const struct manifest *manifest; // with hashes
     int connections;                 // 0: XFER_CONNECTIONS_DEFAULT
     bool no_compress;
+    struct fanout *fanout; // pushes that may pass content from node to node (fanout.h); or NULL
+    const char *address;   // at which the other nodes reach this one; numeric; NULL: unknown
 };
 
 struct xfer_fetch_spec {

@@ -330,3 +330,23 @@ int xfer_get_need(struct bytes_reader *r, const struct manifest *m, struct xfer_
     }
     return good ? 1 : err_set(e, ERR_FORMAT, "transfer: the list of lacking files is malformed");
 }
+
+// ---- relay ------------------------------------------------------------------------------------
+
+void xfer_put_relay_peer(struct strbuf *b, const struct xfer_relay_peer *p) {
+    xfer_put_uint(b, p->port, 4);
+    strbuf_add(b, p->key, sizeof p->key);
+    xfer_put_str(b, p->address);
+}
+
+int xfer_get_relay_peer(const struct xfer_frame *f, struct arena *a, struct xfer_relay_peer *p,
+                        struct err *e) {
+    struct bytes_reader r = bytes_reader(f->data, f->len);
+    p->port = bytes_u32(&r);
+    const void *key = bytes_get(&r, sizeof p->key);
+    p->address = xfer_get_str(&r, a, UINT8_MAX);
+    if (r.bad || !key || p->port > UINT16_MAX)
+        return err_set(e, ERR_FORMAT, "transfer: a malformed peer of a relay");
+    memcpy(p->key, key, sizeof p->key);
+    return 0;
+}

@@ -16,6 +16,18 @@
 //
 // In a push, dtctl is the sender and the node the receiver; in a fetch the roles are reversed.
 // Additional connections of a push carry only HELLO, BATCH, CHUNK, DONE and their answers.
+//
+// Nodes that lack the same content can form a chain after NEED_END (fanout.h):
+//
+//     dtctl                                node
+//     RELAY_FROM (to all but the first)    →
+//                                          ← RELAY_PORT
+//     RELAY_TO (to all but the last)       →
+//                                          ← RELAY_READY, or RELAY_LOST now or later
+//     BATCH, CHUNK, RELAY_END (the first)  → the same frames to the next node
+//                                          ← ACK, NEED… NEED_END: what is still lacking
+//
+// Between two nodes each side first proves that it has the key of RELAY_FROM and RELAY_TO.
 #ifndef XFER_XFER_FRAME_H
 #define XFER_XFER_FRAME_H
 
@@ -30,13 +42,14 @@
 #include <stdint.h>
 
 enum {
-    XFER_VERSION = 1,
+    XFER_VERSION = 2,
     XFER_HEAD_BYTES = 8,
     XFER_FRAME_BYTES_MAX = 2 << 20,   // plain and packed
     XFER_SMALL_BYTES_MAX = 256 << 10, // files up to this size are sent whole, many in a frame
     XFER_BATCH_BYTES = 512 << 10,     // approximate content of one BATCH
     XFER_ACK_BYTES = 1 << 20,
     XFER_PATHS_MAX = 10000,
+    XFER_RELAY_KEY_BYTES = 32,
     XFER_BUSY_PERCENT = 80, // of one CPU: above it this process is the bottleneck, not the network
     // The fastest level of zstd produces about 400 MB/s. A connection that carries more than half
     // of that uncompressed gains nothing.
@@ -57,6 +70,12 @@ enum {
     X(XFER_BAD, "bad")                                                                             \
     X(XFER_PROGRESS, "progress")                                                                   \
     X(XFER_RESULT, "result")                                                                       \
+    X(XFER_RELAY_FROM, "relay-from")                                                               \
+    X(XFER_RELAY_TO, "relay-to")                                                                   \
+    X(XFER_RELAY_PORT, "relay-port")                                                               \
+    X(XFER_RELAY_READY, "relay-ready")                                                             \
+    X(XFER_RELAY_LOST, "relay-lost")                                                               \
+    X(XFER_RELAY_END, "relay-end")                                                                 \
     X(XFER_FAIL, "fail")
 
 enum xfer_type {
@@ -142,6 +161,16 @@ void xfer_put_need(struct strbuf *b, const struct xfer_need *n);
 // 1: an entry, 0: end of the frame, -1: malformed.
 int xfer_get_need(struct bytes_reader *r, const struct manifest *m, struct xfer_need *n,
                   struct err *e);
+
+// RELAY_FROM: listen on address (port 0); RELAY_TO: connect to the node that listens there.
+struct xfer_relay_peer {
+    const char *address;
+    uint32_t port;
+    unsigned char key[XFER_RELAY_KEY_BYTES];
+};
+void xfer_put_relay_peer(struct strbuf *b, const struct xfer_relay_peer *p);
+int xfer_get_relay_peer(const struct xfer_frame *f, struct arena *a, struct xfer_relay_peer *p,
+                        struct err *e);
 
 struct xfer_result {
     uint64_t files, bytes; // placed

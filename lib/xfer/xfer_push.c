@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Push, the operator's side. One main connection carries the list, its answer and content.
 // Additional connections carry content only; they are opened when the round trip is so long that
-// the window limits one connection. Every connection sends a frame whenever it has room.
+// the window limits one connection. Every connection sends a frame whenever it has room. A node of
+// a chain (fanout.h) has its main connection only.
 #include "base/clock.h"
 #include "base/log.h"
-#include "xfer/xfer_impl.h"
-#include "xfer/xfer_sender.h"
+#include "xfer/xfer_push_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,43 +18,6 @@ enum {
 };
 
 static int pushes, extras; // active in this process
-
-enum conn_state {
-    CONN_CLOSED,
-    CONN_CONNECTING, // additional connection: login
-    CONN_GREETING,   // additional connection: our HELLO is sent, theirs is awaited
-    CONN_LIST,       // main: HELLO and entries are sent at once, since the agent is ours
-    CONN_ANSWER,     // main: receives the list of needed files
-    CONN_CONTENT,
-    CONN_DONE, // DONE is sent, RESULT is awaited
-    CONN_FINISHED,
-};
-
-struct push;
-
-struct push_conn {
-    struct push *push;
-    struct transport_link *link; // its own link; NULL for main
-    struct xfer_channel channel;
-    struct send_stream stream;
-    bool has_stream, greeted;
-    int64_t greet_ns; // when our HELLO was sent to a waiting agent; else 0
-    enum conn_state state;
-};
-
-struct push {
-    struct xfer x; // first
-    const struct manifest *m;
-    const char *program, *root, *dest;
-    bool replace, no_compress, planned, counted;
-    int connections, opened;
-    bool near; // negligible round trip: compression only costs time
-    bool fast; // the connection is faster than compression
-    size_t next_entry;
-    uint64_t closed_bytes; // acknowledged on closed connections
-    struct send_plan plan;
-    struct push_conn conns[XFER_CONNECTIONS_MAX]; // 0 is the main connection
-};
 
 static const struct transport_run_events run_events;
 static void pump(struct push_conn *c);
@@ -91,6 +54,7 @@ static void stop(struct xfer *x) {
     struct push *p = (struct push *)x;
     pushes -= p->counted;
     p->counted = false;
+    fanout_leave(&p->relay);
     for (int i = p->opened; i-- > 0;)
         conn_close(&p->conns[i]);
 }
@@ -138,6 +102,11 @@ static bool fill(struct push_conn *c) {
         fail(p, &e);
     if (rc != 0)
         return rc > 0;
+    if (is_main(c) && p->relay.state == FANOUT_RELAYED) {
+        xfer_wire_frame(&c->channel.out, XFER_RELAY_END, NULL, 0);
+        c->state = CONN_RELAY;
+        return true;
+    }
     if (is_main(c) && !others_finished(p))
         return false; // a connection may still return work
     xfer_wire_frame(&c->channel.out, XFER_DONE, NULL, 0);
@@ -166,23 +135,90 @@ static int64_t round_trip_us(const struct push *p) {
                                                     : transport_round_trip_us(p->x.link);
 }
 
-static void start_content(struct push_conn *c) {
-    struct push *p = c->push;
+static void begin_content(struct push *p, enum conn_state state) {
+    p->x.progress.bytes_total = p->had_bytes + p->plan.bytes;
+    p->x.progress.phase = state == CONN_DONE ? "place" : "send";
+    p->conns[0].state = state;
+}
+
+void xfer_push_direct(struct push *p) {
     int64_t us = round_trip_us(p);
     xfer_send_plan_ready(&p->plan);
-    log_debug("sending", "files=%zu bytes=%llu round_trip_us=%lld", p->plan.files,
-              (unsigned long long)p->plan.bytes, (long long)us);
+    log_debug("sending", "node=%s files=%zu bytes=%llu round_trip_us=%lld", p->x.node,
+              p->plan.files, (unsigned long long)p->plan.bytes, (long long)us);
     p->near = us < XFER_FAR_US / 3;
     p->fast = p->near;
     if (us >= XFER_FAR_US)
         open_extras(p, p->plan.bytes);
-    p->x.progress.bytes_total = p->plan.bytes;
-    p->x.progress.files_total = p->plan.files;
-    p->x.progress.phase = "send";
     // A receiver that needs no file continues by itself.
-    c->state = p->plan.files ? CONN_CONTENT : CONN_DONE;
-    if (!p->plan.files)
-        p->x.progress.phase = "place";
+    begin_content(p, p->plan.files ? CONN_CONTENT : CONN_DONE);
+    pump(&p->conns[0]);
+}
+
+// ---- a chain of nodes -------------------------------------------------------------------------
+
+void xfer_push_relayed(struct push *p, uint64_t total) {
+    begin_content(p, CONN_RELAY);
+    p->x.progress.bytes_total = p->had_bytes + total;
+}
+
+void xfer_push_relay_head(struct push *p, struct send_plan *chain) {
+    xfer_send_plan_fini(&p->plan);
+    p->plan = *chain;
+    xfer_send_plan_ready(&p->plan);
+    log_debug("sending to a chain", "node=%s bytes=%llu", p->x.node,
+              (unsigned long long)p->plan.bytes);
+    begin_content(p, CONN_CONTENT);
+    pump(&p->conns[0]);
+}
+
+static void add_frame(struct push *p, enum xfer_type type, const void *data, size_t len) {
+    xfer_wire_frame(&p->conns[0].channel.out, type, data, len);
+    pump(&p->conns[0]);
+}
+
+void xfer_push_relay_peer(struct push *p, enum xfer_type type, const struct xfer_relay_peer *peer) {
+    struct strbuf b = {0};
+    xfer_put_relay_peer(&b, peer);
+    add_frame(p, type, b.data, b.len);
+    strbuf_fini(&b);
+}
+
+void xfer_push_relay_end(struct push *p) {
+    add_frame(p, XFER_RELAY_END, NULL, 0);
+}
+
+// What the node of a chain has received counts like what was sent to it.
+static int take_ack(struct push_conn *c, uint64_t bytes, struct err *e) {
+    struct push *p = c->push;
+    if (c->state != CONN_RELAY)
+        return xfer_send_stream_ack(&c->stream, bytes, e);
+    if (bytes < c->stream.acked || bytes > p->x.progress.bytes_total)
+        return err_set(e, ERR_FORMAT, "transfer: the receiver acknowledges what was not sent");
+    c->stream.sent = c->stream.acked = bytes;
+    return 0;
+}
+
+// The first list of lacking files, or a further one after a chain.
+static int take_need(struct push_conn *c, const struct xfer_frame *f, struct err *e) {
+    struct push *p = c->push;
+    if (c->state == CONN_RELAY) {
+        p->had_bytes = c->stream.acked;
+        xfer_send_stream_fini(&c->stream);
+        xfer_send_stream_init(&c->stream, &p->plan, false);
+        c->stream.sent = c->stream.acked = c->stream.retired = p->had_bytes;
+        xfer_send_plan_fini(&p->plan);
+        xfer_send_plan_init(&p->plan, p->m);
+        c->state = CONN_ANSWER;
+    }
+    if (c->state != CONN_ANSWER || !c->greeted)
+        return xfer_wire_unexpected(f, e);
+    if (f->type == XFER_NEED)
+        return xfer_send_plan_need(&p->plan, f, e);
+    if (!p->x.progress.files_total)
+        p->x.progress.files_total = p->plan.files;
+    fanout_ready(&p->relay);
+    return 0;
 }
 
 static int take_result(struct push_conn *c, const struct xfer_frame *f, struct err *e) {
@@ -220,17 +256,20 @@ static int take_frame(struct push_conn *c, const struct xfer_frame *f, struct er
             c->state = CONN_CONTENT;
         return 0;
     case XFER_NEED:
-        return c->state == CONN_ANSWER ? xfer_send_plan_need(&p->plan, f, e)
-                                       : xfer_wire_unexpected(f, e);
-    case XFER_NEED_END:
-        if (c->state != CONN_ANSWER || !c->greeted)
-            return xfer_wire_unexpected(f, e);
-        start_content(c);
-        return 0;
+    case XFER_NEED_END: return take_need(c, f, e);
     case XFER_ACK:
         if (!c->has_stream || f->len != 8)
             return xfer_wire_unexpected(f, e);
-        return xfer_send_stream_ack(&c->stream, bytes_load(f->data, 8), e);
+        return take_ack(c, bytes_load(f->data, 8), e);
+    case XFER_RELAY_PORT:
+        return is_main(c) && f->len == 4 ? fanout_port(&p->relay, (uint32_t)bytes_load(f->data, 4))
+                                         : xfer_wire_unexpected(f, e);
+    case XFER_RELAY_READY:
+    case XFER_RELAY_LOST:
+        if (!is_main(c))
+            return xfer_wire_unexpected(f, e);
+        fanout_link(&p->relay, f->type == XFER_RELAY_READY);
+        return 0;
     case XFER_PROGRESS: return 0;
     case XFER_RESULT: return take_result(c, f, e);
     default: return xfer_wire_unexpected(f, e);
@@ -404,6 +443,7 @@ struct xfer *xfer_push(struct transport_link *l, const struct xfer_push_spec *sp
     xfer_start(&p->x, l, events, ctx);
     p->conns[0].push = p;
     p->opened = 1;
+    fanout_join(spec->fanout, &p->relay, p, spec->address ? spec->address : "");
     if (greet(&p->conns[0], l, e) < 0) {
         destroy(&p->x);
         return NULL;

@@ -80,7 +80,7 @@ int xfer_receive_frame(struct receive *r, const struct xfer_frame *f, struct str
 int xfer_receive_step(struct receive *r, struct strbuf *out, struct err *e);
 void xfer_receive_close(struct receive *r);
 
-// Shared by xfer_receiver.c and xfer_receiver_finish.c.
+// Shared by the files xfer_receiver*.c.
 enum entry_state {
     ENTRY_NEW,    // not compared yet
     ENTRY_SAME,   // present at the destination
@@ -93,7 +93,11 @@ enum entry_state {
 uint32_t xfer_receive_find(const struct receive *r,
                            const unsigned char hash[HASH_BYTES]); // index + 1, or 0
 int xfer_receive_save(struct receive *r, struct err *e);          // saves the cache of hashes
+// Tells the sender how much has come: at times, or now.
+void xfer_receive_acknowledge(struct receive *r, struct strbuf *out, bool now);
 int xfer_receive_compare(struct receive *r, struct strbuf *out, struct err *e);
+// After a relay, complete or not: requests what is still lacking; without such files it finishes.
+int xfer_receive_again(struct receive *r, struct strbuf *out, struct err *e);
 int xfer_receive_finish(struct receive *r, struct strbuf *out, struct err *e);
 void xfer_receive_result(struct receive *r, uint64_t files, struct strbuf *out); // the last frame
 void xfer_receive_bad(struct receive *r, size_t entry, const struct err *why);

@@ -30,7 +30,6 @@ void xfer_send_plan_fini(struct send_plan *p) {
 static void add_unit(struct send_plan *p, struct send_unit u) {
     array_grow(p->units, &p->room, p->count + 1);
     p->units[p->count++] = u;
-    p->bytes += u.bytes;
 }
 
 static uint32_t unit_bytes(const struct manifest_entry *n, uint64_t unit) {
@@ -38,25 +37,75 @@ static uint32_t unit_bytes(const struct manifest_entry *n, uint64_t unit) {
     return left < CAS_UNIT_BYTES ? (uint32_t)left : CAS_UNIT_BYTES;
 }
 
+static void add_small_file(struct send_plan *p, uint32_t entry) {
+    array_grow(p->small, &p->small_room, p->small_count + 1);
+    p->small[p->small_count++] = entry;
+    p->bytes += p->m->entries[entry].size;
+}
+
+static void add_large_unit(struct send_plan *p, uint32_t entry, uint32_t unit) {
+    struct send_unit u = {.entry = entry, .unit = unit};
+    u.bytes = unit_bytes(&p->m->entries[entry], unit);
+    add_unit(p, u);
+    p->bytes += u.bytes;
+}
+
 int xfer_send_plan_need(struct send_plan *p, const struct xfer_frame *f, struct err *e) {
     struct bytes_reader r = bytes_reader(f->data, f->len);
     struct xfer_need need;
     int rc;
     while ((rc = xfer_get_need(&r, p->m, &need, e)) > 0) {
-        const struct manifest_entry *n = &p->m->entries[need.index];
         if (p->files++ >= p->m->files)
             return err_set(e, ERR_FORMAT, "transfer: the receiver asks for a file twice");
         if (need.units == 0) {
-            array_grow(p->small, &p->small_room, p->small_count + 1);
-            p->small[p->small_count++] = need.index;
+            add_small_file(p, need.index);
             continue;
         }
         for (uint32_t u = 0; u < need.units; u++)
             if (!need.have || !(need.have[u / 8] >> (u % 8) & 1))
-                add_unit(p, (struct send_unit){
-                                .entry = need.index, .unit = u, .bytes = unit_bytes(n, u)});
+                add_large_unit(p, need.index, u);
     }
     return rc;
+}
+
+static int compare_entries(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int compare_units(const void *a, const void *b) {
+    const struct send_unit *x = a, *y = b;
+    return x->entry != y->entry ? (x->entry > y->entry) - (x->entry < y->entry)
+                                : (x->unit > y->unit) - (x->unit < y->unit);
+}
+
+void xfer_send_plan_unite(struct send_plan *to, const struct send_plan *const *from, size_t count) {
+    struct send_plan all = {0};
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < from[i]->small_count; k++) {
+            array_grow(all.small, &all.small_room, all.small_count + 1);
+            all.small[all.small_count++] = from[i]->small[k];
+        }
+        for (size_t k = 0; k < from[i]->count; k++)
+            add_unit(&all, from[i]->units[k]);
+    }
+    if (all.small_count)
+        qsort(all.small, all.small_count, sizeof *all.small, compare_entries);
+    if (all.count)
+        qsort(all.units, all.count, sizeof *all.units, compare_units);
+    for (size_t i = 0; i < all.small_count; i++)
+        if (i == 0 || all.small[i] != all.small[i - 1])
+            add_small_file(to, all.small[i]);
+    for (size_t i = 0; i < all.count; i++) {
+        const struct send_unit *u = &all.units[i];
+        if (i && compare_units(u, u - 1) == 0)
+            continue;
+        to->files += i == 0 || u->entry != u[-1].entry;
+        add_large_unit(to, u->entry, u->unit);
+    }
+    to->files += to->small_count;
+    free(all.small);
+    free(all.units);
 }
 
 // Small files come first, since the connection that places them works from the front.

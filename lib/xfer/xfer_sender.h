@@ -43,7 +43,9 @@ struct send_plan {
 void xfer_send_plan_init(struct send_plan *p, const struct manifest *m);
 void xfer_send_plan_fini(struct send_plan *p);
 int xfer_send_plan_need(struct send_plan *p, const struct xfer_frame *f,
-                        struct err *e);               // a NEED frame
+                        struct err *e); // a NEED frame
+// Adds what any of some plans of the same manifest has; before they and this one are ready.
+void xfer_send_plan_unite(struct send_plan *to, const struct send_plan *const *from, size_t count);
 void xfer_send_plan_ready(struct send_plan *p);       // after the last NEED
 bool xfer_send_plan_empty(const struct send_plan *p); // all work is assigned
 

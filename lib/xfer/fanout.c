@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fan-out: groups pushes into chains of nodes.
+#include "xfer/fanout.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "sys/net.h"
+#include "xfer/xfer_push_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct fanout_chain {
+    struct fanout *group;
+    struct fanout_member *first; // NULL: it left
+    struct send_plan plan;       // what any of its nodes lacks; moves to the first
+    unsigned char key[XFER_RELAY_KEY_BYTES];
+    size_t count; // of its nodes that have not said what they still lack
+    bool started;
+    struct timer deadline;
+    struct fanout_chain *next;
+};
+
+struct fanout {
+    struct loop *loop;
+    struct fanout_member *members;
+    struct fanout_chain *chains;
+    struct timer wait;
+    bool waits;
+};
+
+struct fanout *fanout_new(struct loop *loop) {
+    struct fanout *g = heap_alloc(sizeof *g);
+    g->loop = loop;
+    return g;
+}
+
+static void chain_free(struct fanout_chain *c) {
+    struct fanout_chain **at = &c->group->chains;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    timer_stop(&c->deadline);
+    xfer_send_plan_fini(&c->plan);
+    free(c);
+}
+
+void fanout_free(struct fanout *g) {
+    if (!g)
+        return;
+    must(!g->members);
+    while (g->chains)
+        chain_free(g->chains);
+    timer_stop(&g->wait);
+    free(g);
+}
+
+// ---- a chain ------------------------------------------------------------------------------------
+
+static void forget(struct fanout_member *m) {
+    struct fanout_chain *c = m->chain;
+    if (m->before)
+        m->before->behind = NULL;
+    if (m->behind)
+        m->behind->before = NULL;
+    m->before = m->behind = NULL;
+    m->chain = NULL;
+    if (c->first == m)
+        c->first = NULL;
+    if (--c->count == 0)
+        chain_free(c);
+}
+
+// The member and those behind it get nothing more from the one before: they say what they lack.
+static void cut(struct fanout_member *m) {
+    while (m) {
+        struct fanout_member *behind = m->behind;
+        forget(m);
+        xfer_push_relay_end(m->push);
+        m = behind;
+    }
+}
+
+// Sends content to the first node once all links of the chain stand.
+static void chain_check(struct fanout_chain *c) {
+    if (c->started || !c->first)
+        return;
+    for (const struct fanout_member *m = c->first->behind; m; m = m->behind)
+        if (!m->linked)
+            return;
+    c->started = true;
+    timer_stop(&c->deadline);
+    struct send_plan plan = c->plan;
+    c->plan = (struct send_plan){0};
+    xfer_push_relay_head(c->first->push, &plan);
+}
+
+static void on_deadline(struct timer *t) {
+    struct fanout_chain *c = container_of(t, struct fanout_chain, deadline);
+    struct fanout_member *m = c->first;
+    while (m && (m == c->first || m->linked))
+        m = m->behind;
+    if (m)
+        log_debug("a link of a chain does not stand", "node=%s", m->push->x.node);
+    cut(m);
+    chain_check(c);
+}
+
+static void chain_make(struct fanout *g, struct fanout_member *const *list, size_t count,
+                       struct send_plan *plan) {
+    struct fanout_chain *c = heap_alloc(sizeof *c);
+    uint64_t bytes = plan->bytes;
+    *c = (struct fanout_chain){
+        .group = g, .first = list[0], .plan = *plan, .count = count, .next = g->chains};
+    g->chains = c;
+    hash_random(c->key, sizeof c->key);
+    timer_start(g->loop, &c->deadline, FANOUT_CONNECT_MS, on_deadline);
+    for (size_t i = 0; i < count; i++) {
+        struct fanout_member *m = list[i];
+        m->state = FANOUT_RELAYED;
+        m->chains++;
+        m->chain = c;
+        m->linked = false;
+        m->before = i ? list[i - 1] : NULL;
+        m->behind = i + 1 < count ? list[i + 1] : NULL;
+        xfer_push_relayed(m->push, bytes);
+    }
+    for (size_t i = 1; i < count; i++) {
+        struct xfer_relay_peer at = {.address = list[i]->address};
+        memcpy(at.key, c->key, sizeof at.key);
+        xfer_push_relay_peer(list[i]->push, XFER_RELAY_FROM, &at);
+    }
+}
+
+int fanout_port(struct fanout_member *m, uint32_t port) {
+    if (!m->chain || !m->before || m->linked)
+        return 0; // an answer that came too late
+    struct xfer_relay_peer to = {.address = m->address, .port = port};
+    memcpy(to.key, m->chain->key, sizeof to.key);
+    if (port > 0 && port <= UINT16_MAX)
+        xfer_push_relay_peer(m->before->push, XFER_RELAY_TO, &to);
+    else
+        fanout_link(m->before, false);
+    return 0;
+}
+
+void fanout_link(struct fanout_member *m, bool stands) {
+    struct fanout_chain *c = m->chain;
+    if (!c || !m->behind)
+        return;
+    if (stands) {
+        m->behind->linked = true;
+    } else {
+        log_debug("a chain breaks", "node=%s behind=%s", m->push->x.node, m->behind->push->x.node);
+        cut(m->behind);
+    }
+    chain_check(c);
+}
+
+// ---- grouping -----------------------------------------------------------------------------------
+
+static void alone(struct fanout_member *m) {
+    m->state = FANOUT_ALONE;
+    xfer_push_direct(m->push);
+}
+
+// Chains the waiting members that send one list. Others, and those for which it does not pay, send
+// from here.
+static void form(struct fanout *g, const struct manifest *list) {
+    struct fanout_member *members[FANOUT_NODES_MAX];
+    const struct send_plan *plans[FANOUT_NODES_MAX];
+    size_t count = 0;
+    uint64_t bytes = 0;
+    for (struct fanout_member *m = g->members; m && count < FANOUT_NODES_MAX; m = m->next) {
+        if (m->state != FANOUT_WAITING || m->push->m != list)
+            continue;
+        members[count] = m;
+        plans[count++] = &m->push->plan;
+        bytes += m->push->plan.bytes;
+    }
+    struct send_plan all;
+    xfer_send_plan_init(&all, list);
+    xfer_send_plan_unite(&all, plans, count);
+    if (count > 1 && bytes - all.bytes >= FANOUT_SAVED_BYTES_MIN) {
+        chain_make(g, members, count, &all);
+        return;
+    }
+    xfer_send_plan_fini(&all);
+    for (size_t i = 0; i < count; i++)
+        alone(members[i]);
+}
+
+static void form_all(struct fanout *g) {
+    struct fanout_member *m = g->members;
+    g->waits = false;
+    while (m) {
+        if (m->state == FANOUT_WAITING) {
+            form(g, m->push->m);
+            m = g->members; // sending may have ended any of them
+        } else {
+            m = m->next;
+        }
+    }
+}
+
+static void on_wait(struct timer *t) {
+    form_all(container_of(t, struct fanout, wait));
+}
+
+static void consider(struct fanout *g) {
+    bool waiting = false, more = false;
+    for (const struct fanout_member *m = g->members; m; m = m->next) {
+        waiting |= m->state == FANOUT_WAITING;
+        more |= m->state == FANOUT_COMPARING;
+    }
+    if (waiting && !more)
+        timer_start(g->loop, &g->wait, 0, on_wait); // from the loop: a push may be calling
+    else if (waiting && !g->waits)
+        timer_start(g->loop, &g->wait, FANOUT_WAIT_MS, on_wait);
+    else if (!waiting)
+        timer_stop(&g->wait);
+    g->waits = waiting;
+}
+
+void fanout_join(struct fanout *g, struct fanout_member *m, struct push *p, const char *address) {
+    *m = (struct fanout_member){.push = p};
+    if (!g || !net_is_numeric(address) || transport_is_local(p->x.link))
+        return;
+    m->group = g;
+    m->address = arena_strdup(&p->x.arena, address);
+    m->state = FANOUT_COMPARING;
+    m->next = g->members;
+    if (m->next)
+        m->next->prev = m;
+    g->members = m;
+}
+
+void fanout_ready(struct fanout_member *m) {
+    if (m->chain)
+        forget(m); // it has told the one behind that there is no more
+    if (m->state == FANOUT_ALONE || m->push->plan.files == 0 || m->chains == FANOUT_CHAINS_MAX)
+        alone(m);
+    else
+        m->state = FANOUT_WAITING;
+    if (m->group)
+        consider(m->group);
+}
+
+void fanout_leave(struct fanout_member *m) {
+    struct fanout *g = m->group;
+    if (!g)
+        return;
+    struct fanout_chain *c = m->chain;
+    if (c) {
+        cut(m->behind);
+        bool last = c->count == 1;
+        forget(m);
+        if (!last)
+            chain_check(c);
+    }
+    if (m->prev)
+        m->prev->next = m->next;
+    else
+        g->members = m->next;
+    if (m->next)
+        m->next->prev = m->prev;
+    m->group = NULL;
+    m->state = FANOUT_ALONE;
+    consider(g);
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One list of files to five hosts behind a slow uplink: nodes pass the content on, so that it leaves
+# this computer once, and no node that is lost, frozen or late keeps another from its files.
+# shellcheck disable=SC2016,SC2088,SC2317 # the node expands; functions are called by name
+source "${0%/*}/../lib.sh"
+hosts_up 5
+hosts_config
+MB=$((1 << 20))
+
+run dtctl up
+is "$status" 0 'up on five hosts'
+uplink() { tc qdisc replace dev dt0 root tbf rate "$1" burst 128k latency 100ms; }
+fields() { # NAME…: of the event "pushed"
+    local name
+    for name; do sed -nE "s/.*\"event\":\"pushed\".*\"$name\":([0-9]+).*/\1/p" push.out; done | paste -sd' '
+}
+push() { # SECONDS ARGUMENT…: its status, files and bytes on the wire
+    timeout -k 5 "$1" dtctl --json push --replace --to '~/data' "${@:2}" >push.out 2>push.err
+    status=$?
+}
+has() { # FOLDER NODE…: it is there, complete
+    local want
+    want=$(cd "$1" && find . -type f -exec sha256sum {} + | sort -k 2)
+    for node in "${@:2}"; do
+        [ "$(on "$node" sh -c "cd /root/data && find . -type f -exec sha256sum {} + |
+            sort -k 2")" = "$want" ] || { diag "node$node differs"; return 1; }
+    done
+}
+content() { # FOLDER: one large file, a few hundred small ones, one of them twice
+    mkdir "$1"
+    head -c $((16 * MB)) /dev/urandom >"$1/large"
+    for i in {1..200}; do head -c 3000 /dev/urandom >"$1/small$i"; done
+    cp "$1/small1" "$1/twice"
+}
+
+# ---- once over the uplink
+uplink 160mbit
+content all
+push 60 all/
+is "$status $(fields files)" '0 1010' 'a push to five hosts puts all files in place'
+ok 'each of the five has them' has all 1 2 3 4 5
+wire=$(fields bytes_wire)
+ok 'the content leaves this computer once' test "$wire" -lt $((20 * MB))
+diag "$((wire / MB)) MB on the wire for $(($(du -sb all | cut -f1) / MB)) MB to five hosts"
+push 60 all/
+is "$status $(fields bytes_sent)" '0 0' 'the second push sends nothing'
+
+# ---- nodes that have some of it
+content some
+rm -rf "$WORK/node2/root/data" "$WORK/node2/root/.dtctl/nodes/node2/cas"
+cp all/large some/known
+push 60 some/
+is "$status" 0 'a push to nodes that have different parts of the files succeeds'
+ok 'all of them have the files' has some 1 2 3 4 5
+ok 'only the part that one node lacks is sent beside what all lack' \
+    test "$(fields bytes_wire)" -lt $((37 * MB))
+
+# ---- a node that goes, or stops, in the middle
+pushes() { host_processes "$1" 'dtrun.*--node'; } # NODE
+arrived() { # NODE KIB: of the large file
+    local part=$WORK/node$1/root/.dtctl/nodes/node$1/cas/tmp
+    [ "$(du -sk "$part" 2>/dev/null | cut -f 1)" -gt "$2" ] 2>/dev/null
+}
+uplink 40mbit
+content killed
+push 120 killed/ &
+pushing=$!
+ok 'the content comes to the fourth of five nodes' wait_for 60 arrived 4 4096
+for p in $(pushes 3); do kill -KILL "$p"; done
+wait $pushing; diag "$(date +%s) $(cat push.err)"
+ok 'the other nodes have the files although one was killed' has killed 1 2 4 5
+like "$(cat push.err)" 'node3' 'the error names the node whose agent was killed'
+
+content frozen
+push 120 frozen/ &
+pushing=$!
+ok 'the content of the next push comes' wait_for 60 arrived 4 4096
+frozen=$(pushes 2)
+for p in $frozen; do kill -STOP "$p"; done
+uplink 400mbit
+ok 'the nodes behind a frozen one have the files soon' wait_for 30 has frozen 1 3 4 5
+for p in $frozen; do kill -CONT "$p"; done
+wait $pushing; diag "$(date +%s) $(cat push.err)"
+ok 'the frozen node has them when it goes on' wait_for 30 has frozen 2
+
+# ---- one by one
+content single
+DTCTL_CLUSTER_FANOUT=off push 60 single/
+is "$status" 0 'a push with fan-out off succeeds'
+ok 'with fan-out off each node gets all from this computer' test "$(fields bytes_wire)" -gt $((80 * MB))
+ok 'the five nodes have the files' has single 1 2 3 4 5
+done_testing
