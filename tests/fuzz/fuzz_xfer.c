@@ -47,6 +47,10 @@ static void as_receiver(const uint8_t *data, size_t size) {
     while (rc >= 0 && xfer_wire_take(&u, data, size, &f, &e) > 0) {
         data += f.wire_bytes;
         size -= f.wire_bytes;
+        struct arena a = {0};
+        struct xfer_relay_peer peer;
+        (void)xfer_get_relay_peer(&f, &a, &peer, &e);
+        arena_fini(&a);
         rc = xfer_receive_frame(&r, &f, &out, &e);
         for (int i = 0; rc >= 0 && i < STEPS_MAX && (rc = xfer_receive_step(&r, &out, &e)) > 0; i++)
             ;
