@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtctl data: looks through a data set of the native trainer, packs one, makes one for tests.
 #include "command.h"
+#include "data_nodes.h"
 
 #include "base/clock.h"
 #include "data/tool.h"
@@ -313,51 +314,65 @@ static int make_shapes(struct data *d, const char *dir, struct err *e) {
 
 // ---- command -----------------------------------------------------------------------------------
 
+static const struct {
+    const char *name;
+    size_t args_min, args_max;
+    const char *takes;
+} VERBS[] = {{"inspect", 2, 2, "SOURCE"},
+             {"pack", 3, 3, "SOURCE and DESTINATION"},
+             {"make-shapes", 2, 2, "FOLDER"},
+             {"ls", 1, 2, "at most one INPUT"},
+             {"rm", 2, 2, "INPUT"}};
+static const char *const WORDS[] = {"inspect", "pack", "make-shapes", "ls", "rm", NULL};
+enum { INSPECT, PACK, MAKE_SHAPES, LS, RM, VERBS_COUNT };
+
 static int run(struct context *s, const struct cli_rest *rest, const void *flags, struct err *e) {
-    static const struct {
-        const char *name;
-        size_t args;
-    } VERBS[] = {{"inspect", 2}, {"pack", 3}, {"make-shapes", 2}};
     struct data d = {.s = s, .flags = flags};
-    const char *verb = rest->args[0];
+    const char *verb = rest->args[0], *one = rest->count > 1 ? rest->args[1] : NULL;
     size_t i = 0;
-    while (i < sizeof VERBS / sizeof VERBS[0] && !str_eq(verb, VERBS[i].name))
+    while (i < VERBS_COUNT && !str_eq(verb, VERBS[i].name))
         i++;
-    if (i == sizeof VERBS / sizeof VERBS[0])
-        return err_set(e, ERR_USAGE, "data takes inspect, pack or make-shapes, not '%s'", verb);
-    if (rest->count != VERBS[i].args)
-        return err_set(e, ERR_USAGE, "data %s takes %s", verb,
-                       VERBS[i].args == 3 ? "SOURCE and DESTINATION"
-                       : i == 0           ? "SOURCE"
-                                          : "FOLDER");
+    if (i == VERBS_COUNT)
+        return err_set(e, ERR_USAGE, "data takes inspect, pack, make-shapes, ls or rm, not '%s'",
+                       verb);
+    if (rest->count < VERBS[i].args_min || rest->count > VERBS[i].args_max)
+        return err_set(e, ERR_USAGE, "data %s takes %s", verb, VERBS[i].takes);
+    if (i == LS)
+        return data_nodes_list(s, one, e);
+    if (i == RM)
+        return data_nodes_remove(s, one, e);
     if (check_words(flags, e) < 0 || context_signals(s, e) < 0)
         return -1;
-    if (i == 0)
-        return inspect(&d, rest->args[1], e);
-    return i == 1 ? pack(&d, rest->args[1], rest->args[2], e) : make_shapes(&d, rest->args[1], e);
+    if (i == INSPECT)
+        return inspect(&d, one, e);
+    return i == PACK ? pack(&d, one, rest->args[2], e) : make_shapes(&d, one, e);
 }
-
-static const char *const WORDS[] = {"inspect", "pack", "make-shapes", NULL};
 
 const struct command cmd_data = {
     .verb = {.name = "data",
-             .summary = "look through, pack or make a data set of the native trainer",
-             .args = "inspect SOURCE | pack SOURCE DESTINATION | make-shapes FOLDER",
+             .summary = "look through, pack or make a data set; list or remove inputs",
+             .args = "inspect SOURCE | pack SOURCE DESTINATION | make-shapes FOLDER | ls [INPUT] | "
+                     "rm INPUT",
              .words = WORDS,
-             .text = "inspect decodes every image of SOURCE and shows classes, counts, sizes, the "
-                     "first images and the bad ones. It fails when an image is bad. pack writes "
-                     "webdataset shards with the unchanged JPEG files to the folder DESTINATION "
-                     "(train/000000.tar, val/000000.tar). When DESTINATION ends in .dtpack, pack "
-                     "writes one part as pixels of one size; training maps that file and decodes "
-                     "nothing. make-shapes writes the built-in shapes as a folder of JPEG files. "
-                     "The same input gives the same bytes. SOURCE takes the values of train.data.",
+             .text =
+                 "inspect decodes every image of SOURCE and shows classes, counts, sizes, the "
+                 "first images and the bad ones. It fails when an image is bad. pack writes "
+                 "webdataset shards with the unchanged JPEG files to the folder DESTINATION "
+                 "(train/000000.tar, val/000000.tar). When DESTINATION ends in .dtpack, pack "
+                 "writes one part as pixels of one size; training maps that file and decodes "
+                 "nothing. make-shapes writes the built-in shapes as a folder of JPEG files. "
+                 "The same input gives the same bytes. SOURCE takes the values of train.data.\n\n"
+                 "ls lists the inputs that earlier runs have left on the nodes; rm removes "
+                 "one, when no run is active on its node. It asks first, and needs -y without "
+                 "a terminal. A later run that needs the input sends it again.",
              .examples = "dtctl data inspect imagenet/train\n"
                          "dtctl data pack imagenet shards --shard-size 512M --skip-bad\n"
                          "dtctl data pack photos photos.dtpack --image-size 224 --resize 256\n"
-                         "dtctl data make-shapes shapes --images 1000 --image-size 64\n"},
+                         "dtctl data make-shapes shapes --images 1000 --image-size 64\n"
+                         "dtctl data ls   # inputs on the nodes, with their sizes\n"},
     .rows = &TABLE,
     .flags_bytes = sizeof(struct data_flags),
-    .args_min = 2,
+    .args_min = 1,
     .args_max = 3,
     .run = run,
 };

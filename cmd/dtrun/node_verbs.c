@@ -15,7 +15,8 @@ static const struct {
     {"probe", node_probe},     {"start", node_start},   {"setup", node_setup},
     {"follow", node_follow},   {"status", node_status}, {"stop", node_stop},
     {"clean", node_clean},     {"prune", node_prune},   {"own", node_own},
-    {"fetched", node_fetched}, {"left", node_left},
+    {"fetched", node_fetched}, {"left", node_left},     {"kept", node_kept},
+    {"drop", node_drop},
 };
 
 int node_verbs_run(int argc, char **argv, char *const *env) {

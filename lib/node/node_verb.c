@@ -29,6 +29,7 @@ static const char **argument_of(struct node_args *out, const char *name) {
         {"--signal", offsetof(struct node_args, signal)},
         {"--owner", offsetof(struct node_args, owner)},
         {"--text", offsetof(struct node_args, text)},
+        {"--input", offsetof(struct node_args, input)},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0)

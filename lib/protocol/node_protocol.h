@@ -83,6 +83,14 @@
 //                "others":["TEXT of a cluster that still uses the root"],
 //                   "left":["name of another file in the root"]}
 //
+// kept      one JSON line for each state of a run and for each folder of an input with files:
+//               {"kind":"state"|"input","name":"RUN"|"NAME-HASH","files":N,"bytes":B,
+//                "changed_ms":T}
+//
+// drop      --run RUN | --input NAME-HASH
+//           Removes the state of a run that is over, or the folder of an input while no run is
+//           active here (else "busy"). An absent one is no error. stdout: {"event":"dropped"}
+//
 // States of a run on a node (NODE_STATES): see below; "lost" is what status says of a run that was
 // not over when its agent vanished.
 //

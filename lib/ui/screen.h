@@ -73,6 +73,9 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("fetched", "fetch --path", "to files bytes", "the files are on this side")                   \
     X("here", "fetch", "run to lost", "the results of a run are on this side")                     \
     X("path", "path", "run name state path here lost", "where the results of a run are")           \
+    X("state", "state ls", "run name node files bytes changed_ms",                                 \
+      "the state of a run on a node; node null: the copy here")                                    \
+    X("state-removed", "state rm", "runs", "their states are gone")                                \
     X("extend", "extend", "cluster until_ms nodes", "the lease ends at this time")                 \
     X("adopt", "adopt", "cluster provider nodes runs", "the cluster was adopted")                  \
     X("down", "down",                                                                              \
@@ -89,6 +92,8 @@ enum { SCREEN_COLUMNS_DEFAULT = 80, SCREEN_ROWS_DEFAULT = 24, SCREEN_LINE_BYTES_
     X("data-inspected", "data inspect",                                                            \
       "source kind split samples bytes classes sizes first bad bad_samples", "one part of a set")  \
     X("data-packed", "data pack", "to split samples files bytes bad", "one part is written")       \
+    X("input", "data ls", "name node folder files bytes changed_ms", "an input on a node")         \
+    X("input-removed", "data rm", "name folders", "an input is gone from the nodes")               \
     X("data-made", "data make-shapes", "to train_images test_images size", "the folder is there")  \
     X("finding", "doctor", "verdict what fact remedy", "one check")                                \
     X("wrote", "init", "file", "the file is written")                                              \

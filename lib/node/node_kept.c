@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// `dtrun --node kept` and `drop`: states of runs and inputs on this node.
+#include "base/array.h"
+#include "node/node_verb.h"
+#include "sys/file.h"
+#include "sys/file_measure.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NAME_BYTES_MAX = 255 };
+
+// ---- kept ---------------------------------------------------------------------------------------
+
+static int print_item(const char *kind, const char *name, const char *path) {
+    struct file_measure m;
+    struct strbuf line = {0};
+    struct json_out j;
+    file_measure(path, &m);
+    if (m.files == 0)
+        return 0;
+    json_open(&j, &line);
+    json_object(&j, NULL);
+    json_str(&j, "kind", kind);
+    json_str(&j, "name", name);
+    json_int(&j, "files", (int64_t)m.files);
+    json_int(&j, "bytes", (int64_t)m.bytes);
+    json_int(&j, "changed_ms", m.changed_ms);
+    json_end(&j);
+    int rc = node_answer(&line);
+    strbuf_fini(&line);
+    return rc;
+}
+
+static int print_folder(struct arena *a, const struct node_args *args, const char *kind,
+                        const char *folder, const char *part) {
+    const char *dir = file_join(a, args->root, folder);
+    DIR *d = opendir(dir);
+    int rc = 0;
+    for (struct dirent *entry; d && rc == 0 && (entry = readdir(d));)
+        if (str_is_name(entry->d_name, NAME_BYTES_MAX) && entry->d_name[0] != '.')
+            rc = print_item(kind, entry->d_name,
+                            arena_printf(a, "%s/%s%s", dir, entry->d_name, part));
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+int node_kept(const struct node_call *c) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    if (node_args(&a, c, false, &args, &e) < 0)
+        return node_fail(&e);
+    int rc = print_folder(&a, &args, "state", "runs", "/state") < 0 ||
+             print_folder(&a, &args, "input", "inputs", "") < 0;
+    arena_fini(&a);
+    return rc;
+}
+
+// ---- drop ---------------------------------------------------------------------------------------
+
+static int check_over(struct arena *a, const struct node_args *args, const char *run,
+                      struct err *e) {
+    enum node_state state;
+    int fd = -1;
+    node_run_state(a, node_run_dir(a, args, run), &state, &fd);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 && !node_state_is_final(state)
+               ? err_set(e, ERR_BUSY, "run '%s' is %s (try: dtctl stop %s)", run,
+                         node_state_name(state), run)
+               : 0;
+}
+
+static int check_all_over(struct arena *a, const struct node_args *args, struct err *e) {
+    DIR *d = opendir(file_join(a, args->root, "runs"));
+    int rc = 0;
+    for (struct dirent *entry; d && rc == 0 && (entry = readdir(d));)
+        if (node_is_run(a, args, entry->d_name))
+            rc = check_over(a, args, entry->d_name, e);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+// The folder is there as a whole or not at all, also when this program is killed.
+static int drop_folder(const char *path, const char *aside, struct err *e) {
+    if (file_remove_tree(aside, e) < 0)
+        return -1;
+    if (rename(path, aside) < 0)
+        return errno == ENOENT ? 0 : err_errno(e, ERR_SYS, "cannot rename '%s'", path);
+    return file_remove_tree(aside, e);
+}
+
+int node_drop(const struct node_call *c) {
+    struct arena a = {0};
+    struct node_args args;
+    struct err e;
+    int rc = node_args(&a, c, false, &args, &e);
+    if (rc == 0 && !args.run == !args.input)
+        rc = err_set(&e, ERR_USAGE, "--node drop: needs one of --run and --input");
+    else if (rc == 0 && args.input &&
+             (!str_is_name(args.input, NAME_BYTES_MAX) || args.input[0] == '.'))
+        rc = err_set(&e, ERR_USAGE, "'%.100s' is not the name of an input's folder", args.input);
+    if (rc == 0 && args.run) {
+        const char *dir = node_run_dir(&a, &args, args.run);
+        rc = check_over(&a, &args, args.run, &e);
+        if (rc == 0)
+            rc = drop_folder(file_join(&a, dir, "state"), file_join(&a, dir, ".dropped"), &e);
+    } else if (rc == 0) {
+        const char *dir = file_join(&a, args.root, "inputs");
+        rc = check_all_over(&a, &args, &e);
+        if (rc == 0)
+            rc = drop_folder(file_join(&a, dir, args.input), file_join(&a, dir, ".dropped"), &e);
+    }
+    arena_fini(&a);
+    return rc < 0 ? node_fail(&e) : node_answer_event("dropped") < 0;
+}
