@@ -190,4 +190,26 @@ static int run(const struct topology *t, int sockets, rank_fn *fn) {
     return failed;
 }
 
+// ---- what they report --------------------------------------------------------------------------
+
+// FNV over words of four bytes, then bytes.
+static uint64_t digest(const void *p, size_t len, uint64_t h) {
+    const unsigned char *c = p;
+    uint32_t word;
+    for (; len >= sizeof word; c += sizeof word, len -= sizeof word) {
+        memcpy(&word, c, sizeof word);
+        h = (h ^ word) * UINT64_C(1099511628211);
+    }
+    for (; len > 0; c++, len--)
+        h = (h ^ *c) * UINT64_C(1099511628211);
+    return h;
+}
+
+static bool same_digests(int world) {
+    for (int i = 1; i < world; i++)
+        if (shared->digest[i] != shared->digest[0])
+            return false;
+    return true;
+}
+
 #endif

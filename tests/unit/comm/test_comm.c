@@ -10,16 +10,20 @@
 
 // ---- sums --------------------------------------------------------------------------------------
 
+enum { PERIOD = 10007 }; // a prime, so that parts of a buffer that change places are noticed
+
 // Values with rounding errors of their own, so that a different order gives different bits.
 static float value(int rank, size_t i) {
-    return (float)((i * 2654435761U + (size_t)rank * 40503U) % 1000003U) / 1000.0F - 300.0F;
+    return (float)((i * 2654435761U + (size_t)rank * 40503U) % PERIOD) / 10.0F - 300.0F;
 }
 
-static uint64_t digest(const void *p, size_t len, uint64_t h) {
-    const unsigned char *c = p;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ c[i]) * UINT64_C(1099511628211);
-    return h;
+// The means that a world of ranks must get.
+static void means(int world, double want[PERIOD]) {
+    for (size_t i = 0; i < PERIOD; i++) {
+        want[i] = 0;
+        for (int k = 0; k < world; k++)
+            want[i] += (double)value(k, i) / world;
+    }
 }
 
 static const size_t counts[] = {1,      2,      3,      7,      63,     64,    1000,
@@ -27,7 +31,8 @@ static const size_t counts[] = {1,      2,      3,      7,      63,     64,    1
                                 100003, 131072, 524288, 524289, 1500001};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-static int sum_once(struct rank *r, size_t n, bool asynchronous, struct err *e) {
+static int sum_once(struct rank *r, size_t n, bool asynchronous, const double want[PERIOD],
+                    struct err *e) {
     float *x = malloc(n * sizeof *x);
     for (size_t i = 0; i < n; i++)
         x[i] = value(r->rank, i);
@@ -36,23 +41,20 @@ static int sum_once(struct rank *r, size_t n, bool asynchronous, struct err *e) 
                            : comm_all_reduce(r->comm, x, n, COMM_MEAN, e);
     if (bad == 0 && asynchronous)
         bad = comm_wait(r->comm, ticket, e);
-    for (size_t i = 0; i < n && bad == 0; i++) {
-        double want = 0;
-        for (int k = 0; k < r->world; k++)
-            want += (double)value(k, i);
-        want /= r->world;
-        if (fabs((double)x[i] - want) > 1e-3)
+    for (size_t i = 0; i < n && bad == 0; i++)
+        if (!(fabs((double)x[i] - want[i % PERIOD]) <= 1e-3))
             bad = err_set(e, ERR_FAILED, "%zu elements: [%zu] is %g, not %g", n, i, (double)x[i],
-                          want);
-    }
+                          want[i % PERIOD]);
     shared->digest[r->rank] = digest(x, n * sizeof *x, shared->digest[r->rank]);
     free(x);
     return bad;
 }
 
 static int sums(struct rank *r, struct err *e) {
+    static double want[PERIOD];
+    means(r->world, want);
     for (int k = 0; k < COUNTS; k++)
-        if (sum_once(r, counts[k], k % 2, e) < 0)
+        if (sum_once(r, counts[k], k % 2, want, e) < 0)
             return -1;
     return 0;
 }
@@ -119,13 +121,6 @@ static int buckets(struct rank *r, struct err *e) {
                          (unsigned long long)stats.operations);
 }
 
-static bool same_digests(int world) {
-    for (int i = 1; i < world; i++)
-        if (shared->digest[i] != shared->digest[0])
-            return false;
-    return true;
-}
-
 static void test_topologies(void) {
     static const struct topology all[] = {
         {1, {1}},       {1, {2}},          {1, {3}},    {1, {4}},    {2, {1, 1}},
@@ -138,8 +133,10 @@ static void test_topologies(void) {
         is_int(run(t, sockets, sums), 0, "%s: means of all sizes", name);
         ok(same_digests(world), "%s: every rank has the same bits", name);
         uint64_t first = shared->digest[0];
-        is_int(run(t, 4, sums), 0, "%s: again, over 4 connections", name);
-        ok(shared->digest[0] == first, "%s: every run has the same bits", name);
+        if (!TAP_SANITIZED) {
+            is_int(run(t, 4, sums), 0, "%s: again, over 4 connections", name);
+            ok(shared->digest[0] == first, "%s: every run has the same bits", name);
+        }
         is_int(run(t, sockets, others), 0, "%s: double, broadcast, all-gather, barrier", name);
         is_int(run(t, sockets, buckets), 0, "%s: overlapping buckets", name);
         ok(same_digests(world), "%s: buckets agree to the bit", name);

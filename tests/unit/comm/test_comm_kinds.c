@@ -22,17 +22,12 @@ static const struct topology topologies[] = {
     {4, {1, 1, 1, 1}}, {2, {2, 2}}, {2, {1, 3}}, {3, {2, 1, 2}}, {4, {2, 3, 1, 2}}};
 enum { TOPOLOGIES = sizeof topologies / sizeof topologies[0] };
 
-static uint64_t digest(const void *p, size_t len, uint64_t h) {
-    const unsigned char *c = p;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ c[i]) * UINT64_C(1099511628211);
-    return h;
-}
-
 // ---- values of every type ----------------------------------------------------------------------
 
+enum { PERIOD = 10007 }; // a prime, so that parts of a buffer that change places are noticed
+
 static double value(int rank, size_t i) {
-    return (double)((i * 2654435761U + (size_t)rank * 40503U) % 10007U) / 100.0 - 30;
+    return (double)((i * 2654435761U + (size_t)rank * 40503U) % PERIOD) / 100.0 - 30;
 }
 
 static float from_bf16(uint16_t v) {
@@ -63,28 +58,33 @@ static double get(enum comm_type type, const void *buf, size_t i) {
                                : ((const double *)buf)[i];
 }
 
-// The sum of element i over the ranks' buffers, and the permitted rounding error.
-static double sum_of(const struct rank *r, enum comm_type type, size_t i, double *slack) {
-    double sum = 0, size = 0;
-    unsigned char bits = 0;
-    for (int k = 0; k < r->world; k++) {
-        double one[1];
-        put(type, one, 0, value(k, i));
-        sum += get(type, one, 0);
-        size += fabs(get(type, one, 0));
-        bits |= ((unsigned char *)one)[0];
-    }
+// Computed once, before any rank begins: the values of each rank, and the sum of element i over the
+// first `world` ranks with the permitted rounding error.
+static unsigned char values[TYPES][RANKS_MAX][PERIOD * sizeof(double)];
+struct sum {
+    double sum, slack;
+};
+static struct sum sums[TYPES][RANKS_MAX + 1][PERIOD];
+
+static void compute_values(enum comm_type type) {
     static const double unit[TYPES] = {
         [COMM_F32] = 1e-6, [COMM_F64] = 1e-14, [COMM_BF16] = 1.0 / 64};
-    *slack = unit[type] * size;
-    return type == COMM_BYTE ? bits : sum;
+    for (int k = 0; k < RANKS_MAX; k++)
+        for (size_t i = 0; i < PERIOD; i++) {
+            put(type, values[type][k], i, value(k, i));
+            double one = get(type, values[type][k], i), before = sums[type][k][i].sum;
+            sums[type][k + 1][i].sum =
+                type == COMM_BYTE ? (unsigned char)before | (unsigned char)one : before + one;
+            sums[type][k + 1][i].slack = sums[type][k][i].slack + unit[type] * fabs(one);
+        }
 }
 
 static void *new_buffer(struct rank *r, enum comm_type type, size_t count) {
-    unsigned char *p = malloc(count * type_bytes[type] + GUARD_BYTES);
-    memset(p, 0x5a, count * type_bytes[type] + GUARD_BYTES);
-    for (size_t i = 0; i < count; i++)
-        put(type, p, i, value(r->rank, i));
+    size_t bytes = count * type_bytes[type], period = PERIOD * type_bytes[type];
+    unsigned char *p = malloc(bytes + GUARD_BYTES);
+    for (size_t at = 0; at < bytes; at += period)
+        memcpy(p + at, values[type][r->rank], bytes - at < period ? bytes - at : period);
+    memset(p + bytes, 0x5a, GUARD_BYTES);
     return p;
 }
 
@@ -112,15 +112,16 @@ static int scatter_gather(struct rank *r, enum comm_type type, size_t count, siz
     struct comm_call c = {
         .kind = COMM_REDUCE_SCATTER, .type = type, .buf = x, .count = count, .each = each};
     size_t part = each ? each : comm_each(r->comm, count), bytes = type_bytes[type];
+    const struct sum *want = sums[type][r->world];
     size_t begin = (size_t)r->rank * part, end = begin + part;
     begin = begin < count ? begin : count;
     end = end < count ? end : count;
     int bad = call(r, &c, e);
     for (size_t i = begin; i < end && bad == 0; i++) {
-        double slack, want = sum_of(r, type, i, &slack);
-        if (!(fabs(get(type, x, i) - want) <= slack))
+        const struct sum *w = &want[i % PERIOD];
+        if (!(fabs(get(type, x, i) - w->sum) <= w->slack))
             bad = err_set(e, ERR_FAILED, "reduce-scatter of %zu %s: [%zu] is %g, not %g", count,
-                          type_names[type], i, get(type, x, i), want);
+                          type_names[type], i, get(type, x, i), w->sum);
     }
     // Of the other parts nothing may be left by the gather.
     memset(x, 0xee, begin * bytes);
@@ -132,10 +133,11 @@ static int scatter_gather(struct rank *r, enum comm_type type, size_t count, siz
     if (bad == 0)
         bad = call(r, &whole, e);
     for (size_t i = 0; i < count && bad == 0; i++) {
-        double slack, want = sum_of(r, type, i, &slack);
-        if (!(fabs(get(type, x, i) - want) <= slack && fabs(get(type, all, i) - want) <= slack))
+        const struct sum *w = &want[i % PERIOD];
+        double gathered = get(type, x, i), reduced = get(type, all, i);
+        if (!(fabs(gathered - w->sum) <= w->slack && fabs(reduced - w->sum) <= w->slack))
             bad = err_set(e, ERR_FAILED, "all-gather of %zu %s: [%zu] is %g, not %g (reduced: %g)",
-                          count, type_names[type], i, get(type, x, i), want, get(type, all, i));
+                          count, type_names[type], i, gathered, w->sum, reduced);
     }
     if (bad == 0 && !(guard_whole(x, type, count) && guard_whole(all, type, count)))
         bad = err_set(e, ERR_FAILED, "%zu %s: written beyond the end", count, type_names[type]);
@@ -184,13 +186,6 @@ static int broadcasts(struct rank *r, struct err *e) {
     return comm_barrier(r->comm, e);
 }
 
-static bool same_digests(int world) {
-    for (int i = 1; i < world; i++)
-        if (shared->digest[i] != shared->digest[0])
-            return false;
-    return true;
-}
-
 static void test_kinds(void) {
     for (int k = 0; k < TOPOLOGIES; k++) {
         const struct topology *t = &topologies[k];
@@ -202,8 +197,10 @@ static void test_kinds(void) {
         if (t->nodes <= 2)
             is_int(shared->ms[0], 0, "%s: the halves give the bits of all-reduce", name);
         uint64_t first = shared->digest[0];
-        is_int(run(t, 4, all_parts), 0, "%s: again, over 4 connections", name);
-        ok(shared->digest[0] == first, "%s: every run has the same bits", name);
+        if (!TAP_SANITIZED) {
+            is_int(run(t, 4, all_parts), 0, "%s: again, over 4 connections", name);
+            ok(shared->digest[0] == first, "%s: every run has the same bits", name);
+        }
         is_int(run(t, 2, broadcasts), 0, "%s: broadcasts from everyone", name);
     }
 }
@@ -485,6 +482,8 @@ int main(void) {
     if (!mkdtemp(store_dir))
         bail_out("no temporary folder");
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int type = 0; type < TYPES; type++)
+        compute_values((enum comm_type)type);
     test_bf16();
     test_kinds();
     test_groups();

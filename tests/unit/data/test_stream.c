@@ -13,12 +13,6 @@
 
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-
 static struct err e;
 static char dir[64];
 
@@ -378,7 +372,7 @@ static void test_names(void) {
     is_int(e.code, ERR_LIMIT, "a large label is a limit error");
 }
 
-#ifndef INSTRUMENTED
+#if !TAP_SANITIZED
 static long resident_bytes(void) {
     long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
@@ -392,7 +386,7 @@ static long resident_bytes(void) {
 static void test_million(void) {
     enum { MILLION = 1000000 };
     struct index x = {0};
-#ifndef INSTRUMENTED
+#if !TAP_SANITIZED
     long before = resident_bytes();
 #endif
     for (uint32_t i = 0; i < MILLION; i++)
@@ -400,7 +394,7 @@ static void test_million(void) {
             bail_out("%s", e.text);
     ok(index_bytes(&x) <= 32 * (uint64_t)MILLION, "an index of a million samples has %llu MB",
        (unsigned long long)index_bytes(&x) / 1000000);
-#ifndef INSTRUMENTED
+#if !TAP_SANITIZED
     long grown = resident_bytes() - before;
     ok(grown < 40L * MILLION, "the index makes the process %ld MB larger", grown / 1000000);
 #endif
