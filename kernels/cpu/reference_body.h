@@ -6,13 +6,19 @@
 
 #ifdef REF_TABLE
 
-// An operand of a product: rounded to eight significant bits, ties to even, for KERNEL_BF16.
+// An operand of a product: rounded to eight significant bits, ties to even, for KERNEL_BF16. A
+// double has seven of them behind its leading one, above DROPPED others.
 static double ref_operand(enum kernel_type type, REAL x) {
-    int exponent;
+    enum { DROPPED = 52 - 7 };
+    double v = (double)x;
+    uint64_t bits;
     if (type != KERNEL_BF16 || !isfinite(x))
-        return (double)x;
-    double part = frexp((double)x, &exponent); // 0.5 <= part < 1
-    return ldexp(rint(part * 256), exponent - 8);
+        return v;
+    memcpy(&bits, &v, sizeof bits);
+    bits += (UINT64_C(1) << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
+    bits &= ~((UINT64_C(1) << DROPPED) - 1);
+    memcpy(&v, &bits, sizeof v);
+    return v;
 }
 
 static void ref_gemm(struct kernel_ctx *ctx, const struct gemm_args *g) {
