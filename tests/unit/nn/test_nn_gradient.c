@@ -9,7 +9,8 @@
 enum { PROBES = 6, BATCH_MAX = 8 };
 static const double STEP = 1e-5, SMOOTHING = 0.1;
 
-static uint64_t random_state = 88172645463325252u;
+static const uint64_t SEED = 88172645463325252u;
+static uint64_t random_state;
 static double random_unit(void) { // xorshift64 of Marsaglia; in [-1, 1)
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;
@@ -39,6 +40,7 @@ static void begin(struct probe *p, const struct nn_model *m, int n) {
     if (network_open(&p->net, &c, &e) < 0)
         bail_out("%s", e.text);
     network_init(&p->net, 7);
+    random_state = SEED; // the same numbers whichever models came before
     double *params = (double *)(void *)p->net.params;
     for (int i = 0; i < m->params; i++) // off the special values 0 and 1 of batch norm and biases
         for (size_t j = 0; j < m->param[i].count; j++)
@@ -75,13 +77,6 @@ static double probe_elements(struct probe *p, const struct nn_param *param, cons
     return worst;
 }
 
-static bool is_fixed(const struct nn_model *m, size_t element) {
-    for (int i = 0; i < m->params; i++)
-        if (element >= m->param[i].begin && element < m->param[i].begin + m->param[i].count)
-            return m->param[i].fixed;
-    return false;
-}
-
 static double probe_direction(struct probe *p, const double *grads) {
     const struct nn_model *m = p->net.model;
     double *params = (double *)(void *)p->net.params;
@@ -89,10 +84,13 @@ static double probe_direction(struct probe *p, const double *grads) {
     double *v = heap_alloc(m->param_elements * sizeof *v), want = 0, side[2];
     double step = 1e-5 / sqrt((double)m->param_elements * (double)m->layers);
     memcpy(old, params, m->param_elements * sizeof *old);
-    for (size_t i = 0; i < m->param_elements; i++) {
-        v[i] = is_fixed(m, i) ? 0 : random_unit();
-        want += v[i] * grads[i];
-    }
+    memset(v, 0, m->param_elements * sizeof *v);
+    for (int k = 0; k < m->params; k++)
+        for (size_t j = 0; !m->param[k].fixed && j < m->param[k].count; j++) {
+            size_t i = m->param[k].begin + j;
+            v[i] = random_unit();
+            want += v[i] * grads[i];
+        }
     for (int s = 0; s < 2; s++) {
         for (size_t i = 0; i < m->param_elements; i++)
             params[i] = old[i] + (s ? -1 : 1) * step * v[i];
@@ -104,7 +102,21 @@ static double probe_direction(struct probe *p, const double *grads) {
     return relative((side[0] - side[1]) / (2 * step), want, 1e-4);
 }
 
-static void check(struct nn_model *m, const char *title, int n, bool elements) {
+// Adding the same gradient again doubles it.
+static void check_added(struct probe *p, const double *grads, const char *title) {
+    const struct nn_model *m = p->net.model;
+    double doubled = 0;
+    loss_of(p);
+    network_backward(&p->net, p->n, true, 1, m->layers);
+    for (size_t i = 0; i < m->param_elements; i++) {
+        double d = fabs(((double *)(void *)p->net.grads)[i] - 2 * grads[i]);
+        doubled = d > doubled ? d : doubled;
+    }
+    ok(doubled < 1e-9, "%s: adding twice the same gradient doubles it", title);
+}
+
+// small: every parameter by itself, too.
+static void check(struct nn_model *m, const char *title, int n, bool small) {
     struct err e;
     struct probe p = {0};
     if (model_end(m, &e) < 0)
@@ -115,19 +127,13 @@ static void check(struct nn_model *m, const char *title, int n, bool elements) {
     size_t bytes = m->param_elements * sizeof(double);
     double *grads = heap_alloc(bytes);
     memcpy(grads, p.net.grads, bytes);
-    loss_of(&p);
-    network_backward(&p.net, n, true, 1, m->layers);
-    double doubled = 0;
-    for (size_t i = 0; i < m->param_elements; i++) {
-        double d = fabs(((double *)(void *)p.net.grads)[i] - 2 * grads[i]);
-        doubled = d > doubled ? d : doubled;
-    }
-    ok(doubled < 1e-9, "%s: adding twice the same gradient doubles it", title);
+    if (small)
+        check_added(&p, grads, title);
     for (int i = 0; i < m->params; i++)
         for (size_t j = 0; m->param[i].fixed && j < m->param[i].count; j++)
             if (grads[m->param[i].begin + j] != 0 && j == 0)
                 fail("%s: %s is fixed and has a gradient", title, m->param[i].name);
-    for (int i = 0; elements && i < m->params; i++)
+    for (int i = 0; small && i < m->params; i++)
         if (!m->param[i].fixed)
             near(probe_elements(&p, &m->param[i], grads), 0, 1e-5, "%s: %s", title,
                  m->param[i].name);
@@ -284,10 +290,11 @@ static void check_airbench(struct nn_model *m) {
     is_int(model_build(m, &spec, &e), -1, "too large a patch is refused");
     has_str(e.text, "the limit is 8", "the message has the limit");
     spec.name = "resnet18(stem=cifar)";
-    spec.w = spec.h = 16;
+    spec.w = spec.h = 8;
     if (model_build(m, &spec, &e) < 0)
         bail_out("%s", e.text);
-    check_settled(m);
+    if (!TAP_SANITIZED)
+        check_settled(m);
 }
 
 int main(void) {
@@ -302,14 +309,15 @@ int main(void) {
     for (int i = 0; i < 2; i++) {
         struct nn_model_spec spec = {.name = "resnet18",
                                      .stem = stems[i],
-                                     .h = i ? 16 : 48,
-                                     .w = i ? 16 : 48,
+                                     .h = i ? 9 : 33, // 2 x 2 pixels in the last stage
+                                     .w = i ? 9 : 33,
                                      .c = 3,
                                      .classes = 10};
         if (model_build(&m, &spec, &e) < 0)
             bail_out("%s", e.text);
         is_uint(m.param_count, i ? 11173962 : 11181642, "resnet18, stem %s: parameters", stems[i]);
-        check(&m, stems[i], 4, false);
+        if (!TAP_SANITIZED)
+            check(&m, stems[i], 2, false);
     }
     check_transformers(&m);
     check_airbench(&m);

@@ -423,7 +423,7 @@ int main(void) {
     test_killed("1f1b-3");
     test_killed("spread");
     test_killed("zero4");
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    for (size_t i = 0; i < (TAP_SANITIZED ? 1 : sizeof families / sizeof *families); i++)
         test_family(&families[i]);
     test_wire(2, 1, "train.zero=false");
     test_wire(4, 2, "train.zero=false");

@@ -105,8 +105,8 @@ static void test_norm(void) {
     for (int world = 2; world <= 4; world += 2) {
         struct run shards = {.world = 1, .nodes = 1, .shards = world, .name = "shards"};
         struct run ranks = {.world = world, .nodes = 1, .name = "ranks"};
-        const char *set[] = {"train.model=resnet18", "train.train_size=32",
-                             "train.test_size=30",   "train.epochs=1",
+        const char *set[] = {"train.model=resnet18", "train.train_size=16",
+                             "train.test_size=10",   "train.epochs=1",
                              "train.lr=0.0003",      batch[world],
                              "train.resume=never",   "train.crop_pad=4",
                              "train.stem=cifar",     NULL};
@@ -115,13 +115,13 @@ static void test_norm(void) {
         run_all(&shards);
         keep_losses();
         double top1 = shared->result[0].final_top1, loss = shared->result[0].final_loss;
-        is_int(steps, 4, "a run of four steps");
+        is_int(steps, 2, "a run of two steps");
         run_all(&ranks);
         near(difference(1), 0, 1e-4,
              "batch norm on %d ranks: losses of one process that normalises per shard", world);
         near(shared->loss[0][1], losses[1], 1e-5, "the first one to the last digits");
         near(shared->result[0].final_loss / loss, 1, 1e-3, "the evaluation loss is the same");
-        near(shared->result[0].final_top1, top1, 100.0 / 30 + 1e-6, "the accuracy is the same");
+        near(shared->result[0].final_top1, top1, 100.0 / 10 + 1e-6, "the accuracy is the same");
     }
 }
 
@@ -264,7 +264,8 @@ int main(void) {
     ranks_begin();
     test_plain();
     test_accumulate();
-    test_norm();
+    if (!TAP_SANITIZED)
+        test_norm();
     test_resume();
     test_copies();
     test_furthest();
