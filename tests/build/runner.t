@@ -41,7 +41,7 @@ runner tests/x/short.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a plan that is not kept is a failure'
 runner tests/x/silent.t
 is "$status:$last" '1:0 passed, 1 failed, 0 skipped' 'a script without output is a failure'
-seconds=1 runner tests/x/hang.t
+seconds=3 runner tests/x/hang.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a script that hangs is a failure'
 
 # Nothing that a test started outlives it, or the runner, however these end.
@@ -54,7 +54,7 @@ runner tests/x/leaves.t
 is "$status:$last" '0:1 passed, 0 failed, 0 skipped' 'a test leaves a process'
 ok 'the process ends with its test' no_process
 rm left
-seconds=1 runner tests/x/stays.t
+seconds=3 runner tests/x/stays.t
 is "$status:$last" '1:1 passed, 1 failed, 0 skipped' 'a test that is stopped at its limit'
 ok 'a stopped test leaves no process' no_process
 for signal in TERM KILL; do # as `timeout make soak` does it; the kill leaves only orphans
@@ -119,6 +119,16 @@ like "$out" 'Seconds: [0-9]+ of a processor; the longest: tests/x/clock.t [0-9]+
     'the summary has the seconds'
 like "$(head -n 1 build/durations)" '^[0-9]+\.[0-9]+ tests/x/clock.t$' 'the durations are kept'
 ok 'the durations of earlier runs are kept' grep -q ' tests/x/many1.t$' build/durations
+
+# Longest first: what the last run here says, else what the sources say, also of a built program.
+mkdir -p build/san
+for i in 1 2 3; do script "order$i" "echo $i >>order; echo 'ok 1 - a'; echo 1..1"; done
+cp tests/x/order2.t build/san/test_order
+printf '%s\n' '9 tests/x/order3.t' '50 san/test_order' >tests/durations
+printf '%s\n' '3 tests/x/order3.t' '5 tests/x/order1.t' >build/durations
+TEST_JOBS=1 runner tests/x/order[13].t "$WORK/build/san/test_order"
+is "$status:$(xargs <order)" '0:2 1 3' 'the longest begins first'
+ok 'the program is kept by its path in the build' grep -q ' san/test_order$' build/durations
 
 # The assertions for C and for shell themselves.
 cat >c.c <<'EOF'
